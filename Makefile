@@ -41,6 +41,7 @@ test-long: ## Feed every parser made-up input, FUZZ_TIME (60s) each: most of an 
 
 lint: ## Check style, imports and common mistakes
 	$(GO) run $(GOLANGCI) run ./...
+	@! LC_ALL=C.UTF-8 grep -nE '^.{121}' $$(git ls-files '*.sql') || { echo "wrap these lines of SQL at 120 columns"; exit 1; }
 	$(GO) run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yaml
 
 lint-openapi: ## Check server/openapi.yaml with Redocly's and Spectral's rules, which needs Node.js

@@ -56,7 +56,8 @@ const (
 	userActor = "user:"
 )
 
-// letIn reports that the actor was let in by what Access keeps, and not by the admin token or by having the database's URL.
+// letIn reports that the actor was let in by what Access keeps, and not by the admin token or by having the database's
+// URL.
 func (a Actor) letIn() bool {
 	return strings.HasPrefix(a.Name, keyActor) || strings.HasPrefix(a.Name, userActor)
 }
@@ -68,7 +69,8 @@ func newSecret() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// change runs a change in one transaction; doing says what went wrong where it does not succeed. What it refuses stays as it is.
+// change runs a change in one transaction; doing says what went wrong where it does not succeed. What it refuses stays
+// as it is.
 func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
@@ -78,7 +80,8 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 	})
 	var refused *postgres.FunctionError
 	switch {
-	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials), errors.Is(err, postgres.ErrPrecondition):
+	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials),
+		errors.Is(err, postgres.ErrPrecondition):
 		return err
 	case postgres.IsPoison(err):
 		a.log.Warn("the database rejected a change", "change", doing, "error", err, "sqlstate", postgres.SQLState(err))
@@ -88,7 +91,8 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 	}
 }
 
-// amongUsers is change with the users locked, so that two changes at once cannot each leave the other's administrator as the last one.
+// amongUsers is change with the users locked, so that two changes at once cannot each leave the other's administrator
+// as the last one.
 func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.Tx) error) error {
 	err := a.change(ctx, doing, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.users IN SHARE ROW EXCLUSIVE MODE"); err != nil {
@@ -105,7 +109,8 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 func (a *Access) CleanSessions(ctx context.Context) error {
 	const (
 		clean  = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
-		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - interval '" + familiarFor + "'"
+		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - interval '" +
+			familiarFor + "'"
 	)
 	if _, err := a.db.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove sessions that have ended: %w", err)

@@ -40,8 +40,10 @@ func TestPasswordHashesAreArgon2id(t *testing.T) {
 		require.True(t, right)
 	}
 	for _, broken := range []string{
-		"", "password", strings.Replace(one, "argon2id", "argon2i", 1), strings.Replace(one, "v=19", "v=16", 1), strings.Replace(one, "m=256", "m=99999999", 1),
-		strings.Replace(one, "t=2", "t=0", 1), strings.Replace(one, "t=2", "t=99", 1), strings.Replace(one, "p=1", "p=0", 1), strings.Replace(one, "m=256", "m=0", 1), one + "$", one + "!", one[:40],
+		"", "password", strings.Replace(one, "argon2id", "argon2i", 1), strings.Replace(one, "v=19", "v=16", 1),
+		strings.Replace(one, "m=256", "m=99999999", 1),
+		strings.Replace(one, "t=2", "t=0", 1), strings.Replace(one, "t=2", "t=99", 1), strings.Replace(one, "p=1", "p=0", 1),
+		strings.Replace(one, "m=256", "m=0", 1), one + "$", one + "!", one[:40],
 	} {
 		_, err := isPassword(broken, "twelve horses at least")
 		require.ErrorIs(t, err, errPHC, broken)
@@ -110,7 +112,8 @@ func TestLooksAreShared(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.LessOrEqual(t, looks.Load(), int64(time.Since(began)/rememberFor)+1, "that nothing was found is remembered too")
+	require.LessOrEqual(t, looks.Load(), int64(time.Since(began)/rememberFor)+1,
+		"that nothing was found is remembered too")
 	_, err := r.get(t.Context(), [32]byte{1}, find)
 	require.ErrorIs(t, err, ErrWrongCredentials)
 	before := looks.Load()

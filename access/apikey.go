@@ -99,17 +99,20 @@ func (s *APIKeySpec) judge() error {
 	case s.Topic != "" && s.Scope != ScopePublish:
 		return postgres.Refusal(postgres.ErrInvalid, "topic", "topic must be absent: it is for scope publish")
 	case s.ExpiresInDays != nil && (*s.ExpiresInDays < 1 || *s.ExpiresInDays > maxKeyDays):
-		return postgres.Refusal(postgres.ErrInvalid, "expiresInDays", "expiresInDays must be between 1 and %d, not %d", maxKeyDays, *s.ExpiresInDays)
+		return postgres.Refusal(postgres.ErrInvalid, "expiresInDays", "expiresInDays must be between 1 and %d, not %d",
+			maxKeyDays, *s.ExpiresInDays)
 	default:
 		return nil
 	}
 }
 
-const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, revoked_at, " +
+const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, " +
+	"revoked_at, " +
 	"owner, machine FROM postrider.api_keys "
 
-// CreateAPIKey makes a key, which is answered here and never again. *FunctionError: ErrInvalid; ErrConflict where the name is taken, be it by a key that was revoked, for
-// the audit has its name; ErrNotFound where there is no such topic. ErrUnavailable.
+// CreateAPIKey makes a key, which is answered here and never again. *FunctionError: ErrInvalid; ErrConflict where the
+// name is taken, be it by a key that was revoked, for the audit has its name; ErrNotFound where there is no such topic.
+// ErrUnavailable.
 func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string, made *APIKey, err error) {
 	if err := spec.judge(); err != nil {
 		return "", nil, err
@@ -152,12 +155,14 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 		}
 	}
 	hash := hashSecret(key)
-	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic, ActorOf(ctx).Name, spec.ExpiresInDays)
+	tag, err := tx.Exec(ctx, insert, spec.Name, hash[:], key[:hintLength], string(spec.Scope), spec.Topic,
+		ActorOf(ctx).Name, spec.ExpiresInDays)
 	if err != nil {
 		return err
 	}
 	if tag.RowsAffected() == 0 {
-		return postgres.Refusal(postgres.ErrNameTaken, "name", "there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
+		return postgres.Refusal(postgres.ErrNameTaken, "name",
+			"there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
 	}
 	return nil
 }
@@ -174,7 +179,8 @@ func readKey(ctx context.Context, tx pgx.Tx, name string) (*APIKey, error) {
 	return k, err
 }
 
-// APIKeys lists keys by name, those behind the one given, limit at most; those that are revoked or have expired too. ErrUnavailable.
+// APIKeys lists keys by name, those behind the one given, limit at most; those that are revoked or have expired too.
+// ErrUnavailable.
 func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey, error) {
 	return postgres.Collect[APIKey](ctx, a.db, keyColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
 }
@@ -198,9 +204,11 @@ func noKey(name string) error {
 	return postgres.Refusal(postgres.ErrNotFound, "name", "there is no API key %q", name)
 }
 
-// RevokeAPIKey ends a key for good: on this node at once, on the others within a second. One that was revoked before stays as it is. *FunctionError, which is ErrNotFound.
+// RevokeAPIKey ends a key for good: on this node at once, on the others within a second. One that was revoked before
+// stays as it is. *FunctionError, which is ErrNotFound.
 func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err error) {
-	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL RETURNING coalesce(topic, '')"
+	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL " +
+		"RETURNING coalesce(topic, '')"
 	if !keyName.MatchString(name) {
 		return nil, noKey(name)
 	}
@@ -223,11 +231,13 @@ func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err 
 	return k, err
 }
 
-// IsAPIKey reports whether a credential looks like an API key. No access key does: those are base64, which has no underscore.
+// IsAPIKey reports whether a credential looks like an API key. No access key does: those are base64, which has no
+// underscore.
 func IsAPIKey(credential string) bool { return strings.HasPrefix(credential, APIKeyPrefix) }
 
-// APIKeyOf finds the key that was sent. What was found, or that nothing was, holds for a second on this node: one that was revoked elsewhere, or expires, works for no longer than
-// that. It is others' too, and must not be changed. ErrWrongCredentials: there is none, or it works no more; ErrUnavailable.
+// APIKeyOf finds the key that was sent. What was found, or that nothing was, holds for a second on this node: one that
+// was revoked elsewhere, or expires, works for no longer than that. It is others' too, and must not be changed.
+// ErrWrongCredentials: there is none, or it works no more; ErrUnavailable.
 func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
 	hash := hashSecret(key)
 	return a.keys.get(ctx, hash, func(ctx context.Context) (*APIKey, error) { return a.activeKey(ctx, hash[:]) })

@@ -39,7 +39,8 @@ func (r Role) Allows(needed Role) bool {
 	return rank[needed] > 0 && rank[r] >= rank[needed]
 }
 
-// APIKey is the name of the API key that the actor sent, be it a program's or a personal one; "" where it was another credential.
+// APIKey is the name of the API key that the actor sent, be it a program's or a personal one; "" where it was another
+// credential.
 func (a Actor) APIKey() string {
 	if name, program := strings.CutPrefix(a.Name, keyActor); program {
 		return name
@@ -116,7 +117,8 @@ type AuditEntry struct {
 // Audit writes a row in the transaction of what it tells of.
 func Audit(ctx context.Context, tx pgx.Tx, e AuditEntry) error {
 	const insert = `INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details, changes)
-		VALUES ($1, nullif($2::text, ''), $3, nullif($4::text, ''), nullif($5::text, ''), coalesce($6::jsonb, '{}'), $7::jsonb)`
+		VALUES ($1, nullif($2::text, ''), $3, nullif($4::text, ''), nullif($5::text, ''), coalesce($6::jsonb, '{}'),
+		    $7::jsonb)`
 	var texts [2]*string
 	for i, member := range []map[string]any{e.Details, e.Changes} {
 		if len(member) == 0 {
@@ -129,7 +131,8 @@ func Audit(ctx context.Context, tx pgx.Tx, e AuditEntry) error {
 		texts[i] = new(string(text))
 	}
 	who := ActorOf(ctx)
-	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.Action), e.Topic, e.Subscription, texts[0], texts[1]); err != nil {
+	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.Action), e.Topic, e.Subscription, texts[0],
+		texts[1]); err != nil {
 		return fmt.Errorf("write the audit: %w", err)
 	}
 	return nil
@@ -158,7 +161,8 @@ func (a *Access) NotePublished(ctx context.Context, topic string, events int) er
 
 // Rejection is how many requests the API rejected for one reason, within a minute.
 type Rejection struct {
-	// Actor whose credential may not do what was requested; "unauthenticated" without a right one, or if it was not checked.
+	// Actor whose credential may not do what was requested; "unauthenticated" without a right one, or if it was not
+	// checked.
 	Actor string
 	// Address of the client, or its IPv6 /64; "" for many.
 	Address string

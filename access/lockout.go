@@ -9,7 +9,8 @@ import (
 	"postrider/policy"
 )
 
-// LockedError says that so many wrong passwords were shown for a name, or from an address, that none is looked at now, the right one included.
+// LockedError says that so many wrong passwords were shown for a name, or from an address, that none is looked at now,
+// the right one included.
 type LockedError struct {
 	// Until is when the next one will be looked at, by the database's clock.
 	Until time.Time
@@ -21,8 +22,8 @@ func (e *LockedError) Error() string {
 }
 
 const (
-	// freeFailures are wrong passwords that cost nothing but their hashing. From then on each doubles the time until the next is looked at, from
-	// firstLock to longestLock: a hundred guesses a day, of a password that has 12 bytes or more.
+	// freeFailures are wrong passwords that cost nothing but their hashing. From then on each doubles the time until the
+	// next is looked at, from firstLock to longestLock: a hundred guesses a day, of a password that has 12 bytes or more.
 	freeFailures = 10
 	firstLock    = time.Second
 	longestLock  = 15 * time.Minute
@@ -32,7 +33,8 @@ const (
 	tellEvery = time.Minute
 )
 
-// failures are the wrong passwords for one name since somebody last signed in by it: from everywhere but where its owner has signed in from, or from one such place.
+// failures are the wrong passwords for one name since somebody last signed in by it: from everywhere but where its
+// owner has signed in from, or from one such place.
 type failures struct {
 	count int
 	// at is when the last one was shown, until when none is looked at.
@@ -76,7 +78,8 @@ func (u untold) another(now time.Time) (next untold, tell int) {
 // mostStrangers bounds the memory of names that nobody has.
 const mostStrangers = 10_000
 
-// strangers remembers the wrong passwords for names that nobody has, as the table of users does for the others: else a lock-out would tell who exists.
+// strangers remembers the wrong passwords for names that nobody has, as the table of users does for the others: else a
+// lock-out would tell who exists.
 type strangers struct {
 	mu     sync.Mutex
 	known  map[string]failures
@@ -92,7 +95,8 @@ func (s *strangers) lockedUntil(name string) time.Time {
 	return s.known[name].until
 }
 
-// failed notes a wrong password, and says of how many the audit is to be told. It never hears the names: people type passwords into the wrong field.
+// failed notes a wrong password, and says of how many the audit is to be told. It never hears the names: people type
+// passwords into the wrong field.
 func (s *strangers) failed(name string, now time.Time) (tell int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +112,8 @@ func (s *strangers) failed(name string, now time.Time) (tell int) {
 	return tell
 }
 
-// wrongByAddress is how many wrong passwords an address may show, for whatever names: more than people behind one address mistype, and too few to try one password for many names.
+// wrongByAddress is how many wrong passwords an address may show, for whatever names: more than people behind one
+// address mistype, and too few to try one password for many names.
 var wrongByAddress = policy.Bucket{Burst: 30, Every: 10 * time.Second}
 
 // addresses remembers on this node who showed wrong passwords.

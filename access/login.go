@@ -49,8 +49,8 @@ type Login struct {
 }
 
 // BeginLogin begins a login, as RFC 8628 has it. The device polls with secret, which is the key once a user approves
-// the login. If MaxPendingLogins wait already, the address that has most of them loses its oldest. *FunctionError, which
-// is ErrInvalid; ErrUnavailable.
+// the login. If MaxPendingLogins wait already, the address that has most of them loses its oldest. *FunctionError,
+// which is ErrInvalid; ErrUnavailable.
 func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret string, l *Login, err error) {
 	const insert = `INSERT INTO postrider_internal.login_requests
 			(key_hash, hint, user_code, machine, address, scope, expires_at)
@@ -141,7 +141,8 @@ func scanLogin(row pgx.Row) (*Login, error) {
 }
 
 func noLogin() error {
-	return postgres.Refusal(postgres.ErrNotFound, "", "there is no such login, or it has expired: one waits for 10 minutes")
+	return postgres.Refusal(postgres.ErrNotFound, "",
+		"there is no such login, or it has expired: one waits for 10 minutes")
 }
 
 // Login finds the login that waits for its approval under a code. Case, spaces and hyphens do not matter.

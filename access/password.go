@@ -16,13 +16,15 @@ import (
 	"postrider/postgres"
 )
 
-// Lengths of a password, in bytes. The least is required whatever the strength, see checkStrength; the most only bounds what is hashed.
+// Lengths of a password, in bytes. The least is required whatever the strength, see checkStrength; the most only bounds
+// what is hashed.
 const (
 	MinPassword = 12
 	MaxPassword = 1024
 )
 
-// cost is what hashing a password costs. Passwords that were hashed at another cost stay readable: it is written beside each.
+// cost is what hashing a password costs. Passwords that were hashed at another cost stay readable: it is written beside
+// each.
 type cost struct {
 	memory  uint32 // KiB
 	rounds  uint32
@@ -42,7 +44,8 @@ const (
 	hashBytes = 32
 )
 
-// hashing lets two passwords be hashed at a time in the process: each takes 19 MiB and some 30 ms of a core, and whoever guesses must not have all of them.
+// hashing lets two passwords be hashed at a time in the process: each takes 19 MiB and some 30 ms of a core, and
+// whoever guesses must not have all of them.
 var hashing = make(chan struct{}, 2)
 
 // hashingPatience is how long somebody waits for their turn. With 300 others ahead it is no crowd but an attack.
@@ -64,7 +67,8 @@ func takeTurn(ctx context.Context) (done func(), err error) {
 func judgePassword(name, password string) error {
 	switch {
 	case len(password) < MinPassword || len(password) > MaxPassword:
-		return postgres.Refusal(postgres.ErrInvalid, "password", "password must have %d to %d bytes, not %d", MinPassword, MaxPassword, len(password))
+		return postgres.Refusal(postgres.ErrInvalid, "password", "password must have %d to %d bytes, not %d", MinPassword,
+			MaxPassword, len(password))
 	case !utf8.ValidString(password):
 		return postgres.Refusal(postgres.ErrInvalid, "password", "password must be UTF-8")
 	default:
@@ -96,12 +100,14 @@ func (c cost) hash(password string, salt []byte, size int) []byte {
 // Source: P-H-C, string-format: phc-sf-spec.md.
 func phc(c cost, salt, hash []byte) string {
 	b64 := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, c.memory, c.rounds, c.threads, b64(salt), b64(hash))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, c.memory, c.rounds, c.threads, b64(salt),
+		b64(hash))
 }
 
 var errPHC = errors.New("the password's hash in the database cannot be read")
 
-// readPHC reads what phc writes. A cost that would stop the node is refused: whoever may write into the table must not be able to.
+// readPHC reads what phc writes. A cost that would stop the node is refused: whoever may write into the table must not
+// be able to.
 func readPHC(text string) (c cost, salt, hash []byte, err error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {

@@ -13,14 +13,15 @@ import (
 const (
 	// rememberFor is how long a node goes by what it found: as long as one that was taken away may still work.
 	rememberFor = time.Second
-	// mostRemembered bounds the memory, some MB. Whoever shows ten thousand different ones makes it forget others, which costs a query.
+	// mostRemembered bounds the memory, some MB. Whoever shows ten thousand different ones makes it forget others, which
+	// costs a query.
 	mostRemembered = 10_000
 	// lookUpTime bounds a look. It is nobody's request alone, so it does not end with one.
 	lookUpTime = 5 * time.Second
 )
 
-// remembered is what was found lately, by the SHA-256 of what was asked for; that nothing was found is remembered too. Whoever asks for the same
-// thing at the same moment waits for the same answer.
+// remembered is what was found lately, by the SHA-256 of what was asked for; that nothing was found is remembered too.
+// Whoever asks for the same thing at the same moment waits for the same answer.
 type remembered[V any] struct {
 	mu   sync.Mutex
 	kept map[[32]byte]*memory[V]

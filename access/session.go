@@ -19,7 +19,8 @@ type Session struct {
 	Role Role
 	// CreatedAt is when they signed in; LastSeenAt, to the minute, when they last showed the session.
 	CreatedAt, LastSeenAt time.Time
-	// ExpiresAt is when the session ends unless it is seen again: 12 hours after it was last seen, and 7 days after CreatedAt in any case.
+	// ExpiresAt is when the session ends unless it is seen again: 12 hours after it was last seen, and 7 days after
+	// CreatedAt in any case.
 	ExpiresAt time.Time
 	// Address and UserAgent are those they signed in from; "" where they are unknown.
 	Address, UserAgent string
@@ -35,8 +36,9 @@ func (s *Session) Actor(address string) Actor {
 // seenEvery is how often it is written down that a session was seen.
 const seenEvery = "1 minute"
 
-// SessionOf finds the session that a token is for, and keeps it alive: its owner has asked for something. What was found holds for a second on this node, so a session that was
-// ended elsewhere works for no longer than that. It is others' too, and must not be changed. ErrNotFound: there is none, or it is over; ErrUnavailable.
+// SessionOf finds the session that a token is for, and keeps it alive: its owner has asked for something. What was
+// found holds for a second on this node, so a session that was ended elsewhere works for no longer than that. It is
+// others' too, and must not be changed. ErrNotFound: there is none, or it is over; ErrUnavailable.
 func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) {
 	s, err := a.WatchedSession(ctx, token)
 	if err != nil || !s.unseen {
@@ -45,20 +47,22 @@ func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) 
 	return a.seen(ctx, token, s)
 }
 
-// WatchedSession is SessionOf for what a page asks for by itself: the session is found, and grows old all the same. A page that refreshes itself would keep it alive
-// for as long as the browser runs, whoever sits before it.
+// WatchedSession is SessionOf for what a page asks for by itself: the session is found, and grows old all the same. A
+// page that refreshes itself would keep it alive for as long as the browser runs, whoever sits before it.
 func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, error) {
 	hash := hashSecret(token)
 	return a.sessions.get(ctx, hash, func(ctx context.Context) (*Session, error) { return a.session(ctx, hash[:]) })
 }
 
 func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
-	const query = `SELECT u.name, u.role, s.created_at, s.last_seen_at, postrider_internal.session_ends(s), coalesce(s.address, ''), coalesce(s.user_agent, ''),
+	const query = `SELECT u.name, u.role, s.created_at, s.last_seen_at, postrider_internal.session_ends(s),
+			              coalesce(s.address, ''), coalesce(s.user_agent, ''),
 			       s.last_seen_at < now() - interval '` + seenEvery + `'
 			  FROM postrider_internal.sessions s JOIN postrider_internal.users u ON u.id = s.user_id
 			 WHERE s.token_hash = $1 AND postrider_internal.session_ends(s) > now() AND u.disabled_at IS NULL`
 	s := &Session{}
-	err := a.db.QueryRow(ctx, query, hash).Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
+	err := a.db.QueryRow(ctx, query, hash).
+		Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("session: %w", postgres.ErrNotFound)
 	}
@@ -71,7 +75,8 @@ func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
 // seen writes down that a session was seen. One that has ended since it was found is brought back by nothing.
 func (a *Access) seen(ctx context.Context, token string, found *Session) (*Session, error) {
 	const update = `UPDATE postrider_internal.sessions s SET last_seen_at = now()
-		WHERE token_hash = $1 AND last_seen_at < now() - interval '` + seenEvery + `' AND postrider_internal.session_ends(s) > now()
+		WHERE token_hash = $1 AND last_seen_at < now() - interval '` + seenEvery +
+		`' AND postrider_internal.session_ends(s) > now()
 		RETURNING last_seen_at, postrider_internal.session_ends(s)`
 	hash := hashSecret(token)
 	s := *found
@@ -89,7 +94,8 @@ func (a *Access) seen(ctx context.Context, token string, found *Session) (*Sessi
 
 // SignOut ends a session; one that is over already is nothing.
 func (a *Access) SignOut(ctx context.Context, token string) error {
-	const remove = `DELETE FROM postrider_internal.sessions s USING postrider_internal.users u WHERE s.token_hash = $1 AND u.id = s.user_id RETURNING u.name`
+	const remove = `DELETE FROM postrider_internal.sessions s USING postrider_internal.users u WHERE s.token_hash = $1
+		    AND u.id = s.user_id RETURNING u.name`
 	hash := hashSecret(token)
 	defer a.sessions.forgetAll()
 	return a.change(ctx, "end a session", func(tx pgx.Tx) error {

@@ -20,15 +20,20 @@ type SignInFrom struct {
 	UserAgent string
 }
 
-// sessionLife is how long a session lasts at most. It ends earlier when it was not seen for 12 h, see session_ends() in the migrations.
+// sessionLife is how long a session lasts at most. It ends earlier when it was not seen for 12 h, see session_ends() in
+// the migrations.
 const sessionLife = "7 days"
 
-// recordTime bounds what is written after a password was looked at. Whoever hangs up meanwhile has guessed all the same.
+// recordTime bounds what is written after a password was looked at. Whoever hangs up meanwhile has guessed all the
+// same.
 const recordTime = 5 * time.Second
 
-// SignIn begins a session. The token is what its owner shows from then on, 43 characters of base64url; the database has no more than its SHA-256. ErrWrongCredentials: there is
-// no such user, the password is another, or the user is disabled; *LockedError; ErrUnavailable.
-func (a *Access) SignIn(ctx context.Context, name, password string, from SignInFrom) (token string, s *Session, err error) {
+// SignIn begins a session. The token is what its owner shows from then on, 43 characters of base64url; the database has
+// no more than its SHA-256. ErrWrongCredentials: there is no such user, the password is another, or the user is
+// disabled; *LockedError; ErrUnavailable.
+func (a *Access) SignIn(
+	ctx context.Context, name, password string, from SignInFrom,
+) (token string, s *Session, err error) {
 	ctx = WithActor(ctx, Actor{Name: signingIn, Address: from.Address})
 	user, err := a.verify(ctx, name, password)
 	if err != nil {
@@ -65,7 +70,8 @@ type account struct {
 	disabled bool
 	until    time.Time // when a password for the name is looked at again
 	now      time.Time
-	// place is where the password comes from, and familiar whether the user has signed in from there before, with the password of today.
+	// place is where the password comes from, and familiar whether the user has signed in from there before, with the
+	// password of today.
 	place    string
 	familiar bool
 }
@@ -73,11 +79,12 @@ type account struct {
 // familiarFor is how long a place is remembered after its last sign-in: longer than somebody's holidays.
 const familiarFor = "30 days"
 
-// failureTime is how long the answer to a wrong password takes at least beyond the hashing. For a name that somebody has more is written than for one that nobody has, by the
-// few milliseconds of a commit: they would tell who exists.
+// failureTime is how long the answer to a wrong password takes at least beyond the hashing. For a name that somebody
+// has more is written than for one that nobody has, by the few milliseconds of a commit: they would tell who exists.
 const failureTime = 100 * time.Millisecond
 
-// verify looks at a password; how long that takes says nothing about the name. ErrWrongCredentials, *LockedError, ErrUnavailable.
+// verify looks at a password; how long that takes says nothing about the name. ErrWrongCredentials, *LockedError,
+// ErrUnavailable.
 func (a *Access) verify(ctx context.Context, name, password string) (*account, error) {
 	if len(password) > MaxPassword {
 		return nil, ErrWrongCredentials // before it is hashed, whoever's it is
@@ -92,8 +99,8 @@ func (a *Access) verify(ctx context.Context, name, password string) (*account, e
 	return user, err
 }
 
-// look does so within a turn, with everything about a name, so that a thousand guesses at once meet the lock-out too: two of them at most are ahead of it. told is when a wrong
-// password may be answered; nil for now.
+// look does so within a turn, with everything about a name, so that a thousand guesses at once meet the lock-out too:
+// two of them at most are ahead of it. told is when a wrong password may be answered; nil for now.
 func (a *Access) look(ctx context.Context, name, password string) (user *account, told <-chan time.Time, err error) {
 	done, err := takeTurn(ctx)
 	if err != nil {
@@ -121,7 +128,8 @@ func (a *Access) look(ctx context.Context, name, password string) (user *account
 	return nil, told, ErrWrongCredentials
 }
 
-// lockedUntil is when a password is looked at again. What others guess from the same address keeps nobody waiting who signs in from there.
+// lockedUntil is when a password is looked at again. What others guess from the same address keeps nobody waiting who
+// signs in from there.
 func (a *Access) lockedUntil(u *account, address string) time.Time {
 	if byAddress := a.addresses.lockedUntil(address, u.now); !u.familiar && byAddress.After(u.now) {
 		return byAddress
@@ -131,17 +139,20 @@ func (a *Access) lockedUntil(u *account, address string) time.Time {
 
 // account finds a user, or a stranger, whose id is 0.
 func (a *Access) account(ctx context.Context, name, place string) (*account, error) {
-	const query = `SELECT coalesce(u.id, 0), coalesce(u.name, ''), coalesce(u.password_hash, ''), coalesce(u.role, ''), u.disabled_at IS NOT NULL,
+	const query = `SELECT coalesce(u.id, 0), coalesce(u.name, ''), coalesce(u.password_hash, ''), coalesce(u.role, ''),
+		       u.disabled_at IS NOT NULL,
 			p.place IS NOT NULL, CASE WHEN p.place IS NULL THEN u.locked_until ELSE p.locked_until END, now()
 		FROM (SELECT) AS one LEFT JOIN postrider_internal.users u ON u.name = $1
-		LEFT JOIN postrider_internal.sign_in_places p ON p.user_id = u.id AND p.place = $2 AND p.last_sign_in_at > now() - interval '` + familiarFor + `'`
+		LEFT JOIN postrider_internal.sign_in_places p ON p.user_id = u.id AND p.place = $2
+		    AND p.last_sign_in_at > now() - interval '` + familiarFor + `'`
 	asked := name
 	if !userName.MatchString(name) {
 		asked = "" // nobody's, and perhaps nothing that PostgreSQL takes
 	}
 	u := &account{place: place}
 	var until *time.Time
-	if err := a.db.QueryRow(ctx, query, asked, place).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.familiar, &until, &u.now); err != nil {
+	if err := a.db.QueryRow(ctx, query, asked, place).
+		Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.familiar, &until, &u.now); err != nil {
 		return nil, postgres.ReadFailed("a user", err)
 	}
 	switch {
@@ -212,7 +223,8 @@ func (u *account) lockFailures(ctx context.Context, tx pgx.Tx) (f failures, n un
 	const (
 		query = `SELECT failed_sign_ins, coalesce(failed_at, 'epoch'), failed_untold, coalesce(failed_told_at, 'epoch'), now()
 			FROM postrider_internal.users WHERE id = $1 FOR UPDATE`
-		there = "SELECT failed_sign_ins, coalesce(failed_at, 'epoch') FROM postrider_internal.sign_in_places WHERE user_id = $1 AND place = $2"
+		there = "SELECT failed_sign_ins, coalesce(failed_at, 'epoch') FROM postrider_internal.sign_in_places " +
+			"WHERE user_id = $1 AND place = $2"
 	)
 	err = tx.QueryRow(ctx, query, u.id).Scan(&f.count, &f.at, &n.count, &n.since, &now)
 	if err == nil && u.familiar {
@@ -224,8 +236,10 @@ func (u *account) lockFailures(ctx context.Context, tx pgx.Tx) (f failures, n un
 func (u *account) writeFailures(ctx context.Context, tx pgx.Tx, f failures, n untold) error {
 	const (
 		told       = "UPDATE postrider_internal.users SET failed_untold = $2, failed_told_at = $3 WHERE id = $1"
-		everywhere = "UPDATE postrider_internal.users SET failed_sign_ins = $2, failed_at = $3, locked_until = $4 WHERE id = $1"
-		there      = "UPDATE postrider_internal.sign_in_places SET failed_sign_ins = $2, failed_at = $3, locked_until = $4 WHERE user_id = $1 AND place = $5"
+		everywhere = "UPDATE postrider_internal.users SET failed_sign_ins = $2, failed_at = $3, locked_until = $4 " +
+			"WHERE id = $1"
+		there = "UPDATE postrider_internal.sign_in_places SET failed_sign_ins = $2, failed_at = $3, locked_until = $4 " +
+			"WHERE user_id = $1 AND place = $5"
 	)
 	var until *time.Time
 	if !f.until.IsZero() {
@@ -242,12 +256,14 @@ func (u *account) writeFailures(ctx context.Context, tx pgx.Tx, f failures, n un
 	return err
 }
 
-// admit writes down that the user has signed in. ErrWrongCredentials: the password was changed, or the user disabled or removed, while it was being looked at.
+// admit writes down that the user has signed in. ErrWrongCredentials: the password was changed, or the user disabled or
+// removed, while it was being looked at.
 func (u *account) admit(ctx context.Context, tx pgx.Tx) error {
 	const update = `UPDATE postrider_internal.users SET failed_sign_ins = 0, locked_until = NULL, last_sign_in_at = now()
 		WHERE id = $1 AND password_hash = $2 AND role = $3 AND disabled_at IS NULL`
 	const place = `INSERT INTO postrider_internal.sign_in_places (user_id, place) VALUES ($1, $2)
-		ON CONFLICT (user_id, place) DO UPDATE SET last_sign_in_at = now(), failed_sign_ins = 0, failed_at = NULL, locked_until = NULL`
+		ON CONFLICT (user_id, place) DO UPDATE SET last_sign_in_at = now(), failed_sign_ins = 0, failed_at = NULL,
+		    locked_until = NULL`
 	tag, err := tx.Exec(ctx, update, u.id, u.hash, u.role)
 	if err == nil && tag.RowsAffected() == 0 {
 		return ErrWrongCredentials
@@ -269,18 +285,21 @@ func forgetPlaces(ctx context.Context, tx pgx.Tx, user int64) error {
 func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, from SignInFrom) (*Session, error) {
 	const insert = `INSERT INTO postrider_internal.sessions AS s (token_hash, user_id, expires_at, address, user_agent)
 		VALUES ($1, $2, now() + interval '` + sessionLife + `', nullif($3::text, ''), nullif(left($4::text, 300), ''))
-		RETURNING s.created_at, s.last_seen_at, postrider_internal.session_ends(s), coalesce(s.address, ''), coalesce(s.user_agent, '')`
+		RETURNING s.created_at, s.last_seen_at, postrider_internal.session_ends(s), coalesce(s.address, ''),
+		    coalesce(s.user_agent, '')`
 	hash := hashSecret(token)
 	s := &Session{User: u.name, Role: u.role}
 	agent := strings.ToValidUTF8(strings.ReplaceAll(from.UserAgent, "\x00", ""), "�")
-	err := tx.QueryRow(ctx, insert, hash[:], u.id, from.Address, agent).Scan(&s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent)
+	err := tx.QueryRow(ctx, insert, hash[:], u.id, from.Address, agent).
+		Scan(&s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent)
 	if err != nil {
 		return nil, fmt.Errorf("insert the session: %w", err)
 	}
 	return s, nil
 }
 
-// ChangePassword replaces a user's password by another, and ends all their sessions and personal keys. The errors are those of SignIn, for the old one, and ErrInvalid.
+// ChangePassword replaces a user's password by another, and ends all their sessions and personal keys. The errors are
+// those of SignIn, for the old one, and ErrInvalid.
 func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) error {
 	if err := judgePassword(name, fresh); err != nil {
 		return err
@@ -294,7 +313,8 @@ func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) er
 		return err
 	}
 	return a.amongUsers(ctx, "change a password", func(tx pgx.Tx) error {
-		const update = "UPDATE postrider_internal.users SET password_hash = $2, changed_at = now(), failed_sign_ins = 0, locked_until = NULL WHERE id = $1 AND password_hash = $3 AND disabled_at IS NULL"
+		const update = "UPDATE postrider_internal.users SET password_hash = $2, changed_at = now(), failed_sign_ins = 0, " +
+			"locked_until = NULL WHERE id = $1 AND password_hash = $3 AND disabled_at IS NULL"
 		tag, err := tx.Exec(ctx, update, user.id, hash, user.hash)
 		if err == nil && tag.RowsAffected() == 0 {
 			return ErrWrongCredentials
@@ -320,7 +340,9 @@ func auditUser(ctx context.Context, tx pgx.Tx, action AuditAction, name string, 
 	return auditUserChange(ctx, tx, action, name, details, nil)
 }
 
-func auditUserChange(ctx context.Context, tx pgx.Tx, action AuditAction, name string, details, found map[string]any) error {
+func auditUserChange(
+	ctx context.Context, tx pgx.Tx, action AuditAction, name string, details, found map[string]any,
+) error {
 	all := map[string]any{"user": name}
 	for key, value := range details {
 		all[key] = value

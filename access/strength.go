@@ -43,8 +43,9 @@ func checkStrength(name, password string) error {
 	if min(strengthOf(rated, known), strengthOf(plainLetters.Replace(rated), known)) >= leastStrength {
 		return nil
 	}
-	return postgres.Refusal(postgres.ErrInvalid, "password", "password is too easy to guess: avoid names, common words, keyboard rows, "+
-		"sequences and dates; use four or more unrelated words, or let a password manager create one")
+	return postgres.Refusal(postgres.ErrInvalid, "password",
+		"password is too easy to guess: avoid names, common words, keyboard rows, "+
+			"sequences and dates; use four or more unrelated words, or let a password manager create one")
 }
 
 // knownParts are what an attacker tries first: the user's name, its parts and the product's name.

@@ -27,7 +27,8 @@ type User struct {
 	Sessions      int
 }
 
-// UserSpec is what is set of a user. "" and nil leave a user who is there as they are; a new one needs a role and a password, and is not disabled.
+// UserSpec is what is set of a user. "" and nil leave a user who is there as they are; a new one needs a role and a
+// password, and is not disabled.
 type UserSpec struct {
 	Role     Role
 	Password *string
@@ -42,7 +43,8 @@ var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$`)
 // UserNameRule is what the name of a user may be, in words.
 const UserNameRule = "2 to 63 letters, digits, dots, underscores, at signs and hyphens, the first a letter or digit"
 
-const userColumns = "SELECT name, role, disabled, created_at, created_by, changed_at, disabled_at, last_sign_in_at, failed_sign_ins, locked_until, sessions FROM postrider.users "
+const userColumns = "SELECT name, role, disabled, created_at, created_by, changed_at, disabled_at, last_sign_in_at, " +
+	"failed_sign_ins, locked_until, sessions FROM postrider.users "
 
 // Users lists users by name, those behind the one given, limit at most. ErrUnavailable.
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, error) {
@@ -72,7 +74,8 @@ func (a *Access) HasUsers(ctx context.Context) (has bool, err error) {
 	return has, nil
 }
 
-// CreateFirstAdmin makes a user who is an administrator, while there is none yet. ErrNotFirst; ErrInvalid; ErrUnavailable.
+// CreateFirstAdmin makes a user who is an administrator, while there is none yet. ErrNotFirst; ErrInvalid;
+// ErrUnavailable.
 func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) error {
 	spec := UserSpec{Role: RoleAdmin, Password: &password}
 	hash, err := spec.judge(ctx, name)
@@ -91,11 +94,14 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 	})
 }
 
-// PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions; a new password ends a lock-out as well.
-// A new password and being disabled also end their personal keys. With another role those may do what both roles allow.
-// *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in would leave no administrator who can sign in. ErrPrecondition when one of
-// the conditions does not hold. ErrUnavailable.
-func (a *Access) PutUser(ctx context.Context, name string, spec UserSpec, when ...postgres.Condition) (made bool, err error) {
+// PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions; a
+// new password ends a lock-out as well. A new password and being disabled also end their personal keys. With another
+// role those may do what both roles allow. *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in
+// would leave no administrator who can sign in. ErrPrecondition when one of the conditions does not hold.
+// ErrUnavailable.
+func (a *Access) PutUser(
+	ctx context.Context, name string, spec UserSpec, when ...postgres.Condition,
+) (made bool, err error) {
 	hash, err := spec.judge(ctx, name)
 	if err != nil {
 		return false, err
@@ -137,7 +143,8 @@ func (s *UserSpec) judge(ctx context.Context, name string) (hash string, err err
 }
 
 func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, hash string) error {
-	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at) VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END)`
+	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at)
+		VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END)`
 	if spec.Role == "" {
 		return postgres.Refusal(postgres.ErrInvalid, "role", "role is required for a new user: viewer, operator or admin")
 	}
@@ -158,8 +165,10 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 
 // changeUser writes what differs; nothing where nothing does.
 func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User, spec *UserSpec, hash string) error {
-	const update = `UPDATE postrider_internal.users SET role = $2, changed_at = now(), disabled_at = CASE WHEN $3 THEN coalesce(disabled_at, now()) END,
-		password_hash = coalesce(nullif($4::text, ''), password_hash), failed_sign_ins = CASE WHEN $4::text = '' THEN failed_sign_ins ELSE 0 END,
+	const update = `UPDATE postrider_internal.users SET role = $2, changed_at = now(), disabled_at = CASE WHEN $3
+		    THEN coalesce(disabled_at, now()) END,
+		password_hash = coalesce(nullif($4::text, ''), password_hash), failed_sign_ins = CASE WHEN $4::text = ''
+		    THEN failed_sign_ins ELSE 0 END,
 		locked_until = CASE WHEN $4::text = '' THEN locked_until END WHERE id = $1`
 	is := User{Role: cmp.Or(spec.Role, was.Role), Disabled: was.Disabled}
 	if spec.Disabled != nil {
@@ -197,15 +206,16 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 			return err
 		}
 	}
-	found := Changes(Settings{"role": was.Role, "disabled": was.Disabled}, Settings{"role": is.Role, "disabled": is.Disabled})
+	found := Changes(Settings{"role": was.Role, "disabled": was.Disabled},
+		Settings{"role": is.Role, "disabled": is.Disabled})
 	if hash != "" {
 		found["password"] = Changed
 	}
 	return auditUserChange(ctx, tx, auditUserReplaced, name, details, found)
 }
 
-// DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or ErrLastAdmin as for PutUser;
-// ErrPrecondition when one of the conditions does not hold.
+// DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or
+// ErrLastAdmin as for PutUser; ErrPrecondition when one of the conditions does not hold.
 func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.Condition) error {
 	if !userName.MatchString(name) {
 		return noUser(name)
@@ -220,7 +230,8 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 			return err
 		}
 		var was User
-		const remove = "DELETE FROM postrider_internal.users WHERE id = $1 RETURNING role, disabled_at IS NOT NULL, changed_at"
+		const remove = "DELETE FROM postrider_internal.users WHERE id = $1 RETURNING role, disabled_at IS " +
+			"NOT NULL, changed_at"
 		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.ChangedAt); err != nil {
 			return err
 		}
@@ -235,7 +246,8 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 	})
 }
 
-// refuseLastAdmin looks at what a change has left. Who has the admin token or the database's URL needs no user to let others in, and may do what they like.
+// refuseLastAdmin looks at what a change has left. Who has the admin token or the database's URL needs no user to let
+// others in, and may do what they like.
 func refuseLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
 	if was.Role != RoleAdmin || was.Disabled || !ActorOf(ctx).letIn() {
 		return nil
@@ -246,7 +258,8 @@ func refuseLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
 		return err
 	}
 	if !left {
-		return postgres.Refusal(ErrLastAdmin, "", "nobody would be left who can sign in as an administrator; the admin token may do it all the same")
+		return postgres.Refusal(ErrLastAdmin, "",
+			"nobody would be left who can sign in as an administrator; the admin token may do it all the same")
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ type admin struct {
 	client      http.Client
 }
 
-// creators is how many calls are made at once where there are many: changes of the catalogue wait for one another, and for
-// their commits, so more would only wait longer.
+// creators is how many calls are made at once where there are many: changes of the catalogue wait for one another, and
+// for their commits, so more would only wait longer.
 const creators = 16
 
 func newAdmin(base, token string) *admin {
@@ -27,8 +27,8 @@ func newAdmin(base, token string) *admin {
 	}}
 }
 
-// call sends in as JSON, unless nil, and reads the answer's JSON into out, unless nil. Any status but 2xx is an error with
-// what the service said.
+// call sends in as JSON, unless nil, and reads the answer's JSON into out, unless nil. Any status but 2xx is an error
+// with what the service said.
 func (a *admin) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -65,7 +65,8 @@ func (a *admin) call(ctx context.Context, method, path string, in, out any) erro
 	return nil
 }
 
-// createTopic makes a topic and returns one of its access keys. Only the answer that makes a topic has keys, so it must be new.
+// createTopic makes a topic and returns one of its access keys. Only the answer that makes a topic has keys, so it must
+// be new.
 func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
 	var created struct {
 		Key1 string `json:"key1"`
@@ -74,7 +75,8 @@ func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
 		return "", err
 	}
 	if created.Key1 == "" {
-		return "", errors.New("topic " + topic + " exists already, with access keys that somebody else may change: delete it first")
+		return "",
+			errors.New("topic " + topic + " exists already, with access keys that somebody else may change: delete it first")
 	}
 	return created.Key1, nil
 }
@@ -95,7 +97,8 @@ type retryPolicy struct {
 	Policy string `json:"policy"`
 }
 
-// filter is always case-sensitive: comparing without regard to case costs the publish more, and is not what is measured.
+// filter is always case-sensitive: comparing without regard to case costs the publish more, and is not what is
+// measured.
 type filter struct {
 	SubjectBeginsWith      string `json:"subjectBeginsWith"`
 	IsSubjectCaseSensitive bool   `json:"isSubjectCaseSensitive"`

@@ -21,8 +21,8 @@ type Arrival struct {
 // arrivalBytes is the size of an Arrival on file: two times and a flag.
 const arrivalBytes = 8 + 8 + 1
 
-// arrivalLog appends arrivals to a file of binary records. Phases and seconds are told from the file after the run: the sink
-// shares its cores with what is measured, and this costs it a copy of 17 bytes.
+// arrivalLog appends arrivals to a file of binary records. Phases and seconds are told from the file after the run: the
+// sink shares its cores with what is measured, and this costs it a copy of 17 bytes.
 type arrivalLog struct {
 	file *os.File
 	out  *bufio.Writer // keeps its first error
@@ -74,7 +74,8 @@ func ReadArrivals(path string) ([]Arrival, error) {
 	arrivals := make([]Arrival, 0, len(raw)/arrivalBytes)
 	for ; len(raw) > 0; raw = raw[arrivalBytes:] {
 		arrivals = append(arrivals, Arrival{
-			SentAt: int64(binary.LittleEndian.Uint64(raw)), At: int64(binary.LittleEndian.Uint64(raw[8:])), Acknowledged: raw[16] == 1,
+			SentAt: int64(binary.LittleEndian.Uint64(raw)), At: int64(binary.LittleEndian.Uint64(raw[8:])),
+			Acknowledged: raw[16] == 1,
 		})
 	}
 	return arrivals, nil

@@ -31,18 +31,19 @@ const (
 	ceilingPoll     = 100 * time.Millisecond
 	ceilingGC       = 400
 
-	// preload is the number of jobs for each second: more than the machine can do, so that they do not run out. If they do,
-	// the time they took counts.
+	// preload is the number of jobs for each second: more than the machine can do, so that they do not run out. If they
+	// do, the time they took counts.
 	preload = 20_000
 	// deleteGroup is how many finished jobs one statement deletes at most, as many as the service records at once.
 	deleteGroup = 200
 )
 
-// riverPost is how many jobs per second River can run here that are nothing but a POST of one event to the sink. The jobs are
-// there before the clock starts. A job's worker has the job's arguments, loads nothing else, and posts by net/http as the service
-// does. Finished jobs are deleted in groups by one goroutine without a timer, as the service's recorder does: so nothing is
-// recorded of an attempt, there is no event in the database, no retry policy and no gate. Pool, indexes and client's settings are
-// the service's, commits are durable, and it all runs in this process, which does nothing else meanwhile.
+// riverPost is how many jobs per second River can run here that are nothing but a POST of one event to the sink. The
+// jobs are there before the clock starts. A job's worker has the job's arguments, loads nothing else, and posts by
+// net/http as the service does. Finished jobs are deleted in groups by one goroutine without a timer, as the service's
+// recorder does: so nothing is recorded of an attempt, there is no event in the database, no retry policy and no gate.
+// Pool, indexes and client's settings are the service's, commits are durable, and it all runs in this process, which
+// does nothing else meanwhile.
 func (c ceiling) riverPost(ctx context.Context) (float64, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(ceilingGC))
 	pool, err := postgres.OpenPool(ctx, c.url, ceilingConns)
@@ -63,8 +64,10 @@ func (c ceiling) riverPost(ctx context.Context) (float64, error) {
 }
 
 func insertJobs(ctx context.Context, pool *pgxpool.Pool, n int64) error {
-	const insert = `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-		SELECT 'available', jsonb_build_object('d', n, 's', 1, 'n', 1), $2, $3, 1, 1000, now() FROM generate_series(1, $1::bigint) AS n`
+	const insert = `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts,
+		    scheduled_at)
+		SELECT 'available', jsonb_build_object('d', n, 's', 1, 'n', 1), $2, $3, 1, 1000, now()
+		FROM generate_series(1, $1::bigint) AS n`
 	if _, err := pool.Exec(ctx, insert, n, postArgs{}.Kind(), queue.DeliverQueue); err != nil {
 		return fmt.Errorf("insert River jobs: %w", err)
 	}
@@ -119,8 +122,11 @@ func newPoster(c ceiling, pool *pgxpool.Pool, jobs int64) (*poster, error) {
 	}
 	body := t.body()
 	p := &poster{
-		pool: pool, jobs: jobs, endpoint: endpoint.String(), body: body, sequence: bytes.Index(body, t.slots[0].sequence), wake: make(chan struct{}, 1), first: make(chan struct{}), all: make(chan struct{}), failed: make(chan error, 1),
-		transport: &http.Transport{MaxIdleConns: ceilingWorkers, MaxIdleConnsPerHost: ceilingWorkers, DisableCompression: true},
+		pool: pool, jobs: jobs, endpoint: endpoint.String(), body: body, sequence: bytes.Index(body, t.slots[0].sequence),
+		wake: make(chan struct{}, 1), first: make(chan struct{}), all: make(chan struct{}), failed: make(chan error, 1),
+		transport: &http.Transport{
+			MaxIdleConns: ceilingWorkers, MaxIdleConnsPerHost: ceilingWorkers, DisableCompression: true,
+		},
 	}
 	return p, nil
 }
@@ -183,7 +189,8 @@ func (p *poster) client() (*river.Client[pgx.Tx], error) {
 		ID: "ceiling", Schema: migrations.Schema, Workers: workers,
 		Queues:        map[string]river.QueueConfig{queue.DeliverQueue: {MaxWorkers: ceilingWorkers}},
 		FetchCooldown: ceilingCooldown, FetchPollInterval: ceilingPoll, FetchOnlyKnownKinds: true, MaxAttempts: 1000,
-		LeaderElectionDisabled: true, Logger: slog.New(slog.DiscardHandler), // it warns of each job that is deleted when it comes to complete it
+		// it warns of each job that is deleted when it comes to complete it
+		LeaderElectionDisabled: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
@@ -259,7 +266,8 @@ func (p *poster) delete(group []finished) {
 	for i, f := range group {
 		ids[i] = f.id
 	}
-	if _, err := p.pool.Exec(context.Background(), "DELETE FROM postrider_internal.river_job WHERE id = ANY ($1)", ids); err != nil {
+	if _, err := p.pool.Exec(context.Background(), "DELETE FROM postrider_internal.river_job WHERE id = ANY ($1)",
+		ids); err != nil {
 		p.fail(fmt.Errorf("delete River's jobs: %w", err))
 	}
 	for _, f := range group {

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Ceilings are what parts of a delivery reach alone, per second, on the same machine and the same database server, right
-// before the scenario. They say how much of a figure is the machine's.
+// Ceilings are what parts of a delivery reach alone, per second, on the same machine and the same database server,
+// right before the scenario. They say how much of a figure is the machine's.
 type Ceilings struct {
 	// HTTP is the load's own loop against a sink: requests of one event, answered, with nothing between the two.
 	HTTP float64 `json:"http"`
@@ -34,8 +34,8 @@ const (
 	committers      = 32
 )
 
-// measureCeilings has a database and a sink of its own, made and run as those of the scenario are, so that nothing of it is left
-// in the scenario's figures.
+// measureCeilings has a database and a sink of its own, made and run as those of the scenario are, so that nothing of
+// it is left in the scenario's figures.
 func (b *run) measureCeilings(ctx context.Context, r *rig, databaseURL string) (err error) {
 	r.say("ceilings, %s", 4*b.o.CeilingTime)
 	sink, api, err := startSink(ctx, r.dir, "ceiling-sink", b.o.Binary, "--ledger", path.Join(r.dir, "ceilings"))
@@ -51,7 +51,8 @@ func (b *run) measureCeilings(ctx context.Context, r *rig, databaseURL string) (
 	name := ceilingDatabase + r.borrowed
 	fresh, drop, err := createDatabase(ctx, conn, databaseURL, name)
 	if err != nil {
-		return errors.Join(fmt.Errorf("make a database for the ceilings (--no-ceilings leaves them out): %w", err), conn.Close(ctx))
+		return errors.Join(fmt.Errorf("make a database for the ceilings (--no-ceilings leaves them out): %w", err),
+			conn.Close(ctx))
 	}
 	defer func() { err = errors.Join(err, drop(), conn.Close(context.WithoutCancel(ctx))) }()
 	c := ceiling{o: b.o, sink: api.base, url: fresh}
@@ -63,7 +64,9 @@ func (b *run) measureCeilings(ctx context.Context, r *rig, databaseURL string) (
 }
 
 // createDatabase makes a database beside the one that conn is connected to, and says where it is.
-func createDatabase(ctx context.Context, conn *pgx.Conn, beside, name string) (address string, drop func() error, err error) {
+func createDatabase(
+	ctx context.Context, conn *pgx.Conn, beside, name string,
+) (address string, drop func() error, err error) {
 	parsed, err := url.Parse(beside)
 	if err != nil || parsed.Scheme == "" {
 		return "", nil, errors.New("the database must be given as postgres://user@host:port/database")
@@ -136,7 +139,8 @@ func (c ceiling) commits(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = conn.Exec(ctx, "CREATE TABLE ceiling (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL)")
+	_, err = conn.Exec(ctx,
+		"CREATE TABLE ceiling (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL)")
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
 		return 0, fmt.Errorf("make the table to commit to: %w", err)
 	}
@@ -157,7 +161,9 @@ func (c ceiling) commits(ctx context.Context) (float64, error) {
 }
 
 // counted has that many loops run for the time of a ceiling and returns how often again let one go on, per second.
-func (c ceiling) counted(ctx context.Context, loops int, loop func(ctx context.Context, again func() bool) error) (float64, error) {
+func (c ceiling) counted(
+	ctx context.Context, loops int, loop func(ctx context.Context, again func() bool) error,
+) (float64, error) {
 	var n atomic.Int64
 	began := time.Now()
 	again := func() bool {

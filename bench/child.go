@@ -33,9 +33,9 @@ type child struct {
 	err  error         // how it ended, once done is closed
 }
 
-// startChild runs the binary with these arguments, logging to dir/name.log. Of the environment it gets ours, without what
-// would set postrider or PostgreSQL up behind our back, and extra. It outlives every context: only stop ends it, and the end
-// of this process (on Linux; elsewhere only an orderly one).
+// startChild runs the binary with these arguments, logging to dir/name.log. Of the environment it gets ours, without
+// what would set postrider or PostgreSQL up behind our back, and extra. It outlives every context: only stop ends it,
+// and the end of this process (on Linux; elsewhere only an orderly one).
 func startChild(dir, name, binary string, extra []string, args ...string) (*child, error) {
 	log, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
@@ -55,8 +55,8 @@ func startChild(dir, name, binary string, extra []string, args ...string) (*chil
 	return c, nil
 }
 
-// run holds its thread from the fork until the child is reaped: on Linux the signal that a parent's death sends goes out when
-// the thread that forked ends, and Go ends idle threads at will.
+// run holds its thread from the fork until the child is reaped: on Linux the signal that a parent's death sends goes
+// out when the thread that forked ends, and Go ends idle threads at will.
 func (c *child) run(started chan<- error) {
 	defer close(c.done)
 	runtime.LockOSThread()
@@ -71,7 +71,8 @@ func (c *child) run(started chan<- error) {
 func childEnvironment(inherited []string) []string {
 	var kept []string
 	for _, pair := range inherited {
-		if !strings.HasPrefix(pair, "POSTRIDER_") && !strings.HasPrefix(pair, "DATABASE_URL=") && !strings.HasPrefix(pair, "PG") {
+		if !strings.HasPrefix(pair, "POSTRIDER_") && !strings.HasPrefix(pair, "DATABASE_URL=") &&
+			!strings.HasPrefix(pair, "PG") {
 			kept = append(kept, pair)
 		}
 	}
@@ -137,8 +138,8 @@ func (c *child) wait(ctx context.Context) error {
 	return nil
 }
 
-// stop asks the child to end (SIGTERM), kills it when it takes too long, and returns when it is gone. A child that ended
-// before is left as it is. The error is of one that did not end in order.
+// stop asks the child to end (SIGTERM), kills it when it takes too long, and returns when it is gone. A child that
+// ended before is left as it is. The error is of one that did not end in order.
 func (c *child) stop() error {
 	select {
 	case <-c.done:

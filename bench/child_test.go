@@ -69,7 +69,8 @@ func TestGuardTellsWhichProcessDied(t *testing.T) {
 
 func TestChildEnvironment(t *testing.T) {
 	t.Parallel()
-	got := childEnvironment([]string{"PATH=/bin", "POSTRIDER_LISTEN=:1", "DATABASE_URL=postgres://production", "PGHOST=production", "HOME=/root"})
+	got := childEnvironment(
+		[]string{"PATH=/bin", "POSTRIDER_LISTEN=:1", "DATABASE_URL=postgres://production", "PGHOST=production", "HOME=/root"})
 	require.Equal(t, []string{"PATH=/bin", "HOME=/root"}, got)
 }
 

@@ -18,7 +18,8 @@ type Settings struct {
 
 func readSettings(ctx context.Context, conn *pgx.Conn) (s Settings, err error) {
 	for name, into := range map[string]*string{
-		"server_version": &s.Version, "fsync": &s.Fsync, "synchronous_commit": &s.SynchronousCommit, "full_page_writes": &s.FullPageWrites,
+		"server_version": &s.Version, "fsync": &s.Fsync, "synchronous_commit": &s.SynchronousCommit,
+		"full_page_writes": &s.FullPageWrites,
 	} {
 		if err := conn.QueryRow(ctx, "SHOW "+name).Scan(into); err != nil {
 			return s, fmt.Errorf("read setting %s: %w", name, err)
@@ -36,14 +37,16 @@ type rows struct {
 // done are those that came to the end that a scenario wants.
 func (r rows) done() int64 { return r.Delivered + r.DeadLettered }
 
-// What is left is counted in the tables and not in the view, because it is asked again and again while the clock runs: the view
-// would go through all that was delivered already. Event subscriptions are named by their ids, and the statement planned for
-// just those: else PostgreSQL goes through a backlog of another to find the few rows of this one. A job without a delivery is
-// left work as well; looking for one goes through all jobs, so that is done last.
+// What is left is counted in the tables and not in the view, because it is asked again and again while the clock runs:
+// the view would go through all that was delivered already. Event subscriptions are named by their ids, and the
+// statement planned for just those: else PostgreSQL goes through a backlog of another to find the few rows of this one.
+// A job without a delivery is left work as well; looking for one goes through all jobs, so that is done last.
 const (
-	idsSQL     = `SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE t.name = ANY ($1)`
+	idsSQL = `SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t
+		    ON t.id = s.topic_id WHERE t.name = ANY ($1)`
 	leftSQL    = `SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = ANY ($1)`
-	strayedSQL = `SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'deliver' AND (j.args ->> 's')::bigint = ANY ($1)
+	strayedSQL = `SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'deliver'
+		    AND (j.args ->> 's')::bigint = ANY ($1)
 		AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = (j.args ->> 'd')::bigint)`
 )
 
@@ -62,7 +65,8 @@ func (r *rig) leftOf(ctx context.Context, query string, topics []string) (n int6
 	}
 	ids, err := pgx.CollectRows(found, pgx.RowTo[int64])
 	if err == nil {
-		err = r.conn.QueryRow(ctx, query, pgx.QueryExecModeCacheDescribe, ids).Scan(&n) // no prepared statement: a plan for these values
+		// no prepared statement: a plan for these values
+		err = r.conn.QueryRow(ctx, query, pgx.QueryExecModeCacheDescribe, ids).Scan(&n)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count what is left: %w", err)
@@ -88,13 +92,14 @@ func (r *rig) count(ctx context.Context) (counted rows, err error) {
 	return counted, err
 }
 
-// weight is what the database has written: bytes of the write-ahead log since its beginning, of the whole server, and the
-// size of our tables with their indexes.
+// weight is what the database has written: bytes of the write-ahead log since its beginning, of the whole server, and
+// the size of our tables with their indexes.
 type weight struct{ WAL, Tables int64 }
 
 const weightSQL = `
 SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint,
-       (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+       (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n
+           ON n.oid = c.relnamespace
          WHERE n.nspname = 'postrider_internal' AND c.relkind IN ('r', 'm'))`
 
 func (r *rig) weigh(ctx context.Context) (w weight, err error) {

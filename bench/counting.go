@@ -17,12 +17,13 @@ import (
 	"time"
 )
 
-// CountingSink is an endpoint that answers 204 as cheaply as it can and keeps count of what arrives. An event that arrives at
-// two paths is two receipts of two names: at /a its name is "a/" and its id, at / the id alone. So several event subscriptions
-// of one topic can be told apart when each has a path of its own. At paths that begin with /hang it never answers, at
-// /status/{code} it answers that, and at /failing/{percent} that share of the requests is answered 503, evenly spread; what it does
-// not acknowledge there is none of its receipts. At /slow/{ms} it answers after so many milliseconds. It answers the validation
-// handshakes of both schemas, and GET /stats with its SinkStats as JSON. Its methods may be called from several goroutines.
+// CountingSink is an endpoint that answers 204 as cheaply as it can and keeps count of what arrives. An event that
+// arrives at two paths is two receipts of two names: at /a its name is "a/" and its id, at / the id alone. So several
+// event subscriptions of one topic can be told apart when each has a path of its own. At paths that begin with /hang it
+// never answers, at /status/{code} it answers that, and at /failing/{percent} that share of the requests is answered
+// 503, evenly spread; what it does not acknowledge there is none of its receipts. At /slow/{ms} it answers after so
+// many milliseconds. It answers the validation handshakes of both schemas, and GET /stats with its SinkStats as JSON.
+// Its methods may be called from several goroutines.
 type CountingSink struct {
 	ledger   *Ledger     // nil: none
 	arrivals *arrivalLog // nil: none
@@ -62,7 +63,8 @@ func NewCountingSink(ledger string) (*CountingSink, error) {
 	return s, err
 }
 
-// Serve answers requests on the listener until ctx ends, then cuts the connections, closes the listener and returns nil.
+// Serve answers requests on the listener until ctx ends, then cuts the connections, closes the listener and returns
+// nil.
 func (s *CountingSink) Serve(ctx context.Context, listener net.Listener) error {
 	return serveWire(ctx, listener, s.answer)
 }

@@ -41,7 +41,9 @@ func serveStandard(t *testing.T, sink *CountingSink) string {
 
 func TestCountingSink(t *testing.T) {
 	t.Parallel()
-	for name, serve := range map[string]func(*testing.T, *CountingSink) string{"own server": serveLean, "net/http": serveStandard} {
+	for name, serve := range map[string]func(*testing.T, *CountingSink) string{
+		"own server": serveLean, "net/http": serveStandard,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "ledger")
@@ -89,7 +91,9 @@ func TestCountingSink(t *testing.T) {
 // TestCountingSinkThatMisbehaves: what a path does not acknowledge is no receipt, but an arrival that says so.
 func TestCountingSinkThatMisbehaves(t *testing.T) {
 	t.Parallel()
-	for name, serve := range map[string]func(*testing.T, *CountingSink) string{"own server": serveLean, "net/http": serveStandard} {
+	for name, serve := range map[string]func(*testing.T, *CountingSink) string{
+		"own server": serveLean, "net/http": serveStandard,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -98,7 +102,9 @@ func TestCountingSinkThatMisbehaves(t *testing.T) {
 			sink.arrivals, err = createArrivals(filepath.Join(dir, "arrivals"))
 			require.NoError(t, err)
 			base := serve(t, sink)
-			for path, status := range map[string]int{"/status/503": 503, "/status/soon": 400, "/status/202": 202, "/": 204, "/again": 204} {
+			for path, status := range map[string]int{
+				"/status/503": 503, "/status/soon": 400, "/status/202": 202, "/": 204, "/again": 204,
+			} {
 				resp, _ := request(t, http.MethodPost, base+path, `[{"id":"a","data":{"sentAt":5}}]`, nil)
 				require.Equal(t, status, resp.StatusCode, path)
 			}
@@ -132,7 +138,8 @@ func requireHangs(t *testing.T, sink *CountingSink, url string) {
 	before := sink.Stats().TurnedAway
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`[{"id":"h","data":{"sentAt":5}}]`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+		strings.NewReader(`[{"id":"h","data":{"sentAt":5}}]`))
 	require.NoError(t, err)
 	failed := make(chan error, 1)
 	go func() {
@@ -188,7 +195,8 @@ func TestRunSink(t *testing.T) {
 	defer taken.Close()
 	err = RunSink(t.Context(), SinkOptions{Listen: taken.Addr().String(), Ledger: ledger})
 	require.ErrorContains(t, err, "address already in use")
-	require.Error(t, RunSink(t.Context(), SinkOptions{Listen: "127.0.0.1:0", ReadyFile: filepath.Join(dir, "none", "ready")}))
+	require.Error(t,
+		RunSink(t.Context(), SinkOptions{Listen: "127.0.0.1:0", ReadyFile: filepath.Join(dir, "none", "ready")}))
 	require.Error(t, RunSink(t.Context(), SinkOptions{Listen: "127.0.0.1:0", Ledger: dir}))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -217,7 +225,8 @@ func TestSinkThatIsSlow(t *testing.T) {
 	t.Parallel()
 	sink, err := NewCountingSink("")
 	require.NoError(t, err)
-	require.Equal(t, reply{status: 204, after: 70 * time.Millisecond}, sink.answer(http.MethodPost, "/slow/70", &head{}, []byte(`{"id":"a"}`)))
+	require.Equal(t, reply{status: 204, after: 70 * time.Millisecond},
+		sink.answer(http.MethodPost, "/slow/70", &head{}, []byte(`{"id":"a"}`)))
 	require.EqualValues(t, 1, sink.Stats().Received, "it has arrived, though it is not answered yet")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

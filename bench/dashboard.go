@@ -21,11 +21,13 @@ import (
 
 // DashboardOptions say how much RunDashboard looks at.
 type DashboardOptions struct {
-	// Deliveries is how many there are, 10,000 or more; default 1,000,000. A tenth of them became dead letters, a twentieth is still owed.
+	// Deliveries is how many there are, 10,000 or more; default 1,000,000. A tenth of them became dead letters, a
+	// twentieth is still owed.
 	Deliveries int
 	// Rounds is how many times each page is asked for after the first; default 20.
 	Rounds int
-	// DatabaseURL is an empty PostgreSQL to use, which keeps what it is filled with. "" starts a private one and removes it.
+	// DatabaseURL is an empty PostgreSQL to use, which keeps what it is filled with. "" starts a private one and removes
+	// it.
 	DatabaseURL string
 	// Command is what the report says was run; "" prints the options.
 	Command string
@@ -37,7 +39,8 @@ const defaultDeliveries = 1_000_000
 // Prepare fills in what is not set and says what cannot be measured.
 func (o *DashboardOptions) Prepare() error {
 	o.Deliveries, o.Rounds = orDefault(o.Deliveries, defaultDeliveries), orDefault(o.Rounds, defaultRounds)
-	o.Command = orDefault(o.Command, fmt.Sprintf("postrider bench dashboard --deliveries %d --rounds %d", o.Deliveries, o.Rounds))
+	o.Command = orDefault(o.Command,
+		fmt.Sprintf("postrider bench dashboard --deliveries %d --rounds %d", o.Deliveries, o.Rounds))
 	return checkFilled(o.Deliveries, o.Rounds)
 }
 
@@ -63,24 +66,27 @@ type PageTimes struct {
 	MedianMs float64 `json:"medianMs"`
 	P95Ms    float64 `json:"p95Ms"`
 	MaxMs    float64 `json:"maxMs"`
-	// CPUMs is the mean CPU time of PostgreSQL and of this process: what the page costs, however busy the machine is. Nil where the system does
-	// not tell, or the database is the user's.
+	// CPUMs is the mean CPU time of PostgreSQL and of this process: what the page costs, however busy the machine is. Nil
+	// where the system does not tell, or the database is the user's.
 	CPUMs *float64 `json:"cpuMs"`
 }
 
 // String prints the report for a person, the slowest page first.
 func (r DashboardReport) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n%s, %d CPUs %s, PostgreSQL %s\n%s\n\n", r.Command, r.Machine.OS, r.Machine.CPUs, r.Machine.Model, r.Settings.Version, r.Filled)
+	fmt.Fprintf(&out, "%s\n%s, %d CPUs %s, PostgreSQL %s\n%s\n\n", r.Command, r.Machine.OS, r.Machine.CPUs,
+		r.Machine.Model, r.Settings.Version, r.Filled)
 	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "first ms\tmedian ms\tp95 ms\tmax ms\tCPU ms\tkB\t  page")
-	sorted := slices.SortedStableFunc(slices.Values(r.Pages), func(a, b PageTimes) int { return -cmpFloat(a.P95Ms, b.P95Ms) })
+	sorted := slices.SortedStableFunc(slices.Values(r.Pages),
+		func(a, b PageTimes) int { return -cmpFloat(a.P95Ms, b.P95Ms) })
 	for _, p := range sorted {
 		cpu := "–"
 		if p.CPUMs != nil {
 			cpu = fmt.Sprintf("%.1f", *p.CPUMs)
 		}
-		fmt.Fprintf(w, "%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.0f\t  %s: %s\n", p.FirstMs, p.MedianMs, p.P95Ms, p.MaxMs, cpu, float64(p.Bytes)/1000, p.Name, p.said())
+		fmt.Fprintf(w, "%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.0f\t  %s: %s\n", p.FirstMs, p.MedianMs, p.P95Ms, p.MaxMs, cpu,
+			float64(p.Bytes)/1000, p.Name, p.said())
 	}
 	_ = w.Flush()
 	return out.String()
@@ -105,15 +111,18 @@ func cmpFloat(a, b float64) int {
 	}
 }
 
-// RunDashboard fills a database with deliveries of a week, asks for every page of the dashboard over HTTP, and reports how long that took. It
-// judges nothing. What it started has ended when it returns.
+// RunDashboard fills a database with deliveries of a week, asks for every page of the dashboard over HTTP, and reports
+// how long that took. It judges nothing. What it started has ended when it returns.
 //
 // An error means that there is nothing to report: the disk is too small, the database is not empty, or ctx ended.
 func RunDashboard(ctx context.Context, o DashboardOptions, log io.Writer) (report DashboardReport, err error) {
 	if err := o.Prepare(); err != nil {
 		return report, fmt.Errorf("bench: %w", err)
 	}
-	l := &looking{o: o, filled: filled{what: "dashboard", deliveries: o.Deliveries, url: o.DatabaseURL, log: &lockedWriter{Writer: log}}}
+	l := &looking{
+		o:      o,
+		filled: filled{what: "dashboard", deliveries: o.Deliveries, url: o.DatabaseURL, log: &lockedWriter{Writer: log}},
+	}
 	l.report = DashboardReport{Command: o.Command, Rounds: o.Rounds, Machine: thisMachine()}
 	if err := l.try(ctx); err != nil {
 		return report, fmt.Errorf("bench dashboard: %w", err)
@@ -173,7 +182,8 @@ func (l *looking) dashboard(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := l.pool.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1", sealer.Seal("event_subscriptions.endpoint_sealed", "https://example.com/")); err != nil {
+	if _, err := l.pool.Exec(ctx, "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1",
+		sealer.Seal("event_subscriptions.endpoint_sealed", "https://example.com/")); err != nil {
 		return nil, fmt.Errorf("seal the endpoints: %w", err)
 	}
 	pool, err := postgres.OpenPool(ctx, l.url, 4) // with the settings of the service's own

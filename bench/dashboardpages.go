@@ -34,10 +34,13 @@ func (v *viewer) get(ctx context.Context, path string) (p PageTimes, body []byte
 	if body, err = io.ReadAll(answer.Body); err != nil {
 		return p, nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return PageTimes{Path: path, Status: answer.StatusCode, Bytes: len(body), FirstMs: float64(time.Since(began).Microseconds()) / 1000}, body, nil
+	return PageTimes{
+		Path: path, Status: answer.StatusCode, Bytes: len(body), FirstMs: float64(time.Since(began).Microseconds()) / 1000,
+	}, body, nil
 }
 
-// dashboardPages are the pages without an id, with filters that find much, little and nothing: what is not there takes the longest to look for.
+// dashboardPages are the pages without an id, with filters that find much, little and nothing: what is not there takes
+// the longest to look for.
 var dashboardPages = []struct{ name, path string }{
 	{"overview", "/ui/"},
 	{"problems", "/ui/problems?within=1h"},
@@ -107,17 +110,26 @@ var dashboardPages = []struct{ name, path string }{
 // dashboardItems are the pages of one thing, by the query that finds one.
 var dashboardItems = []struct{ name, path, query string }{
 	{"an event", "/ui/events/%s", "SELECT id FROM postrider_internal.events ORDER BY id DESC OFFSET 1000 LIMIT 1"},
-	{"a pending delivery", "/ui/deliveries/%s", "SELECT id FROM postrider_internal.deliveries WHERE subscription_id = 11 ORDER BY id LIMIT 1"},
-	{"a delivery on hold", "/ui/deliveries/%s", "SELECT id FROM postrider_internal.deliveries WHERE hold = 'probation' ORDER BY id LIMIT 1"},
-	{"a finished delivery", "/ui/deliveries/%s", "SELECT id FROM postrider_internal.delivery_history WHERE attempts = 2 ORDER BY id LIMIT 1"},
+	{"a pending delivery", "/ui/deliveries/%s", "SELECT id FROM postrider_internal.deliveries " +
+		"WHERE subscription_id = 11 ORDER BY id LIMIT 1"},
+	{"a delivery on hold", "/ui/deliveries/%s", "SELECT id FROM postrider_internal.deliveries WHERE hold = 'probation' " +
+		"ORDER BY id LIMIT 1"},
+	{"a finished delivery", "/ui/deliveries/%s", "SELECT id FROM postrider_internal.delivery_history WHERE attempts = 2 " +
+		"ORDER BY id LIMIT 1"},
 	{"a batch", "/ui/batches/%s", "SELECT min(id) FROM postrider_internal.batches"},
-	{"a dead letter", "/ui/dead-letters/%s", "SELECT id FROM postrider_internal.dead_letters ORDER BY dead_lettered_at LIMIT 1"},
-	{"events of an hour", "/ui/events?from=%s", "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '1 hour', 'YYYY-MM-DD\"T\"HH24:MI')"},
-	{"events before a time", "/ui/events?to=%s", "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '80 hours', 'YYYY-MM-DD\"T\"HH24:MI')"},
-	{"dead letters before a time", "/ui/dead-letters?to=%s", "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '80 hours', 'YYYY-MM-DD\"T\"HH24:MI')"},
+	{"a dead letter", "/ui/dead-letters/%s", "SELECT id FROM postrider_internal.dead_letters ORDER BY dead_lettered_at " +
+		"LIMIT 1"},
+	{"events of an hour", "/ui/events?from=%s", "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '1 hour', " +
+		"'YYYY-MM-DD\"T\"HH24:MI')"},
+	{"events before a time", "/ui/events?to=%s", "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '80 hours', " +
+		"'YYYY-MM-DD\"T\"HH24:MI')"},
+	{"dead letters before a time", "/ui/dead-letters?to=%s", "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '80 " +
+		"hours', 'YYYY-MM-DD\"T\"HH24:MI')"},
 	{"deliveries far back", "/ui/deliveries?before=%s", "SELECT max(id) / 10 FROM postrider_internal.delivery_history"},
-	{"deliveries far back, dropped", "/ui/deliveries?state=dropped&before=%s", "SELECT max(id) / 10 FROM postrider_internal.delivery_history"},
-	{"events far back", "/ui/events?before=%s", "SELECT id FROM postrider_internal.events WHERE day = (SELECT min(day) FROM postrider_internal.events) ORDER BY id DESC LIMIT 1"},
+	{"deliveries far back, dropped", "/ui/deliveries?state=dropped&before=%s", "SELECT max(id) / 10 " +
+		"FROM postrider_internal.delivery_history"},
+	{"events far back", "/ui/events?before=%s", "SELECT id FROM postrider_internal.events WHERE day = (SELECT min(day) " +
+		"FROM postrider_internal.events) ORDER BY id DESC LIMIT 1"},
 }
 
 var nextLink = regexp.MustCompile(`href="([^"]+)" rel="next"`)

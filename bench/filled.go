@@ -13,8 +13,8 @@ import (
 	"postrider/pgdev"
 )
 
-// deliveryBytes is what a delivery takes on disk with its share of events, attempts, dead letters, counts and indexes (1.05 KB measured),
-// and what PostgreSQL's log and sorting take meanwhile.
+// deliveryBytes is what a delivery takes on disk with its share of events, attempts, dead letters, counts and indexes
+// (1.05 KB measured), and what PostgreSQL's log and sorting take meanwhile.
 const deliveryBytes = 1_700
 
 // Filled is what a database was filled with, in rows, and what it took.
@@ -61,13 +61,15 @@ func (f *filled) say(format string, args ...any) {
 	fmt.Fprintf(f.log, f.what+": "+format+"\n", args...)
 }
 
-// open starts a database, where none is given, and migrates it. Nobody would miss what is in a private one: it need not be durable.
+// open starts a database, where none is given, and migrates it. Nobody would miss what is in a private one: it need not
+// be durable.
 func (f *filled) open(ctx context.Context) (err error) {
 	if f.url == "" {
 		if err := enoughRoom(os.TempDir(), int64(f.deliveries)*deliveryBytes); err != nil {
 			return err
 		}
-		if f.server, err = pgdev.Start(ctx, pgdev.Options{Log: f.log, Settings: map[string]string{"max_wal_size": "2GB"}}); err != nil {
+		if f.server, err = pgdev.Start(ctx,
+			pgdev.Options{Log: f.log, Settings: map[string]string{"max_wal_size": "2GB"}}); err != nil {
 			return err
 		}
 		if err := f.server.CreateDatabase(ctx, "postrider"); err != nil {
@@ -87,21 +89,25 @@ func enoughRoom(dir string, needed int64) error {
 	if !known || free >= needed {
 		return nil
 	}
-	return fmt.Errorf("that many deliveries need about %.1f GB in %s, where %.1f GB are free: ask for fewer (--deliveries), or set TMPDIR to another folder",
+	return fmt.Errorf("that many deliveries need about %.1f GB in %s, where %.1f GB are free: ask for fewer "+
+		"(--deliveries), or set TMPDIR to another folder",
 		float64(needed)/1e9, dir, float64(free)/1e9)
 }
 
 // fill makes what is asked about, and says how much it is.
 func (f *filled) fill(ctx context.Context) (r Filled, err error) {
-	const totals = `SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) FROM postrider_internal.delivery_history), (SELECT count(*) FROM postrider_internal.deliveries),
-		(SELECT count(*) FROM postrider_internal.dead_letters), (SELECT count(*) FROM postrider_internal.events), (SELECT count(*) FROM postrider_internal.delivery_attempts), pg_database_size(current_database())`
+	const totals = `SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*)
+		    FROM postrider_internal.delivery_history), (SELECT count(*) FROM postrider_internal.deliveries),
+		(SELECT count(*) FROM postrider_internal.dead_letters), (SELECT count(*) FROM postrider_internal.events),
+		    (SELECT count(*) FROM postrider_internal.delivery_attempts), pg_database_size(current_database())`
 	f.say("making %d deliveries of %d days", f.deliveries, fillDays)
 	began := time.Now()
 	if err := FillWeek(ctx, f.pool, f.deliveries, f.log); err != nil {
 		return r, err
 	}
 	r.FillSeconds = round(time.Since(began).Seconds(), 1)
-	if err := f.pool.QueryRow(ctx, totals).Scan(&r.Deliveries, &r.Owed, &r.DeadLetters, &r.Events, &r.Attempts, &r.DatabaseBytes); err != nil {
+	if err := f.pool.QueryRow(ctx, totals).
+		Scan(&r.Deliveries, &r.Owed, &r.DeadLetters, &r.Events, &r.Attempts, &r.DatabaseBytes); err != nil {
 		return r, fmt.Errorf("count what there is: %w", err)
 	}
 	f.say("made in %.0f s, %.1f GB", r.FillSeconds, float64(r.DatabaseBytes)/1e9)

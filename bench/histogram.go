@@ -16,8 +16,8 @@ const (
 	bucketCount = (maxBits - subBits + 1) * subBuckets
 )
 
-// Histogram counts durations in log-linear buckets of microseconds: 14 KB however many values, and percentiles that are at
-// most 1.6 % too high. The zero value is ready, and every method may be called from several goroutines.
+// Histogram counts durations in log-linear buckets of microseconds: 14 KB however many values, and percentiles that are
+// at most 1.6 % too high. The zero value is ready, and every method may be called from several goroutines.
 type Histogram struct {
 	counts [bucketCount]atomic.Int64
 	total  atomic.Int64

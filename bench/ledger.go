@@ -13,13 +13,13 @@ import (
 	"sync"
 )
 
-// Hash is the SHA-256 of one event's JSON object, from brace to brace, without the array around it. Its zero value means
-// that the bytes were not noted.
+// Hash is the SHA-256 of one event's JSON object, from brace to brace, without the array around it. Its zero value
+// means that the bytes were not noted.
 type Hash [sha256.Size]byte
 
-// Ledger is a file of one line per event: its id, a space, the hash of its bytes in hexadecimal or "-". A publisher notes
-// an event after it was answered 200, a sink when it was received. What is lost is told from two such files alone, never
-// from the tables of the service that may have lost it. Its methods may be called from several goroutines.
+// Ledger is a file of one line per event: its id, a space, the hash of its bytes in hexadecimal or "-". A publisher
+// notes an event after it was answered 200, a sink when it was received. What is lost is told from two such files
+// alone, never from the tables of the service that may have lost it. Its methods may be called from several goroutines.
 type Ledger struct {
 	mu   sync.Mutex
 	file *os.File
@@ -28,8 +28,8 @@ type Ledger struct {
 	err  error // the first failure, kept: a ledger with a hole proves nothing
 }
 
-// OpenLedger opens a publisher's ledger for appending. Each line is one write to the file, so that a publisher may be killed
-// at any moment without losing what it noted (a crash of the machine is not covered).
+// OpenLedger opens a publisher's ledger for appending. Each line is one write to the file, so that a publisher may be
+// killed at any moment without losing what it noted (a crash of the machine is not covered).
 func OpenLedger(path string) (*Ledger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -105,8 +105,8 @@ type Entry struct {
 	Hash Hash // zero: not noted
 }
 
-// ReadLedger reads a ledger's lines in their order. A last line without its end is left out: its writer was killed while
-// writing it. Any other line that is none of a ledger's is an error that names its number.
+// ReadLedger reads a ledger's lines in their order. A last line without its end is left out: its writer was killed
+// while writing it. Any other line that is none of a ledger's is an error that names its number.
 func ReadLedger(path string) ([]Entry, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -151,7 +151,8 @@ type Verdict struct {
 	Lost []string
 	// Changed arrived, at least once, with other bytes than were published. Only where both ledgers noted a hash.
 	Changed []string
-	// Unacknowledged arrived although the publisher noted no 200: right after a crash that swallowed the answer, wrong else.
+	// Unacknowledged arrived although the publisher noted no 200: right after a crash that swallowed the answer, wrong
+	// else.
 	Unacknowledged []string
 	// Duplicates are the receipts beyond the first of each id.
 	Duplicates int

@@ -24,14 +24,24 @@ func TestCompare(t *testing.T) {
 		received []Entry
 		want     Verdict
 	}{
-		"everything arrived":                    {[]Entry{entry("c", "C"), entry("b", "B"), entry("a", "A")}, Verdict{}},
-		"an event was lost":                     {[]Entry{entry("a", "A"), entry("c", "")}, Verdict{Lost: []string{"b"}}},
-		"all were lost":                         {nil, Verdict{Lost: []string{"a", "b", "c"}}},
-		"an event was changed":                  {[]Entry{entry("a", "A"), entry("b", "b"), entry("c", "")}, Verdict{Changed: []string{"b"}}},
-		"changed once of twice":                 {[]Entry{entry("a", "A"), entry("b", "B"), entry("b", "b"), entry("b", "b"), entry("c", "")}, Verdict{Changed: []string{"b"}, Duplicates: 2}},
-		"a duplicate hides no loss":             {[]Entry{entry("a", "A"), entry("a", "A"), entry("c", "")}, Verdict{Lost: []string{"b"}, Duplicates: 1}},
-		"an event whose 200 never came arrived": {[]Entry{entry("a", "A"), entry("b", "B"), entry("c", ""), entry("d", "D"), entry("d", "D")}, Verdict{Unacknowledged: []string{"d"}, Duplicates: 1}},
-		"the sink noted no bytes":               {[]Entry{entry("a", ""), entry("b", ""), entry("c", "")}, Verdict{}},
+		"everything arrived": {[]Entry{entry("c", "C"), entry("b", "B"), entry("a", "A")}, Verdict{}},
+		"an event was lost":  {[]Entry{entry("a", "A"), entry("c", "")}, Verdict{Lost: []string{"b"}}},
+		"all were lost":      {nil, Verdict{Lost: []string{"a", "b", "c"}}},
+		"an event was changed": {
+			[]Entry{entry("a", "A"), entry("b", "b"), entry("c", "")}, Verdict{Changed: []string{"b"}},
+		},
+		"changed once of twice": {
+			[]Entry{entry("a", "A"), entry("b", "B"), entry("b", "b"), entry("b", "b"), entry("c", "")},
+			Verdict{Changed: []string{"b"}, Duplicates: 2},
+		},
+		"a duplicate hides no loss": {
+			[]Entry{entry("a", "A"), entry("a", "A"), entry("c", "")}, Verdict{Lost: []string{"b"}, Duplicates: 1},
+		},
+		"an event whose 200 never came arrived": {
+			[]Entry{entry("a", "A"), entry("b", "B"), entry("c", ""), entry("d", "D"), entry("d", "D")},
+			Verdict{Unacknowledged: []string{"d"}, Duplicates: 1},
+		},
+		"the sink noted no bytes": {[]Entry{entry("a", ""), entry("b", ""), entry("c", "")}, Verdict{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +54,9 @@ func TestCompare(t *testing.T) {
 func TestLedgerRoundTrip(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger")
-	want := []Entry{entry("a", "A"), entry("an id with spaces", "B"), entry("a", ""), entry("é-"+strings.Repeat("x", 1000), "C")}
+	want := []Entry{
+		entry("a", "A"), entry("an id with spaces", "B"), entry("a", ""), entry("é-"+strings.Repeat("x", 1000), "C"),
+	}
 	for _, part := range [][]Entry{want[:2], want[2:]} { // opened again, as after a restart
 		ledger, err := OpenLedger(path)
 		require.NoError(t, err)

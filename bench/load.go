@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// defaultClients: with 32 and 64 connections the commits are small, and an event costs 570 and 440 microseconds of CPU in
-	// all; with 128 and 256 it costs 300. From 384 on publishes outrun deliveries, and a backlog builds up.
+	// defaultClients: with 32 and 64 connections the commits are small, and an event costs 570 and 440 microseconds of CPU
+	// in all; with 128 and 256 it costs 300. From 384 on publishes outrun deliveries, and a backlog builds up.
 	defaultClients = 256
 	// failurePause keeps clients that are refused, or cannot connect, from filling the machine with attempts.
 	failurePause = 50 * time.Millisecond
@@ -26,7 +26,8 @@ type Target struct {
 	Key string
 	// Subject is the events' subject, for the filters of event subscriptions; default /bench/load.
 	Subject string
-	// Prefix stands before the events' ids in the publishers' ledger: "a/" for an endpoint whose path is /a, see CountingSink.
+	// Prefix stands before the events' ids in the publishers' ledger: "a/" for an endpoint whose path is /a, see
+	// CountingSink.
 	Prefix string
 }
 
@@ -34,13 +35,13 @@ type Target struct {
 type LoadOptions struct {
 	// URL and Key are those of the one Target.
 	URL, Key string
-	// Targets get one event each in turn, instead of URL and Key. All are served by one host, and their URLs, keys and subjects
-	// are of the same length.
+	// Targets get one event each in turn, instead of URL and Key. All are served by one host, and their URLs, keys and
+	// subjects are of the same length.
 	Targets []Target
 	// Clients is the number of connections, each with one request in flight; default 256.
 	Clients int
-	// Rate is how many events are published per second, whatever the answers take (an open loop). 0 publishes the next event
-	// of a connection when the one before was answered (a closed loop).
+	// Rate is how many events are published per second, whatever the answers take (an open loop). 0 publishes the next
+	// event of a connection when the one before was answered (a closed loop).
 	Rate float64
 	// Duration and Events end the load, whichever comes first; 0 is no end.
 	Duration time.Duration
@@ -49,8 +50,8 @@ type LoadOptions struct {
 	EventBytes int
 	// EventsPerRequest is how many events one request publishes, all or none; default 1.
 	EventsPerRequest int
-	// DatabaseURL has events published by SQL there, and not by HTTP; each has what PostgreSQL's jsonb makes of its bytes, and so the ledger has
-	// none of them.
+	// DatabaseURL has events published by SQL there, and not by HTTP; each has what PostgreSQL's jsonb makes of its bytes,
+	// and so the ledger has none of them.
 	DatabaseURL string
 	// Ledger notes each event after its 200; nil notes none.
 	Ledger *Ledger
@@ -65,8 +66,8 @@ type LoadReport struct {
 	FirstError error
 	// StartedAt is just before the first event was sent, EndedAt just after the last answer.
 	StartedAt, EndedAt time.Time
-	// Latency is of the requests answered 200. In an open loop it counts from when the request was due and not from when it was
-	// sent: a service that stalls must not be asked less often and look fast for it (coordinated omission).
+	// Latency is of the requests answered 200. In an open loop it counts from when the request was due and not from when
+	// it was sent: a service that stalls must not be asked less often and look fast for it (coordinated omission).
 	Latency Latencies
 	// Stall is the longest time without an answer 200 to anybody.
 	Stall time.Duration
@@ -119,7 +120,8 @@ func (l *Load) layOut(run string) (err error) {
 		return nil
 	}
 	for _, target := range l.options.Targets {
-		if len(target.URL) != len(first.URL) || len(target.Key) != len(first.Key) || len(target.Subject) != len(first.Subject) {
+		if len(target.URL) != len(first.URL) || len(target.Key) != len(first.Key) ||
+			len(target.Subject) != len(first.Subject) {
 			return fmt.Errorf("URL, key and subject of %s must be as long as those of %s", target.URL, first.URL)
 		}
 		t, err := l.template(target, run)
@@ -146,15 +148,16 @@ func (l *Load) template(target Target, run string) (*template, error) {
 	if l.options.DatabaseURL != "" {
 		shape = sqlEvent
 	}
-	return newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, l.options.EventsPerRequest, l.options.EventBytes, shape)
+	return newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, l.options.EventsPerRequest,
+		l.options.EventBytes, shape)
 }
 
 // Published is how many events were answered 200 so far.
 func (l *Load) Published() int64 { return l.published.Load() }
 
-// Run publishes until Duration or Events end it, and waits for the answers that are still to come. When ctx ends first, the
-// connections are cut. Refused and failed events are counted and do not stop it; its error is ctx's, or the ledger's. Run
-// may be called once.
+// Run publishes until Duration or Events end it, and waits for the answers that are still to come. When ctx ends first,
+// the connections are cut. Refused and failed events are counted and do not stop it; its error is ctx's, or the
+// ledger's. Run may be called once.
 func (l *Load) Run(ctx context.Context) (LoadReport, error) {
 	l.started = time.Now()
 	var clients sync.WaitGroup
@@ -241,8 +244,8 @@ func (l *Load) due(ctx context.Context, request int64) (time.Time, bool) {
 	return due, ctx.Err() == nil
 }
 
-// aim makes the template one of the target whose turn it is. A copy of 1 KB takes 30 ns; a template for each target and client
-// would take gigabytes.
+// aim makes the template one of the target whose turn it is. A copy of 1 KB takes 30 ns; a template for each target and
+// client would take gigabytes.
 func (l *Load) aim(t *template, request int64) (prefix string) {
 	i := request % int64(len(l.options.Targets))
 	if l.requests != nil {

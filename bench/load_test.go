@@ -99,7 +99,8 @@ func service(t *testing.T, answer func(n int64) int) (url string, sink *Counting
 	return server.URL + "/topics/bench/api/events", sink, ledger
 }
 
-// TestLoadInTurn: each target gets its turn, with its own path, key and subject, and the ledger says whose an event was.
+// TestLoadInTurn: each target gets its turn, with its own path, key and subject, and the ledger says whose an event
+// was.
 func TestLoadInTurn(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -121,9 +122,13 @@ func TestLoadInTurn(t *testing.T) {
 	ledger, err := OpenLedger(path)
 	require.NoError(t, err)
 	target := func(n string) Target {
-		return Target{URL: server.URL + "/topics/top-" + n + "/api/events", Key: "key-" + n, Subject: "/sub-" + n, Prefix: n + "/"}
+		return Target{
+			URL: server.URL + "/topics/top-" + n + "/api/events", Key: "key-" + n, Subject: "/sub-" + n, Prefix: n + "/",
+		}
 	}
-	load, err := NewLoad(LoadOptions{Targets: []Target{target("1"), target("2"), target("3")}, Clients: 4, Events: 30, Ledger: ledger})
+	load, err := NewLoad(LoadOptions{
+		Targets: []Target{target("1"), target("2"), target("3")}, Clients: 4, Events: 30, Ledger: ledger,
+	})
 	require.NoError(t, err)
 	report, err := load.Run(t.Context())
 	require.NoError(t, err)
@@ -207,7 +212,9 @@ func TestLoadThatNobodyAccepts(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
-	load, err = NewLoad(LoadOptions{URL: "http://" + closed.Addr().String() + "/topics/bench/api/events", Clients: 1, Events: 1})
+	load, err = NewLoad(LoadOptions{
+		URL: "http://" + closed.Addr().String() + "/topics/bench/api/events", Clients: 1, Events: 1,
+	})
 	require.NoError(t, err)
 	report, err = load.Run(t.Context())
 	require.NoError(t, err)
@@ -252,7 +259,9 @@ func TestLoadStopsWhenItsLedgerFails(t *testing.T) {
 // TestOpenLoop: in an open loop an event is due by the clock, however late its turn comes.
 func TestOpenLoop(t *testing.T) {
 	t.Parallel()
-	load, err := NewLoad(LoadOptions{URL: "http://127.0.0.1:1/topics/bench/api/events", Clients: 1, Rate: 100, Duration: time.Second, Events: 90})
+	load, err := NewLoad(LoadOptions{
+		URL: "http://127.0.0.1:1/topics/bench/api/events", Clients: 1, Rate: 100, Duration: time.Second, Events: 90,
+	})
 	require.NoError(t, err)
 	load.started = time.Now().Add(-time.Minute)
 	for sequence, want := range map[int64]time.Duration{0: 0, 10: 100 * time.Millisecond, 89: 890 * time.Millisecond} {

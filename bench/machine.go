@@ -9,7 +9,8 @@ import (
 	"strconv"
 )
 
-// ticks are the clock ticks per second in which Linux reports CPU time to programs; 100 on every architecture Go runs on.
+// ticks are the clock ticks per second in which Linux reports CPU time to programs; 100 on every architecture Go runs
+// on.
 const ticks = 100
 
 // Machine is what a measurement ran on. Everything ran on this one.
@@ -58,8 +59,9 @@ func readStat(pid int) (procStat, bool) {
 	return parseStat(raw)
 }
 
-// parseStat counts fields from behind the program's name, which may hold spaces and parentheses: state is the first (3 in
-// proc(5)), the parent the second, user and system time the 12th and 13th, those of reaped children the 14th and 15th.
+// parseStat counts fields from behind the program's name, which may hold spaces and parentheses: state is the first (3
+// in proc(5)), the parent the second, user and system time the 12th and 13th, those of reaped children the 14th and
+// 15th.
 func parseStat(raw []byte) (procStat, bool) {
 	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
 	if len(fields) < 15 {
@@ -69,7 +71,9 @@ func parseStat(raw []byte) (procStat, bool) {
 		n, _ := strconv.ParseFloat(string(fields[field-1]), 64)
 		return n
 	}
-	return procStat{parent: int(number(2)), seconds: (number(12) + number(13)) / ticks, reapedChildren: (number(14) + number(15)) / ticks}, true
+	return procStat{
+		parent: int(number(2)), seconds: (number(12) + number(13)) / ticks, reapedChildren: (number(14) + number(15)) / ticks,
+	}, true
 }
 
 // cpuSeconds is the CPU time of a process so far, false where /proc does not say.
@@ -118,8 +122,8 @@ func machineSeconds() (busy, idle float64, ok bool) {
 	return parseMachine(raw)
 }
 
-// parseMachine reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal, then guests' times, which
-// user and nice contain already.
+// parseMachine reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal, then guests'
+// times, which user and nice contain already.
 func parseMachine(raw []byte) (busy, idle float64, ok bool) {
 	line, _, _ := bytes.Cut(raw, []byte{'\n'})
 	fields := bytes.Fields(line)

@@ -59,5 +59,6 @@ func TestUsed(t *testing.T) {
 	before := map[string]float64{"service": 1, "sink": 1, machineBusy: 100, "idle": 50}
 	after := map[string]float64{"service": 4, "sink": 2, machineBusy: 106, "idle": 51}
 	require.Equal(t, map[string]float64{"service": 3, "sink": 1, "others": 2, "idle": 1}, used(before, after))
-	require.Equal(t, map[string]float64{"service": 3}, used(map[string]float64{"service": 1}, map[string]float64{"service": 4}))
+	require.Equal(t, map[string]float64{"service": 3},
+		used(map[string]float64{"service": 1}, map[string]float64{"service": 4}))
 }

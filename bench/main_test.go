@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// builtIn is the folder of the program that build made for the tests of this process, below disk: a run that is killed leaves 50 MB behind.
+// builtIn is the folder of the program that build made for the tests of this process, below disk: a run that is killed
+// leaves 50 MB behind.
 var disk, builtIn string
 
 // build makes the real binary, once, without what debuggers read.

@@ -38,12 +38,12 @@ type NoisyOptions struct {
 	Binary string
 	// Scenarios to run, each on a database of its own; default all of them.
 	Scenarios []string
-	// Baseline is how long the others are measured without the noise, default 15 s; Duration how long with it, default 30 s.
-	// At least 1 s each.
+	// Baseline is how long the others are measured without the noise, default 15 s; Duration how long with it, default 30
+	// s. At least 1 s each.
 	Baseline, Duration time.Duration
 
-	// The others: Subscriptions (default 1,000) on Topics (default 1), each at an endpoint of its own that answers at once. An
-	// event goes to one of them, in turn.
+	// The others: Subscriptions (default 1,000) on Topics (default 1), each at an endpoint of its own that answers at
+	// once. An event goes to one of them, in turn.
 	Subscriptions, Topics int
 	// Clients, Rate and EventBytes are of the load of the others, as in Options.
 	Clients    int
@@ -54,7 +54,8 @@ type NoisyOptions struct {
 	Owed int
 	// Endpoints is how many hang in hang20, default 20; OwedEach what each of them is owed, default 5,000.
 	Endpoints, OwedEach int
-	// NoiseRate is how many events per second are published for the endpoints that hang while the noise lasts; default 200.
+	// NoiseRate is how many events per second are published for the endpoints that hang while the noise lasts; default
+	// 200.
 	NoiseRate float64
 	// Retries is how many come due at one moment in retries; default 90,000.
 	Retries int
@@ -129,9 +130,9 @@ func (o *NoisyOptions) validate() error {
 	return nil
 }
 
-// Noisy measures what a bad endpoint costs the other event subscriptions: on a postrider of its own, on this machine and in
-// processes as users have them, it measures the others without the noise and then with it, in one run, because only what
-// one run measured may be compared. Progress goes to log. Everything it started has ended when it returns.
+// Noisy measures what a bad endpoint costs the other event subscriptions: on a postrider of its own, on this machine
+// and in processes as users have them, it measures the others without the noise and then with it, in one run, because
+// only what one run measured may be compared. Progress goes to log. Everything it started has ended when it returns.
 //
 // An error means that there is nothing to report, as with Run. What was lost, and a bound that is not met, are the
 // report's: see NoisyReport.Err and NoisyReport.Unmet.

@@ -37,11 +37,14 @@ func TestNoisy(t *testing.T) {
 			var log bytes.Buffer
 			report, err := Noisy(t.Context(), NoisyOptions{
 				Binary: binary, Scenarios: []string{scenario}, Baseline: time.Second, Duration: 2 * time.Second,
-				Subscriptions: 20, Topics: 2, Clients: 4, Rate: 100, Owed: 2500, OwedEach: 15, Retries: 300, NoiseRate: 20, ManyTopics: 30,
+				Subscriptions: 20, Topics: 2, Clients: 4, Rate: 100, Owed: 2500, OwedEach: 15, Retries: 300, NoiseRate: 20,
+				ManyTopics: 30,
 			}, &log)
 			require.NoError(t, err, log.String())
 			require.NoError(t, report.Err(), log.String())
-			require.Equal(t, Settings{Version: report.Settings.Version, Fsync: "on", SynchronousCommit: "on", FullPageWrites: "on"}, report.Settings)
+			require.Equal(t,
+				Settings{Version: report.Settings.Version, Fsync: "on", SynchronousCommit: "on", FullPageWrites: "on"},
+				report.Settings)
 			require.Len(t, report.Results, 1)
 			r := report.Results[0]
 			requireMeasured(t, r)
@@ -92,7 +95,8 @@ func TestNoisyUnderAPolicyThatIsNotThere(t *testing.T) {
 	}
 	binary, err := build()
 	require.NoError(t, err)
-	_, err = Noisy(t.Context(), NoisyOptions{Binary: binary, Scenarios: []string{ScenarioRetries}, Subscriptions: 1, Policy: "ga-1999"}, io.Discard)
+	_, err = Noisy(t.Context(),
+		NoisyOptions{Binary: binary, Scenarios: []string{ScenarioRetries}, Subscriptions: 1, Policy: "ga-1999"}, io.Discard)
 	require.ErrorContains(t, err, `noisy: retries: there is no retry policy "ga-1999"`)
 }
 
@@ -122,8 +126,10 @@ func TestNoisyOptions(t *testing.T) {
 	o := NoisyOptions{Binary: "b"}
 	require.NoError(t, o.prepare())
 	require.Equal(t, NoisyScenarios(), o.Scenarios)
-	require.Equal(t, "postrider bench noisy --scenario hang,hang20,retries,topics --baseline 15s --duration 30s --clients 256 --event-bytes 1024"+
-		" --subscriptions 1000 --topics 1 --policy ga-2018 --noise-rate 200 --owed 500000 --endpoints 20 --owed-each 5000 --retries 90000 --many-topics 10000", o.Command)
+	require.Equal(t, "postrider bench noisy --scenario hang,hang20,retries,topics --baseline 15s --duration 30s "+
+		"--clients 256 --event-bytes 1024"+
+		" --subscriptions 1000 --topics 1 --policy ga-2018 --noise-rate 200 --owed 500000 --endpoints 20 --owed-each 5000 "+
+		"--retries 90000 --many-topics 10000", o.Command)
 }
 
 // TestNoisyPhases counts and times by hand: a baseline of 2 s from second 10 on, noise of 3.5 s from second 12 on.
@@ -186,12 +192,16 @@ func TestNoisyBounds(t *testing.T) {
 		result NoisyResult
 		unmet  string
 	}{
-		"both met, just":           {result(ScenarioHang, 0.8, 2), ""},
-		"throughput":               {result(ScenarioHang, 0.79, 1), "hang: throughput 0.79 is not >= 0.8"},
-		"p99":                      {result(ScenarioRetries, 1, 2.01), "retries: p99 2.01 is not <= 2"},
-		"nothing arrived":          {result(ScenarioHang20, 0, 0), "hang20: throughput 0 is not >= 0.8\nhang20: p99 0 is not <= 2"},
+		"both met, just": {result(ScenarioHang, 0.8, 2), ""},
+		"throughput":     {result(ScenarioHang, 0.79, 1), "hang: throughput 0.79 is not >= 0.8"},
+		"p99":            {result(ScenarioRetries, 1, 2.01), "retries: p99 2.01 is not <= 2"},
+		"nothing arrived": {
+			result(ScenarioHang20, 0, 0), "hang20: throughput 0 is not >= 0.8\nhang20: p99 0 is not <= 2",
+		},
 		"topics: throughput alone": {result(ScenarioTopics, 1, 9), ""},
-		"nothing to compare with":  {NoisyResult{Scenario: ScenarioTopics, Bounds: []Bound{{Name: "throughput", Limit: 0.8}}}, "topics: throughput 0"},
+		"nothing to compare with": {
+			NoisyResult{Scenario: ScenarioTopics, Bounds: []Bound{{Name: "throughput", Limit: 0.8}}}, "topics: throughput 0",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,7 +229,9 @@ func TestNoisyReport(t *testing.T) {
 	require.EqualValues(t, 20, r.Published)
 	report := NoisyReport{Results: []NoisyResult{r}, Settings: Settings{"18", "on", "on", "on"}, Command: "c"}
 	require.NoError(t, report.Err(), "a duplicate is allowed: at least once")
-	for _, want := range []string{"1000 event subscriptions on 1 topic, beside 1 endpoint never answering (ga-2018)", "first: EOF"} {
+	for _, want := range []string{
+		"1000 event subscriptions on 1 topic, beside 1 endpoint never answering (ga-2018)", "first: EOF",
+	} {
 		require.Contains(t, report.String(), want)
 	}
 	for name, broken := range map[string]func(*NoisyResult){
@@ -235,7 +247,10 @@ func TestNoisyReport(t *testing.T) {
 	}
 	text, err := json.Marshal(report)
 	require.NoError(t, err)
-	for _, name := range []string{"results", "scenario", "baseline", "noisy", "firstSecondMs", "secondsOfNoise", "ratios", "bounds", "lost", "fsync", "command"} {
+	for _, name := range []string{
+		"results", "scenario", "baseline", "noisy", "firstSecondMs", "secondsOfNoise", "ratios", "bounds", "lost", "fsync",
+		"command",
+	} {
 		require.Contains(t, string(text), `"`+name+`":`)
 	}
 	for _, line := range strings.Split(report.String(), "\n") {

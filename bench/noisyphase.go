@@ -8,15 +8,16 @@ type PhaseReport struct {
 	Seconds            float64   `json:"seconds"`
 	Delivered          int64     `json:"delivered"` // arrived in the phase
 	DeliveredPerSecond float64   `json:"deliveredPerSecond"`
-	// Latency is from an event's publish to its arrival. In the noise it is of every event that arrived after the beginning and
-	// was sent before the end, whenever it arrived: neither what was on its way at the beginning nor what came late is left out.
+	// Latency is from an event's publish to its arrival. In the noise it is of every event that arrived after the
+	// beginning and was sent before the end, whenever it arrived: neither what was on its way at the beginning nor what
+	// came late is left out.
 	Latency Latencies `json:"latencyMs"`
 	// CPUSeconds are by process, as in Figures, while the phase lasted.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
 }
 
-// SecondReport is one second of the noise. Its latency is of the events sent in it, and in the first second also of those that
-// were on their way when the noise began.
+// SecondReport is one second of the noise. Its latency is of the events sent in it, and in the first second also of
+// those that were on their way when the noise began.
 type SecondReport struct {
 	Delivered int64   `json:"delivered"`
 	Ratio     float64 `json:"ratio"` // to the baseline's average second

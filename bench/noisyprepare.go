@@ -28,7 +28,8 @@ type noise struct {
 	at      time.Time // when it begins by itself; zero: when it is resumed
 }
 
-// spread makes event subscriptions at paths of their own on that many topics, in parallel, and returns a target for each.
+// spread makes event subscriptions at paths of their own on that many topics, in parallel, and returns a target for
+// each.
 func (t *trial) spread(ctx context.Context, name string, topics, subscriptions int) ([]Target, error) {
 	keys, names := make([]string, topics), make([]string, topics)
 	err := t.each(ctx, "topics made", topics, func(ctx context.Context, i int) (err error) {
@@ -44,7 +45,8 @@ func (t *trial) spread(ctx context.Context, name string, topics, subscriptions i
 		sub, topic := fmt.Sprintf("sub-%05d", i), names[i%topics]
 		subject := "/" + sub + "/"
 		targets[i] = Target{URL: t.publishURL(topic), Key: keys[i%topics], Subject: subject + "load", Prefix: sub + "/"}
-		return t.api.createSubscription(ctx, topic, sub, subscription{EndpointURL: t.sinkAPI.base + "/" + sub, Filter: wanting(subject)})
+		return t.api.createSubscription(ctx, topic, sub,
+			subscription{EndpointURL: t.sinkAPI.base + "/" + sub, Filter: wanting(subject)})
 	})
 	t.counted = append(t.counted, names...)
 	t.result.Topics, t.result.Subscriptions = topics, subscriptions
@@ -80,8 +82,8 @@ func (t *trial) prepareHang(ctx context.Context, owedEach int) (*noise, error) {
 	return n, t.settle(ctx)
 }
 
-// prepareRetries has every first attempt fail, and then gives all retries one moment. The moment is set before the baseline,
-// so that no row is touched while it is measured.
+// prepareRetries has every first attempt fail, and then gives all retries one moment. The moment is set before the
+// baseline, so that no row is touched while it is measured.
 func (t *trial) prepareRetries(ctx context.Context) (*noise, error) {
 	if err := t.copyPolicy(ctx, t.o.Policy, retriesPolicy, `{"steps":["1 hour"],"jitter_fraction":0}`); err != nil {
 		return nil, err
@@ -140,7 +142,9 @@ func (t *trial) goesOn(n *noise) (func(context.Context) error, error) {
 	if !n.at.IsZero() {
 		return func(context.Context) error { return nil }, nil
 	}
-	load, err := NewLoad(LoadOptions{Targets: n.targets, Clients: noiseClients, Rate: t.o.NoiseRate, Duration: t.o.Duration, EventBytes: fillBytes})
+	load, err := NewLoad(LoadOptions{
+		Targets: n.targets, Clients: noiseClients, Rate: t.o.NoiseRate, Duration: t.o.Duration, EventBytes: fillBytes,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -158,11 +162,12 @@ func (t *trial) fill(ctx context.Context, n *noise, each int) (err error) {
 	return err
 }
 
-// awaitRetries waits until all that is owed has failed and is far from its next attempt. A minute without a step means that
-// the policy does not retry, or holds.
+// awaitRetries waits until all that is owed has failed and is far from its next attempt. A minute without a step means
+// that the policy does not retry, or holds.
 func (t *trial) awaitRetries(ctx context.Context, subscription, want int64) error {
 	const query = `SELECT count(*) FROM postrider_internal.river_job
-		WHERE state = 'scheduled' AND scheduled_at > now() + interval '10 minutes' AND kind = 'deliver' AND (args ->> 's')::bigint = $1`
+		WHERE state = 'scheduled' AND scheduled_at > now() + interval '10 minutes' AND kind = 'deliver'
+		  AND (args ->> 's')::bigint = $1`
 	var scheduled atomic.Int64
 	stop := ticking(ctx, t.log, func() string {
 		return fmt.Sprintf("%s: %d of %d attempts failed", t.result.Scenario, scheduled.Load(), want)
@@ -180,7 +185,8 @@ func (t *trial) awaitRetries(ctx context.Context, subscription, want int64) erro
 		case n >= want:
 			return nil
 		case time.Since(changed) > stallLimit:
-			return fmt.Errorf("only %d of %d deliveries wait for a retry: policy %s does not retry them all", n, want, t.o.Policy)
+			return fmt.Errorf("only %d of %d deliveries wait for a retry: policy %s does not retry them all", n, want,
+				t.o.Policy)
 		}
 		if !pause(ctx, retriesPoll) {
 			return ctx.Err()
@@ -188,8 +194,8 @@ func (t *trial) awaitRetries(ctx context.Context, subscription, want int64) erro
 	}
 }
 
-// scheduleRetries gives all retries one moment, which leaves time for warm-up and baseline, and returns it. When the database
-// took too long for that, the moment is let pass, and they get a later one.
+// scheduleRetries gives all retries one moment, which leaves time for warm-up and baseline, and returns it. When the
+// database took too long for that, the moment is let pass, and they get a later one.
 func (t *trial) scheduleRetries(ctx context.Context, subscription int64) (moment time.Time, err error) {
 	needed, want := t.warmUp()+t.o.Baseline, int64(t.o.Retries)
 	for allowance := scheduleTime + time.Duration(want)*time.Second/scheduleRate; ; allowance *= 2 {
@@ -235,7 +241,8 @@ func (t *trial) account(ctx context.Context) error {
 		return err
 	}
 	var known int64
-	if err := t.conn.QueryRow(ctx, "SELECT count(*) FROM postrider.deliveries WHERE topic = $1", noiseTopic).Scan(&known); err != nil {
+	if err := t.conn.QueryRow(ctx, "SELECT count(*) FROM postrider.deliveries WHERE topic = $1", noiseTopic).
+		Scan(&known); err != nil {
 		return fmt.Errorf("count the noise's deliveries: %w", err)
 	}
 	t.result.Noise.Unaccounted = max(t.result.Noise.Published-known, 0)

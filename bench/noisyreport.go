@@ -32,8 +32,8 @@ type NoisyResult struct {
 	// Baseline is without the noise, Noisy with it; of topics, Baseline is of one topic and Noisy of the many.
 	Baseline PhaseReport `json:"baseline"`
 	Noisy    PhaseReport `json:"noisy"`
-	// Again is of topics: the one topic once more, with the many there. If it differs from Baseline, either they cost the others
-	// something by being there, or the machine has changed meanwhile.
+	// Again is of topics: the one topic once more, with the many there. If it differs from Baseline, either they cost the
+	// others something by being there, or the machine has changed meanwhile.
 	Again *PhaseReport `json:"again,omitempty"`
 	// FirstSecond and FirstFiveSeconds are the latency of the noise's beginning.
 	FirstSecond      Latencies      `json:"firstSecondMs"`
@@ -67,8 +67,8 @@ type NoiseReport struct {
 	Policy    string `json:"policy,omitempty"`
 	Owed      int64  `json:"owed"`      // deliveries, when the noise began
 	Published int64  `json:"published"` // events, those of Owed included
-	// Calls is how many delivery attempts met them while the noise lasted; FirstCallAfter is when the first one did, in seconds
-	// from its beginning, 0 when none did.
+	// Calls is how many delivery attempts met them while the noise lasted; FirstCallAfter is when the first one did, in
+	// seconds from its beginning, 0 when none did.
 	Calls          int64   `json:"calls"`
 	FirstCallAfter float64 `json:"firstCallAfterSeconds"`
 	// Unaccounted are deliveries of accepted events that the database knows nothing of: pending, dead-lettered, anything.
@@ -117,7 +117,9 @@ func (r *NoisyResult) compare() {
 	if len(r.Seconds) > 0 {
 		r.Ratios.WorstSecondThroughput = r.Seconds[r.WorstSecond].Ratio
 	}
-	r.Bounds = []Bound{{Name: "throughput", Limit: leastThroughput, Value: r.Ratios.Throughput, Met: r.Ratios.Throughput >= leastThroughput}}
+	r.Bounds = []Bound{
+		{Name: "throughput", Limit: leastThroughput, Value: r.Ratios.Throughput, Met: r.Ratios.Throughput >= leastThroughput},
+	}
 	if r.Scenario != ScenarioTopics {
 		// A phase in which nothing arrived has no p99, and meets no bound.
 		met := r.Ratios.P99 > 0 && r.Ratios.P99 <= mostP99
@@ -139,8 +141,8 @@ func (r *NoisyResult) judge(v Verdict) {
 	r.Changed, r.Unacknowledged, r.LostIDs = len(v.Changed), len(v.Unacknowledged), v.Lost[:min(len(v.Lost), 10)]
 }
 
-// Err is nil when nothing was lost in any scenario: every acknowledged event of the others was delivered, unchanged, and
-// recorded as delivered, and the database knows of every delivery that the bad endpoints are owed.
+// Err is nil when nothing was lost in any scenario: every acknowledged event of the others was delivered, unchanged,
+// and recorded as delivered, and the database knows of every delivery that the bad endpoints are owed.
 func (n NoisyReport) Err() error {
 	var errs []error
 	for _, r := range n.Results {
@@ -164,7 +166,8 @@ func (n NoisyReport) Unmet() error {
 	for _, r := range n.Results {
 		for _, b := range r.Bounds {
 			if !b.Met {
-				errs = append(errs, fmt.Errorf("%s: %s %g is not %s", r.Scenario, b.Name, b.Value, strings.TrimSuffix(b.String(), ": not met")))
+				errs = append(errs,
+					fmt.Errorf("%s: %s %g is not %s", r.Scenario, b.Name, b.Value, strings.TrimSuffix(b.String(), ": not met")))
 			}
 		}
 	}
@@ -178,7 +181,8 @@ func (n NoisyReport) String() string {
 		r.print(&b)
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%-10s  %s\n%-10s  %s\n%-10s  %s", "PostgreSQL", n.Settings, "machine", n.Machine, "command", n.Command)
+	fmt.Fprintf(&b, "%-10s  %s\n%-10s  %s\n%-10s  %s", "PostgreSQL", n.Settings, "machine", n.Machine, "command",
+		n.Command)
 	return b.String()
 }
 
@@ -194,10 +198,12 @@ func (r NoisyResult) print(b *strings.Builder) {
 	const number, ms = "%12.0f", "%12.1f"
 	row("delivered/s", number, was.DeliveredPerSecond, is.DeliveredPerSecond, r.Ratios.Throughput, verdicts["throughput"])
 	if len(r.Seconds) > 0 {
-		row("  worst second", number, was.DeliveredPerSecond, float64(r.Seconds[r.WorstSecond].Delivered), r.Ratios.WorstSecondThroughput, fmt.Sprintf("second %d", r.WorstSecond+1))
+		row("  worst second", number, was.DeliveredPerSecond, float64(r.Seconds[r.WorstSecond].Delivered),
+			r.Ratios.WorstSecondThroughput, fmt.Sprintf("second %d", r.WorstSecond+1))
 	}
 	if r.Again != nil {
-		row("  one topic again", number, was.DeliveredPerSecond, r.Again.DeliveredPerSecond, ratio(r.Again.DeliveredPerSecond, was.DeliveredPerSecond), "")
+		row("  one topic again", number, was.DeliveredPerSecond, r.Again.DeliveredPerSecond,
+			ratio(r.Again.DeliveredPerSecond, was.DeliveredPerSecond), "")
 	}
 	row("latency p50 ms", ms, was.Latency.P50, is.Latency.P50, r.Ratios.P50, "")
 	row("latency p99 ms", ms, was.Latency.P99, is.Latency.P99, r.Ratios.P99, verdicts["p99"])
@@ -208,15 +214,19 @@ func (r NoisyResult) print(b *strings.Builder) {
 
 func (r NoisyResult) printRest(b *strings.Builder) {
 	if len(r.Seconds) > 0 {
-		fmt.Fprintf(b, "  per second           %s\n", r.perSecond(func(s SecondReport) string { return fmt.Sprint(s.Delivered) }))
-		fmt.Fprintf(b, "  p99 per second, ms   %s\n", r.perSecond(func(s SecondReport) string { return fmt.Sprintf("%.0f", s.P99) }))
+		fmt.Fprintf(b, "  per second           %s\n",
+			r.perSecond(func(s SecondReport) string { return fmt.Sprint(s.Delivered) }))
+		fmt.Fprintf(b, "  p99 per second, ms   %s\n",
+			r.perSecond(func(s SecondReport) string { return fmt.Sprintf("%.0f", s.P99) }))
 	}
-	fmt.Fprintf(b, "  left, lost           %d, %d of %d (duplicates %d, changed %d, given up %d)\n", r.Left, r.Lost, r.Published, r.Duplicates, r.Changed, r.Ended)
+	fmt.Fprintf(b, "  left, lost           %d, %d of %d (duplicates %d, changed %d, given up %d)\n", r.Left, r.Lost,
+		r.Published, r.Duplicates, r.Changed, r.Ended)
 	if r.Refused+r.Failed > 0 {
 		fmt.Fprintf(b, "  not accepted         %d refused, %d unanswered; first: %s\n", r.Refused, r.Failed, r.FirstError)
 	}
 	if r.Noise.Endpoints > 0 {
-		fmt.Fprintf(b, "  noise                %d calls, the first after %.2f s; owed %d and %d more published, %d unaccounted for\n",
+		fmt.Fprintf(b,
+			"  noise                %d calls, the first after %.2f s; owed %d and %d more published, %d unaccounted for\n",
 			r.Noise.Calls, r.Noise.FirstCallAfter, r.Noise.Owed, r.Noise.Published-r.Noise.Owed, r.Noise.Unaccounted)
 	}
 	before, after := r.phaseNames()
@@ -245,7 +255,8 @@ func (r NoisyResult) title() string {
 	if r.Scenario == ScenarioRetries {
 		what = "answering 503, with all retries due at one moment"
 	}
-	return fmt.Sprintf("%s on %s, beside %s %s (%s)", counted(r.Subscriptions, "event subscription"), counted(r.Topics, "topic"),
+	return fmt.Sprintf("%s on %s, beside %s %s (%s)", counted(r.Subscriptions, "event subscription"),
+		counted(r.Topics, "topic"),
 		counted(r.Noise.Endpoints, "endpoint"), what, r.Noise.Policy)
 }
 

@@ -111,9 +111,9 @@ func (t *trial) compareTo(ctx context.Context, n *noise, begins time.Time) error
 	return t.setNoise(ctx, n, true) // what it is still owed is not waited for
 }
 
-// runTopics measures one topic, then as many as asked for, each with one event subscription, then the one again. The many are
-// made after the baseline, so that it knows nothing of them. Making them takes a while, in which the machine may have become
-// another: what the one topic then gets tells.
+// runTopics measures one topic, then as many as asked for, each with one event subscription, then the one again. The
+// many are made after the baseline, so that it knows nothing of them. Making them takes a while, in which the machine
+// may have become another: what the one topic then gets tells.
 func (t *trial) runTopics(ctx context.Context) error {
 	one, err := t.spread(ctx, "one", 1, 1)
 	if err != nil {
@@ -138,7 +138,9 @@ func (t *trial) runTopics(ctx context.Context) error {
 }
 
 // measureAlone puts load on the targets, after a warm-up measures for d, and waits until all is delivered.
-func (t *trial) measureAlone(ctx context.Context, targets []Target, d time.Duration, phase *span, report *PhaseReport) error {
+func (t *trial) measureAlone(
+	ctx context.Context, targets []Target, d time.Duration, phase *span, report *PhaseReport,
+) error {
 	if err := t.settle(ctx); err != nil {
 		return err
 	}
@@ -160,13 +162,16 @@ func (t *trial) measureAlone(ctx context.Context, targets []Target, d time.Durat
 }
 
 // during has the load on the targets until that moment while do runs, then waits until all of it was delivered.
-func (t *trial) during(parent context.Context, targets []Target, until time.Time, do func(context.Context) error) error {
+func (t *trial) during(
+	parent context.Context, targets []Target, until time.Time, do func(context.Context) error,
+) error {
 	ledger, err := OpenLedger(t.publishedPath())
 	if err != nil {
 		return err
 	}
 	load, err := NewLoad(LoadOptions{
-		Targets: targets, Clients: t.o.Clients, Rate: t.o.Rate, Duration: time.Until(until), EventBytes: t.o.EventBytes, Ledger: ledger,
+		Targets: targets, Clients: t.o.Clients, Rate: t.o.Rate, Duration: time.Until(until), EventBytes: t.o.EventBytes,
+		Ledger: ledger,
 	})
 	if err != nil {
 		return errors.Join(err, ledger.Close())

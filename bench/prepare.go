@@ -64,7 +64,8 @@ func fillOnce(ctx context.Context, target Target, run string, first int64, count
 	if err != nil {
 		return err
 	}
-	t, err := newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, count, fillBytes, plainEvent)
+	t, err := newTemplate(endpoint, target.Key, orDefault(target.Subject, defaultSubject), run, count, fillBytes,
+		plainEvent)
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,8 @@ func (r *rig) copyPolicy(ctx context.Context, from, to, changes string) error {
 }
 
 func (r *rig) subscriptionID(ctx context.Context, topic, name string) (id int64, err error) {
-	const query = `SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
+	const query = `SELECT s.id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t
+		    ON t.id = s.topic_id
 		WHERE t.name = $1 AND s.name = $2`
 	if err := r.conn.QueryRow(ctx, query, topic, name).Scan(&id); err != nil {
 		return 0, fmt.Errorf("find event subscription %s: %w", name, err)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// progress prints how far the load and its deliveries are until the function it returns is called. What the sink refuses
-// counts where it accepts less.
+// progress prints how far the load and its deliveries are until the function it returns is called. What the sink
+// refuses counts where it accepts less.
 func (r *rig) progress(ctx context.Context, published func() int64, subscriptions int) (stop func()) {
 	arrived := func(s SinkStats) int64 { return max(s.Distinct, s.TurnedAway) }
 	before, _ := r.sinkAPI.sinkStats(ctx) // the run itself reports a sink that is gone
@@ -27,8 +27,8 @@ func (r *rig) progress(ctx context.Context, published func() int64, subscription
 	})
 }
 
-// ticking prints a line now and then, unless it is empty, until the function it returns is called: for a person at a terminal
-// each second, in a log every 5 s.
+// ticking prints a line now and then, unless it is empty, until the function it returns is called: for a person at a
+// terminal each second, in a log every 5 s.
 func ticking(ctx context.Context, log io.Writer, line func() string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var printing sync.WaitGroup

@@ -30,7 +30,8 @@ type QuestionsOptions struct {
 	Deliveries int
 	// Rounds is how many times each question is asked after the first; default 20.
 	Rounds int
-	// DatabaseURL is an empty PostgreSQL to use, which keeps what it is filled with. "" starts a private one and removes it.
+	// DatabaseURL is an empty PostgreSQL to use, which keeps what it is filled with. "" starts a private one and removes
+	// it.
 	DatabaseURL string
 	// Command is what the report says was run; "" prints the options.
 	Command string
@@ -39,7 +40,8 @@ type QuestionsOptions struct {
 // Prepare fills in what is not set and says what cannot be measured.
 func (o *QuestionsOptions) Prepare() error {
 	o.Rounds = orDefault(o.Rounds, defaultRounds)
-	o.Command = orDefault(o.Command, fmt.Sprintf("postrider bench deadletters --deliveries %d --rounds %d", o.Deliveries, o.Rounds))
+	o.Command = orDefault(o.Command,
+		fmt.Sprintf("postrider bench deadletters --deliveries %d --rounds %d", o.Deliveries, o.Rounds))
 	return checkFilled(o.Deliveries, o.Rounds)
 }
 
@@ -59,8 +61,8 @@ type QuestionTimes struct {
 	Name   string `json:"name"`
 	Title  string `json:"title"`
 	Rows   int    `json:"rows"`
-	// FirstMs is the first time after a restart of PostgreSQL, which has nothing in its own memory then; the system may. Of a
-	// database that is the user's, the first time.
+	// FirstMs is the first time after a restart of PostgreSQL, which has nothing in its own memory then; the system may.
+	// Of a database that is the user's, the first time.
 	FirstMs  float64 `json:"firstMs"`
 	MedianMs float64 `json:"medianMs"`
 	MaxMs    float64 `json:"maxMs"`
@@ -69,26 +71,32 @@ type QuestionTimes struct {
 // String prints the report for a person.
 func (r QuestionsReport) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n%s, %d CPUs %s, PostgreSQL %s\n", r.Command, r.Machine.OS, r.Machine.CPUs, r.Machine.Model, r.Settings.Version)
+	fmt.Fprintf(&out, "%s\n%s, %d CPUs %s, PostgreSQL %s\n", r.Command, r.Machine.OS, r.Machine.CPUs, r.Machine.Model,
+		r.Settings.Version)
 	fmt.Fprintf(&out, "%s\n\n", r.Filled)
 	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "rows\tfirst ms\tmedian ms\tmax ms\t  question")
 	for _, q := range r.Questions {
-		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t  %d %s: %s\n", q.Rows, q.FirstMs, q.MedianMs, q.MaxMs, q.Number, q.Name, q.Title)
+		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t  %d %s: %s\n", q.Rows, q.FirstMs, q.MedianMs, q.MaxMs, q.Number,
+			q.Name, q.Title)
 	}
 	_ = w.Flush()
 	return out.String()
 }
 
-// RunQuestions fills a database with deliveries of a week, asks it every question of docs/sql.md as `postrider sql` does, and reports how
-// long that took. It judges nothing. What it started has ended when it returns.
+// RunQuestions fills a database with deliveries of a week, asks it every question of docs/sql.md as `postrider sql`
+// does, and reports how long that took. It judges nothing. What it started has ended when it returns.
 //
-// An error means that there is nothing to report: the disk is too small, the database is not empty, a question failed, or ctx ended.
+// An error means that there is nothing to report: the disk is too small, the database is not empty, a question failed,
+// or ctx ended.
 func RunQuestions(ctx context.Context, o QuestionsOptions, log io.Writer) (report QuestionsReport, err error) {
 	if err := o.Prepare(); err != nil {
 		return report, fmt.Errorf("bench: %w", err)
 	}
-	a := &asking{o: o, filled: filled{what: "deadletters", deliveries: o.Deliveries, url: o.DatabaseURL, log: &lockedWriter{Writer: log}}}
+	a := &asking{
+		o:      o,
+		filled: filled{what: "deadletters", deliveries: o.Deliveries, url: o.DatabaseURL, log: &lockedWriter{Writer: log}},
+	}
 	a.report = QuestionsReport{Command: o.Command, Rounds: o.Rounds, Machine: thisMachine()}
 	if err := a.try(ctx); err != nil {
 		return report, fmt.Errorf("bench deadletters: %w", err)
@@ -139,7 +147,8 @@ func (a *asking) askAll(ctx context.Context) error {
 			}
 			took[i] = append(took[i], float64(time.Since(began).Microseconds())/1000)
 			if len(took[i]) == 1 {
-				a.report.Questions = append(a.report.Questions, QuestionTimes{Number: q.Number, Name: q.Name, Title: q.Title, Rows: rows, FirstMs: took[i][0]})
+				a.report.Questions = append(a.report.Questions,
+					QuestionTimes{Number: q.Number, Name: q.Name, Title: q.Title, Rows: rows, FirstMs: took[i][0]})
 			}
 		}
 	}

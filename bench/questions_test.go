@@ -48,12 +48,18 @@ func TestFillWeekIsConsistent(t *testing.T) {
 	pool := a.pool
 	require.NoError(t, FillWeek(t.Context(), pool, leastDeliveries, io.Discard))
 	for what, query := range map[string]string{
-		"backlogs": `SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries GROUP BY 1) d FULL JOIN postrider.backlogs b USING (subscription_id) WHERE n IS DISTINCT FROM owed_deliveries`,
-		"counts": `SELECT count(*) FROM (SELECT state, count(*) AS n FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1) d
-			FULL JOIN (SELECT kind AS state, sum(count) AS n FROM postrider.delivery_counts WHERE kind NOT IN ('owed', 'published', 'attempt') GROUP BY 1) c USING (state) WHERE d.n IS DISTINCT FROM c.n`,
-		"dead letters": `SELECT count(*) FROM postrider.deliveries d FULL JOIN postrider.dead_letters l USING (dead_letter_id) WHERE (d.state = 'dead_lettered') IS DISTINCT FROM (l.dead_letter_id IS NOT NULL) AND coalesce(d.state, '') NOT IN ('pending', 'delivered', 'dropped', 'canceled')`,
+		"backlogs": `SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries
+			    GROUP BY 1) d FULL JOIN postrider.backlogs b USING (subscription_id) WHERE n IS DISTINCT FROM owed_deliveries`,
+		"counts": `SELECT count(*) FROM (SELECT state, count(*) AS n FROM postrider.deliveries WHERE state <> 'pending'
+			    GROUP BY 1) d
+			FULL JOIN (SELECT kind AS state, sum(count) AS n FROM postrider.delivery_counts
+			    WHERE kind NOT IN ('owed', 'published', 'attempt') GROUP BY 1) c USING (state) WHERE d.n IS DISTINCT FROM c.n`,
+		"dead letters": `SELECT count(*) FROM postrider.deliveries d FULL JOIN postrider.dead_letters l USING (dead_letter_id)
+			WHERE (d.state = 'dead_lettered') IS DISTINCT FROM (l.dead_letter_id IS NOT NULL)
+			    AND coalesce(d.state, '') NOT IN ('pending', 'delivered', 'dropped', 'canceled')`,
 		"sums": `SELECT count(*) FROM (SELECT kind, detail, sum(count) AS n FROM postrider_internal.rollups GROUP BY 1, 2) r
-			FULL JOIN (SELECT kind, detail, sum(count) AS n FROM postrider_internal.rollup_sums WHERE span = 1 GROUP BY 1, 2) s USING (kind, detail) WHERE r.n IS DISTINCT FROM s.n`,
+			FULL JOIN (SELECT kind, detail, sum(count) AS n FROM postrider_internal.rollup_sums WHERE span = 1 GROUP BY 1, 2) s
+			USING (kind, detail) WHERE r.n IS DISTINCT FROM s.n`,
 		"events": `SELECT count(*) FROM postrider.deliveries WHERE event_id IS NULL`,
 	} {
 		var wrong int

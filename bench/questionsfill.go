@@ -37,9 +37,9 @@ type week struct {
 	log        io.Writer
 }
 
-// FillWeek makes by SQL what a week of deliveries leaves behind, in a database that is migrated and empty: ten million real ones
-// would take half an hour. A tenth of them became dead letters, a twentieth is still owed. Nothing is random: all runs make the same
-// rows, but for their times.
+// FillWeek makes by SQL what a week of deliveries leaves behind, in a database that is migrated and empty: ten million
+// real ones would take half an hour. A tenth of them became dead letters, a twentieth is still owed. Nothing is random:
+// all runs make the same rows, but for their times.
 func FillWeek(ctx context.Context, pool *pgxpool.Pool, deliveries int, log io.Writer) error {
 	w := week{pool, deliveries, log}
 	var used bool
@@ -82,15 +82,18 @@ func FillWeek(ctx context.Context, pool *pgxpool.Pool, deliveries int, log io.Wr
 func (w week) start(ctx context.Context) (days []time.Time, err error) {
 	buckets, sums := make([]string, latencyBuckets), make([]string, latencyBuckets)
 	for i := range buckets {
-		buckets[i], sums[i] = fmt.Sprintf("coalesce(sum(n) FILTER (WHERE bucket = %d), 0)::bigint", i), fmt.Sprintf("sum(latency_buckets[%d])::bigint", i+1)
+		buckets[i], sums[i] = fmt.Sprintf("coalesce(sum(n) FILTER (WHERE bucket = %d), 0)::bigint", i),
+			fmt.Sprintf("sum(latency_buckets[%d])::bigint", i+1)
 	}
-	if _, err := w.pool.Exec(ctx, strings.NewReplacer("{buckets}", strings.Join(buckets, ", "), "{sums}", strings.Join(sums, ", ")).Replace(fillSQL)); err != nil {
+	if _, err := w.pool.Exec(ctx, strings.NewReplacer("{buckets}", strings.Join(buckets, ", "), "{sums}",
+		strings.Join(sums, ", ")).Replace(fillSQL)); err != nil {
 		return nil, fmt.Errorf("prepare the database: %w", err)
 	}
 	if _, err := w.pool.Exec(ctx, "CALL bench.fill_rest($1)", int64(w.deliveries)); err != nil {
 		return nil, fmt.Errorf("make topics and event subscriptions: %w", err)
 	}
-	result, _ := w.pool.Query(ctx, "SELECT (began AT TIME ZONE 'UTC')::date + i FROM bench.load, generate_series(0, $1) i", fillDays-1)
+	result, _ := w.pool.Query(ctx, "SELECT (began AT TIME ZONE 'UTC')::date + i FROM bench.load, generate_series(0, $1) i",
+		fillDays-1)
 	if days, err = pgx.CollectRows(result, pgx.RowTo[time.Time]); err != nil {
 		return nil, fmt.Errorf("read the days: %w", err)
 	}
@@ -107,7 +110,8 @@ func (w week) each(ctx context.Context, steps []string, days []time.Time) error 
 		step, day := steps[i%len(steps)], days[i/len(steps)]
 		err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
 			// Indexes are made by sorting in memory, and no plan for a table's empty beginning is kept.
-			if _, err := tx.Exec(ctx, "SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '128MB'; SET LOCAL jit = off"); err != nil {
+			if _, err := tx.Exec(ctx,
+				"SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '128MB'; SET LOCAL jit = off"); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, "CALL bench."+step+"($1)", day)
@@ -121,10 +125,12 @@ func (w week) each(ctx context.Context, steps []string, days []time.Time) error 
 	})
 }
 
-// vacuum leaves those days, and the tables without, as autovacuum would: parts are analysed, the tables above them never are.
+// vacuum leaves those days, and the tables without, as autovacuum would: parts are analysed, the tables above them
+// never are.
 func (w week) vacuum(ctx context.Context, days []time.Time) error {
 	const parts = `SELECT 'VACUUM (ANALYZE) postrider_internal.' || quote_ident(relname) FROM pg_class
-		WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind = 'r' AND (relname !~ '_[0-9]{8}$' OR right(relname, 8) = ANY ($1))`
+		WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind = 'r' AND (relname !~ '_[0-9]{8}$'
+		    OR right(relname, 8) = ANY ($1))`
 	names := make([]string, len(days))
 	for i, day := range days {
 		names[i] = day.Format("20060102")

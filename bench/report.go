@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Report is what a run of a scenario came to. Times are on one clock, the machine's. Its own Figures are those of the last
-// phase, the one that the scenario is about.
+// Report is what a run of a scenario came to. Times are on one clock, the machine's. Its own Figures are those of the
+// last phase, the one that the scenario is about.
 type Report struct {
 	Scenario         string `json:"scenario"`
 	Command          string `json:"command"`
@@ -41,8 +41,8 @@ type Report struct {
 	DeadLettered int64 `json:"deadLettered"` // given up, with a dead letter: what deadletters wants, a failure elsewhere
 	Ended        int64 `json:"ended"`        // in any other way: dropped, canceled
 	Left         int64 `json:"left"`         // neither
-	// The next five are told from the ledgers of publishers and sink, not from the database: see Verdict. Of deadletters, the dead
-	// letters themselves stand in for the sink's.
+	// The next five are told from the ledgers of publishers and sink, not from the database: see Verdict. Of deadletters,
+	// the dead letters themselves stand in for the sink's.
 	Received       int64 `json:"received"`
 	Lost           int   `json:"lost"`
 	Duplicates     int   `json:"duplicates"`
@@ -54,7 +54,8 @@ type Report struct {
 	Waiting     int64 `json:"waiting,omitempty"`
 	Unaccounted int64 `json:"unaccounted,omitempty"`
 
-	// Checkpoints were forced while something was measured, one in the middle of each phase; 0 in a database that forbids it.
+	// Checkpoints were forced while something was measured, one in the middle of each phase; 0 in a database that forbids
+	// it.
 	Checkpoints int      `json:"checkpoints"`
 	Settings    Settings `json:"settings"`
 	Machine     Machine  `json:"machine"`
@@ -66,32 +67,32 @@ type Figures struct {
 	// AcceptedPerSecond are events answered with 200, from the first publish to the last answer, which is PublishSeconds.
 	AcceptedPerSecond float64 `json:"acceptedPerSecond"`
 	PublishSeconds    float64 `json:"publishSeconds"`
-	// DeliveredPerSecond are deliveries, from the first publish to the last one that was recorded, which is DeliverSeconds. In
-	// failing they are what arrived in PublishSeconds: the last retries come long after.
+	// DeliveredPerSecond are deliveries, from the first publish to the last one that was recorded, which is
+	// DeliverSeconds. In failing they are what arrived in PublishSeconds: the last retries come long after.
 	DeliveredPerSecond float64 `json:"deliveredPerSecond"`
 	DeliverSeconds     float64 `json:"deliverSeconds"`
 	// DeadLettersPerSecond are counted in the same way.
 	DeadLettersPerSecond float64 `json:"deadLettersPerSecond,omitempty"`
 	// EventsPerAttempt is how many events a request that the sink acknowledged had on average.
 	EventsPerAttempt float64 `json:"eventsPerAttempt"`
-	// LatencyMs is from an event's publish to its arrival; in an open loop from when it was due. Where delivery is paused it is
-	// PublishLatencyMs, and of what was published before the phase there is none.
+	// LatencyMs is from an event's publish to its arrival; in an open loop from when it was due. Where delivery is paused
+	// it is PublishLatencyMs, and of what was published before the phase there is none.
 	LatencyMs Latencies `json:"latencyMs,omitzero"`
 	// PublishLatencyMs is from the same moment to the answer.
 	PublishLatencyMs Latencies `json:"publishLatencyMs,omitzero"`
-	// PublishStallMs is the longest time in which nothing was accepted from anybody, DeliveryStallMs in which nothing arrived while events were
-	// published.
+	// PublishStallMs is the longest time in which nothing was accepted from anybody, DeliveryStallMs in which nothing
+	// arrived while events were published.
 	PublishStallMs  float64 `json:"publishStallMs,omitempty"`
 	DeliveryStallMs float64 `json:"deliveryStallMs,omitempty"`
 
-	// CPUSeconds are by process: postgres (with its sessions), service, sink, load; then "others", what else ran on the machine,
-	// and "idle". A run beside busy others says little. What the system does not tell is absent.
+	// CPUSeconds are by process: postgres (with its sessions), service, sink, load; then "others", what else ran on the
+	// machine, and "idle". A run beside busy others says little. What the system does not tell is absent.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
-	// CPUSecondsPer10k are those of service and postgres for 10,000 deliveries. This and the next two are divided by the deliveries
-	// that ended in the phase; where delivery is paused, by those that were made.
+	// CPUSecondsPer10k are those of service and postgres for 10,000 deliveries. This and the next two are divided by the
+	// deliveries that ended in the phase; where delivery is paused, by those that were made.
 	CPUSecondsPer10k map[string]float64 `json:"cpuSecondsPer10k"`
-	// TableBytesPerDelivery is what our tables and their indexes have grown by, WALBytesPerDelivery what the server wrote to its
-	// write-ahead log.
+	// TableBytesPerDelivery is what our tables and their indexes have grown by, WALBytesPerDelivery what the server wrote
+	// to its write-ahead log.
 	TableBytesPerDelivery float64 `json:"tableBytesPerDelivery"`
 	WALBytesPerDelivery   float64 `json:"walBytesPerDelivery"`
 	// RSSPeakMB is the most memory (resident, MiB) that the service has had since the phase began.
@@ -217,7 +218,8 @@ func (t *Report) conclude(phases []phase, arrivals []Arrival) {
 
 func (f Figures) against(other Figures) *Cost {
 	return &Cost{
-		Accepted: ratio(f.AcceptedPerSecond, other.AcceptedPerSecond), Delivered: ratio(f.DeliveredPerSecond, other.DeliveredPerSecond),
+		Accepted:    ratio(f.AcceptedPerSecond, other.AcceptedPerSecond),
+		Delivered:   ratio(f.DeliveredPerSecond, other.DeliveredPerSecond),
 		LatencyP99:  ratio(f.LatencyMs.P99, other.LatencyMs.P99),
 		ServiceCPU:  ratio(f.CPUSecondsPer10k["service"], other.CPUSecondsPer10k["service"]),
 		PostgresCPU: ratio(f.CPUSecondsPer10k["postgres"], other.CPUSecondsPer10k["postgres"]),
@@ -253,8 +255,8 @@ func used(before, after map[string]float64) map[string]float64 {
 	return difference
 }
 
-// Err is nil when every acknowledged event was delivered, or became a dead letter where that is what is measured: unchanged,
-// and recorded.
+// Err is nil when every acknowledged event was delivered, or became a dead letter where that is what is measured:
+// unchanged, and recorded.
 func (t Report) Err() error {
 	givenUp := t.Ended
 	if t.Scenario != "deadletters" {
@@ -337,7 +339,8 @@ func (f Figures) print(b *strings.Builder) {
 		line("accepted", "%.0f events/s for %.1f s", f.AcceptedPerSecond, f.PublishSeconds)
 	}
 	if f.DeliveredPerSecond > 0 {
-		line("delivered", "%.0f/s in %.1f s, %.1f events in a request", f.DeliveredPerSecond, f.DeliverSeconds, f.EventsPerAttempt)
+		line("delivered", "%.0f/s in %.1f s, %.1f events in a request", f.DeliveredPerSecond, f.DeliverSeconds,
+			f.EventsPerAttempt)
 	}
 	if f.DeadLettersPerSecond > 0 {
 		line("dead letters", "%.0f/s", f.DeadLettersPerSecond)
@@ -349,9 +352,11 @@ func (f Figures) print(b *strings.Builder) {
 		line("delivery latency", "%s", f.LatencyMs)
 	}
 	if f.PublishStallMs > 0 {
-		line("longest silence", "%.0f ms without an answer to any publish, %.0f ms without an arrival meanwhile", f.PublishStallMs, f.DeliveryStallMs)
+		line("longest silence", "%.0f ms without an answer to any publish, %.0f ms without an arrival meanwhile",
+			f.PublishStallMs, f.DeliveryStallMs)
 	}
-	line("each delivery", "%.0f bytes of tables, %.0f of WAL; 10,000: CPU seconds %s", f.TableBytesPerDelivery, f.WALBytesPerDelivery, cpuText(f.CPUSecondsPer10k))
+	line("each delivery", "%.0f bytes of tables, %.0f of WAL; 10,000: CPU seconds %s", f.TableBytesPerDelivery,
+		f.WALBytesPerDelivery, cpuText(f.CPUSecondsPer10k))
 	line("CPU seconds", "%s", cpuText(f.CPUSeconds))
 	line("memory", "%.0f MB of the service at its peak", f.RSSPeakMB)
 }
@@ -366,10 +371,12 @@ func cpuText(seconds map[string]float64) string {
 
 // String is the settings for a person.
 func (s Settings) String() string {
-	return fmt.Sprintf("%s, fsync %s, synchronous_commit %s, full_page_writes %s", s.Version, s.Fsync, s.SynchronousCommit, s.FullPageWrites)
+	return fmt.Sprintf("%s, fsync %s, synchronous_commit %s, full_page_writes %s", s.Version, s.Fsync, s.SynchronousCommit,
+		s.FullPageWrites)
 }
 
 // String is the machine for a person.
 func (m Machine) String() string {
-	return fmt.Sprintf("%d CPUs (%s), %.0f GB, %s; service, database, publishers and sink share it", m.CPUs, m.Model, float64(m.MemoryBytes)/(1<<30), m.OS)
+	return fmt.Sprintf("%d CPUs (%s), %.0f GB, %s; service, database, publishers and sink share it", m.CPUs, m.Model,
+		float64(m.MemoryBytes)/(1<<30), m.OS)
 }

@@ -12,8 +12,8 @@ import (
 	"postrider/query"
 )
 
-// retention measures while everything is kept, and then while days whose time is over are removed: each as large as what was published and
-// delivered so far.
+// retention measures while everything is kept, and then while days whose time is over are removed: each as large as
+// what was published and delivered so far.
 func (b *run) retention(ctx context.Context) error {
 	target, err := b.newTopic(ctx, "bench", b.at("sink", "/"))
 	if err != nil {
@@ -59,8 +59,10 @@ DECLARE
     part text := 'postrider_internal.%[1]s_' || to_char(day, 'YYYYMMDD');
     columns text;
 BEGIN
-    EXECUTE format('CREATE TABLE %%s PARTITION OF postrider_internal.%[1]s FOR VALUES FROM (%%L) TO (%%L)', part, day, day + 1);
-    SELECT string_agg(CASE a.attname WHEN 'day' THEN quote_literal(day) || '::date' WHEN 'topic_id' THEN '0' WHEN 'subscription_id' THEN '0' ELSE quote_ident(a.attname) END, ', ' ORDER BY a.attnum)
+    EXECUTE format('CREATE TABLE %%s PARTITION OF postrider_internal.%[1]s FOR VALUES FROM (%%L) TO (%%L)', part, day,
+        day + 1);
+    SELECT string_agg(CASE a.attname WHEN 'day' THEN quote_literal(day) || '::date' WHEN 'topic_id'
+        THEN '0' WHEN 'subscription_id' THEN '0' ELSE quote_ident(a.attname) END, ', ' ORDER BY a.attnum)
       INTO columns FROM pg_attribute a WHERE a.attrelid = part::regclass AND a.attnum > 0 AND NOT a.attisdropped;
     EXECUTE format('INSERT INTO %%s SELECT %%s FROM postrider_internal.%[1]s WHERE day = %%L', part, columns, today);
 END $$`
@@ -89,7 +91,8 @@ func (b *run) removeDays(ctx context.Context) error {
 		return fmt.Errorf("remove old days: %w", err)
 	}
 	b.say("%d days removed in %.1f s", b.o.Days, time.Since(began).Seconds())
-	const query = `SELECT count(*) FROM pg_class WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind = 'r' AND relname ~ '^(events|delivery_history|delivery_attempts)_[0-9]{8}$'
+	const query = `SELECT count(*) FROM pg_class WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind = 'r'
+		    AND relname ~ '^(events|delivery_history|delivery_attempts)_[0-9]{8}$'
 		AND to_date(right(relname, 8), 'YYYYMMDD') < (now() AT TIME ZONE 'UTC')::date - 30`
 	var left int
 	if err := b.conn.QueryRow(ctx, query).Scan(&left); err != nil {

@@ -16,8 +16,8 @@ import (
 	"postrider/pgdev"
 )
 
-// rig is a whole postrider on one machine, in processes as its users have them: database, service, sink. The publishers run
-// in this process.
+// rig is a whole postrider on one machine, in processes as its users have them: database, service, sink. The publishers
+// run in this process.
 type rig struct {
 	databaseURL, encryptionKey string
 	dir                        string    // of logs, ready files and ledgers
@@ -30,9 +30,11 @@ type rig struct {
 	api                        *admin // of the service
 	sinkAPI                    *admin
 
-	counted  []string    // the topics whose deliveries are measured
-	prefixes []string    // before an event's name in the publishers' ledger: once for each event subscription that is owed it
-	borrowed string      // "" or, where the database is the user's, the end of the names of what is made in it, to be removed
+	counted []string // the topics whose deliveries are measured
+	// before an event's name in the publishers' ledger: once for each event subscription that is owed it
+	prefixes []string
+	// "" or, where the database is the user's, the end of the names of what is made in it, to be removed
+	borrowed string
 	topics   []madeTopic // what is to be removed
 	policies []string
 }
@@ -82,12 +84,13 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 	if err := r.startService(ctx, o.Binary, url); err != nil {
 		return err
 	}
-	r.sink, r.sinkAPI, err = startSink(ctx, r.dir, "sink", o.Binary, "--ledger", r.receivedPath(), "--arrivals", r.arrivalsPath())
+	r.sink, r.sinkAPI, err = startSink(ctx, r.dir, "sink", o.Binary, "--ledger", r.receivedPath(), "--arrivals",
+		r.arrivalsPath())
 	return err
 }
 
-// startDatabase starts a private PostgreSQL with all of its durability, unless there is one to use. In a database that is
-// not ours topics have names of their own, because their events stay.
+// startDatabase starts a private PostgreSQL with all of its durability, unless there is one to use. In a database that
+// is not ours topics have names of their own, because their events stay.
 func (r *rig) startDatabase(ctx context.Context, url string) (string, error) {
 	if url != "" {
 		r.borrowed = "-" + newRun()
@@ -103,7 +106,9 @@ func (r *rig) startDatabase(ctx context.Context, url string) (string, error) {
 func (r *rig) startService(ctx context.Context, binary, url string) error {
 	r.encryptionKey = newSecret()
 	token, ready := newSecret(), filepath.Join(r.dir, "service.json")
-	environment := []string{databaseVariable + url, "POSTRIDER_ENCRYPTION_KEY=" + r.encryptionKey, "POSTRIDER_ADMIN_TOKEN=" + token}
+	environment := []string{
+		databaseVariable + url, "POSTRIDER_ENCRYPTION_KEY=" + r.encryptionKey, "POSTRIDER_ADMIN_TOKEN=" + token,
+	}
 	if err := migrate(ctx, r.dir, binary, url); err != nil {
 		return err
 	}
@@ -135,7 +140,8 @@ func migrate(ctx context.Context, dir, binary, url string) error {
 // startSink starts a sink in a process of its own. After an error it does not run.
 func startSink(ctx context.Context, dir, name, binary string, more ...string) (*child, *admin, error) {
 	ready := filepath.Join(dir, name+".json")
-	sink, err := startChild(dir, name, binary, nil, append([]string{"bench", "sink", "--listen", "127.0.0.1:0", "--ready-file", ready}, more...)...)
+	sink, err := startChild(dir, name, binary, nil,
+		append([]string{"bench", "sink", "--listen", "127.0.0.1:0", "--ready-file", ready}, more...)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,7 +181,8 @@ func (r *rig) publishedPath() string          { return filepath.Join(r.dir, "pub
 func (r *rig) receivedPath() string           { return filepath.Join(r.dir, "received") }
 func (r *rig) arrivalsPath() string           { return filepath.Join(r.dir, "arrivals") }
 
-// guarded runs do. When a process dies meanwhile that should not, its context ends, and how the process ended is the error.
+// guarded runs do. When a process dies meanwhile that should not, its context ends, and how the process ended is the
+// error.
 func (r *rig) guarded(parent context.Context, do func(ctx context.Context) error) error {
 	ctx, release := r.guard(parent)
 	defer release()
@@ -201,8 +208,8 @@ func (r *rig) guard(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(nil) }
 }
 
-// compare stops the sink, which completes its ledger, and holds it against the publishers': each event is owed to each event
-// subscription.
+// compare stops the sink, which completes its ledger, and holds it against the publishers': each event is owed to each
+// event subscription.
 func (r *rig) compare() (Verdict, error) {
 	if err := r.sink.stop(); err != nil {
 		return Verdict{}, err
@@ -285,7 +292,8 @@ func (r *rig) removeMade(ctx context.Context) error {
 	for _, name := range r.policies {
 		// Deleted event subscriptions stay as rows that name it.
 		for _, statement := range []string{
-			"UPDATE postrider_internal.event_subscriptions SET retry_policy = 'ga-2018' WHERE retry_policy = $1 AND deleted_at IS NOT NULL",
+			"UPDATE postrider_internal.event_subscriptions SET retry_policy = 'ga-2018' WHERE retry_policy = $1 " +
+				"AND deleted_at IS NOT NULL",
 			"DELETE FROM postrider_internal.retry_policies WHERE name = $1",
 		} {
 			if _, err := r.conn.Exec(ctx, statement, name); err != nil {

@@ -13,7 +13,8 @@ const (
 	// delivery come after 10 and 30 s, so a minute of silence means that something is stuck.
 	stallLimit = time.Minute
 	drainPoll  = 100 * time.Millisecond
-	// leftPoll is how often the database is asked what is left while the sink still misses some: seldom, for it counts rows.
+	// leftPoll is how often the database is asked what is left while the sink still misses some: seldom, for it counts
+	// rows.
 	leftPoll = 2 * time.Second
 )
 
@@ -186,8 +187,8 @@ func (b *run) end(ctx context.Context, p phase, before look) error {
 	return nil
 }
 
-// publishAndDrain has the load on the phase's target, with a checkpoint in the middle, and returns when nothing is left to
-// deliver, or nothing has arrived for a minute.
+// publishAndDrain has the load on the phase's target, with a checkpoint in the middle, and returns when nothing is left
+// to deliver, or nothing has arrived for a minute.
 func (b *run) publishAndDrain(ctx context.Context, p phase) (loaded LoadReport, err error) {
 	ledger, err := OpenLedger(b.publishedPath())
 	if err != nil {
@@ -198,7 +199,8 @@ func (b *run) publishAndDrain(ctx context.Context, p phase) (loaded LoadReport, 
 		database = b.databaseURL
 	}
 	load, err := NewLoad(LoadOptions{
-		Targets: []Target{p.target}, DatabaseURL: database, Clients: b.o.Clients, Rate: b.o.Rate, Duration: b.o.Duration, EventBytes: b.o.EventBytes,
+		Targets: []Target{p.target}, DatabaseURL: database, Clients: b.o.Clients, Rate: b.o.Rate, Duration: b.o.Duration,
+		EventBytes:       b.o.EventBytes,
 		EventsPerRequest: b.o.EventsPerRequest, Ledger: ledger,
 	})
 	if err != nil {
@@ -231,8 +233,8 @@ func (b *run) publishAndDrain(ctx context.Context, p phase) (loaded LoadReport, 
 	return loaded, b.drain(ctx, b.owed)
 }
 
-// checkpoint has the database write everything out, as it does every few minutes: a run of 30 s without one would look better
-// than an hour.
+// checkpoint has the database write everything out, as it does every few minutes: a run of 30 s without one would look
+// better than an hour.
 func (b *run) checkpoint(ctx context.Context) error {
 	made, err := b.rig.checkpoint(ctx)
 	if made {
@@ -241,8 +243,8 @@ func (b *run) checkpoint(ctx context.Context) error {
 	return err
 }
 
-// drain asks the sink, which costs nearly nothing, until all that is owed has arrived, and then the database until it has
-// recorded that. It gives up when nothing has arrived for a minute.
+// drain asks the sink, which costs nearly nothing, until all that is owed has arrived, and then the database until it
+// has recorded that. It gives up when nothing has arrived for a minute.
 func (r *rig) drain(ctx context.Context, owed int64) error {
 	asked := time.Now()
 	return r.poll(ctx, func(stats SinkStats) (bool, error) {

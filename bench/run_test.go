@@ -31,8 +31,8 @@ func small(t *testing.T, o Options) Options {
 	return o
 }
 
-// TestScenarios runs every scenario with the real binary, small and short: everything that was accepted must come to the end
-// that it should. How fast is not asked here.
+// TestScenarios runs every scenario with the real binary, small and short: everything that was accepted must come to
+// the end that it should. How fast is not asked here.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -53,9 +53,15 @@ func TestScenarios(t *testing.T) {
 			[]string{"publishing, delivery paused", "delivering what was paused", "publishing and delivering"},
 			1,
 		},
-		{Options{Scenario: "retention", Clients: 8, Rate: 100, Days: 3}, []string{"keeping everything", "removing 3 days"}, 1},
+		{
+			Options{Scenario: "retention", Clients: 8, Rate: 100, Days: 3}, []string{"keeping everything", "removing 3 days"}, 1,
+		},
 		{Options{Scenario: "backlog", Clients: 8, Rate: 100, Waiting: 2500}, []string{"alone", "beside 2500 paused"}, 1},
-		{Options{Scenario: "backlog", Clients: 8, Rate: 100, Waiting: 2500, Waits: WaitScheduled}, []string{"alone", "beside 2500 scheduled"}, 1},
+		{
+			Options{Scenario: "backlog", Clients: 8, Rate: 100, Waiting: 2500, Waits: WaitScheduled},
+			[]string{"alone", "beside 2500 scheduled"},
+			1,
+		},
 	} {
 		t.Run(tc.o.Scenario+tc.o.Waits, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +79,9 @@ func TestScenarios(t *testing.T) {
 			require.Zero(t, report.Refused+report.Failed, report.FirstError)
 			require.EqualValues(t, tc.o.Waiting, report.Waiting)
 			require.Equal(t, len(tc.phases), report.Checkpoints)
-			require.Equal(t, Settings{Version: report.Settings.Version, Fsync: "on", SynchronousCommit: "on", FullPageWrites: "on"}, report.Settings)
+			require.Equal(t,
+				Settings{Version: report.Settings.Version, Fsync: "on", SynchronousCommit: "on", FullPageWrites: "on"},
+				report.Settings)
 			require.Nil(t, report.Ceilings)
 			requireFigures(t, report)
 			require.Contains(t, report.Command, "bench "+tc.o.Scenario+" --duration 1s --clients ")
@@ -123,16 +131,18 @@ func TestCeilings(t *testing.T) {
 	text, err := json.Marshal(report)
 	require.NoError(t, err)
 	for _, name := range []string{
-		"acceptedPerSecond", "deliveredPerSecond", "latencyMs", "p50", "p95", "p99", "ceilings", "http", "riverPost", "commits", "ratioToRiverPost",
-		"cpuSecondsPer10k", "service", "postgres", "tableBytesPerDelivery", "walBytesPerDelivery", "rssPeakMB", "lost", "duplicates",
+		"acceptedPerSecond", "deliveredPerSecond", "latencyMs", "p50", "p95", "p99", "ceilings", "http", "riverPost",
+		"commits", "ratioToRiverPost",
+		"cpuSecondsPer10k", "service", "postgres", "tableBytesPerDelivery", "walBytesPerDelivery", "rssPeakMB", "lost",
+		"duplicates",
 		"published", "delivered", "left", "fsync", "synchronousCommit", "fullPageWrites", "cpus", "checkpoints", "command",
 	} {
 		require.Contains(t, string(text), `"`+name+`":`)
 	}
 }
 
-// TestRunOnAGivenDatabase leaves a database that is the user's without a topic, a retry policy or a database of its own, and with
-// its events.
+// TestRunOnAGivenDatabase leaves a database that is the user's without a topic, a retry policy or a database of its
+// own, and with its events.
 func TestRunOnAGivenDatabase(t *testing.T) {
 	t.Parallel()
 	o := small(t, Options{Scenario: "failing", Clients: 2, Rate: 50, CeilingTime: 300 * time.Millisecond})
@@ -150,8 +160,11 @@ func TestRunOnAGivenDatabase(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(context.Background())
 	var left, events int64
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM postrider.topics WHERE topic <> 'postrider.system') + (SELECT count(*) FROM postrider_internal.retry_policies WHERE NOT built_in)
-		+ (SELECT count(*) FROM pg_database WHERE datname LIKE 'postrider%'), (SELECT count(*) FROM postrider.events)`).Scan(&left, &events))
+	require.NoError(t,
+		conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM postrider.topics
+		    WHERE topic <> 'postrider.system') + (SELECT count(*) FROM postrider_internal.retry_policies WHERE NOT built_in)
+		+ (SELECT count(*) FROM pg_database WHERE datname LIKE 'postrider%'), (SELECT count(*) FROM postrider.events)`).
+			Scan(&left, &events))
 	require.Zero(t, left)
 	require.Equal(t, report.Published, events)
 }
@@ -161,14 +174,16 @@ func TestRunWithoutAService(t *testing.T) {
 	// The test binary plays a postrider whose serve fails, behind a script that notes what it was called with.
 	dir := t.TempDir()
 	script, calls := filepath.Join(dir, "postrider"), filepath.Join(dir, "calls")
-	text := "#!/bin/sh\necho \"$@\" >> '" + calls + "'\n" + roleVariable + "='broken serve' exec '" + os.Args[0] + "' \"$@\"\n"
+	text := "#!/bin/sh\necho \"$@\" >> '" + calls + "'\n" + roleVariable + "='broken serve' exec '" + os.Args[0] +
+		"' \"$@\"\n"
 	require.NoError(t, os.WriteFile(script, []byte(text), 0o700))
 	_, err := Run(t.Context(), Options{Scenario: "throughput", Binary: script, NoCeilings: true}, io.Discard)
 	require.ErrorContains(t, err, "service ended: exit status 1")
 	require.ErrorContains(t, err, "port trouble")
 	noted, err := os.ReadFile(calls)
 	require.NoError(t, err)
-	require.Regexp(t, `^migrate up\nserve --listen 127.0.0.1:0 --allow-cidr 127.0.0.0/8 --ready-file \S+\n$`, string(noted))
+	require.Regexp(t, `^migrate up\nserve --listen 127.0.0.1:0 --allow-cidr 127.0.0.0/8 --ready-file \S+\n$`,
+		string(noted))
 	words := strings.Fields(string(noted))
 	require.NoDirExists(t, filepath.Dir(words[len(words)-1]), "the run's folder is gone")
 }
@@ -213,7 +228,8 @@ func TestOptions(t *testing.T) {
 	o := Options{Scenario: "latency", Binary: "b", Command: "as typed"}
 	require.NoError(t, o.Prepare())
 	require.Equal(t, Options{
-		Scenario: "latency", Binary: "b", Duration: 30 * time.Second, Clients: defaultClients, Rate: 100, EventBytes: 1024, Subscriptions: 1,
+		Scenario: "latency", Binary: "b", Duration: 30 * time.Second, Clients: defaultClients, Rate: 100, EventBytes: 1024,
+		Subscriptions:    1,
 		EventsPerRequest: 1, EventsPerBatch: 1, Waits: WaitPaused, CeilingTime: 5 * time.Second, Command: "as typed",
 	}, o)
 }
@@ -223,10 +239,18 @@ func TestReport(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	at := func(seconds float64) int64 { return start.UnixNano() + int64(seconds*1e9) }
 	recorded := start.Add(4 * time.Second)
-	loaded := LoadReport{Published: 1000, Refused: 2, FirstError: errors.New("answered 503"), StartedAt: start, EndedAt: start.Add(2 * time.Second)}
-	before := look{cpu: map[string]float64{"service": 1, "postgres": 1, machineBusy: 10, "idle": 0}, weight: weight{WAL: 1000, Tables: 500}}
+	loaded := LoadReport{
+		Published: 1000, Refused: 2, FirstError: errors.New("answered 503"), StartedAt: start,
+		EndedAt: start.Add(2 * time.Second),
+	}
+	before := look{
+		cpu:    map[string]float64{"service": 1, "postgres": 1, machineBusy: 10, "idle": 0},
+		weight: weight{WAL: 1000, Tables: 500},
+	}
 	after := look{
-		cpu: map[string]float64{"service": 3, "postgres": 2, machineBusy: 14, "idle": 1}, weight: weight{WAL: 4_001_000, Tables: 1_000_500},
+		cpu: map[string]float64{"service": 3, "postgres": 2, machineBusy: 14, "idle": 1}, weight: weight{
+			WAL: 4_001_000, Tables: 1_000_500,
+		},
 		rows: rows{Delivered: 1000, LastEndedAt: &recorded}, sink: SinkStats{LastAt: at(3)},
 	}
 	f := Figures{CPUSeconds: used(before.cpu, after.cpu)}
@@ -252,7 +276,8 @@ func TestReport(t *testing.T) {
 		{SentAt: at(4), At: at(4.25), Acknowledged: true},
 		{SentAt: at(4.5), At: at(9), Acknowledged: true},
 	})
-	require.Equal(t, []float64{500, 500}, []float64{report.Phases[0].LatencyMs.P50, report.Phases[0].LatencyMs.Max}, "of what was acknowledged")
+	require.Equal(t, []float64{500, 500}, []float64{report.Phases[0].LatencyMs.P50, report.Phases[0].LatencyMs.Max},
+		"of what was acknowledged")
 	require.Equal(t, 1.0, report.DeliveredPerSecond, "in the window alone; at the top it is the last phase's")
 	require.Equal(t, 4500.0, report.LatencyMs.Max, "whenever it came")
 	require.Equal(t, &Cost{Accepted: 1, Delivered: 0.004, LatencyP99: 9, ServiceCPU: 1, PostgresCPU: 1}, report.Cost)

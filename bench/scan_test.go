@@ -14,23 +14,29 @@ func TestEachEvent(t *testing.T) {
 		ids  []string
 		sent []int64
 	}{
-		"one in an array":                  {`[{"id":"a","data":{"sentAt":5}}]`, []string{"a"}, []int64{5}},
-		"a CloudEvent":                     {`{"specversion":"1.0","id":"a","data":{"sentAt":5}}`, []string{"a"}, []int64{5}},
-		"a batch":                          {` [ {"id":"a"} , {"id":"b","data":{"sentAt":7}} ] `, []string{"a", "b"}, []int64{0, 7}},
-		"an id inside data is not the id":  {`[{"data":{"id":"x","sentAt":1},"id":"a"}]`, []string{"a"}, []int64{1}},
-		"sentAt outside data is not it":    {`[{"id":"a","sentAt":9,"data":{"deep":{"sentAt":8}}}]`, []string{"a"}, []int64{0}},
-		"brackets and quotes in strings":   {`[{"data":{"s":"}]\"[{","sentAt":3},"id":"a\\"}]`, []string{`a\`}, []int64{3}},
-		"an escaped id":                    {`[{"id":"a\u00e9\"b"}]`, []string{`aé"b`}, []int64{0}},
-		"an id with spaces":                {`[{"id":"a b"}]`, []string{"a b"}, []int64{0}},
-		"no id":                            {`[{"data":1}]`, []string{""}, []int64{0}},
-		"an id that is no string":          {`[{"id":7}]`, []string{""}, []int64{0}},
-		"data that is no object":           {`[{"id":"a","data":"sentAt"}]`, []string{"a"}, []int64{0}},
-		"no events":                        {`[]`, nil, nil},
-		"nothing":                          {``, nil, nil},
-		"no JSON":                          {`hello`, nil, nil},
-		"an event that breaks off":         {`[{"id":"a"},{"id":"b`, []string{"a"}, []int64{0}},
-		"an array that breaks off":         {`[{"id":"a"},`, []string{"a"}, []int64{0}},
-		"literals, numbers and empty ones": {`[{"a":null,"b":-1.5e3,"c":true,"d":[],"e":{},"id":"a"}]`, []string{"a"}, []int64{0}},
+		"one in an array": {`[{"id":"a","data":{"sentAt":5}}]`, []string{"a"}, []int64{5}},
+		"a CloudEvent":    {`{"specversion":"1.0","id":"a","data":{"sentAt":5}}`, []string{"a"}, []int64{5}},
+		"a batch": {
+			` [ {"id":"a"} , {"id":"b","data":{"sentAt":7}} ] `, []string{"a", "b"}, []int64{0, 7},
+		},
+		"an id inside data is not the id": {`[{"data":{"id":"x","sentAt":1},"id":"a"}]`, []string{"a"}, []int64{1}},
+		"sentAt outside data is not it": {
+			`[{"id":"a","sentAt":9,"data":{"deep":{"sentAt":8}}}]`, []string{"a"}, []int64{0},
+		},
+		"brackets and quotes in strings": {`[{"data":{"s":"}]\"[{","sentAt":3},"id":"a\\"}]`, []string{`a\`}, []int64{3}},
+		"an escaped id":                  {`[{"id":"a\u00e9\"b"}]`, []string{`aé"b`}, []int64{0}},
+		"an id with spaces":              {`[{"id":"a b"}]`, []string{"a b"}, []int64{0}},
+		"no id":                          {`[{"data":1}]`, []string{""}, []int64{0}},
+		"an id that is no string":        {`[{"id":7}]`, []string{""}, []int64{0}},
+		"data that is no object":         {`[{"id":"a","data":"sentAt"}]`, []string{"a"}, []int64{0}},
+		"no events":                      {`[]`, nil, nil},
+		"nothing":                        {``, nil, nil},
+		"no JSON":                        {`hello`, nil, nil},
+		"an event that breaks off":       {`[{"id":"a"},{"id":"b`, []string{"a"}, []int64{0}},
+		"an array that breaks off":       {`[{"id":"a"},`, []string{"a"}, []int64{0}},
+		"literals, numbers and empty ones": {
+			`[{"a":null,"b":-1.5e3,"c":true,"d":[],"e":{},"id":"a"}]`, []string{"a"}, []int64{0},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

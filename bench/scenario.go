@@ -31,8 +31,8 @@ type Options struct {
 	Scenario string
 	// Duration is how long events are published in each phase; default 30 s, at least 1 s.
 	Duration time.Duration
-	// Clients is the number of publishing connections, each with one request in flight; default 256, or 32 with many events in
-	// a request, or 16 of sql.
+	// Clients is the number of publishing connections, each with one request in flight; default 256, or 32 with many
+	// events in a request, or 16 of sql.
 	Clients int
 	// Rate is how many events are published per second in an open loop; 0 publishes as fast as answers come, which is the
 	// default of all scenarios but latency.
@@ -79,12 +79,21 @@ func scenarios() []scenario {
 		{name: "publish", flags: []string{"events-per-request"}, defaults: many, run: (*run).publishPaused},
 		{name: "sql", flags: []string{"rate", "events-per-request"}, defaults: Options{Clients: 16}, run: (*run).publishSQL},
 		{name: "latency", flags: []string{"rate"}, defaults: Options{Rate: 100}, run: (*run).throughput},
-		{name: "remote", flags: []string{"rate", "answer-after"}, defaults: Options{AnswerAfter: 100 * time.Millisecond}, run: (*run).remote},
-		{name: "fanout", flags: []string{"rate", "subscriptions"}, defaults: Options{Subscriptions: 10}, run: (*run).throughput},
+		{
+			name: "remote", flags: []string{"rate", "answer-after"}, defaults: Options{AnswerAfter: 100 * time.Millisecond},
+			run: (*run).remote,
+		},
+		{
+			name: "fanout", flags: []string{"rate", "subscriptions"}, defaults: Options{Subscriptions: 10},
+			run: (*run).throughput,
+		},
 		{name: "failing", flags: []string{"rate", "percent"}, defaults: Options{FailurePercent: 20}, run: (*run).failing},
 		{name: "deadletters", flags: []string{"rate"}, run: (*run).deadLetters, verdict: (*run).compareDeadLetters},
 		{name: "batched", flags: []string{"events-per-request", "events-per-batch"}, defaults: many, run: (*run).batched},
-		{name: "backlog", flags: []string{"rate", "waiting", "waits"}, defaults: Options{Waiting: 1_000_000, Waits: WaitPaused}, run: (*run).backlog},
+		{
+			name: "backlog", flags: []string{"rate", "waiting", "waits"},
+			defaults: Options{Waiting: 1_000_000, Waits: WaitPaused}, run: (*run).backlog,
+		},
 		{name: "retention", flags: []string{"rate", "days"}, defaults: Options{Days: 7}, run: (*run).retention},
 	}
 }
@@ -114,10 +123,13 @@ func (o *Options) Prepare() error {
 	}
 	d := s.defaults
 	o.Duration, o.CeilingTime = orDefault(o.Duration, defaultDuration), orDefault(o.CeilingTime, defaultCeilingTime)
-	o.Clients, o.EventBytes = orDefault(o.Clients, orDefault(d.Clients, defaultClients)), orDefault(o.EventBytes, defaultEventBytes)
+	o.Clients, o.EventBytes = orDefault(o.Clients, orDefault(d.Clients, defaultClients)), orDefault(o.EventBytes,
+		defaultEventBytes)
 	o.Rate, o.Subscriptions = orDefault(o.Rate, d.Rate), orDefault(o.Subscriptions, orDefault(d.Subscriptions, 1))
-	o.EventsPerRequest, o.EventsPerBatch = orDefault(o.EventsPerRequest, orDefault(d.EventsPerRequest, 1)), orDefault(o.EventsPerBatch, orDefault(d.EventsPerBatch, 1))
-	o.AnswerAfter, o.FailurePercent = orDefault(o.AnswerAfter, d.AnswerAfter), orDefault(o.FailurePercent, d.FailurePercent)
+	o.EventsPerRequest, o.EventsPerBatch = orDefault(o.EventsPerRequest, orDefault(d.EventsPerRequest, 1)),
+		orDefault(o.EventsPerBatch, orDefault(d.EventsPerBatch, 1))
+	o.AnswerAfter, o.FailurePercent = orDefault(o.AnswerAfter, d.AnswerAfter), orDefault(o.FailurePercent,
+		d.FailurePercent)
 	o.Waiting, o.Waits = orDefault(o.Waiting, d.Waiting), orDefault(o.Waits, orDefault(d.Waits, WaitPaused))
 	o.Days = orDefault(o.Days, d.Days)
 	o.Command = orDefault(o.Command, o.command(s))
@@ -127,11 +139,14 @@ func (o *Options) Prepare() error {
 // command is what was run, with the flags that the scenario has.
 func (o *Options) command(s scenario) string {
 	values := map[string]string{
-		"rate": fmt.Sprintf("%g", o.Rate), "subscriptions": fmt.Sprint(o.Subscriptions), "events-per-request": fmt.Sprint(o.EventsPerRequest),
-		"events-per-batch": fmt.Sprint(o.EventsPerBatch), "answer-after": o.AnswerAfter.String(), "percent": fmt.Sprint(o.FailurePercent),
+		"rate": fmt.Sprintf("%g", o.Rate), "subscriptions": fmt.Sprint(o.Subscriptions),
+		"events-per-request": fmt.Sprint(o.EventsPerRequest),
+		"events-per-batch":   fmt.Sprint(o.EventsPerBatch), "answer-after": o.AnswerAfter.String(),
+		"percent": fmt.Sprint(o.FailurePercent),
 		"waiting": fmt.Sprint(o.Waiting), "waits": o.Waits, "days": fmt.Sprint(o.Days),
 	}
-	text := fmt.Sprintf("postrider bench %s --duration %s --clients %d --event-bytes %d", s.name, o.Duration, o.Clients, o.EventBytes)
+	text := fmt.Sprintf("postrider bench %s --duration %s --clients %d --event-bytes %d", s.name, o.Duration, o.Clients,
+		o.EventBytes)
 	for _, flag := range s.flags {
 		if flag == "rate" && o.Rate == 0 {
 			continue
@@ -159,14 +174,16 @@ func (o *Options) validate() error {
 		return fmt.Errorf("the duration must be %s or more, not %s", minDuration, o.Duration)
 	case o.CeilingTime <= 0:
 		return fmt.Errorf("the time for each ceiling must be positive, not %s", o.CeilingTime)
-	case min(o.Clients, o.Subscriptions, o.EventsPerRequest, o.EventsPerBatch) < 1 || o.Rate < 0 || o.Waiting < 0 || o.Days < 0 || o.Days > 300 || o.AnswerAfter < 0:
+	case min(o.Clients, o.Subscriptions, o.EventsPerRequest, o.EventsPerBatch) < 1 || o.Rate < 0 || o.Waiting < 0 ||
+		o.Days < 0 || o.Days > 300 || o.AnswerAfter < 0:
 		return errors.New("all numbers must be positive")
 	case o.EventBytes < leastEventBytes:
 		return fmt.Errorf("an event has %d bytes at least, not %d", leastEventBytes, o.EventBytes)
 	case max(o.EventsPerRequest, o.EventsPerBatch) > maxEvents:
 		return fmt.Errorf("a request, and a batch, has %d events at most", maxEvents)
 	case request > maxRequestBytes:
-		return fmt.Errorf("a request has %d bytes at most, and %d events of %d bytes are %d", maxRequestBytes, o.EventsPerRequest, o.EventBytes, request)
+		return fmt.Errorf("a request has %d bytes at most, and %d events of %d bytes are %d", maxRequestBytes,
+			o.EventsPerRequest, o.EventBytes, request)
 	case o.FailurePercent < 0 || o.FailurePercent > 99:
 		return fmt.Errorf("1 to 99 percent of the requests can fail, not %d", o.FailurePercent)
 	case o.Waits != WaitPaused && o.Waits != WaitScheduled:
@@ -184,11 +201,12 @@ func orDefault[T comparable](value, otherwise T) T {
 }
 
 // Run measures one scenario on a postrider of its own, on this machine and in processes as users have them, and reports
-// what was published and delivered, what it cost, and whether every acknowledged event arrived, byte for byte. Progress goes to
-// log: each second on a terminal, else every 5 s. Everything it started has ended when it returns.
+// what was published and delivered, what it cost, and whether every acknowledged event arrived, byte for byte. Progress
+// goes to log: each second on a terminal, else every 5 s. Everything it started has ended when it returns.
 //
-// An error means that there is nothing to report: a process did not get ready or ended (with the last lines of its log), or
-// nothing was accepted, or ctx ended. Events that were lost or left are no error but the report's: see Report.Err.
+// An error means that there is nothing to report: a process did not get ready or ended (with the last lines of its
+// log), or nothing was accepted, or ctx ended. Events that were lost or left are no error but the report's: see
+// Report.Err.
 func Run(ctx context.Context, o Options, log io.Writer) (report Report, err error) {
 	s, err := o.scenario()
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// throughput publishes to event subscriptions at the one sink. Several of them have a path each, so that the sink tells their
-// deliveries apart.
+// throughput publishes to event subscriptions at the one sink. Several of them have a path each, so that the sink tells
+// their deliveries apart.
 func (b *run) throughput(ctx context.Context) error {
 	subscriptions := []named{b.at("sink", "/")}
 	if b.o.Subscriptions > 1 {
@@ -51,8 +51,8 @@ func (b *run) remote(ctx context.Context) error {
 	return b.measure(ctx, phase{name: "remote", target: target})
 }
 
-// failingPolicy has retries come soon enough to be part of what is measured, and late enough (5 s are the limit) to be jobs
-// that the promoter makes ready, as those of every built-in policy are.
+// failingPolicy has retries come soon enough to be part of what is measured, and late enough (5 s are the limit) to be
+// jobs that the promoter makes ready, as those of every built-in policy are.
 const failingPolicy = `{"steps":["6 seconds"],"tail":"6 seconds","jitter_fraction":0.1,"jitter_cap":"600 milliseconds"}`
 
 // failing measures without failures and then with them: what counts is what they cost.
@@ -88,8 +88,8 @@ func (b *run) deadLetters(ctx context.Context) error {
 	return b.measure(ctx, phase{name: "dead letters", target: target, refused: true})
 }
 
-// compareDeadLetters holds what became a dead letter, by its bytes, against the publishers' ledger: the sink acknowledged
-// nothing.
+// compareDeadLetters holds what became a dead letter, by its bytes, against the publishers' ledger: the sink
+// acknowledged nothing.
 func (b *run) compareDeadLetters(ctx context.Context) (Verdict, error) {
 	if err := b.sink.stop(); err != nil {
 		return Verdict{}, err
@@ -98,7 +98,8 @@ func (b *run) compareDeadLetters(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	result, err := b.conn.Query(ctx, "SELECT event_id, sha256(body) FROM postrider_internal.dead_letters WHERE topic = ANY ($1)", b.counted)
+	result, err := b.conn.Query(ctx,
+		"SELECT event_id, sha256(body) FROM postrider_internal.dead_letters WHERE topic = ANY ($1)", b.counted)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("read the dead letters: %w", err)
 	}
@@ -133,8 +134,8 @@ func (b *run) pausedBatches(ctx context.Context, events int) (topic string, targ
 	return topic, target, b.measure(ctx, phase{name: "publishing, delivery paused", target: target, paused: true})
 }
 
-// publishPaused delivers what was published once that is measured, to prove that nothing of it is lost; in batches, because
-// that is quicker.
+// publishPaused delivers what was published once that is measured, to prove that nothing of it is lost; in batches,
+// because that is quicker.
 func (b *run) publishPaused(ctx context.Context) error {
 	topic, _, err := b.pausedBatches(ctx, max(b.o.EventsPerRequest, 100))
 	if err != nil {
@@ -174,7 +175,8 @@ func (b *run) backlog(ctx context.Context) error {
 	if err := b.pile(ctx); err != nil {
 		return err
 	}
-	if err := b.measure(ctx, phase{name: fmt.Sprintf("beside %d %s", b.o.Waiting, b.o.Waits), target: target}); err != nil {
+	if err := b.measure(ctx,
+		phase{name: fmt.Sprintf("beside %d %s", b.o.Waiting, b.o.Waits), target: target}); err != nil {
 		return err
 	}
 	known, err := b.leftOf(ctx, leftSQL, []string{"waiting" + b.borrowed})
@@ -205,17 +207,19 @@ func (b *run) pile(ctx context.Context) error {
 	return b.settle(ctx)
 }
 
-// schedule gives what a pause holds its jobs, to run in hours, as if each delivery had failed and waited for its retry: a
-// million real failures would take minutes. Nothing is measured meanwhile.
+// schedule gives what a pause holds its jobs, to run in hours, as if each delivery had failed and waited for its retry:
+// a million real failures would take minutes. Nothing is measured meanwhile.
 func (b *run) schedule(ctx context.Context, topic, name string) error {
 	const give = `
 WITH jobs AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT 'scheduled', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() + interval '12 hours'
+    SELECT 'scheduled', jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000,
+           now() + interval '12 hours'
       FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold = 'paused'
  RETURNING id, (args ->> 'd')::bigint AS delivery_id
 )
-UPDATE postrider_internal.deliveries d SET hold = NULL, job_id = jobs.id, next_attempt_at = now() + interval '12 hours' FROM jobs WHERE d.id = jobs.delivery_id`
+UPDATE postrider_internal.deliveries d SET hold = NULL, job_id = jobs.id, next_attempt_at = now() + interval '12 hours'
+FROM jobs WHERE d.id = jobs.delivery_id`
 	id, err := b.subscriptionID(ctx, topic, name)
 	if err != nil {
 		return err

@@ -44,12 +44,12 @@ type SinkRequest struct {
 	Status int
 }
 
-// NewDemoSink is an endpoint that behaves as its path says, for trying out what postrider makes of each behaviour; any other
-// path is a 404 that lists them. Except at /status and /hang it answers the validation handshakes of both schemas, so that
-// event subscriptions can be made with it. Bodies of more than 2 MiB are a 413. onRequest, unless nil, is told of every
-// request when its answer is decided; it may be called from several goroutines at once.
-// Source of the handshakes: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25; CNCF, HTTP 1.1 Web Hooks
-// for Event Delivery 1.0.1, section 4.
+// NewDemoSink is an endpoint that behaves as its path says, for trying out what postrider makes of each behaviour; any
+// other path is a 404 that lists them. Except at /status and /hang it answers the validation handshakes of both
+// schemas, so that event subscriptions can be made with it. Bodies of more than 2 MiB are a 413. onRequest, unless nil,
+// is told of every request when its answer is decided; it may be called from several goroutines at once. Source of the
+// handshakes: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25; CNCF, HTTP 1.1 Web Hooks for
+// Event Delivery 1.0.1, section 4.
 func NewDemoSink(onRequest func(SinkRequest)) http.Handler {
 	if onRequest == nil {
 		onRequest = func(SinkRequest) {}
@@ -79,7 +79,9 @@ type reply struct {
 
 func refusal(err error) reply {
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return reply{status: http.StatusRequestEntityTooLarge, body: fmt.Sprintf("a sink takes %d bytes at most\n", maxSinkBody)}
+		return reply{
+			status: http.StatusRequestEntityTooLarge, body: fmt.Sprintf("a sink takes %d bytes at most\n", maxSinkBody),
+		}
 	}
 	return reply{status: http.StatusBadRequest, body: "the body could not be read\n"}
 }
@@ -131,8 +133,8 @@ func slowReply(ms string) reply {
 	return reply{status: http.StatusOK, after: time.Duration(min(n, int(maxSlow.Milliseconds()))) * time.Millisecond}
 }
 
-// AnswerHandshake answers the validation handshakes of both schemas as the demo sink does, for a receiver of another kind. It reports
-// whether the request was one; nothing is written otherwise. body is the request's.
+// AnswerHandshake answers the validation handshakes of both schemas as the demo sink does, for a receiver of another
+// kind. It reports whether the request was one; nothing is written otherwise. body is the request's.
 func AnswerHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	shaken, ok := handshake(r.Method, r.Header.Get, body)
 	if ok {
@@ -141,8 +143,8 @@ func AnswerHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return ok
 }
 
-// handshake answers the proof that the endpoint wants events: the code of a validation event, or the origin of a CloudEvents
-// OPTIONS request. ok is false for every other request.
+// handshake answers the proof that the endpoint wants events: the code of a validation event, or the origin of a
+// CloudEvents OPTIONS request. ok is false for every other request.
 func handshake(method string, header func(string) string, body []byte) (answer reply, ok bool) {
 	if origin := header("WebHook-Request-Origin"); method == http.MethodOptions && origin != "" {
 		// Any rate will do: whoever asked for one is told that there is no limit.
@@ -159,13 +161,17 @@ func handshake(method string, header func(string) string, body []byte) (answer r
 		} `json:"data"`
 	}
 	if json.Unmarshal(body, &events) != nil || len(events) != 1 || events[0].Data.ValidationCode == "" {
-		return reply{status: http.StatusBadRequest, body: "a validation request holds one event with data.validationCode\n"}, true
+		return reply{
+			status: http.StatusBadRequest, body: "a validation request holds one event with data.validationCode\n",
+		}, true
 	}
 	text, err := json.Marshal(map[string]string{"validationResponse": events[0].Data.ValidationCode})
 	if err != nil {
 		return reply{status: http.StatusInternalServerError}, true
 	}
-	return reply{status: http.StatusOK, header: map[string]string{"Content-Type": "application/json"}, body: string(text)}, true
+	return reply{
+		status: http.StatusOK, header: map[string]string{"Content-Type": "application/json"}, body: string(text),
+	}, true
 }
 
 func describe(r *http.Request, body []byte, status int) SinkRequest {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const validation = `[{"id":"v","eventType":"Microsoft.EventGrid.SubscriptionValidationEvent","data":{"validationCode":"512d38b6"}}]`
+const validation = `[{"id":"v","eventType":"Microsoft.EventGrid.SubscriptionValidationEvent",` +
+	`"data":{"validationCode":"512d38b6"}}]`
 
 // request sends one and returns the answer with its body.
 func request(t *testing.T, method, url, body string, header map[string]string) (*http.Response, string) {
@@ -43,28 +44,30 @@ func TestDemoSink(t *testing.T) {
 		status int
 		says   string
 	}{
-		"ok":                                {"/ok", nil, 200, ""},
-		"flaky, first attempt":              {"/flaky", count("0"), 500, "flaky"},
-		"flaky, second attempt":             {"/flaky", count("1"), 500, "flaky"},
-		"flaky, third attempt":              {"/flaky", count("2"), 204, ""},
-		"flaky, tenth attempt":              {"/flaky", count("9"), 204, ""},
-		"flaky, not by postrider":           {"/flaky", nil, 500, "flaky"},
-		"flaky, a count that is no number":  {"/flaky", count("x"), 500, "flaky"},
-		"slow, as slow as asked":            {"/slow?ms=1", nil, 200, ""},
-		"slow, not a number":                {"/slow?ms=soon", nil, 400, "milliseconds"},
-		"slow, negative":                    {"/slow?ms=-1", nil, 400, "milliseconds"},
-		"a status":                          {"/status/503", nil, 503, ""},
-		"the lowest status":                 {"/status/200", nil, 200, ""},
-		"the highest status":                {"/status/599", nil, 599, ""},
-		"a status without a body":           {"/status/204", nil, 204, ""},
-		"a redirect":                        {"/status/307", nil, 307, ""},
-		"a status below 200":                {"/status/102", nil, 400, "200 to 599"},
-		"a status above 599":                {"/status/600", nil, 400, "200 to 599"},
-		"a status that is no number":        {"/status/busy", nil, 400, "200 to 599"},
-		"no status":                         {"/status/", nil, 400, "200 to 599"},
-		"an unknown path lists the paths":   {"/", nil, 404, "/status/{code}"},
-		"a path below one that there is":    {"/ok/then", nil, 404, "/flaky"},
-		"validation at a path that differs": {"/status/503", map[string]string{"aeg-event-type": "SubscriptionValidation"}, 503, ""},
+		"ok":                               {"/ok", nil, 200, ""},
+		"flaky, first attempt":             {"/flaky", count("0"), 500, "flaky"},
+		"flaky, second attempt":            {"/flaky", count("1"), 500, "flaky"},
+		"flaky, third attempt":             {"/flaky", count("2"), 204, ""},
+		"flaky, tenth attempt":             {"/flaky", count("9"), 204, ""},
+		"flaky, not by postrider":          {"/flaky", nil, 500, "flaky"},
+		"flaky, a count that is no number": {"/flaky", count("x"), 500, "flaky"},
+		"slow, as slow as asked":           {"/slow?ms=1", nil, 200, ""},
+		"slow, not a number":               {"/slow?ms=soon", nil, 400, "milliseconds"},
+		"slow, negative":                   {"/slow?ms=-1", nil, 400, "milliseconds"},
+		"a status":                         {"/status/503", nil, 503, ""},
+		"the lowest status":                {"/status/200", nil, 200, ""},
+		"the highest status":               {"/status/599", nil, 599, ""},
+		"a status without a body":          {"/status/204", nil, 204, ""},
+		"a redirect":                       {"/status/307", nil, 307, ""},
+		"a status below 200":               {"/status/102", nil, 400, "200 to 599"},
+		"a status above 599":               {"/status/600", nil, 400, "200 to 599"},
+		"a status that is no number":       {"/status/busy", nil, 400, "200 to 599"},
+		"no status":                        {"/status/", nil, 400, "200 to 599"},
+		"an unknown path lists the paths":  {"/", nil, 404, "/status/{code}"},
+		"a path below one that there is":   {"/ok/then", nil, 404, "/flaky"},
+		"validation at a path that differs": {
+			"/status/503", map[string]string{"aeg-event-type": "SubscriptionValidation"}, 503, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +105,8 @@ func TestHandshakes(t *testing.T) {
 			require.JSONEq(t, `{"validationResponse":"512d38b6"}`, text)
 			resp, _ = request(t, http.MethodPost, base, `[{"id":"v","data":{}}]`, validates)
 			require.Equal(t, http.StatusBadRequest, resp.StatusCode, "nothing to answer with")
-			resp, _ = request(t, http.MethodOptions, base, "", map[string]string{"WebHook-Request-Origin": "eventgrid.azure.net"})
+			resp, _ = request(t, http.MethodOptions, base, "",
+				map[string]string{"WebHook-Request-Origin": "eventgrid.azure.net"})
 			require.Equal(t, http.StatusOK, resp.StatusCode)
 			require.Equal(t, "eventgrid.azure.net", resp.Header.Get("WebHook-Allowed-Origin"))
 		})

@@ -29,7 +29,9 @@ func BenchmarkSink(b *testing.B) {
 
 // BenchmarkPublisher is what publishing one event costs the publisher's process: the reason for a client of our own.
 func BenchmarkPublisher(b *testing.B) {
-	for name, sender := range map[string]func([]byte, string) func() error{"lean": leanSender, "net/http": standardSender} {
+	for name, sender := range map[string]func([]byte, string) func() error{
+		"lean": leanSender, "net/http": standardSender,
+	} {
 		b.Run(name, func(b *testing.B) {
 			_, base := startSinkChild(b, "sink")
 			template := testTemplate(b, base+"/topics/bench/api/events")

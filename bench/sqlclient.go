@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connection is what a publisher sends its requests by, one at a time. do answers 200 for what was accepted; after an error nobody knows. cut
-// may be called at any time, and ends the request under way.
+// connection is what a publisher sends its requests by, one at a time. do answers 200 for what was accepted; after an
+// error nobody knows. cut may be called at any time, and ends the request under way.
 type connection interface {
 	do(request []byte) (status int, err error)
 	said() []byte
@@ -22,7 +22,8 @@ type connection interface {
 	close()
 }
 
-// sqlClient publishes by SQL, in a transaction for each request. Its requests are those of wireClient, without their head.
+// sqlClient publishes by SQL, in a transaction for each request. Its requests are those of wireClient, without their
+// head.
 type sqlClient struct {
 	database, topic string
 	over            context.Context

@@ -22,8 +22,8 @@ const (
 	eventTimeForm     = "2006-01-02T15:04:05.000000Z"
 )
 
-// template is a whole publish request in one piece of memory. Per event only three members of fixed width are written over:
-// building 1 KB of JSON and HTTP anew would cost more than sending it.
+// template is a whole publish request in one piece of memory. Per event only three members of fixed width are written
+// over: building 1 KB of JSON and HTTP anew would cost more than sending it.
 type template struct {
 	request []byte
 	slots   []slot
@@ -38,7 +38,8 @@ const (
 	plainEvent = `{"id":"%[1]s","topic":"%[2]s","subject":"%[3]s","eventType":"Postrider.Bench","eventTime":"%[4]s",` +
 		`"dataVersion":"1","metadataVersion":"1","data":{"sentAt":%[5]s,"filler":"`
 	// sqlEvent is what an application writes.
-	sqlEvent = `{"id":"%[1]s","subject":"%[3]s","eventType":"Postrider.Bench","eventTime":"%[4]s","dataVersion":"1","data":{"sentAt":%[5]s,"filler":"`
+	sqlEvent = `{"id":"%[1]s","subject":"%[3]s","eventType":"Postrider.Bench","eventTime":"%[4]s","dataVersion":"1",` +
+		`"data":{"sentAt":%[5]s,"filler":"`
 )
 
 // slot is one event of a template.
@@ -55,8 +56,8 @@ func newRun() string {
 	return hex.EncodeToString(mark)
 }
 
-// newTemplate makes the request for publishing that many events of that many bytes each, from brace to brace, to the topic's
-// endpoint.
+// newTemplate makes the request for publishing that many events of that many bytes each, from brace to brace, to the
+// topic's endpoint.
 func newTemplate(endpoint *url.URL, key, subject, run string, events, eventBytes int, shape string) (*template, error) {
 	topic := strings.TrimSuffix(endpoint.Path, "/api/events")
 	if topic == endpoint.Path {
@@ -92,12 +93,13 @@ func newSlot(event []byte, id string) slot {
 
 // publishRequest is the whole request that publishes a body.
 func publishRequest(endpoint *url.URL, key string, body []byte) []byte {
-	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\naeg-sas-key: %s\r\nContent-Length: %d\r\n\r\n%s",
+	return fmt.Appendf(nil,
+		"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\naeg-sas-key: %s\r\nContent-Length: %d\r\n\r\n%s",
 		endpoint.RequestURI(), endpoint.Host, key, len(body), body)
 }
 
-// letters do not compress as a single repeated one would: a disk or a database that compresses must not look faster than
-// it is. They are the same in every run.
+// letters do not compress as a single repeated one would: a disk or a database that compresses must not look faster
+// than it is. They are the same in every run.
 func letters(n int) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
 	source := mathrand.New(mathrand.NewPCG(1, 2))

@@ -13,10 +13,10 @@ import (
 	"unicode"
 )
 
-// Load and sink run on the cores of what they measure, so both ends speak the little of HTTP/1.1 that they need themselves:
-// keep-alive, Content-Length, one request at a time. Whatever else the other side says ends the connection after its answer.
-// An event of 1 KB costs the sink 11.5 microseconds of CPU this way and 22 by net/http, the publisher 10.5 and 30
-// (BenchmarkSink, BenchmarkPublisher).
+// Load and sink run on the cores of what they measure, so both ends speak the little of HTTP/1.1 that they need
+// themselves: keep-alive, Content-Length, one request at a time. Whatever else the other side says ends the connection
+// after its answer. An event of 1 KB costs the sink 11.5 microseconds of CPU this way and 22 by net/http, the publisher
+// 10.5 and 30 (BenchmarkSink, BenchmarkPublisher).
 
 const (
 	wireBuffer = 4 << 10 // a delivery's head and a body of 1 KB arrive in one read
@@ -137,8 +137,8 @@ type wireClient struct {
 	closed bool
 }
 
-// do sends a whole request and returns the status of its answer. Of its body only the beginning is kept, in refusal. After an error the next call
-// dials again: whether the request arrived is not known.
+// do sends a whole request and returns the status of its answer. Of its body only the beginning is kept, in refusal.
+// After an error the next call dials again: whether the request arrived is not known.
 func (c *wireClient) do(request []byte) (int, error) {
 	if c.conn == nil {
 		if err := c.dial(); err != nil {

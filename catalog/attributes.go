@@ -67,10 +67,11 @@ func (s *Subscriptions) RevealSigningSecrets(ctx context.Context, topic, name st
 func (s *Subscriptions) reveal(
 	ctx context.Context, topic, name string, action access.AuditAction,
 ) (sub *Subscription, err error) {
-	err = access.Audited(ctx, s.db, access.AuditEntry{Action: action, Topic: topic, Subscription: name}, func(tx pgx.Tx) error {
-		sub, err = s.subscriptionOf(ctx, tx, topic, name)
-		return err
-	})
+	err = access.Audited(ctx, s.db, access.AuditEntry{Action: action, Topic: topic, Subscription: name},
+		func(tx pgx.Tx) error {
+			sub, err = s.subscriptionOf(ctx, tx, topic, name)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}

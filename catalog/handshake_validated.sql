@@ -1,6 +1,6 @@
 -- Validates the event subscription whose endpoint and schema are those of handshake $1. A handshake without an event
--- subscription only counts if validationUrl was opened ($6): else the client that has begun it stores it, and may require
--- a version.
+-- subscription only counts if validationUrl was opened ($6): else the client that has begun it stores it, and may
+-- require a version.
 UPDATE postrider_internal.event_subscriptions s SET provisioning_state = 'Succeeded', handshake_id = h.id
   FROM postrider_internal.topics t, postrider_internal.handshakes h
  WHERE h.id = $1 AND (h.subscription_id IS NOT NULL OR $6)

@@ -40,14 +40,17 @@ func (s *Handshakes) RecordHandshake(ctx context.Context, r *HandshakeResult) (e
 	})
 }
 
-func (s *Handshakes) recordHandshake(ctx context.Context, db postgres.Querier, r *HandshakeResult) (concluded bool, err error) {
+func (s *Handshakes) recordHandshake(
+	ctx context.Context, db postgres.Querier, r *HandshakeResult,
+) (concluded bool, err error) {
 	const record = `SELECT postrider_internal.record_handshake_step(@job, @id, @created, @state, @message, @after,
 		@lifetime, @at, @sent, @status, @error, @answer, @verdict, @duration, @node)`
 	args := pgx.NamedArgs{
 		"job": r.Job, "id": r.Handshake.ID, "created": r.Handshake.CreatedAt, "state": string(r.State),
 		"message": postgres.NullText(r.Message).String, "after": r.After, "lifetime": CallbackLifetime,
 		"at": r.Step.At, "sent": postgres.NullText(r.Step.Sent).String, "status": postgres.NullInt(int64(r.Step.Status)),
-		"error": postgres.NullText(r.Step.Error), "answer": r.Step.Answer, "verdict": postgres.NullText(r.Step.Verdict).String,
+		"error": postgres.NullText(r.Step.Error), "answer": r.Step.Answer,
+		"verdict":  postgres.NullText(r.Step.Verdict).String,
 		"duration": r.Step.Duration.Microseconds(), "node": s.node,
 	}
 	if err := db.QueryRow(ctx, record, args).Scan(&concluded); err != nil {
@@ -150,7 +153,8 @@ func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code s
 		if err := s.completeHandshake(ctx, tx, h); err != nil {
 			return err
 		}
-		if err := access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditValidated, Topic: topic, Subscription: name}); err != nil {
+		if err := access.Audit(ctx, tx,
+			access.AuditEntry{Action: access.AuditValidated, Topic: topic, Subscription: name}); err != nil {
 			return err
 		}
 		s.log.Info("an endpoint was validated: its validationUrl was opened",

@@ -5,7 +5,9 @@ import (
 )
 
 // NewParts returns the parts that change the catalog. node is recorded with the steps of handshakes.
-func NewParts(cache *Cache, node string, fail postgres.Failpoint) (*Topics, *Subscriptions, *Holds, *Handshakes, *Policies) {
+func NewParts(
+	cache *Cache, node string, fail postgres.Failpoint,
+) (*Topics, *Subscriptions, *Holds, *Handshakes, *Policies) {
 	handshakes := &Handshakes{cache.records, cache, node}
 	return &Topics{cache.records, cache}, &Subscriptions{cache.records, cache, handshakes, fail},
 		&Holds{cache.records, cache, fail}, handshakes, &Policies{cache}

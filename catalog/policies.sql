@@ -1,5 +1,5 @@
--- All retry policies, the built-in ones by age first, then the others by name. Durations are seconds; those in cells and
--- probations are nanoseconds, as Go stores them.
+-- All retry policies, the built-in ones by age first, then the others by name. Durations are seconds; those in cells
+-- and probations are nanoseconds, as Go stores them.
 SELECT p.name, p.version, p.built_in, p.source, p.basis, p.expiry,
        postrider_internal.seconds(p.ack_timeout) AS ack_timeout,
        postrider_internal.seconds(p.late_answer_window) AS late_answer_window,

@@ -152,7 +152,8 @@ func auditPolicy(ctx context.Context, tx pgx.Tx, action access.AuditAction, name
 		return err
 	}
 	details := map[string]any{"policy": name}
-	return access.Audit(ctx, tx, access.AuditEntry{Action: action, Details: details, Changes: access.Changes(before, after)})
+	return access.Audit(ctx, tx,
+		access.AuditEntry{Action: action, Details: details, Changes: access.Changes(before, after)})
 }
 
 func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []postgres.Condition) error {

@@ -77,7 +77,8 @@ func (s *Subscriptions) RotateSigningSecret(
 			return fmt.Errorf("replace a signing secret: %w", err)
 		}
 		if err := access.Audit(ctx, tx, access.AuditEntry{
-			Action: access.AuditSigningRotated, Topic: topic, Subscription: name, Changes: map[string]any{"signing": access.Changed},
+			Action: access.AuditSigningRotated, Topic: topic, Subscription: name,
+			Changes: map[string]any{"signing": access.Changed},
 		}); err != nil {
 			return err
 		}

@@ -204,7 +204,8 @@ func auditTopic(
 	if err != nil {
 		return err
 	}
-	return access.Audit(ctx, tx, access.AuditEntry{Action: action, Topic: name, Details: details, Changes: access.Changes(before, after)})
+	return access.Audit(ctx, tx,
+		access.AuditEntry{Action: action, Topic: name, Details: details, Changes: access.Changes(before, after)})
 }
 
 // WholeMinutes reports whether a duration is a number of whole minutes.
@@ -218,10 +219,12 @@ func (t *Topic) agreesWith(spec TopicSpec) error {
 		return postgres.Refusal(ErrTopicExists, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
 	}
 	if t.InputSchema != spec.InputSchema {
-		return postgres.Refusal(ErrTopicExists, "", "topic %q has inputSchema %s, which cannot be changed", t.Name, t.InputSchema)
+		return postgres.Refusal(ErrTopicExists, "", "topic %q has inputSchema %s, which cannot be changed", t.Name,
+			t.InputSchema)
 	}
 	if !reflect.DeepEqual(t.InputSchemaMapping, spec.InputSchemaMapping) {
-		return postgres.Refusal(ErrTopicExists, "", "topic %q has another inputSchemaMapping, which cannot be changed", t.Name)
+		return postgres.Refusal(ErrTopicExists, "",
+			"topic %q has another inputSchemaMapping, which cannot be changed", t.Name)
 	}
 	return nil
 }
@@ -235,7 +238,8 @@ func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec T
 		mapping = spec.InputSchemaMapping
 	}
 	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema, mapping,
-		t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), postgres.HashKey(keys.Key1), postgres.HashKey(keys.Key2),
+		t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), postgres.HashKey(keys.Key1),
+		postgres.HashKey(keys.Key2),
 		spec.EventRetentionInDays, WholeMinutes(spec.DuplicateWindow))
 	if err != nil {
 		return fmt.Errorf("insert topic %q: %w", name, err)

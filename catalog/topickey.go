@@ -186,7 +186,8 @@ func auditKeys(ctx context.Context, tx pgx.Tx, topic string, replaced ...KeyName
 		found[string(name)] = access.Changed
 	}
 	details := map[string]any{"keys": replaced}
-	return access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditKeysReplaced, Topic: topic, Details: details, Changes: found})
+	return access.Audit(ctx, tx,
+		access.AuditEntry{Action: access.AuditKeysReplaced, Topic: topic, Details: details, Changes: found})
 }
 
 func (t *Topics) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {

@@ -128,7 +128,8 @@ func (s *Subscriptions) ConcludeValidation(
 		case h.State == HandshakeFailed:
 			return s.handshakes.validationFailed(ctx, tx, h)
 		case !bytes.Equal(row.EndpointHash, sub.EndpointHash) || h.Schema != handshakeSchema(sub.EventDeliverySchema):
-			return fmt.Errorf("event subscription %q of topic %q names another endpoint by now: %w", name, topic, postgres.ErrConflict)
+			return fmt.Errorf("event subscription %q of topic %q names another endpoint by now: %w", name, topic,
+				postgres.ErrConflict)
 		}
 		by := validation{sub.EndpointValidation, sub.ProvisioningState, handshake}
 		if sub.NotValidated() {

@@ -49,7 +49,8 @@ func requireThere(t *testing.T, from, target string) {
 	_, err := os.Stat(filepath.Join("..", filepath.FromSlash(name)))
 	require.NoError(t, err, "%s leads to %s", from, target)
 	if anchor != "" {
-		require.True(t, anchors(repository(t, name))[anchor], "%s leads to %s, and that page has no such heading", from, target)
+		require.True(t, anchors(repository(t, name))[anchor], "%s leads to %s, and that page has no such heading",
+			from, target)
 	}
 }
 
@@ -99,7 +100,8 @@ func TestPagesThatTheCodeNamesAreThere(t *testing.T) {
 		}
 		switch filepath.Ext(file) {
 		case ".go", ".sql", ".yaml", ".html", ".service", ".json", ".md":
-			for _, target := range namedPage.FindAllString(repository(t, strings.TrimPrefix(filepath.ToSlash(file), "../")), -1) {
+			for _, target := range namedPage.FindAllString(repository(t, strings.TrimPrefix(filepath.ToSlash(file), "../")),
+				-1) {
 				named++
 				requireThere(t, file, target)
 			}
@@ -122,6 +124,8 @@ func TestReadmeListsEveryPage(t *testing.T) {
 
 func TestAnchors(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, map[string]bool{"deadletters---deliveries-what-sql-takes": true, "javascript-azureeventgrid": true, "a-b": true},
-		anchors("## deadletters --deliveries: what SQL takes\n### JavaScript: `@azure/eventgrid`\n```\n# no\n```\n# [A](b.md) b\n"))
+	require.Equal(t,
+		map[string]bool{"deadletters---deliveries-what-sql-takes": true, "javascript-azureeventgrid": true, "a-b": true},
+		anchors("## deadletters --deliveries: what SQL takes\n### JavaScript: `@azure/eventgrid`\n```\n# no\n```\n# "+
+			"[A](b.md) b\n"))
 }

@@ -1,5 +1,5 @@
-// Package docs is the folder of the documentation. As a package it knows the questions of sql.md, so that the program asks,
-// the tests check and the benchmark measures the very text that people read.
+// Package docs is the folder of the documentation. As a package it knows the questions of sql.md, so that the program
+// asks, the tests check and the benchmark measures the very text that people read.
 package docs
 
 import (
@@ -57,7 +57,8 @@ func Find(nameOrNumber string) (Question, bool) {
 // Names are what a question is asked about, instead of the examples; "" leaves the example.
 type Names struct{ Topic, Subscription, EventID string }
 
-// With is the question's SQL about other names. They stand in it as literals, of which each is replaced whole and quoted.
+// With is the question's SQL about other names. They stand in it as literals, of which each is replaced whole and
+// quoted.
 func (q Question) With(n Names) string {
 	return strings.NewReplacer(
 		literal(ExampleTopic), literal(orElse(n.Topic, ExampleTopic)),

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// oneKilobyte is an event of 1,024 bytes with the data that business events have: short members, some nesting, some text.
+// oneKilobyte is an event of 1,024 bytes with the data that business events have: short members, some nesting, some
+// text.
 func oneKilobyte() string {
 	var data strings.Builder
 	data.WriteString(`{"order":{"number":4711,"total":129.95,"currency":"EUR","paid":true,"coupon":null},"lines":[`)
@@ -18,8 +19,9 @@ func oneKilobyte() string {
 		fmt.Fprintf(&data, `{"sku":"SKU-%06d","quantity":%d,"price":%d.50}`, i*7919, i+1, i*3)
 	}
 	data.WriteString(`],"note":"`)
-	event := `{"id":"b68529f3-68cd-4744-baa4-3c0498ec19e2","subject":"/shops/berlin/orders/4711","eventType":"Shop.OrderPlaced",` +
-		`"eventTime":"2026-06-26T18:41:00.9584103Z","dataVersion":"1.0","data":` + data.String()
+	event :=
+		`{"id":"b68529f3-68cd-4744-baa4-3c0498ec19e2","subject":"/shops/berlin/orders/4711","eventType":"Shop.OrderPlaced",` +
+			`"eventTime":"2026-06-26T18:41:00.9584103Z","dataVersion":"1.0","data":` + data.String()
 	const tail = `"}}`
 	return event + strings.Repeat("n", 1024-len(event)-len(tail)) + tail
 }
@@ -76,8 +78,10 @@ func BenchmarkValid1KB(b *testing.B) {
 
 func BenchmarkParseCustom1KB(b *testing.B) {
 	body := []byte("[" + oneKilobyte() + "]")
-	in := custom(b, `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"id"},"eventTime":{"sourceField":"eventTime"},`+
-		`"eventType":{"sourceField":"eventType"},"subject":{"sourceField":"subject"},"dataVersion":{"sourceField":"dataVersion","defaultValue":"1"}}}`)
+	in := custom(b,
+		`{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"id"},"eventTime":{"sourceField":"eventTime"},`+
+			`"eventType":{"sourceField":"eventType"},"subject":{"sourceField":"subject"},`+
+			`"dataVersion":{"sourceField":"dataVersion","defaultValue":"1"}}}`)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -89,7 +93,8 @@ func BenchmarkParseCustom1KB(b *testing.B) {
 
 func BenchmarkParseBinary1KB(b *testing.B) {
 	body := []byte(oneKilobyte())
-	header := ceHeaders("ce-subject", "/shops/berlin/orders/4711", "ce-time", "2026-06-26T18:41:00.9584103Z", "user-agent", "bench")
+	header := ceHeaders("ce-subject", "/shops/berlin/orders/4711", "ce-time", "2026-06-26T18:41:00.9584103Z",
+		"user-agent", "bench")
 	in := Input{Schema: CloudEvents, Topic: "orders"}
 	for _, contentType := range []string{"application/json", "text/plain", "application/octet-stream"} {
 		header.Set("Content-Type", contentType)
@@ -106,7 +111,10 @@ func BenchmarkParseBinary1KB(b *testing.B) {
 }
 
 func BenchmarkBodyCustom1KB(b *testing.B) {
-	events := []*Event{{Schema: Custom, ID: "1", Type: "Shop.OrderPlaced", Subject: "/shops/berlin/orders/4711", Time: arrival, Body: []byte(oneKilobyte())}}
+	events := []*Event{
+		{Schema: Custom, ID: "1", Type: "Shop.OrderPlaced", Subject: "/shops/berlin/orders/4711", Time: arrival, Body: []byte(
+			oneKilobyte())},
+	}
 	for _, delivery := range Deliveries(Custom) {
 		b.Run(string(delivery), func(b *testing.B) {
 			var body []byte

@@ -12,19 +12,21 @@ import (
 
 const (
 	headerContentType = "content-type"
-	// attributePrefix starts the headers that carry attributes. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1.3.1.
+	// attributePrefix starts the headers that carry attributes. Source: CNCF, HTTP protocol binding 1.0.2, section
+	// 3.1.3.1.
 	attributePrefix = "ce-"
 	// structuredPrefix starts the media types of an event format, batches included (section 3).
 	structuredPrefix = "application/cloudevents"
 )
 
 // IsBinary reports whether a request with these headers is a CloudEvent in binary mode: its content type is none of
-// CloudEvents' own and a header names a required attribute. The binding would have it that all four are there; asking for one
-// gives the publisher who forgot another an error that says so.
-// Source: CNCF, HTTP protocol binding 1.0.2, section 3.
+// CloudEvents' own and a header names a required attribute. The binding would have it that all four are there; asking
+// for one gives the publisher who forgot another an error that says so. Source: CNCF, HTTP protocol binding 1.0.2,
+// section 3.
 func IsBinary(header map[string][]string) bool {
 	contentType := contentTypeOf(header)
-	if len(contentType) >= len(structuredPrefix) && strings.EqualFold(contentType[:len(structuredPrefix)], structuredPrefix) {
+	if len(contentType) >= len(structuredPrefix) &&
+		strings.EqualFold(contentType[:len(structuredPrefix)], structuredPrefix) {
 		return false
 	}
 	for key := range header {
@@ -36,14 +38,15 @@ func IsBinary(header map[string][]string) bool {
 	return false
 }
 
-// ParseBinary reads a CloudEvent in binary mode: attributes in ce- headers, the data as the body. It becomes one event whose
-// Body is the CloudEvent in the JSON format, in memory of its own, judged as if it had been sent so; attributes stand in the
-// order of their names, extension attributes are strings. The *Error names the header at fault.
+// ParseBinary reads a CloudEvent in binary mode: attributes in ce- headers, the data as the body. It becomes one event
+// whose Body is the CloudEvent in the JSON format, in memory of its own, judged as if it had been sent so; attributes
+// stand in the order of their names, extension attributes are strings. The *Error names the header at fault.
 //
-// What becomes of the body: JSON under a JSON content type is data as it stands, and anything else there is refused. Text (text/*,
-// XML) in UTF-8 is data as a string. All other bytes, and all without a content type, are data_base64. An empty body is no data.
-// Source: CNCF, HTTP protocol binding 1.0.2, section 3.1; JSON event format 1.0.2, section 3.1.1; Microsoft, support for
-// CloudEvents schema, 2024-09-25, which has strings for text and data_base64 for binary encodings.
+// What becomes of the body: JSON under a JSON content type is data as it stands, and anything else there is refused.
+// Text (text/*, XML) in UTF-8 is data as a string. All other bytes, and all without a content type, are data_base64. An
+// empty body is no data. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1; JSON event format 1.0.2, section
+// 3.1.1; Microsoft, support for CloudEvents schema, 2024-09-25, which has strings for text and data_base64 for binary
+// encodings.
 func (in Input) ParseBinary(header map[string][]string, body []byte) ([]Event, error) {
 	if in.Schema != CloudEvents {
 		return nil, fmt.Errorf("parse events: schema %q has no binary mode", in.Schema)
@@ -162,7 +165,8 @@ func (a *attribute) read() *Error {
 	case a.name == "datacontenttype":
 		return refuseHeader(header, "must not be sent: %s says what the data is", headerContentType)
 	case !isExtensionName(a.name), a.name == "data":
-		return refuseHeader(header, "names no attribute: a name has 1 to 20 characters of a-z and 0-9, and the data is the body")
+		return refuseHeader(header,
+			"names no attribute: a name has 1 to 20 characters of a-z and 0-9, and the data is the body")
 	case len(a.lines) != 1:
 		return refuseHeader(header, "must have one value, has %d", len(a.lines))
 	}
@@ -173,8 +177,8 @@ func (a *attribute) read() *Error {
 	return nil
 }
 
-// decodeHeader undoes the encoding of an attribute's value: a quoted string first, as older senders write, then one round of
-// percent-encoding. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1.3.2; RFC 9110, section 5.6.4.
+// decodeHeader undoes the encoding of an attribute's value: a quoted string first, as older senders write, then one
+// round of percent-encoding. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1.3.2; RFC 9110, section 5.6.4.
 func decodeHeader(value string) (text, problem string) {
 	value = strings.Trim(value, " \t")
 	if strings.HasPrefix(value, `"`) {
@@ -289,9 +293,11 @@ func formOf(contentType string) (dataForm, *Error) {
 	}
 	media, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil || !utf8.ValidString(contentType) {
-		return 0, refuse(statusUnsupportedMediaType, CodeUnsupportedMediaType, "content type %q is not a media type", shorten(contentType))
+		return 0, refuse(statusUnsupportedMediaType, CodeUnsupportedMediaType, "content type %q is not a media type",
+			shorten(contentType))
 	}
-	if charset, given := parameters["charset"]; given && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+	if charset, given := parameters["charset"]; given && !strings.EqualFold(charset, "utf-8") &&
+		!strings.EqualFold(charset, "us-ascii") {
 		return binaryData, nil
 	}
 	kind, subtype, _ := strings.Cut(media, "/")

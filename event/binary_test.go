@@ -29,7 +29,8 @@ func parseBinary(h http.Header, body string) ([]Event, error) {
 func TestParseBinaryAsDocumented(t *testing.T) {
 	t.Parallel()
 	h := http.Header{
-		"Ce-Specversion": {"1.0"}, "Ce-Type": {"com.example.someevent"}, "Ce-Source": {"/mycontext"}, "Ce-Id": {"A234-1234-1234"},
+		"Ce-Specversion": {"1.0"}, "Ce-Type": {"com.example.someevent"}, "Ce-Source": {"/mycontext"},
+		"Ce-Id":   {"A234-1234-1234"},
 		"Ce-Time": {"2018-04-05T17:31:00Z"}, "Ce-Comexampleextension1": {"value"}, "Ce-Comexampleothervalue": {"5"},
 		"Content-Type": {"application/protobuf"}, "User-Agent": {"curl"}, "Cereal": {"no"},
 	}
@@ -38,9 +39,10 @@ func TestParseBinaryAsDocumented(t *testing.T) {
 	require.Equal(t, []Event{{
 		Schema: CloudEvents, ID: "A234-1234-1234", Type: "com.example.someevent", Source: "/mycontext",
 		Time: time.Date(2018, 4, 5, 17, 31, 0, 0, time.UTC),
-		Body: []byte(`{"comexampleextension1":"value","comexampleothervalue":"5","id":"A234-1234-1234","source":"/mycontext",` +
-			`"specversion":"1.0","time":"2018-04-05T17:31:00Z","type":"com.example.someevent",` +
-			`"datacontenttype":"application/protobuf","data_base64":"AP8="}`),
+		Body: []byte(
+			`{"comexampleextension1":"value","comexampleothervalue":"5","id":"A234-1234-1234","source":"/mycontext",` +
+				`"specversion":"1.0","time":"2018-04-05T17:31:00Z","type":"com.example.someevent",` +
+				`"datacontenttype":"application/protobuf","data_base64":"AP8="}`),
 	}}, events)
 }
 
@@ -131,7 +133,9 @@ func TestParseBinaryDecodesAttributes(t *testing.T) {
 	events, err := parseBinary(ceHeaders("ce-subject", `a%22b%5C%E2%82%AC`, "CE-EXT", "", "ce-dataschema", `"#"`), "")
 	require.NoError(t, err)
 	require.Equal(t, `a"b\€`, events[0].Subject)
-	require.Equal(t, `{"dataschema":"#","ext":"","id":"1","source":"/s","specversion":"1.0","subject":"a\"b\\€","type":"t"}`, string(events[0].Body))
+	require.Equal(t,
+		`{"dataschema":"#","ext":"","id":"1","source":"/s","specversion":"1.0","subject":"a\"b\\€","type":"t"}`,
+		string(events[0].Body))
 }
 
 func TestParseBinaryRefuses(t *testing.T) {
@@ -155,20 +159,28 @@ func TestParseBinaryRefuses(t *testing.T) {
 		{header: without("ce-id"), field: "ce-id", message: "header ce-id: is required"},
 		{header: without("ce-source"), field: "ce-source", message: "header ce-source: is required"},
 		{header: without("ce-type"), field: "ce-type", message: "header ce-type: is required"},
-		{header: ceHeaders("ce-specversion", "0.3"), field: "ce-specversion", message: `header ce-specversion: must be "1.0"`},
+		{
+			header: ceHeaders("ce-specversion", "0.3"), field: "ce-specversion", message: `header ce-specversion: must be "1.0"`,
+		},
 		{header: ceHeaders("ce-id", ""), field: "ce-id", message: "header ce-id: must be 1 to 1024 bytes long, is 0"},
 		{header: ceHeaders("ce-id", "%0d"), field: "ce-id", message: "header ce-id: must not contain a line break"},
 		{header: ceHeaders("ce-time", "now"), field: "ce-time", message: "header ce-time: not an RFC 3339 time"},
-		{header: ceHeaders("ce-subject", "%"), field: "ce-subject", message: "header ce-subject: must have two hexadecimal digits after each %; a % itself is %25"},
+		{header: ceHeaders("ce-subject", "%"), field: "ce-subject", message: "header ce-subject: must have two hexadecimal " +
+			"digits after each %; a % itself is %25"},
 		{header: twice, field: "ce-id", message: "header ce-id: must have one value, has 2"},
 		{header: http.Header{"ce-id": {"1"}, "Ce-Id": {"2"}}, field: "ce-id", message: "header ce-id: appears twice"},
-		{header: ceHeaders("ce-datacontenttype", "text/plain"), field: "ce-datacontenttype", message: "header ce-datacontenttype: must not be sent: content-type says what the data is"},
+		{
+			header: ceHeaders("ce-datacontenttype", "text/plain"), field: "ce-datacontenttype",
+			message: "header ce-datacontenttype: must not be sent: content-type says what the data is",
+		},
 		{header: ceHeaders("ce-data", "x"), field: "ce-data", message: "header ce-data: " + noName},
 		{header: ceHeaders("ce-data_base64", "x"), field: "ce-data_base64", message: "header ce-data_base64: " + noName},
 		{header: ceHeaders("ce-", "x"), field: "ce-", message: "header ce-: " + noName},
 		{header: ceHeaders("ce-my-own", "x"), field: "ce-my-own", message: "header ce-my-own: " + noName},
-		{header: ceHeaders("ce-abcdefghij0123456789a", "x"), field: "ce-abcdefghij0123456789a", message: "header ce-abcdefghij0123456789a: " + noName},
-		{header: ceHeaders("ce-"+strings.Repeat("a", 100), "x"), field: "ce-" + strings.Repeat("a", 61) + "...", message: "header ce-" + strings.Repeat("a", 61) + "...: " + noName},
+		{header: ceHeaders("ce-abcdefghij0123456789a",
+			"x"), field: "ce-abcdefghij0123456789a", message: "header ce-abcdefghij0123456789a: " + noName},
+		{header: ceHeaders("ce-"+strings.Repeat("a", 100), "x"), field: "ce-" + strings.Repeat("a", 61) +
+			"...", message: "header ce-" + strings.Repeat("a", 61) + "...: " + noName},
 		{
 			header: ceHeaders("content-type", "text/plain; x="+strings.Repeat("y", 1024)), field: "content-type",
 			message: "header content-type: must be 1 to 1024 bytes long, is 1038",
@@ -221,8 +233,10 @@ func TestParseBinaryLimits(t *testing.T) {
 	}
 	const size = len(`{"id":"1","source":"/s","specversion":"1.0","type":"t","data_base64":"AAAA"}`)
 	require.NoError(t, parse(size, "\x00\x00\x00"))
-	require.EqualError(t, parse(size-1, "\x00\x00\x00"), "events[0]: an event has at most 75 bytes in the JSON format, this one has 76")
-	require.EqualError(t, parse(2, "\x00\x00\x00"), "events[0]: an event has at most 2 bytes in the JSON format, this one has 3")
+	require.EqualError(t, parse(size-1, "\x00\x00\x00"),
+		"events[0]: an event has at most 75 bytes in the JSON format, this one has 76")
+	require.EqualError(t, parse(2, "\x00\x00\x00"),
+		"events[0]: an event has at most 2 bytes in the JSON format, this one has 3")
 	var got *Error
 	require.ErrorAs(t, parse(2, "abc"), &got)
 	require.Equal(t, 413, got.Status)
@@ -238,7 +252,8 @@ func TestIsBinary(t *testing.T) {
 	t.Parallel()
 	for contentType, want := range map[string]bool{
 		"": true, "application/json": true, "text/plain": true, "application/avro": true,
-		"application/cloudevents+json": false, "application/cloudevents-batch+json; charset=utf-8": false, "Application/CloudEvents+avro": false,
+		"application/cloudevents+json": false, "application/cloudevents-batch+json; charset=utf-8": false,
+		"Application/CloudEvents+avro": false,
 	} {
 		require.Equal(t, want, IsBinary(ceHeaders("content-type", contentType)), contentType)
 	}
@@ -263,7 +278,8 @@ func TestParseRequestChooses(t *testing.T) {
 		{"plain JSON", http.Header{"Content-Type": {"application/json"}}, cloudOne, cloudOne},
 		{
 			"binary", ceHeaders("content-type", "application/json"), cloudOne,
-			`{"id":"1","source":"/s","specversion":"1.0","type":"t","datacontenttype":"application/json","data":` + cloudOne + `}`,
+			`{"id":"1","source":"/s","specversion":"1.0","type":"t","datacontenttype":"application/json","data":` +
+				cloudOne + `}`,
 		},
 	} {
 		events, err := in.ParseRequest(c.header, []byte(c.body))
@@ -282,7 +298,8 @@ func FuzzParseBinary(f *testing.F) {
 	f.Add("application/json", "a%20b", "ext", "v", []byte(`{"a":1}`))
 	f.Add("text/plain", `"q"`, "time", "2018-04-05T17:31:00Z", []byte("é\x00"))
 	f.Add("", "%", "subject", "", []byte{0xff})
-	f.Add("application/xml; charset=utf-16", "1", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b9c7c989f97918e1-01", []byte("<a/>"))
+	f.Add("application/xml; charset=utf-16", "1", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b9c7c989f97918e1-01",
+		[]byte("<a/>"))
 	f.Fuzz(func(t *testing.T, contentType, id, name, value string, body []byte) {
 		h := maps.Clone(ceHeaders())
 		h["Content-Type"], h["ce-id"], h["ce-"+name] = []string{contentType}, []string{id}, []string{value}

@@ -1,10 +1,11 @@
 package event
 
-// specVersion is the CloudEvents version accepted and delivered. 1.0.1 and 1.0.2 write "1.0" too; 0.3 has other attributes.
+// specVersion is the CloudEvents version accepted and delivered. 1.0.1 and 1.0.2 write "1.0" too; 0.3 has other
+// attributes.
 const specVersion = "1.0"
 
-// readCloudEvent fills e from a CloudEvent in the JSON format.
-// Source: CNCF, CloudEvents 1.0.2, "Context Attributes"; JSON event format 1.0.2, section 2.2: an attribute of null is unset.
+// readCloudEvent fills e from a CloudEvent in the JSON format. Source: CNCF, CloudEvents 1.0.2, "Context Attributes";
+// JSON event format 1.0.2, section 2.2: an attribute of null is unset.
 func readCloudEvent(f *fields, e *Event) (err *Error) {
 	version, err := f.text("specversion", required)
 	if err != nil {
@@ -44,8 +45,8 @@ func readCloudEvent(f *fields, e *Event) (err *Error) {
 	return nil
 }
 
-// checkData lets an event carry data or data_base64, not both: an endpoint could not tell which is meant. A data of null is
-// an explicit payload. Source: CNCF, JSON event format 1.0.2, section 3.1.1.
+// checkData lets an event carry data or data_base64, not both: an endpoint could not tell which is meant. A data of
+// null is an explicit payload. Source: CNCF, JSON event format 1.0.2, section 3.1.1.
 func checkData(f *fields) *Error {
 	encoded, ok := f.given("data_base64")
 	if !ok {
@@ -63,8 +64,8 @@ func checkData(f *fields) *Error {
 	return nil
 }
 
-// checkExtensions checks every member that is not an attribute of the specification. The length is Event Grid's limit and the
-// specification's advice (section "Naming Conventions"); a longer name would not survive as a header.
+// checkExtensions checks every member that is not an attribute of the specification. The length is Event Grid's limit
+// and the specification's advice (section "Naming Conventions"); a longer name would not survive as a header.
 func checkExtensions(f *fields) *Error {
 	for _, m := range f.members {
 		name := string(m.name)

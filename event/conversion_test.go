@@ -65,7 +65,8 @@ func TestAppendDeliveryOfCustomEvents(t *testing.T) {
 		},
 		{
 			"CloudEvents", full, CloudEvents,
-			`{"specversion":"1.0","source":"/topics/orders","id":"k\"","type":"Order","subject":"s\u0009","time":"2026-01-02T02:04:05.6Z",` +
+			`{"specversion":"1.0","source":"/topics/orders","id":"k\"","type":"Order","subject":"s\u0009",` +
+				`"time":"2026-01-02T02:04:05.6Z",` +
 				`"dataversion":"2","datacontenttype":"application/json","data":` + body + `}`,
 		},
 		{
@@ -87,7 +88,8 @@ func TestAppendDeliveryOfCustomEvents(t *testing.T) {
 // A custom event that becomes an Event Grid event, and that a CloudEvent, is the CloudEvent it becomes at once.
 func TestConversionsAgree(t *testing.T) {
 	t.Parallel()
-	events, err := custom(t, everyField).Parse("", []byte(`{"key":"k","when":"2026-01-02T03:04:05.123456789Z","what":"a\"","who":"","version":null}`))
+	events, err := custom(t, everyField).
+		Parse("", []byte(`{"key":"k","when":"2026-01-02T03:04:05.123456789Z","what":"a\"","who":"","version":null}`))
 	require.NoError(t, err)
 	grid, err := AppendDelivery(nil, &events[0], "orders", EventGrid)
 	require.NoError(t, err)
@@ -115,7 +117,8 @@ func TestUnsetTimesAreDelivered(t *testing.T) {
 func TestAppendDeliveryOfCustomEventsFails(t *testing.T) {
 	t.Parallel()
 	for _, delivery := range []Schema{EventGrid, CloudEvents} {
-		got, err := AppendDelivery([]byte("before"), &Event{Schema: Custom, Time: arrival, Body: []byte("{}")}, "orders", delivery)
+		got, err := AppendDelivery([]byte("before"), &Event{Schema: Custom, Time: arrival, Body: []byte("{}")},
+			"orders", delivery)
 		require.EqualError(t, err, "deliver event: a custom event without its id")
 		require.Equal(t, "before", string(got))
 	}
@@ -163,7 +166,8 @@ func requireCustomRoundTrip(t *testing.T, e Event) {
 			require.Equal(t, "["+string(e.Body)+"]", string(body))
 			continue
 		}
-		read, err := parseBody(delivery, ContentType(delivery, true), body, "orders", Limits{MaxEventBytes: len(body), MaxDepth: 1 << 20})
+		read, err := parseBody(delivery, ContentType(delivery, true), body, "orders",
+			Limits{MaxEventBytes: len(body), MaxDepth: 1 << 20})
 		require.NoError(t, err, "%q", body)
 		require.Len(t, read, 1)
 		got := read[0]
@@ -177,11 +181,14 @@ func requireCustomRoundTrip(t *testing.T, e Event) {
 	}
 }
 
-// FuzzParseCustom: Parse never panics, hands out the bytes it was given, and what it accepts can be delivered in every schema.
+// FuzzParseCustom: Parse never panics, hands out the bytes it was given, and what it accepts can be delivered in every
+// schema.
 func FuzzParseCustom(f *testing.F) {
 	f.Add(documented, []byte("["+documentedEvent+"]"))
-	f.Add(everyField, []byte(`{"key":1e9,"when":"2026-01-02T03:04:05.6+01:00","what":null,"who":"\u00e9\"\t","where":"orders"}`))
-	f.Add(everyField, []byte("\ufeff [ {\"key\":\"\\u006b\",\"when\":\"2026-01-02T03:04:05Z\",\"x\":{\"a\":1,\"a\":2}} ] "))
+	f.Add(everyField,
+		[]byte(`{"key":1e9,"when":"2026-01-02T03:04:05.6+01:00","what":null,"who":"\u00e9\"\t","where":"orders"}`))
+	f.Add(everyField,
+		[]byte("\ufeff [ {\"key\":\"\\u006b\",\"when\":\"2026-01-02T03:04:05Z\",\"x\":{\"a\":1,\"a\":2}} ] "))
 	for _, src := range documents {
 		f.Add(documented, []byte(src))
 	}

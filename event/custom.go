@@ -2,10 +2,10 @@ package event
 
 import "time"
 
-// readCustom fills e from the publisher's own JSON, where the topic's mapping says. The whole object is the event's data.
-// Of a field it takes a string, or the digits of a number: an order's number is an id as good as any. The bounds are those of
-// the Event Grid schema, to which the events will be converted.
-// Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; what a field may hold that page leaves open.
+// readCustom fills e from the publisher's own JSON, where the topic's mapping says. The whole object is the event's
+// data. Of a field it takes a string, or the digits of a number: an order's number is an id as good as any. The bounds
+// are those of the Event Grid schema, to which the events will be converted. Source: Microsoft, Map custom fields to
+// Event Grid schema, 2021-09-28; what a field may hold that page leaves open.
 func readCustom(f *fields, in *Input, e *Event) (err *Error) {
 	m := &in.Mapping.Properties
 	if e.ID, err = f.identity(m.ID, in); err != nil {
@@ -61,7 +61,8 @@ func (f *fields) demanded(target string, m *MappedField) ([]byte, *Error) {
 	return text, err
 }
 
-// source reads a field that may have a default. Without either the member is "", which Validate allows dataVersion alone.
+// source reads a field that may have a default. Without either the member is "", which Validate allows dataVersion
+// alone.
 func (f *fields) source(target string, m *MappedFieldWithDefault, r rule) (string, *Error) {
 	if m == nil {
 		return "", nil

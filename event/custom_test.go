@@ -20,14 +20,16 @@ func custom(t testing.TB, text string) Input {
 }
 
 // documentedEvent is the event of Microsoft's page.
-const documentedEvent = `{ "myEventTypeField":"Created", "resource":"Users/example/Messages/1000", "resourceData":{"someDataField1":"SomeDataFieldValue"} }`
+const documentedEvent = `{ "myEventTypeField":"Created", "resource":"Users/example/Messages/1000",` +
+	` "resourceData":{"someDataField1":"SomeDataFieldValue"} }`
 
 func TestParseCustomAsDocumented(t *testing.T) {
 	t.Parallel()
 	events, err := custom(t, documented).Parse("application/json", []byte("[ "+documentedEvent+" ,"+documentedEvent+"]"))
 	require.NoError(t, err)
 	first := Event{
-		Schema: Custom, ID: "made-1", Type: "Created", Subject: "DefaultSubject", Time: arrival, DataVersion: "1.0", Body: []byte(documentedEvent),
+		Schema: Custom, ID: "made-1", Type: "Created", Subject: "DefaultSubject", Time: arrival, DataVersion: "1.0",
+		Body: []byte(documentedEvent),
 	}
 	second := first
 	second.ID = "made-2"
@@ -71,17 +73,22 @@ func TestParseCustomTakesFields(t *testing.T) {
 		want       Event
 	}{
 		{"every field", `{` + required + `,"what":"Order","who":"s","version":"2"}`, full},
-		{"numbers as they are written", `{"key":12345678901234567890.10e2,"when":"2026-01-02T02:04:05.6Z","what":"Order","who":-0,"version":2}`, with(func(e *Event) {
+		{"numbers as they are written", `{"key":12345678901234567890.10e2,"when":"2026-01-02T02:04:05.6Z","what":"Order",` +
+			`"who":-0,"version":2}`, with(func(e *Event) {
 			e.ID, e.Subject = "12345678901234567890.10e2", "-0"
 		})},
-		{"defaults", `{` + required + `}`, with(func(e *Event) { e.Type, e.Subject, e.DataVersion = "Default.Type", "default subject", "7" })},
+		{"defaults", `{` + required + `}`, with(func(e *Event) {
+			e.Type, e.Subject, e.DataVersion = "Default.Type", "default subject", "7"
+		})},
 		{"defaults for null", `{` + required + `,"what":null,"who":null,"version":null}`, with(func(e *Event) {
 			e.Type, e.Subject, e.DataVersion = "Default.Type", "default subject", "7"
 		})},
 		{"names in other case are other fields", `{` + required + `,"What":1,"WHO":[],"Version":{}}`, with(func(e *Event) {
 			e.Type, e.Subject, e.DataVersion = "Default.Type", "default subject", "7"
 		})},
-		{"empty is not absent", `{` + required + `,"what":"Order","who":"","version":""}`, with(func(e *Event) { e.Subject, e.DataVersion = "", "" })},
+		{"empty is not absent", `{` + required + `,"what":"Order","who":"","version":""}`, with(func(e *Event) {
+			e.Subject, e.DataVersion = "", ""
+		})},
 		{"escapes", `{"k\u0065y":"\u006b","when":"2026-01-02T02:04:05.6Z","what":"Order","who":"s","version":"2"}`, full},
 		{"topic by name", `{` + required + `,"where":"orders","what":"Order","who":"s","version":"2"}`, full},
 		{"topic by path", `{` + required + `,"where":"/topics/orders","what":"Order","who":"s","version":"2"}`, full},
@@ -100,7 +107,8 @@ func TestParseCustomTakesFields(t *testing.T) {
 // A field is named as a whole: a dot leads nowhere.
 func TestParseCustomDotIsPartOfTheName(t *testing.T) {
 	t.Parallel()
-	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"a.b"},"subject":{"sourceField":"a.c","defaultValue":"s"}}}`)
+	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"a.b"},`+
+		`"subject":{"sourceField":"a.c","defaultValue":"s"}}}`)
 	events, err := in.Parse("", []byte(`{"a":{"b":"inner","c":"inner"},"a.b":"outer"}`))
 	require.NoError(t, err)
 	require.Equal(t, "outer", events[0].Type)
@@ -111,7 +119,8 @@ func TestParseCustomDotIsPartOfTheName(t *testing.T) {
 // Only dataVersion may be mapped, have no default and be absent.
 func TestParseCustomWithoutDataVersion(t *testing.T) {
 	t.Parallel()
-	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"t"},"subject":{"defaultValue":""},"dataVersion":{"sourceField":"v"}}}`)
+	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"t"},`+
+		`"subject":{"defaultValue":""},"dataVersion":{"sourceField":"v"}}}`)
 	events, err := in.Parse("", []byte(`[{},{"v":null},{"v":"3"}]`))
 	require.NoError(t, err)
 	require.Empty(t, events[0].DataVersion)
@@ -124,22 +133,39 @@ func TestParseRefusesCustomEvents(t *testing.T) {
 	long := strings.Repeat("a", 1025)
 	const required = `"key":"k","when":"2026-01-02T03:04:05Z"`
 	for _, c := range []refusal{
-		{name: "no id", body: `{"when":"2026-01-02T03:04:05Z"}`, field: "key", message: "events[0].key: is required: inputSchemaMapping takes id from it"},
-		{name: "id null", body: `{"key":null}`, field: "key", message: "events[0].key: is required: inputSchemaMapping takes id from it"},
-		{name: "id an object", body: `{"key":{}}`, field: "key", message: "events[0].key: must be a string or a number, is an object"},
-		{name: "id a boolean", body: `{"key":true}`, field: "key", message: "events[0].key: must be a string or a number, is a boolean"},
+		{name: "no id", body: `{"when":"2026-01-02T03:04:05Z"}`, field: "key", message: "events[0].key: is required: " +
+			"inputSchemaMapping takes id from it"},
+		{name: "id null", body: `{"key":null}`, field: "key", message: "events[0].key: is required: inputSchemaMapping " +
+			"takes id from it"},
+		{
+			name: "id an object", body: `{"key":{}}`, field: "key",
+			message: "events[0].key: must be a string or a number, is an object",
+		},
+		{name: "id a boolean", body: `{"key":true}`, field: "key", message: "events[0].key: must be a string or a number, " +
+			"is a boolean"},
 		{name: "id empty", body: `{"key":""}`, field: "key", message: "events[0].key: must be 1 to 1024 bytes long, is 0"},
-		{name: "id a long number", body: `{"key":` + strings.Repeat("1", 1025) + `}`, field: "key", message: "events[0].key: must be 1 to 1024 bytes long, is 1025"},
-		{name: "no eventTime", body: `{"key":"k"}`, field: "when", message: "events[0].when: is required: inputSchemaMapping takes eventTime from it"},
-		{name: "eventTime a number", body: `{"key":"k","when":1767323045}`, field: "when", message: "events[0].when: not an RFC 3339 time"},
-		{name: "eventType too long", body: `{` + required + `,"what":"` + long + `"}`, field: "what", message: "events[0].what: must be 1 to 1024 bytes long, is 1025"},
-		{name: "subject with a line break", body: `{` + required + `,"who":"\n"}`, field: "who", message: "events[0].who: must not contain a line break"},
-		{name: "dataVersion an array", body: `{` + required + `,"version":[]}`, field: "version", message: "events[0].version: must be a string or a number, is an array"},
-		{name: "another topic", body: `{` + required + `,"where":"invoices"}`, field: "where", message: `events[0].where: is the event's topic: must be absent, empty, "orders" or "/topics/orders"`},
-		{name: "topic an object", body: `{` + required + `,"where":{}}`, field: "where", message: "events[0].where: must be a string or a number, is an object"},
+		{name: "id a long number", body: `{"key":` + strings.Repeat("1", 1025) +
+			`}`, field: "key", message: "events[0].key: must be 1 to 1024 bytes long, is 1025"},
+		{name: "no eventTime", body: `{"key":"k"}`, field: "when", message: "events[0].when: is required: " +
+			"inputSchemaMapping takes eventTime from it"},
+		{name: "eventTime a number", body: `{"key":"k","when":1767323045}`, field: "when", message: "events[0].when: not " +
+			"an RFC 3339 time"},
+		{name: "eventType too long", body: `{` + required + `,"what":"` + long +
+			`"}`, field: "what", message: "events[0].what: must be 1 to 1024 bytes long, is 1025"},
+		{name: "subject with a line break", body: `{` + required +
+			`,"who":"\n"}`, field: "who", message: "events[0].who: must not contain a line break"},
+		{name: "dataVersion an array", body: `{` + required +
+			`,"version":[]}`, field: "version", message: "events[0].version: must be a string or a number, is an array"},
+		{name: "another topic", body: `{` + required + `,"where":"invoices"}`, field: "where", message: `events[0].where: ` +
+			`is the event's topic: must be absent, empty, "orders" or "/topics/orders"`},
+		{name: "topic an object", body: `{` + required + `,"where":{}}`, field: "where", message: "events[0].where: must " +
+			"be a string or a number, is an object"},
 		{name: "a name twice", body: `{` + required + `,"x":1,"x":2}`, field: "x", message: "events[0].x: appears twice"},
 		{name: "no object", body: `[5]`, message: "events[0]: must be an object, is a number"},
-		{name: "no array", body: `5`, index: -1, message: "expected one event (an object) or an array of events, found a number"},
+		{
+			name: "no array", body: `5`, index: -1,
+			message: "expected one event (an object) or an array of events, found a number",
+		},
 	} {
 		c.parse = func(body string) ([]Event, error) {
 			return custom(t, everyField).Parse("application/json", []byte(body))
@@ -151,7 +177,8 @@ func TestParseRefusesCustomEvents(t *testing.T) {
 
 func TestParseRefusesCustomEventsWithoutDefaults(t *testing.T) {
 	t.Parallel()
-	const noDefaults = `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what"},"subject":{"sourceField":"who"}}}`
+	const noDefaults = `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what"},` +
+		`"subject":{"sourceField":"who"}}}`
 	for _, c := range []refusal{
 		{
 			name: "no eventType and no default", body: `[{"what":"t","who":"s"},{"who":"s"}]`, index: 1, field: "what",
@@ -177,9 +204,11 @@ func TestParseCustomNeedsTheProgramsPart(t *testing.T) {
 		"parse events: schema CustomEventSchema without a mapping":           func(in *Input) { in.Mapping = nil },
 		"parse events: a mapping without an id and a time to fall back on":   func(in *Input) { in.NewID = nil },
 		"parse events: a mapping without an id and a time to fall back on\n": func(in *Input) { in.Now = time.Time{} },
-		`parse events: unknown schema "customeventschema"`:                   func(in *Input) { in.Schema = "customeventschema" },
-		`parse events: unknown schema "CustomInputSchema"`:                   func(in *Input) { in.Schema = CustomInput },
-		`parse events: unknown schema ""`:                                    func(in *Input) { in.Schema = "" },
+		`parse events: unknown schema "customeventschema"`: func(in *Input) {
+			in.Schema = "customeventschema"
+		},
+		`parse events: unknown schema "CustomInputSchema"`: func(in *Input) { in.Schema = CustomInput },
+		`parse events: unknown schema ""`:                  func(in *Input) { in.Schema = "" },
 	} {
 		in := whole
 		change(&in)

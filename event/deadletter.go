@@ -33,9 +33,8 @@ type DeadLetterForm int
 
 const (
 	// DeadLetterBeside has what is told of the dead letter beside the event's own members: the form of custom topics. A
-	// CloudEvent has the names in small letters.
-	// Source: Microsoft, Event Grid message delivery and retry, 2020-10-29, "Dead-letter events"; lastHttpStatusCode is on no page,
-	// and in real dead letters.
+	// CloudEvent has the names in small letters. Source: Microsoft, Event Grid message delivery and retry, 2020-10-29,
+	// "Dead-letter events"; lastHttpStatusCode is on no page, and in real dead letters.
 	DeadLetterBeside DeadLetterForm = iota
 	// DeadLetterAround has the event, a CloudEvent, in a member of its own: the form of namespace topics.
 	// Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
@@ -49,15 +48,24 @@ const deadLetterTime = "2006-01-02T15:04:05.0000000Z"
 type deadLetterNames struct{ reason, attempts, outcome, status, published, attempted string }
 
 var (
-	besideEventGrid   = deadLetterNames{"deadLetterReason", "deliveryAttempts", "lastDeliveryOutcome", "lastHttpStatusCode", "publishTime", "lastDeliveryAttemptTime"}
-	besideCloudEvents = deadLetterNames{"deadletterreason", "deliveryattempts", "lastdeliveryoutcome", "lasthttpstatuscode", "publishtime", "lastdeliveryattempttime"}
-	around            = deadLetterNames{"deadletterreason", "deliveryattempts", "deliveryresult", "", "publishutc", "deliveryattemptutc"}
+	besideEventGrid = deadLetterNames{
+		"deadLetterReason", "deliveryAttempts", "lastDeliveryOutcome", "lastHttpStatusCode", "publishTime",
+		"lastDeliveryAttemptTime",
+	}
+	besideCloudEvents = deadLetterNames{
+		"deadletterreason", "deliveryattempts", "lastdeliveryoutcome", "lasthttpstatuscode", "publishtime",
+		"lastdeliveryattempttime",
+	}
+	around = deadLetterNames{
+		"deadletterreason", "deliveryattempts", "deliveryresult", "", "publishutc", "deliveryattemptutc",
+	}
 )
 
-// AppendDeadLetter appends one dead letter to dst, as a JSON object. The event is as it would have been delivered, but for two: a custom event that is
-// delivered as it was received has no place for what is told of it, and is written in the Event Grid schema; and whatever the event
-// itself has under one of the names is left away, as when somebody has published a dead letter again. What is not known is left out.
-// It fails, returning dst unchanged, wherever AppendDelivery does.
+// AppendDeadLetter appends one dead letter to dst, as a JSON object. The event is as it would have been delivered, but
+// for two: a custom event that is delivered as it was received has no place for what is told of it, and is written in
+// the Event Grid schema; and whatever the event itself has under one of the names is left away, as when somebody has
+// published a dead letter again. What is not known is left out. It fails, returning dst unchanged, wherever
+// AppendDelivery does.
 func AppendDeadLetter(dst []byte, d *DeadLetter, form DeadLetterForm) ([]byte, error) {
 	schema := d.recordSchema(form)
 	event, err := AppendDelivery(nil, &d.Event, d.Topic, schema)

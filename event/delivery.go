@@ -8,10 +8,10 @@ import (
 
 const utf8Parameter = "; charset=utf-8"
 
-// ContentType returns the Content-Type of a delivery. An Event Grid delivery, or one as received, is an array with or without
-// batching and has one type; CloudEvents have a type for one event and one for a batch. Nothing is delivered in binary mode.
-// Source: Microsoft, CloudEvents v1.0 schema with Azure Event Grid, 2021-07-22, and support for CloudEvents schema,
-// 2024-09-25; CNCF, JSON event format 1.0.2, section 4.2.
+// ContentType returns the Content-Type of a delivery. An Event Grid delivery, or one as received, is an array with or
+// without batching and has one type; CloudEvents have a type for one event and one for a batch. Nothing is delivered in
+// binary mode. Source: Microsoft, CloudEvents v1.0 schema with Azure Event Grid, 2021-07-22, and support for
+// CloudEvents schema, 2024-09-25; CNCF, JSON event format 1.0.2, section 4.2.
 func ContentType(delivery Schema, batched bool) string {
 	switch {
 	case delivery != CloudEvents:
@@ -22,9 +22,9 @@ func ContentType(delivery Schema, batched bool) string {
 	return mediaStructured + utf8Parameter
 }
 
-// deliverable says what may be delivered as what. A CloudEvent cannot become an Event Grid event, which has no place for its
-// extension attributes, and as received only a custom event is delivered by that name.
-// Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25, "Event schema compatibility".
+// deliverable says what may be delivered as what. A CloudEvent cannot become an Event Grid event, which has no place
+// for its extension attributes, and as received only a custom event is delivered by that name. Source: Microsoft,
+// Endpoint validation with Event Grid event schema, 2024-09-25, "Event schema compatibility".
 var deliverable = [...]struct{ input, delivery Schema }{
 	{EventGrid, EventGrid},
 	{EventGrid, CloudEvents},
@@ -44,8 +44,8 @@ func CanDeliver(input, delivery Schema) bool {
 	return false
 }
 
-// Deliveries returns the schemas in which events of the input schema can be delivered, Event Grid's own first; none for what
-// is no input schema.
+// Deliveries returns the schemas in which events of the input schema can be delivered, Event Grid's own first; none for
+// what is no input schema.
 func Deliveries(input Schema) (delivery []Schema) {
 	for _, d := range deliverable {
 		if d.input == input {
@@ -55,8 +55,9 @@ func Deliveries(input Schema) (delivery []Schema) {
 	return delivery
 }
 
-// MetadataVersion returns the version of a delivery's envelope, for the header aeg-metadata-version: CloudEvents' specversion,
-// "1" for the other schemas. Source: Microsoft, Event Grid message delivery headers (include event-grid-message-headers).
+// MetadataVersion returns the version of a delivery's envelope, for the header aeg-metadata-version: CloudEvents'
+// specversion, "1" for the other schemas. Source: Microsoft, Event Grid message delivery headers (include
+// event-grid-message-headers).
 func MetadataVersion(delivery Schema) string {
 	if delivery == CloudEvents {
 		return specVersion
@@ -64,10 +65,10 @@ func MetadataVersion(delivery Schema) string {
 	return metadataVersion
 }
 
-// Body appends the body of one delivery to dst. An Event Grid body is always an array, and so is one as received; a CloudEvents
-// body is one object, or an array when batched: endpoints built on the CloudEvents SDKs refuse an array under the type of a
-// single event. batched changes nothing about the other bodies.
-// It fails, returning dst unchanged, on no event, on several CloudEvents not batched, and wherever AppendDelivery does.
+// Body appends the body of one delivery to dst. An Event Grid body is always an array, and so is one as received; a
+// CloudEvents body is one object, or an array when batched: endpoints built on the CloudEvents SDKs refuse an array
+// under the type of a single event. batched changes nothing about the other bodies. It fails, returning dst unchanged,
+// on no event, on several CloudEvents not batched, and wherever AppendDelivery does.
 func Body(dst []byte, events []*Event, topicName string, delivery Schema, batched bool) ([]byte, error) {
 	lone := delivery == CloudEvents && !batched
 	switch {
@@ -92,16 +93,15 @@ func Body(dst []byte, events []*Event, topicName string, delivery Schema, batche
 	return append(body, ']'), nil
 }
 
-// AppendDelivery appends one event to dst as it stands in a delivery's body, without the array's brackets. It reads Schema
-// and Body of e alone, and of a custom event that is converted also ID, Type, Subject, Time and DataVersion: the mapping they
-// came by, or the moment, may be gone.
+// AppendDelivery appends one event to dst as it stands in a delivery's body, without the array's brackets. It reads
+// Schema and Body of e alone, and of a custom event that is converted also ID, Type, Subject, Time and DataVersion: the
+// mapping they came by, or the moment, may be gone.
 //
-// Within a schema every byte is delivered as accepted, but for three members of the Event Grid schema: a missing `topic`,
-// `metadataVersion` and `dataVersion` are added at the object's end, and written over null (or, for topic, "") where that stands.
-// From Event Grid to CloudEvents the envelope is written anew and data is copied. A custom event is given an envelope and
-// becomes its data whole.
-// It fails, returning dst unchanged, when CanDeliver says no, when Body of an Event Grid event is not one JSON object, and when
-// a custom event to convert has no ID or Time.
+// Within a schema every byte is delivered as accepted, but for three members of the Event Grid schema: a missing
+// `topic`, `metadataVersion` and `dataVersion` are added at the object's end, and written over null (or, for topic, "")
+// where that stands. From Event Grid to CloudEvents the envelope is written anew and data is copied. A custom event is
+// given an envelope and becomes its data whole. It fails, returning dst unchanged, when CanDeliver says no, when Body
+// of an Event Grid event is not one JSON object, and when a custom event to convert has no ID or Time.
 func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]byte, error) {
 	if !CanDeliver(e.Schema, delivery) {
 		return dst, fmt.Errorf("deliver event: no conversion from %q to %q", e.Schema, delivery)
@@ -143,8 +143,8 @@ func appendCustom(dst []byte, e *Event, topicName string, delivery Schema) ([]by
 	return appendMapped(dst, e, path), nil
 }
 
-// filled are the members that a delivery in the Event Grid schema always has, with what is written where the publisher gave
-// none. The topic's value is its path.
+// filled are the members that a delivery in the Event Grid schema always has, with what is written where the publisher
+// gave none. The topic's value is its path.
 var filled = [...]struct{ name, value string }{
 	{memberTopic, ""},
 	{memberMetadataVersion, metadataVersion},

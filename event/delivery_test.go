@@ -30,25 +30,35 @@ func TestAppendDeliverySplices(t *testing.T) {
 			"all there", `{"topic":"/topics/orders","id":"1","dataVersion":"2","metadataVersion":"1"}`,
 			`{"topic":"/topics/orders","id":"1","dataVersion":"2","metadataVersion":"1"}`,
 		},
-		{"topic by its name stays", `{"topic":"orders","metadataVersion":"1"}`, `{"topic":"orders","metadataVersion":"1","dataVersion":""}`},
+		{"topic by its name stays", `{"topic":"orders","metadataVersion":"1"}`, `{"topic":"orders","metadataVersion":"1",` +
+			`"dataVersion":""}`},
 		{"topic there", `{"topic":"orders"}`, `{"topic":"orders","metadataVersion":"1","dataVersion":""}`},
-		{"metadataVersion there", `{"metadataVersion":"1"}`, `{"metadataVersion":"1","topic":"/topics/orders","dataVersion":""}`},
-		{"topic null", `{"topic" : null , "id":"1"}`, `{"topic" : "/topics/orders" , "id":"1","metadataVersion":"1","dataVersion":""}`},
-		{"topic empty", `{"id":"1","topic":"" }`, `{"id":"1","topic":"/topics/orders" ,"metadataVersion":"1","dataVersion":""}`},
-		{"metadataVersion null", `{"metadataVersion":null}`, `{"metadataVersion":"1","topic":"/topics/orders","dataVersion":""}`},
+		{"metadataVersion there", `{"metadataVersion":"1"}`, `{"metadataVersion":"1","topic":"/topics/orders",` +
+			`"dataVersion":""}`},
+		{"topic null", `{"topic" : null , "id":"1"}`, `{"topic" : "/topics/orders" , "id":"1","metadataVersion":"1",` +
+			`"dataVersion":""}`},
+		{"topic empty", `{"id":"1","topic":"" }`, `{"id":"1","topic":"/topics/orders" ,"metadataVersion":"1",` +
+			`"dataVersion":""}`},
+		{"metadataVersion null", `{"metadataVersion":null}`, `{"metadataVersion":"1","topic":"/topics/orders",` +
+			`"dataVersion":""}`},
 		{"both null", `{"topic":null,"metadataVersion":null}`, `{` + both + `}`},
-		{"both null, other order", `{"metadataVersion":null,"x":[null],"topic":""}`, `{"metadataVersion":"1","x":[null],"topic":"/topics/orders","dataVersion":""}`},
+		{"both null, other order", `{"metadataVersion":null,"x":[null],"topic":""}`, `{"metadataVersion":"1","x":[null],` +
+			`"topic":"/topics/orders","dataVersion":""}`},
 		{"dataVersion there", `{"dataVersion":"2"}`, `{"dataVersion":"2","topic":"/topics/orders","metadataVersion":"1"}`},
 		{"dataVersion empty", `{"dataVersion":""}`, `{"dataVersion":"","topic":"/topics/orders","metadataVersion":"1"}`},
 		{
 			"dataVersion null", `{"dataVersion" : null, "id":"1"}`,
 			`{"dataVersion" : "", "id":"1","topic":"/topics/orders","metadataVersion":"1"}`,
 		},
-		{"names with escapes", `{"\u0074opic":null,"metadata\u0056ersion":null}`, `{"\u0074opic":"/topics/orders","metadata\u0056ersion":"1","dataVersion":""}`},
-		{"names inside data", `{"data":{"topic":null,"metadataVersion":null}}`, `{"data":{"topic":null,"metadataVersion":null},` + both + `}`},
+		{"names with escapes", `{"\u0074opic":null,"metadata\u0056ersion":null}`, `{"\u0074opic":"/topics/orders",` +
+			`"metadata\u0056ersion":"1","dataVersion":""}`},
+		{"names inside data", `{"data":{"topic":null,"metadataVersion":null}}`, `{"data":{"topic":null,` +
+			`"metadataVersion":null},` + both + `}`},
 		{"names inside a string", `{"data":"\"topic\":null}"}`, `{"data":"\"topic\":null}",` + both + `}`},
-		{"names in other case", `{"Topic":null,"metadataversion":null}`, `{"Topic":null,"metadataversion":null,` + both + `}`},
-		{"data odd but sound", `{"data":{"a":1,"a":1e999999,"\ud800":"\u0000"}}`, `{"data":{"a":1,"a":1e999999,"\ud800":"\u0000"},` + both + `}`},
+		{"names in other case", `{"Topic":null,"metadataversion":null}`, `{"Topic":null,"metadataversion":null,` +
+			both + `}`},
+		{"data odd but sound", `{"data":{"a":1,"a":1e999999,"\ud800":"\u0000"}}`, `{"data":{"a":1,"a":1e999999,` +
+			`"\ud800":"\u0000"},` + both + `}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,15 +76,18 @@ func TestAppendDeliveryConverts(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{
 			"every member",
-			`{ "topic":"orders", "metadataVersion":"1", "data" : { "a" : [ 1 ] } , "dataVersion":"2", "eventTime":"2017-06-26T18:41:00.9584103Z", "subject":"s", "eventType":"t", "id":"1", "extra":1 }`,
-			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00.9584103Z","dataversion":"2","datacontenttype":"application/json","data":{ "a" : [ 1 ] }}`,
+			`{ "topic":"orders", "metadataVersion":"1", "data" : { "a" : [ 1 ] } , "dataVersion":"2",` +
+				` "eventTime":"2017-06-26T18:41:00.9584103Z", "subject":"s", "eventType":"t", "id":"1", "extra":1 }`,
+			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00.9584103Z","dataversion":"2",` +
+				`"datacontenttype":"application/json","data":{ "a" : [ 1 ] }}`,
 		},
 		{
 			"without data and dataVersion", gridEvent,
 			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00.9584103Z"}`,
 		},
 		{
-			"empty subject and dataVersion", `{"id":"1","subject":"","eventType":"t","eventTime":"2017-06-26T18:41:00Z","dataVersion":""}`,
+			"empty subject and dataVersion",
+			`{"id":"1","subject":"","eventType":"t","eventTime":"2017-06-26T18:41:00Z","dataVersion":""}`,
 			head + `,"id":"1","type":"t","time":"2017-06-26T18:41:00Z"}`,
 		},
 		{
@@ -83,10 +96,12 @@ func TestAppendDeliveryConverts(t *testing.T) {
 		},
 		{
 			"data null", `{"id":"1","subject":"s","eventType":"t","eventTime":"2017-06-26T18:41:00Z","data":null}`,
-			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00Z","datacontenttype":"application/json","data":null}`,
+			head + `,"id":"1","type":"t","subject":"s","time":"2017-06-26T18:41:00Z","datacontenttype":"application/json",` +
+				`"data":null}`,
 		},
 		{
-			"escapes stay as written", `{"\u0069d":"\u0031","subject":"\/a\"","eventType":"\ud83d\ude00","eventTime":"2017-06-26T18:41:00Z"}`,
+			"escapes stay as written",
+			`{"\u0069d":"\u0031","subject":"\/a\"","eventType":"\ud83d\ude00","eventTime":"2017-06-26T18:41:00Z"}`,
 			head + `,"id":"\u0031","type":"\ud83d\ude00","subject":"\/a\"","time":"2017-06-26T18:41:00Z"}`,
 		},
 	} {
@@ -128,7 +143,8 @@ func TestAppendDeliveryFails(t *testing.T) {
 		{EventGrid, EventGrid, ``, "deliver event: stored body is not one JSON object at byte 0: "},
 		{EventGrid, EventGrid, `[]`, "deliver event: stored body is not one JSON object at byte 0: "},
 		{EventGrid, EventGrid, `{} `, "deliver event: stored body is not one JSON object at byte 2: "},
-		{EventGrid, CloudEvents, `{"a":1`, "deliver event: stored body is not one JSON object at byte 6: the text ends too early"},
+		{EventGrid, CloudEvents, `{"a":1`, "deliver event: stored body is not one JSON object at byte 6: the text ends " +
+			"too early"},
 		{EventGrid, EventGrid, `{"a":1,"a":2}`, `deliver event: stored body has "a" twice`},
 	} {
 		got, err := AppendDelivery([]byte("before"), &Event{Schema: c.input, Body: []byte(c.body)}, "orders", c.delivery)
@@ -157,7 +173,8 @@ func TestBody(t *testing.T) {
 		{"CloudEvents, one", []*Event{one}, CloudEvents, false, `{"id":"1"}`},
 		{"CloudEvents, one, batched", []*Event{one}, CloudEvents, true, `[{"id":"1"}]`},
 		{"CloudEvents, two, batched", []*Event{one, two}, CloudEvents, true, `[{"id":"1"},{"id":"2"}]`},
-		{"converted and kept in one batch", []*Event{gridOne, one}, CloudEvents, true, `[{"specversion":"1.0","source":"/topics/orders"},{"id":"1"}]`},
+		{"converted and kept in one batch", []*Event{gridOne, one}, CloudEvents, true, `[{"specversion":"1.0",` +
+			`"source":"/topics/orders"},{"id":"1"}]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +198,8 @@ func TestBodyFails(t *testing.T) {
 		{nil, EventGrid, true, "delivery body: no event"},
 		{nil, CloudEvents, false, "delivery body: no event"},
 		{[]*Event{one, one}, CloudEvents, false, "delivery body: 2 CloudEvents, but not batched"},
-		{[]*Event{one, broken}, CloudEvents, true, "delivery body: event 1: deliver event: stored body is not one JSON object at byte 1: the text ends too early"},
+		{[]*Event{one, broken}, CloudEvents, true, "delivery body: event 1: deliver event: stored body is not one JSON " +
+			"object at byte 1: the text ends too early"},
 	} {
 		got, err := Body([]byte("before"), c.events, "orders", c.delivery, c.batched)
 		require.EqualError(t, err, c.message)
@@ -249,11 +267,13 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzParse: Parse never panics, accepts JSON only, hands out the bytes it was given, and what it accepts can be delivered.
+// FuzzParse: Parse never panics, accepts JSON only, hands out the bytes it was given, and what it accepts can be
+// delivered.
 func FuzzParse(f *testing.F) {
 	f.Add(true, []byte("["+gridEvent+"]"))
 	f.Add(true, []byte("\ufeff [ "+gridEvent+" , "+gridEvent+" ] "))
-	f.Add(true, []byte(grid(`"topic":"","metadataVersion":null,"data":{"a":[1e9,"\ud800"]},"dataVersion":"1","\u0078":[]`)))
+	f.Add(true,
+		[]byte(grid(`"topic":"","metadataVersion":null,"data":{"a":[1e9,"\ud800"]},"dataVersion":"1","\u0078":[]`)))
 	f.Add(false, []byte(cloudOne))
 	f.Add(false, []byte("["+cloud(`"data_base64":"AAAA","x":1`)+"]"))
 	f.Add(false, []byte(cloud(`"data":{"a":1},"subject":"s","time":"2018-04-05T17:31:00.5+02:00"`)))
@@ -266,7 +286,8 @@ func FuzzParse(f *testing.F) {
 			schema = EventGrid
 		}
 		kept := string(body)
-		events, err := parseBody(schema, "application/json", body, "orders", Limits{MaxDepth: 8, MaxEvents: 3, MaxEventBytes: 2048})
+		events, err := parseBody(schema, "application/json", body, "orders",
+			Limits{MaxDepth: 8, MaxEvents: 3, MaxEventBytes: 2048})
 		require.Equal(t, kept, string(body), "the body is left alone")
 		if err != nil {
 			var refusal *Error

@@ -11,8 +11,8 @@ const (
 	CodeInvalidJSON = "InvalidJson"
 	// CodeInvalidEvent: the JSON is sound, the envelope is not (400).
 	CodeInvalidEvent = "InvalidEvent"
-	// CodePayloadTooLarge: too many events, one that is too large, or a request body that is too large (413). The page says "413
-	// Payload Too Large" (Microsoft, Azure Event Grid event schema).
+	// CodePayloadTooLarge: too many events, one that is too large, or a request body that is too large (413). The page
+	// says "413 Payload Too Large" (Microsoft, Azure Event Grid event schema).
 	CodePayloadTooLarge = "PayloadTooLarge"
 	// CodeUnsupportedMediaType: the topic does not take this content type (415).
 	CodeUnsupportedMediaType = "UnsupportedMediaType"

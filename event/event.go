@@ -21,9 +21,9 @@ const (
 	CustomInput Schema = "CustomInputSchema"
 )
 
-// Event is one accepted event. The strings are the decoded envelope, ready for filters, columns and headers: valid UTF-8
-// without NUL, CR or LF. Body is the truth: whatever a delivery needs is read from Schema and Body again,
-// because the process that delivers is seldom the one that accepted. Only a custom event's body has no envelope: for that the
+// Event is one accepted event. The strings are the decoded envelope, ready for filters, columns and headers: valid
+// UTF-8 without NUL, CR or LF. Body is the truth: whatever a delivery needs is read from Schema and Body again, because
+// the process that delivers is seldom the one that accepted. Only a custom event's body has no envelope: for that the
 // strings and Time must be kept as well.
 type Event struct {
 	// Schema is the envelope Body is written in.
@@ -40,7 +40,8 @@ type Event struct {
 	// Time is eventTime or time in UTC, cut to nanoseconds; zero when a CloudEvent has none, and Input.Now when a custom
 	// event has none because none is mapped.
 	Time time.Time
-	// DataVersion is Event Grid's dataVersion, as given or mapped, at most 1,024 bytes; "" when absent, and for CloudEvents.
+	// DataVersion is Event Grid's dataVersion, as given or mapped, at most 1,024 bytes; "" when absent, and for
+	// CloudEvents.
 	DataVersion string
 	// Body is the event's JSON object byte for byte as received. After Parse it shares memory with the request body.
 	// A CloudEvent received in binary mode has none: Body is what ParseBinary made of it.
@@ -55,8 +56,8 @@ type Envelope struct {
 	Topic string
 }
 
-// pathPrefix turns a topic's name into the value of `topic` and `source`. Event Grid writes the topic's resource id there,
-// which starts with a slash too; ours ends where the publishing address does.
+// pathPrefix turns a topic's name into the value of `topic` and `source`. Event Grid writes the topic's resource id
+// there, which starts with a slash too; ours ends where the publishing address does.
 const pathPrefix = "/topics/"
 
 // Path is "/topics/<name>": the value of `topic` in a delivered Event Grid event and of `source` in a converted one.
@@ -80,9 +81,9 @@ type Limits struct {
 	MaxDepth int
 }
 
-// DefaultLimits are Event Grid's 5,000 events per request (Microsoft, Azure Event Grid quotas and limits) and 1 MB per event
-// (Microsoft, Azure Event Grid event schema, 2023-05-24; read as 1 MiB), and our own 256 levels: no honest event comes near
-// it, and every reader downstream can still recurse.
+// DefaultLimits are Event Grid's 5,000 events per request (Microsoft, Azure Event Grid quotas and limits) and 1 MB per
+// event (Microsoft, Azure Event Grid event schema, 2023-05-24; read as 1 MiB), and our own 256 levels: no honest event
+// comes near it, and every reader downstream can still recurse.
 func DefaultLimits() Limits {
 	return Limits{MaxEvents: 5000, MaxEventBytes: 1 << 20, MaxDepth: 256}
 }

@@ -9,9 +9,10 @@ const (
 	metadataVersion = "1"
 )
 
-// readEventGrid fills e from an event in the Event Grid schema. Members it does not know are left alone.
-// Source: Microsoft, Azure Event Grid event schema, 2023-05-24: id, subject, eventType and eventTime are required, data and
-// dataVersion are not. Whether a subject may be empty the page leaves open; Event Grid's own validation event has an empty one.
+// readEventGrid fills e from an event in the Event Grid schema. Members it does not know are left alone. Source:
+// Microsoft, Azure Event Grid event schema, 2023-05-24: id, subject, eventType and eventTime are required, data and
+// dataVersion are not. Whether a subject may be empty the page leaves open; Event Grid's own validation event has an
+// empty one.
 func readEventGrid(f *fields, topic Envelope, e *Event) (err *Error) {
 	if e.ID, err = f.str("id", required); err != nil {
 		return err
@@ -31,8 +32,9 @@ func readEventGrid(f *fields, topic Envelope, e *Event) (err *Error) {
 	return checkServerMembers(f, topic)
 }
 
-// checkServerMembers refuses a topic or metadataVersion that contradicts what the server would write: delivering it would
-// tell the endpoint a falsehood, replacing it would change what was accepted. The same page: if included, they must match.
+// checkServerMembers refuses a topic or metadataVersion that contradicts what the server would write: delivering it
+// would tell the endpoint a falsehood, replacing it would change what was accepted. The same page: if included, they
+// must match.
 func checkServerMembers(f *fields, topic Envelope) *Error {
 	text, err := f.text(memberTopic, optionalOrEmpty)
 	if err != nil {

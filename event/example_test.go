@@ -10,7 +10,8 @@ import (
 )
 
 func ExampleInput_Parse() {
-	body := []byte(`[{"id":"1","subject":"/orders/7","eventType":"OrderPlaced","eventTime":"2026-06-26T18:41:00Z","data":{"total":9.5}}]`)
+	body := []byte(`[{"id":"1","subject":"/orders/7","eventType":"OrderPlaced","eventTime":"2026-06-26T18:41:00Z",` +
+		`"data":{"total":9.5}}]`)
 	in := event.Input{Schema: event.EventGrid, Topic: "orders", Limits: event.DefaultLimits()}
 	events, err := in.Parse("application/json", body)
 	if err != nil {
@@ -40,7 +41,8 @@ func ExampleError() {
 func ExampleBody() {
 	stored := &event.Event{
 		Schema: event.EventGrid,
-		Body:   []byte(`{"id":"1","subject":"","eventType":"OrderPlaced","eventTime":"2026-06-26T18:41:00Z","data":{"total":9.50}}`),
+		Body: []byte(`{"id":"1","subject":"","eventType":"OrderPlaced","eventTime":"2026-06-26T18:41:00Z",` +
+			`"data":{"total":9.50}}`),
 	}
 	for _, delivery := range []event.Schema{event.EventGrid, event.CloudEvents} {
 		body, err := event.Body(nil, []*event.Event{stored}, "orders", delivery, false)
@@ -61,7 +63,8 @@ func ExampleBody() {
 func ExampleInput_ParseRequest() {
 	in := event.Input{Schema: event.CloudEvents, Topic: "orders", Limits: event.DefaultLimits()}
 	header := map[string][]string{
-		"Ce-Specversion": {"1.0"}, "Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"OrderPlaced"}, "Ce-Subject": {"orders%207"},
+		"Ce-Specversion": {"1.0"}, "Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"OrderPlaced"},
+		"Ce-Subject":   {"orders%207"},
 		"Content-Type": {"application/json"},
 	}
 	events, err := in.ParseRequest(header, []byte(`{"total":9.50}`))
@@ -76,7 +79,9 @@ func ExampleInput_ParseRequest() {
 
 func ExampleMapping() {
 	mapping := new(event.Mapping)
-	err := json.Unmarshal([]byte(`{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"kind"},"subject":{"defaultValue":"shop"}}}`), mapping)
+	err := json.Unmarshal(
+		[]byte(`{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"kind"},`+
+			`"subject":{"defaultValue":"shop"}}}`), mapping)
 	if err != nil || mapping.Validate() != nil {
 		return
 	}

@@ -69,8 +69,8 @@ type rule struct {
 	min, max int
 }
 
-// The bounds are ours; Event Grid publishes none. They keep a row's indexed columns below the 2,704 bytes of a btree entry
-// (subject is not indexed) and a delivery's headers below the 8 KB that common servers accept.
+// The bounds are ours; Event Grid publishes none. They keep a row's indexed columns below the 2,704 bytes of a btree
+// entry (subject is not indexed) and a delivery's headers below the 8 KB that common servers accept.
 var (
 	required            = rule{required: true, min: 1, max: 1024}
 	requiredLongOrEmpty = rule{required: true, min: 0, max: 4096}
@@ -112,8 +112,8 @@ func (r rule) problem(text []byte) string {
 	return ""
 }
 
-// forbidden names the first character that an envelope string must not hold: PostgreSQL's text has no NUL, and a line break
-// in a header (aeg-data-version and its kin carry these strings) would start a header of the publisher's own.
+// forbidden names the first character that an envelope string must not hold: PostgreSQL's text has no NUL, and a line
+// break in a header (aeg-data-version and its kin carry these strings) would start a header of the publisher's own.
 func forbidden(text []byte) string {
 	for _, c := range text {
 		switch c {

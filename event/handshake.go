@@ -2,8 +2,8 @@ package event
 
 import "time"
 
-// What Event Grid itself tells an endpoint. Source: Microsoft, Azure Event Grid schemas of subscription validation and deletion
-// (@azure/eventgrid's models), and Endpoint validation with Event Grid event schema, 2024-09-25.
+// What Event Grid itself tells an endpoint. Source: Microsoft, Azure Event Grid schemas of subscription validation and
+// deletion (@azure/eventgrid's models), and Endpoint validation with Event Grid event schema, 2024-09-25.
 const (
 	typeValidation = "Microsoft.EventGrid.SubscriptionValidationEvent"
 	typeDeleted    = "Microsoft.EventGrid.SubscriptionDeletedEvent"

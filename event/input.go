@@ -22,12 +22,13 @@ type Input struct {
 	Now time.Time
 	// Limits bounds the request.
 	Limits Limits
-	// Trace is the trace of the request itself, for events that carry none of their own; ParseRequest reads it from the headers.
+	// Trace is the trace of the request itself, for events that carry none of their own; ParseRequest reads it from the
+	// headers.
 	Trace Trace
 }
 
-// ParseRequest reads a publish request into its events, by Parse or by ParseBinary as the headers say. header is net/http's
-// Header or a map of its form; case does not matter. Errors are theirs.
+// ParseRequest reads a publish request into its events, by Parse or by ParseBinary as the headers say. header is
+// net/http's Header or a map of its form; case does not matter. Errors are theirs.
 func (in Input) ParseRequest(header map[string][]string, body []byte) ([]Event, error) {
 	in.Trace = headerTrace(header)
 	if in.Schema == CloudEvents && IsBinary(header) {
@@ -36,14 +37,14 @@ func (in Input) ParseRequest(header map[string][]string, body []byte) ([]Event, 
 	return in.Parse(contentTypeOf(header), body)
 }
 
-// Parse reads a publish request's body into its events, all or none: the first mistake refuses the request with an *Error.
-// contentType is the request's header as received. Zero events ("[]") is no mistake. The events' Body slices share body's memory,
-// which the caller must leave alone from then on. Any other error is the program's: an input schema there is none of, or a topic
-// of schema Custom without Mapping, NewID or Now.
+// Parse reads a publish request's body into its events, all or none: the first mistake refuses the request with an
+// *Error. contentType is the request's header as received. Zero events ("[]") is no mistake. The events' Body slices
+// share body's memory, which the caller must leave alone from then on. Any other error is the program's: an input
+// schema there is none of, or a topic of schema Custom without Mapping, NewID or Now.
 //
-// data is accepted as it is, as long as it is JSON text: equal names, numbers of any size, escaped NULs and lone surrogates
-// included. What is required of an envelope: Microsoft, Azure Event Grid event schema, 2023-05-24, table of event
-// properties; CNCF, CloudEvents 1.0.2.
+// data is accepted as it is, as long as it is JSON text: equal names, numbers of any size, escaped NULs and lone
+// surrogates included. What is required of an envelope: Microsoft, Azure Event Grid event schema, 2023-05-24, table of
+// event properties; CNCF, CloudEvents 1.0.2.
 func (in Input) Parse(contentType string, body []byte) ([]Event, error) {
 	if err := in.complete(); err != nil {
 		return nil, fmt.Errorf("parse events: %w", err)
@@ -84,7 +85,8 @@ func lines(header map[string][]string, name string) (values []string) {
 	return values
 }
 
-// contentTypeOf returns the request's content type, "" when there is none. Of several lines the first counts, as in net/http.
+// contentTypeOf returns the request's content type, "" when there is none. Of several lines the first counts, as in
+// net/http.
 func contentTypeOf(header map[string][]string) string {
 	if values := lines(header, headerContentType); len(values) > 0 {
 		return values[0]

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Mapping says which fields of a custom event are its envelope: the property inputSchemaMapping of a topic, in Event Grid's
-// form. Fields are top-level members of the published object, named letter for letter; a dot in a name is part of the name.
-// Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST API, Topics, 2022-06-15,
-// JsonInputSchemaMapping, which leaves case and paths open.
+// Mapping says which fields of a custom event are its envelope: the property inputSchemaMapping of a topic, in Event
+// Grid's form. Fields are top-level members of the published object, named letter for letter; a dot in a name is part
+// of the name. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST API, Topics,
+// 2022-06-15, JsonInputSchemaMapping, which leaves case and paths open.
 type Mapping struct {
 	// Type is the kind of mapping; "Json" is the only one.
 	Type string `json:"inputSchemaMappingType"`
@@ -56,8 +56,8 @@ const mappingType = "Json"
 // mappingRoot is the property that Field of a MappingError starts with.
 const mappingRoot = "inputSchemaMapping"
 
-// MappingError says what is wrong with a mapping. Field is the JSON path of the property from inputSchemaMapping on, Message a
-// phrase that reads on from it; both may be shown to the caller.
+// MappingError says what is wrong with a mapping. Field is the JSON path of the property from inputSchemaMapping on,
+// Message a phrase that reads on from it; both may be shown to the caller.
 type MappingError struct {
 	Field   string
 	Message string
@@ -73,8 +73,8 @@ func refuseMapping(field, format string, args ...any) *MappingError {
 // fieldName bounds a field's name: those of an envelope string.
 var fieldName = rule{min: 1, max: 1024}
 
-// Validate reports the first thing wrong with a mapping as a *MappingError. eventType and subject need a field or a default:
-// the Event Grid schema requires them and nobody can make them up.
+// Validate reports the first thing wrong with a mapping as a *MappingError. eventType and subject need a field or a
+// default: the Event Grid schema requires them and nobody can make them up.
 func (m *Mapping) Validate() error {
 	if m.Type != mappingType {
 		return refuseMapping(mappingRoot+".inputSchemaMappingType", "must be %q", mappingType)
@@ -137,8 +137,8 @@ func checkText(field, text string, r rule) error {
 	return nil
 }
 
-// UnmarshalJSON reads a mapping strictly: names letter for letter, none that is unknown or there twice. null is an absent
-// property, which clients send. Errors are *MappingError. What was read may still not pass Validate.
+// UnmarshalJSON reads a mapping strictly: names letter for letter, none that is unknown or there twice. null is an
+// absent property, which clients send. Errors are *MappingError. What was read may still not pass Validate.
 func (m *Mapping) UnmarshalJSON(text []byte) error {
 	text = bytes.TrimSpace(text)
 	switch {

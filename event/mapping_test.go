@@ -10,12 +10,15 @@ import (
 
 // documented is the mapping of Microsoft's page, in the form that Azure's API has.
 const documented = `{"inputSchemaMappingType":"Json","properties":{` +
-	`"eventType":{"sourceField":"myEventTypeField"},"subject":{"defaultValue":"DefaultSubject"},"dataVersion":{"defaultValue":"1.0"}}}`
+	`"eventType":{"sourceField":"myEventTypeField"},"subject":{"defaultValue":"DefaultSubject"},` +
+	`"dataVersion":{"defaultValue":"1.0"}}}`
 
 // everyField maps every member of the envelope, three of them with a default as well.
-const everyField = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"key"},"topic":{"sourceField":"where"},` +
+const everyField = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"key"},` +
+	`"topic":{"sourceField":"where"},` +
 	`"eventTime":{"sourceField":"when"},"eventType":{"sourceField":"what","defaultValue":"Default.Type"},` +
-	`"subject":{"sourceField":"who","defaultValue":"default subject"},"dataVersion":{"sourceField":"version","defaultValue":"7"}}}`
+	`"subject":{"sourceField":"who","defaultValue":"default subject"},"dataVersion":{"sourceField":"version",` +
+	`"defaultValue":"7"}}}`
 
 func mapping(t testing.TB, text string) *Mapping {
 	t.Helper()
@@ -39,7 +42,8 @@ func TestMappingRoundTrips(t *testing.T) {
 
 func TestMappingTakesNullForAbsent(t *testing.T) {
 	t.Parallel()
-	m := mapping(t, `{"inputSchemaMappingType":"Json","properties":{"id":null,"topic":null,"eventTime":null,"dataVersion":null,
+	m := mapping(t,
+		`{"inputSchemaMappingType":"Json","properties":{"id":null,"topic":null,"eventTime":null,"dataVersion":null,
 		"eventType":{"sourceField":"what","defaultValue":null},"subject":{"sourceField":null,"defaultValue":"s"}}}`)
 	require.Nil(t, m.Properties.ID)
 	require.Nil(t, m.Properties.DataVersion)
@@ -57,20 +61,28 @@ func TestMappingRefusesToBeRead(t *testing.T) {
 		{`[]`, "inputSchemaMapping: must be an object"},
 		{`1`, "inputSchemaMapping: must be an object"},
 		{`{"properties":[]}`, "inputSchemaMapping.properties: must be an object"},
-		{`{"InputSchemaMappingType":"Json"}`, "inputSchemaMapping.InputSchemaMappingType: is unknown: there are inputSchemaMappingType, properties"},
+		{`{"InputSchemaMappingType":"Json"}`, "inputSchemaMapping.InputSchemaMappingType: is unknown: there are " +
+			"inputSchemaMappingType, properties"},
 		{`{"inputSchemaMappingType":5}`, "inputSchemaMapping.inputSchemaMappingType: must be a string, is a number"},
 		{`{"properties":{},"properties":{}}`, "inputSchemaMapping.properties: appears twice"},
 		{
 			`{"properties":{"eventtype":{"sourceField":"x"}}}`,
-			"inputSchemaMapping.properties.eventtype: is unknown: there are id, topic, eventTime, eventType, subject, dataVersion",
+			"inputSchemaMapping.properties.eventtype: is unknown: there are id, topic, eventTime, eventType, subject, " +
+				"dataVersion",
 		},
 		{`{"properties":{"id":"x"}}`, "inputSchemaMapping.properties.id: must be an object"},
-		{`{"properties":{"id":{"sourceField":1}}}`, "inputSchemaMapping.properties.id.sourceField: must be a string, is a number"},
-		{`{"properties":{"id":{"sourceField":"x","defaultValue":"y"}}}`, "inputSchemaMapping.properties.id.defaultValue: is unknown: there are sourceField"},
-		{`{"properties":{"eventType":{"sourceField":[]}}}`, "inputSchemaMapping.properties.eventType.sourceField: must be a string, is an array"},
-		{`{"properties":{"eventType":{"defaultValue":true}}}`, "inputSchemaMapping.properties.eventType.defaultValue: must be a string, is a boolean"},
-		{`{"properties":{"subject":{"defaultValue":"\ud800"}}}`, "inputSchemaMapping.properties.subject.defaultValue: must not contain a lone surrogate"},
-		{`{"properties":{"subject":{"default":"x"}}}`, "inputSchemaMapping.properties.subject.default: is unknown: there are sourceField, defaultValue"},
+		{`{"properties":{"id":{"sourceField":1}}}`, "inputSchemaMapping.properties.id.sourceField: must be a string, is a " +
+			"number"},
+		{`{"properties":{"id":{"sourceField":"x","defaultValue":"y"}}}`, "inputSchemaMapping.properties.id.defaultValue: " +
+			"is unknown: there are sourceField"},
+		{`{"properties":{"eventType":{"sourceField":[]}}}`, "inputSchemaMapping.properties.eventType.sourceField: must be " +
+			"a string, is an array"},
+		{`{"properties":{"eventType":{"defaultValue":true}}}`, "inputSchemaMapping.properties.eventType.defaultValue: must " +
+			"be a string, is a boolean"},
+		{`{"properties":{"subject":{"defaultValue":"\ud800"}}}`, "inputSchemaMapping.properties.subject.defaultValue: must " +
+			"not contain a lone surrogate"},
+		{`{"properties":{"subject":{"default":"x"}}}`, "inputSchemaMapping.properties.subject.default: is unknown: there " +
+			"are sourceField, defaultValue"},
 	} {
 		m := Mapping{Type: "kept"}
 		err := json.Unmarshal([]byte(c.text), &m)
@@ -96,18 +108,31 @@ func TestMappingValidate(t *testing.T) {
 	long := strings.Repeat("a", 1025)
 	const sound = `"eventType":{"sourceField":"t"},"subject":{"sourceField":"s"}`
 	for _, c := range []struct{ properties, message string }{
-		{`"subject":{"sourceField":"s"}`, "inputSchemaMapping.properties.eventType: is required: give a sourceField, a defaultValue or both"},
-		{`"eventType":{"sourceField":"t"}`, "inputSchemaMapping.properties.subject: is required: give a sourceField, a defaultValue or both"},
-		{`"eventType":{},"subject":{"sourceField":"s"}`, "inputSchemaMapping.properties.eventType: must have a sourceField, a defaultValue or both"},
-		{sound + `,"dataVersion":{}`, "inputSchemaMapping.properties.dataVersion: must have a sourceField, a defaultValue or both"},
+		{`"subject":{"sourceField":"s"}`, "inputSchemaMapping.properties.eventType: is required: give a sourceField, a " +
+			"defaultValue or both"},
+		{`"eventType":{"sourceField":"t"}`, "inputSchemaMapping.properties.subject: is required: give a sourceField, a " +
+			"defaultValue or both"},
+		{`"eventType":{},"subject":{"sourceField":"s"}`, "inputSchemaMapping.properties.eventType: must have a " +
+			"sourceField, a defaultValue or both"},
+		{sound +
+			`,"dataVersion":{}`, "inputSchemaMapping.properties.dataVersion: must have a sourceField, a defaultValue or both"},
 		{sound + `,"id":{}`, "inputSchemaMapping.properties.id.sourceField: must be 1 to 1024 bytes long, is 0"},
-		{sound + `,"topic":{"sourceField":""}`, "inputSchemaMapping.properties.topic.sourceField: must be 1 to 1024 bytes long, is 0"},
-		{sound + `,"eventTime":{"sourceField":"` + long + `"}`, "inputSchemaMapping.properties.eventTime.sourceField: must be 1 to 1024 bytes long, is 1025"},
-		{`"eventType":{"sourceField":"` + long + `"}`, "inputSchemaMapping.properties.eventType.sourceField: must be 1 to 1024 bytes long, is 1025"},
-		{`"eventType":{"sourceField":"a\nb"}`, "inputSchemaMapping.properties.eventType.sourceField: must not contain a line break"},
-		{`"eventType":{"defaultValue":""}`, "inputSchemaMapping.properties.eventType.defaultValue: must be 1 to 1024 bytes long, is 0"},
-		{`"eventType":{"sourceField":"t","defaultValue":"a\u0000"}`, "inputSchemaMapping.properties.eventType.defaultValue: must not contain NUL"},
-		{sound + `,"dataVersion":{"defaultValue":"` + long + `"}`, "inputSchemaMapping.properties.dataVersion.defaultValue: must be 0 to 1024 bytes long, is 1025"},
+		{sound + `,"topic":{"sourceField":""}`, "inputSchemaMapping.properties.topic.sourceField: must be 1 to 1024 bytes " +
+			"long, is 0"},
+		{sound + `,"eventTime":{"sourceField":"` + long + `"}`, "inputSchemaMapping.properties.eventTime.sourceField: must " +
+			"be 1 to 1024 bytes long, is 1025"},
+		{`"eventType":{"sourceField":"` + long + `"}`, "inputSchemaMapping.properties.eventType.sourceField: must be 1 to " +
+			"1024 bytes long, is 1025"},
+		{`"eventType":{"sourceField":"a\nb"}`, "inputSchemaMapping.properties.eventType.sourceField: must not contain a " +
+			"line break"},
+		{`"eventType":{"defaultValue":""}`, "inputSchemaMapping.properties.eventType.defaultValue: must be 1 to 1024 bytes " +
+			"long, is 0"},
+		{
+			`"eventType":{"sourceField":"t","defaultValue":"a\u0000"}`,
+			"inputSchemaMapping.properties.eventType.defaultValue: must not contain NUL",
+		},
+		{sound + `,"dataVersion":{"defaultValue":"` + long +
+			`"}`, "inputSchemaMapping.properties.dataVersion.defaultValue: must be 0 to 1024 bytes long, is 1025"},
 	} {
 		var m Mapping
 		require.NoError(t, json.Unmarshal([]byte(`{"inputSchemaMappingType":"Json","properties":{`+c.properties+`}}`), &m))

@@ -38,10 +38,10 @@ func (s shape) takes(first byte) bool {
 	return first == '{' && s != eventArray || first == '[' && s != oneEvent
 }
 
-// accept maps a request's content type to the shape its body must have, or refuses it.
-// Event Grid topics take application/json and, as curl users expect, no content type at all. CloudEvents topics take the two
-// types of the CloudEvents JSON format, and application/json because early SDKs sent it; the outermost bracket then decides.
-// Custom topics take one event too, where Event Grid wants an array: a webhook of someone else's, which is what they are for,
+// accept maps a request's content type to the shape its body must have, or refuses it. Event Grid topics take
+// application/json and, as curl users expect, no content type at all. CloudEvents topics take the two types of the
+// CloudEvents JSON format, and application/json because early SDKs sent it; the outermost bracket then decides. Custom
+// topics take one event too, where Event Grid wants an array: a webhook of someone else's, which is what they are for,
 // cannot be told to send one.
 func accept(schema Schema, contentType string) (shape, error) {
 	media, ok := mediaType(contentType)
@@ -60,14 +60,15 @@ func accept(schema Schema, contentType string) (shape, error) {
 	}
 	takes := mediaJSON + " in utf-8"
 	if schema == CloudEvents {
-		takes = mediaStructured + ", " + mediaBatch + " or " + mediaJSON + " in utf-8, and any other type with the attributes in ce- headers"
+		takes = mediaStructured + ", " + mediaBatch + " or " + mediaJSON +
+			" in utf-8, and any other type with the attributes in ce- headers"
 	}
 	return 0, refuse(statusUnsupportedMediaType, CodeUnsupportedMediaType,
 		"content type %q is not accepted: a topic with input schema %s takes %s", shorten(contentType), schema, takes)
 }
 
-// mediaType returns the type without parameters; ok is false when it cannot be read or names a charset other than utf-8.
-// What SDKs send is matched whole, because mime.ParseMediaType makes a map for the parameters at every request.
+// mediaType returns the type without parameters; ok is false when it cannot be read or names a charset other than
+// utf-8. What SDKs send is matched whole, because mime.ParseMediaType makes a map for the parameters at every request.
 func mediaType(contentType string) (media string, ok bool) {
 	switch contentType {
 	case "", mediaJSON, mediaStructured, mediaBatch:

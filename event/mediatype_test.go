@@ -63,11 +63,13 @@ func TestAcceptNamesWhatItTakes(t *testing.T) {
 	require.EqualError(t, err, `content type "application/cloudevents+json" is not accepted: `+
 		`a topic with input schema EventGridSchema takes application/json in utf-8`)
 	_, err = accept(CloudEvents, "text/plain")
-	require.EqualError(t, err, `content type "text/plain" is not accepted: a topic with input schema CloudEventSchemaV1_0 `+
-		`takes application/cloudevents+json, application/cloudevents-batch+json or application/json in utf-8, `+
-		`and any other type with the attributes in ce- headers`)
+	require.EqualError(t, err,
+		`content type "text/plain" is not accepted: a topic with input schema CloudEventSchemaV1_0 `+
+			`takes application/cloudevents+json, application/cloudevents-batch+json or application/json in utf-8, `+
+			`and any other type with the attributes in ce- headers`)
 	_, err = accept(Custom, "text/plain")
-	require.EqualError(t, err, `content type "text/plain" is not accepted: a topic with input schema CustomEventSchema takes application/json in utf-8`)
+	require.EqualError(t, err, `content type "text/plain" is not accepted: a topic with input schema CustomEventSchema `+
+		`takes application/json in utf-8`)
 	_, err = accept(EventGrid, strings.Repeat("x", 10000))
 	require.Less(t, len(err.Error()), 300)
 }

@@ -2,8 +2,8 @@ package event
 
 import "time"
 
-// Size returns how many bytes of a delivery the event itself accounts for, without what Overhead adds: Body's, and for a custom
-// event also those of its envelope's strings, which a conversion writes beside the body.
+// Size returns how many bytes of a delivery the event itself accounts for, without what Overhead adds: Body's, and for
+// a custom event also those of its envelope's strings, which a conversion writes beside the body.
 func (e *Event) Size() int {
 	size := len(e.Body)
 	if e.Schema == Custom {
@@ -26,9 +26,9 @@ func quotedLen(s string) int {
 	return n
 }
 
-// Overhead returns how many bytes a delivery of an event may have more than its Size: the members that AppendDelivery writes by
-// itself, with their commas. It is an upper bound, reached by an event that has none of them; what decides how many events fit
-// into one request need not read their bodies for it.
+// Overhead returns how many bytes a delivery of an event may have more than its Size: the members that AppendDelivery
+// writes by itself, with their commas. It is an upper bound, reached by an event that has none of them; what decides
+// how many events fit into one request need not read their bodies for it.
 func Overhead(input, delivery Schema, topicName string) int {
 	path := Envelope{Topic: topicName}.Path()
 	var added []byte
@@ -51,7 +51,9 @@ func Overhead(input, delivery Schema, topicName string) int {
 
 // customOverhead is the length of a converted custom event of no Size. No time is longer than one with nanoseconds.
 func customOverhead(delivery Schema, path string) int {
-	e := &Event{Schema: Custom, Subject: "s", DataVersion: "1", Time: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)}
+	e := &Event{
+		Schema: Custom, Subject: "s", DataVersion: "1", Time: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
+	}
 	if delivery == CloudEvents { // which would leave the two strings out if they were empty
 		return len(appendMappedCloudEvent(nil, e, path)) - e.Size()
 	}

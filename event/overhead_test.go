@@ -15,13 +15,23 @@ func TestOverhead(t *testing.T) {
 		body            string
 		exact           bool
 	}{
-		"both members missing":                   {EventGrid, EventGrid, `{"id":"1","data":{}}`, true},
-		"topic given, version null":              {EventGrid, EventGrid, `{"id":"1","topic":"/topics/orders","metadataVersion":null}`, false},
-		"topic empty":                            {EventGrid, EventGrid, `{"id":"1","topic":"","metadataVersion":"1"}`, false},
-		"no member at all":                       {EventGrid, EventGrid, `{}`, false},
-		"Event Grid to CloudEvents":              {EventGrid, CloudEvents, `{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"a":1}}`, false},
-		"Event Grid to CloudEvents, names alike": {EventGrid, CloudEvents, `{"id":"1","subject":"s","dataVersion":"1","data":{}}`, false},
-		"CloudEvents as accepted":                {CloudEvents, CloudEvents, `{ "id": "1" }`, true},
+		"both members missing": {EventGrid, EventGrid, `{"id":"1","data":{}}`, true},
+		"topic given, version null": {
+			EventGrid, EventGrid, `{"id":"1","topic":"/topics/orders","metadataVersion":null}`, false,
+		},
+		"topic empty": {
+			EventGrid, EventGrid, `{"id":"1","topic":"","metadataVersion":"1"}`, false,
+		},
+		"no member at all": {EventGrid, EventGrid, `{}`, false},
+		"Event Grid to CloudEvents": {
+			EventGrid, CloudEvents,
+			`{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"a":1}}`,
+			false,
+		},
+		"Event Grid to CloudEvents, names alike": {
+			EventGrid, CloudEvents, `{"id":"1","subject":"s","dataVersion":"1","data":{}}`, false,
+		},
+		"CloudEvents as accepted": {CloudEvents, CloudEvents, `{ "id": "1" }`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,11 +54,15 @@ func TestOverheadOfCustomEvents(t *testing.T) {
 		delivery Schema
 		exact    bool
 	}{
-		"as received":                 {Event{ID: "1", Type: "t", Subject: "s", Time: long}, CustomInput, false},
-		"Event Grid":                  {Event{ID: "1", Type: "t", Subject: "s", DataVersion: "2", Time: long}, EventGrid, true},
-		"Event Grid, escapes":         {Event{ID: "\"", Type: "\\", Subject: "\t\x1f", Time: long}, EventGrid, true},
-		"Event Grid, short time":      {Event{ID: "1", Type: "t", Time: arrival}, EventGrid, false},
-		"CloudEvents":                 {Event{ID: "1", Type: "t", Subject: "é", DataVersion: "2", Time: long}, CloudEvents, true},
+		"as received": {Event{ID: "1", Type: "t", Subject: "s", Time: long}, CustomInput, false},
+		"Event Grid": {
+			Event{ID: "1", Type: "t", Subject: "s", DataVersion: "2", Time: long}, EventGrid, true,
+		},
+		"Event Grid, escapes":    {Event{ID: "\"", Type: "\\", Subject: "\t\x1f", Time: long}, EventGrid, true},
+		"Event Grid, short time": {Event{ID: "1", Type: "t", Time: arrival}, EventGrid, false},
+		"CloudEvents": {
+			Event{ID: "1", Type: "t", Subject: "é", DataVersion: "2", Time: long}, CloudEvents, true,
+		},
 		"CloudEvents without subject": {Event{ID: "1", Type: "t", Time: long}, CloudEvents, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +89,7 @@ func TestOverheadOfNothingAdded(t *testing.T) {
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []Schema{EventGrid, CloudEvents} {
-		require.Equal(t, 2, (&Event{Schema: schema, ID: "1", Type: "t", Subject: "s", DataVersion: "2", Body: []byte("{}")}).Size())
+		require.Equal(t, 2,
+			(&Event{Schema: schema, ID: "1", Type: "t", Subject: "s", DataVersion: "2", Body: []byte("{}")}).Size())
 	}
 }

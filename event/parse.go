@@ -160,7 +160,8 @@ func (p *parser) malformed(i int) *Error {
 	return refuseEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.problem, p.pos)
 }
 
-// firstInvalid returns the place of the first byte that is not UTF-8, or the length of b. At the end DecodeRune has width 0.
+// firstInvalid returns the place of the first byte that is not UTF-8, or the length of b. At the end DecodeRune has
+// width 0.
 func firstInvalid(b []byte) (i int) {
 	for {
 		r, n := utf8.DecodeRune(b[i:])

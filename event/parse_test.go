@@ -44,8 +44,10 @@ func parseCloud(body string) ([]Event, error) {
 
 func TestParseEventGrid(t *testing.T) {
 	t.Parallel()
-	first := `{ "topic" : "/topics/orders", "id":"b6\u0038", "subject":"/myapp/vehicles/motorcycles", "eventType":"recordInserted",
-		"eventTime":"2017-06-26T20:41:00.9584103+02:00", "data":{ "make":"Ducati", "id":"not me" }, "dataVersion":"1.0", "metadataVersion":"1" }`
+	first := `{ "topic" : "/topics/orders", "id":"b6\u0038", "subject":"/myapp/vehicles/motorcycles",` +
+		` "eventType":"recordInserted",
+		"eventTime":"2017-06-26T20:41:00.9584103+02:00", "data":{ "make":"Ducati", "id":"not me" }, "dataVersion":"1.0",` +
+		` "metadataVersion":"1" }`
 	second := `{"eventTime":"2017-06-26T18:41:00Z","eventType":"ü","subject":"","id":"2","extra":[{}]}`
 	events, err := parseGrid("\ufeff \n[ " + first + " ,\t" + second + " ]\r\n")
 	require.NoError(t, err)
@@ -59,12 +61,15 @@ func TestParseEventGrid(t *testing.T) {
 
 func TestParseCloudEvents(t *testing.T) {
 	t.Parallel()
-	const full = `{"specversion":"1.0","id":"A234","source":"https://github.com/cloudevents/spec/pull","type":"com.example","subject":"123",
-		"time":"2018-04-05T17:31:00Z","datacontenttype":"text/xml","dataschema":"#","comexample1":"value","other2":5,"flag":true,
+	const full = `{"specversion":"1.0","id":"A234","source":"https://github.com/cloudevents/spec/pull",` +
+		`"type":"com.example","subject":"123",
+		"time":"2018-04-05T17:31:00Z","datacontenttype":"text/xml","dataschema":"#","comexample1":"value","other2":5,` +
+		`"flag":true,
 		"unset":null,"data":"<much wow=\"xml\"/>"}`
 	want := Event{
-		Schema: CloudEvents, ID: "A234", Type: "com.example", Subject: "123", Source: "https://github.com/cloudevents/spec/pull",
-		Time: time.Date(2018, 4, 5, 17, 31, 0, 0, time.UTC), Body: []byte(full),
+		Schema: CloudEvents, ID: "A234", Type: "com.example", Subject: "123",
+		Source: "https://github.com/cloudevents/spec/pull",
+		Time:   time.Date(2018, 4, 5, 17, 31, 0, 0, time.UTC), Body: []byte(full),
 	}
 	least := Event{Schema: CloudEvents, ID: "1", Type: "t", Source: "/s", Body: []byte(cloudOne)}
 	for _, c := range []struct {
@@ -72,7 +77,10 @@ func TestParseCloudEvents(t *testing.T) {
 		want                    []Event
 	}{
 		{"structured", "application/cloudevents+json; charset=utf-8", full, []Event{want}},
-		{"batch", "application/cloudevents-batch+json; charset=utf-8", "[" + full + "," + cloudOne + "]", []Event{want, least}},
+		{
+			"batch", "application/cloudevents-batch+json; charset=utf-8", "[" + full + "," + cloudOne + "]",
+			[]Event{want, least},
+		},
 		{"batch of none", "application/cloudevents-batch+json", "[]", nil},
 		{"plain JSON, one", "application/json", full, []Event{want}},
 		{"plain JSON, batch", "application/json", "[" + cloudOne + "]", []Event{least}},
@@ -111,12 +119,15 @@ func TestParseAccepts(t *testing.T) {
 		{"data with envelope names", grid(`"data":{"id":1,"topic":2,"id":3}`), parseGrid},
 		{"longest id", change(grid(`"x":1`), `"id":"1"`, `"id":"`+strings.Repeat("a", 1024)+`"`), parseGrid},
 		{"longest subject", change(grid(`"x":1`), `"subject":"s"`, `"subject":"`+strings.Repeat("a", 4096)+`"`), parseGrid},
-		{"length counts decoded bytes", change(grid(`"x":1`), `"id":"1"`, `"id":"`+strings.Repeat(`\u0061`, 1024)+`"`), parseGrid},
+		{"length counts decoded bytes", change(grid(`"x":1`), `"id":"1"`,
+			`"id":"`+strings.Repeat(`\u0061`, 1024)+`"`), parseGrid},
 		{"tab in the id", change(grid(`"x":1`), `"id":"1"`, `"id":"a\tb"`), parseGrid},
 		{"surrogate pair in the id", change(grid(`"x":1`), `"id":"1"`, `"id":"\ud83d\ude00"`), parseGrid},
 		{"deepest data", grid(`"data":` + strings.Repeat("[", 255) + strings.Repeat("]", 255)), parseGrid},
 
-		{"optional attributes null", cloud(`"subject":null,"time":null,"datacontenttype":null,"dataschema":null`), parseCloud},
+		{
+			"optional attributes null", cloud(`"subject":null,"time":null,"datacontenttype":null,"dataschema":null`), parseCloud,
+		},
 		{"data null", cloud(`"data":null`), parseCloud},
 		{"data_base64", cloud(`"data_base64":"AAECAw=="`), parseCloud},
 		{"data_base64 empty", cloud(`"data_base64":""`), parseCloud},
@@ -199,14 +210,20 @@ func TestParseRefusesTheShape(t *testing.T) {
 		return parseBody(CloudEvents, "application/cloudevents-batch+json", []byte(body), "orders", Limits{})
 	}
 	for _, c := range []refusal{
-		{name: "Event Grid, object", parse: parseGrid, body: gridEvent, message: "expected an array of events, found an object"},
+		{
+			name: "Event Grid, object", parse: parseGrid, body: gridEvent,
+			message: "expected an array of events, found an object",
+		},
 		{name: "Event Grid, string", parse: parseGrid, body: `"x"`, message: "expected an array of events, found a string"},
 		{name: "Event Grid, number", parse: parseGrid, body: `-1`, message: "expected an array of events, found a number"},
 		{name: "Event Grid, null", parse: parseGrid, body: `null`, message: "expected an array of events, found null"},
-		{name: "Event Grid, boolean", parse: parseGrid, body: `true`, message: "expected an array of events, found a boolean"},
+		{
+			name: "Event Grid, boolean", parse: parseGrid, body: `true`, message: "expected an array of events, found a boolean",
+		},
 		{name: "structured, array", parse: structured, body: `[]`, message: "expected one event (an object), found an array"},
 		{name: "batch, object", parse: batch, body: cloudOne, message: "expected an array of events, found an object"},
-		{name: "plain JSON, string", parse: parseCloud, body: `"x"`, message: "expected one event (an object) or an array of events, found a string"},
+		{name: "plain JSON, string", parse: parseCloud, body: `"x"`, message: "expected one event (an object) or an array " +
+			"of events, found a string"},
 	} {
 		c.status, c.code, c.index = 400, CodeInvalidEvent, -1
 		c.run(t)
@@ -217,12 +234,17 @@ func TestParseRefusesMalformedEvents(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 256) + strings.Repeat("]", 256)
 	for _, c := range []refusal{
-		{name: "no end", body: "[" + gridEvent, index: 0, message: "events[0]: the text ends too early, at byte 84 of the body"},
-		{name: "no comma", body: "[" + gridEvent + gridEvent + "]", index: 0, message: "events[0]: expected ',' or ']' after an event, at byte 84 of the body"},
-		{name: "comma before the end", body: "[" + gridEvent + ",]", index: 1, message: "events[1]: expected a value, at byte 85 of the body"},
+		{name: "no end", body: "[" +
+			gridEvent, index: 0, message: "events[0]: the text ends too early, at byte 84 of the body"},
+		{name: "no comma", body: "[" + gridEvent + gridEvent + "]", index: 0, message: "events[0]: expected ',' or ']' " +
+			"after an event, at byte 84 of the body"},
+		{name: "comma before the end", body: "[" + gridEvent + ",]", index: 1, message: "events[1]: expected a value, at " +
+			"byte 85 of the body"},
 		{name: "comma only", body: "[,]", index: 0, message: "events[0]: expected a value, at byte 1 of the body"},
-		{name: "broken data", body: grid(`"data":{]`), index: 0, message: "events[0]: expected a member's name in double quotes, at byte 92 of the body"},
-		{name: "too deep", body: grid(`"data":` + deep), index: 0, message: "events[0]: nested deeper than 256 levels, at byte 346 of the body"},
+		{name: "broken data", body: grid(`"data":{]`), index: 0, message: "events[0]: expected a member's name in double " +
+			"quotes, at byte 92 of the body"},
+		{name: "too deep", body: grid(`"data":` + deep), index: 0, message: "events[0]: nested deeper than 256 levels, at " +
+			"byte 346 of the body"},
 	} {
 		c.parse, c.status, c.code = parseGrid, 400, CodeInvalidJSON
 		c.run(t)
@@ -239,37 +261,82 @@ func TestParseRefusesEventGridEnvelopes(t *testing.T) {
 		{name: "empty object", body: "[{}]", field: "id", message: "events[0].id: is required"},
 		{name: "id null", body: change(plain, `"id":"1"`, `"id":null`), field: "id", message: "events[0].id: is required"},
 		{name: "id in capitals", body: change(plain, `"id"`, `"Id"`), field: "id", message: "events[0].id: is required"},
-		{name: "id a number", body: change(plain, `"id":"1"`, `"id":1`), field: "id", message: "events[0].id: must be a string, is a number"},
-		{name: "id empty", body: change(plain, `"id":"1"`, `"id":""`), field: "id", message: "events[0].id: must be 1 to 1024 bytes long, is 0"},
-		{name: "id too long", body: change(plain, `"id":"1"`, `"id":"`+long(1025)+`"`), field: "id", message: "events[0].id: must be 1 to 1024 bytes long, is 1025"},
-		{name: "id too long in bytes", body: change(plain, `"id":"1"`, `"id":"`+strings.Repeat("é", 513)+`"`), field: "id", message: "events[0].id: must be 1 to 1024 bytes long, is 1026"},
-		{name: "id with NUL", body: change(plain, `"id":"1"`, `"id":"\u0000"`), field: "id", message: "events[0].id: must not contain NUL"},
-		{name: "id with CR", body: change(plain, `"id":"1"`, `"id":"a\rb"`), field: "id", message: "events[0].id: must not contain a line break"},
-		{name: "id with LF", body: change(plain, `"id":"1"`, `"id":"a\u000ab"`), field: "id", message: "events[0].id: must not contain a line break"},
-		{name: "id with a lone surrogate", body: change(plain, `"id":"1"`, `"id":"\udfff"`), field: "id", message: "events[0].id: must not contain a lone surrogate"},
-		{name: "no subject", body: change(plain, `"subject":"s",`, ``), field: "subject", message: "events[0].subject: is required"},
-		{name: "subject an array", body: change(plain, `"subject":"s"`, `"subject":["s"]`), field: "subject", message: "events[0].subject: must be a string, is an array"},
-		{name: "subject too long", body: change(plain, `"subject":"s"`, `"subject":"`+long(4097)+`"`), field: "subject", message: "events[0].subject: must be 0 to 4096 bytes long, is 4097"},
-		{name: "subject with a line break", body: change(plain, `"subject":"s"`, `"subject":"\n"`), field: "subject", message: "events[0].subject: must not contain a line break"},
-		{name: "no eventType", body: change(plain, `"eventType":"t",`, ``), field: "eventType", message: "events[0].eventType: is required"},
-		{name: "eventType too long", body: change(plain, `"eventType":"t"`, `"eventType":"`+long(1025)+`"`), field: "eventType", message: "events[0].eventType: must be 1 to 1024 bytes long, is 1025"},
-		{name: "no eventTime", body: change(plain, `"eventTime"`, `"time"`), field: "eventTime", message: "events[0].eventTime: is required"},
-		{name: "eventTime without offset", body: change(plain, `03Z"`, `03"`), field: "eventTime", message: "events[0].eventTime: not an RFC 3339 time"},
-		{name: "eventTime empty", body: change(plain, `2017-06-26T18:41:00.9584103Z`, ``), field: "eventTime", message: "events[0].eventTime: must be 1 to 1024 bytes long, is 0"},
-		{name: "dataVersion a number", body: grid(`"dataVersion":1`), field: "dataVersion", message: "events[0].dataVersion: must be a string, is a number"},
-		{name: "dataVersion with a line break", body: grid(`"dataVersion":"1\r\n"`), field: "dataVersion", message: "events[0].dataVersion: must not contain a line break"},
-		{name: "another topic", body: grid(`"topic":"invoices"`), field: "topic", message: `events[0].topic: must be absent, empty, "orders" or "/topics/orders"`},
-		{name: "topic a number", body: grid(`"topic":0`), field: "topic", message: "events[0].topic: must be a string, is a number"},
-		{name: "metadataVersion 2", body: grid(`"metadataVersion":"2"`), field: "metadataVersion", message: `events[0].metadataVersion: must be absent or "1"`},
-		{name: "metadataVersion empty", body: grid(`"metadataVersion":""`), field: "metadataVersion", message: `events[0].metadataVersion: must be absent or "1"`},
-		{name: "metadataVersion a number", body: grid(`"metadataVersion":1`), field: "metadataVersion", message: "events[0].metadataVersion: must be a string, is a number"},
+		{name: "id a number", body: change(plain, `"id":"1"`, `"id":1`), field: "id", message: "events[0].id: must be a " +
+			"string, is a number"},
+		{name: "id empty", body: change(plain, `"id":"1"`, `"id":""`), field: "id", message: "events[0].id: must be 1 to " +
+			"1024 bytes long, is 0"},
+		{name: "id too long", body: change(plain, `"id":"1"`,
+			`"id":"`+long(1025)+`"`), field: "id", message: "events[0].id: must be 1 to 1024 bytes long, is 1025"},
+		{name: "id too long in bytes", body: change(plain, `"id":"1"`,
+			`"id":"`+strings.Repeat("é", 513)+`"`), field: "id", message: "events[0].id: must be 1 to 1024 bytes long, is 1026"},
+		{name: "id with NUL", body: change(plain, `"id":"1"`, `"id":"\u0000"`), field: "id", message: "events[0].id: must " +
+			"not contain NUL"},
+		{name: "id with CR", body: change(plain, `"id":"1"`, `"id":"a\rb"`), field: "id", message: "events[0].id: must not " +
+			"contain a line break"},
+		{name: "id with LF", body: change(plain, `"id":"1"`, `"id":"a\u000ab"`), field: "id", message: "events[0].id: must " +
+			"not contain a line break"},
+		{name: "id with a lone surrogate", body: change(plain, `"id":"1"`,
+			`"id":"\udfff"`), field: "id", message: "events[0].id: must not contain a lone surrogate"},
+		{name: "no subject", body: change(plain, `"subject":"s",`,
+			``), field: "subject", message: "events[0].subject: is required"},
+		{name: "subject an array", body: change(plain, `"subject":"s"`,
+			`"subject":["s"]`), field: "subject", message: "events[0].subject: must be a string, is an array"},
+		{
+			name: "subject too long", body: change(plain, `"subject":"s"`, `"subject":"`+long(4097)+`"`), field: "subject",
+			message: "events[0].subject: must be 0 to 4096 bytes long, is 4097",
+		},
+		{name: "subject with a line break", body: change(plain, `"subject":"s"`,
+			`"subject":"\n"`), field: "subject", message: "events[0].subject: must not contain a line break"},
+		{name: "no eventType", body: change(plain, `"eventType":"t",`,
+			``), field: "eventType", message: "events[0].eventType: is required"},
+		{
+			name: "eventType too long", body: change(plain, `"eventType":"t"`, `"eventType":"`+long(1025)+`"`),
+			field: "eventType", message: "events[0].eventType: must be 1 to 1024 bytes long, is 1025",
+		},
+		{name: "no eventTime", body: change(plain, `"eventTime"`,
+			`"time"`), field: "eventTime", message: "events[0].eventTime: is required"},
+		{name: "eventTime without offset", body: change(plain, `03Z"`,
+			`03"`), field: "eventTime", message: "events[0].eventTime: not an RFC 3339 time"},
+		{name: "eventTime empty", body: change(plain, `2017-06-26T18:41:00.9584103Z`,
+			``), field: "eventTime", message: "events[0].eventTime: must be 1 to 1024 bytes long, is 0"},
+		{
+			name: "dataVersion a number", body: grid(`"dataVersion":1`), field: "dataVersion",
+			message: "events[0].dataVersion: must be a string, is a number",
+		},
+		{
+			name: "dataVersion with a line break", body: grid(`"dataVersion":"1\r\n"`), field: "dataVersion",
+			message: "events[0].dataVersion: must not contain a line break",
+		},
+		{name: "another topic", body: grid(`"topic":"invoices"`), field: "topic", message: `events[0].topic: must be ` +
+			`absent, empty, "orders" or "/topics/orders"`},
+		{
+			name: "topic a number", body: grid(`"topic":0`), field: "topic",
+			message: "events[0].topic: must be a string, is a number",
+		},
+		{
+			name: "metadataVersion 2", body: grid(`"metadataVersion":"2"`), field: "metadataVersion",
+			message: `events[0].metadataVersion: must be absent or "1"`,
+		},
+		{
+			name: "metadataVersion empty", body: grid(`"metadataVersion":""`), field: "metadataVersion",
+			message: `events[0].metadataVersion: must be absent or "1"`,
+		},
+		{
+			name: "metadataVersion a number", body: grid(`"metadataVersion":1`), field: "metadataVersion",
+			message: "events[0].metadataVersion: must be a string, is a number",
+		},
 		{name: "id twice", body: grid(`"id":"1"`), field: "id", message: "events[0].id: appears twice"},
-		{name: "id twice, once escaped", body: grid(`"\u0069\u0064":"2"`), field: "id", message: "events[0].id: appears twice"},
+		{
+			name: "id twice, once escaped", body: grid(`"\u0069\u0064":"2"`), field: "id",
+			message: "events[0].id: appears twice",
+		},
 		{name: "data twice", body: grid(`"data":1,"data":1`), field: "data", message: "events[0].data: appears twice"},
 		{name: "unknown member twice", body: grid(`"x y":1,"x y":1`), field: "x y", message: "events[0].x y: appears twice"},
 		{name: "empty name twice", body: grid(`"":1,"":1`), field: "", message: "events[0]: appears twice"},
-		{name: "the fourth event", body: "[" + strings.Repeat(gridEvent+",", 3) + change(gridEvent, "T18", "T28") + "]", index: 3, field: "eventTime", message: "events[3].eventTime: not an RFC 3339 time"},
-		{name: "the first mistake wins", body: `[{"id":1},{"id":2},nonsense`, field: "id", message: "events[0].id: must be a string, is a number"},
+		{name: "the fourth event", body: "[" + strings.Repeat(gridEvent+",", 3) + change(gridEvent, "T18", "T28") +
+			"]", index: 3, field: "eventTime", message: "events[3].eventTime: not an RFC 3339 time"},
+		{name: "the first mistake wins", body: `[{"id":1},{"id":2},nonsense`, field: "id", message: "events[0].id: must be " +
+			"a string, is a number"},
 	} {
 		c.parse, c.status, c.code = parseGrid, 400, CodeInvalidEvent
 		c.run(t)
@@ -278,32 +345,69 @@ func TestParseRefusesEventGridEnvelopes(t *testing.T) {
 
 func TestParseRefusesCloudEventEnvelopes(t *testing.T) {
 	t.Parallel()
-	const base64Beside, name20 = "events[0].data_base64: must not stand beside data", "an extension attribute's name must be 1 to 20 characters of a-z and 0-9"
+	const base64Beside, name20 = "events[0].data_base64: must not stand beside data",
+		"an extension attribute's name must be 1 to 20 characters of a-z and 0-9"
 	for _, c := range []refusal{
-		{name: "no specversion", body: change(cloudOne, `"specversion":"1.0",`, ``), field: "specversion", message: "events[0].specversion: is required"},
-		{name: "specversion 0.3", body: change(cloudOne, `1.0`, `0.3`), field: "specversion", message: `events[0].specversion: must be "1.0"`},
-		{name: "specversion a number", body: change(cloudOne, `"1.0"`, `1.0`), field: "specversion", message: "events[0].specversion: must be a string, is a number"},
+		{name: "no specversion", body: change(cloudOne, `"specversion":"1.0",`,
+			``), field: "specversion", message: "events[0].specversion: is required"},
+		{name: "specversion 0.3", body: change(cloudOne, `1.0`,
+			`0.3`), field: "specversion", message: `events[0].specversion: must be "1.0"`},
+		{name: "specversion a number", body: change(cloudOne, `"1.0"`,
+			`1.0`), field: "specversion", message: "events[0].specversion: must be a string, is a number"},
 		{name: "no id", body: change(cloudOne, `"id":"1",`, ``), field: "id", message: "events[0].id: is required"},
 		{name: "id null", body: change(cloudOne, `"id":"1"`, `"id":null`), field: "id", message: "events[0].id: is required"},
-		{name: "source empty", body: change(cloudOne, `"/s"`, `""`), field: "source", message: "events[0].source: must be 1 to 1024 bytes long, is 0"},
-		{name: "source with a line break", body: change(cloudOne, `"/s"`, `"/\r"`), field: "source", message: "events[0].source: must not contain a line break"},
+		{name: "source empty", body: change(cloudOne, `"/s"`, `""`), field: "source", message: "events[0].source: must be " +
+			"1 to 1024 bytes long, is 0"},
+		{name: "source with a line break", body: change(cloudOne, `"/s"`,
+			`"/\r"`), field: "source", message: "events[0].source: must not contain a line break"},
 		{name: "no type", body: change(cloudOne, `,"type":"t"`, ``), field: "type", message: "events[0].type: is required"},
-		{name: "subject empty", body: cloud(`"subject":""`), field: "subject", message: "events[0].subject: must be 1 to 4096 bytes long, is 0"},
-		{name: "time a date", body: cloud(`"time":"2018-04-05"`), field: "time", message: "events[0].time: not an RFC 3339 time"},
-		{name: "datacontenttype empty", body: cloud(`"datacontenttype":""`), field: "datacontenttype", message: "events[0].datacontenttype: must be 1 to 1024 bytes long, is 0"},
-		{name: "dataschema an object", body: cloud(`"dataschema":{}`), field: "dataschema", message: "events[0].dataschema: must be a string, is an object"},
+		{name: "subject empty", body: cloud(`"subject":""`), field: "subject", message: "events[0].subject: must be 1 to " +
+			"4096 bytes long, is 0"},
+		{
+			name: "time a date", body: cloud(`"time":"2018-04-05"`), field: "time",
+			message: "events[0].time: not an RFC 3339 time",
+		},
+		{
+			name: "datacontenttype empty", body: cloud(`"datacontenttype":""`), field: "datacontenttype",
+			message: "events[0].datacontenttype: must be 1 to 1024 bytes long, is 0",
+		},
+		{
+			name: "dataschema an object", body: cloud(`"dataschema":{}`), field: "dataschema",
+			message: "events[0].dataschema: must be a string, is an object",
+		},
 		{name: "data and data_base64", body: cloud(`"data":1,"data_base64":""`), field: "data_base64", message: base64Beside},
-		{name: "data of null and data_base64", body: cloud(`"data":null,"data_base64":""`), field: "data_base64", message: base64Beside},
-		{name: "data_base64 a number", body: cloud(`"data_base64":1`), field: "data_base64", message: "events[0].data_base64: must be a string, is a number"},
-		{name: "data_base64 without padding", body: cloud(`"data_base64":"AA"`), field: "data_base64", message: "events[0].data_base64: must be base64 with padding"},
-		{name: "extension in capitals", body: cloud(`"traceParent":"x"`), field: "traceParent", message: "events[0].traceParent: " + name20},
-		{name: "extension of 21 characters", body: cloud(`"abcdefghij0123456789a":"x"`), field: "abcdefghij0123456789a", message: "events[0].abcdefghij0123456789a: " + name20},
+		{
+			name: "data of null and data_base64", body: cloud(`"data":null,"data_base64":""`), field: "data_base64",
+			message: base64Beside,
+		},
+		{
+			name: "data_base64 a number", body: cloud(`"data_base64":1`), field: "data_base64",
+			message: "events[0].data_base64: must be a string, is a number",
+		},
+		{
+			name: "data_base64 without padding", body: cloud(`"data_base64":"AA"`), field: "data_base64",
+			message: "events[0].data_base64: must be base64 with padding",
+		},
+		{
+			name: "extension in capitals", body: cloud(`"traceParent":"x"`), field: "traceParent",
+			message: "events[0].traceParent: " + name20,
+		},
+		{
+			name: "extension of 21 characters", body: cloud(`"abcdefghij0123456789a":"x"`), field: "abcdefghij0123456789a",
+			message: "events[0].abcdefghij0123456789a: " + name20,
+		},
 		{name: "extension without a name", body: cloud(`"":null`), field: "", message: "events[0]: " + name20},
-		{name: "extension with a megabyte of name", body: cloud(`"` + strings.Repeat("é", 1<<19-60) + `":1`), field: strings.Repeat("é", 32) + "...", message: "events[0]." + strings.Repeat("é", 32) + "...: " + name20},
-		{name: "extension an object", body: cloud(`"x":{}`), field: "x", message: "events[0].x: an extension attribute must be a string, a number or a boolean, is an object"},
-		{name: "extension an array", body: cloud(`"x":[]`), field: "x", message: "events[0].x: an extension attribute must be a string, a number or a boolean, is an array"},
+		{
+			name: "extension with a megabyte of name", body: cloud(`"` + strings.Repeat("é", 1<<19-60) + `":1`),
+			field: strings.Repeat("é", 32) + "...", message: "events[0]." + strings.Repeat("é", 32) + "...: " + name20,
+		},
+		{name: "extension an object", body: cloud(`"x":{}`), field: "x", message: "events[0].x: an extension attribute " +
+			"must be a string, a number or a boolean, is an object"},
+		{name: "extension an array", body: cloud(`"x":[]`), field: "x", message: "events[0].x: an extension attribute must " +
+			"be a string, a number or a boolean, is an array"},
 		{name: "type twice", body: cloud(`"type":"t"`), field: "type", message: "events[0].type: appears twice"},
-		{name: "in a batch", body: "[" + cloudOne + "," + change(cloudOne, "1.0", "2.0") + "]", index: 1, field: "specversion", message: `events[1].specversion: must be "1.0"`},
+		{name: "in a batch", body: "[" + cloudOne + "," + change(cloudOne, "1.0", "2.0") +
+			"]", index: 1, field: "specversion", message: `events[1].specversion: must be "1.0"`},
 	} {
 		c.parse, c.status, c.code = parseCloud, 400, CodeInvalidEvent
 		c.run(t)
@@ -326,9 +430,17 @@ func TestParseLimits(t *testing.T) {
 	}
 	many := "[" + strings.Repeat(gridEvent+",", 5000) + gridEvent + "]"
 	for _, c := range []refusal{
-		{name: "one event too many", parse: parse(Limits{MaxEvents: 2}), body: three, index: 2, message: "events[2]: a request holds at most 2 events"},
-		{name: "5,001 events", parse: parse(Limits{}), body: many, index: 5000, message: "events[5000]: a request holds at most 5000 events"},
-		{name: "one byte too many", parse: parse(Limits{MaxEventBytes: size}), body: "[" + gridEvent + "," + change(gridEvent, "t", "tt") + "]", index: 1, message: fmt.Sprintf("events[1]: an event has at most %d bytes, this one has %d", size, size+1)},
+		{
+			name: "one event too many", parse: parse(Limits{MaxEvents: 2}), body: three, index: 2,
+			message: "events[2]: a request holds at most 2 events",
+		},
+		{name: "5,001 events", parse: parse(Limits{}), body: many, index: 5000, message: "events[5000]: a request holds at " +
+			"most 5000 events"},
+		{
+			name: "one byte too many", parse: parse(Limits{MaxEventBytes: size}), body: "[" + gridEvent + "," +
+				change(gridEvent, "t", "tt") + "]", index: 1,
+			message: fmt.Sprintf("events[1]: an event has at most %d bytes, this one has %d", size, size+1),
+		},
 	} {
 		c.status, c.code = 413, CodePayloadTooLarge
 		c.run(t)

@@ -6,14 +6,15 @@ import (
 	"math/bits"
 )
 
-// scanner checks JSON text against RFC 8259 in one pass and moves over it without decoding anything.
-// encoding/json would need three passes for the same (Valid, then the envelope, then the members' places), matches names
-// without regard to case, keeps the last of two equal names and does not say where a member stands. An event of 1 KB on
-// 2 shared cores (bench_test.go): Parse 1.9 us in the one quiet run and 2.7 to 4.8 us in eight beside other work, 6 allocations;
-// json.Valid, which only says yes, 2.6 us and 5.1 to 7.1 us.
+// scanner checks JSON text against RFC 8259 in one pass and moves over it without decoding anything. encoding/json
+// would need three passes for the same (Valid, then the envelope, then the members' places), matches names without
+// regard to case, keeps the last of two equal names and does not say where a member stands. An event of 1 KB on 2
+// shared cores (bench_test.go): Parse 1.9 us in the one quiet run and 2.7 to 4.8 us in eight beside other work, 6
+// allocations; json.Valid, which only says yes, 2.6 us and 5.1 to 7.1 us.
 //
-// Methods consume from pos and report success. After false, pos and problem say where and why; nothing more may be called.
-// The text must be valid UTF-8 already: a multi-byte character can only stand inside a string and passes as it is.
+// Methods consume from pos and report success. After false, pos and problem say where and why; nothing more may be
+// called. The text must be valid UTF-8 already: a multi-byte character can only stand inside a string and passes as it
+// is.
 type scanner struct {
 	src      []byte
 	pos      int
@@ -226,9 +227,9 @@ func (s *scanner) text() bool {
 	}
 }
 
-// skipPlain returns the first place from i on that holds a quote, a backslash or a control character, or the text's end.
-// Strings are most of an event's bytes, so it looks at eight at a time: a byte's top bit is set in hit when the byte is one
-// of the three. A borrow can set bits above the first true one, never below it, so the lowest is exact.
+// skipPlain returns the first place from i on that holds a quote, a backslash or a control character, or the text's
+// end. Strings are most of an event's bytes, so it looks at eight at a time: a byte's top bit is set in hit when the
+// byte is one of the three. A borrow can set bits above the first true one, never below it, so the lowest is exact.
 func skipPlain(src []byte, i int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(src); i += 8 {

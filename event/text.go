@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// unescape decodes the inside of a string that the scanner has accepted. Without escapes, which is the rule, it returns raw
-// itself. A lone surrogate half becomes U+FFFD, as in every reader that must produce UTF-8, and is reported.
+// unescape decodes the inside of a string that the scanner has accepted. Without escapes, which is the rule, it returns
+// raw itself. A lone surrogate half becomes U+FFFD, as in every reader that must produce UTF-8, and is reported.
 func unescape(raw []byte) (text []byte, lone bool) {
 	at := bytes.IndexByte(raw, '\\')
 	if at < 0 {
@@ -84,10 +84,10 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// parseTime reads an RFC 3339 time with any number of fractional digits (.NET sends seven) and returns it in UTC.
-// The standard library's reader wants capital letters, which RFC 3339 section 5.6 leaves to the writer, and lets through what
-// it forbids: "T8:41:00", a decimal comma, an offset of 24 hours. Its strictness is switched off (go.dev/issue/54580), so the
-// shape is checked first.
+// parseTime reads an RFC 3339 time with any number of fractional digits (.NET sends seven) and returns it in UTC. The
+// standard library's reader wants capital letters, which RFC 3339 section 5.6 leaves to the writer, and lets through
+// what it forbids: "T8:41:00", a decimal comma, an offset of 24 hours. Its strictness is switched off
+// (go.dev/issue/54580), so the shape is checked first.
 func parseTime(text []byte) (t time.Time, ok bool) {
 	if bytes.ContainsAny(text, "tz") {
 		text = bytes.ToUpper(text)
@@ -99,7 +99,8 @@ func parseTime(text []byte) (t time.Time, ok bool) {
 	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may carry it over the edge, where RFC 3339 ends
 }
 
-// isTimeShaped checks that digits and marks stand where they must, and the offset's range; the calendar is left to the reader.
+// isTimeShaped checks that digits and marks stand where they must, and the offset's range; the calendar is left to the
+// reader.
 func isTimeShaped(text []byte) bool {
 	const seconds = "0000-00-00T00:00:00"
 	if !matches(text, seconds) {
@@ -141,8 +142,9 @@ func matches(text []byte, pattern string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isBase64 reports whether text is base64 with the standard alphabet and padding (RFC 4648 section 4), without decoding it.
-// encoding/base64 would need a buffer as large as the data and skips line breaks, which RFC 4648 section 3.3 forbids.
+// isBase64 reports whether text is base64 with the standard alphabet and padding (RFC 4648 section 4), without decoding
+// it. encoding/base64 would need a buffer as large as the data and skips line breaks, which RFC 4648 section 3.3
+// forbids.
 func isBase64(text []byte) bool {
 	if len(text)%4 != 0 {
 		return false

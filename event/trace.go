@@ -18,9 +18,10 @@ const (
 	maxTraceState = 512
 )
 
-// TraceOf returns the trace for the headers traceparent and tracestate of a delivery: that of its events when they all have
-// the same, zero otherwise, because one request has one trace. Event Grid documents no such headers; CloudEvents' extension asks
-// that headers and attributes of one hop agree, and that a trace is not made up on the way: neither is done here.
+// TraceOf returns the trace for the headers traceparent and tracestate of a delivery: that of its events when they all
+// have the same, zero otherwise, because one request has one trace. Event Grid documents no such headers; CloudEvents'
+// extension asks that headers and attributes of one hop agree, and that a trace is not made up on the way: neither is
+// done here.
 func TraceOf(events []*Event) Trace {
 	if len(events) == 0 {
 		return Trace{}

@@ -69,7 +69,9 @@ func TestParseReadsTheTrace(t *testing.T) {
 
 func TestParseRequestReadsTheTrace(t *testing.T) {
 	t.Parallel()
-	events, err := Input{Schema: EventGrid}.ParseRequest(http.Header{"Traceparent": {parentA}, "Tracestate": {"a=b", "c=d"}}, []byte("["+gridEvent+"]"))
+	events, err := Input{
+		Schema: EventGrid,
+	}.ParseRequest(http.Header{"Traceparent": {parentA}, "Tracestate": {"a=b", "c=d"}}, []byte("["+gridEvent+"]"))
 	require.NoError(t, err)
 	require.Equal(t, Trace{Parent: parentA, State: "a=b,c=d"}, events[0].Trace)
 

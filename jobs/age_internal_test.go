@@ -15,8 +15,10 @@ func TestAgeThatCannotBeLookedUpIsLookedUpAgain(t *testing.T) {
 	finished := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, p := range policy.Builtins() {
 		judged := policy.Attempt{
-			Result: policy.Result{Status: 503}, Kind: policy.KindWebhook, Number: 3, OwedSince: finished.Add(-7 * 24 * time.Hour),
-			FirstAttemptAt: finished.Add(-time.Minute), ScheduledAt: finished, FinishedAt: finished, Limits: policy.Limits{TTL: time.Minute},
+			Result: policy.Result{Status: 503}, Kind: policy.KindWebhook, Number: 3,
+			OwedSince:      finished.Add(-7 * 24 * time.Hour),
+			FirstAttemptAt: finished.Add(-time.Minute), ScheduledAt: finished, FinishedAt: finished,
+			Limits: policy.Limits{TTL: time.Minute},
 		}
 		v := (&attempt{policy: &p}).checkAgain(judged)
 		require.Equal(t, policy.Retry, v.Action, p.Name)

@@ -22,9 +22,11 @@ func (b *bundle) aging(t *testing.T, url string, minutes int, batched bool) {
 }
 
 // agedAtPause lets the pause begin when everything is as old as that.
-const agedAtPause = `UPDATE postrider_internal.event_subscription_states SET paused_since = (SELECT min(owed_since) FROM postrider_internal.deliveries) + $1::interval`
+const agedAtPause = `UPDATE postrider_internal.event_subscription_states SET paused_since = (SELECT min(owed_since)
+	    FROM postrider_internal.deliveries) + $1::interval`
 
-// A request is under way when a pause begins. What it ends for its age is judged by the age that it has, which the pause may have stopped.
+// A request is under way when a pause begins. What it ends for its age is judged by the age that it has, which the
+// pause may have stopped.
 func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -50,7 +52,8 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 			_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "all", &test.stop)
 			require.NoError(t, err)
 			b.exec(t, agedAtPause, "51 seconds")
-			b.become(t, 1, "SELECT count(*) FROM postrider_internal.deliveries WHERE owed_since < clock_timestamp() - interval '61 seconds'")
+			b.become(t, 1,
+				"SELECT count(*) FROM postrider_internal.deliveries WHERE owed_since < clock_timestamp() - interval '61 seconds'")
 			if test.resumed {
 				b.resume(t, "all")
 			}
@@ -64,7 +67,9 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 			b.resume(t, "all")
 			b.travel(t) // it has some seconds to live, if they are not over
 			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE dead_lettered_at - owed_since BETWEEN '60 seconds' AND '80 seconds'"), "as old as it was at the pause, and then the rest")
+			require.Equal(t, 1,
+				b.count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE dead_lettered_at - owed_since BETWEEN '60 "+
+					"seconds' AND '80 seconds'"), "as old as it was at the pause, and then the rest")
 		})
 	}
 }
@@ -74,7 +79,8 @@ func (b *bundle) laterBy(t *testing.T, pause string) {
 	t.Helper()
 	for _, earlier := range []string{
 		"event_subscription_states SET paused_since = paused_since - $1::interval",
-		"deliveries SET owed_since = owed_since - $1::interval, next_attempt_at = next_attempt_at - $1::interval, not_before = not_before - $1::interval",
+		"deliveries SET owed_since = owed_since - $1::interval, next_attempt_at = next_attempt_at - $1::interval, " +
+			"not_before = not_before - $1::interval",
 		"batches SET next_attempt_at = next_attempt_at - $1::interval, not_before = not_before - $1::interval",
 		"delivery_attempts SET started_at = started_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval",
 		"river_job SET scheduled_at = scheduled_at - $1::interval",
@@ -96,10 +102,13 @@ func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
 			b.start(t, nil)
 			b.publishOne(t, "e")
 			b.attempt(t)
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE next_attempt_at = owed_since + interval '1 minute'"))
+			require.Equal(t, 1,
+				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE next_attempt_at = owed_since + interval '1 minute'"))
 			return b, e
 		}
-		const waitsForFloor = "SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a USING (subscription) WHERE waits_for = 'next_attempt_at' AND d.next_attempt_at >= a.started_at + interval '5 minutes'"
+		const waitsForFloor = "SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a " +
+			"USING (subscription) WHERE waits_for = 'next_attempt_at' AND d.next_attempt_at >= a.started_at + interval '5 " +
+			"minutes'"
 		attemptedAgain := func(t *testing.T, b *bundle, e *endpoint) {
 			t.Helper()
 			b.become(t, 1, waitsForFloor)
@@ -134,7 +143,8 @@ func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
 			b, e := begin(t)
 			b.aging(t, e.URL, 3, batched)
 			require.Equal(t, 1, b.travel(t))
-			b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at' AND next_attempt_at = owed_since + interval '3 minutes'")
+			b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at' "+
+				"AND next_attempt_at = owed_since + interval '3 minutes'")
 			require.Equal(t, 1, b.travel(t))
 			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Len(t, e.requests(), 1)

@@ -24,9 +24,9 @@ import (
 // delivery kills the process, or whose stored body cannot be sent, must not do so for ever.
 const maxReruns = 20
 
-// beginPause is how long an attempt waits that could not begin because the database was unavailable or results could not
-// be recorded. It does not count as a rerun: at 20 reruns an outage of half an hour would dead-letter events that were
-// never attempted.
+// beginPause is how long an attempt waits that could not begin because the database was unavailable or results could
+// not be recorded. It does not count as a rerun: at 20 reruns an outage of half an hour would dead-letter events that
+// were never attempted.
 const beginPause = 2 * time.Second
 
 // loadTries bounds how often a work is loaded again because its holds were read too long ago. A database that is always
@@ -51,8 +51,8 @@ type deliverer struct {
 // attempt, 4 % of the service's time.
 func (d *deliverer) Timeout(*river.Job[queue.AttemptArgs]) time.Duration { return -1 }
 
-// Work implements river.Worker. An endpoint's failure is an outcome and no error. An error means that the attempt has no
-// outcome: River then runs the job again, which counts as a rerun once the attempt has begun.
+// Work implements river.Worker. An endpoint's failure is an outcome and no error. An error means that the attempt has
+// no outcome: River then runs the job again, which counts as a rerun once the attempt has begun.
 func (d *deliverer) Work(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
 	release := d.engine.active.Add(job.ID)
 	defer release()
@@ -140,8 +140,8 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 }
 
-// enter waits until results can be recorded, and takes a place at the endpoint; false if it has none free. After true the
-// caller must leave.
+// enter waits until results can be recorded, and takes a place at the endpoint; false if it has none free. After true
+// the caller must leave.
 func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
 	if err := a.engine.store.Recorder.WaitRecording(ctx); err != nil {
 		return false, err
@@ -168,8 +168,8 @@ func (a *attempt) park(ctx context.Context) error {
 	})
 }
 
-// cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels what is pending: a
-// publish that was in progress may have committed after the deletion.
+// cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels what is pending:
+// a publish that was in progress may have committed after the deletion.
 func (a *attempt) cut(ctx context.Context) error {
 	found, err := a.configure(ctx)
 	switch {
@@ -243,9 +243,9 @@ func (a *attempt) configure(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// turn decides whether an attempt may be made now (ready), and otherwise what becomes of the work: a hold may have begun
-// after the publish, or while the job waited for its time. Members whose turn has ended have their own fates and leave
-// the work.
+// turn decides whether an attempt may be made now (ready), and otherwise what becomes of the work: a hold may have
+// begun after the publish, or while the job waited for its time. Members whose turn has ended have their own fates and
+// leave the work.
 func (a *attempt) turn(now time.Time) (verdict policy.Verdict, fates []delivery.Fate, ready bool) {
 	hold := policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(a.work.Hold)}
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
@@ -271,9 +271,9 @@ func (a *attempt) turn(now time.Time) (verdict policy.Verdict, fates []delivery.
 	return policy.Verdict{Action: delivery.Leave}, fates, true
 }
 
-// stays reports whether a member may be sent with the others, and otherwise what becomes of it. One event whose delivery
-// kills the process must not take its whole batch along: after too many reruns each is sent alone, and has its own
-// reruns.
+// stays reports whether a member may be sent with the others, and otherwise what becomes of it. One event whose
+// delivery kills the process must not take its whole batch along: after too many reruns each is sent alone, and has its
+// own reruns.
 func (a *attempt) stays(m *queue.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
 	switch {
 	case m.EventMissing:
@@ -313,8 +313,8 @@ func ended(fates []delivery.Fate) policy.Verdict {
 }
 
 // putOff reports whether a turn that was to end deliveries comes too early for an attempt, and when the next one is: at
-// the end of the first member's time to live, if that is sooner. Until then the job's row is not needed; the wave of that
-// time inserts another.
+// the end of the first member's time to live, if that is sooner. Until then the job's row is not needed; the wave of
+// that time inserts another.
 func (a *attempt) putOff(now time.Time) (first time.Time, off bool) {
 	if a.work.NotBefore == nil {
 		return time.Time{}, false

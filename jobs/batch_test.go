@@ -51,7 +51,8 @@ func names(id string, n int) []string {
 	return list
 }
 
-const deliveredInBatch = "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND batch_id IS NOT NULL"
+const deliveredInBatch = "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 " +
+	"AND batch_id IS NOT NULL"
 
 func TestBatchIsOneRequest(t *testing.T) {
 	t.Parallel()
@@ -75,8 +76,10 @@ func TestBatchIsOneRequest(t *testing.T) {
 	require.Equal(t, names("e", 10), got)
 	require.Equal(t, []int{2, 4, 4}, sizes)
 	require.Equal(t, 10, b.count(t, deliveredInBatch))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id IS NULL AND batch_id IS NOT NULL AND number = 1 AND verdict = 'deliver'"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND finished_at IS NOT NULL"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id IS NULL "+
+		"AND batch_id IS NOT NULL AND number = 1 AND verdict = 'deliver'"))
+	require.Equal(t, 3, b.count(t,
+		"SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND finished_at IS NOT NULL"))
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
@@ -90,7 +93,8 @@ func TestLoneEventDoesNotWaitForABatch(t *testing.T) {
 	b.attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{"lone"}, r.ids(t))
-	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"), "a batch of one is told like a single delivery")
+	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"),
+		"a batch of one is told like a single delivery")
 	require.Equal(t, "2.1", r.header.Get("Aeg-Data-Version"))
 }
 
@@ -100,7 +104,8 @@ func TestBatchOfCloudEvents(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
 	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
-	const first, second = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"} }`, `{"specversion":"1.0","id":"2","source":"/s","type":"t"}`
+	const first, second = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,` +
+		`"s":"\u00e9é"} }`, `{"specversion":"1.0","id":"2","source":"/s","type":"t"}`
 	b.publish(t, "application/cloudevents-batch+json", "["+first+" , "+second+"]")
 	b.start(t, nil)
 	b.attempt(t)
@@ -114,7 +119,8 @@ func TestBatchOfCloudEvents(t *testing.T) {
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", e.requests()[1].header.Get("Content-Type"))
 }
 
-// A delivery that was owed before batches were switched on has a job of its own, and goes alone, in the format of batches.
+// A delivery that was owed before batches were switched on has a job of its own, and goes alone, in the format of
+// batches.
 func TestDeliveryFromBeforeBatchesGoesAlone(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
@@ -181,10 +187,12 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 		require.Equal(t, fmt.Sprint(i), r.header.Get("Aeg-Delivery-Count"))
 	}
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 3"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
 }
 
-// All or none: an answer that is never retried ends every member, each with a dead letter that needs no batch to be read.
+// All or none: an answer that is never retried ends every member, each with a dead letter that needs no batch to be
+// read.
 func TestRefusedBatchIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -194,8 +202,10 @@ func TestRefusedBatchIsDeadLettered(t *testing.T) {
 	b.start(t, nil)
 	require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
 	require.Equal(t, 5, b.count(t, `SELECT count(DISTINCT dead_letter_id) FROM postrider.dead_letters
-		WHERE reason = 'UndeliverableDueToHttpBadRequest' AND attempts = 1 AND body ->> 'id' = event_id AND last_status = 400 AND last_outcome = 'BadRequest'`))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
+		WHERE reason = 'UndeliverableDueToHttpBadRequest' AND attempts = 1 AND body ->> 'id' = event_id AND last_status = 400
+		  AND last_outcome = 'BadRequest'`))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
 }
 
 // Without a destination the same answer drops them.
@@ -203,10 +213,12 @@ func TestRefusedBatchIsDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusBadRequest))
-	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone }))
+	b.subscribe(t, "all", e.URL,
+		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone }))
 	b.publishAtOnce(t, "e", 5)
 	b.start(t, nil)
 	b.attempt(t)
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
+	require.Equal(t, 5, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dropped'"))
 }

@@ -45,7 +45,8 @@ func TestBatchThatAStopCutsIsSentAgain(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, same)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
 }
 
 // The same when the node just dies: its running job is replaced.
@@ -57,7 +58,8 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	b.publishAtOnce(t, "e", 5)
 	b.run(t, "dead", "all")
 	var job queue.JobToken
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").Scan(&job.JobID, &job.JobMade))
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
+		Scan(&job.JobID, &job.JobMade))
 	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, job))
 	batch, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
 	require.NoError(t, err)
@@ -66,7 +68,8 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	b.attempt(t)
 	require.Equal(t, names("e", 5), requireOneRequest(t, e).ids(t))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND reruns = 1"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1 AND batch_id IS NOT NULL"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1 AND batch_id IS NOT NULL"))
 }
 
 // What was cut together is taken apart after twenty re-runs: only the event that is to blame will be given up.
@@ -95,7 +98,8 @@ func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
 	b.start(t, nil)
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0")
 	require.Empty(t, e.requests())
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 0"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 0"))
 }
 
 // A member whose time to live has passed leaves before the request; the others are sent.
@@ -104,15 +108,19 @@ func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
 	minute := 1
-	b.subscribe(t, "all", e.URL, both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.EventTimeToLiveInMinutes = &minute }))
+	b.subscribe(t, "all", e.URL,
+		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.EventTimeToLiveInMinutes = &minute }))
 	b.publishAtOnce(t, "old", 2)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at = next_attempt_at - interval '1 minute'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
+		"= next_attempt_at - interval '1 minute'")
 	b.publishAtOnce(t, "new", 2)
 	b.start(t, nil)
 	b.attempt(t)
 	require.Equal(t, names("new", 2), requireOneRequest(t, e).ids(t))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id LIKE 'old-%' AND reason = 'TimeToLiveExceeded' AND attempts = 0"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id LIKE 'old-%' AND left_at IS NOT NULL AND left_reason = 'TimeToLiveExceeded'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id LIKE 'old-%' "+
+		"AND reason = 'TimeToLiveExceeded' AND attempts = 0"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id LIKE 'old-%' "+
+		"AND left_at IS NOT NULL AND left_reason = 'TimeToLiveExceeded'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND members = 2"))
 }
 
@@ -130,18 +138,26 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	b.publishAtOnce(t, "new", 2)
 	b.start(t, nil)
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = owed_since + interval '1 minute'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE not_before > next_attempt_at"), "it keeps what it wanted")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL AND attempts = 1 AND next_attempt_at < owed_since + interval '1 minute'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' "+
+		"AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = owed_since + interval '1 minute'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE not_before > next_attempt_at"),
+		"it keeps what it wanted")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL "+
+		"AND attempts = 1 AND next_attempt_at < owed_since + interval '1 minute'"))
 
 	e.status.Store(http.StatusOK)
 	b.travel(t)
 	b.attempt(t)
 	require.Equal(t, names("new", 2), e.requests()[1].ids(t))
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old-0' AND reason = 'TimeToLiveExceeded' AND attempts = 1")
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a ON a.delivery_id = d.delivery_id OR EXISTS (
-		SELECT FROM postrider.batch_members m WHERE m.batch_id = a.batch_id AND m.delivery_id = d.delivery_id AND a.number <= coalesce(m.left_after, a.number))
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old-0' "+
+		"AND reason = 'TimeToLiveExceeded' AND attempts = 1")
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a
+		    ON a.delivery_id = d.delivery_id OR EXISTS (
+		SELECT FROM postrider.batch_members m WHERE m.batch_id = a.batch_id AND m.delivery_id = d.delivery_id
+		    AND a.number <= coalesce(m.left_after, a.number))
 		WHERE d.event_id = 'old-0'`), "the batch's second request was not its own")
 }
 
@@ -157,9 +173,12 @@ func TestBrokenMembersLeaveTheirBatch(t *testing.T) {
 	b.start(t, nil)
 	b.attempt(t)
 	require.Equal(t, []string{"e-0", "e-3"}, requireOneRequest(t, e).ids(t))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'e-2' AND left_reason = 'Unsendable'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'e-2' AND state = 'pending' AND attempts = 0 AND batch_id IS NULL"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'e-2' AND left_reason = 'Unsendable'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'e-2' "+
+		"AND state = 'pending' AND attempts = 0 AND batch_id IS NULL"))
 }
 
 // A batch of nothing but broken members ends without a request.
@@ -173,7 +192,8 @@ func TestBatchOfBrokenMembersEnds(t *testing.T) {
 	b.start(t, nil)
 	b.become(t, 1, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0")
 	require.Empty(t, e.requests())
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND batch_id IS NULL"))
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND batch_id IS NULL"))
 }
 
 // What is open when its event subscription is paused is told as held, and a batch that waits for its retry as well.
@@ -189,7 +209,8 @@ func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 	b.publishAtOnce(t, "during", 4)
 	b.travel(t)
 	b.become(t, 7, heldQuery)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'paused' AND attempts = 1 AND members = 3"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'paused' AND attempts = 1 AND members = 3"))
 	require.Equal(t, 7, b.count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
 	require.Len(t, e.requests(), 1)
 
@@ -201,7 +222,8 @@ func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 	require.Positive(t, again, "the batch went as it was")
 	require.Equal(t, "1", seen[again].header.Get("Aeg-Delivery-Count"))
 	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'paused' AND started_at > due_at"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'paused' AND started_at > due_at"))
 }
 
 // Pausing and resuming all the while loses nothing and sends no event twice.
@@ -238,7 +260,8 @@ func TestProbeOfBatches(t *testing.T) {
 	b.publishAtOnce(t, "first", 3)
 	b.start(t, nil)
 	b.attempt(t)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"), "one request has failed")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'probation'"),
+		"one request has failed")
 	b.travel(t)
 	b.become(t, 3, onProbation)
 
@@ -299,12 +322,16 @@ func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 	b.start(t, nil)
 	r := x.next(t)
 	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, b.attempt(t).Result)
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
+		"AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
 	r.answer(http.StatusOK)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
-	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver", "answered after the ack timeout: 200: success; the queued retry was canceled"))
+	require.Equal(t, 3, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
+	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver",
+		"answered after the ack timeout: 200: success; the queued retry was canceled"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Len(t, x.requests(), 1)
 }
@@ -323,15 +350,16 @@ func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	b.travel(t)
 	second := x.next(t)
 	first.answer(http.StatusOK)
-	b.become(t, 1, lateRows, 1, "Delivered", "note", "answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
+	b.become(t, 1, lateRows, 1, "Delivered", "note",
+		"answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 	second.answer(http.StatusOK)
 	b.attempt(t)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
 }
 
-// After a failover that lost commits another batch may have the job's id. What is told of the lost one must not end the other's row: River, which knows ids alone,
-// marked it completed under whoever was running it.
+// After a failover that lost commits another batch may have the job's id. What is told of the lost one must not end the
+// other's row: River, which knows ids alone, marked it completed under whoever was running it.
 func TestAStaleBatchLeavesTheRowOfItsIDAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -15,8 +15,8 @@ import (
 	"postrider/jobs"
 )
 
-// Nodes come and go, the event subscription is paused and resumed, the endpoint fails every third time: every event arrives,
-// and what is written down adds up.
+// Nodes come and go, the event subscription is paused and resumed, the endpoint fails every third time: every event
+// arrives, and what is written down adds up.
 func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -27,7 +27,8 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusOK)
 	})
-	b.copyPolicy(t, "ga-2021", "brief", `{"steps":["1 second"],"tail":"1 second","default_max_attempts":null,"probation_trigger":1000000}`)
+	b.copyPolicy(t, "ga-2021", "brief",
+		`{"steps":["1 second"],"tail":"1 second","default_max_attempts":null,"probation_trigger":1000000}`)
 	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '0' WHERE policy = 'brief'")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "all", e.URL, both(batching(20, 64), under("brief")))
@@ -83,7 +84,9 @@ func (b *bundle) comeAndGo(t *testing.T, name string, stop <-chan struct{}) {
 // left says what is still owed, for a test that fails.
 func (b *bundle) left(t *testing.T) (left string) {
 	t.Helper()
-	require.NoError(t, b.pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT format('open %s, in batches %s, held %s, alone %s',
-		count(*) FILTER (WHERE num_nonnulls(job_id, batch_id, hold) = 0), count(batch_id), count(hold), count(job_id)) FROM postrider_internal.deliveries`).Scan(&left))
+	require.NoError(t,
+		b.pool.QueryRow(context.WithoutCancel(t.Context()), `SELECT format('open %s, in batches %s, held %s, alone %s',
+		count(*) FILTER (WHERE num_nonnulls(job_id, batch_id, hold) = 0), count(batch_id), count(hold), count(job_id))
+		FROM postrider_internal.deliveries`).Scan(&left))
 	return left
 }

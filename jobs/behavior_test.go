@@ -52,7 +52,8 @@ func TestRetryAfterIsHonouredOrNot(t *testing.T) {
 	}
 }
 
-// Without a destination Event Grid has nowhere to put what is given up: it is dropped, or tried again where the table has it so.
+// Without a destination Event Grid has nowhere to put what is given up: it is dropped, or tried again where the table
+// has it so.
 func TestDocumentedDeadLettersAreOffUnlessStated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -60,11 +61,13 @@ func TestDocumentedDeadLettersAreOffUnlessStated(t *testing.T) {
 	b.subscribe(t, "safe-2019", e.URL+"/400", under("ga-2019"))
 	b.subscribe(t, "literal-2019", e.URL+"/400", literally("ga-2019"))
 	b.subscribe(t, "literal-2018", e.URL+"/400", literally("ga-2018"))
-	b.subscribe(t, "stated-2019", e.URL+"/400", func(s *catalog.SubscriptionSpec) { literally("ga-2019")(s); s.DeadLetter = catalog.DeadLetterRows })
+	b.subscribe(t, "stated-2019", e.URL+"/400",
+		func(s *catalog.SubscriptionSpec) { literally("ga-2019")(s); s.DeadLetter = catalog.DeadLetterRows })
 	b.subscribe(t, "safe-2021", e.URL+"/404", under("ga-2021"))
 	b.subscribe(t, "literal-2021", e.URL+"/404", literally("ga-2021"))
 	b.subscribe(t, "none-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
-	b.subscribe(t, "batch-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) { literally("ga-2021")(s); s.MaxEventsPerBatch = new(10) })
+	b.subscribe(t, "batch-2021", e.URL+"/404",
+		func(s *catalog.SubscriptionSpec) { literally("ga-2021")(s); s.MaxEventsPerBatch = new(10) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 8)
@@ -72,10 +75,14 @@ func TestDocumentedDeadLettersAreOffUnlessStated(t *testing.T) {
 		"safe-2019": "dead_lettered", "literal-2019": "pending", "literal-2018": "pending", "stated-2019": "dead_lettered",
 		"safe-2021": "dead_lettered", "literal-2021": "dropped", "none-2021": "dropped", "batch-2021": "dropped",
 	} {
-		b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND attempts = 1 AND last_outcome IN ('BadRequest', 'NotFound')", name, state)
+		b.become(t, 1,
+			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND attempts = 1 "+
+				"AND last_outcome IN ('BadRequest', 'NotFound')", name, state)
 	}
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToClientError'"), "visible, with its reason")
+	require.Equal(t, 3,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' "+
+			"AND reason = 'UndeliverableDueToClientError'"), "visible, with its reason")
 	b.requireGap(t, 5*time.Minute, "literal-2019")
 }
 
@@ -87,10 +94,15 @@ func TestProbationEndsOrHoldsWhatWaits(t *testing.T) {
 		change func(*catalog.SubscriptionSpec)
 		want   string // of the event that comes during the probation
 	}{
-		"safe":            {under("namespace-2023"), "pending probation"},
-		"documented":      {literally("namespace-2023"), "dropped UndeliverableDueToProbationCausedByClientError"},
-		"safe, ends":      {func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.ProbationAction = "namespace-2023", &documented }, "dead_lettered UndeliverableDueToProbationCausedByClientError"},
-		"documented, not": {func(s *catalog.SubscriptionSpec) { literally("namespace-2023")(s); s.ProbationAction = &hold }, "pending probation"},
+		"safe":       {under("namespace-2023"), "pending probation"},
+		"documented": {literally("namespace-2023"), "dropped UndeliverableDueToProbationCausedByClientError"},
+		"safe, ends": {
+			func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.ProbationAction = "namespace-2023", &documented },
+			"dead_lettered UndeliverableDueToProbationCausedByClientError",
+		},
+		"documented, not": {
+			func(s *catalog.SubscriptionSpec) { literally("namespace-2023")(s); s.ProbationAction = &hold }, "pending probation",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +112,9 @@ func TestProbationEndsOrHoldsWhatWaits(t *testing.T) {
 			b.start(t, nil)
 			b.publishFailing(t, 1)
 			b.publishOne(t, "second")
-			b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND concat_ws(' ', state, coalesce(hold, reason)) = $1 AND attempts = 0", row.want)
+			b.become(t, 1,
+				"SELECT count(*) FROM postrider.deliveries WHERE event_id = 'second' AND concat_ws(' ', state, coalesce(hold, "+
+					"reason)) = $1 AND attempts = 0", row.want)
 			require.Len(t, bad.requests(), 1)
 		})
 	}
@@ -116,23 +130,28 @@ func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
 		s.RetryTransportErrors = new(true)
 	})
 	b.copyPolicy(t, policy.DefaultName, "strict", `{}`)
-	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'never' WHERE policy = 'strict' AND condition = 'socket'")
+	b.exec(t,
+		"UPDATE postrider_internal.retry_policy_cells SET action = 'never' WHERE policy = 'strict' AND condition = 'socket'")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "strict", refusing, under("strict"))
-	b.subscribe(t, "given-up", refusing, func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.RetryTransportErrors = "strict", new(false) })
+	b.subscribe(t, "given-up", refusing,
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.RetryTransportErrors = "strict", new(false) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 5)
 	for name, state := range map[string]string{
 		"safe": "pending", "literal": "dropped", "retried": "pending", "strict": "pending", "given-up": "dead_lettered",
 	} {
-		b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND last_outcome = 'SocketError'", name, state)
+		b.become(t, 1,
+			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND last_outcome = 'SocketError'",
+			name, state)
 	}
 	b.requireGap(t, 10*time.Second, "retried")
 	b.requireGap(t, 10*time.Second, "safe")
 }
 
-// What holds is looked up once per version of the catalogue: a change decides about what is owed already, on a node that runs.
+// What holds is looked up once per version of the catalogue: a change decides about what is owed already, on a node
+// that runs.
 func TestChangedBehaviorDecidesWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -158,8 +177,8 @@ func TestChangedBehaviorDecidesWhatIsOwed(t *testing.T) {
 	b.requireGap(t, 30*time.Second, "billing")
 }
 
-// A namespace topic's retention ends a delivery before its own time to live does: in its next attempt, on hold, and in a batch; also
-// where the retention was made shorter after it was published.
+// A namespace topic's retention ends a delivery before its own time to live does: in its next attempt, on hold, and in
+// a batch; also where the retention was made shorter after it was published.
 func TestRetentionEndsDeliveries(t *testing.T) {
 	t.Parallel()
 	topic := catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents}
@@ -182,7 +201,8 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	}
 	publish()
 	old := func() {
-		b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '2 days' WHERE subscription_id NOT IN (SELECT id FROM postrider_internal.event_subscriptions WHERE name = 'open')")
+		b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '2 days' "+
+			"WHERE subscription_id NOT IN (SELECT id FROM postrider_internal.event_subscriptions WHERE name = 'open')")
 	}
 	old()
 	b.travel(t)
@@ -193,11 +213,16 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	topic.EventRetentionInDays = 1
 	_, _, err := elsewhere.Topics.PutTopic(t.Context(), topicName, topic)
 	require.NoError(t, err)
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'held' AND reason = 'TimeToLiveExceeded' AND attempts = 0")
+	require.Equal(t, 5,
+		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'held' "+
+		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")
 	b.travel(t)
 	for _, name := range []string{"tried", "batched", "default"} {
-		b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'TimeToLiveExceeded' AND attempts = 2", name)
+		b.become(t, 1,
+			"SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'TimeToLiveExceeded' "+
+				"AND attempts = 2", name)
 	}
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'open' AND state = 'pending' AND attempts = 3")
+	b.become(t, 1,
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'open' AND state = 'pending' AND attempts = 3")
 }

@@ -24,13 +24,16 @@ const (
 	clockworkTimeout = 10 * time.Second
 )
 
-// every calls do at once and then once per interval until ctx ends. Errors are logged and forgotten: the next tick is the retry.
+// every calls do at once and then once per interval until ctx ends. Errors are logged and forgotten: the next tick is
+// the retry.
 func (e *Engine) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
 	e.everyOr(ctx, interval, nil, what, do)
 }
 
 // everyOr calls do whenever it is asked to, too.
-func (e *Engine) everyOr(ctx context.Context, interval time.Duration, asked <-chan struct{}, what string, do func(context.Context) error) {
+func (e *Engine) everyOr(
+	ctx context.Context, interval time.Duration, asked <-chan struct{}, what string, do func(context.Context) error,
+) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -130,27 +133,31 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// keepPartitions keeps a week of partitions ahead. Every minute, though a partition is needed once a day: a database that
-// was away over midnight must not cost a day.
+// keepPartitions keeps a week of partitions ahead. Every minute, though a partition is needed once a day: a database
+// that was away over midnight must not cost a day.
 func (e *Engine) keepPartitions(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "making partitions", e.store.Maintenance.EnsurePartitions)
 }
 
 // retain removes what is over and has been kept for long enough.
 func (e *Engine) retain(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "removing what has been kept for long enough", func(ctx context.Context) error { return e.store.Maintenance.Retain(ctx, e.options.Retention) })
+	e.every(ctx, housekeepInterval, "removing what has been kept for long enough",
+		func(ctx context.Context) error { return e.store.Maintenance.Retain(ctx, e.options.Retention) })
 }
 
-// clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency keys whose time is over, old
-// handshakes and operations, notices for nobody, and sessions that are over.
+// clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency
+// keys whose time is over, old handshakes and operations, notices for nobody, and sessions that are over.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
-		return errors.Join(e.store.JobRows.CleanJobs(ctx), e.store.Recorder.CleanProbations(ctx), e.store.Publisher.CleanIdempotencyKeys(ctx), e.store.Handshakes.CleanHandshakes(ctx), e.store.Maintenance.CleanNotices(ctx), e.store.Operator.CleanOperations(ctx),
+		return errors.Join(e.store.JobRows.CleanJobs(ctx), e.store.Recorder.CleanProbations(ctx),
+			e.store.Publisher.CleanIdempotencyKeys(ctx), e.store.Handshakes.CleanHandshakes(ctx),
+			e.store.Maintenance.CleanNotices(ctx), e.store.Operator.CleanOperations(ctx),
 			e.store.Access.CleanSessions(ctx), e.store.JobRows.CleanLocks(ctx))
 	})
 }
 
-// forget gives back what this node remembers of event subscriptions that were deleted: where some are made and deleted all day, it would only grow.
+// forget gives back what this node remembers of event subscriptions that were deleted: where some are made and deleted
+// all day, it would only grow.
 func (e *Engine) forget(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "forgetting deleted event subscriptions", func(context.Context) error {
 		catalogue := e.store.Cache.Catalogue()

@@ -7,18 +7,20 @@ import (
 )
 
 const (
-	// promote looks for publishes by SQL that nobody told of, every 250 ms: they were not to wake anybody, their transaction went on for longer
-	// than the watch they met, or the notification was lost. collectPoll is for when it is busy.
+	// promote looks for publishes by SQL that nobody told of, every 250 ms: they were not to wake anybody, their
+	// transaction went on for longer than the watch they met, or the notification was lost. collectPoll is for when it is
+	// busy.
 	collectPoll = 5 * time.Second
 	// collectRetry follows an error.
 	collectRetry = 500 * time.Millisecond
 	// While they come, it looks again after as long, and nobody has to wake it. A look takes a quarter of a millisecond.
 	collectPause = 5 * time.Millisecond
-	// More of them are gathered with more time between: in groups of 300 an event takes PostgreSQL two thirds of what it takes in groups of 100.
+	// More of them are gathered with more time between: in groups of 300 an event takes PostgreSQL two thirds of what it
+	// takes in groups of 100.
 	collectRestEach = 500 * time.Microsecond
 	collectRestMost = 250 * time.Millisecond
-	// collectPatience is how long it goes on when none come any more. In the first third of it the watch is renewed, which then holds for a
-	// second: the last third is for transactions that end later.
+	// collectPatience is how long it goes on when none come any more. In the first third of it the watch is renewed, which
+	// then holds for a second: the last third is for transactions that end later.
 	collectPatience = 3 * time.Second
 )
 
@@ -57,8 +59,8 @@ func (e *Engine) collectAwhile(ctx context.Context) {
 	}
 }
 
-// collectRest is how long the next look waits after one that found n. One that found nothing is long where PostgreSQL cannot forget those that
-// are gone, for a transaction that stays open for hours.
+// collectRest is how long the next look waits after one that found n. One that found nothing is long where PostgreSQL
+// cannot forget those that are gone, for a transaction that stays open for hours.
 func collectRest(n int, took time.Duration) time.Duration {
 	rest := time.Duration(n) * collectRestEach
 	if n == 0 {
@@ -67,7 +69,8 @@ func collectRest(n int, took time.Duration) time.Duration {
 	return min(max(rest, collectPause), collectRestMost)
 }
 
-// collectOnce also makes the deliveries: what comes meanwhile is gathered together next time, the more the more there is to do.
+// collectOnce also makes the deliveries: what comes meanwhile is gathered together next time, the more the more there
+// is to do.
 func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
@@ -83,7 +86,8 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 		made.Go(func() {
 			if err := e.route(ctx, job); err != nil && ctx.Err() == nil {
 				// It is taken up again when it was in nobody's hands for 15 s; its row says which topic and events.
-				e.log.Error("events that were published by SQL have no deliveries yet: PostgreSQL refuses to make them, trying again; postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
+				e.log.Error("events that were published by SQL have no deliveries yet: PostgreSQL refuses to make them, trying "+
+					"again; postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
 			}
 		})
 	}

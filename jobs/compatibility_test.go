@@ -44,10 +44,12 @@ func TestDeadLetterHasEventGridsFields(t *testing.T) {
 	}{
 		{
 			"Event Grid", setup, event.EventGrid, jsonType,
-			`{"id":"7","subject":"ann","eventType":"order","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"n":1.50}}`,
+			`{"id":"7","subject":"ann","eventType":"order","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1",` +
+				`"data":{"n":1.50}}`,
 		},
 		{
-			"CloudEvents", func(t *testing.T) *bundle { t.Helper(); return setupTopic(t, event.CloudEvents) }, event.CloudEvents, structuredType,
+			"CloudEvents", func(t *testing.T) *bundle { t.Helper(); return setupTopic(t, event.CloudEvents) }, event.CloudEvents,
+			structuredType,
 			`{"specversion":"1.0","id":"7","source":"/s","type":"order","subject":"ann","time":"2026-01-01T00:00:00Z"}`,
 		},
 		{
@@ -67,11 +69,14 @@ func TestDeadLetterHasEventGridsFields(t *testing.T) {
 			}
 			b.publish(t, row.contentType, body)
 			require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
-			require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters l JOIN postrider.events e USING (system_id)
-				WHERE l.reason = 'UndeliverableDueToClientError' AND l.attempts = 1 AND l.last_outcome = 'NotFound' AND l.last_status = 404
+			require.Equal(t, 1,
+				b.count(t, `SELECT count(*) FROM postrider.dead_letters l JOIN postrider.events e USING (system_id)
+				WHERE l.reason = 'UndeliverableDueToClientError' AND l.attempts = 1 AND l.last_outcome = 'NotFound'
+				  AND l.last_status = 404
 				  AND l.published_at = e.published_at AND l.last_attempt_at BETWEEN l.published_at AND l.dead_lettered_at
 				  AND l.dead_lettered_at < l.last_attempt_at + interval '1 minute'
-				  AND l.event_id = '7' AND l.event_type = 'order' AND l.subject = 'ann' AND l.event_time = '2026-01-01' AND l.body_text = $1`, row.body))
+				  AND l.event_id = '7' AND l.event_type = 'order' AND l.subject = 'ann' AND l.event_time = '2026-01-01'
+				      AND l.body_text = $1`, row.body))
 		})
 	}
 }

@@ -72,9 +72,9 @@ func together(verdicts []policy.Verdict) (all policy.Verdict, apart []int) {
 	return all, apart
 }
 
-// checkExpired repeats the decisions that end a delivery because it expired, with its present age: a pause that stops the
-// time to live may have begun or ended since the work was loaded, and a request may take minutes. It is rare. A pause
-// that is set at this very moment comes too late: its response has not been sent.
+// checkExpired repeats the decisions that end a delivery because it expired, with its present age: a pause that stops
+// the time to live may have begun or ended since the work was loaded, and a request may take minutes. It is rare. A
+// pause that is set at this very moment comes too late: its response has not been sent.
 func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) {
 	expired := func(v policy.Verdict) bool { return v.Why.Rule == policy.RuleExpired }
 	if !slices.ContainsFunc(verdicts, expired) {
@@ -102,8 +102,8 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 	}
 }
 
-// checkAgain leaves it to the next turn, due at once, to end what has expired. What has not is deferred to the time that
-// it would have now.
+// checkAgain leaves it to the next turn, due at once, to end what has expired. What has not is deferred to the time
+// that it would have now.
 func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
 	facts.OwedSince = facts.FinishedAt
 	v := policy.Decide(a.policy, facts)
@@ -158,8 +158,8 @@ const (
 	hidden       = "***"
 )
 
-// sentHeaders are the headers of the request as the attempt keeps them: names with values, but no value of a header that
-// authenticates. They cost a delivery 9 % more WAL and 3 % more CPU (docs/decisions.md).
+// sentHeaders are the headers of the request as the attempt keeps them: names with values, but no value of a header
+// that authenticates. They cost a delivery 9 % more WAL and 3 % more CPU (docs/decisions.md).
 func (a *attempt) sentHeaders() []byte {
 	if a.posted == nil {
 		return nil

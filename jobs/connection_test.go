@@ -39,8 +39,8 @@ func connecting(c policy.Connection) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.Connection, s.MaxDeliveryAttempts = c, new(1) }
 }
 
-// Each event subscription trusts whom it names, shows the certificate that is its own, and takes no less than the TLS it asks for, at
-// the same endpoint and the same time.
+// Each event subscription trusts whom it names, shows the certificate that is its own, and takes no less than the TLS
+// it asks for, at the same endpoint and the same time.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -58,25 +58,44 @@ func TestConnectionSettings(t *testing.T) {
 	asking := ours.server(t)
 	asking.ClientAuth = tls.RequireAndVerifyClientCert
 	shown := make(chan string, 10)
-	mutual, admitted := secureEndpoint(t, asking, func(_ http.ResponseWriter, r *http.Request) { shown <- r.TLS.PeerCertificates[0].Subject.CommonName })
+	mutual, admitted := secureEndpoint(t, asking,
+		func(_ http.ResponseWriter, r *http.Request) { shown <- r.TLS.PeerCertificates[0].Subject.CommonName })
 
-	// An endpoint looks at the certificate when the handshake is over for the client (RFC 8446, 4.4): which of them ends the connection first is open.
+	// An endpoint looks at the certificate when the handshake is over for the client (RFC 8446, 4.4): which of them ends
+	// the connection first is open.
 	const notAdmitted = "certificate|could not be established|reset|EOF|broken pipe|closed"
 	rows := map[string]struct {
 		url   string
 		by    policy.Connection
 		fails string // the error, as an expression; "" = delivered
 	}{
-		"not trusted":           {open, policy.Connection{}, "certificate"},
-		"trusted":               {open, policy.Connection{CertificateAuthorities: ours.pem}, ""},
-		"another authority":     {open, policy.Connection{CertificateAuthorities: theirs.pem}, "certificate"},
-		"both authorities":      {open, policy.Connection{CertificateAuthorities: theirs.pem + ours.pem}, ""},
-		"TLS 1.3":               {open, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, ""},
+		"not trusted":       {open, policy.Connection{}, "certificate"},
+		"trusted":           {open, policy.Connection{CertificateAuthorities: ours.pem}, ""},
+		"another authority": {open, policy.Connection{CertificateAuthorities: theirs.pem}, "certificate"},
+		"both authorities":  {open, policy.Connection{CertificateAuthorities: theirs.pem + ours.pem}, ""},
+		"TLS 1.3": {
+			open, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, "",
+		},
 		"TLS 1.2 at an old one": {oldURL, policy.Connection{CertificateAuthorities: ours.pem}, ""},
-		"TLS 1.3 at an old one": {oldURL, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, "protocol version"},
+		"TLS 1.3 at an old one": {
+			oldURL, policy.Connection{CertificateAuthorities: ours.pem, MinimumTLSVersion: policy.TLS13}, "protocol version",
+		},
 		"no client certificate": {mutual, policy.Connection{CertificateAuthorities: ours.pem}, notAdmitted},
-		"ours":                  {mutual, policy.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &policy.ClientCertificate{Certificate: own, PrivateKey: ownKey}}, ""},
-		"a stranger's":          {mutual, policy.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &policy.ClientCertificate{Certificate: strange, PrivateKey: strangeKey}}, notAdmitted},
+		"ours": {
+			mutual,
+			policy.Connection{
+				CertificateAuthorities: ours.pem,
+				ClientCertificate:      &policy.ClientCertificate{Certificate: own, PrivateKey: ownKey},
+			},
+			"",
+		},
+		"a stranger's": {
+			mutual,
+			policy.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &policy.ClientCertificate{
+				Certificate: strange, PrivateKey: strangeKey,
+			}},
+			notAdmitted,
+		},
 	}
 	for name, row := range rows {
 		b.subscribe(t, strings.ReplaceAll(name, " ", "-"), row.url, connecting(row.by))
@@ -86,7 +105,8 @@ func TestConnectionSettings(t *testing.T) {
 	b.attemptsMade(t, len(rows))
 	for name, row := range rows {
 		var outcome, problem string
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT outcome, coalesce(error, '') FROM postrider.delivery_attempts WHERE subscription = $1",
+		require.NoError(t, b.pool.QueryRow(t.Context(),
+			"SELECT outcome, coalesce(error, '') FROM postrider.delivery_attempts WHERE subscription = $1",
 			strings.ReplaceAll(name, " ", "-")).Scan(&outcome, &problem), name)
 		if row.fails == "" {
 			require.Equal(t, "Delivered", outcome, "%s: %s", name, problem)
@@ -124,11 +144,14 @@ func newTokenServer(t *testing.T) *tokenServer {
 		case s.failing.Load() != 0:
 			w.WriteHeader(int(s.failing.Load()))
 			_, _ = io.WriteString(w, `{"error":"temporarily_unavailable","error_description":"pl4nted description"}`)
-		case id != "the%2Fclient" || secret != "pl%40nted+client%2Fsecret%2B1" || string(body) != "grant_type=client_credentials&scope=orders%2Fwrite":
+		case id != "the%2Fclient" || secret != "pl%40nted+client%2Fsecret%2B1" ||
+			string(body) != "grant_type=client_credentials&scope=orders%2Fwrite":
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = io.WriteString(w, `{"error":"invalid_client"}`)
 		default:
-			_ = json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprintf("planted-token-%d", s.issued.Add(1)), "token_type": "Bearer", "expires_in": s.life.Load()})
+			_ = json.NewEncoder(w).
+				Encode(map[string]any{"access_token": fmt.Sprintf("planted-token-%d",
+					s.issued.Add(1)), "token_type": "Bearer", "expires_in": s.life.Load()})
 		}
 	}))
 	t.Cleanup(e.Close)
@@ -137,7 +160,9 @@ func newTokenServer(t *testing.T) *tokenServer {
 }
 
 func (s *tokenServer) credentials() policy.Connection {
-	return policy.Connection{OAuth2: &policy.OAuth2{TokenURL: s.url, ClientID: "the/client", ClientSecret: plantedClientSecret, Scope: "orders/write"}}
+	return policy.Connection{OAuth2: &policy.OAuth2{
+		TokenURL: s.url, ClientID: "the/client", ClientSecret: plantedClientSecret, Scope: "orders/write",
+	}}
 }
 
 // Deliveries carry a token, that is asked for once, and nothing that an endpoint repeats of it is kept.
@@ -151,7 +176,8 @@ func TestDeliveriesCarryATokenOfTheirOwn(t *testing.T) {
 		_, _ = io.WriteString(w, "you said "+r.header.Get("Authorization"))
 	})
 	b.subscribe(t, "billing", e.URL, connecting(tokens.credentials()))
-	b.subscribe(t, "batched", e.URL, func(s *catalog.SubscriptionSpec) { connecting(tokens.credentials())(s); s.MaxEventsPerBatch = new(10) })
+	b.subscribe(t, "batched", e.URL,
+		func(s *catalog.SubscriptionSpec) { connecting(tokens.credentials())(s); s.MaxEventsPerBatch = new(10) })
 	b.start(t, nil)
 	const events = 20
 	for n := range events {
@@ -168,19 +194,22 @@ func TestDeliveriesCarryATokenOfTheirOwn(t *testing.T) {
 		require.NotContains(t, string(text), "planted-token", view)
 		require.NotContains(t, string(text), "pl@nted", view)
 	}
-	require.NotZero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt = 'you said Bearer ***'`))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE oauth2_token_url = $1", tokens.url))
+	require.NotZero(t,
+		b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt = 'you said Bearer ***'`))
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE oauth2_token_url = $1", tokens.url))
 }
 
-// A token server that fails is an outcome of the attempt, that the policy retries; the endpoint is not called, and whoever needs no
-// token does not notice.
+// A token server that fails is an outcome of the attempt, that the policy retries; the endpoint is not called, and
+// whoever needs no token does not notice.
 func TestATokenServerThatFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
 	tokens := newTokenServer(t)
 	tokens.failing.Store(http.StatusServiceUnavailable)
-	e, other := newEndpoint(t, func(http.ResponseWriter, request) {}), newEndpoint(t, func(http.ResponseWriter, request) {})
+	e, other := newEndpoint(t, func(http.ResponseWriter, request) {}), newEndpoint(t,
+		func(http.ResponseWriter, request) {})
 	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.Connection = tokens.credentials() })
 	wrong := tokens.credentials()
 	wrong.OAuth2.ClientSecret = "another"
@@ -194,7 +223,8 @@ func TestATokenServerThatFails(t *testing.T) {
 	b.become(t, 3*events, "SELECT count(*) FROM postrider.delivery_attempts")
 	require.Empty(t, e.requests())
 	require.Len(t, other.requests(), events)
-	require.Equal(t, 2*events, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized' AND status IS NULL AND verdict = 'retry'
+	require.Equal(t, 2*events, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized'
+		    AND status IS NULL AND verdict = 'retry'
 		AND error = 'no token from `+tokens.url+`: it answered 503 temporarily_unavailable'`))
 	require.Less(t, tokens.asked.Load(), int64(40), "it is left in peace for a second after each failure")
 
@@ -203,8 +233,10 @@ func TestATokenServerThatFails(t *testing.T) {
 		b.travel(t)
 		return len(e.requests()) == events
 	}, patience, tokenPatience)
-	require.NotZero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong' AND error LIKE '%it answered 401 invalid_client'`))
-	require.Equal(t, events, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'"))
+	require.NotZero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
+		    AND error LIKE '%it answered 401 invalid_client'`))
+	require.Equal(t, events,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'"))
 }
 
 // Who answers nobody it does not know answers a handshake no other way.

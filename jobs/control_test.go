@@ -19,9 +19,10 @@ import (
 	"postrider/pgdev"
 )
 
-// Negative controls: a check that has never failed proves nothing. Each of these tests breaks one rule that keeps events safe, in the
-// database of the test and not in the product, and requires that the checks which all fault tests rely on tell the damage. Beside
-// it the same course is run with the rule in force, and must be told clean: so it is the broken rule that is seen.
+// Negative controls: a check that has never failed proves nothing. Each of these tests breaks one rule that keeps
+// events safe, in the database of the test and not in the product, and requires that the checks which all fault tests
+// rely on tell the damage. Beside it the same course is run with the rule in force, and must be told clean: so it is
+// the broken rule that is seen.
 
 // breakable is a bundle whose invariants the test itself looks at: they are meant to break.
 func breakable(t *testing.T, url string) *bundle {
@@ -29,7 +30,8 @@ func breakable(t *testing.T, url string) *bundle {
 	b := &bundle{url: url, attempts: make(chan jobs.AttemptReport, 10_000)}
 	b.store, b.pool = newStore(t, url, "publisher")
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	_, _, err := b.store.Topics.PutTopic(t.Context(), topicName, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), topicName,
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	return b
 }
@@ -50,7 +52,9 @@ type ledgers struct {
 
 func newLedgers(t *testing.T) *ledgers {
 	t.Helper()
-	l := &ledgers{publishedPath: filepath.Join(t.TempDir(), "published"), acceptedPath: filepath.Join(t.TempDir(), "accepted")}
+	l := &ledgers{
+		publishedPath: filepath.Join(t.TempDir(), "published"), acceptedPath: filepath.Join(t.TempDir(), "accepted"),
+	}
 	var err error
 	l.published, err = bench.OpenLedger(l.publishedPath)
 	require.NoError(t, err)
@@ -101,19 +105,22 @@ func controlled(t *testing.T, course func(t *testing.T, broken bool)) {
 
 const controlEvents = 20
 
-// unfenced puts every deleted job row back, finished, so that nobody fetches it: whoever comes with the id of a job that was
-// given to another node finds it, and records.
+// unfenced puts every deleted job row back, finished, so that nobody fetches it: whoever comes with the id of a job
+// that was given to another node finds it, and records.
 const unfenced = `
 CREATE FUNCTION postrider_internal.put_back() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, attempt, attempted_by, attempted_at, scheduled_at, created_at, finalized_at)
-    VALUES (OLD.id, 'completed', OLD.args, OLD.kind, OLD.queue, OLD.priority, OLD.max_attempts, OLD.attempt, OLD.attempted_by, OLD.attempted_at, OLD.scheduled_at, OLD.created_at, now());
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, attempt,
+        attempted_by, attempted_at, scheduled_at, created_at, finalized_at)
+    VALUES (OLD.id, 'completed', OLD.args, OLD.kind, OLD.queue, OLD.priority, OLD.max_attempts, OLD.attempt,
+        OLD.attempted_by, OLD.attempted_at, OLD.scheduled_at, OLD.created_at, now());
     RETURN NULL;
 END $$;
-CREATE TRIGGER put_back AFTER DELETE ON postrider_internal.river_job FOR EACH ROW EXECUTE FUNCTION postrider_internal.put_back()`
+CREATE TRIGGER put_back AFTER DELETE
+    ON postrider_internal.river_job FOR EACH ROW EXECUTE FUNCTION postrider_internal.put_back()`
 
-// The fence: only the statement that deletes the job row records the attempt. A node that everybody took for dead comes back with the
-// answers to requests which another node has made again.
+// The fence: only the statement that deletes the job row records the attempt. A node that everybody took for dead comes
+// back with the answers to requests which another node has made again.
 func TestControlFence(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
@@ -145,24 +152,27 @@ func TestControlFence(t *testing.T) {
 	})
 }
 
-// sameRow keeps the job row of a delivery for all its attempts, and for those that are made again: each gets the id of the one before, and its time, that of the publish.
+// sameRow keeps the job row of a delivery for all its attempts, and for those that are made again: each gets the id of
+// the one before, and its time, that of the publish.
 const sameRow = `
 CREATE FUNCTION postrider_internal.keep_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_TABLE_NAME = 'deliveries' THEN
         NEW.job_id := OLD.job_id;
     ELSE
-        SELECT job_id, owed_since INTO STRICT NEW.id, NEW.created_at FROM postrider_internal.deliveries WHERE id = (NEW.args ->> 'd')::bigint;
+        SELECT job_id, owed_since INTO STRICT NEW.id, NEW.created_at FROM postrider_internal.deliveries
+        WHERE id = (NEW.args ->> 'd')::bigint;
     END IF;
     RETURN NEW;
 END $$;
 CREATE TRIGGER keep_job BEFORE UPDATE ON postrider_internal.deliveries FOR EACH ROW
     WHEN (OLD.job_id <> NEW.job_id) EXECUTE FUNCTION postrider_internal.keep_job();
 CREATE TRIGGER keep_job BEFORE INSERT ON postrider_internal.river_job FOR EACH ROW
-    WHEN (NEW.kind = 'deliver' AND ((NEW.args ->> 'n')::int > 1 OR NEW.args ? 'r')) EXECUTE FUNCTION postrider_internal.keep_job()`
+    WHEN (NEW.kind = 'deliver' AND ((NEW.args ->> 'n')::int > 1 OR NEW.args ? 'r'))
+        EXECUTE FUNCTION postrider_internal.keep_job()`
 
-// A job row is one attempt. Put back to be run again, as queues usually do, it is the token of two runs at once: the one that came
-// back from the dead records with it, and so does the one that took its place.
+// A job row is one attempt. Put back to be run again, as queues usually do, it is the token of two runs at once: the
+// one that came back from the dead records with it, and so does the one that took its place.
 func TestControlJobRow(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
@@ -195,8 +205,8 @@ func TestControlJobRow(t *testing.T) {
 	})
 }
 
-// trap is an endpoint that keeps the first requests waiting, controlEvents of them until letGo[0], as many more until letGo[1] and so
-// on, and is busy then.
+// trap is an endpoint that keeps the first requests waiting, controlEvents of them until letGo[0], as many more until
+// letGo[1] and so on, and is busy then.
 type trap struct {
 	*endpoint
 	caught atomic.Int64

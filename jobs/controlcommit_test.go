@@ -10,9 +10,9 @@ import (
 	"postrider/pgdev"
 )
 
-// A commit is answered when it is on disk. With synchronous_commit = off PostgreSQL answers before, and a crash takes back what the
-// publisher was told: about the last 8 KB of the log, for full pages are written at once. Kill is SIGKILL to the postmaster,
-// right after the last answer.
+// A commit is answered when it is on disk. With synchronous_commit = off PostgreSQL answers before, and a crash takes
+// back what the publisher was told: about the last 8 KB of the log, for full pages are written at once. Kill is SIGKILL
+// to the postmaster, right after the last answer.
 func TestControlSynchronousCommit(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {

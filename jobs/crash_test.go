@@ -29,8 +29,10 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state IN ('available', 'retryable')"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0 AND last_outcome IS NULL"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state IN ('available', 'retryable')"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0 AND last_outcome IS NULL"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"), "the lease is given back")
 	b.requireInvariants(t)
 
@@ -40,7 +42,8 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, second) })
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'node-2' AND number = 1 AND reruns >= 1 AND outcome = 'Delivered'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'node-2' "+
+		"AND number = 1 AND reruns >= 1 AND outcome = 'Delivered'"))
 	seen := e.requests()
 	require.Len(t, seen, 2)
 	require.Equal(t, "0", seen[1].header.Get("Aeg-Delivery-Count"), "a rerun is not a further attempt")
@@ -64,7 +67,8 @@ func TestStopLeavesWhatAnotherNodeHasTakenUp(t *testing.T) {
 	require.Equal(t, 1, n, "what this node still has is given back")
 }
 
-// A row that somebody has locked keeps a stop from nothing but that row: all else is given back, and so is the lease, after which the row is anybody's.
+// A row that somebody has locked keeps a stop from nothing but that row: all else is given back, and so is the lease,
+// after which the row is anybody's.
 func TestStopBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -80,12 +84,15 @@ func TestStopBehindALockedRow(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	var locked int64
-	require.NoError(t, tx.QueryRow(t.Context(), "SELECT id FROM postrider_internal.river_job ORDER BY id LIMIT 1 FOR UPDATE").Scan(&locked))
+	require.NoError(t,
+		tx.QueryRow(t.Context(), "SELECT id FROM postrider_internal.river_job ORDER BY id LIMIT 1 FOR UPDATE").Scan(&locked))
 
 	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
 
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND id = $1", locked))
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND id = $1", locked))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"))
 	require.NoError(t, tx.Rollback(t.Context()))
 	other, _ := newStore(t, b.url, "node-2")
@@ -101,7 +108,8 @@ func TestReclaimingALeftOverJobMakesNone(t *testing.T) {
 	b := setup(t)
 	b.subscribe(t, "all", refusing, nil)
 	b.publishOne(t, "e")
-	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt, attempted_at, attempted_by)
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+		    attempted_at, attempted_by)
 		SELECT 'running', args, kind, queue, priority, max_attempts, 1, now(), '{dead}' FROM postrider_internal.river_job`)
 	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
@@ -130,8 +138,10 @@ func TestStopWaitsForAnswers(t *testing.T) {
 // run marks a job as fetched by a node, as River's fetch does.
 func (b *bundle) run(t *testing.T, node, subscription string) {
 	t.Helper()
-	b.exec(t, `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = ARRAY[$1::text]
-		WHERE (args ->> 's')::bigint = (SELECT id FROM postrider_internal.event_subscriptions WHERE name = $2)`, node, subscription)
+	b.exec(t, `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(),
+		    attempted_by = ARRAY[$1::text]
+		WHERE (args ->> 's')::bigint = (SELECT id FROM postrider_internal.event_subscriptions WHERE name = $2)`, node,
+		subscription)
 }
 
 // A node that died in the middle of a request stops beating. Its attempt is made again by another, which waits for four
@@ -147,7 +157,8 @@ func TestAttemptOfADeadNodeIsMadeAgain(t *testing.T) {
 	b.subscribe(t, "of-the-dead", e.URL, nil)
 	b.subscribe(t, "of-the-living", e.URL, nil)
 	b.publishOne(t, "e")
-	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v'), ('living', 7, 'h', 'v')")
+	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'v'), ('living', "+
+		"7, 'h', 'v')")
 	b.run(t, "dead", "of-the-dead")
 	b.run(t, "living", "of-the-living")
 	b.start(t, nil)
@@ -156,10 +167,12 @@ func TestAttemptOfADeadNodeIsMadeAgain(t *testing.T) {
 	report := b.attempt(t)
 	require.Equal(t, "of-the-dead", report.Subscription)
 	require.GreaterOrEqual(t, <-ownBeats, 5, "the one that showed the dead node's heartbeat, and four more")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND reruns = 1 AND node = 'node-1'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1 AND reruns = 1 AND node = 'node-1'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 1"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.nodes WHERE id = 'dead'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by = '{living}'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by = '{living}'"))
 	require.Len(t, e.requests(), 1)
 }
 
@@ -197,11 +210,13 @@ func TestTwoEnginesShareTheWork(t *testing.T) {
 	want = b.publishMany(t, 300)
 	b.attemptsMade(t, len(want))
 	require.Equal(t, want, e.eventIDs(), "each once")
-	require.Equal(t, len(want), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 0"))
+	require.Equal(t, len(want),
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND reruns = 0"))
 	require.Equal(t, 2, b.count(t, "SELECT count(DISTINCT node) FROM postrider.delivery_attempts"))
 }
 
-// Every node promotes what is due. River's own scheduler, which passes the gate by, runs nowhere: nobody is elected to run it.
+// Every node promotes what is due. River's own scheduler, which passes the gate by, runs nowhere: nobody is elected to
+// run it.
 func TestDueJobsArePromotedWithoutALeader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -213,7 +228,8 @@ func TestDueJobsArePromotedWithoutALeader(t *testing.T) {
 	b.attemptsMade(t, 2)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
 	require.Equal(t, 2, b.count(t, strings.Replace(travelStatement, "state = 'available'",
-		"state = (SELECT name FROM postrider_internal.event_subscriptions s WHERE s.id = (args ->> 's')::bigint)::postrider_internal.river_job_state", 1)))
+		"state = (SELECT name FROM postrider_internal.event_subscriptions s "+
+			"WHERE s.id = (args ->> 's')::bigint)::postrider_internal.river_job_state", 1)))
 	b.attemptsMade(t, 2)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_leader"))
 }
@@ -227,14 +243,18 @@ func TestTwentyRerunsAreEnough(t *testing.T) {
 	b.subscribe(t, "none", e.URL+"/none", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
 	b.subscribe(t, "nineteen", e.URL+"/nineteen", nil)
 	b.publishOne(t, "e")
-	b.exec(t, `UPDATE postrider_internal.river_job j SET args = args || jsonb_build_object('r', CASE WHEN s.name = 'nineteen' THEN 19 ELSE 20 END)
+	b.exec(t, `UPDATE postrider_internal.river_job j
+		SET args = args || jsonb_build_object('r', CASE WHEN s.name = 'nineteen' THEN 19 ELSE 20 END)
 		FROM postrider_internal.event_subscriptions s WHERE s.id = (args ->> 's')::bigint`)
 	b.start(t, nil)
 	b.attempt(t)
 	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'pending'")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows' AND reason = 'TooManyReruns' AND attempts = 0"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped' AND reason = 'TooManyReruns'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'nineteen' AND reruns = 19 AND outcome = 'Delivered'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows' "+
+		"AND reason = 'TooManyReruns' AND attempts = 0"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' "+
+		"AND state = 'dropped' AND reason = 'TooManyReruns'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'nineteen' "+
+		"AND reruns = 19 AND outcome = 'Delivered'"))
 	require.Equal(t, "/nineteen", requireOneRequest(t, e).uri)
 }
 
@@ -247,13 +267,16 @@ func TestTwentyFailuresOfOursAreEnough(t *testing.T) {
 	b.publishOne(t, "e")
 	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
 	b.start(t, nil)
-	b.become(t, 1, "SELECT count(*) FROM postrider_internal.river_job WHERE attempt = 0 AND state = 'available' AND args ->> 'r' = '1'")
+	b.become(t, 1,
+		"SELECT count(*) FROM postrider_internal.river_job WHERE attempt = 0 AND state = 'available' AND args ->> 'r' = '1'")
 	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}', scheduled_at = now()`)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0 AND body_text = 'not an object'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TooManyReruns' AND attempts = 0 "+
+		"AND body_text = 'not an object'")
 	require.Empty(t, e.requests())
 }
 
-// What was handed over and waits for a worker when its node stops has not begun: another node's attempt at it is the first.
+// What was handed over and waits for a worker when its node stops has not begun: another node's attempt at it is the
+// first.
 func TestStopGivesBackWhatHasNotBegunAsNoRerun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -265,7 +288,8 @@ func TestStopGivesBackWhatHasNotBegunAsNoRerun(t *testing.T) {
 
 	require.NoError(t, engine.GiveBackUnbegun(t.Context()))
 
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '0'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE reruns = 0"))
 	b.requireInvariants(t)
 }

@@ -25,7 +25,8 @@ func delivering(schema event.Schema) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = schema }
 }
 
-const wholeMapping = `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"},"eventType":{"defaultValue":"order"},` +
+const wholeMapping = `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"},` +
+	`"eventType":{"defaultValue":"order"},` +
 	`"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
 
 func TestCustomDelivery(t *testing.T) {
@@ -38,12 +39,21 @@ func TestCustomDelivery(t *testing.T) {
 		maxEvents                         int
 	}{
 		{event.CustomInput, "application/json; charset=utf-8", "1", "3", `[` + own + `]`, 1},
-		{event.EventGrid, "application/json; charset=utf-8", "1", "3", `[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
-			`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 1},
-		{event.CloudEvents, structuredType, "1.0", "", `{"specversion":"1.0","source":"/topics/orders","id":"7","type":"order","subject":"a\"b",` +
-			`"time":"2026-01-01T00:00:00.5Z","dataversion":"3","datacontenttype":"application/json","data":` + own + `}`, 1},
-		{event.EventGrid, "application/json; charset=utf-8", "1", "3", `[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
-			`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 10},
+		{
+			event.EventGrid, "application/json; charset=utf-8", "1", "3",
+			`[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
+				`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 1,
+		},
+		{
+			event.CloudEvents, structuredType, "1.0", "",
+			`{"specversion":"1.0","source":"/topics/orders","id":"7","type":"order","subject":"a\"b",` +
+				`"time":"2026-01-01T00:00:00.5Z","dataversion":"3","datacontenttype":"application/json","data":` + own + `}`, 1,
+		},
+		{
+			event.EventGrid, "application/json; charset=utf-8", "1", "3",
+			`[{"id":"7","eventTime":"2026-01-01T00:00:00.5Z","eventType":"order","dataVersion":"3",` +
+				`"metadataVersion":"1","topic":"/topics/orders","subject":"a\"b","data":` + own + `}]`, 10,
+		},
 	} {
 		t.Run(string(row.schema), func(t *testing.T) {
 			t.Parallel()
@@ -103,14 +113,16 @@ func TestTraceIsPassedOn(t *testing.T) {
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{parent}, r.header["Traceparent"])
 	require.Equal(t, []string{"a=1,b=2"}, r.header["Tracestate"])
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent = $1 AND tracestate = 'a=1,b=2'", parent))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent = $1 AND tracestate = 'a=1,b=2'", parent))
 
 	header.Set("Traceparent", "made-up")
 	b.publishRequest(t, header, event)
 	b.attempt(t)
 	require.NotContains(t, e.requests()[1].header, "Traceparent")
 	require.NotContains(t, e.requests()[1].header, "Tracestate")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent IS NULL AND tracestate IS NULL"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent IS NULL AND tracestate IS NULL"))
 }
 
 // One request has one trace: that of all its events, or none.

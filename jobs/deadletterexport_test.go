@@ -24,7 +24,8 @@ import (
 	"postrider/policy"
 )
 
-// into has an event subscription's dead letters written to a location, and its endpoint's 400 taken for the end of an event.
+// into has an event subscription's dead letters written to a location, and its endpoint's 400 taken for the end of an
+// event.
 func into(location string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: location}
@@ -47,7 +48,8 @@ func allowing(t *testing.T, urls ...string) func(*jobs.Options) {
 func (b *bundle) afterDelay(t *testing.T, n int) {
 	t.Helper()
 	b.become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending'")
-	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes', export_give_up_at = export_give_up_at - interval '5 minutes' WHERE export_state = 'pending'`)
+	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
+		    export_give_up_at = export_give_up_at - interval '5 minutes' WHERE export_state = 'pending'`)
 }
 
 // exportAgain lets the pause before the next try go by.
@@ -91,14 +93,19 @@ func theFile(t *testing.T, directory string) (name, body string) {
 func (b *bundle) written(t *testing.T, column, subscription, eventID string) string {
 	t.Helper()
 	var at time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT "+column+" FROM postrider.dead_letters WHERE subscription = $1 AND event_id = $2", subscription, eventID).Scan(&at))
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(),
+			"SELECT "+column+" FROM postrider.dead_letters WHERE subscription = $1 AND event_id = $2", subscription, eventID).
+			Scan(&at))
 	return at.UTC().Format("2006-01-02T15:04:05.0000000Z")
 }
 
 const (
-	besideNames = `"deadLetterReason":"UndeliverableDueToHttpBadRequest","deliveryAttempts":1,"lastDeliveryOutcome":"BadRequest","lastHttpStatusCode":400,"publishTime":"%s","lastDeliveryAttemptTime":"%s"`
-	smallNames  = `"deadletterreason":"UndeliverableDueToHttpBadRequest","deliveryattempts":1,"lastdeliveryoutcome":"BadRequest","lasthttpstatuscode":400,"publishtime":"%s","lastdeliveryattempttime":"%s"`
-	pathOf      = `/\d{4}/\d{1,2}/\d{1,2}/\d{1,2}/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.json$`
+	besideNames = `"deadLetterReason":"UndeliverableDueToHttpBadRequest","deliveryAttempts":1,` +
+		`"lastDeliveryOutcome":"BadRequest","lastHttpStatusCode":400,"publishTime":"%s","lastDeliveryAttemptTime":"%s"`
+	smallNames = `"deadletterreason":"UndeliverableDueToHttpBadRequest","deliveryattempts":1,` +
+		`"lastdeliveryoutcome":"BadRequest","lasthttpstatuscode":400,"publishtime":"%s","lastdeliveryattempttime":"%s"`
+	pathOf = `/\d{4}/\d{1,2}/\d{1,2}/\d{1,2}/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.json$`
 )
 
 // Event Grid's delay is from the last attempt; then one file has what is due, byte for byte.
@@ -119,7 +126,8 @@ func TestDeadLettersAreExported(t *testing.T) {
 
 	b.exported(t, 2)
 	require.NoDirExists(t, directory+"/late", "not before its time")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'billing' AND export_state = 'pending' AND export_attempts = 0"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'billing' "+
+		"AND export_state = 'pending' AND export_attempts = 0"))
 	b.afterDelay(t, 2)
 	b.exported(t, 4)
 
@@ -129,14 +137,20 @@ func TestDeadLettersAreExported(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		data := map[string]string{"a": `{"n":1.0}`, "b": "null"}[id]
 		accepted := strings.TrimSuffix(eventGridBody(id, data), "}")
-		want = append(want, accepted+`,"topic":"/topics/orders","metadataVersion":"1",`+fmt.Sprintf(besideNames, b.written(t, "published_at", "billing", id), b.written(t, "last_attempt_at", "billing", id))+"}")
+		want = append(want, accepted+`,"topic":"/topics/orders","metadataVersion":"1",`+fmt.Sprintf(besideNames,
+			b.written(t, "published_at", "billing", id), b.written(t, "last_attempt_at", "billing", id))+"}")
 	}
 	if strings.Index(body, `"id":"b"`) < strings.Index(body, `"id":"a"`) { // they were attempted at once
 		want[0], want[1] = want[1], want[0]
 	}
 	require.Equal(t, "["+strings.Join(want, ",")+"]", body)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND exported_at >= export_due_at AND export_attempts = 1", "file://"+directory+"/late/"+name))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'dead_lettered'"), "the rows stay")
+	require.Equal(t, 2,
+		b.count(t,
+			"SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND exported_at >= export_due_at "+
+				"AND export_attempts = 1", "file://"+directory+"/late/"+name))
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'dead_lettered'"),
+		"the rows stay")
 }
 
 // What CloudEvents, custom events and namespace topics have in their dead letters.
@@ -151,16 +165,24 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 		"cloudevents": {
 			catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents},
 			func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents },
-			"application/cloudevents+json", `{"specversion":"1.0","id":"a","source":"s","type":"t","deadletterreason":"an older one"}`, "ALL",
+			"application/cloudevents+json",
+			`{"specversion":"1.0","id":"a","source":"s","type":"t","deadletterreason":"an older one"}`, "ALL",
 			`[{"specversion":"1.0","id":"a","source":"s","type":"t",` + smallNames + `}]`,
 		},
 		"custom": {
-			catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &event.Mapping{Type: "Json", Properties: event.MappingProperties{
-				ID: &event.MappedField{SourceField: "key"}, EventTime: &event.MappedField{SourceField: "at"}, EventType: &event.MappedFieldWithDefault{SourceField: "kind"}, Subject: &event.MappedFieldWithDefault{DefaultValue: &subject},
-			}}},
+			catalog.TopicSpec{
+				Kind: catalog.TopicBasic, InputSchema: event.Custom,
+				InputSchemaMapping: &event.Mapping{Type: "Json", Properties: event.MappingProperties{
+					ID: &event.MappedField{SourceField: "key"}, EventTime: &event.MappedField{SourceField: "at"},
+					EventType: &event.MappedFieldWithDefault{SourceField: "kind"},
+					Subject:   &event.MappedFieldWithDefault{DefaultValue: &subject},
+				}},
+			},
 			func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CustomInput },
 			"application/json", `[{"key":"a","kind":"t","at":"2026-01-01T00:00:00Z"}]`, "ALL",
-			`[{"id":"a","eventTime":"2026-01-01T00:00:00Z","eventType":"t","dataVersion":"","metadataVersion":"1","topic":"/topics/orders","subject":"a","data":{"key":"a","kind":"t","at":"2026-01-01T00:00:00Z"},` + besideNames + `}]`,
+			`[{"id":"a","eventTime":"2026-01-01T00:00:00Z","eventType":"t","dataVersion":"","metadataVersion":"1",` +
+				`"topic":"/topics/orders","subject":"a","data":{"key":"a","kind":"t","at":"2026-01-01T00:00:00Z"},` +
+				besideNames + `}]`,
 		},
 		"namespace": {
 			catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents, EventRetentionInDays: 7},
@@ -168,7 +190,9 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 				s.EventDeliverySchema, s.RetryPolicy = event.CloudEvents, "namespace-2023"
 			},
 			"application/cloudevents+json", `{"specversion":"1.0","id":"a","source":"s","type":"t"}`, "orders/all",
-			`[{"deadLetterProperties":{"deadletterreason":"Undeliverable due to HTTP bad request.","deliveryattempts":1,"deliveryresult":"BadRequest","publishutc":"%s","deliveryattemptutc":"%s"},"event":{"specversion":"1.0","id":"a","source":"s","type":"t"}}]`,
+			`[{"deadLetterProperties":{"deadletterreason":"Undeliverable due to HTTP bad request.","deliveryattempts":1,` +
+				`"deliveryresult":"BadRequest","publishutc":"%s","deliveryattemptutc":"%s"},"event":{"specversion":"1.0",` +
+				`"id":"a","source":"s","type":"t"}}]`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +207,8 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 			b.exported(t, 1)
 			file, body := theFile(t, directory)
 			require.Regexp(t, "^"+c.path+pathOf, file)
-			require.Equal(t, fmt.Sprintf(c.want, b.written(t, "published_at", "all", "a"), b.written(t, "last_attempt_at", "all", "a")), body)
+			require.Equal(t,
+				fmt.Sprintf(c.want, b.written(t, "published_at", "all", "a"), b.written(t, "last_attempt_at", "all", "a")), body)
 		})
 	}
 }
@@ -198,7 +223,8 @@ func TestExportIsTriedAgain(t *testing.T) {
 	b.start(t, allowing(t, "file://"+directory))
 	b.publishOne(t, "a")
 	b.afterDelay(t, 1)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 1 AND export_error LIKE '%no such file%'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 1 "+
+		"AND export_error LIKE '%no such file%'")
 	b.exportAgain(t)
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 2")
 	require.NoDirExists(t, directory, "it may be a disk that is not mounted")
@@ -215,16 +241,20 @@ func TestExportIsGivenUp(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
 	b.subscribe(t, "safe", e.URL, into(missing))
-	b.subscribe(t, "documented", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.Behavior = policy.BehaviorDocumented })
+	b.subscribe(t, "documented", e.URL,
+		func(s *catalog.SubscriptionSpec) { into(missing)(s); s.Behavior = policy.BehaviorDocumented })
 	b.subscribe(t, "forbidden", e.URL, into("file:///etc"))
 	b.start(t, allowing(t, missing))
 	b.publishOne(t, "a")
 	b.afterDelay(t, 3)
 	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_attempts = 1 AND export_state = 'pending'")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' AND export_error LIKE '%not allowed%--dead-letter-location%'"), "what a node may not is judged when it writes, too")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' "+
+			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "what a node may not is judged when it writes, too")
 	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now()")
 	b.exportAgain(t)
-	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' AND exported_at IS NULL AND body IS NOT NULL")
+	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' AND exported_at IS NULL "+
+		"AND body IS NOT NULL")
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
 }
@@ -256,7 +286,8 @@ func TestExportGoesWhereTheSettingSays(t *testing.T) {
 	b.subscribe(t, "stays", e.URL, nil)
 	b.afterDelay(t, 2)
 	b.exported(t, 1)
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' AND export_state = 'given_up' AND export_error LIKE '%names no location%'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
+		"AND export_state = 'given_up' AND export_error LIKE '%names no location%'")
 	name, _ := theFile(t, directory)
 	require.True(t, strings.HasPrefix(name, "right/MOVES/"))
 }
@@ -274,7 +305,8 @@ func TestExportStaysInItsDirectory(t *testing.T) {
 	b.start(t, allowing(t, "file://"+directory))
 	b.publishOne(t, "a")
 	b.afterDelay(t, 2)
-	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts >= 1 AND export_error LIKE '%escapes%'")
+	b.become(t, 2, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts >= 1 "+
+		"AND export_error LIKE '%escapes%'")
 	require.Empty(t, files(t, outside))
 }
 
@@ -334,7 +366,8 @@ func TestDeadLettersAreExportedToS3(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(body), &records))
 		require.Len(t, records, 1)
 		require.Equal(t, "UndeliverableDueToHttpBadRequest", records[0]["deadLetterReason"])
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1", "s3://dead/"+key))
+		require.Equal(t, 1,
+			b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1", "s3://dead/"+key))
 	}
 }
 
@@ -357,7 +390,9 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	before := objects(t, backend)
 	require.Len(t, before, 1)
 	requireStops(t, first)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0 AND export_error IS NULL"), "our own stop is no failure")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0 "+
+			"AND export_error IS NULL"), "our own stop is no failure")
 
 	letGo()
 	other, _ := newStore(t, b.url, "node-2")
@@ -384,9 +419,12 @@ func TestExportOfADeadNodeIsMadeAgain(t *testing.T) {
 	b.afterDelay(t, 1)
 	_, err := b.store.Exports.ClaimExports(t.Context())
 	require.NoError(t, err)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' WHERE kind = 'export'")
+	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+		"attempted_by = '{dead}' WHERE kind = 'export'")
 	b.start(t, allowing(t, "file://"+directory))
 	b.exported(t, 1)
 	name, _ := theFile(t, directory)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND export_attempts = 1", "file://"+directory+"/"+name))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_location = $1 AND export_attempts = 1",
+			"file://"+directory+"/"+name))
 }

@@ -13,10 +13,10 @@ import (
 	"postrider/jobs/queue"
 )
 
-// driver is River's for pgx, with four differences: jobs are fetched by the store's statement, jobs that are to run again
-// get new rows, fetchers are woken by this process too, and the rows of jobs that are known to be gone are not queried.
-// River completes each job that returns, and the statement that records an attempt has deleted its row: a twelfth of
-// PostgreSQL's time went into finding nothing.
+// driver is River's for pgx, with four differences: jobs are fetched by the store's statement, jobs that are to run
+// again get new rows, fetchers are woken by this process too, and the rows of jobs that are known to be gone are not
+// queried. River completes each job that returns, and the statement that records an attempt has deleted its row: a
+// twelfth of PostgreSQL's time went into finding nothing.
 type driver struct {
 	*riverpgxv5.Driver
 	engine *Engine
@@ -46,7 +46,9 @@ type executor struct {
 
 // JobGetAvailable implements riverdriver.Executor. River's clock does not matter: a job is due by the database's clock.
 // Local jobs of this node's publishes come first, and often there are no others.
-func (e executor) JobGetAvailable(ctx context.Context, p *riverdriver.JobGetAvailableParams) (*riverdriver.JobGetAvailableResult, error) {
+func (e executor) JobGetAvailable(
+	ctx context.Context, p *riverdriver.JobGetAvailableParams,
+) (*riverdriver.JobGetAvailableResult, error) {
 	fetched, err := e.next(ctx, p)
 	if err != nil {
 		return nil, err
@@ -80,17 +82,23 @@ func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams
 
 func jobRow(j *queue.Job) *rivertype.JobRow {
 	return &rivertype.JobRow{
-		ID: j.ID, Attempt: j.Attempt, AttemptedAt: &j.AttemptedAt, AttemptedBy: j.AttemptedBy, CreatedAt: j.CreatedAt, EncodedArgs: j.Args,
-		Kind: j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority, Queue: j.Queue, ScheduledAt: j.ScheduledAt,
-		State: rivertype.JobStateRunning,
+		ID: j.ID, Attempt: j.Attempt, AttemptedAt: &j.AttemptedAt, AttemptedBy: j.AttemptedBy, CreatedAt: j.CreatedAt,
+		EncodedArgs: j.Args,
+		Kind:        j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority, Queue: j.Queue,
+		ScheduledAt: j.ScheduledAt,
+		State:       rivertype.JobStateRunning,
 	}
 }
 
-// JobSetStateIfRunningMany implements riverdriver.Executor. It answers the jobs that it found, so none for those that are gone.
+// JobSetStateIfRunningMany implements riverdriver.Executor. It answers the jobs that it found, so none for those that
+// are gone.
 //
-// Jobs that are to run again get new rows: River would reschedule the row there is, and where the answer to that is lost it does so
-// once more, seconds later, when the row's next run is under way. Two requests would then be made at once.
-func (e executor) JobSetStateIfRunningMany(ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
+// Jobs that are to run again get new rows: River would reschedule the row there is, and where the answer to that is
+// lost it does so once more, seconds later, when the row's next run is under way. Two requests would then be made at
+// once.
+func (e executor) JobSetStateIfRunningMany(
+	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
+) ([]*rivertype.JobRow, error) {
 	left := e.ended.without(p)
 	if again := putOff(left); len(again) > 0 {
 		n, err := e.rows.Defer(ctx, again)
@@ -155,7 +163,8 @@ func (e *endedJobs) without(p *riverdriver.JobSetStateIfRunningManyParams) *rive
 		return p
 	}
 	return &riverdriver.JobSetStateIfRunningManyParams{
-		ID: leave(p.ID, ended), Attempt: leave(p.Attempt, ended), ErrData: leave(p.ErrData, ended), FinalizedAt: leave(p.FinalizedAt, ended),
+		ID: leave(p.ID, ended), Attempt: leave(p.Attempt, ended), ErrData: leave(p.ErrData, ended),
+		FinalizedAt:     leave(p.FinalizedAt, ended),
 		MetadataDoMerge: leave(p.MetadataDoMerge, ended), MetadataUpdates: leave(p.MetadataUpdates, ended), Now: p.Now,
 		ScheduledAt: leave(p.ScheduledAt, ended), Schema: p.Schema, State: leave(p.State, ended),
 	}

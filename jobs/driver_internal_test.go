@@ -15,7 +15,9 @@ type asked struct {
 	params []*riverdriver.JobSetStateIfRunningManyParams
 }
 
-func (a *asked) JobSetStateIfRunningMany(_ context.Context, p *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
+func (a *asked) JobSetStateIfRunningMany(
+	_ context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
+) ([]*rivertype.JobRow, error) {
 	a.params = append(a.params, p)
 	return make([]*rivertype.JobRow, len(p.ID)), nil
 }
@@ -24,8 +26,10 @@ func finishing(ids ...int64) *riverdriver.JobSetStateIfRunningManyParams {
 	p := &riverdriver.JobSetStateIfRunningManyParams{ID: ids, Schema: "s"}
 	for _, id := range ids {
 		attempt := int(id)
-		p.Attempt, p.ErrData, p.FinalizedAt = append(p.Attempt, &attempt), append(p.ErrData, []byte{byte(id)}), append(p.FinalizedAt, nil)
-		p.MetadataDoMerge, p.MetadataUpdates = append(p.MetadataDoMerge, id%2 == 0), append(p.MetadataUpdates, []byte{byte(id)})
+		p.Attempt, p.ErrData, p.FinalizedAt = append(p.Attempt, &attempt), append(p.ErrData, []byte{byte(id)}),
+			append(p.FinalizedAt, nil)
+		p.MetadataDoMerge, p.MetadataUpdates = append(p.MetadataDoMerge, id%2 == 0), append(p.MetadataUpdates,
+			[]byte{byte(id)})
 		p.ScheduledAt, p.State = append(p.ScheduledAt, nil), append(p.State, rivertype.JobStateCompleted)
 	}
 	return p

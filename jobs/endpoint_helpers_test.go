@@ -61,7 +61,8 @@ func (e *endpoint) requests() []request {
 
 // delivered are the requests that brought events, and not words of ours.
 func (e *endpoint) delivered() []request {
-	return slices.DeleteFunc(e.requests(), func(r request) bool { return r.header.Get("Aeg-Event-Type") != "Notification" })
+	return slices.DeleteFunc(e.requests(),
+		func(r request) bool { return r.header.Get("Aeg-Event-Type") != "Notification" })
 }
 
 // answering gives the status to everyone.

@@ -54,8 +54,8 @@ type Options struct {
 	AllowCIDR []netip.Prefix
 	// AllowHTTP lets endpoints at public addresses be called without TLS. Those in AllowCIDR always may be.
 	AllowHTTP bool
-	// Proxy is what every request goes through; nil = none. Then it is the proxy that must refuse addresses that are not public: names
-	// are resolved there.
+	// Proxy is what every request goes through; nil = none. Then it is the proxy that must refuse addresses that are not
+	// public: names are resolved there.
 	Proxy *url.URL
 	// Jitter gives a number in [0,1) per decision; default random. Tests switch it off.
 	Jitter func() float64
@@ -66,12 +66,12 @@ type Options struct {
 	PollOnly bool
 	// UserAgent of the requests; default "postrider".
 	UserAgent string
-	// WebhookOrigin is who asks endpoints of CloudEvents for permission; default eventgrid.azure.net. WebhookRequestRate is how many
-	// requests a minute it is asked for; 0 = that is not said.
+	// WebhookOrigin is who asks endpoints of CloudEvents for permission; default eventgrid.azure.net. WebhookRequestRate
+	// is how many requests a minute it is asked for; 0 = that is not said.
 	WebhookOrigin      string
 	WebhookRequestRate int
-	// HandshakeTimeout is how long an endpoint may take to answer one request of a handshake, default 30 s; HandshakePause is the
-	// time between two of them, default 5 s.
+	// HandshakeTimeout is how long an endpoint may take to answer one request of a handshake, default 30 s; HandshakePause
+	// is the time between two of them, default 5 s.
 	HandshakeTimeout, HandshakePause time.Duration
 	// Retention is how long what is over is kept; its zero value keeps everything.
 	Retention query.Retention
@@ -193,21 +193,26 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		Schema:  migrations.Schema,
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{
-			queue.DeliverQueue:   {MaxWorkers: e.options.maxWorkers},
-			queue.RouteQueue:     {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
-			queue.HandshakeQueue: {MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll(), FetchCooldown: rareCooldown},
-			queue.ExportQueue:    {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
-			queue.OperationQueue: {MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll(), FetchCooldown: rareCooldown},
+			queue.DeliverQueue: {MaxWorkers: e.options.maxWorkers},
+			queue.RouteQueue:   {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
+			queue.HandshakeQueue: {
+				MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll(), FetchCooldown: rareCooldown,
+			},
+			queue.ExportQueue: {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
+			queue.OperationQueue: {
+				MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll(), FetchCooldown: rareCooldown,
+			},
 		},
 		FetchCooldown:       fetchCooldown,
 		FetchPollInterval:   e.pollInterval(),
 		FetchOnlyKnownKinds: true,
 		MaxAttempts:         1000,
 		RetryPolicy:         retryPolicy{},
-		// River's leader does four things that every node does here, or none: its scheduler makes up to 10,000 due jobs available
-		// at once, past the gate (one endpoint's 90,000 retries so kept everybody else waiting for 12 s); its rescuer gives a
-		// stuck job out again under the same id, which breaks "a job row is one attempt", and discards kinds it does not know, such
-		// as a newer version's; its cleaner is CleanJobs; its reindexer is for operators, see docs/operations.md.
+		// River's leader does four things that every node does here, or none: its scheduler makes up to 10,000 due jobs
+		// available at once, past the gate (one endpoint's 90,000 retries so kept everybody else waiting for 12 s); its
+		// rescuer gives a stuck job out again under the same id, which breaks "a job row is one attempt", and discards kinds
+		// it does not know, such as a newer version's; its cleaner is CleanJobs; its reindexer is for operators, see
+		// docs/operations.md.
 		LeaderElectionDisabled: true,
 		SoftStopTimeout:        e.options.StopTimeout,
 		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.store.Node}},
@@ -254,7 +259,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
 	for _, loop := range []func(context.Context){
-		e.promote, e.refill, e.collect, e.claimExports, e.keepLease, e.reclaim, e.sweep, e.drain, e.expire, e.expireHandshakes,
+		e.promote, e.refill, e.collect, e.claimExports, e.keepLease, e.reclaim, e.sweep, e.drain, e.expire,
+		e.expireHandshakes,
 		e.tellOperators, e.mergeRollups, e.keepPartitions, e.retain, e.clean, e.forget, e.vacuum, e.watchStall,
 	} {
 		e.clockwork.Go(func() { loop(clockwork) })
@@ -288,8 +294,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return errors.Join(err, e.giveBack(context.WithoutCancel(ctx), neverBegun))
 }
 
-// giveBack leaves what this node could not end to the others, and its lease last. Only what was cut is a rerun. Each has its own time, and none waits for a
-// job that somebody has locked: once the lease is gone, another node takes that one up as a rerun.
+// giveBack leaves what this node could not end to the others, and its lease last. Only what was cut is a rerun. Each
+// has its own time, and none waits for a job that somebody has locked: once the lease is gone, another node takes that
+// one up as a rerun.
 func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
 	cut := within(ctx, giveBackTimeout, func(ctx context.Context) error {
 		_, err := e.store.JobRows.Reclaim(ctx, e.interrupted.IDs())
@@ -299,7 +306,8 @@ func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
 		_, err := e.store.JobRows.GiveBack(ctx, neverBegun)
 		return err
 	})
-	lease := within(ctx, clockworkTimeout, func(ctx context.Context) error { return e.store.Nodes.Unregister(ctx, e.store.Node, nil) })
+	lease := within(ctx, clockworkTimeout,
+		func(ctx context.Context) error { return e.store.Nodes.Unregister(ctx, e.store.Node, nil) })
 	return errors.Join(cut, unbegun, lease)
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// An event subscription that expires is deleted with what it is owed, by whichever node; no node gives it another event from that
-// moment on.
+// An event subscription that expires is deleted with what it is owed, by whichever node; no node gives it another event
+// from that moment on.
 func TestExpirationOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -43,11 +43,14 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 	for i, s := range nodes {
 		require.NoError(t, s.Cache.Reload(t.Context()))
 		require.Eventually(t, func() bool { return !s.Clock.Now().Before(at) }, patience, time.Millisecond)
-		require.Equal(t, []int{1}, publishTo(t, s, fmt.Sprint("after-", i)).Matched, "from the moment on, before anybody has deleted it")
+		require.Equal(t, []int{1}, publishTo(t, s, fmt.Sprint("after-", i)).Matched,
+			"from the moment on, before anybody has deleted it")
 	}
-	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired' AND event_id = 'before'")
+	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
+		"AND reason = 'EventSubscriptionExpired' AND event_id = 'before'")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
-	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT subscription) FROM postrider.deliveries WHERE event_id LIKE 'after-%'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(DISTINCT subscription) FROM postrider.deliveries WHERE event_id LIKE 'after-%'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
 
 	b.subscribe(t, "retried", e.URL, nil) // its name is free
@@ -57,10 +60,11 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 // publishTo stores one Event Grid event at a node.
 func publishTo(t *testing.T, s *app.System, id string) *publish.Receipt {
 	t.Helper()
-	receipt, err := s.Publisher.Publish(t.Context(), publish.Publication{Topic: topicName, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
-		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
-		return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(id, "{}")+"]"))
-	}})
+	receipt, err := s.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: topicName, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
+			in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
+			return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(id, "{}")+"]"))
+		}})
 	require.NoError(t, err)
 	return receipt
 }
@@ -73,10 +77,13 @@ func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
 	b.subscribe(t, "expired", e.URL, nil)
 	b.subscribe(t, "deleted", e.URL, nil)
 	b.publishOne(t, "e")
-	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now(), expiration_time_utc = CASE name WHEN 'expired' THEN now() ELSE now() + interval '1 hour' END")
+	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now(), "+
+		"expiration_time_utc = CASE name WHEN 'expired' THEN now() ELSE now() + interval '1 hour' END")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.start(t, nil)
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'expired' AND state = 'canceled' AND reason = 'EventSubscriptionExpired'")
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'deleted' AND state = 'canceled' AND reason = 'EventSubscriptionDeleted'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'expired' AND state = 'canceled' "+
+		"AND reason = 'EventSubscriptionExpired'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'deleted' AND state = 'canceled' "+
+		"AND reason = 'EventSubscriptionDeleted'")
 	require.Empty(t, e.requests())
 }

@@ -48,7 +48,8 @@ func everyResult() (all []policy.Result) {
 		all = append(all, policy.Result{Status: status})
 	}
 	for _, kind := range []policy.ErrorKind{
-		policy.ErrorTimeout, policy.ErrorCanceled, policy.ErrorSocket, policy.ErrorDNS, policy.ErrorUnauthorized, policy.ErrorArgument,
+		policy.ErrorTimeout, policy.ErrorCanceled, policy.ErrorSocket, policy.ErrorDNS, policy.ErrorUnauthorized,
+		policy.ErrorArgument,
 	} {
 		all = append(all, policy.Result{Err: kind})
 	}
@@ -63,7 +64,8 @@ func explainedCase(
 	if met.Err == "" && met.Status < 200 {
 		inRange.Status = 599 // explain takes final statuses only; both are "other" in every policy
 	}
-	x, err := policy.Explain(p, policy.ExplainOptions{Kind: kind, Result: inRange, Behavior: behavior, DeadLetter: &deadLetter})
+	x, err := policy.Explain(p,
+		policy.ExplainOptions{Kind: kind, Result: inRange, Behavior: behavior, DeadLetter: &deadLetter})
 	require.NoError(t, err)
 	return explained{
 		rules: p.Resolve(policy.Wishes{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, met: met, explained: x,
@@ -104,7 +106,8 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		return
 	}
 	require.LessOrEqual(t, len(times), len(x.explained.Attempts), "%s: holds only take attempts away", x.name)
-	require.Contains(t, []policy.Reason{policy.ReasonMaxDeliveryAttemptsExceeded, policy.ReasonTimeToLiveExceeded}, end.Reason, x.name)
+	require.Contains(t, []policy.Reason{policy.ReasonMaxDeliveryAttemptsExceeded, policy.ReasonTimeToLiveExceeded},
+		end.Reason, x.name)
 }
 
 // delivery is an attempt as the engine has it once it is loaded and configured, without a database.
@@ -133,8 +136,8 @@ func (x explained) attemptTimes() (times []float64) {
 	return times
 }
 
-// course makes a delivery's turns one after the other, each attempt as long as nothing. rest, if any, is the hold that each
-// attempt is the probe of.
+// course makes a delivery's turns one after the other, each attempt as long as nothing. rest, if any, is the hold that
+// each attempt is the probe of.
 func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64, end policy.ExplainedEnd) {
 	for now := a.work.NextAttemptAt; ; now = a.work.NextAttemptAt {
 		if rest != nil && rest.Held() && rest.Until.After(now) {

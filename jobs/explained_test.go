@@ -10,7 +10,8 @@ import (
 	"postrider/policy"
 )
 
-// A hold starts, and ends what is published meanwhile, by what the failed attempt met, and by no other cell of the table.
+// A hold starts, and ends what is published meanwhile, by what the failed attempt met, and by no other cell of the
+// table.
 func TestHoldActsOnWhatHappened(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,10 +18,12 @@ import (
 )
 
 const (
-	// exportWorkers is how many files of dead letters one node writes at once, each of which it has in memory: 8 MiB of events, twice.
+	// exportWorkers is how many files of dead letters one node writes at once, each of which it has in memory: 8 MiB of
+	// events, twice.
 	exportWorkers = 4
-	// exportInterval is how late dead letters may be taken up. What follows at once, because more is due, is not late. They are due five minutes
-	// after their last attempt, or at once where a policy says so: a look each second would cost an idle node more than it is worth.
+	// exportInterval is how late dead letters may be taken up. What follows at once, because more is due, is not late.
+	// They are due five minutes after their last attempt, or at once where a policy says so: a look each second would cost
+	// an idle node more than it is worth.
 	exportInterval = 5 * time.Second
 	// maxExportError is as much as is kept of why a location refused.
 	maxExportError = 1000
@@ -41,12 +43,14 @@ type exporter struct {
 	engine *Engine
 }
 
-// Timeout implements river.Worker: none. The try has a limit of its own, and what it came to is written down for as long as it takes.
+// Timeout implements river.Worker: none. The try has a limit of its own, and what it came to is written down for as
+// long as it takes.
 func (w *exporter) Timeout(*river.Job[ExportArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker. A location that refuses is a result and no error.
 func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
-	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.store.Exports.LoadExport, w.engine.export)
+	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.store.Exports.LoadExport,
+		w.engine.export)
 }
 
 // export tries once to write a file, and writes down what that came to.
@@ -79,7 +83,8 @@ func (e *Engine) export(ctx context.Context, x *export.Export, job int64) error 
 // queried is a URL with a query.
 var queried = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?]*)\?[^\s"']*`)
 
-// withoutQueries takes the queries out of the URLs of an error: a token of Azure's stands in one, and people read the error.
+// withoutQueries takes the queries out of the URLs of an error: a token of Azure's stands in one, and people read the
+// error.
 func withoutQueries(said string) string { return queried.ReplaceAllString(said, "$1?…") }
 
 // tellExport logs how an export ended. The original error is what r.Error is a plain text of.

@@ -27,10 +27,17 @@ import (
 func TestExportErrorsTellNoQuery(t *testing.T) {
 	t.Parallel()
 	const planted = "planted-secret"
-	err := fmt.Errorf("write to azblob://dead: %w", &url.Error{Op: "Put", URL: "https://acct.blob.core.windows.net/dead/a%20b.json?sv=1&sig=" + planted, Err: errors.New("context deadline exceeded")})
+	err := fmt.Errorf("write to azblob://dead: %w",
+		&url.Error{Op: "Put", URL: "https://acct.blob.core.windows.net/dead/a%20b.json?sv=1&sig=" +
+			planted, Err: errors.New("context deadline exceeded")})
 	require.Contains(t, err.Error(), planted)
-	require.Equal(t, `write to azblob://dead: Put "https://acct.blob.core.windows.net/dead/a%20b.json?…": context deadline exceeded`, withoutQueries(err.Error()))
-	for _, said := range []string{"", "no space left on device?", "GET https://a/b: 403", "https://a?", "s3://b/c?region=x&y=" + planted + " twice https://d/e?z=" + planted} {
+	require.Equal(t,
+		`write to azblob://dead: Put "https://acct.blob.core.windows.net/dead/a%20b.json?…": context deadline exceeded`,
+		withoutQueries(err.Error()))
+	for _, said := range []string{
+		"", "no space left on device?", "GET https://a/b: 403", "https://a?",
+		"s3://b/c?region=x&y=" + planted + " twice https://d/e?z=" + planted,
+	} {
 		require.NotContains(t, withoutQueries(said), planted)
 	}
 	require.Equal(t, "no space left on device?", withoutQueries("no space left on device?"))
@@ -95,6 +102,7 @@ func TestLogOfExportsHasTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil))}
-	e.tellExport(&export.ExportResult{Export: &export.Export{}, Error: "plain"}, "the original", export.Exported{Pending: 1})
+	e.tellExport(&export.ExportResult{Export: &export.Export{}, Error: "plain"}, "the original",
+		export.Exported{Pending: 1})
 	require.Contains(t, log.String(), `"error":"the original","error_text":"plain"`)
 }

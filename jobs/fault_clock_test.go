@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clockReaders are the functions of the engine that read the process's clock, and what they do with it. All but one only ever
-// subtract one reading from another, which goes by the monotonic clock however wrong the other one is.
+// clockReaders are the functions of the engine that read the process's clock, and what they do with it. All but one
+// only ever subtract one reading from another, which goes by the monotonic clock however wrong the other one is.
 var clockReaders = map[string]string{
-	"send.go sendAuthorized": "how long a token was waited for", "handshake.go askAuthorized": "how long a token was waited for",
-	"token.go get": "how long ago a token was got", "token.go refused": "how long ago a token was got", "token.go renew": "how long ago a token was got",
+	"send.go sendAuthorized":     "how long a token was waited for",
+	"handshake.go askAuthorized": "how long a token was waited for",
+	"token.go get":               "how long ago a token was got", "token.go refused": "how long ago a token was got",
+	"token.go renew":           "how long ago a token was got",
 	"collect.go collectAwhile": "how long nothing was published by SQL", "collect.go collectOnce": "how long a look took",
 	"driver.go putOff":             "how long a job is put off",
 	"client.go begin":              "how long a phase of a request took",
@@ -64,13 +66,13 @@ var clockReaders = map[string]string{
 	"hooks.go PublishFiltered":     "how long a request has waited",
 	"publish.go Publish":           "how long a request has waited",
 	"traffic.go Run":               "how long a sample took",
-	// The one time that reaches the database: River asks when a job whose attempt came to no outcome may run again. Promote
-	// mends what a wrong clock makes of it, by the database's own stamp.
+	// The one time that reaches the database: River asks when a job whose attempt came to no outcome may run again.
+	// Promote mends what a wrong clock makes of it, by the database's own stamp.
 	"engine.go NextRetry": "when River runs a job again",
 }
 
-// The process's clock may be an hour off and nothing changes: whatever decides about a delivery, and whatever is stored, goes by
-// the database's. So a new reader of the process's clock has to be looked at, and named here.
+// The process's clock may be an hour off and nothing changes: whatever decides about a delivery, and whatever is
+// stored, goes by the database's. So a new reader of the process's clock has to be looked at, and named here.
 func TestTheProcessesClockDecidesNothing(t *testing.T) {
 	t.Parallel()
 	var found []string
@@ -78,11 +80,14 @@ func TestTheProcessesClockDecidesNothing(t *testing.T) {
 		found = append(found, readersOfTheClock(t, dir)...)
 	}
 	slices.Sort(found)
-	require.Equal(t, slices.Sorted(maps.Keys(clockReaders)), slices.Compact(found), "say what each reader of the clock is for")
+	require.Equal(t, slices.Sorted(maps.Keys(clockReaders)), slices.Compact(found),
+		"say what each reader of the clock is for")
 }
 
 // clocks are the functions that read the process's clock, by package.
-var clocks = map[string][]string{"time": {"Now", "Since", "Until"}, "uuid": {"NewUUID", "NewV6", "NewV7", "NewV7FromReader"}}
+var clocks = map[string][]string{
+	"time": {"Now", "Since", "Until"}, "uuid": {"NewUUID", "NewV6", "NewV7", "NewV7FromReader"},
+}
 
 // readersOfTheClock lists the functions of a room's files, tests aside, that call one of clocks.
 func readersOfTheClock(t *testing.T, room string) (readers []string) {

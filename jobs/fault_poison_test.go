@@ -34,8 +34,8 @@ func headed(status string, fields, bytes int) func(*net.TCPConn) {
 	return saying("HTTP/1.1 " + status + "\r\n" + head.String() + "Content-Length: 0\r\n\r\n")
 }
 
-// Answers that are large or broken beyond reason cost what an ordinary answer costs: their status counts, a part of them is
-// stored, and the attempt ends in time.
+// Answers that are large or broken beyond reason cost what an ordinary answer costs: their status counts, a part of
+// them is stored, and the attempt ends in time.
 func TestAnswersBeyondReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -44,11 +44,16 @@ func TestAnswersBeyondReason(t *testing.T) {
 	mebibyte := "100000\r\n" + strings.Repeat("\x00", 1<<20) + "\r\n"
 	constant := func(chunk string) func(int) string { return func(int) string { return chunk } }
 	answers := []animal{
-		{"200-in-endless-chunks", chunked("200 OK", constant(mebibyte)), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
-		{"500-in-endless-chunks", chunked("500 Broken", constant(mebibyte)), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
-		{"chunks-of-one-byte", chunked("500 Broken", constant("1\r\n\xff\r\n")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
-		{"a-chunk-of-16-exabytes", chunked("500 Broken", constant("ffffffffffffffff\r\nx")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
-		{"a-chunk-without-size", chunked("500 Broken", constant("size\r\n")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"200-in-endless-chunks", chunked("200 OK",
+			constant(mebibyte)), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
+		{"500-in-endless-chunks", chunked("500 Broken",
+			constant(mebibyte)), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"chunks-of-one-byte", chunked("500 Broken",
+			constant("1\r\n\xff\r\n")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"a-chunk-of-16-exabytes", chunked("500 Broken",
+			constant("ffffffffffffffff\r\nx")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
+		{"a-chunk-without-size", chunked("500 Broken",
+			constant("size\r\n")), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
 		{"an-endless-chunk-extension", chunked("500 Broken", func(n int) string {
 			if n == 0 {
 				return "1;x="
@@ -80,16 +85,22 @@ func TestAnswersBeyondReason(t *testing.T) {
 		require.Len(t, b.everything(t, view), len(answers), view)
 	}
 	require.Len(t, b.everything(t, "dead_letters"), 1)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 4000000"), "none is waited for")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE octet_length(response_headers) > 4096 OR octet_length(response_excerpt) > 4096"))
-	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`), "nothing had to be left out")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 4000000"),
+		"none is waited for")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
+		"WHERE octet_length(response_headers) > 4096 OR octet_length(response_excerpt) > 4096"))
+	require.Zero(t,
+		b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
+		"nothing had to be left out")
 }
 
-// A batch whose endpoint answers with poison ends like a single delivery: the members' rows and the batch's are written.
+// A batch whose endpoint answers with poison ends like a single delivery: the members' rows and the batch's are
+// written.
 func TestPoisonousAnswersToABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	url, _ := rawEndpoint(t, saying("HTTP/1.1 400 \xff\x01\r\nX-Bad: \xff\xfe\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x"))
+	url, _ := rawEndpoint(t,
+		saying("HTTP/1.1 400 \xff\x01\r\nX-Bad: \xff\xfe\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x"))
 	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	b.publishMany(t, 10)
 	b.start(t, nil)

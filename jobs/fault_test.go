@@ -44,7 +44,8 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	<-h.begun
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "all"))
 	canceled := func() int {
-		return b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0 AND last_outcome IS NULL")
+		return b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
+			"AND reason = 'EventSubscriptionDeleted' AND attempts = 0 AND last_outcome IS NULL")
 	}
 	require.Equal(t, 1, canceled(), "canceled when the deletion is answered")
 	h.letGo()
@@ -65,7 +66,8 @@ func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now()")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.start(t, nil)
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted' AND attempts = 0")
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
+		"AND reason = 'EventSubscriptionDeleted' AND attempts = 0")
 	require.Empty(t, e.requests())
 }
 
@@ -110,15 +112,17 @@ func TestAttemptsThatCannotBeginAreNoReruns(t *testing.T) {
 	for range 3 {
 		b.become(t, 1, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'running' AND scheduled_at > now()")
 		b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 minute', state = 'available'")
-		b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at < now() - interval '30 seconds' AND state <> 'running'")
+		b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at < now() - interval '30 "+
+			"seconds' AND state <> 'running'")
 	}
 	b.exec(t, "ALTER TABLE postrider_internal.events RENAME COLUMN hidden TO body")
 	b.attempt(t)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND outcome = 'Delivered'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND outcome = 'Delivered'"))
 }
 
-// A result that PostgreSQL refuses, even without the response, must not pass for recorded: its job would be completed, and
-// the delivery would wait without one for ever.
+// A result that PostgreSQL refuses, even without the response, must not pass for recorded: its job would be completed,
+// and the delivery would wait without one for ever.
 func TestResultThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -126,8 +130,12 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 	b.publishOne(t, "e")
 	var job queue.JobToken
 	var id int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.JobMade, &id))
-	unknown := delivery.Result{JobToken: job, DeliveryID: id, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"}}
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d "+
+			"JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.JobMade, &id))
+	unknown := delivery.Result{
+		JobToken: job, DeliveryID: id, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"},
+	}
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), unknown), postgres.ErrPoison)
 	require.NoError(t, b.store.Recorder.WaitRecording(t.Context()), "the others go on")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
@@ -150,15 +158,19 @@ func TestDrain(t *testing.T) {
 	b.attemptsMade(t, n)
 	b.settle(t)
 	// '0' is 48: the last digits 0 4 8, 1 5 9, 2 6 and 3 7.
-	require.Equal(t, n*5/10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
-	require.Equal(t, n*3/10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
-	require.Equal(t, n*2/10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND reason = 'UndeliverableDueToHttpBadRequest'"))
+	require.Equal(t, n*5/10,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, n*3/10,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
+	require.Equal(t, n*2/10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' "+
+		"AND reason = 'UndeliverableDueToHttpBadRequest'"))
 	require.Equal(t, n*2/10, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
 	require.Equal(t, n*3/10, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Len(t, e.requests(), n)
 }
 
-// Events that PostgreSQL's jsonb cannot hold are stored, delivered, dead-lettered, and never fail a query over all rows.
+// Events that PostgreSQL's jsonb cannot hold are stored, delivered, dead-lettered, and never fail a query over all
+// rows.
 func TestEventsThatJSONBCannotHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -194,5 +206,6 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 		require.Equal(t, rows[id].held, letter["body"] != nil, id)
 		require.Equal(t, rows[id].held, letter["body_error"] == nil, id)
 	}
-	require.Equal(t, len(rows), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
+	require.Equal(t, len(rows), b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))
 }

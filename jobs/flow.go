@@ -17,8 +17,8 @@ const (
 	// heldRounds: those that are on hold themselves are looked at once a second, for what has outlived its time to live; a
 	// thousand of them take 1.7 s, and the open ones must not wait for that each time.
 	heldRounds = 4
-	// trialWave is the first wave of an endpoint that this node has never called: 20 endpoints that hang and are resumed at once
-	// would else put 5,000 jobs in front of everybody's. The next wave, 250 ms later, knows how it answered.
+	// trialWave is the first wave of an endpoint that this node has never called: 20 endpoints that hang and are resumed
+	// at once would else put 5,000 jobs in front of everybody's. The next wave, 250 ms later, knows how it answered.
 	trialWave = 16
 )
 
@@ -59,8 +59,9 @@ func (e *Engine) rooms(t *queue.TrafficSample) []queue.Room {
 	return list
 }
 
-// refill releases what is on hold without cause, lets probes through, and brings to their end those held deliveries whose
-// time to live has passed. It looks at the state and not at events: whatever was missed is found a moment later, by any node.
+// refill releases what is on hold without cause, lets probes through, and brings to their end those held deliveries
+// whose time to live has passed. It looks at the state and not at events: whatever was missed is found a moment later,
+// by any node.
 func (e *Engine) refill(ctx context.Context) {
 	round := 0
 	e.every(ctx, flowInterval, "releasing held deliveries", func(ctx context.Context) error {
@@ -91,8 +92,8 @@ func (e *Engine) refill(ctx context.Context) {
 	})
 }
 
-// turned begins the list elsewhere. With thousands that wait one round takes longer than it may, and one whose statement fails ends
-// it: those at the end of the list must not be the same each time.
+// turned begins the list elsewhere. With thousands that wait one round takes longer than it may, and one whose
+// statement fails ends it: those at the end of the list must not be the same each time.
 func turned[T any](list []T, by int) []T {
 	if len(list) == 0 {
 		return nil
@@ -120,15 +121,16 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	}
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
-	if w.Hold == catalog.HoldProbation && p.EndsInProbation(sub.EndpointKind, t.RestOf(catalogue, sub).Met, rules.DeadLetter) {
+	if w.Hold == catalog.HoldProbation &&
+		p.EndsInProbation(sub.EndpointKind, t.RestOf(catalogue, sub).Met, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := e.store.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)
 	return err
 }
 
-// limit is this node's share of an event subscription's maxConcurrentDeliveries, 0 for none: nodes share it evenly, and each
-// has at least one.
+// limit is this node's share of an event subscription's maxConcurrentDeliveries, 0 for none: nodes share it evenly, and
+// each has at least one.
 func (e *Engine) limit(subscription int64) int {
 	sub, ok := e.store.Cache.Catalogue().Subscription(subscription)
 	if !ok || sub.MaxConcurrentDeliveries == nil {

@@ -43,7 +43,8 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider.deliveries WHERE hold = 'admission'", owed-workers*4)
 
 	for i := range 60 {
-		b.publish(t, "application/json", "["+strings.Replace(eventGridBody(fmt.Sprint("other-", i), "{}"), `"test"`, `"other"`, 1)+"]")
+		b.publish(t, "application/json",
+			"["+strings.Replace(eventGridBody(fmt.Sprint("other-", i), "{}"), `"test"`, `"other"`, 1)+"]")
 	}
 	b.attemptsMade(t, 60)
 
@@ -51,7 +52,8 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(workers/2))
 	release()
 	b.attemptsMade(t, owed)
-	require.Equal(t, owed+60, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, owed+60,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
 // maxConcurrentDeliveries bounds the requests in flight, and everything is delivered all the same.
@@ -83,5 +85,6 @@ func TestMaxConcurrentDeliveries(t *testing.T) {
 	release()
 	b.attemptsMade(t, 40)
 	require.EqualValues(t, 2, most.Load())
-	require.Equal(t, 40, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 40,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }

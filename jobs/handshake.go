@@ -20,16 +20,16 @@ import (
 	"postrider/policy/filter"
 )
 
-// DefaultWebhookOrigin is the name that receivers of Event Grid's CloudEvents know, such as Azure Functions, which answer with
-// nothing else.
+// DefaultWebhookOrigin is the name that receivers of Event Grid's CloudEvents know, such as Azure Functions, which
+// answer with nothing else.
 const DefaultWebhookOrigin = "eventgrid.azure.net"
 
 const (
-	// handshakeWorkers is how many requests of handshakes one node has in flight. They mostly wait for an endpoint, at most 30 s;
-	// what is beyond waits for its turn, and no delivery with it.
+	// handshakeWorkers is how many requests of handshakes one node has in flight. They mostly wait for an endpoint, at
+	// most 30 s; what is beyond waits for its turn, and no delivery with it.
 	handshakeWorkers = 200
-	// handshakePollInterval is the net under notifications, and how late a further request may be. Where nobody listens, somebody
-	// waits for handshakePollOnly.
+	// handshakePollInterval is the net under notifications, and how late a further request may be. Where nobody listens,
+	// somebody waits for handshakePollOnly.
 	handshakePollInterval = time.Second
 	handshakePollOnly     = 100 * time.Millisecond
 	// awaitInterval is how late a handshake may end whose validationUrl was not opened.
@@ -62,7 +62,8 @@ func (w *handshaker) Timeout(*river.Job[HandshakeArgs]) time.Duration { return -
 
 // Work implements river.Worker. An endpoint that does not answer is a result and no error.
 func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) error {
-	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, tokenOf(job.JobRow), w.engine.store.Handshakes.LoadHandshake, w.engine.shake)
+	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, tokenOf(job.JobRow),
+		w.engine.store.Handshakes.LoadHandshake, w.engine.shake)
 }
 
 // shake makes one request and writes down what it came to.
@@ -80,7 +81,8 @@ func (e *Engine) shake(ctx context.Context, h *catalog.Handshake, job int64) err
 	why = met.Conceal(why)
 	excerpt := []byte(met.Conceal(string(met.Body)))
 	r := &catalog.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: catalog.HandshakeStep{
-		At: h.ReadAt, Sent: ask.Summary, Status: met.Status, Error: met.Err, Answer: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
+		At: h.ReadAt, Sent: ask.Summary, Status: met.Status, Error: met.Err,
+		Answer: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
 	}}
 	r.State, r.Message = standing(h, outcome, why)
 	log := e.log
@@ -88,25 +90,31 @@ func (e *Engine) shake(ctx context.Context, h *catalog.Handshake, job int64) err
 		log = log.With("error", withoutQueries(met.Conceal(met.Cause.Error())))
 	}
 	log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription,
-		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.Summary, "status", met.Status, "verdict", why, "state", r.State)
+		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.Summary, "status", met.Status, "verdict", why,
+		"state", r.State)
 	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.store.Handshakes.RecordHandshake(ctx, r) })
 }
 
 // standing is the handshake's state after an answer.
-func standing(h *catalog.Handshake, outcome policy.HandshakeOutcome, why string) (state catalog.HandshakeState, message string) {
+func standing(
+	h *catalog.Handshake, outcome policy.HandshakeOutcome, why string,
+) (state catalog.HandshakeState, message string) {
 	switch {
 	case outcome == policy.HandshakeAccepted:
 		return catalog.HandshakeSucceeded, why
 	case outcome == policy.HandshakeAwaits:
-		return catalog.HandshakeAwaiting, fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
-			why, int(catalog.CallbackLifetime.Minutes()))
+		return catalog.HandshakeAwaiting,
+			fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
+				why, int(catalog.CallbackLifetime.Minutes()))
 	case h.Tries+1 < policy.HandshakeTries:
 		return catalog.HandshakePending, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
 	}
 	return catalog.HandshakeFailed, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
 }
 
-func judge(h *catalog.Handshake, met policy.HandshakeAnswer, origin string) (outcome policy.HandshakeOutcome, why string) {
+func judge(
+	h *catalog.Handshake, met policy.HandshakeAnswer, origin string,
+) (outcome policy.HandshakeOutcome, why string) {
 	switch {
 	case h.Purpose == catalog.PurposeDeletion:
 		return policy.HandshakeAcknowledged(met)
@@ -156,7 +164,10 @@ func systemHeader(h *catalog.Handshake) http.Header {
 
 // askingPermission writes the headers' names as their specification does: HTTP/1.1 sends them so.
 func (e *Engine) askingPermission(h *catalog.Handshake) endpoint.HandshakeRequest {
-	a := endpoint.HandshakeRequest{Method: http.MethodOptions, URL: h.EndpointURL, Header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}}}
+	a := endpoint.HandshakeRequest{
+		Method: http.MethodOptions, URL: h.EndpointURL,
+		Header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}},
+	}
 	a.Summary = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
 	if h.Callback {
 		a.Header["WebHook-Request-Callback"] = []string{h.ValidationURL()}
@@ -169,8 +180,8 @@ func (e *Engine) askingPermission(h *catalog.Handshake) endpoint.HandshakeReques
 	return a
 }
 
-// concealing takes out of what is kept of an answer what it repeats of secrets (of the endpoint's URL and its headers, as is done
-// with deliveries) and the code, in whatever case: who reads the views must not find one that is still good.
+// concealing takes out of what is kept of an answer what it repeats of secrets (of the endpoint's URL and its headers,
+// as is done with deliveries) and the code, in whatever case: who reads the views must not find one that is still good.
 func concealing(h *catalog.Handshake, token string) func(string) string {
 	secrets := policy.NewSecrets(h.Headers, h.EndpointURL).With(token)
 	if h.Code == "" {

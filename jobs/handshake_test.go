@@ -22,7 +22,8 @@ import (
 // asking is an event subscription whose endpoint has to be validated.
 func asking(url string, schema event.Schema) catalog.SubscriptionSpec {
 	return catalog.SubscriptionSpec{
-		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: schema, RetryPolicy: policy.DefaultName,
+		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: schema,
+		RetryPolicy:        policy.DefaultName,
 		EndpointValidation: catalog.ValidationRequired,
 	}
 }
@@ -121,8 +122,10 @@ func TestValidationEvent(t *testing.T) {
 	delete(events[0], "id")
 	delete(events[0], "eventTime")
 	require.Equal(t, map[string]any{
-		"eventType": "Microsoft.EventGrid.SubscriptionValidationEvent", "subject": "", "topic": "/topics/orders", "metadataVersion": "1", "dataVersion": "1",
-		"data": map[string]any{"validationCode": h.Code, "validationUrl": "https://events.example.com/topics/orders/eventsubscriptions/billing/validate?id=" + h.Code},
+		"eventType": "Microsoft.EventGrid.SubscriptionValidationEvent", "subject": "", "topic": "/topics/orders",
+		"metadataVersion": "1", "dataVersion": "1",
+		"data": map[string]any{"validationCode": h.Code, "validationUrl": "https://events.example.com/topics/orders/" +
+			"eventsubscriptions/billing/validate?id=" + h.Code},
 	}, events[0])
 
 	sub := b.put(t, "billing", asking(e.URL+"/in?secret=1", event.EventGrid), h.ID)
@@ -161,29 +164,57 @@ func TestAnswersToHandshakes(t *testing.T) {
 		_, _ = io.WriteString(w, "{")
 	}
 	brokenOff := func(w http.ResponseWriter, r request) { w.Header().Set("WebHook-Allowed-Origin", "*"); broken(w, r) }
-	hang := func(http.ResponseWriter, request) { time.Sleep(400 * time.Millisecond) } //nolint:forbidigo // this endpoint is late
+	//nolint:forbidigo // this endpoint is late
+	hang := func(http.ResponseWriter, request) { time.Sleep(400 * time.Millisecond) }
 	for name, c := range map[string]handshakeCase{
-		"the code":                  {event.EventGrid, sendsBack, catalog.HandshakeSucceeded, 1, "with the code"},
-		"the code after a mark":     {event.EventGrid, marked, catalog.HandshakeSucceeded, 1, "with the code"},
-		"accepted with the code":    {event.EventGrid, accepted, catalog.HandshakeFailed, 3, "answered 202, and only 200 with the code counts"},
-		"no content":                {event.EventGrid, answering(http.StatusNoContent), catalog.HandshakeFailed, 3, "answered 204"},
-		"an error":                  {event.EventGrid, answering(http.StatusInternalServerError), catalog.HandshakeFailed, 3, "try 3 of 3: answered 500"},
-		"a redirect":                {event.EventGrid, with(http.StatusFound, "Location", "/", ""), catalog.HandshakeFailed, 3, "answered 302"},
-		"nothing in it":             {event.EventGrid, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes"},
-		"another code":              {event.EventGrid, with(200, "", "", `{"validationResponse":"x"}`), catalog.HandshakeAwaiting, 1, "another validationResponse"},
-		"what it was sent":          {event.EventGrid, mirror, catalog.HandshakeAwaiting, 1, "not a JSON object"},
-		"NUL bytes":                 {event.EventGrid, with(200, "", "", "\x00\xff{\x00"), catalog.HandshakeAwaiting, 1, "not a JSON object"},
-		"a number":                  {event.EventGrid, with(200, "", "", `{"validationResponse":1}`), catalog.HandshakeAwaiting, 1, "not a JSON object"},
-		"a huge body":               {event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), catalog.HandshakeAwaiting, 1, "not a JSON object"},
-		"a broken body":             {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no answer: the endpoint closed the connection before its response was complete"},
-		"no answer":                 {event.EventGrid, hang, catalog.HandshakeFailed, 3, "timed out after 300ms"},
-		"permission, broken off":    {event.CloudEvents, brokenOff, catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
-		"permission":                {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net", ""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
-		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net", ""), catalog.HandshakeSucceeded, 1, "answered 204"},
-		"permission for everybody":  {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
-		"permission for others":     {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example", ""), catalog.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
-		"no permission":             {event.CloudEvents, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "answered 200 without WebHook-Allowed-Origin"},
-		"no such method":            {event.CloudEvents, answering(http.StatusMethodNotAllowed), catalog.HandshakeFailed, 3, "answered 405 without WebHook-Allowed-Origin"},
+		"the code":              {event.EventGrid, sendsBack, catalog.HandshakeSucceeded, 1, "with the code"},
+		"the code after a mark": {event.EventGrid, marked, catalog.HandshakeSucceeded, 1, "with the code"},
+		"accepted with the code": {
+			event.EventGrid, accepted, catalog.HandshakeFailed, 3, "answered 202, and only 200 with the code counts",
+		},
+		"no content": {
+			event.EventGrid, answering(http.StatusNoContent), catalog.HandshakeFailed, 3, "answered 204",
+		},
+		"an error": {
+			event.EventGrid, answering(http.StatusInternalServerError), catalog.HandshakeFailed, 3, "try 3 of 3: answered 500",
+		},
+		"a redirect": {
+			event.EventGrid, with(http.StatusFound, "Location", "/", ""), catalog.HandshakeFailed, 3, "answered 302",
+		},
+		"nothing in it": {
+			event.EventGrid, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes",
+		},
+		"another code": {event.EventGrid, with(200, "", "",
+			`{"validationResponse":"x"}`), catalog.HandshakeAwaiting, 1, "another validationResponse"},
+		"what it was sent": {event.EventGrid, mirror, catalog.HandshakeAwaiting, 1, "not a JSON object"},
+		"NUL bytes": {
+			event.EventGrid, with(200, "", "", "\x00\xff{\x00"), catalog.HandshakeAwaiting, 1, "not a JSON object",
+		},
+		"a number": {
+			event.EventGrid, with(200, "", "", `{"validationResponse":1}`), catalog.HandshakeAwaiting, 1, "not a JSON object",
+		},
+		"a huge body": {
+			event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), catalog.HandshakeAwaiting, 1, "not a JSON object",
+		},
+		"a broken body": {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no answer: the endpoint closed " +
+			"the connection before its response was complete"},
+		"no answer":              {event.EventGrid, hang, catalog.HandshakeFailed, 3, "timed out after 300ms"},
+		"permission, broken off": {event.CloudEvents, brokenOff, catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
+		"permission": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net",
+			""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
+		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net",
+			""), catalog.HandshakeSucceeded, 1, "answered 204"},
+		"permission for everybody": {
+			event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: *",
+		},
+		"permission for others": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example",
+			""), catalog.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
+		"no permission": {event.CloudEvents, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "answered 200 " +
+			"without WebHook-Allowed-Origin"},
+		"no such method": {
+			event.CloudEvents, answering(http.StatusMethodNotAllowed), catalog.HandshakeFailed, 3,
+			"answered 405 without WebHook-Allowed-Origin",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -198,16 +229,18 @@ func TestAnswersToHandshakes(t *testing.T) {
 				require.NotContains(t, string(step.Answer), h.Code, "an answer may hold what was sent")
 				require.LessOrEqual(t, len(step.Answer), 4096)
 			}
-			_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"), asking(e.URL, c.schema), h.ID)
+			_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"),
+				asking(e.URL, c.schema), h.ID)
 			var failed *catalog.ValidationFailedError
 			require.Equal(t, c.state == catalog.HandshakeFailed, errors.As(err, &failed), "%v", err)
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE answer LIKE '%' || $1 || '%'", h.Code))
+			require.Zero(t,
+				b.count(t, "SELECT count(*) FROM postrider.handshake_steps WHERE answer LIKE '%' || $1 || '%'", h.Code))
 		})
 	}
 }
 
-// Endpoints repeat what they were sent. Neither the code, in any case, nor what is secret of their URL is kept, also where it would be
-// cut.
+// Endpoints repeat what they were sent. Neither the code, in any case, nor what is secret of their URL is kept, also
+// where it would be cut.
 func TestSecretsAreLeftOutOfHandshakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -218,10 +251,12 @@ func TestSecretsAreLeftOutOfHandshakes(t *testing.T) {
 	}{
 		"code": {event.EventGrid, func(w http.ResponseWriter, r request) {
 			code, _ := codeIn(r.body)
-			_, _ = fmt.Fprintf(w, "%s %s %s%s", strings.ToUpper(code), r.uri, strings.Repeat("x", 4096-37-len(r.uri)-6), "hush%2Fhush")
+			_, _ = fmt.Fprintf(w, "%s %s %s%s", strings.ToUpper(code), r.uri, strings.Repeat("x", 4096-37-len(r.uri)-6),
+				"hush%2Fhush")
 		}},
 		"origin": {event.CloudEvents, func(w http.ResponseWriter, r request) {
-			w.Header().Set("WebHook-Allowed-Origin", strings.Repeat("x", 96)+"hush/hush "+r.header.Get("WebHook-Request-Callback"))
+			w.Header().
+				Set("WebHook-Allowed-Origin", strings.Repeat("x", 96)+"hush/hush "+r.header.Get("WebHook-Request-Callback"))
 		}},
 		"callback": {event.CloudEvents, func(w http.ResponseWriter, r request) {
 			w.Header().Set("WebHook-Allowed-Origin", r.header.Get("WebHook-Request-Callback"))
@@ -282,7 +317,8 @@ func TestNamespaceTopicsAskWithoutACallback(t *testing.T) {
 	require.Equal(t, "eventgrid.azure.net", e.requests()[0].header.Get("WebHook-Request-Origin"))
 	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Callback")
 	require.NotContains(t, e.requests()[0].header, "Webhook-Request-Rate")
-	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code), postgres.ErrNotFound)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code),
+		postgres.ErrNotFound)
 }
 
 // An endpoint is told that its event subscription is gone, unless it was never ready for deliveries.
@@ -297,7 +333,8 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	status <- http.StatusInternalServerError
 	status <- http.StatusAccepted
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
-	b.become(t, 1, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
+	b.become(t, 1,
+		"SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
 	r := e.requests()[1]
 	require.Equal(t, "POST /?secret=1", r.method+" "+r.uri)
 	require.Equal(t, "SubscriptionDeletion", r.header.Get("Aeg-Event-Type"))
@@ -316,7 +353,8 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	require.Equal(t, "application/cloudevents+json; charset=utf-8", r.header.Get("Content-Type"))
 	var one struct{ Specversion, Type, Source, ID, Time string }
 	require.NoError(t, json.Unmarshal([]byte(r.body), &one))
-	require.Equal(t, "1.0 Microsoft.EventGrid.SubscriptionDeletedEvent /topics/orders", one.Specversion+" "+one.Type+" "+one.Source)
+	require.Equal(t, "1.0 Microsoft.EventGrid.SubscriptionDeletedEvent /topics/orders",
+		one.Specversion+" "+one.Type+" "+one.Source)
 
 	status <- http.StatusOK
 	spec := asking(e.URL, event.EventGrid)
@@ -333,19 +371,25 @@ func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
 	spec := asking(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	var job int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' RETURNING id").Scan(&job))
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at "+
+			"= now(), attempted_by = '{dead}' RETURNING id").Scan(&job))
 	died, err := b.store.Handshakes.LoadHandshake(t.Context(), id, job)
 	require.NoError(t, err)
 	sub := b.put(t, "billing", spec, id)
 	require.Equal(t, catalog.ProvisioningCreating, sub.ProvisioningState)
 	lost := *died
 	lost.CreatedAt = died.CreatedAt.Add(-time.Second)
-	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(), &catalog.HandshakeResult{Job: job, Handshake: &lost, State: catalog.HandshakeFailed, Message: "lost"}))
-	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State, "nor does a word on a handshake that a failover lost, whose ids this one has")
+	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(),
+		&catalog.HandshakeResult{Job: job, Handshake: &lost, State: catalog.HandshakeFailed, Message: "lost"}))
+	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State,
+		"nor does a word on a handshake that a failover lost, whose ids this one has")
 
 	b.startShaking(t, nil)
-	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
-	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(), &catalog.HandshakeResult{Job: job, Handshake: died, State: catalog.HandshakeFailed, Message: "late"}))
+	b.become(t, 1,
+		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(),
+		&catalog.HandshakeResult{Job: job, Handshake: died, State: catalog.HandshakeFailed, Message: "late"}))
 	h := b.handshake(t, id)
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, "the dead node's word counts no more")
 	require.Len(t, h.Steps, 1)

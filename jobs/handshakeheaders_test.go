@@ -28,7 +28,8 @@ func TestHandshakesCarryStaticHeaders(t *testing.T) {
 			b.startShaking(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 			spec := asking(e.URL, schema)
 			spec.DeliveryAttributes = []policy.DeliveryAttribute{
-				secretHeader("Authorization", "Bearer s3cret-t0ken"), staticHeader("X-Key", "shown"), staticHeader("User-Agent", "shop/1"),
+				secretHeader("Authorization", "Bearer s3cret-t0ken"), staticHeader("X-Key", "shown"),
+				staticHeader("User-Agent", "shop/1"),
 				staticHeader("Aeg-Event-Type", "theirs"), dynamicHeader("X-Id", "id"),
 			}
 			h := b.shake(t, "billing", spec)

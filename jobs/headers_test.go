@@ -47,7 +47,8 @@ func (r request) custom() map[string]string {
 
 func TestCustomHeadersOfEachSchema(t *testing.T) {
 	t.Parallel()
-	custom := `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"},"eventType":{"sourceField":"kind"},"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
+	custom := `"id":{"sourceField":"no"},"eventTime":{"sourceField":"at"},"eventType":{"sourceField":"kind"},` +
+		`"subject":{"sourceField":"who"},"dataVersion":{"defaultValue":"3"}`
 	for _, row := range []struct {
 		schema      event.Schema
 		input       func(*testing.T) *bundle
@@ -57,30 +58,43 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		want        map[string]string
 	}{
 		{
-			event.EventGrid, setup, jsonType, "[" + eventGridBody("7", `{"system":"crm","n":1.50,"deep":{"yes":true},"list":[1]}`) + "]",
+			event.EventGrid, setup, jsonType, "[" +
+				eventGridBody("7", `{"system":"crm","n":1.50,"deep":{"yes":true},"list":[1]}`) + "]",
 			[]policy.DeliveryAttribute{
-				staticHeader("X-Fixed", "é v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-N", "data.n"), dynamicHeader("X-Yes", "Data.deep.yes"),
-				dynamicHeader("X-Type", "eventtype"), dynamicHeader("X-Id", "id"), dynamicHeader("X-Topic", "topic"), dynamicHeader("X-Version", "dataversion"),
+				staticHeader("X-Fixed", "é v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-N", "data.n"),
+				dynamicHeader("X-Yes", "Data.deep.yes"),
+				dynamicHeader("X-Type", "eventtype"), dynamicHeader("X-Id", "id"), dynamicHeader("X-Topic", "topic"),
+				dynamicHeader("X-Version", "dataversion"),
 				dynamicHeader("X-None", "data.none"), dynamicHeader("X-List", "data.list"),
 			},
-			map[string]string{"X-Fixed": "é v", "X-System": "crm", "X-N": "1.50", "X-Yes": "true", "X-Type": "test", "X-Id": "7", "X-Topic": "/topics/orders", "X-Version": "2.1"},
+			map[string]string{
+				"X-Fixed": "é v", "X-System": "crm", "X-N": "1.50", "X-Yes": "true", "X-Type": "test", "X-Id": "7",
+				"X-Topic": "/topics/orders", "X-Version": "2.1",
+			},
 		},
 		{
 			event.CloudEvents, func(t *testing.T) *bundle { return setupTopic(t, event.CloudEvents) }, structuredType,
 			`{"specversion":"1.0","id":"7","source":"/s","type":"t","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`,
 			[]policy.DeliveryAttribute{
-				staticHeader("X-Fixed", "v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-Key", "partitionkey"), dynamicHeader("X-Sampled", "sampled"),
-				dynamicHeader("X-Source", "source"), dynamicHeader("X-Type", "type"), dynamicHeader("X-Subject", "subject"), dynamicHeader("X-EventType", "eventType"),
+				staticHeader("X-Fixed", "v"), dynamicHeader("X-System", "data.system"), dynamicHeader("X-Key", "partitionkey"),
+				dynamicHeader("X-Sampled", "sampled"),
+				dynamicHeader("X-Source", "source"), dynamicHeader("X-Type", "type"), dynamicHeader("X-Subject", "subject"),
+				dynamicHeader("X-EventType", "eventType"),
 			},
-			map[string]string{"X-Fixed": "v", "X-System": "crm", "X-Key": "p1", "X-Sampled": "5", "X-Source": "/s", "X-Type": "t"},
+			map[string]string{
+				"X-Fixed": "v", "X-System": "crm", "X-Key": "p1", "X-Sampled": "5", "X-Source": "/s", "X-Type": "t",
+			},
 		},
 		{
 			event.CustomInput, func(t *testing.T) *bundle { return setupCustom(t, custom) }, jsonType,
 			`{"no":7,"at":"2026-01-01T01:00:00.123456789+01:00","kind":"order","who":"me","total":1e3}`,
 			[]policy.DeliveryAttribute{
-				dynamicHeader("X-Id", "id"), dynamicHeader("X-Time", "eventTime"), dynamicHeader("X-Type", "eventType"), dynamicHeader("X-Total", "total"), dynamicHeader("X-Data", "data.total"),
+				dynamicHeader("X-Id", "id"), dynamicHeader("X-Time", "eventTime"), dynamicHeader("X-Type", "eventType"),
+				dynamicHeader("X-Total", "total"), dynamicHeader("X-Data", "data.total"),
 			},
-			map[string]string{"X-Id": "7", "X-Time": "2026-01-01T00:00:00.123456Z", "X-Type": "order", "X-Total": "1e3", "X-Data": "1e3"},
+			map[string]string{
+				"X-Id": "7", "X-Time": "2026-01-01T00:00:00.123456Z", "X-Type": "order", "X-Total": "1e3", "X-Data": "1e3",
+			},
 		},
 	} {
 		t.Run(string(row.schema), func(t *testing.T) {
@@ -183,7 +197,8 @@ func TestCustomUserAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
-	b.subscribe(t, "all", e.URL+"/own", sending(staticHeader("user-agent", "shop/1"), secretHeader("authorization", "Bearer t")))
+	b.subscribe(t, "all", e.URL+"/own",
+		sending(staticHeader("user-agent", "shop/1"), secretHeader("authorization", "Bearer t")))
 	b.subscribe(t, "none", e.URL+"/none", nil)
 	b.start(t, func(o *jobs.Options) { o.UserAgent = "postrider/test" })
 	b.publishOne(t, "1")
@@ -204,7 +219,8 @@ func TestCustomHeaderNeverReplacesOurs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
-	b.subscribe(t, "all", e.URL, sending(staticHeader("Aeg-Event-Type", "theirs"), staticHeader("content-type", "text/plain"), staticHeader("X-A", "v")))
+	b.subscribe(t, "all", e.URL, sending(staticHeader("Aeg-Event-Type", "theirs"),
+		staticHeader("content-type", "text/plain"), staticHeader("X-A", "v")))
 	b.start(t, nil)
 	b.publishOne(t, "1")
 	b.attempt(t)
@@ -246,7 +262,8 @@ func TestCustomHeadersChange(t *testing.T) {
 	}
 	seen := e.requests()
 	require.Len(t, seen, 3)
-	require.Equal(t, []map[string]string{{"X-A": "one"}, {"X-A": "two"}, {}}, []map[string]string{seen[0].custom(), seen[1].custom(), seen[2].custom()})
+	require.Equal(t, []map[string]string{{"X-A": "one"}, {"X-A": "two"}, {}},
+		[]map[string]string{seen[0].custom(), seen[1].custom(), seen[2].custom()})
 }
 
 // Only what is a secret is left out of the answers that are kept, and only where there is one.
@@ -258,12 +275,15 @@ func TestSecretsAreLeftOutOfAnswers(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = w.Write([]byte("got " + r.header.Get("X-Secret") + " and " + r.header.Get("X-Open") + " at " + r.uri))
 	})
-	b.subscribe(t, "secret", e.URL+"/?code=12345678", sending(secretHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
-	b.subscribe(t, "open", e.URL+"/?code=1234567", sending(staticHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
+	b.subscribe(t, "secret", e.URL+"/?code=12345678",
+		sending(secretHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
+	b.subscribe(t, "open", e.URL+"/?code=1234567",
+		sending(staticHeader("X-Secret", "hush"), staticHeader("X-Open", "open")))
 	b.start(t, nil)
 	b.publishOne(t, "1")
 	b.attemptsMade(t, 2)
-	const kept = `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND response_excerpt = $2 AND response_headers LIKE '%X-Echo: ' || $3 || '%'`
+	const kept = `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND response_excerpt = $2
+		    AND response_headers LIKE '%X-Echo: ' || $3 || '%'`
 	require.Equal(t, 1, b.count(t, kept, "secret", "got *** and open at /?code=***", "***"))
 	require.Equal(t, 1, b.count(t, kept, "open", "got hush and open at /?code=1234567", "hush"))
 }

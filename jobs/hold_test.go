@@ -62,7 +62,8 @@ func TestJobOfAPausedSubscriptionIsParked(t *testing.T) {
 	b.pause(t, "billing")
 	require.Equal(t, 1, b.travel(t))
 	b.become(t, 1, heldQuery)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"), "a held turn is no attempt")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"),
+		"a held turn is no attempt")
 
 	b.resume(t, "billing")
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
@@ -71,7 +72,8 @@ func TestJobOfAPausedSubscriptionIsParked(t *testing.T) {
 	require.Equal(t, "1", endpoint.requests()[1].header.Get("Aeg-Delivery-Count"))
 }
 
-// What its publish has handed to this node waits for a place at the endpoint, and a pause that is answered meanwhile is obeyed.
+// What its publish has handed to this node waits for a place at the endpoint, and a pause that is answered meanwhile is
+// obeyed.
 func TestPauseReachesWhatWasHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -83,7 +85,8 @@ func TestPauseReachesWhatWasHandedOver(t *testing.T) {
 	b.publishOne(t, "first")
 	<-arrived
 	b.publishOne(t, "second")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"), "both were handed over")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"),
+		"both were handed over")
 	b.pause(t, "billing")
 	close(answer)
 	b.attemptsMade(t, 1)
@@ -126,10 +129,12 @@ func TestHeldDeliveryExpires(t *testing.T) {
 	b.start(t, nil)
 	b.pause(t, "billing")
 	b.publishOne(t, "old")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at = next_attempt_at - interval '1 minute'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
+		"= next_attempt_at - interval '1 minute'")
 	b.publishOne(t, "young")
 
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old' AND reason = 'TimeToLiveExceeded' AND attempts = 0")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old' "+
+		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")
 	require.Equal(t, 1, b.count(t, heldQuery), "the young one goes on waiting")
 	require.Empty(t, endpoint.requests())
 }

@@ -6,56 +6,71 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every unfinished delivery has exactly one of: a live job, which names it and whose id it names; a pending batch that has
-// a live job, which names it, or a hold; a hold; the open set of an event subscription that has a live pump. And every live job
-// but a pump has such a delivery or batch.
+// Every unfinished delivery has exactly one of: a live job, which names it and whose id it names; a pending batch that
+// has a live job, which names it, or a hold; a hold; the open set of an event subscription that has a live pump. And
+// every live job but a pump has such a delivery or batch.
 const brokenTokens = `
 WITH live AS (
-    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id, (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
-     WHERE queue = 'deliveries' AND kind IN ('deliver', 'batch') AND state IN ('available', 'scheduled', 'retryable', 'running')
+    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
+           (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+     WHERE queue = 'deliveries' AND kind IN ('deliver', 'batch') AND state IN ('available', 'scheduled', 'retryable',
+         'running')
 ), owners AS (
     SELECT d.id, (SELECT count(*) FROM live WHERE kind = 'deliver' AND delivery_id = d.id) + (d.hold IS NOT NULL)::int
          + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
-         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL AND subscription_id = d.subscription_id))::int AS n
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND EXISTS (SELECT FROM live WHERE kind = 'batch'
+             AND batch_id IS NULL AND subscription_id = d.subscription_id))::int AS n
       FROM postrider_internal.deliveries d
 )
 SELECT (SELECT count(*) FROM owners WHERE n <> 1)
-     + (SELECT count(*) FROM live WHERE kind = 'deliver' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))
-     + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b WHERE b.id = live.batch_id AND b.job_id = live.id))
+     + (SELECT count(*) FROM live WHERE kind = 'deliver' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d
+         WHERE d.id = live.delivery_id AND d.job_id = live.id))
+     + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b
+         WHERE b.id = live.batch_id AND b.job_id = live.id))
      + (SELECT count(*) FROM postrider_internal.batches b
-         WHERE (b.state = 'pending')::int <> (SELECT count(*) FROM live WHERE batch_id = b.id) + (b.hold IS NOT NULL)::int
-            OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.batch_id = b.id))`
+         WHERE (b.state = 'pending')::int <> (SELECT count(*) FROM live
+             WHERE batch_id = b.id) + (b.hold IS NOT NULL)::int
+            OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d
+                WHERE d.batch_id = b.id))`
 
-// Every route has exactly one live job, which names it, and whose id it names; and every live route job has such a route.
+// Every route has exactly one live job, which names it, and whose id it names; and every live route job has such a
+// route.
 const brokenRoutes = `
-WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route' AND finalized_at IS NULL)
-SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) FROM live WHERE live.route = r.id AND live.id = r.job_id) <> 1)
-     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route AND r.job_id = live.id))`
+WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route'
+    AND finalized_at IS NULL)
+SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) FROM live WHERE live.route = r.id
+    AND live.id = r.job_id) <> 1)
+     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route
+         AND r.job_id = live.id))`
 
 // Every operation that is running has exactly one live job, which names it, and whose id it names.
 const brokenOperations = `
 SELECT count(*) FROM postrider_internal.operations o
- WHERE (o.state = 'running')::int <> (SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'operation' AND j.finalized_at IS NULL AND j.args ->> 'o' = o.id::text AND j.id = o.job_id)`
+ WHERE (o.state = 'running')::int <> (SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'operation'
+     AND j.finalized_at IS NULL AND j.args ->> 'o' = o.id::text AND j.id = o.job_id)`
 
 // A finished delivery ended once: it is not unfinished as well, and has one row of history.
 const endedTwice = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
      + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))
      + (SELECT count(*) FROM postrider_internal.delivery_history h
-         WHERE (h.state = 'dead_lettered') <> EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.delivery_id = h.id AND l.id = h.dead_letter_id)
+         WHERE (h.state = 'dead_lettered') <> EXISTS (SELECT FROM postrider_internal.dead_letters l
+             WHERE l.delivery_id = h.id AND l.id = h.dead_letter_id)
             OR (h.state = 'delivered') <> (h.reason IS NULL))`
 
-// The attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts, and not more than
-// allowed. A late answer is a second row of an attempt.
+// The attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts, and not
+// more than allowed. A late answer is a second row of an attempt.
 const miscounted = `
 WITH owed AS (
     SELECT id, subscription_id, attempts FROM postrider_internal.deliveries
     UNION ALL SELECT id, subscription_id, attempts FROM postrider_internal.delivery_history
 ), requests AS (
-    SELECT delivery_id AS id, number FROM postrider_internal.delivery_attempts WHERE NOT late AND delivery_id IS NOT NULL
+    SELECT delivery_id AS id, number FROM postrider_internal.delivery_attempts WHERE NOT late
+        AND delivery_id IS NOT NULL
     UNION ALL
     SELECT m.delivery_id, a.number FROM postrider_internal.delivery_attempts a
-      JOIN postrider_internal.batch_members m ON m.batch_id = a.batch_id AND a.number <= coalesce(m.left_after, a.number) WHERE NOT a.late
+      JOIN postrider_internal.batch_members m ON m.batch_id = a.batch_id AND a.number <= coalesce(m.left_after,
+          a.number) WHERE NOT a.late
 ), made AS (
     SELECT id, count(*) AS n, count(DISTINCT number) AS numbers, max(number) AS last FROM requests GROUP BY 1
 )
@@ -66,12 +81,16 @@ SELECT count(*) FROM owed
  WHERE coalesce(made.n, 0) <> owed.attempts OR made.n <> made.numbers OR made.n <> made.last
     OR owed.attempts > coalesce(s.max_delivery_attempts, p.default_max_attempts)`
 
-// No attempt began before the time the attempt before it had set, nor before what its answer's floor says, unless somebody wanted it now.
+// No attempt began before the time the attempt before it had set, nor before what its answer's floor says, unless
+// somebody wanted it now.
 const tooEarly = `
 SELECT count(*) FROM postrider_internal.delivery_attempts a
-  JOIN postrider_internal.delivery_attempts b ON (b.delivery_id = a.delivery_id OR b.batch_id = a.batch_id) AND b.number = a.number + 1
- WHERE NOT a.late AND NOT b.late AND (a.verdict <> 'retry' OR b.started_at < greatest(a.next_attempt_at, a.started_at + make_interval(secs => a.duration_us / 1e6 + coalesce(a.floor_ms, 0) / 1e3))
-       AND NOT EXISTS (SELECT FROM postrider.audit r WHERE r.action = 'delivery_retried' AND r.details ->> 'deliveryId' = b.delivery_id::text))`
+  JOIN postrider_internal.delivery_attempts b ON (b.delivery_id = a.delivery_id OR b.batch_id = a.batch_id)
+      AND b.number = a.number + 1
+ WHERE NOT a.late AND NOT b.late AND (a.verdict <> 'retry' OR b.started_at < greatest(a.next_attempt_at,
+     a.started_at + make_interval(secs => a.duration_us / 1e6 + coalesce(a.floor_ms, 0) / 1e3))
+       AND NOT EXISTS (SELECT FROM postrider.audit r WHERE r.action = 'delivery_retried'
+           AND r.details ->> 'deliveryId' = b.delivery_id::text))`
 
 // The backlogs that are told without being counted are those that there are.
 const miscountedBacklogs = `

@@ -24,10 +24,12 @@ func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
 	wrong := &pgconn.PgError{Severity: "ERROR", Code: "22P05", Message: "planted"}
 	unreadable := json.Unmarshal([]byte("x"), new(int))
 	for want, cause := range map[string]error{
-		"the database rejected the data of this job; the log of the node has the cause":       fmt.Errorf("%w: %w", postgres.ErrPoison, wrong),
+		"the database rejected the data of this job; the log of the node has the cause": fmt.Errorf("%w: %w",
+			postgres.ErrPoison, wrong),
 		"the database did not run a statement of this job; the log of the node has the cause": fmt.Errorf("load: %w", wrong),
-		"the node stopped before the job ended":                                               fmt.Errorf("make a step: %w", context.Canceled),
-		"the arguments of this job cannot be read; the log of the node has the cause":         unreadable,
+		"the node stopped before the job ended": fmt.Errorf("make a step: %w",
+			context.Canceled),
+		"the arguments of this job cannot be read; the log of the node has the cause": unreadable,
 		"our own words": &endpoint.PlainError{Text: "our own words"},
 		"event subscription: its retry policy does not exist":  fmt.Errorf("event subscription: %w", errNoPolicy),
 		"internal error; the log of node node-7 has the cause": errors.New("can't scan into dest[3]: planted"),

@@ -32,10 +32,12 @@ func (a *attempt) concludeLate(result delivery.Result, met endpoint.Answer, why 
 }
 
 // lateVerdict decides about what a call met after its ack timeout. A success asks for the queued retry to be canceled;
-// an answer that the policy calls a failure is only noted: the retry on the schedule of the timeout is the better chance,
-// and an answer that is never retried must not end a delivery whose retry is already promised. Without an answer (the
-// connection broke, the window is over) there is nothing to tell.
-func lateVerdict(p *policy.Policy, kind policy.EndpointKind, met policy.Result) (verdict policy.Verdict, why string, ok bool) {
+// an answer that the policy calls a failure is only noted: the retry on the schedule of the timeout is the better
+// chance, and an answer that is never retried must not end a delivery whose retry is already promised. Without an
+// answer (the connection broke, the window is over) there is nothing to tell.
+func lateVerdict(
+	p *policy.Policy, kind policy.EndpointKind, met policy.Result,
+) (verdict policy.Verdict, why string, ok bool) {
 	const late = "answered after the ack timeout: "
 	switch {
 	case met.Err != policy.ErrorNone || met.Status == 0:

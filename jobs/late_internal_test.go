@@ -17,7 +17,9 @@ func TestLateVerdict(t *testing.T) {
 		action policy.VerdictAction
 		why    string
 	}{
-		"success":                     {policy.Result{Status: 204}, policy.Delivered, "answered after the ack timeout: 204: success"},
+		"success": {
+			policy.Result{Status: 204}, policy.Delivered, "answered after the ack timeout: 204: success",
+		},
 		"a failure":                   {policy.Result{Status: 503}, delivery.Note, "answered after the ack timeout: 503"},
 		"a failure never retried":     {policy.Result{Status: 400}, delivery.Note, "answered after the ack timeout: 400"},
 		"no success under the policy": {policy.Result{Status: 302}, delivery.Note, "answered after the ack timeout: 302"},

@@ -76,24 +76,29 @@ func (b *bundle) patiently(t *testing.T, x *turns) {
 	b.subscribe(t, "all", x.URL, under("ga-2019"))
 }
 
-const lateRows = "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = $1 AND outcome = $2 AND verdict = $3 AND why = $4"
+const lateRows = "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = $1 AND outcome = $2 " +
+	"AND verdict = $3 AND why = $4"
 
 func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
 	b.start(t, nil)
 	r := b.timedOut(t, x, "e")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
+		"AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
 	r.answer(http.StatusOK)
 
 	report := b.attempt(t)
 	require.Equal(t, policy.Delivered, report.Verdict.Action)
 	require.Equal(t, 1, report.Number)
 	require.Greater(t, report.Duration, time.Second, "counted from the send")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_outcome = 'Delivered' AND last_status = 200 AND reason IS NULL"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' "+
+		"AND attempts = 1 AND last_outcome = 'Delivered' AND last_status = 200 AND reason IS NULL"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE NOT late AND number = 1 AND outcome = 'TimedOut' AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
-	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver", "answered after the ack timeout: 200: success; the queued retry was canceled"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE NOT late AND number = 1 "+
+		"AND outcome = 'TimedOut' AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
+	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver",
+		"answered after the ack timeout: 200: success; the queued retry was canceled"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Len(t, x.requests(), 1)
 }
@@ -107,11 +112,13 @@ func TestLateSuccessWhileTheRetryRuns(t *testing.T) {
 	b.travel(t)
 	second := x.next(t)
 	first.answer(http.StatusOK)
-	b.become(t, 1, lateRows, 1, "Delivered", "note", "answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
+	b.become(t, 1, lateRows, 1, "Delivered", "note",
+		"answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 	second.answer(http.StatusNoContent)
 	b.attempt(t)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 204"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 204"))
 	require.Empty(t, b.attempts)
 }
 
@@ -125,8 +132,10 @@ func TestLateSuccessAfterTheDeliveryEnded(t *testing.T) {
 	x.next(t).answer(http.StatusBadRequest)
 	require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
 	first.answer(http.StatusOK)
-	b.become(t, 1, lateRows, 1, "Delivered", "note", "answered after the ack timeout: 200: success; only noted: the delivery had ended")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND attempts = 2 AND last_status = 400"))
+	b.become(t, 1, lateRows, 1, "Delivered", "note",
+		"answered after the ack timeout: 200: success; only noted: the delivery had ended")
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND attempts = 2 AND last_status = 400"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
@@ -142,8 +151,10 @@ func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
 	first.answer(http.StatusOK)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 200"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = 'deliver'"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 200"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = 'deliver'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Len(t, x.requests(), 2)
 }
@@ -154,7 +165,8 @@ func TestLateFailureIsOnlyNoted(t *testing.T) {
 	b, x := lateSetup(t)
 	b.start(t, nil)
 	r := b.timedOut(t, x, "e")
-	const waiting = "SELECT extract(epoch FROM next_attempt_at)::int FROM postrider_internal.deliveries WHERE attempts = 1 AND last_outcome = 'TimedOut' AND job_id IS NOT NULL"
+	const waiting = "SELECT extract(epoch FROM next_attempt_at)::int FROM postrider_internal.deliveries " +
+		"WHERE attempts = 1 AND last_outcome = 'TimedOut' AND job_id IS NOT NULL"
 	next := b.count(t, waiting)
 	r.answer(http.StatusBadRequest)
 	b.become(t, 1, lateRows, 1, "BadRequest", "note", "answered after the ack timeout: 400; only noted")
@@ -169,11 +181,14 @@ func TestLateFailureIsOnlyNoted(t *testing.T) {
 func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
-	b.subscribe(t, "all", x.URL, func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "impatient", new(1) })
+	b.subscribe(t, "all", x.URL,
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "impatient", new(1) })
 	b.start(t, nil)
 	b.timedOut(t, x, "e").answer(http.StatusOK)
-	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' AND why LIKE '%the delivery had ended'")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND reason = 'MaxDeliveryAttemptsExceeded' AND last_outcome = 'TimedOut'"))
+	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+
+		"AND why LIKE '%the delivery had ended'")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' "+
+		"AND reason = 'MaxDeliveryAttemptsExceeded' AND last_outcome = 'TimedOut'"))
 }
 
 func TestNoLateAnswerAfterTheWindow(t *testing.T) {
@@ -204,7 +219,8 @@ func requireCut(t *testing.T, b *bundle, retryPolicy string) {
 	case <-time.After(patience):
 		require.FailNow(t, "the call was not cut")
 	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' AND error LIKE 'no response within % s' AND NOT late"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' "+
+		"AND error LIKE 'no response within % s' AND NOT late"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 }
@@ -244,7 +260,9 @@ func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	require.Less(t, time.Since(before), patience)
 	<-gone
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late OR reruns > 0"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 AND reruns = 0"), "its retry waits for another node")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 AND reruns = 0"),
+		"its retry waits for another node")
 }
 
 // newGoneEndpoint never answers and tells when its first client has gone away.

@@ -57,7 +57,8 @@ func (l leakChecked) Run() int {
 	return 0
 }
 
-// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of a setup's time.
+// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of
+// a setup's time.
 func migrate(ctx context.Context, url string) error {
 	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
@@ -121,8 +122,9 @@ func setupSpec(t *testing.T, topic catalog.TopicSpec) *bundle {
 	return b
 }
 
-// newStore opens a store of its own on a database, as another process would, and runs it until the test ends. Its pool is small: engines that
-// begin take all that they may have, and a connection costs 9 ms of a CPU. 200 tests opened 2,900 of them from pools of 10, from these 2,000.
+// newStore opens a store of its own on a database, as another process would, and runs it until the test ends. Its pool
+// is small: engines that begin take all that they may have, and a connection costs 9 ms of a CPU. 200 tests opened
+// 2,900 of them from pools of 10, from these 2,000.
 func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {
 	t.Helper()
 	return newStoreWith(t, url, app.Options{Node: node})
@@ -188,7 +190,9 @@ func requireStops(t *testing.T, e *jobs.Engine) {
 }
 
 // subscribe makes an event subscription on everything the topic gets.
-func (b *bundle) subscribe(t *testing.T, name, url string, change func(*catalog.SubscriptionSpec)) *catalog.Subscription {
+func (b *bundle) subscribe(
+	t *testing.T, name, url string, change func(*catalog.SubscriptionSpec),
+) *catalog.Subscription {
 	t.Helper()
 	spec := catalog.SubscriptionSpec{
 		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook,
@@ -209,7 +213,8 @@ func under(retryPolicy string) func(*catalog.SubscriptionSpec) {
 
 // eventGridBody is an event as a publisher writes it, with data taken as JSON text.
 func eventGridBody(id, data string) string {
-	return fmt.Sprintf(`{"id":%q,"subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":%s}`, id, data)
+	return fmt.Sprintf(`{"id":%q,"subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z",`+
+		`"dataVersion":"2.1","data":%s}`, id, data)
 }
 
 // publish stores one request's body as the server would.
@@ -221,10 +226,14 @@ func (b *bundle) publish(t *testing.T, contentType, body string) *publish.Receip
 // publishRequest stores one request as the server would.
 func (b *bundle) publishRequest(t *testing.T, header http.Header, body string) *publish.Receipt {
 	t.Helper()
-	receipt, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: topicName, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
-		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now()}
-		return in.ParseRequest(header, []byte(body))
-	}})
+	receipt, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: topicName, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
+			in := event.Input{
+				Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, NewID: uuid.NewString,
+				Now: time.Now(),
+			}
+			return in.ParseRequest(header, []byte(body))
+		}})
 	require.NoError(t, err)
 	return receipt
 }
@@ -286,7 +295,8 @@ func (b *bundle) copyPolicy(t *testing.T, from, to, changes string) {
 		SELECT (jsonb_populate_record(p, $3::jsonb || jsonb_build_object('name', $2::text, 'built_in', false))).*
 		  FROM postrider_internal.retry_policies p WHERE name = $1`, from, to, changes)
 	b.exec(t, `INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)
-		SELECT $2, endpoint_kind, condition, action, min_delay FROM postrider_internal.retry_policy_cells WHERE policy = $1`, from, to)
+		SELECT $2, endpoint_kind, condition, action, min_delay FROM postrider_internal.retry_policy_cells WHERE policy = $1`,
+		from, to)
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 }
 
@@ -306,37 +316,46 @@ WITH waiting AS (
       JOIN postrider_internal.river_job j ON j.id = d.job_id AND j.state IN ('scheduled', 'available', 'retryable')
      WHERE d.next_attempt_at > now() FOR UPDATE
 ), attempts AS (
-    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away, next_attempt_at = next_attempt_at - away
+    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away,
+        next_attempt_at = next_attempt_at - away
       FROM waiting WHERE a.delivery_id = waiting.id
 ), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away, first_attempt_at = first_attempt_at - away,
-           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away, not_before = not_before - away
+    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away,
+        first_attempt_at = first_attempt_at - away,
+           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away,
+           not_before = not_before - away
       FROM waiting WHERE d.id = waiting.id
 ), due AS (
-    UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting WHERE j.id = waiting.job_id
+    UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting
+    WHERE j.id = waiting.job_id
 )
 SELECT count(*) FROM waiting`
 
-// travelBatches is the same for batches, with their members. The time at which a batch was cut stays: it names the batch to its receiver.
+// travelBatches is the same for batches, with their members. The time at which a batch was cut stays: it names the
+// batch to its receiver.
 const travelBatches = `
 WITH waiting AS (
     SELECT b.id, b.job_id, b.next_attempt_at - now() AS away FROM postrider_internal.batches b
       JOIN postrider_internal.river_job j ON j.id = b.job_id AND j.state IN ('scheduled', 'available', 'retryable')
      WHERE b.next_attempt_at > now() FOR UPDATE
 ), attempts AS (
-    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away, next_attempt_at = next_attempt_at - away
+    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away,
+        next_attempt_at = next_attempt_at - away
       FROM waiting WHERE a.batch_id = waiting.id
 ), batches AS (
-    UPDATE postrider_internal.batches b SET first_attempt_at = first_attempt_at - away, last_attempt_at = last_attempt_at - away,
+    UPDATE postrider_internal.batches b SET first_attempt_at = first_attempt_at - away,
+        last_attempt_at = last_attempt_at - away,
            next_attempt_at = next_attempt_at - away, not_before = not_before - away FROM waiting WHERE b.id = waiting.id
 ), members AS (
     UPDATE postrider_internal.batch_members m SET left_at = left_at - away FROM waiting WHERE m.batch_id = waiting.id
 ), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away, first_attempt_at = first_attempt_at - away,
+    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away,
+        first_attempt_at = first_attempt_at - away,
            last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away
       FROM waiting WHERE d.batch_id = waiting.id
 ), due AS (
-    UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting WHERE j.id = waiting.job_id
+    UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting
+    WHERE j.id = waiting.job_id
 )
 SELECT count(*) FROM waiting`
 
@@ -351,7 +370,8 @@ func (b *bundle) travel(t *testing.T) int {
 // settle waits until nothing is due or waits at the gate: every attempt that could be made was made and recorded.
 func (b *bundle) settle(t *testing.T) {
 	t.Helper()
-	b.become(t, 0, `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' OR (state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= now()))
+	b.become(t, 0, `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'
+		    OR (state IN ('available', 'scheduled', 'retryable') AND scheduled_at <= now()))
 		+ (SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission')
 		+ (SELECT count(*) FROM postrider_internal.batches WHERE hold = 'admission')`)
 }

@@ -23,6 +23,8 @@ type Maintenance struct {
 }
 
 // NewMaintenance returns the maintenance of a database.
-func NewMaintenance(db *postgres.DB, cache *catalog.Cache, notifier *queue.Notifier, log *slog.Logger, fail postgres.Failpoint) *Maintenance {
+func NewMaintenance(
+	db *postgres.DB, cache *catalog.Cache, notifier *queue.Notifier, log *slog.Logger, fail postgres.Failpoint,
+) *Maintenance {
 	return &Maintenance{db: db, cache: cache, notifier: notifier, log: log, fail: fail}
 }

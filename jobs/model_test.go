@@ -8,9 +8,9 @@ import (
 	"postrider/policy"
 )
 
-// model is what postrider promises, told again in memory and without a clock: what is owed to whom, what waits for its retry, what
-// waits for a pause to end, and how each delivery ends. It knows nothing of jobs, nodes, batches or transactions. What nodes that
-// die, batches and races do to the rows must not show in it.
+// model is what postrider promises, told again in memory and without a clock: what is owed to whom, what waits for its
+// retry, what waits for a pause to end, and how each delivery ends. It knows nothing of jobs, nodes, batches or
+// transactions. What nodes that die, batches and races do to the rows must not show in it.
 type model struct {
 	lanes []*modelLane // of deleted event subscriptions, too
 	owed  map[owing]*modelDelivery
@@ -41,8 +41,8 @@ type laneKind struct {
 	never        []int
 	noDeadLetter bool
 	batches      bool
-	// rests: its policy gives the endpoint a rest after failures, and which of its deliveries are attempted depends on who comes
-	// first. The model knows of its deliveries what they are and how they may end, not when.
+	// rests: its policy gives the endpoint a rest after failures, and which of its deliveries are attempted depends on who
+	// comes first. The model knows of its deliveries what they are and how they may end, not when.
 	rests bool
 }
 
@@ -58,7 +58,8 @@ var laneKinds = []*laneKind{
 }
 
 var modelVerdicts = []int{
-	http.StatusOK, http.StatusOK, http.StatusServiceUnavailable, http.StatusServiceUnavailable, http.StatusInternalServerError,
+	http.StatusOK, http.StatusOK, http.StatusServiceUnavailable, http.StatusServiceUnavailable,
+	http.StatusInternalServerError,
 	http.StatusBadRequest, http.StatusNotFound,
 }
 
@@ -202,8 +203,8 @@ func (m *model) remove(lane *modelLane) {
 	})
 }
 
-// explains says whether the rows of a delivery whose endpoint may rest can have come about: its end follows from the answers
-// that were recorded for it, in their order.
+// explains says whether the rows of a delivery whose endpoint may rest can have come about: its end follows from the
+// answers that were recorded for it, in their order.
 func (d *modelDelivery) explains(row modelRow, answers []int) bool {
 	replay := &modelDelivery{lane: &modelLane{kind: d.lane.kind}, row: modelRow{State: "pending"}}
 	for _, status := range answers {
@@ -216,6 +217,7 @@ func (d *modelDelivery) explains(row modelRow, answers []int) bool {
 	if replay.row == (modelRow{State: row.State, Reason: row.Reason, Attempts: row.Attempts}) {
 		return row.Hold == "" || row.State == "pending"
 	}
-	gaveUp := row.Reason == string(policy.ReasonTimeToLiveExceeded) && d.aged || row.Reason == string(policy.ReasonEventSubscriptionDeleted) && d.lane.deleted
+	gaveUp := row.Reason == string(policy.ReasonTimeToLiveExceeded) && d.aged ||
+		row.Reason == string(policy.ReasonEventSubscriptionDeleted) && d.lane.deleted
 	return replay.row.State == "pending" && replay.row.Attempts == row.Attempts && gaveUp
 }

@@ -74,7 +74,8 @@ func TestBusyPoolMakesNobodyDead(t *testing.T) {
 	release = func() {}
 	h.letGo()
 	b.attempt(t)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'busy' AND number = 1 AND reruns = 0"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'busy' AND number = 1 AND reruns = 0"))
 	require.Len(t, e.requests(), 1, "nobody made the attempt again")
 }
 
@@ -97,8 +98,8 @@ func TestFailedHeartbeatsMakeNobodyDead(t *testing.T) {
 	require.NotContains(t, log.String(), "a node stopped beating")
 }
 
-// During a rolling upgrade an older node meets jobs of a kind that only the newer ones know, and sees such a node die. It
-// delivers what it knows; the others wait for a node of their version, as the same rows.
+// During a rolling upgrade an older node meets jobs of a kind that only the newer ones know, and sees such a node die.
+// It delivers what it knows; the others wait for a node of their version, as the same rows.
 func TestJobsOfAnUnknownKindWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -108,12 +109,17 @@ func TestJobsOfAnUnknownKindWait(t *testing.T) {
 	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'newer')")
 	b.run(t, "dead", "of-the-dead")
 	// Running for longer than a day: a River leader's rescuer would discard what it does not know.
-	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at, attempted_at, attempted_by)
-		SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000, now() - interval '1 second', j.at, j.by
-		  FROM (VALUES ('available', NULL, NULL), ('scheduled', NULL, NULL), ('running', now() - interval '25 hours', ARRAY['dead'])) AS j(state, at, by)`)
-	const rows = `SELECT string_agg(id || ' ' || state || ' ' || attempt || ' ' || (finalized_at IS NULL), ', ' ORDER BY id) FROM postrider_internal.river_job WHERE kind = 'future'`
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at,
+		    attempted_at, attempted_by)
+		SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000,
+		       now() - interval '1 second', j.at, j.by
+		  FROM (VALUES ('available', NULL, NULL), ('scheduled', NULL, NULL), ('running', now() - interval '25 hours',
+		      ARRAY['dead'])) AS j(state, at, by)`)
+	const rows = `SELECT string_agg(id || ' ' || state || ' ' || attempt || ' ' || (finalized_at IS NULL), ', '
+		    ORDER BY id) FROM postrider_internal.river_job WHERE kind = 'future'`
 	t.Cleanup(func() {
-		b.count(t, "WITH gone AS (DELETE FROM postrider_internal.river_job WHERE kind = 'future' RETURNING id) SELECT count(*) FROM gone")
+		b.count(t, "WITH gone AS (DELETE FROM postrider_internal.river_job WHERE kind = 'future' RETURNING id) "+
+			"SELECT count(*) FROM gone")
 	})
 	b.start(t, nil)
 	b.publishOne(t, "e2")
@@ -125,14 +131,16 @@ func TestJobsOfAnUnknownKindWait(t *testing.T) {
 	var got string
 	require.NoError(t, b.pool.QueryRow(t.Context(), rows).Scan(&got))
 	require.Regexp(t, `^\d+ available 0 true, \d+ available 0 true, \d+ running 0 true$`, got)
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"), "the rows that were there, and no others")
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"),
+		"the rows that were there, and no others")
 }
 
 // What a node knows of an endpoint goes with the event subscription.
 func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	kept, gone := b.subscribe(t, "kept", "https://example.com/kept", nil), b.subscribe(t, "gone", "https://example.com/gone", nil)
+	kept, gone := b.subscribe(t, "kept", "https://example.com/kept", nil), b.subscribe(t, "gone",
+		"https://example.com/gone", nil)
 	e := b.newEngine(t, b.store, nil)
 	e.Met(kept.ID)
 	e.Met(gone.ID)

@@ -33,7 +33,8 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 			x.next(t).answer(http.StatusOK)
 			b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'canceled' AND attempts = 0", id))
+			require.Equal(t, 1, b.count(t,
+				"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'canceled' AND attempts = 0", id))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"), "the other one's")
 			b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 		})
@@ -61,7 +62,8 @@ func TestCancelOfAMemberWhileItsBatchIsUnderWay(t *testing.T) {
 	require.Equal(t, []string{"e-1", "e-2"}, x.requests()[1].ids(t))
 }
 
-// A retry that somebody does not want to wait for is made at once, and is an attempt like any other; of a batch, the member's alone.
+// A retry that somebody does not want to wait for is made at once, and is an attempt like any other; of a batch, the
+// member's alone.
 func TestRetryNowIsMadeAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -90,7 +92,8 @@ func TestRetryNowOfAMemberGoesAlone(t *testing.T) {
 	b.start(t, nil)
 	e.next(t).answer(http.StatusInternalServerError)
 	b.attempt(t)
-	require.NoError(t, b.store.Operator.RetryNow(t.Context(), int64(b.count(t, "SELECT max(delivery_id) FROM postrider.deliveries"))))
+	require.NoError(t,
+		b.store.Operator.RetryNow(t.Context(), int64(b.count(t, "SELECT max(delivery_id) FROM postrider.deliveries"))))
 	e.next(t).answer(http.StatusOK)
 	require.Equal(t, 2, b.attempt(t).Number)
 	require.Equal(t, []string{"e-2"}, e.requests()[1].ids(t))

@@ -33,19 +33,25 @@ func TestRedeliveryHasTheSameBytes(t *testing.T) {
 		e, repair := repairable(t)
 		b.subscribe(t, "billing", e.URL, nil)
 		b.start(t, nil)
-		b.publishRequest(t, http.Header{"Content-Type": {"application/json"}, "Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
-			`[ {"id":"e-1", "subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1", "data": {"a" : 1.50, "a":"\u0000"} } ]`)
+		b.publishRequest(t, http.Header{
+			"Content-Type": {"application/json"}, "Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		},
+			`[ {"id":"e-1", "subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1",`+
+				` "data": {"a" : 1.50, "a":"\u0000"} } ]`)
 		b.become(t, 1, deadLetters)
 		if gone {
 			b.exec(t, "DELETE FROM postrider_internal.events")
 		}
 		repair()
 		b.exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM postrider.dead_letters")
-		b.become(t, 1, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.dead_letters l ON d.redelivered_from = l.dead_letter_id WHERE d.state = 'delivered' AND d.attempts = 1")
+		b.become(t, 1, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.dead_letters l "+
+			"ON d.redelivered_from = l.dead_letter_id WHERE d.state = 'delivered' AND d.attempts = 1")
 		seen := e.requests()
 		require.Len(t, seen, 2)
 		require.Equal(t, seen[0].body, seen[1].body)
-		for _, name := range []string{"Aeg-Output-Event-Id", "Aeg-Delivery-Count", "Aeg-Data-Version", "Traceparent", "Content-Type"} {
+		for _, name := range []string{
+			"Aeg-Output-Event-Id", "Aeg-Delivery-Count", "Aeg-Data-Version", "Traceparent", "Content-Type",
+		} {
 			require.NotEmpty(t, seen[0].header.Get(name), name)
 			require.Equal(t, seen[0].header.Get(name), seen[1].header.Get(name), name)
 		}
@@ -67,11 +73,13 @@ func TestRedeliveryInBatches(t *testing.T) {
 	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{}, 0)
 	require.NoError(t, err)
-	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL AND redelivered_from IS NOT NULL")
+	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND batch_id IS NOT NULL "+
+		"AND redelivered_from IS NOT NULL")
 	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 5")
 }
 
-// An operation keeps to its rate, goes on after the node that works at it has stopped, and redelivers each dead letter once.
+// An operation keeps to its rate, goes on after the node that works at it has stopped, and redelivers each dead letter
+// once.
 func TestOperationSurvivesItsNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -95,10 +103,12 @@ func TestOperationSurvivesItsNode(t *testing.T) {
 	second := b.newEngine(t, s, nil)
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, second) })
-	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE operation_id = $1 AND state = 'done' AND done = 25", id)
+	b.become(t, 1,
+		"SELECT count(*) FROM postrider.operations WHERE operation_id = $1 AND state = 'done' AND done = 25", id)
 	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "ten a second")
 	b.become(t, 25, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
-	require.Equal(t, 25, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, 25,
+		b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.Len(t, e.requests(), 50)
 }
 
@@ -116,6 +126,7 @@ func TestPastEventsAreDelivered(t *testing.T) {
 	_, err := b.store.Operator.RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 3")
-	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.operations o ON o.operation_id = d.redelivered_from WHERE d.state = 'delivered'")
+	b.become(t, 3, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.operations o "+
+		"ON o.operation_id = d.redelivered_from WHERE d.state = 'delivered'")
 	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
 }

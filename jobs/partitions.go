@@ -16,9 +16,11 @@ const PartitionsAhead = 7
 
 var partitionedTables = []string{"events", "delivery_history", "delivery_attempts"}
 
-// manySubscriptions tells PostgreSQL of a thousand event subscriptions, as for deliveries: where it knows of few, it looks for the last rows of
-// one among all rows in order of their id, and reads a whole day for one that has none.
-var manySubscriptions = map[string]string{"delivery_history": "ALTER TABLE %[1]s ALTER subscription_id SET (n_distinct = 1000);"}
+// manySubscriptions tells PostgreSQL of a thousand event subscriptions, as for deliveries: where it knows of few, it
+// looks for the last rows of one among all rows in order of their id, and reads a whole day for one that has none.
+var manySubscriptions = map[string]string{
+	"delivery_history": "ALTER TABLE %[1]s ALTER subscription_id SET (n_distinct = 1000);",
+}
 
 // EnsurePartitions makes the partitions of today and the days ahead, by the database's clock. A partition is made as a
 // table of its own and then attached: that lets publishes and records go on, while CREATE TABLE … PARTITION OF would
@@ -56,7 +58,8 @@ type partition struct {
 
 func (p partition) name() string { return p.table + "_" + p.day.Format("20060102") }
 
-// missingPartitions are those of today and the days ahead that are not there, in one statement: every node checks at its start and each minute.
+// missingPartitions are those of today and the days ahead that are not there, in one statement: every node checks at
+// its start and each minute.
 func missingPartitions(ctx context.Context, db interface {
 	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
 },
@@ -66,7 +69,8 @@ SELECT t.name, d.day FROM unnest($1::text[]) WITH ORDINALITY AS t(name, place), 
        LATERAL (SELECT (now() AT TIME ZONE 'UTC')::date + n AS day) d
  WHERE to_regclass('postrider_internal.' || t.name || to_char(d.day, '_YYYYMMDD')) IS NULL ORDER BY place, n`
 	rows, _ := db.Query(ctx, statement, partitionedTables, PartitionsAhead) // its error is the rows'
-	missing, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partition, err error) { return p, row.Scan(&p.table, &p.day) })
+	missing, err := pgx.CollectRows(rows,
+		func(row pgx.CollectableRow) (p partition, err error) { return p, row.Scan(&p.table, &p.day) })
 	if err != nil {
 		return nil, fmt.Errorf("look for partitions: %w", err)
 	}
@@ -80,7 +84,8 @@ func (m *Maintenance) makePartition(ctx context.Context, tx pgx.Tx, p partition)
 	parent := pgx.Identifier{"postrider_internal", p.table}.Sanitize()
 	name := pgx.Identifier{"postrider_internal", p.name()}.Sanitize()
 	const format = "2006-01-02"
-	statements := fmt.Sprintf(`CREATE TABLE %[1]s (LIKE %[2]s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE);`+manySubscriptions[p.table]+`
+	statements := fmt.Sprintf(`CREATE TABLE %[1]s (LIKE %[2]s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING
+		    STORAGE);`+manySubscriptions[p.table]+`
 		ALTER TABLE %[2]s ATTACH PARTITION %[1]s FOR VALUES FROM ('%[3]s') TO ('%[4]s')`,
 		name, parent, p.day.Format(format), p.day.AddDate(0, 0, 1).Format(format))
 	if _, err := tx.Exec(ctx, statements); err != nil {

@@ -47,7 +47,9 @@ func TestPatientPolicyBridgesAWeekend(t *testing.T) {
 		at = append(at, a.AtSeconds)
 	}
 	require.Equal(t, patientCourse(), at)
-	require.Equal(t, policy.ExplainedEnd{AtSeconds: 96 * 3600, State: "dead_lettered", Reason: policy.ReasonTimeToLiveExceeded}, explained.End)
+	require.Equal(t,
+		policy.ExplainedEnd{AtSeconds: 96 * 3600, State: "dead_lettered", Reason: policy.ReasonTimeToLiveExceeded},
+		explained.End)
 
 	e := newEndpoint(t, statusOfPath)
 	b.subscribe(t, "missing", e.URL+"/404", under("patient"))
@@ -60,17 +62,19 @@ func TestPatientPolicyBridgesAWeekend(t *testing.T) {
 	once, err := policy.Explain(p, policy.ExplainOptions{Result: policy.Result{Status: http.StatusRequestEntityTooLarge}})
 	require.NoError(t, err)
 	b.requireCourse(t, "large", once)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'large' AND attempts = 1"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'large' AND attempts = 1"))
 }
 
-// A policy that is replaced decides what is owed already, from the next decision on and on a node that runs; limits that no
-// longer fit are brought into its ranges.
+// A policy that is replaced decides what is owed already, from the next decision on and on a node that runs; limits
+// that no longer fit are brought into its ranges.
 func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusInternalServerError))
 	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
-	b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "mine", new(20) })
+	b.subscribe(t, "billing", e.URL,
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "mine", new(20) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attempt(t)
@@ -104,7 +108,8 @@ func TestReplacedPolicyEndsItsRests(t *testing.T) {
 			e := newSwitchable(t, http.StatusInternalServerError)
 			builtin, _ := policy.Builtin(policy.DefaultName)
 			p := builtin.Clone()
-			p.Name, p.BuiltIn, p.Probation.Scope, p.Probation.Trigger, p.Steps = "mine", false, scope, 1, []time.Duration{time.Hour}
+			p.Name, p.BuiltIn, p.Probation.Scope, p.Probation.Trigger, p.Steps = "mine", false, scope, 1,
+				[]time.Duration{time.Hour}
 			_, _, err := b.store.Policies.PutPolicy(t.Context(), &p)
 			require.NoError(t, err)
 			b.subscribe(t, "billing", e.URL, under("mine"))

@@ -45,8 +45,8 @@ func (b *bundle) passHold(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.probations SET until = now() WHERE since IS NOT NULL")
 }
 
-// Ten different events fail in a row: the endpoint rests, for every event subscription that names it. New deliveries are
-// held, one probe is let through at the end, and its success releases all.
+// Ten different events fail in a row: the endpoint rests, for every event subscription that names it. New deliveries
+// are held, one probe is let through at the end, and its success releases all.
 func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -60,8 +60,10 @@ func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
 
 	var cause, endpoint string
 	var until, since time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT hold_cause, hold_since, hold_until, endpoint_base_url FROM postrider.event_subscriptions WHERE hold = 'probation'").
-		Scan(&cause, &since, &until, &endpoint))
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(), "SELECT hold_cause, hold_since, hold_until, endpoint_base_url "+
+			"FROM postrider.event_subscriptions WHERE hold = 'probation'").
+			Scan(&cause, &since, &until, &endpoint))
 	require.Equal(t, "GenericError", cause)
 	require.Equal(t, 5*time.Minute, until.Sub(since))
 
@@ -75,7 +77,8 @@ func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
 	b.passHold(t)
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
 	require.Len(t, bad.requests(), 11)
-	b.become(t, 600, "SELECT extract(epoch FROM until - updated_at)::int FROM postrider_internal.probations WHERE probe_job_id IS NULL")
+	b.become(t, 600,
+		"SELECT extract(epoch FROM until - updated_at)::int FROM postrider_internal.probations WHERE probe_job_id IS NULL")
 	require.Equal(t, 1, b.count(t, onProbation), "the probe waits for its retry")
 
 	bad.status.Store(http.StatusOK)
@@ -83,7 +86,8 @@ func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
 	b.attempt(t)
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'probation' AND verdict = 'deliver' AND started_at > due_at"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE hold = 'probation' "+
+		"AND verdict = 'deliver' AND started_at > due_at"))
 }
 
 // A retry whose turn comes during the hold is held, without an attempt, and made after it.
@@ -104,7 +108,8 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	require.NoError(t, err)
 	b.attempt(t)
 	require.Len(t, bad.requests(), 2)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'probation'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'probation'"))
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
 }
 
@@ -131,14 +136,16 @@ func TestWhatDoesNotBeginAProbation(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "SELECT failures_in_a_row FROM postrider_internal.probations"))
 	b.publishOne(t, "good")
 	b.attempt(t)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"), "a success leaves nothing to count on")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"),
+		"a success leaves nothing to count on")
 	b.publishFailing(t, 2)
 	require.Zero(t, b.count(t, onProbation))
 	b.publishFailing(t, 1)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
 }
 
-// One event is one event, however many event subscriptions of an endpoint are owed it and however often it is redelivered.
+// One event is one event, however many event subscriptions of an endpoint are owed it and however often it is
+// redelivered.
 func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	t.Parallel()
 	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
@@ -158,7 +165,8 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	b.attemptsMade(t, 5)
 	require.Equal(t, 1, b.count(t, counted))
 	for range 3 {
-		b.exec(t, "SELECT postrider.redeliver(dead_letter_id) FROM (SELECT dead_letter_id FROM postrider.dead_letters LIMIT 1) one")
+		b.exec(t,
+			"SELECT postrider.redeliver(dead_letter_id) FROM (SELECT dead_letter_id FROM postrider.dead_letters LIMIT 1) one")
 		b.attempt(t)
 	}
 	require.Equal(t, 1, b.count(t, counted))
@@ -172,8 +180,8 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND failed_events IS NULL")
 }
 
-// Namespace probation is the event subscription's own, begins at the first failure of the table, and lasts as long as the
-// table says for its outcome.
+// Namespace probation is the event subscription's own, begins at the first failure of the table, and lasts as long as
+// the table says for its outcome.
 func TestNamespaceProbation(t *testing.T) {
 	t.Parallel()
 	for status, seconds := range map[int]int{http.StatusServiceUnavailable: 10, http.StatusRequestTimeout: 10} {
@@ -184,7 +192,8 @@ func TestNamespaceProbation(t *testing.T) {
 			b.subscribe(t, "billing", bad.URL, under("namespace-2023"))
 			b.start(t, nil)
 			b.publishFailing(t, 1)
-			require.Equal(t, seconds, b.count(t, "SELECT extract(epoch FROM hold_until - hold_since)::int FROM postrider.event_subscriptions WHERE hold = 'probation'"))
+			require.Equal(t, seconds, b.count(t, "SELECT extract(epoch FROM hold_until - hold_since)::int "+
+				"FROM postrider.event_subscriptions WHERE hold = 'probation'"))
 			b.subscribe(t, "shipping", bad.URL, under("namespace-2023"))
 			b.publishOne(t, "new")
 			require.Equal(t, "shipping", b.attempt(t).Subscription, "the endpoint is the same, the probation is not")
@@ -215,7 +224,8 @@ func TestProbeThatGoesAwayHandsOn(t *testing.T) {
 	b.publishOne(t, "other")
 	require.Equal(t, 2, b.count(t, onProbation))
 	bad.status.Store(http.StatusOK)
-	b.exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL") // of a job that is gone
+	// of a job that is gone
+	b.exec(t, "UPDATE postrider_internal.probations SET until = now(), probe_job_id = 4711 WHERE since IS NOT NULL")
 	require.Equal(t, sub.Name, b.attempt(t).Subscription)
 	b.attemptsMade(t, 1)
 	b.become(t, 0, onProbation)
@@ -232,7 +242,8 @@ func TestHeldByProbationExpires(t *testing.T) {
 	b.publishFailing(t, 1)
 	b.publishOne(t, "late")
 	require.Equal(t, 1, b.count(t, onProbation))
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 days' WHERE hold = 'probation'")
+	b.exec(t,
+		"UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 days' WHERE hold = 'probation'")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 0")
 }
 
@@ -286,23 +297,29 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	b.become(t, 2, heldQuery)
 	// Two days of pause; the first delivery was owed an hour before it.
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = paused_since - interval '2 days'")
-	b.exec(t, "UPDATE postrider_internal.deliveries d SET owed_since = owed_since - CASE e.event_id WHEN 'before' THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
+	b.exec(t, "UPDATE postrider_internal.deliveries d SET owed_since = owed_since - CASE e.event_id WHEN 'before' "+
+		"THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
 	b.settle(t)
 	require.Equal(t, 2, b.count(t, heldQuery), "nobody grows older")
 
 	b.resume(t, "billing")
 	b.attemptsMade(t, 2)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, 60, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) FROM postrider.deliveries WHERE event_id = 'before'"))
-	require.Zero(t, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) FROM postrider.deliveries WHERE event_id = 'during'"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
+	require.Equal(t, 60, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) "+
+		"FROM postrider.deliveries WHERE event_id = 'before'"))
+	require.Zero(t, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) "+
+		"FROM postrider.deliveries WHERE event_id = 'during'"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states "+
+		"WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
 }
 
-// An endpoint that answers after the ack timeout is slow, and works: its late success ends the rest that its timeouts began.
+// An endpoint that answers after the ack timeout is slow, and works: its late success ends the rest that its timeouts
+// began.
 func TestLateSuccessEndsTheProbation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2019", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes", "probation_trigger": 1}`)
+	b.copyPolicy(t, "ga-2019", "impatient",
+		`{"ack_timeout": "1 second", "late_answer_window": "3 minutes", "probation_trigger": 1}`)
 	x := newTurns(t)
 	b.subscribe(t, "all", x.URL, under("impatient"))
 	b.start(t, nil)

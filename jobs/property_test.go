@@ -26,9 +26,9 @@ import (
 
 var sequence = flag.Uint64("sequence", 0, "run this one sequence of TestSequencesOfEverything")
 
-// Whatever is done in whatever order, nodes dying in the middle of it: the rows say what the model says. Every event that was
-// published is owed once to everyone who wanted it, ends once and as it must, is attempted as often as it must be, and at the
-// end, when all endpoints work and nothing is paused, nothing is left.
+// Whatever is done in whatever order, nodes dying in the middle of it: the rows say what the model says. Every event
+// that was published is owed once to everyone who wanted it, ends once and as it must, is attempted as often as it must
+// be, and at the end, when all endpoints work and nothing is paused, nothing is left.
 //
 // A sequence that fails prints its seed and its steps; -sequence runs that one again.
 func TestSequencesOfEverything(t *testing.T) {
@@ -95,8 +95,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// answer is every endpoint's: they are told apart by the path, the event subscription's name. A request that hangs is one that its node
-// does not live to record: it has not arrived.
+// answer is every endpoint's: they are told apart by the path, the event subscription's name. A request that hangs is
+// one that its node does not live to record: it has not arrived.
 func (w *world) answer(rw http.ResponseWriter, r request) {
 	w.mu.Lock()
 	status, release := w.verdicts[r.uri], w.release
@@ -265,12 +265,14 @@ func (w *world) pauseOne(t *testing.T, lane *modelLane, stop bool) {
 	w.model.pause(lane, stop)
 }
 
-// age ends the time to live of every other event that is owed: a batch then has members that leave it, and others that stay.
+// age ends the time to live of every other event that is owed: a batch then has members that leave it, and others that
+// stay.
 func (w *world) age(t *testing.T, lane *modelLane) {
 	t.Helper()
 	odd := w.random.IntN(2)
 	w.log("%s: the events whose number is %d modulo 2 have outlived their time", lane.kind.name, odd)
-	w.exec(t, `UPDATE postrider_internal.deliveries d SET owed_since = owed_since - interval '2 days' FROM postrider_internal.events e
+	w.exec(t, `UPDATE postrider_internal.deliveries d SET owed_since = owed_since - interval '2 days'
+		FROM postrider_internal.events e
 		WHERE subscription_id = $1 AND e.id = d.event_uuid AND right(e.event_id, 1)::int % 2 = $2`, lane.id, odd)
 	w.model.age(lane, odd)
 }
@@ -302,12 +304,14 @@ func (w *world) endRests(t *testing.T) {
 	}
 }
 
-// operate acts on one delivery as a person does, where there is one. What rests is left alone: when it is attempted the model does not say.
+// operate acts on one delivery as a person does, where there is one. What rests is left alone: when it is attempted the
+// model does not say.
 func (w *world) operate(t *testing.T, lane *modelLane) {
 	t.Helper()
 	var id int64
 	var event string
-	err := w.pool.QueryRow(t.Context(), `SELECT d.id, e.event_id FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid
+	err := w.pool.QueryRow(t.Context(),
+		`SELECT d.id, e.event_id FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid
 		WHERE d.subscription_id = $1 ORDER BY d.id LIMIT 1 OFFSET $2`, lane.id, w.random.IntN(3)).Scan(&id, &event)
 	if errors.Is(err, pgx.ErrNoRows) || lane.kind.rests {
 		return
@@ -342,8 +346,8 @@ func (w *world) remake(t *testing.T) {
 	}
 }
 
-// endNode ends the node in the middle of its work and sets another one going. It dies, and may come back; or it is stopped, and
-// cuts its requests. What was cut has not been attempted: a pause that began meanwhile finds it waiting.
+// endNode ends the node in the middle of its work and sets another one going. It dies, and may come back; or it is
+// stopped, and cuts its requests. What was cut has not been attempted: a pause that began meanwhile finds it waiting.
 func (w *world) endNode(t *testing.T, lane *modelLane) {
 	t.Helper()
 	hang, dies, pauses := w.random.IntN(2) == 0, w.random.IntN(3) > 0, w.random.IntN(3) == 0
@@ -402,14 +406,17 @@ type seen struct {
 
 const seenQuery = `
 WITH ids AS (
-    SELECT id AS delivery_id, subscription_id FROM postrider_internal.deliveries UNION ALL SELECT id, subscription_id FROM postrider_internal.delivery_history
+    SELECT id AS delivery_id, subscription_id FROM postrider_internal.deliveries UNION ALL SELECT id, subscription_id
+    FROM postrider_internal.delivery_history
 ), requests AS (
     SELECT delivery_id, number, status FROM postrider_internal.delivery_attempts WHERE delivery_id IS NOT NULL
     UNION ALL
     SELECT m.delivery_id, a.number, a.status FROM postrider_internal.delivery_attempts a
-      JOIN postrider_internal.batch_members m ON m.batch_id = a.batch_id AND a.number <= coalesce(m.left_after, a.number)
+      JOIN postrider_internal.batch_members m ON m.batch_id = a.batch_id AND a.number <= coalesce(m.left_after,
+          a.number)
 )
-SELECT d.event_id, ids.subscription_id, d.subscription, d.state, coalesce(d.reason, ''), coalesce(d.hold, ''), d.attempts,
+SELECT d.event_id, ids.subscription_id, d.subscription, d.state, coalesce(d.reason, ''), coalesce(d.hold, ''),
+       d.attempts,
        ARRAY (SELECT coalesce(r.status, 0) FROM requests r WHERE r.delivery_id = d.delivery_id ORDER BY r.number)
   FROM postrider.deliveries d JOIN ids USING (delivery_id)`
 
@@ -418,7 +425,8 @@ func (w *world) rows(t *testing.T) []seen {
 	rows, err := w.pool.Query(t.Context(), seenQuery)
 	require.NoError(t, err)
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s seen, err error) {
-		return s, row.Scan(&s.Event, &s.Subscription, &s.Lane, &s.Row.State, &s.Row.Reason, &s.Row.Hold, &s.Row.Attempts, &s.Answers)
+		return s, row.Scan(&s.Event, &s.Subscription, &s.Lane, &s.Row.State, &s.Row.Reason, &s.Row.Hold, &s.Row.Attempts,
+			&s.Answers)
 	})
 	require.NoError(t, err)
 	return list
@@ -432,7 +440,8 @@ func (w *world) requireModel(t *testing.T) {
 		if differences = w.differences(w.rows(t)); len(differences) == 0 {
 			break
 		}
-		require.True(t, time.Now().Before(deadline), "%d deliveries are not what the model says:\n%s", len(differences), strings.Join(differences[:min(len(differences), 10)], "\n"))
+		require.True(t, time.Now().Before(deadline), "%d deliveries are not what the model says:\n%s", len(differences),
+			strings.Join(differences[:min(len(differences), 10)], "\n"))
 	}
 	w.requireInvariants(t)
 }
@@ -459,8 +468,8 @@ func (w *world) differences(rows []seen) (differences []string) {
 	return differences
 }
 
-// told is the row, but for one word: what was on hold for admission when its event subscription was paused, or came due a moment
-// later, goes on saying so, and waits for the resume like the rest.
+// told is the row, but for one word: what was on hold for admission when its event subscription was paused, or came due
+// a moment later, goes on saying so, and waits for the resume like the rest.
 func (r modelRow) told(want modelRow) modelRow {
 	if r.Hold == catalog.HoldAdmission && want.Hold == catalog.HoldPaused {
 		r.Hold = catalog.HoldPaused

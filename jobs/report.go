@@ -18,8 +18,8 @@ import (
 type LogAttempts string
 
 // A line takes 10 microseconds and 600 bytes: for 5,000 attempts a second, 5 % of a core and 250 GB a day, to say what
-// postrider.delivery_attempts says already. So only those are logged by default that somebody may be looking for, and where everything
-// fails, no more than failedLines of them a second: a tenth of a percent of a core.
+// postrider.delivery_attempts says already. So only those are logged by default that somebody may be looking for, and
+// where everything fails, no more than failedLines of them a second: a tenth of a percent of a core.
 const (
 	LogNone   LogAttempts = "none"
 	LogFailed LogAttempts = "failed" // those that met no success, up to failedLines a second
@@ -108,14 +108,15 @@ func (l LogAttempts) level(action policy.VerdictAction) slog.Level {
 	return slog.LevelDebug
 }
 
-// line is everything there is to say of an attempt, in one line. No secret is in it: neither query of the endpoint, nor bodies, and the
-// error is redacted as it is stored. The names are those of postrider.delivery_attempts, with one difference: its column
-// error is error_text here, and error is the original error.
+// line is everything there is to say of an attempt, in one line. No secret is in it: neither query of the endpoint, nor
+// bodies, and the error is redacted as it is stored. The names are those of postrider.delivery_attempts, with one
+// difference: its column error is error_text here, and error is the original error.
 func (a *attempt) line(r *delivery.Result, met endpoint.Answer, late bool) []slog.Attr {
 	line := make([]slog.Attr, 0, 32)
 	line = append(line, slog.String("topic", a.sub.Topic), slog.String("subscription", a.sub.Name))
 	line = append(line, a.sent(r)...)
-	line = append(line, slog.Int("number", r.Number), slog.Int("reruns", r.Reruns), slog.Bool("late", late), slog.String("endpoint", a.sub.EndpointBaseURL),
+	line = append(line, slog.Int("number", r.Number), slog.Int("reruns", r.Reruns), slog.Bool("late", late),
+		slog.String("endpoint", a.sub.EndpointBaseURL),
 		slog.String("outcome", string(r.Outcome)), slog.Int("status", r.Status))
 	if r.Error != "" {
 		line = append(line, slog.String("error", safe(a.originalText(r, met))), slog.String("error_text", safe(r.Error)))
@@ -124,7 +125,12 @@ func (a *attempt) line(r *delivery.Result, met endpoint.Answer, late bool) []slo
 	for _, phase := range []struct {
 		name string
 		took time.Duration
-	}{{"dns_ms", r.Timings.DNS}, {"connect_ms", r.Timings.Connect}, {"tls_ms", r.Timings.TLS}, {"first_byte_ms", r.Timings.FirstByte}} {
+	}{
+		{"dns_ms", r.Timings.DNS},
+		{"connect_ms", r.Timings.Connect},
+		{"tls_ms", r.Timings.TLS},
+		{"first_byte_ms", r.Timings.FirstByte},
+	} {
 		if phase.took > 0 {
 			line = append(line, slog.Float64(phase.name, milliseconds(phase.took)))
 		}
@@ -169,8 +175,8 @@ func (a *attempt) sent(r *delivery.Result) []slog.Attr {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// safe makes a stranger's text fit for a log that people read in a terminal: no control characters, none that turn the writing
-// around, and no more than 256 characters.
+// safe makes a stranger's text fit for a log that people read in a terminal: no control characters, none that turn the
+// writing around, and no more than 256 characters.
 func safe(text string) string {
 	const most = 256
 	n := 0

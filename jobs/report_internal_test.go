@@ -26,9 +26,15 @@ func BenchmarkReport(b *testing.B) {
 		b.Run(string(says), func(b *testing.B) {
 			log := slog.New(slog.NewJSONHandler(io.MultiWriter(), nil)) // to nobody, but written
 			e := &Engine{log: log, options: Options{LogAttempts: says}, store: Parts{}}
-			a := &attempt{engine: e, sub: &catalog.Subscription{Topic: "orders", Name: "billing"}, work: &queue.Work{Members: make([]queue.Member, 1)}}
-			a.sub.EndpointBaseURL, a.work.Members[0].Event = "https://billing.example.com/hook", event.Event{ID: "b7a1c0de-0000-4000-8000-000000000000", Type: "Contoso.Orders.Placed"}
-			r := delivery.Result{DeliveryID: 1, Number: 2, Status: 503, Outcome: policy.OutcomeBusy, Duration: 3 * time.Millisecond, RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
+			a := &attempt{engine: e, sub: &catalog.Subscription{Topic: "orders", Name: "billing"}, work: &queue.Work{
+				Members: make([]queue.Member, 1),
+			}}
+			a.sub.EndpointBaseURL, a.work.Members[0].Event = "https://billing.example.com/hook",
+				event.Event{ID: "b7a1c0de-0000-4000-8000-000000000000", Type: "Contoso.Orders.Placed"}
+			r := delivery.Result{
+				DeliveryID: 1, Number: 2, Status: 503, Outcome: policy.OutcomeBusy, Duration: 3 * time.Millisecond,
+				RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()},
+			}
 			for b.Loop() {
 				a.report(&r, endpoint.Answer{}, time.Time{}, false)
 			}

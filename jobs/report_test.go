@@ -66,7 +66,9 @@ func TestAttemptsLeaveALine(t *testing.T) {
 			b.subscribe(t, "billing", url+"?code=planted-secret", func(s *catalog.SubscriptionSpec) { s.EndpointBaseURL = url })
 			b.start(t, func(o *jobs.Options) { o.Logger, o.LogAttempts = slog.New(slog.NewJSONHandler(log, nil)), says })
 			id := "e\u202e1\x1b[31m" + strings.Repeat("x", 300)
-			body, err := json.Marshal(map[string]any{"id": id, "subject": "s", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z", "data": 1})
+			body, err := json.Marshal(map[string]any{
+				"id": id, "subject": "s", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z", "data": 1,
+			})
 			require.NoError(t, err)
 			b.publish(t, "application/json", "["+string(body)+"]")
 			require.Equal(t, 503, b.attempt(t).Result.Status)
@@ -88,7 +90,8 @@ func TestAttemptsLeaveALine(t *testing.T) {
 			require.Positive(t, failed["duration_ms"])
 			require.Positive(t, failed["first_byte_ms"])
 			for name, value := range map[string]any{
-				"level": "INFO", "topic": topicName, "subscription": "billing", "event_type": "test", "number": 1.0, "reruns": 0.0, "late": false, "endpoint": url,
+				"level": "INFO", "topic": topicName, "subscription": "billing", "event_type": "test", "number": 1.0, "reruns": 0.0,
+				"late": false, "endpoint": url,
 				"outcome": "Busy", "status": 503.0, "retry_policy": "ga-2021", "verdict": "retry", "node": "node-1",
 			} {
 				require.Equal(t, value, failed[name], name)

@@ -53,8 +53,8 @@ func (a *attempt) post() error {
 	return err
 }
 
-// body writes the members' events in their order. One that cannot be written leaves its batch, to be attempted alone: it
-// would otherwise block the others for ever.
+// body writes the members' events in their order. One that cannot be written leaves its batch, to be attempted alone:
+// it would otherwise block the others for ever.
 func (a *attempt) body() ([]byte, error) {
 	body, err := a.write()
 	if err == nil || a.work.BatchID == 0 {
@@ -72,7 +72,8 @@ func (a *attempt) body() ([]byte, error) {
 func (a *attempt) write() ([]byte, error) {
 	body, err := event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
 	if err != nil {
-		return nil, fmt.Errorf("write the body of delivery %d, batch %d: %w", a.work.Members[0].DeliveryID, a.work.BatchID, err)
+		return nil, fmt.Errorf("write the body of delivery %d, batch %d: %w", a.work.Members[0].DeliveryID,
+			a.work.BatchID, err)
 	}
 	return body, nil
 }
@@ -114,8 +115,8 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 }
 
 // header returns what Event Grid sends with every delivery, see docs/endpoints.md. Members of a batch have the same
-// values of Dynamic headers. What differs from event to event, the system id and the data version, is sent only with one
-// event.
+// values of Dynamic headers. What differs from event to event, the system id and the data version, is sent only with
+// one event.
 func (a *attempt) header() http.Header {
 	h := make(http.Header, 10)
 	first := &a.work.Members[0]
@@ -152,8 +153,8 @@ func setIfValid(h http.Header, name, value string) {
 	}
 }
 
-// sign adds the headers of Standard Webhooks. The id must not change from attempt to attempt, because receivers recognize
-// a message by it. body is what is sent, byte for byte.
+// sign adds the headers of Standard Webhooks. The id must not change from attempt to attempt, because receivers
+// recognize a message by it. body is what is sent, byte for byte.
 //
 // Source: Standard Webhooks, specification 1.0.0, webhook headers.
 func (a *attempt) sign(h http.Header, id string, at time.Time, body []byte) {

@@ -23,7 +23,8 @@ func TestEventGridDelivery(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
 	b.subscribe(t, "Mixed-Case.sub", e.URL+"/hook?code=s%20ecret&x=1", nil)
 	b.start(t, nil)
-	receipt := b.publish(t, jsonType, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"}}]`)
+	receipt := b.publish(t, jsonType, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z",`+
+		`"dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"}}]`)
 	b.attempt(t)
 	b.travel(t)
 	b.attempt(t)
@@ -32,7 +33,8 @@ func TestEventGridDelivery(t *testing.T) {
 	require.Len(t, seen, 2)
 	for i, r := range seen {
 		require.Equal(t, http.MethodPost, r.method)
-		require.Equal(t, "/hook?code=s%20ecret&x=1", r.uri, "the query string is the endpoint's secret: not one byte may differ")
+		require.Equal(t, "/hook?code=s%20ecret&x=1", r.uri,
+			"the query string is the endpoint's secret: not one byte may differ")
 		require.Equal(t, http.Header{
 			"Content-Type":          {"application/json; charset=utf-8"},
 			"Content-Length":        r.header["Content-Length"],
@@ -44,7 +46,9 @@ func TestEventGridDelivery(t *testing.T) {
 			"Aeg-Metadata-Version":  {"1"},
 			"Aeg-Output-Event-Id":   {receipt.SystemIDs[0].String()},
 		}, r.header)
-		require.Equal(t, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50,  "a":"\u0041"},"topic":"/topics/orders","metadataVersion":"1"}]`, r.body)
+		require.Equal(t,
+			`[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1",`+
+				`"data":{"n":1.50,  "a":"\u0041"},"topic":"/topics/orders","metadataVersion":"1"}]`, r.body)
 	}
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1", receipt.SystemIDs[0]))
 }
@@ -55,7 +59,8 @@ func TestEventGridDeliveryChangesNothingThatIsThere(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
-	const body = `[ {"topic":"orders","metadataVersion":"1","dataVersion":"","id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":[1e400,"\ud800",{"a":1,"a":2}]} ]`
+	const body = `[ {"topic":"orders","metadataVersion":"1","dataVersion":"","id":"1","subject":"s","eventType":"t",` +
+		`"eventTime":"2026-01-01T00:00:00Z","data":[1e400,"\ud800",{"a":1,"a":2}]} ]`
 	b.publish(t, jsonType, body)
 	b.attempt(t)
 	require.Equal(t, "["+body[2:len(body)-2]+"]", requireOneRequest(t, e).body)
@@ -67,7 +72,8 @@ func TestEventGridDeliveryFillsTheDataVersion(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
-	const head = `{"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z"`
+	const head = `{"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t",` +
+		`"eventTime":"2026-01-01T00:00:00Z"`
 	b.publish(t, jsonType, "["+head+`}]`)
 	b.attempt(t)
 	b.publish(t, jsonType, "["+head+`,"dataVersion": null,"data":null}]`)
@@ -82,7 +88,8 @@ func TestCloudEventsDelivery(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	b.start(t, nil)
-	const body = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"}, "datacontenttype":"application/json" }`
+	const body = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"},` +
+		` "datacontenttype":"application/json" }`
 	receipt := b.publish(t, structuredType, body)
 	b.attempt(t)
 	r := requireOneRequest(t, e)
@@ -100,7 +107,8 @@ func TestEventGridToCloudEventsDelivery(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	b.start(t, nil)
-	b.publish(t, jsonType, `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50}}]`)
+	b.publish(t, jsonType,
+		`[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","data":{"n":1.50}}]`)
 	b.attempt(t)
 	r := requireOneRequest(t, e)
 	require.Equal(t, structuredType, r.header.Get("Content-Type"))
@@ -108,7 +116,8 @@ func TestEventGridToCloudEventsDelivery(t *testing.T) {
 	var got map[string]any
 	require.NoError(t, json.Unmarshal([]byte(r.body), &got))
 	require.Equal(t, map[string]any{
-		"specversion": "1.0", "id": "1", "source": "/topics/orders", "type": "t", "subject": "s", "time": "2026-01-01T00:00:00Z",
+		"specversion": "1.0", "id": "1", "source": "/topics/orders", "type": "t", "subject": "s",
+		"time":        "2026-01-01T00:00:00Z",
 		"dataversion": "2.1", "datacontenttype": "application/json", "data": map[string]any{"n": 1.5},
 	}, got)
 	require.Contains(t, r.body, `"data":{"n":1.50}`)
@@ -123,7 +132,8 @@ func TestDataVersionThatNoHeaderCanCarry(t *testing.T) {
 	b.start(t, nil)
 	versions := map[string]any{`\u0001`: nil, `\u007f`: nil, `a\tb`: "a\tb", `é`: "é", ``: nil}
 	for version := range versions {
-		b.publish(t, jsonType, `[{"id":"`+version+`x","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"`+version+`","data":{}}]`)
+		b.publish(t, jsonType, `[{"id":"`+version+
+			`x","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","dataVersion":"`+version+`","data":{}}]`)
 	}
 	b.attemptsMade(t, len(versions))
 	require.Equal(t, len(versions), b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))

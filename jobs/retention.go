@@ -14,10 +14,11 @@ import (
 	"postrider/query"
 )
 
-// Retain removes what is older, whole days as partitions and the rest in small steps. Several nodes may be at it; what one of them left half done
-// is done with by the next.
+// Retain removes what is older, whole days as partitions and the rest in small steps. Several nodes may be at it; what
+// one of them left half done is done with by the next.
 //
-// They have no lock for it: a transaction that held one would keep the other connection, which detaches, waiting for its snapshot.
+// They have no lock for it: a transaction that held one would keep the other connection, which detaches, waiting for
+// its snapshot.
 func (m *Maintenance) Retain(ctx context.Context, r query.Retention) error {
 	var today time.Time
 	if err := m.db.QueryRow(ctx, "SELECT (now() AT TIME ZONE 'UTC')::date").Scan(&today); err != nil {
@@ -45,9 +46,11 @@ type dayTable struct {
 }
 
 const dayTables = `
-SELECT c.relname::text AS name, to_date(right(c.relname, 8), 'YYYYMMDD') AS day, i.inhrelid IS NOT NULL AS attached, coalesce(i.inhdetachpending, false) AS pending
+SELECT c.relname::text AS name, to_date(right(c.relname, 8), 'YYYYMMDD') AS day, i.inhrelid IS NOT NULL AS attached,
+       coalesce(i.inhdetachpending, false) AS pending
   FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
- WHERE c.relnamespace = 'postrider_internal'::regnamespace AND c.relkind = 'r' AND c.relname ~ ('^' || $1 || '_[0-9]{8}$') AND to_date(right(c.relname, 8), 'YYYYMMDD') < $2
+ WHERE c.relnamespace = 'postrider_internal'::regnamespace AND c.relkind = 'r'
+   AND c.relname ~ ('^' || $1 || '_[0-9]{8}$') AND to_date(right(c.relname, 8), 'YYYYMMDD') < $2
  ORDER BY 4 DESC, 2`
 
 // dropDays removes the partitions that are too old.
@@ -79,7 +82,8 @@ func (m *Maintenance) dropDays(ctx context.Context, parent string, today time.Ti
 // lockNotAvailable is PostgreSQL's code of a lock timeout.
 const lockNotAvailable = "55P03"
 
-// detachPending is PostgreSQL's code where another node is detaching a partition of the same table: there is one at a time.
+// detachPending is PostgreSQL's code where another node is detaching a partition of the same table: there is one at a
+// time.
 const detachPending = "55000"
 
 func (m *Maintenance) daysBefore(ctx context.Context, parent string, before time.Time) ([]dayTable, error) {
@@ -100,8 +104,9 @@ const (
 	PointDrop   = "partition.drop"
 )
 
-// dropDay detaches a partition and drops it. Detaching stops nobody: it waits, without keeping others from the table, until the transactions that
-// began before it have ended. So whoever made a delivery of that day's events meanwhile is seen afterwards, and the day is given back.
+// dropDay detaches a partition and drops it. Detaching stops nobody: it waits, without keeping others from the table,
+// until the transactions that began before it have ended. So whoever made a delivery of that day's events meanwhile is
+// seen afterwards, and the day is given back.
 func (m *Maintenance) dropDay(ctx context.Context, parent string, d dayTable) error {
 	owed, err := m.owes(ctx, parent, d.Day)
 	switch {
@@ -132,12 +137,14 @@ func (m *Maintenance) dropDay(ctx context.Context, parent string, d dayTable) er
 	return nil
 }
 
-// written reports whether a transaction is open that may have written to a day: it began before the day's end. What it published is owed once it
-// commits, and nobody can see that yet. Later ones have locks on all days for other reasons. Whose beginning may not be seen counts as old.
+// written reports whether a transaction is open that may have written to a day: it began before the day's end. What it
+// published is owed once it commits, and nobody can see that yet. Later ones have locks on all days for other reasons.
+// Whose beginning may not be seen counts as old.
 func (m *Maintenance) written(ctx context.Context, d dayTable) (open bool, err error) {
 	const query = `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 		WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		  AND l.relation = to_regclass($1) AND l.mode = 'RowExclusiveLock' AND ((a.xact_start AT TIME ZONE 'UTC')::date <= $2::date) IS NOT FALSE)`
+		  AND l.relation = to_regclass($1) AND l.mode = 'RowExclusiveLock'
+		      AND ((a.xact_start AT TIME ZONE 'UTC')::date <= $2::date) IS NOT FALSE)`
 	if err := m.db.QueryRow(ctx, query, internal(d.Name), d.Day).Scan(&open); err != nil {
 		return false, fmt.Errorf("look for open transactions: %w", err)
 	}
@@ -149,7 +156,9 @@ func (m *Maintenance) owes(ctx context.Context, parent string, day time.Time) (o
 	if parent != "events" {
 		return false, nil
 	}
-	const query = `SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.routes WHERE event_day = $1) OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`
+	const query = `SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes WHERE event_day = $1)
+		    OR EXISTS (SELECT FROM postrider_internal.routes WHERE event_day = $1)
+		    OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`
 	if err := m.db.QueryRow(ctx, query, day).Scan(&owed); err != nil {
 		return false, fmt.Errorf("look for unfinished deliveries: %w", err)
 	}
@@ -177,7 +186,8 @@ func (m *Maintenance) detach(ctx context.Context, parent string, d dayTable) err
 }
 
 func (m *Maintenance) attachAgain(ctx context.Context, parent string, d dayTable) error {
-	m.log.Warn("a day was about to be removed while its events were owed again; it stays", "day", d.Day.Format(time.DateOnly))
+	m.log.Warn("a day was about to be removed while its events were owed again; it stays", "day",
+		d.Day.Format(time.DateOnly))
 	_, err := m.db.Exec(ctx, fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
 		internal(parent), internal(d.Name), d.Day.Format(time.DateOnly), d.Day.AddDate(0, 0, 1).Format(time.DateOnly)))
 	return err
@@ -199,18 +209,24 @@ DELETE FROM postrider_internal.batches WHERE id = ANY (ARRAY (SELECT id FROM old
 
 	trimDeadLetters = `
 DELETE FROM postrider_internal.dead_letters WHERE id = ANY (ARRAY (
-    SELECT id FROM postrider_internal.dead_letters WHERE dead_lettered_at < $1 AND export_state IS DISTINCT FROM 'pending' ORDER BY dead_lettered_at, id LIMIT $2 FOR UPDATE SKIP LOCKED))`
+    SELECT id FROM postrider_internal.dead_letters WHERE dead_lettered_at < $1
+        AND export_state IS DISTINCT FROM 'pending' ORDER BY dead_lettered_at, id LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 	trimCounts = `
 DELETE FROM postrider_internal.rollups r USING (
-    SELECT minute, topic_id, subscription_id, kind, detail FROM postrider_internal.rollups WHERE minute < $1 ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED) old
- WHERE (r.minute, r.topic_id, r.subscription_id, r.kind, r.detail) = (old.minute, old.topic_id, old.subscription_id, old.kind, old.detail)`
+    SELECT minute, topic_id, subscription_id, kind, detail FROM postrider_internal.rollups WHERE minute < $1
+    ORDER BY minute LIMIT $2 FOR UPDATE SKIP LOCKED) old
+ WHERE (r.minute, r.topic_id, r.subscription_id, r.kind, r.detail) = (old.minute, old.topic_id, old.subscription_id,
+     old.kind, old.detail)`
 
 	trimSums = `
 DELETE FROM postrider_internal.rollup_sums r USING (
-    SELECT span, begins, topic_id, subscription_id, kind, detail FROM unnest(ARRAY [1, 15, 60]::smallint[]) AS each_of(each)
-     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollup_sums WHERE span = each AND begins < $1 ORDER BY begins LIMIT $2 FOR UPDATE SKIP LOCKED) few LIMIT $2) old
- WHERE (r.span, r.begins, r.topic_id, r.subscription_id, r.kind, r.detail) = (old.span, old.begins, old.topic_id, old.subscription_id, old.kind, old.detail)`
+    SELECT span, begins, topic_id, subscription_id, kind, detail
+    FROM unnest(ARRAY [1, 15, 60]::smallint[]) AS each_of(each)
+     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollup_sums WHERE span = each AND begins < $1 ORDER BY begins
+         LIMIT $2 FOR UPDATE SKIP LOCKED) few LIMIT $2) old
+ WHERE (r.span, r.begins, r.topic_id, r.subscription_id, r.kind, r.detail) = (old.span, old.begins, old.topic_id,
+     old.subscription_id, old.kind, old.detail)`
 
 	trimAudit = `
 DELETE FROM postrider_internal.audit WHERE id = ANY (ARRAY (
@@ -218,7 +234,8 @@ DELETE FROM postrider_internal.audit WHERE id = ANY (ARRAY (
 
 	trimKeys = `
 DELETE FROM postrider_internal.api_keys WHERE id = ANY (ARRAY (
-    SELECT id FROM postrider_internal.api_keys WHERE least(revoked_at, expires_at) < $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED))`
+    SELECT id FROM postrider_internal.api_keys WHERE least(revoked_at, expires_at) < $1 ORDER BY id LIMIT $2
+    FOR UPDATE SKIP LOCKED))`
 
 	// trimStep keeps a transaction below a tenth of a second.
 	trimStep = 1000

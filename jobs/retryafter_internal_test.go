@@ -10,7 +10,10 @@ import (
 
 // Whatever an endpoint writes there, it is a wait: never negative, never so long that adding it to a time overflows.
 func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "120", "-1", "0", "1e3", "9223372036854775807", "99999999999999999999", "Wed, 21 Oct 2099 07:28:00 GMT", "Wednesday, 21-Oct-99 07:28:00 GMT", "soon", " 5"} {
+	for _, seed := range []string{
+		"", "120", "-1", "0", "1e3", "9223372036854775807", "99999999999999999999", "Wed, 21 Oct 2099 07:28:00 GMT",
+		"Wednesday, 21-Oct-99 07:28:00 GMT", "soon", " 5",
+	} {
 		f.Add(seed)
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -32,7 +35,9 @@ func TestRetryAfterIsReadByTheDatabasesClock(t *testing.T) {
 // River's own retries are for attempts that could not begin.
 func TestRiversRetries(t *testing.T) {
 	t.Parallel()
-	for attempt, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 999: time.Minute} {
+	for attempt, want := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 999: time.Minute,
+	} {
 		got := time.Until(retryPolicy{}.NextRetry(&rivertype.JobRow{Attempt: attempt}))
 		require.InDelta(t, want.Seconds(), got.Seconds(), 0.9, "attempt %d", attempt)
 	}

@@ -55,7 +55,10 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 	for name, row := range rows {
 		b.requireGap(t, row.want, name)
 	}
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'date' AND next_attempt_at BETWEEN $1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'date' AND next_attempt_at BETWEEN "+
+				"$1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
 	const told = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
 	require.Equal(t, 3, b.count(t, told, "%Retry-After requests%"), "only where it decided")
 	require.Equal(t, 1, b.count(t, told, "%Retry-After requests 24 h, capped at 1 h"))
@@ -76,8 +79,10 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, n)
-	require.Equal(t, n, b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
-		WHERE d.state = 'pending' AND d.next_attempt_at = d.owed_since + interval '10 minutes' - make_interval(secs => p.ack_timeout_seconds)`))
+	require.Equal(t, n,
+		b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
+		WHERE d.state = 'pending' AND d.next_attempt_at = d.owed_since + interval '10 minutes' -
+		    make_interval(secs => p.ack_timeout_seconds)`))
 	require.Equal(t, n, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts
 		WHERE why LIKE '%, shortened for a last attempt before the delivery ends'`))
 	require.Equal(t, n, b.travel(t))
@@ -87,5 +92,6 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 		return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
 	}, patience, tickOfQueries)
 	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.dead_letters
-		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`), "60 s before its end a delivery may find room for a third")
+		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`),
+		"60 s before its end a delivery may find room for a third")
 }

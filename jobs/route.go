@@ -10,9 +10,9 @@ import (
 	"postrider/jobs/queue"
 )
 
-// routeWorkers is how many route jobs one node takes up at once. They only wait: the store makes the deliveries of all that
-// wait together in one transaction. So small routes need many workers: 20,000 of one delivery each took 2.5 s with 500
-// workers and 3.6 s with 200.
+// routeWorkers is how many route jobs one node takes up at once. They only wait: the store makes the deliveries of all
+// that wait together in one transaction. So small routes need many workers: 20,000 of one delivery each took 2.5 s with
+// 500 workers and 3.6 s with 200.
 const routeWorkers = 500
 
 // routePollInterval is the net under the notification that each stored route sends.
@@ -32,7 +32,8 @@ type routeWorker struct {
 	engine *Engine
 }
 
-// Timeout implements river.Worker: none. A step that the database refuses is tried again for as long as the process lives.
+// Timeout implements river.Worker: none. A step that the database refuses is tried again for as long as the process
+// lives.
 func (w *routeWorker) Timeout(*river.Job[RouteArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker.

@@ -91,7 +91,8 @@ func TestRouteOfADeadNodeIsMadeByAnother(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribeMany(t, 11, e.URL)
 	b.publishAtOnce(t, "e", 2)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}'")
+	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+		"attempted_by = '{dead}'")
 	b.start(t, nil)
 	b.requireDeliveredOnce(t, e, 22)
 }
@@ -112,7 +113,8 @@ func TestStopDuringAStep(t *testing.T) {
 	engine := b.newEngine(t, other, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%after_subscription%'") > 0
+		return b.count(t,
+			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%after_subscription%'") > 0
 	}, patience, tick)
 	requireStops(t, engine)
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -158,15 +160,16 @@ func TestVeryManyDeliveries(t *testing.T) {
 	b.requireDeliveredOnce(t, e, 10_100)
 }
 
-// TestPublishedBySQL: what a transaction published is delivered when it commits, also where nobody is notified and though the id it
-// was given is older than that of others that are delivered already.
+// TestPublishedBySQL: what a transaction published is delivered when it commits, also where nobody is notified and
+// though the id it was given is older than that of others that are delivered already.
 func TestPublishedBySQL(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
-	const publish = `SELECT postrider.publish('orders', jsonb_build_object('id', $1::text, 'eventType', 'A', 'subject', ''), notify => $2)`
+	const publish = `SELECT postrider.publish('orders', jsonb_build_object('id', $1::text, 'eventType', 'A', 'subject',
+		    ''), notify => $2)`
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()

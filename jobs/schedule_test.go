@@ -78,8 +78,8 @@ func courses() []course {
 // refusing is a URL whose port nobody listens on.
 const refusing = "http://127.0.0.1:1/"
 
-// Every built-in policy's course, attempt by attempt, as policy.Explain foretells it: Explain is what the documents were
-// turned into, and this is what the engine does with real requests and real rows.
+// Every built-in policy's course, attempt by attempt, as policy.Explain foretells it: Explain is what the documents
+// were turned into, and this is what the engine does with real requests and real rows.
 func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -100,7 +100,8 @@ func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
 	}
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
 	for _, c := range all {
-		explained, err := policy.Explain(&c.policy, policy.ExplainOptions{Kind: c.kind, Result: c.result, DeadLetter: &c.deadLetter})
+		explained, err := policy.Explain(&c.policy,
+			policy.ExplainOptions{Kind: c.kind, Result: c.result, DeadLetter: &c.deadLetter})
 		require.NoError(t, err)
 		b.requireCourse(t, c.name(), explained)
 	}
@@ -194,7 +195,8 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusInternalServerError))
 	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
-	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '7 minutes' WHERE policy = 'mine' AND condition = 'other'")
+	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '7 minutes' WHERE policy = 'mine' "+
+		"AND condition = 'other'")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "changed", e.URL, under("mine"))
 	b.subscribe(t, "builtin", e.URL, nil)
@@ -214,11 +216,13 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 	b.requireGap(t, 9*time.Minute, "changed")
 	b.requireGap(t, 30*time.Second, "builtin")
 
-	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'success', min_delay = '0' WHERE policy = 'mine' AND condition = '500'")
+	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET action = 'success', min_delay = '0' "+
+		"WHERE policy = 'mine' AND condition = '500'")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.travel(t)
 	b.attemptsMade(t, 2)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'changed' AND state = 'delivered' AND last_outcome = 'Delivered' AND last_status = 500"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'changed' "+
+		"AND state = 'delivered' AND last_outcome = 'Delivered' AND last_status = 500"))
 }
 
 func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
@@ -227,21 +231,24 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	e, _ := newHanging(t, answering(http.StatusOK))
 	for _, p := range policy.Builtins() {
 		b.copyPolicy(t, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
-		b.subscribe(t, p.Name, e.URL, both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows }))
+		b.subscribe(t, p.Name, e.URL,
+			both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows }))
 		b.subscribe(t, "safe-"+p.Name, e.URL, under("quick-"+p.Name))
 	}
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 2*len(policy.Builtins()))
 	for _, p := range policy.Builtins() {
-		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND outcome = 'TimedOut' AND status IS NULL
+		require.Equal(t, 1, b.count(t,
+			`SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND outcome = 'TimedOut' AND status IS NULL
 			AND duration_ms BETWEEN 1000 AND 4000`, p.Name), p.Name)
 		b.requireGap(t, 10*time.Second, "safe-"+p.Name)
 		if p.RetryTransportErrors {
 			b.requireGap(t, 10*time.Second, p.Name)
 			continue
 		}
-		require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'UndeliverableDueToClientError'
+		require.Equal(t, 1, b.count(t,
+			`SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = 'UndeliverableDueToClientError'
 			AND last_outcome = 'TimedOut' AND last_status IS NULL AND attempts = 1`, p.Name), p.Name)
 	}
 }
@@ -263,11 +270,24 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 		outcome      policy.Outcome
 	}{
 		// Event Grid namespace push delivery and retry, 2023-11: eight marks, and minute 20 finds the event expired.
-		{"twenty-minutes-ten-attempts", "namespace-2023", 500, new(20), new(10), []float64{0, 10, 30, 60, 300, 600, 900}, policy.ReasonTimeToLiveExceeded, policy.OutcomeGenericError},
+		{
+			"twenty-minutes-ten-attempts", "namespace-2023", 500, new(20), new(10),
+			[]float64{0, 10, 30, 60, 300, 600, 900},
+			policy.ReasonTimeToLiveExceeded, policy.OutcomeGenericError,
+		},
 		// Event Grid delivery and retry, 2023-03-01: "a maximum of 6 attempts".
-		{"thirty-minutes-ten-attempts", "ga-2021", 500, new(30), new(10), []float64{0, 10, 40, 100, 400, 1000}, policy.ReasonTimeToLiveExceeded, policy.OutcomeGenericError},
+		{
+			"thirty-minutes-ten-attempts", "ga-2021", 500, new(30), new(10),
+			[]float64{0, 10, 40, 100, 400, 1000},
+			policy.ReasonTimeToLiveExceeded, policy.OutcomeGenericError,
+		},
 		// Event Grid delivery and retry, 2020-10-29, sample of a dead letter: the limit wins over the status.
-		{"one-attempt-not-found", "ga-2021", 404, nil, new(1), []float64{0}, policy.ReasonMaxDeliveryAttemptsExceeded, policy.OutcomeNotFound},
+		{
+			"one-attempt-not-found", "ga-2021", 404, nil, new(1),
+			[]float64{0},
+			policy.ReasonMaxDeliveryAttemptsExceeded,
+			policy.OutcomeNotFound,
+		},
 	}
 	for _, row := range rows {
 		b.subscribe(t, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *catalog.SubscriptionSpec) {
@@ -285,7 +305,8 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 			require.GreaterOrEqual(t, list[i].Began, began, "%s: attempt %d", row.name, i+1)
 			require.Less(t, list[i].Began, began+busyMachine, "%s: attempt %d", row.name, i+1)
 		}
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 AND reason = $2 AND attempts = $3 AND last_outcome = $4 AND last_status = $5",
+		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = $1 "+
+			"AND reason = $2 AND attempts = $3 AND last_outcome = $4 AND last_status = $5",
 			row.name, row.reason, len(row.began), row.outcome, row.status), row.name)
 	}
 }
@@ -300,17 +321,20 @@ func TestMarksThatWentByAreSkipped(t *testing.T) {
 	b.publishOne(t, "e")
 	b.attempt(t)
 	b.settle(t)
-	late := strings.Replace(travelStatement, "d.next_attempt_at - now()", "d.next_attempt_at - now() + interval '90 seconds'", 1)
+	late := strings.Replace(travelStatement, "d.next_attempt_at - now()",
+		"d.next_attempt_at - now() + interval '90 seconds'", 1)
 	require.Equal(t, 1, b.count(t, late)) // the mark of 10 s is met at 100 s: those of 30 s and 1 min have gone by
 	b.attempt(t)
 	next := func() int {
-		return b.count(t, "SELECT extract(epoch FROM next_attempt_at - first_attempt_at)::int FROM postrider_internal.deliveries WHERE skipped_marks = 2")
+		return b.count(t, "SELECT extract(epoch FROM next_attempt_at - first_attempt_at)::int "+
+			"FROM postrider_internal.deliveries WHERE skipped_marks = 2")
 	}
 	require.Equal(t, 300, next())
 	b.travel(t)
 	b.attempt(t)
 	require.Equal(t, 600, next())
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND why LIKE '%marks skipped: 2; mark 4 is 5 min after the first attempt'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 "+
+		"AND why LIKE '%marks skipped: 2; mark 4 is 5 min after the first attempt'"))
 }
 
 // A delivery whose time passes while nobody delivers is given up without a request.
@@ -321,10 +345,14 @@ func TestExpiredWhileTheEngineWasAway(t *testing.T) {
 	b.subscribe(t, "rows", e.URL, nil)
 	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
 	b.publishOne(t, "e")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '24 hours', next_attempt_at = now() - interval '24 hours'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '24 hours', next_attempt_at = "+
+		"now() - interval '24 hours'")
 	b.start(t, nil)
-	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'TimeToLiveExceeded' AND attempts = 0 AND last_outcome IS NULL")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'rows' AND state = 'dead_lettered'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped'"))
+	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'TimeToLiveExceeded' AND attempts = 0 "+
+		"AND last_outcome IS NULL")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'rows' AND state = 'dead_lettered'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'none' AND state = 'dropped'"))
 	require.Empty(t, e.requests())
 }

@@ -38,7 +38,8 @@ func testSentHeaders(t *testing.T, status int) {
 	var kept string
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT request_headers FROM postrider.delivery_attempts").Scan(&kept))
 	for _, line := range []string{
-		"Aeg-Delivery-Count: 0", "Aeg-Event-Type: Notification", "Aeg-Subscription-Name: ALL", "Authorization: ***", "Content-Type: application/json",
+		"Aeg-Delivery-Count: 0", "Aeg-Event-Type: Notification", "Aeg-Subscription-Name: ALL", "Authorization: ***",
+		"Content-Type: application/json",
 	} {
 		require.Contains(t, kept, line)
 	}

@@ -55,7 +55,8 @@ func (b *bundle) ageSecrets(t *testing.T, name string, by time.Duration) {
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
 	var sealed []byte
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT signing_sealed FROM postrider_internal.event_subscriptions WHERE name = $1", name).Scan(&sealed))
+	require.NoError(t, b.pool.QueryRow(t.Context(),
+		"SELECT signing_sealed FROM postrider_internal.event_subscriptions WHERE name = $1", name).Scan(&sealed))
 	text, err := sealer.Open(column, sealed)
 	require.NoError(t, err)
 	var secrets []policy.SigningSecret
@@ -69,7 +70,8 @@ func (b *bundle) ageSecrets(t *testing.T, name string, by time.Duration) {
 	}
 	aged, err := json.Marshal(secrets)
 	require.NoError(t, err)
-	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET signing_sealed = $2 WHERE name = $1", name, sealer.Seal(column, string(aged)))
+	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET signing_sealed = $2 WHERE name = $1", name,
+		sealer.Seal(column, string(aged)))
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 }
 
@@ -106,7 +108,8 @@ func TestSignedCloudEvent(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
 	e := newEndpoint(t, answering(http.StatusOK))
-	b.subscribe(t, "signed", e.URL, both(signing, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }))
+	b.subscribe(t, "signed", e.URL,
+		both(signing, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }))
 	b.start(t, nil)
 	b.publish(t, structuredType, `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","data":{"n":1.50} }`)
 	b.attempt(t)
@@ -239,8 +242,11 @@ func TestSignedBatch(t *testing.T) {
 	}
 	require.Equal(t, seen[0].header["Webhook-Id"], seen[1].header["Webhook-Id"], "a retry")
 	require.NotEqual(t, seen[1].header["Webhook-Id"], seen[2].header["Webhook-Id"], "another batch")
-	require.Equal(t, lone.SystemIDs[0].String(), seen[2].header.Get("Aeg-Output-Event-Id"), "a batch of one is a batch, too: it may be sent again as it was")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE batch_id = split_part($1, '-', 2)::bigint AND members = 5", seen[0].header.Get("Webhook-Id")))
+	require.Equal(t, lone.SystemIDs[0].String(), seen[2].header.Get("Aeg-Output-Event-Id"),
+		"a batch of one is a batch, too: it may be sent again as it was")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batches WHERE batch_id = split_part($1, '-', 2)::bigint AND members = 5",
+			seen[0].header.Get("Webhook-Id")))
 }
 
 // A delivery that goes alone though its event subscription takes batches has its event's id.

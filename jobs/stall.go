@@ -11,7 +11,8 @@ import (
 const (
 	// stallInterval is how often an engine checks that it makes progress.
 	stallInterval = 5 * time.Second
-	// StalledTooLong is from when on a node that makes no progress is not ready: longer than a restart of the database takes.
+	// StalledTooLong is from when on a node that makes no progress is not ready: longer than a restart of the database
+	// takes.
 	StalledTooLong = time.Minute
 )
 
@@ -24,8 +25,8 @@ func (p *progress) begin() (end func()) {
 	return func() { p.inFlight.Add(-1) }
 }
 
-// stallWatch counts the checks in a row that found deliveries due and an engine that does nothing. Checks are counted and not
-// seconds: a process that was suspended has no stall.
+// stallWatch counts the checks in a row that found deliveries due and an engine that does nothing. Checks are counted
+// and not seconds: a process that was suspended has no stall.
 type stallWatch struct{ begun, idle int64 }
 
 // moves reports whether attempts are in flight, or were begun since the last check.
@@ -43,7 +44,8 @@ func (e *Engine) watchStall(ctx context.Context) {
 		if watch.moves(&e.progress) {
 			watch.idle = 0
 		} else {
-			overdue := len(e.handoff.NotBegun()) > 0 // handed over and never begun: a job in the database is that of another node then
+			// handed over and never begun: a job in the database is that of another node then
+			overdue := len(e.handoff.NotBegun()) > 0
 			if !overdue {
 				var err error
 				if overdue, err = query.Overdue(ctx, e.store.DB.Pool); err != nil {
@@ -62,5 +64,6 @@ func (e *Engine) watchStall(ctx context.Context) {
 	})
 }
 
-// Stalled is for how long this node has begun no attempt while deliveries were due; 0 when none are, or attempts are in flight.
+// Stalled is for how long this node has begun no attempt while deliveries were due; 0 when none are, or attempts are in
+// flight.
 func (e *Engine) Stalled() time.Duration { return time.Duration(e.stalled.Load()) }

@@ -21,7 +21,8 @@ func TestStalledNodeReportsIt(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.subscribe(t, "all", newEndpoint(t, answering(http.StatusOK)).URL, nil)
-			b.exec(t, "INSERT INTO postrider_internal.river_queue (name, created_at, updated_at, paused_at) VALUES ('deliveries', now(), now(), now())")
+			b.exec(t, "INSERT INTO postrider_internal.river_queue (name, created_at, updated_at, paused_at) "+
+				"VALUES ('deliveries', now(), now(), now())")
 			if !handed {
 				b.publishOne(t, "a")
 				b.exec(t, overdue)

@@ -14,5 +14,7 @@ type Stats struct {
 
 // Stats reads the counts.
 func (e *Engine) Stats() Stats {
-	return Stats{InFlight: e.active.Len(), MaxWorkers: e.options.maxWorkers, OpenCalls: e.endpoint.OpenCalls(), Stalled: e.Stalled()}
+	return Stats{
+		InFlight: e.active.Len(), MaxWorkers: e.options.maxWorkers, OpenCalls: e.endpoint.OpenCalls(), Stalled: e.Stalled(),
+	}
 }

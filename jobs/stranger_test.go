@@ -64,9 +64,12 @@ func TestStrangerNotifiesNodes(t *testing.T) {
 	job := b.count(t, "SELECT id FROM postrider_internal.river_job WHERE state = 'running'")
 
 	stranger := b.stranger(t)
-	orders := []string{`{"action":"pause","queue":"*"}`, `{"action":"metadata_changed","queue":"deliveries","metadata":{"a":1}}`}
+	orders := []string{
+		`{"action":"pause","queue":"*"}`, `{"action":"metadata_changed","queue":"deliveries","metadata":{"a":1}}`,
+	}
 	for _, queue := range []string{"deliveries", "routes", "handshakes", "exports", "operations"} {
-		orders = append(orders, `{"action":"pause","queue":"`+queue+`"}`, fmt.Sprintf(`{"action":"cancel","job_id":%d,"queue":%q}`, job, queue))
+		orders = append(orders, `{"action":"pause","queue":"`+queue+`"}`,
+			fmt.Sprintf(`{"action":"cancel","job_id":%d,"queue":%q}`, job, queue))
 	}
 	for _, order := range orders {
 		notify(t, stranger, "river_control", order)
@@ -96,7 +99,8 @@ func TestStrangerNotifiesNodes(t *testing.T) {
 func (b *bundle) holdEveryAdvisoryLock(t *testing.T, conn *pgx.Conn, idempotencyKeys ...string) {
 	t.Helper()
 	for _, statement := range []string{
-		`SELECT pg_advisory_lock(727274, n), pg_advisory_lock((727274::bigint << 32) | n), pg_advisory_lock(n) FROM generate_series(0, 10) n`,
+		`SELECT pg_advisory_lock(727274, n), pg_advisory_lock((727274::bigint << 32) | n), pg_advisory_lock(n)
+			FROM generate_series(0, 10) n`,
 		`SELECT pg_advisory_lock(727275, n), pg_advisory_lock((727275::bigint << 32) | n) FROM generate_series(0, 100) n`,
 		`SELECT pg_advisory_lock(x'706f7374'::bigint), pg_advisory_lock(0, x'706f7374'::int)`,
 	} {
@@ -104,8 +108,10 @@ func (b *bundle) holdEveryAdvisoryLock(t *testing.T, conn *pgx.Conn, idempotency
 		require.NoError(t, err)
 	}
 	for _, key := range idempotencyKeys {
-		_, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(k # n), pg_advisory_lock(((k # n) >> 32)::int, ((k # n) << 32 >> 32)::int)
-			FROM generate_series(0, 10) n, (SELECT ('x' || encode(substr(sha256(convert_to($1, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint AS k) key`, key)
+		_, err := conn.Exec(t.Context(),
+			`SELECT pg_advisory_lock(k # n), pg_advisory_lock(((k # n) >> 32)::int, ((k # n) << 32 >> 32)::int)
+			FROM generate_series(0, 10) n, (SELECT ('x' || encode(substr(sha256(convert_to($1, 'UTF8')), 1, 8),
+			    'hex'))::bit(64)::bigint AS k) key`, key)
 		require.NoError(t, err)
 	}
 }
@@ -118,9 +124,11 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 	sink := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "all", sink.URL, nil)
 
-	b.exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s", time.Now().UTC().AddDate(0, 0, jobs.PartitionsAhead).Format("20060102")))
+	b.exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s",
+		time.Now().UTC().AddDate(0, 0, jobs.PartitionsAhead).Format("20060102")))
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	require.Equal(t, jobs.PartitionsAhead+1, b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
+	require.Equal(t, jobs.PartitionsAhead+1,
+		b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
 
 	for range 2 {
 		b.keyed(t, "by REST")
@@ -133,7 +141,8 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 	require.NotZero(t, merged)
 
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'deliver'")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at = next_attempt_at - interval '2 minutes'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at "+
+		"= next_attempt_at - interval '2 minutes'")
 	swept, err := b.store.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, jobs.Swept{Mended: 1}, swept)
@@ -147,9 +156,10 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 // keyed stores one event with an idempotency key.
 func (b *bundle) keyed(t *testing.T, key string) {
 	t.Helper()
-	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: topicName, IdempotencyKey: key, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
-		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
-		return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(key, "{}")+"]"))
-	}})
+	_, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: topicName, IdempotencyKey: key, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
+			in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, NewID: uuid.NewString, Now: time.Now()}
+			return in.ParseRequest(http.Header{"Content-Type": {"application/json"}}, []byte("["+eventGridBody(key, "{}")+"]"))
+		}})
 	require.NoError(t, err)
 }

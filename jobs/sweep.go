@@ -8,13 +8,13 @@ import (
 const (
 	sweepInterval = time.Minute
 	// sweepRest bounds the sweepers of all nodes to a hundredth of a core: after a pass a node rests that many times as
-	// long as the pass took, for each node. A pass over a million deliveries and their jobs takes 8.5 s, so it begins each 14
-	// minutes.
+	// long as the pass took, for each node. A pass over a million deliveries and their jobs takes 8.5 s, so it begins each
+	// 14 minutes.
 	sweepRest = 100
 
 	mergeInterval = 10 * time.Second
-	// vacuumInterval is a compromise: a fetch reads past what died since, a vacuum reads every index of the table. Every 5 s
-	// cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.
+	// vacuumInterval is a compromise: a fetch reads past what died since, a vacuum reads every index of the table. Every 5
+	// s cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.
 	vacuumInterval = 15 * time.Second
 	// vacuumTimeout is amply what a table of millions takes; one that is cut off has done nothing.
 	vacuumTimeout = 10 * time.Minute

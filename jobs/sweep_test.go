@@ -37,7 +37,8 @@ func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
 	b.subscribe(t, "all", sink.URL, nil)
 	b.publishOne(t, "lost")
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at = next_attempt_at - interval '2 minutes'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at "+
+		"= next_attempt_at - interval '2 minutes'")
 	var log logged
 	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 
@@ -45,7 +46,8 @@ func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
 
 	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1")
 	require.Eventually(t, func() bool {
-		return strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
+		return strings.Contains(log.String(), "level=ERROR") &&
+			strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
 	}, patience, tick)
 	require.EqualValues(t, 1, b.store.Maintenance.SweeperFinds())
 	b.become(t, 1, "SELECT sweeper_finds FROM postrider.nodes") // with the next heartbeat

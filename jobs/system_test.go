@@ -21,8 +21,9 @@ func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
 	t.Helper()
 	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
 	_, _, err := b.store.Subscriptions.PutSubscription(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
-		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents, RetryPolicy: policy.DefaultName,
-		Filter: filter.Filter{IncludedEventTypes: types},
+		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents,
+		RetryPolicy: policy.DefaultName,
+		Filter:      filter.Filter{IncludedEventTypes: types},
 	})
 	require.NoError(t, err)
 }
@@ -77,8 +78,10 @@ func TestOperatorsAreTold(t *testing.T) {
 	at := b.store.Clock.Now().Add(100 * time.Millisecond)
 	b.subscribe(t, "brief", bad.URL+"/brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	want := []string{
-		"postrider.deadLetter.created" + ofBilling, "postrider.delivery.dropped" + ofBilling, "postrider.delivery.dropped" + ofBilling,
-		"postrider.probation.ended" + ofBilling, "postrider.probation.started" + ofBilling, "postrider.subscription.expired /topics/orders/subscriptions/brief",
+		"postrider.deadLetter.created" + ofBilling, "postrider.delivery.dropped" + ofBilling,
+		"postrider.delivery.dropped" + ofBilling,
+		"postrider.probation.ended" + ofBilling, "postrider.probation.started" + ofBilling,
+		"postrider.subscription.expired /topics/orders/subscriptions/brief",
 	}
 	require.Eventually(t, func() bool { return len(all.told(t)) >= len(want) && len(some.told(t)) >= 2 }, patience, tick)
 	require.Equal(t, want, all.told(t))
@@ -109,7 +112,9 @@ func TestFailingAtBeingToldIsNotTold(t *testing.T) {
 	b.exec(t, "DELETE FROM postrider_internal.probations")
 	b.become(t, 3, notices) // that probation's end
 	fail(3)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT told"), "a notice began the next one")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT told"),
+		"a notice began the next one")
 	b.exec(t, "DELETE FROM postrider_internal.probations")
 	b.settle(t)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.notices"))
@@ -158,7 +163,8 @@ func TestProbationOfASharedEndpointIsToldOnce(t *testing.T) {
 	_, err := b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, patience, tick)
-	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"}, operators.told(t))
+	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"},
+		operators.told(t))
 	for i, r := range operators.requests() {
 		var n struct {
 			Data struct {
@@ -168,7 +174,8 @@ func TestProbationOfASharedEndpointIsToldOnce(t *testing.T) {
 			}
 		}
 		require.NoError(t, json.Unmarshal([]byte(r.body), &n))
-		require.Equal(t, []string{"/topics/orders/subscriptions/billing", "/topics/orders/subscriptions/shipping"}, n.Data.Subscriptions)
+		require.Equal(t, []string{"/topics/orders/subscriptions/billing", "/topics/orders/subscriptions/shipping"},
+			n.Data.Subscriptions)
 		require.Equal(t, 2, n.Data.SubscriptionCount)
 		require.Equal(t, "orders", n.Data.Topic)
 		require.Equal(t, "Busy", n.Data.Reason)

@@ -64,8 +64,10 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	b.put(t, "billing", spec, id)
 	b.publishOne(t, "a")
 	hang.letGo()
-	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Failed' AND hold = 'not_validated' AND held_deliveries = 1")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND current"))
+	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Failed' "+
+		"AND hold = 'not_validated' AND held_deliveries = 1")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND current"))
 
 	spec.EndpointValidation = catalog.ValidationSkip
 	sub := b.put(t, "billing", spec, 0)
@@ -73,7 +75,8 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 }
 
-// An endpoint that works is exchanged for one that has answered, and for no other. One that has not is, where nothing worked before.
+// An endpoint that works is exchanged for one that has answered, and for no other. One that has not is, where nothing
+// worked before.
 func TestEndpointThatWorksIsKeptUntilAnotherAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -98,7 +101,8 @@ func TestEndpointThatWorksIsKeptUntilAnotherAnswers(t *testing.T) {
 	silent, _ := newHanging(t, sendsBack)
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Failed'")
 	spec = asking(silent.URL, event.EventGrid)
-	require.Equal(t, catalog.ProvisioningUpdating, b.put(t, "billing", spec, b.begin(t, "billing", spec)).ProvisioningState)
+	require.Equal(t, catalog.ProvisioningUpdating,
+		b.put(t, "billing", spec, b.begin(t, "billing", spec)).ProvisioningState)
 }
 
 // What is owed goes on waiting while its endpoint is exchanged for one that was not validated yet: neither gets it.
@@ -140,7 +144,8 @@ func TestUnvalidatedEndpointGetsNothingThatWasHandedOver(t *testing.T) {
 	b.put(t, "billing", spec, h.ID)
 	hangFirst.letGo()
 	b.attemptsMade(t, 1)
-	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL") // admission, where it waited for longer than a second
+	// admission, where it waited for longer than a second
+	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL")
 	require.Empty(t, second.delivered())
 	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.attemptsMade(t, 1)
@@ -163,22 +168,28 @@ func TestValidationURLIsOpened(t *testing.T) {
 	require.Equal(t, catalog.HoldNotValidated, sub.Hold.Reason)
 	require.WithinDuration(t, h.ReadAt.Add(10*time.Minute), *h.CallbackExpiresAt, time.Minute)
 	b.publishOne(t, "a")
-	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", "guessed"), postgres.ErrNotFound)
-	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "other", h.Code), postgres.ErrNotFound)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", "guessed"),
+		postgres.ErrNotFound)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "other", h.Code),
+		postgres.ErrNotFound)
 	require.Equal(t, 1, b.count(t, notValidatedQuery))
 	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
 	b.attemptsMade(t, 1)
 	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code), "opened twice")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
 
 	h, _ = put("late")
 	b.exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
-	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code), catalog.ErrCallbackOver)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
+		catalog.ErrCallbackOver)
 	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
-	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'late' AND provisioning_state = 'Failed' AND hold = 'not_validated'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'late' "+
+		"AND provisioning_state = 'Failed' AND hold = 'not_validated'")
 	require.Equal(t, catalog.HandshakeFailed, b.handshake(t, h.ID).State)
-	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code), catalog.ErrCallbackOver)
+	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
+		catalog.ErrCallbackOver)
 }
 
 // Some endpoints open validationUrl while they are still asked.
@@ -232,7 +243,8 @@ func TestValidatingOnceMore(t *testing.T) {
 	var failed *catalog.ValidationFailedError
 	_, _, err = again()
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
 	answer <- 200
 	id, sub, err := again()
 	require.NoError(t, err)
@@ -244,8 +256,8 @@ func TestValidatingOnceMore(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrConflict)
 }
 
-// Whoever stores an event subscription and whoever ends its handshake come in any order: it is open in the end, and nothing is left
-// behind.
+// Whoever stores an event subscription and whoever ends its handshake come in any order: it is open in the end, and
+// nothing is left behind.
 func TestStoringAndConcludingInAnyOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -271,7 +283,8 @@ func TestStoringAndConcludingInAnyOrder(t *testing.T) {
 	for range many {
 		require.NoError(t, <-errs)
 	}
-	b.become(t, many, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	b.become(t, many,
+		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'handshake'")
 	b.publishOne(t, "a")
 	b.attemptsMade(t, many)
@@ -288,8 +301,10 @@ func TestTimeToLiveGoesOnUntilTheEndpointIsValidated(t *testing.T) {
 	spec.RetryPolicy, spec.EventTimeToLiveInMinutes = "ga-2018", &minute
 	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
 	b.publishOne(t, "old")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at = next_attempt_at - interval '1 minute'")
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old' AND reason = 'TimeToLiveExceeded' AND attempts = 0")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
+		"= next_attempt_at - interval '1 minute'")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old' "+
+		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")
 	require.Empty(t, e.delivered())
 }
 
@@ -312,8 +327,9 @@ func TestBatchesWaitForTheEndpointToBeValidated(t *testing.T) {
 	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 }
 
-// The endpoint and whether it was validated are of one moment: an attempt that looked for holds before its event subscription was
-// given an endpoint that nobody has asked yet does not call it. Here the hold itself is taken away, which is as if it had come too late.
+// The endpoint and whether it was validated are of one moment: an attempt that looked for holds before its event
+// subscription was given an endpoint that nobody has asked yet does not call it. Here the hold itself is taken away,
+// which is as if it had come too late.
 func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 	t.Parallel()
 	for name, most := range map[string]int{"alone": 1, "batches": 10} {
@@ -335,7 +351,8 @@ func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 	}
 }
 
-// again begins one more handshake with the endpoint of an event subscription, waits for it and lets the event subscription go by it.
+// again begins one more handshake with the endpoint of an event subscription, waits for it and lets the event
+// subscription go by it.
 func (b *bundle) again(t *testing.T, name string) *catalog.Subscription {
 	t.Helper()
 	topic, err := b.store.Topics.Topic(t.Context(), topicName)
@@ -351,8 +368,8 @@ func (b *bundle) again(t *testing.T, name string) *catalog.Subscription {
 	return sub
 }
 
-// An endpoint that is validated in an earlier handshake than the one its event subscription goes by is validated: by its link, and by an
-// answer that came late. Of another endpoint, or another kind of events, it is not.
+// An endpoint that is validated in an earlier handshake than the one its event subscription goes by is validated: by
+// its link, and by an answer that came late. Of another endpoint, or another kind of events, it is not.
 func TestEarlierHandshakeValidates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -377,7 +394,8 @@ func TestEarlierHandshakeValidates(t *testing.T) {
 
 	h := b.shake(t, "moved", spec)
 	b.put(t, "moved", spec, h.ID)
-	for _, other := range []catalog.SubscriptionSpec{asking(e.URL+"/elsewhere", event.EventGrid), asking(e.URL, event.CloudEvents)} {
+	for _, other := range []catalog.SubscriptionSpec{asking(e.URL+"/elsewhere", event.EventGrid), asking(e.URL,
+		event.CloudEvents)} {
 		other.EndpointBaseURL = e.URL
 		b.put(t, "moved", other, b.shake(t, "moved", other).ID)
 		b.exec(t, "UPDATE postrider_internal.handshakes SET state = 'awaiting', concluded_at = NULL WHERE id = $1", h.ID)
@@ -405,7 +423,8 @@ func TestLateAnswerToAnEarlierHandshakeValidates(t *testing.T) {
 	require.Equal(t, catalog.ProvisioningCreating, b.put(t, "billing", spec, id).ProvisioningState)
 	require.Equal(t, catalog.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
 	close(release)
-	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
+	b.become(t, 1,
+		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
 }
 
@@ -433,11 +452,12 @@ func TestSecondHandshakeThatSucceedsCounts(t *testing.T) {
 	sub := b.put(t, "billing", spec, second.ID)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Empty(t, sub.Hold.Reason)
-	require.Equal(t, catalog.ProvisioningSucceeded, b.put(t, "billing", spec, first).ProvisioningState, "nothing is taken away")
+	require.Equal(t, catalog.ProvisioningSucceeded, b.put(t, "billing", spec, first).ProvisioningState,
+		"nothing is taken away")
 }
 
-// A handshake is gone by until it fails. Then it is begun again by whoever states all settings, or another endpoint, and not by whoever
-// changes others.
+// A handshake is gone by until it fails. Then it is begun again by whoever states all settings, or another endpoint,
+// and not by whoever changes others.
 func TestWhatIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

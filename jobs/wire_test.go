@@ -15,8 +15,9 @@ import (
 	"postrider/postgres"
 )
 
-// wire is all that connects a node with PostgreSQL. Cut, the node is as good as dead to the others: nothing that it knows reaches
-// the database, and it goes on working with what it has. Mended, it is the node that came back from the dead.
+// wire is all that connects a node with PostgreSQL. Cut, the node is as good as dead to the others: nothing that it
+// knows reaches the database, and it goes on working with what it has. Mended, it is the node that came back from the
+// dead.
 type wire struct {
 	mu    sync.Mutex
 	cut   bool
@@ -106,7 +107,8 @@ func (m *mortal) die(t *testing.T) {
 	m.b.exec(t, "DELETE FROM postrider_internal.nodes WHERE id = $1", m.name)
 }
 
-// newStoreOver is newStore whose connections go over a wire. An endpoint that has never responded gets a sixth of its workers.
+// newStoreOver is newStore whose connections go over a wire. An endpoint that has never responded gets a sixth of its
+// workers.
 func newStoreOver(t *testing.T, url, node string, w *wire) *app.System {
 	t.Helper()
 	plain, err := postgres.OpenPool(t.Context(), url, 10)
@@ -118,7 +120,8 @@ func newStoreOver(t *testing.T, url, node string, w *wire) *app.System {
 	require.NoError(t, err)
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	s, err := app.New(t.Context(), app.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: node, MaxWorkers: 6 * controlEvents})
+	s, err := app.New(t.Context(),
+		app.Options{Pool: pool, Sealer: sealer, Logger: quiet(), Node: node, MaxWorkers: 6 * controlEvents})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

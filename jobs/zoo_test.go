@@ -126,21 +126,49 @@ func animals(other *endpoint, tlsURL string) []animal {
 		{"garbage", saying("\x00\xff\xfe nonsense\r\n\r\n"), "", policy.OutcomeSocketError, 0, policy.Retry, "malformed"},
 		{"no-such-host", nil, "http://nowhere.invalid/", policy.OutcomeResolutionError, 0, policy.Retry, "nowhere.invalid"},
 		{"self-signed", nil, tlsURL, policy.OutcomeSocketError, 0, policy.Retry, "certificate"},
-		{"tls-to-a-plain-port", nil, strings.Replace(other.URL, "http:", "https:", 1), policy.OutcomeSocketError, 0, policy.Retry, ""},
+		{"tls-to-a-plain-port", nil, strings.Replace(other.URL, "http:", "https:",
+			1), policy.OutcomeSocketError, 0, policy.Retry, ""},
 		{"not-http-or-https", nil, "gopher://127.0.0.1/", policy.OutcomeGenericError, 0, policy.Retry, "scheme"},
 		{"not-a-url", nil, "http://[::1", policy.OutcomeGenericError, 0, policy.Retry, ""},
-		{"redirect", saying("HTTP/1.1 307 Temporary Redirect\r\nLocation: " + other.URL + "/\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 307, policy.Retry, ""},
+		{
+			"redirect", saying("HTTP/1.1 307 Temporary Redirect\r\nLocation: " + other.URL + "/\r\nContent-Length: 0\r\n\r\n"),
+			"", policy.OutcomeGenericError, 307, policy.Retry, "",
+		},
 		{"hangs", hang, "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"},
-		{"header-that-never-ends", unfinished("HTTP/1.1 200 OK\r\nX-Slow: "), "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"},
-		{"200-with-slow-body", unfinished("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nslow"), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
-		{"200-with-broken-body", saying("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbroken"), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
+		{
+			"header-that-never-ends", unfinished("HTTP/1.1 200 OK\r\nX-Slow: "), "", policy.OutcomeTimedOut, 0, policy.Retry,
+			"no response within",
+		},
+		{
+			"200-with-slow-body", unfinished("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nslow"), "", policy.OutcomeDelivered,
+			200, policy.Delivered, "",
+		},
+		{
+			"200-with-broken-body", saying("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbroken"), "", policy.OutcomeDelivered,
+			200, policy.Delivered, "",
+		},
 		{"200-with-endless-body", endless("200 OK"), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
 		{"500-with-endless-body", endless("500 Broken"), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
-		{"header-of-1-mb", saying("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), "", policy.OutcomeSocketError, 0, policy.Retry, "header"},
-		{"50-early-hints", saying(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + ok), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
-		{"switching-protocols", saying("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "", policy.OutcomeGenericError, 101, policy.Retry, ""},
-		{"status-999", saying("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 999, policy.Retry, ""},
-		{"status-000", saying("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 0, policy.Retry, ""},
+		{
+			"header-of-1-mb", saying("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), "",
+			policy.OutcomeSocketError, 0, policy.Retry, "header",
+		},
+		{
+			"50-early-hints", saying(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + ok), "",
+			policy.OutcomeDelivered, 200, policy.Delivered, "",
+		},
+		{
+			"switching-protocols", saying("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "",
+			policy.OutcomeGenericError, 101, policy.Retry, "",
+		},
+		{
+			"status-999", saying("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 999,
+			policy.Retry, "",
+		},
+		{
+			"status-000", saying("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 0,
+			policy.Retry, "",
+		},
 		{"http-1.0", saying("HTTP/1.0 204 No Content\r\n\r\n"), "", policy.OutcomeDelivered, 204, policy.Delivered, ""},
 	}
 }
@@ -170,22 +198,26 @@ func TestEndpointZoo(t *testing.T) {
 	for _, a := range zoo {
 		b.requireAnimal(t, a)
 	}
-	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
-		WHERE s.name LIKE '%-with-endless-body' AND octet_length(response_excerpt) = 4096 AND duration_us < 1900000`), "an endless body is cut, not waited for")
+	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
+		JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
+		WHERE s.name LIKE '%-with-endless-body' AND octet_length(response_excerpt) = 4096 AND duration_us < 1900000`),
+		"an endless body is cut, not waited for")
 }
 
 func (b *bundle) requireAnimal(t *testing.T, a animal) {
 	t.Helper()
 	var outcome, verdict, errText string
 	var status int
-	err := b.pool.QueryRow(t.Context(), `SELECT outcome, coalesce(status, 0), verdict, coalesce(error, '') FROM postrider.delivery_attempts WHERE subscription = $1`,
+	err := b.pool.QueryRow(t.Context(), `SELECT outcome, coalesce(status, 0), verdict, coalesce(error, '')
+		FROM postrider.delivery_attempts WHERE subscription = $1`,
 		a.name).Scan(&outcome, &status, &verdict, &errText)
 	require.NoError(t, err, a.name)
 	require.Equal(t, string(a.outcome), outcome, "%s: %s", a.name, errText)
 	require.Equal(t, a.status, status, a.name)
 	require.Equal(t, string(a.verdict), verdict, a.name)
 	require.Contains(t, errText, a.errText, a.name)
-	require.Equal(t, a.status == 0 && a.name != "status-000", errText != "", "%s: an error is stored where there is no answer: %q", a.name, errText)
+	require.Equal(t, a.status == 0 && a.name != "status-000", errText != "",
+		"%s: an error is stored where there is no answer: %q", a.name, errText)
 }
 
 // Every status from 200 to 599 under the default policy, at both kinds of endpoint: what is recorded is what the
@@ -208,10 +240,13 @@ func TestStatusSweep(t *testing.T) {
 	b.start(t, nil)
 	b.publish(t, "application/json", "["+strings.Join(bodies, ",")+"]")
 	b.attemptsMade(t, 2*len(bodies))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE first_byte_ms IS NULL OR first_byte_ms > duration_ms OR dns_ms IS NOT NULL OR tls_ms IS NOT NULL"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE first_byte_ms IS NULL "+
+		"OR first_byte_ms > duration_ms OR dns_ms IS NOT NULL OR tls_ms IS NOT NULL"))
 	require.NotZero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE connect_ms > 0"))
-	rows, err := b.pool.Query(t.Context(), `SELECT a.subscription AS kind, d.event_id::int AS wanted, coalesce(a.status, 0) AS status, a.outcome, a.verdict,
-		coalesce(a.floor_ms, 0) AS floor, d.state, coalesce(d.reason, '') AS reason FROM postrider.delivery_attempts a JOIN postrider.deliveries d USING (delivery_id)`)
+	rows, err := b.pool.Query(t.Context(),
+		`SELECT a.subscription AS kind, d.event_id::int AS wanted, coalesce(a.status, 0) AS status, a.outcome, a.verdict,
+		coalesce(a.floor_ms, 0) AS floor, d.state, coalesce(d.reason, '') AS reason FROM postrider.delivery_attempts a
+		JOIN postrider.deliveries d USING (delivery_id)`)
 	require.NoError(t, err)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[swept])
 	require.NoError(t, err)
@@ -242,7 +277,8 @@ func (s swept) require(t *testing.T) {
 	require.Equal(t, expected, [2]string{s.Verdict, s.State}, "%s %d", s.Kind, s.Status)
 	require.Equal(t, string(p.Classify(s.Kind, result)), s.Outcome, "%s %d", s.Kind, s.Status)
 	require.EqualValues(t, cell.MinDelay.Milliseconds(), s.Floor, "%s %d", s.Kind, s.Status)
-	require.Equal(t, s.State == "dead_lettered", strings.HasPrefix(s.Reason, "UndeliverableDueTo"), "%s %d: %s", s.Kind, s.Status, s.Reason)
+	require.Equal(t, s.State == "dead_lettered", strings.HasPrefix(s.Reason, "UndeliverableDueTo"), "%s %d: %s", s.Kind,
+		s.Status, s.Reason)
 }
 
 func TestRefusedAddressesAreNeverConnectedTo(t *testing.T) {
@@ -250,13 +286,16 @@ func TestRefusedAddressesAreNeverConnectedTo(t *testing.T) {
 	b := setup(t)
 	url, accepted := rawEndpoint(t, saying("HTTP/1.1 200 OK\r\n\r\n"))
 	port := url[strings.LastIndexByte(url, ':'):]
-	for name, host := range map[string]string{"literal": "127.0.0.1", "name": "localhost", "mapped": "[::ffff:127.0.0.1]", "other-loopback": "127.9.9.9"} {
+	for name, host := range map[string]string{
+		"literal": "127.0.0.1", "name": "localhost", "mapped": "[::ffff:127.0.0.1]", "other-loopback": "127.9.9.9",
+	} {
 		b.subscribe(t, name, "http://"+host+port, nil)
 	}
 	b.start(t, func(o *jobs.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 4)
-	require.Equal(t, 4, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'GenericError' AND status IS NULL AND verdict = 'retry'
+	require.Equal(t, 4, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'GenericError'
+		    AND status IS NULL AND verdict = 'retry'
 		AND (error LIKE '%loopback 127.0.0.0/8%' OR error LIKE '%loopback ::1/128%')`))
 	require.Zero(t, accepted.Load())
 }
@@ -266,9 +305,11 @@ func TestPoisonousAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	answers := map[string]string{
-		"body":        "HTTP/1.1 500 Oh\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x",
-		"half-a-rune": "HTTP/1.1 500 Oh\r\nContent-Length: 5000\r\n\r\n" + strings.Repeat("x", 4095) + "é" + strings.Repeat("x", 903),
-		"header":      "HTTP/1.1 500 Oh\r\nX-Bad: \xff\xfe\xc3\x28\r\nX-Json: {\"a\":\"\\u0000\"}\r\nContent-Length: 0\r\n\r\n",
+		"body": "HTTP/1.1 500 Oh\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x",
+		"half-a-rune": "HTTP/1.1 500 Oh\r\nContent-Length: 5000\r\n\r\n" + strings.Repeat("x", 4095) + "é" +
+			strings.Repeat("x", 903),
+		"header": "HTTP/1.1 500 Oh\r\nX-Bad: \xff\xfe\xc3\x28\r\nX-Json: {\"a\":\"\\u0000\"}\r\nContent-Length: " +
+			"0\r\n\r\n",
 		"reason":      "HTTP/1.1 500 \xff\xfe\x01\r\nContent-Length: 0\r\n\r\n",
 		"nul-header":  "HTTP/1.1 500 Oh\r\nX-Nul: a\x00b\r\nContent-Length: 0\r\n\r\n",
 		"status-line": "HTTP/1.1 \xff\x00\xfe\r\n\r\n",
@@ -284,16 +325,22 @@ func TestPoisonousAnswers(t *testing.T) {
 	for _, view := range []string{"delivery_attempts", "dead_letters", "deliveries"} {
 		require.Len(t, b.everything(t, view), len(answers), view)
 	}
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'body' AND response_excerpt = '\000\377\376\303(x'`))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'body' AND last_response = '\000\377\376\303(x'`))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'header' AND response_headers LIKE 'Content-Length: 0%X-Bad:%'`))
-	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`), "nothing had to be left out")
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'body'
+		    AND response_excerpt = '\000\377\376\303(x'`))
+	require.Equal(t, 1, b.count(t,
+		`SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'body' AND last_response = '\000\377\376\303(x'`))
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'header'
+		    AND response_headers LIKE 'Content-Length: 0%X-Bad:%'`))
+	require.Zero(t,
+		b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE response_excerpt LIKE '(postrider:%'`),
+		"nothing had to be left out")
 }
 
 // everything reads all columns of all rows of a view, as JSON.
 func (b *bundle) everything(t *testing.T, view string) []map[string]any {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), fmt.Sprintf("SELECT row_to_json(v)::text FROM (SELECT * FROM postrider.%s) v", view))
+	rows, err := b.pool.Query(t.Context(),
+		fmt.Sprintf("SELECT row_to_json(v)::text FROM (SELECT * FROM postrider.%s) v", view))
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)

@@ -17,9 +17,9 @@ import (
 	"postrider/policy/filter"
 )
 
-// Every status from 100 to 599 under each of the five policies, through real requests: what is recorded, and when the next attempt
-// comes, is what the policy's table says. 1xx are no answers but the announcement of one; where none follows, it is as if the
-// endpoint had hung up. 101 is the exception: after it there is no HTTP any more.
+// Every status from 100 to 599 under each of the five policies, through real requests: what is recorded, and when the
+// next attempt comes, is what the policy's table says. 1xx are no answers but the announcement of one; where none
+// follows, it is as if the endpoint had hung up. 101 is the exception: after it there is no HTTP any more.
 func TestEveryStatusUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -72,7 +72,8 @@ func (b *bundle) publishStatuses(t *testing.T) {
 		if announced(status) {
 			subject = fmt.Sprintf("announced/%d", status%10)
 		}
-		bodies[i] = fmt.Sprintf(`{"id":"%d","subject":%q,"eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{}}`, status, subject)
+		bodies[i] = fmt.Sprintf(`{"id":"%d","subject":%q,"eventType":"test","eventTime":"2026-01-01T00:00:00Z",`+
+			`"dataVersion":"1","data":{}}`, status, subject)
 	}
 	b.publish(t, jsonType, "["+strings.Join(bodies, ",")+"]")
 }
@@ -104,9 +105,12 @@ type statusRow struct {
 
 func (b *bundle) statusRows(t *testing.T, name string) []statusRow {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `SELECT d.event_id::int AS event, coalesce(a.status, 0) AS status, a.outcome, a.verdict, d.state, coalesce(d.reason, '') AS reason,
-		coalesce(a.floor_ms, 0) AS floor, coalesce(extract(epoch FROM a.next_attempt_at - a.started_at) - a.duration_us / 1e6, 0)::float8 AS gap
-		FROM postrider_internal.delivery_attempts a JOIN postrider.deliveries d USING (delivery_id) WHERE a.number = 1 AND (d.subscription = $1 OR starts_with(d.subscription, $1 || '-1x'))`, name)
+	rows, err := b.pool.Query(t.Context(), `SELECT d.event_id::int AS event, coalesce(a.status, 0) AS status, a.outcome,
+		       a.verdict, d.state, coalesce(d.reason, '') AS reason,
+		coalesce(a.floor_ms, 0) AS floor, coalesce(extract(epoch FROM a.next_attempt_at - a.started_at) - a.duration_us / 1e6,
+		    0)::float8 AS gap
+		FROM postrider_internal.delivery_attempts a JOIN postrider.deliveries d USING (delivery_id) WHERE a.number = 1
+		    AND (d.subscription = $1 OR starts_with(d.subscription, $1 || '-1x'))`, name)
 	require.NoError(t, err)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[statusRow])
 	require.NoError(t, err)

@@ -72,7 +72,8 @@ func bomb() string {
 	w := gzip.NewWriter(&packed)
 	_, _ = w.Write(make([]byte, 10<<20))
 	_ = w.Close()
-	return fmt.Sprintf("HTTP/1.1 500 Boom\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", packed.Len(), packed.String())
+	return fmt.Sprintf("HTTP/1.1 500 Boom\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", packed.Len(),
+		packed.String())
 }
 
 const (
@@ -114,13 +115,15 @@ func wild() []animal {
 		socket("hangs-up-unheard", func(*net.TCPConn) {}, ""),
 		socket("reset-in-the-header", then(okHead+"Content-Le", cutWithReset), ""),
 		delivered("reset-in-the-body", then(okHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
-		failed("reset-in-the-body-of-503", 503, policy.OutcomeBusy, then(busyHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
+		failed("reset-in-the-body-of-503", 503, policy.OutcomeBusy,
+			then(busyHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
 
 		socket("content-length-negative", saying(okHead+"Content-Length: -1\r\n\r\n"), "Content-Length"),
 		socket("content-length-in-words", saying(okHead+"Content-Length: two\r\n\r\nok"), "Content-Length"),
 		socket("content-length-twice", saying(okHead+"Content-Length: 2\r\nContent-Length: 3\r\n\r\nok"), "Content-Length"),
 		delivered("content-length-too-short", saying(okHead+"Content-Length: 2\r\nConnection: close\r\n\r\nok, and more")),
-		delivered("content-length-and-chunks", saying(okHead+"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
+		delivered("content-length-and-chunks",
+			saying(okHead+"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
 		delivered("broken-chunks", saying(okHead+"Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n")),
 		delivered("chunks-without-an-end", saying(okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")),
 		socket("unknown-transfer-encoding", saying(okHead+"Transfer-Encoding: rot13\r\n\r\n"), "transfer encoding"),
@@ -128,10 +131,13 @@ func wild() []animal {
 		socket("header-of-70-kb", saying(okHead+"X-Big: "+strings.Repeat("x", 70<<10)+"\r\n\r\n"), "header"),
 		socket("5000-headers", saying(okHead+headers(5000, "value")+"\r\n"), "header"),
 		delivered("header-of-60-kb", saying(okHead+"X-Big: "+strings.Repeat("x", 60<<10)+"\r\nContent-Length: 0\r\n\r\n")),
-		failed("500-headers-of-100-bytes", 503, policy.OutcomeBusy, saying(busyHead+headers(500, strings.Repeat("v", 100))+"Content-Length: 0\r\n\r\n")),
+		failed("500-headers-of-100-bytes", 503, policy.OutcomeBusy,
+			saying(busyHead+headers(500, strings.Repeat("v", 100))+"Content-Length: 0\r\n\r\n")),
 		failed("gzip-bomb", 500, policy.OutcomeGenericError, saying(bomb())),
-		failed("redirect-to-nowhere", 302, policy.OutcomeGenericError, saying("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n")),
-		failed("redirect-to-garbage", 301, policy.OutcomeGenericError, saying("HTTP/1.1 301 Moved\r\nLocation: ://%zz\r\nContent-Length: 0\r\n\r\n")),
+		failed("redirect-to-nowhere", 302, policy.OutcomeGenericError,
+			saying("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n")),
+		failed("redirect-to-garbage", 301, policy.OutcomeGenericError,
+			saying("HTTP/1.1 301 Moved\r\nLocation: ://%zz\r\nContent-Length: 0\r\n\r\n")),
 
 		socket("ssh", saying("SSH-2.0-OpenSSH_9.9\r\n"), "malformed"),
 		socket("http-0.9", saying("<html>hello</html>"), "malformed"),
@@ -148,12 +154,25 @@ func wild() []animal {
 // tlsWild answer the beginning of a TLS handshake.
 func tlsWild() []animal {
 	return []animal{
-		{"tls-garbage", greeting(strings.Repeat("garbage\x00\xff", 100)), "", policy.OutcomeSocketError, 0, policy.Retry, "TLS handshake"},
-		{"tls-alert", greeting("\x15\x03\x01\x00\x02\x02\x28"), "", policy.OutcomeSocketError, 0, policy.Retry, "handshake failure"},
-		{"tls-record-without-an-end", greeting("\x16\x03\x03\x40\x00\x02"), "", policy.OutcomeSocketError, 0, policy.Retry, "closed the connection"},
+		{
+			"tls-garbage", greeting(strings.Repeat("garbage\x00\xff", 100)), "", policy.OutcomeSocketError, 0, policy.Retry,
+			"TLS handshake",
+		},
+		{"tls-alert", greeting("\x15\x03\x01\x00\x02\x02\x28"), "", policy.OutcomeSocketError, 0, policy.Retry, "handshake " +
+			"failure"},
+		{
+			"tls-record-without-an-end", greeting("\x16\x03\x03\x40\x00\x02"), "", policy.OutcomeSocketError, 0, policy.Retry,
+			"closed the connection",
+		},
 		{"tls-hangs-up", greeting(""), "", policy.OutcomeSocketError, 0, policy.Retry, "closed the connection"},
-		{"tls-reset", func(conn *net.TCPConn) { greeting("")(conn); cutWithReset(conn) }, "", policy.OutcomeSocketError, 0, policy.Retry, "reset"},
-		{"tls-hangs", func(conn *net.TCPConn) { greeting("")(conn); untilClosed(conn) }, "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"},
+		{
+			"tls-reset", func(conn *net.TCPConn) { greeting("")(conn); cutWithReset(conn) }, "", policy.OutcomeSocketError, 0,
+			policy.Retry, "reset",
+		},
+		{
+			"tls-hangs", func(conn *net.TCPConn) { greeting("")(conn); untilClosed(conn) }, "", policy.OutcomeTimedOut, 0,
+			policy.Retry, "no response within",
+		},
 	}
 }
 
@@ -179,9 +198,12 @@ func TestEndpointsThatKeepToNoRule(t *testing.T) {
 	for _, a := range zoo {
 		b.requireAnimal(t, a)
 	}
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 10000000"), "the ack timeout ends everything")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE octet_length(response_excerpt) > 4096 OR octet_length(response_headers) > 4096"))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 10000000"),
+		"the ack timeout ends everything")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts "+
+		"WHERE octet_length(response_excerpt) > 4096 OR octet_length(response_headers) > 4096"))
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
+		JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
 		WHERE s.name = 'gzip-bomb' AND substring(response_excerpt FOR 2) = '\x1f8b'`), "what is packed stays packed")
 	require.Len(t, b.everything(t, "delivery_attempts"), len(zoo))
 }
@@ -203,8 +225,8 @@ func TestRedirectToItself(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// An endpoint that closes a connection which it had promised to keep, just when the next request comes: the request may have been
-// heard, so it is an attempt, and the next one is made on its schedule.
+// An endpoint that closes a connection which it had promised to keep, just when the next request comes: the request may
+// have been heard, so it is an attempt, and the next one is made on its schedule.
 func TestKeepAliveThatIsNotKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

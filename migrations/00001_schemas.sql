@@ -1,6 +1,6 @@
 -- +goose Up
--- The two schemas, and functions that several topics share. Schema postrider is the SQL contract; postrider_internal has
--- the tables, River's included, and may change.
+-- The two schemas, and functions that several topics share. Schema postrider is the SQL contract; postrider_internal
+-- has the tables, River's included, and may change.
 
 CREATE SCHEMA IF NOT EXISTS postrider;
 
@@ -36,12 +36,14 @@ END $$;
 -- +goose StatementEnd
 
 COMMENT ON SCHEMA postrider IS 'postrider''s SQL contract: documented views and functions.';
-COMMENT ON SCHEMA postrider_internal IS 'postrider''s tables and River''s. No contract: read the views of schema postrider instead.';
+COMMENT ON SCHEMA postrider_internal IS
+    'postrider''s tables and River''s. No contract: read the views of schema postrider instead.';
 COMMENT ON FUNCTION postrider.try_jsonb(bytea) IS
     'Returns the bytes as jsonb, or NULL if PostgreSQL''s jsonb cannot hold them. It never fails.';
 COMMENT ON FUNCTION postrider.jsonb_error(bytea) IS
     'Returns why try_jsonb() returns NULL for these bytes; otherwise NULL.';
-COMMENT ON FUNCTION postrider.try_text(bytea) IS 'The bytes as text if they are valid UTF-8, else in escape format; never fails.';
+COMMENT ON FUNCTION postrider.try_text(bytea) IS
+    'The bytes as text if they are valid UTF-8, else in escape format; never fails.';
 
 -- +goose StatementBegin
 -- An interval in seconds as a number: what people compare and sort by.
@@ -50,13 +52,16 @@ CREATE FUNCTION postrider_internal.seconds(i interval) RETURNS double precision
 
 -- Ids are made as the service makes them: version 7, so that those of one time stand together in the index.
 CREATE FUNCTION postrider_internal.new_uuid() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid $$;
+SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch
+    FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid $$;
 
--- What these functions lock, publishing or recording may wait for: an attempt that ends finds its job's row locked, and its result waits in its
--- node's memory until this one ends. So a transaction that calls one and then idles for 5 s is ended by PostgreSQL, unless its session has a shorter limit.
+-- What these functions lock, publishing or recording may wait for: an attempt that ends finds its job's row locked, and
+-- its result waits in its node's memory until this one ends. So a transaction that calls one and then idles for 5 s is
+-- ended by PostgreSQL, unless its session has a shorter limit.
 CREATE FUNCTION postrider_internal.commit_soon() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT setting::integer NOT BETWEEN 1 AND 5000 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
+    IF (SELECT setting::integer NOT BETWEEN 1 AND 5000 FROM pg_settings
+        WHERE name = 'idle_in_transaction_session_timeout') THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
     END IF;
 END $$;

@@ -10,15 +10,20 @@ DROP INDEX IF EXISTS postrider_internal.river_job_kind;
 
 -- One index by state for each of those who look for jobs by their state, in place of River's one for all: a job that is
 -- fetched leaves the index of those that can be fetched instead of moving to another place in it. And an index with a
--- condition cannot be taken for a search by id: of a table that was empty when it was last vacuumed PostgreSQL believes that
--- every index has one page, and a fetch once read the whole old index for each of its 600 jobs (283 ms instead of 8).
+-- condition cannot be taken for a search by id: of a table that was empty when it was last vacuumed PostgreSQL believes
+-- that every index has one page, and a fetch once read the whole old index for each of its 600 jobs (283 ms instead of
+-- 8).
 DROP INDEX IF EXISTS postrider_internal.river_job_prioritized_fetching_index;
-CREATE INDEX river_job_available_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id) WHERE state = 'available';
-CREATE INDEX river_job_scheduled_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id) WHERE state = 'scheduled';
-CREATE INDEX river_job_retryable_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id) WHERE state = 'retryable';
+CREATE INDEX river_job_available_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id)
+WHERE state = 'available';
+CREATE INDEX river_job_scheduled_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id)
+WHERE state = 'scheduled';
+CREATE INDEX river_job_retryable_idx ON postrider_internal.river_job (queue, priority, scheduled_at, id)
+WHERE state = 'retryable';
 CREATE INDEX river_job_running_idx ON postrider_internal.river_job (queue, id) WHERE state = 'running';
 
--- river_job stays nearly empty while every row of it lives for milliseconds: vacuum by count, not by share of the table.
+-- river_job stays nearly empty while every row of it lives for milliseconds: vacuum by count, not by share of the
+-- table.
 ALTER TABLE postrider_internal.river_job SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
@@ -27,8 +32,10 @@ ALTER TABLE postrider_internal.river_job SET (
 -- The state of a new job. Up to 5 s ahead it is available, with its time: River's poll is exact then. Later ones are
 -- scheduled until a node promotes them: each fetch reads past jobs that are available and not due (500,000 such rows:
 -- 39 ms an empty poll).
-CREATE FUNCTION postrider_internal.job_state(due timestamptz) RETURNS postrider_internal.river_job_state LANGUAGE sql STABLE AS $$
-SELECT CASE WHEN due <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state $$;
+CREATE FUNCTION postrider_internal.job_state(due timestamptz) RETURNS postrider_internal.river_job_state LANGUAGE sql
+    STABLE AS $$
+SELECT CASE WHEN due <= now() + interval '5 seconds' THEN 'available'
+    ELSE 'scheduled' END::postrider_internal.river_job_state $$;
 
 -- A node is one process. Its heartbeat is a counter, not a time: another node calls it dead only after it has itself
 -- written four heartbeats since this one last moved, so a restart of PostgreSQL makes nobody dead.
@@ -45,8 +52,9 @@ CREATE TABLE postrider_internal.nodes (
     time_scale integer NOT NULL DEFAULT 1
 ) WITH (fillfactor = 50);
 
--- One row for each kind of work that only one node may do at a time; key is an event subscription for 'batching', else 0. Advisory
--- locks will not do: any login to the database can hold them. A row that no transaction has locked may be deleted at any time.
+-- One row for each kind of work that only one node may do at a time; key is an event subscription for 'batching', else
+-- 0. Advisory locks will not do: any login to the database can hold them. A row that no transaction has locked may be
+-- deleted at any time.
 CREATE TABLE postrider_internal.locks (
     name text NOT NULL,
     key  bigint NOT NULL,
@@ -68,7 +76,8 @@ END $$;
 -- lock without waiting: false where another transaction has the row.
 CREATE FUNCTION postrider_internal.try_lock(name text, key bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM postrider_internal.locks l WHERE l.name = try_lock.name AND l.key = try_lock.key FOR UPDATE SKIP LOCKED;
+    PERFORM FROM postrider_internal.locks l WHERE l.name = try_lock.name AND l.key = try_lock.key
+    FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         INSERT INTO postrider_internal.locks VALUES (try_lock.name, try_lock.key) ON CONFLICT DO NOTHING;
     END IF;
@@ -81,4 +90,5 @@ DROP FUNCTION postrider_internal.try_lock, postrider_internal.lock, postrider_in
 DROP TABLE postrider_internal.locks, postrider_internal.nodes;
 DROP INDEX postrider_internal.river_job_running_idx, postrider_internal.river_job_retryable_idx,
     postrider_internal.river_job_scheduled_idx, postrider_internal.river_job_available_idx;
-CREATE INDEX river_job_prioritized_fetching_index ON postrider_internal.river_job (state, queue, priority, scheduled_at, id);
+CREATE INDEX river_job_prioritized_fetching_index ON postrider_internal.river_job (state, queue, priority, scheduled_at,
+    id);

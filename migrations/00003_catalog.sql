@@ -1,7 +1,7 @@
 -- +goose Up
--- Topics, event subscriptions and retry policies, with their holds and the encryption keys of their secrets. The catalog
--- has one version number. A publish filters events with the version in the node's memory, and its transaction inserts
--- only while that version is the newest: every later publish on every node uses a change that was confirmed.
+-- Topics, event subscriptions and retry policies, with their holds and the encryption keys of their secrets. The
+-- catalog has one version number. A publish filters events with the version in the node's memory, and its transaction
+-- inserts only while that version is the newest: every later publish on every node uses a change that was confirmed.
 
 CREATE TABLE postrider_internal.catalogue (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -13,11 +13,13 @@ INSERT INTO postrider_internal.catalogue (version) VALUES (1);
 -- Changes wait for one another on the catalogue's row, so that versions are committed in their order: a reader that has
 -- seen a version has seen every change up to it. Publishes only read the row and wait for nobody.
 --
--- A version is the microsecond of its change: a failover that loses the last changes must not give their versions to others.
+-- A version is the microsecond of its change: a failover that loses the last changes must not give their versions to
+-- others.
 CREATE FUNCTION postrider_internal.next_catalogue_version() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE newest bigint;
 BEGIN
-    UPDATE postrider_internal.catalogue SET version = greatest(version + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) RETURNING version INTO newest;
+    UPDATE postrider_internal.catalogue SET version = greatest(version + 1,
+        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) RETURNING version INTO newest;
     RETURN newest;
 END $$;
 
@@ -29,7 +31,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A deleted policy keeps its row, as deleted event subscriptions that named it do. Putting its name again brings it back.
+-- A deleted policy keeps its row, as deleted event subscriptions that named it do. Putting its name again brings it
+-- back.
 CREATE TABLE postrider_internal.retry_policies (
     name                   text PRIMARY KEY,
     built_in               boolean NOT NULL DEFAULT false,
@@ -56,7 +59,8 @@ CREATE TABLE postrider_internal.retry_policies (
     dead_letter_delay      interval NOT NULL DEFAULT '0',
     dead_letter_give_up    interval NOT NULL DEFAULT '0',
     batching               boolean NOT NULL DEFAULT false,
-    probation_scope        text NOT NULL DEFAULT 'none' CHECK (probation_scope IN ('none', 'endpoint', 'event_subscription')),
+    probation_scope        text NOT NULL DEFAULT 'none'
+        CHECK (probation_scope IN ('none', 'endpoint', 'event_subscription')),
     probation_trigger      integer NOT NULL DEFAULT 0,
     probation_first        interval NOT NULL DEFAULT '0',
     probation_max          interval NOT NULL DEFAULT '0',
@@ -86,7 +90,8 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.retry
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 
 -- +goose StatementBegin
--- A change of a cell is a change of its policy: policies are read again as a whole when the newest version among them moved.
+-- A change of a cell is a change of its policy: policies are read again as a whole when the newest version among them
+-- moved.
 CREATE FUNCTION postrider_internal.touch_policies() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE postrider_internal.retry_policies SET name = name
@@ -122,11 +127,14 @@ CREATE TABLE postrider_internal.topics (
     CHECK ((event_retention_in_days IS NOT NULL) = (kind = 'namespace'))
 );
 CREATE UNIQUE INDEX topics_name_key ON postrider_internal.topics (name) WHERE deleted_at IS NULL;
--- Names that differ only in letter case conflict. Collation C: names are ASCII, and the database's own may have another idea of I.
-CREATE UNIQUE INDEX topics_lower_name_key ON postrider_internal.topics (lower(name COLLATE "C")) WHERE deleted_at IS NULL;
+-- Names that differ only in letter case conflict. Collation C: names are ASCII, and the database's own may have another
+-- idea of I.
+CREATE UNIQUE INDEX topics_lower_name_key ON postrider_internal.topics (lower(name COLLATE "C"))
+WHERE deleted_at IS NULL;
 CREATE INDEX topics_version_idx ON postrider_internal.topics (version);
 CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE ON postrider_internal.topics
-    FOR EACH ROW WHEN (current_setting('postrider.resealing', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
+    FOR EACH ROW WHEN (current_setting('postrider.resealing', true) IS DISTINCT FROM 'on')
+        EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 
 CREATE TABLE postrider_internal.event_subscriptions (
     id                                bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
@@ -137,7 +145,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     -- A keyed hash of the whole URL: tells which event subscriptions share an endpoint, without telling the endpoint.
     endpoint_hash                     bytea NOT NULL,
     endpoint_kind                     text NOT NULL CHECK (endpoint_kind IN ('webhook', 'azure-resource')),
-    event_delivery_schema             text NOT NULL CHECK (event_delivery_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomInputSchema')),
+    event_delivery_schema             text NOT NULL
+        CHECK (event_delivery_schema IN ('EventGridSchema', 'CloudEventSchemaV1_0', 'CustomInputSchema')),
     retry_policy                      text NOT NULL REFERENCES postrider_internal.retry_policies,
     max_delivery_attempts             integer,
     event_time_to_live_in_minutes     integer,
@@ -161,7 +170,8 @@ CREATE TABLE postrider_internal.event_subscriptions (
     labels                            text[] NOT NULL DEFAULT '{}',
     expiration_time_utc               timestamptz,
     provisioning_state                text NOT NULL DEFAULT 'Succeeded'
-                                      CHECK (provisioning_state IN ('Creating', 'Updating', 'Deleting', 'Succeeded', 'Canceled', 'Failed', 'AwaitingManualAction')),
+                                      CHECK (provisioning_state IN ('Creating', 'Updating', 'Deleting', 'Succeeded',
+                                          'Canceled', 'Failed', 'AwaitingManualAction')),
     -- What has validated the endpoint, or is to: the newest handshake that it was stored with.
     endpoint_validation               text NOT NULL DEFAULT 'skip' CHECK (endpoint_validation IN ('required', 'skip')),
     handshake_id                      bigint,
@@ -171,13 +181,18 @@ CREATE TABLE postrider_internal.event_subscriptions (
     deleted_at                        timestamptz,
     drained_at                        timestamptz
 );
-CREATE UNIQUE INDEX event_subscriptions_name_key ON postrider_internal.event_subscriptions (topic_id, name) WHERE deleted_at IS NULL;
-CREATE UNIQUE INDEX event_subscriptions_lower_name_key ON postrider_internal.event_subscriptions (topic_id, lower(name COLLATE "C"))
+CREATE UNIQUE INDEX event_subscriptions_name_key ON postrider_internal.event_subscriptions (topic_id, name)
+WHERE deleted_at IS NULL;
+CREATE UNIQUE INDEX event_subscriptions_lower_name_key ON postrider_internal.event_subscriptions (topic_id,
+    lower(name COLLATE "C"))
     WHERE deleted_at IS NULL;
 CREATE INDEX event_subscriptions_version_idx ON postrider_internal.event_subscriptions (version);
-CREATE INDEX event_subscriptions_handshake_idx ON postrider_internal.event_subscriptions (handshake_id) WHERE handshake_id IS NOT NULL;
-CREATE INDEX event_subscriptions_undrained_idx ON postrider_internal.event_subscriptions (id) WHERE deleted_at IS NOT NULL AND drained_at IS NULL;
-CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_kind,
+CREATE INDEX event_subscriptions_handshake_idx ON postrider_internal.event_subscriptions (handshake_id)
+WHERE handshake_id IS NOT NULL;
+CREATE INDEX event_subscriptions_undrained_idx ON postrider_internal.event_subscriptions (id)
+WHERE deleted_at IS NOT NULL AND drained_at IS NULL;
+CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint_sealed, endpoint_base_url,
+    endpoint_kind,
         event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter,
         dead_letter_destination, behavior, max_events_per_batch, preferred_batch_size_in_kilobytes,
         signing_sealed, connection, connection_sealed,
@@ -185,11 +200,12 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, endpoint
         max_concurrent_deliveries, delivery_headers_sealed, labels, expiration_time_utc, provisioning_state, deleted_at,
         honor_retry_after, probation_action, retry_transport_errors
     ON postrider_internal.event_subscriptions
-    FOR EACH ROW WHEN (current_setting('postrider.resealing', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
+    FOR EACH ROW WHEN (current_setting('postrider.resealing', true) IS DISTINCT FROM 'on')
+        EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 
--- What people and handshakes say of an event subscription's deliveries from moment to moment, apart from its configuration:
--- changed without touching the catalogue's version. A row exists only where something differs, or differed, from the open
--- state. Several causes may hold at once; hold names the one that is told.
+-- What people and handshakes say of an event subscription's deliveries from moment to moment, apart from its
+-- configuration: changed without touching the catalogue's version. A row exists only where something differs, or
+-- differed, from the open state. Several causes may hold at once; hold names the one that is told.
 --
 -- With stop_time_to_live a pause does not count for the time to live: the resume (resumed_at) first moves owed_since of
 -- whatever is owed by the pause's length, step by step (moved_to), and the pause holds until that is done.
@@ -205,11 +221,12 @@ CREATE TABLE postrider_internal.event_subscription_states (
     updated_at           timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
--- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019 and
--- 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which; rest_key names it. since is
--- set while deliveries are held. A row exists only from a failure to the next success. failed_events are those that failures_in_a_row
--- counts, until the hold begins: one event that is owed to many event subscriptions of an endpoint is one. condition is what the
--- attempt behind cause met, as the status table spells it: "404", "timeout". "other" while nothing is held.
+-- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019
+-- and 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which; rest_key
+-- names it. since is set while deliveries are held. A row exists only from a failure to the next success. failed_events
+-- are those that failures_in_a_row counts, until the hold begins: one event that is owed to many event subscriptions of
+-- an endpoint is one. condition is what the attempt behind cause met, as the status table spells it: "404", "timeout".
+-- "other" while nothing is held.
 CREATE TABLE postrider_internal.probations (
     rest_key             bytea PRIMARY KEY,
     endpoint_base_url    text NOT NULL,
@@ -222,8 +239,8 @@ CREATE TABLE postrider_internal.probations (
     failed_events        uuid[],
     probe_job_id         bigint,
     updated_at           timestamptz NOT NULL DEFAULT now(),
-    -- Whether a notice of the beginning was stored: then one of the end is, and only then. Deliveries of postrider.system
-    -- cause no notice of a probation, which would fail in the same way.
+    -- Whether a notice of the beginning was stored: then one of the end is, and only then. Deliveries of
+    -- postrider.system cause no notice of a probation, which would fail in the same way.
     told                 boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE since IS NOT NULL;
@@ -238,7 +255,8 @@ SELECT CASE scope WHEN 'endpoint' THEN endpoint_hash WHEN 'event_subscription' T
 -- Several causes may hold at once: a pause and a missing validation come before a probation.
 CREATE VIEW postrider_internal.subscription_holds AS
 SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL THEN 'probation' END) AS hold,
-       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since ELSE r.since END AS since,
+       CASE st.hold WHEN 'paused' THEN st.paused_since WHEN 'not_validated' THEN st.not_validated_since
+           ELSE r.since END AS since,
        CASE WHEN st.hold IS NULL THEN r.cause END AS cause,
        CASE WHEN st.hold IS NULL THEN r.until END AS until,
        st.hold IS NULL AND EXISTS (SELECT FROM postrider_internal.river_job j
@@ -250,15 +268,20 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
   LEFT JOIN postrider_internal.probations r
     ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id);
 COMMENT ON VIEW postrider_internal.subscription_holds IS
-    'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do not wait. Readers of this view need not know the tables of jobs.';
+    'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do '
+        'not wait. Readers of this view need not know the tables of jobs.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.hold IS 'paused, not_validated or probation; NULL = none.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.cause IS 'Of a probation: the outcome of the last failure.';
-COMMENT ON COLUMN postrider_internal.subscription_holds.until IS 'Of a probation: when the next probe may be attempted.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.until IS
+    'Of a probation: when the next probe may be attempted.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.probing IS 'Of a probation: whether the probe is in progress.';
-COMMENT ON COLUMN postrider_internal.subscription_holds.time_to_live_stopped IS 'Of a pause: it does not count toward the time to live.';
-COMMENT ON COLUMN postrider_internal.subscription_holds.resuming IS 'Of a pause: it ends as soon as the deliveries'' time to live was moved.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.time_to_live_stopped IS
+    'Of a pause: it does not count toward the time to live.';
+COMMENT ON COLUMN postrider_internal.subscription_holds.resuming IS
+    'Of a pause: it ends as soon as the deliveries'' time to live was moved.';
 
--- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first POST.
+-- Which encryption keys have sealed something here: a node with the wrong key must fail at its start, not at its first
+-- POST.
 CREATE TABLE postrider_internal.encryption_keys (
     key_id     text PRIMARY KEY,
     proof      bytea NOT NULL,
@@ -270,17 +293,20 @@ CREATE TABLE postrider_internal.encryption_keys (
 );
 
 -- +goose StatementBegin
--- Refuses what is sealed with a retired key, by a node that has not heard of the rotation: nobody could open it later. The arguments
--- are the sealed columns. A key's id is bytes 2 to 9 of what it sealed. Share-locking the key's row makes its retirement wait for the
--- commit of what is being sealed.
+-- Refuses what is sealed with a retired key, by a node that has not heard of the rotation: nobody could open it later.
+-- The arguments are the sealed columns. A key's id is bytes 2 to 9 of what it sealed. Share-locking the key's row makes
+-- its retirement wait for the commit of what is being sealed.
 CREATE FUNCTION postrider_internal.refuse_retired_keys() RETURNS trigger LANGUAGE plpgsql SET bytea_output = 'hex' AS $$
 DECLARE retired text;
 BEGIN
     FOR retired IN SELECT k.key_id FROM postrider_internal.encryption_keys k
-     WHERE k.key_id IN (SELECT substr(to_jsonb(NEW) ->> c, 5, 16) FROM unnest(TG_ARGV) c) ORDER BY k.key_id FOR SHARE LOOP
-        CONTINUE WHEN NOT EXISTS (SELECT FROM postrider_internal.encryption_keys k WHERE k.key_id = retired AND k.retired_at IS NOT NULL);
+     WHERE k.key_id IN (SELECT substr(to_jsonb(NEW) ->> c, 5, 16) FROM unnest(TG_ARGV) c) ORDER BY k.key_id FOR SHARE
+     LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM postrider_internal.encryption_keys k WHERE k.key_id = retired
+            AND k.retired_at IS NOT NULL);
         RAISE EXCEPTION 'encryption key % is retired: nothing may be sealed with it', retired
-            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Restart this node with the key that took its place as POSTRIDER_ENCRYPTION_KEY.';
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                HINT = 'Restart this node with the key that took its place as POSTRIDER_ENCRYPTION_KEY.';
     END LOOP;
     RETURN NEW;
 END $$;
@@ -288,9 +314,11 @@ END $$;
 
 CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF key1_sealed, key2_sealed ON postrider_internal.topics
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('key1_sealed', 'key2_sealed');
-CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, delivery_headers_sealed, signing_sealed, connection_sealed
+CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, delivery_headers_sealed, signing_sealed,
+    connection_sealed
     ON postrider_internal.event_subscriptions
-    FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'delivery_headers_sealed', 'signing_sealed', 'connection_sealed');
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'delivery_headers_sealed',
+        'signing_sealed', 'connection_sealed');
 
 -- +goose Down
 DROP TABLE postrider_internal.encryption_keys;

@@ -1,14 +1,14 @@
 -- +goose Up
--- The five built-in retry policies, as rows. Written by "go test ./policy -run TestSeedSQL -update" from policy.Builtins():
--- change the policies there, where each value is explained, and not here.
+-- The five built-in retry policies, as rows. Written by "go test ./policy -run TestSeedSQL -update" from
+-- policy.Builtins(): change the policies there, where each value is explained, and not here.
 
 -- preview-2017: Microsoft, Event Grid message delivery and retry, 2017-08-11
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
-    default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
-    probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
+    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'preview-2017',          -- name
     true,                    -- built_in
@@ -16,7 +16,7 @@ INSERT INTO postrider_internal.retry_policies (
     '60 seconds',            -- ack_timeout
     '0 seconds',             -- late_answer_window
     'gap',                   -- basis
-    '{10 seconds, 30 seconds, 60 seconds, 300 seconds, 600 seconds, 1800 seconds, 3600 seconds}', -- steps
+    '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s}', -- steps
     '3600 seconds',          -- tail
     NULL,                    -- retry_window
     0.1,                     -- jitter_fraction
@@ -81,10 +81,10 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- ga-2018: Microsoft, Event Grid message delivery and retry, 2018-08-08
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
-    default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
-    probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
+    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'ga-2018',               -- name
     true,                    -- built_in
@@ -92,7 +92,7 @@ INSERT INTO postrider_internal.retry_policies (
     '60 seconds',            -- ack_timeout
     '0 seconds',             -- late_answer_window
     'gap',                   -- basis
-    '{10 seconds, 30 seconds, 60 seconds, 300 seconds, 600 seconds, 1800 seconds, 3600 seconds}', -- steps
+    '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s}', -- steps
     '3600 seconds',          -- tail
     NULL,                    -- retry_window
     0.1,                     -- jitter_fraction
@@ -159,10 +159,10 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- ga-2019: Microsoft, Event Grid message delivery and retry, 2019-05-15
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
-    default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
-    probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
+    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'ga-2019',               -- name
     true,                    -- built_in
@@ -170,7 +170,7 @@ INSERT INTO postrider_internal.retry_policies (
     '30 seconds',            -- ack_timeout
     '180 seconds',           -- late_answer_window
     'gap',                   -- basis
-    '{10 seconds, 30 seconds, 60 seconds, 300 seconds, 600 seconds, 1800 seconds, 3600 seconds}', -- steps
+    '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s}', -- steps
     '3600 seconds',          -- tail
     '86400 seconds',         -- retry_window
     0.1,                     -- jitter_fraction
@@ -239,10 +239,10 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- ga-2021: Microsoft, Event Grid message delivery and retry, 2020-10-29
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
-    default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
-    probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
+    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'ga-2021',               -- name
     true,                    -- built_in
@@ -250,7 +250,7 @@ INSERT INTO postrider_internal.retry_policies (
     '30 seconds',            -- ack_timeout
     '180 seconds',           -- late_answer_window
     'gap',                   -- basis
-    '{10 seconds, 30 seconds, 60 seconds, 300 seconds, 600 seconds, 1800 seconds, 3600 seconds, 10800 seconds, 21600 seconds}', -- steps
+    '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s, 10800s, 21600s}', -- steps
     '43200 seconds',         -- tail
     '86400 seconds',         -- retry_window
     0.1,                     -- jitter_fraction
@@ -319,10 +319,10 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- namespace-2023: Microsoft, Event Grid namespace push delivery and retry, 2023-11
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction, jitter_cap, expiry,
-    default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
-    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay, dead_letter_give_up, batching,
-    probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
+    honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
+    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
 ) VALUES (
     'namespace-2023',        -- name
     true,                    -- built_in
@@ -330,7 +330,7 @@ INSERT INTO postrider_internal.retry_policies (
     '30 seconds',            -- ack_timeout
     '0 seconds',             -- late_answer_window
     'offset',                -- basis
-    '{10 seconds, 30 seconds, 60 seconds, 300 seconds}', -- steps
+    '{10s, 30s, 60s, 300s}', -- steps
     '300 seconds',           -- tail
     NULL,                    -- retry_window
     0,                       -- jitter_fraction
@@ -411,6 +411,8 @@ INSERT INTO postrider_internal.retry_policy_probations (policy, outcome, duratio
     ('namespace-2023', 'Unauthorized',                    '300 seconds');
 
 -- +goose Down
-DELETE FROM postrider_internal.retry_policy_probations WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
-DELETE FROM postrider_internal.retry_policy_cells WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
+DELETE FROM postrider_internal.retry_policy_probations
+ WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
+DELETE FROM postrider_internal.retry_policy_cells
+ WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
 DELETE FROM postrider_internal.retry_policies WHERE built_in;

@@ -39,7 +39,8 @@ CREATE TABLE postrider_internal.deliveries (
     open             boolean GENERATED ALWAYS AS (job_id IS NULL AND batch_id IS NULL AND hold IS NULL) STORED,
     CONSTRAINT one_owner CHECK (num_nonnulls(job_id, batch_id, hold) <= 1)
 ) WITH (
-    fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
 );
 
@@ -53,10 +54,12 @@ CREATE INDEX deliveries_event_idx ON postrider_internal.deliveries (event_uuid);
 -- The deliveries that the next batch of an event subscription is cut from: without job, batch and hold.
 CREATE INDEX deliveries_open_idx ON postrider_internal.deliveries (subscription_id, id) WHERE open;
 -- The redeliveries of an operation; other deliveries have no entry.
-CREATE INDEX deliveries_operation_idx ON postrider_internal.deliveries (operation_id, id) WHERE operation_id IS NOT NULL;
+CREATE INDEX deliveries_operation_idx ON postrider_internal.deliveries (operation_id, id)
+WHERE operation_id IS NOT NULL;
 CREATE INDEX deliveries_batch_idx ON postrider_internal.deliveries (batch_id) WHERE batch_id IS NOT NULL;
 -- Deliveries on hold, oldest first: for releases and for ends of the time to live.
-CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id) WHERE hold IS NOT NULL;
+CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id)
+WHERE hold IS NOT NULL;
 
 CREATE TABLE postrider_internal.delivery_history (
     id               bigint NOT NULL,
@@ -88,7 +91,8 @@ CREATE INDEX delivery_history_operation_idx ON postrider_internal.delivery_histo
 -- Rows are in order of time, so a summary of each 128 pages finds a period with less than a hundredth of a B-tree's
 -- size. An insert updates it only when a page's summary changes. With 32 pages, autovacuum's list of summaries to
 -- create filled up at 5,000 deliveries/s, and the log reported it each time.
-CREATE INDEX delivery_history_time_idx ON postrider_internal.delivery_history USING brin (finished_at) WITH (autosummarize = on);
+CREATE INDEX delivery_history_time_idx ON postrider_internal.delivery_history USING brin (finished_at)
+WITH (autosummarize = on);
 
 -- One row for each HTTP request, with the reason for the time of the next one. delivery_id is NULL for a batch.
 CREATE TABLE postrider_internal.delivery_attempts (
@@ -126,9 +130,11 @@ CREATE TABLE postrider_internal.delivery_attempts (
 ) PARTITION BY RANGE (day);
 CREATE INDEX delivery_attempts_delivery_idx ON postrider_internal.delivery_attempts (delivery_id);
 CREATE INDEX delivery_attempts_batch_idx ON postrider_internal.delivery_attempts (batch_id) WHERE batch_id IS NOT NULL;
-CREATE INDEX delivery_attempts_time_idx ON postrider_internal.delivery_attempts USING brin (started_at) WITH (autosummarize = on);
+CREATE INDEX delivery_attempts_time_idx ON postrider_internal.delivery_attempts USING brin (started_at)
+WITH (autosummarize = on);
 -- Failed requests, and those that a crash interrupted. A first attempt that succeeds has no entry.
-CREATE INDEX delivery_attempts_failed_idx ON postrider_internal.delivery_attempts (subscription_id, started_at) WHERE verdict <> 'deliver';
+CREATE INDEX delivery_attempts_failed_idx ON postrider_internal.delivery_attempts (subscription_id, started_at)
+WHERE verdict <> 'deliver';
 CREATE INDEX delivery_attempts_rerun_idx ON postrider_internal.delivery_attempts (started_at) WHERE reruns > 0;
 
 -- +goose Down

@@ -9,7 +9,8 @@
 CREATE TABLE postrider_internal.notices (
     id              uuid PRIMARY KEY DEFAULT postrider_internal.new_uuid(),
     at              timestamptz NOT NULL DEFAULT now(),
-    type            text NOT NULL CHECK (type IN ('postrider.deadLetter.created', 'postrider.deadLetter.exportGivenUp', 'postrider.delivery.dropped',
+    type            text NOT NULL CHECK (type IN ('postrider.deadLetter.created', 'postrider.deadLetter.exportGivenUp',
+        'postrider.delivery.dropped',
                         'postrider.probation.started', 'postrider.probation.ended', 'postrider.subscription.expired')),
     topic_id        bigint,
     subscription_id bigint,
@@ -37,7 +38,8 @@ SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND del
 
 -- Since when postrider.system has an event subscription; NULL = it has none.
 CREATE FUNCTION postrider_internal.told_since() RETURNS timestamptz LANGUAGE sql STABLE AS $$
-SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id
+SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s
+    ON s.topic_id = t.id
  WHERE t.name = 'postrider.system' AND t.deleted_at IS NULL AND s.deleted_at IS NULL $$;
 
 -- Stores notices of those deliveries that the calling transaction has dead-lettered or dropped. It is called after
@@ -49,40 +51,51 @@ BEGIN
     END IF;
     EXECUTE format($note$
         INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, letters)
-        SELECT CASE h.state WHEN 'dropped' THEN 'postrider.delivery.dropped' ELSE 'postrider.deadLetter.created' END, h.topic_id, h.subscription_id, h.reason, count(*),
+        SELECT CASE h.state WHEN 'dropped' THEN 'postrider.delivery.dropped' ELSE 'postrider.deadLetter.created' END,
+               h.topic_id, h.subscription_id, h.reason, count(*),
                (array_agg(h.id ORDER BY h.id))[:20], (array_agg(h.dead_letter_id ORDER BY h.id))[:20]
           FROM postrider_internal.delivery_history h
-         WHERE h.day = %L AND h.id = ANY ($1) AND h.finished_at = now() AND h.state IN ('dead_lettered', 'dropped') AND h.topic_id <> postrider_internal.system_topic()
-         GROUP BY h.state, h.topic_id, h.subscription_id, h.reason$note$, (now() AT TIME ZONE 'UTC')::date) USING note_ends.deliveries;
+         WHERE h.day = %L AND h.id = ANY ($1) AND h.finished_at = now() AND h.state IN ('dead_lettered', 'dropped')
+           AND h.topic_id <> postrider_internal.system_topic()
+         GROUP BY h.state, h.topic_id, h.subscription_id, h.reason$note$, (now() AT TIME ZONE 'UTC')::date)
+         USING note_ends.deliveries;
 END $$;
 
 -- Stores notices of dead letters whose export was given up, in the transaction that marks them so. details are members
 -- of the event's data: the result of the last try, never a credential of the location. They are left out above 4 KiB.
-CREATE FUNCTION postrider_internal.note_exports_given_up(letters uuid[], reason text, details jsonb DEFAULT '{}') RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION postrider_internal.note_exports_given_up(letters uuid[], reason text, details jsonb DEFAULT '{}')
+RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, letters, details)
-SELECT 'postrider.deadLetter.exportGivenUp', l.topic_id, l.subscription_id, left(note_exports_given_up.reason, 256), count(*),
+SELECT 'postrider.deadLetter.exportGivenUp', l.topic_id, l.subscription_id, left(note_exports_given_up.reason, 256),
+       count(*),
        (array_agg(l.delivery_id ORDER BY l.id))[:20], (array_agg(l.id ORDER BY l.id))[:20],
-       CASE WHEN octet_length(note_exports_given_up.details::text) <= 4096 THEN note_exports_given_up.details ELSE '{}' END
+       CASE WHEN octet_length(note_exports_given_up.details::text) <= 4096 THEN note_exports_given_up.details
+           ELSE '{}' END
   FROM postrider_internal.dead_letters l
- WHERE l.id = ANY (note_exports_given_up.letters) AND l.topic_id <> postrider_internal.system_topic() AND postrider_internal.told_since() IS NOT NULL
+ WHERE l.id = ANY (note_exports_given_up.letters) AND l.topic_id <> postrider_internal.system_topic()
+   AND postrider_internal.told_since() IS NOT NULL
  GROUP BY l.topic_id, l.subscription_id $$;
 
 -- Stores a notice that an event subscription has reached its expirationTimeUtc and is being deleted.
 CREATE FUNCTION postrider_internal.note_expired(subscription_id bigint) RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, details)
-SELECT 'postrider.subscription.expired', s.topic_id, s.id, jsonb_build_object('endpointBaseUrl', s.endpoint_base_url, 'expirationTimeUtc', postrider_internal.json_time(s.expiration_time_utc))
-  FROM postrider_internal.event_subscriptions s WHERE s.id = note_expired.subscription_id AND postrider_internal.told_since() IS NOT NULL $$;
+SELECT 'postrider.subscription.expired', s.topic_id, s.id, jsonb_build_object('endpointBaseUrl', s.endpoint_base_url,
+    'expirationTimeUtc', postrider_internal.json_time(s.expiration_time_utc))
+  FROM postrider_internal.event_subscriptions s WHERE s.id = note_expired.subscription_id
+      AND postrider_internal.told_since() IS NOT NULL $$;
 
 -- A probation ends with a probe's success, a late one, a release, or the deletion of its last event subscription.
 CREATE FUNCTION postrider_internal.note_probation() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.since IS NOT NULL AND OLD.told THEN
         INSERT INTO postrider_internal.notices (type, rest_key, reason, details)
-        VALUES ('postrider.probation.ended', OLD.rest_key, OLD.cause, jsonb_build_object('endpointBaseUrl', OLD.endpoint_base_url, 'since', postrider_internal.json_time(OLD.since)));
+        VALUES ('postrider.probation.ended', OLD.rest_key, OLD.cause, jsonb_build_object('endpointBaseUrl',
+            OLD.endpoint_base_url, 'since', postrider_internal.json_time(OLD.since)));
     END IF;
     IF TG_OP = 'UPDATE' AND NEW.since IS NOT NULL AND NEW.told THEN
         INSERT INTO postrider_internal.notices (type, rest_key, reason, details)
-        VALUES ('postrider.probation.started', NEW.rest_key, NEW.cause, jsonb_build_object('endpointBaseUrl', NEW.endpoint_base_url, 'since', postrider_internal.json_time(NEW.since),
+        VALUES ('postrider.probation.started', NEW.rest_key, NEW.cause, jsonb_build_object('endpointBaseUrl',
+            NEW.endpoint_base_url, 'since', postrider_internal.json_time(NEW.since),
             'until', postrider_internal.json_time(NEW.until)));
     END IF;
     RETURN NULL;
@@ -90,28 +103,36 @@ END $$;
 -- +goose StatementEnd
 
 CREATE TRIGGER note_probation AFTER UPDATE ON postrider_internal.probations FOR EACH ROW
-    WHEN (OLD.since IS DISTINCT FROM NEW.since AND (OLD.told OR NEW.told)) EXECUTE FUNCTION postrider_internal.note_probation();
+    WHEN (OLD.since IS DISTINCT FROM NEW.since
+        AND (OLD.told OR NEW.told)) EXECUTE FUNCTION postrider_internal.note_probation();
 CREATE TRIGGER note_probation_removed AFTER DELETE ON postrider_internal.probations FOR EACH ROW
     WHEN (OLD.since IS NOT NULL AND OLD.told) EXECUTE FUNCTION postrider_internal.note_probation();
 
 -- +goose StatementBegin
 -- The data of the n-th fact of a notice.
-CREATE FUNCTION postrider_internal.notice_data(n postrider_internal.notices, place integer) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.notice_data(n postrider_internal.notices, place integer) RETURNS jsonb
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     data jsonb := jsonb_build_object('count', 1, 'reason', n.reason) || n.details;
     found jsonb;
 BEGIN
     IF n.type LIKE 'postrider.deadLetter.%' THEN
-        SELECT jsonb_build_object('eventId', l.event_id, 'eventType', l.event_type, 'systemId', l.event_uuid, 'attempts', l.attempts, 'lastOutcome', l.last_outcome, 'lastStatus', l.last_status,
-                   'endpointBaseUrl', l.endpoint_base_url, 'retryPolicy', l.retry_policy, 'publishedAt', postrider_internal.json_time(l.published_at),
-                   'firstAttemptAt', postrider_internal.json_time(l.first_attempt_at), 'lastAttemptAt', postrider_internal.json_time(l.last_attempt_at),
+        SELECT jsonb_build_object('eventId', l.event_id, 'eventType', l.event_type, 'systemId', l.event_uuid,
+            'attempts', l.attempts, 'lastOutcome', l.last_outcome, 'lastStatus', l.last_status,
+                   'endpointBaseUrl', l.endpoint_base_url, 'retryPolicy', l.retry_policy, 'publishedAt',
+                   postrider_internal.json_time(l.published_at),
+                   'firstAttemptAt', postrider_internal.json_time(l.first_attempt_at), 'lastAttemptAt',
+                   postrider_internal.json_time(l.last_attempt_at),
                    'deadLetteredAt', postrider_internal.json_time(l.dead_lettered_at))
           INTO found FROM postrider_internal.dead_letters l WHERE l.id = n.letters[place];
         data := data || jsonb_build_object('deadLetterId', n.letters[place], 'deliveryId', n.deliveries[place]);
     ELSIF n.type = 'postrider.delivery.dropped' THEN
-        SELECT jsonb_build_object('eventId', e.event_id, 'eventType', e.event_type, 'systemId', h.event_uuid, 'attempts', h.attempts, 'lastOutcome', h.last_outcome, 'lastStatus', h.last_status,
-                   'endpointBaseUrl', s.endpoint_base_url, 'retryPolicy', s.retry_policy, 'publishedAt', postrider_internal.json_time(e.published_at),
-                   'firstAttemptAt', postrider_internal.json_time(h.first_attempt_at), 'lastAttemptAt', postrider_internal.json_time(h.last_attempt_at),
+        SELECT jsonb_build_object('eventId', e.event_id, 'eventType', e.event_type, 'systemId', h.event_uuid,
+            'attempts', h.attempts, 'lastOutcome', h.last_outcome, 'lastStatus', h.last_status,
+                   'endpointBaseUrl', s.endpoint_base_url, 'retryPolicy', s.retry_policy, 'publishedAt',
+                   postrider_internal.json_time(e.published_at),
+                   'firstAttemptAt', postrider_internal.json_time(h.first_attempt_at), 'lastAttemptAt',
+                   postrider_internal.json_time(h.last_attempt_at),
                    'droppedAt', postrider_internal.json_time(h.finished_at))
           INTO found FROM postrider_internal.delivery_history h
           LEFT JOIN postrider_internal.event_subscriptions s ON s.id = h.subscription_id
@@ -123,8 +144,10 @@ BEGIN
 END $$;
 
 -- The event id of a fact: the same however often the event is delivered; for a dead letter its own id.
-CREATE FUNCTION postrider_internal.notice_event_id(n postrider_internal.notices, place integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.letters[place]::text WHEN 'postrider.deadLetter.exportGivenUp' THEN n.letters[place] || '/exportGivenUp'
+CREATE FUNCTION postrider_internal.notice_event_id(n postrider_internal.notices, place integer) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.letters[place]::text
+    WHEN 'postrider.deadLetter.exportGivenUp' THEN n.letters[place] || '/exportGivenUp'
                    WHEN 'postrider.delivery.dropped' THEN n.id || '/' || n.deliveries[place] ELSE n.id::text END $$;
 
 -- Turns the notices into events and deletes them, in one transaction. Returns the number of events. Up to 20 of one
@@ -136,51 +159,72 @@ DECLARE
     since timestamptz := postrider_internal.told_since();
     told jsonb;
 BEGIN
-    PERFORM FROM postrider_internal.notice_pass WHERE told_at < clock_timestamp() - interval '0.9 seconds' FOR UPDATE SKIP LOCKED;
+    PERFORM FROM postrider_internal.notice_pass WHERE told_at < clock_timestamp() - interval '0.9 seconds'
+    FOR UPDATE SKIP LOCKED;
     IF NOT FOUND OR NOT EXISTS (SELECT FROM postrider_internal.notices) THEN
         RETURN 0;
     END IF;
     UPDATE postrider_internal.notice_pass SET told_at = clock_timestamp();
     WITH taken AS (
-        DELETE FROM postrider_internal.notices n WHERE n.id = ANY (ARRAY (SELECT id FROM postrider_internal.notices ORDER BY id LIMIT 50000)) RETURNING n AS notice, n.*
+        DELETE FROM postrider_internal.notices n WHERE n.id = ANY (ARRAY (SELECT id FROM postrider_internal.notices
+            ORDER BY id LIMIT 50000)) RETURNING n AS notice, n.*
     ), resting AS MATERIALIZED (
-        SELECT t.id, CASE WHEN min(s.topic_id) = max(s.topic_id) THEN min(s.topic_id) END AS topic_id, CASE WHEN count(*) = 1 THEN min(s.id) END AS subscription_id, count(*) AS count,
-               to_jsonb((array_agg('/topics/' || o.name || '/subscriptions/' || s.name ORDER BY o.name, s.name))[:20]) AS subscriptions
+        SELECT t.id, CASE WHEN min(s.topic_id) = max(s.topic_id) THEN min(s.topic_id) END AS topic_id,
+               CASE WHEN count(*) = 1 THEN min(s.id) END AS subscription_id, count(*) AS count,
+               to_jsonb((array_agg('/topics/' || o.name || '/subscriptions/' || s.name ORDER BY o.name, s.name))[:20])
+                   AS subscriptions
           FROM taken t
-          JOIN (SELECT s.id, s.name, s.topic_id, postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) AS rest_key
-                  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
-                 WHERE s.deleted_at IS NULL AND s.topic_id <> postrider_internal.system_topic()) s ON s.rest_key = t.rest_key
+          JOIN (SELECT s.id, s.name, s.topic_id, postrider_internal.rest_key(r.probation_scope, s.endpoint_hash,
+              s.id) AS rest_key
+                  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r
+                      ON r.name = s.retry_policy
+                 WHERE s.deleted_at IS NULL AND s.topic_id <> postrider_internal.system_topic()) s
+                     ON s.rest_key = t.rest_key
           JOIN postrider_internal.topics o ON o.id = s.topic_id
          GROUP BY t.id
     ), placed AS MATERIALIZED (
-        SELECT t.notice, t.id, t.at, t.type, t.reason, t.count, coalesce(t.topic_id, r.topic_id) AS topic_id, coalesce(t.subscription_id, r.subscription_id) AS subscription_id,
-               CASE WHEN t.rest_key IS NOT NULL THEN jsonb_build_object('subscriptions', coalesce(r.subscriptions, '[]'), 'subscriptionCount', coalesce(r.count, 0)) ELSE '{}' END AS more
+        SELECT t.notice, t.id, t.at, t.type, t.reason, t.count, coalesce(t.topic_id, r.topic_id) AS topic_id,
+               coalesce(t.subscription_id, r.subscription_id) AS subscription_id,
+               CASE WHEN t.rest_key IS NOT NULL THEN jsonb_build_object('subscriptions', coalesce(r.subscriptions,
+                   '[]'), 'subscriptionCount', coalesce(r.count, 0)) ELSE '{}' END AS more
           FROM taken t LEFT JOIN resting r ON r.id = t.id WHERE t.at >= since
     ), grouped AS MATERIALIZED (
         SELECT *, sum(count) OVER (PARTITION BY type, topic_id, subscription_id) AS together FROM placed
     ), types AS (
-        SELECT type, sum(CASE WHEN together <= 20 THEN together ELSE 1 END) > 100 AS many, count(DISTINCT topic_id) > 100 AS many_topics
+        SELECT type, sum(CASE WHEN together <= 20 THEN together ELSE 1 END) > 100 AS many,
+               count(DISTINCT topic_id) > 100 AS many_topics
           FROM (SELECT DISTINCT type, topic_id, subscription_id, together FROM grouped) g GROUP BY type
     ), leveled AS MATERIALIZED (
-        SELECT g.*, NOT t.many AND g.together <= 20 AS alone, CASE WHEN NOT t.many THEN g.subscription_id END AS of_subscription, CASE WHEN NOT t.many OR NOT t.many_topics THEN g.topic_id END AS of_topic
+        SELECT g.*, NOT t.many AND g.together <= 20 AS alone, CASE WHEN NOT t.many
+            THEN g.subscription_id END AS of_subscription, CASE WHEN NOT t.many OR NOT t.many_topics
+            THEN g.topic_id END AS of_topic
           FROM grouped g JOIN types t ON t.type = g.type
     ), reasons AS (
-        SELECT type, of_topic, of_subscription, reason, sum(count) AS count, min(at) AS first_at, max(at) AS last_at, (array_agg(id ORDER BY id))[1] AS id,
-               row_number() OVER (PARTITION BY type, of_topic, of_subscription ORDER BY sum(count) DESC, reason) AS place
+        SELECT type, of_topic, of_subscription, reason, sum(count) AS count, min(at) AS first_at, max(at) AS last_at,
+               (array_agg(id ORDER BY id))[1] AS id,
+               row_number() OVER (PARTITION BY type, of_topic, of_subscription ORDER BY sum(count) DESC,
+                   reason) AS place
           FROM leveled WHERE NOT alone GROUP BY type, of_topic, of_subscription, reason
     ), facts AS (
-        SELECT type, of_topic, of_subscription, postrider_internal.notice_event_id(notice, place) AS id, at, postrider_internal.notice_data(notice, place) || more AS data
+        SELECT type, of_topic, of_subscription, postrider_internal.notice_event_id(notice, place) AS id, at,
+               postrider_internal.notice_data(notice, place) || more AS data
           FROM leveled CROSS JOIN generate_series(1, count) AS place WHERE alone
          UNION ALL
-        SELECT type, of_topic, of_subscription, (array_agg(id ORDER BY id))[1]::text, max(last_at), jsonb_strip_nulls(jsonb_build_object('count', sum(count), 'summed', true,
-               'reasons', jsonb_object_agg(reason, count) FILTER (WHERE reason IS NOT NULL AND place <= 20), 'firstAt', postrider_internal.json_time(min(first_at)), 'lastAt', postrider_internal.json_time(max(last_at))))
+        SELECT type, of_topic, of_subscription, (array_agg(id ORDER BY id))[1]::text, max(last_at),
+               jsonb_strip_nulls(jsonb_build_object('count', sum(count), 'summed', true,
+               'reasons', jsonb_object_agg(reason, count) FILTER (WHERE reason IS NOT NULL AND place <= 20), 'firstAt',
+               postrider_internal.json_time(min(first_at)), 'lastAt', postrider_internal.json_time(max(last_at))))
           FROM reasons GROUP BY type, of_topic, of_subscription
     )
-    SELECT jsonb_agg(jsonb_build_object('specversion', '1.0', 'id', f.id, 'type', f.type, 'source', concat('/topics', '/' || t.name), 'time', postrider_internal.json_time(f.at),
-               'subject', concat('/topics', '/' || t.name, '/subscriptions/' || s.name), 'datacontenttype', 'application/json',
-               'data', jsonb_strip_nulls(jsonb_build_object('topic', t.name, 'subscription', s.name)) || f.data) ORDER BY f.at, f.id)
+    SELECT jsonb_agg(jsonb_build_object('specversion', '1.0', 'id', f.id, 'type', f.type, 'source',
+        concat('/topics', '/' || t.name), 'time', postrider_internal.json_time(f.at),
+               'subject', concat('/topics', '/' || t.name, '/subscriptions/' || s.name), 'datacontenttype',
+               'application/json',
+               'data', jsonb_strip_nulls(jsonb_build_object('topic', t.name, 'subscription', s.name)) || f.data)
+               ORDER BY f.at, f.id)
       INTO told
-      FROM facts f LEFT JOIN postrider_internal.topics t ON t.id = f.of_topic LEFT JOIN postrider_internal.event_subscriptions s ON s.id = f.of_subscription;
+      FROM facts f LEFT JOIN postrider_internal.topics t ON t.id = f.of_topic
+      LEFT JOIN postrider_internal.event_subscriptions s ON s.id = f.of_subscription;
     IF told IS NOT NULL THEN
         PERFORM postrider_internal.accept_events('postrider.system', told, false, false, NULL);
     END IF;

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- Who changed what, and who was shown a secret. A row is written in the transaction of the change itself, or committed before
--- a secret is answered: what the audit does not have did not happen. Names and not ids, for it outlives what it tells of.
+-- Who changed what, and who was shown a secret. A row is written in the transaction of the change itself, or committed
+-- before a secret is answered: what the audit does not have did not happen. Names and not ids, for it outlives what it
+-- tells of.
 CREATE TABLE postrider_internal.audit (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at           timestamptz NOT NULL DEFAULT now(),
@@ -16,16 +17,20 @@ CREATE TABLE postrider_internal.audit (
 CREATE INDEX audit_at_idx ON postrider_internal.audit (at);
 
 -- +goose StatementBegin
--- What the functions of schema postrider write down. Without an actor it is the caller: session_user is who logged in, as whichever
--- role the function runs.
-CREATE FUNCTION postrider_internal.note_audit(actor text, address text, action text, topic text, subscription text, details jsonb) RETURNS void LANGUAGE sql AS $$
+-- What the functions of schema postrider write down. Without an actor it is the caller: session_user is who logged in,
+-- as whichever role the function runs.
+CREATE FUNCTION postrider_internal.note_audit(actor text, address text, action text, topic text, subscription text,
+    details jsonb) RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details)
-VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS NULL THEN host(inet_client_addr()) ELSE nullif(note_audit.address, '') END, note_audit.action,
-        nullif(note_audit.topic, ''), nullif(note_audit.subscription, ''), coalesce(jsonb_strip_nulls(note_audit.details), '{}')) $$;
+VALUES (coalesce(note_audit.actor, session_user), CASE WHEN note_audit.actor IS NULL THEN host(inet_client_addr())
+    ELSE nullif(note_audit.address, '') END, note_audit.action,
+        nullif(note_audit.topic, ''), nullif(note_audit.subscription, ''),
+        coalesce(jsonb_strip_nulls(note_audit.details), '{}')) $$;
 -- +goose StatementEnd
 
 CREATE VIEW postrider.audit AS
-SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details, a.changes FROM postrider_internal.audit a;
+SELECT a.id AS audit_id, a.at, a.actor, a.address, a.action, a.topic, a.subscription, a.details, a.changes
+FROM postrider_internal.audit a;
 COMMENT ON VIEW postrider.audit IS
     'Changes of the configuration, actions on deliveries, access to secrets, and sign-ins. It contains no secret.';
 COMMENT ON COLUMN postrider.audit.audit_id IS 'Id of the row; a later change has a higher one.';
@@ -39,10 +44,28 @@ COMMENT ON COLUMN postrider.audit.actor IS
 COMMENT ON COLUMN postrider.audit.address IS
     'Address of the client, or of its proxy. For requests_rejected: the /64 of an IPv6 address; NULL stands for many '
     'addresses. Otherwise NULL = no request.';
-COMMENT ON COLUMN postrider.audit.action IS 'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, subscription_released, subscription_probed, test_delivery_made, events_published (from the dashboard), delivery_canceled, delivery_retried, delivery_dead_lettered, event_erased, subject_erased, endpoint_url_shown, delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, operation_finished, api_key_made, api_key_revoked, login_approved, login_denied (of postrider login), user_made, user_replaced, user_deleted, user_locked_out, password_changed, signed_in, sign_in_failed (one row for those of a minute), signed_out, sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a topic), encryption_keys_retired.';
+COMMENT ON COLUMN postrider.audit.action IS
+    'What: topic_made, topic_replaced, topic_deleted, topic_keys_shown, topic_keys_replaced, subscription_made, '
+    'subscription_replaced, subscription_deleted, subscription_expired, subscription_validation_asked, '
+    'subscription_validated (its validationUrl was opened), subscription_paused, subscription_resumed, '
+    'subscription_released, subscription_probed, test_delivery_made, events_published (from the dashboard), '
+    'delivery_canceled, delivery_retried, delivery_dead_lettered, event_erased, subject_erased, endpoint_url_shown, '
+    'delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, '
+    'policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, '
+    'operation_finished, api_key_made, api_key_revoked, login_approved, login_denied (of postrider login), user_made, '
+    'user_replaced, user_deleted, user_locked_out, password_changed, signed_in, sign_in_failed (one row for those of a '
+    'minute), signed_out, sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a '
+    'topic), encryption_keys_retired.';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL = the action concerns no topic.';
 COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL = the action concerns none.';
-COMMENT ON COLUMN postrider.audit.details IS 'More about the action: settings (names of those that a new event subscription has, or that differ now), endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, deliveryId, systemId, events (how many were erased), operationId with what was asked of it and how far it came, key with its scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), user with role and disabled where they differ now and password: true where it does, status (401, 403 or 429 of requests_rejected), times (how many requests were rejected, or how many wrong passwords; without user for names that nobody has), sessions. Never a value that may be a secret, nor an erased subject.';
+COMMENT ON COLUMN postrider.audit.details IS
+    'More about the action: settings (names of those that a new event subscription has, or that differ now), '
+    'endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, '
+    'deliveryId, systemId, events (how many were erased), operationId with what was asked of it and how far it came, '
+    'key with its scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), '
+    'user with role and disabled where they differ now and password: true where it does, status (401, 403 or 429 of '
+    'requests_rejected), times (how many requests were rejected, or how many wrong passwords; without user for names '
+    'that nobody has), sessions. Never a value that may be a secret, nor an erased subject.';
 COMMENT ON COLUMN postrider.audit.changes IS
     'For a changed topic, event subscription, retry policy, user or key: each changed setting with its old and new '
     'value, {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for a secret and for a value of more than 4 KiB. '

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- The handshake with an endpoint, before any delivery (validation), and the word that its event subscription is gone (deletion).
--- Names are copied: a handshake that fails leaves no event subscription behind, and one that says goodbye comes after it.
--- subscription_id is that of the event subscription that was stored with it.
+-- The handshake with an endpoint, before any delivery (validation), and the word that its event subscription is gone
+-- (deletion). Names are copied: a handshake that fails leaves no event subscription behind, and one that says goodbye
+-- comes after it. subscription_id is that of the event subscription that was stored with it.
 --
 -- The code is what an endpoint, or a person at validationUrl, shows: sealed, and found by its keyed hash.
 CREATE TABLE postrider_internal.handshakes (
@@ -34,9 +34,11 @@ CREATE TABLE postrider_internal.handshakes (
     concluded_at        timestamptz,
     CONSTRAINT validated_by_code CHECK ((purpose = 'validation') = (code_hash IS NOT NULL AND code_sealed IS NOT NULL))
 ) WITH (fillfactor = 80);
-CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, code_sealed, connection_sealed, headers_sealed
+CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, code_sealed, connection_sealed,
+    headers_sealed
     ON postrider_internal.handshakes FOR EACH ROW
-    EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'code_sealed', 'connection_sealed', 'headers_sealed');
+    EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'code_sealed', 'connection_sealed',
+        'headers_sealed');
 CREATE UNIQUE INDEX handshakes_code_key ON postrider_internal.handshakes (code_hash) WHERE code_hash IS NOT NULL;
 CREATE INDEX handshakes_awaiting_idx ON postrider_internal.handshakes (callback_expires_at) WHERE state = 'awaiting';
 CREATE INDEX handshakes_pending_idx ON postrider_internal.handshakes (created_at) WHERE state = 'pending';
@@ -58,7 +60,8 @@ CREATE TABLE postrider_internal.handshake_steps (
 CREATE INDEX handshake_steps_handshake_idx ON postrider_internal.handshake_steps (handshake_id, id);
 
 -- +goose StatementBegin
--- The request of an endpoint that its owner waits for goes before repeated requests, and those before notices of a deletion.
+-- The request of an endpoint that its owner waits for goes before repeated requests, and those before notices of a
+-- deletion.
 CREATE FUNCTION postrider_internal.begin_handshake(
     purpose text, topic text, subscription text, subscription_id bigint, endpoint_sealed bytea, endpoint_base_url text,
     endpoint_hash bytea, schema text, code_sealed bytea, code_hash bytea, callback boolean, public_url text,
@@ -68,7 +71,8 @@ WITH handshake AS (
     INSERT INTO postrider_internal.handshakes AS h (purpose, topic, subscription, subscription_id, endpoint_sealed,
            endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection,
            connection_sealed, headers_sealed, job_id)
-    VALUES (begin_handshake.purpose, begin_handshake.topic, begin_handshake.subscription, begin_handshake.subscription_id,
+    VALUES (begin_handshake.purpose, begin_handshake.topic, begin_handshake.subscription,
+        begin_handshake.subscription_id,
             begin_handshake.endpoint_sealed, begin_handshake.endpoint_base_url, begin_handshake.endpoint_hash,
             begin_handshake.schema, begin_handshake.code_sealed, begin_handshake.code_hash, begin_handshake.callback,
             begin_handshake.public_url, begin_handshake.connection, begin_handshake.connection_sealed,
@@ -82,10 +86,11 @@ WITH handshake AS (
 )
 SELECT h.id FROM handshake h, pg_notify('postrider_internal.river_insert', '{"queue":"handshakes"}') $$;
 
--- The job row is the token: only the statement that deletes it records the step, changes the handshake and inserts the job of
--- the next request. A handshake that was completed at validationUrl meanwhile gets the step and no other change.
+-- The job row is the token: only the statement that deletes it records the step, changes the handshake and inserts the
+-- job of the next request. A handshake that was completed at validationUrl meanwhile gets the step and no other change.
 CREATE FUNCTION postrider_internal.record_handshake_step(
-    job bigint, handshake bigint, handshake_created_at timestamptz, new_state text, new_message text, next_after interval,
+    job bigint, handshake bigint, handshake_created_at timestamptz, new_state text, new_message text,
+    next_after interval,
     callback_lifetime interval, at timestamptz, sent text, status integer, error text, answer bytea, verdict text,
     duration_us bigint, node text
 ) RETURNS boolean LANGUAGE sql AS $$
@@ -99,15 +104,18 @@ WITH gone AS (
 ), moved AS (
     UPDATE postrider_internal.handshakes h
        SET tries = h.tries + 1,
-           job_id = CASE WHEN f.pending AND new_state = 'pending' THEN nextval('postrider_internal.river_job_id_seq') END,
+           job_id = CASE WHEN f.pending AND new_state = 'pending'
+               THEN nextval('postrider_internal.river_job_id_seq') END,
            state = CASE WHEN f.pending THEN new_state ELSE h.state END,
            message = CASE WHEN f.pending THEN new_message ELSE h.message END,
            callback_expires_at = CASE WHEN f.pending AND new_state = 'awaiting' THEN now() + callback_lifetime
                                       ELSE h.callback_expires_at END,
-           concluded_at = CASE WHEN f.pending AND new_state IN ('succeeded', 'failed') THEN now() ELSE h.concluded_at END
+           concluded_at = CASE WHEN f.pending AND new_state IN ('succeeded', 'failed') THEN now()
+               ELSE h.concluded_at END
       FROM found f WHERE h.id = f.id RETURNING h.id, h.job_id, h.purpose, f.pending
 ), step AS (
-    INSERT INTO postrider_internal.handshake_steps AS s (handshake_id, at, sent, status, error, answer, verdict, duration_us, node)
+    INSERT INTO postrider_internal.handshake_steps AS s (handshake_id, at, sent, status, error, answer, verdict,
+        duration_us, node)
     SELECT m.id, record_handshake_step.at, record_handshake_step.sent, record_handshake_step.status,
            record_handshake_step.error, record_handshake_step.answer, record_handshake_step.verdict,
            record_handshake_step.duration_us, record_handshake_step.node
@@ -122,12 +130,15 @@ SELECT coalesce(bool_or(m.pending), false) FROM moved m $$;
 -- +goose StatementEnd
 
 COMMENT ON FUNCTION postrider_internal.begin_handshake IS
-    'Inserts a handshake with the job of its first request, wakes the nodes on commit, and returns the handshake''s id.';
+    'Inserts a handshake with the job of its first request, wakes the nodes on commit, and returns the '
+        'handshake''s id.';
 COMMENT ON FUNCTION postrider_internal.record_handshake_step IS
-    'Ends one request of a handshake. Returns whether the handshake was still pending, so that the new state is now its state. A job that is gone changes nothing.';
+    'Ends one request of a handshake. Returns whether the handshake was still pending, so that the new state is now '
+        'its state. A job that is gone changes nothing.';
 
 CREATE VIEW postrider.handshakes AS
-SELECT h.id AS handshake_id, h.purpose, h.topic, h.subscription, h.endpoint_base_url, h.schema, h.state, h.tries, h.message, h.public_url,
+SELECT h.id AS handshake_id, h.purpose, h.topic, h.subscription, h.endpoint_base_url, h.schema, h.state, h.tries,
+       h.message, h.public_url,
        h.callback_expires_at, h.created_at, h.concluded_at, s.id IS NOT NULL AS current
   FROM postrider_internal.handshakes h
   LEFT JOIN postrider_internal.event_subscriptions s ON s.handshake_id = h.id AND s.deleted_at IS NULL;

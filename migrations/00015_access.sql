@@ -1,8 +1,9 @@
 -- +goose Up
 
--- Who may use the service, beside the admin token, which is configuration and in no table. Of an API key and of a session there is only the SHA-256:
--- both are 32 random bytes, which nobody finds by trying, so a fast hash will do. People choose passwords, so those have a slow one.
--- failed_* belong to the lock-out and to the audit, which has one row for the wrong passwords of a minute: failed_untold are those that no row has yet.
+-- Who may use the service, beside the admin token, which is configuration and in no table. Of an API key and of a
+-- session there is only the SHA-256: both are 32 random bytes, which nobody finds by trying, so a fast hash will do.
+-- People choose passwords, so those have a slow one. failed_* belong to the lock-out and to the audit, which has one
+-- row for the wrong passwords of a minute: failed_untold are those that no row has yet.
 CREATE TABLE postrider_internal.users (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text NOT NULL UNIQUE CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$'),
@@ -45,7 +46,8 @@ CREATE INDEX api_keys_user_idx ON postrider_internal.api_keys (user_id) WHERE us
 -- What a key may do now: a personal key (role is its owner's) never more than its owner.
 CREATE FUNCTION postrider_internal.key_scope(scope text, role text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN role IS NULL THEN scope ELSE (ARRAY ['read', 'operate', 'admin'])[least(
-    array_position(ARRAY ['read', 'operate', 'admin'], scope), array_position(ARRAY ['viewer', 'operator', 'admin'], role))] END $$;
+    array_position(ARRAY ['read', 'operate', 'admin'], scope), array_position(ARRAY ['viewer', 'operator', 'admin'],
+        role))] END $$;
 -- +goose StatementEnd
 
 -- Logins of the command line that a user has to approve. The secret that the computer polls with becomes its key when a
@@ -75,8 +77,9 @@ CREATE TABLE postrider_internal.sessions (
 );
 CREATE INDEX sessions_user_idx ON postrider_internal.sessions (user_id);
 
--- Where somebody has signed in from: an address, or an IPv6 address's /64. The wrong passwords shown there for that name are counted here and not with the user,
--- so that who guesses elsewhere does not shut its owner out. Another password forgets them all.
+-- Where somebody has signed in from: an address, or an IPv6 address's /64. The wrong passwords shown there for that
+-- name are counted here and not with the user, so that who guesses elsewhere does not shut its owner out. Another
+-- password forgets them all.
 CREATE TABLE postrider_internal.sign_in_places (
     user_id         bigint NOT NULL REFERENCES postrider_internal.users ON DELETE CASCADE,
     place           text NOT NULL,
@@ -89,7 +92,8 @@ CREATE TABLE postrider_internal.sign_in_places (
 
 -- +goose StatementBegin
 -- A session ends 12 hours after its owner was last seen, and at its own expires_at in any case.
-CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql
+    STABLE AS $$
 SELECT least(s.expires_at, s.last_seen_at + interval '12 hours') $$;
 -- +goose StatementEnd
 
@@ -100,14 +104,17 @@ SELECT k.name, postrider_internal.key_scope(k.scope, u.role) AS scope, k.topic, 
        k.created_at, k.created_by, k.expires_at, k.last_used_at, k.revoked_at, u.name AS owner, k.machine
   FROM postrider_internal.api_keys k LEFT JOIN postrider_internal.users u ON u.id = k.user_id;
 COMMENT ON VIEW postrider.api_keys IS
-    'Keys of programs and personal keys of users, without the keys. Those that were revoked or have expired stay listed '
+    'Keys of programs and personal keys of users, without the keys. Those that were revoked or have expired stay '
+        'listed '
     'for a time: those of programs as --keep-keys-days says, personal keys for 7 days.';
 COMMENT ON COLUMN postrider.api_keys.name IS
     'Name of the key. The audit calls a program that sends it key:NAME, and the owner of a personal key user:OWNER.';
 COMMENT ON COLUMN postrider.api_keys.scope IS
-    'What it opens: publish (publishing and nothing else), read (what a viewer may), operate (what an operator may), admin. '
+    'What it opens: publish (publishing and nothing else), read (what a viewer may), operate (what an operator may), '
+        'admin. '
     'Of a personal key never more than its owner may do now.';
-COMMENT ON COLUMN postrider.api_keys.topic IS 'Of scope publish: the one topic that it publishes to; NULL = every topic.';
+COMMENT ON COLUMN postrider.api_keys.topic IS
+    'Of scope publish: the one topic that it publishes to; NULL = every topic.';
 COMMENT ON COLUMN postrider.api_keys.hint IS 'Its first 12 characters, to find it again; the other 35 are nowhere.';
 COMMENT ON COLUMN postrider.api_keys.state IS 'active, expired or revoked.';
 COMMENT ON COLUMN postrider.api_keys.created_at IS 'When it was created.';
@@ -120,13 +127,16 @@ COMMENT ON COLUMN postrider.api_keys.machine IS
     'Computer that the personal key was made for, as it calls itself; NULL = it is no personal key.';
 
 CREATE VIEW postrider.users AS
-SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at, u.last_sign_in_at, u.failed_sign_ins,
+SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at,
+       u.last_sign_in_at, u.failed_sign_ins,
        CASE WHEN u.locked_until > now() THEN u.locked_until END AS locked_until,
-       (SELECT count(*)::integer FROM postrider_internal.sessions s WHERE s.user_id = u.id AND postrider_internal.session_ends(s) > now()) AS sessions
+       (SELECT count(*)::integer FROM postrider_internal.sessions s WHERE s.user_id = u.id
+           AND postrider_internal.session_ends(s) > now()) AS sessions
   FROM postrider_internal.users u;
 COMMENT ON VIEW postrider.users IS 'Users of the dashboard, without their passwords.';
 COMMENT ON COLUMN postrider.users.name IS 'Name to sign in with; the audit calls them user:NAME.';
-COMMENT ON COLUMN postrider.users.role IS 'What they may do: viewer, operator or admin; each may do what the one before it may.';
+COMMENT ON COLUMN postrider.users.role IS
+    'What they may do: viewer, operator or admin; each may do what the one before it may.';
 COMMENT ON COLUMN postrider.users.disabled IS 'They cannot sign in.';
 COMMENT ON COLUMN postrider.users.created_at IS 'When they were added.';
 COMMENT ON COLUMN postrider.users.created_by IS 'Who added the user; values as in postrider.audit.actor.';

@@ -6,60 +6,87 @@
 CREATE FUNCTION postrider_internal.refuse_own_topic(topic text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF topic = 'postrider.system' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'topic "postrider.system" is postrider''s own: it is subscribed to, and not published to', COLUMN = 'topic',
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'topic "postrider.system" is postrider''s own: it is subscribed to, and not published to',
+            COLUMN = 'topic',
             HINT = 'SELECT topic FROM postrider.topics lists those there are.';
     END IF;
 END $$;
 
--- The event that most publish: one alone, with nothing out of the ordinary about it, in the Event Grid schema or a CloudEvent without
--- extensions. One statement does it all: PL/pgSQL prepares every expression anew in each transaction, and the hundred that accept_events comes
--- by take twice as long. It answers NULL for anything else, also for what is wrong, and accept_events is asked then. Whatever is taken here,
--- that would take as well, and the same of it.
-CREATE FUNCTION postrider_internal.accept_plain_event(topic_name text, event jsonb, notify boolean) RETURNS uuid LANGUAGE plpgsql AS $$
+-- The event that most publish: one alone, with nothing out of the ordinary about it, in the Event Grid schema or a
+-- CloudEvent without extensions. One statement does it all: PL/pgSQL prepares every expression anew in each
+-- transaction, and the hundred that accept_events comes by take twice as long. It answers NULL for anything else, also
+-- for what is wrong, and accept_events is asked then. Whatever is taken here, that would take as well, and the same of
+-- it.
+CREATE FUNCTION postrider_internal.accept_plain_event(topic_name text, event jsonb, notify boolean) RETURNS uuid
+LANGUAGE plpgsql AS $$
 DECLARE
     accepted uuid;
     watched boolean;
 BEGIN
     WITH made AS MATERIALIZED (
-        SELECT t.id AS topic_id, t.input_schema, t.input_schema = 'EventGridSchema' AS grid, moment.at, own.id AS own_id,
-               CASE t.input_schema WHEN 'EventGridSchema' THEN jsonb_build_object('id', own.id, 'eventTime', to_char(moment.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+        SELECT t.id AS topic_id, t.input_schema, t.input_schema = 'EventGridSchema' AS grid, moment.at,
+               own.id AS own_id,
+               CASE t.input_schema WHEN 'EventGridSchema' THEN jsonb_build_object('id', own.id, 'eventTime',
+                   to_char(moment.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
                                    ELSE jsonb_build_object('id', own.id, 'specversion', '1.0') END || event AS value
-          FROM postrider_internal.topics t, (SELECT clock_timestamp() AS at OFFSET 0) moment, (SELECT postrider_internal.new_uuid() AS id OFFSET 0) own
-         WHERE t.name = topic_name AND t.name <> 'postrider.system' AND t.deleted_at IS NULL AND t.input_schema <> 'CustomEventSchema' AND jsonb_typeof(event) = 'object'
+          FROM postrider_internal.topics t, (SELECT clock_timestamp() AS at OFFSET 0) moment,
+              (SELECT postrider_internal.new_uuid() AS id OFFSET 0) own
+         WHERE t.name = topic_name AND t.name <> 'postrider.system' AND t.deleted_at IS NULL
+           AND t.input_schema <> 'CustomEventSchema' AND jsonb_typeof(event) = 'object'
            AND (t.duplicate_detection_window_in_minutes IS NULL OR event ->> 'id' IS NULL)
     ), read AS MATERIALIZED (
-        SELECT topic_id, input_schema, grid, at, (at AT TIME ZONE 'UTC')::date AS day, own_id, value::text AS body, value ->> 'id' AS id, coalesce(value ->> 'subject', '') AS subject,
-               CASE WHEN grid THEN value ->> 'eventType' ELSE value ->> 'type' END AS type, CASE WHEN grid THEN value ->> 'eventTime' ELSE value ->> 'time' END AS time,
-               CASE WHEN grid THEN coalesce(value ->> 'dataVersion', '') ELSE '' END AS data_version, CASE WHEN grid THEN '' ELSE value ->> 'source' END AS source
+        SELECT topic_id, input_schema, grid, at, (at AT TIME ZONE 'UTC')::date AS day, own_id, value::text AS body,
+               value ->> 'id' AS id, coalesce(value ->> 'subject', '') AS subject,
+               CASE WHEN grid THEN value ->> 'eventType' ELSE value ->> 'type' END AS type, CASE WHEN grid
+                   THEN value ->> 'eventTime' ELSE value ->> 'time' END AS time,
+               CASE WHEN grid THEN coalesce(value ->> 'dataVersion', '') ELSE '' END AS data_version, CASE WHEN grid
+                   THEN '' ELSE value ->> 'source' END AS source
           FROM made
          WHERE jsonb_typeof(value -> 'id') = 'string'
-           AND CASE WHEN grid THEN jsonb_typeof(value -> 'subject') = 'string' AND jsonb_typeof(value -> 'eventType') = 'string' AND jsonb_typeof(value -> 'eventTime') = 'string'
-                              AND coalesce(jsonb_typeof(value -> 'dataVersion'), 'string') = 'string' AND NOT value ?| '{topic,metadataVersion}'
-                    ELSE jsonb_typeof(value -> 'source') = 'string' AND jsonb_typeof(value -> 'type') = 'string' AND coalesce(value ->> 'subject', '?') <> ''
-                              AND coalesce(jsonb_typeof(value -> 'subject'), 'string') = 'string' AND coalesce(jsonb_typeof(value -> 'time'), 'string') = 'string'
-                              AND value -> 'specversion' = '"1.0"' AND coalesce(value -> 'datacontenttype', '"application/json"') = '"application/json"'
-                              AND value - '{specversion,id,source,type,subject,time,datacontenttype,data}'::text[] = '{}' END
+           AND CASE WHEN grid THEN jsonb_typeof(value -> 'subject') = 'string'
+               AND jsonb_typeof(value -> 'eventType') = 'string' AND jsonb_typeof(value -> 'eventTime') = 'string'
+                              AND coalesce(jsonb_typeof(value -> 'dataVersion'), 'string') = 'string'
+                                  AND NOT value ?| '{topic,metadataVersion}'
+                    ELSE jsonb_typeof(value -> 'source') = 'string' AND jsonb_typeof(value -> 'type') = 'string'
+                        AND coalesce(value ->> 'subject', '?') <> ''
+                              AND coalesce(jsonb_typeof(value -> 'subject'), 'string') = 'string'
+                                  AND coalesce(jsonb_typeof(value -> 'time'), 'string') = 'string'
+                              AND value -> 'specversion' = '"1.0"' AND coalesce(value -> 'datacontenttype',
+                                  '"application/json"') = '"application/json"'
+                              AND value - '{specversion,id,source,type,subject,time,datacontenttype,data}'::text[]
+                                  = '{}' END
     ), stored AS (
-        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type, subject, source, data_version, schema, body)
-        SELECT own_id, day, topic_id, at, time::timestamptz, id, type, subject, source, data_version, input_schema, convert_to(body, 'UTF8')
+        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type,
+            subject, source, data_version, schema, body)
+        SELECT own_id, day, topic_id, at, time::timestamptz, id, type, subject, source, data_version, input_schema,
+               convert_to(body, 'UTF8')
           FROM read
-         WHERE octet_length(id) BETWEEN 1 AND 1024 AND octet_length(type) BETWEEN 1 AND 1024 AND octet_length(subject) <= 4096 AND octet_length(data_version) <= 1024
-           AND octet_length(source) <= 1024 AND (grid OR source <> '') AND strpos(replace(concat(id, type, subject, source, data_version), E'\r', E'\n'), E'\n') = 0
-           AND (time IS NULL OR time ~ '^[12]\d{3}-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?Z$')
-           AND octet_length(body) <= 1048576 AND octet_length(body) - octet_length(replace(replace(body, '{', ''), '[', '')) <= 256
+         WHERE octet_length(id) BETWEEN 1 AND 1024 AND octet_length(type) BETWEEN 1 AND 1024
+           AND octet_length(subject) <= 4096 AND octet_length(data_version) <= 1024
+           AND octet_length(source) <= 1024 AND (grid OR source <> '')
+               AND strpos(replace(concat(id, type, subject, source, data_version), E'\r', E'\n'), E'\n') = 0
+           AND (time IS NULL
+               OR time ~ '^[12]\d{3}-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])'
+               '-31)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?Z$')
+           AND octet_length(body) <= 1048576 AND octet_length(body) - octet_length(replace(replace(body, '{', ''), '[',
+               '')) <= 256
            AND to_regclass('postrider_internal.events_' || to_char(day, 'YYYYMMDD')) IS NOT NULL
         RETURNING id, day, topic_id
     ), waiting AS (
-        INSERT INTO postrider_internal.sql_publishes (topic_id, event_day, event_uuids) SELECT topic_id, day, ARRAY [id] FROM stored
+        INSERT INTO postrider_internal.sql_publishes (topic_id, event_day, event_uuids) SELECT topic_id, day, ARRAY [id]
+        FROM stored
     )
-    SELECT stored.id, notify IS FALSE OR EXISTS (SELECT FROM postrider_internal.sql_publish_watch WHERE watched_until > clock_timestamp()) INTO accepted, watched FROM stored;
+    SELECT stored.id, notify IS FALSE OR EXISTS (SELECT FROM postrider_internal.sql_publish_watch
+        WHERE watched_until > clock_timestamp()) INTO accepted, watched FROM stored;
     IF NOT watched THEN
         PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"published"}');
     END IF;
     RETURN accepted;
 END $$;
 
-CREATE FUNCTION postrider_internal.accept_event(topic text, event jsonb, notify boolean, idempotency_key text) RETURNS uuid LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.accept_event(topic text, event jsonb, notify boolean, idempotency_key text)
+RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     accepted uuid;
 BEGIN
@@ -68,12 +95,14 @@ BEGIN
     END IF;
     IF accepted IS NULL THEN
         PERFORM postrider_internal.refuse_own_topic(topic);
-        accepted := (postrider_internal.accept_events(topic, jsonb_build_array(event), true, notify, idempotency_key))[1];
+        accepted := (postrider_internal.accept_events(topic, jsonb_build_array(event), true, notify,
+            idempotency_key))[1];
     END IF;
     RETURN accepted;
 END $$;
 
-CREATE FUNCTION postrider.publish(topic text, event jsonb, notify boolean DEFAULT true, idempotency_key text DEFAULT NULL) RETURNS uuid
+CREATE FUNCTION postrider.publish(topic text, event jsonb, notify boolean DEFAULT true,
+    idempotency_key text DEFAULT NULL) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF event IS NULL THEN
@@ -82,74 +111,96 @@ BEGIN
     RETURN postrider_internal.accept_event(topic, event, notify, idempotency_key);
 END $$;
 
-CREATE FUNCTION postrider.publish_batch(topic text, events jsonb, notify boolean DEFAULT true, idempotency_key text DEFAULT NULL) RETURNS uuid[]
+CREATE FUNCTION postrider.publish_batch(topic text, events jsonb, notify boolean DEFAULT true,
+    idempotency_key text DEFAULT NULL) RETURNS uuid[]
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM postrider_internal.refuse_own_topic(publish_batch.topic);
     IF events IS NULL THEN
         PERFORM postrider_internal.refuse_event('events', 'is required');
     ELSIF jsonb_typeof(events) <> 'array' THEN
-        PERFORM postrider_internal.refuse_event('events', 'must be an array, is ' || postrider_internal.kind_in_words(events));
+        PERFORM postrider_internal.refuse_event('events', 'must be an array, is '
+            || postrider_internal.kind_in_words(events));
     ELSIF jsonb_array_length(events) > 5000 THEN
-        PERFORM postrider_internal.refuse_event('events', format('holds at most 5000 events, this one has %s', jsonb_array_length(events)));
+        PERFORM postrider_internal.refuse_event('events', format('holds at most 5000 events, this one has %s',
+            jsonb_array_length(events)));
     END IF;
     RETURN postrider_internal.accept_events(topic, events, false, notify, idempotency_key);
 END $$;
 
 -- An event in whichever schema its topic has.
-CREATE FUNCTION postrider.publish_data(topic text, event_type text, subject text, data jsonb, source text DEFAULT NULL, notify boolean DEFAULT true, idempotency_key text DEFAULT NULL) RETURNS uuid
+CREATE FUNCTION postrider.publish_data(topic text, event_type text, subject text, data jsonb, source text DEFAULT NULL,
+    notify boolean DEFAULT true, idempotency_key text DEFAULT NULL) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     schema text;
     event jsonb := jsonb_build_object('eventType', event_type, 'subject', subject, 'data', data);
 BEGIN
-    SELECT t.input_schema INTO schema FROM postrider_internal.topics t WHERE t.name = publish_data.topic AND t.deleted_at IS NULL;
+    SELECT t.input_schema INTO schema FROM postrider_internal.topics t WHERE t.name = publish_data.topic
+        AND t.deleted_at IS NULL;
     IF schema = 'CloudEventSchemaV1_0' THEN
-        event := jsonb_strip_nulls(jsonb_build_object('source', coalesce(source, '/topics/' || publish_data.topic), 'type', event_type, 'subject', nullif(subject, ''),
-            'time', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) || jsonb_build_object('data', data);
+        event := jsonb_strip_nulls(jsonb_build_object('source', coalesce(source, '/topics/' || publish_data.topic),
+            'type', event_type, 'subject', nullif(subject, ''),
+            'time', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))
+                || jsonb_build_object('data', data);
     END IF;
     RETURN postrider_internal.accept_event(publish_data.topic, event, notify, idempotency_key);
 END $$;
 
--- A change of a row as an event. It runs with the rights of whoever changes the row: to_jsonb calls the casts of the user's own types.
+-- A change of a row as an event. It runs with the rights of whoever changes the row: to_jsonb calls the casts of the
+-- user's own types.
 --
--- Rows are compared byte by byte: not every type can be compared otherwise, and what is equal may have changed all the same (1.0 and 1.00).
-CREATE FUNCTION postrider.publish_row_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Rows are compared byte by byte: not every type can be compared otherwise, and what is equal may have changed all the
+-- same (1.0 and 1.00).
+CREATE FUNCTION postrider.publish_row_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
+    pg_temp AS $$
 DECLARE
     row_of jsonb;
-    type text := coalesce(nullif(TG_ARGV[1], ''), TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME) || '.' || CASE TG_OP WHEN 'INSERT' THEN 'Inserted' WHEN 'UPDATE' THEN 'Updated' ELSE 'Deleted' END;
+    type text := coalesce(nullif(TG_ARGV[1], ''), TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME) || '.' ||
+        CASE TG_OP WHEN 'INSERT' THEN 'Inserted' WHEN 'UPDATE' THEN 'Updated' ELSE 'Deleted' END;
     keys text[] := string_to_array(replace(nullif(TG_ARGV[2], ''), ' ', ''), ',');
     missing text;
     subject text;
     data jsonb;
 BEGIN
     IF TG_NARGS NOT BETWEEN 1 AND 3 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'publish_row_change takes a topic, and if you like a prefix of event types and the columns of the subject',
-            HINT = $hint$CREATE TRIGGER orders_events AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', 'Shop.Order', 'id')$hint$;
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'publish_row_change takes a topic, and if you like a prefix of event types and the columns of '
+            'the subject',
+            HINT = 'CREATE TRIGGER orders_events AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE '
+                'FUNCTION postrider.publish_row_change(''orders'', ''Shop.Order'', ''id'')';
     ELSIF TG_LEVEL <> 'ROW' OR TG_WHEN <> 'AFTER' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'publish_row_change belongs to a trigger AFTER the change, FOR EACH ROW';
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'publish_row_change belongs to a trigger AFTER the change, FOR EACH ROW';
     ELSIF TG_OP = 'UPDATE' AND OLD *= NEW THEN
         RETURN NULL;
     END IF;
     row_of := CASE TG_OP WHEN 'DELETE' THEN to_jsonb(OLD) ELSE to_jsonb(NEW) END;
     IF keys IS NULL THEN
         SELECT array_agg(a.attname::text ORDER BY k.place) INTO keys
-          FROM pg_index i CROSS JOIN unnest(i.indkey::smallint[]) WITH ORDINALITY AS k(number, place) JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+          FROM pg_index i CROSS JOIN unnest(i.indkey::smallint[]) WITH ORDINALITY AS k(number, place)
+          JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
          WHERE i.indrelid = TG_RELID AND i.indisprimary;
     END IF;
     SELECT k INTO missing FROM unnest(keys) k WHERE NOT row_of ? k LIMIT 1;
     IF missing IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('column "%s", which the subject should be made of, does not exist in %s.%s', missing, TG_TABLE_SCHEMA, TG_TABLE_NAME);
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = format('column "%s", which the subject should be made of, does not exist in %s.%s', missing,
+            TG_TABLE_SCHEMA, TG_TABLE_NAME);
     END IF;
-    subject := left(concat_ws('/', TG_TABLE_SCHEMA, TG_TABLE_NAME, (SELECT string_agg(coalesce(row_of ->> k, 'null'), '/' ORDER BY place) FROM unnest(keys) WITH ORDINALITY AS u(k, place))), 1024);
+    subject := left(concat_ws('/', TG_TABLE_SCHEMA, TG_TABLE_NAME, (SELECT string_agg(coalesce(row_of ->> k, 'null'),
+        '/' ORDER BY place) FROM unnest(keys) WITH ORDINALITY AS u(k, place))), 1024);
     data := jsonb_build_object('operation', TG_OP, 'schema', TG_TABLE_SCHEMA, 'table', TG_TABLE_NAME,
-        'new', CASE WHEN TG_OP <> 'DELETE' THEN row_of END, 'old', CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD) WHEN 'DELETE' THEN row_of END);
-    PERFORM postrider.publish_data(TG_ARGV[0], type, translate(subject, E'\r\n', '  '), data, source => format('/%s/%s', TG_TABLE_SCHEMA, TG_TABLE_NAME));
+        'new', CASE WHEN TG_OP <> 'DELETE' THEN row_of END, 'old', CASE TG_OP WHEN 'UPDATE' THEN to_jsonb(OLD)
+            WHEN 'DELETE' THEN row_of END);
+    PERFORM postrider.publish_data(TG_ARGV[0], type, translate(subject, E'\r\n', '  '), data, source => format('/%s/%s',
+        TG_TABLE_SCHEMA, TG_TABLE_NAME));
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.publish(text, jsonb, boolean, text), postrider.publish_batch(text, jsonb, boolean, text),
+REVOKE EXECUTE ON FUNCTION postrider.publish(text, jsonb, boolean, text), postrider.publish_batch(text, jsonb, boolean,
+    text),
     postrider.publish_data(text, text, text, jsonb, text, boolean, text), postrider.publish_row_change() FROM PUBLIC;
 COMMENT ON FUNCTION postrider.publish(text, jsonb, boolean, text) IS
     'Publishes one event, in the input schema of its topic, as part of the calling transaction. After a rollback, the '

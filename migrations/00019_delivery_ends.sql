@@ -1,7 +1,7 @@
 -- +goose Up
--- How deliveries end outside the recorder. A delivery is taken by its token: first its job's row is locked, then its batch,
--- then the delivery. Only the transaction that deletes the job's row ends or changes the delivery. An attempt whose job
--- row is gone records nothing.
+-- How deliveries end outside the recorder. A delivery is taken by its token: first its job's row is locked, then its
+-- batch, then the delivery. Only the transaction that deletes the job's row ends or changes the delivery. An attempt
+-- whose job row is gone records nothing.
 
 -- A delivery that is locked together with its job and its batch. job_id is the batch's job for a member. job_state is
 -- NULL if there is no such row. reruns are those of the next attempt.
@@ -38,17 +38,22 @@ DECLARE
 BEGIN
     SELECT h.state INTO ended FROM postrider_internal.delivery_history h WHERE h.id = delivery;
     IF FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('delivery %s has ended: %s', delivery, ended), CONSTRAINT = 'ended',
-            HINT = CASE ended WHEN 'dead_lettered' THEN 'postrider.dead_letters has the dead letter that it became.' ELSE 'Only a pending delivery can be acted on.' END;
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('delivery %s has ended: %s', delivery, ended),
+            CONSTRAINT = 'ended',
+            HINT = CASE ended WHEN 'dead_lettered' THEN 'postrider.dead_letters has the dead letter that it became.'
+                ELSE 'Only a pending delivery can be acted on.' END;
     END IF;
-    RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('delivery %s does not exist', coalesce(delivery::text, 'NULL')), COLUMN = 'delivery_id',
-        HINT = 'SELECT delivery_id FROM postrider.deliveries WHERE state = ''pending'' lists those that can be acted on.';
+    RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('delivery %s does not exist', coalesce(delivery::text,
+        'NULL')), COLUMN = 'delivery_id',
+        HINT = 'SELECT delivery_id FROM postrider.deliveries WHERE state = ''pending'' lists those that can be '
+            'acted on.';
 END $$;
 
 -- Locks a delivery with its job and its batch. If these changed before they were locked (an attempt was recorded, a
 -- hold began), the locks are released and it starts again: waiting for another job with a locked delivery could
 -- deadlock.
-CREATE FUNCTION postrider_internal.take_delivery(delivery bigint) RETURNS postrider_internal.taken_delivery LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.take_delivery(delivery bigint) RETURNS postrider_internal.taken_delivery
+LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
     job record;
@@ -57,22 +62,27 @@ BEGIN
     FOR try IN 1 .. 20 LOOP
         BEGIN
             SELECT d.job_id, d.batch_id, coalesce(d.job_id, b.job_id) AS token, b.hold INTO seen
-              FROM postrider_internal.deliveries d LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id WHERE d.id = delivery;
+              FROM postrider_internal.deliveries d LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
+              WHERE d.id = delivery;
             IF NOT FOUND THEN
                 PERFORM postrider_internal.refuse_delivery(delivery);
             END IF;
-            SELECT j.state::text AS state, coalesce((j.args ->> 'r')::integer, 0) + j.attempt AS reruns, j.scheduled_at INTO job
+            SELECT j.state::text AS state, coalesce((j.args ->> 'r')::integer, 0) + j.attempt AS reruns,
+                   j.scheduled_at INTO job
               FROM postrider_internal.river_job j WHERE j.id = seen.token FOR UPDATE;
             PERFORM FROM postrider_internal.batches b WHERE b.id = seen.batch_id FOR UPDATE;
-            SELECT d.id, d.subscription_id, tp.name, s.name, s.deleted_at IS NOT NULL, d.attempts, d.batch_id, coalesce(d.hold, b.hold), seen.token, job.state, job.reruns,
+            SELECT d.id, d.subscription_id, tp.name, s.name, s.deleted_at IS NOT NULL, d.attempts, d.batch_id,
+                   coalesce(d.hold, b.hold), seen.token, job.state, job.reruns,
                    coalesce(job.scheduled_at, b.next_attempt_at, d.next_attempt_at)
               INTO t
               FROM postrider_internal.deliveries d
               JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
               JOIN postrider_internal.topics tp ON tp.id = d.topic_id
               LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
-             WHERE d.id = delivery AND d.job_id IS NOT DISTINCT FROM seen.job_id AND d.batch_id IS NOT DISTINCT FROM seen.batch_id
-               AND coalesce(d.job_id, b.job_id) IS NOT DISTINCT FROM seen.token AND (b.id IS NULL OR b.state = 'pending')
+             WHERE d.id = delivery AND d.job_id IS NOT DISTINCT FROM seen.job_id
+               AND d.batch_id IS NOT DISTINCT FROM seen.batch_id
+               AND coalesce(d.job_id, b.job_id) IS NOT DISTINCT FROM seen.token
+                   AND (b.id IS NULL OR b.state = 'pending')
                FOR UPDATE OF d;
             IF FOUND THEN
                 RETURN t;
@@ -82,20 +92,25 @@ BEGIN
             NULL;
         END;
     END LOOP;
-    RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = format('delivery %s changes all the time', delivery), HINT = 'Try again.';
+    RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = format('delivery %s changes all the time', delivery),
+        HINT = 'Try again.';
 END $$;
 
 -- Takes a delivery's token: its job row is deleted. A member leaves its batch, which keeps its job. With the last
 -- member the job is deleted too, and the batch ends in this state.
-CREATE FUNCTION postrider_internal.take_token(t postrider_internal.taken_delivery, state text, reason text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.take_token(t postrider_internal.taken_delivery, state text, reason text) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
-    others boolean := EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.batch_id = t.batch_id AND d.id <> t.id);
+    others boolean := EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.batch_id = t.batch_id
+        AND d.id <> t.id);
 BEGIN
     PERFORM postrider_internal.commit_soon();
-    UPDATE postrider_internal.batch_members m SET left_at = now(), left_reason = reason, left_after = t.attempts WHERE m.batch_id = t.batch_id AND m.delivery_id = t.id;
+    UPDATE postrider_internal.batch_members m SET left_at = now(), left_reason = reason, left_after = t.attempts
+    WHERE m.batch_id = t.batch_id AND m.delivery_id = t.id;
     UPDATE postrider_internal.batches b SET members = b.members - 1 WHERE b.id = t.batch_id;
     IF NOT others THEN
-        UPDATE postrider_internal.batches b SET state = take_token.state, finished_at = now(), job_id = NULL, hold = NULL, next_attempt_at = NULL WHERE b.id = t.batch_id;
+        UPDATE postrider_internal.batches b SET state = take_token.state, finished_at = now(), job_id = NULL,
+            hold = NULL, next_attempt_at = NULL WHERE b.id = t.batch_id;
         DELETE FROM postrider_internal.river_job j WHERE j.id = t.job_id;
     END IF;
 END $$;
@@ -177,12 +192,14 @@ COMMENT ON FUNCTION postrider_internal.end_deliveries IS
 -- +goose StatementBegin
 -- An event subscription that was deleted after its expiration time has expired, whatever deleted it.
 CREATE FUNCTION postrider_internal.deletion_reason(subscription bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionExpired' ELSE 'EventSubscriptionDeleted' END
+SELECT CASE WHEN s.expiration_time_utc <= s.deleted_at THEN 'EventSubscriptionExpired'
+    ELSE 'EventSubscriptionDeleted' END
   FROM postrider_internal.event_subscriptions s WHERE s.id = subscription $$;
 
--- A delivery is canceled only together with its job row, or its batch and the batch's job row. One whose attempt is being
--- recorded at the same time has another job row afterward; the next call cancels it. A delivery without its job row, which
--- should not exist, is canceled too. A job of a kind that only a newer version knows is left to that version's nodes.
+-- A delivery is canceled only together with its job row, or its batch and the batch's job row. One whose attempt is
+-- being recorded at the same time has another job row afterward; the next call cancels it. A delivery without its job
+-- row, which should not exist, is canceled too. A job of a kind that only a newer version knows is left to that
+-- version's nodes.
 CREATE FUNCTION postrider_internal.cancel_pending(
     subscription bigint, after bigint, most integer, OUT last bigint, OUT met bigint, OUT canceled bigint
 ) LANGUAGE sql AS $$
@@ -193,7 +210,8 @@ WITH pending AS MATERIALIZED (
      WHERE d.subscription_id = subscription AND d.id > after ORDER BY d.id LIMIT most
 ), free AS (
     SELECT j.id FROM postrider_internal.river_job j
-     WHERE j.id IN (SELECT p.token FROM pending p) AND j.kind IN ('deliver', 'batch') ORDER BY j.id FOR UPDATE SKIP LOCKED
+     WHERE j.id IN (SELECT p.token FROM pending p) AND j.kind IN ('deliver', 'batch') ORDER BY j.id
+     FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
 ), fenced AS MATERIALIZED (
@@ -227,20 +245,27 @@ SELECT coalesce(max(p.id), 0), count(*), (SELECT e.count FROM ended e) FROM pend
 COMMENT ON FUNCTION postrider_internal.deletion_reason IS
     'Why deliveries of a deleted event subscription are canceled; NULL = there is no such event subscription.';
 COMMENT ON FUNCTION postrider_internal.cancel_pending IS
-    'Cancels pending deliveries of a deleted event subscription: those after a delivery id, in the order of their ids, with the other members of their batches. Returns the last id it met, how many it met, and how many it canceled.';
+    'Cancels pending deliveries of a deleted event subscription: those after a delivery id, in the order of their ids, '
+        'with the other members of their batches. Returns the last id it met, how many it met, and how many it '
+        'canceled.';
 
 -- +goose StatementBegin
 -- Error and response of the last attempt of a delivery, alone or in a batch.
-CREATE FUNCTION postrider_internal.last_attempt(delivery bigint, number integer) RETURNS TABLE (error text, response_excerpt bytea) LANGUAGE sql STABLE AS $$
-SELECT a.error, a.response_excerpt FROM postrider_internal.delivery_attempts a WHERE a.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND NOT a.late
+CREATE FUNCTION postrider_internal.last_attempt(delivery bigint, number integer)
+RETURNS TABLE (error text, response_excerpt bytea) LANGUAGE sql STABLE AS $$
+SELECT a.error, a.response_excerpt FROM postrider_internal.delivery_attempts a
+WHERE a.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND NOT a.late
  UNION ALL
-SELECT a.error, a.response_excerpt FROM postrider_internal.batch_members m JOIN postrider_internal.delivery_attempts a ON a.batch_id = m.batch_id
- WHERE m.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND a.number <= coalesce(m.left_after, a.number) AND NOT a.late
+SELECT a.error, a.response_excerpt FROM postrider_internal.batch_members m JOIN postrider_internal.delivery_attempts a
+    ON a.batch_id = m.batch_id
+ WHERE m.delivery_id = last_attempt.delivery AND a.number = last_attempt.number AND a.number <= coalesce(m.left_after,
+     a.number) AND NOT a.late
  LIMIT 1 $$;
 
 -- Ends one delivery by an operator's command. Without an action it is part of a larger command, which has its own audit
 -- row. If its request is in progress, a notice says that the request may still arrive.
-CREATE FUNCTION postrider_internal.end_by_hand(delivery bigint, state text, reason text, action text, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.end_by_hand(delivery bigint, state text, reason text, action text, actor text,
+    address text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery);
     letter uuid;
@@ -257,28 +282,36 @@ BEGIN
                 HINT = 'A dead letter holds its event, and there is none. postrider.cancel() ends the delivery.';
         END IF;
         letter := postrider_internal.new_uuid();
-        SELECT a.error, a.response_excerpt INTO error, response FROM postrider_internal.last_attempt(t.id, t.attempts) a;
+        SELECT a.error, a.response_excerpt INTO error, response
+        FROM postrider_internal.last_attempt(t.id, t.attempts) a;
     END IF;
     PERFORM postrider_internal.take_token(t, state, reason);
     PERFORM postrider_internal.end_deliveries(
         ARRAY [ROW (t.id, state, reason, letter, error, response)::postrider_internal.delivery_end]);
     IF action IS NOT NULL THEN
-        PERFORM postrider_internal.note_audit(actor, address, action, t.topic, t.subscription, jsonb_build_object('deliveryId', t.id, 'deadLetterId', letter));
+        PERFORM postrider_internal.note_audit(actor, address, action, t.topic, t.subscription,
+            jsonb_build_object('deliveryId', t.id, 'deadLetterId', letter));
     END IF;
     IF t.job_state = 'running' THEN
-        RAISE NOTICE 'an attempt of delivery % is under way: it may still reach the endpoint, and nothing of it is recorded', t.id;
+        RAISE NOTICE
+            'an attempt of delivery % is under way: it may still reach the endpoint, and nothing of it is recorded',
+            t.id;
     END IF;
     RETURN letter;
 END $$;
 
-CREATE FUNCTION postrider_internal.cancel(delivery_id bigint, actor text, address text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.cancel(delivery_id bigint, actor text, address text) RETURNS text
+LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM postrider_internal.end_by_hand(delivery_id, 'canceled', 'CanceledByOperator', 'delivery_canceled', actor, address);
+    PERFORM postrider_internal.end_by_hand(delivery_id, 'canceled', 'CanceledByOperator', 'delivery_canceled', actor,
+        address);
     RETURN 'canceled';
 END $$;
 
-CREATE FUNCTION postrider_internal.dead_letter_now(delivery_id bigint, actor text, address text) RETURNS uuid LANGUAGE sql AS $$
-SELECT postrider_internal.end_by_hand(delivery_id, 'dead_lettered', 'DeadLetteredByOperator', 'delivery_dead_lettered', actor, address) $$;
+CREATE FUNCTION postrider_internal.dead_letter_now(delivery_id bigint, actor text, address text) RETURNS uuid
+LANGUAGE sql AS $$
+SELECT postrider_internal.end_by_hand(delivery_id, 'dead_lettered', 'DeadLetteredByOperator', 'delivery_dead_lettered',
+    actor, address) $$;
 -- +goose StatementEnd
 
 -- +goose Down

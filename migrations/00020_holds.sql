@@ -2,94 +2,122 @@
 -- Pause, resume, release and retry now.
 
 -- +goose StatementBegin
--- What the deliveries of an event subscription that are made now wait for. Refilling asks again: this one is told meanwhile.
+-- What the deliveries of an event subscription that are made now wait for. Refilling asks again: this one is told
+-- meanwhile.
 CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
-SELECT coalesce((SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1), 'admission') $$;
+SELECT coalesce((SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1),
+    'admission') $$;
 
 -- Says that an event subscription is on hold, and what ends that.
-CREATE FUNCTION postrider_internal.refuse_held(topic text, subscription text, hold text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.refuse_held(topic text, subscription text, hold text) RETURNS void
+LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = hold,
         MESSAGE = format('event subscription "%s" of topic "%s" is ', subscription, topic)
-               || CASE hold WHEN 'paused' THEN 'paused' WHEN 'probation' THEN 'on probation' ELSE 'waiting for its endpoint''s validation' END,
-        HINT = CASE hold WHEN 'paused' THEN format('SELECT postrider.resume(%L, %L) ends the pause.', topic, subscription)
-                         WHEN 'probation' THEN format('SELECT postrider.release(%L, %L) ends the probation.', topic, subscription)
-                         ELSE 'See postrider.handshakes; POST /v1/topics/{topic}/subscriptions/{subscription}/validate runs the handshake again.' END;
+               || CASE hold WHEN 'paused' THEN 'paused' WHEN 'probation' THEN 'on probation'
+                   ELSE 'waiting for its endpoint''s validation' END,
+        HINT = CASE hold WHEN 'paused' THEN format('SELECT postrider.resume(%L, %L) ends the pause.', topic,
+            subscription)
+                         WHEN 'probation' THEN format('SELECT postrider.release(%L, %L) ends the probation.', topic,
+                             subscription)
+                         ELSE 'See postrider.handshakes; POST /v1/topics/{topic}/subscriptions/{subscription}/validate '
+                             'runs the handshake again.' END;
 END $$;
 
-CREATE FUNCTION postrider_internal.retry_now(delivery_id bigint, actor text, address text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.retry_now(delivery_id bigint, actor text, address text) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     t postrider_internal.taken_delivery := postrider_internal.take_delivery(delivery_id);
     held text := nullif(postrider_internal.hold_of(t.subscription_id), 'admission');
     job bigint;
 BEGIN
     IF t.job_state = 'running' THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('an attempt of delivery %s is under way', t.id), CONSTRAINT = 'running',
-            HINT = 'Wait for its outcome: SELECT state, last_outcome, next_attempt_at FROM postrider.deliveries tells it.';
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('an attempt of delivery %s is under way', t.id),
+            CONSTRAINT = 'running',
+            HINT = 'Wait for its outcome: SELECT state, last_outcome, next_attempt_at FROM postrider.deliveries '
+                'tells it.';
     ELSIF t.deleted THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('event subscription "%s" of topic "%s" was deleted', t.subscription, t.topic), CONSTRAINT = 'deleted',
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('event subscription "%s" of topic "%s" was deleted',
+            t.subscription, t.topic), CONSTRAINT = 'deleted',
             HINT = 'What it was owed is being canceled.';
     ELSIF held IS NOT NULL THEN
         PERFORM postrider_internal.refuse_held(t.topic, t.subscription, held);
     ELSIF t.due <= clock_timestamp() AND (t.job_state IS NOT NULL OR t.job_id IS NULL) THEN
         RETURN; -- it is due: a new job would only lose its place in the queue
     END IF;
-    PERFORM postrider_internal.note_audit(actor, address, 'delivery_retried', t.topic, t.subscription, jsonb_build_object('deliveryId', t.id));
+    PERFORM postrider_internal.note_audit(actor, address, 'delivery_retried', t.topic, t.subscription,
+        jsonb_build_object('deliveryId', t.id));
     PERFORM postrider_internal.take_token(t, 'canceled', 'RetriedByOperator');
     IF t.hold IS NULL THEN
         job := nextval('postrider_internal.river_job_id_seq');
         INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-        VALUES (job, 'available', jsonb_strip_nulls(jsonb_build_object('d', t.id, 's', t.subscription_id, 'n', t.attempts + 1,
-                    'r', CASE WHEN t.batch_id IS NULL THEN nullif(t.reruns, 0) END)), 'deliver', 'deliveries', 1, 1000, now());
+        VALUES (job, 'available', jsonb_strip_nulls(jsonb_build_object('d', t.id, 's', t.subscription_id, 'n',
+            t.attempts + 1,
+                    'r', CASE WHEN t.batch_id IS NULL THEN nullif(t.reruns, 0) END)), 'deliver', 'deliveries', 1, 1000,
+                    now());
     END IF;
     -- What is on hold is released by the next refill: it is the oldest that is due.
-    UPDATE postrider_internal.deliveries d SET job_id = job, batch_id = NULL, hold = t.hold, next_attempt_at = now(), not_before = NULL WHERE d.id = t.id;
+    UPDATE postrider_internal.deliveries d SET job_id = job, batch_id = NULL, hold = t.hold, next_attempt_at = now(),
+        not_before = NULL WHERE d.id = t.id;
 END $$;
 
-CREATE FUNCTION postrider_internal.find_subscription(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.find_subscription(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql
+    STABLE AS $$
 DECLARE
     found_id bigint;
 BEGIN
-    SELECT s.id INTO found_id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
+    SELECT s.id INTO found_id FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t
+        ON t.id = s.topic_id
      WHERE t.name = topic AND t.deleted_at IS NULL AND s.name = subscription AND s.deleted_at IS NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" has no event subscription "%s"', topic, subscription), COLUMN = 'subscription',
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" has no event subscription "%s"', topic,
+            subscription), COLUMN = 'subscription',
             HINT = 'SELECT topic, subscription FROM postrider.event_subscriptions lists those there are.';
     END IF;
     RETURN found_id;
 END $$;
 
-CREATE FUNCTION postrider_internal.pause(topic text, subscription text, stop_time_to_live boolean, actor text, address text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.pause(topic text, subscription text, stop_time_to_live boolean, actor text,
+    address text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
 BEGIN
     PERFORM postrider_internal.commit_soon();
-    PERFORM FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = wanted AND st.resumed_at IS NOT NULL FOR UPDATE;
+    PERFORM FROM postrider_internal.event_subscription_states st WHERE st.subscription_id = wanted
+        AND st.resumed_at IS NOT NULL FOR UPDATE;
     IF FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('event subscription "%s" of topic "%s" is still ending its last pause', subscription, topic), CONSTRAINT = 'resuming',
+        RAISE EXCEPTION USING ERRCODE = '55000',
+            MESSAGE = format('event subscription "%s" of topic "%s" is still ending its last pause', subscription,
+            topic), CONSTRAINT = 'resuming',
             HINT = 'Its deliveries hold meanwhile. Try again in a moment.';
     END IF;
-    INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, paused_since, stop_time_to_live) VALUES (wanted, now(), coalesce(pause.stop_time_to_live, false))
+    INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, paused_since, stop_time_to_live)
+    VALUES (wanted, now(), coalesce(pause.stop_time_to_live, false))
         ON CONFLICT (subscription_id) DO UPDATE SET paused_since = coalesce(st.paused_since, now()), updated_at = now(),
-           stop_time_to_live = CASE WHEN st.paused_since IS NULL THEN coalesce(pause.stop_time_to_live, false) ELSE coalesce(pause.stop_time_to_live, st.stop_time_to_live) END;
-    PERFORM postrider_internal.note_audit(actor, address, 'subscription_paused', topic, subscription, jsonb_build_object('stopTimeToLive', pause.stop_time_to_live));
+           stop_time_to_live = CASE WHEN st.paused_since IS NULL THEN coalesce(pause.stop_time_to_live, false)
+               ELSE coalesce(pause.stop_time_to_live, st.stop_time_to_live) END;
+    PERFORM postrider_internal.note_audit(actor, address, 'subscription_paused', topic, subscription,
+        jsonb_build_object('stopTimeToLive', pause.stop_time_to_live));
 END $$;
 
-CREATE FUNCTION postrider_internal.resume(topic text, subscription text, actor text, address text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.resume(topic text, subscription text, actor text, address text) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
 BEGIN
     PERFORM postrider_internal.commit_soon();
     UPDATE postrider_internal.event_subscription_states st
        SET updated_at = now(), paused_since = CASE WHEN st.stop_time_to_live THEN st.paused_since END,
-           resumed_at = CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL THEN coalesce(st.resumed_at, now()) END
+           resumed_at = CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL
+               THEN coalesce(st.resumed_at, now()) END
      WHERE st.subscription_id = wanted;
     PERFORM postrider_internal.note_audit(actor, address, 'subscription_resumed', topic, subscription, NULL);
 END $$;
 
--- The state's row is locked, so that each delivery is moved once: one that was pending before the pause by its whole length,
--- one that was published during the pause by the rest of it.
-CREATE FUNCTION postrider_internal.move_time_to_live(subscription bigint, most integer, wait boolean) RETURNS boolean LANGUAGE sql AS $$
+-- The state's row is locked, so that each delivery is moved once: one that was pending before the pause by its whole
+-- length, one that was published during the pause by the rest of it.
+CREATE FUNCTION postrider_internal.move_time_to_live(subscription bigint, most integer, wait boolean) RETURNS boolean
+LANGUAGE sql AS $$
 WITH awaited AS MATERIALIZED (
     SELECT st.* FROM postrider_internal.event_subscription_states st
      WHERE wait AND st.subscription_id = subscription AND st.resumed_at IS NOT NULL FOR UPDATE
@@ -117,10 +145,13 @@ SELECT count(*) = most FROM step $$;
 -- +goose StatementEnd
 
 COMMENT ON FUNCTION postrider_internal.move_time_to_live IS
-    'Takes a pause that has stopped the time to live off the age of the next deliveries of an event subscription. Returns whether there may be more; else the pause is over. Without wait it does nothing while another transaction does the same.';
+    'Takes a pause that has stopped the time to live off the age of the next deliveries of an event subscription. '
+        'Returns whether there may be more; else the pause is over. Without wait it does nothing while another '
+        'transaction does the same.';
 
 -- +goose StatementBegin
-CREATE FUNCTION postrider_internal.release(topic text, subscription text, actor text, address text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.release(topic text, subscription text, actor text, address text) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     wanted bigint := postrider_internal.find_subscription(topic, subscription);
     held text := nullif(postrider_internal.hold_of(wanted), 'admission');
@@ -129,8 +160,10 @@ BEGIN
         PERFORM postrider_internal.refuse_held(topic, subscription, held);
     END IF;
     PERFORM postrider_internal.commit_soon();
-    DELETE FROM postrider_internal.probations r USING postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-     WHERE s.id = wanted AND r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id);
+    DELETE FROM postrider_internal.probations r USING postrider_internal.event_subscriptions s
+    JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+     WHERE s.id = wanted AND r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope,
+         s.endpoint_hash, s.id);
     PERFORM postrider_internal.note_audit(actor, address, 'subscription_released', topic, subscription, NULL);
 END $$;
 -- +goose StatementEnd

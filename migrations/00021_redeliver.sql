@@ -1,23 +1,28 @@
 -- +goose Up
 -- Redelivering and purging dead letters, one by one and many at once, and past events to one event subscription.
 --
--- A redelivery is a new delivery of the same event: no attempts, a time to live of its own, and redelivered_from says where it comes
--- from. It comes into the world on hold and without a job, so that it is let go as every held delivery is: past no pause, no probation and
--- no limit, and as part of a batch where its event subscription takes batches.
+-- A redelivery is a new delivery of the same event: no attempts, a time to live of its own, and redelivered_from says
+-- where it comes from. It comes into the world on hold and without a job, so that it is let go as every held delivery
+-- is: past no pause, no probation and no limit, and as part of a batch where its event subscription takes batches.
 
 -- +goose StatementBegin
 -- The length of a text inside a JSON string, as event.Size counts it.
-CREATE FUNCTION postrider_internal.quoted_length(given text) RETURNS integer LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-SELECT octet_length(given) + length(given) - length(translate(given, '"\', '')) + 5 * (length(given) - length(regexp_replace(given, '[\x01-\x1f]', '', 'g'))) $$;
+CREATE FUNCTION postrider_internal.quoted_length(given text) RETURNS integer LANGUAGE sql
+    IMMUTABLE STRICT PARALLEL SAFE AS $$
+SELECT octet_length(given) + length(given) - length(translate(given, '"\', '')) + 5 *
+    (length(given) - length(regexp_replace(given, '[\x01-\x1f]', '', 'g'))) $$;
 
 -- What may be delivered as what: event.CanDeliver.
-CREATE FUNCTION postrider_internal.can_deliver(input text, delivery text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGridSchema', 'CloudEventSchemaV1_0'), ('CloudEventSchemaV1_0', 'CloudEventSchemaV1_0'),
-                             ('CustomEventSchema', 'EventGridSchema'), ('CustomEventSchema', 'CloudEventSchemaV1_0'), ('CustomEventSchema', 'CustomInputSchema')) $$;
+CREATE FUNCTION postrider_internal.can_deliver(input text, delivery text) RETURNS boolean LANGUAGE sql
+    IMMUTABLE PARALLEL SAFE AS $$
+SELECT (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGridSchema', 'CloudEventSchemaV1_0'),
+    ('CloudEventSchemaV1_0', 'CloudEventSchemaV1_0'),
+                             ('CustomEventSchema', 'EventGridSchema'), ('CustomEventSchema', 'CloudEventSchemaV1_0'),
+                             ('CustomEventSchema', 'CustomInputSchema')) $$;
 
--- The first day whose events may be referred to. No retention takes away the day before today, and the transaction that refers to it may stay
--- open for an hour. An older day may be about to be detached, and an event that is not seen when its turn comes would be dropped: such events
--- are stored again under today's day.
+-- The first day whose events may be referred to. No retention takes away the day before today, and the transaction that
+-- refers to it may stay open for an hour. An older day may be about to be detached, and an event that is not seen when
+-- its turn comes would be dropped: such events are stored again under today's day.
 CREATE FUNCTION postrider_internal.first_sure_day() RETURNS date LANGUAGE sql STABLE AS $$
 SELECT ((clock_timestamp() + interval '1 hour') AT TIME ZONE 'UTC')::date - 1 $$;
 
@@ -33,13 +38,16 @@ BEGIN
     RETURN today;
 END $$;
 
--- Redelivers dead letters, to target or each to its own event subscription, and says for each that is there which delivery it has become,
--- or what was in the way: redelivered, deleted, expired, schema, or erased: nothing is left of its body. One that was redelivered before the time
--- given is redelivered again. operation is the one that does it; NULL = none.
+-- Redelivers dead letters, to target or each to its own event subscription, and says for each that is there which
+-- delivery it has become, or what was in the way: redelivered, deleted, expired, schema, or erased: nothing is left of
+-- its body. One that was redelivered before the time given is redelivered again. operation is the one that does it;
+-- NULL = none.
 --
--- Dead letters are locked by id, and then the event subscriptions, against a deletion that would not see these deliveries. Nothing is locked of
--- what holds an event subscription: whatever the hold is told to be, refilling looks at it again.
-CREATE FUNCTION postrider_internal.redeliver_letters(ids uuid[], target bigint, again_before timestamptz, operation uuid)
+-- Dead letters are locked by id, and then the event subscriptions, against a deletion that would not see these
+-- deliveries. Nothing is locked of what holds an event subscription: whatever the hold is told to be, refilling looks
+-- at it again.
+CREATE FUNCTION postrider_internal.redeliver_letters(ids uuid[], target bigint, again_before timestamptz,
+    operation uuid)
     RETURNS TABLE (letter uuid, delivery bigint, problem text) LANGUAGE plpgsql AS $$
 DECLARE
     today date := postrider_internal.day_of_publishing();
@@ -48,50 +56,65 @@ DECLARE
 BEGIN
     PERFORM FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
     PERFORM FROM postrider_internal.event_subscriptions s
-      WHERE s.id = ANY (CASE WHEN target IS NOT NULL THEN ARRAY [target] ELSE ARRAY (SELECT l.subscription_id FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids)) END)
+      WHERE s.id = ANY (CASE WHEN target IS NOT NULL THEN ARRAY [target] ELSE ARRAY (SELECT l.subscription_id
+          FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids)) END)
       ORDER BY s.id FOR SHARE;
     RETURN QUERY
     WITH judged AS MATERIALIZED (
         SELECT l.id, l.event_uuid, s.id AS subscription_id, s.topic_id,
-               octet_length(l.body) + CASE l.schema WHEN 'CustomEventSchema' THEN postrider_internal.quoted_length(l.event_id) + postrider_internal.quoted_length(l.event_type)
-                   + postrider_internal.quoted_length(l.subject) + postrider_internal.quoted_length(l.data_version) ELSE 0 END AS event_bytes,
-               CASE WHEN l.event_day >= sure AND (SELECT true FROM postrider_internal.events e WHERE e.id = l.event_uuid AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
+               octet_length(l.body) + CASE l.schema WHEN 'CustomEventSchema'
+                   THEN postrider_internal.quoted_length(l.event_id) + postrider_internal.quoted_length(l.event_type)
+                   + postrider_internal.quoted_length(l.subject) + postrider_internal.quoted_length(l.data_version)
+                   ELSE 0 END AS event_bytes,
+               CASE WHEN l.event_day >= sure AND (SELECT true FROM postrider_internal.events e WHERE e.id = l.event_uuid
+                   AND e.day = l.event_day LIMIT 1) THEN l.event_day END AS event_day,
                CASE WHEN octet_length(l.body) = 0 THEN 'erased'
                     WHEN l.redelivered_at >= coalesce(again_before, '-infinity') THEN 'redelivered'
                     WHEN s.id IS NULL OR s.deleted_at IS NOT NULL THEN 'deleted'
                     WHEN s.expiration_time_utc <= at THEN 'expired'
-                    WHEN NOT postrider_internal.can_deliver(l.schema, s.event_delivery_schema) THEN 'schema' END AS problem
+                    WHEN NOT postrider_internal.can_deliver(l.schema, s.event_delivery_schema)
+                    THEN 'schema' END AS problem
           FROM postrider_internal.dead_letters l
           LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
          WHERE l.id = ANY (ids)
     ), fit AS MATERIALIZED (
-        SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM judged j WHERE j.problem IS NULL ORDER BY j.event_uuid, j.id) f
+        SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM judged j
+            WHERE j.problem IS NULL ORDER BY j.event_uuid, j.id) f
     ), holds AS MATERIALIZED (
         SELECT f.subscription_id, postrider_internal.hold_of(f.subscription_id) AS hold FROM fit f GROUP BY 1
     ), stored AS (
-        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type, subject, source, data_version, schema, traceparent, tracestate, body)
-        SELECT l.event_uuid, today, l.topic_id, l.published_at, l.event_time, l.event_id, l.event_type, l.subject, l.source, l.data_version, l.schema, l.traceparent, l.tracestate, l.body
-          FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id WHERE f.event_day IS NULL AND l.id = ANY (ids)
+        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type,
+            subject, source, data_version, schema, traceparent, tracestate, body)
+        SELECT l.event_uuid, today, l.topic_id, l.published_at, l.event_time, l.event_id, l.event_type, l.subject,
+               l.source, l.data_version, l.schema, l.traceparent, l.tracestate, l.body
+          FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id WHERE f.event_day IS NULL
+              AND l.id = ANY (ids)
             ON CONFLICT DO NOTHING
     ), owed AS (
-        INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at,
+        INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
+            hold, owed_since, next_attempt_at,
                redelivered_from, operation_id)
-        SELECT f.delivery_id, f.subscription_id, f.topic_id, f.event_uuid, coalesce(f.event_day, today), f.event_bytes, h.hold, at, at,
+        SELECT f.delivery_id, f.subscription_id, f.topic_id, f.event_uuid, coalesce(f.event_day, today), f.event_bytes,
+               h.hold, at, at,
                f.id, operation
           FROM fit f JOIN holds h ON h.subscription_id = f.subscription_id ORDER BY f.delivery_id
     ), marked AS (
-        UPDATE postrider_internal.dead_letters l SET redelivered_at = at FROM fit f WHERE l.id = f.id AND l.id = ANY (ids)
+        UPDATE postrider_internal.dead_letters l SET redelivered_at = at FROM fit f WHERE l.id = f.id
+            AND l.id = ANY (ids)
     ), rolled AS (
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-        SELECT (c.topic_id + c.subscription_id) % 8, array_agg(ROW (date_trunc('minute', now()), c.topic_id, c.subscription_id, 'owed', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
+        SELECT (c.topic_id + c.subscription_id) % 8, array_agg(ROW (date_trunc('minute', now()), c.topic_id,
+            c.subscription_id, 'owed', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
           FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
     )
     SELECT j.id, f.delivery_id, j.problem FROM judged j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
 END $$;
 
--- Redelivers events of one day to one event subscription; the caller has found that its filter wants them. sizes are event.Size. The events are locked
--- against an erasure, which would see neither the new rows nor the deliveries; one that was erased meanwhile is left out.
-CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], event_day date, target bigint, operation uuid) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Redelivers events of one day to one event subscription; the caller has found that its filter wants them. sizes are
+-- event.Size. The events are locked against an erasure, which would see neither the new rows nor the deliveries; one
+-- that was erased meanwhile is left out.
+CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], event_day date, target bigint,
+    operation uuid) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     today date := postrider_internal.day_of_publishing();
     at timestamptz := clock_timestamp();
@@ -99,55 +122,70 @@ DECLARE
     made bigint;
     t bigint;
 BEGIN
-    kept := ARRAY (SELECT e.id FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day AND e.id = ANY (ids) AND e.erased_at IS NULL ORDER BY e.id FOR SHARE);
+    kept := ARRAY (SELECT e.id FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day
+        AND e.id = ANY (ids) AND e.erased_at IS NULL ORDER BY e.id FOR SHARE);
     IF event_day < postrider_internal.first_sure_day() THEN
-        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type, subject, source, data_version, schema, traceparent, tracestate, body)
-        SELECT e.id, today, e.topic_id, e.published_at, e.event_time, e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate, e.body
+        INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, event_id, event_type,
+            subject, source, data_version, schema, traceparent, tracestate, body)
+        SELECT e.id, today, e.topic_id, e.published_at, e.event_time, e.event_id, e.event_type, e.subject, e.source,
+               e.data_version, e.schema, e.traceparent, e.tracestate, e.body
           FROM postrider_internal.events e WHERE e.day = redeliver_past.event_day AND e.id = ANY (kept)
             ON CONFLICT DO NOTHING;
         event_day := today;
     END IF;
     SELECT s.topic_id INTO t FROM postrider_internal.event_subscriptions s WHERE s.id = target;
-    INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at,
+    INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold,
+        owed_since, next_attempt_at,
            redelivered_from, operation_id)
-    SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation, operation
+    SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation,
+           operation
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS made = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'owed', '', NULL::int, made, NULL)::postrider_internal.rollup_entry] WHERE made > 0;
+    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'owed', '', NULL::int, made,
+        NULL)::postrider_internal.rollup_entry] WHERE made > 0;
     RETURN made;
 END $$;
 
 -- The event subscription that a redelivery names, or an error.
-CREATE FUNCTION postrider_internal.redelivery_target(topic text, subscription text) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.redelivery_target(topic text, subscription text) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
     s record;
 BEGIN
-    SELECT e.id, e.expiration_time_utc INTO s FROM postrider_internal.event_subscriptions e JOIN postrider_internal.topics t ON t.id = e.topic_id
-     WHERE t.name = redelivery_target.topic AND t.deleted_at IS NULL AND e.name = redelivery_target.subscription AND e.deleted_at IS NULL;
+    SELECT e.id, e.expiration_time_utc INTO s FROM postrider_internal.event_subscriptions e
+    JOIN postrider_internal.topics t ON t.id = e.topic_id
+     WHERE t.name = redelivery_target.topic AND t.deleted_at IS NULL AND e.name = redelivery_target.subscription
+       AND e.deleted_at IS NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = format('topic "%s" has no event subscription "%s"', topic, subscription),
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription',
+            MESSAGE = format('topic "%s" has no event subscription "%s"', topic, subscription),
             HINT = 'SELECT topic, subscription FROM postrider.event_subscriptions lists those there are.';
     ELSIF s.expiration_time_utc <= clock_timestamp() THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'expired', COLUMN = 'subscription', MESSAGE = format('event subscription "%s" of topic "%s" has expired', subscription, topic),
+        RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'expired', COLUMN = 'subscription',
+            MESSAGE = format('event subscription "%s" of topic "%s" has expired', subscription, topic),
             HINT = 'Name another one as subscription.';
     END IF;
     RETURN s.id;
 END $$;
 
-CREATE FUNCTION postrider_internal.redeliver(dead_letter_id uuid, subscription text, topic text, again boolean, actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.redeliver(dead_letter_id uuid, subscription text, topic text, again boolean,
+    actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     l record;
     target bigint;
     r record;
 BEGIN
     IF topic IS NOT NULL AND subscription IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required with topic';
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription',
+            MESSAGE = 'subscription is required with topic';
     END IF;
     PERFORM postrider_internal.commit_soon();
-    SELECT d.topic, d.subscription, d.redelivered_at, d.schema INTO l FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id FOR UPDATE;
+    SELECT d.topic, d.subscription, d.redelivered_at, d.schema INTO l FROM postrider_internal.dead_letters d
+    WHERE d.id = dead_letter_id FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN dead_letter_id IS NULL THEN 'dead_letter_id is required' ELSE format('dead letter %s does not exist', dead_letter_id) END,
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = CASE WHEN dead_letter_id IS NULL
+            THEN 'dead_letter_id is required' ELSE format('dead letter %s does not exist', dead_letter_id) END,
             HINT = 'SELECT dead_letter_id FROM postrider.dead_letters lists those there are.';
     END IF;
     l.topic := coalesce(topic, l.topic);
@@ -155,30 +193,39 @@ BEGIN
         target := postrider_internal.redelivery_target(l.topic, subscription);
         l.subscription := subscription;
     END IF;
-    SELECT * INTO STRICT r FROM postrider_internal.redeliver_letters(ARRAY [dead_letter_id], target, CASE WHEN again THEN 'infinity'::timestamptz END, NULL);
+    SELECT * INTO STRICT r FROM postrider_internal.redeliver_letters(ARRAY [dead_letter_id], target, CASE WHEN again
+        THEN 'infinity'::timestamptz END, NULL);
     IF r.problem IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = r.problem, MESSAGE = CASE r.problem
             WHEN 'erased' THEN format('the event of dead letter %s was erased', dead_letter_id)
-            WHEN 'redelivered' THEN format('dead letter %s was redelivered already, at %s', dead_letter_id, l.redelivered_at)
+            WHEN 'redelivered' THEN format('dead letter %s was redelivered already, at %s', dead_letter_id,
+                l.redelivered_at)
             WHEN 'deleted' THEN format('event subscription "%s" of topic "%s" was deleted', l.subscription, l.topic)
             WHEN 'expired' THEN format('event subscription "%s" of topic "%s" has expired', l.subscription, l.topic)
-            ELSE format('an event of %s cannot be delivered in the schema of event subscription "%s" of topic "%s"', l.schema, l.subscription, l.topic) END,
-            HINT = CASE r.problem WHEN 'erased' THEN 'Nothing is left that could be delivered; postrider.purge() removes the rest.' WHEN 'redelivered' THEN 'again => true redelivers it once more.' ELSE 'Name another one as subscription.' END;
+            ELSE format('an event of %s cannot be delivered in the schema of event subscription "%s" of topic "%s"',
+                l.schema, l.subscription, l.topic) END,
+            HINT = CASE r.problem WHEN 'erased' THEN
+                'Nothing is left that could be delivered; postrider.purge() removes the rest.' WHEN 'redelivered'
+                THEN 'again => true redelivers it once more.' ELSE 'Name another one as subscription.' END;
     END IF;
-    PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_redelivered', l.topic, l.subscription, jsonb_build_object('deadLetterId', dead_letter_id, 'deliveryId', r.delivery));
+    PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_redelivered', l.topic, l.subscription,
+        jsonb_build_object('deadLetterId', dead_letter_id, 'deliveryId', r.delivery));
     RETURN r.delivery;
 END $$;
 
-CREATE FUNCTION postrider_internal.purge(dead_letter_id uuid, actor text, address text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.purge(dead_letter_id uuid, actor text, address text) RETURNS boolean
+LANGUAGE plpgsql AS $$
 DECLARE
     l record;
 BEGIN
     PERFORM postrider_internal.commit_soon();
-    DELETE FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id RETURNING d.topic, d.subscription, d.event_id INTO l;
+    DELETE FROM postrider_internal.dead_letters d WHERE d.id = dead_letter_id RETURNING d.topic, d.subscription,
+        d.event_id INTO l;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_purged', l.topic, l.subscription, jsonb_build_object('deadLetterId', dead_letter_id, 'eventId', l.event_id));
+    PERFORM postrider_internal.note_audit(actor, address, 'dead_letter_purged', l.topic, l.subscription,
+        jsonb_build_object('deadLetterId', dead_letter_id, 'eventId', l.event_id));
     RETURN true;
 END $$;
 
@@ -186,7 +233,9 @@ END $$;
 CREATE FUNCTION postrider_internal.refuse_filter(member text, problem text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member, MESSAGE = format('%s %s', member, problem),
-        HINT = 'A filter may have topic, subscription, reason, last_outcome, last_status, event_id, event_type, subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, redelivered and dead_letter_ids.';
+        HINT = 'A filter may have topic, subscription, reason, last_outcome, last_status, event_id, event_type, '
+            'subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, redelivered and '
+            'dead_letter_ids.';
 END $$;
 
 -- A filter of dead letters as a condition on l. Whatever the filter brings becomes a quoted literal of a fixed type.
@@ -199,24 +248,33 @@ DECLARE
     conditions text := 'true';
 BEGIN
     IF filter IS NULL OR jsonb_typeof(filter) <> 'object' THEN
-        PERFORM postrider_internal.refuse_filter('filter', CASE WHEN filter IS NULL THEN 'is required: {} matches every dead letter' ELSE 'must be an object, is ' || postrider_internal.kind_in_words(filter) END);
+        PERFORM postrider_internal.refuse_filter('filter', CASE WHEN filter IS NULL
+            THEN 'is required: {} matches every dead letter' ELSE 'must be an object, is '
+            || postrider_internal.kind_in_words(filter) END);
     END IF;
     FOR member, value IN SELECT * FROM jsonb_each(filter) LOOP
-        wanted := CASE WHEN member IN ('topic', 'subscription', 'reason', 'last_outcome', 'event_id', 'event_type', 'subject', 'subject_prefix', 'source', 'dead_lettered_from', 'dead_lettered_until') THEN 'string'
-                       WHEN member = 'last_status' THEN 'number' WHEN member = 'redelivered' THEN 'boolean' WHEN member = 'dead_letter_ids' THEN 'array' END;
+        wanted := CASE WHEN member IN ('topic', 'subscription', 'reason', 'last_outcome', 'event_id', 'event_type',
+            'subject', 'subject_prefix', 'source', 'dead_lettered_from', 'dead_lettered_until') THEN 'string'
+                       WHEN member = 'last_status' THEN 'number' WHEN member = 'redelivered' THEN 'boolean'
+                           WHEN member = 'dead_letter_ids' THEN 'array' END;
         given := value #>> '{}';
         IF wanted IS NULL THEN
             PERFORM postrider_internal.refuse_filter(format('filter.%s', left(member, 64)), 'is no member of a filter');
         ELSIF jsonb_typeof(value) <> wanted THEN
-            PERFORM postrider_internal.refuse_filter('filter.' || member, format('must be %s, is %s', CASE wanted WHEN 'array' THEN 'an array' ELSE 'a ' || wanted END, postrider_internal.kind_in_words(value)));
+            PERFORM postrider_internal.refuse_filter('filter.' || member, format('must be %s, is %s',
+                CASE wanted WHEN 'array' THEN 'an array' ELSE 'a ' || wanted END,
+                postrider_internal.kind_in_words(value)));
         END IF;
         conditions := conditions || ' AND ' || CASE member
             WHEN 'subject_prefix' THEN format('starts_with(l.subject, %L::text)', given)
             WHEN 'last_status' THEN format('l.last_status = %L::numeric', given)
             WHEN 'redelivered' THEN format('(l.redelivered_at IS NOT NULL) = %L::boolean', given)
-            WHEN 'dead_lettered_from' THEN format('l.dead_lettered_at >= %L::timestamptz', postrider_internal.envelope_time('filter.' || member, given))
-            WHEN 'dead_lettered_until' THEN format('l.dead_lettered_at < %L::timestamptz', postrider_internal.envelope_time('filter.' || member, given))
-            WHEN 'dead_letter_ids' THEN format('l.id = ANY (%L::uuid[])', postrider_internal.filter_ids('filter.' || member, value))
+            WHEN 'dead_lettered_from' THEN format('l.dead_lettered_at >= %L::timestamptz',
+                postrider_internal.envelope_time('filter.' || member, given))
+            WHEN 'dead_lettered_until' THEN format('l.dead_lettered_at < %L::timestamptz',
+                postrider_internal.envelope_time('filter.' || member, given))
+            WHEN 'dead_letter_ids' THEN format('l.id = ANY (%L::uuid[])', postrider_internal.filter_ids('filter.'
+                || member, value))
             ELSE format('l.%I = %L::text', member, given) END;
     END LOOP;
     RETURN conditions;
@@ -227,39 +285,50 @@ DECLARE
     wrong jsonb;
 BEGIN
     IF jsonb_array_length(value) > 5000 THEN
-        PERFORM postrider_internal.refuse_filter(member, format('holds at most 5000 ids, this one has %s', jsonb_array_length(value)));
+        PERFORM postrider_internal.refuse_filter(member, format('holds at most 5000 ids, this one has %s',
+            jsonb_array_length(value)));
     END IF;
     SELECT e INTO wrong FROM jsonb_array_elements(value) e
-     WHERE jsonb_typeof(e) <> 'string' OR e #>> '{}' !~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$' LIMIT 1;
+     WHERE jsonb_typeof(e) <> 'string' OR
+         e #>> '{}' !~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$' LIMIT 1;
     IF FOUND THEN
-        PERFORM postrider_internal.refuse_filter(member, format('must hold ids of dead letters, not %s', left(wrong::text, 64)));
+        PERFORM postrider_internal.refuse_filter(member, format('must hold ids of dead letters, not %s',
+            left(wrong::text, 64)));
     END IF;
     RETURN ARRAY (SELECT (e #>> '{}')::uuid FROM jsonb_array_elements(value) e);
 END $$;
 
--- The place of the last of the next dead letters that are looked at together, or nothing where no more than those are left. Where a filter names an
--- event or a topic with its event subscription, an index has those alone; ids are few.
-CREATE FUNCTION postrider_internal.edge_of_letters(filter jsonb, after_at timestamptz, after_id uuid, until timestamptz, looks integer, OUT at timestamptz, OUT id uuid)
+-- The place of the last of the next dead letters that are looked at together, or nothing where no more than those are
+-- left. Where a filter names an event or a topic with its event subscription, an index has those alone; ids are few.
+CREATE FUNCTION postrider_internal.edge_of_letters(filter jsonb, after_at timestamptz, after_id uuid, until timestamptz,
+    looks integer, OUT at timestamptz, OUT id uuid)
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF filter ? 'dead_letter_ids' THEN
         RETURN;
     END IF;
-    EXECUTE 'SELECT l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND '
+    EXECUTE 'SELECT l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > '
+        '($1, $2) AND l.dead_lettered_at <= $3 AND '
         || CASE WHEN filter ? 'event_id' THEN format('l.event_id = %L::text', filter ->> 'event_id')
-                WHEN filter ?& '{topic,subscription}' THEN format('l.topic = %L::text AND l.subscription = %L::text', filter ->> 'topic', filter ->> 'subscription')
+                WHEN filter ?& '{topic,subscription}' THEN format('l.topic = %L::text AND l.subscription = %L::text',
+                    filter ->> 'topic', filter ->> 'subscription')
                 ELSE 'true' END
         || ' ORDER BY l.dead_lettered_at, l.id OFFSET $4 LIMIT 1'
-       INTO at, id USING greatest(after_at, postrider_internal.envelope_time('filter.dead_lettered_from', filter ->> 'dead_lettered_from')), after_id,
-            least(until, postrider_internal.envelope_time('filter.dead_lettered_until', filter ->> 'dead_lettered_until')), looks - 1;
+       INTO at, id USING greatest(after_at, postrider_internal.envelope_time('filter.dead_lettered_from',
+           filter ->> 'dead_lettered_from')), after_id,
+            least(until, postrider_internal.envelope_time('filter.dead_lettered_until',
+                filter ->> 'dead_lettered_until')), looks - 1;
 END $$;
 
--- Whether the table is so small that reading it from its beginning to its end needs no steps; that takes a quarter of the time.
+-- Whether the table is so small that reading it from its beginning to its end needs no steps; that takes a quarter of
+-- the time.
 CREATE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql STABLE AS $$
 SELECT pg_relation_size('postrider_internal.dead_letters') < 512 * 1024 * 1024 $$;
 
--- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters, unless there are few.
-CREATE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
+-- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters,
+-- unless there are few.
+CREATE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint,
+    OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
 DECLARE
     condition text := postrider_internal.dead_letter_condition(filter);
     began timestamptz := clock_timestamp();
@@ -272,14 +341,18 @@ BEGIN
     matched := 0;
     redelivered := 0;
     IF postrider_internal.few_letters() THEN
-        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE l.dead_lettered_at <= $1 AND ' || condition INTO matched, redelivered USING until;
+        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE '
+            'l.dead_lettered_at <= $1 AND ' || condition INTO matched, redelivered USING until;
         at_least := false;
         RETURN;
     END IF;
     LOOP
         SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(filter, after_at, after_id, until, 20000) e;
-        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($4, $5) AND ' || condition
-           INTO n, again USING after_at, after_id, until, coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+        EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE '
+            '(l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($4, '
+            '$5) AND ' || condition
+           INTO n, again USING after_at, after_id, until, coalesce(edge.at, 'infinity'),
+               coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
         matched := matched + n;
         redelivered := redelivered + again;
         at_least := edge.at IS NOT NULL;
@@ -290,36 +363,48 @@ BEGIN
 END $$;
 
 -- Refuses to say how many there are after so long: whoever asks for a number takes it for all of them.
-CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, patience interval) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, patience interval)
+RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF at_least THEN
-        RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = format('counting was stopped after %s seconds: there are at least %s %s', extract(epoch FROM patience)::integer, counted, what),
+        RAISE EXCEPTION USING ERRCODE = '57014',
+            MESSAGE = format('counting was stopped after %s seconds: there are at least %s %s', extract(epoch
+            FROM patience)::integer, counted, what),
             HINT = 'Narrow it down, by time for example.';
     END IF;
     RETURN counted;
 END $$;
 
-CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, patience interval) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, patience) FROM postrider_internal.count_letters(filter, 'infinity', patience) c $$;
+CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, patience interval) RETURNS bigint LANGUAGE sql
+    STABLE AS $$
+SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, patience)
+FROM postrider_internal.count_letters(filter, 'infinity', patience) c $$;
 
 -- One page of those that a filter matches, the newest first, older than the one at this place.
-CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, before timestamptz, before_id uuid, most integer) RETURNS SETOF uuid LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, before timestamptz, before_id uuid, most integer)
+RETURNS SETOF uuid LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN QUERY EXECUTE 'SELECT l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) < ($1, $2) AND ' || postrider_internal.dead_letter_condition(filter)
+    RETURN QUERY EXECUTE 'SELECT l.id FROM postrider_internal.dead_letters l WHERE (l.dead_lettered_at, l.id) < ($1, '
+        '$2) AND ' || postrider_internal.dead_letter_condition(filter)
         || ' ORDER BY l.dead_lettered_at DESC, l.id DESC LIMIT $3' USING before, before_id, most;
 END $$;
 
-CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAULT NULL, topic text DEFAULT NULL, again boolean DEFAULT false) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver($1, $2, $3, $4, NULL, NULL) $$;
+CREATE FUNCTION postrider.redeliver(dead_letter_id uuid, subscription text DEFAULT NULL, topic text DEFAULT NULL,
+    again boolean DEFAULT false) RETURNS bigint
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.redeliver($1, $2, $3, $4, NULL, NULL) $$;
 
 CREATE FUNCTION postrider.purge(dead_letter_id uuid) RETURNS boolean
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.purge($1, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.purge($1, NULL, NULL) $$;
 
 CREATE FUNCTION postrider.count_dead_letters(filter jsonb) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.count_dead_letters($1, '30 seconds') $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean), postrider.purge(uuid), postrider.count_dead_letters(jsonb) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postrider.redeliver(uuid, text, text, boolean), postrider.purge(uuid),
+    postrider.count_dead_letters(jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.redeliver(uuid, text, text, boolean) IS
     'Redelivers a dead letter, as part of the calling transaction. The result is a new delivery without attempts and '
     'with its own time to live, to the same event subscription or to the named one (topic: default is the dead '

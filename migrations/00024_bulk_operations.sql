@@ -2,27 +2,36 @@
 -- The functions that start operations on many, and their steps.
 
 -- +goose StatementBegin
--- Starts an operation: its row and the job of its first step. The audit outlives what is erased, so of a subject it has that there was one: true.
-CREATE FUNCTION postrider_internal.start_operation(o postrider_internal.operations, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+-- Starts an operation: its row and the job of its first step. The audit outlives what is erased, so of a subject it has
+-- that there was one: true.
+CREATE FUNCTION postrider_internal.start_operation(o postrider_internal.operations, actor text, address text)
+RETURNS uuid LANGUAGE plpgsql AS $$
 BEGIN
     IF o.rate_per_second < 1 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'rate_per_second', MESSAGE = format('rate_per_second must be 1 or more, is %s', o.rate_per_second), HINT = 'NULL is as fast as it goes.';
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'rate_per_second',
+            MESSAGE = format('rate_per_second must be 1 or more, is %s', o.rate_per_second),
+            HINT = 'NULL is as fast as it goes.';
     END IF;
     o.id := postrider_internal.new_uuid();
-    INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from, published_until, rate_per_second, matched, matched_at_least, started_by, job_id, cursor_at)
-    VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until, o.rate_per_second, o.matched, coalesce(o.matched_at_least, false), coalesce(actor, session_user),
+    INSERT INTO postrider_internal.operations (id, kind, filter, topic, subscription, target_id, published_from,
+        published_until, rate_per_second, matched, matched_at_least, started_by, job_id, cursor_at)
+    VALUES (o.id, o.kind, o.filter, o.topic, o.subscription, o.target_id, o.published_from, o.published_until,
+        o.rate_per_second, o.matched, coalesce(o.matched_at_least, false), coalesce(actor, session_user),
             nextval('postrider_internal.river_job_id_seq'), coalesce(o.cursor_at, '-infinity')) RETURNING * INTO o;
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, now());
     PERFORM pg_notify('postrider_internal.river_insert', '{"queue":"operations"}');
     PERFORM postrider_internal.note_audit(actor, address, 'operation_started', o.topic, o.subscription,
-        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'matched', o.matched, 'ratePerSecond', o.rate_per_second,
-            'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true' ELSE value END), '{}') FROM jsonb_each(o.filter))));
+        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'matched', o.matched, 'ratePerSecond',
+            o.rate_per_second,
+            'filter', (SELECT coalesce(jsonb_object_agg(key, CASE WHEN key IN ('subject', 'subject_prefix') THEN 'true'
+                ELSE value END), '{}') FROM jsonb_each(o.filter))));
     RETURN o.id;
 END $$;
 
 -- Without a word on redelivered, those that were redelivered before are left alone.
-CREATE FUNCTION postrider_internal.redeliver_all(filter jsonb, subscription text, topic text, rate_per_second integer, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.redeliver_all(filter jsonb, subscription text, topic text, rate_per_second integer,
+    actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
@@ -32,34 +41,41 @@ BEGIN
     IF subscription IS NOT NULL THEN
         o.topic := coalesce(topic, filter ->> 'topic');
         IF o.topic IS NULL THEN
-            RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'topic', MESSAGE = 'topic is required with subscription, unless filter has one';
+            RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'topic',
+                MESSAGE = 'topic is required with subscription, unless filter has one';
         END IF;
         o.subscription := subscription;
         o.target_id := postrider_internal.redelivery_target(o.topic, subscription);
     ELSIF topic IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription', MESSAGE = 'subscription is required with topic';
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'subscription',
+            MESSAGE = 'subscription is required with topic';
     END IF;
     o.rate_per_second := redeliver_all.rate_per_second;
-    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(o.filter, now(), '2 seconds') c;
+    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(o.filter,
+        now(), '2 seconds') c;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
-CREATE FUNCTION postrider_internal.purge_all(filter jsonb, rate_per_second integer, actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.purge_all(filter jsonb, rate_per_second integer, actor text, address text)
+RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
     o.kind := 'purge';
-    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(filter, now(), '2 seconds') c;
+    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(filter, now(),
+        '2 seconds') c;
     o.filter := purge_all.filter;
     o.rate_per_second := purge_all.rate_per_second;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
 -- Which past events a redelivery would look at, and for whom; cursor_at is the first day that there is.
-CREATE FUNCTION postrider_internal.past_events(topic text, subscription text, published_from timestamptz, published_until timestamptz) RETURNS postrider_internal.operations LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.past_events(topic text, subscription text, published_from timestamptz,
+    published_until timestamptz) RETURNS postrider_internal.operations LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
-    missing text := CASE WHEN topic IS NULL THEN 'topic' WHEN subscription IS NULL THEN 'subscription' WHEN published_from IS NULL THEN 'published_from' END;
+    missing text := CASE WHEN topic IS NULL THEN 'topic' WHEN subscription IS NULL THEN 'subscription'
+        WHEN published_from IS NULL THEN 'published_from' END;
 BEGIN
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = missing, MESSAGE = missing || ' is required';
@@ -71,10 +87,12 @@ BEGIN
     o.published_from := past_events.published_from;
     o.published_until := least(past_events.published_until, now());
     IF NOT isfinite(o.published_from) OR o.published_from >= o.published_until THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'published_from', MESSAGE = format('published_from must be before published_until and before now, is %s', o.published_from);
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'published_from',
+            MESSAGE = format('published_from must be before published_until and before now, is %s', o.published_from);
     END IF;
     o.filter := '{}';
-    o.cursor_at := greatest((o.published_from AT TIME ZONE 'UTC')::date, postrider_internal.first_day_of_events())::timestamp AT TIME ZONE 'UTC';
+    o.cursor_at := greatest((o.published_from AT TIME ZONE 'UTC')::date,
+        postrider_internal.first_day_of_events())::timestamp AT TIME ZONE 'UTC';
     RETURN o;
 END $$;
 
@@ -82,18 +100,21 @@ CREATE FUNCTION postrider_internal.first_day_of_events() RETURNS date LANGUAGE s
 SELECT min(to_date(right(c.relname, 8), 'YYYYMMDD')) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
  WHERE i.inhparent = 'postrider_internal.events'::regclass AND c.relname ~ '^events_[0-9]{8}$' $$;
 
-CREATE FUNCTION postrider_internal.redeliver_events(topic text, subscription text, published_from timestamptz, published_until timestamptz, rate_per_second integer, actor text, address text)
+CREATE FUNCTION postrider_internal.redeliver_events(topic text, subscription text, published_from timestamptz,
+    published_until timestamptz, rate_per_second integer, actor text, address text)
     RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
-    o postrider_internal.operations := postrider_internal.past_events(topic, subscription, published_from, published_until);
+    o postrider_internal.operations := postrider_internal.past_events(topic, subscription, published_from,
+        published_until);
 BEGIN
     o.rate_per_second := redeliver_events.rate_per_second;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
--- Counts the past events of a topic as redeliver_events() looks at them, 20,000 of a day at a time, as long as the patience lasts. An event subscription's
--- filter is the service's to judge.
-CREATE FUNCTION postrider_internal.count_events(topic text, published_from timestamptz, published_until timestamptz, patience interval) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+-- Counts the past events of a topic as redeliver_events() looks at them, 20,000 of a day at a time, as long as the
+-- patience lasts. An event subscription's filter is the service's to judge.
+CREATE FUNCTION postrider_internal.count_events(topic text, published_from timestamptz, published_until timestamptz,
+    patience interval) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     wanted bigint;
     began timestamptz := clock_timestamp();
@@ -106,54 +127,69 @@ DECLARE
 BEGIN
     SELECT t.id INTO wanted FROM postrider_internal.topics t WHERE t.name = topic AND t.deleted_at IS NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic',
+            HINT = 'SELECT topic FROM postrider.topics lists those there are.';
     ELSIF published_from IS NULL OR NOT isfinite(published_from) THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'published_from', MESSAGE = 'published_from is required, and must be a time';
+        RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = 'published_from',
+            MESSAGE = 'published_from is required, and must be a time';
     END IF;
     WHILE today <= (until AT TIME ZONE 'UTC')::date LOOP
-        SELECT e.id INTO edge FROM postrider_internal.events e WHERE e.day = today AND e.id > after_id ORDER BY e.id OFFSET 19999 LIMIT 1;
+        SELECT e.id INTO edge FROM postrider_internal.events e WHERE e.day = today AND e.id > after_id
+        ORDER BY e.id OFFSET 19999 LIMIT 1;
         SELECT count(*) INTO n FROM postrider_internal.events e
-         WHERE e.day = today AND e.id > after_id AND (edge IS NULL OR e.id <= edge) AND e.topic_id = wanted AND e.published_at >= published_from AND e.published_at < until
+         WHERE e.day = today AND e.id > after_id AND (edge IS NULL OR e.id <= edge) AND e.topic_id = wanted
+           AND e.published_at >= published_from AND e.published_at < until
            AND (e.published_at AT TIME ZONE 'UTC')::date = today AND e.erased_at IS NULL;
         counted := counted + n;
         today := CASE WHEN edge IS NULL THEN today + 1 ELSE today END;
         after_id := coalesce(edge, '00000000-0000-0000-0000-000000000000');
-        PERFORM postrider_internal.count_to_the_end('such events', counted, clock_timestamp() - began > patience, patience);
+        PERFORM postrider_internal.count_to_the_end('such events', counted, clock_timestamp() - began > patience,
+            patience);
     END LOOP;
     RETURN counted;
 END $$;
 
 -- A step that is under way is waited for: what it does is done, and nothing follows.
-CREATE FUNCTION postrider_internal.cancel_operation(operation_id uuid, actor text, address text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.cancel_operation(operation_id uuid, actor text, address text) RETURNS boolean
+LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
 BEGIN
     PERFORM postrider_internal.commit_soon();
     SELECT * INTO o FROM postrider_internal.operations WHERE id = operation_id FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('operation %s does not exist', operation_id), HINT = 'SELECT operation_id FROM postrider.operations lists those there are.';
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('operation %s does not exist', operation_id),
+            HINT = 'SELECT operation_id FROM postrider.operations lists those there are.';
     ELSIF o.state <> 'running' THEN
         RETURN false;
     END IF;
-    UPDATE postrider_internal.operations SET state = 'canceled', finished_at = clock_timestamp(), filter = CASE kind WHEN 'erase_subject' THEN '{"erased": true}' ELSE filter END
+    UPDATE postrider_internal.operations SET state = 'canceled', finished_at = clock_timestamp(), filter = CASE kind
+        WHEN 'erase_subject' THEN '{"erased": true}' ELSE filter END
      WHERE id = operation_id;
     PERFORM postrider_internal.note_audit(actor, address, 'operation_canceled', o.topic, o.subscription,
-        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'done', o.done, 'skipped', o.skipped, 'failed', o.failed));
+        jsonb_build_object('operationId', o.id, 'kind', o.kind, 'done', o.done, 'skipped', o.skipped, 'failed',
+            o.failed));
     RETURN true;
 END $$;
 
--- Takes a job as the token of one step. Nothing is answered where the job is nobody's, or the operation is over: then only the job goes.
-CREATE FUNCTION postrider_internal.begin_step(job bigint) RETURNS SETOF postrider_internal.operations LANGUAGE plpgsql AS $$
+-- Takes a job as the token of one step. Nothing is answered where the job is nobody's, or the operation is over: then
+-- only the job goes.
+CREATE FUNCTION postrider_internal.begin_step(job bigint) RETURNS SETOF postrider_internal.operations
+LANGUAGE plpgsql AS $$
 DECLARE
     operation uuid;
 BEGIN
-    DELETE FROM postrider_internal.river_job j WHERE j.id = job AND j.kind = 'operation' RETURNING (j.args ->> 'o')::uuid INTO operation;
-    RETURN QUERY SELECT o.* FROM postrider_internal.operations o WHERE o.id = operation AND o.job_id = job AND o.state = 'running' FOR UPDATE;
+    DELETE FROM postrider_internal.river_job j WHERE j.id = job AND j.kind = 'operation'
+    RETURNING (j.args ->> 'o')::uuid INTO operation;
+    RETURN QUERY SELECT o.* FROM postrider_internal.operations o WHERE o.id = operation AND o.job_id = job
+        AND o.state = 'running' FOR UPDATE;
 END $$;
 
--- Ends a step: writes down what it came to and gives the next one its job, in its time; or the operation ends, as done or, where failure says why,
--- as failed. What matched at the start and was met nowhere was purged or redelivered by somebody else. Of an erasure nobody needs the subject any more.
-CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text, reached_at timestamptz, reached_id uuid, of_letters boolean, last boolean,
+-- Ends a step: writes down what it came to and gives the next one its job, in its time; or the operation ends, as done
+-- or, where failure says why, as failed. What matched at the start and was met nowhere was purged or redelivered by
+-- somebody else. Of an erasure nobody needs the subject any more.
+CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
+    reached_at timestamptz, reached_id uuid, of_letters boolean, last boolean,
     failure text, pause interval)
     RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -161,25 +197,32 @@ DECLARE
     over boolean := end_step.last OR end_step.failure IS NOT NULL;
 BEGIN
     UPDATE postrider_internal.operations p
-       SET steps = p.steps + 1, done = p.done + end_step.done, failed = p.failed + end_step.failed, last_error = coalesce(end_step.failure, end_step.error, p.last_error),
-           skipped = CASE WHEN end_step.last AND NOT p.matched_at_least THEN greatest(p.skipped + end_step.skipped, p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
-           cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id, p.cursor_id), of_letters = p.of_letters OR end_step.of_letters,
+       SET steps = p.steps + 1, done = p.done + end_step.done, failed = p.failed + end_step.failed,
+           last_error = coalesce(end_step.failure, end_step.error, p.last_error),
+           skipped = CASE WHEN end_step.last AND NOT p.matched_at_least THEN greatest(p.skipped + end_step.skipped,
+               p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
+           cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id,
+               p.cursor_id), of_letters = p.of_letters OR end_step.of_letters,
            filter = CASE WHEN over AND p.kind = 'erase_subject' THEN '{"erased": true}' ELSE p.filter END,
            state = CASE WHEN end_step.failure IS NOT NULL THEN 'failed' WHEN over THEN 'done' ELSE 'running' END,
-           finished_at = CASE WHEN over THEN clock_timestamp() END, job_id = CASE WHEN NOT over THEN nextval('postrider_internal.river_job_id_seq') END
+           finished_at = CASE WHEN over THEN clock_timestamp() END, job_id = CASE WHEN NOT over
+               THEN nextval('postrider_internal.river_job_id_seq') END
      WHERE p.id = operation RETURNING p.* INTO o;
     IF over THEN
         PERFORM postrider_internal.note_audit('postrider', '', 'operation_finished', o.topic, o.subscription,
-            jsonb_build_object('operationId', o.id, 'kind', o.kind, 'state', o.state, 'done', o.done, 'skipped', o.skipped, 'failed', o.failed));
+            jsonb_build_object('operationId', o.id, 'kind', o.kind, 'state', o.state, 'done', o.done, 'skipped',
+                o.skipped, 'failed', o.failed));
     ELSE
         INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-        VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000, clock_timestamp() + pause);
+        VALUES (o.job_id, 'available', jsonb_build_object('o', o.id), 'operation', 'operations', 1, 1000,
+            clock_timestamp() + pause);
     END IF;
 END $$;
 
--- What one step of an operation on dead letters does to those of the next ones, looks in number, that its filter matches: up to so many and so many bytes
--- of bodies. The step that has none left to look at is the last.
-CREATE FUNCTION postrider_internal.step_letters(operation uuid, most integer, bytes bigint, looks integer, OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
+-- What one step of an operation on dead letters does to those of the next ones, looks in number, that its filter
+-- matches: up to so many and so many bytes of bodies. The step that has none left to look at is the last.
+CREATE FUNCTION postrider_internal.step_letters(operation uuid, most integer, bytes bigint, looks integer,
+    OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
@@ -188,14 +231,18 @@ DECLARE
     edge record;
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(o.filter, o.cursor_at, o.cursor_id, o.created_at, looks) e;
-    EXECUTE format('SELECT array_agg(id) FILTER (WHERE before < $5), max(at) FILTER (WHERE before < $5), (array_agg(id ORDER BY at DESC, id DESC) FILTER (WHERE before < $5))[1], count(*) FROM (
+    SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(o.filter, o.cursor_at, o.cursor_id,
+        o.created_at, looks) e;
+    EXECUTE format('SELECT array_agg(id) FILTER (WHERE before < $5), max(at) FILTER (WHERE before < $5), (array_agg(id '
+        'ORDER BY at DESC, id DESC) FILTER (WHERE before < $5))[1], count(*) FROM (
         SELECT p.id, p.at, sum(p.size) OVER (ORDER BY p.at, p.id) - p.size AS before FROM (
             SELECT l.id, l.dead_lettered_at AS at, octet_length(l.body) AS size FROM postrider_internal.dead_letters l
-             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($6, $7) AND %s ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q',
+             WHERE (l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) '
+                 '<= ($6, $7) AND %s ORDER BY l.dead_lettered_at, l.id LIMIT $4) p) q',
         postrider_internal.dead_letter_condition(o.filter))
        INTO ids, reached_at, reached_id, found
-      USING o.cursor_at, o.cursor_id, o.created_at, most, bytes, coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+      USING o.cursor_at, o.cursor_id, o.created_at, most, bytes, coalesce(edge.at, 'infinity'),
+          coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
     taken := coalesce(cardinality(ids), 0);
     IF found < most AND found = taken AND edge.at IS NOT NULL THEN
         reached_at := edge.at;
@@ -212,35 +259,48 @@ BEGIN
         failed := 0;
     ELSE
         SELECT count(*) FILTER (WHERE r.problem IS NULL), count(*) FILTER (WHERE r.problem <> 'redelivered'),
-               max(CASE r.problem WHEN 'deleted' THEN format('the event subscription of dead letter %s was deleted: name another one', r.letter)
-                                  WHEN 'expired' THEN format('the event subscription of dead letter %s has expired: name another one', r.letter)
+               max(CASE r.problem WHEN 'deleted' THEN
+                   format('the event subscription of dead letter %s was deleted: name another one', r.letter)
+                                  WHEN 'expired'
+                                  THEN format('the event subscription of dead letter %s has expired: name another one',
+                                      r.letter)
                                   WHEN 'erased' THEN format('the event of dead letter %s was erased', r.letter)
-                                  WHEN 'schema' THEN format('the event of dead letter %s cannot be delivered in the schema of its event subscription', r.letter) END)
+                                  WHEN 'schema'
+                                  THEN format('the event of dead letter %s cannot be delivered in the schema of its '
+                                      'event subscription', r.letter) END)
           INTO done, failed, error
-          FROM postrider_internal.redeliver_letters(ids, o.target_id, CASE WHEN (o.filter -> 'redelivered')::boolean THEN o.created_at END, o.id) r;
+          FROM postrider_internal.redeliver_letters(ids, o.target_id, CASE WHEN (o.filter -> 'redelivered')::boolean
+              THEN o.created_at END, o.id) r;
     END IF;
     skipped := taken - done - failed;
 END $$;
 
--- Takes a subject out of the operations whose filter names it, alone or as a prefix; but not out of the one that erases it, nor, at its end, out of others that
--- erase it: two that were begun at the same moment would wait for each other's end. Each forgets the subject by itself.
-CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void LANGUAGE plpgsql AS $$
+-- Takes a subject out of the operations whose filter names it, alone or as a prefix; but not out of the one that erases
+-- it, nor, at its end, out of others that erase it: two that were begun at the same moment would wait for each other's
+-- end. Each forgets the subject by itself.
+CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     o record;
 BEGIN
     FOR o IN SELECT p.id, p.state FROM postrider_internal.operations p
-              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix') AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic AND (eraser IS NULL OR p.kind <> 'erase_subject') ORDER BY p.id FOR UPDATE LOOP
+              WHERE subject IN (p.filter ->> 'subject', p.filter ->> 'subject_prefix')
+                AND coalesce(p.filter ->> 'topic', forget_filters.topic) = forget_filters.topic
+                AND (eraser IS NULL OR p.kind <> 'erase_subject') ORDER BY p.id FOR UPDATE LOOP
         IF o.state = 'running' THEN
-            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'operation', MESSAGE = format('operation %s goes by this subject and is running', o.id),
+            RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'operation',
+                MESSAGE = format('operation %s goes by this subject and is running', o.id),
                 HINT = format('Wait for its end, or SELECT postrider.cancel_operation(%L).', o.id);
         END IF;
-        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[] || '{"erased": true}'::jsonb WHERE p.id = o.id;
+        UPDATE postrider_internal.operations p SET filter = p.filter - '{subject,subject_prefix}'::text[]
+            || '{"erased": true}'::jsonb WHERE p.id = o.id;
     END LOOP;
 END $$;
 
--- The next events with a subject: of those, looks in number, that come next in one day, or of that many dead letters, which may outlive their events;
--- up to so many. And where to look then.
-CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, looks integer, INOUT of_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
+-- The next events with a subject: of those, looks in number, that come next in one day, or of that many dead letters,
+-- which may outlive their events; up to so many. And where to look then.
+CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, looks integer,
+    INOUT of_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
     today date := (at AT TIME ZONE 'UTC')::date;
@@ -253,10 +313,13 @@ BEGIN
     last := false;
     IF NOT of_letters THEN
         WITH looked AS MATERIALIZED (
-            SELECT e.id, e.subject = next_of_subject.subject AND e.topic_id IN (SELECT t.id FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS fits
-              FROM postrider_internal.events e WHERE e.day = today AND e.id > next_of_subject.id ORDER BY e.id LIMIT looks
+            SELECT e.id, e.subject = next_of_subject.subject AND e.topic_id IN (SELECT t.id
+                FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS fits
+              FROM postrider_internal.events e WHERE e.day = today AND e.id > next_of_subject.id ORDER BY e.id
+              LIMIT looks
         )
-        SELECT ARRAY (SELECT l.id FROM looked l WHERE l.fits ORDER BY l.id LIMIT most), (SELECT l.id FROM looked l ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM looked) INTO ids, edge_id, read;
+        SELECT ARRAY (SELECT l.id FROM looked l WHERE l.fits ORDER BY l.id LIMIT most), (SELECT l.id FROM looked l
+            ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM looked) INTO ids, edge_id, read;
         IF cardinality(ids) = most THEN
             id := ids[most];
         ELSIF read = looks THEN
@@ -272,18 +335,23 @@ BEGIN
     WITH found AS MATERIALIZED (
         SELECT l.event_uuid, l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l
          WHERE (l.dead_lettered_at, l.id) > (next_of_subject.at, next_of_subject.id)
-           AND (l.dead_lettered_at, l.id) <= (coalesce(edge.at, 'infinity'), coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-           AND l.subject = next_of_subject.subject AND l.topic = next_of_subject.topic ORDER BY l.dead_lettered_at, l.id LIMIT most
+           AND (l.dead_lettered_at, l.id) <= (coalesce(edge.at, 'infinity'),
+               coalesce(edge.id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+           AND l.subject = next_of_subject.subject AND l.topic = next_of_subject.topic ORDER BY l.dead_lettered_at, l.id
+           LIMIT most
     )
-    SELECT ARRAY (SELECT DISTINCT f.event_uuid FROM found f), count(*), (array_agg(f.id ORDER BY f.dead_lettered_at DESC, f.id DESC))[1], max(f.dead_lettered_at) INTO ids, read, edge_id, edge_at FROM found f;
+    SELECT ARRAY (SELECT DISTINCT f.event_uuid FROM found f), count(*),
+           (array_agg(f.id ORDER BY f.dead_lettered_at DESC, f.id DESC))[1], max(f.dead_lettered_at) INTO ids, read,
+           edge_id, edge_at FROM found f;
     last := read < most AND edge.at IS NULL;
     at := CASE WHEN read < most THEN coalesce(edge.at, at) ELSE edge_at END;
     id := CASE WHEN read < most THEN coalesce(edge.id, id) ELSE edge_id END;
 END $$;
 
--- Erases all events of a topic with a subject: at once what is found within a second and is not much, else as an operation. Its filter keeps the subject
--- until it is over.
-CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text, OUT erased bigint, OUT operation_id uuid) LANGUAGE plpgsql AS $$
+-- Erases all events of a topic with a subject: at once what is found within a second and is not much, else as an
+-- operation. Its filter keeps the subject until it is over.
+CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text, OUT erased bigint,
+    OUT operation_id uuid) LANGUAGE plpgsql AS $$
 DECLARE
     began timestamptz := clock_timestamp();
     few integer := 1000;
@@ -292,15 +360,20 @@ DECLARE
     ids uuid[] := '{}';
 BEGIN
     IF coalesce(subject, '') = '' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'subject is required', COLUMN = 'subject', HINT = 'Events without a subject are erased one by one: postrider.erase_event().';
-    ELSIF NOT EXISTS (SELECT FROM postrider_internal.topics t WHERE t.name = topic) AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.topic = erase_subject.topic) THEN
-        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'subject is required', COLUMN = 'subject',
+            HINT = 'Events without a subject are erased one by one: postrider.erase_event().';
+    ELSIF NOT EXISTS (SELECT FROM postrider_internal.topics t WHERE t.name = topic)
+        AND NOT EXISTS (SELECT FROM postrider_internal.dead_letters l WHERE l.topic = erase_subject.topic) THEN
+        RAISE EXCEPTION USING ERRCODE = 'P0002', MESSAGE = format('topic "%s" does not exist', topic), COLUMN = 'topic',
+            HINT = 'SELECT topic FROM postrider.topics lists those there are.';
     END IF;
     PERFORM postrider_internal.forget_filters(topic, subject, NULL);
     o.cursor_at := postrider_internal.first_day_of_events()::timestamp AT TIME ZONE 'UTC';
-    SELECT false AS of_letters, coalesce(o.cursor_at, now()) AS at, '00000000-0000-0000-0000-000000000000'::uuid AS id INTO next;
+    SELECT false AS of_letters, coalesce(o.cursor_at, now()) AS at,
+           '00000000-0000-0000-0000-000000000000'::uuid AS id INTO next;
     LOOP
-        SELECT * INTO next FROM postrider_internal.next_of_subject(topic, subject, few + 1, 20000, next.of_letters, next.at, next.id);
+        SELECT * INTO next FROM postrider_internal.next_of_subject(topic, subject, few + 1, 20000, next.of_letters,
+            next.at, next.id);
         ids := ids || next.ids;
         EXIT WHEN next.last AND cardinality(ids) <= few;
         IF cardinality(ids) > few OR clock_timestamp() - began > interval '1 second' THEN
@@ -313,11 +386,13 @@ BEGIN
         END IF;
     END LOOP;
     erased := postrider_internal.erase_events(ids, '-infinity', actor, address);
-    PERFORM postrider_internal.note_audit(actor, address, 'subject_erased', topic, NULL, jsonb_build_object('events', erased));
+    PERFORM postrider_internal.note_audit(actor, address, 'subject_erased', topic, NULL, jsonb_build_object('events',
+        erased));
 END $$;
 
 -- One step of an erasure. What it refuses, such as an export that is under way, is tried again later.
-CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, looks integer, OUT done bigint, OUT reached_at timestamptz, OUT reached_id uuid, OUT of_letters boolean, OUT last boolean)
+CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, looks integer, OUT done bigint,
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT of_letters boolean, OUT last boolean)
     LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
@@ -325,33 +400,44 @@ DECLARE
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
     SELECT n.ids, n.at, n.id, n.of_letters, n.last INTO ids, reached_at, reached_id, of_letters, last
-      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, looks, o.of_letters, o.cursor_at, o.cursor_id) n;
+      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, looks, o.of_letters, o.cursor_at,
+          o.cursor_id) n;
     done := postrider_internal.erase_events(ids, '-infinity', 'postrider', '');
     IF last THEN
         PERFORM postrider_internal.forget_filters(o.topic, o.filter ->> 'subject', o.id);
     END IF;
 END $$;
 
-CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver_all($1, $2, $3, $4, NULL, NULL) $$;
+CREATE FUNCTION postrider.redeliver_all(filter jsonb, subscription text DEFAULT NULL, topic text DEFAULT NULL,
+    rate_per_second integer DEFAULT NULL) RETURNS uuid
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.redeliver_all($1, $2, $3, $4, NULL, NULL) $$;
 
 CREATE FUNCTION postrider.purge_all(filter jsonb, rate_per_second integer DEFAULT NULL) RETURNS uuid
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.purge_all($1, $2, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.purge_all($1, $2, NULL, NULL) $$;
 
-CREATE FUNCTION postrider.redeliver_events(topic text, subscription text, published_from timestamptz, published_until timestamptz DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, NULL, NULL) $$;
+CREATE FUNCTION postrider.redeliver_events(topic text, subscription text, published_from timestamptz,
+    published_until timestamptz DEFAULT NULL, rate_per_second integer DEFAULT NULL) RETURNS uuid
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.redeliver_events($1, $2, $3, $4, $5, NULL, NULL) $$;
 
-CREATE FUNCTION postrider.count_events(topic text, published_from timestamptz, published_until timestamptz DEFAULT NULL) RETURNS bigint
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.count_events($1, $2, $3, '30 seconds') $$;
+CREATE FUNCTION postrider.count_events(topic text, published_from timestamptz, published_until timestamptz DEFAULT NULL)
+RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.count_events($1, $2, $3, '30 seconds') $$;
 
 CREATE FUNCTION postrider.erase_subject(topic text, subject text, OUT erased bigint, OUT operation_id uuid)
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT * FROM postrider_internal.erase_subject($1, $2, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT *
+    FROM postrider_internal.erase_subject($1, $2, NULL, NULL) $$;
 
 CREATE FUNCTION postrider.cancel_operation(operation_id uuid) RETURNS boolean
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.cancel_operation($1, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.cancel_operation($1, NULL, NULL) $$;
 -- +goose StatementEnd
 
-REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), postrider.purge_all(jsonb, integer), postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
+REVOKE EXECUTE ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer), postrider.purge_all(jsonb, integer),
+    postrider.redeliver_events(text, text, timestamptz, timestamptz, integer), postrider.cancel_operation(uuid),
     postrider.count_events(text, timestamptz, timestamptz), postrider.erase_subject(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION postrider.redeliver_all(jsonb, text, text, integer) IS
     'Redelivers all dead letters that match a filter, see count_dead_letters(), and exist now, each once. By default '

@@ -1,21 +1,29 @@
 -- +goose Up
--- A test delivery: a sample event that goes to one event subscription and to nobody else, whatever its filter says. From there on it is a delivery
--- like any other: attempted, retried, counted and given up by the same rules, so that what it shows is what a real event would meet.
+-- A test delivery: a sample event that goes to one event subscription and to nobody else, whatever its filter says.
+-- From there on it is a delivery like any other: attempted, retried, counted and given up by the same rules, so that
+-- what it shows is what a real event would meet.
 
 -- +goose StatementBegin
 -- The sample, in the input schema of the topic. A custom topic's is written into the fields that its mapping names.
-CREATE FUNCTION postrider_internal.test_event(topic text, schema text, mapping jsonb, id uuid, subject text, data jsonb, at timestamptz) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.test_event(topic text, schema text, mapping jsonb, id uuid, subject text, data jsonb,
+    at timestamptz) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT CASE schema
-       WHEN 'EventGridSchema' THEN jsonb_build_object('id', id, 'eventType', 'postrider.TestEvent', 'subject', subject, 'eventTime', postrider_internal.json_time(at), 'dataVersion', '1', 'data', data)
-       WHEN 'CloudEventSchemaV1_0' THEN jsonb_build_object('specversion', '1.0', 'id', id, 'type', 'postrider.TestEvent', 'source', '/topics/' || topic, 'subject', subject,
+       WHEN 'EventGridSchema' THEN jsonb_build_object('id', id, 'eventType', 'postrider.TestEvent', 'subject', subject,
+           'eventTime', postrider_internal.json_time(at), 'dataVersion', '1', 'data', data)
+       WHEN 'CloudEventSchemaV1_0' THEN jsonb_build_object('specversion', '1.0', 'id', id, 'type',
+           'postrider.TestEvent', 'source', '/topics/' || topic, 'subject', subject,
            'time', postrider_internal.json_time(at), 'datacontenttype', 'application/json', 'data', data)
-       ELSE data || (SELECT coalesce(jsonb_object_agg(m.value ->> 'sourceField', CASE m.key WHEN 'id' THEN id::text WHEN 'eventType' THEN 'postrider.TestEvent' WHEN 'subject' THEN subject
-                                                          WHEN 'eventTime' THEN postrider_internal.json_time(at) WHEN 'topic' THEN topic ELSE '1' END), '{}')
+       ELSE data || (SELECT coalesce(jsonb_object_agg(m.value ->> 'sourceField', CASE m.key WHEN 'id' THEN id::text
+           WHEN 'eventType' THEN 'postrider.TestEvent' WHEN 'subject' THEN subject
+                                                          WHEN 'eventTime' THEN postrider_internal.json_time(at)
+                                                              WHEN 'topic' THEN topic ELSE '1' END), '{}')
                        FROM jsonb_each(mapping -> 'properties') m WHERE m.value ->> 'sourceField' <> '')
        END $$;
 
--- The event subscription is locked against a deletion that would not see the delivery. It comes into the world on hold, as every redelivery does.
-CREATE FUNCTION postrider_internal.test_delivery(topic text, subscription text, actor text, address text) RETURNS bigint LANGUAGE plpgsql AS $$
+-- The event subscription is locked against a deletion that would not see the delivery. It comes into the world on hold,
+-- as every redelivery does.
+CREATE FUNCTION postrider_internal.test_delivery(topic text, subscription text, actor text, address text) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
     target bigint;
     t record;
@@ -30,28 +38,39 @@ BEGIN
     PERFORM postrider_internal.redelivery_target(topic, subscription); -- one that has expired is refused
     PERFORM postrider_internal.commit_soon();
     SELECT tp.id, tp.name, tp.input_schema, tp.input_schema_mapping INTO t
-      FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics tp ON tp.id = s.topic_id WHERE s.id = target AND s.deleted_at IS NULL FOR SHARE OF s;
+      FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics tp ON tp.id = s.topic_id
+      WHERE s.id = target AND s.deleted_at IS NULL FOR SHARE OF s;
     IF NOT FOUND THEN -- deleted since it was looked for
         PERFORM postrider_internal.find_subscription(topic, subscription);
     END IF;
     subject := 'postrider/test/' || subscription;
     body := convert_to(postrider_internal.test_event(t.name, t.input_schema, t.input_schema_mapping, event, subject,
-        jsonb_build_object('test', true, 'message', 'This event was made by postrider to try out one event subscription.', 'subscription', subscription), at)::text, 'UTF8');
-    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, matched, event_id, event_type, subject, source, data_version, schema, body)
-    VALUES (event, today, t.id, at, at, 1, event::text, 'postrider.TestEvent', subject, CASE t.input_schema WHEN 'CloudEventSchemaV1_0' THEN '/topics/' || t.name ELSE '' END,
+        jsonb_build_object('test', true, 'message',
+            'This event was made by postrider to try out one event subscription.', 'subscription', subscription),
+        at)::text, 'UTF8');
+    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, matched, event_id, event_type,
+        subject, source, data_version, schema, body)
+    VALUES (event, today, t.id, at, at, 1, event::text, 'postrider.TestEvent', subject, CASE t.input_schema
+        WHEN 'CloudEventSchemaV1_0' THEN '/topics/' || t.name ELSE '' END,
             CASE t.input_schema WHEN 'CloudEventSchemaV1_0' THEN '' ELSE '1' END, t.input_schema, body);
-    INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at)
-    VALUES (target, t.id, event, today, octet_length(body) + CASE t.input_schema WHEN 'CustomEventSchema' THEN postrider_internal.quoted_length(event::text)
-                + postrider_internal.quoted_length('postrider.TestEvent') + postrider_internal.quoted_length(subject) + postrider_internal.quoted_length('1') ELSE 0 END,
+    INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold,
+        owed_since, next_attempt_at)
+    VALUES (target, t.id, event, today, octet_length(body) + CASE t.input_schema WHEN 'CustomEventSchema'
+        THEN postrider_internal.quoted_length(event::text)
+                + postrider_internal.quoted_length('postrider.TestEvent') + postrider_internal.quoted_length(subject) +
+                    postrider_internal.quoted_length('1') ELSE 0 END,
             postrider_internal.hold_of(target), at, at) RETURNING id INTO delivery;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    VALUES ((t.id + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t.id, target, 'owed', '', NULL::int, 1, NULL)::postrider_internal.rollup_entry]);
-    PERFORM postrider_internal.note_audit(actor, address, 'test_delivery_made', topic, subscription, jsonb_build_object('deliveryId', delivery, 'systemId', event));
+    VALUES ((t.id + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t.id, target, 'owed', '', NULL::int, 1,
+        NULL)::postrider_internal.rollup_entry]);
+    PERFORM postrider_internal.note_audit(actor, address, 'test_delivery_made', topic, subscription,
+        jsonb_build_object('deliveryId', delivery, 'systemId', event));
     RETURN delivery;
 END $$;
 
 CREATE FUNCTION postrider.test_delivery(topic text, subscription text) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT postrider_internal.test_delivery($1, $2, NULL, NULL) $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT postrider_internal.test_delivery($1, $2, NULL, NULL) $$;
 -- +goose StatementEnd
 
 REVOKE EXECUTE ON FUNCTION postrider.test_delivery(text, text) FROM PUBLIC;

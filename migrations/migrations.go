@@ -52,8 +52,9 @@ func (s Status) Ready() bool { return s.Current >= s.Target && s.River >= RiverV
 
 // Up brings the database to the newest schema: schema, River's tables, ours, roles. It rejects a database to which
 // another text of an embedded migration was applied. It is safe to call from many processes at once; one works and the
-// others wait. It needs two connections, and works through PgBouncer in transaction mode as well. Where the roles cannot be created, it writes the statements for an administrator to notices
-// and goes on. When another session delays it, it names that session there.
+// others wait. It needs two connections, and works through PgBouncer in transaction mode as well. Where the roles
+// cannot be created, it writes the statements for an administrator to notices and goes on. When another session delays
+// it, it names that session there.
 func Up(ctx context.Context, pool *pgxpool.Pool, notices io.Writer) error {
 	if err := checkServer(ctx, pool); err != nil {
 		return err
@@ -90,8 +91,8 @@ const (
 	noticeAfter, noticeAgain = 3 * time.Second, time.Minute
 )
 
-// alone runs do while no other process migrates this database. Those who wait ask again and again instead of waiting
-// in line: behind a pooler, a transaction that waits keeps one of its few server connections from the process that works.
+// alone runs do while no other process migrates this database. Those who wait ask again and again instead of waiting in
+// line: behind a pooler, a transaction that waits keeps one of its few server connections from the process that works.
 func alone(ctx context.Context, pool *pgxpool.Pool, notices io.Writer, do func() error) error {
 	notice := time.Now().Add(noticeAfter)
 	for {
@@ -116,7 +117,8 @@ func lockHolder(ctx context.Context, pool *pgxpool.Pool) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	const query = `
-SELECT coalesce(string_agg(format('process %s (%s, role %s)', a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'), a.usename), ', '), 'no session now')
+SELECT coalesce(string_agg(format('process %s (%s, role %s)', a.pid, coalesce(nullif(a.application_name, ''),
+    'unnamed'), a.usename), ', '), 'no session now')
   FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
  WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 0 AND l.objid = $1::bigint::oid AND l.objsubid = 1
    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
@@ -159,7 +161,8 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func upRiver(ctx context.Context, pool *pgxpool.Pool) error {
-	// A newer River schema, made by a newer release, is left as it is. River's own migrator, asked for it, fails at versions that it does not know.
+	// A newer River schema, made by a newer release, is left as it is. River's own migrator, asked for it, fails at
+	// versions that it does not know.
 	existing, err := riverVersion(ctx, pool)
 	if err != nil || existing >= RiverVersion {
 		return err
@@ -263,7 +266,8 @@ func newestVersion(ctx context.Context, pool *pgxpool.Pool, table, column, condi
 // quiet keeps River's and goose's progress lines out of the log: `migrate` prints its own summary.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Down takes postrider's schema back to a version, with the data that older versions have no place for; River's tables stay. For tests.
+// Down takes postrider's schema back to a version, with the data that older versions have no place for; River's tables
+// stay. For tests.
 func Down(ctx context.Context, pool *pgxpool.Pool, version int64) error {
 	return withProvider(pool, func(p *goose.Provider) error {
 		if _, err := p.DownTo(ctx, version); err != nil {

@@ -72,8 +72,10 @@ func TestEveryPublicNameHasAComment(t *testing.T) {
 	require.Empty(t, texts(t, pool, `SELECT c.relname || coalesce('.' || a.attname, '') FROM pg_class c
 		JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider'
 		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-		WHERE c.relkind IN ('v', 'm') AND (obj_description(c.oid, 'pg_class') IS NULL OR (a.attnum IS NOT NULL AND col_description(c.oid, a.attnum) IS NULL))`))
-	require.Empty(t, texts(t, pool, `SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'postrider'
+		WHERE c.relkind IN ('v', 'm') AND (obj_description(c.oid, 'pg_class') IS NULL OR (a.attnum IS NOT NULL
+		    AND col_description(c.oid, a.attnum) IS NULL))`))
+	require.Empty(t, texts(t, pool,
+		`SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'postrider'
 		WHERE obj_description(p.oid, 'pg_proc') IS NULL`))
 	require.NotEmpty(t, texts(t, pool, "SELECT viewname FROM pg_views WHERE schemaname = 'postrider'"))
 }
@@ -83,7 +85,8 @@ func TestSharedColumnsHaveOneType(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
-	require.Empty(t, texts(t, pool, `SELECT column_name || ': ' || string_agg(DISTINCT data_type, ', ') FROM information_schema.columns
+	require.Empty(t,
+		texts(t, pool, `SELECT column_name || ': ' || string_agg(DISTINCT data_type, ', ') FROM information_schema.columns
 		WHERE table_schema = 'postrider' GROUP BY column_name HAVING count(DISTINCT data_type) > 1`))
 }
 
@@ -109,7 +112,8 @@ func TestSecretsAppearInNoView(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
-	for _, name := range texts(t, pool, "SELECT column_name FROM information_schema.columns WHERE table_schema = 'postrider'") {
+	for _, name := range texts(t, pool,
+		"SELECT column_name FROM information_schema.columns WHERE table_schema = 'postrider'") {
 		require.NotContains(t, name, "sealed")
 		require.NotContains(t, name, "hash")
 	}
@@ -120,9 +124,11 @@ func TestUpWithoutTheRightToCreateRolesSaysWhatToRun(t *testing.T) {
 	url := pgdev.NewDatabase(t)
 	admin := open(t, url)
 	// Roles belong to the whole server and other tests create ours: the limited owner may neither create nor grant.
-	_, err := admin.Exec(t.Context(), `DO $$ BEGIN CREATE ROLE limited LOGIN PASSWORD 'limited'; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	_, err := admin.Exec(t.Context(),
+		`DO $$ BEGIN CREATE ROLE limited LOGIN PASSWORD 'limited'; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
 	require.NoError(t, err)
-	_, err = admin.Exec(t.Context(), "GRANT CREATE ON DATABASE "+pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize()+" TO limited")
+	_, err = admin.Exec(t.Context(),
+		"GRANT CREATE ON DATABASE "+pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize()+" TO limited")
 	require.NoError(t, err)
 	config := admin.Config().Copy()
 	config.ConnConfig.User, config.ConnConfig.Password = "limited", "limited"
@@ -143,15 +149,19 @@ func TestViewsAnswerInParallelQueries(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
-	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription,
-		endpoint_base_url, reason, attempts, owed_since, published_at, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body, last_response)
-		SELECT gen_random_uuid(), now(), i, 1, 1, 't', 's', '', 'r', 1, now(), now(), gen_random_uuid(), 'e', '', '', '', '', '', '', convert_to('{"a":"\u0000"}', 'UTF8'), '\xff'
+	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
+		    subscription_id, topic_id, topic, subscription,
+		endpoint_base_url, reason, attempts, owed_since, published_at, event_uuid, event_id, event_type, subject, source,
+		    data_version, schema, retry_policy, body, last_response)
+		SELECT gen_random_uuid(), now(), i, 1, 1, 't', 's', '', 'r', 1, now(), now(), gen_random_uuid(), 'e', '', '', '', '',
+		       '', '', convert_to('{"a":"\u0000"}', 'UTF8'), '\xff'
 		FROM generate_series(1, 5000) i`)
 	require.NoError(t, err)
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0; SET LOCAL max_parallel_workers_per_gather = 2")
+	_, err = tx.Exec(t.Context(), "SET LOCAL min_parallel_table_scan_size = 0; SET LOCAL parallel_setup_cost = 0; SET "+
+		"LOCAL parallel_tuple_cost = 0; SET LOCAL max_parallel_workers_per_gather = 2")
 	require.NoError(t, err)
 	var rows, errors int
 	query := "SELECT count(*), count(body_error) FROM postrider.dead_letters WHERE body IS NULL AND last_response <> ''"
@@ -174,11 +184,13 @@ func TestBodiesThatJsonbCannotHoldBreakNoView(t *testing.T) {
 	pool := open(t, pgdev.NewDatabase(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	for name, body := range map[string]string{
-		"NUL": `{"a":"\u0000"}`, "lone surrogate": `{"a":"\ud800"}`, "huge number": `{"a":1e999999}`, "deep": strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+		"NUL": `{"a":"\u0000"}`, "lone surrogate": `{"a":"\ud800"}`, "huge number": `{"a":1e999999}`,
+		"deep": strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
 	} {
 		var isNull bool
 		var why *string
-		err := pool.QueryRow(t.Context(), "SELECT postrider.try_jsonb($1) IS NULL, postrider.jsonb_error($1)", []byte(body)).Scan(&isNull, &why)
+		err := pool.QueryRow(t.Context(), "SELECT postrider.try_jsonb($1) IS NULL, postrider.jsonb_error($1)", []byte(body)).
+			Scan(&isNull, &why)
 		require.NoError(t, err, name)
 		require.True(t, isNull, name)
 		require.NotNil(t, why, name)
@@ -192,7 +204,8 @@ func TestUpNamesTheHolderOfItsLock(t *testing.T) {
 	holder, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = holder.Rollback(context.Background()) }()
-	_, err = holder.Exec(t.Context(), "SELECT set_config('application_name', 'forgotten', true), pg_advisory_xact_lock(x'706f7374'::bigint)")
+	_, err = holder.Exec(t.Context(),
+		"SELECT set_config('application_name', 'forgotten', true), pg_advisory_xact_lock(x'706f7374'::bigint)")
 	require.NoError(t, err)
 	notices, written := io.Pipe()
 	migrated := make(chan error, 1)
@@ -200,7 +213,8 @@ func TestUpNamesTheHolderOfItsLock(t *testing.T) {
 
 	notice, err := bufio.NewReader(notices).ReadString('\n')
 	require.NoError(t, err)
-	require.Regexp(t, `^The migration waits. Advisory lock 1886352244, .* is held by process [0-9]+ \(forgotten, role postgres\)\.`, notice)
+	require.Regexp(t,
+		`^The migration waits. Advisory lock 1886352244, .* is held by process [0-9]+ \(forgotten, role postgres\)\.`, notice)
 	require.NoError(t, holder.Rollback(t.Context()))
 	_, err = io.Copy(io.Discard, notices)
 	require.NoError(t, err)
@@ -240,7 +254,8 @@ func TestUpAcceptsLaterMigrations(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgdev.NewDatabase(t))
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
-	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.goose_db_version (version_id, is_applied) VALUES (9999, true);
+	_, err := pool.Exec(t.Context(),
+		`INSERT INTO postrider_internal.goose_db_version (version_id, is_applied) VALUES (9999, true);
 		INSERT INTO postrider_internal.migration_checksums (version, file, sha256) VALUES (9999, '09999_later.sql', 'abc')`)
 	require.NoError(t, err)
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))

@@ -26,7 +26,9 @@ type Operator struct {
 }
 
 // NewOperator returns the Operator of a database. poke wakes fetchers after deliveries became due.
-func NewOperator(db *postgres.DB, clock *postgres.Clock, subscriptions *catalog.Subscriptions, poke func(), log *slog.Logger) *Operator {
+func NewOperator(
+	db *postgres.DB, clock *postgres.Clock, subscriptions *catalog.Subscriptions, poke func(), log *slog.Logger,
+) *Operator {
 	return &Operator{db: db, log: log, clock: clock, subscriptions: subscriptions, poke: poke}
 }
 
@@ -37,8 +39,8 @@ func (o *Operator) Cancel(ctx context.Context, delivery int64) error {
 	return o.call(ctx, "cancel a delivery", "SELECT postrider_internal.cancel($1, $2, $3)", &state, delivery)
 }
 
-// RetryNow makes a pending delivery's next attempt due now. ErrNotFound; ErrPaused, ErrNotValidated or ErrConflict: its event
-// subscription is on hold; ErrConflict: it has ended, or an attempt is under way.
+// RetryNow makes a pending delivery's next attempt due now. ErrNotFound; ErrPaused, ErrNotValidated or ErrConflict: its
+// event subscription is on hold; ErrConflict: it has ended, or an attempt is under way.
 func (o *Operator) RetryNow(ctx context.Context, delivery int64) error {
 	if err := o.do(ctx, "retry a delivery", "SELECT postrider_internal.retry_now($1, $2, $3)", delivery); err != nil {
 		return err
@@ -49,25 +51,30 @@ func (o *Operator) RetryNow(ctx context.Context, delivery int64) error {
 
 // DeadLetterNow gives a pending delivery up and returns the dead letter's id. The errors are those of Cancel.
 func (o *Operator) DeadLetterNow(ctx context.Context, delivery int64) (letter uuid.UUID, err error) {
-	return letter, o.call(ctx, "dead-letter a delivery", "SELECT postrider_internal.dead_letter_now($1, $2, $3)", &letter, delivery)
+	return letter, o.call(ctx, "dead-letter a delivery", "SELECT postrider_internal.dead_letter_now($1, $2, $3)",
+		&letter, delivery)
 }
 
-// TestDelivery delivers a sample event to one event subscription alone, whatever its filter says, and returns the delivery's id; see
-// postrider.test_delivery(). ErrNotFound; ErrConflict: it has expired.
+// TestDelivery delivers a sample event to one event subscription alone, whatever its filter says, and returns the
+// delivery's id; see postrider.test_delivery(). ErrNotFound; ErrConflict: it has expired.
 func (o *Operator) TestDelivery(ctx context.Context, topic, subscription string) (delivery int64, err error) {
-	return delivery, o.call(ctx, "make a test delivery", "SELECT postrider_internal.test_delivery($1, $2, $3, $4)", &delivery, topic, subscription)
+	return delivery, o.call(ctx, "make a test delivery", "SELECT postrider_internal.test_delivery($1, $2, $3, $4)",
+		&delivery, topic, subscription)
 }
 
-// EraseEvent erases what an event says, everywhere, and cancels what is pending of it; see postrider.erase_event(). It says how many
-// events were erased: 0 = it was before. ErrNotFound.
+// EraseEvent erases what an event says, everywhere, and cancels what is pending of it; see postrider.erase_event(). It
+// says how many events were erased: 0 = it was before. ErrNotFound.
 func (o *Operator) EraseEvent(ctx context.Context, systemID uuid.UUID) (erased int, err error) {
-	return erased, o.call(ctx, "erase an event", "SELECT postrider_internal.erase_event($1, NULL, $2, $3)", &erased, systemID)
+	return erased, o.call(ctx, "erase an event", "SELECT postrider_internal.erase_event($1, NULL, $2, $3)",
+		&erased, systemID)
 }
 
 // EraseSubject erases all events of a topic with exactly this subject, which must not be empty. It returns how many. If
 // there are more than a thousand, or finding them takes more than a second, it begins an operation and returns its id.
 // ErrNotFound: there is no such topic; ErrInvalid.
-func (o *Operator) EraseSubject(ctx context.Context, topic, subject string) (erased int, operation *uuid.UUID, err error) {
+func (o *Operator) EraseSubject(
+	ctx context.Context, topic, subject string,
+) (erased int, operation *uuid.UUID, err error) {
 	const call = "SELECT erased, operation_id FROM postrider_internal.erase_subject($1, $2, $3, $4)"
 	return erased, operation, o.ask(ctx, "erase the events of a subject", call, []any{&erased, &operation}, topic, subject)
 }

@@ -54,11 +54,13 @@ type stepped struct {
 	failure *string // why it cannot go on
 }
 
-// Operate makes the step of an operation that this job stands for, and says after which pause the next one is due; more is false where
-// none follows. The job row is the token: a step is one transaction that deletes it, redelivers or purges, writes down how far it came, and
-// inserts the next step's job, which is a new row. A job that is nobody's any more makes nothing, and that is no error.
+// Operate makes the step of an operation that this job stands for, and says after which pause the next one is due; more
+// is false where none follows. The job row is the token: a step is one transaction that deletes it, redelivers or
+// purges, writes down how far it came, and inserts the next step's job, which is a new row. A job that is nobody's any
+// more makes nothing, and that is no error.
 //
-// It returns when the step is made, or with an error when ctx ends. What PostgreSQL refuses ends the operation as failed.
+// It returns when the step is made, or with an error when ctx ends. What PostgreSQL refuses ends the operation as
+// failed.
 func (o *Operator) Operate(ctx context.Context, job int64) (pause time.Duration, more bool, err error) {
 	for wait := stepMinPause; ; wait = min(wait*2, stepMaxPause) {
 		pause, more, err = o.makeStep(ctx, job, nil)
@@ -80,8 +82,8 @@ func (o *Operator) Operate(ctx context.Context, job int64) (pause time.Duration,
 // isInTheWay reports a refusal of ours that time may cure, such as an export that is under way.
 func isInTheWay(err error) bool { return postgres.SQLState(err) == "55000" }
 
-// reason is why a step failed, in the words of postrider: those of its own SQL functions, or one sentence for each class of
-// PostgreSQL's errors. PostgreSQL's own text is in the log.
+// reason is why a step failed, in the words of postrider: those of its own SQL functions, or one sentence for each
+// class of PostgreSQL's errors. PostgreSQL's own text is in the log.
 func reason(wrong error) string {
 	var refused *postgres.FunctionError
 	if errors.As(postgres.AsFunctionError(wrong), &refused) {
@@ -153,7 +155,8 @@ func (op *operationRow) most() int {
 
 // beginStep takes the job; nil where it is nobody's any more, or the operation is over.
 func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error) {
-	const query = `SELECT id, kind, target_id, published_from, published_until, rate_per_second, nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id
+	const query = `SELECT id, kind, target_id, published_from, published_until, rate_per_second,
+		       nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id
 		FROM postrider_internal.begin_step($1)`
 	rows, err := tx.Query(ctx, query, job)
 	if err != nil {
@@ -170,7 +173,8 @@ func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error)
 
 func endStep(ctx context.Context, tx pgx.Tx, op *operationRow, step *stepped, pause time.Duration) error {
 	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-	_, err := tx.Exec(ctx, call, op.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID, step.ofLetters, step.last, step.failure, pause)
+	_, err := tx.Exec(ctx, call, op.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID,
+		step.ofLetters, step.last, step.failure, pause)
 	if err != nil {
 		return fmt.Errorf("end a step of an operation: %w", err)
 	}
@@ -179,9 +183,11 @@ func endStep(ctx context.Context, tx pgx.Tx, op *operationRow, step *stepped, pa
 
 // stepLetters redelivers or purges the next dead letters. The step that has none to look at is the last.
 func stepLetters(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepped, err error) {
-	const call = "SELECT taken, done, skipped, failed, error, reached_at, reached_id, last FROM postrider_internal.step_letters($1, $2, $3, $4)"
+	const call = "SELECT taken, done, skipped, failed, error, reached_at, reached_id, last " +
+		"FROM postrider_internal.step_letters($1, $2, $3, $4)"
 	row := tx.QueryRow(ctx, call, op.ID, op.most(), query.PastBytes, query.ScanStep)
-	if err := row.Scan(&step.Taken, &step.Done, &step.Skipped, &step.Failed, &step.Error, &step.ReachedAt, &step.ReachedID, &step.last); err != nil {
+	if err := row.Scan(&step.Taken, &step.Done, &step.Skipped, &step.Failed, &step.Error, &step.ReachedAt, &step.ReachedID,
+		&step.last); err != nil {
 		return step, fmt.Errorf("make a step over dead letters: %w", err)
 	}
 	return step, nil
@@ -190,7 +196,8 @@ func stepLetters(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepped
 // stepErasure erases the next events of a subject.
 func stepErasure(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepped, err error) {
 	const call = "SELECT done, reached_at, reached_id, of_letters, last FROM postrider_internal.step_erasure($1, $2, $3)"
-	if err := tx.QueryRow(ctx, call, op.ID, eraseStep, query.ScanStep).Scan(&step.Done, &step.ReachedAt, &step.ReachedID, &step.ofLetters, &step.last); err != nil {
+	if err := tx.QueryRow(ctx, call, op.ID, eraseStep, query.ScanStep).
+		Scan(&step.Done, &step.ReachedAt, &step.ReachedID, &step.ofLetters, &step.last); err != nil {
 		return step, fmt.Errorf("make a step of an erasure: %w", err)
 	}
 	return step, nil
@@ -199,7 +206,8 @@ func stepErasure(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepped
 // CleanOperations forgets operations that were over 30 days ago.
 func (o *Operator) CleanOperations(ctx context.Context) error {
 	const forget = `DELETE FROM postrider_internal.operations WHERE id IN (
-		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1 FOR UPDATE SKIP LOCKED)`
+		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1
+		FOR UPDATE SKIP LOCKED)`
 	// A redelivery that ends later than its operation is kept leaves counts of no operation.
 	const forgetOutcomes = `DELETE FROM postrider_internal.operation_outcomes e
 		WHERE NOT EXISTS (SELECT FROM postrider_internal.operations o WHERE o.id = e.operation_id)`

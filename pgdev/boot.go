@@ -32,7 +32,8 @@ func (s *Server) boot(ctx context.Context) error {
 	return err
 }
 
-// bootOn starts the postmaster on one port and waits until it answers, trying again while an earlier one's sessions leave.
+// bootOn starts the postmaster on one port and waits until it answers, trying again while an earlier one's sessions
+// leave.
 func (s *Server) bootOn(ctx context.Context, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
 	defer cancel()
@@ -77,7 +78,8 @@ func (s *Server) bootOnce(ctx context.Context, port int) error {
 
 // awaitReady returns nil once a real connection answers, or the reason why none ever will.
 func (s *Server) awaitReady(ctx context.Context, port int) error {
-	cfg, err := pgx.ParseConfig(fmt.Sprintf("host=127.0.0.1 port=%d user=%s dbname=postgres sslmode=disable", port, superuser))
+	cfg, err := pgx.ParseConfig(fmt.Sprintf("host=127.0.0.1 port=%d user=%s dbname=postgres sslmode=disable", port,
+		superuser))
 	if err != nil {
 		return err
 	}
@@ -98,7 +100,8 @@ func (s *Server) awaitReady(ctx context.Context, port int) error {
 	}
 }
 
-// explain turns a failed start into an error that carries what the server itself wrote since the log had the size `from`.
+// explain turns a failed start into an error that carries what the server itself wrote since the log had the size
+// `from`.
 func (s *Server) explain(err error, port int, from int64) error {
 	raw, readErr := os.ReadFile(s.folder.logFile())
 	if readErr != nil || int64(len(raw)) < from {
@@ -114,7 +117,8 @@ func (s *Server) explain(err error, port int, from int64) error {
 // diagnose recognises in a server log the failures that another try can mend; nil for all others.
 func diagnose(log string) error {
 	switch {
-	case strings.Contains(log, "could not create any TCP/IP sockets"), strings.Contains(log, "could not bind IPv4 address"):
+	case strings.Contains(log, "could not create any TCP/IP sockets"),
+		strings.Contains(log, "could not bind IPv4 address"):
 		return errPortTaken
 	case strings.Contains(log, "pre-existing shared memory block"):
 		return errOldSessions

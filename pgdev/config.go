@@ -43,7 +43,8 @@ func settings(opts Options, port int) map[string]string {
 	return lines
 }
 
-// render prints postgresql.conf in the order of the names, so that two starts with the same options write the same bytes.
+// render prints postgresql.conf in the order of the names, so that two starts with the same options write the same
+// bytes.
 func render(lines map[string]string) (string, error) {
 	var b strings.Builder
 	b.WriteString("# Written by postrider at every start. What ALTER SYSTEM sets (postgresql.auto.conf) wins over it.\n")

@@ -28,10 +28,12 @@ func TestRender(t *testing.T) {
 		"sorted by name":             {map[string]string{"b": "2", "a": "1"}, "a = '1'\nb = '2'\n"},
 		"a quote stays in its value": {map[string]string{"a": `x' y`}, "a = 'x'' y'\n"},
 		"a backslash is no escape":   {map[string]string{"a": `x\n`}, "a = 'x\\\\n'\n"},
-		"an extension's setting":     {map[string]string{"auto_explain.log_min_duration": "0"}, "auto_explain.log_min_duration = '0'\n"},
-		"a second line in a value":   {map[string]string{"a": "1\nfsync = off"}, ""},
-		"a second line in a name":    {map[string]string{"a\nfsync": "1"}, ""},
-		"an empty name":              {map[string]string{"": "1"}, ""},
+		"an extension's setting": {
+			map[string]string{"auto_explain.log_min_duration": "0"}, "auto_explain.log_min_duration = '0'\n",
+		},
+		"a second line in a value": {map[string]string{"a": "1\nfsync = off"}, ""},
+		"a second line in a name":  {map[string]string{"a\nfsync": "1"}, ""},
+		"an empty name":            {map[string]string{"": "1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +59,8 @@ func TestTail(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	got := environment([]string{"PATH=/bin", "PGDATA=/users/own", "PGPORT=5432", "LANG=de_DE", "LC_MESSAGES=de_DE", "HOME=/root"})
+	got := environment(
+		[]string{"PATH=/bin", "PGDATA=/users/own", "PGPORT=5432", "LANG=de_DE", "LC_MESSAGES=de_DE", "HOME=/root"})
 	require.Equal(t, []string{"LC_ALL=C", "PATH=/bin", "HOME=/root"}, got)
 }
 

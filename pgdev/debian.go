@@ -33,8 +33,8 @@ func runQuietly(ctx context.Context, program string, args ...string) (string, er
 	return string(out), nil
 }
 
-// installPackage installs the server programs and nothing that runs. Debian's server package makes a cluster and starts it
-// when it is first installed; a line of settings, in place before the package and taken back after, prevents that.
+// installPackage installs the server programs and nothing that runs. Debian's server package makes a cluster and starts
+// it when it is first installed; a line of settings, in place before the package and taken back after, prevents that.
 func installPackage(ctx context.Context, p packager, want int, log io.Writer) error {
 	fmt.Fprintln(log, "Installing PostgreSQL from Debian's packages ...")
 	name, err := p.server(ctx, want)
@@ -80,7 +80,8 @@ func (p packager) candidate(ctx context.Context, want int) (string, error) {
 	return "postgresql-" + strconv.Itoa(major), nil
 }
 
-// candidateLine is the version that apt would install: "15+248" of the package postgresql, "15.14-0+deb12u1" of postgresql-15.
+// candidateLine is the version that apt would install: "15+248" of the package postgresql, "15.14-0+deb12u1" of
+// postgresql-15.
 var candidateLine = regexp.MustCompile(`(?m)^\s*Candidate: (?:\d+:)?(\d+)`)
 
 // candidateMajor reads what `apt-cache policy` prints; false where it knows no version ("(none)") or no such package.
@@ -99,8 +100,8 @@ func (p packager) add(ctx context.Context, name string) error {
 	return err
 }
 
-// withoutCluster tells postgresql-common to make no cluster, and returns what takes the line back, so that a server package
-// that the user installs later behaves as the user knows it.
+// withoutCluster tells postgresql-common to make no cluster, and returns what takes the line back, so that a server
+// package that the user installs later behaves as the user knows it.
 func (p packager) withoutCluster() (restore func() error, err error) {
 	main, err := os.ReadFile(filepath.Join(p.etc, "createcluster.conf"))
 	if err != nil {

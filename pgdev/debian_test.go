@@ -33,7 +33,8 @@ func TestCandidateMajor(t *testing.T) {
 	}
 }
 
-// aptScript plays a package system that installs a file of settings as postgresql-common does, and notes what it was asked.
+// aptScript plays a package system that installs a file of settings as postgresql-common does, and notes what it was
+// asked.
 type aptScript struct {
 	etc      string
 	fresh    bool // knows no packages before an update
@@ -74,12 +75,26 @@ func TestInstallPackage(t *testing.T) {
 		server string // the package installed; "" = none
 		fails  string
 	}{
-		"the distribution's version":              {apt: aptScript{policy: policy, includes: include}, server: "postgresql-15"},
-		"a fresh container fetches its lists":     {apt: aptScript{policy: policy, includes: include, fresh: true}, server: "postgresql-15"},
-		"too old a distribution":                  {apt: aptScript{policy: "postgresql:\n  Candidate: 13+225\n"}, fails: "no package of PostgreSQL 15"},
-		"no cluster can be prevented":             {apt: aptScript{policy: policy, includes: "# nothing\n"}, fails: "would start a server"},
-		"a failed install takes its setting back": {apt: aptScript{policy: policy, includes: include, fails: "postgresql-15"}, server: "postgresql-15", fails: "no space left"},
-		"existing data decide the major version":  {apt: aptScript{policy: "postgresql-17:\n  Candidate: 17.2-1\n", includes: include}, want: 17, server: "postgresql-17"},
+		"the distribution's version": {
+			apt: aptScript{policy: policy, includes: include}, server: "postgresql-15",
+		},
+		"a fresh container fetches its lists": {
+			apt: aptScript{policy: policy, includes: include, fresh: true}, server: "postgresql-15",
+		},
+		"too old a distribution": {
+			apt: aptScript{policy: "postgresql:\n  Candidate: 13+225\n"}, fails: "no package of PostgreSQL 15",
+		},
+		"no cluster can be prevented": {
+			apt: aptScript{policy: policy, includes: "# nothing\n"}, fails: "would start a server",
+		},
+		"a failed install takes its setting back": {
+			apt: aptScript{policy: policy, includes: include, fails: "postgresql-15"}, server: "postgresql-15",
+			fails: "no space left",
+		},
+		"existing data decide the major version": {
+			apt: aptScript{policy: "postgresql-17:\n  Candidate: 17.2-1\n", includes: include}, want: 17,
+			server: "postgresql-17",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

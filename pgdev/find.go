@@ -49,11 +49,12 @@ type installation struct {
 	version version
 }
 
-// place is a set of folders of equal standing: the newest version in it wins, and an earlier place wins over a later one.
+// place is a set of folders of equal standing: the newest version in it wins, and an earlier place wins over a later
+// one.
 type place []string
 
-// places lists where server programs may be, in the order in which they are taken. Every entry of PATH is a place of its
-// own, because its order is the user's choice.
+// places lists where server programs may be, in the order in which they are taken. Every entry of PATH is a place of
+// its own, because its order is the user's choice.
 func places(path, cache string) []place {
 	var all []place
 	for _, dir := range filepath.SplitList(path) {
@@ -130,7 +131,8 @@ func inspect(ctx context.Context, owner identity, dir string) (installation, boo
 	return installation{dir, v}, err == nil
 }
 
-// programs finds the server programs, or installs them. want is the major version of existing data, 0 where there are none.
+// programs finds the server programs, or installs them. want is the major version of existing data, 0 where there are
+// none.
 func programs(ctx context.Context, owner identity, want int, log io.Writer) (installation, error) {
 	if i, ok := look(ctx, owner, everywhere(owner), want); ok {
 		return i, nil

@@ -16,13 +16,13 @@ import (
 // tempPrefix starts the name of every temporary folder, so that sweep knows its own.
 const tempPrefix = "postrider-pg-"
 
-// lockDeadline is how long a kept folder may stay locked: the server of a run that was killed a moment ago still writes its
-// last checkpoint.
+// lockDeadline is how long a kept folder may stay locked: the server of a run that was killed a moment ago still writes
+// its last checkpoint.
 const lockDeadline = 10 * time.Second
 
-// folder is where one server lives: data/ (the cluster), password, postgres.log and lock.
-// The lock is held by this process and, inherited, by every process of the server: while any of them lives, no other run
-// uses the folder and none sweeps it. A process id in a file could not say that; ids are used again.
+// folder is where one server lives: data/ (the cluster), password, postgres.log and lock. The lock is held by this
+// process and, inherited, by every process of the server: while any of them lives, no other run uses the folder and
+// none sweeps it. A process id in a file could not say that; ids are used again.
 type folder struct {
 	path      string
 	temporary bool
@@ -35,8 +35,8 @@ func (f *folder) logFile() string      { return filepath.Join(f.path, "postgres.
 func (f *folder) passwordFile() string { return filepath.Join(f.path, "password") }
 func lockFile(dir string) string       { return filepath.Join(dir, "lock") }
 
-// openFolder makes or reuses the folder and locks it. An empty path means a temporary one, below the first of roots that
-// takes it.
+// openFolder makes or reuses the folder and locks it. An empty path means a temporary one, below the first of roots
+// that takes it.
 func openFolder(ctx context.Context, path string, roots []string, owner identity) (*folder, error) {
 	f := &folder{path: path, temporary: path == ""}
 	var err error
@@ -49,7 +49,8 @@ func openFolder(ctx context.Context, path string, roots []string, owner identity
 		return nil, err
 	}
 	if f.lock, err = acquire(ctx, f.path, lockDeadline); errors.Is(err, errLocked) {
-		return nil, fmt.Errorf("pgdev: the server of another postrider runs in %s: stop it or choose another folder: %w", f.path, err)
+		return nil, fmt.Errorf("pgdev: the server of another postrider runs in %s: stop it or choose another folder: %w",
+			f.path, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("pgdev: data folder: %w", err)
 	}
@@ -158,8 +159,8 @@ func removeAll(dir string) error {
 	}
 }
 
-// sweep removes the temporary folders that killed runs left in root. A folder whose lock is free has neither owner nor server.
-// Failures are the next sweep's business.
+// sweep removes the temporary folders that killed runs left in root. A folder whose lock is free has neither owner nor
+// server. Failures are the next sweep's business.
 func sweep(root string) {
 	found, _ := filepath.Glob(filepath.Join(root, tempPrefix+"*"))
 	for _, dir := range found {

@@ -16,8 +16,10 @@ func TestGuardian(t *testing.T) {
 		part func(*guardian)
 		want syscall.Signal
 	}{
-		"the end of this process ends the child": {func(g *guardian) { _ = g.pipe.Close(); _ = g.cmd.Wait() }, syscall.SIGINT},
-		"a released guardian leaves the child":   {(*guardian).release, syscall.SIGKILL},
+		"the end of this process ends the child": {
+			func(g *guardian) { _ = g.pipe.Close(); _ = g.cmd.Wait() }, syscall.SIGINT,
+		},
+		"a released guardian leaves the child": {(*guardian).release, syscall.SIGKILL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

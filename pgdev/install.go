@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// install gets the server programs by the first way that works here: the distribution's packages where we may install them
-// (root on Debian or Ubuntu), else the pinned archive. One install runs at a time per cache: `go test ./...` starts a
-// process per package, and on a fresh machine all of them arrive here together.
+// install gets the server programs by the first way that works here: the distribution's packages where we may install
+// them (root on Debian or Ubuntu), else the pinned archive. One install runs at a time per cache: `go test ./...`
+// starts a process per package, and on a fresh machine all of them arrive here together.
 func install(ctx context.Context, owner identity, want int, log io.Writer) (installation, error) {
 	cache := owner.cacheDir()
 	if cache == "" {

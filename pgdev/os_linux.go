@@ -2,8 +2,8 @@ package pgdev
 
 import "syscall"
 
-// dieWithParent has the kernel send the child a SIGINT, to PostgreSQL a fast shutdown, when this process ends in whatever way,
-// SIGKILL included. Go sets it after the change of user, which would clear it.
+// dieWithParent has the kernel send the child a SIGINT, to PostgreSQL a fast shutdown, when this process ends in
+// whatever way, SIGKILL included. Go sets it after the change of user, which would clear it.
 func dieWithParent(attributes *syscall.SysProcAttr) { attributes.Pdeathsig = syscall.SIGINT }
 
 // kernelGuards: dieWithParent suffices.
@@ -18,8 +18,8 @@ const (
 	roomInMemory = 2 << 30
 )
 
-// memoryRoot is a folder in memory with room for the clusters of tests, "" where there is none. On a virtual disk, making
-// the files of a cluster (initdb) took 1.3 s instead of 0.5, and copying its 40 MB 0.8 s instead of 0.05.
+// memoryRoot is a folder in memory with room for the clusters of tests, "" where there is none. On a virtual disk,
+// making the files of a cluster (initdb) took 1.3 s instead of 0.5, and copying its 40 MB 0.8 s instead of 0.05.
 func memoryRoot() string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(shm, &fs); err != nil || fs.Type != tmpfsMagic || fs.Bavail*uint64(fs.Bsize) < roomInMemory {

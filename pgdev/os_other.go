@@ -18,7 +18,8 @@ type identity struct {
 
 var (
 	errLocked      = errors.New("locked")
-	errUnsupported = errors.New("pgdev: a private PostgreSQL needs Linux or macOS, not " + runtime.GOOS + ": give postrider the URL of a database of yours")
+	errUnsupported = errors.New("pgdev: a private PostgreSQL needs Linux or macOS, not " + runtime.GOOS +
+		": give postrider the URL of a database of yours")
 )
 
 func unprivileged() (identity, error)         { return identity{}, errUnsupported }

@@ -39,12 +39,13 @@ func unprivileged() (identity, error) {
 			return identity{name: name, uid: uint32(uid), gid: uint32(gid), other: true}, nil
 		}
 	}
-	return identity{}, errors.New("pgdev: PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as: " +
-		"start postrider as an ordinary user")
+	return identity{},
+		errors.New("pgdev: PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as: " +
+			"start postrider as an ordinary user")
 }
 
-// command is a server program run as that user, in a process group of its own: Ctrl-C in a terminal goes to postrider alone,
-// which then stops the server in order.
+// command is a server program run as that user, in a process group of its own: Ctrl-C in a terminal goes to postrider
+// alone, which then stops the server in order.
 func (i identity) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = "/" // the current folder may be closed to that user
@@ -100,7 +101,8 @@ func (i identity) letThrough(path string) error {
 	return nil
 }
 
-// closedParent is the outermost folder on the way to path, path included, that the user may not enter; "" if all are open.
+// closedParent is the outermost folder on the way to path, path included, that the user may not enter; "" if all are
+// open.
 func (i identity) closedParent(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		path = resolved
@@ -116,7 +118,8 @@ func (i identity) closedParent(path string) string {
 	}
 }
 
-// enters reads the mode bits that apply to the user: the first of owner, group and others that fits, as the kernel does.
+// enters reads the mode bits that apply to the user: the first of owner, group and others that fits, as the kernel
+// does.
 func (i identity) enters(info os.FileInfo) bool {
 	mode := info.Mode().Perm()
 	stat, ok := info.Sys().(*syscall.Stat_t)
@@ -129,8 +132,8 @@ func (i identity) enters(info os.FileInfo) bool {
 	return mode&0o001 != 0
 }
 
-// tempRoots are the folders that may hold temporary data, best first: memory for data that need not last, then the system's
-// temporary folder, then /tmp where that one lies in a home closed to the user.
+// tempRoots are the folders that may hold temporary data, best first: memory for data that need not last, then the
+// system's temporary folder, then /tmp where that one lies in a home closed to the user.
 func (i identity) tempRoots(durable bool) []string {
 	roots := []string{os.TempDir(), "/tmp"}
 	if memory := memoryRoot(); memory != "" && !durable {
@@ -175,8 +178,9 @@ func flock(file *os.File) error {
 	return err
 }
 
-// guardian ends a child when this process ends in whatever way, where the kernel does not: a shell that waits for a line on
-// a pipe whose other end only this process holds. The end of the pipe without a line is the end of this process.
+// guardian ends a child when this process ends in whatever way, where the kernel does not: a shell that waits for a
+// line on a pipe whose other end only this process holds. The end of the pipe without a line is the end of this
+// process.
 type guardian struct {
 	pipe *os.File
 	cmd  *exec.Cmd

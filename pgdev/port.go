@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Free ports are drawn from below the ranges from which Linux (32768 up) and macOS (49152 up) number outgoing connections.
-// A port of those ranges can be lost to any outgoing connection while the server restarts.
+// Free ports are drawn from below the ranges from which Linux (32768 up) and macOS (49152 up) number outgoing
+// connections. A port of those ranges can be lost to any outgoing connection while the server restarts.
 const (
 	lowestFreePort  = 20000
 	highestFreePort = 32767

@@ -14,12 +14,14 @@ import (
 	"strings"
 )
 
-// A prepared cluster is what initdb makes, once per machine and PostgreSQL, for temporary servers to copy: a run of all tests starts more than
-// forty. initdb takes 0.5 s of a CPU; a copy of its 39 MB with a password of its own takes 0.1 s.
+// A prepared cluster is what initdb makes, once per machine and PostgreSQL, for temporary servers to copy: a run of all
+// tests starts more than forty. initdb takes 0.5 s of a CPU; a copy of its 39 MB with a password of its own takes 0.1
+// s.
 const preparedPrefix = "cluster-"
 
-// preparedPath is where the prepared cluster of these programs is or would be, "" where there is no place for it. The programs' folder and the
-// arguments are part of the name: other builds, and other versions of this package, make clusters that differ.
+// preparedPath is where the prepared cluster of these programs is or would be, "" where there is no place for it. The
+// programs' folder and the arguments are part of the name: other builds, and other versions of this package, make
+// clusters that differ.
 func preparedPath(owner identity, bin installation) string {
 	cache := owner.cacheDir()
 	if cache == "" {
@@ -30,8 +32,9 @@ func preparedPath(owner identity, bin installation) string {
 	return filepath.Join(cache, fmt.Sprintf("%s%s-%x", preparedPrefix, bin.version, sum[:4]))
 }
 
-// prepare makes the prepared cluster if it is missing, and removes those of other releases of the same major version. One process at a time
-// does so; it appears whole or not at all. This initdb syncs what it wrote: nobody would think of a cache that a power cut has spoilt.
+// prepare makes the prepared cluster if it is missing, and removes those of other releases of the same major version.
+// One process at a time does so; it appears whole or not at all. This initdb syncs what it wrote: nobody would think of
+// a cache that a power cut has spoilt.
 func prepare(ctx context.Context, owner identity, bin installation) error {
 	path := preparedPath(owner, bin)
 	if path == "" || isFolder(path) {
@@ -109,7 +112,8 @@ func copyPrepared(ctx context.Context, owner identity, bin installation, dir, pa
 	if err != nil {
 		return fmt.Errorf("pgdev: hash the password: %w", err)
 	}
-	alone := owner.command(ctx, filepath.Join(bin.dir, "postgres"), "--single", "-F", "-c", "exit_on_error=on", "-D", dir, "postgres")
+	alone := owner.command(ctx, filepath.Join(bin.dir, "postgres"), "--single", "-F", "-c", "exit_on_error=on", "-D", dir,
+		"postgres")
 	alone.Stdin = strings.NewReader("ALTER ROLE " + superuser + " PASSWORD '" + hash + "'\n")
 	if out, err := alone.CombinedOutput(); err != nil {
 		return fmt.Errorf("pgdev: set the password: %w\n%s", err, tail(string(out)))
@@ -117,8 +121,8 @@ func copyPrepared(ctx context.Context, owner identity, bin installation, dir, pa
 	return nil
 }
 
-// scram is a password as PostgreSQL keeps it, hashed once and not 4096 times: that is to slow down those who guess, and nobody guesses 130 random
-// bits. Clients hash as often for each of their connections, and tests make many thousands.
+// scram is a password as PostgreSQL keeps it, hashed once and not 4096 times: that is to slow down those who guess, and
+// nobody guesses 130 random bits. Clients hash as often for each of their connections, and tests make many thousands.
 func scram(password string) (string, error) {
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // never fails

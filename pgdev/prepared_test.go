@@ -40,7 +40,8 @@ func TestTemporaryServersAreCopies(t *testing.T) {
 	require.Equal(t, first, second)
 	require.NotEqual(t, first, kept, "what lasts is nobody's copy")
 	require.NotEqual(t, one.folder.password, two.folder.password)
-	require.Equal(t, "SCRAM-SHA-256$1", answer(t, one.URL("postgres"), "SELECT split_part(rolpassword, ':', 1) FROM pg_authid WHERE rolname = 'postgres'"))
+	require.Equal(t, "SCRAM-SHA-256$1",
+		answer(t, one.URL("postgres"), "SELECT split_part(rolpassword, ':', 1) FROM pg_authid WHERE rolname = 'postgres'"))
 	config, err := pgx.ParseConfig(one.URL("postgres"))
 	require.NoError(t, err)
 	config.Password = two.folder.password

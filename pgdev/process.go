@@ -17,8 +17,8 @@ type process struct {
 	done chan struct{} // closed when the postmaster has been reaped
 }
 
-// launch starts the command from a thread that lives as long as the child. On Linux a child's death signal fires when the
-// thread that forked it ends, not the process, and Go ends idle threads at will.
+// launch starts the command from a thread that lives as long as the child. On Linux a child's death signal fires when
+// the thread that forked it ends, not the process, and Go ends idle threads at will.
 func launch(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)

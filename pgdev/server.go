@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// superuser owns the private cluster. It is PostgreSQL's own default name, so that it cannot collide with a role of the schema's.
+	// superuser owns the private cluster. It is PostgreSQL's own default name, so that it cannot collide with a role of
+	// the schema's.
 	superuser = "postgres"
 	// bootDeadline covers the crash recovery of a kept folder: up to max_wal_size (4 GB) of WAL to replay.
 	bootDeadline = 2 * time.Minute
@@ -64,8 +65,8 @@ type Server struct {
 }
 
 // Start finds the server programs (installing them if need be), prepares the data folder, starts the server and returns
-// when it has answered a query. Its errors say what to do next; one about a server that did not come up ends with the last
-// lines of the server's log. The server outlives ctx: only Stop, Kill or the end of this process ends it.
+// when it has answered a query. Its errors say what to do next; one about a server that did not come up ends with the
+// last lines of the server's log. The server outlives ctx: only Stop, Kill or the end of this process ends it.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	return startWith(ctx, opts, programs)
 }
@@ -171,9 +172,9 @@ func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
-// Stop ends the server with a fast shutdown: sessions are cut, transactions rolled back, a checkpoint written. When ctx ends
-// (or 20 s pass) first, the server is made to quit at once, which is safe but costs a recovery at the next start. Temporary
-// data are removed. A second Stop does nothing.
+// Stop ends the server with a fast shutdown: sessions are cut, transactions rolled back, a checkpoint written. When ctx
+// ends (or 20 s pass) first, the server is made to quit at once, which is safe but costs a recovery at the next start.
+// Temporary data are removed. A second Stop does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +185,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(s.proc.shutdown(ctx), s.folder.close())
 }
 
-// Kill ends the postmaster with SIGKILL and returns once it is gone, as a crash of the database would. Its sessions notice
-// within moments by themselves. Restart brings the server back.
+// Kill ends the postmaster with SIGKILL and returns once it is gone, as a crash of the database would. Its sessions
+// notice within moments by themselves. Restart brings the server back.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,11 +258,13 @@ func emptyFolder(owner identity, dir string) error {
 
 // clusterArgs are what every cluster is made with.
 func clusterArgs(v version) []string {
-	return append([]string{"--username=" + superuser, "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"}, localeArgs(v)...)
+	return append([]string{"--username=" + superuser, "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"},
+		localeArgs(v)...)
 }
 
-// localeArgs asks for an order by code point, the same on every system. From 17 on PostgreSQL brings that order together with
-// Unicode letter case of its own; before, plain C gives the order, and knows the case of ASCII letters only.
+// localeArgs asks for an order by code point, the same on every system. From 17 on PostgreSQL brings that order
+// together with Unicode letter case of its own; before, plain C gives the order, and knows the case of ASCII letters
+// only.
 func localeArgs(v version) []string {
 	if v.major >= 17 {
 		return []string{"--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"}

@@ -68,7 +68,8 @@ func TestStartAndStop(t *testing.T) {
 	s := start(t, pgdev.Options{Settings: map[string]string{"work_mem": "7MB"}})
 	require.Equal(t, "127.0.0.1/32", ask(t, s.URL("postgres"), "SELECT inet_server_addr()::text"))
 	require.Equal(t, strconv.Itoa(s.Port()), ask(t, s.URL("postgres"), "SELECT inet_server_port()"))
-	require.Equal(t, "UTF8 C", ask(t, s.URL("postgres"), "SELECT concat_ws(' ', current_setting('server_encoding'), datcollate) FROM pg_database WHERE datname = 'postgres'"))
+	require.Equal(t, "UTF8 C", ask(t, s.URL("postgres"),
+		"SELECT concat_ws(' ', current_setting('server_encoding'), datcollate) FROM pg_database WHERE datname = 'postgres'"))
 	for name, want := range map[string]string{
 		"work_mem": "7MB", "fsync": "off", "max_connections": "200", "timezone": "UTC", "listen_addresses": "127.0.0.1",
 	} {
@@ -89,7 +90,8 @@ func TestStartAndStop(t *testing.T) {
 func TestPasswordIsNeeded(t *testing.T) {
 	t.Parallel()
 	s := pgdev.CurrentServer(t)
-	_, err := pgx.Connect(t.Context(), fmt.Sprintf("postgres://postgres:wrong@127.0.0.1:%d/postgres?sslmode=disable", s.Port()))
+	_, err := pgx.Connect(t.Context(),
+		fmt.Sprintf("postgres://postgres:wrong@127.0.0.1:%d/postgres?sslmode=disable", s.Port()))
 	require.ErrorContains(t, err, "password authentication failed")
 }
 
@@ -128,7 +130,8 @@ func TestRestartAndKill(t *testing.T) {
 		working <- err
 	}()
 	eventually(t, func() bool {
-		return ask(t, s.URL("postgres"), "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'") == "1"
+		return ask(t, s.URL("postgres"),
+			"SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'") == "1"
 	}, "the session computes")
 	require.NoError(t, s.Kill())
 	require.NoError(t, s.Kill(), "what is dead stays dead")
@@ -205,8 +208,10 @@ func TestFailedStart(t *testing.T) {
 		settings map[string]string
 		want     string
 	}{
-		"the server's own words are in the error": {map[string]string{"shared_buffers": "plenty"}, `invalid value for parameter "shared_buffers": "plenty"`},
-		"what is no setting":                      {map[string]string{"a b": "c"}, "is no PostgreSQL setting"},
+		"the server's own words are in the error": {
+			map[string]string{"shared_buffers": "plenty"}, `invalid value for parameter "shared_buffers": "plenty"`,
+		},
+		"what is no setting": {map[string]string{"a b": "c"}, "is no PostgreSQL setting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,8 +19,9 @@ const (
 	templateName = "postrider_template"
 	// testDeadline bounds each piece of database work around a test, on a machine that runs several packages at once.
 	testDeadline = time.Minute
-	// administrators is how many CREATE and DROP DATABASE run at once. A clone of a 10 MB template with its drop took 110 ms
-	// one after the other and 30 ms each with four at once, on two cores: most of it is waiting for checkpoints, which they share.
+	// administrators is how many CREATE and DROP DATABASE run at once. A clone of a 10 MB template with its drop took 110
+	// ms one after the other and 30 ms each with four at once, on two cores: most of it is waiting for checkpoints, which
+	// they share.
 	administrators = 4
 )
 
@@ -44,12 +45,13 @@ type cluster struct {
 // current is set while RunTests runs. It starts the server when it is first asked for it.
 var current atomic.Pointer[func() (*cluster, error)]
 
-// RunTests is the body of a TestMain: it runs the tests with a private server, whose template database migrate has filled
-// (nil leaves it empty), and stops the server. It returns the exit code of m, or 1 when the server could not be stopped.
+// RunTests is the body of a TestMain: it runs the tests with a private server, whose template database migrate has
+// filled (nil leaves it empty), and stops the server. It returns the exit code of m, or 1 when the server could not be
+// stopped.
 //
-// The server is started by the first test that needs one, which fails, as the others do, when there is none to be had. So a run
-// without such a test takes no second, nor does each worker process of a fuzz test, which runs TestMain, too: three servers for one
-// test of a parser, and Go ends a worker that takes longer than a second to stop.
+// The server is started by the first test that needs one, which fails, as the others do, when there is none to be had.
+// So a run without such a test takes no second, nor does each worker process of a fuzz test, which runs TestMain, too:
+// three servers for one test of a parser, and Go ends a worker that takes longer than a second to stop.
 //
 //	func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrations.Up)) }
 //
@@ -78,9 +80,9 @@ func RunTests(m interface{ Run() int }, migrate func(ctx context.Context, url st
 	return code
 }
 
-// TempInMemory has this process put its temporary files (TMPDIR) in memory, where there is room and where programs may run. It is for a
-// TestMain whose tests start many servers of their own with Options.Durable: those keep their files in the temporary folder. Killed, they lose
-// as little there as on a disk.
+// TempInMemory has this process put its temporary files (TMPDIR) in memory, where there is room and where programs may
+// run. It is for a TestMain whose tests start many servers of their own with Options.Durable: those keep their files in
+// the temporary folder. Killed, they lose as little there as on a disk.
 func TempInMemory() {
 	if memory := memoryRoot(); memory != "" && runsPrograms(memory) {
 		_ = os.Setenv("TMPDIR", memory)
@@ -90,8 +92,8 @@ func TempInMemory() {
 // NewDatabase gives a test a migrated database of its own, cloned from the template and dropped, sessions and all,
 // when the test ends. It returns the database's URL.
 //
-// On Linux the server of tests keeps its data in memory (/dev/shm) where there are 2 GB to spare: clones came out four times
-// faster there than on a virtual disk.
+// On Linux the server of tests keeps its data in memory (/dev/shm) where there are 2 GB to spare: clones came out four
+// times faster there than on a virtual disk.
 func NewDatabase(tb TB) string {
 	tb.Helper()
 	return newDatabase(tb, templateName)
@@ -153,7 +155,8 @@ func databaseName(test string, serial int64) string {
 }
 
 func startCluster(ctx context.Context, migrate func(context.Context, string) error) (*cluster, error) {
-	server, err := Start(ctx, Options{Settings: map[string]string{"max_connections": "400"}, Log: os.Stderr, prepare: true})
+	server, err := Start(ctx,
+		Options{Settings: map[string]string{"max_connections": "400"}, Log: os.Stderr, prepare: true})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +184,8 @@ func (c *cluster) makeTemplate(ctx context.Context, migrate func(context.Context
 	if err := c.run("ALTER DATABASE " + templateName + " WITH ALLOW_CONNECTIONS false IS_TEMPLATE true"); err != nil {
 		return fmt.Errorf("pgdev: close template: %w", err)
 	}
-	// A commit is on its way to the log for up to 0.6 s (synchronous_commit = off): a test that kills the server at once would lose the template.
+	// A commit is on its way to the log for up to 0.6 s (synchronous_commit = off): a test that kills the server at once
+	// would lose the template.
 	if err := c.run("CHECKPOINT"); err != nil {
 		return fmt.Errorf("pgdev: keep template: %w", err)
 	}

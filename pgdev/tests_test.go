@@ -39,7 +39,8 @@ func TestNewDatabase(t *testing.T) {
 		}
 	})
 	require.Len(t, seen, 20)
-	left := ask(t, pgdev.CurrentServer(t).URL("postgres"), "SELECT coalesce(string_agg(datname, ' '), '') FROM pg_database")
+	left := ask(t, pgdev.CurrentServer(t).URL("postgres"),
+		"SELECT coalesce(string_agg(datname, ' '), '') FROM pg_database")
 	for name := range seen {
 		require.NotContains(t, strings.Fields(left), name, "dropped when its test ended")
 	}
@@ -47,7 +48,8 @@ func TestNewDatabase(t *testing.T) {
 
 func TestEmptyDatabase(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "true", ask(t, pgdev.EmptyDatabase(t), "SELECT (to_regclass('migrated') IS NULL)::text"), "nobody has migrated it")
+	require.Equal(t, "true", ask(t, pgdev.EmptyDatabase(t), "SELECT (to_regclass('migrated') IS NULL)::text"),
+		"nobody has migrated it")
 }
 
 // TestTempInMemory says where temporary files go: into memory, or where they went before.
@@ -76,7 +78,8 @@ type suite func() int
 
 func (s suite) Run() int { return s() }
 
-func TestRunTests(t *testing.T) { //nolint:paralleltest // it takes the place of this process's server, and of its stderr
+//nolint:paralleltest // it takes the place of this process's server, and of its stderr
+func TestRunTests(t *testing.T) {
 	silence(t)
 	outer := pgdev.CurrentServer(t)
 	require.Equal(t, 7, pgdev.RunTests(suite(func() int {
@@ -87,7 +90,9 @@ func TestRunTests(t *testing.T) { //nolint:paralleltest // it takes the place of
 }
 
 // A run of tests that need no database starts no server, and one whose server cannot be had fails those that do.
-func TestRunTestsStartsWhenAsked(t *testing.T) { //nolint:paralleltest // it takes the place of this process's server, and of its stderr
+//
+//nolint:paralleltest // it takes the place of this process's server, and of its stderr
+func TestRunTestsStartsWhenAsked(t *testing.T) {
 	silence(t)
 	asked := 0
 	broken := func(context.Context, string) error { asked++; return errors.New("no such file") }

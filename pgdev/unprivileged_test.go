@@ -100,9 +100,11 @@ func TestKilledParentLeavesNoServer(t *testing.T) {
 	require.NoError(t, err)
 	defer lock.Close()
 	// Every process of the server holds the lock, so that a free lock means that none is left.
-	require.Error(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), "the server lives yet: no run may sweep its folder")
+	require.Error(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB),
+		"the server lives yet: no run may sweep its folder")
 	require.NoError(t, syscall.Kill(postmaster, syscall.SIGCONT))
-	eventually(t, func() bool { return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil }, "the server has ended")
+	eventually(t, func() bool { return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil },
+		"the server has ended")
 	require.Error(t, session.Ping(t.Context()))
 	require.NoError(t, os.RemoveAll(dir))
 }

@@ -89,10 +89,10 @@ var refusedRanges = ranges(
 // globalUnicast is all that IANA has handed out for the public IPv6 internet; nothing else is called unless opened.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// Address reports, as an *AddressError, why a may not be called: an endpoint's URL is a stranger's wish, and must not reach
-// the machines behind the firewall. It is asked after the name was resolved, with the very address that is dialled.
-// The prefixes in allow open ranges (a private network, loopback in tests). A metadata address is opened only by a prefix
-// that is that single address. An IPv4 address in IPv6 clothes is judged as what it is.
+// Address reports, as an *AddressError, why a may not be called: an endpoint's URL is a stranger's wish, and must not
+// reach the machines behind the firewall. It is asked after the name was resolved, with the very address that is
+// dialled. The prefixes in allow open ranges (a private network, loopback in tests). A metadata address is opened only
+// by a prefix that is that single address. An IPv4 address in IPv6 clothes is judged as what it is.
 func Address(a netip.Addr, allow []netip.Prefix) error {
 	if !a.IsValid() {
 		return errNoAddress
@@ -117,7 +117,8 @@ func plain(a netip.Addr) netip.Addr {
 		return a
 	}
 	b := a.As16()
-	if binary.BigEndian.Uint64(b[:8]) != 0 || binary.BigEndian.Uint32(b[8:12]) != 0 || binary.BigEndian.Uint32(b[12:]) <= 1 {
+	if binary.BigEndian.Uint64(b[:8]) != 0 || binary.BigEndian.Uint32(b[8:12]) != 0 ||
+		binary.BigEndian.Uint32(b[12:]) <= 1 {
 		return a // :: and ::1 are addresses of their own
 	}
 	return netip.AddrFrom4([4]byte(b[12:]))

@@ -144,7 +144,11 @@ func TestAddressWithOpenedRanges(t *testing.T) {
 		{"metadata in an opened range", "169.254.169.254", prefixes("169.254.0.0/16"), false},
 		{"its neighbour", "169.254.169.253", prefixes("169.254.0.0/16"), true},
 		{"metadata where everything is opened", "169.254.169.254", prefixes("0.0.0.0/0", "::/0"), false},
-		{"metadata in a range written with its address", "169.254.169.254", []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr("169.254.169.254"), 16)}, false},
+		{
+			"metadata in a range written with its address", "169.254.169.254",
+			[]netip.Prefix{netip.PrefixFrom(netip.MustParseAddr("169.254.169.254"), 16)},
+			false,
+		},
 		{"metadata where another single address is opened", "169.254.169.254", prefixes("169.254.169.253/32"), false},
 		{"all of IPv4, written as IPv6", "10.1.2.3", prefixes("::ffff:0:0/96"), true},
 		{"metadata in IPv6 clothes", "::ffff:169.254.169.254", prefixes("0.0.0.0/0", "::/0"), false},
@@ -157,7 +161,9 @@ func TestAddressWithOpenedRanges(t *testing.T) {
 		{"a public address through opened NAT64", "64:ff9b::808:808", prefixes("64:ff9b::/96"), true},
 		{"loopback through opened NAT64", "64:ff9b::7f00:1", prefixes("64:ff9b::/96"), false},
 		{"metadata through opened NAT64", "64:ff9b::a9fe:a9fe", prefixes("64:ff9b::/96", "169.254.0.0/16"), false},
-		{"a private address through opened NAT64, opened too", "64:ff9b::a00:1", prefixes("64:ff9b::/96", "10.0.0.0/8"), true},
+		{
+			"a private address through opened NAT64, opened too", "64:ff9b::a00:1", prefixes("64:ff9b::/96", "10.0.0.0/8"), true,
+		},
 		{"loopback through opened 6to4", "2002:7f00:1::1", prefixes("2002::/16"), false},
 		{"a zero prefix opens nothing", "10.0.0.1", []netip.Prefix{{}}, false},
 	}

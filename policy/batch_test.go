@@ -23,7 +23,11 @@ func TestBatchSettings(t *testing.T) {
 		{"only the size: 10 events", nil, ptr(256), policy.BatchSettings{MaxEvents: 10, PreferredKilobytes: 256}, true},
 		{"both", ptr(5000), ptr(1024), policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024}, true},
 		{"the least that is a batch", ptr(2), ptr(1), policy.BatchSettings{MaxEvents: 2, PreferredKilobytes: 1}, true},
-		{"the management API's defaults, written out: off", ptr(1), ptr(64), policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64}, false},
+		{
+			"the management API's defaults, written out: off", ptr(1), ptr(64),
+			policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64},
+			false,
+		},
 		{"a maximum of one: off", ptr(1), nil, policy.BatchSettings{MaxEvents: 1, PreferredKilobytes: 64}, false},
 	}
 	for _, tt := range tests {
@@ -121,8 +125,16 @@ func TestCut(t *testing.T) {
 		{"exactly 4,096 bytes alone", fourKB, []int{4094, 1}, 0, 1},
 		{"what the delivery schema adds counts", fourKB, []int{2000, 2000, 10}, 46, 2},
 		{"what the delivery schema adds is too much", fourKB, []int{2000, 2000}, 47, 1},
-		{"1 KB holds 511 events of one byte: 1,023 with brackets and commas", policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1}, slices.Repeat([]int{1}, 600), 0, 511},
-		{"5,000 small events are one body", policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024}, slices.Repeat([]int{200}, 6000), 0, 5000},
+		{
+			"1 KB holds 511 events of one byte: 1,023 with brackets and commas",
+			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1},
+			slices.Repeat([]int{1}, 600), 0, 511,
+		},
+		{
+			"5,000 small events are one body",
+			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024},
+			slices.Repeat([]int{200}, 6000), 0, 5000,
+		},
 		{"the zero settings send one", policy.BatchSettings{}, []int{1, 1}, 0, 1},
 	}
 	for _, tt := range tests {

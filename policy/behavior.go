@@ -8,13 +8,16 @@ type Behavior string
 // The behaviors. The zero value is BehaviorSafe.
 const (
 	// BehaviorSafe loses no event silently: Retry-After is honoured, an attempt without a response is retried, probation
-	// holds events and starts only after failures that concern the endpoint, and an undeliverable event becomes a row. It is the same under every policy: a copy of a built-in one carries columns that nobody decided on.
+	// holds events and starts only after failures that concern the endpoint, and an undeliverable event becomes a row. It
+	// is the same under every policy: a copy of a built-in one carries columns that nobody decided on.
 	BehaviorSafe Behavior = "safe"
-	// BehaviorDocumented takes the policy's columns literally. Those of the built-in policies are what Event Grid's pages say.
+	// BehaviorDocumented takes the policy's columns literally. Those of the built-in policies are what Event Grid's pages
+	// say.
 	BehaviorDocumented Behavior = "documented"
 )
 
-// Wishes are what an event subscription says of the course of its deliveries. Nil is what Behavior says, or the policy's default.
+// Wishes are what an event subscription says of the course of its deliveries. Nil is what Behavior says, or the
+// policy's default.
 type Wishes struct {
 	Behavior             Behavior
 	HonorRetryAfter      *bool
@@ -29,17 +32,18 @@ type Wishes struct {
 
 // Rules are what holds for the deliveries of one event subscription.
 type Rules struct {
-	// Policy has the columns that an event subscription may set (HonorRetryAfter, RetryTransportErrors and Probation.Action) as
-	// they hold for this one. It shares its lists with the policy that it was made of: it is not to be changed.
+	// Policy has the columns that an event subscription may set (HonorRetryAfter, RetryTransportErrors and
+	// Probation.Action) as they hold for this one. It shares its lists with the policy that it was made of: it is not to
+	// be changed.
 	Policy *Policy
 	Limits Limits
 	// DeadLetter: a delivery that is given up becomes a dead letter; else it is dropped.
 	DeadLetter bool
 }
 
-// Resolve says what holds for an event subscription under p: its own wish, else what its behavior says. Limits outside p's
-// ranges are brought into them: the ranges may have been narrowed since they were set, and a delivery that is owed must
-// still end.
+// Resolve says what holds for an event subscription under p: its own wish, else what its behavior says. Limits outside
+// p's ranges are brought into them: the ranges may have been narrowed since they were set, and a delivery that is owed
+// must still end.
 func (p *Policy) Resolve(w Wishes) Rules {
 	own := *p
 	safe := w.Behavior != BehaviorDocumented
@@ -50,7 +54,9 @@ func (p *Policy) Resolve(w Wishes) Rules {
 	own.HonorRetryAfter = wished(w.HonorRetryAfter, own.HonorRetryAfter)
 	own.RetryTransportErrors = wished(w.RetryTransportErrors, own.RetryTransportErrors)
 	own.Probation.Action = wished(w.ProbationAction, own.Probation.Action)
-	return Rules{Policy: &own, Limits: p.clamp(w), DeadLetter: wished(w.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone)}
+	return Rules{
+		Policy: &own, Limits: p.clamp(w), DeadLetter: wished(w.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone),
+	}
 }
 
 func (p *Policy) clamp(w Wishes) Limits {

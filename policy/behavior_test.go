@@ -12,16 +12,19 @@ import (
 
 // told writes the rules that an event subscription may set.
 func told(r policy.Rules) string {
-	return fmt.Sprint(r.Policy.HonorRetryAfter, " ", r.Policy.Probation.Action, " ", r.Policy.RetryTransportErrors, " ", r.DeadLetter)
+	return fmt.Sprint(r.Policy.HonorRetryAfter, " ", r.Policy.Probation.Action, " ", r.Policy.RetryTransportErrors, " ",
+		r.DeadLetter)
 }
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	// A policy of one's own that says of everything the opposite of what safe does.
 	literal := copyOf(t, "ga-2021", func(p *policy.Policy) {
-		p.HonorRetryAfter, p.Probation.Action, p.RetryTransportErrors, p.DeadLetterDefault = false, policy.ProbationDocumented, false, policy.DeadLetterNone
+		p.HonorRetryAfter, p.Probation.Action, p.RetryTransportErrors, p.DeadLetterDefault = false,
+			policy.ProbationDocumented, false, policy.DeadLetterNone
 	})
-	generous := copyOf(t, "ga-2021", func(p *policy.Policy) { p.HonorRetryAfter, p.DeadLetterDefault = true, policy.DeadLetterRows })
+	generous := copyOf(t, "ga-2021",
+		func(p *policy.Policy) { p.HonorRetryAfter, p.DeadLetterDefault = true, policy.DeadLetterRows })
 	for _, row := range []struct {
 		policy           *policy.Policy
 		safe, documented string // Retry-After, probation, transport errors, dead letters
@@ -37,7 +40,8 @@ func TestResolve(t *testing.T) {
 		before := row.policy.Clone()
 		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Wishes{})), row.policy.Name)
 		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Wishes{Behavior: policy.BehaviorSafe})), row.policy.Name)
-		require.Equal(t, row.documented, told(row.policy.Resolve(policy.Wishes{Behavior: policy.BehaviorDocumented})), row.policy.Name)
+		require.Equal(t, row.documented, told(row.policy.Resolve(policy.Wishes{Behavior: policy.BehaviorDocumented})),
+			row.policy.Name)
 		for _, b := range []policy.Behavior{policy.BehaviorSafe, policy.BehaviorDocumented} {
 			for which := range 16 {
 				action := policy.ProbationHold
@@ -45,7 +49,8 @@ func TestResolve(t *testing.T) {
 					action = policy.ProbationDocumented
 				}
 				w := policy.Wishes{
-					Behavior: b, HonorRetryAfter: ptr(which&1 != 0), ProbationAction: &action, RetryTransportErrors: ptr(which&4 != 0), DeadLetter: ptr(which&8 != 0),
+					Behavior: b, HonorRetryAfter: ptr(which&1 != 0), ProbationAction: &action, RetryTransportErrors: ptr(which&4 != 0),
+					DeadLetter: ptr(which&8 != 0),
 				}
 				want := fmt.Sprint(which&1 != 0, " ", action, " ", which&4 != 0, " ", which&8 != 0)
 				require.Equal(t, want, told(row.policy.Resolve(w)), "what it says itself goes before all")
@@ -55,7 +60,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Without a destination, a copy of a built-in policy does under safe what the built-in one does, whatever columns it was copied with.
+// Without a destination, a copy of a built-in policy does under safe what the built-in one does, whatever columns it
+// was copied with.
 func TestResolvedRulesDecide(t *testing.T) {
 	t.Parallel()
 	decide := func(name string, w policy.Wishes, met policy.Result, retryAfter time.Duration) policy.Verdict {
@@ -69,10 +75,12 @@ func TestResolvedRulesDecide(t *testing.T) {
 	safe, documented := policy.Wishes{}, policy.Wishes{Behavior: policy.BehaviorDocumented}
 	for _, name := range []string{"ga-2018", "ga-2019"} {
 		require.Equal(t, policy.DeadLetter, decide(name, safe, status(400), 0).Action, name)
-		require.Equal(t, policy.Retry, decide(name, documented, status(400), 0).Action, "%s: nowhere to put it, so it is retried", name)
+		require.Equal(t, policy.Retry, decide(name, documented, status(400), 0).Action,
+			"%s: nowhere to put it, so it is retried", name)
 		stated := documented
 		stated.DeadLetter = ptr(true)
-		require.Equal(t, policy.DeadLetter, decide(name, stated, status(400), 0).Action, "%s: a destination that is stated wins", name)
+		require.Equal(t, policy.DeadLetter, decide(name, stated, status(400), 0).Action,
+			"%s: a destination that is stated wins", name)
 	}
 	require.Equal(t, policy.DeadLetter, decide("ga-2021", safe, status(404), 0).Action)
 	require.Equal(t, policy.Drop, decide("ga-2021", documented, status(404), 0).Action)
@@ -88,7 +96,8 @@ func TestResolvedRulesDecide(t *testing.T) {
 		require.Equal(t, policy.Retry, decide("namespace-2023", retried, row.met, 0).Action, row.met)
 	}
 	never := policy.Wishes{RetryTransportErrors: ptr(false)}
-	require.Equal(t, policy.DeadLetter, decide("namespace-2023", never, failure(policy.ErrorTimeout), 0).Action, "its own property wins")
+	require.Equal(t, policy.DeadLetter, decide("namespace-2023", never, failure(policy.ErrorTimeout), 0).Action,
+		"its own property wins")
 }
 
 func TestResolvedLimits(t *testing.T) {
@@ -100,23 +109,29 @@ func TestResolvedLimits(t *testing.T) {
 		attempts int
 		ttl      time.Duration
 	}{
-		"the policy's own":             {"namespace-2023", policy.Wishes{}, 10, 7 * day},
-		"no limit":                     {"preview-2017", policy.Wishes{}, 0, 2 * time.Hour},
-		"within the ranges":            {"ga-2021", policy.Wishes{MaxAttempts: ptr(3), TTLMinutes: ptr(90)}, 3, 90 * time.Minute},
+		"the policy's own": {"namespace-2023", policy.Wishes{}, 10, 7 * day},
+		"no limit":         {"preview-2017", policy.Wishes{}, 0, 2 * time.Hour},
+		"within the ranges": {
+			"ga-2021", policy.Wishes{MaxAttempts: ptr(3), TTLMinutes: ptr(90)}, 3, 90 * time.Minute,
+		},
 		"above them":                   {"ga-2021", policy.Wishes{MaxAttempts: ptr(300), TTLMinutes: ptr(9000)}, 30, day},
 		"below them":                   {"ga-2021", policy.Wishes{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute},
 		"retention before the default": {"namespace-2023", policy.Wishes{MostTTL: 3 * day}, 10, 3 * day},
 		"retention before the wish":    {"namespace-2023", policy.Wishes{TTLMinutes: ptr(7 * 1440), MostTTL: day}, 10, day},
-		"the wish before retention":    {"namespace-2023", policy.Wishes{TTLMinutes: ptr(5), MostTTL: day}, 10, 5 * time.Minute},
+		"the wish before retention": {
+			"namespace-2023", policy.Wishes{TTLMinutes: ptr(5), MostTTL: day}, 10, 5 * time.Minute,
+		},
 	} {
-		require.Equal(t, policy.Limits{MaxAttempts: row.attempts, TTL: row.ttl}, builtin(t, row.policy).Resolve(row.wishes).Limits, name)
+		require.Equal(t, policy.Limits{MaxAttempts: row.attempts, TTL: row.ttl},
+			builtin(t, row.policy).Resolve(row.wishes).Limits, name)
 	}
 }
 
 func TestMinutes(t *testing.T) {
 	t.Parallel()
 	for text, minutes := range map[string]int{
-		"P1D": 1440, "PT90M": 90, "P1DT2H": 1560, "P1DT2H3M": 1563, "PT0M": 0, "P0D": 0, "P007D": 7 * 1440, "P1DT0H0M0S": 1440, "P0DT23H12M": 23*60 + 12, "PT0S": 0, "PT999999M": 999999, "P999999D": 999999 * 1440,
+		"P1D": 1440, "PT90M": 90, "P1DT2H": 1560, "P1DT2H3M": 1563, "PT0M": 0, "P0D": 0, "P007D": 7 * 1440,
+		"P1DT0H0M0S": 1440, "P0DT23H12M": 23*60 + 12, "PT0S": 0, "PT999999M": 999999, "P999999D": 999999 * 1440,
 		"P1W": 10080, "P2W": 20160, "P142856W": 142856 * 10080, "PT60S": 1, "PT3600S": 60, "PT1M60S": 2, "P1DT120S": 1442,
 	} {
 		got, err := policy.ParseMinutes(text)
@@ -127,7 +142,9 @@ func TestMinutes(t *testing.T) {
 		require.Equal(t, minutes, again, text)
 	}
 	for _, text := range []string{
-		"", "P", "T", "PT", "P1DT", "1D", "p1d", "P1d", "P1Y", "P1M", "PW", "P1W1D", "P1WT1H", "P1D1W", "PT1W", "1W", "P1000000W", "P999999W", "P999999DT24H", "PT0.0S", "PT0S1M", "P0S", "P1.5D", "P1,5D", "P-1D", "-P1D", "+P1D", "P+1D", "P 1D", "P1D ",
+		"", "P", "T", "PT", "P1DT", "1D", "p1d", "P1d", "P1Y", "P1M", "PW", "P1W1D", "P1WT1H", "P1D1W", "PT1W", "1W",
+		"P1000000W", "P999999W", "P999999DT24H", "PT0.0S", "PT0S1M", "P0S", "P1.5D", "P1,5D", "P-1D", "-P1D", "+P1D", "P+1D",
+		"P 1D", "P1D ",
 		"P1H", "PT1D", "PT1M1H", "P1D1D", "PT1H1H", "P1000000D", "PD", "PTM", "P1DTT1H", "P١D", "P1DT1H1M1", "P0x1D",
 	} {
 		_, err := policy.ParseMinutes(text)
@@ -137,7 +154,9 @@ func TestMinutes(t *testing.T) {
 		_, err := policy.ParseMinutes(text)
 		require.EqualError(t, err, "must be whole minutes: its seconds must be a multiple of 60", text)
 	}
-	for minutes, text := range map[int]string{0: "PT0M", 1: "PT1M", 60: "PT1H", 90: "PT1H30M", 1440: "P1D", 1441: "P1DT1M", 1563: "P1DT2H3M", 10080: "P7D"} {
+	for minutes, text := range map[int]string{
+		0: "PT0M", 1: "PT1M", 60: "PT1H", 90: "PT1H30M", 1440: "P1D", 1441: "P1DT1M", 1563: "P1DT2H3M", 10080: "P7D",
+	} {
 		require.Equal(t, text, policy.FormatMinutes(minutes))
 	}
 }

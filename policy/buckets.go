@@ -12,8 +12,8 @@ const (
 	forgetAmong = 8
 )
 
-// Buckets are many buckets of one kind, such as one for each address. All that is kept of one is when it is full again, and of no more than MostBuckets. It is not made
-// for several goroutines at once.
+// Buckets are many buckets of one kind, such as one for each address. All that is kept of one is when it is full again,
+// and of no more than MostBuckets. It is not made for several goroutines at once.
 type Buckets[K comparable] struct {
 	kind Bucket
 	full map[K]time.Time
@@ -27,7 +27,8 @@ func NewBuckets[K comparable](kind Bucket) *Buckets[K] {
 // Wait is how long it takes until there is a token in key's bucket; 0 = there is one.
 func (b *Buckets[K]) Wait(key K, now time.Time) time.Duration { return b.kind.Wait(b.full[key], now) }
 
-// Take takes a token of key's bucket. In a full memory it looks at a few others, and forgets the one that is full again first.
+// Take takes a token of key's bucket. In a full memory it looks at a few others, and forgets the one that is full again
+// first.
 func (b *Buckets[K]) Take(key K, now time.Time) {
 	if _, known := b.full[key]; !known && len(b.full) >= MostBuckets {
 		delete(b.full, b.leastOwing())
@@ -52,7 +53,8 @@ func (b *Buckets[K]) leastOwing() (least K) {
 	return least
 }
 
-// Neighbours are the addresses that one sender may have: an IPv4 address alone, or an IPv6 address with its /64. The zero address is nobody's, and has the zero prefix.
+// Neighbours are the addresses that one sender may have: an IPv4 address alone, or an IPv6 address with its /64. The
+// zero address is nobody's, and has the zero prefix.
 func Neighbours(address netip.Addr) netip.Prefix {
 	address = address.Unmap().WithZone("")
 	bits := 32

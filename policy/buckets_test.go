@@ -28,7 +28,8 @@ func TestBuckets(t *testing.T) {
 func TestNeighbours(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"203.0.113.7": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+		"203.0.113.7": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
+		"fe80::1%eth0": "fe80::/64",
 	} {
 		require.Equal(t, want, policy.Neighbours(netip.MustParseAddr(address)).String())
 	}

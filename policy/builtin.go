@@ -7,8 +7,8 @@ import (
 
 const day = 24 * time.Hour
 
-// Builtins returns fresh copies of the five built-in policies, oldest first. Each is one documented state of Azure Event
-// Grid; what its page leaves open, or says in two ways, is settled beside the value.
+// Builtins returns fresh copies of the five built-in policies, oldest first. Each is one documented state of Azure
+// Event Grid; what its page leaves open, or says in two ways, is settled beside the value.
 func Builtins() []Policy {
 	return []Policy{preview2017(), ga2018(), ga2019(), ga2021(), namespace2023()}
 }
@@ -31,8 +31,8 @@ func classicSteps() []time.Duration {
 }
 
 // classic holds what the policies up to 2021 have in common. The pages say "a small randomization" of all intervals and
-// give no size: 10 % of the step, 3 s at most. The ranges are those of Event Grid's retryPolicy property. Dead letters are off
-// unless a place for them is named; the first page does not have them at all.
+// give no size: 10 % of the step, 3 s at most. The ranges are those of Event Grid's retryPolicy property. Dead letters
+// are off unless a place for them is named; the first page does not have them at all.
 func classic(name, source string) Policy {
 	return Policy{
 		Name: name, Source: source, BuiltIn: true,
@@ -77,8 +77,8 @@ func ga2018() Policy {
 	return p
 }
 
-// ga2019 has the first table of waits by status. Its text dead-letters 400 and 413 at once, its table retries them: both
-// hold, depending on whether there is a destination.
+// ga2019 has the first table of waits by status. Its text dead-letters 400 and 413 at once, its table retries them:
+// both hold, depending on whether there is a destination.
 func ga2019() Policy {
 	p := classic("ga-2019", "Microsoft, Event Grid message delivery and retry, 2019-05-15")
 	since2019(&p)
@@ -126,10 +126,11 @@ func since2019(p *Policy) {
 }
 
 // namespace2023 is the push delivery of namespace topics. Its worked example (20 minutes, 10 attempts) lists 0 s, 10 s,
-// 30 s, 1 min, 5 min, 10 min, 15 min, 20 min and calls the last one #8: marks, not waits, with the first attempt as "0".
-// Its list of errors "never retried" includes timeouts and broken sockets. BehaviorDocumented takes it literally;
-// BehaviorSafe retries them after their MinDelay: a receiver that restarts refuses connections for a moment. 413 is missing in that list, but the page's text and table end it; 401 and 404
-// are in the list, but the table gives Azure's own endpoints another chance.
+// 30 s, 1 min, 5 min, 10 min, 15 min, 20 min and calls the last one #8: marks, not waits, with the first attempt as
+// "0". Its list of errors "never retried" includes timeouts and broken sockets. BehaviorDocumented takes it literally;
+// BehaviorSafe retries them after their MinDelay: a receiver that restarts refuses connections for a moment. 413 is
+// missing in that list, but the page's text and table end it; 401 and 404 are in the list, but the table gives Azure's
+// own endpoints another chance.
 func namespace2023() Policy {
 	p := classic("namespace-2023", "Microsoft, Event Grid namespace push delivery and retry, 2023-11")
 	since2019(&p)

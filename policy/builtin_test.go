@@ -39,11 +39,19 @@ func TestBuiltinValues(t *testing.T) {
 		deadLetter                             string
 		batching                               bool
 	}{
-		{"preview-2017", 60 * s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
-		{"ga-2018", 60 * s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
-		{"ga-2019", 30 * s, 3 * m, h, 24 * h, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
-		{"ga-2021", 30 * s, 3 * m, 12 * h, 24 * h, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h, 3 * h, 6 * h}, "gap", "next_attempt", 0.1, "none", true},
-		{"namespace-2023", 30 * s, 0, 5 * m, 0, 5 * m, 4 * h, []time.Duration{10 * s, 30 * s, m, 5 * m}, "offset", "next_attempt", 0, "none", true},
+		{"preview-2017", 60 *
+			s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
+		{"ga-2018", 60 *
+			s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
+		{"ga-2019", 30 * s, 3 * m, h, 24 * h, 5 * m, 4 *
+			h, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
+		{
+			"ga-2021", 30 * s, 3 * m, 12 * h, 24 * h, 5 * m, 4 * h,
+			[]time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h, 3 * h, 6 * h},
+			"gap", "next_attempt", 0.1, "none", true,
+		},
+		{"namespace-2023", 30 * s, 0, 5 * m, 0, 5 * m, 4 *
+			h, []time.Duration{10 * s, 30 * s, m, 5 * m}, "offset", "next_attempt", 0, "none", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,11 +79,15 @@ func TestBuiltinProbation(t *testing.T) {
 	delayed := policy.Probation{Scope: "endpoint", Trigger: 10, First: 5 * time.Minute, Max: 4 * time.Hour, Action: "hold"}
 	for name, want := range map[string]policy.Probation{
 		"preview-2017": none, "ga-2018": none, "ga-2019": delayed, "ga-2021": delayed,
-		"namespace-2023": {Scope: "event_subscription", Trigger: 1, Action: "documented", ByOutcome: map[policy.Outcome]time.Duration{
-			"Busy": 10 * time.Second, "TimedOut": 10 * time.Second, "SocketError": 30 * time.Second,
-			"NotFound": 5 * time.Minute, "ResolutionError": 5 * time.Minute, "Disabled": 5 * time.Minute, "Full": 5 * time.Minute,
-			"Unauthorized": 5 * time.Minute, "Forbidden": 5 * time.Minute, "InvalidAzureFunctionDestination": 10 * time.Minute,
-		}},
+		"namespace-2023": {
+			Scope: "event_subscription", Trigger: 1, Action: "documented",
+			ByOutcome: map[policy.Outcome]time.Duration{
+				"Busy": 10 * time.Second, "TimedOut": 10 * time.Second, "SocketError": 30 * time.Second,
+				"NotFound": 5 * time.Minute, "ResolutionError": 5 * time.Minute, "Disabled": 5 * time.Minute,
+				"Full":         5 * time.Minute,
+				"Unauthorized": 5 * time.Minute, "Forbidden": 5 * time.Minute, "InvalidAzureFunctionDestination": 10 * time.Minute,
+			},
+		},
 	} {
 		require.Equal(t, want, builtin(t, name).Probation, name)
 	}
@@ -116,16 +128,34 @@ func TestLimits(t *testing.T) {
 		{"ga-2018 by default", "ga-2018", nil, nil, policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour}, "", ""},
 		{"ga-2019 by default", "ga-2019", nil, nil, policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour}, "", ""},
 		{"ga-2021 by default", "ga-2021", nil, nil, policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour}, "", ""},
-		{"namespace-2023 by default", "namespace-2023", nil, nil, policy.Limits{MaxAttempts: 10, TTL: 7 * 24 * time.Hour}, "", ""},
-		{"preview-2017, all set", "preview-2017", ptr(30), ptr(1440), policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour}, "", ""},
+		{
+			"namespace-2023 by default", "namespace-2023", nil, nil,
+			policy.Limits{MaxAttempts: 10, TTL: 7 * 24 * time.Hour},
+			"", "",
+		},
+		{
+			"preview-2017, all set", "preview-2017", ptr(30), ptr(1440),
+			policy.Limits{MaxAttempts: 30, TTL: 24 * time.Hour},
+			"", "",
+		},
 		{"the least", "ga-2021", ptr(1), ptr(1), policy.Limits{MaxAttempts: 1, TTL: time.Minute}, "", ""},
-		{"7 days in the namespace", "namespace-2023", ptr(10), ptr(10080), policy.Limits{MaxAttempts: 10, TTL: 7 * 24 * time.Hour}, "", ""},
-		{"0 attempts", "preview-2017", ptr(0), nil, policy.Limits{}, attempts, "must be between 1 and 30 under retry policy preview-2017, not 0"},
-		{"31 attempts", "ga-2021", ptr(31), nil, policy.Limits{}, attempts, "must be between 1 and 30 under retry policy ga-2021, not 31"},
-		{"11 attempts in the namespace", "namespace-2023", ptr(11), nil, policy.Limits{}, attempts, "must be between 1 and 10 under retry policy namespace-2023, not 11"},
-		{"0 minutes", "ga-2019", nil, ptr(0), policy.Limits{}, ttl, "must be between 1 and 1440 minutes under retry policy ga-2019, not 0"},
-		{"1441 minutes", "ga-2018", nil, ptr(1441), policy.Limits{}, ttl, "must be between 1 and 1440 minutes under retry policy ga-2018, not 1441"},
-		{"minutes beyond any duration", "namespace-2023", nil, ptr(1 << 62), policy.Limits{}, ttl, "must be between 1 and 10080 minutes under retry policy namespace-2023, not 4611686018427387904"},
+		{
+			"7 days in the namespace", "namespace-2023", ptr(10), ptr(10080),
+			policy.Limits{MaxAttempts: 10, TTL: 7 * 24 * time.Hour},
+			"", "",
+		},
+		{"0 attempts", "preview-2017", ptr(0), nil, policy.Limits{}, attempts, "must be between 1 and 30 under retry " +
+			"policy preview-2017, not 0"},
+		{"31 attempts", "ga-2021", ptr(31), nil, policy.Limits{}, attempts, "must be between 1 and 30 under retry policy " +
+			"ga-2021, not 31"},
+		{"11 attempts in the namespace", "namespace-2023", ptr(11), nil, policy.Limits{}, attempts, "must be between 1 and " +
+			"10 under retry policy namespace-2023, not 11"},
+		{"0 minutes", "ga-2019", nil, ptr(0), policy.Limits{}, ttl, "must be between 1 and 1440 minutes under retry policy " +
+			"ga-2019, not 0"},
+		{"1441 minutes", "ga-2018", nil, ptr(1441), policy.Limits{}, ttl, "must be between 1 and 1440 minutes under retry " +
+			"policy ga-2018, not 1441"},
+		{"minutes beyond any duration", "namespace-2023", nil, ptr(1 << 62), policy.Limits{}, ttl, "must be between 1 and " +
+			"10080 minutes under retry policy namespace-2023, not 4611686018427387904"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +176,8 @@ func TestReasonSentences(t *testing.T) {
 	require.Equal(t, "Maximum delivery attempts was exceeded.", policy.Reason("MaxDeliveryAttemptsExceeded").Sentence())
 	for _, r := range []policy.Reason{
 		policy.ReasonTimeToLiveExceeded, policy.ReasonHTTPBadRequest, policy.ReasonClientError, policy.ReasonProbation,
-		policy.ReasonTooManyReruns, policy.ReasonEventSubscriptionDeleted, policy.ReasonEventSubscriptionExpired, policy.ReasonEventMissing,
+		policy.ReasonTooManyReruns, policy.ReasonEventSubscriptionDeleted, policy.ReasonEventSubscriptionExpired,
+		policy.ReasonEventMissing,
 	} {
 		require.Regexp(t, `^[A-Z].* .*\.$`, r.Sentence())
 	}

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// TLSVersion is the least version of TLS that an endpoint may speak, spelled as Event Grid's minimumTlsVersionAllowed is.
+// TLSVersion is the least version of TLS that an endpoint may speak, spelled as Event Grid's minimumTlsVersionAllowed
+// is.
 type TLSVersion string
 
 // The versions. Event Grid knows 1.0 and 1.1 as well; both are withdrawn (RFC 8996) and refused here.
@@ -28,11 +29,13 @@ func (v TLSVersion) Number() uint16 {
 	return tls.VersionTLS12
 }
 
-// Connection is how an endpoint is connected to beyond its URL: whom it must be certified by, and how postrider shows who it is.
+// Connection is how an endpoint is connected to beyond its URL: whom it must be certified by, and how postrider shows
+// who it is.
 type Connection struct {
 	// MinimumTLSVersion is "" for TLS 1.2.
 	MinimumTLSVersion TLSVersion `json:"minimumTlsVersionAllowed,omitempty"`
-	// CertificateAuthorities are PEM certificates. The endpoint's must come from one of them; "" = from one that the system trusts.
+	// CertificateAuthorities are PEM certificates. The endpoint's must come from one of them; "" = from one that the
+	// system trusts.
 	CertificateAuthorities string `json:"certificateAuthorities,omitempty"`
 	// ClientCertificate is shown to endpoints that ask for one; nil = none.
 	ClientCertificate *ClientCertificate `json:"clientCertificate,omitempty"`
@@ -94,19 +97,23 @@ func (c *Connection) Join(secrets ConnectionSecrets) {
 	}
 }
 
-// KeepConnectionSecrets gives each secret that was left out the one that is stored, so that what was read can be put back. A client
-// secret stays with its token URL and its client: it must not be sent to an address that somebody names who does not know it.
-// *ValidationError where there is nothing to keep.
+// KeepConnectionSecrets gives each secret that was left out the one that is stored, so that what was read can be put
+// back. A client secret stays with its token URL and its client: it must not be sent to an address that somebody names
+// who does not know it. *ValidationError where there is nothing to keep.
 func KeepConnectionSecrets(given Connection, stored *Connection) (Connection, error) {
 	if c := given.ClientCertificate; c != nil && c.PrivateKey == "" {
 		if stored == nil || stored.ClientCertificate == nil {
 			return given, invalid("clientCertificate.privateKey", "is required: none is stored that could be kept")
 		}
-		given.ClientCertificate = &ClientCertificate{Certificate: c.Certificate, PrivateKey: stored.ClientCertificate.PrivateKey}
+		given.ClientCertificate = &ClientCertificate{
+			Certificate: c.Certificate, PrivateKey: stored.ClientCertificate.PrivateKey,
+		}
 	}
 	if o := given.OAuth2; o != nil && o.ClientSecret == "" {
-		if stored == nil || stored.OAuth2 == nil || stored.OAuth2.TokenURL != o.TokenURL || stored.OAuth2.ClientID != o.ClientID {
-			return given, invalid("oauth2.clientSecret", "is required: none is stored for this tokenUrl and clientId that could be kept")
+		if stored == nil || stored.OAuth2 == nil || stored.OAuth2.TokenURL != o.TokenURL ||
+			stored.OAuth2.ClientID != o.ClientID {
+			return given, invalid("oauth2.clientSecret",
+				"is required: none is stored for this tokenUrl and clientId that could be kept")
 		}
 		kept := *o
 		kept.ClientSecret = stored.OAuth2.ClientSecret
@@ -121,8 +128,8 @@ const (
 	maxOAuthText        = 4096
 )
 
-// Mistakes names what is wrong with it for this endpoint, its secrets filled in. allow are the ranges that endpoints may be in.
-// No message repeats a secret.
+// Mistakes names what is wrong with it for this endpoint, its secrets filled in. allow are the ranges that endpoints
+// may be in. No message repeats a secret.
 func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []ValidationError) {
 	say := func(field, format string, args ...any) {
 		found = append(found, ValidationError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -199,7 +206,11 @@ func (o *OAuth2) mistakes(allow []netip.Prefix, say func(field, format string, a
 	for _, text := range []struct {
 		field, value string
 		required     bool
-	}{{"oauth2.clientId", o.ClientID, true}, {"oauth2.clientSecret", o.ClientSecret, true}, {"oauth2.scope", o.Scope, false}} {
+	}{
+		{"oauth2.clientId", o.ClientID, true},
+		{"oauth2.clientSecret", o.ClientSecret, true},
+		{"oauth2.scope", o.Scope, false},
+	} {
 		switch {
 		case text.required && text.value == "":
 			say(text.field, "is required")

@@ -16,14 +16,16 @@ var (
 // maxMinutes are the most days that FormatMinutes writes as ParseMinutes reads them.
 const maxMinutes = 999999 * 24 * 60
 
-// ParseMinutes reads an ISO 8601 duration, as eventTimeToLive of a namespace topic's event subscription is written: P1D,
-// PT90M, P1DT2H, PT60S, P1W. A day is 24 hours. Weeks stand alone, seconds must sum up to whole minutes. Years, months, fractions
-// and signs are refused. The error says what would be right. A part has at most six digits, so that no sum of them overflows.
+// ParseMinutes reads an ISO 8601 duration, as eventTimeToLive of a namespace topic's event subscription is written:
+// P1D, PT90M, P1DT2H, PT60S, P1W. A day is 24 hours. Weeks stand alone, seconds must sum up to whole minutes. Years,
+// months, fractions and signs are refused. The error says what would be right. A part has at most six digits, so that
+// no sum of them overflows.
 //
 // Source: Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions.
 func ParseMinutes(text string) (int, error) {
 	rest, ok := strings.CutPrefix(text, "P")
-	if weeks, after, weeksOK := part(rest, "W", 7*24*60); ok && weeksOK && rest != after && after == "" && weeks <= maxMinutes {
+	if weeks, after, weeksOK := part(rest, "W", 7*24*60); ok && weeksOK && rest != after && after == "" &&
+		weeks <= maxMinutes {
 		return weeks, nil
 	}
 	date, clock, timed := strings.Cut(rest, "T")

@@ -126,7 +126,8 @@ func endpointAddress(addr netip.Addr, allow []netip.Prefix) error {
 	return nil
 }
 
-// endpointLocalhost accepts the name if either of its two addresses is open; the dialler then asks for the one it takes.
+// endpointLocalhost accepts the name if either of its two addresses is open; the dialler then asks for the one it
+// takes.
 func endpointLocalhost(allow []netip.Prefix) error {
 	err := endpointAddress(netip.AddrFrom4([4]byte{127, 0, 0, 1}), allow)
 	if err == nil || endpointAddress(netip.IPv6Loopback(), allow) == nil {

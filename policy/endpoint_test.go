@@ -135,7 +135,10 @@ func TestBaseURL(t *testing.T) {
 
 // FuzzEndpointURL: whatever is accepted is an http URL with a host, and one that reads the same the next time.
 func FuzzEndpointURL(f *testing.F) {
-	for _, raw := range []string{"https://example.com/a?b", "http://127.1/", "http://[::1]:80/", "http://0x7f.1", "https://a:b@c/#d", "http://localhost."} {
+	for _, raw := range []string{
+		"https://example.com/a?b", "http://127.1/", "http://[::1]:80/", "http://0x7f.1", "https://a:b@c/#d",
+		"http://localhost.",
+	} {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -172,8 +175,8 @@ func refusedEndpoints(t *testing.T, port string) map[string]string {
 	return rows
 }
 
-// Whatever a URL is dressed up as: it leads inside, to a metadata service, to another protocol or to nothing that is called. Those of metadata services stay refused where
-// everything was opened.
+// Whatever a URL is dressed up as: it leads inside, to a metadata service, to another protocol or to nothing that is
+// called. Those of metadata services stay refused where everything was opened.
 func TestRefusedEndpoints(t *testing.T) {
 	t.Parallel()
 	all := prefixes("0.0.0.0/0", "::/0")

@@ -43,17 +43,17 @@ type ExplainedAttempt struct {
 	Why       string  `json:"why"`
 }
 
-// ExplainedEnd is the moment the delivery ends: that of its last attempt, of its time to live, or of the mark that finds
-// it expired.
+// ExplainedEnd is the moment the delivery ends: that of its last attempt, of its time to live, or of the mark that
+// finds it expired.
 type ExplainedEnd struct {
 	AtSeconds float64 `json:"atSeconds"`
 	State     string  `json:"state"`
 	Reason    Reason  `json:"reason,omitempty"`
 }
 
-// Explain returns every attempt that p would make if each met the same result at once, with jitter, delayed delivery and
-// probation left out. It asks Due and Decide themselves, so it cannot say anything the engine does not do.
-// An unknown kind or result, and limits outside the policy's ranges, are a *ValidationError; more than 100,000 attempts
+// Explain returns every attempt that p would make if each met the same result at once, with jitter, delayed delivery
+// and probation left out. It asks Due and Decide themselves, so it cannot say anything the engine does not do. An
+// unknown kind or result, and limits outside the policy's ranges, are a *ValidationError; more than 100,000 attempts
 // are an error.
 func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if err := o.validate(); err != nil {
@@ -62,7 +62,9 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if _, err := p.Limits(o.MaxAttempts, o.TTLMinutes); err != nil {
 		return Explanation{}, err
 	}
-	rules := p.Resolve(Wishes{Behavior: o.Behavior, DeadLetter: o.DeadLetter, MaxAttempts: o.MaxAttempts, TTLMinutes: o.TTLMinutes})
+	rules := p.Resolve(Wishes{
+		Behavior: o.Behavior, DeadLetter: o.DeadLetter, MaxAttempts: o.MaxAttempts, TTLMinutes: o.TTLMinutes,
+	})
 	p, limits := rules.Policy, rules.Limits
 	published := time.Unix(0, 0).UTC()
 	a := o.attempt(rules, published)

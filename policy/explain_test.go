@@ -127,7 +127,9 @@ var explainVectors = []struct {
 		policy.ExplainedEnd{AtSeconds: 1800, State: "dead_lettered", Reason: exhausted},
 	},
 	{
-		"namespace-2023 read as gaps, without its 0 s", "namespace-2023", func(p *policy.Policy) { p.Basis = policy.BasisGap },
+		"namespace-2023 read as gaps, without its 0 s", "namespace-2023", func(p *policy.Policy) {
+			p.Basis = policy.BasisGap
+		},
 		policy.ExplainOptions{},
 		[]float64{0, 10, 40, 100, 400, 700, 1000, 1300, 1600, 1900},
 		policy.ExplainedEnd{AtSeconds: 1900, State: "dead_lettered", Reason: exhausted},
@@ -276,7 +278,11 @@ func TestExplainRefuses(t *testing.T) {
 		{"a status that is no answer", policy.ExplainOptions{Result: status(100)}, "status"},
 		{"a wait into the past", policy.ExplainOptions{RetryAfter: -1}, "retryAfter"},
 		{"an unknown error", policy.ExplainOptions{Result: failure("gremlins")}, "error"},
-		{"both a status and an error", policy.ExplainOptions{Result: policy.Result{Status: 500, Err: policy.ErrorDNS}}, "status"},
+		{
+			"both a status and an error",
+			policy.ExplainOptions{Result: policy.Result{Status: 500, Err: policy.ErrorDNS}},
+			"status",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

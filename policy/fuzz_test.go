@@ -17,7 +17,10 @@ import (
 
 // FuzzParseMinutes: what is read is printed as something that reads the same.
 func FuzzParseMinutes(f *testing.F) {
-	for _, text := range []string{"P1D", "PT1H30M", "P7DT23H59M", "PT", "P", "PT-1M", "P99999999999D", "PT1.5H", "p1d", "P1DT", "PT1M1H", "PT0M", "P1W", "PT60S", "PT1M30S"} {
+	for _, text := range []string{
+		"P1D", "PT1H30M", "P7DT23H59M", "PT", "P", "PT-1M", "P99999999999D", "PT1.5H", "p1d", "P1DT", "PT1M1H", "PT0M", "P1W",
+		"PT60S", "PT1M30S",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -33,11 +36,12 @@ func FuzzParseMinutes(f *testing.F) {
 	})
 }
 
-// FuzzConnection: settings of a connection are judged without a panic and without their secrets, and what is accepted comes back whole
-// from where it is stored.
+// FuzzConnection: settings of a connection are judged without a panic and without their secrets, and what is accepted
+// comes back whole from where it is stored.
 func FuzzConnection(f *testing.F) {
 	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-	f.Add("1.3", certificate, certificate, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "https://a.example/t", "id", "pl4nted-secret", "s")
+	f.Add("1.3", certificate, certificate, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
+		"https://a.example/t", "id", "pl4nted-secret", "s")
 	f.Add("", "", "", "", "", "", "", "")
 	f.Add("1.0", "x", certificate+certificate, "", "http://127.0.0.1", "\x00", "pl4nted-secret\r\n", "é")
 	endpoint, _ := url.Parse("https://example.com/")
@@ -76,7 +80,10 @@ func secretsOf(c policy.Connection) (secrets string) {
 
 // FuzzParseSigningSecret: what is accepted is written as something that reads the same.
 func FuzzParseSigningSecret(f *testing.F) {
-	for _, text := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!", "whsec_" + strings.Repeat("A", 200)} {
+	for _, text := range []string{
+		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!",
+		"whsec_" + strings.Repeat("A", 200),
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -93,9 +100,13 @@ func FuzzParseSigningSecret(f *testing.F) {
 	})
 }
 
-// FuzzParseLocation: a location that is accepted reads the same from what it is written as, but for its query, which nobody is shown, and does not leave its folder.
+// FuzzParseLocation: a location that is accepted reads the same from what it is written as, but for its query, which
+// nobody is shown, and does not leave its folder.
 func FuzzParseLocation(f *testing.F) {
-	for _, text := range []string{"file:///var/letters", "s3://bucket/prefix", "s3://bucket?region=eu-west-1", "https://account.blob.core.windows.net/container", "file:///a/../b", "file://host/a", "", "file:///%2e%2e/"} {
+	for _, text := range []string{
+		"file:///var/letters", "s3://bucket/prefix", "s3://bucket?region=eu-west-1",
+		"https://account.blob.core.windows.net/container", "file:///a/../b", "file://host/a", "", "file:///%2e%2e/",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -126,14 +137,20 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// FuzzHandshakeAnswers: only the very code, or the very origin, is consent, however an endpoint's answer looks; and no answer fills a log.
+// FuzzHandshakeAnswers: only the very code, or the very origin, is consent, however an endpoint's answer looks; and no
+// answer fills a log.
 func FuzzHandshakeAnswers(f *testing.F) {
 	const code = "c0de-of-the-test"
-	for _, body := range []string{"", "{}", `{"validationResponse":"` + code + `"}`, `{"ValidationResponse":"c0d\u0065-of-the-test"}`, `{"validationResponse":"other","validationResponse":"` + code + `"}`, `{"validationResponse":1}`, "\ufeff{}", "[]"} {
+	for _, body := range []string{
+		"", "{}", `{"validationResponse":"` + code + `"}`, `{"ValidationResponse":"c0d\u0065-of-the-test"}`,
+		`{"validationResponse":"other","validationResponse":"` + code + `"}`, `{"validationResponse":1}`, "\ufeff{}", "[]",
+	} {
 		f.Add(200, []byte(body), "*")
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte, origin string) {
-		a := policy.HandshakeAnswer{Status: status, Body: body, AllowedOrigin: []string{origin}, AllowedRate: []string{origin}}
+		a := policy.HandshakeAnswer{
+			Status: status, Body: body, AllowedOrigin: []string{origin}, AllowedRate: []string{origin},
+		}
 		outcome, why := policy.HandshakeByCode(a, code)
 		require.NotEmpty(t, why)
 		if outcome == policy.HandshakeAccepted {
@@ -145,6 +162,7 @@ func FuzzHandshakeAnswers(f *testing.F) {
 		outcome, why = policy.HandshakeByOrigin(a, "events.example.com", true)
 		require.True(t, utf8.ValidString(why) && len(why) < 1000, "%q", why)
 		allowed := strings.TrimSpace(origin)
-		require.Equal(t, allowed == "*" || strings.EqualFold(allowed, "events.example.com"), outcome == policy.HandshakeAccepted)
+		require.Equal(t, allowed == "*" || strings.EqualFold(allowed, "events.example.com"),
+			outcome == policy.HandshakeAccepted)
 	})
 }

@@ -1,16 +1,16 @@
 package policy
 
-// startingCap is how many calls to a new endpoint may be in flight: enough that a healthy one that answers in 10 ms takes
-// 6,400 events/s at once, few enough that a hanging one keeps 64 workers, not all of them, until its ack timeout.
+// startingCap is how many calls to a new endpoint may be in flight: enough that a healthy one that answers in 10 ms
+// takes 6,400 events/s at once, few enough that a hanging one keeps 64 workers, not all of them, until its ack timeout.
 const startingCap = 64
 
 // Cap is how many delivery attempts of one event subscription may be in flight at the same time. It adapts to the
-// endpoint: halved where a call met no answer, one more after each success. So an endpoint that hangs is down to a single
-// call after six of them (64, 32, 16, 8, 4, 2, 1), and one that answers doubles its cap with every full round.
+// endpoint: halved where a call met no answer, one more after each success. So an endpoint that hangs is down to a
+// single call after six of them (64, 32, 16, 8, 4, 2, 1), and one that answers doubles its cap with every full round.
 //
-// A cap is at least 1, for without a call nothing would tell that the endpoint is back; and at most half the workers, so
-// that no event subscription keeps the others of a node waiting. A value: it compares with ==. The zero Cap allows one
-// call for ever; make one with NewCap.
+// A cap is at least 1, for without a call nothing would tell that the endpoint is back; and at most half the workers,
+// so that no event subscription keeps the others of a node waiting. A value: it compares with ==. The zero Cap allows
+// one call for ever; make one with NewCap.
 //
 // The numbers are ours. Event Grid's pages say no more than that it may skip retries where an endpoint appears to be
 // overwhelmed (Microsoft, Event Grid message delivery and retry, 2019-05-15).

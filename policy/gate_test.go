@@ -97,7 +97,8 @@ func TestCapFallsToOneAndRecovers(t *testing.T) {
 		c = afterAll(t, c, failure(policy.ErrorTimeout))
 		require.Equal(t, want, c.Value())
 	}
-	for _, want := range []int{2, 4, 8, 16, 32, 64, 128, 256, 500, 500} { // one round each: as many successes as are in flight
+	// one round each: as many successes as are in flight
+	for _, want := range []int{2, 4, 8, 16, 32, 64, 128, 256, 500, 500} {
 		c = afterAll(t, c, times(c.Value(), status(204))...)
 		require.Equal(t, want, c.Value())
 	}

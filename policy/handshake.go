@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// How a validation handshake goes on. Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25: an answer
-// is waited for for 30 s, and asked for again after 5 s. How often it does not say; three times is ours.
+// How a validation handshake goes on. Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25:
+// an answer is waited for for 30 s, and asked for again after 5 s. How often it does not say; three times is ours.
 const (
 	HandshakeTries   = 3
 	HandshakeTimeout = 30 * time.Second
@@ -19,7 +19,8 @@ const (
 // HandshakeOutcome is what one answer means for a handshake.
 type HandshakeOutcome string
 
-// HandshakeAwaits: the endpoint is there, and somebody has to open validationUrl. HandshakeRefused: this request came to nothing.
+// HandshakeAwaits: the endpoint is there, and somebody has to open validationUrl. HandshakeRefused: this request came
+// to nothing.
 const (
 	HandshakeAccepted HandshakeOutcome = "accepted"
 	HandshakeAwaits   HandshakeOutcome = "awaits"
@@ -40,9 +41,9 @@ type HandshakeAnswer struct {
 	Conceal func(string) string
 }
 
-// HandshakeByCode judges the answer to a validation event: status 200 and the code as validationResponse, whatever that name's
-// case, which the samples do not agree on. 202, which acknowledges a delivery, does not. Any other 200 shows that the endpoint
-// is there. Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25.
+// HandshakeByCode judges the answer to a validation event: status 200 and the code as validationResponse, whatever that
+// name's case, which the samples do not agree on. 202, which acknowledges a delivery, does not. Any other 200 shows
+// that the endpoint is there. Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25.
 func HandshakeByCode(a HandshakeAnswer, code string) (outcome HandshakeOutcome, why string) {
 	var body struct {
 		ValidationResponse string `json:"validationResponse"`
@@ -62,22 +63,24 @@ func HandshakeByCode(a HandshakeAnswer, code string) (outcome HandshakeOutcome, 
 	return HandshakeAccepted, "validated: answered 200 with the code"
 }
 
-// HandshakeByOrigin judges the answer to a request for permission. The header alone counts: it names the origin that asked, or is
-// "*". Where validationUrl may be opened instead (callback), 200 without the header shows that the endpoint is there. An allowed rate
-// is told and not obeyed. Source: CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1, section 4; Microsoft, Event Grid namespace webhook
-// validation, 2024.
+// HandshakeByOrigin judges the answer to a request for permission. The header alone counts: it names the origin that
+// asked, or is "*". Where validationUrl may be opened instead (callback), 200 without the header shows that the
+// endpoint is there. An allowed rate is told and not obeyed. Source: CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1,
+// section 4; Microsoft, Event Grid namespace webhook validation, 2024.
 func HandshakeByOrigin(a HandshakeAnswer, origin string, callback bool) (outcome HandshakeOutcome, why string) {
 	if a.Err != "" {
 		return HandshakeRefused, "no answer: " + a.Err
 	}
 	for _, allowed := range a.AllowedOrigin {
 		if allowed = strings.TrimSpace(allowed); allowed == "*" || strings.EqualFold(allowed, origin) {
-			return HandshakeAccepted, fmt.Sprintf("validated: answered %d with WebHook-Allowed-Origin: %s%s", a.Status, allowed, a.rate())
+			return HandshakeAccepted, fmt.Sprintf("validated: answered %d with WebHook-Allowed-Origin: %s%s", a.Status,
+				allowed, a.rate())
 		}
 	}
 	switch {
 	case len(a.AllowedOrigin) > 0:
-		return HandshakeRefused, fmt.Sprintf("answered %d with WebHook-Allowed-Origin %q, which is not %s", a.Status, a.quoted(a.AllowedOrigin[0]), origin)
+		return HandshakeRefused, fmt.Sprintf("answered %d with WebHook-Allowed-Origin %q, which is not %s", a.Status,
+			a.quoted(a.AllowedOrigin[0]), origin)
 	case a.Status == 200 && callback:
 		return HandshakeAwaits, "answered 200 without WebHook-Allowed-Origin"
 	}

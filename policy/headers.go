@@ -61,24 +61,26 @@ const (
 	maxHeaderName   = 256 // ours: Event Grid's pages name no limit
 )
 
-// ownPrefixes begin the headers that are not for custom values: Event Grid's own; those that describe the body; those of
-// proxies; and those of webhook standards, both the handshake's (CloudEvents, HTTP 1.1 Web Hooks for Event Delivery 1.0.1) and
-// the signature's (Standard Webhooks).
+// ownPrefixes begin the headers that are not for custom values: Event Grid's own; those that describe the body; those
+// of proxies; and those of webhook standards, both the handshake's (CloudEvents, HTTP 1.1 Web Hooks for Event Delivery
+// 1.0.1) and the signature's (Standard Webhooks).
 var ownPrefixes = []string{"aeg-", "content-", "proxy-", "webhook-"}
 
-// ownHeaders are the others: what HTTP needs for itself (RFC 9110, 7.6.1; RFC 9112), what says how the answer may be coded,
-// the trace that an event came with (W3C, Trace Context), and what the CloudEvents handshake agrees on.
+// ownHeaders are the others: what HTTP needs for itself (RFC 9110, 7.6.1; RFC 9112), what says how the answer may be
+// coded, the trace that an event came with (W3C, Trace Context), and what the CloudEvents handshake agrees on.
 var ownHeaders = []string{
 	"accept-encoding", "connection", "date", "expect", "host", "http2-settings", "keep-alive", "origin", "te", "trailer",
 	"traceparent", "tracestate", "transfer-encoding", "upgrade",
 }
 
-// Mistakes lists everything that keeps custom headers from replacing those that are stored, nil if nothing does. No message
-// repeats a value.
+// Mistakes lists everything that keeps custom headers from replacing those that are stored, nil if nothing does. No
+// message repeats a value.
 func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []ValidationError {
 	l = l.withDefaults()
 	if n := len(list); n > l.MaxHeaders {
-		return []ValidationError{*invalid(attributesField, fmt.Sprintf("must have at most %d entries, has %d", l.MaxHeaders, n))}
+		return []ValidationError{
+			*invalid(attributesField, fmt.Sprintf("must have at most %d entries, has %d", l.MaxHeaders, n)),
+		}
 	}
 	var found []ValidationError
 	first := map[string]int{} // entry by name
@@ -88,7 +90,8 @@ func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []ValidationErr
 		if message := headerNameProblem(name); message != "" {
 			found = append(found, *invalid(field+".name", message))
 		} else if before, taken := first[name]; taken {
-			found = append(found, *invalid(field+".name", fmt.Sprintf("repeats %s.name; names are compared without regard to case", attributeField(before))))
+			found = append(found, *invalid(field+".name",
+				fmt.Sprintf("repeats %s.name; names are compared without regard to case", attributeField(before))))
 		} else {
 			first[name] = i
 		}
@@ -166,8 +169,9 @@ func sendable(value string) bool {
 	return utf8.ValidString(value) && !strings.ContainsFunc(value, control)
 }
 
-// KeepSecrets gives each secret without a value the one that is stored under its name, so that what was read can be put back
-// though reading shows no secrets. Its error, a *ValidationError, is the first that has none stored. It changes neither list.
+// KeepSecrets gives each secret without a value the one that is stored under its name, so that what was read can be put
+// back though reading shows no secrets. Its error, a *ValidationError, is the first that has none stored. It changes
+// neither list.
 func KeepSecrets(given, stored []DeliveryAttribute) ([]DeliveryAttribute, error) {
 	kept := slices.Clone(given)
 	for i := range kept {
@@ -188,7 +192,8 @@ func (a *DeliveryAttribute) Withheld() bool {
 }
 
 func nothingToKeep(i int) ValidationError {
-	return *invalid(attributeField(i)+".properties.value", "is required: no value is stored for this header that could be kept")
+	return *invalid(attributeField(i)+".properties.value",
+		"is required: no value is stored for this header that could be kept")
 }
 
 // storedValue is nil where a list has no Static header of the name.

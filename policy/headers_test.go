@@ -41,8 +41,9 @@ func mistakes(found []policy.ValidationError) []string {
 func TestDeliveryAttributesThatAreSound(t *testing.T) {
 	t.Parallel()
 	for name, list := range map[string][]policy.DeliveryAttribute{
-		"none":                       nil,
-		"the page's own":             {static("staticproperty1", "somestaticvalue2"), dynamic("dynamicproperty1", "data.key1")},
+		"none": nil,
+		"the page's own": {static("staticproperty1", "somestaticvalue2"), dynamic("dynamicproperty1",
+			"data.key1")},
 		"an Authorization header":    {secret("Authorization", "BEARER SlAV32hkKG")},
 		"a secret that is withheld":  {withheld("x-kept")},
 		"User-Agent":                 {static("User-Agent", "shop/1")},
@@ -51,8 +52,11 @@ func TestDeliveryAttributesThatAreSound(t *testing.T) {
 		"the longest value":          {static("X-A", strings.Repeat("v", 4096))},
 		"a tab and a space inside":   {static("X-A", "a\tb c")},
 		"beyond ASCII":               {static("X-A", "é")},
-		"names that begin like ours": {static("aeg", "v"), static("contents", "v"), static("webhook", "v"), static("hosts", "v")},
-		"ten":                        {static("a", "v"), static("b", "v"), static("c", "v"), static("d", "v"), static("e", "v"), static("f", "v"), static("g", "v"), static("h", "v"), static("i", "v"), static("j", "v")},
+		"names that begin like ours": {
+			static("aeg", "v"), static("contents", "v"), static("webhook", "v"), static("hosts", "v"),
+		},
+		"ten": {static("a", "v"), static("b", "v"), static("c", "v"), static("d", "v"), static("e", "v"), static("f",
+			"v"), static("g", "v"), static("h", "v"), static("i", "v"), static("j", "v")},
 	} {
 		require.Empty(t, policy.HeaderLimits{}.Mistakes(list, []policy.DeliveryAttribute{secret("X-Kept", "v")}), name)
 	}
@@ -69,36 +73,52 @@ func TestDeliveryAttributesThatAreNot(t *testing.T) {
 		list []policy.DeliveryAttribute
 		says []string
 	}{
-		"no name":          {[]policy.DeliveryAttribute{static("", "v")}, []string{"[0].name is required"}},
-		"a long name":      {[]policy.DeliveryAttribute{static(strings.Repeat("n", 257), "v")}, []string{"[0].name must be 1 to 256 characters long, is 257"}},
-		"a blank name":     {[]policy.DeliveryAttribute{static("X A", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
-		"a line in a name": {[]policy.DeliveryAttribute{static("X-A\r\nX-B", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
-		"a colon":          {[]policy.DeliveryAttribute{static("X-A:", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
-		"an umlaut":        {[]policy.DeliveryAttribute{static("Ä", "v")}, []string{"[0].name must be a header's name: letters, digits and !#$%&'*+-.^_`|~"}},
+		"no name": {[]policy.DeliveryAttribute{static("", "v")}, []string{"[0].name is required"}},
+		"a long name": {[]policy.DeliveryAttribute{static(strings.Repeat("n", 257), "v")}, []string{"[0].name must be " +
+			"1 to 256 characters long, is 257"}},
+		"a blank name": {[]policy.DeliveryAttribute{static("X A", "v")}, []string{"[0].name must be a header's name: " +
+			"letters, digits and !#$%&'*+-.^_`|~"}},
+		"a line in a name": {[]policy.DeliveryAttribute{static("X-A\r\nX-B", "v")}, []string{"[0].name must be a header's " +
+			"name: letters, digits and !#$%&'*+-.^_`|~"}},
+		"a colon": {[]policy.DeliveryAttribute{static("X-A:", "v")}, []string{"[0].name must be a header's name: " +
+			"letters, digits and !#$%&'*+-.^_`|~"}},
+		"an umlaut": {[]policy.DeliveryAttribute{static("Ä", "v")}, []string{"[0].name must be a header's name: letters, " +
+			"digits and !#$%&'*+-.^_`|~"}},
 		"repeated": {
 			[]policy.DeliveryAttribute{static("X-A", "v"), static("X-B", "v"), dynamic("x-a", "id")},
 			[]string{"[2].name repeats deliveryAttributeMappings[0].name; names are compared without regard to case"},
 		},
-		"no type":    {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Type = "" }), []string{"[0].type must be Static or Dynamic"}},
-		"lower case": {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Type = "static" }), []string{"[0].type must be Static or Dynamic"}},
-		"no value":   {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Value = nil }), []string{"[0].properties.value is required by a Static header"}},
+		"no type": {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Type = "" }), []string{
+			"[0].type must be Static or Dynamic",
+		}},
+		"lower case": {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Type = "static" }), []string{
+			"[0].type must be Static or Dynamic",
+		}},
+		"no value": {of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.Value = nil }), []string{
+			"[0].properties.value is required by a Static header",
+		}},
 		"an empty value": {
 			[]policy.DeliveryAttribute{static("X-A", "")}, []string{"[0].properties.value must be 1 to 4096 bytes long, is 0"},
 		},
 		"a long value": {
-			[]policy.DeliveryAttribute{secret("X-A", strings.Repeat("v", 4097))}, []string{"[0].properties.value must be 1 to 4096 bytes long, is 4097"},
+			[]policy.DeliveryAttribute{secret("X-A", strings.Repeat("v", 4097))},
+			[]string{"[0].properties.value must be 1 to 4096 bytes long, is 4097"},
 		},
 		"a line break": {
-			[]policy.DeliveryAttribute{static("X-A", "v\r\nX-B: w")}, []string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
+			[]policy.DeliveryAttribute{static("X-A", "v\r\nX-B: w")},
+			[]string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
 		},
 		"DEL": {
-			[]policy.DeliveryAttribute{static("X-A", "\x7f")}, []string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
+			[]policy.DeliveryAttribute{static("X-A", "\x7f")},
+			[]string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
 		},
 		"not UTF-8": {
-			[]policy.DeliveryAttribute{static("X-A", "\xff")}, []string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
+			[]policy.DeliveryAttribute{static("X-A", "\xff")},
+			[]string{"[0].properties.value must be UTF-8 without control characters, which no header can carry"},
 		},
 		"a blank at the end": {
-			[]policy.DeliveryAttribute{static("X-A", "v ")}, []string{"[0].properties.value must not begin or end with a space or tab, which no header can carry"},
+			[]policy.DeliveryAttribute{static("X-A", "v ")},
+			[]string{"[0].properties.value must not begin or end with a space or tab, which no header can carry"},
 		},
 		"a source of a Static one": {
 			of(static("X-A", "v"), func(a *policy.DeliveryAttribute) { a.SourceField = "id" }),
@@ -112,15 +132,18 @@ func TestDeliveryAttributesThatAreNot(t *testing.T) {
 			of(dynamic("X-A", "id"), func(a *policy.DeliveryAttribute) { a.IsSecret = true }),
 			[]string{"[0].properties.isSecret must be absent or false: only a Static header can be a secret"},
 		},
-		"no source":    {[]policy.DeliveryAttribute{dynamic("X-A", "")}, []string{"[0].properties.sourceField is required"}},
-		"an empty one": {[]policy.DeliveryAttribute{dynamic("X-A", "data..a")}, []string{"[0].properties.sourceField must be names with a dot between them, none of them empty"}},
+		"no source": {[]policy.DeliveryAttribute{dynamic("X-A", "")}, []string{"[0].properties.sourceField is required"}},
+		"an empty one": {[]policy.DeliveryAttribute{dynamic("X-A", "data..a")}, []string{"[0].properties.sourceField must " +
+			"be names with a dot between them, none of them empty"}},
 		"a long source": {
-			[]policy.DeliveryAttribute{dynamic("X-A", strings.Repeat("k", 513))}, []string{"[0].properties.sourceField must be 1 to 512 characters long"},
+			[]policy.DeliveryAttribute{dynamic("X-A", strings.Repeat("k", 513))},
+			[]string{"[0].properties.sourceField must be 1 to 512 characters long"},
 		},
 		"several mistakes": {
 			[]policy.DeliveryAttribute{static("", ""), dynamic("X-B", ""), withheld("X-A"), withheld("X-C"), withheld("X-D")},
 			[]string{
-				"[0].name is required", "[0].properties.value must be 1 to 4096 bytes long, is 0", "[1].properties.sourceField is required",
+				"[0].name is required", "[0].properties.value must be 1 to 4096 bytes long, is 0",
+				"[1].properties.sourceField is required",
 				"[3].properties.value is required: no value is stored for this header that could be kept",
 				"[4].properties.value is required: no value is stored for this header that could be kept",
 			},
@@ -128,9 +151,12 @@ func TestDeliveryAttributesThatAreNot(t *testing.T) {
 		"eleven": {
 			make([]policy.DeliveryAttribute, 11), []string{" must have at most 10 entries, has 11"},
 		},
-		"Event Grid's own": {[]policy.DeliveryAttribute{static("AEG-Event-Type", "v")}, []string{"[0].name must not begin with aeg-, content-, proxy-, webhook-" + own}},
+		"Event Grid's own": {[]policy.DeliveryAttribute{static("AEG-Event-Type", "v")}, []string{"[0].name must not begin " +
+			"with aeg-, content-, proxy-, webhook-" + own}},
 	} {
-		require.Equal(t, row.says, strip(mistakes(policy.HeaderLimits{}.Mistakes(row.list, []policy.DeliveryAttribute{dynamic("X-D", "id"), secret("X-A", "v")}))), name)
+		require.Equal(t, row.says,
+			strip(mistakes(policy.HeaderLimits{}.Mistakes(row.list,
+				[]policy.DeliveryAttribute{dynamic("X-D", "id"), secret("X-A", "v")}))), name)
 	}
 }
 
@@ -145,8 +171,10 @@ func strip(list []string) []string {
 func TestHeadersThatAreNotForCustomValues(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"Content-Type", "content-length", "Content-Encoding", "Proxy-Authorization", "aeg-anything", "webhook-id", "Webhook-Timestamp", "webhook-signature",
-		"WebHook-Request-Origin", "Host", "Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Date", "Origin",
+		"Content-Type", "content-length", "Content-Encoding", "Proxy-Authorization", "aeg-anything", "webhook-id",
+		"Webhook-Timestamp", "webhook-signature",
+		"WebHook-Request-Origin", "Host", "Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Expect", "Date", "Origin",
 		"Traceparent", "tracestate", "Accept-Encoding", "HTTP2-Settings",
 	} {
 		found := policy.HeaderLimits{}.Mistakes([]policy.DeliveryAttribute{static(name, "v")}, nil)
@@ -160,8 +188,10 @@ func TestHeaderLimitsOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	limits := policy.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 2}
 	require.Empty(t, limits.Mistakes([]policy.DeliveryAttribute{static("X-A", "vv")}, nil))
-	require.Equal(t, []string{"deliveryAttributeMappings must have at most 1 entries, has 2"}, mistakes(limits.Mistakes(make([]policy.DeliveryAttribute, 2), nil)))
-	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value must be 1 to 2 bytes long, is 3"}, mistakes(limits.Mistakes([]policy.DeliveryAttribute{static("X-A", "vvv")}, nil)))
+	require.Equal(t, []string{"deliveryAttributeMappings must have at most 1 entries, has 2"},
+		mistakes(limits.Mistakes(make([]policy.DeliveryAttribute, 2), nil)))
+	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value must be 1 to 2 bytes long, is 3"},
+		mistakes(limits.Mistakes([]policy.DeliveryAttribute{static("X-A", "vvv")}, nil)))
 }
 
 func TestKeepSecrets(t *testing.T) {
@@ -173,7 +203,9 @@ func TestKeepSecrets(t *testing.T) {
 	require.Equal(t, []policy.DeliveryAttribute{secret("x-a", "one"), secret("X-B", "two"), secret("X-C", "three")}, kept)
 	require.Nil(t, given[0].Value, "what was given is not changed")
 
-	for _, list := range [][]policy.DeliveryAttribute{{withheld("X-A"), withheld("X-C")}, {static("X-A", "v"), withheld("X-D")}} {
+	for _, list := range [][]policy.DeliveryAttribute{
+		{withheld("X-A"), withheld("X-C")}, {static("X-A", "v"), withheld("X-D")},
+	} {
 		_, err = policy.KeepSecrets(list, stored)
 		var mistake *policy.ValidationError
 		require.ErrorAs(t, err, &mistake)
@@ -192,13 +224,17 @@ func TestDynamicHeaders(t *testing.T) {
 	t.Parallel()
 	grid := filter.EventView{
 		ID: "7", Type: "Shop.OrderPlaced", Subject: "orders/7", Topic: "/topics/orders", DataVersion: "2.1",
-		Body: []byte(`{"id":"7","subject":"orders/7","eventType":"Shop.OrderPlaced","eventTime":"2026-01-01T00:00:00Z","dataVersion":"2.1","topic":"mine",
-			"data":{"system":"crm","n":12345678901234567890.50,"e":1E+2,"yes":true,"no":false,"null":null,"list":[1],"object":{"a":1},"deep":{"er":{"est":"x"}},
-			"lines":"a\r\nb","nul":"a\u0000b","tab":"a\tb","lone":"\ud800","accent":"\u00e9é","blank":"  x\t","empty":"","long":"` + strings.Repeat("v", 4097) + `","full":"` + strings.Repeat("v", 4096) + `"}}`),
+		Body: []byte(`{"id":"7","subject":"orders/7","eventType":"Shop.OrderPlaced","eventTime":"2026-01-01T00:00:00Z",` +
+			`"dataVersion":"2.1","topic":"mine",
+			"data":{"system":"crm","n":12345678901234567890.50,"e":1E+2,"yes":true,"no":false,"null":null,"list":[1],` +
+			`"object":{"a":1},"deep":{"er":{"est":"x"}},
+			"lines":"a\r\nb","nul":"a\u0000b","tab":"a\tb","lone":"\ud800","accent":"\u00e9é","blank":"  x\t","empty":"",` +
+			`"long":"` + strings.Repeat("v", 4097) + `","full":"` + strings.Repeat("v", 4096) + `"}}`),
 	}
 	cloud := filter.EventView{
 		CloudEvent: true, ID: "7", Type: "shop.order", Source: "/shop", Subject: "orders/7",
-		Body: []byte(`{"specversion":"1.0","id":"7","type":"shop.order","source":"/shop","subject":"orders/7","time":"2026-01-01T00:00:00Z","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`),
+		Body: []byte(`{"specversion":"1.0","id":"7","type":"shop.order","source":"/shop","subject":"orders/7",` +
+			`"time":"2026-01-01T00:00:00Z","partitionkey":"p1","sampled":5,"data":{"system":"crm"}}`),
 	}
 	custom := filter.EventView{
 		Custom: true, ID: "7", Type: "order", Subject: "s", Topic: "/topics/orders", EventTime: "2026-01-01T00:00:00Z",
@@ -260,10 +296,14 @@ func TestDynamicHeaders(t *testing.T) {
 		if row.want == "-" {
 			delete(want, "X-D")
 		}
-		require.Equal(t, want, headersOf([]policy.DeliveryAttribute{dynamic("X-D", row.field), static("X-S", "always")}, row.view, 0), row.field)
+		require.Equal(t, want,
+			headersOf([]policy.DeliveryAttribute{dynamic("X-D", row.field), static("X-S", "always")}, row.view, 0), row.field)
 	}
-	require.Equal(t, map[string]string{"X-D": "7"}, headersOf([]policy.DeliveryAttribute{dynamic("X-D", "id"), dynamic("X-E", "subject")}, grid, 4))
-	both := headersOf([]policy.DeliveryAttribute{dynamic("X-D", "data.system"), dynamic("X-E", "data.system"), dynamic("X-F", "data.deep.er.est")}, grid, 0)
+	require.Equal(t, map[string]string{"X-D": "7"},
+		headersOf([]policy.DeliveryAttribute{dynamic("X-D", "id"), dynamic("X-E", "subject")}, grid, 4))
+	both := headersOf(
+		[]policy.DeliveryAttribute{dynamic("X-D", "data.system"), dynamic("X-E", "data.system"), dynamic("X-F",
+			"data.deep.er.est")}, grid, 0)
 	require.Equal(t, map[string]string{"X-D": "crm", "X-E": "crm", "X-F": "x"}, both, "two headers may have one source")
 	require.Nil(t, policy.NewHeaderSet(nil))
 }

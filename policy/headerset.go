@@ -36,11 +36,10 @@ func NewHeaderSet(list []DeliveryAttribute) *HeaderSet {
 	return s
 }
 
-// Each calls set for every header of a delivery of the event. A Dynamic one is left out where the event has nothing at its
-// sourceField, or what is no string, number or boolean, or a text that is longer than maxValueBytes (Event Grid's 4,096 for
-// zero or less) or that no header can carry. Numbers keep their digits as they are written. Spaces and tabs around a text are
-// not part of what a header carries and are left away.
-// Of nil there are none.
+// Each calls set for every header of a delivery of the event. A Dynamic one is left out where the event has nothing at
+// its sourceField, or what is no string, number or boolean, or a text that is longer than maxValueBytes (Event Grid's
+// 4,096 for zero or less) or that no header can carry. Numbers keep their digits as they are written. Spaces and tabs
+// around a text are not part of what a header carries and are left away. Of nil there are none.
 func (s *HeaderSet) Each(view *filter.EventView, maxValueBytes int, set func(name, value string)) {
 	if s == nil {
 		return

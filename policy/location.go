@@ -18,9 +18,11 @@ type Location struct {
 	Scheme string
 	// Bucket is the bucket's or container's name; "" of a directory.
 	Bucket string
-	// Path is the absolute path of a directory, or the beginning of the names of what is written, without a slash at either end.
+	// Path is the absolute path of a directory, or the beginning of the names of what is written, without a slash at
+	// either end.
 	Path string
-	// Query is how the place is reached, such as region=eu-west-1. Only operators say it: it decides whom a node shows its credentials.
+	// Query is how the place is reached, such as region=eu-west-1. Only operators say it: it decides whom a node shows its
+	// credentials.
 	Query string
 }
 
@@ -32,7 +34,8 @@ func (l Location) String() string {
 	return l.Scheme + "://" + l.Bucket + "/" + l.Path
 }
 
-// ParseLocation reads the URL of a location: file:///directory, s3://bucket/beginning?region=… or azblob://container/beginning.
+// ParseLocation reads the URL of a location: file:///directory, s3://bucket/beginning?region=… or
+// azblob://container/beginning.
 func ParseLocation(raw string) (Location, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" {
@@ -53,7 +56,8 @@ func ParseLocation(raw string) (Location, error) {
 	case u.Scheme != "file":
 		return l, nil
 	case l.Bucket != "" || l.Path == "" || l.Query != "":
-		return l, errors.New("must be an absolute directory, with three slashes and without a query: file:///var/lib/postrider/dead")
+		return l,
+			errors.New("must be an absolute directory, with three slashes and without a query: file:///var/lib/postrider/dead")
 	}
 	l.Path = "/" + l.Path
 	return l, nil
@@ -66,7 +70,8 @@ func plainPath(path string) bool {
 			return false
 		}
 	}
-	return filter.Storable(path) && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' })
+	return filter.Storable(path) &&
+		!strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' })
 }
 
 // below is the rest of a location that is this one or within it.
@@ -80,7 +85,8 @@ func (l Location) below(inner Location) (rest string, ok bool) {
 	return strings.CutPrefix(inner.Path, l.Path+"/")
 }
 
-// DeadLetterProperties say where dead letters are exported to: URL and Prefix, or ResourceID and BlobContainerName, which are Event Grid's.
+// DeadLetterProperties say where dead letters are exported to: URL and Prefix, or ResourceID and BlobContainerName,
+// which are Event Grid's.
 type DeadLetterProperties struct {
 	URL               string `json:"url,omitempty"`
 	Prefix            string `json:"prefix,omitempty"`
@@ -111,13 +117,16 @@ type ExportLocations struct {
 }
 
 // storageAccount is a storage account's resource id; it may be a container's.
-var storageAccount = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/([A-Za-z0-9]{3,24})(?:/blobServices/default/containers/([^/]+))?$`)
+var storageAccount = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/` +
+	`storageAccounts/([A-Za-z0-9]{3,24})(?:/blobServices/default/containers/([^/]+))?$`)
 
 // namedContainer is a container as AddContainer takes it.
-var namedContainer = regexp.MustCompile(`(?i)^(?:(/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[A-Za-z0-9]{3,24})|([A-Za-z0-9]{3,24}))(?:/blobServices/default/containers)?/([^/]+)$`)
+var namedContainer = regexp.MustCompile(`(?i)^(?:(/subscriptions/[^/]+/resourceGroups/[^/]+/providers/` +
+	`Microsoft\.Storage/storageAccounts/[A-Za-z0-9]{3,24})|([A-Za-z0-9]{3,` +
+	`24}))(?:/blobServices/default/containers)?/([^/]+)$`)
 
-// AddContainer reads "ACCOUNT/CONTAINER=URL". ACCOUNT is the name of a storage account or its resource id; the resource id of a container
-// will do, too.
+// AddContainer reads "ACCOUNT/CONTAINER=URL". ACCOUNT is the name of a storage account or its resource id; the resource
+// id of a container will do, too.
 func (l *ExportLocations) AddContainer(text string) error {
 	container, target, found := strings.Cut(text, "=")
 	parts := namedContainer.FindStringSubmatch(container)
@@ -162,14 +171,17 @@ func (l ExportLocations) Resolve(p DeadLetterProperties) (ExportTarget, error) {
 		return ExportTarget{}, propertyError("url", "%s", err)
 	}
 	if p.Prefix != "" && (len(p.Prefix) > maxPrefix || !plainPath(p.Prefix)) {
-		return ExportTarget{}, propertyError("prefix", "must be a path of %d characters or less, without a slash at either end, an empty part, a part . or .., a backslash and control characters", maxPrefix)
+		return ExportTarget{}, propertyError("prefix",
+			"must be a path of %d characters or less, without a slash at either end, an empty part, a part . or .., a "+
+				"backslash and control characters", maxPrefix)
 	}
 	allowed, below, err := l.allowed(named)
 	if err != nil {
 		return ExportTarget{}, err
 	}
 	if named.Query != "" && named.Query != allowed.Query {
-		return ExportTarget{}, propertyError("url", "must have no query: how %s is reached is the operator's to say, in --dead-letter-location", allowed)
+		return ExportTarget{}, propertyError("url",
+			"must have no query: how %s is reached is the operator's to say, in --dead-letter-location", allowed)
 	}
 	return ExportTarget{Location: allowed, Below: strings.Trim(below+"/"+p.Prefix, "/")}, nil
 }
@@ -188,9 +200,11 @@ func (l ExportLocations) allowed(named Location) (found Location, below string, 
 	case found.Scheme != "":
 		return found, below, nil
 	case len(names) == 0:
-		return found, "", propertyError("url", "is not allowed: an operator has to start the nodes with --dead-letter-location %s", named)
+		return found, "", propertyError("url",
+			"is not allowed: an operator has to start the nodes with --dead-letter-location %s", named)
 	}
-	return found, "", propertyError("url", "is not allowed: it must be, or be within, %s, as --dead-letter-location says", strings.Join(names, " or "))
+	return found, "", propertyError("url", "is not allowed: it must be, or be within, %s, as --dead-letter-location says",
+		strings.Join(names, " or "))
 }
 
 // container is what an operator says that one of Event Grid's storage containers means here.
@@ -205,18 +219,22 @@ func (l ExportLocations) container(p DeadLetterProperties) (ExportTarget, error)
 			return ExportTarget{Location: location}, nil
 		}
 	}
-	return ExportTarget{}, propertyError("blobContainerName", "names a container that is not configured: an operator has to start the nodes with --dead-letter-container %s/%s=URL, for example …=s3://bucket?region=eu-west-1", name, container)
+	return ExportTarget{}, propertyError("blobContainerName",
+		"names a container that is not configured: an operator has to start the nodes with --dead-letter-container "+
+			"%s/%s=URL, for example …=s3://bucket?region=eu-west-1", name, container)
 }
 
-// Container is the resource id of the storage account and the container's name. ResourceID may be the container's own, as the Azure CLI
-// takes it.
+// Container is the resource id of the storage account and the container's name. ResourceID may be the container's own,
+// as the Azure CLI takes it.
 func (p DeadLetterProperties) Container() (account, container string, err error) {
 	parts := storageAccount.FindStringSubmatch(p.ResourceID)
 	switch {
 	case parts == nil:
-		return "", "", propertyError("resourceId", "must be a storage account's resource id: /subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/NAME")
+		return "", "", propertyError("resourceId", "must be a storage account's resource id: "+
+			"/subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/NAME")
 	case parts[2] != "" && p.BlobContainerName != "" && !strings.EqualFold(parts[2], p.BlobContainerName):
-		return "", "", propertyError("blobContainerName", "must be %s, the container that resourceId names, or be left out", parts[2])
+		return "", "", propertyError("blobContainerName",
+			"must be %s, the container that resourceId names, or be left out", parts[2])
 	}
 	container = p.BlobContainerName + parts[2]
 	if parts[2] != "" {
@@ -250,9 +268,10 @@ func cutFold(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// DeadLetterPath is the name of a file of dead letters within its location, as Event Grid makes it: of the hour (UTC) in which it is
-// written, whose parts have no leading zeros. of is the event subscription's name in capitals, of a namespace topic its topic's and its
-// own. Source: Microsoft, Manage Event Grid delivery settings; Dead lettering for event subscriptions to namespace topics.
+// DeadLetterPath is the name of a file of dead letters within its location, as Event Grid makes it: of the hour (UTC)
+// in which it is written, whose parts have no leading zeros. of is the event subscription's name in capitals, of a
+// namespace topic its topic's and its own. Source: Microsoft, Manage Event Grid delivery settings; Dead lettering for
+// event subscriptions to namespace topics.
 func DeadLetterPath(of string, written time.Time, id string) string {
 	at := written.UTC()
 	return fmt.Sprintf("%s/%d/%d/%d/%d/%s.json", of, at.Year(), at.Month(), at.Day(), at.Hour(), id)

@@ -23,8 +23,10 @@ func locations(t *testing.T, allowed ...string) policy.ExportLocations {
 func TestLocationsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
-		"", "dead", "/var/dead", "file:dead", "file://dead/letters", "file:///", "file:///a/../b", "file:///a/%2e%2e/b", "file:///a/./b", "file:///a//b", "file:///a?x=1", `file:///a\b`, "file:///a%00b", "file:///a%0Ab",
-		"s3://", "s3:///key", "s3://user@bucket", "s3://user:secret@bucket", "s3://bucket/a/../b", "s3://bucket:9000", "s3://bucket#x", "azblob://", "gs://bucket", "mem://", "http://bucket", "%",
+		"", "dead", "/var/dead", "file:dead", "file://dead/letters", "file:///", "file:///a/../b", "file:///a/%2e%2e/b",
+		"file:///a/./b", "file:///a//b", "file:///a?x=1", `file:///a\b`, "file:///a%00b", "file:///a%0Ab",
+		"s3://", "s3:///key", "s3://user@bucket", "s3://user:secret@bucket", "s3://bucket/a/../b", "s3://bucket:9000",
+		"s3://bucket#x", "azblob://", "gs://bucket", "mem://", "http://bucket", "%",
 	} {
 		_, err := policy.ParseLocation(raw)
 		require.Error(t, err, raw)
@@ -33,7 +35,8 @@ func TestLocationsThatAreNone(t *testing.T) {
 
 func TestLocationWithinAnAllowedOne(t *testing.T) {
 	t.Parallel()
-	l := locations(t, "file:///var/dead", "s3://bucket?region=eu-west-1", "s3://bucket/inner/?region=eu-north-1", "azblob://container/dead")
+	l := locations(t, "file:///var/dead", "s3://bucket?region=eu-west-1", "s3://bucket/inner/?region=eu-north-1",
+		"azblob://container/dead")
 	for _, row := range []struct{ url, prefix, target, query string }{
 		{"file:///var/dead", "", "file:///var/dead", ""},
 		{"file:///var/dead/", "orders/x", "file:///var/dead/orders/x", ""},
@@ -92,7 +95,8 @@ func TestContainersOfEventGrid(t *testing.T) {
 	t.Parallel()
 	for _, configured := range []string{
 		"mystorage/dead=s3://bucket/dead?region=eu-west-1", "MyStorage/DEAD=s3://bucket/dead?region=eu-west-1",
-		accountID + "/dead=s3://bucket/dead?region=eu-west-1", accountID + "/blobServices/default/containers/dead=s3://bucket/dead?region=eu-west-1",
+		accountID + "/dead=s3://bucket/dead?region=eu-west-1",
+		accountID + "/blobServices/default/containers/dead=s3://bucket/dead?region=eu-west-1",
 	} {
 		var l policy.ExportLocations
 		require.NoError(t, l.AddContainer(configured))
@@ -110,11 +114,24 @@ func TestContainersOfEventGrid(t *testing.T) {
 			p           policy.DeadLetterProperties
 			field, says string
 		}{
-			{policy.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "other"}, "blobContainerName", "--dead-letter-container mystorage/other=URL"},
+			{
+				policy.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "other"},
+				"blobContainerName",
+				"--dead-letter-container mystorage/other=URL",
+			},
 			{policy.DeadLetterProperties{ResourceID: accountID}, "blobContainerName", "3 to 63"},
-			{policy.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "../x"}, "blobContainerName", `3 to 63 letters, digits and '-', not "../x"`},
-			{policy.DeadLetterProperties{ResourceID: accountID + "/blobServices/default/containers/bad_name"}, "resourceId", `not "bad_name"`},
-			{policy.DeadLetterProperties{ResourceID: accountID + "/blobServices/default/containers/dead", BlobContainerName: "other"}, "blobContainerName", "must be dead"},
+			{policy.DeadLetterProperties{ResourceID: accountID, BlobContainerName: "../x"}, "blobContainerName", `3 to 63 ` +
+				`letters, digits and '-', not "../x"`},
+			{
+				policy.DeadLetterProperties{ResourceID: accountID + "/blobServices/default/containers/bad_name"},
+				"resourceId",
+				`not "bad_name"`,
+			},
+			{
+				policy.DeadLetterProperties{
+					ResourceID: accountID + "/blobServices/default/containers/dead", BlobContainerName: "other",
+				}, "blobContainerName", "must be dead",
+			},
 			{policy.DeadLetterProperties{ResourceID: "mystorage", BlobContainerName: "dead"}, "resourceId", "resource id"},
 			{policy.DeadLetterProperties{BlobContainerName: "dead"}, "resourceId", "resource id"},
 		} {
@@ -129,7 +146,10 @@ func TestContainersOfEventGrid(t *testing.T) {
 
 func TestContainersThatCannotBeConfigured(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "mystorage/dead", "mystorage=s3://b", "my_storage/dead=s3://b", "mystorage/dead=", "mystorage/dead=/tmp", "mystorage/dead/x=s3://b", "=s3://b"} {
+	for _, text := range []string{
+		"", "mystorage/dead", "mystorage=s3://b", "my_storage/dead=s3://b", "mystorage/dead=", "mystorage/dead=/tmp",
+		"mystorage/dead/x=s3://b", "=s3://b",
+	} {
 		var l policy.ExportLocations
 		require.Error(t, l.AddContainer(text), text)
 		require.Empty(t, l.Containers)
@@ -146,7 +166,10 @@ func TestDeadLetterPath(t *testing.T) {
 
 func TestExportPause(t *testing.T) {
 	t.Parallel()
-	for tries, want := range map[int]time.Duration{0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute, 1000: 5 * time.Minute} {
+	for tries, want := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: 5 * time.Minute,
+		1000: 5 * time.Minute,
+	} {
 		require.Equal(t, want, policy.ExportPause(tries), "%d", tries)
 	}
 }

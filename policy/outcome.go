@@ -9,20 +9,26 @@ type Outcome string
 // The outcomes. Those below OutcomeGenericError are never picked by Classify: they name turns without an answer of
 // the endpoint's, or causes that only Event Grid's own destinations report and that the probation table lists.
 const (
-	OutcomeDelivered                       Outcome = "Delivered"                       // the endpoint took the event
-	OutcomeBadRequest                      Outcome = "BadRequest"                      // 400
-	OutcomeUnauthorized                    Outcome = "Unauthorized"                    // 401, or our own credentials were refused
-	OutcomeForbidden                       Outcome = "Forbidden"                       // 403
-	OutcomeNotFound                        Outcome = "NotFound"                        // 404
-	OutcomeTimedOut                        Outcome = "TimedOut"                        // 408, or no answer within the ack timeout
-	OutcomePayloadTooLarge                 Outcome = "PayloadTooLarge"                 // 413
-	OutcomeBusy                            Outcome = "Busy"                            // 429 and 503
-	OutcomeSocketError                     Outcome = "SocketError"                     // connection refused, reset, or TLS failed
-	OutcomeResolutionError                 Outcome = "ResolutionError"                 // the host name has no address
-	OutcomeCanceled                        Outcome = "Canceled"                        // the call was given up on our side
-	OutcomeGenericError                    Outcome = "GenericError"                    // every other answer, and an endpoint that may not be called
-	OutcomeProbation                       Outcome = "Probation"                       // the turn came during probation: no call was made
-	OutcomeAborted                         Outcome = "Aborted"                         // the attempt was interrupted and left no answer
+	OutcomeDelivered  Outcome = "Delivered"  // the endpoint took the event
+	OutcomeBadRequest Outcome = "BadRequest" // 400
+	// 401, or our own credentials were refused
+	OutcomeUnauthorized Outcome = "Unauthorized"
+	OutcomeForbidden    Outcome = "Forbidden" // 403
+	OutcomeNotFound     Outcome = "NotFound"  // 404
+	// 408, or no answer within the ack timeout
+	OutcomeTimedOut        Outcome = "TimedOut"
+	OutcomePayloadTooLarge Outcome = "PayloadTooLarge" // 413
+	OutcomeBusy            Outcome = "Busy"            // 429 and 503
+	// connection refused, reset, or TLS failed
+	OutcomeSocketError     Outcome = "SocketError"
+	OutcomeResolutionError Outcome = "ResolutionError" // the host name has no address
+	OutcomeCanceled        Outcome = "Canceled"        // the call was given up on our side
+	// every other answer, and an endpoint that may not be called
+	OutcomeGenericError Outcome = "GenericError"
+	// the turn came during probation: no call was made
+	OutcomeProbation Outcome = "Probation"
+	// the attempt was interrupted and left no answer
+	OutcomeAborted                         Outcome = "Aborted"
 	OutcomeDisabled                        Outcome = "Disabled"                        // probation table only
 	OutcomeFull                            Outcome = "Full"                            // probation table only
 	OutcomeInvalidAzureFunctionDestination Outcome = "InvalidAzureFunctionDestination" // probation table only
@@ -85,7 +91,8 @@ func (r Result) appendTo(buf []byte) []byte {
 	}
 }
 
-// ParseResult is the inverse of Result.String. Text that is no status is an error kind; "other" and "" are the zero Result.
+// ParseResult is the inverse of Result.String. Text that is no status is an error kind; "other" and "" are the zero
+// Result.
 func ParseResult(condition string) Result {
 	if status, err := strconv.Atoi(condition); err == nil {
 		return Result{Status: status}
@@ -97,9 +104,9 @@ func ParseResult(condition string) Result {
 }
 
 // Classify names what an attempt came to: OutcomeDelivered when the policy's cell calls the result a success, else the
-// word for its status or error. Event Grid documents the words but not which status has which; where it is silent and no
-// status fits the word, the outcome is OutcomeGenericError. 410 (Gone) is not NotFound: NotFound starts a probation of
-// 5 minutes under namespace-2023, whose table retries 410 after 10 s.
+// word for its status or error. Event Grid documents the words but not which status has which; where it is silent and
+// no status fits the word, the outcome is OutcomeGenericError. 410 (Gone) is not NotFound: NotFound starts a probation
+// of 5 minutes under namespace-2023, whose table retries 410 after 10 s.
 func (p *Policy) Classify(kind EndpointKind, r Result) Outcome {
 	if p.Cell(kind, r).Action == ActionSuccess {
 		return OutcomeDelivered

@@ -29,10 +29,11 @@ type Action string
 
 // The actions of a cell.
 const (
-	ActionSuccess           Action = "success"              // the event is delivered
-	ActionRetry             Action = "retry"                // on the retry schedule, no sooner than the cell's MinDelay
-	ActionNever             Action = "never"                // never retried: the delivery ends
-	ActionNeverIfDeadLetter Action = "never_if_dead_letter" // never retried where a dead-letter destination is set, else retried
+	ActionSuccess Action = "success" // the event is delivered
+	ActionRetry   Action = "retry"   // on the retry schedule, no sooner than the cell's MinDelay
+	ActionNever   Action = "never"   // never retried: the delivery ends
+	// never retried where a dead-letter destination is set, else retried
+	ActionNeverIfDeadLetter Action = "never_if_dead_letter"
 )
 
 // Conditions that are words. Errors use the spelling of ErrorKind, exact statuses are "200" to "599".
@@ -73,11 +74,12 @@ type Policy struct {
 
 	HonorRetryAfter bool          // for BehaviorDocumented; no page mentions Retry-After, so no built-in policy sets it
 	RetryAfterCap   time.Duration // no wait for Retry-After is longer than this; 0 = no such bound
-	// RetryTransportErrors is for BehaviorDocumented. true: where there is no response, even a never-retried cell is retried
-	// after its MinDelay.
+	// RetryTransportErrors is for BehaviorDocumented. true: where there is no response, even a never-retried cell is
+	// retried after its MinDelay.
 	RetryTransportErrors bool
 
-	DeadLetterDefault string        // for BehaviorDocumented, where no destination is set: DeadLetterNone or DeadLetterRows
+	// for BehaviorDocumented, where no destination is set: DeadLetterNone or DeadLetterRows
+	DeadLetterDefault string
 	DeadLetterDelay   time.Duration // from the last attempt to the dead letter's export
 	DeadLetterGiveUp  time.Duration // how long an unavailable destination is tried
 
@@ -111,8 +113,9 @@ type ProbationAction string
 
 // The actions of probation.
 const (
-	ProbationHold       ProbationAction = "hold"       // it waits until the probation is over
-	ProbationDocumented ProbationAction = "documented" // as the page says, it may be dead-lettered or dropped without an attempt
+	ProbationHold ProbationAction = "hold" // it waits until the probation is over
+	// as the page says, it may be dead-lettered or dropped without an attempt
+	ProbationDocumented ProbationAction = "documented"
 )
 
 // Probation describes when deliveries are held back because an endpoint keeps failing.

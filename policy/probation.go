@@ -2,10 +2,10 @@ package policy
 
 import "time"
 
-// Rest is what is known of an endpoint's failures, and whether it is given a rest: its deliveries are held, new ones too,
-// until one of them, the probe, succeeds. Event Grid calls it delayed delivery (2019, 2021) and probation (namespaces). It
-// belongs to what the policy's Probation.Scope says: an endpoint with all its event subscriptions, or one of these.
-// The zero Rest is open and has seen no failure since the last success.
+// Rest is what is known of an endpoint's failures, and whether it is given a rest: its deliveries are held, new ones
+// too, until one of them, the probe, succeeds. Event Grid calls it delayed delivery (2019, 2021) and probation
+// (namespaces). It belongs to what the policy's Probation.Scope says: an endpoint with all its event subscriptions, or
+// one of these. The zero Rest is open and has seen no failure since the last success.
 type Rest struct {
 	Since          time.Time // when the hold began; zero = open. A failed probe does not move it
 	Until          time.Time // when the next probe is due
@@ -23,24 +23,27 @@ func (r Rest) Held() bool { return !r.Since.IsZero() }
 func (r Rest) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Until) }
 
 // AfterFailure returns what a failed attempt, other than a probe, makes of r, and whether that differs from r.
-// differentEvent says that this is an event's first attempt, and that it is not among those that r counts: one event that
-// fails ten times, or at ten event subscriptions of one endpoint, is no sign of a bad endpoint. The caller remembers which
-// were counted, changed telling it so. The first failure after a success is counted whatever differentEvent says.
+// differentEvent says that this is an event's first attempt, and that it is not among those that r counts: one event
+// that fails ten times, or at ten event subscriptions of one endpoint, is no sign of a bad endpoint. The caller
+// remembers which were counted, changed telling it so. The first failure after a success is counted whatever
+// differentEvent says.
 //
 // A failed request is one failure, however many events it carried: a batch stands for its first event. So a failure is
 // counted for at most one event, and an event for at most one failure.
 //
-// Where the policy lists holds by outcome, an outcome outside the list neither counts nor breaks the row. Otherwise every
-// failure counts under BehaviorDocumented, 400 too, for the page speaks of events that fail; BehaviorSafe counts those that
-// say something about the endpoint, see Result.concernsEndpoint. Attempts that were canceled or aborted
-// never do. During a hold nothing counts: those calls were under way when it began. A policy
-// without probation changes nothing, for its event subscriptions may share their endpoint with some that have one.
+// Where the policy lists holds by outcome, an outcome outside the list neither counts nor breaks the row. Otherwise
+// every failure counts under BehaviorDocumented, 400 too, for the page speaks of events that fail; BehaviorSafe counts
+// those that say something about the endpoint, see Result.concernsEndpoint. Attempts that were canceled or aborted
+// never do. During a hold nothing counts: those calls were under way when it began. A policy without probation changes
+// nothing, for its event subscriptions may share their endpoint with some that have one.
 //
-// Sources: where the first ten events published to an endpoint fail, Event Grid takes it to be in trouble and delays all
-// further retries and new deliveries, up to several hours (Microsoft, Event Grid message delivery and retry, 2019-05-15;
-// 5 minutes, doubled up to 4 hours, are ours); and the probation table of Microsoft, Event Grid namespace push delivery and
-// retry, 2023-11.
-func (p *Policy) AfterFailure(r Rest, o Outcome, met Result, differentEvent bool, now time.Time) (next Rest, changed bool) {
+// Sources: where the first ten events published to an endpoint fail, Event Grid takes it to be in trouble and delays
+// all further retries and new deliveries, up to several hours (Microsoft, Event Grid message delivery and retry,
+// 2019-05-15; 5 minutes, doubled up to 4 hours, are ours); and the probation table of Microsoft, Event Grid namespace
+// push delivery and retry, 2023-11.
+func (p *Policy) AfterFailure(
+	r Rest, o Outcome, met Result, differentEvent bool, now time.Time,
+) (next Rest, changed bool) {
 	rule := &p.Probation
 	if rule.Scope == ProbationNone || r.Held() || !o.blamesEndpoint() || rule.hold(o, met, 1) <= 0 {
 		return r, false
@@ -55,9 +58,9 @@ func (p *Policy) AfterFailure(r Rest, o Outcome, met Result, differentEvent bool
 	return r, true
 }
 
-// AfterSuccess returns what a successful attempt, other than a probe, makes of r, and whether that differs from r: there is
-// something to reset only where something has failed. During a hold a success does not end it, for its call was under way
-// when the hold began; once the probe is due it is as good as the probe's.
+// AfterSuccess returns what a successful attempt, other than a probe, makes of r, and whether that differs from r:
+// there is something to reset only where something has failed. During a hold a success does not end it, for its call
+// was under way when the hold began; once the probe is due it is as good as the probe's.
 func (p *Policy) AfterSuccess(r Rest, now time.Time) (next Rest, changed bool) {
 	if p.Probation.Scope == ProbationNone || r.Held() && !r.ProbeDue(now) {
 		return r, false
@@ -65,10 +68,10 @@ func (p *Policy) AfterSuccess(r Rest, now time.Time) (next Rest, changed bool) {
 	return Rest{}, r.Held() || r.FailuresInARow > 0
 }
 
-// AfterProbe returns what the probe's outcome makes of r, and whether that differs from r. A success ends the hold; a failure
-// begins the next one, twice as long or as long as the policy says for its outcome. A probe that failed with an outcome
-// that the policy holds nothing for ends the hold as well. A probe without an answer (canceled, aborted) changes
-// nothing: the next one is due. Under BehaviorSafe that is also so of one for which no request was sent.
+// AfterProbe returns what the probe's outcome makes of r, and whether that differs from r. A success ends the hold; a
+// failure begins the next one, twice as long or as long as the policy says for its outcome. A probe that failed with an
+// outcome that the policy holds nothing for ends the hold as well. A probe without an answer (canceled, aborted)
+// changes nothing: the next one is due. Under BehaviorSafe that is also so of one for which no request was sent.
 func (p *Policy) AfterProbe(r Rest, o Outcome, met Result, now time.Time) (next Rest, changed bool) {
 	switch {
 	case !r.Held():
@@ -128,9 +131,9 @@ func (r *Probation) hold(o Outcome, met Result, step int) time.Duration {
 	return min(d, r.Max)
 }
 
-// concernsEndpoint reports whether a failure says something about the endpoint: a request was sent, or its host name was
-// looked up, and there was no response or its status is 401, 403, 404, 408, 429 or 5xx. Any other status, such as 400 or
-// 413, may concern the one event that was sent.
+// concernsEndpoint reports whether a failure says something about the endpoint: a request was sent, or its host name
+// was looked up, and there was no response or its status is 401, 403, 404, 408, 429 or 5xx. Any other status, such as
+// 400 or 413, may concern the one event that was sent.
 func (r Result) concernsEndpoint() bool {
 	switch r.Status {
 	case 401, 403, 404, 408, 429:
@@ -140,8 +143,8 @@ func (r Result) concernsEndpoint() bool {
 	}
 }
 
-// unsent reports whether no request was sent because of our own side: there was no token for it, its URL cannot be used or
-// its address may not be called. Other event subscriptions of the same URL may be able to deliver.
+// unsent reports whether no request was sent because of our own side: there was no token for it, its URL cannot be used
+// or its address may not be called. Other event subscriptions of the same URL may be able to deliver.
 func (r Result) unsent() bool { return r.Err == ErrorUnauthorized || r.Err == ErrorArgument }
 
 // blamesEndpoint reports whether an outcome is a failure of the endpoint's.

@@ -33,7 +33,8 @@ func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
 			r, changed := p.AfterFailure(r, policy.OutcomeBusy, status(503), true, tenth)
 			require.True(t, changed)
 			require.Equal(t, policy.Rest{
-				Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Met: status(503), Step: 1, FailuresInARow: 10,
+				Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Met: status(503), Step: 1,
+				FailuresInARow: 10,
 			}, r)
 			require.True(t, r.Held())
 		})
@@ -182,7 +183,8 @@ func TestFailedProbesDoubleTheHold(t *testing.T) {
 	r, changed := p.AfterProbe(r, policy.OutcomeDelivered, status(200), r.Until)
 	require.True(t, changed)
 	require.Zero(t, r)
-	require.Equal(t, 5*time.Minute, failDifferent(p, r, 10, seconds(0)).Until.Sub(seconds(9)), "after a success it begins anew")
+	require.Equal(t, 5*time.Minute, failDifferent(p, r, 10, seconds(0)).Until.Sub(seconds(9)),
+		"after a success it begins anew")
 }
 
 func TestProbeOfANamespaceSubscription(t *testing.T) {
@@ -298,7 +300,9 @@ func TestTriggerWithHoldsByOutcome(t *testing.T) {
 	p := builtin(t, "namespace-2023")
 	p.Probation.Trigger = 3
 	var r policy.Rest
-	for i, o := range []policy.Outcome{policy.OutcomeBusy, policy.OutcomeGenericError, policy.OutcomeTimedOut, policy.OutcomeBadRequest} {
+	for i, o := range []policy.Outcome{
+		policy.OutcomeBusy, policy.OutcomeGenericError, policy.OutcomeTimedOut, policy.OutcomeBadRequest,
+	} {
 		r, _ = p.AfterFailure(r, o, policy.Result{}, true, seconds(i))
 	}
 	require.Equal(t, policy.Rest{FailuresInARow: 2}, r, "what the table does not list neither counts nor breaks the row")
@@ -334,8 +338,14 @@ func TestEndsInProbation(t *testing.T) {
 		{"ga-2021 holds", "ga-2021", nil, policy.KindWebhook, true, nil},
 		{"ga-2021 with probation_action documented", "ga-2021", documented, policy.KindWebhook, true, ends},
 		{"ga-2019 retries all three", "ga-2019", documented, policy.KindWebhook, true, nil},
-		{"never retried only with a dead-letter destination: there is one", "ga-2019", neverIfDeadLetter("403"), policy.KindWebhook, true, forbidden},
-		{"never retried only with a dead-letter destination: there is none", "ga-2019", neverIfDeadLetter("403"), policy.KindWebhook, false, nil},
+		{
+			"never retried only with a dead-letter destination: there is one", "ga-2019", neverIfDeadLetter("403"),
+			policy.KindWebhook, true, forbidden,
+		},
+		{
+			"never retried only with a dead-letter destination: there is none", "ga-2019", neverIfDeadLetter("403"),
+			policy.KindWebhook, false, nil,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -385,9 +395,12 @@ func everyResult() []policy.Result {
 // everyOutcome is every word there is, and one that is none.
 func everyOutcome() []policy.Outcome {
 	return []policy.Outcome{
-		policy.OutcomeDelivered, policy.OutcomeBadRequest, policy.OutcomeUnauthorized, policy.OutcomeForbidden, policy.OutcomeNotFound,
-		policy.OutcomeTimedOut, policy.OutcomePayloadTooLarge, policy.OutcomeBusy, policy.OutcomeSocketError, policy.OutcomeResolutionError,
-		policy.OutcomeCanceled, policy.OutcomeGenericError, policy.OutcomeProbation, policy.OutcomeAborted, policy.OutcomeDisabled,
+		policy.OutcomeDelivered, policy.OutcomeBadRequest, policy.OutcomeUnauthorized, policy.OutcomeForbidden,
+		policy.OutcomeNotFound,
+		policy.OutcomeTimedOut, policy.OutcomePayloadTooLarge, policy.OutcomeBusy, policy.OutcomeSocketError,
+		policy.OutcomeResolutionError,
+		policy.OutcomeCanceled, policy.OutcomeGenericError, policy.OutcomeProbation, policy.OutcomeAborted,
+		policy.OutcomeDisabled,
 		policy.OutcomeFull, policy.OutcomeInvalidAzureFunctionDestination, "NoSuchOutcome",
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // FuzzDecide follows a delivery to its end. Every attempt may be held, take long, and meet something else. Whatever
-// happens: no attempt is scheduled before the failure it follows, nor past the retry window; skipped marks are never taken
-// back; the limit of attempts is exact; the same question gets the same answer; and the delivery ends.
+// happens: no attempt is scheduled before the failure it follows, nor past the retry window; skipped marks are never
+// taken back; the limit of attempts is exact; the same question gets the same answer; and the delivery ends.
 func FuzzDecide(f *testing.F) {
 	f.Add(uint8(0), uint8(0), uint16(0), false, []byte{})
 	f.Add(uint8(3), uint8(0), uint16(1440), false, []byte{11, 0, 0, 0})
@@ -52,10 +52,13 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 		return true
 	}
 	require.False(t, v.At.Before(a.FinishedAt), "scheduled at %s, before the failure at %s", v.At, a.FinishedAt)
-	require.False(t, p.RetryWindow > 0 && v.At.After(a.OwedSince.Add(p.RetryWindow)), "scheduled past the window: %s", v.At)
-	require.False(t, p.Expiry == policy.ExpiryAtTTL && v.At.After(p.Deadline(a.OwedSince, a.Limits.TTL)), "past the time to live")
+	require.False(t, p.RetryWindow > 0 && v.At.After(a.OwedSince.Add(p.RetryWindow)),
+		"scheduled past the window: %s", v.At)
+	require.False(t, p.Expiry == policy.ExpiryAtTTL && v.At.After(p.Deadline(a.OwedSince, a.Limits.TTL)),
+		"past the time to live")
 	require.True(t, v.NotBefore.IsZero() || v.NotBefore.After(v.At))
-	require.False(t, v.NotBefore.IsZero() && v.At.Before(a.FinishedAt.Add(v.Why.Floor)), "sooner than the floor, and nobody will know")
+	require.False(t, v.NotBefore.IsZero() && v.At.Before(a.FinishedAt.Add(v.Why.Floor)),
+		"sooner than the floor, and nobody will know")
 	require.True(t, a.Limits.MaxAttempts == 0 || a.Number < a.Limits.MaxAttempts, "retried after the last allowed attempt")
 	a.ScheduledAt, a.SkippedMarks = v.At, v.SkippedMarks
 	return false

@@ -40,7 +40,8 @@ import ("os"; "net/http"; "math/rand/v2"; "github.com/jackc/pgx/v5"; "net/netip"
 var _ = time.Now()`
 	file, err := parser.ParseFile(token.NewFileSet(), "p.go", source, 0)
 	require.NoError(t, err)
-	require.Equal(t, []string{"os", "net/http", "math/rand/v2", "github.com/jackc/pgx/v5", "time.Now"}, impurities(t, file))
+	require.Equal(t, []string{"os", "net/http", "math/rand/v2", "github.com/jackc/pgx/v5", "time.Now"},
+		impurities(t, file))
 }
 
 func impurities(t *testing.T, file *ast.File) []string {
@@ -69,5 +70,6 @@ func impure(path string) bool {
 	case "os", "net", "net/http", "database/sql", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand":
 		return true
 	}
-	return strings.Contains(strings.Split(path, "/")[0], ".") || strings.HasPrefix(path, "postrider/") && path != "postrider/policy/filter"
+	return strings.Contains(strings.Split(path, "/")[0], ".") ||
+		strings.HasPrefix(path, "postrider/") && path != "postrider/policy/filter"
 }

@@ -1,24 +1,26 @@
 package policy
 
-// Reason says why a delivery ended without success. It is Event Grid's deadLetterReason, written to dead-lettered and to
-// dropped deliveries alike, spelled the same in JSON and SQL.
+// Reason says why a delivery ended without success. It is Event Grid's deadLetterReason, written to dead-lettered and
+// to dropped deliveries alike, spelled the same in JSON and SQL.
 type Reason string
 
-// The reasons. Event Grid documents MaxDeliveryAttemptsExceeded; the Undeliverable… words are those of real dead letters,
-// and TimeToLiveExceeded is formed after them. The others are ours.
+// The reasons. Event Grid documents MaxDeliveryAttemptsExceeded; the Undeliverable… words are those of real dead
+// letters, and TimeToLiveExceeded is formed after them. The others are ours.
 const (
 	ReasonMaxDeliveryAttemptsExceeded Reason = "MaxDeliveryAttemptsExceeded"
 	ReasonTimeToLiveExceeded          Reason = "TimeToLiveExceeded"
 	ReasonHTTPBadRequest              Reason = "UndeliverableDueToHttpBadRequest"
 	ReasonClientError                 Reason = "UndeliverableDueToClientError"
 	ReasonProbation                   Reason = "UndeliverableDueToProbationCausedByClientError"
-	ReasonTooManyReruns               Reason = "TooManyReruns"            // the attempt was interrupted, or failed on our side, 20 times
-	ReasonEventSubscriptionDeleted    Reason = "EventSubscriptionDeleted" // of canceled deliveries
-	ReasonEventSubscriptionExpired    Reason = "EventSubscriptionExpired" // the same, where its expirationTimeUtc did it
-	ReasonEventMissing                Reason = "EventMissing"             // of dropped deliveries: the event's row was removed by hand
-	ReasonCanceledByOperator          Reason = "CanceledByOperator"       // of canceled deliveries: somebody did it
-	ReasonDeadLetteredByOperator      Reason = "DeadLetteredByOperator"   // somebody gave it up
-	ReasonEventErased                 Reason = "EventErased"              // of canceled deliveries: somebody erased the event
+	// the attempt was interrupted, or failed on our side, 20 times
+	ReasonTooManyReruns            Reason = "TooManyReruns"
+	ReasonEventSubscriptionDeleted Reason = "EventSubscriptionDeleted" // of canceled deliveries
+	ReasonEventSubscriptionExpired Reason = "EventSubscriptionExpired" // the same, where its expirationTimeUtc did it
+	// of dropped deliveries: the event's row was removed by hand
+	ReasonEventMissing           Reason = "EventMissing"
+	ReasonCanceledByOperator     Reason = "CanceledByOperator"     // of canceled deliveries: somebody did it
+	ReasonDeadLetteredByOperator Reason = "DeadLetteredByOperator" // somebody gave it up
+	ReasonEventErased            Reason = "EventErased"            // of canceled deliveries: somebody erased the event
 )
 
 var reasonSentences = map[Reason]string{

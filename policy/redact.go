@@ -17,8 +17,8 @@ const (
 	minCutSecret = 4
 )
 
-// Secrets are the texts that an endpoint is sent and that must not be stored where its answer repeats them: the values of secret
-// headers, and those of 8 bytes and more in the query of its URL. It may be used by many at once.
+// Secrets are the texts that an endpoint is sent and that must not be stored where its answer repeats them: the values
+// of secret headers, and those of 8 bytes and more in the query of its URL. It may be used by many at once.
 type Secrets struct {
 	texts    []string // the longest first
 	replacer *strings.Replacer
@@ -62,7 +62,8 @@ func querySecrets(endpointURL string) (texts []string) {
 	return texts
 }
 
-// With returns these secrets and more: what is known only when a request is made, such as its token. s may be nil, and texts "".
+// With returns these secrets and more: what is known only when a request is made, such as its token. s may be nil, and
+// texts "".
 func (s *Secrets) With(texts ...string) *Secrets {
 	more := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
 	if len(more) == 0 {
@@ -88,7 +89,8 @@ func newSecrets(texts []string) *Secrets {
 	return s
 }
 
-// spellings are the text itself and how JSON, URLs and HTML write it: most endpoints that repeat a request do so in one of them.
+// spellings are the text itself and how JSON, URLs and HTML write it: most endpoints that repeat a request do so in one
+// of them.
 func spellings(text string) []string {
 	var plain strings.Builder
 	encoder := json.NewEncoder(&plain)
@@ -107,8 +109,8 @@ func spellings(text string) []string {
 	return slices.Compact(list)
 }
 
-// Redact returns the text with every secret in it replaced by ***, also one that the text's end cuts off after 4 bytes or more.
-// Of nil Secrets it returns the text itself.
+// Redact returns the text with every secret in it replaced by ***, also one that the text's end cuts off after 4 bytes
+// or more. Of nil Secrets it returns the text itself.
 func (s *Secrets) Redact(text string) string {
 	if s == nil || text == "" {
 		return text

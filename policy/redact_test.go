@@ -18,7 +18,8 @@ func TestRedact(t *testing.T) {
 	inJSON, err := json.Marshal(map[string]string{"x-a": hidden})
 	require.NoError(t, err)
 	s := policy.NewSecrets([]policy.DeliveryAttribute{
-		secret("X-A", hidden), secret("X-S", "ab"), secret("Authorization", "Bearer 0123456789abcdef"), static("X-B", "no secret at all"), dynamic("X-C", "id"),
+		secret("X-A", hidden), secret("X-S", "ab"), secret("Authorization", "Bearer 0123456789abcdef"),
+		static("X-B", "no secret at all"), dynamic("X-C", "id"),
 	}, "https://example.com/hook?code=query%2Fsecret%3D&v=1&api=2021-01&justatoken")
 	for name, row := range map[string]struct{ text, want string }{
 		"nothing":                    {"", ""},
@@ -47,13 +48,16 @@ func TestRedact(t *testing.T) {
 
 func TestRedactTakesTheLongerSecretFirst(t *testing.T) {
 	t.Parallel()
-	s := policy.NewSecrets([]policy.DeliveryAttribute{secret("X-A", "secret"), secret("X-B", "secret-and-more")}, "https://example.com/")
+	s := policy.NewSecrets([]policy.DeliveryAttribute{secret("X-A", "secret"), secret("X-B", "secret-and-more")},
+		"https://example.com/")
 	require.Equal(t, "*** ***", s.Redact("secret-and-more secret"))
 }
 
 func TestNoSecrets(t *testing.T) {
 	t.Parallel()
-	for _, endpoint := range []string{"https://example.com/hook", "https://example.com/hook?v=1234567", "https://example.com/hook?", ""} {
+	for _, endpoint := range []string{
+		"https://example.com/hook", "https://example.com/hook?v=1234567", "https://example.com/hook?", "",
+	} {
 		s := policy.NewSecrets([]policy.DeliveryAttribute{static("X-A", "a long value"), dynamic("X-B", "id")}, endpoint)
 		require.Nil(t, s, endpoint)
 		require.Equal(t, "a long value", s.Redact("a long value"))

@@ -40,17 +40,18 @@ const (
 
 // Verdict is the decision on a delivery.
 type Verdict struct {
-	Action       VerdictAction
-	At           time.Time // Retry: the next attempt, or the moment the delivery is to be ended by Due
-	NotBefore    time.Time // Retry: the next attempt that was wanted, where At is sooner and to end the delivery; see PutOff
-	SkippedMarks int       // to be stored with the delivery and handed to the next Decide
-	Reason       Reason    // DeadLetter, Drop
+	Action VerdictAction
+	At     time.Time // Retry: the next attempt, or the moment the delivery is to be ended by Due
+	// Retry: the next attempt that was wanted, where At is sooner and to end the delivery; see PutOff
+	NotBefore    time.Time
+	SkippedMarks int    // to be stored with the delivery and handed to the next Decide
+	Reason       Reason // DeadLetter, Drop
 	Why          Why
 }
 
-// Decide says what follows from an attempt. A success ends the delivery. After a failure, in this order: the last allowed
-// attempt has failed; the result is never retried; the time to live is over; else the attempt is repeated. So a 404 to
-// the only allowed attempt reads MaxDeliveryAttemptsExceeded, as in Microsoft's own sample of a dead letter.
+// Decide says what follows from an attempt. A success ends the delivery. After a failure, in this order: the last
+// allowed attempt has failed; the result is never retried; the time to live is over; else the attempt is repeated. So a
+// 404 to the only allowed attempt reads MaxDeliveryAttemptsExceeded, as in Microsoft's own sample of a dead letter.
 func Decide(p *Policy, a Attempt) Verdict {
 	cell := p.Cell(a.Kind, a.Result)
 	why := Why{Met: a.Result, Cell: cell.Condition}
@@ -96,9 +97,9 @@ func Due(p *Policy, t Turn) (Verdict, bool) {
 	return end(t.DeadLetter, 0, ReasonTimeToLiveExceeded, why), false
 }
 
-// PutOff is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from: it was to end
-// the delivery, which has got more time since, from a pause that stops the clock or from somebody who changed its time to
-// live. Then no attempt is made before that time, and PutOff returns when its turn comes again.
+// PutOff is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from:
+// it was to end the delivery, which has got more time since, from a pause that stops the clock or from somebody who
+// changed its time to live. Then no attempt is made before that time, and PutOff returns when its turn comes again.
 func (p *Policy) PutOff(notBefore, owedSince, now time.Time, l Limits) (at time.Time, off bool) {
 	if !now.Before(notBefore) {
 		return time.Time{}, false
@@ -161,7 +162,8 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 	return v
 }
 
-// next places the following attempt on the retry schedule. Jitter only adds, for the pages promise "10 seconds or more".
+// next places the following attempt on the retry schedule. Jitter only adds, for the pages promise "10 seconds or
+// more".
 func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 	why.Rule, why.Basis = RuleRetry, p.Basis
 	var interval time.Duration
@@ -183,9 +185,9 @@ func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 	return at.Add(why.Jitter), skipped, why
 }
 
-// retryAfter lets an endpoint request a later attempt, never an earlier one. The wait is bounded by RetryAfterCap, and it
-// ends early enough for one more attempt, with its ack timeout, before the delivery ends by its time to live or by the
-// retry window. Without room for that attempt the schedule's time stands.
+// retryAfter lets an endpoint request a later attempt, never an earlier one. The wait is bounded by RetryAfterCap, and
+// it ends early enough for one more attempt, with its ack timeout, before the delivery ends by its time to live or by
+// the retry window. Without room for that attempt the schedule's time stands.
 func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
 	if !a.HonorRetryAfter || !a.FinishedAt.Add(a.RetryAfter).After(at) {
 		return at, why
@@ -243,8 +245,8 @@ func (p *Policy) passedMarks(a Attempt) int {
 	return max(0, p.marksUntil(a.FinishedAt.Sub(a.FirstAttemptAt))-before)
 }
 
-// marksUntil counts the marks at or before d, mark 0 not counted. The tail is divided, not walked: a delivery held for a
-// week has passed 2,016 marks of five minutes.
+// marksUntil counts the marks at or before d, mark 0 not counted. The tail is divided, not walked: a delivery held for
+// a week has passed 2,016 marks of five minutes.
 func (p *Policy) marksUntil(d time.Duration) int {
 	n := 0
 	for n < len(p.Steps) && p.Steps[n] <= d {

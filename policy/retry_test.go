@@ -44,11 +44,31 @@ func TestOrderOfReasons(t *testing.T) {
 		want   policy.Reason // "" = delivered
 	}{
 		{"a success ends the last attempt, past its time", "ga-2019", status(200), []func(*policy.Attempt){late, only}, ""},
-		{"the last allowed attempt wins over 404", "ga-2021", status(404), []func(*policy.Attempt){only}, "MaxDeliveryAttemptsExceeded"},
-		{"the last allowed attempt wins over 400", "ga-2021", status(400), []func(*policy.Attempt){only}, "MaxDeliveryAttemptsExceeded"},
-		{"the last allowed attempt wins over the time to live", "ga-2019", status(500), []func(*policy.Attempt){late, only}, "MaxDeliveryAttemptsExceeded"},
-		{"400 wins over the time to live", "ga-2021", status(400), []func(*policy.Attempt){late}, "UndeliverableDueToHttpBadRequest"},
-		{"413 wins over the time to live", "ga-2021", status(413), []func(*policy.Attempt){late}, "UndeliverableDueToClientError"},
+		{
+			"the last allowed attempt wins over 404", "ga-2021", status(404),
+			[]func(*policy.Attempt){only},
+			"MaxDeliveryAttemptsExceeded",
+		},
+		{
+			"the last allowed attempt wins over 400", "ga-2021", status(400),
+			[]func(*policy.Attempt){only},
+			"MaxDeliveryAttemptsExceeded",
+		},
+		{
+			"the last allowed attempt wins over the time to live", "ga-2019", status(500),
+			[]func(*policy.Attempt){late, only},
+			"MaxDeliveryAttemptsExceeded",
+		},
+		{
+			"400 wins over the time to live", "ga-2021", status(400),
+			[]func(*policy.Attempt){late},
+			"UndeliverableDueToHttpBadRequest",
+		},
+		{
+			"413 wins over the time to live", "ga-2021", status(413),
+			[]func(*policy.Attempt){late},
+			"UndeliverableDueToClientError",
+		},
 		{"a never-retried condition", "namespace-2023", failure(policy.ErrorTimeout), nil, "UndeliverableDueToClientError"},
 		{"the time to live comes last", "ga-2019", status(500), []func(*policy.Attempt){late}, "TimeToLiveExceeded"},
 	}
@@ -92,9 +112,11 @@ func TestExpiryIsInclusive(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{TTL: 20 * time.Minute}
 	for _, p := range policy.Builtins() {
-		_, due := policy.Due(&p, policy.Turn{OwedSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits, DeadLetter: true})
+		_, due := policy.Due(&p,
+			policy.Turn{OwedSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits, DeadLetter: true})
 		require.True(t, due, p.Name)
-		v, due := policy.Due(&p, policy.Turn{OwedSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
+		v, due := policy.Due(&p,
+			policy.Turn{OwedSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.DeadLetter, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
@@ -108,9 +130,11 @@ func TestExpiryIsInclusive(t *testing.T) {
 func TestDueKeepsTheRetryWindow(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{TTL: 72 * time.Hour}
-	_, due := policy.Due(builtin(t, "ga-2021"), policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+	_, due := policy.Due(builtin(t, "ga-2021"),
+		policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.False(t, due, "no mark later than 24 hours")
-	_, due = policy.Due(builtin(t, "namespace-2023"), policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+	_, due = policy.Due(builtin(t, "namespace-2023"),
+		policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.True(t, due)
 }
 
@@ -129,7 +153,8 @@ func TestExpiryAtTTLAndAtTheNextAttempt(t *testing.T) {
 		{"at_ttl: an attempt that ends at it ends the delivery", "ga-2019", 6, ttl, 0},
 		{"at_ttl: an attempt that ends after it ends the delivery", "ga-2019", 6, ttl + time.Second, 0},
 		{"next_attempt: a mark beyond it is kept, to find it expired", "ga-2021", 6, 1000 * time.Second, 2800 * time.Second},
-		{"next_attempt: an attempt that ends after it waits for its mark", "ga-2021", 6, ttl + time.Second, 2*ttl + time.Second},
+		{"next_attempt: an attempt that ends after it waits for its mark", "ga-2021", 6, ttl + time.Second, 2*ttl +
+			time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -330,11 +355,13 @@ func TestRetryAfter(t *testing.T) {
 		{"later than the policy's time", "ga-2021", 24 * time.Hour, true, time.Hour, time.Hour},
 		{"later, on marks", "namespace-2023", 24 * time.Hour, true, time.Hour, time.Hour},
 		{"past the time to live", "ga-2019", time.Hour, true, 2 * time.Hour, time.Hour - ack},
-		{"past the time to live, where only the next attempt looks", "namespace-2023", time.Hour, true, math.MaxInt64, time.Hour - ack},
+		{"past the time to live, where only the next " +
+			"attempt looks", "namespace-2023", time.Hour, true, math.MaxInt64, time.Hour - ack},
 		{"past the retry window", "ga-2021", 48 * time.Hour, true, math.MaxInt64, time.Hour},
 		{"past the cap", "ga-2021", 24 * time.Hour, true, 24 * time.Hour, time.Hour},
 		{"past the cap, on marks", "namespace-2023", 7 * 24 * time.Hour, true, 24 * time.Hour, time.Hour},
-		{"no room before the end for an attempt later than the policy's time", "ga-2019", time.Minute, true, time.Hour, 30 * time.Second},
+		{"no room before the end for an attempt later than the policy's time", "ga-2019", time.Minute, true, time.Hour, 30 *
+			time.Second},
 		{"no room at all", "ga-2018", time.Minute, true, time.Hour, 10 * time.Second},
 	}
 	for _, tt := range tests {
@@ -360,13 +387,16 @@ func TestRetryAfterCapIsThePolicys(t *testing.T) {
 	require.Equal(t, after(24*time.Hour-30*time.Second), policy.Decide(p, a).At, "the retry window, less the ack timeout")
 }
 
-// Under a time scale Retry-After is still honoured: the cap and the room for the last attempt shrink with the time to live.
+// Under a time scale Retry-After is still honoured: the cap and the room for the last attempt shrink with the time to
+// live.
 func TestRetryAfterUnderATimeScale(t *testing.T) {
 	t.Parallel()
 	rules := builtin(t, "ga-2021").Resolve(policy.Wishes{}).Scaled(8640) // a day in 10 s, less than the ack timeout
 	a := firstAttempt(rules.Policy, status(503))
 	a.Limits, a.HonorRetryAfter = rules.Limits, true
-	for requested, want := range map[time.Duration]time.Duration{30 * time.Minute: 30 * time.Minute, 24 * time.Hour: time.Hour} {
+	for requested, want := range map[time.Duration]time.Duration{
+		30 * time.Minute: 30 * time.Minute, 24 * time.Hour: time.Hour,
+	} {
 		a.RetryAfter = rules.Wait(requested)
 		require.InDelta(t, want.Seconds()/8640, policy.Decide(rules.Policy, a).At.Sub(published).Seconds(), 1e-5)
 	}
@@ -415,7 +445,8 @@ func TestCopyWithOneChangedCell(t *testing.T) {
 func TestCopyThatTakes207ForDelivered(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "ga-2021", func(p *policy.Policy) {
-		p.Cells = append(p.Cells, policy.Cell{EndpointKind: policy.KindWebhook, Condition: "207", Action: policy.ActionSuccess})
+		p.Cells = append(p.Cells,
+			policy.Cell{EndpointKind: policy.KindWebhook, Condition: "207", Action: policy.ActionSuccess})
 	})
 	a := firstAttempt(p, status(207))
 	require.Equal(t, policy.Delivered, policy.Decide(p, a).Action)

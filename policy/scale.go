@@ -2,10 +2,11 @@ package policy
 
 import "time"
 
-// Scaled returns p with every wait n times as short: steps and tail, floors, jitter, retry window, Retry-After cap, times to live, probations, and
-// what a dead letter's export waits. Nothing that waits becomes 0, which would mean something else: a microsecond is the least, and
-// all that a database's timestamp tells apart. What is waited for over the network stays as it is (AckTimeout, LateAnswerWindow): an
-// endpoint does not answer faster because a day is shorter. n of 1 or less is p itself.
+// Scaled returns p with every wait n times as short: steps and tail, floors, jitter, retry window, Retry-After cap,
+// times to live, probations, and what a dead letter's export waits. Nothing that waits becomes 0, which would mean
+// something else: a microsecond is the least, and all that a database's timestamp tells apart. What is waited for over
+// the network stays as it is (AckTimeout, LateAnswerWindow): an endpoint does not answer faster because a day is
+// shorter. n of 1 or less is p itself.
 func (p *Policy) Scaled(n int) *Policy {
 	if n <= 1 {
 		return p
@@ -30,7 +31,8 @@ func (p *Policy) Scaled(n int) *Policy {
 	return &c
 }
 
-// Scaled returns the rules with every wait n times as short, the time to live that an event subscription asked for as well.
+// Scaled returns the rules with every wait n times as short, the time to live that an event subscription asked for as
+// well.
 func (r Rules) Scaled(n int) Rules {
 	if n <= 1 {
 		return r

@@ -16,14 +16,19 @@ func TestScaledShortensWhatWaits(t *testing.T) {
 	fast := p.Scaled(60)
 	require.Equal(t, before, p, "the policy itself stays")
 	require.Equal(t, []time.Duration{
-		time.Second / 6, time.Second / 2, time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 3 * time.Minute, 6 * time.Minute,
+		time.Second / 6, time.Second / 2, time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
+		3 * time.Minute, 6 * time.Minute,
 	}, roundedTo(time.Millisecond, fast.Steps, time.Second/6))
-	require.Equal(t, []time.Duration{12 * time.Minute, 24 * time.Minute, 24 * time.Minute}, []time.Duration{fast.Tail, fast.RetryWindow, fast.DefaultTTL})
-	require.Equal(t, []time.Duration{50 * time.Millisecond, 5 * time.Second, 4 * time.Minute}, []time.Duration{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterGiveUp})
-	require.Equal(t, []time.Duration{5 * time.Second, 4 * time.Minute}, []time.Duration{fast.Probation.First, fast.Probation.Max})
+	require.Equal(t, []time.Duration{12 * time.Minute, 24 * time.Minute, 24 * time.Minute},
+		[]time.Duration{fast.Tail, fast.RetryWindow, fast.DefaultTTL})
+	require.Equal(t, []time.Duration{50 * time.Millisecond, 5 * time.Second, 4 * time.Minute},
+		[]time.Duration{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterGiveUp})
+	require.Equal(t, []time.Duration{5 * time.Second, 4 * time.Minute},
+		[]time.Duration{fast.Probation.First, fast.Probation.Max})
 	require.Equal(t, time.Minute, fast.RetryAfterCap)
 	require.Equal(t, 2*time.Second, fast.Cell(policy.KindWebhook, status(408)).MinDelay)
-	require.Equal(t, []time.Duration{p.AckTimeout, p.LateAnswerWindow}, []time.Duration{fast.AckTimeout, fast.LateAnswerWindow}, "the network is no faster")
+	require.Equal(t, []time.Duration{p.AckTimeout, p.LateAnswerWindow},
+		[]time.Duration{fast.AckTimeout, fast.LateAnswerWindow}, "the network is no faster")
 
 	namespace, _ := policy.Builtin("namespace-2023")
 	require.Equal(t, 5*time.Second, namespace.Scaled(60).Probation.ByOutcome[policy.OutcomeNotFound])
@@ -97,7 +102,8 @@ func courseOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
 			return course
 		}
 		course = append(course, v.At.Sub(a.OwedSince))
-		if _, due := policy.Due(rules.Policy, policy.Turn{OwedSince: a.OwedSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
+		if _, due := policy.Due(rules.Policy,
+			policy.Turn{OwedSince: a.OwedSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
 			return course
 		}
 		a.Number, a.ScheduledAt, a.FinishedAt, a.SkippedMarks = a.Number+1, v.At, v.At, v.SkippedMarks

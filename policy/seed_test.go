@@ -36,14 +36,16 @@ func TestSeedSQL(t *testing.T) {
 }
 
 const seedHead = `-- +goose Up
--- The five built-in retry policies, as rows. Written by "go test ./policy -run TestSeedSQL -update" from policy.Builtins():
--- change the policies there, where each value is explained, and not here.
+-- The five built-in retry policies, as rows. Written by "go test ./policy -run TestSeedSQL -update" from
+-- policy.Builtins(): change the policies there, where each value is explained, and not here.
 `
 
 const seedDown = `
 -- +goose Down
-DELETE FROM postrider_internal.retry_policy_probations WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
-DELETE FROM postrider_internal.retry_policy_cells WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
+DELETE FROM postrider_internal.retry_policy_probations
+ WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
+DELETE FROM postrider_internal.retry_policy_cells
+ WHERE policy IN (SELECT name FROM postrider_internal.retry_policies WHERE built_in);
 DELETE FROM postrider_internal.retry_policies WHERE built_in;
 `
 
@@ -62,17 +64,17 @@ func seedSQL(policies []policy.Policy) string {
 
 // writePolicy writes one value a line with its column beside it: thirty values in one line cannot be read.
 func writePolicy(b *strings.Builder, p policy.Policy) {
-	groups := [][][2]string{timingColumns(p), limitColumns(p), optionColumns(p), probationColumns(p)}
 	b.WriteString("INSERT INTO postrider_internal.retry_policies (\n")
-	for i, group := range groups {
-		names := make([]string, 0, len(group))
-		for _, column := range group {
-			names = append(names, column[0])
+	columns := slices.Concat(timingColumns(p), limitColumns(p), optionColumns(p), probationColumns(p))
+	line := "   "
+	for i, column := range columns {
+		if len(line)+len(column[0]) > 118 {
+			b.WriteString(line + "\n")
+			line = "   "
 		}
-		fmt.Fprintf(b, "    %s%s\n", strings.Join(names, ", "), comma(i, len(groups)))
+		line += " " + column[0] + comma(i, len(columns))
 	}
-	b.WriteString(") VALUES (\n")
-	columns := slices.Concat(groups...)
+	b.WriteString(line + "\n) VALUES (\n")
 	for i, column := range columns {
 		fmt.Fprintf(b, "    %-24s -- %s\n", column[1]+comma(i, len(columns)), column[0])
 	}
@@ -82,7 +84,7 @@ func writePolicy(b *strings.Builder, p policy.Policy) {
 func timingColumns(p policy.Policy) [][2]string {
 	steps := make([]string, 0, len(p.Steps))
 	for _, s := range p.Steps {
-		steps = append(steps, plainInterval(s))
+		steps = append(steps, strconv.FormatInt(int64(s/time.Second), 10)+"s")
 	}
 	window := "NULL"
 	if p.RetryWindow > 0 {
@@ -226,7 +228,8 @@ func TestBuiltinsAreWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for _, p := range policy.Builtins() {
 		spans := slices.Concat(p.Steps, slices.Collect(maps.Values(p.Probation.ByOutcome)), []time.Duration{
-			p.AckTimeout, p.LateAnswerWindow, p.Tail, p.RetryWindow, p.JitterCap, p.RetryAfterCap, p.DefaultTTL, p.MinTTL, p.MaxTTL,
+			p.AckTimeout, p.LateAnswerWindow, p.Tail, p.RetryWindow, p.JitterCap, p.RetryAfterCap, p.DefaultTTL,
+			p.MinTTL, p.MaxTTL,
 			p.DeadLetterDelay, p.DeadLetterGiveUp, p.Probation.First, p.Probation.Max,
 		})
 		for _, c := range p.Cells {

@@ -41,7 +41,8 @@ func verifies(t *testing.T, secret, id string, at time.Time, signature, body str
 	return receiver.VerifyIgnoringTimestamp([]byte(body), header) == nil
 }
 
-// Who has recorded a delivery cannot use it later: receivers refuse a time that is more than five minutes from theirs, and no other one is signed.
+// Who has recorded a delivery cannot use it later: receivers refuse a time that is more than five minutes from theirs,
+// and no other one is signed.
 func TestOldSignatureIsRefused(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -107,7 +108,8 @@ func TestRotation(t *testing.T) {
 
 	_, err = third.Rotate(key(32, 4), start.Add(3*time.Hour), time.Hour)
 	require.Equal(t, &policy.ValidationError{
-		Field: "previousValidForHours", Message: "must be 0, with which only the new secret signs, until 2026-01-02T01:00:00Z: 3 sign already",
+		Field:   "previousValidForHours",
+		Message: "must be 0, with which only the new secret signs, until 2026-01-02T01:00:00Z: 3 sign already",
 	}, err)
 	fourth, err := third.Rotate(key(32, 4), ends, time.Hour)
 	require.NoError(t, err, "the first has ended")
@@ -143,13 +145,18 @@ func TestParseSigningSecret(t *testing.T) {
 	}
 	good := text(32)
 	for name, given := range map[string]string{
-		"nothing": "", "the prefix": "whsec_", "no prefix": strings.TrimPrefix(good, "whsec_"), "a public key's prefix": strings.Replace(good, "whsec_", "whpk_", 1),
-		"capitals": strings.Replace(good, "whsec_", "WHSEC_", 1), "no padding": strings.TrimRight(good, "="), "the URL alphabet": strings.ReplaceAll(good, "/", "_"),
-		"a space": good + " ", "a line break": good + "\n", "a line break within": good[:20] + "\n" + good[20:], "lax last bits": "whsec_" + strings.Repeat("A", 42) + "B=",
+		"nothing": "", "the prefix": "whsec_", "no prefix": strings.TrimPrefix(good, "whsec_"),
+		"a public key's prefix": strings.Replace(good, "whsec_", "whpk_", 1),
+		"capitals":              strings.Replace(good, "whsec_", "WHSEC_", 1), "no padding": strings.TrimRight(good, "="),
+		"the URL alphabet": strings.ReplaceAll(good, "/", "_"),
+		"a space":          good + " ", "a line break": good + "\n", "a line break within": good[:20] + "\n" + good[20:],
+		"lax last bits":      "whsec_" + strings.Repeat("A", 42) + "B=",
 		"hexadecimal digits": "whsec_" + fmt.Sprintf("%x", key(33, 0xff)) + "=",
 	} {
 		_, err := policy.ParseSigningSecret(given)
-		require.Equal(t, &policy.ValidationError{Field: "secret", Message: "must be whsec_ and base64, with padding, of 24 to 64 bytes"}, err, name)
+		require.Equal(t,
+			&policy.ValidationError{Field: "secret", Message: "must be whsec_ and base64, with padding, of 24 to 64 bytes"},
+			err, name)
 	}
 }
 

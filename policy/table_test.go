@@ -40,7 +40,8 @@ var tableColumns = [7]struct {
 func status(code int) policy.Result            { return policy.Result{Status: code} }
 func failure(e policy.ErrorKind) policy.Result { return policy.Result{Err: e} }
 
-// statusTable: preview-2017, ga-2018, ga-2019, ga-2021 webhook, ga-2021 azure, namespace-2023 webhook, namespace-2023 azure.
+// statusTable: preview-2017, ga-2018, ga-2019, ga-2021 webhook, ga-2021 azure, namespace-2023 webhook, namespace-2023
+// azure.
 var statusTable = []tableRow{
 	{status(200), [7]string{"ok", "ok", "ok", "ok", "ok", "ok", "ok"}},
 	{status(201), [7]string{"step", "step", "ok", "ok", "ok", "ok", "ok"}},
@@ -198,5 +199,6 @@ func TestCellPrefersTheExactStatus(t *testing.T) {
 	require.Equal(t, p.Cells[2], p.Cell(policy.KindWebhook, status(503)))
 	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, status(500)))
 	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, failure(policy.ErrorDNS)))
-	require.Equal(t, policy.ActionRetry, p.Cell(policy.KindAzureResource, status(500)).Action, "nothing fits: retried, not lost")
+	require.Equal(t, policy.ActionRetry, p.Cell(policy.KindAzureResource, status(500)).Action,
+		"nothing fits: retried, not lost")
 }

@@ -30,7 +30,8 @@ const (
 func ValidName(field, s string) error {
 	if !wellFormedName(s) {
 		return invalid(field, fmt.Sprintf(
-			"must be %d to %d characters: letters, digits, '.', '_' and '-', the first a letter or digit", minNameLength, maxNameLength))
+			"must be %d to %d characters: letters, digits, '.', '_' and '-', the first a letter or digit", minNameLength,
+			maxNameLength))
 	}
 	if strings.HasPrefix(strings.ToLower(s), reservedPrefix) {
 		return invalid(field, fmt.Sprintf("must not begin with %q, which is reserved", reservedPrefix))
@@ -54,7 +55,8 @@ func alphanumeric(c rune) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// Bounds of a policy of one's own. 230 s is the longest an endpoint may take to answer: a call holds a worker that long.
+// Bounds of a policy of one's own. 230 s is the longest an endpoint may take to answer: a call holds a worker that
+// long.
 const (
 	maxAckTimeout = 230 * time.Second
 	maxTTL        = 30 * day
@@ -66,8 +68,8 @@ const (
 	maxJitter     = 0.5
 )
 
-// Validate reports, as a *ValidationError, the first thing that keeps p from being a working policy. It is what a copied
-// policy must pass before it is stored; the built-in ones pass it.
+// Validate reports, as a *ValidationError, the first thing that keeps p from being a working policy. It is what a
+// copied policy must pass before it is stored; the built-in ones pass it.
 func (p *Policy) Validate() error {
 	if mistakes := p.Mistakes(); len(mistakes) > 0 {
 		return &mistakes[0]
@@ -75,8 +77,8 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
-// Mistakes lists everything that keeps p from being a working policy, nil if nothing does. Each names its property as the
-// REST API spells it, and the range. It is empty where Validate returns nil.
+// Mistakes lists everything that keeps p from being a working policy, nil if nothing does. Each names its property as
+// the REST API spells it, and the range. It is empty where Validate returns nil.
 func (p *Policy) Mistakes() []ValidationError {
 	var found []ValidationError
 	var name *ValidationError
@@ -108,7 +110,8 @@ func (p *Policy) timingChecks() []check {
 		{len(p.Steps) >= 1 && len(p.Steps) <= maxSteps, "stepsInSeconds", "must have 1 to 100 entries"},
 	}, p.stepChecks(), []check{
 		{within(p.Tail, time.Second, maxStep), "tailInSeconds", "must be between 1 and 604800 (7 days)"},
-		{within(p.RetryWindow, 0, maxTTL), "retryWindowInSeconds", "must be null (no such bound), or between 0 (none either) and 2592000 (30 days)"},
+		{within(p.RetryWindow, 0, maxTTL), "retryWindowInSeconds", "must be null (no such bound), or between 0 (none " +
+			"either) and 2592000 (30 days)"},
 		{p.JitterFraction >= 0 && p.JitterFraction <= maxJitter, "jitterFraction", "must be between 0 and 0.5"},
 		{within(p.JitterCap, 0, time.Hour), "jitterCapInSeconds", "must be between 0 and 3600"},
 		{p.Expiry == ExpiryAtTTL || p.Expiry == ExpiryNextAttempt, "expiry", "must be at_ttl or next_attempt"},
@@ -122,7 +125,8 @@ func (p *Policy) stepChecks() []check {
 		field := fmt.Sprintf("stepsInSeconds[%d]", i)
 		checks = append(checks, check{within(step, time.Second, maxStep), field, "must be between 1 and 604800 (7 days)"})
 		if p.Basis == BasisOffset && i > 0 {
-			checks = append(checks, check{step > p.Steps[i-1], field, "must be more than the one before it, as marks after the first attempt are"})
+			checks = append(checks,
+				check{step > p.Steps[i-1], field, "must be more than the one before it, as marks after the first attempt are"})
 		}
 	}
 	return checks
@@ -150,7 +154,8 @@ func (p *Policy) limitChecks() []check {
 func (p *Policy) optionChecks() []check {
 	return []check{
 		{within(p.RetryAfterCap, time.Second, maxStep), "retryAfterCapInSeconds", "must be between 1 and 604800 (7 days)"},
-		{p.DeadLetterDefault == DeadLetterNone || p.DeadLetterDefault == DeadLetterRows, "deadLetterDefault", "must be none or rows"},
+		{p.DeadLetterDefault == DeadLetterNone ||
+			p.DeadLetterDefault == DeadLetterRows, "deadLetterDefault", "must be none or rows"},
 		{within(p.DeadLetterDelay, 0, day), "deadLetterDelayInSeconds", "must be between 0 and 86400 (24 h)"},
 		{within(p.DeadLetterGiveUp, 0, 2*day), "deadLetterGiveUpInSeconds", "must be between 0 and 172800 (48 h)"},
 	}
@@ -165,12 +170,15 @@ func (p *Policy) probationChecks() []check {
 			"probation.scope", "must be none, endpoint or event_subscription",
 		},
 		{pr.Action == ProbationHold || pr.Action == ProbationDocumented, "probation.action", "must be hold or documented"},
-		{none && pr.Trigger == 0 || pr.Trigger >= 1 && pr.Trigger <= maxTrigger, "probation.trigger", "must be between 1 and 1000, or 0 where the scope is none"},
+		{none && pr.Trigger == 0 || pr.Trigger >= 1 && pr.Trigger <= maxTrigger, "probation.trigger", "must be between 1 " +
+			"and 1000, or 0 where the scope is none"},
 		{
 			(none || byOutcome) && pr.First == 0 || within(pr.First, time.Second, day), "probation.firstInSeconds",
 			"must be between 1 and 86400 (24 h), or 0 where the scope is none or byOutcome says how long",
 		},
-		{within(pr.Max, pr.First, day), "probation.maxInSeconds", "must be between probation.firstInSeconds and 86400 (24 h)"},
+		{
+			within(pr.Max, pr.First, day), "probation.maxInSeconds", "must be between probation.firstInSeconds and 86400 (24 h)",
+		},
 	}
 	for _, outcome := range slices.Sorted(maps.Keys(pr.ByOutcome)) {
 		field := "probation.byOutcome." + string(outcome)
@@ -183,7 +191,8 @@ func (p *Policy) probationChecks() []check {
 
 // causes are the outcomes that a hold can be for: those that a failed call may come to.
 var causes = []Outcome{
-	OutcomeBadRequest, OutcomeUnauthorized, OutcomeForbidden, OutcomeNotFound, OutcomeTimedOut, OutcomePayloadTooLarge, OutcomeBusy,
+	OutcomeBadRequest, OutcomeUnauthorized, OutcomeForbidden, OutcomeNotFound, OutcomeTimedOut, OutcomePayloadTooLarge,
+	OutcomeBusy,
 	OutcomeSocketError, OutcomeResolutionError, OutcomeCanceled, OutcomeGenericError, OutcomeDisabled, OutcomeFull,
 	OutcomeInvalidAzureFunctionDestination,
 }
@@ -232,7 +241,8 @@ func (p *Policy) cellMistakes() []ValidationError {
 	}
 	for _, kind := range []EndpointKind{KindWebhook, KindAzureResource} {
 		if !seen[key{kind, conditionOther}] {
-			found = append(found, *invalid("statusTable", fmt.Sprintf("must have an entry for %s %s, which answers what no other entry does", kind, conditionOther)))
+			found = append(found, *invalid("statusTable",
+				fmt.Sprintf("must have an entry for %s %s, which answers what no other entry does", kind, conditionOther)))
 		}
 	}
 	return found

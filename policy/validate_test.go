@@ -15,15 +15,18 @@ import (
 func TestValidName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"abc", "0ab", "A-b_c.9", "a..", "a--", strings.Repeat("a", 64), "postrider", "postrider-events", "my.postrider.", "postride.r",
+		"abc", "0ab", "A-b_c.9", "a..", "a--", strings.Repeat("a", 64), "postrider", "postrider-events", "my.postrider.",
+		"postride.r",
 	} {
 		require.NoError(t, policy.ValidName("name", name), name)
 	}
 	for _, name := range []string{
-		"", "a", "ab", strings.Repeat("a", 65), ".abc", "-abc", "_abc", "a b", "a/b", "abc ", "ab\n", "abc\x00", "äbc", "ab%63", "abc:publish",
+		"", "a", "ab", strings.Repeat("a", 65), ".abc", "-abc", "_abc", "a b", "a/b", "abc ", "ab\n", "abc\x00", "äbc",
+		"ab%63", "abc:publish",
 	} {
 		invalid := requireField(t, policy.ValidName("topicName", name), "topicName")
-		require.Equal(t, "must be 3 to 64 characters: letters, digits, '.', '_' and '-', the first a letter or digit", invalid.Message)
+		require.Equal(t, "must be 3 to 64 characters: letters, digits, '.', '_' and '-', the first a letter or digit",
+			invalid.Message)
 	}
 	for _, name := range []string{"postrider.x", "Postrider.X", "POSTRIDER."} {
 		invalid := requireField(t, policy.ValidName("name", name), "name")
@@ -49,13 +52,25 @@ var policyChanges = []struct {
 	{"a reserved name", func(p *policy.Policy) { p.Name = "postrider.mine" }, "name"},
 	{"no time to answer", func(p *policy.Policy) { p.AckTimeout = 0 }, "ackTimeoutInSeconds"},
 	{"231 s to answer", func(p *policy.Policy) { p.AckTimeout = 231 * time.Second }, "ackTimeoutInSeconds"},
-	{"late answers before the ack timeout", func(p *policy.Policy) { p.LateAnswerWindow = time.Second }, "lateAnswerWindowInSeconds"},
+	{
+		"late answers before the ack timeout", func(p *policy.Policy) { p.LateAnswerWindow = time.Second },
+		"lateAnswerWindowInSeconds",
+	},
 	{"unknown basis", func(p *policy.Policy) { p.Basis = "moon" }, "basis"},
 	{"no steps", func(p *policy.Policy) { p.Steps = nil }, "stepsInSeconds"},
-	{"too many steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]time.Duration{time.Hour}, 101) }, "stepsInSeconds"},
+	{
+		"too many steps", func(p *policy.Policy) { p.Steps = slices.Repeat([]time.Duration{time.Hour}, 101) },
+		"stepsInSeconds",
+	},
 	{"a step of 0", func(p *policy.Policy) { p.Steps[3] = 0 }, "stepsInSeconds[3]"},
-	{"marks that go back", func(p *policy.Policy) { p.Basis, p.Steps[3] = policy.BasisOffset, time.Second }, "stepsInSeconds[3]"},
-	{"marks that stand", func(p *policy.Policy) { p.Basis, p.Steps[1] = policy.BasisOffset, p.Steps[0] }, "stepsInSeconds[1]"},
+	{
+		"marks that go back", func(p *policy.Policy) { p.Basis, p.Steps[3] = policy.BasisOffset, time.Second },
+		"stepsInSeconds[3]",
+	},
+	{
+		"marks that stand", func(p *policy.Policy) { p.Basis, p.Steps[1] = policy.BasisOffset, p.Steps[0] },
+		"stepsInSeconds[1]",
+	},
 	{"no tail", func(p *policy.Policy) { p.Tail = 0 }, "tailInSeconds"},
 	{"a negative window", func(p *policy.Policy) { p.RetryWindow = -1 }, "retryWindowInSeconds"},
 	{"half a step of jitter", func(p *policy.Policy) { p.JitterFraction = 0.5 }, ""},
@@ -83,20 +98,34 @@ var policyChanges = []struct {
 	{"default above the range", func(p *policy.Policy) { p.MaxTTL = time.Hour }, "eventTimeToLiveInMinutes.default"},
 	{"0 attempts", func(p *policy.Policy) { p.MinMaxAttempts = 0 }, "maxDeliveryAttempts.least"},
 	{"1001 attempts", func(p *policy.Policy) { p.MaxMaxAttempts = 1001 }, "maxDeliveryAttempts.most"},
-	{"default attempts above the range", func(p *policy.Policy) { p.DefaultMaxAttempts = 31 }, "maxDeliveryAttempts.default"},
+	{
+		"default attempts above the range", func(p *policy.Policy) { p.DefaultMaxAttempts = 31 },
+		"maxDeliveryAttempts.default",
+	},
 	{"unknown dead-letter default", func(p *policy.Policy) { p.DeadLetterDefault = "blob" }, "deadLetterDefault"},
 	{"dead letters before they die", func(p *policy.Policy) { p.DeadLetterDelay = -1 }, "deadLetterDelayInSeconds"},
 	{"no cap for Retry-After", func(p *policy.Policy) { p.RetryAfterCap = 0 }, "retryAfterCapInSeconds"},
 	{"a cap of 8 days", func(p *policy.Policy) { p.RetryAfterCap = 192 * time.Hour }, "retryAfterCapInSeconds"},
 	{"a cap of 7 days", func(p *policy.Policy) { p.RetryAfterCap = 168 * time.Hour }, ""},
-	{"dead letters tried for 3 days", func(p *policy.Policy) { p.DeadLetterGiveUp = 72 * time.Hour }, "deadLetterGiveUpInSeconds"},
+	{
+		"dead letters tried for 3 days", func(p *policy.Policy) { p.DeadLetterGiveUp = 72 * time.Hour },
+		"deadLetterGiveUpInSeconds",
+	},
 	{"unknown probation scope", func(p *policy.Policy) { p.Probation.Scope = "topic" }, "probation.scope"},
 	{"unknown probation action", func(p *policy.Policy) { p.Probation.Action = "kill" }, "probation.action"},
 	{"probation without a trigger", func(p *policy.Policy) { p.Probation.Trigger = 0 }, "probation.trigger"},
-	{"first hold above the longest", func(p *policy.Policy) { p.Probation.First = 5 * time.Hour }, "probation.maxInSeconds"},
+	{
+		"first hold above the longest", func(p *policy.Policy) { p.Probation.First = 5 * time.Hour },
+		"probation.maxInSeconds",
+	},
 	{"probation that holds nothing", func(p *policy.Policy) { p.Probation.First = 0 }, "probation.firstInSeconds"},
-	{"a hold of 0", func(p *policy.Policy) { p.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Busy": 0} }, "probation.byOutcome.Busy"},
-	{"unknown endpoint kind", func(p *policy.Policy) { p.Cells[2].EndpointKind = "pigeon" }, "statusTable[2].endpointKind"},
+	{
+		"a hold of 0", func(p *policy.Policy) { p.Probation.ByOutcome = map[policy.Outcome]time.Duration{"Busy": 0} },
+		"probation.byOutcome.Busy",
+	},
+	{
+		"unknown endpoint kind", func(p *policy.Policy) { p.Cells[2].EndpointKind = "pigeon" }, "statusTable[2].endpointKind",
+	},
 	{"status 600", func(p *policy.Policy) { p.Cells[2].Condition = "600" }, "statusTable[2].condition"},
 	{"status 199", func(p *policy.Policy) { p.Cells[2].Condition = "199" }, "statusTable[2].condition"},
 	{"status with a zero in front", func(p *policy.Policy) { p.Cells[2].Condition = "0404" }, "statusTable[2].condition"},
@@ -104,12 +133,26 @@ var policyChanges = []struct {
 	{"unknown condition", func(p *policy.Policy) { p.Cells[2].Condition = "rain" }, "statusTable[2].condition"},
 	{"unknown action", func(p *policy.Policy) { p.Cells[2].Action = "" }, "statusTable[2].action"},
 	{"negative wait", func(p *policy.Policy) { p.Cells[2].MinDelay = -1 }, "statusTable[2].minDelayInSeconds"},
-	{"a wait of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "statusTable[2].minDelayInSeconds"},
+	{
+		"a wait of 25 h", func(p *policy.Policy) { p.Cells[2].MinDelay = 25 * time.Hour }, "statusTable[2].minDelayInSeconds",
+	},
 	{"the same cell twice", func(p *policy.Policy) { p.Cells[2] = p.Cells[1] }, "statusTable[2]"},
-	{"everything else is a success", func(p *policy.Policy) { p.Cells[2] = cell("other", policy.ActionSuccess) }, "statusTable[2].action"},
-	{"a timeout is a success", func(p *policy.Policy) { p.Cells[2] = cell("timeout", policy.ActionSuccess) }, "statusTable[2].action"},
-	{"418 is a success", func(p *policy.Policy) { p.Cells[2] = cell("418", policy.ActionSuccess) }, "statusTable[2].action"},
-	{"300 is a success", func(p *policy.Policy) { p.Cells[2] = cell("300", policy.ActionSuccess) }, "statusTable[2].action"},
+	{
+		"everything else is a success", func(p *policy.Policy) { p.Cells[2] = cell("other", policy.ActionSuccess) },
+		"statusTable[2].action",
+	},
+	{
+		"a timeout is a success", func(p *policy.Policy) { p.Cells[2] = cell("timeout", policy.ActionSuccess) },
+		"statusTable[2].action",
+	},
+	{
+		"418 is a success", func(p *policy.Policy) { p.Cells[2] = cell("418", policy.ActionSuccess) },
+		"statusTable[2].action",
+	},
+	{
+		"300 is a success", func(p *policy.Policy) { p.Cells[2] = cell("300", policy.ActionSuccess) },
+		"statusTable[2].action",
+	},
 	{"299 is a success", func(p *policy.Policy) { p.Cells[2] = cell("299", policy.ActionSuccess) }, ""},
 	{"too many cells", func(p *policy.Policy) { p.Cells = slices.Repeat(p.Cells, 30) }, "statusTable"},
 	{"nothing for everything else", func(p *policy.Policy) { p.Cells = p.Cells[:3] }, "statusTable"},
@@ -137,14 +180,16 @@ func TestMistakesAreAllNamed(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023").Clone()
 	require.Empty(t, p.Mistakes())
-	p.Name, p.AckTimeout, p.Steps[0], p.Expiry, p.MaxTTL, p.Probation.Scope, p.Cells[0].Action = "x", 0, 0, "never", 0, "", ""
+	p.Name, p.AckTimeout, p.Steps[0], p.Expiry, p.MaxTTL, p.Probation.Scope, p.Cells[0].Action = "x", 0, 0,
+		"never", 0, "", ""
 	var fields []string
 	for _, mistake := range p.Mistakes() {
 		require.NotEmpty(t, mistake.Message)
 		fields = append(fields, mistake.Field)
 	}
 	require.Equal(t, []string{
-		"name", "ackTimeoutInSeconds", "stepsInSeconds[0]", "expiry", "eventTimeToLiveInMinutes.most", "eventTimeToLiveInMinutes.default",
+		"name", "ackTimeoutInSeconds", "stepsInSeconds[0]", "expiry", "eventTimeToLiveInMinutes.most",
+		"eventTimeToLiveInMinutes.default",
 		"probation.scope", "statusTable[0].action",
 	}, fields)
 	requireField(t, p.Validate(), "name")

@@ -110,7 +110,8 @@ func (w Why) retryAfter() string {
 	return text
 }
 
-// span prints a duration as people write it: "30 s", "5 min", "1 h 30 min", "1.25 s". Parts below a millisecond are cut.
+// span prints a duration as people write it: "30 s", "5 min", "1 h 30 min", "1.25 s". Parts below a millisecond are
+// cut.
 func span(d time.Duration) string {
 	if d < time.Second {
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"

@@ -41,21 +41,25 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 			"500: step 1 is 10 s after the failure; jitter 1 s",
 		},
 		{
-			"Retry-After", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 50*time.Minute },
+			"Retry-After", "ga-2018", status(500),
+			func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 50*time.Minute },
 			"500: step 1 is 10 s after the failure; Retry-After requests 50 min",
 		},
 		{
-			"Retry-After past the cap", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 24*time.Hour },
+			"Retry-After past the cap", "ga-2018", status(500),
+			func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, 24*time.Hour },
 			"500: step 1 is 10 s after the failure; Retry-After requests 24 h, capped at 1 h",
 		},
 		{
 			"Retry-After past the time to live", "ga-2018", status(500), func(a *policy.Attempt) {
 				a.HonorRetryAfter, a.RetryAfter, a.Limits.TTL = true, 24*time.Hour, 20*time.Minute
 			},
-			"500: step 1 is 10 s after the failure; Retry-After requests 24 h, capped at 1 h, shortened for a last attempt before the delivery ends",
+			"500: step 1 is 10 s after the failure; Retry-After requests 24 h, capped at 1 h, shortened for a last attempt " +
+				"before the delivery ends",
 		},
 		{
-			"Retry-After that does not decide", "ga-2018", status(500), func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, time.Second },
+			"Retry-After that does not decide", "ga-2018", status(500),
+			func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, time.Second },
 			"500: step 1 is 10 s after the failure",
 		},
 		{"a mark", "namespace-2023", status(503), nil, "503: no sooner than 30 s; mark 1 is 10 s after the first attempt"},
@@ -64,13 +68,18 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 			"408: no sooner than 2 min; marks skipped: 3; mark 4 is 5 min after the first attempt",
 		},
 		{
-			"cut by the time to live", "ga-2018", status(500), func(a *policy.Attempt) { a.Number, a.Limits.TTL = 7, 30*time.Minute },
+			"cut by the time to live", "ga-2018", status(500),
+			func(a *policy.Attempt) { a.Number, a.Limits.TTL = 7, 30*time.Minute },
 			"500: step 7 is 1 h after the failure; but the delivery ends 30 min after it was owed",
 		},
-		{"the last allowed attempt", "ga-2021", status(404), func(a *policy.Attempt) { a.Limits.MaxAttempts = 1 }, "404: attempt 1 of 1 failed"},
+		{
+			"the last allowed attempt", "ga-2021", status(404), func(a *policy.Attempt) { a.Limits.MaxAttempts = 1 },
+			"404: attempt 1 of 1 failed",
+		},
 		{"never retried", "ga-2021", status(404), nil, "404: never retried"},
 		{
-			"over before the attempt ended", "ga-2018", status(500), func(a *policy.Attempt) { a.Limits.TTL, a.FinishedAt = time.Minute, seconds(61) },
+			"over before the attempt ended", "ga-2018", status(500),
+			func(a *policy.Attempt) { a.Limits.TTL, a.FinishedAt = time.Minute, seconds(61) },
 			"500: the time to live of 1 min was over before the attempt ended",
 		},
 	}

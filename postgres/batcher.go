@@ -51,8 +51,8 @@ func (b *Batcher[T]) take(fits func(T) bool) []T {
 	return group
 }
 
-// Run calls flush with group after group until ctx ends and nothing waits. newFits makes the measure of one group. Several may
-// run at once.
+// Run calls flush with group after group until ctx ends and nothing waits. newFits makes the measure of one group.
+// Several may run at once.
 func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
 	for {
 		for {
@@ -98,8 +98,8 @@ func Isolate[T any](group []T, do func([]T) error, blame func(T, error) error) e
 	return Isolate(group[middle:], do, blame)
 }
 
-// WaitAbout waits before another try, for half of the time given to all of it: so nodes that failed together do not come back together.
-// It is false where ctx ended first.
+// WaitAbout waits before another try, for half of the time given to all of it: so nodes that failed together do not
+// come back together. It is false where ctx ended first.
 func WaitAbout(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -28,7 +28,8 @@ const (
 	diskProbePause = 5 * time.Second
 	// diskProbe stores 1 MB in a new file, for a transaction that is rolled back.
 	diskProbe = `DO $$ BEGIN EXECUTE format(
-		'CREATE UNLOGGED TABLE postrider_internal.disk_probe_%s AS SELECT repeat(''x'', 1000) AS filler FROM generate_series(1, 1024)', pg_backend_pid()); END $$`
+		'CREATE UNLOGGED TABLE postrider_internal.disk_probe_%s AS SELECT repeat(''x'', 1000) AS filler FROM '
+		    'generate_series(1, 1024)', pg_backend_pid()); END $$`
 )
 
 // IsDiskFull reports that PostgreSQL could not store something because its disk is full (SQLSTATE 53100).

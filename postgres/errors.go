@@ -81,7 +81,8 @@ func RetryTransient(do func() error) (err error) {
 	return err
 }
 
-// IsLocked reports that another session kept a row or a table locked for longer than lock_timeout. Nothing was committed.
+// IsLocked reports that another session kept a row or a table locked for longer than lock_timeout. Nothing was
+// committed.
 func IsLocked(err error) bool { return SQLState(err) == "55P03" }
 
 // IsOutage reports an error that is expected to pass: no connection, a timeout, or a lock held by another session.
@@ -92,7 +93,8 @@ func IsOutage(err error) bool {
 		class := state[:2]
 		// 08 connection, 53 resources (disk full, too many connections), 55 lock timeout, 57 shutdown, 58 system error.
 		return class == "08" || class == "53" || class == "55" || class == "57" || class == "58"
-	case errors.As(err, &netErr), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+	case errors.As(err, &netErr), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, net.ErrClosed):
 		return true
 	default:
 		return errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)

@@ -19,10 +19,12 @@ func corrected(by time.Duration) *Clock {
 }
 
 func timeOf(id uuid.UUID) time.Time {
-	return time.UnixMilli(int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5]))
+	return time.UnixMilli(int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 |
+		int64(id[5]))
 }
 
-// The live tail, lists and redeliveries look for events by ids, from a time of the database's: an id that the process's clock had made was an hour off.
+// The live tail, lists and redeliveries look for events by ids, from a time of the database's: an id that the process's
+// clock had made was an hour off.
 func TestIdsOfEventsHaveTheDatabasesTime(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
@@ -58,7 +60,8 @@ func TestIdsAreInTheirOrderWhoeverMakesThem(t *testing.T) {
 	require.Len(t, all, makers*each)
 }
 
-// The database's time is read anew each second, and may then be a little earlier. One that was set back is another matter.
+// The database's time is read anew each second, and may then be a little earlier. One that was set back is another
+// matter.
 func TestIdsWhenTheDatabasesTimeIsEarlier(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 999_999_999, time.UTC)
@@ -70,10 +73,12 @@ func TestIdsWhenTheDatabasesTimeIsEarlier(t *testing.T) {
 	require.Positive(t, bytes.Compare(second[:], first[:]))
 	require.WithinDuration(t, now, timeOf(second), time.Second)
 	now = now.Add(-time.Hour)
-	require.Equal(t, now.Truncate(time.Millisecond), timeOf(made.One()).UTC(), "it would be an hour late for what is published from now on")
+	require.Equal(t, now.Truncate(time.Millisecond), timeOf(made.One()).UTC(),
+		"it would be an hour late for what is published from now on")
 }
 
-// An answer that comes late says less than what is known, and must not set the clock back: the next event's id would be smaller than the last one's.
+// An answer that comes late says less than what is known, and must not set the clock back: the next event's id would be
+// smaller than the last one's.
 func TestLateAnswersDoNotSetTheClockBack(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

@@ -18,18 +18,20 @@ var sessionSettings = []struct{ name, value, unset string }{
 	{planCacheMode, "force_custom_plan", ""},
 	// Compiling a statement takes longer than running any of ours.
 	{"jit", "off", "on"},
-	// While jobs come and go faster than statistics, PostgreSQL believes that there is one: reading all that can be fetched by
-	// a bitmap and sorting it then looks as cheap as reading the first hundred in order, and took 72 ms instead of 5.
+	// While jobs come and go faster than statistics, PostgreSQL believes that there is one: reading all that can be
+	// fetched by a bitmap and sorting it then looks as cheap as reading the first hundred in order, and took 72 ms instead
+	// of 5.
 	{"enable_bitmapscan", "off", "on"},
 	{"idle_in_transaction_session_timeout", "30s", "0"},
-	// Preparing a statement waits for table locks too: a table that somebody locked must cost 2 s and an error, not a node.
+	// Preparing a statement waits for table locks too: a table that somebody locked must cost 2 s and an error, not a
+	// node.
 	{"lock_timeout", "2s", "0"},
 }
 
 const planCacheMode = "plan_cache_mode"
 
-// cachedStatements is how many statements each connection remembers: several times what the engine repeats. pgx makes room for
-// two times pgxStatements when it connects, 40 kB a connection, which the collector's headroom multiplies.
+// cachedStatements is how many statements each connection remembers: several times what the engine repeats. pgx makes
+// room for two times pgxStatements when it connects, 40 kB a connection, which the collector's headroom multiplies.
 const (
 	cachedStatements = 128
 	pgxStatements    = 512
@@ -37,7 +39,10 @@ const (
 
 // rememberLess lowers what pgx remembers by default. What the URL says of it stays, the mode too.
 func rememberLess(config *pgx.ConnConfig) {
-	for name, capacity := range map[string]*int{"statement_cache_capacity": &config.StatementCacheCapacity, "description_cache_capacity": &config.DescriptionCacheCapacity} {
+	for name, capacity := range map[string]*int{
+		"statement_cache_capacity":   &config.StatementCacheCapacity,
+		"description_cache_capacity": &config.DescriptionCacheCapacity,
+	} {
 		if *capacity == pgxStatements && !strings.Contains(config.ConnString(), name) {
 			*capacity = cachedStatements
 		}
@@ -61,9 +66,9 @@ func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, err
 // session of PostgreSQL. So nothing may live in a session: no prepared statement, no setting, no LISTEN, no lock.
 //
 // Statements are described once per connection and then sent whole each time. Their parameters so keep the types that
-// PostgreSQL names, in binary; pgx's QueryExecModeExec would guess them from Go's types, and []byte meant for jsonb, such as
-// an event subscription's filter, would arrive as bytea. A statement that is sent whole is planned for its own values: there is no
-// cached plan to forbid. The other settings can only be the role's own, see MissingSettings.
+// PostgreSQL names, in binary; pgx's QueryExecModeExec would guess them from Go's types, and []byte meant for jsonb,
+// such as an event subscription's filter, would arrive as bytea. A statement that is sent whole is planned for its own
+// values: there is no cached plan to forbid. The other settings can only be the role's own, see MissingSettings.
 func OpenPoolThroughPgBouncer(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
 	return openPool(ctx, url, maxConns, func(config *pgxpool.Config) {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -116,10 +121,11 @@ func SettingsDropped(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 }
 
 // MissingSettings is the SQL that gives the role what a pooler keeps our sessions from setting; "" where the role has
-// it, with whatever values. Without it postrider works, but a statement that meets somebody's forgotten lock waits for as
-// long as its own deadline (10 to 15 s) instead of 2 s.
+// it, with whatever values. Without it postrider works, but a statement that meets somebody's forgotten lock waits for
+// as long as its own deadline (10 to 15 s) instead of 2 s.
 func MissingSettings(ctx context.Context, pool *pgxpool.Pool) (string, error) {
-	const query = `SELECT coalesce(string_agg(format('ALTER ROLE %I IN DATABASE %I SET %s = %L;', session_user, current_database(), name, wanted), ' '), '')
+	const query = `SELECT coalesce(string_agg(format('ALTER ROLE %I IN DATABASE %I SET %s = %L;', session_user,
+		    current_database(), name, wanted), ' '), '')
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS s(name, wanted, unset) WHERE current_setting(name) = unset`
 	var names, wanted, unset []string
 	for _, s := range sessionSettings {
@@ -134,10 +140,11 @@ func MissingSettings(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 	return statements, nil
 }
 
-// Forgetful names the settings with which PostgreSQL may forget a commit that it has answered: fsync, synchronous_commit and
-// full_page_writes, where they are off.
+// Forgetful names the settings with which PostgreSQL may forget a commit that it has answered: fsync,
+// synchronous_commit and full_page_writes, where they are off.
 func Forgetful(ctx context.Context, pool *pgxpool.Pool) (names []string, err error) {
-	rows, _ := pool.Query(ctx, `SELECT name FROM unnest('{fsync,full_page_writes,synchronous_commit}'::text[]) AS name WHERE current_setting(name) = 'off'`)
+	rows, _ := pool.Query(ctx, `SELECT name FROM unnest('{fsync,full_page_writes,synchronous_commit}'::text[]) AS name
+		WHERE current_setting(name) = 'off'`)
 	if names, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 		return nil, fmt.Errorf("read the database's durability: %w", err)
 	}

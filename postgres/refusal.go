@@ -55,9 +55,13 @@ func AsFunctionError(err error) error {
 	if pgErr.Code == "55000" && pgErr.ConstraintName == "" { // not the caller's mistake, such as a missing partition
 		return err
 	}
-	kinds := map[string]error{"P0002": ErrNotFound, "55000": cmp.Or(conflicts[pgErr.ConstraintName], ErrConflict), "22023": ErrInvalid}
+	kinds := map[string]error{
+		"P0002": ErrNotFound, "55000": cmp.Or(conflicts[pgErr.ConstraintName], ErrConflict), "22023": ErrInvalid,
+	}
 	if kind, known := kinds[pgErr.Code]; known {
-		return &FunctionError{Message: pgErr.Message, Hint: pgErr.Hint, Field: pgErr.ColumnName, Conflict: pgErr.ConstraintName, kind: kind}
+		return &FunctionError{
+			Message: pgErr.Message, Hint: pgErr.Hint, Field: pgErr.ColumnName, Conflict: pgErr.ConstraintName, kind: kind,
+		}
 	}
 	return err
 }
@@ -79,7 +83,8 @@ func Unstorable(err error) error {
 		return err
 	}
 	if strings.HasPrefix(pgErr.Code, "23") {
-		return Refusal(ErrConflict, pgErr.ColumnName, "another request has changed this at the same time; read it again, and try again")
+		return Refusal(ErrConflict, pgErr.ColumnName,
+			"another request has changed this at the same time; read it again, and try again")
 	}
 	return Refusal(ErrInvalid, pgErr.ColumnName, "the request holds a value that cannot be stored")
 }

@@ -20,8 +20,9 @@ const (
 	KeyBytes    = 32
 )
 
-// Sealer encrypts the secret columns (endpoint URLs, custom headers, access keys, signing secrets) with AES-256-GCM. What it seals names the key it was
-// sealed with and is bound to its column, so that a value copied into another column does not open.
+// Sealer encrypts the secret columns (endpoint URLs, custom headers, access keys, signing secrets) with AES-256-GCM.
+// What it seals names the key it was sealed with and is bound to its column, so that a value copied into another column
+// does not open.
 type Sealer struct {
 	key  sealingKey
 	also []sealingKey // only to open with
@@ -68,18 +69,22 @@ func newSealingKey(key []byte) (k sealingKey, err error) {
 
 // ParseKey reads an encryption key as people write it: base64 of 32 bytes, standard or URL alphabet.
 func ParseKey(text string) ([]byte, error) {
-	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+	for _, encoding := range []*base64.Encoding{
+		base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
+	} {
 		if key, err := encoding.DecodeString(text); err == nil && len(key) == KeyBytes {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("the encryption key must be base64 of %d random bytes; make one with: openssl rand -base64 %d", KeyBytes, KeyBytes)
+	return nil, fmt.Errorf("the encryption key must be base64 of %d random bytes; make one with: openssl rand -base64 %d",
+		KeyBytes, KeyBytes)
 }
 
 // Seal encrypts a value for one column.
 func (s *Sealer) Seal(column, plain string) []byte {
 	sealed := append([]byte{sealVersion}, s.key.id[:]...)
-	return s.key.aead.Seal(sealed, nil, []byte(plain), []byte(column)) //nolint:gosec // no nonce is given: the AEAD draws a random one
+	//nolint:gosec // no nonce is given: the AEAD draws a random one
+	return s.key.aead.Seal(sealed, nil, []byte(plain), []byte(column))
 }
 
 // Open decrypts what Seal made for the same column. The error says whether another key had sealed it.
@@ -89,7 +94,8 @@ func (s *Sealer) Open(column string, sealed []byte) (string, error) {
 	}
 	key, known := s.find([KeyIDBytes]byte(sealed[1 : 1+KeyIDBytes]))
 	if !known {
-		return "", fmt.Errorf("open sealed column %s: it was sealed with key %s, this process has key %s", column, hex.EncodeToString(sealed[1:1+KeyIDBytes]), strings.Join(s.KeyIDs(), ", "))
+		return "", fmt.Errorf("open sealed column %s: it was sealed with key %s, this process has key %s", column,
+			hex.EncodeToString(sealed[1:1+KeyIDBytes]), strings.Join(s.KeyIDs(), ", "))
 	}
 	plain, err := key.aead.Open(nil, nil, sealed[1+KeyIDBytes:], []byte(column))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"postrider/postgres"
 )
 
-// DeadLetterFilter says which dead letters are meant; the zero value matches them all. Its members are the columns of postrider.dead_letters.
+// DeadLetterFilter says which dead letters are meant; the zero value matches them all. Its members are the columns of
+// postrider.dead_letters.
 type DeadLetterFilter struct {
 	Topic         *string `json:"topic,omitzero"`
 	Subscription  *string `json:"subscription,omitzero"`
@@ -70,8 +71,10 @@ type DeadLetter struct {
 	BodyText, LastResponse *string
 }
 
-const deadLetterColumns = `SELECT dead_letter_id, dead_lettered_at, topic, subscription, reason, attempts, last_outcome, last_status, last_error, event_id, event_type, subject,
-	source, event_time, published_at, owed_since, first_attempt_at, last_attempt_at, schema, retry_policy, endpoint_base_url, delivery_id, system_id, redelivered_from, redelivered_at, `
+const deadLetterColumns = `SELECT dead_letter_id, dead_lettered_at, topic, subscription, reason, attempts, last_outcome,
+	       last_status, last_error, event_id, event_type, subject,
+	source, event_time, published_at, owed_since, first_attempt_at, last_attempt_at, schema, retry_policy,
+	    endpoint_base_url, delivery_id, system_id, redelivered_from, redelivered_at, `
 
 // DeadLetterPlace is a place in the list of dead letters; the zero value is its beginning.
 type DeadLetterPlace struct {
@@ -84,11 +87,14 @@ func (l *DeadLetter) Place() DeadLetterPlace {
 	return DeadLetterPlace{l.DeadLetteredAt, l.DeadLetterID}
 }
 
-// ListDeadLetters lists the dead letters that a filter matches, the newest first, at most limit of them behind a place in the list. *FunctionError: the
-// filter cannot be used.
-func (r *Reader) ListDeadLetters(ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int) ([]DeadLetter, error) {
+// ListDeadLetters lists the dead letters that a filter matches, the newest first, at most limit of them behind a place
+// in the list. *FunctionError: the filter cannot be used.
+func (r *Reader) ListDeadLetters(
+	ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int,
+) ([]DeadLetter, error) {
 	const query = deadLetterColumns + `NULL::text AS body_text, NULL::text AS last_response FROM postrider.dead_letters
-		WHERE dead_letter_id = ANY (ARRAY (SELECT postrider_internal.find_dead_letters($1, $2, $3, $4))) ORDER BY dead_lettered_at DESC, dead_letter_id DESC`
+		WHERE dead_letter_id = ANY (ARRAY (SELECT postrider_internal.find_dead_letters($1, $2, $3, $4)))
+		ORDER BY dead_lettered_at DESC, dead_letter_id DESC`
 	text, err := filter.Text()
 	if err != nil {
 		return nil, err
@@ -124,13 +130,16 @@ type Matched struct {
 	AtLeast     bool // counting was stopped: there may be more
 }
 
-// CountDeadLetters counts the dead letters that a filter matches, for 5 s and a little. *FunctionError: the filter cannot be used.
+// CountDeadLetters counts the dead letters that a filter matches, for 5 s and a little. *FunctionError: the filter
+// cannot be used.
 func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter) (found Matched, err error) {
 	text, err := filter.Text()
 	if err != nil {
 		return found, err
 	}
-	list, err := postgres.Collect[Matched](ctx, r.db, "SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text, countPatience)
+	list, err := postgres.Collect[Matched](ctx, r.db,
+		"SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)", text,
+		countPatience)
 	if err != nil {
 		return found, postgres.AsFunctionError(err)
 	}
@@ -160,8 +169,10 @@ type Operation struct {
 // OperationRunning is the state of an operation that is under way.
 const OperationRunning = "running"
 
-const operationColumns = `SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, rate_per_second, matched, matched_at_least, done, skipped, failed, last_error,
-	reached_at, started_by, created_at, finished_at, pending, delivered, dead_lettered, dropped, canceled FROM postrider.operations `
+const operationColumns = `SELECT operation_id, kind, state, filter, topic, subscription, published_from,
+	       published_until, rate_per_second, matched, matched_at_least, done, skipped, failed, last_error,
+	reached_at, started_by, created_at, finished_at, pending, delivered, dead_lettered, dropped, canceled
+	FROM postrider.operations `
 
 // Operation reads one operation; ErrNotFound.
 func (r *Reader) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {
@@ -175,9 +186,11 @@ func (r *Reader) Operation(ctx context.Context, id uuid.UUID) (*Operation, error
 	return &list[0], nil
 }
 
-// Operations lists operations, the newest first, at most limit of them behind one of them in the list, nil for its beginning.
+// Operations lists operations, the newest first, at most limit of them behind one of them in the list, nil for its
+// beginning.
 func (r *Reader) Operations(ctx context.Context, after *Operation, limit int) ([]Operation, error) {
-	const query = operationColumns + "WHERE (created_at, operation_id) < ($1, $2) ORDER BY created_at DESC, operation_id DESC LIMIT $3"
+	const query = operationColumns +
+		"WHERE (created_at, operation_id) < ($1, $2) ORDER BY created_at DESC, operation_id DESC LIMIT $3"
 	if after == nil {
 		after = &Operation{CreatedAt: postgres.FarFuture}
 	}

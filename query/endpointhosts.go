@@ -25,10 +25,12 @@ type EndpointHosts struct {
 	All   int
 }
 
-// ReadEndpointHosts reads up to so many hosts of the endpoints that are stored. It needs no key. ErrTooSlow, ErrUnavailable.
+// ReadEndpointHosts reads up to so many hosts of the endpoints that are stored. It needs no key. ErrTooSlow,
+// ErrUnavailable.
 func ReadEndpointHosts(ctx context.Context, pool *pgxpool.Pool, most int) (h EndpointHosts, err error) {
 	const hosts = `
-SELECT substring(endpoint_base_url FROM '^[^:]+://[^/]+') AS url, count(*)::int AS subscriptions, min(topic || '/' || subscription) AS example, (count(*) OVER ())::int AS hosts
+SELECT substring(endpoint_base_url FROM '^[^:]+://[^/]+') AS url, count(*)::int AS subscriptions,
+       min(topic || '/' || subscription) AS example, (count(*) OVER ())::int AS hosts
   FROM postrider.event_subscriptions GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT @most`
 	type row struct {
 		EndpointHost

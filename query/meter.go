@@ -13,10 +13,11 @@ import (
 const (
 	// meterAge is how old a reading may be: however many scrape, a node asks the database once in 5 s.
 	meterAge = 5 * time.Second
-	// meterKeys is how many counts are told apart, five to ten of each event subscription; what comes later is counted for all others together.
-	// meterBacklog is how many backlogs are. Both bound what a scrape has to carry.
+	// meterKeys is how many counts are told apart, five to ten of each event subscription; what comes later is counted for
+	// all others together. meterBacklog is how many backlogs are. Both bound what a scrape has to carry.
 	meterKeys, meterBacklog = 10_000, 1000
-	// meterHeldLimit is how far held deliveries are counted, and dead letters that wait for their location: 100,000 take 20 to 40 ms.
+	// meterHeldLimit is how far held deliveries are counted, and dead letters that wait for their location: 100,000 take
+	// 20 to 40 ms.
 	meterHeldLimit = 100_000
 	// Others stands for the topics and event subscriptions that are not told apart. No name has parentheses.
 	Others = "(others)"
@@ -44,8 +45,8 @@ type Vitals struct {
 	// OwedDeliveries are not finished; OldestOwedSeconds is the age of the one that is owed for the longest.
 	OwedDeliveries    int64
 	OldestOwedSeconds float64
-	// Nodes that deliver and have written a heartbeat in the last 15 s. OldestBeatSeconds is how long ago the one that is silent for the longest
-	// wrote its last one, be it among them or not.
+	// Nodes that deliver and have written a heartbeat in the last 15 s. OldestBeatSeconds is how long ago the one that is
+	// silent for the longest wrote its last one, be it among them or not.
 	Nodes             int
 	OldestBeatSeconds float64
 	// PartitionDays is for how many days from today on there are partitions already.
@@ -54,8 +55,9 @@ type Vitals struct {
 	DeadJobs, DatabaseBytes int64
 	// OldestTransactionSeconds is the age of the oldest open transaction, of those that this role may see.
 	OldestTransactionSeconds float64
-	// UnexportedLetters are the dead letters that are still to be written to a location outside, up to 100,000 of them; OldestExportSeconds is
-	// for how long the oldest of the files that are being written has been tried, 0 where there is none.
+	// UnexportedLetters are the dead letters that are still to be written to a location outside, up to 100,000 of them;
+	// OldestExportSeconds is for how long the oldest of the files that are being written has been tried, 0 where there is
+	// none.
 	UnexportedLetters   int64
 	OldestExportSeconds float64
 }
@@ -71,7 +73,8 @@ type Reading struct {
 	Took time.Duration
 }
 
-// Meter reads what the database knows of the whole service, for metrics. The counts of all nodes are the same, but for when each began.
+// Meter reads what the database knows of the whole service, for metrics. The counts of all nodes are the same, but for
+// when each began.
 type Meter struct {
 	db    *postgres.DB
 	began time.Time
@@ -92,8 +95,8 @@ func NewMeter(db *postgres.DB) *Meter {
 	return &Meter{db: db, began: time.Now(), limit: meterKeys, counts: map[countKey]*Total{}}
 }
 
-// Read asks the database, or gives the last answer where that is younger than 5 s, an error included: those who come meanwhile wait for the one
-// who asks. What was read is not to be changed.
+// Read asks the database, or gives the last answer where that is younger than 5 s, an error included: those who come
+// meanwhile wait for the one who asks. What was read is not to be changed.
 func (m *Meter) Read(ctx context.Context) (*Reading, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

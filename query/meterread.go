@@ -11,27 +11,34 @@ import (
 	"postrider/postgres"
 )
 
-// countLiving counts the nodes that deliver. One that was killed stays among them until another one finds it dead, and for ever where there is none:
-// whoever has written no heartbeat for 15 s does not count.
-const countLiving = `(SELECT count(*)::int FROM postrider.nodes WHERE beat_at > clock_timestamp() - interval '15 seconds')`
+// countLiving counts the nodes that deliver. One that was killed stays among them until another one finds it dead, and
+// for ever where there is none: whoever has written no heartbeat for 15 s does not count.
+const countLiving = `(SELECT count(*)::int FROM postrider.nodes
+	    WHERE beat_at > clock_timestamp() - interval '15 seconds')`
 
-// meterTotals adds up the counts from a minute on: those of minutes that are over for good apart from those of the last two and the current
-// one, which may still be added to (a transaction of ours that counts ends within half a minute). So each minute is read for three minutes and
-// never again, and there are at most two rows for each key, however long nobody has asked.
+// meterTotals adds up the counts from a minute on: those of minutes that are over for good apart from those of the last
+// two and the current one, which may still be added to (a transaction of ours that counts ends within half a minute).
+// So each minute is read for three minutes and never again, and there are at most two rows for each key, however long
+// nobody has asked.
 var (
 	meterTotals = `
-WITH span AS (SELECT coalesce(@from::timestamptz, date_trunc('minute', now() - make_interval(secs => @since))) AS first, date_trunc('minute', now()) - interval '2 minutes' AS settled)
-SELECT c.topic, coalesce(c.subscription, '') AS subscription, c.kind, c.detail, c.minute < span.settled AS over, sum(c.count)::bigint AS count,
-       CASE WHEN c.kind = 'attempt' THEN ARRAY [` + EachBucket("sum(c.latency_buckets[%[1]d])::bigint") + `] END AS latency, greatest(span.first, span.settled) AS settled
+WITH span AS (SELECT coalesce(@from::timestamptz, date_trunc('minute', now() - make_interval(secs => @since))) AS first,
+    date_trunc('minute', now()) - interval '2 minutes' AS settled)
+SELECT c.topic, coalesce(c.subscription, '') AS subscription, c.kind, c.detail, c.minute < span.settled AS over,
+       sum(c.count)::bigint AS count,
+       CASE WHEN c.kind = 'attempt' THEN ARRAY [` + EachBucket("sum(c.latency_buckets[%[1]d])::bigint") +
+		`] END AS latency, greatest(span.first, span.settled) AS settled
   FROM span JOIN postrider.delivery_counts c ON c.minute >= span.first
  GROUP BY 1, 2, 3, 4, 5, span.first, span.settled`
 
 	meterBacklogs = `
-SELECT topic, subscription, owed_deliveries AS owed, coalesce(oldest_age_seconds, 0) AS oldest_seconds FROM postrider.backlogs ORDER BY owed_deliveries DESC, topic, subscription`
+SELECT topic, subscription, owed_deliveries AS owed, coalesce(oldest_age_seconds, 0) AS oldest_seconds
+FROM postrider.backlogs ORDER BY owed_deliveries DESC, topic, subscription`
 
 	meterHeld = `
 SELECT hold AS name, sum(count)::bigint AS count
-  FROM (SELECT hold, count(*) FROM (SELECT hold FROM postrider_internal.deliveries WHERE hold IS NOT NULL LIMIT @limit) few GROUP BY 1
+  FROM (SELECT hold, count(*) FROM (SELECT hold FROM postrider_internal.deliveries WHERE hold IS NOT NULL
+      LIMIT @limit) few GROUP BY 1
          UNION ALL
         SELECT hold, sum(members) FROM postrider_internal.batches WHERE hold IS NOT NULL GROUP BY 1) both_of
  GROUP BY 1 ORDER BY 1`
@@ -39,16 +46,24 @@ SELECT hold AS name, sum(count)::bigint AS count
 	meterVitals = `
 SELECT 0::bigint AS owed_deliveries, 0::float8 AS oldest_owed_seconds,
        ` + countLiving + ` AS nodes,
-       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - beat_at)), 0)::float8 FROM postrider.nodes) AS oldest_beat_seconds,
+       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - beat_at)), 0)::float8
+           FROM postrider.nodes) AS oldest_beat_seconds,
        (SELECT coalesce(max(to_date(right(c.relname, 8), 'YYYYMMDD')) - (now() AT TIME ZONE 'UTC')::date + 1, 0)
-          FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'postrider_internal.events'::regclass) AS partition_days,
-       (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal' AND relname = 'river_job') AS dead_jobs,
+          FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+          WHERE i.inhparent = 'postrider_internal.events'::regclass) AS partition_days,
+       (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal'
+           AND relname = 'river_job') AS dead_jobs,
        pg_database_size(current_database()) AS database_bytes,
-       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity
-         WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()) AS oldest_transaction_seconds,
-       least(@limit, (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_state = 'pending' AND export_id IS NULL LIMIT @limit) waiting)
-           + (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL LIMIT @limit) taken))::bigint AS unexported_letters,
-       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - created_at)), 0)::float8 FROM postrider_internal.exports) AS oldest_export_seconds`
+       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - xact_start)), 0)::float8
+           FROM pg_stat_activity
+         WHERE datname = current_database() AND backend_type = 'client backend'
+           AND pid <> pg_backend_pid()) AS oldest_transaction_seconds,
+       least(@limit, (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_state = 'pending'
+           AND export_id IS NULL LIMIT @limit) waiting)
+           + (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL
+               LIMIT @limit) taken))::bigint AS unexported_letters,
+       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - created_at)), 0)::float8
+           FROM postrider_internal.exports) AS oldest_export_seconds`
 )
 
 // metered is a row of meterTotals.
@@ -133,7 +148,8 @@ func (m *Meter) sum(fresh map[countKey]*Total) []Total {
 		all = append(all, total)
 	}
 	slices.SortFunc(all, func(a, b Total) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Subscription, b.Subscription), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Detail, b.Detail))
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Subscription, b.Subscription), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Detail, b.Detail))
 	})
 	return all
 }
@@ -152,7 +168,8 @@ func (l *Latency) Plus(other *Latency) *Latency {
 	return all
 }
 
-// Distribution has bounds in nanoseconds. What the times were exactly is not known: the sum takes each for the middle of its bucket.
+// Distribution has bounds in nanoseconds. What the times were exactly is not known: the sum takes each for the middle
+// of its bucket.
 func (l *Latency) Distribution() postgres.Distribution {
 	d := postgres.Distribution{Bounds: make([]int64, len(latencyBounds)), Counts: l[:]}
 	for i, bound := range latencyBounds {

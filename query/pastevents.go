@@ -17,26 +17,29 @@ import (
 )
 
 const (
-	// ScanStep is how many dead letters, or events of a day, of all topics, a step scans: an index would cost every publish.
-	// Scanning so many takes some hundredths of a second, so that the progress is visible.
+	// ScanStep is how many dead letters, or events of a day, of all topics, a step scans: an index would cost every
+	// publish. Scanning so many takes some hundredths of a second, so that the progress is visible.
 	ScanStep = 20_000
 	// PastBytes is how many bytes of bodies one step reads.
 	PastBytes = 32 << 20
-	// idSlack is how far an event's id may be from its time of publishing, amply. That is when the event is stored, and the id is made before: where
-	// the database is slow, up to two minutes. Both are the database's time; a machine that was put to sleep carries it on wrongly until it reads it again,
-	// within a second.
+	// idSlack is how far an event's id may be from its time of publishing, amply. That is when the event is stored, and
+	// the id is made before: where the database is slow, up to two minutes. Both are the database's time; a machine that
+	// was put to sleep carries it on wrongly until it reads it again, within a second.
 	idSlack = 2 * time.Hour
 )
 
-// pastStatement reads the next events of one day in the order of their ids, and says of which of them the topic and the time of publishing are
-// those asked for. Events that a redelivery has stored again are another day's.
+// pastStatement reads the next events of one day in the order of their ids, and says of which of them the topic and the
+// time of publishing are those asked for. Events that a redelivery has stored again are another day's.
 const pastStatement = `
 WITH scanned AS MATERIALIZED (
-    SELECT id, topic_id, published_at FROM postrider_internal.events WHERE day = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+    SELECT id, topic_id, published_at FROM postrider_internal.events WHERE day = $1 AND id > $2 AND id < $3 ORDER BY id
+    LIMIT $4
 ), met AS (
-    SELECT id FROM scanned WHERE topic_id = $5 AND published_at >= $6 AND published_at < $7 AND (published_at AT TIME ZONE 'UTC')::date = $1 ORDER BY id LIMIT $8
+    SELECT id FROM scanned WHERE topic_id = $5 AND published_at >= $6 AND published_at < $7
+        AND (published_at AT TIME ZONE 'UTC')::date = $1 ORDER BY id LIMIT $8
 )
-SELECT coalesce((SELECT array_agg(id ORDER BY id) FROM met), '{}'), (SELECT id FROM scanned ORDER BY id DESC LIMIT 1), (SELECT count(*) FROM scanned)`
+SELECT coalesce((SELECT array_agg(id ORDER BY id) FROM met), '{}'), (SELECT id FROM scanned ORDER BY id DESC LIMIT 1),
+       (SELECT count(*) FROM scanned)`
 
 // Past is a place among the events of a stretch of time.
 type Past struct {
@@ -77,8 +80,8 @@ func (p *Past) Pass(found *scanned, read, most int) (end bool) {
 	return end
 }
 
-// WantedPast returns which of a day's events a filter matches, with their sizes, and how many events it has read. Bodies
-// are read only for advanced filters, up to a limit.
+// WantedPast returns which of a day's events a filter matches, with their sizes, and how many events it has read.
+// Bodies are read only for advanced filters, up to a limit.
 func WantedPast(
 	ctx context.Context, tx pgx.Tx, topic string, match *filter.Filter, day time.Time, ids [][16]byte,
 ) (wanted [][16]byte, sizes []int32, read int, err error) {
@@ -102,9 +105,11 @@ func WantedPast(
 	return wanted, sizes, len(events), nil
 }
 
-// CountEvents counts what RedeliverEvents would deliver now, for 5 s and a little: the event subscription's filter is asked of every event.
-// *FunctionError.
-func (r *Reader) CountEvents(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (found Matched, err error) {
+// CountEvents counts what RedeliverEvents would deliver now, for 5 s and a little: the event subscription's filter is
+// asked of every event. *FunctionError.
+func (r *Reader) CountEvents(
+	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
+) (found Matched, err error) {
 	began := time.Now()
 	place, match, err := r.pastOf(ctx, topic, subscription, from, until)
 	if err != nil {
@@ -124,7 +129,9 @@ func (r *Reader) CountEvents(ctx context.Context, topic, subscription string, fr
 }
 
 // countNext counts among the next events of a day, and moves the place on.
-func (r *Reader) countNext(ctx context.Context, topic string, place *Past, match *filter.Filter) (n int64, end bool, err error) {
+func (r *Reader) countNext(
+	ctx context.Context, topic string, place *Past, match *filter.Filter,
+) (n int64, end bool, err error) {
 	err = pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := postgres.EndAfter(ctx, tx, postgres.CollectTime); err != nil {
 			return err
@@ -148,12 +155,16 @@ func (r *Reader) countNext(ctx context.Context, topic string, place *Past, match
 }
 
 // pastOf is where a redelivery of past events would begin, and the filter that would choose.
-func (r *Reader) pastOf(ctx context.Context, topic, subscription string, from time.Time, until *time.Time) (*Past, *filter.Filter, error) {
-	const query = `SELECT s.topic_id, p.published_from, p.published_until, p.cursor_at, s.filter FROM postrider_internal.past_events($1, $2, $3, $4) p
+func (r *Reader) pastOf(
+	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
+) (*Past, *filter.Filter, error) {
+	const query = `SELECT s.topic_id, p.published_from, p.published_until, p.cursor_at, s.filter
+		FROM postrider_internal.past_events($1, $2, $3, $4) p
 		JOIN postrider_internal.event_subscriptions s ON s.id = p.target_id`
 	place, match := &Past{}, &filter.Filter{}
 	var text []byte
-	if err := r.db.QueryRow(ctx, query, topic, subscription, from, until).Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
+	if err := r.db.QueryRow(ctx, query, topic, subscription, from, until).
+		Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
 		return nil, nil, postgres.Failed("count past events", err)
 	}
 	if err := json.Unmarshal(text, match); err != nil {

@@ -19,8 +19,8 @@ type Reader struct {
 // NewReader returns a Reader of a database.
 func NewReader(db *postgres.DB, clock *postgres.Clock) *Reader { return &Reader{db, clock} }
 
-// Turn says which page of a list that runs from the newest to the oldest: the rows older than Before, or those newer than After. At
-// most one of them is set; neither is the newest page.
+// Turn says which page of a list that runs from the newest to the oldest: the rows older than Before, or those newer
+// than After. At most one of them is set; neither is the newest page.
 type Turn[K any] struct {
 	Before, After *K
 	// Limit is how many rows a page has.
@@ -74,11 +74,13 @@ func pageBy[T, K any](ctx context.Context, tx pgx.Tx, query string, t Turn[K], a
 	return pageOf(rows, t), err
 }
 
-// lookLimit is how many rows a page looks through for those that its filter wants, where no index knows them: 20,000 are 5 to 15 ms. A page that
-// has found too few by then says how far it has looked, and the next one goes on from there.
+// lookLimit is how many rows a page looks through for those that its filter wants, where no index knows them: 20,000
+// are 5 to 15 ms. A page that has found too few by then says how far it has looked, and the next one goes on from
+// there.
 const lookLimit = 20_000
 
-// lookEach is how many rows a look goes along each of some indexes. One at least, be there ever so many: or it would end where it began.
+// lookEach is how many rows a look goes along each of some indexes. One at least, be there ever so many: or it would
+// end where it began.
 func lookEach(indexes int) int { return max(1, lookLimit/max(1, indexes)) }
 
 // given passes an unset filter on as NULL.

@@ -39,11 +39,13 @@ type AuditPage struct {
 }
 
 const (
-	auditList = `SELECT audit_id, at, actor, address, action, topic, subscription, details::text AS details, changes::text AS changes FROM postrider.audit
+	auditList = `SELECT audit_id, at, actor, address, action, topic, subscription, details::text AS details,
+        changes::text AS changes FROM postrider.audit
  WHERE %[3]s AND (@end::bigint IS NULL OR NOT audit_id %[2]s @end) ORDER BY audit_id %[1]s LIMIT @limit`
 
 	// auditEnd is where a look of lookLimit rows ends; no row where that is all.
-	auditEnd = `SELECT audit_id FROM postrider.audit WHERE (@cursor::bigint IS NULL OR audit_id %[2]s @cursor) ORDER BY audit_id %[1]s OFFSET @look LIMIT 1`
+	auditEnd = `SELECT audit_id FROM postrider.audit WHERE (@cursor::bigint IS NULL OR audit_id %[2]s @cursor)
+		ORDER BY audit_id %[1]s OFFSET @look LIMIT 1`
 )
 
 // ReadAudit reads a page of the audit, the newest first. ErrTooSlow, ErrUnavailable.
@@ -58,10 +60,12 @@ func (r *Reader) ReadAudit(ctx context.Context, f AuditFilter, t Turn[int64]) (p
 func readAudit(ctx context.Context, tx pgx.Tx, f AuditFilter, t Turn[int64]) (page AuditPage, err error) {
 	order, compare := t.way()
 	args := t.args(pgx.NamedArgs{
-		"actor": f.Actor, "action": f.Action, "topic": f.Topic, "subscription": f.Subscription, "from": f.From, "to": f.To, "end": nil, "look": lookLimit,
+		"actor": f.Actor, "action": f.Action, "topic": f.Topic, "subscription": f.Subscription, "from": f.From, "to": f.To,
+		"end": nil, "look": lookLimit,
 	})
 	if f != (AuditFilter{}) {
-		if err := tx.QueryRow(ctx, fmt.Sprintf(auditEnd, order, compare), args).Scan(&page.LookedTo); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err := tx.QueryRow(ctx, fmt.Sprintf(auditEnd, order, compare), args).Scan(&page.LookedTo); err != nil &&
+			!errors.Is(err, pgx.ErrNoRows) {
 			return page, err
 		}
 		args["end"] = page.LookedTo

@@ -56,10 +56,14 @@ type BatchCourse struct {
 	Listed []MemberLine `db:"-"`
 }
 
-const batchReport = `SELECT v.batch_id, v.topic, v.subscription, v.state, v.hold, v.members, v.bytes, v.attempts, v.reruns, v.next_attempt_at, v.hold_until, v.first_attempt_at, v.last_attempt_at, v.last_outcome, v.last_status, v.created_at, v.finished_at`
+const batchReport = `SELECT v.batch_id, v.topic, v.subscription, v.state, v.hold, v.members, v.bytes, v.attempts,
+	       v.reruns, v.next_attempt_at, v.hold_until, v.first_attempt_at, v.last_attempt_at, v.last_outcome, v.last_status,
+	       v.created_at, v.finished_at`
 
-// batchList reads as many rows as the page has, along the index of the batches' ids or of each event subscription's, before their names are joined.
-const batchList = batchReport + ` FROM (%[1]s ORDER BY id %[2]s LIMIT @limit) b JOIN postrider.batches v ON v.batch_id = b.id ORDER BY v.batch_id %[2]s`
+// batchList reads as many rows as the page has, along the index of the batches' ids or of each event subscription's,
+// before their names are joined.
+const batchList = batchReport + ` FROM (%[1]s ORDER BY id %[2]s LIMIT @limit) b JOIN postrider.batches v
+	    ON v.batch_id = b.id ORDER BY v.batch_id %[2]s`
 
 // BatchPage is a page of batches.
 type BatchPage struct {
@@ -71,7 +75,8 @@ type BatchPage struct {
 // named: the filter names event subscriptions.
 func (f *BatchFilter) named() bool { return f.Topic+f.Subscription != "" }
 
-// bySubscription: the batches are read along the index of each of so many event subscriptions, and not along that of their ids.
+// bySubscription: the batches are read along the index of each of so many event subscriptions, and not along that of
+// their ids.
 func (f *BatchFilter) bySubscription(many int) bool {
 	return f.Subscription != "" || f.Topic != "" && many <= topicShare
 }
@@ -88,16 +93,19 @@ func (f *BatchFilter) statements(bySubscription bool, order, compare string) (li
 	add(f.State == "pending", "b.state = 'pending'") // in these words an index knows them
 	add(f.State != "" && f.State != "pending", "b.state = @state")
 	add(f.Hold != "", "b.hold IS NOT NULL AND b.hold = @hold")
-	// In no words that an index knows: read along those of thousands of event subscriptions, all of their batches would be sorted.
+	// In no words that an index knows: read along those of thousands of event subscriptions, all of their batches would be
+	// sorted.
 	add(f.named() && !bySubscription, "b.subscription_id + 0 = ANY (@subscriptions)")
 	along := func(what, where, from string) string {
 		each := fmt.Sprintf("SELECT %s FROM postrider_internal.batches b WHERE %s", what, where)
 		if !bySubscription {
 			return fmt.Sprintf("(%s ORDER BY b.id %s %s)", each, order, from)
 		}
-		return fmt.Sprintf("(SELECT x.* FROM unnest(@subscriptions::bigint[]) AS one(id) CROSS JOIN LATERAL (%s AND b.subscription_id = one.id ORDER BY b.id %s %s) x)", each, order, from)
+		return fmt.Sprintf("(SELECT x.* FROM unnest(@subscriptions::bigint[]) AS one(id) CROSS JOIN LATERAL (%s "+
+			"AND b.subscription_id = one.id ORDER BY b.id %s %s) x)", each, order, from)
 	}
-	list = fmt.Sprintf(batchList, "SELECT * FROM "+along("b.id", strings.Join(where, " AND "), "LIMIT @limit")+" found", order)
+	list = fmt.Sprintf(batchList,
+		"SELECT * FROM "+along("b.id", strings.Join(where, " AND "), "LIMIT @limit")+" found", order)
 	end = "SELECT id FROM " + along("b.id", behind, "OFFSET @look LIMIT 1") + " ends ORDER BY id " + order + " LIMIT 1"
 	return list, end
 }
@@ -121,7 +129,8 @@ func readBatches(ctx context.Context, tx pgx.Tx, f BatchFilter, t Turn[int64]) (
 	bySubscription := false
 	if f.named() {
 		var subscriptions []int64
-		if err := tx.QueryRow(ctx, batchSubscriptions, pgx.NamedArgs{"topic": given(f.Topic), "subscription": given(f.Subscription)}).Scan(&subscriptions); err != nil {
+		if err := tx.QueryRow(ctx, batchSubscriptions,
+			pgx.NamedArgs{"topic": given(f.Topic), "subscription": given(f.Subscription)}).Scan(&subscriptions); err != nil {
 			return page, err
 		}
 		args["subscriptions"] = subscriptions
@@ -146,23 +155,27 @@ func readBatches(ctx context.Context, tx pgx.Tx, f BatchFilter, t Turn[int64]) (
 }
 
 // batchSubscriptions are the event subscriptions of a name or a topic, those that were deleted too.
-const batchSubscriptions = `SELECT coalesce(array_agg(s.id), '{}') FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
+const batchSubscriptions = `SELECT coalesce(array_agg(s.id), '{}') FROM postrider_internal.event_subscriptions s
+ JOIN postrider_internal.topics t ON t.id = s.topic_id
  WHERE (@topic::text IS NULL OR t.name = @topic) AND (@subscription::text IS NULL OR s.name = @subscription)`
 
 // ReadBatch reads one batch with its attempts, and its members after a position; ErrNotFound.
 func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *BatchCourse, err error) {
 	const (
 		query = batchReport + `, b.subscription_id, b.job_id,
-			       (SELECT max(d.expires_at) FROM postrider.deliveries d WHERE d.batch_id = @id AND d.state = 'pending') AS expires_at
+			       (SELECT max(d.expires_at) FROM postrider.deliveries d WHERE d.batch_id = @id
+			           AND d.state = 'pending') AS expires_at
 			  FROM postrider.batches v JOIN postrider_internal.batches b ON b.id = v.batch_id WHERE v.batch_id = @id`
-		members = `SELECT m.position, m.delivery_id, m.event_id, m.left_at, m.left_after, m.left_reason FROM postrider.batch_members m
+		members = `SELECT m.position, m.delivery_id, m.event_id, m.left_at, m.left_after, m.left_reason
+		            FROM postrider.batch_members m
 		            WHERE m.batch_id = @id AND m.position > @after ORDER BY m.position LIMIT @limit`
 	)
 	err = r.db.Read(ctx, "a batch", func(tx pgx.Tx) error {
 		if b, err = postgres.Row[BatchCourse](ctx, tx, query, pgx.NamedArgs{"id": id}); err != nil {
 			return err
 		}
-		if b.Course, err = postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.batch_id = @id"), pgx.NamedArgs{"id": id, "limit": courseLimit}); err != nil {
+		if b.Course, err = postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.batch_id = @id"),
+			pgx.NamedArgs{"id": id, "limit": courseLimit}); err != nil {
 			return err
 		}
 		if b.JobID != nil {

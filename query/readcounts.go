@@ -44,8 +44,8 @@ type Latency [latencyBuckets]int64
 // latencyBounds are where the buckets end, in milliseconds; the last has no end.
 var latencyBounds = [latencyBuckets - 1]float64{5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000}
 
-// Quantile is the time, in milliseconds, that a share q of the attempts stayed below, read off within its bucket; false where nothing was
-// counted.
+// Quantile is the time, in milliseconds, that a share q of the attempts stayed below, read off within its bucket; false
+// where nothing was counted.
 func (l *Latency) Quantile(q float64) (ms float64, ok bool) {
 	var all, below int64
 	for _, n := range l {
@@ -95,41 +95,52 @@ type Counts struct {
 // CountsFilter says whose counts; "" = of all.
 type CountsFilter struct{ Topic, Subscription string }
 
-// The counts are kept by the minute for each event subscription, and in the sums of rollup_sums. Each is found by its key, one look for each
-// beginning: of an event subscription among ten thousand, too. What was not merged yet is added from where it waits.
+// The counts are kept by the minute for each event subscription, and in the sums of rollup_sums. Each is found by its
+// key, one look for each beginning: of an event subscription among ten thousand, too. What was not merged yet is added
+// from where it waits.
 const (
 	countsOfMinutes = `SELECT c.minute AS at, c.kind, c.detail, c.count, c.latency_buckets FROM looks k
-        CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollups r WHERE r.minute = k.at AND r.topic_id = k.topic_id AND r.subscription_id = k.subscription_id OFFSET 0) c`
+        CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollups r WHERE r.minute = k.at AND r.topic_id = k.topic_id
+            AND r.subscription_id = k.subscription_id OFFSET 0) c`
 	countsOfTopicMinutes = `SELECT c.minute AS at, c.kind, c.detail, c.count, c.latency_buckets FROM looks k
-        CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollups r WHERE r.minute = k.at AND r.topic_id = k.topic_id OFFSET 0) c`
+        CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollups r WHERE r.minute = k.at
+            AND r.topic_id = k.topic_id OFFSET 0) c`
 	countsOfSums = `SELECT c.begins AS at, c.kind, c.detail, c.count, c.latency_buckets FROM looks k
-        CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollup_sums r WHERE r.span = @grain AND r.begins = k.at AND r.topic_id = k.topic_id AND r.subscription_id = k.subscription_id OFFSET 0) c`
+        CROSS JOIN LATERAL (SELECT * FROM postrider_internal.rollup_sums r WHERE r.span = @grain AND r.begins = k.at
+            AND r.topic_id = k.topic_id AND r.subscription_id = k.subscription_id OFFSET 0) c`
 )
 
 // countsScope names whose counts: names that were given again have several ids.
 const countsScope = `
 SELECT date_bin(make_interval(mins => @step), now(), 'epoch') AS last,
        coalesce(CASE WHEN @subscription::text IS NOT NULL THEN
-           (SELECT array_agg(s.topic_id) FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE s.name = @subscription AND (@topic::text IS NULL OR t.name = @topic))
-            WHEN @topic::text IS NOT NULL THEN (SELECT array_agg(id) FROM postrider_internal.topics WHERE name = @topic) ELSE '{0}' END, '{}')::bigint[] AS topics,
+           (SELECT array_agg(s.topic_id) FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t
+               ON t.id = s.topic_id WHERE s.name = @subscription AND (@topic::text IS NULL OR t.name = @topic))
+            WHEN @topic::text IS NOT NULL THEN (SELECT array_agg(id) FROM postrider_internal.topics WHERE name = @topic)
+            ELSE '{0}' END, '{}')::bigint[] AS topics,
        coalesce(CASE WHEN @subscription::text IS NOT NULL THEN
-           (SELECT array_agg(s.id) FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE s.name = @subscription AND (@topic::text IS NULL OR t.name = @topic))
+           (SELECT array_agg(s.id) FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t
+               ON t.id = s.topic_id WHERE s.name = @subscription AND (@topic::text IS NULL OR t.name = @topic))
             END, '{}')::bigint[] AS subscriptions`
 
 // countsStatement is completed with where the counts are kept.
 var countsStatement = `
 WITH looks AS (
     SELECT g.at, o.topic_id, coalesce(o.subscription_id, 0) AS subscription_id
-      FROM generate_series(@from::timestamptz, now(), make_interval(mins => @grain)) AS g(at) CROSS JOIN unnest(@topics::bigint[], @subscriptions::bigint[]) AS o(topic_id, subscription_id)
+      FROM generate_series(@from::timestamptz, now(), make_interval(mins => @grain)) AS g(at)
+      CROSS JOIN unnest(@topics::bigint[], @subscriptions::bigint[]) AS o(topic_id, subscription_id)
 ), counted AS (
     %s
      UNION ALL
-    SELECT e.minute, e.kind, e.detail, sum(e.count)::bigint, ARRAY [` + EachBucket("coalesce(sum(e.count) FILTER (WHERE e.bucket = %[1]d - 1), 0)::bigint") + `]
+    SELECT e.minute, e.kind, e.detail, sum(e.count)::bigint, ARRAY [` +
+	EachBucket("coalesce(sum(e.count) FILTER (WHERE e.bucket = %[1]d - 1), 0)::bigint") + `]
       FROM postrider_internal.rollup_deltas d, unnest(d.entries) AS e
-     WHERE e.minute >= @from AND (e.topic_id = ANY (@topics) OR @topics = '{0}') AND (e.subscription_id = ANY (@subscriptions) OR @subscriptions = '{}') GROUP BY 1, 2, 3
+     WHERE e.minute >= @from AND (e.topic_id = ANY (@topics) OR @topics = '{0}')
+       AND (e.subscription_id = ANY (@subscriptions) OR @subscriptions = '{}') GROUP BY 1, 2, 3
 )
 SELECT date_bin(make_interval(mins => @step), at, 'epoch') AS at, kind, detail, sum(count)::bigint AS count,
-       CASE WHEN kind = 'attempt' THEN ARRAY [` + EachBucket("coalesce(sum(latency_buckets[%[1]d]), 0)::bigint") + `] END AS latency_buckets
+       CASE WHEN kind = 'attempt' THEN ARRAY [` + EachBucket("coalesce(sum(latency_buckets[%[1]d]), 0)::bigint") +
+	`] END AS latency_buckets
   FROM counted GROUP BY 1, 2, 3 ORDER BY 1`
 
 // counted is one of its rows.
@@ -140,8 +151,8 @@ type counted struct {
 	LatencyBuckets []int64
 }
 
-// ReadCounts reads what was counted in the span, which is a whole number of steps, up to now. A step is some minutes; from an hour on whole
-// hours.
+// ReadCounts reads what was counted in the span, which is a whole number of steps, up to now. A step is some minutes;
+// from an hour on whole hours.
 func (r *Reader) ReadCounts(ctx context.Context, f CountsFilter, span, step time.Duration) (c *Counts, err error) {
 	err = r.db.Read(ctx, "counts", func(tx pgx.Tx) error {
 		c, err = readCounts(ctx, tx, f, span, step)
@@ -244,6 +255,7 @@ func byCount(counts map[string]int64) []Counted {
 	for name, n := range counts {
 		list = append(list, Counted{name, n})
 	}
-	slices.SortFunc(list, func(a, b Counted) int { return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name)) })
+	slices.SortFunc(list,
+		func(a, b Counted) int { return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Name, b.Name)) })
 	return list
 }

@@ -52,26 +52,33 @@ type DeliveryCourse struct {
 	PublishedAt     *time.Time // nil once the event's day was dropped, as Schema and BodyText
 	Schema          *string
 	BodyText        *string
-	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" where it is none or no longer kept.
+	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" where it is none or no longer
+	// kept.
 	RedeliveredFromKind string
-	// Course are its attempts, and those of the batches it was in while it was in them, the oldest first; of very many the newest 200.
+	// Course are its attempts, and those of the batches it was in while it was in them, the oldest first; of very many the
+	// newest 200.
 	Course      []AttemptLine `db:"-"`
 	Memberships []Membership  `db:"-"`
-	// Job is the token of the next attempt; nil where there is none: the delivery is finished, on hold, or waits for a batch.
+	// Job is the token of the next attempt; nil where there is none: the delivery is finished, on hold, or waits for a
+	// batch.
 	Job *JobLine `db:"-"`
 }
 
 // redeliveredFromKind looks in both tables: ids of neither are the other's.
-const redeliveredFromKind = `CASE WHEN EXISTS (SELECT FROM postrider_internal.dead_letters x WHERE x.id = redelivered_from) THEN 'dead letter'
-            WHEN EXISTS (SELECT FROM postrider_internal.operations x WHERE x.id = redelivered_from) THEN 'operation' ELSE '' END AS redelivered_from_kind`
+const redeliveredFromKind = `CASE WHEN EXISTS (SELECT FROM postrider_internal.dead_letters x
+                WHERE x.id = redelivered_from) THEN 'dead letter'
+            WHEN EXISTS (SELECT FROM postrider_internal.operations x WHERE x.id = redelivered_from) THEN 'operation'
+            ELSE '' END AS redelivered_from_kind`
 
 // courseLimit is how many attempts of one delivery a page shows.
 const courseLimit = 200
 
 const (
 	// attemptColumns are those of an AttemptLine.
-	attemptColumns = ` a.delivery_id, a.batch_id, a.number, a.reruns, a.due_at, a.started_at, a.duration_ms::float8, a.dns_ms::float8, a.connect_ms::float8, a.tls_ms::float8, a.first_byte_ms::float8,
-           a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late, a.node,
+	attemptColumns = ` a.delivery_id, a.batch_id, a.number, a.reruns, a.due_at, a.started_at, a.duration_ms::float8,` +
+		` a.dns_ms::float8, a.connect_ms::float8, a.tls_ms::float8, a.first_byte_ms::float8,
+           a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.why, a.step_ms, a.floor_ms, a.jitter_ms,` +
+		` a.retry_after_ms, a.hold, a.skipped_marks, a.late, a.node,
            a.request_headers, a.response_headers, a.response_excerpt`
 
 	courseStatement = `
@@ -81,20 +88,26 @@ SELECT * FROM (
  ORDER BY started_at, number, late`
 
 	deliveryStatement = `
-SELECT d.delivery_id, d.topic, d.subscription, d.event_id, d.event_type, d.subject, d.system_id, d.state, d.hold, d.reason, d.attempts, d.reruns,
-       d.next_attempt_at, d.hold_until, d.expires_at, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at,
+SELECT d.delivery_id, d.topic, d.subscription, d.event_id, d.event_type, d.subject, d.system_id, d.state, d.hold,
+       d.reason, d.attempts, d.reruns,
+       d.next_attempt_at, d.hold_until, d.expires_at, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since,
+       d.finished_at,
        d.batch_id, d.redelivered_from, d.operation_id, d.dead_letter_id,
-       o.first_attempt_at, o.subscription_id, s.endpoint_base_url, coalesce(o.job_id, b.job_id) AS job_id, e.published_at, e.schema, convert_from(e.body, 'UTF8') AS body_text,
+       o.first_attempt_at, o.subscription_id, s.endpoint_base_url, coalesce(o.job_id, b.job_id) AS job_id,
+       e.published_at, e.schema, convert_from(e.body, 'UTF8') AS body_text,
        ` + redeliveredFromKind + `
   FROM postrider.deliveries d
- CROSS JOIN LATERAL (SELECT first_attempt_at, subscription_id, job_id, event_uuid, event_day FROM postrider_internal.deliveries WHERE id = @id
-                      UNION ALL SELECT first_attempt_at, subscription_id, NULL, event_uuid, event_day FROM postrider_internal.delivery_history WHERE id = @id LIMIT 1) o
+ CROSS JOIN LATERAL (SELECT first_attempt_at, subscription_id, job_id, event_uuid, event_day
+     FROM postrider_internal.deliveries WHERE id = @id
+                      UNION ALL SELECT first_attempt_at, subscription_id, NULL, event_uuid, event_day
+                      FROM postrider_internal.delivery_history WHERE id = @id LIMIT 1) o
   JOIN postrider_internal.event_subscriptions s ON s.id = o.subscription_id
   LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
   LEFT JOIN postrider_internal.events e ON e.id = o.event_uuid AND e.day = o.event_day
  WHERE d.delivery_id = @id LIMIT 1`
 
-	membershipStatement = `SELECT m.batch_id, m.left_after, m.left_reason FROM postrider_internal.batch_members m WHERE m.delivery_id = @id ORDER BY m.batch_id`
+	membershipStatement = `SELECT m.batch_id, m.left_after, m.left_reason FROM postrider_internal.batch_members m
+		WHERE m.delivery_id = @id ORDER BY m.batch_id`
 )
 
 // ReadDelivery reads one delivery with all that became of it; ErrNotFound.
@@ -107,7 +120,8 @@ func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse,
 		if d.Memberships, err = postgres.Rows[Membership](ctx, tx, membershipStatement, args); err != nil {
 			return err
 		}
-		if d.Course, err = postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.delivery_id = @id"), args); err != nil {
+		if d.Course, err = postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.delivery_id = @id"),
+			args); err != nil {
 			return err
 		}
 		if err := d.readBatchAttempts(ctx, tx); err != nil || d.JobID == nil {
@@ -129,7 +143,8 @@ func (d *DeliveryCourse) readBatchAttempts(ctx context.Context, tx pgx.Tx) error
 	if len(ids) == 0 {
 		return nil
 	}
-	attempts, err := postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.batch_id = ANY (@batches)"), pgx.NamedArgs{"batches": ids, "limit": courseLimit})
+	attempts, err := postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.batch_id = ANY (@batches)"),
+		pgx.NamedArgs{"batches": ids, "limit": courseLimit})
 	for _, a := range attempts {
 		if left := leftAfter[*a.BatchID]; left == nil || a.Number <= *left {
 			d.Course = append(d.Course, a)
@@ -140,8 +155,10 @@ func (d *DeliveryCourse) readBatchAttempts(ctx context.Context, tx pgx.Tx) error
 }
 
 const (
-	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold, reason, attempts, reruns, next_attempt_at,
-       hold_until, expires_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id, redelivered_from,
+	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold,
+         reason, attempts, reruns, next_attempt_at,
+       hold_until, expires_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id,
+       redelivered_from,
        operation_id, dead_letter_id
   FROM postrider.deliveries WHERE delivery_id = $1`
 

@@ -51,7 +51,9 @@ type EventRow struct {
 }
 
 const (
-	eventReport = `SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source, e.event_time, e.published_at, e.schema, e.matched, octet_length(e.body) AS body_bytes`
+	eventReport = `SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject,
+		       nullif(e.source, '') AS source, e.event_time, e.published_at, e.schema, e.matched,
+		       octet_length(e.body) AS body_bytes`
 
 	// onceOnly leaves out what a redelivery has stored again on a later day.
 	onceOnly = `e.day = (e.published_at AT TIME ZONE 'UTC')::date`
@@ -65,8 +67,8 @@ func (f *EventFilter) blind() bool {
 	return f.Event == "" && (f.Topic != "" || f.Type != "" || f.Subject != "" || f.SubjectPrefix != "" || f.Unmatched)
 }
 
-// span are the conditions that the index of ids answers, which is that of their time; a time span also leaves out whole days. An id may be
-// idSlack from the time of publishing.
+// span are the conditions that the index of ids answers, which is that of their time; a time span also leaves out whole
+// days. An id may be idSlack from the time of publishing.
 func (f *EventFilter) span(compare string) string {
 	where := []string{fmt.Sprintf("(@cursor::uuid IS NULL OR e.id %s @cursor)", compare)}
 	if f.From != nil {
@@ -88,8 +90,8 @@ func (f *EventFilter) bound(args pgx.NamedArgs) {
 	}
 }
 
-// statement is the list's query. The conditions that no index answers stand outside of what is read in order: PostgreSQL takes onceOnly for rare, and would
-// sort all events.
+// statement is the list's query. The conditions that no index answers stand outside of what is read in order:
+// PostgreSQL takes onceOnly for rare, and would sort all events.
 func (f *EventFilter) statement(order, compare string) string {
 	inside := []string{f.span(compare), fmt.Sprintf("(@end::uuid IS NULL OR NOT e.id %s @end)", compare)}
 	outside := []string{onceOnly}
@@ -104,8 +106,10 @@ func (f *EventFilter) statement(order, compare string) string {
 	add(&outside, f.Subject != "", "e.subject = @subject")
 	add(&outside, f.SubjectPrefix != "", "starts_with(e.subject, @prefix)")
 	add(&outside, f.Unmatched, "e.matched = 0")
-	return fmt.Sprintf(eventReport+` FROM (SELECT e.* FROM (SELECT * FROM postrider_internal.events e WHERE %[2]s ORDER BY e.id %[1]s OFFSET 0) e WHERE %[3]s LIMIT @limit) e
-  JOIN postrider_internal.topics t ON t.id = e.topic_id ORDER BY e.id %[1]s`, order, strings.Join(inside, " AND "), strings.Join(outside, " AND "))
+	return fmt.Sprintf(eventReport+` FROM (SELECT e.* FROM (SELECT * FROM postrider_internal.events e WHERE %[2]s
+      ORDER BY e.id %[1]s OFFSET 0) e WHERE %[3]s LIMIT @limit) e
+  JOIN postrider_internal.topics t ON t.id = e.topic_id ORDER BY e.id %[1]s`, order, strings.Join(inside, " AND "),
+		strings.Join(outside, " AND "))
 }
 
 // EventPage is a page of events.
@@ -131,11 +135,14 @@ func readEvents(ctx context.Context, tx pgx.Tx, f EventFilter, t Turn[uuid.UUID]
 	}
 	order, compare := t.way()
 	args := t.args(pgx.NamedArgs{
-		"topics": names.Topics, "events": names.Events, "type": f.Type, "subject": f.Subject, "prefix": f.SubjectPrefix, "end": nil, "look": lookLimit,
+		"topics": names.Topics, "events": names.Events, "type": f.Type, "subject": f.Subject, "prefix": f.SubjectPrefix,
+		"end": nil, "look": lookLimit,
 	})
 	f.bound(args)
 	if f.blind() {
-		end := fmt.Sprintf("SELECT (SELECT e.id FROM postrider_internal.events e WHERE %s ORDER BY e.id %s OFFSET @look LIMIT 1)", f.span(compare), order)
+		end := fmt.Sprintf(
+			"SELECT (SELECT e.id FROM postrider_internal.events e WHERE %s ORDER BY e.id %s OFFSET @look LIMIT 1)",
+			f.span(compare), order)
 		if err := tx.QueryRow(ctx, end, args).Scan(&page.LookedTo); err != nil {
 			return page, err
 		}
@@ -151,8 +158,10 @@ func readEvents(ctx context.Context, tx pgx.Tx, f EventFilter, t Turn[uuid.UUID]
 
 // ReadEvent reads one event by postrider's own id, with its deliveries; ErrNotFound.
 func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (e *EventRow, err error) {
-	const query = eventReport + `, e.topic_id, t.deleted_at IS NOT NULL AS topic_gone, e.data_version, e.traceparent, e.tracestate, e.catalogue_version AS filter_version,
-       CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body) END AS body_error, e.erased_at, e.body` + eventFrom + `WHERE e.id = @id ORDER BY e.day LIMIT 1`
+	const query = eventReport + `, e.topic_id, t.deleted_at IS NOT NULL AS topic_gone, e.data_version, e.traceparent,
+       e.tracestate, e.catalogue_version AS filter_version,
+       CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body) END AS body_error, e.erased_at, e.body` +
+		eventFrom + `WHERE e.id = @id ORDER BY e.day LIMIT 1`
 	const deliveries = 200
 	err = r.db.Read(ctx, "an event", func(tx pgx.Tx) error {
 		if e, err = postgres.Row[EventRow](ctx, tx, query, pgx.NamedArgs{"id": [16]byte(id)}); err != nil {

@@ -30,16 +30,21 @@ type JobLine struct {
 type JobFilter struct{ State, Kind string }
 
 const (
-	jobColumns = `SELECT j.id, j.kind, j.queue, j.state::text AS state, j.attempt::int AS attempt, j.max_attempts::int AS max_attempts, j.created_at, j.scheduled_at, j.attempted_at, j.finalized_at,
-       coalesce(j.attempted_by, '{}') AS attempted_by, j.args::text AS args, left(j.errors[array_upper(j.errors, 1)] ->> 'error', 1000) AS last_error,
-       (SELECT d.id FROM postrider_internal.deliveries d WHERE j.kind = 'deliver' AND d.id = (j.args ->> 'd')::bigint) AS delivery_id,
+	jobColumns = `SELECT j.id, j.kind, j.queue, j.state::text AS state, j.attempt::int AS attempt,
+         j.max_attempts::int AS max_attempts, j.created_at, j.scheduled_at, j.attempted_at, j.finalized_at,
+       coalesce(j.attempted_by, '{}') AS attempted_by, j.args::text AS args,
+       left(j.errors[array_upper(j.errors, 1)] ->> 'error', 1000) AS last_error,
+       (SELECT d.id FROM postrider_internal.deliveries d WHERE j.kind = 'deliver' AND d.id = (j.args ->> 'd')::bigint)
+           AS delivery_id,
        (SELECT b.id FROM postrider_internal.batches b WHERE b.job_id = j.id) AS batch_id
   FROM postrider_internal.river_job j `
 
-	jobList = jobColumns + `WHERE (@cursor::bigint IS NULL OR j.id %[2]s @cursor) AND (@state::text IS NULL OR j.state::text = @state) AND (@kind::text IS NULL OR j.kind = @kind)
+	jobList = jobColumns + `WHERE (@cursor::bigint IS NULL OR j.id %[2]s @cursor) AND (@state::text IS NULL
+     OR j.state::text = @state) AND (@kind::text IS NULL OR j.kind = @kind)
  ORDER BY j.id %[1]s LIMIT @limit`
 
-	jobStates = `SELECT state::text AS name, count(*) AS count FROM (SELECT state FROM postrider_internal.river_job LIMIT @limit) few GROUP BY 1 ORDER BY 2 DESC, 1`
+	jobStates = `SELECT state::text AS name, count(*) AS count FROM (SELECT state FROM postrider_internal.river_job
+		    LIMIT @limit) few GROUP BY 1 ORDER BY 2 DESC, 1`
 )
 
 // Jobs is a page of jobs, with how many there are in each state, of the first 100,000 that PostgreSQL meets.

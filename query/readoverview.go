@@ -20,7 +20,8 @@ const (
 
 // Standing is how things are at this moment.
 type Standing struct {
-	// Pending is how many deliveries are unfinished: kept beside the counts, and exact at any size. Held counts those of them on hold, up to 20,000.
+	// Pending is how many deliveries are unfinished: kept beside the counts, and exact at any size. Held counts those of
+	// them on hold, up to 20,000.
 	Pending, Held int64
 	// OldestOwedSince and OldestID are of the unfinished delivery that was made first; nil where all are finished.
 	OldestOwedSince *time.Time
@@ -29,7 +30,8 @@ type Standing struct {
 	SweeperFinds int64
 	// Nodes deliver and have written a heartbeat in the last 15 s.
 	Nodes int
-	// The lag from being owed to being delivered, in seconds, of those of the newest 2,000 finished deliveries that were delivered; nil where none was.
+	// The lag from being owed to being delivered, in seconds, of those of the newest 2,000 finished deliveries that were
+	// delivered; nil where none was.
 	LagP50, LagP95 *float64
 }
 
@@ -37,21 +39,28 @@ const standingStatement = `
 WITH backlog AS (
     SELECT coalesce(sum(n), 0)::bigint AS pending
       FROM (SELECT deliveries AS n FROM postrider_internal.owed
-             UNION ALL SELECT CASE kind WHEN 'owed' THEN count ELSE -count END FROM postrider_internal.rollup_deltas, unnest(entries) WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) both_of
+             UNION ALL SELECT CASE kind WHEN 'owed' THEN count ELSE -count END FROM postrider_internal.rollup_deltas,
+                 unnest(entries) WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) both_of
 ), few AS (
-    SELECT least(@held, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries WHERE hold IS NOT NULL LIMIT @held) alone)
-           + (SELECT coalesce(sum(members), 0) FROM (SELECT members FROM postrider_internal.batches WHERE hold IS NOT NULL LIMIT @held) together))::bigint AS held
+    SELECT least(@held, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries WHERE hold IS NOT NULL
+        LIMIT @held) alone)
+           + (SELECT coalesce(sum(members), 0) FROM (SELECT members FROM postrider_internal.batches
+               WHERE hold IS NOT NULL LIMIT @held) together))::bigint AS held
 ), oldest AS (
     SELECT id, owed_since FROM postrider_internal.deliveries ORDER BY id LIMIT 1
 ), finished AS (
-    SELECT state, postrider_internal.seconds(finished_at - owed_since) AS lag FROM postrider_internal.delivery_history ORDER BY id DESC LIMIT @sample
+    SELECT state, postrider_internal.seconds(finished_at - owed_since) AS lag FROM postrider_internal.delivery_history
+    ORDER BY id DESC LIMIT @sample
 )
-SELECT greatest(0, backlog.pending) AS pending, few.held, oldest.owed_since AS oldest_owed_since, oldest.id AS oldest_id,
-       (SELECT coalesce(sum(sweeper_finds), 0)::bigint FROM postrider.nodes) AS sweeper_finds, ` + countLiving + ` AS nodes,
+SELECT greatest(0, backlog.pending) AS pending, few.held, oldest.owed_since AS oldest_owed_since,
+       oldest.id AS oldest_id,
+       (SELECT coalesce(sum(sweeper_finds), 0)::bigint FROM postrider.nodes) AS sweeper_finds, ` + countLiving +
+	` AS nodes,
        f.lag_p50, f.lag_p95
   FROM backlog CROSS JOIN few LEFT JOIN oldest ON true
  CROSS JOIN (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY lag) FILTER (WHERE state = 'delivered') AS lag_p50,
-                    percentile_cont(0.95) WITHIN GROUP (ORDER BY lag) FILTER (WHERE state = 'delivered') AS lag_p95 FROM finished) f`
+                    percentile_cont(0.95) WITHIN GROUP (ORDER BY lag) FILTER (WHERE state = 'delivered') AS lag_p95
+                    FROM finished) f`
 
 // HoldLine is an event subscription on hold.
 type HoldLine struct {
@@ -66,14 +75,20 @@ type HoldLine struct {
 }
 
 const holdsReport = `
-SELECT v.topic, v.subscription, v.endpoint_base_url, v.hold, v.hold_cause, v.hold_since, v.hold_until, coalesce(v.probing, false) AS probing,
-       (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL LIMIT 10000) few)
-       + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
-       CASE WHEN v.hold = 'not_validated' THEN (SELECT h.message FROM postrider.handshakes h WHERE h.current AND h.topic = v.topic AND h.subscription = v.subscription LIMIT 1) END AS validation
-  FROM (SELECT topic, subscription, endpoint_base_url, hold, hold_cause, hold_since, hold_until, probing FROM postrider.event_subscriptions
+SELECT v.topic, v.subscription, v.endpoint_base_url, v.hold, v.hold_cause, v.hold_since, v.hold_until,
+       coalesce(v.probing, false) AS probing,
+       (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id
+           AND d.hold IS NOT NULL LIMIT 10000) few)
+       + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b WHERE b.subscription_id = s.id
+           AND b.hold IS NOT NULL) AS held_deliveries,
+       CASE WHEN v.hold = 'not_validated' THEN (SELECT h.message FROM postrider.handshakes h WHERE h.current
+           AND h.topic = v.topic AND h.subscription = v.subscription LIMIT 1) END AS validation
+  FROM (SELECT topic, subscription, endpoint_base_url, hold, hold_cause, hold_since, hold_until, probing
+      FROM postrider.event_subscriptions
          WHERE hold IS NOT NULL ORDER BY hold_since DESC NULLS LAST, topic, subscription LIMIT @limit) v
   JOIN postrider_internal.topics t ON t.name = v.topic AND t.deleted_at IS NULL
-  JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id AND s.name = v.subscription AND s.deleted_at IS NULL
+  JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id AND s.name = v.subscription
+      AND s.deleted_at IS NULL
  ORDER BY v.hold_since DESC NULLS LAST, v.topic, v.subscription`
 
 // Overview is what the person on call looks at first, of one moment.
@@ -90,7 +105,8 @@ func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (o 
 	const holds = 50
 	o = &Overview{}
 	err = r.db.Read(ctx, "the overview", func(tx pgx.Tx) error {
-		standing, err := postgres.Row[Standing](ctx, tx, standingStatement, pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
+		standing, err := postgres.Row[Standing](ctx, tx, standingStatement,
+			pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
 		if err != nil {
 			return err
 		}

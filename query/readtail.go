@@ -50,8 +50,9 @@ type Tail struct {
 }
 
 const (
-	// tailBack is how far each look goes back behind the one before: what began earlier may be committed later. An event has the
-	// time at which its request came in its id: one that then waits for longer, or is published by SQL in a transaction that stays open, is not told.
+	// tailBack is how far each look goes back behind the one before: what began earlier may be committed later. An event
+	// has the time at which its request came in its id: one that then waits for longer, or is published by SQL in a
+	// transaction that stays open, is not told.
 	tailBack = 3 * time.Second
 	// tailBlocks is the same in blocks of the attempts' table: each of the nodes' connections fills a block of its own.
 	tailBlocks = 16
@@ -59,23 +60,34 @@ const (
 	tailLimit = 200
 )
 
-// Attempts are found by their place in the table of their day, which only grows: an index by time would cost every attempt.
+// Attempts are found by their place in the table of their day, which only grows: an index by time would cost every
+// attempt.
 const (
 	tailEvents = `
-SELECT e.published_at AS at, 'published' AS kind, t.name AS topic, e.event_id, e.event_type AS type, e.subject, e.id AS system_id, '' AS subscription, '' AS outcome, '' AS verdict,
-       NULL::bigint AS delivery_id, NULL::bigint AS batch_id, 0 AS number, NULL::int AS status, 0::float8 AS duration_ms, e.id::text AS place
+SELECT e.published_at AS at, 'published' AS kind, t.name AS topic, e.event_id, e.event_type AS type, e.subject,
+       e.id AS system_id, '' AS subscription, '' AS outcome, '' AS verdict,
+       NULL::bigint AS delivery_id, NULL::bigint AS batch_id, 0 AS number, NULL::int AS status,
+       0::float8 AS duration_ms, e.id::text AS place
   FROM postrider_internal.events e JOIN postrider_internal.topics t ON t.id = e.topic_id
- WHERE ` + onceOnly + ` AND e.id > @from AND e.day >= @day AND (@topic::text IS NULL OR t.name = @topic) ORDER BY e.id DESC LIMIT @limit`
+ WHERE ` + onceOnly +
+		` AND e.id > @from AND e.day >= @day AND (@topic::text IS NULL OR t.name = @topic) ORDER BY e.id DESC LIMIT @limit`
 
 	tailAttempts = `
-SELECT a.started_at + a.duration_us * interval '1 microsecond' AS at, 'attempt' AS kind, t.name AS topic, coalesce(e.event_id, '') AS event_id, coalesce(e.event_type, '') AS type, coalesce(e.subject, '') AS subject, e.id AS system_id,
-       s.name AS subscription, a.outcome, a.verdict, a.delivery_id, a.batch_id, a.number, a.status, a.duration_us / 1000.0::float8 AS duration_ms, a.place
-  FROM (SELECT *, ctid::text AS place FROM postrider_internal.%s WHERE ctid >= @place::text::tid ORDER BY ctid DESC LIMIT @limit) a
-  JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id JOIN postrider_internal.topics t ON t.id = s.topic_id
+SELECT a.started_at + a.duration_us * interval '1 microsecond' AS at, 'attempt' AS kind, t.name AS topic,
+       coalesce(e.event_id, '') AS event_id, coalesce(e.event_type, '') AS type, coalesce(e.subject, '') AS subject,
+       e.id AS system_id,
+       s.name AS subscription, a.outcome, a.verdict, a.delivery_id, a.batch_id, a.number, a.status,
+       a.duration_us / 1000.0::float8 AS duration_ms, a.place
+  FROM (SELECT *, ctid::text AS place FROM postrider_internal.%s WHERE ctid >= @place::text::tid ORDER BY ctid DESC
+      LIMIT @limit) a
+  JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id JOIN postrider_internal.topics t
+      ON t.id = s.topic_id
   LEFT JOIN LATERAL (SELECT d.event_uuid, d.event_day FROM postrider_internal.deliveries d WHERE d.id = a.delivery_id
-                      UNION ALL SELECT h.event_uuid, h.event_day FROM postrider_internal.delivery_history h WHERE h.id = a.delivery_id LIMIT 1) d ON true
+                      UNION ALL SELECT h.event_uuid, h.event_day FROM postrider_internal.delivery_history h
+                      WHERE h.id = a.delivery_id LIMIT 1) d ON true
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
- WHERE (@topic::text IS NULL OR t.name = @topic) AND (@subscription::text IS NULL OR s.name = @subscription) AND (NOT @failed OR a.outcome <> 'Delivered')`
+ WHERE (@topic::text IS NULL OR t.name = @topic) AND (@subscription::text IS NULL OR s.name = @subscription)
+   AND (NOT @failed OR a.outcome <> 'Delivered')`
 )
 
 // NewTail begins with what happens from now on.
@@ -92,7 +104,8 @@ func (t *Tail) Mark() string {
 	return fmt.Sprintf("%d %d %d .%s", t.began.UnixMicro(), t.since.UnixMicro(), t.blocks, t.day)
 }
 
-// ResumeTail goes on at a mark. It does not know what the tail has returned before: lines may come again, in the same Place. ErrInvalid.
+// ResumeTail goes on at a mark. It does not know what the tail has returned before: lines may come again, in the same
+// Place. ErrInvalid.
 func (r *Reader) ResumeTail(f TailFilter, mark string) (*Tail, error) {
 	t := newTail(r, f, time.Time{})
 	var began, since int64
@@ -105,8 +118,8 @@ func (r *Reader) ResumeTail(f TailFilter, mark string) (*Tail, error) {
 	return t, nil
 }
 
-// Next tells what has happened since the last call, the oldest first, at most 200 published events and 200 attempts: of more only the newest.
-// ErrTooSlow, ErrUnavailable.
+// Next tells what has happened since the last call, the oldest first, at most 200 published events and 200 attempts: of
+// more only the newest. ErrTooSlow, ErrUnavailable.
 func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 	var now time.Time
 	err = t.reader.db.Read(ctx, "what happens", func(tx pgx.Tx) error {
@@ -131,16 +144,18 @@ func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 func (t *Tail) events(ctx context.Context, tx pgx.Tx) ([]TailLine, error) {
 	from := t.since.Add(-tailBack)
 	return postgres.Rows[TailLine](ctx, tx, tailEvents, pgx.NamedArgs{
-		"from": [16]byte(firstID(from)), "day": from.UTC().Truncate(24 * time.Hour), "topic": given(t.filter.Topic), "limit": tailLimit,
+		"from": [16]byte(firstID(from)), "day": from.UTC().Truncate(24 * time.Hour), "topic": given(t.filter.Topic),
+		"limit": tailLimit,
 	})
 }
 
 const tailPlace = `
-SELECT now(), d.name, pg_relation_size(to_regclass('postrider_internal.' || d.name)) / current_setting('block_size')::bigint
+SELECT now(), d.name, pg_relation_size(to_regclass('postrider_internal.' || d.name)) /
+    current_setting('block_size')::bigint
   FROM (SELECT 'delivery_attempts_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD') AS name) d`
 
-// attempts reads from a little before the place where the table ended at the last look. It learns from the database when this one began, which
-// is before the snapshot was taken.
+// attempts reads from a little before the place where the table ended at the last look. It learns from the database
+// when this one began, which is before the snapshot was taken.
 func (t *Tail) attempts(ctx context.Context, tx pgx.Tx, now *time.Time) ([]TailLine, error) {
 	var table string
 	var blocks *int64

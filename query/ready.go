@@ -14,7 +14,8 @@ type Readiness struct {
 	KeyKnown bool
 	// PartitionsToday: events of today have a place.
 	PartitionsToday bool
-	// Silent is how long ago this node wrote its last heartbeat; a node that delivers nothing has none, and Registered is false.
+	// Silent is how long ago this node wrote its last heartbeat; a node that delivers nothing has none, and Registered is
+	// false.
 	Silent     time.Duration
 	Registered bool
 	// DiskFull: PostgreSQL can store nothing more. The caller knows that, see Disk.
@@ -24,12 +25,14 @@ type Readiness struct {
 const readinessStatement = `
 SELECT EXISTS (SELECT FROM postrider_internal.encryption_keys WHERE key_id = $1),
        to_regclass('postrider_internal.events_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NOT NULL,
-       coalesce((SELECT postrider_internal.seconds(clock_timestamp() - beat_at)::float8 FROM postrider_internal.nodes WHERE id = $2), -1)`
+       coalesce((SELECT postrider_internal.seconds(clock_timestamp() - beat_at)::float8 FROM postrider_internal.nodes
+           WHERE id = $2), -1)`
 
 // Readiness reads what a node with this name, which seals with this key, needs.
 func (r *Reader) Readiness(ctx context.Context, keyID, node string) (found Readiness, err error) {
 	var silent float64
-	if err := r.db.QueryRow(ctx, readinessStatement, keyID, node).Scan(&found.KeyKnown, &found.PartitionsToday, &silent); err != nil {
+	if err := r.db.QueryRow(ctx, readinessStatement, keyID, node).
+		Scan(&found.KeyKnown, &found.PartitionsToday, &silent); err != nil {
 		return found, fmt.Errorf("ask the database: %w", err)
 	}
 	if found.Registered = silent >= 0; found.Registered {
@@ -38,12 +41,13 @@ func (r *Reader) Readiness(ctx context.Context, keyID, node string) (found Readi
 	return found, nil
 }
 
-// overdueStatement looks for one delivery or batch that has been due for half a minute. A job that another transaction has locked, such as a
-// user's in psql, is nothing that a node could fetch.
+// overdueStatement looks for one delivery or batch that has been due for half a minute. A job that another transaction
+// has locked, such as a user's in psql, is nothing that a node could fetch.
 const overdueStatement = `
 SELECT count(*) > 0 FROM (
     SELECT FROM postrider_internal.river_job
-     WHERE state = 'available' AND queue = 'deliveries' AND kind IN ('deliver', 'batch') AND scheduled_at < now() - interval '30 seconds'
+     WHERE state = 'available' AND queue = 'deliveries' AND kind IN ('deliver', 'batch')
+       AND scheduled_at < now() - interval '30 seconds'
      LIMIT 1 FOR KEY SHARE SKIP LOCKED) due`
 
 // Overdue reports whether a delivery has been due for half a minute that no node has fetched.

@@ -23,17 +23,20 @@ type SubscriptionFilter struct {
 	Filter filter.Filter
 }
 
-// ReadFilter reads an event subscription's filter, without a store: for a program that has no encryption key. ErrNotFound.
+// ReadFilter reads an event subscription's filter, without a store: for a program that has no encryption key.
+// ErrNotFound.
 func ReadFilter(ctx context.Context, pool *pgxpool.Pool, topic, name string) (*SubscriptionFilter, error) {
 	const query = `
 SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, s.filter
-  FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id AND s.deleted_at IS NULL
+  FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id
+      AND s.deleted_at IS NULL
  WHERE t.name = $1 AND t.deleted_at IS NULL AND s.name = $2`
 	var (
 		f      SubscriptionFilter
 		filter []byte
 	)
-	err := pool.QueryRow(ctx, query, topic, name).Scan(&f.Topic.ID, &f.Topic.Name, &f.Topic.Kind, &f.Topic.InputSchema, &f.Topic.InputSchemaMapping, &filter)
+	err := pool.QueryRow(ctx, query, topic, name).
+		Scan(&f.Topic.ID, &f.Topic.Name, &f.Topic.Kind, &f.Topic.InputSchema, &f.Topic.InputSchemaMapping, &filter)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, postgres.ErrNotFound)
 	}
@@ -46,20 +49,24 @@ SELECT t.id, t.name, t.kind, t.input_schema, t.input_schema_mapping, s.filter
 	return &f, nil
 }
 
-// lastEventsTimeout bounds LastEvents. Events are found by their time and not by their topic, for each index costs every publish:
-// PostgreSQL reads what is newer than the topic's. It passed by a million events in 0.3 to 0.5 s (two cores, PostgreSQL 15, bodies of 300 bytes).
+// lastEventsTimeout bounds LastEvents. Events are found by their time and not by their topic, for each index costs
+// every publish: PostgreSQL reads what is newer than the topic's. It passed by a million events in 0.3 to 0.5 s (two
+// cores, PostgreSQL 15, bodies of 300 bytes).
 const lastEventsTimeout = 10 * time.Second
 
-// LastEvents reads a topic's last events, up to limit, the newest first: as filters see them, without their trace. ErrTooSlow after
-// 10 s: the topic was silent while very many others were published to.
+// LastEvents reads a topic's last events, up to limit, the newest first: as filters see them, without their trace.
+// ErrTooSlow after 10 s: the topic was silent while very many others were published to.
 func LastEvents(ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int) ([]event.Event, error) {
 	return LastEventsWithin(ctx, pool, topicID, limit, lastEventsTimeout)
 }
 
 // LastEventsWithin is LastEvents with another time limit.
-func LastEventsWithin(ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int, timeout time.Duration) (events []event.Event, err error) {
+func LastEventsWithin(
+	ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int, timeout time.Duration,
+) (events []event.Event, err error) {
 	const query = `
-SELECT schema, event_id, event_type, subject, source, data_version, body, CASE schema WHEN 'CustomEventSchema' THEN event_time END
+SELECT schema, event_id, event_type, subject, source, data_version, body, CASE schema WHEN 'CustomEventSchema'
+    THEN event_time END
   FROM postrider_internal.events WHERE topic_id = $1 AND erased_at IS NULL ORDER BY id DESC LIMIT $2`
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := postgres.EndAfter(ctx, tx, timeout); err != nil {

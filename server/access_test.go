@@ -35,16 +35,21 @@ func rolesInWriting(t *testing.T) map[string]access.Role {
 	text, err := os.ReadFile("../docs/access.md")
 	require.NoError(t, err)
 	roles := map[string]access.Role{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /v1[^`]*)` \\| (\\w+) \\|$").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /v1[^`]*)` \\| (\\w+) \\|$").
+		FindAllStringSubmatch(string(text), -1) {
 		roles[row[1]] = access.Role(row[2])
 	}
 	return roles
 }
 
-// scopeRoles are the roles that API keys of these scopes have: x-access of openapi.yaml is the least scope, docs/access.md has the role.
-var scopeRoles = map[string]access.Role{"read": access.RoleViewer, "operate": access.RoleOperator, "admin": access.RoleAdmin}
+// scopeRoles are the roles that API keys of these scopes have: x-access of openapi.yaml is the least scope,
+// docs/access.md has the role.
+var scopeRoles = map[string]access.Role{
+	"read": access.RoleViewer, "operate": access.RoleOperator, "admin": access.RoleAdmin,
+}
 
-// Every operation is tried with every kind of credential, and answers as x-access of openapi.yaml says; docs/access.md says the same.
+// Every operation is tried with every kind of credential, and answers as x-access of openapi.yaml says; docs/access.md
+// says the same.
 func TestWhoMayWhat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -60,7 +65,8 @@ func TestWhoMayWhat(t *testing.T) {
 	revoked := b.apiKey("gone", "admin", "")
 	b.manage(http.MethodDelete, "/v1/apiKeys/gone", "").json(http.StatusOK)
 	wrongs := []string{
-		"", "Bearer wrong", "Bearer " + adminToken[:5], "Bearer " + adminToken + "x", "Basic " + adminToken, adminToken, "Bearer " + accessKey, "Bearer " + devKey,
+		"", "Bearer wrong", "Bearer " + adminToken[:5], "Bearer " + adminToken + "x", "Basic " + adminToken, adminToken,
+		"Bearer " + accessKey, "Bearer " + devKey,
 		"Bearer prk_" + strings.Repeat("A", 43), "Bearer " + revoked, "SharedAccessKey " + b.apiKey("scheme", "admin", ""),
 	}
 	written, tried := rolesInWriting(t), 0
@@ -75,7 +81,10 @@ func TestWhoMayWhat(t *testing.T) {
 			require.Equal(t, needed, written[route], "%s: docs/access.md says otherwise than openapi.yaml", route)
 			delete(written, route)
 		}
-		fresh, err := server.New(server.Options{Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond})
+		fresh, err := server.New(server.Options{
+			Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
+			DefaultValidation: vouched, ValidationWait: time.Millisecond,
+		})
 		require.NoError(t, err)
 		send := func(who access.Actor, headers ...string) answer {
 			r := httptest.NewRequestWithContext(access.WithActor(t.Context(), who), op.method, op.path, strings.NewReader("{}"))
@@ -87,7 +96,8 @@ func TestWhoMayWhat(t *testing.T) {
 			return answer{t, w.Code, w.Header(), w.Body.String()}
 		}
 		for _, wrong := range wrongs {
-			require.Equal(t, http.StatusUnauthorized, send(access.Actor{}, "Authorization", wrong).status, "%s with %q", route, wrong)
+			require.Equal(t, http.StatusUnauthorized, send(access.Actor{}, "Authorization", wrong).status, "%s with %q",
+				route, wrong)
 		}
 		send(access.Actor{}, "aeg-sas-key", adminToken).refused(401, "Unauthorized")
 		judge := func(what string, role access.Role, a answer) {
@@ -121,10 +131,14 @@ func TestWhoMayPublish(t *testing.T) {
 	accessKey := b.topic("orders", "")
 	other := b.topic("parcels", "")
 	right := []string{
-		"Bearer " + adminToken, "Bearer " + accessKey, "SharedAccessKey " + accessKey, "Bearer " + b.apiKey("a", "admin", ""), "Bearer " + b.apiKey("p", "publish", ""), "SharedAccessKey " + b.apiKey("1", "publish", "orders"),
+		"Bearer " + adminToken, "Bearer " + accessKey, "SharedAccessKey " + accessKey, "Bearer " + b.apiKey("a", "admin", ""),
+		"Bearer " + b.apiKey("p", "publish", ""), "SharedAccessKey " + b.apiKey("1", "publish", "orders"),
 	}
-	tooLittle := []string{"Bearer " + b.apiKey("r", "read", ""), "Bearer " + b.apiKey("o", "operate", ""), "Bearer " + b.apiKey("2", "publish", "parcels")}
-	wrong := []string{"", "Bearer wrong", "Bearer " + other, "SharedAccessKey " + adminToken, "Bearer prk_" + strings.Repeat("A", 43)}
+	tooLittle := []string{"Bearer " + b.apiKey("r", "read", ""), "Bearer " + b.apiKey("o", "operate", ""), "Bearer " +
+		b.apiKey("2", "publish", "parcels")}
+	wrong := []string{
+		"", "Bearer wrong", "Bearer " + other, "SharedAccessKey " + adminToken, "Bearer prk_" + strings.Repeat("A", 43),
+	}
 	tried := map[string]int{}
 	for _, op := range operations(t) {
 		route := op.method + " " + op.template
@@ -159,19 +173,22 @@ func TestNoPathAvoidsTheDoor(t *testing.T) {
 	b := setup(t)
 	b.topic("orders", "")
 	for _, path := range []string{
-		"/v1/%74opics", "/%76%31/topics", "/v1%2Ftopics", "//v1/topics", "/v1//topics", "/./v1/topics", "/x/../v1/topics", "/V1/topics", "/v1/topics?", "/v1/topics%00", "/v1;x/topics", "/v1/topics/.", "/%5cv1/topics",
+		"/v1/%74opics", "/%76%31/topics", "/v1%2Ftopics", "//v1/topics", "/v1//topics", "/./v1/topics", "/x/../v1/topics",
+		"/V1/topics", "/v1/topics?", "/v1/topics%00", "/v1;x/topics", "/v1/topics/.", "/%5cv1/topics",
 		"/topics/../v1/topics", "/healthz/../v1/topics", "/healthz%2f..%2fv1/topics", "/v1/topics/orders/..",
 	} {
 		status := b.send(http.MethodGet, path, "").status
 		require.Contains(t, []int{400, 401, 404, 405}, status, path)
 	}
-	require.Equal(t, http.StatusUnauthorized, b.send(http.MethodGet, "/v1/topics", "", "X-HTTP-Method-Override", "HEAD").status)
+	require.Equal(t, http.StatusUnauthorized,
+		b.send(http.MethodGet, "/v1/topics", "", "X-HTTP-Method-Override", "HEAD").status)
 	require.NotEqual(t, http.StatusOK, b.send(http.MethodHead, "/v1/topics", "").status)
 	require.NotEqual(t, http.StatusOK, b.send(http.MethodOptions, "/v1/topics", "").status)
 }
 
 func eventNamed(id string) string {
-	return fmt.Sprintf(`[{"id":%q,"subject":"s","eventType":"t","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}]`, id)
+	return fmt.Sprintf(
+		`[{"id":%q,"subject":"s","eventType":"t","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}]`, id)
 }
 
 func TestPublishingWithAPIKeys(t *testing.T) {
@@ -199,21 +216,29 @@ func TestPublishingWithAPIKeys(t *testing.T) {
 		{"read", "orders", 403},
 		{"operate", "orders", 403},
 	} {
-		for name, header := range map[string][]string{"aeg-sas-key": {"aeg-sas-key", keys[row.key]}, "bearer": {"Authorization", "Bearer " + keys[row.key]}, "shared": {"Authorization", "SharedAccessKey " + keys[row.key]}} {
-			a := b.send(http.MethodPost, "/topics/"+row.topic+"/api/events", eventNamed(row.key+name), append(header, "Content-Type", "application/json")...)
+		for name, header := range map[string][]string{
+			"aeg-sas-key": {"aeg-sas-key", keys[row.key]}, "bearer": {"Authorization", "Bearer " + keys[row.key]},
+			"shared": {"Authorization", "SharedAccessKey " + keys[row.key]},
+		} {
+			a := b.send(http.MethodPost, "/topics/"+row.topic+"/api/events", eventNamed(row.key+name),
+				append(header, "Content-Type", "application/json")...)
 			require.Equal(t, row.status, a.status, "%s to %s by %s: %s", row.key, row.topic, name, a.body)
 			if row.status == 403 {
 				require.Contains(t, a.refused(403, "Forbidden").Message, "API key "+row.key)
 			}
 		}
 	}
-	wide := b.send(http.MethodPost, "/topics/wide:publish", `{"specversion":"1.0","id":"1","source":"s","type":"t"}`, "Authorization", "SharedAccessKey "+keys["publish"], "Content-Type", "application/cloudevents+json")
+	wide := b.send(http.MethodPost, "/topics/wide:publish", `{"specversion":"1.0","id":"1","source":"s","type":"t"}`,
+		"Authorization", "SharedAccessKey "+keys["publish"], "Content-Type", "application/cloudevents+json")
 	require.Equal(t, http.StatusOK, wide.status, wide.body)
 	require.Equal(t, 13, b.count("SELECT count(*) FROM postrider.events"))
 
 	b.manage(http.MethodDelete, "/v1/apiKeys/orders", "").json(http.StatusOK)
-	for name, key := range map[string]string{"revoked": keys["orders"], "unknown": "prk_" + strings.Repeat("A", 43), "cut": keys["publish"][:40]} {
-		require.Contains(t, b.publish("orders", key, eventNamed(name)).refused(401, "Unauthorized").Message, "no such API key", name)
+	for name, key := range map[string]string{
+		"revoked": keys["orders"], "unknown": "prk_" + strings.Repeat("A", 43), "cut": keys["publish"][:40],
+	} {
+		require.Contains(t, b.publish("orders", key, eventNamed(name)).refused(401, "Unauthorized").Message,
+			"no such API key", name)
 	}
 	require.Equal(t, 13, b.count("SELECT count(*) FROM postrider.events"))
 }
@@ -260,7 +285,8 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 		`{"name":"x","scope":"read","role":"admin"}`:             "role",
 		`{"name":"x","scope":"read","expiresInDays":9999999999}`: "expiresInDays",
 	} {
-		require.Equal(t, target, as(admin, "POST", "/v1/apiKeys", body).refused(400, "InvalidRequest").Details[0].Target, body)
+		require.Equal(t, target,
+			as(admin, "POST", "/v1/apiKeys", body).refused(400, "InvalidRequest").Details[0].Target, body)
 	}
 	as(admin, "POST", "/v1/apiKeys", `{"name":"x","scope":"publish","topic":"never"}`).refused(404, "NotFound")
 	as(admin, "POST", "/v1/apiKeys", `{"name":"root","scope":"read"}`).refused(409, "NameTaken")
@@ -292,11 +318,14 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).refused(409, "LastAdmin")
 	as(admin, "DELETE", "/v1/users/anna", "").refused(409, "LastAdmin")
 	require.Equal(t, []string{
-		`api_key_made -/- {"expiresAt":"…","key":"ci","scope":"read"}`, `api_key_revoked -/- {"key":"ci"}`, `user_made -/- {"role":"admin","user":"anna"}`,
-	}, mapped(b.auditedBy("key:root"), func(s string) string { return regexp.MustCompile(`"20[^"]*"`).ReplaceAllString(s, `"…"`) }))
+		`api_key_made -/- {"expiresAt":"…","key":"ci","scope":"read"}`, `api_key_revoked -/- {"key":"ci"}`,
+		`user_made -/- {"role":"admin","user":"anna"}`,
+	}, mapped(b.auditedBy("key:root"),
+		func(s string) string { return regexp.MustCompile(`"20[^"]*"`).ReplaceAllString(s, `"…"`) }))
 	b.manage("PUT", "/v1/users/anna", `{"role":"viewer"}`).json(200)
 	require.Equal(t, http.StatusNoContent, b.manage("DELETE", "/v1/users/anna", "").status)
-	require.Equal(t, []string{`user_replaced -/- {"role":"viewer","user":"anna"}`, `user_deleted -/- {"user":"anna"}`}, b.audited())
+	require.Equal(t, []string{`user_replaced -/- {"role":"viewer","user":"anna"}`, `user_deleted -/- {"user":"anna"}`},
+		b.audited())
 }
 
 // A user is changed or removed only in the version that was read, if somebody asks for that.
@@ -311,7 +340,8 @@ func TestEtagsOfUsers(t *testing.T) {
 	made := with("PUT", anna, "If-None-Match", "*")
 	first := made.json(201)["etag"].(string)
 	require.Equal(t, first, made.header.Get("ETag"))
-	require.Contains(t, with("PUT", anna, "If-None-Match", "*").refused(412, "PreconditionFailed").Message, `user "anna" exists already`)
+	require.Contains(t, with("PUT", anna, "If-None-Match", "*").refused(412, "PreconditionFailed").Message,
+		`user "anna" exists already`)
 	require.Equal(t, first, with("PUT", `{"role":"viewer"}`).json(200)["etag"], "nothing differs")
 	changed := with("PUT", `{"role":"operator"}`, "If-Match", first)
 	second := changed.json(200)["etag"].(string)

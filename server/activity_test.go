@@ -25,11 +25,13 @@ func TestActivity(t *testing.T) {
 	places := map[any]bool{}
 	for i := range 3 {
 		id := fmt.Sprintf("a-%d", i)
-		body := fmt.Sprintf(`[{"id":%q,"subject":"s","eventType":"T","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1"}]`, id)
+		body := fmt.Sprintf(`[{"id":%q,"subject":"s","eventType":"T","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1"}]`,
+			id)
 		require.Equal(t, http.StatusOK, b.send(http.MethodPost, "/topics/orders/api/events", body, "aeg-sas-key", key).status)
 		value, next = read(next)
 		last := value[len(value)-1].(map[string]any)
-		require.Equal(t, []any{"published", "orders", id, nil}, []any{last["kind"], last["topic"], last["eventId"], last["outcome"]})
+		require.Equal(t, []any{"published", "orders", id, nil},
+			[]any{last["kind"], last["topic"], last["eventId"], last["outcome"]})
 		for _, entry := range value {
 			places[entry.(map[string]any)["place"]] = true
 		}
@@ -38,8 +40,11 @@ func TestActivity(t *testing.T) {
 	value, _ = read(quiet)
 	require.Empty(t, value, "nothing of another topic")
 
-	require.Contains(t, b.manage(http.MethodGet, "/v1/activity?subscription=billing", "").refused(400, "InvalidRequest").Message, "topic is required with subscription")
-	require.Contains(t, b.manage(http.MethodGet, "/v1/activity?cursor=eHh4", "").refused(400, "InvalidRequest").Message, "cursor must be one that a nextLink had")
+	require.Contains(t,
+		b.manage(http.MethodGet, "/v1/activity?subscription=billing", "").refused(400, "InvalidRequest").Message,
+		"topic is required with subscription")
+	require.Contains(t, b.manage(http.MethodGet, "/v1/activity?cursor=eHh4", "").refused(400, "InvalidRequest").Message,
+		"cursor must be one that a nextLink had")
 }
 
 // All dead letters are exported over the pages, the oldest first, in their own bytes; what comes meanwhile is left out.
@@ -51,7 +56,8 @@ func TestExportDeadLetters(t *testing.T) {
 	b.exampleLetter()
 	more := func(from, to int) {
 		_, err := b.db.Exec(t.Context(), fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters
-			SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'n-' || n, 'dead_lettered_at', now() - (500 - n) * interval '1 second'))).*
+			SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'n-' || n,
+			    'dead_lettered_at', now() - (500 - n) * interval '1 second'))).*
 			FROM postrider_internal.dead_letters l, generate_series(%d, %d) n WHERE l.event_id = 'o-42'`, from, to))
 		require.NoError(t, err)
 	}
@@ -72,5 +78,7 @@ func TestExportDeadLetters(t *testing.T) {
 	require.Equal(t, []any{"o-42", "n-1", "n-2"}, ids[:3])
 	require.Equal(t, "n-119", ids[119])
 	require.Empty(t, b.manage(http.MethodGet, "/v1/deadLetterExport?reason=other", "").json(200)["value"])
-	require.Contains(t, b.manage(http.MethodGet, "/v1/deadLetterExport?format=csv", "").refused(400, "InvalidRequest").Message, "format must be one of eventgrid, rows")
+	require.Contains(t,
+		b.manage(http.MethodGet, "/v1/deadLetterExport?format=csv", "").refused(400, "InvalidRequest").Message,
+		"format must be one of eventgrid, rows")
 }

@@ -16,7 +16,8 @@ import (
 // put stores an event subscription with these deliveryAttributeMappings.
 func (b *bundle) putHeaders(mappings string) answer {
 	b.t.Helper()
-	return b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c","deliveryAttributeMappings":`+mappings+`}`)
+	return b.manage(http.MethodPut, billing,
+		`{"endpointUrl":"https://example.com/hook?code=5f0c5f0c","deliveryAttributeMappings":`+mappings+`}`)
 }
 
 // revealed are the custom headers with their secrets, as JSON.
@@ -40,9 +41,11 @@ func TestCustomHeadersShowNoSecret(t *testing.T) {
 	b.topic("orders", "")
 	const (
 		stored = `[{"name":"X-A","properties":{"isSecret":true,"value":"hush hush"},"type":"Static"},` +
-			`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C","properties":{"sourceField":"data.system"},"type":"Dynamic"}]`
+			`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C",` +
+			`"properties":{"sourceField":"data.system"},"type":"Dynamic"}]`
 		shown = `[{"name":"X-A","properties":{"isSecret":true,"value":null},"type":"Static"},` +
-			`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C","properties":{"sourceField":"data.system"},"type":"Dynamic"}]`
+			`{"name":"X-B","properties":{"isSecret":false,"value":"open"},"type":"Static"},{"name":"X-C",` +
+			`"properties":{"sourceField":"data.system"},"type":"Dynamic"}]`
 	)
 	require.Equal(t, shown, shownHeaders(t, b.putHeaders(stored).json(http.StatusCreated)))
 	require.Equal(t, shown, shownHeaders(t, b.manage(http.MethodGet, billing, "").json(http.StatusOK)))
@@ -53,7 +56,8 @@ func TestCustomHeadersShowNoSecret(t *testing.T) {
 	require.Equal(t, shown, shownHeaders(t, b.putHeaders(shown).json(http.StatusOK)), "what was read can be put back")
 	require.Equal(t, stored, b.revealed())
 	renamed := strings.Replace(shown, "X-A", "x-a", 1)
-	require.Equal(t, renamed, shownHeaders(t, b.putHeaders(renamed).json(http.StatusOK)), "the name's case does not matter")
+	require.Equal(t, renamed, shownHeaders(t, b.putHeaders(renamed).json(http.StatusOK)),
+		"the name's case does not matter")
 	require.Equal(t, strings.Replace(stored, "X-A", "x-a", 1), b.revealed())
 
 	for _, none := range []string{"[]", "null"} {
@@ -61,7 +65,8 @@ func TestCustomHeadersShowNoSecret(t *testing.T) {
 		require.Equal(t, "[]", shownHeaders(t, b.putHeaders(none).json(http.StatusOK)))
 		require.Equal(t, "[]", b.revealed())
 	}
-	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value"}, targets(b.putHeaders(shown).refused(400, "InvalidRequest")), "it is gone")
+	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value"},
+		targets(b.putHeaders(shown).refused(400, "InvalidRequest")), "it is gone")
 }
 
 func TestCustomHeadersThatAreRefused(t *testing.T) {
@@ -78,21 +83,56 @@ func TestCustomHeadersThatAreRefused(t *testing.T) {
 	}{
 		"no array": {`{}`, []string{"deliveryAttributeMappings"}, "must be an array"},
 		"a name of HTTP's own": {
-			`[` + static("Content-Type", "v") + `]`, []string{"deliveryAttributeMappings[0].name"}, "must not begin with aeg-, content-",
+			`[` + static("Content-Type", "v") + `]`,
+			[]string{"deliveryAttributeMappings[0].name"},
+			"must not begin with aeg-, content-",
 		},
-		"a header of ours":  {`[` + static("X", "v") + `,` + static("traceparent", "v") + `]`, []string{"deliveryAttributeMappings[1].name"}, "must not be one of"},
-		"two mistakes":      {`[` + static("X Y", "v") + `,` + static("X", "") + `]`, []string{"deliveryAttributeMappings[0].name", "deliveryAttributeMappings[1].properties.value"}, "must be a header's name"},
-		"a line break":      {`[{"name":"X","type":"Static","properties":{"value":"a\r\nb"}}]`, []string{"deliveryAttributeMappings[0].properties.value"}, "control characters"},
-		"a value too long":  {`[` + static("X", strings.Repeat("v", 4097)) + `]`, []string{"deliveryAttributeMappings[0].properties.value"}, "must be 1 to 4096 bytes long, is 4097"},
-		"no type":           {`[{"name":"X","properties":{"value":"v"}}]`, []string{"deliveryAttributeMappings[0].type"}, "must be Static or Dynamic"},
-		"no properties":     {`[{"name":"X","type":"Static"}]`, []string{"deliveryAttributeMappings[0].properties.value"}, "is required by a Static header"},
-		"no sourceField":    {`[{"name":"X","type":"Dynamic","properties":{"sourceField":null}}]`, []string{"deliveryAttributeMappings[0].properties.sourceField"}, "is required"},
-		"an unknown member": {`[{"name":"X","type":"Dynamic","properties":{"source":"id"}}]`, []string{"deliveryAttributeMappings[0].properties.source"}, "is not known here"},
-		"nothing to keep":   {`[{"name":"X","type":"Static","properties":{"value":null,"isSecret":true}}]`, []string{"deliveryAttributeMappings[0].properties.value"}, "no value is stored for this header"},
+		"a header of ours": {`[` + static("X", "v") + `,` + static("traceparent", "v") +
+			`]`, []string{"deliveryAttributeMappings[1].name"}, "must not be one of"},
+		"two mistakes": {
+			`[` + static("X Y", "v") + `,` + static("X", "") + `]`,
+			[]string{"deliveryAttributeMappings[0].name", "deliveryAttributeMappings[1].properties.value"},
+			"must be a header's name",
+		},
+		"a line break": {
+			`[{"name":"X","type":"Static","properties":{"value":"a\r\nb"}}]`,
+			[]string{"deliveryAttributeMappings[0].properties.value"},
+			"control characters",
+		},
+		"a value too long": {`[` + static("X", strings.Repeat("v", 4097)) +
+			`]`, []string{"deliveryAttributeMappings[0].properties.value"}, "must be 1 to 4096 bytes long, is 4097"},
+		"no type": {
+			`[{"name":"X","properties":{"value":"v"}}]`,
+			[]string{"deliveryAttributeMappings[0].type"},
+			"must be Static or Dynamic",
+		},
+		"no properties": {
+			`[{"name":"X","type":"Static"}]`,
+			[]string{"deliveryAttributeMappings[0].properties.value"},
+			"is required by a Static header",
+		},
+		"no sourceField": {
+			`[{"name":"X","type":"Dynamic","properties":{"sourceField":null}}]`,
+			[]string{"deliveryAttributeMappings[0].properties.sourceField"},
+			"is required",
+		},
+		"an unknown member": {
+			`[{"name":"X","type":"Dynamic","properties":{"source":"id"}}]`,
+			[]string{"deliveryAttributeMappings[0].properties.source"},
+			"is not known here",
+		},
+		"nothing to keep": {
+			`[{"name":"X","type":"Static","properties":{"value":null,"isSecret":true}}]`,
+			[]string{"deliveryAttributeMappings[0].properties.value"},
+			"no value is stored for this header",
+		},
 		"a value that is no text": {
-			`[{"name":"X","type":"Static","properties":{"value":5}}]`, []string{"deliveryAttributeMappings.properties.value"}, "must be a string",
+			`[{"name":"X","type":"Static","properties":{"value":5}}]`,
+			[]string{"deliveryAttributeMappings.properties.value"},
+			"must be a string",
 		},
-		"eleven": {"[" + strings.Repeat(static("X", "v")+",", 10) + static("X", "v") + "]", []string{"deliveryAttributeMappings"}, "must have at most 10 entries, has 11"},
+		"eleven": {"[" + strings.Repeat(static("X", "v")+",", 10) + static("X", "v") +
+			"]", []string{"deliveryAttributeMappings"}, "must have at most 10 entries, has 11"},
 	} {
 		refused := b.putHeaders(row.mappings).refused(400, "InvalidRequest")
 		require.Equal(t, row.targets, targets(refused), name)
@@ -101,11 +141,16 @@ func TestCustomHeadersThatAreRefused(t *testing.T) {
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'subscription_made'"))
 
-	refused := b.manage(http.MethodPut, billing, `{"endpointUrl":"nowhere","maxConcurrentDeliveries":0,"deliveryAttributeMappings":[`+static("X Y", "v")+`,{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).refused(400, "InvalidRequest")
+	refused := b.manage(http.MethodPut, billing,
+		`{"endpointUrl":"nowhere","maxConcurrentDeliveries":0,"deliveryAttributeMappings":[`+static("X Y", "v")+
+			`,{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).refused(400, "InvalidRequest")
 	require.ElementsMatch(t, []string{
-		"endpointUrl", "maxConcurrentDeliveries", "deliveryAttributeMappings[0].name", "deliveryAttributeMappings[1].properties.value",
+		"endpointUrl", "maxConcurrentDeliveries", "deliveryAttributeMappings[0].name",
+		"deliveryAttributeMappings[1].properties.value",
 	}, targets(refused), "one answer names all mistakes")
-	b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/a%00b", `{"endpointUrl":"https://example.com","deliveryAttributeMappings":[{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).refused(400, "InvalidRequest")
+	b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/a%00b",
+		`{"endpointUrl":"https://example.com","deliveryAttributeMappings":[{"name":"X","type":"Static",`+
+			`"properties":{"isSecret":true}}]}`).refused(400, "InvalidRequest")
 }
 
 func TestCustomHeaderLimitsOfOnesOwn(t *testing.T) {
@@ -113,8 +158,11 @@ func TestCustomHeaderLimitsOfOnesOwn(t *testing.T) {
 	b := setup(t, func(o *server.Options) { o.HeaderLimits = policy.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 3} })
 	b.topic("orders", "")
 	b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abc"}}]`).json(http.StatusCreated)
-	require.Contains(t, b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abcd"}}]`).refused(400, "InvalidRequest").Message, "must be 1 to 3 bytes long, is 4")
-	require.Contains(t, b.putHeaders(`[{},{}]`).refused(400, "InvalidRequest").Message, "must have at most 1 entries, has 2")
+	require.Contains(t,
+		b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abcd"}}]`).refused(400, "InvalidRequest").Message,
+		"must be 1 to 3 bytes long, is 4")
+	require.Contains(t, b.putHeaders(`[{},{}]`).refused(400, "InvalidRequest").Message,
+		"must have at most 1 entries, has 2")
 }
 
 func TestReveal(t *testing.T) {
@@ -122,21 +170,28 @@ func TestReveal(t *testing.T) {
 	b := setup(t)
 	b.topic("orders", "")
 	b.putHeaders(`[{"name":"X-A","type":"Static","properties":{"value":"hush","isSecret":true}}]`).json(http.StatusCreated)
-	for path, says := range map[string]string{"/getFullUrl": `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, "/getDeliveryAttributes": `"hush"`} {
+	for path, says := range map[string]string{
+		"/getFullUrl": `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, "/getDeliveryAttributes": `"hush"`,
+	} {
 		answer := b.manage(http.MethodPost, billing+path, "")
 		answer.json(http.StatusOK)
 		require.Contains(t, answer.body, says)
 		require.Equal(t, "no-store", answer.header.Get("Cache-Control"))
-		for _, missing := range []string{"/v1/topics/never/subscriptions/billing", "/v1/topics/orders/subscriptions/never", "/v1/topics/orders/subscriptions/a%00b"} {
+		for _, missing := range []string{"/v1/topics/never/subscriptions/billing", "/v1/topics/orders/" +
+			"subscriptions/never", "/v1/topics/orders/subscriptions/a%00b"} {
 			b.manage(http.MethodPost, missing+path, "").refused(404, "NotFound")
 		}
 	}
 	require.Equal(t, "no-store", b.manage(http.MethodPost, "/v1/topics/orders/listKeys", "").header.Get("Cache-Control"))
-	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.audit WHERE action IN ('endpoint_url_shown', 'delivery_attributes_shown')"), "what is not there was not shown")
+	require.Equal(t, 2,
+		b.count("SELECT count(*) FROM postrider.audit WHERE action IN ('endpoint_url_shown', 'delivery_attributes_shown')"),
+		"what is not there was not shown")
 
 	// What cannot be written into the audit is not shown.
 	b.alter("ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
-	for _, path := range []string{billing + "/getFullUrl", billing + "/getDeliveryAttributes", "/v1/topics/orders/listKeys"} {
+	for _, path := range []string{
+		billing + "/getFullUrl", billing + "/getDeliveryAttributes", "/v1/topics/orders/listKeys",
+	} {
 		answer := b.manage(http.MethodPost, path, "")
 		answer.refused(500, "InternalError")
 		for _, secret := range []string{"5f0c", "hush", "key1"} {

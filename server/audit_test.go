@@ -16,7 +16,8 @@ func (b *bundle) auditedBy(by string) []string {
 	b.t.Helper()
 	list := []string{}
 	for _, row := range b.rows(`WITH gone AS (DELETE FROM postrider_internal.audit RETURNING *)
-		SELECT action, coalesce(topic, '-') || '/' || coalesce(subscription, '-') AS about, details, actor, address FROM gone ORDER BY id`) {
+		SELECT action, coalesce(topic, '-') || '/' || coalesce(subscription, '-') AS about, details, actor, address FROM gone
+		ORDER BY id`) {
 		require.Equal(b.t, by, row["actor"])
 		require.Equal(b.t, "127.0.0.1", row["address"])
 		detail, err := json.Marshal(row["details"])
@@ -38,35 +39,54 @@ func TestAudit(t *testing.T) {
 		{"PUT", "/v1/topics/orders", "", 201, []string{"topic_made orders/- {}"}},
 		{"PUT", "/v1/topics/orders", "", 200, []string{}},
 		{"PUT", "/v1/topics/wide", `{"kind":"namespace"}`, 201, []string{"topic_made wide/- {}"}},
-		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{`topic_replaced wide/- {"settings":["eventRetentionInDays"]}`}},
+		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{`topic_replaced wide/- ` +
+			`{"settings":["eventRetentionInDays"]}`}},
 		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":2}`, 200, []string{}},
-		{"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":3,"duplicateDetectionWindowInMinutes":60}`, 200, []string{`topic_replaced wide/- {"settings":["eventRetentionInDays","duplicateDetectionWindowInMinutes"]}`}},
+		{
+			"PUT", "/v1/topics/wide", `{"kind":"namespace","eventRetentionInDays":3,"duplicateDetectionWindowInMinutes":60}`,
+			200,
+			[]string{`topic_replaced wide/- {"settings":["eventRetentionInDays","duplicateDetectionWindowInMinutes"]}`},
+		},
 		{"POST", "/v1/topics/orders/listKeys", "", 200, []string{"topic_keys_shown orders/- {}"}},
-		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key2"}`, 200, []string{`topic_keys_replaced orders/- {"keys":["key2"]}`}},
+		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key2"}`, 200, []string{`topic_keys_replaced orders/- ` +
+			`{"keys":["key2"]}`}},
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`, 400, []string{}},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, 201,
-			[]string{`subscription_made orders/billing {"endpointValidation":"skip","settings":["endpointUrl","endpointKind","eventDeliverySchema","retryPolicy.policy","behavior","endpointValidation"]}`},
+			[]string{`subscription_made orders/billing {"endpointValidation":"skip","settings":["endpointUrl","endpointKind",` +
+				`"eventDeliverySchema","retryPolicy.policy","behavior","endpointValidation"]}`},
 		},
 		{
-			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a","includedEventTypes":[]},"retryPolicy":{"maxDeliveryAttempts":3},
-				"deadLetterDestination":{"endpointType":"None"},"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":"hush","isSecret":true}}]}`, 200,
-			[]string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["endpointUrl","retryPolicy.maxDeliveryAttempts","filter.subjectBeginsWith","deadLetterDestination","deliveryAttributeMappings"]}`},
+			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a",` +
+				`"includedEventTypes":[]},"retryPolicy":{"maxDeliveryAttempts":3},
+				"deadLetterDestination":{"endpointType":"None"},"deliveryAttributeMappings":[{"name":"X-A","type":"Static",` +
+				`"properties":{"value":"hush","isSecret":true}}]}`, 200,
+			[]string{
+				`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["endpointUrl",` +
+					`"retryPolicy.maxDeliveryAttempts","filter.subjectBeginsWith","deadLetterDestination",` +
+					`"deliveryAttributeMappings"]}`,
+			},
 		},
 		{
-			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a"},"retryPolicy":{"maxDeliveryAttempts":3},
-				"deadLetterDestination":{"endpointType":"None"},"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":null,"isSecret":true}}]}`, 200,
+			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a"},` +
+				`"retryPolicy":{"maxDeliveryAttempts":3},
+				"deadLetterDestination":{"endpointType":"None"},"deliveryAttributeMappings":[{"name":"X-A","type":"Static",` +
+				`"properties":{"value":null,"isSecret":true}}]}`, 200,
 			[]string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":[]}`},
 		},
-		{"PATCH", billing, `{"expirationTimeUtc":"2099-01-01T00:00:00Z","labels":["a"]}`, 200, []string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["labels","expirationTimeUtc"]}`}},
-		{"PATCH", billing, `{"expirationTimeUtc":null,"labels":null}`, 200, []string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["labels","expirationTimeUtc"]}`}},
+		{"PATCH", billing, `{"expirationTimeUtc":"2099-01-01T00:00:00Z","labels":["a"]}`, 200, []string{
+			`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["labels","expirationTimeUtc"]}`,
+		}},
+		{"PATCH", billing, `{"expirationTimeUtc":null,"labels":null}`, 200, []string{`subscription_replaced orders/billing ` +
+			`{"endpointValidation":"skip","settings":["labels","expirationTimeUtc"]}`}},
 		{"PUT", billing, `{"endpointUrl":"nowhere"}`, 400, []string{}},
 		{"GET", billing, "", 200, []string{}},
 		{"POST", billing + "/getFullUrl", "", 200, []string{"endpoint_url_shown orders/billing {}"}},
 		{"POST", billing + "/getDeliveryAttributes", "", 200, []string{"delivery_attributes_shown orders/billing {}"}},
 		{"POST", billing + "/getSigningSecrets", "", 200, []string{"signing_secrets_shown orders/billing {}"}},
 		{"POST", billing + "/rotateSigningSecret", "", 409, []string{}},
-		{"POST", billing + "/pause", `{"stopTimeToLive":true}`, 200, []string{`subscription_paused orders/billing {"stopTimeToLive":true}`}},
+		{"POST", billing + "/pause", `{"stopTimeToLive":true}`, 200, []string{`subscription_paused orders/billing ` +
+			`{"stopTimeToLive":true}`}},
 		{"POST", billing + "/pause", "", 200, []string{"subscription_paused orders/billing {}"}},
 		{"POST", billing + "/release", "", 409, []string{}},
 		{"POST", billing + "/resume", "", 200, []string{"subscription_resumed orders/billing {}"}},
@@ -79,9 +99,11 @@ func TestAudit(t *testing.T) {
 		{"DELETE", "/v1/policies/mine", "", 404, []string{}},
 		{"DELETE", "/v1/topics/orders", "", 409, []string{}},
 		{
-			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a"},"retryPolicy":{"maxDeliveryAttempts":3},
+			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a"},` +
+				`"retryPolicy":{"maxDeliveryAttempts":3},
 				"deadLetterDestination":{"endpointType":"None"},"signing":{"enabled":true}}`, 200,
-			[]string{`subscription_replaced orders/billing {"endpointValidation":"skip","settings":["deliveryAttributeMappings","signing"]}`},
+			[]string{`subscription_replaced orders/billing {"endpointValidation":"skip",` +
+				`"settings":["deliveryAttributeMappings","signing"]}`},
 		},
 		{"POST", billing + "/rotateSigningSecret", "", 200, []string{"signing_secret_rotated orders/billing {}"}},
 		{"DELETE", billing, "", 204, []string{"subscription_deleted orders/billing {}"}},

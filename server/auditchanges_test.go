@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each change of the configuration is in the audit with its old and its new values, by SQL and by REST, and without a secret.
+// Each change of the configuration is in the audit with its old and its new values, by SQL and by REST, and without a
+// secret.
 func TestTheAuditHasOldAndNewValues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -20,7 +21,8 @@ func TestTheAuditHasOldAndNewValues(t *testing.T) {
 	}
 	newest := func(action string) (shown string) {
 		t.Helper()
-		const query = "SELECT coalesce(changes::text, 'NULL') FROM postrider.audit WHERE action = $1 ORDER BY audit_id DESC LIMIT 1"
+		const query = "SELECT coalesce(changes::text, 'NULL') FROM postrider.audit WHERE action = $1 " +
+			"ORDER BY audit_id DESC LIMIT 1"
 		require.NoError(t, b.db.QueryRow(t.Context(), query, action).Scan(&shown))
 		return shown
 	}
@@ -31,22 +33,27 @@ func TestTheAuditHasOldAndNewValues(t *testing.T) {
 	require.JSONEq(t, `{"eventRetentionInDays": {"old": 2, "new": 3}}`, newest("topic_replaced"))
 
 	put("/v1/topics/orders", `{}`)
-	const attributes = `"deliveryAttributeMappings":[{"name":"X-Open","type":"Static","properties":{"value":"seen"}},{"name":"X-Key","type":"Static","properties":{"value":"%","isSecret":true}}]`
+	const attributes = `"deliveryAttributeMappings":[{"name":"X-Open","type":"Static","properties":{"value":"seen"}},` +
+		`{"name":"X-Key","type":"Static","properties":{"value":"%","isSecret":true}}]`
 	settings := func(endpoint, secret, labels string) string {
-		return `{"endpointUrl":"` + endpoint + `","endpointValidation":"skip","labels":[` + labels + `],` + strings.ReplaceAll(attributes, "%", secret) + `}`
+		return `{"endpointUrl":"` + endpoint + `","endpointValidation":"skip","labels":[` + labels + `],` +
+			strings.ReplaceAll(attributes, "%", secret) + `}`
 	}
 	put(billing, settings("https://example.com/a?code=secret-one-1", "secret-two-2", ""))
 	put(billing, settings("https://example.com/a?code=secret-three-3", "secret-four-4", `"a"`))
-	require.JSONEq(t, `{"labels": {"old": [], "new": ["a"]}, "endpointUrl": {"changed": true}, "deliveryAttributeMappings": {"changed": true}}`,
+	require.JSONEq(t, `{"labels": {"old": [], "new": ["a"]}, "endpointUrl": {"changed": true},`+
+		` "deliveryAttributeMappings": {"changed": true}}`,
 		newest("subscription_replaced"), "the values of secrets are not shown")
 	put(billing, settings("https://example.com/b?code=secret-three-3", "secret-four-4", `"a"`))
-	require.JSONEq(t, `{"endpointUrl": {"old": "https://example.com/a", "new": "https://example.com/b"}}`, newest("subscription_replaced"))
+	require.JSONEq(t, `{"endpointUrl": {"old": "https://example.com/a", "new": "https://example.com/b"}}`,
+		newest("subscription_replaced"))
 
 	require.Equal(t, 200, b.manage("POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key1"}`).status)
 	require.JSONEq(t, `{"key1": {"changed": true}}`, newest("topic_keys_replaced"))
 	put("/v1/users/anna", `{"role":"viewer","password":"correct horse battery staple 1"}`)
 	put("/v1/users/anna", `{"role":"operator","password":"correct horse battery staple 2"}`)
-	require.JSONEq(t, `{"role": {"old": "viewer", "new": "operator"}, "password": {"changed": true}}`, newest("user_replaced"))
+	require.JSONEq(t, `{"role": {"old": "viewer", "new": "operator"}, "password": {"changed": true}}`,
+		newest("user_replaced"))
 
 	require.Equal(t, 204, b.manage("DELETE", billing, "").status)
 	require.Contains(t, newest("subscription_deleted"), `"labels": {"new": null, "old": ["a"]}`)

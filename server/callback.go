@@ -18,8 +18,8 @@ import (
 // validatedText is what whoever opens validationUrl reads. Event Grid's own words are documented nowhere.
 const validatedText = "Webhook successfully validated as a subscription endpoint."
 
-// openValidationURL answers GET and POST /topics/{topic}/eventsubscriptions/{subscription}/validate. The code is the credential: wrong ones
-// are counted with those of publishers.
+// openValidationURL answers GET and POST /topics/{topic}/eventsubscriptions/{subscription}/validate. The code is the
+// credential: wrong ones are counted with those of publishers.
 func (s *Server) openValidationURL(c echo.Context) error {
 	topic, name, code := api.PathValue(c, "topic"), api.PathValue(c, "subscription"), c.QueryParam("id")
 	if code == "" {
@@ -41,7 +41,8 @@ func (s *Server) openValidationURL(c echo.Context) error {
 		return noValidation()
 	case errors.Is(err, catalog.ErrCallbackOver):
 		return api.Refuse(http.StatusBadRequest, management.CodeValidationOver,
-			"this validation is over: it failed, or its time has passed; POST /v1/topics/{topic}/subscriptions/{subscription}/validate begins another one")
+			"this validation is over: it failed, or its time has passed; POST "+
+				"/v1/topics/{topic}/subscriptions/{subscription}/validate begins another one")
 	case err != nil:
 		return err
 	}
@@ -49,5 +50,6 @@ func (s *Server) openValidationURL(c echo.Context) error {
 }
 
 func noValidation() error {
-	return api.Refuse(http.StatusNotFound, api.CodeNotFound, "no validation handshake has this code for this event subscription")
+	return api.Refuse(http.StatusNotFound, api.CodeNotFound,
+		"no validation handshake has this code for this event subscription")
 }

@@ -26,7 +26,9 @@ func selfSigned(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
@@ -38,18 +40,21 @@ func selfSigned(t *testing.T) (certificate, key string) {
 	return quoted("CERTIFICATE", der), quoted("PRIVATE KEY", secret)
 }
 
-// Settings of the connection come back without their secrets, are kept by who puts or patches without them, and go nowhere else.
+// Settings of the connection come back without their secrets, are kept by who puts or patches without them, and go
+// nowhere else.
 func TestConnectionRoundTrip(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
 	const path = "/v1/topics/orders/subscriptions/billing"
 	cert, key := selfSigned(t)
-	shown := `"endpointUrl":"https://example.com/in","minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + cert + `,"clientCertificate":{"certificate":` + cert
+	shown := `"endpointUrl":"https://example.com/in","minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + cert +
+		`,"clientCertificate":{"certificate":` + cert
 	oauth := `,"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"shop","scope":"orders"`
 	b.manage(http.MethodPut, path, "{"+shown+`}`+oauth+`}}`).refused(400, "InvalidRequest")
 	made := b.manage(http.MethodPut, path, "{"+shown+`,"privateKey":`+key+`}`+oauth+`,"clientSecret":"planted-secret"}}`)
-	require.Equal(t, map[string]any{"tokenUrl": "https://login.example.com/token", "clientId": "shop", "scope": "orders"}, made.json(http.StatusCreated)["oauth2"])
+	require.Equal(t, map[string]any{"tokenUrl": "https://login.example.com/token", "clientId": "shop", "scope": "orders"},
+		made.json(http.StatusCreated)["oauth2"])
 	stored := func() (privateKey, secret string) {
 		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
 		require.NoError(t, err)
@@ -69,11 +74,14 @@ func TestConnectionRoundTrip(t *testing.T) {
 	requireSecrets("planted-other")
 
 	// The secret is sent to nobody that it was not given for.
-	for _, elsewhere := range []string{`{"oauth2":{"tokenUrl":"https://evil.example/token"}}`, `{"oauth2":{"clientId":"other"}}`} {
+	for _, elsewhere := range []string{
+		`{"oauth2":{"tokenUrl":"https://evil.example/token"}}`, `{"oauth2":{"clientId":"other"}}`,
+	} {
 		require.Contains(t, b.manage(http.MethodPatch, path, elsewhere).body, "oauth2.clientSecret")
 	}
 	other, _ := selfSigned(t)
-	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+other+`}}`).body, "the privateKey (PEM, not encrypted) that belongs to it")
+	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+other+`}}`).body,
+		"the privateKey (PEM, not encrypted) that belongs to it")
 	requireSecrets("planted-other")
 
 	for _, page := range []string{path, "/v1/topics/orders/subscriptions"} {
@@ -88,9 +96,12 @@ func TestConnectionRoundTrip(t *testing.T) {
 	require.Contains(t, told, `"settings":["oauth2"]`)
 	require.Contains(t, told, `"minimumTlsVersionAllowed","certificateAuthorities","clientCertificate","oauth2"]`)
 	require.NotContains(t, told, "planted-")
-	b.manage(http.MethodPatch, path, `{"oauth2":null,"clientCertificate":null,"certificateAuthorities":null,"minimumTlsVersionAllowed":null}`).json(http.StatusOK)
+	b.manage(http.MethodPatch, path, `{"oauth2":null,"clientCertificate":null,"certificateAuthorities":null,`+
+		`"minimumTlsVersionAllowed":null}`).json(http.StatusOK)
 	var rest int
-	require.NoError(t, b.store.DB.Pool.QueryRow(t.Context(), "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE connection IS NOT NULL OR connection_sealed IS NOT NULL").Scan(&rest))
+	require.NoError(t,
+		b.store.DB.Pool.QueryRow(t.Context(), "SELECT count(*) FROM postrider_internal.event_subscriptions "+
+			"WHERE connection IS NOT NULL OR connection_sealed IS NOT NULL").Scan(&rest))
 	require.Zero(t, rest)
 }
 
@@ -107,16 +118,20 @@ func TestConnectionMistakes(t *testing.T) {
 		`"certificateAuthorities":` + key:  "must hold certificates and nothing else",
 		`"certificateAuthorities":"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"`: "number 1 cannot be read",
 		`"clientCertificate":{"certificate":` + other + `,"privateKey":` + key + `}`:              "that belongs to it",
-		`"clientCertificate":{"certificate":` + cert + `}`:                                        "none is stored that could be kept",
-		`"oauth2":{"tokenUrl":"https://169.254.169.254/","clientId":"a","clientSecret":"b"}`:      "cloud metadata",
-		`"oauth2":{"tokenUrl":"https://a.example/?b=c","clientId":"a","clientSecret":"b"}`:        "must have no query",
-		`"oauth2":{"tokenUrl":"http://a.example/","clientId":"a","clientSecret":"planted"}`:       "must be https: the client secret is sent there",
-		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"","clientSecret":"b"}`:             "oauth2.clientId",
-		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"a\r\n","clientSecret":"planted"}`:  "must have no control characters",
-		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"a"}`:                               "none is stored for this tokenUrl and clientId",
-		`"oauth2":{"tokenUrl":"https://a.example/","clientSecret":"b"}`:                           "oauth2.clientId",
+		`"clientCertificate":{"certificate":` + cert + `}`: "none is stored that " +
+			"could be kept",
+		`"oauth2":{"tokenUrl":"https://169.254.169.254/","clientId":"a","clientSecret":"b"}`: "cloud metadata",
+		`"oauth2":{"tokenUrl":"https://a.example/?b=c","clientId":"a","clientSecret":"b"}`:   "must have no query",
+		`"oauth2":{"tokenUrl":"http://a.example/","clientId":"a","clientSecret":"planted"}`: "must be https: the " +
+			"client secret is sent there",
+		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"","clientSecret":"b"}`: "oauth2.clientId",
+		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"a\r\n","clientSecret":"planted"}`: "must have no control " +
+			"characters",
+		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"a"}`:     "none is stored for this tokenUrl and clientId",
+		`"oauth2":{"tokenUrl":"https://a.example/","clientSecret":"b"}`: "oauth2.clientId",
 	} {
-		refused := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com",`+settings+`}`)
+		refused := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+			`{"endpointUrl":"https://example.com",`+settings+`}`)
 		require.Equal(t, http.StatusBadRequest, refused.status, settings)
 		require.Contains(t, refused.body, problem, settings)
 		require.NotContains(t, refused.body, "planted")
@@ -139,9 +154,11 @@ func TestPlainHTTPEndpoints(t *testing.T) {
 	opened := setup(t, func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	opened.topic("orders", "")
 	require.Equal(t, http.StatusCreated, put(opened, "literal", "http://10.1.2.3/").status)
-	require.Equal(t, http.StatusCreated, put(opened, "name", "http://billing.internal/").status, "a name is judged when it is called")
+	require.Equal(t, http.StatusCreated, put(opened, "name", "http://billing.internal/").status,
+		"a name is judged when it is called")
 	require.Contains(t, put(opened, "public", "http://8.8.8.8/").body, "must be https")
-	require.Contains(t, put(opened, "tls", `http://10.1.2.3/","minimumTlsVersionAllowed":"1.3`).body, "must be https where")
+	require.Contains(t, put(opened, "tls", `http://10.1.2.3/","minimumTlsVersionAllowed":"1.3`).body,
+		"must be https where")
 
 	allowing := setup(t, func(o *server.Options) { o.AllowHTTP = true })
 	allowing.topic("orders", "")
@@ -166,10 +183,12 @@ func TestRefusedEndpointsAreNotPut(t *testing.T) {
 		put++
 		quoted, err := json.Marshal(raw)
 		require.NoError(t, err)
-		refused := b.manage(http.MethodPut, path, `{"endpointUrl":`+string(quoted)+`}`).refused(http.StatusBadRequest, "InvalidRequest")
+		refused := b.manage(http.MethodPut, path, `{"endpointUrl":`+string(quoted)+`}`).
+			refused(http.StatusBadRequest, "InvalidRequest")
 		require.Equal(t, "endpointUrl", refused.Details[0].Target, raw)
 		require.Contains(t, refused.Details[0].Message, says, raw)
-		refused = b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/","oauth2":{"clientId":"a","clientSecret":"b","tokenUrl":`+string(quoted)+`}}`).
+		refused = b.manage(http.MethodPut, path,
+			`{"endpointUrl":"https://example.com/","oauth2":{"clientId":"a","clientSecret":"b","tokenUrl":`+string(quoted)+`}}`).
 			refused(http.StatusBadRequest, "InvalidRequest")
 		require.Equal(t, "oauth2.tokenUrl", refused.Details[0].Target, raw)
 		require.Contains(t, refused.Details[0].Message, says, raw)

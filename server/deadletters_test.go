@@ -14,11 +14,14 @@ func (b *bundle) lettersOf(topic, subscription string, n int) (ids []string) {
 	b.t.Helper()
 	for i := range n {
 		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
-		b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_status, owed_since,
+		b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
+			    topic, subscription, endpoint_base_url, reason, attempts, last_status, owed_since,
 			published_at, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
-			SELECT $1, now() - interval '1 hour' + $2 * interval '1 second', $2, s.id, s.topic_id, t.name, s.name, '', 'MaxDeliveryAttemptsExceeded', 30, 503, now(), now(), gen_random_uuid(), 'e-' || $2,
+			SELECT $1, now() - interval '1 hour' + $2 * interval '1 second', $2, s.id, s.topic_id, t.name, s.name, '',
+			       'MaxDeliveryAttemptsExceeded', 30, 503, now(), now(), gen_random_uuid(), 'e-' || $2,
 			'Shop.OrderPlaced', 'orders/a b&' || $2, '', '1', 'EventGridSchema', 'ga-2021', '{"id":"e"}'
-			FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE t.name = $3 AND s.name = $4`, id, i, topic, subscription)
+			FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id WHERE t.name = $3
+			    AND s.name = $4`, id, i, topic, subscription)
 		ids = append(ids, id)
 	}
 	return ids
@@ -31,7 +34,10 @@ func TestDeadLettersAreListed(t *testing.T) {
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
 	ids := b.lettersOf("orders", "billing", 5)
 	var listed []string
-	query := url.Values{"limit": {"2"}, "subjectPrefix": {"orders/a b&"}, "lastStatus": {"503"}, "redelivered": {"false"}, "deadLetteredFrom": {"2024-01-01T00:00:00+02:00"}}
+	query := url.Values{
+		"limit": {"2"}, "subjectPrefix": {"orders/a b&"}, "lastStatus": {"503"}, "redelivered": {"false"},
+		"deadLetteredFrom": {"2024-01-01T00:00:00+02:00"},
+	}
 	for link, pages := "/v1/deadLetters?"+query.Encode(), 0; link != ""; pages++ {
 		require.Less(t, pages, 3)
 		answer := b.manage(http.MethodGet, link, "")
@@ -44,7 +50,10 @@ func TestDeadLettersAreListed(t *testing.T) {
 	}
 	require.Equal(t, ids, listed)
 	require.Contains(t, b.manage(http.MethodGet, "/v1/deadLetters?eventId=nothing", "").body, `"value":[]`)
-	for query, target := range map[string]string{"cursor=bm90aGluZw": "cursor", "limit=0": "limit", "deadLetteredUntil=now": "deadLetteredUntil", "reason=%00": "reason"} {
+	for query, target := range map[string]string{
+		"cursor=bm90aGluZw": "cursor", "limit=0": "limit", "deadLetteredUntil=now": "deadLetteredUntil",
+		"reason=%00": "reason",
+	} {
 		answer := b.manage(http.MethodGet, "/v1/deadLetters?"+query, "")
 		answer.refused(400, "InvalidRequest")
 		require.Contains(t, answer.body, `"target":"`+target+`"`)
@@ -71,25 +80,39 @@ func TestDeadLettersRefuse(t *testing.T) {
 		{"POST", "/v1/deadLetters/x/redeliver", "", 404, "does not exist"},
 		{"POST", "/v1/deadLetters/" + nobody + "/redeliver", "", 404, "does not exist"},
 		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"topic":"orders"}`, 400, "subscription is required with topic"},
-		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"subscription":"\u0000"}`, 400, "holds a character that no name has"},
-		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"subscription":"nobody"}`, 400, `topic \"orders\" has no event subscription \"nobody\"`},
+		{"POST", "/v1/deadLetters/" + id +
+			"/redeliver", `{"subscription":"\u0000"}`, 400, "holds a character that no name has"},
+		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"subscription":"nobody"}`, 400, `topic \"orders\" has no event ` +
+			`subscription \"nobody\"`},
 		{"POST", "/v1/deadLetters/redeliver", ``, 400, "filter is required"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"topik":"x"}}`, 400, "filter.topik is not known here"},
-		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":["x"]}}`, 400, "filter.deadLetterIds[0] is no id of a dead letter"},
-		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":[]}}`, 400, "must have between 1 and 5000 ids, not 0"},
+		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":["x"]}}`, 400, "filter.deadLetterIds[0] is no id " +
+			"of a dead letter"},
+		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":[]}}`, 400, "must have between 1 and 5000 " +
+			"ids, not 0"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{},"ratePerSecond":0}`, 400, "ratePerSecond must be between 1 and"},
-		{"POST", "/v1/deadLetters/redeliver", `{"filter":{},"subscription":"billing"}`, 400, "topic is required with subscription"},
+		{"POST", "/v1/deadLetters/redeliver", `{"filter":{},"subscription":"billing"}`, 400, "topic is required with " +
+			"subscription"},
 		{"POST", "/v1/deadLetters/purge", `{}`, 400, "filter is required"},
 		{"POST", "/v1/deadLetters/purge", `{"filter":null}`, 400, "filter is required"},
-		{"POST", "/v1/deadLetters/purge", `{"filter":{"deadLetteredFrom":"x"}}`, 400, "filter.deadLetteredFrom must be an RFC 3339 time"},
+		{"POST", "/v1/deadLetters/purge", `{"filter":{"deadLetteredFrom":"x"}}`, 400, "filter.deadLetteredFrom must be an " +
+			"RFC 3339 time"},
 		{"GET", "/v1/operations/x", "", 404, `operation \"x\" does not exist`},
 		{"GET", "/v1/operations/" + nobody, "", 404, "does not exist"},
 		{"POST", "/v1/operations/" + nobody + "/cancel", "", 404, "does not exist"},
-		{"POST", "/v1/topics/orders/subscriptions/nobody/redeliverEvents", `{"from":"2024-01-01T00:00:00Z"}`, 404, `topic \"orders\" has no event subscription \"nobody\"`},
-		{"POST", "/v1/topics/orders/subscriptions/nobody/redeliverEvents", `{"from":"2024-01-01T00:00:00Z","dryRun":true}`, 404, `topic \"orders\" has no event subscription \"nobody\"`},
+		{"POST", "/v1/topics/orders/subscriptions/nobody/" +
+			"redeliverEvents", `{"from":"2024-01-01T00:00:00Z"}`, 404, `topic \"orders\" has no event subscription \"nobody\"`},
+		{
+			"POST", "/v1/topics/orders/subscriptions/nobody/redeliverEvents", `{"from":"2024-01-01T00:00:00Z","dryRun":true}`,
+			404, `topic \"orders\" has no event subscription \"nobody\"`,
+		},
 		{"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents", ``, 400, "from must be an RFC 3339 time"},
-		{"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents", `{"from":"2999-01-01T00:00:00Z"}`, 400, "from must be in the past"},
-		{"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents", `{"from":"2024-01-01T00:00:00Z","until":"2024-01-01T00:00:00Z"}`, 400, "from must be before until"},
+		{"POST", "/v1/topics/orders/subscriptions/billing/" +
+			"redeliverEvents", `{"from":"2999-01-01T00:00:00Z"}`, 400, "from must be in the past"},
+		{
+			"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents",
+			`{"from":"2024-01-01T00:00:00Z","until":"2024-01-01T00:00:00Z"}`, 400, "from must be before until",
+		},
 	} {
 		answer := b.manage(row.method, row.path, row.body)
 		require.Equal(t, row.status, answer.status, "%s %s %s: %s", row.method, row.path, row.body, answer.body)
@@ -101,5 +124,6 @@ func TestDeadLettersRefuse(t *testing.T) {
 	again := b.manage("POST", "/v1/deadLetters/"+id+"/redeliver", "{}")
 	again.refused(409, "DeadLetterRedelivered")
 	require.Contains(t, again.body, "was redelivered already")
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered' AND actor = 'admin' AND address IS NOT NULL"))
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered' "+
+		"AND actor = 'admin' AND address IS NOT NULL"))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const pendingDelivery = "SELECT delivery_id FROM postrider.deliveries WHERE state = 'pending' ORDER BY delivery_id LIMIT 1"
+const pendingDelivery = "SELECT delivery_id FROM postrider.deliveries WHERE state = 'pending' ORDER BY delivery_id " +
+	"LIMIT 1"
 
 // deliveries publishes n events to one event subscription and returns the first delivery's path.
 func (b *bundle) deliveries(n int) string {
@@ -17,7 +18,8 @@ func (b *bundle) deliveries(n int) string {
 	key := b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
 	for i := range n {
-		event := fmt.Sprintf(`[{"id":"e%d","subject":"people/anna","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{}}]`, i)
+		event := fmt.Sprintf(`[{"id":"e%d","subject":"people/anna","eventType":"test","eventTime":"2026-01-01T00:00:00Z",`+
+			`"dataVersion":"1","data":{}}]`, i)
 		require.Equal(b.t, http.StatusOK, b.publish("orders", key, event).status)
 	}
 	return fmt.Sprintf("/v1/deliveries/%d", b.count(pendingDelivery))
@@ -30,7 +32,8 @@ func TestActingOnDeliveries(t *testing.T) {
 	b.audited()
 	require.Equal(t, "pending", b.manage(http.MethodGet, first, "").json(http.StatusOK)["state"])
 	id := b.count(pendingDelivery)
-	b.change("UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() + interval '1 hour' WHERE args ->> 'd' = $1::text", strconv.Itoa(id))
+	b.change("UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() + interval '1 hour' "+
+		"WHERE args ->> 'd' = $1::text", strconv.Itoa(id))
 	b.change("UPDATE postrider_internal.deliveries SET next_attempt_at = now() + interval '1 hour' WHERE id = $1", id)
 
 	require.Equal(t, "pending", b.manage(http.MethodPost, first+"/retryNow", "").json(http.StatusOK)["state"])
@@ -40,12 +43,14 @@ func TestActingOnDeliveries(t *testing.T) {
 	second := fmt.Sprintf("/v1/deliveries/%d", b.count(pendingDelivery))
 	dead := b.manage(http.MethodPost, second+"/deadLetterNow", "").json(http.StatusOK)
 	require.Equal(t, []any{"dead_lettered", "DeadLetteredByOperator"}, []any{dead["state"], dead["reason"]})
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id::text = $1", dead["deadLetterId"]))
+	require.Equal(t, 1,
+		b.count("SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id::text = $1", dead["deadLetterId"]))
 	require.Empty(t, b.manage(http.MethodGet, second+"/attempts", "").json(http.StatusOK)["value"])
 	require.Equal(t, []string{
 		fmt.Sprintf(`delivery_retried orders/billing {"deliveryId":%d}`, id),
 		fmt.Sprintf(`delivery_canceled orders/billing {"deliveryId":%d}`, id),
-		fmt.Sprintf(`delivery_dead_lettered orders/billing {"deadLetterId":%q,"deliveryId":%.0f}`, dead["deadLetterId"], dead["deliveryId"]),
+		fmt.Sprintf(`delivery_dead_lettered orders/billing {"deadLetterId":%q,"deliveryId":%.0f}`, dead["deadLetterId"],
+			dead["deliveryId"]),
 	}, b.audited())
 
 	for path, want := range map[string]struct {
@@ -54,7 +59,9 @@ func TestActingOnDeliveries(t *testing.T) {
 		code    string
 		message string
 	}{
-		first + "/cancel":                     {"POST", 409, "DeliveryEnded", fmt.Sprintf("delivery %d has ended: canceled", id)},
+		first + "/cancel": {
+			"POST", 409, "DeliveryEnded", fmt.Sprintf("delivery %d has ended: canceled", id),
+		},
 		second + "/retryNow":                  {"POST", 409, "DeliveryEnded", "has ended: dead_lettered"},
 		"/v1/deliveries/7777":                 {"GET", 404, "NotFound", "delivery 7777 does not exist"},
 		"/v1/deliveries/7777/attempts":        {"GET", 404, "NotFound", "delivery 7777 does not exist"},
@@ -78,11 +85,17 @@ func TestErasing(t *testing.T) {
 	b.deliveries(2)
 	b.audited()
 	id := b.rows("SELECT system_id::text AS id FROM postrider.events ORDER BY system_id LIMIT 1")[0]["id"].(string)
-	require.Equal(t, map[string]any{"events": 1.0}, b.manage(http.MethodPost, "/v1/events/"+id+"/erase", "").json(http.StatusOK))
-	require.Equal(t, map[string]any{"events": 1.0}, b.manage(http.MethodPost, "/v1/topics/orders/eraseSubject", `{"subject":"people/anna"}`).json(http.StatusOK))
-	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.events WHERE erased_at IS NOT NULL AND body IS NULL AND subject = ''"))
-	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventErased'"))
-	require.Equal(t, []string{fmt.Sprintf(`event_erased orders/- {"events":1,"systemId":%q}`, id), `subject_erased orders/- {"events":1}`}, b.audited())
+	require.Equal(t, map[string]any{"events": 1.0},
+		b.manage(http.MethodPost, "/v1/events/"+id+"/erase", "").json(http.StatusOK))
+	require.Equal(t, map[string]any{"events": 1.0},
+		b.manage(http.MethodPost, "/v1/topics/orders/eraseSubject", `{"subject":"people/anna"}`).json(http.StatusOK))
+	require.Equal(t, 2,
+		b.count("SELECT count(*) FROM postrider.events WHERE erased_at IS NOT NULL AND body IS NULL AND subject = ''"))
+	require.Equal(t, 2,
+		b.count("SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventErased'"))
+	require.Equal(t,
+		[]string{fmt.Sprintf(`event_erased orders/- {"events":1,"systemId":%q}`, id), `subject_erased orders/- {"events":1}`},
+		b.audited())
 
 	b.manage(http.MethodPost, "/v1/events/"+exampleEvent+"/erase", "").refused(404, "NotFound")
 	b.manage(http.MethodPost, "/v1/events/e0/erase", "").refused(400, "InvalidRequest")

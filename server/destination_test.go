@@ -13,7 +13,8 @@ import (
 
 const storageAccount = "/subscriptions/1b2/resourceGroups/rg/providers/Microsoft.Storage/storageAccounts/mystorage"
 
-// outside lets event subscriptions have their dead letters written to two locations, and to one of Event Grid's containers.
+// outside lets event subscriptions have their dead letters written to two locations, and to one of Event Grid's
+// containers.
 func outside(o *server.Options) {
 	for _, raw := range []string{"file:///var/dead", "s3://bucket?region=eu-west-1"} {
 		location, err := policy.ParseLocation(raw)
@@ -42,9 +43,15 @@ func TestDeadLetterDestinationsOutside(t *testing.T) {
 	for _, row := range []struct{ put, shown string }{
 		{`{"endpointType":"Blob","properties":{"url":"file:///var/dead/orders"}}`, ""},
 		{`{"endpointType":"Blob","properties":{"url":"s3://bucket/a","prefix":"b/c"}}`, ""},
-		{`{"endpointType":"Blob","properties":{"url":"s3://bucket/a?region=eu-west-1","prefix":null,"resourceId":null}}`, `{"endpointType":"Blob","properties":{"url":"s3://bucket/a"}}`},
-		{`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}`, ""},
-		{`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `/blobServices/default/containers/dead"}}`, ""},
+		{
+			`{"endpointType":"Blob","properties":{"url":"s3://bucket/a?region=eu-west-1","prefix":null,"resourceId":null}}`,
+			`{"endpointType":"Blob","properties":{"url":"s3://bucket/a"}}`,
+		},
+		{
+			`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}`, "",
+		},
+		{`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
+			`/blobServices/default/containers/dead"}}`, ""},
 		{`{"endpointType":"Rows","properties":null}`, `{"endpointType":"Rows"}`},
 		{`{"endpointType":"None"}`, ""},
 	} {
@@ -57,7 +64,8 @@ func TestDeadLetterDestinationsOutside(t *testing.T) {
 		read := b.manage(http.MethodGet, path, "")
 		require.JSONEq(t, row.shown, destinationOf(t, read.body))
 		var viewed string
-		require.NoError(t, b.db.QueryRow(t.Context(), "SELECT dead_letter_destination::text FROM postrider.event_subscriptions").Scan(&viewed))
+		require.NoError(t,
+			b.db.QueryRow(t.Context(), "SELECT dead_letter_destination::text FROM postrider.event_subscriptions").Scan(&viewed))
 		require.JSONEq(t, row.shown, viewed)
 	}
 }
@@ -69,33 +77,55 @@ func TestDeadLetterDestinationsThatAreRefused(t *testing.T) {
 	b.topic("orders", "")
 	const at = "deadLetterDestination.properties"
 	for destination, target := range map[string]string{
-		`{"endpointType":"Blob"}`:                                                                                                       at,
-		`{"endpointType":"Blob","properties":null}`:                                                                                     at,
-		`{"endpointType":"Blob","properties":{}}`:                                                                                       at,
-		`{"endpointType":"Blob","properties":{"prefix":"x"}}`:                                                                           at,
-		`{"endpointType":"Blob","properties":{"url":"s3://bucket","resourceId":"/x"}}`:                                                  at,
-		`{"endpointType":"Rows","properties":{"url":"s3://bucket"}}`:                                                                    at,
-		`{"endpointType":"None","properties":{}}`:                                                                                       at,
-		`{"endpointType":"StorageBlob","properties":{"url":"s3://bucket"}}`:                                                             at,
-		`{"endpointType":"StorageBlob","properties":{"blobContainerName":"dead"}}`:                                                      at,
-		`{"endpointType":"Blob","properties":{"url":"file:///etc"}}`:                                                                    at + ".url",
-		`{"endpointType":"Blob","properties":{"url":"file:///var/dead/../../etc"}}`:                                                     at + ".url",
-		`{"endpointType":"Blob","properties":{"url":"file:///var/dead%2f..%2f.."}}`:                                                     at + ".url",
-		`{"endpointType":"Blob","properties":{"url":"s3://other"}}`:                                                                     at + ".url",
-		`{"endpointType":"Blob","properties":{"url":"s3://bucket?region=eu-west-1&endpoint=http://evil.example"}}`:                      at + ".url",
-		`{"endpointType":"Blob","properties":{"url":"https://bucket"}}`:                                                                 at + ".url",
-		`{"endpointType":"Blob","properties":{"url":"s3://bucket","prefix":"../x"}}`:                                                    at + ".prefix",
-		`{"endpointType":"Blob","properties":{"url":"s3://bucket","bucket":"x"}}`:                                                       at + ".bucket",
-		`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"other"}}`:               at + ".blobContainerName",
-		`{"endpointType":"StorageBlob","properties":{"resourceId":"mystorage","blobContainerName":"dead"}}`:                             at + ".resourceId",
-		`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `/blobServices/default/containers/elsewhere"}}`: at + ".blobContainerName",
+		`{"endpointType":"Blob"}`: at,
+		`{"endpointType":"Blob",` +
+			`"properties":null}`: at,
+		`{"endpointType":"Blob",` +
+			`"properties":{}}`: at,
+		`{"endpointType":"Blob",` +
+			`"properties":{"prefix":"x"}}`: at,
+		`{"endpointType":"Blob","properties":{"url":"s3://bucket",` +
+			`"resourceId":"/x"}}`: at,
+		`{"endpointType":"Rows",` +
+			`"properties":{"url":"s3://bucket"}}`: at,
+		`{"endpointType":"None",` +
+			`"properties":{}}`: at,
+		`{"endpointType":"StorageBlob",` +
+			`"properties":{"url":"s3://bucket"}}`: at,
+		`{"endpointType":"StorageBlob",` +
+			`"properties":{"blobContainerName":"dead"}}`: at,
+		`{"endpointType":"Blob",` +
+			`"properties":{"url":"file:///etc"}}`: at + ".url",
+		`{"endpointType":"Blob",` +
+			`"properties":{"url":"file:///var/dead/../../etc"}}`: at + ".url",
+		`{"endpointType":"Blob",` +
+			`"properties":{"url":"file:///var/dead%2f..%2f.."}}`: at + ".url",
+		`{"endpointType":"Blob",` +
+			`"properties":{"url":"s3://other"}}`: at + ".url",
+		`{"endpointType":"Blob",` +
+			`"properties":{"url":"s3://bucket?region=eu-west-1&endpoint=http://evil.example"}}`: at + ".url",
+		`{"endpointType":"Blob",` +
+			`"properties":{"url":"https://bucket"}}`: at + ".url",
+		`{"endpointType":"Blob","properties":{"url":"s3://bucket",` +
+			`"prefix":"../x"}}`: at + ".prefix",
+		`{"endpointType":"Blob","properties":{"url":"s3://bucket",` +
+			`"bucket":"x"}}`: at + ".bucket",
+		`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
+			`","blobContainerName":"other"}}`: at + ".blobContainerName",
+		`{"endpointType":"StorageBlob","properties":{"resourceId":"mystorage",` +
+			`"blobContainerName":"dead"}}`: at + ".resourceId",
+		`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
+			`/blobServices/default/containers/elsewhere"}}`: at + ".blobContainerName",
 	} {
-		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com","deadLetterDestination":`+destination+`}`)
+		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+			`{"endpointUrl":"https://example.com","deadLetterDestination":`+destination+`}`)
 		require.Equal(t, []string{target}, targets(answer.refused(400, "InvalidRequest")), "%s: %s", destination, answer.body)
 	}
 	answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-		`{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"`+storageAccount+`","blobContainerName":"other"}}}`)
-	require.Contains(t, answer.refused(400, "InvalidRequest").Message, "--dead-letter-container mystorage/other=URL", "it says what to configure")
+		`{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":"StorageBlob",`+
+			`"properties":{"resourceId":"`+storageAccount+`","blobContainerName":"other"}}}`)
+	require.Contains(t, answer.refused(400, "InvalidRequest").Message, "--dead-letter-container mystorage/other=URL",
+		"it says what to configure")
 }
 
 // Unless an operator says otherwise there is no location outside.
@@ -103,7 +133,8 @@ func TestNoLocationIsAllowedByDefault(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///tmp/x"}}}`)
+	answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com",`+
+		`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///tmp/x"}}}`)
 	require.Contains(t, answer.refused(400, "InvalidRequest").Message, "--dead-letter-location file:///tmp/x")
 }
 
@@ -112,14 +143,25 @@ func TestPatchOfADestinationOutside(t *testing.T) {
 	b := setup(t, outside)
 	b.topic("orders", "")
 	const path = "/v1/topics/orders/subscriptions/billing"
-	require.Equal(t, 201, b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":"Blob","properties":{"url":"s3://bucket","prefix":"a"}}}`).status)
+	require.Equal(t, 201,
+		b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+
+			`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"s3://bucket","prefix":"a"}}}`).status)
 	for _, row := range []struct{ patch, shown string }{
 		{`{"labels":["x"]}`, `{"endpointType":"Blob","properties":{"url":"s3://bucket","prefix":"a"}}`},
-		{`{"deadLetterDestination":{"properties":{"prefix":null}}}`, `{"endpointType":"Blob","properties":{"url":"s3://bucket"}}`},
-		{`{"deadLetterDestination":{"endpointType":"Blob","properties":{"prefix":"b"}}}`, `{"endpointType":"Blob","properties":{"url":"s3://bucket","prefix":"b"}}`},
+		{`{"deadLetterDestination":{"properties":{"prefix":null}}}`, `{"endpointType":"Blob",` +
+			`"properties":{"url":"s3://bucket"}}`},
+		{`{"deadLetterDestination":{"endpointType":"Blob","properties":{"prefix":"b"}}}`, `{"endpointType":"Blob",` +
+			`"properties":{"url":"s3://bucket","prefix":"b"}}`},
 		{`{"deadLetterDestination":{"endpointType":"Rows"}}`, `{"endpointType":"Rows"}`},
-		{`{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}}`, `{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}`},
-		{`{"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///var/dead"}}}`, `{"endpointType":"Blob","properties":{"url":"file:///var/dead"}}`},
+		{
+			`{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
+				`","blobContainerName":"dead"}}}`,
+			`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount + `","blobContainerName":"dead"}}`,
+		},
+		{
+			`{"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///var/dead"}}}`,
+			`{"endpointType":"Blob","properties":{"url":"file:///var/dead"}}`,
+		},
 		{`{"deadLetterDestination":null}`, `{"endpointType":"Rows"}`},
 	} {
 		answer := b.manage(http.MethodPatch, path, row.patch)
@@ -132,6 +174,7 @@ func TestPatchOfADestinationOutside(t *testing.T) {
 // lastSettings are the settings that the last audited change has changed.
 func (b *bundle) lastSettings(t *testing.T) (settings string) {
 	t.Helper()
-	require.NoError(t, b.db.QueryRow(t.Context(), "SELECT details ->> 'settings' FROM postrider.audit ORDER BY audit_id DESC LIMIT 1").Scan(&settings))
+	require.NoError(t, b.db.QueryRow(t.Context(),
+		"SELECT details ->> 'settings' FROM postrider.audit ORDER BY audit_id DESC LIMIT 1").Scan(&settings))
 	return settings
 }

@@ -155,7 +155,8 @@ func TestRequestsAreLoggedAtDebugOnly(t *testing.T) {
 			o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))
 		})
 		key := b.topic("orders", "")
-		b.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+url.QueryEscape(key)+"&api-version=1", "[]", "X-Forwarded-For", "203.0.113.7").refused(400, "InvalidRequest")
+		b.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+url.QueryEscape(key)+"&api-version=1", "[]",
+			"X-Forwarded-For", "203.0.113.7").refused(400, "InvalidRequest")
 		require.Equal(t, want, bytes.Contains([]byte(log.String()), []byte(`"status":400`)))
 		require.NotContains(t, log.String(), key, "no query, which may hold a secret")
 		require.NotContains(t, log.String(), "203.0.113.7", "nobody's word for where they come from")
@@ -209,29 +210,39 @@ func TestOutage(t *testing.T) {
 	t.Cleanup(way.cut)
 	u.Host = listener.Addr().String()
 
-	s, err := server.New(server.Options{Store: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler)})
+	s, err := server.New(server.Options{
+		Store: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, err)
 	admin := []string{"Authorization", "Bearer " + adminToken}
 	serve(t, s, http.MethodPut, "/v1/topics/orders", "", admin...).json(201)
-	require.Equal(t, 200, serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("1")+"]", admin...).status)
+	require.Equal(t, 200,
+		serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("1")+"]", admin...).status)
 	serve(t, s, http.MethodGet, "/readyz", "").json(200)
 
 	way.cut()
 	for name, answer := range map[string]answer{
-		"publishing":                      serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("2")+"]", admin...),
-		"publishing to an unknown topic":  serve(t, s, http.MethodPost, "/topics/nothing/api/events", "["+gridEvent("2")+"]", admin...),
-		"publishing with an unknown key":  serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("2")+"]", "aeg-sas-key", "unknown"),
-		"listing topics":                  serve(t, s, http.MethodGet, "/v1/topics", "", admin...),
-		"making a topic":                  serve(t, s, http.MethodPut, "/v1/topics/parcels", "", admin...),
-		"making an event subscription":    serve(t, s, http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com"}`, admin...),
+		"publishing": serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("2")+"]",
+			admin...),
+		"publishing to an unknown topic": serve(t, s, http.MethodPost, "/topics/nothing/api/events", "["+gridEvent("2")+"]",
+			admin...),
+		"publishing with an unknown key": serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("2")+"]",
+			"aeg-sas-key", "unknown"),
+		"listing topics": serve(t, s, http.MethodGet, "/v1/topics", "", admin...),
+		"making a topic": serve(t, s, http.MethodPut, "/v1/topics/parcels", "", admin...),
+		"making an event subscription": serve(t, s, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+			`{"endpointUrl":"https://example.com"}`, admin...),
 		"asking for a policy not in here": serve(t, s, http.MethodGet, "/v1/policies/mine", "", admin...),
 	} {
 		require.Equal(t, 503, answer.status, "%s: %s", name, answer.body)
 		answer.refused(503, "ServiceUnavailable")
-		require.Equal(t, comparable(t, readSpecification(t).Components.Responses["Unavailable"].Content["application/json"].Example), comparable(t, answer.value()), name)
+		require.Equal(t,
+			comparable(t, readSpecification(t).Components.Responses["Unavailable"].Content["application/json"].Example),
+			comparable(t, answer.value()), name)
 		require.Equal(t, "1", answer.header.Get("Retry-After"), name)
 		require.NotContains(t, answer.body, "127.0.0.1", name)
 	}
-	require.Equal(t, "the database does not answer", serve(t, s, http.MethodGet, "/readyz", "").refused(503, "NotReady").Message)
+	require.Equal(t, "the database does not answer",
+		serve(t, s, http.MethodGet, "/readyz", "").refused(503, "NotReady").Message)
 	require.Equal(t, 200, serve(t, s, http.MethodGet, "/healthz", "").status)
 }

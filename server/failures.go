@@ -14,7 +14,8 @@ import (
 	"postrider/server/api"
 )
 
-// failuresEvery is how often database errors of one SQLSTATE are logged: an outage fails thousands of requests a second.
+// failuresEvery is how often database errors of one SQLSTATE are logged: an outage fails thousands of requests a
+// second.
 const failuresEvery = 10 * time.Second
 
 // failures limits how often database errors of requests are logged, by SQLSTATE; "" is an error without one.
@@ -83,7 +84,8 @@ func (s *Server) answerError(err error, c echo.Context) {
 		// The id joins the caller's report to the line in the log; the cause is the operator's alone.
 		id := rand.Text()
 		s.log.Error("a request failed", append(failedRequest(c, err), "errorId", id)...)
-		answer = api.Refuse(http.StatusInternalServerError, api.CodeInternal, "something went wrong here; the log has it under error id %s", id)
+		answer = api.Refuse(http.StatusInternalServerError, api.CodeInternal,
+			"something went wrong here; the log has it under error id %s", id)
 	} else {
 		s.logFailure(c, answer.Status, err)
 	}

@@ -22,7 +22,8 @@ import (
 var internals = []string{
 	"SQLSTATE", "ERROR:", "FATAL:", "pq:", "pgx", "pgconn", "context deadline exceeded", "context canceled", "dial tcp",
 	"connection refused", "connection reset", "i/o timeout", "EOF", "127.0.0.1", "postrider_internal", "%!", "<nil>",
-	"strconv", "runtime error", "goroutine", "*store.", "store.", "server.", "json:", "syntax error", "violates", "relation",
+	"strconv", "runtime error", "goroutine", "*store.", "store.", "server.", "json:", "syntax error", "violates",
+	"relation",
 	"canceling statement", "lock timeout", "failed to connect", "byte sequence",
 }
 
@@ -49,7 +50,8 @@ func databaseRequests() [][3]string {
 		{"PUT", "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`},
 	}
 	for _, path := range []string{
-		"topics", "topics/orders", "topics/orders/subscriptions", "topics/orders/subscriptions/billing", "events", "deliveries",
+		"topics", "topics/orders", "topics/orders/subscriptions", "topics/orders/subscriptions/billing", "events",
+		"deliveries",
 		"deliveries/1", "batches", "batches/1", "deadLetters", "operations", "audit", "apiKeys", "users", "policies",
 		"events/" + exampleEvent, "operations/" + exampleOperation, "deadLetters/" + exampleLetter,
 	} {
@@ -84,8 +86,10 @@ func failing(t *testing.T, settings string) (s *server.Server, db *pgx.Conn, way
 	require.NoError(t, err)
 	manage := []string{"Authorization", "Bearer " + adminToken}
 	serve(t, s, http.MethodPut, "/v1/topics/orders", "", manage...).json(201)
-	serve(t, s, http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com"}`, manage...).json(201)
-	require.Equal(t, 200, serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("1")+"]", manage...).status)
+	serve(t, s, http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com"}`,
+		manage...).json(201)
+	require.Equal(t, 200,
+		serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("1")+"]", manage...).status)
 	return s, db, way, log
 }
 
@@ -112,12 +116,14 @@ func requireUnavailable(t *testing.T, s *server.Server) {
 	require.Greater(t, unavailable, 15)
 }
 
-// TestOutagesAreInOurWords: what stops the database, or a statement, is in the log with its SQLSTATE, and in no response.
+// TestOutagesAreInOurWords: what stops the database, or a statement, is in the log with its SQLSTATE, and in no
+// response.
 func TestOutagesAreInOurWords(t *testing.T) {
 	t.Parallel()
 	lock := func(t *testing.T, db *pgx.Conn) {
 		t.Helper()
-		_, err := db.Exec(t.Context(), `BEGIN; DO $$ BEGIN EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
+		_, err := db.Exec(t.Context(),
+			`BEGIN; DO $$ BEGIN EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
 			FROM pg_tables WHERE schemaname = 'postrider_internal'); END $$`)
 		require.NoError(t, err)
 	}
@@ -125,9 +131,14 @@ func TestOutagesAreInOurWords(t *testing.T) {
 		settings, state string
 		fail            func(*testing.T, *pgx.Conn, *relay)
 	}{
-		"away":              {"", "", func(_ *testing.T, _ *pgx.Conn, way *relay) { way.cut() }},
-		"lock timeout":      {"", "55P03", func(t *testing.T, db *pgx.Conn, _ *relay) { t.Helper(); lock(t, db) }},
-		"statement timeout": {"ALTER DATABASE %s SET statement_timeout = '1s'", "57014", func(t *testing.T, db *pgx.Conn, _ *relay) { t.Helper(); lock(t, db) }},
+		"away":         {"", "", func(_ *testing.T, _ *pgx.Conn, way *relay) { way.cut() }},
+		"lock timeout": {"", "55P03", func(t *testing.T, db *pgx.Conn, _ *relay) { t.Helper(); lock(t, db) }},
+		"statement timeout": {"ALTER DATABASE %s SET statement_timeout = '1s'", "57014", func(t *testing.T, db *pgx.Conn,
+			_ *relay,
+		) {
+			t.Helper()
+			lock(t, db)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +150,8 @@ func TestOutagesAreInOurWords(t *testing.T) {
 			}
 			require.Contains(t, log.String(), `"msg":"a request failed in the database"`)
 			require.Contains(t, log.String(), `"error":"`)
-			require.LessOrEqual(t, strings.Count(log.String(), "a request failed in the database"), 8, "not a line for each request")
+			require.LessOrEqual(t, strings.Count(log.String(), "a request failed in the database"), 8,
+				"not a line for each request")
 		})
 	}
 }
@@ -151,7 +163,8 @@ func TestRowsThatAnotherSessionHasLocked(t *testing.T) {
 	_, err := db.Exec(t.Context(), "BEGIN; SELECT FROM postrider_internal.event_subscriptions FOR UPDATE")
 	require.NoError(t, err)
 	began := time.Now()
-	answer := serve(t, s, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "", "Authorization", "Bearer "+adminToken)
+	answer := serve(t, s, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "", "Authorization",
+		"Bearer "+adminToken)
 	answer.refused(503, "ServiceUnavailable")
 	requireOwnWords(t, "pause", answer.body)
 	require.Less(t, time.Since(began), 20*time.Second)
@@ -167,12 +180,15 @@ func TestInputThatPostgreSQLRejects(t *testing.T) {
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	event := strings.Replace(gridEvent("1"), `"subject":"orders/1"`, `"subject":"a\u0000b"`, 1)
 	for name, answer := range map[string]answer{
-		"NUL in an event":        b.publish("orders", key, "["+event+"]"),
-		"NUL in data":            b.publish("orders", key, "["+strings.Replace(gridEvent("1"), `{"n":`, `{"z":"\u0000","n":`, 1)+"]"),
-		"a lone surrogate":       b.publish("orders", key, "["+strings.Replace(gridEvent("1"), `orders/1`, `\ud800`, 1)+"]"),
-		"a year beyond all":      b.publish("orders", key, "["+strings.Replace(gridEvent("1"), "2026-", "9999-", 1)+"]"),
-		"NUL in a label":         b.manage("PUT", "/v1/topics/orders/subscriptions/audit", `{"endpointUrl":"https://example.com","labels":["a\u0000"]}`),
-		"NUL in a filter":        b.manage("PUT", "/v1/topics/orders/subscriptions/audit", `{"endpointUrl":"https://example.com","filter":{"subjectBeginsWith":"\u0000"}}`),
+		"NUL in an event": b.publish("orders", key, "["+event+"]"),
+		"NUL in data": b.publish("orders", key,
+			"["+strings.Replace(gridEvent("1"), `{"n":`, `{"z":"\u0000","n":`, 1)+"]"),
+		"a lone surrogate":  b.publish("orders", key, "["+strings.Replace(gridEvent("1"), `orders/1`, `\ud800`, 1)+"]"),
+		"a year beyond all": b.publish("orders", key, "["+strings.Replace(gridEvent("1"), "2026-", "9999-", 1)+"]"),
+		"NUL in a label": b.manage("PUT", "/v1/topics/orders/subscriptions/audit",
+			`{"endpointUrl":"https://example.com","labels":["a\u0000"]}`),
+		"NUL in a filter": b.manage("PUT", "/v1/topics/orders/subscriptions/audit",
+			`{"endpointUrl":"https://example.com","filter":{"subjectBeginsWith":"\u0000"}}`),
 		"NUL in a topic":         b.manage("PUT", "/v1/topics/a%00b", ""),
 		"NUL in a path":          b.manage("GET", "/v1/topics/a%00b", ""),
 		"NUL in a key's path":    b.manage("GET", "/v1/apiKeys/a%00b", ""),

@@ -11,8 +11,8 @@ import (
 	"postrider/server/auth"
 )
 
-// Only a trusted proxy says under which scheme a request came: the URL that an endpoint has to open begins with it. The host
-// is the request's own in any case.
+// Only a trusted proxy says under which scheme a request came: the URL that an endpoint has to open begins with it. The
+// host is the request's own in any case.
 func TestForwardedSchemeIsBelievedOfTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
 	trust := func(prefix string) func(*server.Options) {
@@ -29,20 +29,30 @@ func TestForwardedSchemeIsBelievedOfTrustedProxiesOnly(t *testing.T) {
 		change  []func(*server.Options)
 		scheme  string
 	}{
-		"no trusted proxies":               {https, nil, "http"},
-		"a peer that is none":              {https, []func(*server.Options){trust("10.0.0.0/8")}, "http"},
-		"a trusted proxy":                  {https, []func(*server.Options){trust("127.0.0.0/8")}, "https"},
-		"one that writes Forwarded":        {https, []func(*server.Options){trust("127.0.0.0/8"), written}, "http"},
-		"Forwarded of a trusted proxy":     {[]string{"Forwarded", hops}, []func(*server.Options){trust("127.0.0.0/8"), written}, "https"},
-		"Forwarded of a peer that is none": {[]string{"Forwarded", "for=203.0.113.7;proto=https"}, []func(*server.Options){trust("10.0.0.0/8"), written}, "http"},
-		"a client's word before a proxy's": {[]string{"Forwarded", "proto=https, for=203.0.113.8;proto=http"}, []func(*server.Options){trust("127.0.0.0/8"), written}, "http"},
+		"no trusted proxies":        {https, nil, "http"},
+		"a peer that is none":       {https, []func(*server.Options){trust("10.0.0.0/8")}, "http"},
+		"a trusted proxy":           {https, []func(*server.Options){trust("127.0.0.0/8")}, "https"},
+		"one that writes Forwarded": {https, []func(*server.Options){trust("127.0.0.0/8"), written}, "http"},
+		"Forwarded of a trusted proxy": {
+			[]string{"Forwarded", hops}, []func(*server.Options){trust("127.0.0.0/8"), written}, "https",
+		},
+		"Forwarded of a peer that is none": {
+			[]string{"Forwarded", "for=203.0.113.7;proto=https"}, []func(*server.Options){trust("10.0.0.0/8"), written}, "http",
+		},
+		"a client's word before a proxy's": {
+			[]string{"Forwarded", "proto=https, for=203.0.113.8;proto=http"},
+			[]func(*server.Options){trust("127.0.0.0/8"), written},
+			"http",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, append(row.change, func(o *server.Options) { o.DefaultValidation = nil })...)
 			b.topic("orders", "")
-			headers := append([]string{"Authorization", "Bearer " + adminToken, "Content-Type", "application/json"}, row.headers...)
-			b.send(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com/"}`, headers...)
+			headers := append([]string{"Authorization", "Bearer " + adminToken, "Content-Type", "application/json"},
+				row.headers...)
+			b.send(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com/"}`,
+				headers...)
 			base := b.rows("SELECT public_url FROM postrider.handshakes")[0]["public_url"].(string)
 			require.Equal(t, row.scheme+b.url[len("http"):], base)
 		})

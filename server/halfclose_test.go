@@ -87,7 +87,8 @@ func (b *bundle) lockTables(tables string) (blocker pgx.Tx, waiting func(n int))
 }
 
 func oneEvent(id string) string {
-	return fmt.Sprintf(`[{"id":"%s","eventType":"a","subject":"b","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}]`, id)
+	return fmt.Sprintf(
+		`[{"id":"%s","eventType":"a","subject":"b","eventTime":"2026-11-22T09:30:00Z","dataVersion":"1","data":{}}]`, id)
 }
 
 // A client may close its side of the connection once its request is sent. It gets its response.
@@ -95,7 +96,8 @@ func TestHalfClosedClientsGetTheirResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
-	require.Equal(t, 200, b.sendRaw("POST", publishPath, oneEvent("0"), "aeg-sas-key", key).halfClose().response().StatusCode)
+	require.Equal(t, 200,
+		b.sendRaw("POST", publishPath, oneEvent("0"), "aeg-sas-key", key).halfClose().response().StatusCode)
 
 	batch := strings.TrimSuffix(oneEvent("3"), "]") + "," + strings.TrimPrefix(oneEvent("4"), "[")
 	blocker, waiting := b.lockTables("postrider_internal.events, postrider_internal.audit")
@@ -157,9 +159,11 @@ func TestQueuedPublishesOfGoneClientsAreNotStored(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return failed() == 2 }, 20*time.Second, 5*time.Millisecond, "the one that was reset ends too")
+	require.Eventually(t, func() bool { return failed() == 2 }, 20*time.Second, 5*time.Millisecond,
+		"the one that was reset ends too")
 	require.NoError(t, blocker.Rollback(t.Context()))
 	require.Equal(t, http.StatusOK, first.response().StatusCode)
 	require.Equal(t, http.StatusOK, b.publish("orders", key, oneEvent("last")).status)
-	require.Equal(t, "first last", b.rows("SELECT string_agg(event_id, ' ' ORDER BY event_id) AS ids FROM postrider.events")[0]["ids"])
+	require.Equal(t, "first last",
+		b.rows("SELECT string_agg(event_id, ' ' ORDER BY event_id) AS ids FROM postrider.events")[0]["ids"])
 }

@@ -14,9 +14,12 @@ const billing = "/v1/topics/orders/subscriptions/billing"
 // probation puts an event subscription on probation for five minutes, as ten failures of its endpoint would.
 func (b *bundle) probation(topic, subscription string) {
 	b.t.Helper()
-	b.change(`INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step, failures_in_a_row)
-		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(), now() + interval '5 minutes', 'Busy', 1, 10
-		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+	b.change(`INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step,
+		    failures_in_a_row)
+		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
+		       now() + interval '5 minutes', 'Busy', 1, 10
+		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
+		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		 WHERE t.name = $1 AND s.name = $2`, topic, subscription)
 }
 
@@ -71,7 +74,8 @@ func TestPauseAndResume(t *testing.T) {
 		}, hold, "pausing again changes nothing")
 		require.Equal(t, answer.value(), b.manage(http.MethodGet, billing, "").value())
 	}
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'paused' AND hold_since IS NOT NULL"))
+	require.Equal(t, 1,
+		b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'paused' AND hold_since IS NOT NULL"))
 	for range 2 {
 		require.Nil(t, holdIn(b.manage(http.MethodPost, billing+"/resume", "")))
 	}
@@ -98,7 +102,8 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	}
 	b.manage(http.MethodPost, billing+"/pause", `{"stopTimeToLive":true}`).json(http.StatusOK)
 	require.Nil(t, holdIn(b.manage(http.MethodPost, billing+"/resume", "")))
-	require.Equal(t, false, holdIn(b.manage(http.MethodPost, billing+"/pause", ""))["timeToLiveStopped"], "the next pause begins anew")
+	require.Equal(t, false, holdIn(b.manage(http.MethodPost, billing+"/pause", ""))["timeToLiveStopped"],
+		"the next pause begins anew")
 }
 
 func TestPauseRefusals(t *testing.T) {
@@ -108,21 +113,32 @@ func TestPauseRefusals(t *testing.T) {
 		body, says string
 		targets    []string
 	}{
-		"an unknown member":            {`{"stopTTL":true}`, "what is: stopTimeToLive", []string{"stopTTL"}},
-		"a member in the wrong case":   {`{"stoptimetolive":true}`, "stoptimetolive is not known", []string{"stoptimetolive"}},
-		"a member twice":               {`{"stopTimeToLive":true,"stopTimeToLive":false}`, "appears twice", []string{"stopTimeToLive"}},
-		"a string for true":            {`{"stopTimeToLive":"true"}`, "stopTimeToLive must be true or false", []string{"stopTimeToLive"}},
-		"a number for true":            {`{"stopTimeToLive":1}`, "stopTimeToLive must be true or false", []string{"stopTimeToLive"}},
-		"an unknown one and a mistake": {`{"until":"tomorrow","stopTimeToLive":1}`, "until is not known", []string{"until", "stopTimeToLive"}},
-		"null":                         {`null`, "must be a JSON object", []string{}},
-		"an array":                     {`[true]`, "must be a JSON object", []string{}},
-		"half a body":                  {`{"stopTimeToLive":`, "not one JSON document", []string{}},
+		"an unknown member": {`{"stopTTL":true}`, "what is: stopTimeToLive", []string{"stopTTL"}},
+		"a member in the wrong case": {
+			`{"stoptimetolive":true}`, "stoptimetolive is not known", []string{"stoptimetolive"},
+		},
+		"a member twice": {
+			`{"stopTimeToLive":true,"stopTimeToLive":false}`, "appears twice", []string{"stopTimeToLive"},
+		},
+		"a string for true": {
+			`{"stopTimeToLive":"true"}`, "stopTimeToLive must be true or false", []string{"stopTimeToLive"},
+		},
+		"a number for true": {
+			`{"stopTimeToLive":1}`, "stopTimeToLive must be true or false", []string{"stopTimeToLive"},
+		},
+		"an unknown one and a mistake": {
+			`{"until":"tomorrow","stopTimeToLive":1}`, "until is not known", []string{"until", "stopTimeToLive"},
+		},
+		"null":        {`null`, "must be a JSON object", []string{}},
+		"an array":    {`[true]`, "must be a JSON object", []string{}},
+		"half a body": {`{"stopTimeToLive":`, "not one JSON document", []string{}},
 	} {
 		refusal := b.manage(http.MethodPost, billing+"/pause", row.body).refused(400, "InvalidRequest")
 		require.Contains(t, refusal.Message, row.says, name)
 		require.Equal(t, row.targets, targets(refusal), name)
 	}
-	b.send(http.MethodPost, billing+"/pause", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").refused(415, "UnsupportedMediaType")
+	b.send(http.MethodPost, billing+"/pause", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").
+		refused(415, "UnsupportedMediaType")
 	require.Nil(t, b.held("orders", "billing"), "what was refused paused nothing")
 }
 
@@ -143,7 +159,8 @@ func TestHeldDeliveriesAreCountedForOne(t *testing.T) {
 	b, key := withBilling(t)
 	b.subscription("orders", "stock", `{"endpointUrl":"https://example.com/stock"}`)
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
-	require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent("1")+","+gridEvent("2")+","+gridEvent("3")+"]").status)
+	require.Equal(t, http.StatusOK,
+		b.publish("orders", key, "["+gridEvent("1")+","+gridEvent("2")+","+gridEvent("3")+"]").status)
 	for name, answer := range map[string]answer{
 		"read":         b.manage(http.MethodGet, billing, ""),
 		"paused again": b.manage(http.MethodPost, billing+"/pause", ""),
@@ -169,18 +186,21 @@ func TestProbationIsShown(t *testing.T) {
 	hold := b.held("orders", "billing")
 	require.Equal(t, 5*time.Minute, momentIn(t, hold["nextProbeAt"]).Sub(momentIn(t, hold["since"])))
 	require.Equal(t, map[string]any{
-		"reason": "probation", "cause": "Busy", "since": hold["since"], "nextProbeAt": hold["nextProbeAt"], "probing": false, "heldDeliveries": 1.0,
+		"reason": "probation", "cause": "Busy", "since": hold["since"], "nextProbeAt": hold["nextProbeAt"], "probing": false,
+		"heldDeliveries":    1.0,
 		"timeToLiveStopped": false, "resuming": false,
 	}, hold)
 	b.change("UPDATE postrider_internal.probations SET probe_job_id = 1")
 	require.Equal(t, false, b.held("orders", "billing")["probing"], "the probe went away: it has no job")
 	b.change(`WITH job AS (INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
-		VALUES (1000, 'available', '{}', 'deliver', 'deliveries', 1, 1000) RETURNING id) UPDATE postrider_internal.probations SET probe_job_id = job.id FROM job`)
+		VALUES (1000, 'available', '{}', 'deliver', 'deliveries', 1, 1000) RETURNING id) UPDATE postrider_internal.probations
+		SET probe_job_id = job.id FROM job`)
 	require.Equal(t, true, b.held("orders", "billing")["probing"])
 
 	hold = holdIn(b.manage(http.MethodPost, billing+"/pause", ""))
 	require.Equal(t, "paused", hold["reason"], "a pause is told before a probation")
-	require.Equal(t, []any{nil, nil, false}, []any{hold["cause"], hold["nextProbeAt"], hold["probing"]}, "nothing of the probation is told as the pause's")
+	require.Equal(t, []any{nil, nil, false}, []any{hold["cause"], hold["nextProbeAt"], hold["probing"]},
+		"nothing of the probation is told as the pause's")
 }
 
 func TestResumeThatTakesLonger(t *testing.T) {
@@ -216,12 +236,14 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
 	refusal := b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionNotOnProbation")
-	require.Equal(t, `event subscription "billing" of topic "orders" is not on probation: there is nothing to probe`, refusal.Message)
+	require.Equal(t, `event subscription "billing" of topic "orders" is not on probation: there is nothing to probe`,
+		refusal.Message)
 
 	b.probation("orders", "billing")
 	before := b.held("orders", "billing")
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
-	require.Contains(t, b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionPaused").Message, "resume it first")
+	require.Contains(t, b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionPaused").Message,
+		"resume it first")
 	b.manage(http.MethodPost, billing+"/resume", "").json(http.StatusOK)
 	require.Equal(t, before, b.held("orders", "billing"), "the refused probe left the probation as it was")
 
@@ -232,7 +254,8 @@ func TestProbe(t *testing.T) {
 	require.Equal(t, hold, holdIn(b.manage(http.MethodPost, billing+"/probe", "")), "asking again changes nothing")
 }
 
-// Under the policies of 2019 and 2021 the endpoint rests, its query string included; under those of namespaces one event subscription does.
+// Under the policies of 2019 and 2021 the endpoint rests, its query string included; under those of namespaces one
+// event subscription does.
 func TestProbationBelongsToTheEndpoint(t *testing.T) {
 	t.Parallel()
 	for policyName, together := range map[string]bool{"ga-2019": true, "ga-2021": true, "namespace-2023": false} {
@@ -240,8 +263,13 @@ func TestProbationBelongsToTheEndpoint(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.topic("orders", "")
-			for name, endpoint := range map[string]string{"billing": "https://example.com/in?a=1", "stock": "https://example.com/in?a=1", "other": "https://example.com/in?a=2"} {
-				b.subscription("orders", name, fmt.Sprintf(`{"endpointUrl":%q,"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"policy":%q}}`, endpoint, policyName))
+			for name, endpoint := range map[string]string{
+				"billing": "https://example.com/in?a=1", "stock": "https://example.com/in?a=1",
+				"other": "https://example.com/in?a=2",
+			} {
+				b.subscription("orders", name,
+					fmt.Sprintf(`{"endpointUrl":%q,"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"policy":%q}}`,
+						endpoint, policyName))
 			}
 			b.probation("orders", "billing")
 			b.probation("orders", "other")

@@ -26,11 +26,13 @@ func TestWhoseAddressIsBelieved(t *testing.T) {
 	}
 	const spoofed = "203.0.113.7, 198.51.100.1"
 	nobody := setup(t)
-	require.Equal(t, "127.0.0.1", address(nobody, "X-Forwarded-For", spoofed, "Forwarded", "for=203.0.113.7", "X-Real-Ip", "203.0.113.7"))
+	require.Equal(t, "127.0.0.1",
+		address(nobody, "X-Forwarded-For", spoofed, "Forwarded", "for=203.0.113.7", "X-Real-Ip", "203.0.113.7"))
 	others := setup(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	require.Equal(t, "127.0.0.1", address(others, "X-Forwarded-For", spoofed))
 	behind := setup(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	require.Equal(t, "198.51.100.1", address(behind, "X-Forwarded-For", spoofed, "Forwarded", "for=203.0.113.7", "X-Real-Ip", "203.0.113.7"))
+	require.Equal(t, "198.51.100.1",
+		address(behind, "X-Forwarded-For", spoofed, "Forwarded", "for=203.0.113.7", "X-Real-Ip", "203.0.113.7"))
 }
 
 // Who is slowed for guessing cannot go on under another address by saying so.
@@ -40,7 +42,8 @@ func TestGuessingIsSlowedThroughASpoofedHeader(t *testing.T) {
 	b.topic("orders", "")
 	slowed := 0
 	for n := range 60 {
-		answer := b.send(http.MethodPost, "/topics/orders/api/events", "[]", "aeg-sas-key", fmt.Sprint("wrong", n), "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n))
+		answer := b.send(http.MethodPost, "/topics/orders/api/events", "[]", "aeg-sas-key", fmt.Sprint("wrong", n),
+			"X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n))
 		if answer.status == http.StatusTooManyRequests {
 			slowed++
 		}
@@ -57,18 +60,21 @@ func TestRequestsPerSecond(t *testing.T) {
 	for range 30 {
 		last = b.publish("orders", key1, "[]")
 	}
-	require.Contains(t, last.refused(http.StatusTooManyRequests, "TooManyRequests").Message, "more than 5 requests a second")
+	require.Contains(t, last.refused(http.StatusTooManyRequests, "TooManyRequests").Message,
+		"more than 5 requests a second")
 	require.Equal(t, "1", last.header.Get("Retry-After"))
 	require.Equal(t, http.StatusOK, b.publish("orders", key2, "[]").status, "another credential has its own")
 	require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "").status)
-	require.Eventually(t, func() bool { return b.publish("orders", key1, "[]").status == http.StatusOK }, 10*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return b.publish("orders", key1, "[]").status == http.StatusOK }, 10*time.Second,
+		100*time.Millisecond)
 }
 
 // Each answer of the API is data: no browser shows it in a frame, guesses at its type or runs what is in it.
 func TestAnswersAreNoPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, a := range []answer{b.manage(http.MethodGet, "/v1/topics", ""), b.send(http.MethodGet, "/nowhere", ""), b.send(http.MethodGet, "/healthz", ""), b.send(http.MethodPost, "/topics/x/api/events", "[]")} {
+	for _, a := range []answer{b.manage(http.MethodGet, "/v1/topics", ""), b.send(http.MethodGet, "/nowhere",
+		""), b.send(http.MethodGet, "/healthz", ""), b.send(http.MethodPost, "/topics/x/api/events", "[]")} {
 		require.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
 		require.Equal(t, "default-src 'none'; frame-ancestors 'none'", a.header.Get("Content-Security-Policy"))
 		require.Equal(t, "no-referrer", a.header.Get("Referrer-Policy"))
@@ -123,8 +129,10 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	})
 	for name, first := range map[string]string{
 		"headers": "POST /topics/orders/api/events HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-		"body":    "POST /topics/orders/api/events HTTP/1.1\r\nHost: x\r\naeg-sas-key: " + key + "\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
-		"chunks":  "POST /topics/orders/api/events HTTP/1.1\r\nHost: x\r\naeg-sas-key: " + key + "\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n",
+		"body": "POST /topics/orders/api/events HTTP/1.1\r\nHost: x\r\naeg-sas-key: " + key +
+			"\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n",
+		"chunks": "POST /topics/orders/api/events HTTP/1.1\r\nHost: x\r\naeg-sas-key: " + key +
+			"\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,10 +154,13 @@ func TestRequestsThatAreTooLarge(t *testing.T) {
 	key := b.topic("orders", "")
 	limited := *b
 	limited.url = "http://" + b.listen(func(*http.Server) {})
-	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, limited.send(http.MethodGet, "/healthz", "", "X-Big", strings.Repeat("x", 80<<10)).status)
-	require.Equal(t, http.StatusUnsupportedMediaType, b.send(http.MethodPost, "/topics/orders/api/events", "\x1f\x8b", "aeg-sas-key", key, "Content-Encoding", "gzip").status,
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge,
+		limited.send(http.MethodGet, "/healthz", "", "X-Big", strings.Repeat("x", 80<<10)).status)
+	require.Equal(t, http.StatusUnsupportedMediaType, b.send(http.MethodPost, "/topics/orders/api/events", "\x1f\x8b",
+		"aeg-sas-key", key, "Content-Encoding", "gzip").status,
 		"nothing is unpacked, so there are no bombs")
 	require.Equal(t, http.StatusRequestEntityTooLarge, b.publish("orders", key, "["+strings.Repeat(" ", 2<<20)+"]").status)
-	require.Equal(t, http.StatusBadRequest, b.publish("orders", key, "["+strings.Repeat("0,", 400_000)+"0]").status, "a million elements that are no events")
+	require.Equal(t, http.StatusBadRequest, b.publish("orders", key, "["+strings.Repeat("0,", 400_000)+"0]").status,
+		"a million elements that are no events")
 	require.Equal(t, http.StatusBadRequest, b.publish("orders", key, strings.Repeat("[", 500_000)).status)
 }

@@ -15,7 +15,8 @@ func TestDryRunOfAnEventSubscription(t *testing.T) {
 	b := setup(t)
 	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	const path = "/v1/topics/orders/subscriptions/billing"
-	const settings = `{"endpointUrl":"https://example.com/?code=1","endpointValidation":"skip","maxEventsPerBatch":5,"labels":["a"],
+	const settings = `{"endpointUrl":"https://example.com/?code=1","endpointValidation":"skip","maxEventsPerBatch":5,` +
+		`"labels":["a"],
 		"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"value":"v","isSecret":true}}]}`
 	would := b.manage(http.MethodPut, path+"?dryRun=true", settings).json(200)
 	b.manage(http.MethodGet, path, "").json(404)
@@ -27,7 +28,9 @@ func TestDryRunOfAnEventSubscription(t *testing.T) {
 	}
 	require.Equal(t, is, would)
 
-	other := b.manage(http.MethodPut, path+"?dryRun=true", `{"endpointUrl":"https://example.com/other","endpointValidation":"required"}`).json(200) // no endpoint is asked
+	// no endpoint is asked
+	other := b.manage(http.MethodPut, path+"?dryRun=true",
+		`{"endpointUrl":"https://example.com/other","endpointValidation":"required"}`).json(200)
 	require.EqualValues(t, 1, other["maxEventsPerBatch"])
 	require.Equal(t, "required", other["endpointValidation"])
 	require.EqualValues(t, 5, b.manage(http.MethodGet, path, "").json(200)["maxEventsPerBatch"])
@@ -42,13 +45,15 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 	b := setup(t)
 	for name, settings := range map[string]string{
 		"orders": `{"duplicateDetectionWindowInMinutes":5}`, "spaces": `{"kind":"namespace"}`,
-		"machines": `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"kind"},"subject":{"defaultValue":"s"}}}}`,
+		"machines": `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json",` +
+			`"properties":{"eventType":{"sourceField":"kind"},"subject":{"defaultValue":"s"}}}}`,
 	} {
 		b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(201)
 		shown := b.manage(http.MethodGet, "/v1/topics/"+name, "").json(200)
 		read, err := management.ReadTopic(name, []byte(settings))
 		require.NoError(t, err)
-		require.Equal(t, []any{shown["kind"], shown["inputSchema"], shown["endpoint"]}, []any{string(read.Kind), string(read.InputSchema), read.Endpoint})
+		require.Equal(t, []any{shown["kind"], shown["inputSchema"], shown["endpoint"]},
+			[]any{string(read.Kind), string(read.InputSchema), read.Endpoint})
 		if days := shown["eventRetentionInDays"]; days != nil {
 			require.EqualValues(t, days, *read.EventRetentionInDays, "with its default")
 		}
@@ -59,10 +64,14 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 	require.ErrorContains(t, err, "colour is not known here")
 
 	require.NoError(t, management.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
-	err = management.CheckSubscription("a b", []byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
-	for _, mistake := range []string{"subscription must be", "endpointUrl is required", "filter.advancedFilters[0].operatorType"} {
+	err = management.CheckSubscription("a b",
+		[]byte(`{"filter":{"advancedFilters":[{"key":"data.a","operatorType":"Like"}]}}`))
+	for _, mistake := range []string{
+		"subscription must be", "endpointUrl is required", "filter.advancedFilters[0].operatorType",
+	} {
 		require.ErrorContains(t, err, mistake)
 	}
-	require.ErrorContains(t, management.CheckSubscription("billing", []byte(`{"endpoint":1}`)), "endpoint is not known here")
+	require.ErrorContains(t, management.CheckSubscription("billing", []byte(`{"endpoint":1}`)),
+		"endpoint is not known here")
 	require.Error(t, management.CheckSubscription("billing", nil))
 }

@@ -30,7 +30,10 @@ func TestListingEvents(t *testing.T) {
 	b.deliveries(3)
 	bills := b.topic("bills", "")
 	for i := range 4 {
-		require.Equal(t, http.StatusOK, b.publish("bills", bills, fmt.Sprintf(`[{"id":"b%d","subject":"bills/%d","eventType":"Bill%d","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{}}]`, i, i, i%2)).status)
+		require.Equal(t, http.StatusOK,
+			b.publish("bills", bills,
+				fmt.Sprintf(`[{"id":"b%d","subject":"bills/%d","eventType":"Bill%d","eventTime":"2026-01-01T00:00:00Z",`+
+					`"dataVersion":"1","data":{}}]`, i, i, i%2)).status)
 	}
 	first := b.rows("SELECT system_id::text AS id, published_at AS at FROM postrider.events WHERE event_id = 'b0'")[0]
 	at := first["at"].(time.Time).UTC().Format(time.RFC3339Nano)
@@ -56,11 +59,14 @@ func TestListingEvents(t *testing.T) {
 			require.LessOrEqual(t, pages, len(want)/limit+slack+1, path)
 		}
 	}
-	one := b.manage(http.MethodGet, "/v1/events/"+b.rows("SELECT system_id::text AS id FROM postrider.events WHERE event_id = 'e1'")[0]["id"].(string), "").json(http.StatusOK)
+	one := b.manage(http.MethodGet,
+		"/v1/events/"+b.rows("SELECT system_id::text AS id FROM postrider.events WHERE event_id = 'e1'")[0]["id"].(string),
+		"").json(http.StatusOK)
 	require.Equal(t, "e1", one["event"].(map[string]any)["id"])
 	owed := one["deliveries"].([]any)
 	require.Len(t, owed, 1)
-	require.Equal(t, []any{"billing", "e1"}, []any{owed[0].(map[string]any)["subscription"], owed[0].(map[string]any)["eventId"]})
+	require.Equal(t, []any{"billing", "e1"},
+		[]any{owed[0].(map[string]any)["subscription"], owed[0].(map[string]any)["eventId"]})
 	b.manage(http.MethodGet, "/v1/events/0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c12", "").refused(404, "NotFound")
 	b.manage(http.MethodGet, "/v1/events/e1", "").refused(400, "InvalidRequest")
 
@@ -79,7 +85,8 @@ func TestListingDeliveries(t *testing.T) {
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
 	key := b.manage(http.MethodPost, "/v1/topics/orders/listKeys", "").json(http.StatusOK)["key1"].(string)
 	require.Equal(t, http.StatusOK, b.publish("orders", key, eventNamed("e9")).status)
-	at := b.rows("SELECT published_at AS at FROM postrider.events WHERE event_id = 'e2'")[0]["at"].(time.Time).UTC().Format(time.RFC3339Nano)
+	at := b.rows("SELECT published_at AS at FROM postrider.events WHERE event_id = 'e2'")[0]["at"].(time.Time).UTC().
+		Format(time.RFC3339Nano)
 	for query, want := range map[string]int{
 		"":                                   6,
 		"topic=orders":                       6,
@@ -111,9 +118,12 @@ func TestListingBatches(t *testing.T) {
 	b := setup(t)
 	b.deliveries(3)
 	b.change(`WITH made AS (INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, hold)
-		SELECT 100 + i, s.id, CASE WHEN i < 3 THEN 'pending' ELSE 'delivered' END, 3, 10, CASE WHEN i < 3 THEN 'paused' END FROM postrider_internal.event_subscriptions s, generate_series(1, 5) i) SELECT 1`)
-	b.change(`WITH made AS (INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id, left_at, left_after, left_reason)
-		SELECT 101, row_number() OVER (ORDER BY delivery_id), delivery_id, CASE WHEN event_id = 'e1' THEN now() END, CASE WHEN event_id = 'e1' THEN 2 END, CASE WHEN event_id = 'e1' THEN 'TimeToLiveExceeded' END
+		SELECT 100 + i, s.id, CASE WHEN i < 3 THEN 'pending' ELSE 'delivered' END, 3, 10, CASE WHEN i < 3 THEN 'paused' END
+		FROM postrider_internal.event_subscriptions s, generate_series(1, 5) i) SELECT 1`)
+	b.change(`WITH made AS (INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id, left_at,
+		    left_after, left_reason)
+		SELECT 101, row_number() OVER (ORDER BY delivery_id), delivery_id, CASE WHEN event_id = 'e1' THEN now() END,
+		       CASE WHEN event_id = 'e1' THEN 2 END, CASE WHEN event_id = 'e1' THEN 'TimeToLiveExceeded' END
 		  FROM postrider.deliveries) SELECT 1`)
 	for query, want := range map[string][]any{
 		"":                                  {105.0, 104.0, 103.0, 102.0, 101.0},
@@ -128,7 +138,8 @@ func TestListingBatches(t *testing.T) {
 		require.Equal(t, want, got, query)
 	}
 	one := b.manage(http.MethodGet, "/v1/batches/101", "").json(http.StatusOK)
-	require.Equal(t, []any{"pending", "paused", "orders", "billing", 3.0}, []any{one["state"], one["hold"], one["topic"], one["subscription"], one["members"]})
+	require.Equal(t, []any{"pending", "paused", "orders", "billing", 3.0},
+		[]any{one["state"], one["hold"], one["topic"], one["subscription"], one["members"]})
 	events, pages := b.walked("/v1/batches/101/members?limit=2", "eventId")
 	require.Equal(t, []any{"e0", "e1", "e2"}, events)
 	require.Equal(t, 2, pages)
@@ -146,11 +157,15 @@ func TestListingTheAudit(t *testing.T) {
 	b := setup(t)
 	b.deliveries(1)
 	ci := b.apiKey("ci", "operate", "")
-	require.Equal(t, http.StatusOK, b.send(http.MethodPost, billing+"/pause", `{"stopTimeToLive":false}`, "Authorization", "Bearer "+ci).status)
+	require.Equal(t, http.StatusOK,
+		b.send(http.MethodPost, billing+"/pause", `{"stopTimeToLive":false}`, "Authorization", "Bearer "+ci).status)
 	b.manage(http.MethodPost, billing+"/resume", "").json(http.StatusOK)
-	at := b.rows("SELECT at FROM postrider.audit WHERE action = 'subscription_paused'")[0]["at"].(time.Time).UTC().Format(time.RFC3339Nano)
+	at := b.rows("SELECT at FROM postrider.audit WHERE action = 'subscription_paused'")[0]["at"].(time.Time).UTC().
+		Format(time.RFC3339Nano)
 	for query, want := range map[string][]any{
-		"":                                  {"subscription_resumed", "subscription_paused", "api_key_made", "subscription_made", "topic_made"},
+		"": {
+			"subscription_resumed", "subscription_paused", "api_key_made", "subscription_made", "topic_made",
+		},
 		"actor=key:ci":                      {"subscription_paused"},
 		"action=topic_made":                 {"topic_made"},
 		"topic=orders&subscription=billing": {"subscription_resumed", "subscription_paused", "subscription_made"},
@@ -162,7 +177,8 @@ func TestListingTheAudit(t *testing.T) {
 		require.Equal(t, want, got, query)
 	}
 	row := b.manage(http.MethodGet, "/v1/audit?actor=key:ci", "").json(http.StatusOK)["value"].([]any)[0].(map[string]any)
-	require.Equal(t, []any{"key:ci", "orders", "billing", map[string]any{"stopTimeToLive": false}}, []any{row["actor"], row["topic"], row["subscription"], row["details"]})
+	require.Equal(t, []any{"key:ci", "orders", "billing", map[string]any{"stopTimeToLive": false}},
+		[]any{row["actor"], row["topic"], row["subscription"], row["details"]})
 }
 
 // A parameter that cannot be used is named, with what it may be.
@@ -189,7 +205,8 @@ func TestListsRefuseWhatTheyCannotUse(t *testing.T) {
 		"audit?limit=many":           `limit must be an integer between 1 and 1000, not "many"`,
 		"events?unmatched=perhaps":   `unmatched must be true or false, not "perhaps"`,
 		"batches/one":                `batchId must be an integer, not "one"`,
-		"deliveries?publishedFrom=2026-11-21T00:00:00Z&publishedUntil=2026-11-21T00:00:00Z": "publishedFrom must be before publishedUntil",
+		"deliveries?publishedFrom=2026-11-21T00:00:00Z&publishedUntil=2026-11-21T00:00:00Z": "publishedFrom must be before " +
+			"publishedUntil",
 	} {
 		refused := b.manage(http.MethodGet, "/v1/"+query, "").refused(400, "InvalidRequest")
 		require.Contains(t, refused.Message, want, query)

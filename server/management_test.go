@@ -29,7 +29,8 @@ func TestTopicRoundTrip(t *testing.T) {
 	shown := maps.Clone(made)
 	delete(shown, "key1")
 	delete(shown, "key2")
-	require.Equal(t, shown, b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"basic"}`).json(http.StatusOK), "the keys are shown once")
+	require.Equal(t, shown, b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"basic"}`).json(http.StatusOK),
+		"the keys are shown once")
 	require.Equal(t, shown, b.manage(http.MethodGet, "/v1/topics/orders", "").json(http.StatusOK))
 
 	gone := b.manage(http.MethodDelete, "/v1/topics/orders", "")
@@ -64,7 +65,8 @@ func TestTopicConflicts(t *testing.T) {
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	refusal := b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(409, "TopicHasSubscriptions")
 	require.Contains(t, refusal.Message, "event subscriptions")
-	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/billing", "").status)
+	require.Equal(t, http.StatusNoContent,
+		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/billing", "").status)
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders", "").status)
 }
 
@@ -75,10 +77,12 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 	b.subscription("Orders", "Billing", `{"endpointUrl":"https://example.com"}`)
 	const settings = `{"endpointUrl":"https://example.net","endpointValidation":"skip"}`
 	for path, says := range map[string]string{
-		"/v1/topics/orders": `topic "orders" cannot be created: "Orders" exists, and names must not differ only in letter case`,
+		"/v1/topics/orders": `topic "orders" cannot be created: "Orders" exists, and names must not differ only in ` +
+			`letter case`,
 		"/v1/topics/Orders/subscriptions/bILLING": `event subscription "bILLING" cannot be created: "Billing" exists, ` +
 			`and names must not differ only in letter case`,
-		"/v1/topics/Orders/subscriptions/billing?dryRun=true": `event subscription "billing" cannot be created: "Billing" exists, ` +
+		"/v1/topics/Orders/subscriptions/billing?dryRun=true": `event subscription "billing" cannot be created: "Billing" ` +
+			`exists, ` +
 			`and names must not differ only in letter case`,
 	} {
 		body := settings
@@ -90,9 +94,11 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 	for _, insert := range []string{
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		 SELECT 'ORDERS', kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash FROM postrider_internal.topics`,
-		`INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash,
+		`INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url,
+			    endpoint_hash,
 			endpoint_kind, event_delivery_schema, retry_policy)
-		 SELECT topic_id, 'BILLING', endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy
+		 SELECT topic_id, 'BILLING', endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema,
+		        retry_policy
 		   FROM postrider_internal.event_subscriptions`,
 	} {
 		_, err := b.db.Exec(t.Context(), insert)
@@ -101,9 +107,11 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 	b.topic("payments", "")
 	b.subscription("payments", "billing", `{"endpointUrl":"https://example.com"}`) // another topic's
 
-	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/Orders/subscriptions/Billing", "").status)
+	require.Equal(t, http.StatusNoContent,
+		b.manage(http.MethodDelete, "/v1/topics/Orders/subscriptions/Billing", "").status)
 	b.manage(http.MethodPut, "/v1/topics/Orders/subscriptions/billing", settings).json(http.StatusCreated)
-	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/Orders/subscriptions/billing", "").status)
+	require.Equal(t, http.StatusNoContent,
+		b.manage(http.MethodDelete, "/v1/topics/Orders/subscriptions/billing", "").status)
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/Orders", "").status)
 	b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
 }
@@ -115,19 +123,37 @@ func TestTopicRefusals(t *testing.T) {
 		name, body string
 		targets    []string
 	}{
-		"a name too short":                 {"ab", "", []string{"topic"}},
-		"a name with a space":              {"or%20ders", "", []string{"topic"}},
-		"a reserved name":                  {"postrider.events", "", []string{"topic"}},
-		"an unknown kind":                  {"orders", `{"kind":"premium"}`, []string{"kind"}},
-		"an unknown schema":                {"orders", `{"inputSchema":"CustomInputSchema"}`, []string{"inputSchema"}},
-		"a namespace topic in Event Grid":  {"orders", `{"kind":"namespace","inputSchema":"EventGridSchema"}`, []string{"inputSchema"}},
-		"all at once":                      {"ab", `{"kind":"premium","inputSchema":"x"}`, []string{"topic", "kind", "inputSchema"}},
-		"a retention of a basic topic":     {"orders", `{"eventRetentionInDays":7}`, []string{"eventRetentionInDays"}},
-		"a retention of no day":            {"orders", `{"kind":"namespace","eventRetentionInDays":0}`, []string{"eventRetentionInDays"}},
-		"a retention of 8 days":            {"orders", `{"kind":"namespace","eventRetentionInDays":8}`, []string{"eventRetentionInDays"}},
-		"a window of no minute":            {"orders", `{"duplicateDetectionWindowInMinutes":0}`, []string{"duplicateDetectionWindowInMinutes"}},
-		"a window of 8 days":               {"orders", `{"duplicateDetectionWindowInMinutes":11520}`, []string{"duplicateDetectionWindowInMinutes"}},
-		"a window where ids are made":      {"orders", `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"a"},"subject":{"defaultValue":"b"}}},"duplicateDetectionWindowInMinutes":60}`, []string{"duplicateDetectionWindowInMinutes"}},
+		"a name too short":    {"ab", "", []string{"topic"}},
+		"a name with a space": {"or%20ders", "", []string{"topic"}},
+		"a reserved name":     {"postrider.events", "", []string{"topic"}},
+		"an unknown kind":     {"orders", `{"kind":"premium"}`, []string{"kind"}},
+		"an unknown schema":   {"orders", `{"inputSchema":"CustomInputSchema"}`, []string{"inputSchema"}},
+		"a namespace topic in Event Grid": {
+			"orders", `{"kind":"namespace","inputSchema":"EventGridSchema"}`, []string{"inputSchema"},
+		},
+		"all at once": {
+			"ab", `{"kind":"premium","inputSchema":"x"}`, []string{"topic", "kind", "inputSchema"},
+		},
+		"a retention of a basic topic": {"orders", `{"eventRetentionInDays":7}`, []string{"eventRetentionInDays"}},
+		"a retention of no day": {
+			"orders", `{"kind":"namespace","eventRetentionInDays":0}`, []string{"eventRetentionInDays"},
+		},
+		"a retention of 8 days": {
+			"orders", `{"kind":"namespace","eventRetentionInDays":8}`, []string{"eventRetentionInDays"},
+		},
+		"a window of no minute": {
+			"orders", `{"duplicateDetectionWindowInMinutes":0}`, []string{"duplicateDetectionWindowInMinutes"},
+		},
+		"a window of 8 days": {
+			"orders", `{"duplicateDetectionWindowInMinutes":11520}`, []string{"duplicateDetectionWindowInMinutes"},
+		},
+		"a window where ids are made": {
+			"orders",
+			`{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json",` +
+				`"properties":{"eventType":{"defaultValue":"a"},"subject":{"defaultValue":"b"}}},` +
+				`"duplicateDetectionWindowInMinutes":60}`,
+			[]string{"duplicateDetectionWindowInMinutes"},
+		},
 		"a member that is not known":       {"orders", `{"knid":"basic"}`, []string{"knid"}},
 		"a member in the wrong case":       {"orders", `{"Kind":"basic"}`, []string{"Kind"}},
 		"a member twice":                   {"orders", `{"kind":"basic","kind":"namespace"}`, []string{"kind"}},
@@ -146,8 +172,10 @@ func TestTopicRefusals(t *testing.T) {
 			require.Contains(t, refusal.Message, row.targets[0], name)
 		}
 	}
-	b.send(http.MethodPut, "/v1/topics/orders", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").refused(415, "UnsupportedMediaType")
-	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"`+string(make([]byte, 1<<20))+`"}`).refused(413, "PayloadTooLarge")
+	b.send(http.MethodPut, "/v1/topics/orders", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").
+		refused(415, "UnsupportedMediaType")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"`+string(make([]byte, 1<<20))+`"}`).
+		refused(413, "PayloadTooLarge")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
@@ -159,11 +187,15 @@ func TestNamesThatCannotBe(t *testing.T) {
 		b.manage(http.MethodGet, "/v1/topics/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodDelete, "/v1/topics/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodGet, "/v1/topics/"+name+"/subscriptions", "").refused(404, "NotFound")
-		b.manage(http.MethodPut, "/v1/topics/"+name+"/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).refused(404, "NotFound")
+		b.manage(http.MethodPut, "/v1/topics/"+name+"/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).
+			refused(404, "NotFound")
 		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
 		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
-		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, `{"endpointUrl":"https://example.com"}`).refused(400, "InvalidRequest")
-		for _, action := range []string{"pause", "resume", "release", "probe", "testFilter", "getFullUrl", "getDeliveryAttributes"} {
+		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, `{"endpointUrl":"https://example.com"}`).
+			refused(400, "InvalidRequest")
+		for _, action := range []string{
+			"pause", "resume", "release", "probe", "testFilter", "getFullUrl", "getDeliveryAttributes",
+		} {
 			b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/"+name+"/"+action, "").refused(404, "NotFound")
 			b.manage(http.MethodPost, "/v1/topics/"+name+"/subscriptions/billing/"+action, "").refused(404, "NotFound")
 		}
@@ -182,11 +214,19 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	times := map[string]any{"createdAt": made["createdAt"], "updatedAt": made["updatedAt"]}
 	want := map[string]any{
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
-		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip", "validation": nil, "hold": nil,
+		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip",
+		"validation": nil, "hold": nil,
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
-		"signing":                   map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil},
-		"retryPolicy":               map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0},
-		"filter":                    map[string]any{"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
+		"signing": map[string]any{
+			"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil,
+		},
+		"retryPolicy": map[string]any{
+			"policy": "ga-2021", "maxDeliveryAttempts": 30.0, "eventTimeToLiveInMinutes": 1440.0,
+		},
+		"filter": map[string]any{
+			"includedEventTypes": []any{"All"}, "subjectBeginsWith": "", "subjectEndsWith": "", "isSubjectCaseSensitive": false,
+			"advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false,
+		},
 		"deadLetterDestination":     map[string]any{"endpointType": "Rows"},
 		"deliveryAttributeMappings": []any{},
 		"behavior":                  "safe", "honorRetryAfter": true, "probationAction": "hold", "retryTransportErrors": true,
@@ -200,28 +240,38 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	require.NotContains(t, shown.body, "code")
 
 	replaced := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/other","endpointKind":"azure-resource",
-		"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"policy":"ga-2019","maxDeliveryAttempts":5,"eventTimeToLiveInMinutes":10},
+		"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"policy":"ga-2019","maxDeliveryAttempts":5,`+
+		`"eventTimeToLiveInMinutes":10},
 		"filter":{"includedEventTypes":["a","b"],"subjectBeginsWith":"x","subjectEndsWith":"y","isSubjectCaseSensitive":true},
 		"deadLetterDestination":{"endpointType":"None"}}`).json(http.StatusOK)
 	require.Equal(t, replaced, b.manage(http.MethodGet, path, "").json(http.StatusOK))
 	for member, value := range map[string]any{
-		"endpointBaseUrl": "https://example.com/other", "endpointKind": "azure-resource", "eventDeliverySchema": "CloudEventSchemaV1_0",
-		"retryPolicy":           map[string]any{"policy": "ga-2019", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 10.0},
-		"filter":                map[string]any{"includedEventTypes": []any{"a", "b"}, "subjectBeginsWith": "x", "subjectEndsWith": "y", "isSubjectCaseSensitive": true, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false},
+		"endpointBaseUrl": "https://example.com/other", "endpointKind": "azure-resource",
+		"eventDeliverySchema": "CloudEventSchemaV1_0",
+		"retryPolicy": map[string]any{
+			"policy": "ga-2019", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 10.0,
+		},
+		"filter": map[string]any{
+			"includedEventTypes": []any{"a", "b"}, "subjectBeginsWith": "x", "subjectEndsWith": "y",
+			"isSubjectCaseSensitive": true, "advancedFilters": []any{}, "enableAdvancedFilteringOnArrays": false,
+		},
 		"deadLetterDestination": map[string]any{"endpointType": "None"}, "createdAt": made["createdAt"],
 	} {
 		require.Equal(t, value, replaced[member], member)
 	}
 
-	back := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in","deadLetterDestination":null,"retryPolicy":null,"filter":null}`).json(http.StatusOK)
-	require.Equal(t, want["deadLetterDestination"], back["deadLetterDestination"], "what is left out takes its default again")
+	back := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com/in","deadLetterDestination":null,`+
+		`"retryPolicy":null,"filter":null}`).json(http.StatusOK)
+	require.Equal(t, want["deadLetterDestination"], back["deadLetterDestination"],
+		"what is left out takes its default again")
 	require.Equal(t, want["retryPolicy"], back["retryPolicy"])
 	require.Equal(t, want["filter"], back["filter"])
 
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path, "").status)
 	b.manage(http.MethodDelete, path, "").refused(404, "NotFound")
 	b.manage(http.MethodGet, path, "").refused(404, "NotFound")
-	b.manage(http.MethodPut, "/v1/topics/nothing/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).refused(404, "NotFound")
+	b.manage(http.MethodPut, "/v1/topics/nothing/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).
+		refused(404, "NotFound")
 	b.manage(http.MethodGet, "/v1/topics/nothing/subscriptions", "").refused(404, "NotFound")
 }
 
@@ -229,14 +279,21 @@ func TestSubscriptionOnCloudEventsTopics(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("shop", `{"kind":"namespace"}`)
-	made := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).json(http.StatusCreated)
-	require.Equal(t, map[string]any{"policy": "namespace-2023", "maxDeliveryAttempts": 10.0, "eventTimeToLiveInMinutes": 10080.0, "maxDeliveryCount": 10.0, "eventTimeToLive": "P7D"}, made["retryPolicy"])
+	made := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).
+		json(http.StatusCreated)
+	require.Equal(t,
+		map[string]any{
+			"policy": "namespace-2023", "maxDeliveryAttempts": 10.0, "eventTimeToLiveInMinutes": 10080.0,
+			"maxDeliveryCount": 10.0, "eventTimeToLive": "P7D",
+		}, made["retryPolicy"])
 	require.Equal(t, "CloudEventSchemaV1_0", made["eventDeliverySchema"])
-	refusal := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing", `{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
+	refusal := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing",
+		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
 	require.Equal(t, []string{"eventDeliverySchema"}, targets(refusal))
 
 	b.topic("cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	refusal = b.manage(http.MethodPut, "/v1/topics/cloud/subscriptions/billing", `{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
+	refusal = b.manage(http.MethodPut, "/v1/topics/cloud/subscriptions/billing",
+		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
 	require.Contains(t, refusal.Message, "cannot become EventGridSchema", "nor on a basic topic that takes CloudEvents")
 }
 
@@ -250,66 +307,133 @@ func TestSubscriptionRefusals(t *testing.T) {
 		body    string
 		targets []string
 	}{
-		"nothing":                               {"", []string{"endpointUrl"}},
-		"an empty object":                       {"{}", []string{"endpointUrl"}},
-		"a cloud's metadata service":            {endpoint("http://169.254.169.254"), []string{"endpointUrl"}},
-		"a private address":                     {endpoint("http://10.0.0.1"), []string{"endpointUrl"}},
-		"this machine":                          {endpoint("http://127.0.0.1:8080/"), []string{"endpointUrl"}},
-		"this machine by name":                  {endpoint("http://localhost:8080/"), []string{"endpointUrl"}},
-		"this machine in IPv6":                  {endpoint("http://[::1]/"), []string{"endpointUrl"}},
-		"an address in disguise":                {endpoint("http://0x7f000001/"), []string{"endpointUrl"}},
-		"another scheme":                        {endpoint("ftp://example.com/?sig=secret"), []string{"endpointUrl"}},
-		"credentials in the URL":                {endpoint("https://me:secret@example.com/"), []string{"endpointUrl"}},
-		"an unknown kind of endpoint":           {with(`"endpointKind":"queue"`), []string{"endpointKind"}},
-		"an unknown delivery schema":            {with(`"eventDeliverySchema":"CustomInputSchema"`), []string{"eventDeliverySchema"}},
-		"an unknown policy":                     {with(`"retryPolicy":{"policy":"ga-2020"}`), []string{"retryPolicy.policy"}},
-		"an empty policy":                       {with(`"retryPolicy":{"policy":""}`), []string{"retryPolicy.policy"}},
-		"no attempts":                           {with(`"retryPolicy":{"maxDeliveryAttempts":0}`), []string{"retryPolicy.maxDeliveryAttempts"}},
-		"31 attempts":                           {with(`"retryPolicy":{"maxDeliveryAttempts":31}`), []string{"retryPolicy.maxDeliveryAttempts"}},
-		"half an attempt":                       {with(`"retryPolicy":{"maxDeliveryAttempts":0.5}`), []string{"retryPolicy.maxDeliveryAttempts"}},
-		"attempts as text":                      {with(`"retryPolicy":{"maxDeliveryAttempts":"5"}`), []string{"retryPolicy.maxDeliveryAttempts"}},
-		"1441 minutes":                          {with(`"retryPolicy":{"eventTimeToLiveInMinutes":1441}`), []string{"retryPolicy.eventTimeToLiveInMinutes"}},
-		"both limits":                           {with(`"retryPolicy":{"maxDeliveryAttempts":0,"eventTimeToLiveInMinutes":0}`), []string{"retryPolicy.maxDeliveryAttempts", "retryPolicy.eventTimeToLiveInMinutes"}},
-		"namespace-2023 without CloudEvents":    {with(`"retryPolicy":{"policy":"namespace-2023"}`), []string{"eventDeliverySchema"}},
-		"an empty event type":                   {with(`"filter":{"includedEventTypes":["a",""]}`), []string{"filter.includedEventTypes[1]"}},
-		"a filter that cannot be stored":        {with(`"filter":{"subjectBeginsWith":"\u0000"}`), []string{"filter.subjectBeginsWith"}},
-		"a word wrong in an advanced filter":    {with(`"filter":{"advancedFilters":[{"operatorType":"IsNotNull","kye":"id"}]}`), []string{"filter.advancedFilters[0].kye"}},
-		"an unknown dead-letter destination":    {with(`"deadLetterDestination":{"endpointType":"EventHub"}`), []string{"deadLetterDestination.endpointType"}},
-		"a dead-letter destination without one": {with(`"deadLetterDestination":{}`), []string{"deadLetterDestination.endpointType"}},
-		"a setting that only can be read":       {with(`"provisioningState":"Succeeded"`), []string{"provisioningState"}},
-		"unknown members at two depths":         {with(`"retryPolice":{},"retryPolicy":{"attempts":1}`), []string{"retryPolice", "retryPolicy.attempts"}},
-		"filter not an object":                  {with(`"filter":"all"`), []string{"filter"}},
-		"no events in a batch":                  {with(`"maxEventsPerBatch":0`), []string{"maxEventsPerBatch"}},
-		"5,001 events in a batch":               {with(`"maxEventsPerBatch":5001`), []string{"maxEventsPerBatch"}},
-		"a batch of 0 KB":                       {with(`"preferredBatchSizeInKilobytes":0`), []string{"preferredBatchSizeInKilobytes"}},
-		"a batch of 1,025 KB":                   {with(`"preferredBatchSizeInKilobytes":1025`), []string{"preferredBatchSizeInKilobytes"}},
-		"a batch wrong both ways":               {with(`"maxEventsPerBatch":-1,"preferredBatchSizeInKilobytes":1025`), []string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"}},
-		"a batch of text":                       {with(`"maxEventsPerBatch":"10"`), []string{"maxEventsPerBatch"}},
-		"no request in flight":                  {with(`"maxConcurrentDeliveries":0`), []string{"maxConcurrentDeliveries"}},
-		"an unknown behavior":                   {with(`"behavior":"strict"`), []string{"behavior"}},
-		"an unknown action":                     {with(`"probationAction":"drop"`), []string{"probationAction"}},
-		"a behavior and an action":              {with(`"behavior":"","probationAction":""`), []string{"behavior", "probationAction"}},
-		"Retry-After as text":                   {with(`"honorRetryAfter":"yes"`), []string{"honorRetryAfter"}},
-		"101 labels":                            {with(`"labels":["a"` + strings.Repeat(`,"a"`, 100) + `]`), []string{"labels"}},
-		"an empty label and one of null":        {with(`"labels":["a","",null]`), []string{"labels[1]", "labels[2]"}},
-		"a label of 257 characters":             {with(`"labels":["` + strings.Repeat("é", 257) + `"]`), []string{"labels[0]"}},
-		"a label that cannot be stored":         {with(`"labels":["\u0000"]`), []string{"labels[0]"}},
-		"labels that are none":                  {with(`"labels":{"a":"b"}`), []string{"labels"}},
-		"expired long ago":                      {with(`"expirationTimeUtc":"2020-01-01T00:00:00Z"`), []string{"expirationTimeUtc"}},
-		"expired just now":                      {with(`"expirationTimeUtc":"` + time.Now().Add(-time.Second).Format(time.RFC3339) + `"`), []string{"expirationTimeUtc"}},
-		"no time":                               {with(`"expirationTimeUtc":"soon"`), []string{"expirationTimeUtc"}},
-		"an empty time":                         {with(`"expirationTimeUtc":""`), []string{"expirationTimeUtc"}},
-		"a time without a zone":                 {with(`"expirationTimeUtc":"2099-01-01T00:00:00"`), []string{"expirationTimeUtc"}},
-		"a day":                                 {with(`"expirationTimeUtc":"2099-01-01"`), []string{"expirationTimeUtc"}},
-		"a time that is a number":               {with(`"expirationTimeUtc":4070908800`), []string{"expirationTimeUtc"}},
-		"limits by their namespace names":       {with(`"retryPolicy":{"maxDeliveryCount":5,"eventTimeToLive":"P1D"}`), []string{"retryPolicy.maxDeliveryCount", "retryPolicy.eventTimeToLive"}},
-		"more requests than can be counted":     {with(`"maxConcurrentDeliveries":2147483648`), []string{"maxConcurrentDeliveries"}},
-		"batches in 2019":                       {with(`"maxEventsPerBatch":2,"retryPolicy":{"policy":"ga-2019"}`), []string{"maxEventsPerBatch"}},
-		"batches in 2018, by size alone":        {with(`"preferredBatchSizeInKilobytes":64,"retryPolicy":{"policy":"ga-2018"}`), []string{"preferredBatchSizeInKilobytes"}},
-		"batches in 2017, and a size too large": {with(`"maxEventsPerBatch":10,"preferredBatchSizeInKilobytes":2000,"retryPolicy":{"policy":"preview-2017"}`), []string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"}},
+		"nothing":                     {"", []string{"endpointUrl"}},
+		"an empty object":             {"{}", []string{"endpointUrl"}},
+		"a cloud's metadata service":  {endpoint("http://169.254.169.254"), []string{"endpointUrl"}},
+		"a private address":           {endpoint("http://10.0.0.1"), []string{"endpointUrl"}},
+		"this machine":                {endpoint("http://127.0.0.1:8080/"), []string{"endpointUrl"}},
+		"this machine by name":        {endpoint("http://localhost:8080/"), []string{"endpointUrl"}},
+		"this machine in IPv6":        {endpoint("http://[::1]/"), []string{"endpointUrl"}},
+		"an address in disguise":      {endpoint("http://0x7f000001/"), []string{"endpointUrl"}},
+		"another scheme":              {endpoint("ftp://example.com/?sig=secret"), []string{"endpointUrl"}},
+		"credentials in the URL":      {endpoint("https://me:secret@example.com/"), []string{"endpointUrl"}},
+		"an unknown kind of endpoint": {with(`"endpointKind":"queue"`), []string{"endpointKind"}},
+		"an unknown delivery schema": {
+			with(`"eventDeliverySchema":"CustomInputSchema"`), []string{"eventDeliverySchema"},
+		},
+		"an unknown policy": {with(`"retryPolicy":{"policy":"ga-2020"}`), []string{"retryPolicy.policy"}},
+		"an empty policy":   {with(`"retryPolicy":{"policy":""}`), []string{"retryPolicy.policy"}},
+		"no attempts": {
+			with(`"retryPolicy":{"maxDeliveryAttempts":0}`), []string{"retryPolicy.maxDeliveryAttempts"},
+		},
+		"31 attempts": {
+			with(`"retryPolicy":{"maxDeliveryAttempts":31}`), []string{"retryPolicy.maxDeliveryAttempts"},
+		},
+		"half an attempt": {
+			with(`"retryPolicy":{"maxDeliveryAttempts":0.5}`), []string{"retryPolicy.maxDeliveryAttempts"},
+		},
+		"attempts as text": {
+			with(`"retryPolicy":{"maxDeliveryAttempts":"5"}`), []string{"retryPolicy.maxDeliveryAttempts"},
+		},
+		"1441 minutes": {
+			with(`"retryPolicy":{"eventTimeToLiveInMinutes":1441}`), []string{"retryPolicy.eventTimeToLiveInMinutes"},
+		},
+		"both limits": {
+			with(`"retryPolicy":{"maxDeliveryAttempts":0,"eventTimeToLiveInMinutes":0}`),
+			[]string{"retryPolicy.maxDeliveryAttempts", "retryPolicy.eventTimeToLiveInMinutes"},
+		},
+		"namespace-2023 without CloudEvents": {
+			with(`"retryPolicy":{"policy":"namespace-2023"}`), []string{"eventDeliverySchema"},
+		},
+		"an empty event type": {
+			with(`"filter":{"includedEventTypes":["a",""]}`), []string{"filter.includedEventTypes[1]"},
+		},
+		"a filter that cannot be stored": {
+			with(`"filter":{"subjectBeginsWith":"\u0000"}`), []string{"filter.subjectBeginsWith"},
+		},
+		"a word wrong in an advanced filter": {
+			with(`"filter":{"advancedFilters":[{"operatorType":"IsNotNull","kye":"id"}]}`),
+			[]string{"filter.advancedFilters[0].kye"},
+		},
+		"an unknown dead-letter destination": {
+			with(`"deadLetterDestination":{"endpointType":"EventHub"}`), []string{"deadLetterDestination.endpointType"},
+		},
+		"a dead-letter destination without one": {
+			with(`"deadLetterDestination":{}`), []string{"deadLetterDestination.endpointType"},
+		},
+		"a setting that only can be read": {with(`"provisioningState":"Succeeded"`), []string{"provisioningState"}},
+		"unknown members at two depths": {
+			with(`"retryPolice":{},"retryPolicy":{"attempts":1}`), []string{"retryPolice", "retryPolicy.attempts"},
+		},
+		"filter not an object":    {with(`"filter":"all"`), []string{"filter"}},
+		"no events in a batch":    {with(`"maxEventsPerBatch":0`), []string{"maxEventsPerBatch"}},
+		"5,001 events in a batch": {with(`"maxEventsPerBatch":5001`), []string{"maxEventsPerBatch"}},
+		"a batch of 0 KB": {
+			with(`"preferredBatchSizeInKilobytes":0`), []string{"preferredBatchSizeInKilobytes"},
+		},
+		"a batch of 1,025 KB": {
+			with(`"preferredBatchSizeInKilobytes":1025`), []string{"preferredBatchSizeInKilobytes"},
+		},
+		"a batch wrong both ways": {
+			with(`"maxEventsPerBatch":-1,"preferredBatchSizeInKilobytes":1025`),
+			[]string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"},
+		},
+		"a batch of text":      {with(`"maxEventsPerBatch":"10"`), []string{"maxEventsPerBatch"}},
+		"no request in flight": {with(`"maxConcurrentDeliveries":0`), []string{"maxConcurrentDeliveries"}},
+		"an unknown behavior":  {with(`"behavior":"strict"`), []string{"behavior"}},
+		"an unknown action":    {with(`"probationAction":"drop"`), []string{"probationAction"}},
+		"a behavior and an action": {
+			with(`"behavior":"","probationAction":""`), []string{"behavior", "probationAction"},
+		},
+		"Retry-After as text": {with(`"honorRetryAfter":"yes"`), []string{"honorRetryAfter"}},
+		"101 labels": {
+			with(`"labels":["a"` + strings.Repeat(`,"a"`, 100) + `]`), []string{"labels"},
+		},
+		"an empty label and one of null": {with(`"labels":["a","",null]`), []string{"labels[1]", "labels[2]"}},
+		"a label of 257 characters": {
+			with(`"labels":["` + strings.Repeat("é", 257) + `"]`), []string{"labels[0]"},
+		},
+		"a label that cannot be stored": {with(`"labels":["\u0000"]`), []string{"labels[0]"}},
+		"labels that are none":          {with(`"labels":{"a":"b"}`), []string{"labels"}},
+		"expired long ago": {
+			with(`"expirationTimeUtc":"2020-01-01T00:00:00Z"`), []string{"expirationTimeUtc"},
+		},
+		"expired just now": {
+			with(`"expirationTimeUtc":"` + time.Now().Add(-time.Second).Format(time.RFC3339) + `"`),
+			[]string{"expirationTimeUtc"},
+		},
+		"no time":       {with(`"expirationTimeUtc":"soon"`), []string{"expirationTimeUtc"}},
+		"an empty time": {with(`"expirationTimeUtc":""`), []string{"expirationTimeUtc"}},
+		"a time without a zone": {
+			with(`"expirationTimeUtc":"2099-01-01T00:00:00"`), []string{"expirationTimeUtc"},
+		},
+		"a day":                   {with(`"expirationTimeUtc":"2099-01-01"`), []string{"expirationTimeUtc"}},
+		"a time that is a number": {with(`"expirationTimeUtc":4070908800`), []string{"expirationTimeUtc"}},
+		"limits by their namespace names": {
+			with(`"retryPolicy":{"maxDeliveryCount":5,"eventTimeToLive":"P1D"}`),
+			[]string{"retryPolicy.maxDeliveryCount", "retryPolicy.eventTimeToLive"},
+		},
+		"more requests than can be counted": {
+			with(`"maxConcurrentDeliveries":2147483648`), []string{"maxConcurrentDeliveries"},
+		},
+		"batches in 2019": {
+			with(`"maxEventsPerBatch":2,"retryPolicy":{"policy":"ga-2019"}`), []string{"maxEventsPerBatch"},
+		},
+		"batches in 2018, by size alone": {
+			with(`"preferredBatchSizeInKilobytes":64,"retryPolicy":{"policy":"ga-2018"}`),
+			[]string{"preferredBatchSizeInKilobytes"},
+		},
+		"batches in 2017, and a size too large": {
+			with(`"maxEventsPerBatch":10,"preferredBatchSizeInKilobytes":2000,"retryPolicy":{"policy":"preview-2017"}`),
+			[]string{"maxEventsPerBatch", "preferredBatchSizeInKilobytes"},
+		},
 		"all at once": {
-			`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"},"maxConcurrentDeliveries":-1}`,
-			[]string{"endpointKind", "endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema", "maxConcurrentDeliveries", "deadLetterDestination.endpointType"},
+			`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},` +
+				`"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"},"maxConcurrentDeliveries":-1}`,
+			[]string{
+				"endpointKind", "endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema",
+				"maxConcurrentDeliveries", "deadLetterDestination.endpointType",
+			},
 		},
 	} {
 		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", row.body)
@@ -319,9 +443,11 @@ func TestSubscriptionRefusals(t *testing.T) {
 		require.Contains(t, refusal.Message, row.targets[0], name)
 		require.NotContains(t, answer.body, "secret", name)
 	}
-	require.Contains(t, b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"retryPolicy":{"policy":"x"}`)).body,
+	require.Contains(t,
+		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"retryPolicy":{"policy":"x"}`)).body,
 		"preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023", "the known names are listed")
-	require.Equal(t, []string{"subscription", "endpointUrl"}, targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").refused(400, "InvalidRequest")))
+	require.Equal(t, []string{"subscription", "endpointUrl"},
+		targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").refused(400, "InvalidRequest")))
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
 	b.subscription("orders", "allowed", endpoint("http://192.168.1.1:9000/in"))
 }
@@ -337,28 +463,45 @@ func TestBatchesAndRequestsInFlight(t *testing.T) {
 		events, kilobytes, concurrents any
 		stored                         string
 	}{
-		{"all of them", `"maxEventsPerBatch":5000,"preferredBatchSizeInKilobytes":1024,"maxConcurrentDeliveries":2147483647`, 5000.0, 1024.0, 2147483647.0, "5000 1024 2147483647"},
+		{
+			"all of them", `"maxEventsPerBatch":5000,"preferredBatchSizeInKilobytes":1024,"maxConcurrentDeliveries":2147483647`,
+			5000.0, 1024.0, 2147483647.0, "5000 1024 2147483647",
+		},
 		{"left out again", `"endpointKind":"webhook"`, 1.0, 64.0, nil, "null null null"},
 		{"only a number of events", `"maxEventsPerBatch":2`, 2.0, 64.0, nil, "2 null null"},
 		{"only a size", `"preferredBatchSizeInKilobytes":1`, 10.0, 1.0, nil, "null 1 null"},
-		{"null", `"maxEventsPerBatch":null,"preferredBatchSizeInKilobytes":null,"maxConcurrentDeliveries":null`, 1.0, 64.0, nil, "null null null"},
+		{
+			"null", `"maxEventsPerBatch":null,"preferredBatchSizeInKilobytes":null,"maxConcurrentDeliveries":null`, 1.0, 64.0,
+			nil, "null null null",
+		},
 		{"only requests in flight", `"maxConcurrentDeliveries":1`, 1.0, 64.0, 1.0, "null null 1"},
-		{"batches of one in 2019", `"maxEventsPerBatch":1,"preferredBatchSizeInKilobytes":256,"retryPolicy":{"policy":"ga-2019"}`, 1.0, 256.0, nil, "1 256 null"},
+		{
+			"batches of one in 2019",
+			`"maxEventsPerBatch":1,"preferredBatchSizeInKilobytes":256,"retryPolicy":{"policy":"ga-2019"}`, 1.0, 256.0, nil,
+			"1 256 null",
+		},
 	} {
 		put := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+row.members+`}`).json(http.StatusOK)
-		require.Equal(t, []any{row.events, row.kilobytes, row.concurrents}, []any{put["maxEventsPerBatch"], put["preferredBatchSizeInKilobytes"], put["maxConcurrentDeliveries"]}, row.name)
+		require.Equal(t, []any{row.events, row.kilobytes, row.concurrents},
+			[]any{put["maxEventsPerBatch"], put["preferredBatchSizeInKilobytes"], put["maxConcurrentDeliveries"]}, row.name)
 		require.Equal(t, put, b.manage(http.MethodGet, path, "").json(http.StatusOK), row.name)
-		stored := b.rows(`SELECT concat_ws(' ', coalesce(max_events_per_batch::text, 'null'), coalesce(preferred_batch_size_in_kilobytes::text, 'null'),
+		stored := b.rows(`SELECT concat_ws(' ', coalesce(max_events_per_batch::text, 'null'),
+			    coalesce(preferred_batch_size_in_kilobytes::text, 'null'),
 			coalesce(max_concurrent_deliveries::text, 'null')) AS settings FROM postrider_internal.event_subscriptions`)
 		require.Equal(t, row.stored, stored[0]["settings"], row.name)
 	}
 	for members, says := range map[string]string{
-		`"maxEventsPerBatch":5001`:                                      "maxEventsPerBatch must be between 1 and 5000, not 5001",
-		`"preferredBatchSizeInKilobytes":0`:                             "preferredBatchSizeInKilobytes must be between 1 and 1024, not 0",
-		`"maxConcurrentDeliveries":0`:                                   "maxConcurrentDeliveries must be between 1 and 2147483647, not 0",
-		`"maxEventsPerBatch":2,"retryPolicy":{"policy":"preview-2017"}`: "maxEventsPerBatch must be 1 or absent under retry policy preview-2017, which delivers every event by itself",
+		`"maxEventsPerBatch":5001`: "maxEventsPerBatch must be between 1 and 5000, " +
+			"not 5001",
+		`"preferredBatchSizeInKilobytes":0`: "preferredBatchSizeInKilobytes must be between 1 " +
+			"and 1024, not 0",
+		`"maxConcurrentDeliveries":0`: "maxConcurrentDeliveries must be between 1 and " +
+			"2147483647, not 0",
+		`"maxEventsPerBatch":2,"retryPolicy":{"policy":"preview-2017"}`: "maxEventsPerBatch must be 1 or absent under " +
+			"retry policy preview-2017, which delivers every event by itself",
 	} {
-		require.Equal(t, says, b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+members+`}`).refused(400, "InvalidRequest").Message)
+		require.Equal(t, says, b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+members+`}`).
+			refused(400, "InvalidRequest").Message)
 	}
 }
 
@@ -393,9 +536,11 @@ func TestPaging(t *testing.T) {
 		names, _ := walk(path)
 		require.Equal(t, want, names)
 		for query, target := range map[string]string{
-			"?limit=0": "limit", "?limit=1001": "limit", "?limit=-1": "limit", "?cursor=*": "cursor", "?cursor=AA": "cursor", "?cursor=_w": "cursor",
+			"?limit=0": "limit", "?limit=1001": "limit", "?limit=-1": "limit", "?cursor=*": "cursor", "?cursor=AA": "cursor",
+			"?cursor=_w": "cursor",
 		} {
-			require.Equal(t, []string{target}, targets(b.manage(http.MethodGet, path+query, "").refused(400, "InvalidRequest")), query)
+			require.Equal(t, []string{target},
+				targets(b.manage(http.MethodGet, path+query, "").refused(400, "InvalidRequest")), query)
 		}
 		refusal := b.manage(http.MethodGet, path+"?limit=many", "").refused(400, "InvalidRequest")
 		require.Equal(t, `limit must be an integer between 1 and 1000, not "many"`, refusal.Message)

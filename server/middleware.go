@@ -30,7 +30,8 @@ func (s *Server) recoverAndLog(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			c.Error(err) // answers now, so that the line has the status
 		}
-		s.log.Debug("request answered", "method", c.Request().Method, "path", c.Request().URL.Path, "status", c.Response().Status,
+		s.log.Debug("request answered", "method", c.Request().Method, "path", c.Request().URL.Path, "status",
+			c.Response().Status,
 			"duration", time.Since(began), "client", c.RealIP())
 		return err
 	}
@@ -65,7 +66,8 @@ func (s *Server) finishes(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// notStored keeps answers to administrators out of caches, a browser's own included: many hold secrets, such as validationUrl.
+// notStored keeps answers to administrators out of caches, a browser's own included: many hold secrets, such as
+// validationUrl.
 func notStored(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if path := c.Request().URL.Path; path == "/v1" || strings.HasPrefix(path, "/v1/") {
@@ -103,13 +105,17 @@ func (s *Server) secrets(next api.StrictHandlerFunc, _ string) api.StrictHandler
 		case api.RegenerateTopicKeyRequestObject:
 			what, about = "an access key of a topic was replaced", []any{"topic", r.Topic, "key", r.Body.KeyName}
 		case api.RevealSubscriptionEndpointRequestObject:
-			what, about = "the endpoint of an event subscription was shown in full", []any{"topic", r.Topic, "subscription", r.Subscription}
+			what, about = "the endpoint of an event subscription was shown in full",
+				[]any{"topic", r.Topic, "subscription", r.Subscription}
 		case api.RevealSubscriptionHeadersRequestObject:
-			what, about = "secret headers of an event subscription were shown", []any{"topic", r.Topic, "subscription", r.Subscription}
+			what, about = "secret headers of an event subscription were shown",
+				[]any{"topic", r.Topic, "subscription", r.Subscription}
 		case api.GetSigningSecretsRequestObject:
-			what, about = "signing secrets of an event subscription were shown", []any{"topic", r.Topic, "subscription", r.Subscription}
+			what, about = "signing secrets of an event subscription were shown",
+				[]any{"topic", r.Topic, "subscription", r.Subscription}
 		case api.RotateSigningSecretRequestObject:
-			what, about = "the signing secret of an event subscription was replaced", []any{"topic", r.Topic, "subscription", r.Subscription}
+			what, about = "the signing secret of an event subscription was replaced",
+				[]any{"topic", r.Topic, "subscription", r.Subscription}
 		case api.CreateAPIKeyRequestObject:
 			what, about = "an API key was made", []any{"key", r.Body.Name, "scope", r.Body.Scope}
 		}
@@ -120,8 +126,8 @@ func (s *Server) secrets(next api.StrictHandlerFunc, _ string) api.StrictHandler
 	}
 }
 
-// limitRate answers 429 to who sends more than the operator allows. Load balancers may ask for a node's health as often as they like, and
-// what the dashboard asks for in its own process was counted when its page was asked for.
+// limitRate answers 429 to who sends more than the operator allows. Load balancers may ask for a node's health as often
+// as they like, and what the dashboard asks for in its own process was counted when its page was asked for.
 func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -129,7 +135,9 @@ func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		if wait := s.rate.Take(auth.CallerOf(r), time.Now()); wait > 0 {
-			no := api.Refuse(http.StatusTooManyRequests, api.CodeTooManyRequests, "more than %d requests a second with this credential; wait for as long as Retry-After says", s.options.RequestsPerSecond)
+			no := api.Refuse(http.StatusTooManyRequests, api.CodeTooManyRequests,
+				"more than %d requests a second with this credential; wait for as long as Retry-After says",
+				s.options.RequestsPerSecond)
 			no.RetryAfter = wait
 			return no
 		}
@@ -148,8 +156,8 @@ func localHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// guarded are the headers of every answer: an answer is data, and no browser may take it for a page of its own or show it in one. The
-// dashboard, which is made of pages, says what holds for those.
+// guarded are the headers of every answer: an answer is data, and no browser may take it for a page of its own or show
+// it in one. The dashboard, which is made of pages, says what holds for those.
 func guarded(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		guard(c.Response().Header())

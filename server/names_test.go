@@ -37,9 +37,10 @@ func (n *namesOf) resolved(s schema) schema {
 }
 
 var (
-	mappingRow = regexp.MustCompile("(?m)^\\| `(\\w+)`(?:, `GET (/v1[^`]*)`)? \\| `(\\w+)` \\|([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|$")
-	mapping    = regexp.MustCompile("`([\\w.]+)`(?: = `([\\w.]+)`)?")
-	capital    = regexp.MustCompile("[A-Z]")
+	mappingRow = regexp.MustCompile("(?m)^\\| `(\\w+)`(?:, `GET (/v1[^`]*)`)? \\| `(\\w+)` " +
+		"\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|$")
+	mapping = regexp.MustCompile("`([\\w.]+)`(?: = `([\\w.]+)`)?")
+	capital = regexp.MustCompile("[A-Z]")
 )
 
 // snake is a name of the API as SQL writes it.
@@ -47,12 +48,14 @@ func snake(name string) string {
 	return capital.ReplaceAllStringFunc(name, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
-// TestNamesInTheAPIAndInSQL: the table of docs/rest.md has every property of every object that the API lists, and the columns that it names exist.
+// TestNamesInTheAPIAndInSQL: the table of docs/rest.md has every property of every object that the API lists, and the
+// columns that it names exist.
 func TestNamesInTheAPIAndInSQL(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	columns := map[string]bool{}
-	for _, row := range b.rows("SELECT table_name || '.' || column_name AS name FROM information_schema.columns WHERE table_schema = 'postrider'") {
+	for _, row := range b.rows("SELECT table_name || '.' || column_name AS name FROM information_schema.columns " +
+		"WHERE table_schema = 'postrider'") {
 		columns[row["name"].(string)] = true
 	}
 	text, err := os.ReadFile("openapi.yaml")
@@ -127,7 +130,8 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 	}
 	for name, s := range spec.Components.Schemas {
 		if items := s.Properties["value"].Items; strings.HasSuffix(name, "Page") && items != nil {
-			require.True(t, described[strings.TrimPrefix(items.Ref, "#/components/schemas/")], "docs/rest.md has no row for what %s lists", name)
+			require.True(t, described[strings.TrimPrefix(items.Ref, "#/components/schemas/")],
+				"docs/rest.md has no row for what %s lists", name)
 		}
 	}
 	require.Len(t, lists, 11)

@@ -134,7 +134,9 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	b := setup(t)
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
-		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation", "orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021", ":deliveryId", "1", ":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna").Replace(r.Path)
+		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation",
+			"orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021", ":deliveryId", "1",
+			":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna").Replace(r.Path)
 		routes = append(routes, r.Method+" "+path)
 	}
 	for _, op := range operations(t) {
@@ -171,10 +173,12 @@ func TestExamples(t *testing.T) {
 			b.exampleLetter()
 		},
 		"getOperation": func() {
-			b.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id FROM postrider_internal.operations ORDER BY id LIMIT 1)", exampleOperation)
+			b.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id "+
+				"FROM postrider_internal.operations ORDER BY id LIMIT 1)", exampleOperation)
 		},
 		"getDelivery": func() {
-			b.change("UPDATE postrider_internal.events SET id = $1 WHERE topic_id = (SELECT topic_id FROM postrider_internal.deliveries)", exampleEvent)
+			b.change("UPDATE postrider_internal.events SET id = $1 WHERE topic_id = (SELECT topic_id "+
+				"FROM postrider_internal.deliveries)", exampleEvent)
 			b.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
 		},
 		// The event subscription was resumed: an engine gives its delivery a job again.
@@ -185,60 +189,80 @@ func TestExamples(t *testing.T) {
 			require.Equal(t, 1, released)
 		},
 		"listEvents": func() {
-			require.Equal(t, 6, b.count("SELECT count(*) FROM postrider.events WHERE topic IN ('notes', 'parcels')"), "three of each topic")
+			require.Equal(t, 6, b.count("SELECT count(*) FROM postrider.events WHERE topic IN ('notes', 'parcels')"),
+				"three of each topic")
 			b.change("WITH gone AS (DELETE FROM postrider_internal.events WHERE id <> $1) SELECT 1", exampleEvent)
 		},
 		"listBatches": func() {
 			b.change(`WITH moment AS (SELECT '2026-11-20T09:31:00Z'::timestamptz AS at)
-				INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, attempts, last_outcome, last_status, first_attempt_at, last_attempt_at, finished_at)
-				SELECT 1, id, 'delivered', 2, 367, 1, 'Delivered', 200, at, at, at FROM moment, postrider_internal.event_subscriptions WHERE name = 'billing'`)
+				INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, attempts, last_outcome,
+				    last_status, first_attempt_at, last_attempt_at, finished_at)
+				SELECT 1, id, 'delivered', 2, 367, 1, 'Delivered', 200, at, at, at
+				FROM moment, postrider_internal.event_subscriptions WHERE name = 'billing'`)
 			b.change("INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (1, 1, 1)")
-			b.change(`INSERT INTO postrider_internal.delivery_attempts (day, batch_id, subscription_id, job_id, number, due_at, started_at, duration_us, first_byte_us, status, outcome, verdict, rule, node)
-				SELECT (now() AT TIME ZONE 'UTC')::date, 1, id, 1, 1, '2026-11-20T09:31:00Z', '2026-11-20T09:31:00Z', 12500, 12250, 200, 'Delivered', 'deliver', 'delivered', 'node-1' FROM postrider_internal.event_subscriptions WHERE name = 'billing'`)
+			b.change(`INSERT INTO postrider_internal.delivery_attempts (day, batch_id, subscription_id, job_id, number, due_at,
+				    started_at, duration_us, first_byte_us, status, outcome, verdict, rule, node)
+				SELECT (now() AT TIME ZONE 'UTC')::date, 1, id, 1, 1, '2026-11-20T09:31:00Z', '2026-11-20T09:31:00Z', 12500, 12250,
+				       200, 'Delivered', 'deliver', 'delivered', 'node-1' FROM postrider_internal.event_subscriptions
+				WHERE name = 'billing'`)
 		},
 		"listAudit": func() {
 			b.change("WITH gone AS (DELETE FROM postrider_internal.audit) SELECT 1")
 			b.change("SELECT setval('postrider_internal.audit_id_seq', 1, false)")
-			b.change(`SELECT postrider_internal.note_audit('user:anna', '192.0.2.1', 'subscription_paused', 'orders', 'billing', '{"stopTimeToLive": true}')`)
+			b.change(`SELECT postrider_internal.note_audit('user:anna', '192.0.2.1', 'subscription_paused', 'orders', 'billing',
+				    '{"stopTimeToLive": true}')`)
 			b.change("UPDATE postrider_internal.audit SET at = '2026-11-20T09:31:00Z'")
 		},
 		// One end is all that a delivery has.
 		"deadLetterDelivery": func() {
 			b.change(`WITH gone AS (DELETE FROM postrider_internal.delivery_history RETURNING *)
-				INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, owed_since, next_attempt_at, hold)
+				INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
+				    owed_since, next_attempt_at, hold)
 				SELECT id, subscription_id, topic_id, event_uuid, event_day, 100, owed_since, now(), 'admission' FROM gone`)
 		},
 		// More than are erased at once.
 		"eraseSubject": func() {
 			letters := make([]string, 1001)
 			for i := range letters {
-				letters[i] = fmt.Sprintf(`{"id":"n-%d","subject":"newsletters/november","eventType":"Shop.Newsletter","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1"}`, i)
+				letters[i] = fmt.Sprintf(`{"id":"n-%d","subject":"newsletters/november","eventType":"Shop.Newsletter",`+
+					`"eventTime":"2026-11-20T09:30:00Z","dataVersion":"1"}`, i)
 			}
-			require.Equal(t, http.StatusOK, b.manage(http.MethodPost, "/topics/orders/api/events", "["+strings.Join(letters, ",")+"]").status)
+			require.Equal(t, http.StatusOK,
+				b.manage(http.MethodPost, "/topics/orders/api/events", "["+strings.Join(letters, ",")+"]").status)
 		},
 		// A login that anna has approved.
 		"pollLogin": func() {
 			b.change(`WITH login AS (
 				INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, state, expires_at)
-				VALUES (sha256($1::text::bytea), left($1, 12), 'ABC', 'annas-laptop', 'approved', now() + interval '1 minute') RETURNING *)
+				VALUES (sha256($1::text::bytea), left($1, 12), 'ABC', 'annas-laptop', 'approved', now() + interval '1 minute')
+				RETURNING *)
 				INSERT INTO postrider_internal.api_keys (name, key_hash, hint, scope, user_id, machine, created_by, expires_at)
 				SELECT 'personal-kdwmxrtbqz', key_hash, login.hint, 'operate', u.id, machine, 'user:anna', now() + interval '1 hour'
 				  FROM login, postrider_internal.users u WHERE u.name = 'anna'`, exampleKey)
 		},
-		"eraseEvent": func() { b.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1", exampleEvent) },
+		"eraseEvent": func() {
+			b.change("UPDATE postrider_internal.events SET erased_at = NULL WHERE id = $1",
+				exampleEvent)
+		},
 	}
 	for _, id := range []string{
-		"health", "readiness", "metrics", "specification", "reference", "putTopic", "getTopic", "listTopicKeys", "regenerateTopicKey", "putSubscription", "publishEvents", "publishCloudEvents", "listTopics",
-		"getDelivery", "listDeliveryAttempts", "listDeliveries", "listEvents", "getEvent", "listBatches", "getBatch", "listBatchMembers", "listBatchAttempts",
-		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription", "resumeSubscription",
+		"health", "readiness", "metrics", "specification", "reference", "putTopic", "getTopic", "listTopicKeys",
+		"regenerateTopicKey", "putSubscription", "publishEvents", "publishCloudEvents", "listTopics",
+		"getDelivery", "listDeliveryAttempts", "listDeliveries", "listEvents", "getEvent", "listBatches", "getBatch",
+		"listBatchMembers", "listBatchAttempts",
+		"getSubscription", "listSubscriptions", "probeSubscription", "releaseSubscription", "pauseSubscription",
+		"resumeSubscription",
 		"retryDelivery", "cancelDelivery", "deadLetterDelivery",
-		"testSubscriptionFilter", "testFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders", "patchSubscription",
+		"testSubscriptionFilter", "testFilter", "revealSubscriptionEndpoint", "revealSubscriptionHeaders",
+		"patchSubscription",
 		"getSigningSecrets", "rotateSigningSecret",
-		"listDeadLetters", "getDeadLetter", "exportDeadLetters", "redeliverDeadLetters", "getOperation", "redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
+		"listDeadLetters", "getDeadLetter", "exportDeadLetters", "redeliverDeadLetters", "getOperation",
+		"redeliverDeadLetter", "redeliverEvents", "purgeDeadLetters", "listOperations", "cancelOperation",
 		"purgeDeadLetter",
 		"listAudit", "createAPIKey", "listAPIKeys", "getAPIKey", "revokeAPIKey", "putUser", "getUser", "listUsers",
 		"beginLogin", "pollLogin", "whoAmI", "deleteUser",
-		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery", "validateSubscription", "deleteSubscription", "deleteTopic",
+		"listPolicies", "getPolicy", "putPolicy", "deletePolicy", "eraseSubject", "eraseEvent", "testDelivery",
+		"validateSubscription", "deleteSubscription", "deleteTopic",
 	} {
 		if prepare := before[id]; prepare != nil {
 			prepare()
@@ -249,7 +273,9 @@ func TestExamples(t *testing.T) {
 		b.runExamples(op)
 	}
 	require.Empty(t, slices.Collect(maps.Keys(byID)), "operations that this test does not order")
-	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND event_type IS DISTINCT FROM 'Shop.Newsletter'"), "the one that was published, and the sample of testDelivery")
+	require.Equal(t, 2,
+		b.count("SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND event_type IS DISTINCT "+
+			"FROM 'Shop.Newsletter'"), "the one that was published, and the sample of testDelivery")
 }
 
 // The ids in openapi.yaml.
@@ -262,11 +288,17 @@ const (
 // exampleLetter stores the dead letter that the specification shows.
 func (b *bundle) exampleLetter() {
 	b.t.Helper()
-	b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_outcome,
-		last_status, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
-		SELECT $1, '2024-11-20T09:40:00Z', 4711, s.id, s.topic_id, 'orders', 'billing', s.endpoint_base_url, 'MaxDeliveryAttemptsExceeded', 10, 'Busy', 503, 'try later', '2024-11-20T09:32:00Z',
-		'2024-11-20T09:40:00Z', '2024-11-20T09:32:00Z', '2024-11-20T09:32:00Z', '2024-11-20T09:32:00Z', '0198c5a0-0000-7000-8000-000000000042', 'o-42', 'Shop.OrderPlaced', 'orders/42', '', '1',
-		'EventGridSchema', 'ga-2021', '{"id":"o-42","eventType":"Shop.OrderPlaced","subject":"orders/42","eventTime":"2024-11-20T09:32:00Z","dataVersion":"1","data":{"total":9.50}}'
+	b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
+		    topic, subscription, endpoint_base_url, reason, attempts, last_outcome,
+		last_status, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid,
+		    event_id, event_type, subject, source, data_version, schema, retry_policy, body)
+		SELECT $1, '2024-11-20T09:40:00Z', 4711, s.id, s.topic_id, 'orders', 'billing', s.endpoint_base_url,
+		       'MaxDeliveryAttemptsExceeded', 10, 'Busy', 503, 'try later', '2024-11-20T09:32:00Z',
+		'2024-11-20T09:40:00Z', '2024-11-20T09:32:00Z', '2024-11-20T09:32:00Z', '2024-11-20T09:32:00Z',
+		    '0198c5a0-0000-7000-8000-000000000042', 'o-42', 'Shop.OrderPlaced', 'orders/42', '', '1',
+		'EventGridSchema', 'ga-2021',
+		    '{"id":"o-42","eventType":"Shop.OrderPlaced","subject":"orders/42","eventTime":"2024-11-20T09:32:00Z",'
+		    '"dataVersion":"1","data":{"total":9.50}}'
 		FROM postrider_internal.event_subscriptions s WHERE s.name = 'billing'`, exampleLetter)
 }
 
@@ -281,12 +313,14 @@ func (b *bundle) runExamples(op operation) {
 		}
 	}
 	for _, request := range requests(b.t, op) {
-		answer := b.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type", request.contentType)
+		answer := b.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type",
+			request.contentType)
 		status := strconv.Itoa(answer.status)
 		require.Equal(b.t, byte('2'), status[0], "%s: %s: %s", op.OperationID, request, answer.body)
 		require.Contains(b.t, op.Responses, status, op.OperationID)
 		if example, ok := owed[status]; ok {
-			require.Equal(b.t, comparable(b.t, example), comparable(b.t, alike(op, example, answer.value())), "%s: %s", op.OperationID, request)
+			require.Equal(b.t, comparable(b.t, example), comparable(b.t, alike(op, example, answer.value())), "%s: %s",
+				op.OperationID, request)
 			delete(owed, status)
 		}
 	}
@@ -306,7 +340,8 @@ func alike(op operation, example, answer any) any {
 // exampleRequest is a request of the specification's.
 type exampleRequest struct{ path, contentType, body string }
 
-// requests are the requests to send, in the examples' alphabetical order; one without a body where there are no examples.
+// requests are the requests to send, in the examples' alphabetical order; one without a body where there are no
+// examples.
 func requests(t *testing.T, op operation) (list []exampleRequest) {
 	t.Helper()
 	if op.RequestBody == nil {
@@ -360,7 +395,13 @@ func mask(v any) {
 		}
 	case map[string]any:
 		for name, value := range v {
-			if slices.Contains([]string{"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt", "previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "owedSince", "publishedAt", "filterVersion", "key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode", "userCode", "verificationUri", "verificationUriComplete"}, name) && value != nil {
+			if slices.Contains(
+				[]string{
+					"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt",
+					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "owedSince", "publishedAt", "filterVersion",
+					"key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode",
+					"userCode", "verificationUri", "verificationUriComplete",
+				}, name) && value != nil {
 				v[name] = "…"
 			}
 			mask(value)

@@ -24,7 +24,8 @@ func TestPolicies(t *testing.T) {
 		shown := list[i].(map[string]any)
 		names = append(names, shown["name"].(string))
 		require.Equal(t, built.Name == policy.DefaultName, shown["isDefault"])
-		require.Equal(t, built.DefaultMaxAttempts == 0, shown["maxDeliveryAttempts"].(map[string]any)["default"] == nil, "no limit is null")
+		require.Equal(t, built.DefaultMaxAttempts == 0, shown["maxDeliveryAttempts"].(map[string]any)["default"] == nil,
+			"no limit is null")
 		require.Equal(t, shown, b.manage(http.MethodGet, "/v1/policies/"+built.Name, "").json(http.StatusOK))
 		require.NotEmpty(t, shown["etag"])
 		delete(shown, "etag") // which the program's own list has not
@@ -36,8 +37,9 @@ func TestPolicies(t *testing.T) {
 	b.manage(http.MethodGet, "/v1/policies/ga-2020", "").refused(404, "NotFound")
 }
 
-// TestPolicyShowsEveryField changes one field of a policy after the other: each change must be seen in the JSON, and no two
-// may look alike. A field added to package policy and forgotten here would be lost when a policy is read and written back.
+// TestPolicyShowsEveryField changes one field of a policy after the other: each change must be seen in the JSON, and no
+// two may look alike. A field added to package policy and forgotten here would be lost when a policy is read and
+// written back.
 func TestPolicyShowsEveryField(t *testing.T) {
 	t.Parallel()
 	builtin, ok := policy.Builtin("namespace-2023") // the one whose lists and maps all have entries
@@ -62,8 +64,8 @@ func describe(t *testing.T, p *policy.Policy) string {
 	return string(text)
 }
 
-// eachChange gives every value in v, one at a time, a value it did not have, calls changed and puts the old one back. Of a
-// list it changes the first entry and the length.
+// eachChange gives every value in v, one at a time, a value it did not have, calls changed and puts the old one back.
+// Of a list it changes the first entry and the length.
 func eachChange(t *testing.T, path string, v reflect.Value, changed func(path string)) {
 	t.Helper()
 	switch v.Kind() {
@@ -104,7 +106,8 @@ func eachEntryChange(t *testing.T, path string, m, key reflect.Value, changed fu
 	m.SetMapIndex(key, old)
 }
 
-// other is a value of the same type that v is not: for a span two minutes more, since the time to live is whole minutes.
+// other is a value of the same type that v is not: for a span two minutes more, since the time to live is whole
+// minutes.
 func other(t *testing.T, path string, v reflect.Value) reflect.Value {
 	t.Helper()
 	changed := reflect.New(v.Type()).Elem()
@@ -137,12 +140,14 @@ func TestPolicyOptionsInJSON(t *testing.T) {
 			"lateAnswerWindowInSeconds":180, "retryWindowInSeconds":86400, "jitterFraction":0.1, "jitterCapInSeconds":3,
 			"expiry":"at_ttl", "honorRetryAfter":false, "retryAfterCapInSeconds":3600, "retryTransportErrors":true,
 			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":false,
-			"probation":{"scope":"endpoint","trigger":10,"firstInSeconds":300,"maxInSeconds":14400,"action":"hold","byOutcome":{}}}`},
+			"probation":{"scope":"endpoint","trigger":10,"firstInSeconds":300,"maxInSeconds":14400,"action":"hold",` +
+			`"byOutcome":{}}}`},
 		{"namespace-2023", `{
 			"lateAnswerWindowInSeconds":0, "retryWindowInSeconds":null, "jitterFraction":0, "jitterCapInSeconds":0,
 			"expiry":"next_attempt", "honorRetryAfter":false, "retryAfterCapInSeconds":3600, "retryTransportErrors":false,
 			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":true,
-			"probation":{"scope":"event_subscription","trigger":1,"firstInSeconds":0,"maxInSeconds":0,"action":"documented","byOutcome":{
+			"probation":{"scope":"event_subscription","trigger":1,"firstInSeconds":0,"maxInSeconds":0,"action":"documented",` +
+			`"byOutcome":{
 				"Busy":10, "TimedOut":10, "SocketError":30, "NotFound":300, "ResolutionError":300, "Disabled":300, "Full":300,
 				"Unauthorized":300, "Forbidden":300, "InvalidAzureFunctionDestination":600}}}`},
 	} {

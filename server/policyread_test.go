@@ -42,7 +42,8 @@ func TestPoliciesAreCopied(t *testing.T) {
 		require.Equal(t, without(t, original), without(t, made.body))
 		read := b.manage(http.MethodGet, path, "")
 		require.Equal(t, made.json(http.StatusCreated), read.json(http.StatusOK))
-		require.Equal(t, without(t, read.body), without(t, b.manage(http.MethodPut, path, read.body).body), "put again as it is")
+		require.Equal(t, without(t, read.body), without(t, b.manage(http.MethodPut, path, read.body).body),
+			"put again as it is")
 
 		own, ok := b.store.Cache.Catalogue().Policy(fmt.Sprintf("copy-%d", i))
 		require.True(t, ok)
@@ -54,7 +55,16 @@ func TestPoliciesAreCopied(t *testing.T) {
 func requireSameCourses(t *testing.T, x, y *policy.Policy) {
 	t.Helper()
 	for _, kind := range []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource} {
-		for _, met := range []policy.Result{{Status: 200}, {Status: 201}, {Status: 400}, {Status: 404}, {Status: 413}, {Status: 500}, {Status: 503}, {Err: policy.ErrorTimeout}} {
+		for _, met := range []policy.Result{
+			{Status: 200},
+			{Status: 201},
+			{Status: 400},
+			{Status: 404},
+			{Status: 413},
+			{Status: 500},
+			{Status: 503},
+			{Err: policy.ErrorTimeout},
+		} {
 			for _, deadLetter := range []bool{true, false} {
 				o := policy.ExplainOptions{Kind: kind, Result: met, DeadLetter: &deadLetter}
 				want, err := policy.Explain(x, o)
@@ -73,33 +83,56 @@ func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	standard := without(t, b.manage(http.MethodGet, "/v1/policies/"+policy.DefaultName, "").body)
-	standard["source"], standard["lateAnswerWindowInSeconds"], standard["retryWindowInSeconds"], standard["expiry"] = "", 0.0, nil, "at_ttl"
+	standard["source"], standard["lateAnswerWindowInSeconds"], standard["retryWindowInSeconds"], standard["expiry"] = "",
+		0.0, nil, "at_ttl"
 	standard["deadLetterDefault"] = "rows"
 	number := func(least, most int, value any) map[string]any {
 		return map[string]any{"default": value, "least": float64(least), "most": float64(most)}
 	}
 	rest := func(scope string, trigger, first, most float64, byOutcome map[string]any) map[string]any {
-		return map[string]any{"scope": scope, "trigger": trigger, "firstInSeconds": first, "maxInSeconds": most, "action": "hold", "byOutcome": byOutcome}
+		return map[string]any{
+			"scope": scope, "trigger": trigger, "firstInSeconds": first, "maxInSeconds": most, "action": "hold",
+			"byOutcome": byOutcome,
+		}
 	}
 	for name, row := range map[string]struct {
 		body string
 		want map[string]any
 	}{
-		"nothing":                   {`{}`, nil},
-		"null":                      {`{"source":null,"basis":null,"stepsInSeconds":null,"maxDeliveryAttempts":null,"probation":null,"statusTable":null}`, nil},
-		"no limit":                  {`{"maxDeliveryAttempts":{}}`, map[string]any{"maxDeliveryAttempts": number(1, 30, nil)}},
-		"no limit, as a number":     {`{"maxDeliveryAttempts":{"default":0,"most":7}}`, map[string]any{"maxDeliveryAttempts": number(1, 7, nil)}},
-		"many attempts":             {`{"maxDeliveryAttempts":{"default":1000}}`, map[string]any{"maxDeliveryAttempts": number(1, 1000, 1000.0)}},
-		"a long life":               {`{"eventTimeToLiveInMinutes":{"default":43200}}`, map[string]any{"eventTimeToLiveInMinutes": number(1, 43200, 43200.0)}},
-		"a range of lives":          {`{"eventTimeToLiveInMinutes":{"most":2000}}`, map[string]any{"eventTimeToLiveInMinutes": number(1, 2000, 1440.0)}},
-		"a cap for Retry-After":     {`{"retryAfterCapInSeconds":90.5}`, map[string]any{"retryAfterCapInSeconds": 90.5}},
-		"no window":                 {`{"retryWindowInSeconds":0}`, nil},
-		"a rest of its own":         {`{"probation":{"trigger":3}}`, map[string]any{"probation": rest("endpoint", 3, 300, 14400, map[string]any{})}},
-		"no rest":                   {`{"probation":{"scope":"none"}}`, map[string]any{"probation": rest("none", 0, 0, 0, map[string]any{})}},
-		"rest by the cause":         {`{"probation":{"byOutcome":{"Busy":2.5}}}`, map[string]any{"probation": rest("endpoint", 10, 0, 0, map[string]any{"Busy": 2.5})}},
+		"nothing": {`{}`, nil},
+		"null": {
+			`{"source":null,"basis":null,"stepsInSeconds":null,"maxDeliveryAttempts":null,"probation":null,"statusTable":null}`,
+			nil,
+		},
+		"no limit": {
+			`{"maxDeliveryAttempts":{}}`, map[string]any{"maxDeliveryAttempts": number(1, 30, nil)},
+		},
+		"no limit, as a number": {
+			`{"maxDeliveryAttempts":{"default":0,"most":7}}`, map[string]any{"maxDeliveryAttempts": number(1, 7, nil)},
+		},
+		"many attempts": {
+			`{"maxDeliveryAttempts":{"default":1000}}`, map[string]any{"maxDeliveryAttempts": number(1, 1000, 1000.0)},
+		},
+		"a long life": {`{"eventTimeToLiveInMinutes":{"default":43200}}`, map[string]any{
+			"eventTimeToLiveInMinutes": number(1, 43200, 43200.0),
+		}},
+		"a range of lives": {
+			`{"eventTimeToLiveInMinutes":{"most":2000}}`, map[string]any{"eventTimeToLiveInMinutes": number(1, 2000, 1440.0)},
+		},
+		"a cap for Retry-After": {`{"retryAfterCapInSeconds":90.5}`, map[string]any{"retryAfterCapInSeconds": 90.5}},
+		"no window":             {`{"retryWindowInSeconds":0}`, nil},
+		"a rest of its own": {
+			`{"probation":{"trigger":3}}`, map[string]any{"probation": rest("endpoint", 3, 300, 14400, map[string]any{})},
+		},
+		"no rest": {
+			`{"probation":{"scope":"none"}}`, map[string]any{"probation": rest("none", 0, 0, 0, map[string]any{})},
+		},
+		"rest by the cause": {`{"probation":{"byOutcome":{"Busy":2.5}}}`, map[string]any{"probation": rest("endpoint",
+			10, 0, 0, map[string]any{"Busy": 2.5})}},
 		"steps of parts of seconds": {`{"stepsInSeconds":[1.25,1]}`, map[string]any{"stepsInSeconds": []any{1.25, 1.0}}},
 		"a cell without a wait": {
-			`{"statusTable":[{"endpointKind":"azure-resource","condition":"other","action":"retry"},{"endpointKind":"webhook","condition":"other","action":"never"}]}`,
+			`{"statusTable":[{"endpointKind":"azure-resource","condition":"other","action":"retry"},{"endpointKind":"webhook",` +
+				`"condition":"other","action":"never"}]}`,
 			map[string]any{"statusTable": []any{
 				map[string]any{"endpointKind": "webhook", "condition": "other", "action": "never", "minDelayInSeconds": 0.0},
 				map[string]any{"endpointKind": "azure-resource", "condition": "other", "action": "retry", "minDelayInSeconds": 0.0},
@@ -126,40 +159,93 @@ func TestPolicyRefusals(t *testing.T) {
 		targets []string
 		says    string
 	}{
-		"an unknown property":          {`{"steps":[1]}`, []string{"steps"}, "steps is not known here; what is: ackTimeoutInSeconds, basis,"},
-		"unknown ones deep down":       {`{"probation":{"first":1},"maxDeliveryAttempts":{"min":1}}`, []string{"probation.first", "maxDeliveryAttempts.min"}, "firstInSeconds"},
-		"one in a table":               {`{"statusTable":[{"status":"404"}]}`, []string{"statusTable[0].status"}, "what is: action, condition, endpointKind, minDelayInSeconds"},
-		"an outcome twice":             {`{"probation":{"byOutcome":{"Busy":1,"Busy":2}}}`, []string{"probation.byOutcome.Busy"}, "appears twice"},
-		"text for a number":            {`{"ackTimeoutInSeconds":"30 s"}`, []string{"ackTimeoutInSeconds"}, "must be a number"},
-		"no time to answer":            {`{"ackTimeoutInSeconds":0.5}`, []string{"ackTimeoutInSeconds"}, "must be between 1 and 230"},
-		"a long time to answer":        {`{"ackTimeoutInSeconds":1e300}`, []string{"ackTimeoutInSeconds"}, "must be between 1 and 230"},
-		"a late window before the end": {`{"lateAnswerWindowInSeconds":10}`, []string{"lateAnswerWindowInSeconds"}, "must be 0, or between ackTimeoutInSeconds and 3600"},
-		"no steps":                     {`{"stepsInSeconds":[]}`, []string{"stepsInSeconds"}, "must have 1 to 100 entries"},
-		"101 steps":                    {`{"stepsInSeconds":[` + strings.Repeat("10,", 100) + `10]}`, []string{"stepsInSeconds"}, "must have 1 to 100 entries"},
-		"a step of 8 days":             {`{"stepsInSeconds":[10,691200]}`, []string{"stepsInSeconds[1]"}, "must be between 1 and 604800 (7 days)"},
-		"marks that go back":           {`{"basis":"offset","stepsInSeconds":[10,5]}`, []string{"stepsInSeconds[1]"}, "must be more than the one before it"},
-		"a negative tail":              {`{"tailInSeconds":-1e300}`, []string{"tailInSeconds"}, "must be between 1 and 604800"},
-		"jitter of 60 %":               {`{"jitterFraction":0.6}`, []string{"jitterFraction"}, "must be between 0 and 0.5"},
-		"a word for the basis":         {`{"basis":"moon"}`, []string{"basis"}, "must be gap or offset"},
-		"a life of 31 days":            {`{"eventTimeToLiveInMinutes":{"default":44640}}`, []string{"eventTimeToLiveInMinutes.most"}, "43200 minutes (30 days)"},
-		"1,001 attempts":               {`{"maxDeliveryAttempts":{"most":1001}}`, []string{"maxDeliveryAttempts.most"}, "and 1000"},
-		"half an attempt":              {`{"maxDeliveryAttempts":{"most":1.5}}`, []string{"maxDeliveryAttempts.most"}, "must be a whole number"},
+		"an unknown property": {
+			`{"steps":[1]}`, []string{"steps"}, "steps is not known here; what is: ackTimeoutInSeconds, basis,",
+		},
+		"unknown ones deep down": {
+			`{"probation":{"first":1},"maxDeliveryAttempts":{"min":1}}`,
+			[]string{"probation.first", "maxDeliveryAttempts.min"},
+			"firstInSeconds",
+		},
+		"one in a table": {
+			`{"statusTable":[{"status":"404"}]}`,
+			[]string{"statusTable[0].status"},
+			"what is: action, condition, endpointKind, minDelayInSeconds",
+		},
+		"an outcome twice": {
+			`{"probation":{"byOutcome":{"Busy":1,"Busy":2}}}`, []string{"probation.byOutcome.Busy"}, "appears twice",
+		},
+		"text for a number": {
+			`{"ackTimeoutInSeconds":"30 s"}`, []string{"ackTimeoutInSeconds"}, "must be a number",
+		},
+		"no time to answer": {
+			`{"ackTimeoutInSeconds":0.5}`, []string{"ackTimeoutInSeconds"}, "must be between 1 and 230",
+		},
+		"a long time to answer": {
+			`{"ackTimeoutInSeconds":1e300}`, []string{"ackTimeoutInSeconds"}, "must be between 1 and 230",
+		},
+		"a late window before the end": {
+			`{"lateAnswerWindowInSeconds":10}`,
+			[]string{"lateAnswerWindowInSeconds"},
+			"must be 0, or between ackTimeoutInSeconds and 3600",
+		},
+		"no steps": {`{"stepsInSeconds":[]}`, []string{"stepsInSeconds"}, "must have 1 to 100 entries"},
+		"101 steps": {
+			`{"stepsInSeconds":[` + strings.Repeat("10,", 100) + `10]}`,
+			[]string{"stepsInSeconds"},
+			"must have 1 to 100 entries",
+		},
+		"a step of 8 days": {
+			`{"stepsInSeconds":[10,691200]}`, []string{"stepsInSeconds[1]"}, "must be between 1 and 604800 (7 days)",
+		},
+		"marks that go back": {
+			`{"basis":"offset","stepsInSeconds":[10,5]}`, []string{"stepsInSeconds[1]"}, "must be more than the one before it",
+		},
+		"a negative tail":      {`{"tailInSeconds":-1e300}`, []string{"tailInSeconds"}, "must be between 1 and 604800"},
+		"jitter of 60 %":       {`{"jitterFraction":0.6}`, []string{"jitterFraction"}, "must be between 0 and 0.5"},
+		"a word for the basis": {`{"basis":"moon"}`, []string{"basis"}, "must be gap or offset"},
+		"a life of 31 days": {
+			`{"eventTimeToLiveInMinutes":{"default":44640}}`,
+			[]string{"eventTimeToLiveInMinutes.most"},
+			"43200 minutes (30 days)",
+		},
+		"1,001 attempts": {`{"maxDeliveryAttempts":{"most":1001}}`, []string{"maxDeliveryAttempts.most"}, "and 1000"},
+		"half an attempt": {
+			`{"maxDeliveryAttempts":{"most":1.5}}`, []string{"maxDeliveryAttempts.most"}, "must be a whole number",
+		},
 		"404 for a success": {
-			`{"statusTable":[{"endpointKind":"webhook","condition":"404","action":"success"},{"endpointKind":"webhook","condition":"other","action":"retry"},{"endpointKind":"azure-resource","condition":"other","action":"retry"}]}`,
+			`{"statusTable":[{"endpointKind":"webhook","condition":"404","action":"success"},{"endpointKind":"webhook",` +
+				`"condition":"other","action":"retry"},{"endpointKind":"azure-resource","condition":"other","action":"retry"}]}`,
 			[]string{"statusTable[0].action"},
 			"from 200 to 299",
 		},
-		"no table":         {`{"statusTable":[]}`, []string{"statusTable", "statusTable"}, "webhook other"},
-		"an empty cell":    {`{"statusTable":[{}]}`, []string{"statusTable[0].endpointKind", "statusTable", "statusTable"}, "must be webhook or azure-resource"},
-		"a cause of none":  {`{"probation":{"byOutcome":{"Delivered":5}}}`, []string{"probation.byOutcome.Delivered"}, "they are BadRequest, Unauthorized,"},
+		"no table": {`{"statusTable":[]}`, []string{"statusTable", "statusTable"}, "webhook other"},
+		"an empty cell": {
+			`{"statusTable":[{}]}`,
+			[]string{"statusTable[0].endpointKind", "statusTable", "statusTable"},
+			"must be webhook or azure-resource",
+		},
+		"a cause of none": {
+			`{"probation":{"byOutcome":{"Delivered":5}}}`,
+			[]string{"probation.byOutcome.Delivered"},
+			"they are BadRequest, Unauthorized,",
+		},
 		"no failures":      {`{"probation":{"trigger":0}}`, []string{"probation.trigger"}, "must be between 1 and 1000"},
 		"a rest of a week": {`{"probation":{"maxInSeconds":604800}}`, []string{"probation.maxInSeconds"}, "86400 (24 h)"},
 		"what moves the cursor": {
 			`{"source":"\u001b[2J"}`, []string{"source"}, "500 bytes or less",
 		},
-		"no cap for Retry-After": {`{"retryAfterCapInSeconds":0}`, []string{"retryAfterCapInSeconds"}, "must be between 1 and 604800 (7 days)"},
-		"a cap of 8 days":        {`{"retryAfterCapInSeconds":691200}`, []string{"retryAfterCapInSeconds"}, "must be between 1 and 604800 (7 days)"},
-		"all at once":            {`{"expiry":"x","deadLetterDefault":"blob","deadLetterDelayInSeconds":-1,"deadLetterGiveUpInSeconds":1e9}`, []string{"expiry", "deadLetterDefault", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds"}, "at_ttl"},
+		"no cap for Retry-After": {
+			`{"retryAfterCapInSeconds":0}`, []string{"retryAfterCapInSeconds"}, "must be between 1 and 604800 (7 days)",
+		},
+		"a cap of 8 days": {
+			`{"retryAfterCapInSeconds":691200}`, []string{"retryAfterCapInSeconds"}, "must be between 1 and 604800 (7 days)",
+		},
+		"all at once": {
+			`{"expiry":"x","deadLetterDefault":"blob","deadLetterDelayInSeconds":-1,"deadLetterGiveUpInSeconds":1e9}`,
+			[]string{"expiry", "deadLetterDefault", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds"},
+			"at_ttl",
+		},
 	} {
 		refusal := b.manage(http.MethodPut, "/v1/policies/mine", row.body).refused(400, "InvalidRequest")
 		require.Equal(t, row.targets, targets(refusal), name)
@@ -173,7 +259,8 @@ func TestPolicyRefusals(t *testing.T) {
 		require.EqualError(t, err, strings.TrimSuffix(messages, "\n"), "the command line says the same")
 	}
 	for _, name := range []string{"ab", "postrider.mine", "-mine", "m%20e", strings.Repeat("a", 65), "a%00b"} {
-		require.Equal(t, []string{"name"}, targets(b.manage(http.MethodPut, "/v1/policies/"+name, "{}").refused(400, "InvalidRequest")), name)
+		require.Equal(t, []string{"name"},
+			targets(b.manage(http.MethodPut, "/v1/policies/"+name, "{}").refused(400, "InvalidRequest")), name)
 	}
 	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider_internal.retry_policies"))
 	_, err := management.ReadPolicy("mine", []byte(" \n"))
@@ -194,27 +281,35 @@ func TestPoliciesInUseAndBuiltIn(t *testing.T) {
 		b.manage(http.MethodDelete, "/v1/policies/"+name, "").refused(404, "NotFound")
 	}
 	b.topic("orders", "")
-	b.manage(http.MethodPut, subscription, `{"endpointUrl":"https://example.com","retryPolicy":{"policy":"mine"}}`).refused(400, "InvalidRequest")
+	b.manage(http.MethodPut, subscription, `{"endpointUrl":"https://example.com","retryPolicy":{"policy":"mine"}}`).
+		refused(400, "InvalidRequest")
 	b.manage(http.MethodPut, path, "{}").json(http.StatusCreated)
-	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com","maxEventsPerBatch":2,"retryPolicy":{"policy":"mine","maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1}}`)
+	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com","maxEventsPerBatch":2,`+
+		`"retryPolicy":{"policy":"mine","maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1}}`)
 
 	refusal := b.manage(http.MethodDelete, path, "").refused(409, "PolicyInUse")
 	require.Equal(t, `retry policy "mine" is used by event subscriptions (1): orders/billing`, refusal.Message)
 	refusal = b.manage(http.MethodPut, path, `{"batching":false}`).refused(409, "PolicyInUse")
-	require.Equal(t, `batching must stay true: retry policy "mine" is used by event subscriptions (1): orders/billing`, refusal.Message)
+	require.Equal(t, `batching must stay true: retry policy "mine" is used by event subscriptions (1): orders/billing`,
+		refusal.Message)
 
-	b.manage(http.MethodPut, path, `{"maxDeliveryAttempts":{"default":2,"most":5},"eventTimeToLiveInMinutes":{"least":60}}`).json(http.StatusOK)
+	b.manage(http.MethodPut, path,
+		`{"maxDeliveryAttempts":{"default":2,"most":5},"eventTimeToLiveInMinutes":{"least":60}}`).json(http.StatusOK)
 	limits := b.manage(http.MethodGet, subscription, "").json(http.StatusOK)["retryPolicy"]
-	require.Equal(t, map[string]any{"policy": "mine", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 60.0}, limits, "the limits in force")
+	require.Equal(t, map[string]any{"policy": "mine", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 60.0},
+		limits, "the limits in force")
 
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, subscription, "").status)
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path, "").status)
 	b.manage(http.MethodGet, path, "").refused(404, "NotFound")
-	refusal = b.manage(http.MethodPut, subscription, `{"endpointUrl":"https://example.com","retryPolicy":{"policy":"mine"}}`).refused(400, "InvalidRequest")
-	require.Equal(t, "retryPolicy.policy must be one of preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023", refusal.Message)
+	refusal = b.manage(http.MethodPut, subscription,
+		`{"endpointUrl":"https://example.com","retryPolicy":{"policy":"mine"}}`).refused(400, "InvalidRequest")
+	require.Equal(t, "retryPolicy.policy must be one of preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023",
+		refusal.Message)
 }
 
-// Of two who change the version they have both read, the second is told; and nobody makes what another has made a moment before.
+// Of two who change the version they have both read, the second is told; and nobody makes what another has made a
+// moment before.
 func TestEtagsOfPolicies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -229,7 +324,8 @@ func TestEtagsOfPolicies(t *testing.T) {
 	first := made.json(http.StatusCreated)["etag"]
 	require.Regexp(t, `^"[0-9]+"$`, first)
 	require.Equal(t, first, made.header.Get("ETag"))
-	require.Contains(t, with(http.MethodPut, `{}`, "If-None-Match", "*").refused(412, "PreconditionFailed").Message, `retry policy "mine" exists already`)
+	require.Contains(t, with(http.MethodPut, `{}`, "If-None-Match", "*").refused(412, "PreconditionFailed").Message,
+		`retry policy "mine" exists already`)
 	for range 2 {
 		read := with(http.MethodGet, "")
 		require.Equal(t, first, read.header.Get("ETag"))
@@ -243,18 +339,22 @@ func TestEtagsOfPolicies(t *testing.T) {
 	require.NotEqual(t, first, second)
 	require.Equal(t, second, changed.header.Get("ETag"))
 	for _, match := range []string{first.(string), "W/" + second, `"x"`} {
-		require.Contains(t, with(http.MethodPut, `{}`, "If-Match", match).refused(412, "PreconditionFailed").Message, "If-Match")
+		require.Contains(t, with(http.MethodPut, `{}`, "If-Match", match).refused(412, "PreconditionFailed").Message,
+			"If-Match")
 		with(http.MethodDelete, "", "If-Match", match).refused(412, "PreconditionFailed")
 	}
-	require.Equal(t, []string{"If-Match"}, targets(with(http.MethodPut, `{}`, "If-Match", "1").refused(400, "InvalidRequest")))
-	require.Equal(t, []string{"If-Match"}, targets(with(http.MethodDelete, "", "If-Match", "1").refused(400, "InvalidRequest")))
+	require.Equal(t, []string{"If-Match"},
+		targets(with(http.MethodPut, `{}`, "If-Match", "1").refused(400, "InvalidRequest")))
+	require.Equal(t, []string{"If-Match"},
+		targets(with(http.MethodDelete, "", "If-Match", "1").refused(400, "InvalidRequest")))
 	read := with(http.MethodGet, "")
 	require.Equal(t, second, read.header.Get("ETag"), "a refusal changes nothing")
 	require.Equal(t, []any{7.0}, read.json(http.StatusOK)["stepsInSeconds"])
 
 	require.Equal(t, http.StatusNoContent, with(http.MethodDelete, "", "If-Match", second).status)
 	with(http.MethodDelete, "", "If-Match", second).refused(404, "NotFound")
-	require.NotEqual(t, second, with(http.MethodPut, `{"stepsInSeconds":[7]}`).header.Get("ETag"), "made again, it is another")
+	require.NotEqual(t, second, with(http.MethodPut, `{"stepsInSeconds":[7]}`).header.Get("ETag"),
+		"made again, it is another")
 }
 
 // docs/policies.md tells of every property.

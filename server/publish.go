@@ -36,7 +36,9 @@ type door struct {
 var (
 	customTopics = door{kind: catalog.TopicBasic, versions: []string{apiVersion}}
 	// Source: Microsoft, Azure REST API, Event Grid data plane, 2023-11-01 and 2024-06-01.
-	namespaceTopics = door{kind: catalog.TopicNamespace, versions: []string{"2023-11-01", "2024-06-01"}, cloudEventsOnly: true}
+	namespaceTopics = door{
+		kind: catalog.TopicNamespace, versions: []string{"2023-11-01", "2024-06-01"}, cloudEventsOnly: true,
+	}
 )
 
 // publish stores the request's events, all or none, and answers 200 with an empty body after the commit. Microsoft's
@@ -48,8 +50,8 @@ func (s *Server) publish(c echo.Context) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// publishToNamespace is publish for namespace topics. Their operations follow the topic's name after a colon, which the router
-// cannot cut off; publish is the only one there is.
+// publishToNamespace is publish for namespace topics. Their operations follow the topic's name after a colon, which the
+// router cannot cut off; publish is the only one there is.
 func (s *Server) publishToNamespace(c echo.Context) error {
 	topic, publishing := strings.CutSuffix(api.PathValue(c, "operation"), ":publish")
 	if !publishing {
@@ -130,8 +132,9 @@ func reportOf(topic string, r *publish.Receipt, took time.Duration) PublishRepor
 	return report
 }
 
-// idempotencyKey names the publish, so that whoever got no answer may send it again. The header is the one of the IETF's draft
-// (draft-ietf-httpapi-idempotency-key-header-07, 2025-10-15) and of Stripe's API; quotes around it, which the draft asks for, are part of it here.
+// idempotencyKey names the publish, so that whoever got no answer may send it again. The header is the one of the
+// IETF's draft (draft-ietf-httpapi-idempotency-key-header-07, 2025-10-15) and of Stripe's API; quotes around it, which
+// the draft asks for, are part of it here.
 func idempotencyKey(header http.Header) (string, error) {
 	given := header.Values("Idempotency-Key")
 	if len(given) == 0 {
@@ -147,9 +150,11 @@ func idempotencyKey(header http.Header) (string, error) {
 func (d *door) check(t *catalog.Topic, header http.Header) error {
 	switch {
 	case t.Name == catalog.SystemTopic:
-		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is postrider's own: it is subscribed to, and not published to", t.Name)
+		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest,
+			"topic %q is postrider's own: it is subscribed to, and not published to", t.Name)
 	case t.Kind != d.kind:
-		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name, t.Kind, management.EndpointOf(t))
+		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name,
+			t.Kind, management.EndpointOf(t))
 	case !d.cloudEventsOnly || event.IsBinary(header):
 		return nil
 	}
@@ -158,7 +163,8 @@ func (d *door) check(t *catalog.Topic, header http.Header) error {
 		return nil
 	}
 	return api.Refuse(http.StatusUnsupportedMediaType, api.CodeUnsupportedMediaType,
-		"a namespace topic takes application/cloudevents+json and application/cloudevents-batch+json, and any other type with the attributes in ce- headers")
+		"a namespace topic takes application/cloudevents+json and application/cloudevents-batch+json, and any other type "+
+			"with the attributes in ce- headers")
 }
 
 func (d *door) checkVersion(u *url.URL) error {

@@ -39,9 +39,16 @@ func TestPublishEventGrid(t *testing.T) {
 	require.Equal(t, "0", answer.header.Get("Content-Length"))
 
 	require.Equal(t, []map[string]any{
-		{"topic": "orders", "event_id": "1", "event_type": "Shop.OrderPlaced", "subject": "orders/1", "schema": "EventGridSchema", "matched": int32(1), "body_text": gridEvent("1")},
-		{"topic": "orders", "event_id": "2", "event_type": "Shop.OrderPlaced", "subject": "orders/2", "schema": "EventGridSchema", "matched": int32(2), "body_text": gridEvent("2")},
-	}, b.rows("SELECT topic, event_id, event_type, subject, schema, matched, body_text FROM postrider.events ORDER BY event_id"))
+		{
+			"topic": "orders", "event_id": "1", "event_type": "Shop.OrderPlaced", "subject": "orders/1",
+			"schema": "EventGridSchema", "matched": int32(1), "body_text": gridEvent("1"),
+		},
+		{
+			"topic": "orders", "event_id": "2", "event_type": "Shop.OrderPlaced", "subject": "orders/2",
+			"schema": "EventGridSchema", "matched": int32(2), "body_text": gridEvent("2"),
+		},
+	}, b.rows("SELECT topic, event_id, event_type, subject, schema, matched, body_text FROM postrider.events "+
+		"ORDER BY event_id"))
 	require.Equal(t, []map[string]any{
 		{"subscription": "everything", "event_id": "1", "state": "pending"},
 		{"subscription": "everything", "event_id": "2", "state": "pending"},
@@ -58,13 +65,15 @@ func TestPublishCloudEvents(t *testing.T) {
 	key := b.topic("shop", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	for name, row := range map[string]struct{ contentType, body string }{
 		"one, structured": {"application/cloudevents+json; charset=utf-8", cloudEvent("a")},
-		"a batch":         {"application/cloudevents-batch+json; charset=utf-8", "[" + cloudEvent("b") + "," + cloudEvent("c") + "]"},
-		"one as JSON":     {"application/json", cloudEvent("d")},
+		"a batch": {"application/cloudevents-batch+json; charset=utf-8", "[" + cloudEvent("b") + "," +
+			cloudEvent("c") + "]"},
+		"one as JSON": {"application/json", cloudEvent("d")},
 	} {
 		answer := b.publish("shop", key, row.body, "Content-Type", row.contentType)
 		require.Equal(t, http.StatusOK, answer.status, name+answer.body)
 	}
-	require.Equal(t, 4, b.count("SELECT count(*) FROM postrider.events WHERE schema = 'CloudEventSchemaV1_0' AND source = '/shop'"))
+	require.Equal(t, 4,
+		b.count("SELECT count(*) FROM postrider.events WHERE schema = 'CloudEventSchemaV1_0' AND source = '/shop'"))
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.events WHERE body_text = $1", cloudEvent("c")))
 }
 
@@ -72,12 +81,15 @@ func TestPublishInBinaryMode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("shop", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	headers := []string{"ce-specversion", "1.0", "ce-id", "a%20b", "ce-source", "/shop", "ce-type", "Shop.OrderPlaced", "Content-Type"}
+	headers := []string{
+		"ce-specversion", "1.0", "ce-id", "a%20b", "ce-source", "/shop", "ce-type", "Shop.OrderPlaced", "Content-Type",
+	}
 	answer := b.publish("shop", key, `{"total":12.50}`, append(headers, "application/json")...)
 	require.Equal(t, http.StatusOK, answer.status, answer.body)
 	require.Equal(t, []map[string]any{{
 		"event_id": "a b", "source": "/shop", "schema": "CloudEventSchemaV1_0",
-		"body_text": `{"id":"a b","source":"/shop","specversion":"1.0","type":"Shop.OrderPlaced","datacontenttype":"application/json","data":{"total":12.50}}`,
+		"body_text": `{"id":"a b","source":"/shop","specversion":"1.0","type":"Shop.OrderPlaced",` +
+			`"datacontenttype":"application/json","data":{"total":12.50}}`,
 	}}, b.rows("SELECT event_id, source, schema, body_text FROM postrider.events"))
 
 	refused := b.publish("shop", key, `{`, append(headers, "application/json")...).refused(400, "InvalidJson")
@@ -101,17 +113,19 @@ func TestPublishCredentials(t *testing.T) {
 		headers []string
 		status  int
 	}{
-		"key1":                                   {"orders", []string{"aeg-sas-key", key1}, 200},
-		"key2":                                   {"orders", []string{"aeg-sas-key", key2}, 200},
-		"key1 as bearer":                         {"orders", []string{"Authorization", "Bearer " + key1}, 200},
-		"key2 as bearer, scheme in small":        {"orders", []string{"Authorization", "bearer " + key2}, 200},
-		"the admin token as bearer":              {"orders", []string{"Authorization", "Bearer " + adminToken}, 200},
-		"key1 as SharedAccessKey":                {"orders", []string{"Authorization", "SharedAccessKey " + key1}, 200},
-		"a wrong SharedAccessKey":                {"orders", []string{"Authorization", "SharedAccessKey wrong"}, 401},
-		"the admin token as SharedAccessKey":     {"orders", []string{"Authorization", "SharedAccessKey " + adminToken}, 401},
-		"the admin token as access key":          {"orders", []string{"aeg-sas-key", adminToken}, 401},
-		"a wrong key":                            {"orders", []string{"aeg-sas-key", "wrong"}, 401},
-		"a wrong key beside a good bearer":       {"orders", []string{"aeg-sas-key", "wrong", "Authorization", "Bearer " + key1}, 401},
+		"key1":                               {"orders", []string{"aeg-sas-key", key1}, 200},
+		"key2":                               {"orders", []string{"aeg-sas-key", key2}, 200},
+		"key1 as bearer":                     {"orders", []string{"Authorization", "Bearer " + key1}, 200},
+		"key2 as bearer, scheme in small":    {"orders", []string{"Authorization", "bearer " + key2}, 200},
+		"the admin token as bearer":          {"orders", []string{"Authorization", "Bearer " + adminToken}, 200},
+		"key1 as SharedAccessKey":            {"orders", []string{"Authorization", "SharedAccessKey " + key1}, 200},
+		"a wrong SharedAccessKey":            {"orders", []string{"Authorization", "SharedAccessKey wrong"}, 401},
+		"the admin token as SharedAccessKey": {"orders", []string{"Authorization", "SharedAccessKey " + adminToken}, 401},
+		"the admin token as access key":      {"orders", []string{"aeg-sas-key", adminToken}, 401},
+		"a wrong key":                        {"orders", []string{"aeg-sas-key", "wrong"}, 401},
+		"a wrong key beside a good bearer": {
+			"orders", []string{"aeg-sas-key", "wrong", "Authorization", "Bearer " + key1}, 401,
+		},
 		"a wrong bearer":                         {"orders", []string{"Authorization", "Bearer wrong"}, 401},
 		"another topic's key":                    {"orders", []string{"aeg-sas-key", other}, 401},
 		"half a key":                             {"orders", []string{"aeg-sas-key", key1[:20]}, 401},
@@ -149,7 +163,8 @@ func TestDevKey(t *testing.T) {
 
 	serving, err := server.New(server.Options{Store: b.store.API(), AdminToken: adminToken, DevKey: devKey})
 	require.NoError(t, err)
-	refused := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "["+gridEvent("1")+"]", "aeg-sas-key", devKey)
+	refused := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "["+gridEvent("1")+"]",
+		"aeg-sas-key", devKey)
 	require.Contains(t, refused.refused(401, "Unauthorized").Message, "loopback")
 }
 
@@ -172,23 +187,33 @@ func TestPublishRefusals(t *testing.T) {
 		return row{"orders", body, headers, status, code, target}
 	}
 	for name, row := range map[string]row{
-		"no id":                    orders(without("id"), 400, "InvalidEvent", "events[1].id"),
-		"no subject":               orders(without("subject"), 400, "InvalidEvent", "events[1].subject"),
-		"no eventType":             orders(without("eventType"), 400, "InvalidEvent", "events[1].eventType"),
-		"no eventTime":             orders(without("eventTime"), 400, "InvalidEvent", "events[1].eventTime"),
-		"eventTime not a time":     orders(strings.Replace("["+gridEvent("1")+"]", "2026-11-20T", "20 November", 1), 400, "InvalidEvent", "events[0].eventTime"),
-		"an object, not an array":  orders(gridEvent("1"), 400, "InvalidEvent", ""),
-		"no JSON":                  orders("hello", 400, "InvalidJson", ""),
-		"half a body":              orders("["+gridEvent("1"), 400, "InvalidJson", "events[0]"),
-		"nothing":                  orders("", 400, "InvalidJson", ""),
-		"bad UTF-8":                orders(strings.Replace("["+gridEvent("1")+"]", "orders/", "orders\xff", 1), 400, "InvalidJson", ""),
-		"a member twice":           orders(strings.Replace("["+gridEvent("1")+"]", `{`, `{"id":"0",`, 1), 400, "InvalidEvent", "events[0].id"),
-		"NUL in the event type":    orders(strings.Replace("["+gridEvent("1")+"]", "Shop.", `\u0000`, 1), 400, "InvalidEvent", "events[0].eventType"),
-		"too many events":          orders("["+strings.TrimSuffix(strings.Repeat(`{"id":"1","subject":"","eventType":"t","eventTime":"2026-11-20T09:30:00Z"},`, 5001), ",")+"]", 413, "PayloadTooLarge", "events[5000]"),
-		"another content type":     orders("["+gridEvent("1")+"]", 415, "UnsupportedMediaType", "", "Content-Type", "text/plain"),
-		"a compressed body":        orders("["+gridEvent("1")+"]", 415, "UnsupportedMediaType", "", "Content-Encoding", "gzip"),
-		"a CloudEvent elsewhere":   orders("["+cloudEvent("1")+"]", 400, "InvalidEvent", "events[0].eventType"),
-		"a CloudEvent without id":  {"shop", strings.Replace(cloudEvent("1"), `"id"`, `"xid"`, 1), []string{"Content-Type", "application/cloudevents+json"}, 400, "InvalidEvent", "events[0].id"},
+		"no id":        orders(without("id"), 400, "InvalidEvent", "events[1].id"),
+		"no subject":   orders(without("subject"), 400, "InvalidEvent", "events[1].subject"),
+		"no eventType": orders(without("eventType"), 400, "InvalidEvent", "events[1].eventType"),
+		"no eventTime": orders(without("eventTime"), 400, "InvalidEvent", "events[1].eventTime"),
+		"eventTime not a time": orders(strings.Replace("["+gridEvent("1")+"]", "2026-11-20T", "20 November", 1), 400,
+			"InvalidEvent", "events[0].eventTime"),
+		"an object, not an array": orders(gridEvent("1"), 400, "InvalidEvent", ""),
+		"no JSON":                 orders("hello", 400, "InvalidJson", ""),
+		"half a body":             orders("["+gridEvent("1"), 400, "InvalidJson", "events[0]"),
+		"nothing":                 orders("", 400, "InvalidJson", ""),
+		"bad UTF-8": orders(strings.Replace("["+gridEvent("1")+"]", "orders/", "orders\xff", 1), 400,
+			"InvalidJson", ""),
+		"a member twice": orders(strings.Replace("["+gridEvent("1")+"]", `{`, `{"id":"0",`, 1), 400, "InvalidEvent",
+			"events[0].id"),
+		"NUL in the event type": orders(strings.Replace("["+gridEvent("1")+"]", "Shop.", `\u0000`, 1), 400, "InvalidEvent",
+			"events[0].eventType"),
+		"too many events": orders(
+			"["+
+				strings.TrimSuffix(strings.Repeat(`{"id":"1","subject":"","eventType":"t","eventTime":"2026-11-20T09:30:00Z"},`,
+					5001), ",")+"]", 413, "PayloadTooLarge", "events[5000]"),
+		"another content type": orders("["+gridEvent("1")+"]", 415, "UnsupportedMediaType", "", "Content-Type",
+			"text/plain"),
+		"a compressed body": orders("["+gridEvent("1")+"]", 415, "UnsupportedMediaType", "",
+			"Content-Encoding", "gzip"),
+		"a CloudEvent elsewhere": orders("["+cloudEvent("1")+"]", 400, "InvalidEvent", "events[0].eventType"),
+		"a CloudEvent without id": {"shop", strings.Replace(cloudEvent("1"), `"id"`, `"xid"`,
+			1), []string{"Content-Type", "application/cloudevents+json"}, 400, "InvalidEvent", "events[0].id"},
 		"Event Grid among the CEs": {"shop", gridEvent("1"), nil, 400, "InvalidEvent", "events[0].specversion"},
 	} {
 		k := key
@@ -211,7 +236,9 @@ func TestPublishVersion(t *testing.T) {
 	b := setup(t)
 	key := b.topic("orders", "")
 	body := "[" + gridEvent("1") + "]"
-	for query, status := range map[string]int{"": 200, "?api-version=2018-01-01": 200, "?other=1": 200, "?api-version=": 400, "?api-version=2017-09-15": 400} {
+	for query, status := range map[string]int{
+		"": 200, "?api-version=2018-01-01": 200, "?other=1": 200, "?api-version=": 400, "?api-version=2017-09-15": 400,
+	} {
 		answer := b.send(http.MethodPost, "/topics/orders/api/events"+query, body, "aeg-sas-key", key)
 		require.Equal(t, status, answer.status, query)
 		if status == 400 {
@@ -228,7 +255,8 @@ func TestPublishWithIdempotencyKey(t *testing.T) {
 	b := setup(t, func(o *server.Options) { o.OnPublish = func(r server.PublishReport) { reports <- r } })
 	key := b.topic("orders", "")
 	send := func(event string, headers ...string) answer {
-		return b.send(http.MethodPost, "/topics/orders/api/events", "["+event+"]", append([]string{"aeg-sas-key", key}, headers...)...)
+		return b.send(http.MethodPost, "/topics/orders/api/events", "["+event+"]",
+			append([]string{"aeg-sas-key", key}, headers...)...)
 	}
 	for range 3 {
 		answer := send(gridEvent("1"), "Idempotency-Key", "order-1")
@@ -294,7 +322,8 @@ func TestPublishOfDuplicates(t *testing.T) {
 	require.Equal(t, 4, b.count("SELECT count(*) FROM postrider.events"))
 
 	b.manage(http.MethodPut, "/v1/topics/orders", "").json(200)
-	require.NotContains(t, b.manage(http.MethodGet, "/v1/topics/orders", "").json(200), "duplicateDetectionWindowInMinutes", "left out, it is off")
+	require.NotContains(t, b.manage(http.MethodGet, "/v1/topics/orders", "").json(200),
+		"duplicateDetectionWindowInMinutes", "left out, it is off")
 	require.Equal(t, 200, b.publish("orders", key, "["+gridEvent("4")+"]").status)
 	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider.events"))
 }
@@ -312,9 +341,11 @@ func TestPublishSize(t *testing.T) {
 	b.publish("orders", key, exactly(1<<20+1)).refused(413, "PayloadTooLarge")
 
 	// Without a length, as a chunked body comes.
-	chunked := serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20+1), "aeg-sas-key", key, "Content-Length", "-1")
+	chunked := serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20+1), "aeg-sas-key", key,
+		"Content-Length", "-1")
 	chunked.refused(413, "PayloadTooLarge")
-	chunked = serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20), "aeg-sas-key", key, "Content-Length", "-1")
+	chunked = serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20), "aeg-sas-key", key,
+		"Content-Length", "-1")
 	require.Equal(t, 200, chunked.status)
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.events WHERE body_bytes = $1", 1<<20-2))
@@ -327,7 +358,8 @@ func TestPublishPoison(t *testing.T) {
 	key := b.topic("orders", "")
 	b.subscription("orders", "all", `{"endpointUrl":"https://example.com/"}`)
 	with := func(data string) string {
-		return `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":` + data + `}]`
+		return `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":` +
+			data + `}]`
 	}
 	stored := 0
 	for name, row := range map[string]struct {
@@ -357,18 +389,22 @@ func TestPublishPoison(t *testing.T) {
 	}
 	for view, rows := range map[string]int{"events": stored, "deliveries": stored, "dead_letters": 0} {
 		// As text, because pgx would read jsonb's numbers as float64.
-		require.Equal(t, rows, b.count("SELECT count(v::text) FROM postrider."+view+" v"), "every row of %s can be shown", view)
+		require.Equal(t, rows, b.count("SELECT count(v::text) FROM postrider."+view+" v"),
+			"every row of %s can be shown", view)
 	}
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.events WHERE '['||body_text||']' = $1", with(`"a\u0000b"`)), "byte for byte")
+	require.Equal(t, 1,
+		b.count("SELECT count(*) FROM postrider.events WHERE '['||body_text||']' = $1", with(`"a\u0000b"`)), "byte for byte")
 }
 
 func TestPublishSeesOtherNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := openStore(t, b.dbURL)
-	_, keys, err := other.Topics.PutTopic(t.Context(), "elsewhere", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
+	_, keys, err := other.Topics.PutTopic(t.Context(), "elsewhere",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
-	require.Equal(t, 200, b.publish("elsewhere", keys.Key1, "["+gridEvent("1")+"]").status, "a topic made on another node a moment ago")
+	require.Equal(t, 200, b.publish("elsewhere", keys.Key1, "["+gridEvent("1")+"]").status,
+		"a topic made on another node a moment ago")
 
 	_, _, err = other.Subscriptions.PutSubscription(t.Context(), "elsewhere", "late", catalog.SubscriptionSpec{
 		EndpointURL: "https://example.com", EndpointBaseURL: "https://example.com", EndpointKind: "webhook",
@@ -377,7 +413,8 @@ func TestPublishSeesOtherNodes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, b.publish("elsewhere", keys.Key1, "["+gridEvent("2")+"]").status)
 	require.Equal(t, []map[string]any{{"subscription": "late", "event_id": "2"}},
-		b.rows("SELECT subscription, event_id FROM postrider.deliveries"), "an event subscription made on another node a moment ago")
+		b.rows("SELECT subscription, event_id FROM postrider.deliveries"),
+		"an event subscription made on another node a moment ago")
 
 	require.NoError(t, other.Subscriptions.DeleteSubscription(t.Context(), "elsewhere", "late"))
 	require.NoError(t, other.Topics.DeleteTopic(t.Context(), "elsewhere"))
@@ -396,7 +433,8 @@ func TestPublishConcurrently(t *testing.T) {
 		group.Go(func() {
 			for i := range each {
 				body := "[" + gridEvent(fmt.Sprintf("%d-%s-%d", p, strings.Repeat("x", 7*p), i)) + "]"
-				if a := serve(t, b.server, http.MethodPost, "/topics/orders/api/events", body, "aeg-sas-key", key); a.status != 200 {
+				if a := serve(t, b.server, http.MethodPost, "/topics/orders/api/events", body, "aeg-sas-key",
+					key); a.status != 200 {
 					failed <- a.body
 				}
 			}
@@ -405,5 +443,6 @@ func TestPublishConcurrently(t *testing.T) {
 	group.Wait()
 	close(failed)
 	require.Empty(t, failed)
-	require.Equal(t, publishers*each, b.count("SELECT count(DISTINCT event_id) FROM postrider.events WHERE subject = 'orders/'||event_id AND body->>'id' = event_id"))
+	require.Equal(t, publishers*each, b.count("SELECT count(DISTINCT event_id) FROM postrider.events "+
+		"WHERE subject = 'orders/'||event_id AND body->>'id' = event_id"))
 }

@@ -15,8 +15,10 @@ func TestUnknownQueryParameters(t *testing.T) {
 	key := b.topic("orders", "")
 	const unknown = " is not a query parameter of this operation"
 	for path, message := range map[string]string{
-		"/v1/deadLetters?frm=1":          "frm" + unknown + " (did you mean deadLetteredFrom?); its parameters are: cursor, deadLetteredFrom, ",
-		"/v1/deadLetters?Topic=orders":   "Topic" + unknown + " (did you mean topic?); its parameters are: cursor, deadLetteredFrom, ",
+		"/v1/deadLetters?frm=1": "frm" + unknown +
+			" (did you mean deadLetteredFrom?); its parameters are: cursor, deadLetteredFrom, ",
+		"/v1/deadLetters?Topic=orders": "Topic" + unknown +
+			" (did you mean topic?); its parameters are: cursor, deadLetteredFrom, ",
 		"/v1/topics?limt=1&limit=1":      "limt" + unknown + " (did you mean limit?); its parameters are: cursor, limit",
 		"/v1/topics?zzz":                 "zzz" + unknown + "; its parameters are: cursor, limit",
 		"/v1/topics/orders?dry-run=true": "dry-run" + unknown + ", which has none",
@@ -35,7 +37,8 @@ func TestUnknownQueryParameters(t *testing.T) {
 			body = requests(t, op)[0].body
 		}
 		path := op.path + "?zzz=1"
-		require.Contains(t, b.manage(op.method, path, body).refused(http.StatusBadRequest, "InvalidRequest").Message, "zzz", op.OperationID)
+		require.Contains(t, b.manage(op.method, path, body).refused(http.StatusBadRequest, "InvalidRequest").Message, "zzz",
+			op.OperationID)
 	}
 	events := `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{}}]`
 	published := b.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01&code=x", events,

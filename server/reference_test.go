@@ -23,7 +23,8 @@ func TestReference(t *testing.T) {
 	text := html.UnescapeString(answer.body)
 	for _, op := range operations(t) {
 		for _, part := range []string{
-			fmt.Sprintf(`<article id="%s">`, op.OperationID), fmt.Sprintf(`<a href="#%s">%s</a>`, op.OperationID, op.Summary), "<code>" + op.template + "</code>", fmt.Sprintf(`id="curl-%s"`, op.OperationID),
+			fmt.Sprintf(`<article id="%s">`, op.OperationID), fmt.Sprintf(`<a href="#%s">%s</a>`, op.OperationID, op.Summary),
+			"<code>" + op.template + "</code>", fmt.Sprintf(`id="curl-%s"`, op.OperationID),
 		} {
 			require.Contains(t, text, part, op.OperationID)
 		}
@@ -88,7 +89,10 @@ func TestLinesOfTheReference(t *testing.T) {
 	for _, line := range lines {
 		of[line[1]] = html.UnescapeString(line[2])
 	}
-	for _, id := range []string{"putTopic", "putSubscription", "publishEvents", "listTopics", "patchSubscription", "testSubscriptionFilter", "createAPIKey", "putPolicy", "deleteSubscription", "health"} {
+	for _, id := range []string{
+		"putTopic", "putSubscription", "publishEvents", "listTopics", "patchSubscription", "testSubscriptionFilter",
+		"createAPIKey", "putPolicy", "deleteSubscription", "health",
+	} {
 		command := exec.CommandContext(t.Context(), "sh", "-c", of[id]+` -s -o /dev/null -w '%{http_code}'`)
 		command.Env = append(os.Environ(), "API="+b.url, "POSTRIDER_API_KEY="+adminToken, "TOPIC_KEY="+key)
 		status, err := command.Output()

@@ -45,8 +45,8 @@ func newRejections() *rejections {
 	return &rejections{anonymous: map[rejection]int{}, known: map[rejection]int{}}
 }
 
-// noteRejections counts rejected requests. It comes after limitRate, which rejects requests before their credentials are
-// checked.
+// noteRejections counts rejected requests. It comes after limitRate, which rejects requests before their credentials
+// are checked.
 func (s *Server) noteRejections(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
@@ -68,7 +68,9 @@ func (s *Server) noteRejection(c echo.Context, err error) {
 	default:
 		return
 	}
-	kind := rejection{from: auth.Sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: refused.Status}
+	kind := rejection{
+		from: auth.Sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: refused.Status,
+	}
 	if refused.Actor != "" {
 		kind.actor = refused.Actor
 	} else if who := access.ActorOf(c.Request().Context()); who.Role != "" {
@@ -112,7 +114,8 @@ func (r *rejections) take() map[rejection]int {
 	return taken
 }
 
-// Run writes the rejected requests of each minute into the log and the audit until ctx ends, and then those that are left.
+// Run writes the rejected requests of each minute into the log and the audit until ctx ends, and then those that are
+// left.
 func (s *Server) Run(ctx context.Context) {
 	ticks := time.NewTicker(rejectionsEvery)
 	defer ticks.Stop()
@@ -137,8 +140,11 @@ func (s *Server) writeRejections(ctx context.Context) {
 	}
 	rows := make([]access.Rejection, 0, len(taken))
 	for _, kind := range slices.Collect(maps.Keys(taken)) {
-		row := access.Rejection{Actor: kind.actor, Address: addressText(kind.from), Topic: kind.topic, Status: kind.status, Times: taken[kind]}
-		s.log.Warn("requests rejected", "client", row.Address, "actor", row.Actor, "topic", row.Topic, "status", row.Status, "times", row.Times)
+		row := access.Rejection{
+			Actor: kind.actor, Address: addressText(kind.from), Topic: kind.topic, Status: kind.status, Times: taken[kind],
+		}
+		s.log.Warn("requests rejected", "client", row.Address, "actor", row.Actor, "topic", row.Topic, "status", row.Status,
+			"times", row.Times)
 		rows = append(rows, row)
 	}
 	ctx, cancel := context.WithTimeout(ctx, rejectionsTime)

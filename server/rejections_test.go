@@ -15,7 +15,8 @@ import (
 	"postrider/server"
 )
 
-// Rejected requests are in the log and in the audit, counted for each minute, address, status and topic, without a credential.
+// Rejected requests are in the log and in the audit, counted for each minute, address, status and topic, without a
+// credential.
 func TestRejectedRequestsAreAudited(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -27,9 +28,11 @@ func TestRejectedRequestsAreAudited(t *testing.T) {
 		b.publish("orders", secret, "[]").refused(http.StatusUnauthorized, "Unauthorized")
 	}
 	b.publish(secret, secret, "[]").refused(http.StatusUnauthorized, "Unauthorized")
-	b.send(http.MethodGet, "/v1/topics", "", "Authorization", "Bearer "+secret).refused(http.StatusUnauthorized, "Unauthorized")
+	b.send(http.MethodGet, "/v1/topics", "", "Authorization", "Bearer "+secret).
+		refused(http.StatusUnauthorized, "Unauthorized")
 	b.send(http.MethodGet, "/v1/topics", "").refused(http.StatusUnauthorized, "Unauthorized")
-	b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", "Bearer "+reader).refused(http.StatusForbidden, "Forbidden")
+	b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", "Bearer "+reader).
+		refused(http.StatusForbidden, "Forbidden")
 	b.publish("orders", reader, "[]").refused(http.StatusForbidden, "Forbidden")
 	throttled := 0
 	for range 40 {
@@ -40,7 +43,8 @@ func TestRejectedRequestsAreAudited(t *testing.T) {
 	require.Positive(t, throttled)
 	b.manage(http.MethodGet, "/v1/topics/nothing", "").refused(http.StatusNotFound, "NotFound")
 
-	const query = "SELECT actor, address, coalesce(topic, '') AS topic, details FROM postrider.audit WHERE action = 'requests_rejected' ORDER BY actor, topic, details"
+	const query = "SELECT actor, address, coalesce(topic, '') AS topic, details FROM postrider.audit " +
+		"WHERE action = 'requests_rejected' ORDER BY actor, topic, details"
 	require.Empty(t, b.rows(query), "not one row for each request")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -53,7 +57,8 @@ func TestRejectedRequestsAreAudited(t *testing.T) {
 	for _, r := range b.rows(query) {
 		require.Equal(t, "127.0.0.1", r["address"])
 		details := r["details"].(map[string]any)
-		got = append(got, row{r["actor"].(string), r["topic"].(string), int(details["status"].(float64)), int(details["times"].(float64))})
+		got = append(got,
+			row{r["actor"].(string), r["topic"].(string), int(details["status"].(float64)), int(details["times"].(float64))})
 	}
 	require.ElementsMatch(t, []row{
 		{"key:reader", "orders", 403, 2},
@@ -77,11 +82,13 @@ func TestRejectedRequestsAreBounded(t *testing.T) {
 		from := netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}).String()
 		b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", from).refused(http.StatusUnauthorized, "Unauthorized")
 	}
-	b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", "2001:db8:1:2::7").refused(http.StatusUnauthorized, "Unauthorized")
+	b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", "2001:db8:1:2::7").
+		refused(http.StatusUnauthorized, "Unauthorized")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	b.server.Run(ended)
-	rows := b.rows("SELECT address, details ->> 'times' AS times FROM postrider.audit WHERE action = 'requests_rejected' ORDER BY address NULLS FIRST")
+	rows := b.rows("SELECT address, details ->> 'times' AS times FROM postrider.audit " +
+		"WHERE action = 'requests_rejected' ORDER BY address NULLS FIRST")
 	require.Len(t, rows, 101)
 	require.Nil(t, rows[0]["address"])
 	require.Equal(t, "51", rows[0]["times"])

@@ -26,7 +26,9 @@ const (
 
 // role is the least that is needed; "" where no role is.
 func (a permission) role() access.Role {
-	return map[permission]access.Role{viewers: access.RoleViewer, operators: access.RoleOperator, administrators: access.RoleAdmin}[a]
+	return map[permission]access.Role{
+		viewers: access.RoleViewer, operators: access.RoleOperator, administrators: access.RoleAdmin,
+	}[a]
 }
 
 type route struct {
@@ -43,9 +45,11 @@ func (s *Server) routes() []route {
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
 		NoSignIn: s.options.NoSignIn,
 	}
-	v1 := api.ServerInterfaceWrapper{Handler: api.NewStrictHandler(m, []api.StrictMiddlewareFunc{s.secrets, management.KnowBase(s.options.PublicURL), management.KnownParameters})}
+	v1 := api.ServerInterfaceWrapper{Handler: api.NewStrictHandler(m,
+		[]api.StrictMiddlewareFunc{s.secrets, management.KnowBase(s.options.PublicURL), management.KnownParameters})}
 	return slices.Concat(
-		s.publishRoutes(), topicRoutes(&v1), subscriptionRoutes(&v1), deadLetterRoutes(&v1), deliveryRoutes(&v1), policyRoutes(&v1), accessRoutes(&v1),
+		s.publishRoutes(), topicRoutes(&v1), subscriptionRoutes(&v1), deadLetterRoutes(&v1), deliveryRoutes(&v1),
+		policyRoutes(&v1), accessRoutes(&v1),
 		s.loginRoutes(&v1),
 	)
 }
@@ -88,10 +92,16 @@ func subscriptionRoutes(v1 *api.ServerInterfaceWrapper) []route {
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/validate", operators, v1.ValidateSubscription},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", viewers, v1.TestSubscriptionFilter},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testDelivery", operators, v1.TestDelivery},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getFullUrl", administrators, v1.RevealSubscriptionEndpoint},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", administrators, v1.RevealSubscriptionHeaders},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", administrators, v1.GetSigningSecrets},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", administrators, v1.RotateSigningSecret},
+		{
+			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getFullUrl", administrators,
+			v1.RevealSubscriptionEndpoint,
+		},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/" +
+			"getDeliveryAttributes", administrators, v1.RevealSubscriptionHeaders},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/" +
+			"getSigningSecrets", administrators, v1.GetSigningSecrets},
+		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/" +
+			"rotateSigningSecret", administrators, v1.RotateSigningSecret},
 		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", operators, v1.RedeliverEvents},
 	}
 }

@@ -37,10 +37,11 @@ type Options struct {
 	FilterLimits filter.Limits
 	// HeaderLimits bounds the custom headers of an event subscription; zero for policy.DefaultHeaderLimits.
 	HeaderLimits policy.HeaderLimits
-	// DeadLetters are the locations outside that event subscriptions may have their dead letters written to; zero for none.
+	// DeadLetters are the locations outside that event subscriptions may have their dead letters written to; zero for
+	// none.
 	DeadLetters policy.ExportLocations
-	// PublicURL is how the world reaches this service, such as https://events.example.com: what validationUrl begins with. Default:
-	// what the management request was sent to.
+	// PublicURL is how the world reaches this service, such as https://events.example.com: what validationUrl begins with.
+	// Default: what the management request was sent to.
 	PublicURL string
 	// DefaultValidation is endpointValidation of who states none, by the endpoint's host; nil for required.
 	DefaultValidation func(host string) catalog.EndpointValidation
@@ -53,15 +54,15 @@ type Options struct {
 	// LocalHostOnly rejects requests whose Host is neither localhost nor an IP address. It protects a service on the
 	// loopback interface whose credentials are well known from pages of other sites (DNS rebinding).
 	LocalHostOnly bool
-	// TrustedProxies are the addresses of proxies before this service, which say whom a request came from in ForwardedHeader. None:
-	// a request comes from whoever has connected.
+	// TrustedProxies are the addresses of proxies before this service, which say whom a request came from in
+	// ForwardedHeader. None: a request comes from whoever has connected.
 	TrustedProxies []netip.Prefix
 	// ForwardedHeader is the header that those proxies write; default XForwardedFor.
 	ForwardedHeader auth.ForwardedHeader
 	// RequestsPerSecond is how many requests one credential may make on this node; 0 = as many as it likes.
 	RequestsPerSecond int
-	// Ready says whether requests can be served. Its error is logged; callers of /readyz are told only what a NotReadyError
-	// says. Default: the store's Ping.
+	// Ready says whether requests can be served. Its error is logged; callers of /readyz are told only what a
+	// NotReadyError says. Default: the store's Ping.
 	Ready func(context.Context) error
 	// Metrics answers /metrics; nil for nothing there. OpenMetrics lets everybody ask, as in dev; else whoever may read.
 	Metrics     http.Handler
@@ -84,7 +85,8 @@ type PublishReport struct {
 	Events []event.Event
 	// Matched counts the event subscriptions that want each event, in the events' order.
 	Matched []int
-	// Took is how long the request took until it was stored, and Commit how long the transaction did that stored it, and others with it.
+	// Took is how long the request took until it was stored, and Commit how long the transaction did that stored it, and
+	// others with it.
 	Took, Commit time.Duration
 }
 
@@ -142,7 +144,8 @@ func New(o Options) (*Server, error) {
 		rejectedKey = ""
 	}
 	s := &Server{
-		options: o, auth: auth.NewAuthenticator(o.Store.Access, o.Store.Clock, o.AdminToken, rejectedKey), store: o.Store, log: o.Logger, echo: echo.New(),
+		options: o, auth: auth.NewAuthenticator(o.Store.Access, o.Store.Clock, o.AdminToken, rejectedKey), store: o.Store,
+		log: o.Logger, echo: echo.New(),
 		reference: openapi.NewReference(specification), rate: auth.NewRate(o.RequestsPerSecond), stats: newStats(),
 		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},
 	}

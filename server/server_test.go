@@ -59,7 +59,8 @@ func newStore(ctx context.Context, url string, workers int) (*app.System, error)
 	if err != nil {
 		return nil, err
 	}
-	return app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers})
+	return app.New(ctx,
+		app.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers})
 }
 
 // openStore is one node's store, running until the test ends.
@@ -106,7 +107,11 @@ func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *b
 	t.Helper()
 	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
 	b.store = openWorkers(t, b.dbURL, workers)
-	options := server.Options{Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler), DefaultValidation: vouched, ValidationWait: time.Millisecond, Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	options := server.Options{
+		Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
+		DefaultValidation: vouched, ValidationWait: time.Millisecond,
+		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	}
 	for _, c := range change {
 		c(&options)
 	}
@@ -143,8 +148,8 @@ type answer struct {
 	body   string
 }
 
-// testClient has its own connections: the end of any httptest.Server closes those of http.DefaultTransport, and a request
-// that begins at that moment fails.
+// testClient has its own connections: the end of any httptest.Server closes those of http.DefaultTransport, and a
+// request that begins at that moment fails.
 var testClient = &http.Client{Transport: &http.Transport{}}
 
 // send makes a request; headers are pairs of name and value.
@@ -250,12 +255,14 @@ func targets(e api.Error) []string {
 
 // gridEvent is one sound event in the Event Grid schema.
 func gridEvent(id string) string {
-	return fmt.Sprintf(`{"id":%q,"subject":"orders/%s","eventType":"Shop.OrderPlaced","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{"n":12345678901234567890}}`, id, id)
+	return fmt.Sprintf(`{"id":%q,"subject":"orders/%s","eventType":"Shop.OrderPlaced",`+
+		`"eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{"n":12345678901234567890}}`, id, id)
 }
 
 // cloudEvent is one sound CloudEvent.
 func cloudEvent(id string) string {
-	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"shop.order.placed","subject":"orders/%s","time":"2026-11-20T09:30:00Z","data":{"n":1.50}}`, id, id)
+	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"shop.order.placed","subject":"orders/%s",`+
+		`"time":"2026-11-20T09:30:00Z","data":{"n":1.50}}`, id, id)
 }
 
 func TestNewRefusesWhatCannotBeServed(t *testing.T) {
@@ -265,9 +272,11 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 		options server.Options
 		says    string
 	}{
-		"no store":                              {server.Options{AdminToken: "a"}, "Store is required"},
-		"no admin token":                        {server.Options{Store: s.API()}, "AdminToken is required"},
-		"the admin token is the well-known key": {server.Options{Store: s.API(), AdminToken: devKey, DevKey: devKey}, "well-known"},
+		"no store":       {server.Options{AdminToken: "a"}, "Store is required"},
+		"no admin token": {server.Options{Store: s.API()}, "AdminToken is required"},
+		"the admin token is the well-known key": {
+			server.Options{Store: s.API(), AdminToken: devKey, DevKey: devKey}, "well-known",
+		},
 	} {
 		_, err := server.New(row.options)
 		require.ErrorContains(t, err, row.says, name)

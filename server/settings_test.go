@@ -18,7 +18,8 @@ import (
 // settingsOf picks what behavior decides.
 func settingsOf(shown map[string]any) string {
 	destination := shown["deadLetterDestination"].(map[string]any)["endpointType"]
-	return fmt.Sprint(shown["behavior"], " ", shown["honorRetryAfter"], " ", shown["probationAction"], " ", shown["retryTransportErrors"], " ", destination)
+	return fmt.Sprint(shown["behavior"], " ", shown["honorRetryAfter"], " ", shown["probationAction"], " ",
+		shown["retryTransportErrors"], " ", destination)
 }
 
 // What the API shows, what the view shows and what the engine obeys is the same, under every policy.
@@ -31,13 +32,15 @@ func TestBehavior(t *testing.T) {
 		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", body)
 		require.Contains(t, []int{200, 201}, answer.status, answer.body)
 		shown := settingsOf(answer.json(answer.status))
-		view := b.rows(`SELECT concat_ws(' ', behavior, honor_retry_after::text, probation_action, retry_transport_errors::text, dead_letter_destination ->> 'endpointType') AS shown
+		view := b.rows(`SELECT concat_ws(' ', behavior, honor_retry_after::text, probation_action,
+			    retry_transport_errors::text, dead_letter_destination ->> 'endpointType') AS shown
 			FROM postrider.event_subscriptions`)
 		require.Equal(t, shown, view[0]["shown"], body)
 		require.Equal(t, shown, settingsOf(b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/billing", "").json(200)))
 		return shown
 	}
-	b.manage(http.MethodPut, "/v1/policies/literal", `{"honorRetryAfter":true,"deadLetterDefault":"rows","retryTransportErrors":false,"probation":{"action":"documented"}}`).json(201)
+	b.manage(http.MethodPut, "/v1/policies/literal", `{"honorRetryAfter":true,"deadLetterDefault":"rows",`+
+		`"retryTransportErrors":false,"probation":{"action":"documented"}}`).json(201)
 	for _, row := range []struct{ policy, safe, documented string }{
 		{"preview-2017", "safe true hold true Rows", "documented false hold true None"},
 		{"ga-2018", "safe true hold true Rows", "documented false hold true None"},
@@ -48,16 +51,20 @@ func TestBehavior(t *testing.T) {
 	} {
 		under := `,"retryPolicy":{"policy":"` + row.policy + `"}`
 		require.Equal(t, row.safe, put(under), row.policy)
-		require.Equal(t, row.safe, put(under+`,"behavior":null,"honorRetryAfter":null,"probationAction":null,"retryTransportErrors":null`), row.policy)
+		require.Equal(t, row.safe,
+			put(under+`,"behavior":null,"honorRetryAfter":null,"probationAction":null,"retryTransportErrors":null`), row.policy)
 		require.Equal(t, row.documented, put(under+`,"behavior":"documented"`), row.policy)
-		const set = `,"honorRetryAfter":false,"probationAction":"documented","retryTransportErrors":true,"deadLetterDestination":{"endpointType":"None"}`
+		const set = `,"honorRetryAfter":false,"probationAction":"documented","retryTransportErrors":true,` +
+			`"deadLetterDestination":{"endpointType":"None"}`
 		require.Equal(t, "safe false documented true None", put(under+set), "each by itself")
-		const other = `,"behavior":"documented","honorRetryAfter":true,"probationAction":"hold","retryTransportErrors":false,"deadLetterDestination":{"endpointType":"Rows"}`
+		const other = `,"behavior":"documented","honorRetryAfter":true,"probationAction":"hold",` +
+			`"retryTransportErrors":false,"deadLetterDestination":{"endpointType":"Rows"}`
 		require.Equal(t, "documented true hold false Rows", put(under+other), "each by itself")
 	}
 }
 
-// Everything that a patch does not name stays as it was put: the query string of the endpoint, and what was left to a default.
+// Everything that a patch does not name stays as it was put: the query string of the endpoint, and what was left to a
+// default.
 func TestPatchKeepsWhatItDoesNotName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -79,20 +86,35 @@ func TestPatchKeepsWhatItDoesNotName(t *testing.T) {
 	b.manage(http.MethodPatch, billing, `{"labels":null,"retryPolicy":null}`).json(http.StatusOK)
 	require.Equal(t, plain, spec(), "the defaults again")
 
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/in?code=secret","endpointKind":"azure-resource","eventDeliverySchema":"CloudEventSchemaV1_0",
-		"retryPolicy":{"policy":"ga-2021","maxDeliveryAttempts":5,"eventTimeToLiveInMinutes":10},"deadLetterDestination":{"endpointType":"None"},
-		"filter":{"includedEventTypes":["a","<b>"],"subjectBeginsWith":"x","subjectEndsWith":"y","isSubjectCaseSensitive":true,"enableAdvancedFilteringOnArrays":true,
-			"advancedFilters":[{"operatorType":"NumberIn","key":"data.n","values":[12345678901234567890.50, 1e3]},{"operatorType":"StringContains","key":"subject","values":["<&>"]}]},
-		"maxEventsPerBatch":7,"preferredBatchSizeInKilobytes":8,"maxConcurrentDeliveries":9,"behavior":"documented","honorRetryAfter":true,
-		"probationAction":"documented","retryTransportErrors":false,"labels":["a","b"],"expirationTimeUtc":"2099-01-02T03:04:05.678+01:00"}`).json(http.StatusOK)
+	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/in?code=secret",`+
+		`"endpointKind":"azure-resource","eventDeliverySchema":"CloudEventSchemaV1_0",
+		"retryPolicy":{"policy":"ga-2021","maxDeliveryAttempts":5,"eventTimeToLiveInMinutes":10},`+
+		`"deadLetterDestination":{"endpointType":"None"},
+		"filter":{"includedEventTypes":["a","<b>"],"subjectBeginsWith":"x","subjectEndsWith":"y",`+
+		`"isSubjectCaseSensitive":true,"enableAdvancedFilteringOnArrays":true,
+			"advancedFilters":[{"operatorType":"NumberIn","key":"data.n","values":[12345678901234567890.50, 1e3]},`+
+		`{"operatorType":"StringContains","key":"subject","values":["<&>"]}]},
+		"maxEventsPerBatch":7,"preferredBatchSizeInKilobytes":8,"maxConcurrentDeliveries":9,"behavior":"documented",`+
+		`"honorRetryAfter":true,
+		"probationAction":"documented","retryTransportErrors":false,"labels":["a","b"],`+
+		`"expirationTimeUtc":"2099-01-02T03:04:05.678+01:00"}`).json(http.StatusOK)
 	full := spec()
-	for _, patch := range []string{`{}`, ``, `{"retryPolicy":{},"filter":{}}`, `{"retryPolicy":{"maxDeliveryAttempts":5}}`} {
+	for _, patch := range []string{
+		`{}`, ``, `{"retryPolicy":{},"filter":{}}`, `{"retryPolicy":{"maxDeliveryAttempts":5}}`,
+	} {
 		b.manage(http.MethodPatch, billing, patch).json(http.StatusOK)
 		requireSameSpec(t, full, spec())
 	}
-	shown := b.manage(http.MethodPatch, billing, `{"filter":{"subjectBeginsWith":null,"advancedFilters":[]},"retryPolicy":{"eventTimeToLiveInMinutes":null},"endpointUrl":"https://example.org/?code=other"}`).json(http.StatusOK)
-	require.Equal(t, []any{"", "y", []any{}}, []any{shown["filter"].(map[string]any)["subjectBeginsWith"], shown["filter"].(map[string]any)["subjectEndsWith"], shown["filter"].(map[string]any)["advancedFilters"]})
-	require.Equal(t, map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 1440.0}, shown["retryPolicy"])
+	shown := b.manage(http.MethodPatch, billing, `{"filter":{"subjectBeginsWith":null,"advancedFilters":[]},`+
+		`"retryPolicy":{"eventTimeToLiveInMinutes":null},"endpointUrl":"https://example.org/?code=other"}`).
+		json(http.StatusOK)
+	require.Equal(t, []any{"", "y", []any{}},
+		[]any{
+			shown["filter"].(map[string]any)["subjectBeginsWith"], shown["filter"].(map[string]any)["subjectEndsWith"],
+			shown["filter"].(map[string]any)["advancedFilters"],
+		})
+	require.Equal(t, map[string]any{"policy": "ga-2021", "maxDeliveryAttempts": 5.0, "eventTimeToLiveInMinutes": 1440.0},
+		shown["retryPolicy"])
 	require.Equal(t, "https://example.org/?code=other", spec().EndpointURL)
 }
 
@@ -131,20 +153,27 @@ func TestPatchRefusals(t *testing.T) {
 		body    string
 		targets []string
 	}{
-		"an unknown member":           {`{"lables":["a"]}`, []string{"lables"}},
-		"an unknown member of null":   {`{"retryPolicy":{"attempts":null}}`, []string{"retryPolicy.attempts"}},
-		"a member twice":              {`{"labels":["a"],"labels":null}`, []string{"labels"}},
-		"a wrong kind":                {`{"labels":"a"}`, []string{"labels"}},
-		"what only can be read":       {`{"provisioningState":"Succeeded"}`, []string{"provisioningState"}},
-		"no endpoint":                 {`{"endpointUrl":null}`, []string{"endpointUrl"}},
-		"judged like a put":           {`{"endpointUrl":"http://10.0.0.1","retryPolicy":{"maxDeliveryAttempts":31},"labels":[""]}`, []string{"endpointUrl", "retryPolicy.maxDeliveryAttempts", "labels[0]"}},
-		"with what was there before":  {`{"retryPolicy":{"policy":"namespace-2023"}}`, []string{"eventDeliverySchema"}},
-		"the namespace's names":       {`{"retryPolicy":{"eventTimeToLive":"PT5M"}}`, []string{"retryPolicy.eventTimeToLive"}},
-		"an array":                    {`[]`, []string{}},
-		"null":                        {`null`, []string{}},
-		"half a body":                 {`{"labels":`, []string{}},
-		"an operation of JSON Patch":  {`[{"op":"remove","path":"/labels"}]`, []string{}},
-		"an object for a destination": {`{"deadLetterDestination":{"endpointType":null}}`, []string{"deadLetterDestination.endpointType"}},
+		"an unknown member":         {`{"lables":["a"]}`, []string{"lables"}},
+		"an unknown member of null": {`{"retryPolicy":{"attempts":null}}`, []string{"retryPolicy.attempts"}},
+		"a member twice":            {`{"labels":["a"],"labels":null}`, []string{"labels"}},
+		"a wrong kind":              {`{"labels":"a"}`, []string{"labels"}},
+		"what only can be read":     {`{"provisioningState":"Succeeded"}`, []string{"provisioningState"}},
+		"no endpoint":               {`{"endpointUrl":null}`, []string{"endpointUrl"}},
+		"judged like a put": {
+			`{"endpointUrl":"http://10.0.0.1","retryPolicy":{"maxDeliveryAttempts":31},"labels":[""]}`,
+			[]string{"endpointUrl", "retryPolicy.maxDeliveryAttempts", "labels[0]"},
+		},
+		"with what was there before": {`{"retryPolicy":{"policy":"namespace-2023"}}`, []string{"eventDeliverySchema"}},
+		"the namespace's names": {
+			`{"retryPolicy":{"eventTimeToLive":"PT5M"}}`, []string{"retryPolicy.eventTimeToLive"},
+		},
+		"an array":                   {`[]`, []string{}},
+		"null":                       {`null`, []string{}},
+		"half a body":                {`{"labels":`, []string{}},
+		"an operation of JSON Patch": {`[{"op":"remove","path":"/labels"}]`, []string{}},
+		"an object for a destination": {
+			`{"deadLetterDestination":{"endpointType":null}}`, []string{"deadLetterDestination.endpointType"},
+		},
 	} {
 		refusal := b.manage(http.MethodPatch, billing, row.body).refused(400, "InvalidRequest")
 		require.Equal(t, row.targets, targets(refusal), name)
@@ -153,10 +182,14 @@ func TestPatchRefusals(t *testing.T) {
 	b.manage(http.MethodPatch, "/v1/topics/nothing/subscriptions/billing", `{}`).refused(404, "NotFound")
 	b.manage(http.MethodPatch, "/v1/topics/%00/subscriptions/billing", `{}`).refused(404, "NotFound")
 	admin := []string{"Authorization", "Bearer " + adminToken, "Content-Type"}
-	b.send(http.MethodPatch, billing, `{}`, append(admin, "application/json-patch+json")...).refused(415, "UnsupportedMediaType")
-	b.send(http.MethodPut, billing, `{"endpointUrl":"https://example.com"}`, append(admin, "application/merge-patch+json")...).refused(415, "UnsupportedMediaType")
+	b.send(http.MethodPatch, billing, `{}`, append(admin, "application/json-patch+json")...).
+		refused(415, "UnsupportedMediaType")
+	b.send(http.MethodPut, billing, `{"endpointUrl":"https://example.com"}`,
+		append(admin, "application/merge-patch+json")...).refused(415, "UnsupportedMediaType")
 	require.Equal(t, before, b.manage(http.MethodGet, billing, "").body, "nothing was changed")
-	for _, media := range []string{"application/json", "application/merge-patch+json", "application/merge-patch+json; charset=utf-8"} {
+	for _, media := range []string{
+		"application/json", "application/merge-patch+json", "application/merge-patch+json; charset=utf-8",
+	} {
 		b.send(http.MethodPatch, billing, `{"labels":["`+media+`"]}`, append(admin, media)...).json(http.StatusOK)
 	}
 }
@@ -166,8 +199,10 @@ func TestPatchesTogether(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
 	patches := map[string]any{
-		"honorRetryAfter": false, "retryTransportErrors": false, "probationAction": "documented", "behavior": "documented", "maxConcurrentDeliveries": 3.0,
-		"maxEventsPerBatch": 4.0, "preferredBatchSizeInKilobytes": 5.0, "labels": []any{"a"}, "endpointKind": "azure-resource", "eventDeliverySchema": "CloudEventSchemaV1_0",
+		"honorRetryAfter": false, "retryTransportErrors": false, "probationAction": "documented", "behavior": "documented",
+		"maxConcurrentDeliveries": 3.0,
+		"maxEventsPerBatch":       4.0, "preferredBatchSizeInKilobytes": 5.0, "labels": []any{"a"},
+		"endpointKind": "azure-resource", "eventDeliverySchema": "CloudEventSchemaV1_0",
 	}
 	var group sync.WaitGroup
 	for member, value := range patches {
@@ -188,7 +223,8 @@ func TestPatchesTogether(t *testing.T) {
 	var lock sync.Mutex
 	for range 8 {
 		group.Go(func() {
-			answer := b.send(http.MethodPatch, billing, `{"labels":null}`, "Authorization", "Bearer "+adminToken, "If-Match", etag)
+			answer := b.send(http.MethodPatch, billing, `{"labels":null}`, "Authorization", "Bearer "+adminToken,
+				"If-Match", etag)
 			lock.Lock()
 			defer lock.Unlock()
 			switch answer.status {
@@ -211,7 +247,9 @@ func TestEtags(t *testing.T) {
 		return b.send(method, path, body, append(headers, admin...)...)
 	}
 	const orders = "/v1/topics/orders"
-	for _, row := range []struct{ path, body, list string }{{orders, `{}`, "/v1/topics"}, {billing, `{"endpointUrl":"https://example.com/in"}`, orders + "/subscriptions"}} {
+	for _, row := range []struct{ path, body, list string }{
+		{orders, `{}`, "/v1/topics"}, {billing, `{"endpointUrl":"https://example.com/in"}`, orders + "/subscriptions"},
+	} {
 		with(http.MethodPut, row.path, row.body, "If-Match", "*").refused(412, "PreconditionFailed")
 		with(http.MethodPut, row.path, row.body, "If-Match", `"1"`).refused(412, "PreconditionFailed")
 		made := with(http.MethodPut, row.path, row.body, "If-None-Match", "*")
@@ -237,8 +275,10 @@ func TestEtags(t *testing.T) {
 			require.Contains(t, refusal.Message, "If-Match")
 			with(http.MethodDelete, row.path, "", "If-Match", match).refused(412, "PreconditionFailed")
 		}
-		require.Equal(t, []string{"If-Match"}, targets(with(http.MethodPut, row.path, row.body, "If-Match", "1").refused(400, "InvalidRequest")))
-		require.Equal(t, []string{"If-None-Match"}, targets(with(http.MethodPut, row.path, row.body, "If-None-Match", etag).refused(400, "InvalidRequest")))
+		require.Equal(t, []string{"If-Match"},
+			targets(with(http.MethodPut, row.path, row.body, "If-Match", "1").refused(400, "InvalidRequest")))
+		require.Equal(t, []string{"If-None-Match"},
+			targets(with(http.MethodPut, row.path, row.body, "If-None-Match", etag).refused(400, "InvalidRequest")))
 		require.Equal(t, etag, b.manage(http.MethodGet, row.path, "").header.Get("ETag"), "a refusal changes nothing")
 	}
 
@@ -253,9 +293,11 @@ func TestEtags(t *testing.T) {
 	with(http.MethodPatch, orders+"/subscriptions/nothing", `{}`, "If-Match", etag).refused(404, "NotFound")
 	with(http.MethodDelete, orders+"/subscriptions/nothing", "", "If-Match", "*").refused(404, "NotFound")
 
-	require.Equal(t, http.StatusNoContent, with(http.MethodDelete, billing, "", "If-Match", patched.header.Get("ETag")).status)
+	require.Equal(t, http.StatusNoContent,
+		with(http.MethodDelete, billing, "", "If-Match", patched.header.Get("ETag")).status)
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/in"}`)
-	require.NotEqual(t, patched.header.Get("ETag"), b.manage(http.MethodGet, billing, "").header.Get("ETag"), "made again, it is another")
+	require.NotEqual(t, patched.header.Get("ETag"), b.manage(http.MethodGet, billing, "").header.Get("ETag"),
+		"made again, it is another")
 }
 
 func TestNamespaceLimits(t *testing.T) {
@@ -277,49 +319,75 @@ func TestNamespaceLimits(t *testing.T) {
 			"eventTimeToLiveInMinutes": float64(minutes), "eventTimeToLive": ttl,
 		}
 	}
-	require.Equal(t, shown(10, 3*1440, "P3D"), limits(put("null")), "the topic's retention ends it sooner than the policy's 7 days")
-	for text, minutes := range map[string]int{"P1D": 1440, "PT90M": 90, "P1DT2H": 1560, "PT1M": 1, "P3D": 4320, "PT72H": 4320, "P0DT5M": 5, "P1DT1H1M": 1501, "PT60S": 1} {
+	require.Equal(t, shown(10, 3*1440, "P3D"), limits(put("null")),
+		"the topic's retention ends it sooner than the policy's 7 days")
+	for text, minutes := range map[string]int{
+		"P1D": 1440, "PT90M": 90, "P1DT2H": 1560, "PT1M": 1, "P3D": 4320, "PT72H": 4320, "P0DT5M": 5, "P1DT1H1M": 1501,
+		"PT60S": 1,
+	} {
 		got := limits(put(`{"eventTimeToLive":"` + text + `","maxDeliveryCount":4}`))
 		require.Equal(t, shown(4, minutes, policy.FormatMinutes(minutes)), got, text)
-		require.Equal(t, got, limits(put(fmt.Sprintf(`{"eventTimeToLiveInMinutes":%d,"maxDeliveryAttempts":4}`, minutes))), "the other names")
+		require.Equal(t, got, limits(put(fmt.Sprintf(`{"eventTimeToLiveInMinutes":%d,"maxDeliveryAttempts":4}`, minutes))),
+			"the other names")
 	}
-	for _, text := range []string{"", "P", "PT", "P1", "1D", "P1Y", "P1M", "P1W1D", "PT1S", "PT90S", "P1DT", "PT1.5H", "P-1D", "-P1D", "+P1D", "pt1m", "P1D2H", "PT1M1H", "P 1D", "P1000000D", "PT1H1H", "P1DT1D"} {
+	for _, text := range []string{
+		"", "P", "PT", "P1", "1D", "P1Y", "P1M", "P1W1D", "PT1S", "PT90S", "P1DT", "PT1.5H", "P-1D", "-P1D", "+P1D", "pt1m",
+		"P1D2H", "PT1M1H", "P 1D", "P1000000D", "PT1H1H", "P1DT1D",
+	} {
 		refusal := put(`{"eventTimeToLive":"`+text+`"}`).refused(400, "InvalidRequest")
 		require.Equal(t, []string{"retryPolicy.eventTimeToLive"}, targets(refusal), text)
 	}
 	for body, says := range map[string]string{
-		`{"eventTimeToLive":"PT0M"}`:                                  "retryPolicy.eventTimeToLive must be between PT1M and P7D under retry policy namespace-2023, not PT0M",
-		`{"eventTimeToLive":"PT90S"}`:                                 `retryPolicy.eventTimeToLive must be whole minutes: its seconds must be a multiple of 60, not "PT90S"`,
-		`{"eventTimeToLive":"P1W"}`:                                   "retryPolicy.eventTimeToLive must be no longer than the topic's eventRetentionInDays, which is 3",
-		`{"eventTimeToLive":"P2W"}`:                                   "retryPolicy.eventTimeToLive must be between PT1M and P7D",
-		`{"eventTimeToLive":"P8D"}`:                                   "retryPolicy.eventTimeToLive must be between PT1M and P7D",
-		`{"eventTimeToLive":"P3DT1M"}`:                                "retryPolicy.eventTimeToLive must be no longer than the topic's eventRetentionInDays, which is 3",
-		`{"eventTimeToLiveInMinutes":4321}`:                           "retryPolicy.eventTimeToLiveInMinutes must be no longer than the topic's eventRetentionInDays, which is 3",
-		`{"eventTimeToLiveInMinutes":0}`:                              "retryPolicy.eventTimeToLiveInMinutes must be between 1 and 10080 minutes",
-		`{"maxDeliveryCount":0}`:                                      "retryPolicy.maxDeliveryCount must be between 1 and 10 under retry policy namespace-2023, not 0",
-		`{"maxDeliveryCount":11}`:                                     "retryPolicy.maxDeliveryCount must be between 1 and 10",
-		`{"maxDeliveryAttempts":11}`:                                  "retryPolicy.maxDeliveryAttempts must be between 1 and 10",
-		`{"maxDeliveryCount":1,"maxDeliveryAttempts":1}`:              "retryPolicy.maxDeliveryCount must not stand beside maxDeliveryAttempts",
-		`{"eventTimeToLive":"P1D","eventTimeToLiveInMinutes":1440}`:   "retryPolicy.eventTimeToLive must not stand beside eventTimeToLiveInMinutes",
-		`{"eventTimeToLive":"P1Y","maxDeliveryCount":0,"policy":"x"}`: "retryPolicy.eventTimeToLive must be an ISO 8601 duration",
+		`{"eventTimeToLive":"PT0M"}`: "retryPolicy.eventTimeToLive must be between PT1M " +
+			"and P7D under retry policy namespace-2023, not PT0M",
+		`{"eventTimeToLive":"PT90S"}`: `retryPolicy.eventTimeToLive must be whole minutes: ` +
+			`its seconds must be a multiple of 60, not "PT90S"`,
+		`{"eventTimeToLive":"P1W"}`: "retryPolicy.eventTimeToLive must be no longer than " +
+			"the topic's eventRetentionInDays, which is 3",
+		`{"eventTimeToLive":"P2W"}`: "retryPolicy.eventTimeToLive must be between PT1M " +
+			"and P7D",
+		`{"eventTimeToLive":"P8D"}`: "retryPolicy.eventTimeToLive must be between PT1M " +
+			"and P7D",
+		`{"eventTimeToLive":"P3DT1M"}`: "retryPolicy.eventTimeToLive must be no longer than " +
+			"the topic's eventRetentionInDays, which is 3",
+		`{"eventTimeToLiveInMinutes":4321}`: "retryPolicy.eventTimeToLiveInMinutes must be no " +
+			"longer than the topic's eventRetentionInDays, which is 3",
+		`{"eventTimeToLiveInMinutes":0}`: "retryPolicy.eventTimeToLiveInMinutes must be " +
+			"between 1 and 10080 minutes",
+		`{"maxDeliveryCount":0}`: "retryPolicy.maxDeliveryCount must be between 1 and " +
+			"10 under retry policy namespace-2023, not 0",
+		`{"maxDeliveryCount":11}`: "retryPolicy.maxDeliveryCount must be between 1 " +
+			"and 10",
+		`{"maxDeliveryAttempts":11}`: "retryPolicy.maxDeliveryAttempts must be between 1 " +
+			"and 10",
+		`{"maxDeliveryCount":1,"maxDeliveryAttempts":1}`: "retryPolicy.maxDeliveryCount must not stand beside " +
+			"maxDeliveryAttempts",
+		`{"eventTimeToLive":"P1D","eventTimeToLiveInMinutes":1440}`: "retryPolicy.eventTimeToLive must not stand beside " +
+			"eventTimeToLiveInMinutes",
+		`{"eventTimeToLive":"P1Y","maxDeliveryCount":0,"policy":"x"}`: "retryPolicy.eventTimeToLive must be an ISO 8601 " +
+			"duration",
 	} {
 		require.Contains(t, put(body).refused(400, "InvalidRequest").Message, says, body)
 	}
 
 	patch := func(body string) map[string]any { return limits(b.manage(http.MethodPatch, path, body)) }
 	limits(put(`{"eventTimeToLiveInMinutes":4320,"maxDeliveryAttempts":2}`))
-	require.Equal(t, shown(5, 2880, "P2D"), patch(`{"retryPolicy":{"eventTimeToLive":"P2D","maxDeliveryCount":5}}`), "a patch may take either name")
+	require.Equal(t, shown(5, 2880, "P2D"), patch(`{"retryPolicy":{"eventTimeToLive":"P2D","maxDeliveryCount":5}}`),
+		"a patch may take either name")
 	require.Equal(t, shown(10, 2880, "P2D"), patch(`{"retryPolicy":{"maxDeliveryCount":null}}`))
 	b.manage(http.MethodPut, topic, `{"kind":"namespace","eventRetentionInDays":1}`).json(200)
-	require.Equal(t, shown(10, 1440, "P1D"), limits(b.manage(http.MethodGet, path, "")), "a shorter retention holds at once")
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
+	require.Equal(t, shown(10, 1440, "P1D"), limits(b.manage(http.MethodGet, path, "")),
+		"a shorter retention holds at once")
+	require.Equal(t, 1,
+		b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics WHERE event_retention_in_days = 1"))
 	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "shop", "billing")
 	require.NoError(t, err)
 	rules, known := b.store.Cache.Catalogue().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 24*time.Hour, rules.Limits.TTL, "the engine's")
-	require.InDelta(t, 7, b.manage(http.MethodPut, topic, `{"kind":"namespace"}`).json(200)["eventRetentionInDays"], 0, "left out, it takes its default")
+	require.InDelta(t, 7, b.manage(http.MethodPut, topic, `{"kind":"namespace"}`).json(200)["eventRetentionInDays"], 0,
+		"left out, it takes its default")
 	require.Equal(t, shown(10, 2880, "P2D"), limits(b.manage(http.MethodGet, path, "")))
 	b.manage(http.MethodPut, topic, `{"eventRetentionInDays":1}`).refused(400, "InvalidRequest")
 	b.manage(http.MethodPut, topic, `{}`).refused(409, "TopicExists")

@@ -12,9 +12,12 @@ import (
 func FuzzSettings(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `null`, `[]`, `{"kind":"Namespace","inputSchema":"CloudEventSchemaV1_0","eventRetentionInDays":7}`,
-		`{"endpointUrl":"https://example.com/","filter":{"advancedFilters":[{"operatorType":"NumberInRange","key":"data.n","values":[[1,2],[3,1e999]]}]},"retryPolicy":{"eventTimeToLive":"P1DT2H"}}`,
-		`{"stepsInSeconds":[1,2],"jitter":0.5,"maxDeliveryAttempts":{"default":4,"most":9},"cells":[{"status":"4xx","action":"never"}]}`,
-		`{"deliveryAttributeMappings":[{"name":"A","type":"Dynamic","properties":{"sourceField":"data.x"}}],"clientCertificate":{"certificate":"x","privateKey":"y"}}`,
+		`{"endpointUrl":"https://example.com/","filter":{"advancedFilters":[{"operatorType":"NumberInRange","key":"data.n",` +
+			`"values":[[1,2],[3,1e999]]}]},"retryPolicy":{"eventTimeToLive":"P1DT2H"}}`,
+		`{"stepsInSeconds":[1,2],"jitter":0.5,"maxDeliveryAttempts":{"default":4,"most":9},"cells":[{"status":"4xx",` +
+			`"action":"never"}]}`,
+		`{"deliveryAttributeMappings":[{"name":"A","type":"Dynamic","properties":{"sourceField":"data.x"}}],` +
+			`"clientCertificate":{"certificate":"x","privateKey":"y"}}`,
 	} {
 		f.Add("orders", []byte(text))
 	}

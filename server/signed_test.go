@@ -31,7 +31,8 @@ func sign(t *testing.T, key, unsigned string, encode func(string) string) string
 	return unsigned + "&s=" + encode(base64.StdEncoding.EncodeToString(h.Sum(nil)))
 }
 
-// The encodings of three languages: .NET's has hexadecimal digits in lower case, Python's a plus for a space, JavaScript's neither.
+// The encodings of three languages: .NET's has hexadecimal digits in lower case, Python's a plus for a space,
+// JavaScript's neither.
 var (
 	python     = url.QueryEscape
 	dotNet     = func(s string) string { return lowerEscapes(url.QueryEscape(s)) }
@@ -68,36 +69,71 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 		headers []string
 		says    string // "" = 200
 	}{
-		"as .NET makes it":                    {[]string{header, good}, ""},
-		"as JavaScript makes it":              {[]string{header, token(t, key1, address+"?apiVersion=2018-01-01", us, javaScript)}, ""},
-		"as Python makes it":                  {[]string{header, token(t, key1, address, iso, python)}, ""},
-		"in Authorization":                    {[]string{"Authorization", scheme + good}, ""},
-		"in Authorization, in small":          {[]string{"Authorization", strings.ToLower(scheme) + good}, ""},
-		"with the second key":                 {[]string{header, token(t, key2, address, us, dotNet)}, ""},
-		"for the topic":                       {[]string{header, token(t, key1, b.url+"/topics/orders", iso, python)}, ""},
-		"for all that is here":                {[]string{header, token(t, key1, b.url, iso, python)}, ""},
-		"by another name of the host":         {[]string{header, token(t, key1, "https://events.example.com/topics/orders/api/events", iso, python)}, ""},
-		"nothing of it encoded":               {[]string{header, token(t, key1, address, soon.Format(usEnglish), plain)}, ""},
-		"with a time zone":                    {[]string{header, token(t, key1, address, soon.In(time.FixedZone("", 7200)).Format(time.RFC3339), python)}, ""},
-		"expired":                             {[]string{header, token(t, key1, address, past.Format(usEnglish), dotNet)}, "aeg-sas-token: the shared access signature expired at " + past.Format(time.RFC3339)},
-		"expired, in Authorization":           {[]string{"Authorization", scheme + token(t, key1, address, past.Format(isoPlain), python)}, "Authorization: the shared access signature expired"},
-		"signed with another topic's key":     {[]string{header, token(t, other, address, us, dotNet)}, "is not by an access key of this topic"},
-		"encoded again since it was signed":   {[]string{header, strings.ReplaceAll(good, "%2f", "%2F")}, "is not by an access key of this topic"},
-		"made longer":                         {[]string{header, strings.Replace(good, "&e="+dotNet(us), "&e="+dotNet(soon.Add(time.Hour).Format(usEnglish)), 1)}, "is not by an access key of this topic"},
-		"for another topic":                   {[]string{header, token(t, key1, b.url+"/topics/parcels/api/events", us, dotNet)}, "r is another resource than /topics/orders/api/events"},
-		"for a part of the name":              {[]string{header, token(t, key1, b.url+"/topics/ord", us, dotNet)}, "r is another resource"},
-		"Event Grid's own address":            {[]string{header, token(t, key1, "https://orders.westeurope-1.eventgrid.azure.net/api/events", us, dotNet)}, "r is another resource"},
-		"a time that is none":                 {[]string{header, token(t, key1, address, "tomorrow", dotNet)}, "e must be"},
-		"an address that is none":             {[]string{header, token(t, key1, "orders", us, dotNet)}, "r must be"},
-		"a signature that is none":            {[]string{header, good[:len(good)-9]}, "s must be"},
-		"a key":                               {[]string{header, key1}, "the form is"},
-		"nothing":                             {[]string{"Authorization", scheme}, "or a shared access signature"},
-		"a bad token beside a good one":       {[]string{header, "r=", "Authorization", scheme + good}, "aeg-sas-token: the form is"},
-		"a bad key beside a good token":       {[]string{"aeg-sas-key", "wrong", header, good}, "the access key is not one of this topic's"},
-		"as a key":                            {[]string{"aeg-sas-key", good}, "the access key is not one of this topic's"},
-		"signed with the admin token's bytes": {[]string{header, token(t, base64.StdEncoding.EncodeToString([]byte(adminToken)), address, us, dotNet)}, "is not by an access key of this topic"},
+		"as .NET makes it": {[]string{header, good}, ""},
+		"as JavaScript makes it": {
+			[]string{header, token(t, key1, address+"?apiVersion=2018-01-01", us, javaScript)}, "",
+		},
+		"as Python makes it":         {[]string{header, token(t, key1, address, iso, python)}, ""},
+		"in Authorization":           {[]string{"Authorization", scheme + good}, ""},
+		"in Authorization, in small": {[]string{"Authorization", strings.ToLower(scheme) + good}, ""},
+		"with the second key":        {[]string{header, token(t, key2, address, us, dotNet)}, ""},
+		"for the topic":              {[]string{header, token(t, key1, b.url+"/topics/orders", iso, python)}, ""},
+		"for all that is here":       {[]string{header, token(t, key1, b.url, iso, python)}, ""},
+		"by another name of the host": {
+			[]string{header, token(t, key1, "https://events.example.com/topics/orders/api/events", iso, python)}, "",
+		},
+		"nothing of it encoded": {[]string{header, token(t, key1, address, soon.Format(usEnglish), plain)}, ""},
+		"with a time zone": {
+			[]string{header, token(t, key1, address, soon.In(time.FixedZone("", 7200)).Format(time.RFC3339), python)}, "",
+		},
+		"expired": {
+			[]string{header, token(t, key1, address, past.Format(usEnglish), dotNet)},
+			"aeg-sas-token: the shared access signature expired at " + past.Format(time.RFC3339),
+		},
+		"expired, in Authorization": {
+			[]string{"Authorization", scheme + token(t, key1, address, past.Format(isoPlain), python)},
+			"Authorization: the shared access signature expired",
+		},
+		"signed with another topic's key": {
+			[]string{header, token(t, other, address, us, dotNet)}, "is not by an access key of this topic",
+		},
+		"encoded again since it was signed": {
+			[]string{header, strings.ReplaceAll(good, "%2f", "%2F")}, "is not by an access key of this topic",
+		},
+		"made longer": {
+			[]string{header, strings.Replace(good, "&e="+dotNet(us), "&e="+dotNet(soon.Add(time.Hour).Format(usEnglish)), 1)},
+			"is not by an access key of this topic",
+		},
+		"for another topic": {
+			[]string{header, token(t, key1, b.url+"/topics/parcels/api/events", us, dotNet)},
+			"r is another resource than /topics/orders/api/events",
+		},
+		"for a part of the name": {
+			[]string{header, token(t, key1, b.url+"/topics/ord", us, dotNet)}, "r is another resource",
+		},
+		"Event Grid's own address": {
+			[]string{header, token(t, key1, "https://orders.westeurope-1.eventgrid.azure.net/api/events", us, dotNet)},
+			"r is another resource",
+		},
+		"a time that is none":      {[]string{header, token(t, key1, address, "tomorrow", dotNet)}, "e must be"},
+		"an address that is none":  {[]string{header, token(t, key1, "orders", us, dotNet)}, "r must be"},
+		"a signature that is none": {[]string{header, good[:len(good)-9]}, "s must be"},
+		"a key":                    {[]string{header, key1}, "the form is"},
+		"nothing":                  {[]string{"Authorization", scheme}, "or a shared access signature"},
+		"a bad token beside a good one": {
+			[]string{header, "r=", "Authorization", scheme + good}, "aeg-sas-token: the form is",
+		},
+		"a bad key beside a good token": {
+			[]string{"aeg-sas-key", "wrong", header, good}, "the access key is not one of this topic's",
+		},
+		"as a key": {[]string{"aeg-sas-key", good}, "the access key is not one of this topic's"},
+		"signed with the admin token's bytes": {
+			[]string{header, token(t, base64.StdEncoding.EncodeToString([]byte(adminToken)), address, us, dotNet)},
+			"is not by an access key of this topic",
+		},
 	} {
-		answer := b.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01", "["+gridEvent("1")+"]", row.headers...)
+		answer := b.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01", "["+gridEvent("1")+"]",
+			row.headers...)
 		if row.says == "" {
 			require.Equal(t, 200, answer.status, "%s: %s", name, answer.body)
 			continue
@@ -113,7 +149,9 @@ func TestPublishWithTheKeyInTheQuery(t *testing.T) {
 	b := setup(t)
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xfb, 0xef, 0xff}, 11)[:32]) // has + and /
 	require.Contains(t, key, "+")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &catalog.AccessKeys{Key1: key, Key2: key}})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{
+		Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &catalog.AccessKeys{Key1: key, Key2: key},
+	})
 	require.NoError(t, err)
 	for query, status := range map[string]int{
 		"aeg-sas-key=" + key:                                       200, // as the page's sample has it
@@ -129,7 +167,9 @@ func TestPublishWithTheKeyInTheQuery(t *testing.T) {
 		answer := b.send(http.MethodPost, "/topics/orders/api/events?"+query, "["+gridEvent("1")+"]")
 		require.Equal(t, status, answer.status, "%s: %s", query, answer.body)
 	}
-	require.Equal(t, 401, b.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+key, "[]", "aeg-sas-key", "wrong").status, "the header comes first")
+	require.Equal(t, 401,
+		b.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+key, "[]", "aeg-sas-key", "wrong").status,
+		"the header comes first")
 }
 
 func TestTokensSignedWithTheDevKey(t *testing.T) {
@@ -181,13 +221,16 @@ func TestTopicKeys(t *testing.T) {
 	require.Equal(t, second, b.manage(http.MethodPost, "/v1/topics/orders/listKeys", "").json(200))
 	require.Contains(t, log.String(), `"msg":"an access key of a topic was replaced","topic":"orders","key":"key2"`)
 
-	for _, answer := range []answer{b.manage(http.MethodGet, "/v1/topics/orders", ""), b.manage(http.MethodGet, "/v1/topics", ""), b.manage(http.MethodPut, "/v1/topics/orders", "")} {
+	for _, answer := range []answer{b.manage(http.MethodGet, "/v1/topics/orders", ""), b.manage(http.MethodGet,
+		"/v1/topics", ""), b.manage(http.MethodPut, "/v1/topics/orders", "")} {
 		require.Equal(t, 200, answer.status)
 		require.NotContains(t, answer.body, "key1")
 	}
 	for _, key := range []any{made["key1"], made["key2"], second["key1"], second["key2"]} {
 		require.NotContains(t, log.String(), key.(string))
-		require.Zero(t, b.count("SELECT count(*) FROM postrider_internal.topics t WHERE strpos(t::text, $1) > 0 OR strpos(encode(key1_sealed||key2_sealed, 'escape'), $1) > 0", key), "never as it is")
+		require.Zero(t,
+			b.count("SELECT count(*) FROM postrider_internal.topics t WHERE strpos(t::text, $1) > 0 "+
+				"OR strpos(encode(key1_sealed||key2_sealed, 'escape'), $1) > 0", key), "never as it is")
 	}
 }
 
@@ -195,7 +238,9 @@ func TestTopicKeyRefusals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
-	for _, body := range []string{"", "{}", `{"keyName":null}`, `{"keyName":""}`, `{"keyName":"key3"}`, `{"keyName":"Key1"}`} {
+	for _, body := range []string{
+		"", "{}", `{"keyName":null}`, `{"keyName":""}`, `{"keyName":"key3"}`, `{"keyName":"Key1"}`,
+	} {
 		refusal := b.manage(http.MethodPost, "/v1/topics/orders/regenerateKey", body).refused(400, "InvalidRequest")
 		require.Equal(t, "keyName must be key1 or key2", refusal.Message, body)
 		require.Equal(t, []string{"keyName"}, targets(refusal), body)
@@ -211,7 +256,9 @@ func TestTopicKeyRefusals(t *testing.T) {
 func TestRegeneratedKeysOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	other, err := server.New(server.Options{Store: openStore(t, b.dbURL).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler)})
+	other, err := server.New(server.Options{
+		Store: openStore(t, b.dbURL).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, err)
 	const path = "/topics/orders/api/events"
 	soon := time.Now().UTC().Add(time.Hour).Format(usEnglish)
@@ -254,5 +301,6 @@ func TestGuessingIsSlowed(t *testing.T) {
 	elsewhere := serve(t, b.server, http.MethodPost, path, "[]", "aeg-sas-key", key2) // httptest's address is 192.0.2.1
 	require.Equal(t, 200, elsewhere.status, "others are not slowed")
 	require.Equal(t, 401, serve(t, b.server, http.MethodPost, path, "[]", "aeg-sas-key", "wrong").status)
-	require.Equal(t, 401, b.send(http.MethodPost, path, "[]").status, "no credential is no guess, and is told what is missing")
+	require.Equal(t, 401, b.send(http.MethodPost, path, "[]").status,
+		"no credential is no guess, and is told what is missing")
 }

@@ -48,7 +48,8 @@ func TestSigningSecrets(t *testing.T) {
 	b.topic("orders", "")
 	answers := []answer{b.manage(http.MethodPut, billing, signedPut)}
 	made := answers[0].json(http.StatusCreated)["signing"].(map[string]any)
-	require.Equal(t, map[string]any{"enabled": true, "secrets": 1.0, "rotatedAt": made["rotatedAt"], "previousValidUntil": nil}, made)
+	require.Equal(t,
+		map[string]any{"enabled": true, "secrets": 1.0, "rotatedAt": made["rotatedAt"], "previousValidUntil": nil}, made)
 	hoursFromNow(t, 0, made["rotatedAt"])
 
 	first := b.manage(http.MethodPost, showSecret, "").secrets()
@@ -60,7 +61,8 @@ func TestSigningSecrets(t *testing.T) {
 	require.Len(t, raw, 32)
 	require.Equal(t, made["rotatedAt"], first[0]["createdAt"])
 	require.Nil(t, first[0]["validUntil"])
-	require.Contains(t, log.String(), `"msg":"signing secrets of an event subscription were shown","topic":"orders","subscription":"billing","client":"127.0.0.1"`)
+	require.Contains(t, log.String(), `"msg":"signing secrets of an event subscription were shown","topic":"orders",`+
+		`"subscription":"billing","client":"127.0.0.1"`)
 
 	second := b.manage(http.MethodPost, newSecret, "").secrets()
 	require.Len(t, second, 2)
@@ -68,7 +70,8 @@ func TestSigningSecrets(t *testing.T) {
 	require.Equal(t, first[0]["secret"], second[1]["secret"])
 	require.Nil(t, second[0]["validUntil"])
 	hoursFromNow(t, 24, second[1]["validUntil"])
-	require.Contains(t, log.String(), `"msg":"the signing secret of an event subscription was replaced","topic":"orders","subscription":"billing","client":"127.0.0.1"`)
+	require.Contains(t, log.String(), `"msg":"the signing secret of an event subscription was replaced",`+
+		`"topic":"orders","subscription":"billing","client":"127.0.0.1"`)
 	third := b.manage(http.MethodPost, newSecret, `{"secret":"`+ownSecret+`","previousValidForHours":168}`).secrets()
 	require.Len(t, third, 3)
 	require.Equal(t, ownSecret, third[0]["secret"])
@@ -76,9 +79,13 @@ func TestSigningSecrets(t *testing.T) {
 	require.Equal(t, second[1], third[2], "its end is not put off")
 	require.Equal(t, third, b.manage(http.MethodPost, showSecret, "").secrets())
 
-	answers = append(answers, b.manage(http.MethodGet, billing, ""), b.manage(http.MethodGet, "/v1/topics/orders/subscriptions", ""), b.manage(http.MethodPut, billing, signedPut))
+	answers = append(answers, b.manage(http.MethodGet, billing, ""),
+		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions", ""), b.manage(http.MethodPut, billing, signedPut))
 	shown := answers[1].json(http.StatusOK)["signing"].(map[string]any)
-	require.Equal(t, map[string]any{"enabled": true, "secrets": 3.0, "rotatedAt": third[0]["createdAt"], "previousValidUntil": third[1]["validUntil"]}, shown)
+	require.Equal(t,
+		map[string]any{
+			"enabled": true, "secrets": 3.0, "rotatedAt": third[0]["createdAt"], "previousValidUntil": third[1]["validUntil"],
+		}, shown)
 	require.Equal(t, shown, answers[3].json(http.StatusOK)["signing"], "putting it again makes no new one")
 	for _, secret := range third {
 		text, raw := secret["secret"].(string), decoded(t, secret["secret"])
@@ -87,7 +94,8 @@ func TestSigningSecrets(t *testing.T) {
 		}
 		require.NotContains(t, log.String(), strings.TrimPrefix(text, "whsec_"))
 		require.Zero(t, b.count(`SELECT count(*) FROM postrider_internal.event_subscriptions
-			WHERE position($1::bytea in signing_sealed) > 0 OR position($2::bytea in signing_sealed) > 0`, []byte(strings.TrimPrefix(text, "whsec_")), raw), "sealed")
+			WHERE position($1::bytea in signing_sealed) > 0 OR position($2::bytea in signing_sealed) > 0`,
+			[]byte(strings.TrimPrefix(text, "whsec_")), raw), "sealed")
 	}
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE signed"))
 
@@ -108,21 +116,30 @@ func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
 	b := setup(t)
 	b.topic("orders", "")
 	off := map[string]any{"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil}
-	for _, settings := range []string{``, `,"signing":null`, `,"signing":{}`, `,"signing":{"enabled":null}`, `,"signing":{"enabled":false}`} {
+	for _, settings := range []string{
+		``, `,"signing":null`, `,"signing":{}`, `,"signing":{"enabled":null}`, `,"signing":{"enabled":false}`,
+	} {
 		b.manage(http.MethodPut, billing, signedPut).json(http.StatusCreated)
 		before := b.manage(http.MethodPost, showSecret, "").secrets()
-		require.Equal(t, off, b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/in"`+settings+`}`).json(http.StatusOK)["signing"], settings)
+		require.Equal(t, off,
+			b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/in"`+settings+`}`).
+				json(http.StatusOK)["signing"], settings)
 		require.Empty(t, b.manage(http.MethodPost, showSecret, "").secrets())
-		require.Equal(t, 1, b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL AND signing_sealed IS NULL"))
+		require.Equal(t, 1, b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL "+
+			"AND signing_sealed IS NULL"))
 		refusal := b.manage(http.MethodPost, newSecret, "").refused(409, "SubscriptionNotSigned")
-		require.Equal(t, `deliveries of event subscription "billing" of topic "orders" are not signed: put it with signing.enabled true first`, refusal.Message)
+		require.Equal(t,
+			`deliveries of event subscription "billing" of topic "orders" are not signed: put it with signing.enabled `+
+				`true first`, refusal.Message)
 
 		b.manage(http.MethodPut, billing, signedPut).json(http.StatusOK)
 		after := b.manage(http.MethodPost, showSecret, "").secrets()
 		require.Len(t, after, 1)
 		require.NotEqual(t, before[0]["secret"], after[0]["secret"], "a new one")
 		require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, billing, "").status)
-		require.Zero(t, b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE signing_sealed IS NOT NULL"), "deleted with it")
+		require.Zero(t,
+			b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE signing_sealed IS NOT NULL"),
+			"deleted with it")
 	}
 }
 
@@ -133,7 +150,8 @@ func TestSigningRefusals(t *testing.T) {
 	b.subscription("orders", "billing", signedPut)
 	before := b.manage(http.MethodPost, showSecret, "").secrets()
 	sized := func(n int) string { return "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, n)) }
-	const form, hours = "secret must be whsec_ and base64, with padding, of 24 to 64 bytes", "previousValidForHours must be between 0 and 168, not %d"
+	const form, hours = "secret must be whsec_ and base64, with padding, of 24 to 64 bytes",
+		"previousValidForHours must be between 0 and 168, not %d"
 	for body, messages := range map[string][]string{
 		`{"secret":""}`: {form},
 		`{"secret":"MfKQ9r8GKYqrTwjUPD8ILPZIo2"}`:    {form},
@@ -143,9 +161,10 @@ func TestSigningRefusals(t *testing.T) {
 		`{"previousValidForHours":169}`:              {fmt.Sprintf(hours, 169)},
 		`{"previousValidForHours":9000000000000}`:    {fmt.Sprintf(hours, 9000000000000)},
 		`{"secret":"x","previousValidForHours":169}`: {form, fmt.Sprintf(hours, 169)},
-		`{"secret":7}`:                                      {"secret must be a string"},
-		`{"previousValidForHours":1.5}`:                     {"previousValidForHours must be a whole number"},
-		`{"validForHours":1}`:                               {"validForHours is not known here; what is: previousValidForHours, secret"},
+		`{"secret":7}`:                  {"secret must be a string"},
+		`{"previousValidForHours":1.5}`: {"previousValidForHours must be a whole number"},
+		`{"validForHours":1}`: {"validForHours is not known here; what is: " +
+			"previousValidForHours, secret"},
 		`{"secret":"` + ownSecret + `\u0000"}`:              {form},
 		`{"secret":"` + before[0]["secret"].(string) + `"}`: {"secret must be another one: it signs already"},
 	} {
@@ -156,8 +175,10 @@ func TestSigningRefusals(t *testing.T) {
 		}
 		require.Equal(t, messages, got, body)
 	}
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"enabled":"yes"}}`).refused(400, "InvalidRequest")
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"secret":"`+ownSecret+`"}}`).refused(400, "InvalidRequest")
+	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"enabled":"yes"}}`).
+		refused(400, "InvalidRequest")
+	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"secret":"`+ownSecret+`"}}`).
+		refused(400, "InvalidRequest")
 	require.Equal(t, before, b.manage(http.MethodPost, showSecret, "").secrets(), "nothing was changed")
 
 	b.manage(http.MethodPost, newSecret, `{"secret":null,"previousValidForHours":1}`).secrets()
@@ -165,9 +186,13 @@ func TestSigningRefusals(t *testing.T) {
 	refusal := b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`"}`).refused(400, "InvalidRequest")
 	require.Equal(t, []string{"previousValidForHours"}, targets(refusal))
 	require.Contains(t, refusal.Message, "3 sign already")
-	require.Len(t, b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`","previousValidForHours":0}`).secrets(), 1)
+	require.Len(t,
+		b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`","previousValidForHours":0}`).secrets(), 1)
 
-	for _, path := range []string{"/v1/topics/orders/subscriptions/nothing", "/v1/topics/nothing/subscriptions/billing", "/v1/topics/orders/subscriptions/%00", "/v1/topics/%ff/subscriptions/billing"} {
+	for _, path := range []string{
+		"/v1/topics/orders/subscriptions/nothing", "/v1/topics/nothing/subscriptions/billing",
+		"/v1/topics/orders/subscriptions/%00", "/v1/topics/%ff/subscriptions/billing",
+	} {
 		b.manage(http.MethodPost, path+"/getSigningSecrets", "").refused(404, "NotFound")
 		b.manage(http.MethodPost, path+"/rotateSigningSecret", "").refused(404, "NotFound")
 	}

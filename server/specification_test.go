@@ -52,7 +52,8 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 		for status, answer := range op.Responses {
 			require.True(t, answer.Ref != "" || answer.Description != "", "%s: %s has no description", op.OperationID, status)
 			for kind, content := range answer.Content {
-				require.True(t, content.Example != nil || slices.Contains(wholeFiles, op.OperationID), "%s: %s as %s has no example", op.OperationID, status, kind)
+				require.True(t, content.Example != nil || slices.Contains(wholeFiles, op.OperationID),
+					"%s: %s as %s has no example", op.OperationID, status, kind)
 			}
 		}
 		for _, status := range owedErrors(&op) {
@@ -117,24 +118,28 @@ func TestExamplesOfErrors(t *testing.T) {
 	const admin = "Bearer " + adminToken
 	stranger := func() answer {
 		for i := range 100 {
-			if a := b.send(http.MethodGet, "/v1/topics", "", "Authorization", fmt.Sprintf("Bearer guess-%d", i)); a.status != http.StatusUnauthorized {
+			if a := b.send(http.MethodGet, "/v1/topics", "", "Authorization",
+				fmt.Sprintf("Bearer guess-%d", i)); a.status != http.StatusUnauthorized {
 				return a
 			}
 		}
 		return answer{}
 	}
 	given := map[string]answer{
-		"BadRequest":           b.send(http.MethodPost, "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`, "Authorization", admin),
-		"Unauthorized":         b.send(http.MethodGet, "/v1/topics", ""),
-		"Forbidden":            b.send(http.MethodGet, "/v1/apiKeys", "", "Authorization", reader),
-		"NotFound":             b.send(http.MethodGet, "/v1/topics/parcels", "", "Authorization", admin),
-		"Conflict":             b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", admin),
-		"PreconditionFailed":   b.send(http.MethodPut, "/v1/topics/orders", "", "Authorization", admin, "If-Match", `"1"`),
-		"TooLarge":             b.send(http.MethodPut, "/v1/topics/orders", strings.Repeat(" ", 1<<20+1), "Authorization", admin),
-		"UnsupportedMediaType": b.send(http.MethodPut, "/v1/topics/orders", "kind: basic", "Authorization", admin, "Content-Type", "application/yaml"),
-		"InternalError":        b.send(http.MethodGet, "/metrics", "", "Authorization", admin),
-		"TooManyRequests":      stranger(),
-		"Unavailable":          {}, // TestOutage
+		"BadRequest": b.send(http.MethodPost, "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`,
+			"Authorization", admin),
+		"Unauthorized":       b.send(http.MethodGet, "/v1/topics", ""),
+		"Forbidden":          b.send(http.MethodGet, "/v1/apiKeys", "", "Authorization", reader),
+		"NotFound":           b.send(http.MethodGet, "/v1/topics/parcels", "", "Authorization", admin),
+		"Conflict":           b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", admin),
+		"PreconditionFailed": b.send(http.MethodPut, "/v1/topics/orders", "", "Authorization", admin, "If-Match", `"1"`),
+		"TooLarge": b.send(http.MethodPut, "/v1/topics/orders", strings.Repeat(" ", 1<<20+1),
+			"Authorization", admin),
+		"UnsupportedMediaType": b.send(http.MethodPut, "/v1/topics/orders", "kind: basic", "Authorization", admin,
+			"Content-Type", "application/yaml"),
+		"InternalError":   b.send(http.MethodGet, "/metrics", "", "Authorization", admin),
+		"TooManyRequests": stranger(),
+		"Unavailable":     {}, // TestOutage
 	}
 	for name, r := range readSpecification(t).Components.Responses {
 		a, tried := given[name]
@@ -143,7 +148,8 @@ func TestExamplesOfErrors(t *testing.T) {
 			continue
 		}
 		id := regexp.MustCompile(`[A-Z2-7]{26}`)
-		require.Equal(t, id.ReplaceAllString(comparable(t, r.Content["application/json"].Example), "…"), id.ReplaceAllString(comparable(t, a.value()), "…"), name)
+		require.Equal(t, id.ReplaceAllString(comparable(t, r.Content["application/json"].Example), "…"),
+			id.ReplaceAllString(comparable(t, a.value()), "…"), name)
 		if name == "Unauthorized" {
 			require.NotEmpty(t, a.header.Get("WWW-Authenticate"))
 		}
@@ -153,7 +159,8 @@ func TestExamplesOfErrors(t *testing.T) {
 	}
 }
 
-// requireListed requires that the specification knows of an answer. Every request of these tests is looked at, but for what net/http answers itself.
+// requireListed requires that the specification knows of an answer. Every request of these tests is looked at, but for
+// what net/http answers itself.
 func requireListed(t *testing.T, method, path string, status int) {
 	t.Helper()
 	if status == http.StatusRequestHeaderFieldsTooLarge {

@@ -14,8 +14,8 @@ import (
 	"postrider/server/api"
 )
 
-// AnswerKey names answers that are counted together. Route is the route's pattern, "" where there is none: what strangers ask for must not
-// become series of their own.
+// AnswerKey names answers that are counted together. Route is the route's pattern, "" where there is none: what
+// strangers ask for must not become series of their own.
 type AnswerKey struct {
 	Method, Route string
 	Status        int
@@ -50,13 +50,17 @@ type stats struct {
 }
 
 func newStats() *stats {
-	return &stats{published: newTimes(), answers: map[AnswerKey]*postgres.Histogram{}, failures: map[FailureKey]int64{}, unmatched: map[string]int64{}}
+	return &stats{
+		published: newTimes(), answers: map[AnswerKey]*postgres.Histogram{}, failures: map[FailureKey]int64{},
+		unmatched: map[string]int64{},
+	}
 }
 
 // newTimes has bounds from what a lone publish takes to what a publisher waits for at most.
 func newTimes() *postgres.Histogram {
 	ms := int64(time.Millisecond)
-	return postgres.NewHistogram(1*ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms, 10_000*ms)
+	return postgres.NewHistogram(1*ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms,
+		10_000*ms)
 }
 
 // counted counts each answer by its route. It answers errors, as echo would after it: only then there is a status.
@@ -77,7 +81,8 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 // known keeps methods that somebody made up from becoming series.
 func known(method string) string {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		return method
 	}
 	return ""
@@ -150,5 +155,8 @@ func (s *Server) Stats() Stats {
 	for key, times := range n.answers {
 		answers[key] = times.Read()
 	}
-	return Stats{Answers: answers, Published: n.published.Read(), PublishFailures: maps.Clone(n.failures), Unmatched: maps.Clone(n.unmatched)}
+	return Stats{
+		Answers: answers, Published: n.published.Read(), PublishFailures: maps.Clone(n.failures),
+		Unmatched: maps.Clone(n.unmatched),
+	}
 }

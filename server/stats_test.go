@@ -15,11 +15,13 @@ func TestMetricsWantATokenOutsideDev(t *testing.T) {
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here they are") })
 	closed := setup(t, func(o *server.Options) { o.Metrics = metrics })
 	closed.send(http.MethodGet, "/metrics", "").refused(http.StatusUnauthorized, "Unauthorized")
-	closed.send(http.MethodGet, "/metrics", "", "Authorization", "Bearer wrong").refused(http.StatusUnauthorized, "Unauthorized")
+	closed.send(http.MethodGet, "/metrics", "", "Authorization", "Bearer wrong").
+		refused(http.StatusUnauthorized, "Unauthorized")
 	require.Equal(t, "here they are", closed.manage(http.MethodGet, "/metrics", "").body)
 	open := setup(t, func(o *server.Options) { o.Metrics, o.OpenMetrics = metrics, true })
 	require.Equal(t, "here they are", open.send(http.MethodGet, "/metrics", "").body)
-	setup(t, func(o *server.Options) { o.Metrics = nil }).manage(http.MethodGet, "/metrics", "").refused(http.StatusNotFound, "NotFound")
+	setup(t, func(o *server.Options) { o.Metrics = nil }).manage(http.MethodGet, "/metrics", "").
+		refused(http.StatusNotFound, "NotFound")
 }
 
 // Answers are counted by what there is, and not by what strangers ask for.
@@ -27,11 +29,13 @@ func TestAnswersAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
-	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook","filter":{"includedEventTypes":["other"]}}`)
+	b.subscription("orders", "billing",
+		`{"endpointUrl":"https://example.com/hook","filter":{"includedEventTypes":["other"]}}`)
 	require.Equal(t, http.StatusOK, b.publish("orders", key, "["+gridEvent("e1")+","+gridEvent("e2")+"]").status)
 	require.Equal(t, http.StatusBadRequest, b.publish("orders", key, "{").status)
 	require.Equal(t, http.StatusUnauthorized, b.publish("orders", "wrong", gridEvent("e1")).status)
-	require.Equal(t, http.StatusNotFound, b.send(http.MethodPost, "/topics/nobodys/api/events", gridEvent("e1"), "Authorization", "Bearer "+adminToken).status)
+	require.Equal(t, http.StatusNotFound,
+		b.send(http.MethodPost, "/topics/nobodys/api/events", gridEvent("e1"), "Authorization", "Bearer "+adminToken).status)
 	for _, path := range []string{"/nothing/here", "/nothing/there", "/v1/topics/orders/nothing"} {
 		b.manage(http.MethodGet, path, "").refused(http.StatusNotFound, "NotFound")
 	}

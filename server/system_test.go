@@ -10,8 +10,8 @@ import (
 	"postrider/catalog"
 )
 
-// postrider.system is read and subscribed to as any topic. It is neither made, changed nor deleted by anybody, it is not published to,
-// and its keys are shown to nobody.
+// postrider.system is read and subscribed to as any topic. It is neither made, changed nor deleted by anybody, it is
+// not published to, and its keys are shown to nobody.
 func TestTheSystemTopic(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -26,18 +26,23 @@ func TestTheSystemTopic(t *testing.T) {
 
 	for _, subscription := range []string{"operators", "second"} {
 		require.Equal(t, http.StatusCreated, b.manage(http.MethodPut, path+"/subscriptions/"+subscription,
-			`{"endpointUrl":"https://example.com/told","filter":{"includedEventTypes":["postrider.deadLetter.created"],"subjectBeginsWith":"/topics/orders"}}`).status)
+			`{"endpointUrl":"https://example.com/told","filter":{"includedEventTypes":["postrider.deadLetter.created"],`+
+				`"subjectBeginsWith":"/topics/orders"}}`).status)
 	}
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path+"/subscriptions/second", "").status)
 
 	require.Contains(t, b.manage(http.MethodPut, path, "").refused(400, "InvalidRequest").Message, "reserved")
 	for _, call := range []struct{ method, path, body string }{
-		{http.MethodDelete, path, ""}, {http.MethodPost, path + "/listKeys", ""}, {http.MethodPost, path + "/regenerateKey", `{"keyName":"key1"}`},
+		{http.MethodDelete, path, ""},
+		{http.MethodPost, path + "/listKeys", ""},
+		{http.MethodPost, path + "/regenerateKey", `{"keyName":"key1"}`},
 	} {
-		require.Contains(t, b.manage(call.method, call.path, call.body).refused(409, "SystemTopic").Message, "postrider's own", call.path)
+		require.Contains(t, b.manage(call.method, call.path, call.body).refused(409, "SystemTopic").Message,
+			"postrider's own", call.path)
 	}
 	const event = `{"specversion":"1.0","id":"1","source":"/s","type":"postrider.deadLetter.created"}`
-	refusal := b.send(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", event, "Authorization", "Bearer "+adminToken, "Content-Type", "application/cloudevents+json").refused(400, "InvalidRequest")
+	refusal := b.send(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", event, "Authorization",
+		"Bearer "+adminToken, "Content-Type", "application/cloudevents+json").refused(400, "InvalidRequest")
 	require.Contains(t, refusal.Message, "not published to")
 	b.publish(catalog.SystemTopic, "some key", event).refused(401, "Unauthorized")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.events"))

@@ -17,9 +17,14 @@ func TestTestDelivery(t *testing.T) {
 	b.topic("orders", "")
 	b.subscription("orders", "billing", withFilter(`{"subjectBeginsWith":"nothing"}`))
 	made := b.manage(http.MethodPost, billing+"/testDelivery", "").json(http.StatusOK)
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND event_type = 'postrider.TestEvent'", made["deliveryId"]))
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE actor = 'admin' AND action = 'test_delivery_made' AND subscription = 'billing'"))
-	for _, nobody := range []string{"orders/subscriptions/nobody", "nowhere/subscriptions/billing", "orders/subscriptions/%00"} {
+	require.Equal(t, 1,
+		b.count("SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND event_type = 'postrider.TestEvent'",
+			made["deliveryId"]))
+	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE actor = 'admin' "+
+		"AND action = 'test_delivery_made' AND subscription = 'billing'"))
+	for _, nobody := range []string{
+		"orders/subscriptions/nobody", "nowhere/subscriptions/billing", "orders/subscriptions/%00",
+	} {
 		b.manage(http.MethodPost, "/v1/topics/"+nobody+"/testDelivery", "").refused(404, "NotFound")
 	}
 }
@@ -29,9 +34,13 @@ func TestPublishInTheNameOfAPerson(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	for role, status := range map[access.Role]int{access.RoleAdmin: http.StatusOK, access.RoleOperator: http.StatusUnauthorized, access.RoleViewer: http.StatusUnauthorized, "": http.StatusUnauthorized} {
+	for role, status := range map[access.Role]int{
+		access.RoleAdmin: http.StatusOK, access.RoleOperator: http.StatusUnauthorized,
+		access.RoleViewer: http.StatusUnauthorized, "": http.StatusUnauthorized,
+	} {
 		ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Role: role})
-		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/topics/orders/api/events", strings.NewReader("["+gridEvent("1")+"]"))
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/topics/orders/api/events",
+			strings.NewReader("["+gridEvent("1")+"]"))
 		w := httptest.NewRecorder()
 		b.server.Handler().ServeHTTP(w, r)
 		require.Equal(t, status, w.Code, "%s: %s", role, w.Body)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without a right credential nobody finds out which topics exist: a wrong key, an unknown API key and a wrong signature get the
-// same response for a topic that exists and for one that does not, and both slow the address down alike.
+// Without a right credential nobody finds out which topics exist: a wrong key, an unknown API key and a wrong signature
+// get the same response for a topic that exists and for one that does not, and both slow the address down alike.
 func TestUnknownTopicsRespondLikeWrongKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

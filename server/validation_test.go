@@ -28,7 +28,10 @@ func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
 	b := setupWorkers(t, 20, append([]func(*server.Options){func(o *server.Options) {
 		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, 0
 	}}, change...)...)
-	engine, err := jobs.New(jobs.Options{Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond, StopTimeout: time.Second})
+	engine, err := jobs.New(jobs.Options{
+		Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond,
+		StopTimeout: time.Second,
+	})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() { _ = engine.Stop(t.Context()) })
@@ -83,11 +86,13 @@ func TestEndpointIsValidatedBeforeTheAnswer(t *testing.T) {
 	require.Equal(t, validation, b.manage(http.MethodGet, billing, "").json(http.StatusOK)["validation"])
 
 	made = b.manage(http.MethodPut, "/v1/topics/custom/subscriptions/billing", to(e)).json(http.StatusCreated)
-	require.Equal(t, "CustomInputSchema Succeeded", made["eventDeliverySchema"].(string)+" "+made["provisioningState"].(string))
+	require.Equal(t, "CustomInputSchema Succeeded",
+		made["eventDeliverySchema"].(string)+" "+made["provisioningState"].(string))
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
 
 	// What changes nothing about the endpoint asks it for nothing.
-	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"maxEventsPerBatch":5}`, e+"?secret=1")).json(http.StatusOK)
+	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"maxEventsPerBatch":5}`, e+"?secret=1")).
+		json(http.StatusOK)
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes"))
 }
 
@@ -97,12 +102,15 @@ func TestEndpointThatFailsThreeTimesIsRefused(t *testing.T) {
 	b.topic("orders", "")
 	bad := endpoint(t, answers(http.StatusInternalServerError))
 
-	refusal := b.manage(http.MethodPut, billing, to(bad+"/in?secret=1")).refused(http.StatusBadRequest, "EndpointValidationFailed")
-	require.Equal(t, "The attempt to validate the provided endpoint "+bad+"/in failed. Try 3 of 3: answered 500, and only 200 with the code counts. "+
+	refusal := b.manage(http.MethodPut, billing, to(bad+"/in?secret=1")).
+		refused(http.StatusBadRequest, "EndpointValidationFailed")
+	require.Equal(t, "The attempt to validate the provided endpoint "+bad+
+		"/in failed. Try 3 of 3: answered 500, and only 200 with the code counts. "+
 		"Let the endpoint answer the handshake, or set endpointValidation to skip.", refusal.Message)
 	require.Equal(t, []string{"endpointUrl", "endpointUrl", "endpointUrl"}, targets(refusal))
 	b.manage(http.MethodGet, billing, "").refused(http.StatusNotFound, "NotFound")
-	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND NOT current"))
+	require.Equal(t, 1,
+		b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND NOT current"))
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.handshake_steps WHERE status = 500"))
 
 	good := endpoint(t, sendsBack)
@@ -111,10 +119,12 @@ func TestEndpointThatFailsThreeTimesIsRefused(t *testing.T) {
 	b.manage(http.MethodPut, billing, to(bad)).refused(http.StatusBadRequest, "EndpointValidationFailed")
 	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK), "the old one goes on untouched")
 
-	skipped := b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, bad)).json(http.StatusOK)
+	skipped := b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, bad)).
+		json(http.StatusOK)
 	require.Equal(t, "Succeeded", skipped["provisioningState"])
 	require.Nil(t, skipped["validation"])
-	b.manage(http.MethodPut, billing, to(bad)).refused(http.StatusBadRequest, "EndpointValidationFailed") // vouched for no longer
+	// vouched for no longer
+	b.manage(http.MethodPut, billing, to(bad)).refused(http.StatusBadRequest, "EndpointValidationFailed")
 }
 
 func TestValidationURL(t *testing.T) {
@@ -135,7 +145,8 @@ func TestValidationURL(t *testing.T) {
 		require.Contains(t, validation["message"], "open validationUrl within 10 minutes, or set endpointValidation to skip")
 		link = validation["validationUrl"].(string)
 		require.True(t, strings.HasPrefix(link, b.url+"/topics/orders/eventsubscriptions/"+name+"/validate?id="), link)
-		viewed := b.send(http.MethodGet, path, "", "Authorization", "Bearer "+viewer).json(http.StatusOK)["validation"].(map[string]any)
+		viewed := b.send(http.MethodGet, path, "", "Authorization", "Bearer "+viewer).
+			json(http.StatusOK)["validation"].(map[string]any)
 		require.Nil(t, viewed["validationUrl"], "whoever has it vouches for the endpoint")
 		require.Equal(t, validation["expiresAt"], viewed["expiresAt"])
 		return path, link
@@ -170,7 +181,8 @@ func TestValidationURLBeginsWithThePublicURL(t *testing.T) {
 	b := setupEngine(t, func(o *server.Options) { o.PublicURL = "https://events.example.com/bus" })
 	b.topic("orders", "")
 	made := b.manage(http.MethodPut, billing, to(endpoint(t, answers(http.StatusOK)))).json(http.StatusCreated)
-	require.Contains(t, made["validation"].(map[string]any)["validationUrl"], "https://events.example.com/bus/topics/orders/eventsubscriptions/billing/validate?id=")
+	require.Contains(t, made["validation"].(map[string]any)["validationUrl"],
+		"https://events.example.com/bus/topics/orders/eventsubscriptions/billing/validate?id=")
 }
 
 func TestGuessedCodesArePutOff(t *testing.T) {
@@ -226,9 +238,12 @@ func TestValidateRunsTheHandshakeAgain(t *testing.T) {
 		sendsBack(w, r)
 	})
 	b.manage(http.MethodPost, billing+"/validate", "").refused(http.StatusNotFound, "NotFound")
-	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, e)).json(http.StatusCreated)
-	b.change("UPDATE postrider_internal.event_subscriptions SET endpoint_validation = 'required', provisioning_state = 'Failed'")
-	b.change("INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) SELECT id, now() FROM postrider_internal.event_subscriptions")
+	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, e)).
+		json(http.StatusCreated)
+	b.change(
+		"UPDATE postrider_internal.event_subscriptions SET endpoint_validation = 'required', provisioning_state = 'Failed'")
+	b.change("INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) " +
+		"SELECT id, now() FROM postrider_internal.event_subscriptions")
 	for range 3 {
 		status <- http.StatusNotFound
 	}
@@ -248,7 +263,8 @@ func TestEndpointValidationSetting(t *testing.T) {
 		o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	})
 	b.topic("orders", "")
-	refusal := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).refused(http.StatusBadRequest, "InvalidRequest")
+	refusal := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).
+		refused(http.StatusBadRequest, "InvalidRequest")
 	require.Equal(t, "endpointValidation must be required or skip", refusal.Message)
 	for url, state := range map[string]string{
 		"http://127.0.0.1:9/":   "skip Succeeded",
@@ -261,7 +277,8 @@ func TestEndpointValidationSetting(t *testing.T) {
 		made := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, to(url)).json(http.StatusCreated)
 		require.Equal(t, state, made["endpointValidation"].(string)+" "+made["provisioningState"].(string), url)
 	}
-	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).json(http.StatusCreated)
+	made := b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"required"}`).
+		json(http.StatusCreated)
 	require.Equal(t, "Creating", made["provisioningState"], "what is stated goes before the default")
 	require.Equal(t, catalog.ValidationRequired, management.SkipOnLoopback(""))
 }
@@ -277,7 +294,8 @@ func TestPatchedEndpointIsJudgedAnew(t *testing.T) {
 		path := "/v1/topics/orders/subscriptions/" + name
 		b.manage(http.MethodPut, path, to("http://127.0.0.1:9/")).json(http.StatusCreated)
 		answer := b.manage(http.MethodPatch, path, change)
-		return fmt.Sprintf("%d %v", answer.status, b.manage(http.MethodGet, path, "").json(http.StatusOK)["endpointValidation"])
+		return fmt.Sprintf("%d %v", answer.status,
+			b.manage(http.MethodGet, path, "").json(http.StatusOK)["endpointValidation"])
 	}
 	require.Equal(t, "200 skip", patch("other-label", `{"labels":["a"]}`))
 	require.Equal(t, "200 skip", patch("same-endpoint", to("http://127.0.0.1:9/")))
@@ -291,14 +309,16 @@ func TestSlowEndpointReplacesNoneThatWorks(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
 	b.topic("orders", "")
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).json(http.StatusCreated)
+	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).
+		json(http.StatusCreated)
 	before := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
 	answer := make(chan struct{})
 	e := endpoint(t, func(http.ResponseWriter, *http.Request) { <-answer })
 	t.Cleanup(func() { close(answer) })
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
 		refusal := b.manage(method, billing, to(e+"/in?secret=1")).refused(http.StatusBadRequest, "EndpointValidationFailed")
-		require.Equal(t, "The attempt to validate the provided endpoint "+e+"/in failed. It did not answer within 10ms, and the endpoint that there was is kept. "+
+		require.Equal(t, "The attempt to validate the provided endpoint "+e+
+			"/in failed. It did not answer within 10ms, and the endpoint that there was is kept. "+
 			"Try again, or set endpointValidation to skip.", refusal.Message)
 	}
 	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK))
@@ -309,7 +329,8 @@ func TestPatchShakesHandsTwiceAtMost(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)
 	b.topic("orders", "")
-	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).json(http.StatusCreated)
+	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).
+		json(http.StatusCreated)
 	var asked atomic.Int32
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		b.manage(http.MethodPatch, billing, fmt.Sprintf(`{"labels":["%d"]}`, asked.Add(1))).json(http.StatusOK)
@@ -339,7 +360,8 @@ func TestChangesKeepTheLink(t *testing.T) {
 	require.Equal(t, "not_validated", failed["hold"].(map[string]any)["reason"])
 	again := b.manage(http.MethodPut, billing, to(e)).json(http.StatusOK)
 	require.Equal(t, "AwaitingManualAction", again["provisioningState"])
-	require.NotEqual(t, made["validation"].(map[string]any)["validationUrl"], again["validation"].(map[string]any)["validationUrl"])
+	require.NotEqual(t, made["validation"].(map[string]any)["validationUrl"],
+		again["validation"].(map[string]any)["validationUrl"])
 }
 
 // A put that asks for a version, and whose own handshake succeeds, is not too late for that.
@@ -358,6 +380,7 @@ func TestConditionalPutAfterAFailedHandshake(t *testing.T) {
 	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
 	works.Store(true)
 	etag := b.manage(http.MethodGet, billing, "").json(http.StatusOK)["etag"].(string)
-	put := b.send(http.MethodPut, billing, to(e), "Authorization", "Bearer "+adminToken, "Content-Type", "application/json", "If-Match", etag)
+	put := b.send(http.MethodPut, billing, to(e), "Authorization", "Bearer "+adminToken, "Content-Type",
+		"application/json", "If-Match", etag)
 	require.Equal(t, "Succeeded", put.json(http.StatusOK)["provisioningState"])
 }

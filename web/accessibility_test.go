@@ -15,25 +15,32 @@ import (
 //go:embed testdata/accessibility.js
 var accessibility string
 
-// Every page in both themes: text of 4.5 to 1, labels, landmarks; nothing sticks out of a phone, and a wall of 3840 pixels is readable.
+// Every page in both themes: text of 4.5 to 1, labels, landmarks; nothing sticks out of a phone, and a wall of 3840
+// pixels is readable.
 func TestEveryPageIsForEverybody(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
 	b := seeded(t, pageTexts...)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
-	for i, path := range append(b.everyPage(t), "/ui/deliveries?outcome=nothing", "/ui/subscriptions/orders/billing?range=7d") {
+	for i, path := range append(b.everyPage(t), "/ui/deliveries?outcome=nothing",
+		"/ui/subscriptions/orders/billing?range=7d") {
 		w.look(t, srv.URL, path, 1440, "light")
 		w.picture(t, fmt.Sprintf("1440-%02d", i))
 		w.requireForEverybody(t, path)
 	}
 	w.size(t, 1440, 900, "light")
-	w.do(t, chromedp.Navigate(srv.URL+"/ui/nowhere"), chromedp.WaitReady(chromedp.CSS("#page"))) // whose status the console complains of
+	// whose status the console complains of
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/nowhere"), chromedp.WaitReady(chromedp.CSS("#page")))
 	w.requireForEverybody(t, "/ui/nowhere")
-	t.Run("the check can fail", func(t *testing.T) { w.testAccessibilityFails(t, srv.URL) })   //nolint:paralleltest // one window
-	t.Run("the keyboard goes on", func(t *testing.T) { w.testOrder(t, srv.URL) })              //nolint:paralleltest // one window
-	t.Run("a refresh takes nothing away", func(t *testing.T) { w.testKeepsPlace(t, srv.URL) }) //nolint:paralleltest // one window
-	t.Run("without JavaScript", func(t *testing.T) { w.testWithoutScript(t, b, srv.URL) })     //nolint:paralleltest // one window
+	//nolint:paralleltest // one window
+	t.Run("the check can fail", func(t *testing.T) { w.testAccessibilityFails(t, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("the keyboard goes on", func(t *testing.T) { w.testOrder(t, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("a refresh takes nothing away", func(t *testing.T) { w.testKeepsPlace(t, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("without JavaScript", func(t *testing.T) { w.testWithoutScript(t, b, srv.URL) })
 }
 
 // requireForEverybody looks at the page that is open, with all of it unfolded.
@@ -55,7 +62,8 @@ func (w *browser) requireForEverybody(t *testing.T, path string) {
 func (w *browser) testAccessibilityFails(t *testing.T, base string) {
 	w.size(t, 1440, 900, "light")
 	w.do(t, chromedp.Navigate(base+"/ui/deliveries"), chromedp.WaitReady(chromedp.CSS("#page")))
-	w.value(t, `(document.querySelector("#page").insertAdjacentHTML("afterbegin", "<h4><small>pale</small></h4><input name=x>"), document.querySelector("#page small").style.color = "#999", 1)`)
+	w.value(t, `(document.querySelector("#page").insertAdjacentHTML("afterbegin", "<h4><small>pale</small></h4><input `+
+		`name=x>"), document.querySelector("#page small").style.color = "#999", 1)`)
 	found := w.value(t, accessibility)
 	require.Contains(t, found, "contrast 2.6")
 	require.Contains(t, found, "no label: <input name=")
@@ -65,17 +73,20 @@ func (w *browser) testAccessibilityFails(t *testing.T, base string) {
 // Tab goes through what can be reached in the order of the page, and where it stands is seen.
 func (w *browser) testOrder(t *testing.T, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/dead-letters"), chromedp.WaitReady(chromedp.CSS("#page")))
-	const place = `[...document.querySelectorAll("a[href], button, input, select, summary, pre, main")].indexOf(document.activeElement)`
+	const place = `[...document.querySelectorAll("a[href], button, input, select, summary, pre,` +
+		` main")].indexOf(document.activeElement)`
 	last := -1
 	for range 40 {
 		w.do(t, chromedp.KeyEvent("\t"))
 		at, err := strconv.Atoi(w.value(t, place))
 		require.NoError(t, err)
-		if w.value(t, "document.activeElement.type") == "datetime-local" { // its parts have the focus, and Chromium marks them itself
+		// its parts have the focus, and Chromium marks them itself
+		if w.value(t, "document.activeElement.type") == "datetime-local" {
 			continue
 		}
 		require.GreaterOrEqual(t, at, last, w.value(t, "document.activeElement.outerHTML"))
-		require.NotEqual(t, "none", w.value(t, "getComputedStyle(document.activeElement).outlineStyle"), w.value(t, "document.activeElement.outerHTML"))
+		require.NotEqual(t, "none", w.value(t, "getComputedStyle(document.activeElement).outlineStyle"),
+			w.value(t, "document.activeElement.outerHTML"))
 		last = at
 	}
 	require.Greater(t, last, 20, "it has left the menu")
@@ -96,16 +107,20 @@ func (w *browser) testKeepsPlace(t *testing.T, base string) {
 
 // What the script adds is a chart and a refresh: the figures are there without it.
 func (w *browser) testWithoutScript(t *testing.T, b *bundle, base string) {
-	_, err := chromedp.Call(w.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	_, err := chromedp.Call(w.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true})
 	require.NoError(t, err)
 	for _, path := range b.everyPage(t) {
 		w.do(t, chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("#page")))
-		require.Equal(t, "0", w.value(t, `document.querySelectorAll("canvas, .copy:not([hidden]), #pause:not([hidden])").length`), path)
+		require.Equal(t, "0",
+			w.value(t, `document.querySelectorAll("canvas, .copy:not([hidden]), #pause:not([hidden])").length`), path)
 		require.NotEqual(t, "0", w.value(t, `document.querySelector("#page").innerText.trim().length`), path)
 	}
-	w.do(t, chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS("#page")), chromedp.Click(chromedp.CSS(".twin > summary")))
+	w.do(t, chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS("#page")),
+		chromedp.Click(chromedp.CSS(".twin > summary")))
 	require.Equal(t, "60", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
 	require.Equal(t, "true", w.value(t, `document.querySelector(".numbers").checkVisibility()`))
-	w.do(t, chromedp.Click(chromedp.CSS(`.ranges a[href="/ui/?range=24h"]`)), chromedp.WaitVisible(chromedp.CSS(`.ranges a[href="/ui/?range=24h"][aria-current]`)))
+	w.do(t, chromedp.Click(chromedp.CSS(`.ranges a[href="/ui/?range=24h"]`)),
+		chromedp.WaitVisible(chromedp.CSS(`.ranges a[href="/ui/?range=24h"][aria-current]`)))
 	require.Equal(t, "96", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
 }

@@ -110,7 +110,10 @@ func (p *pages) users(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := usersView{Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Roles: roleChoices, Least: access.MinPassword, Name: c.FormValue("name"), Role: access.Role(c.FormValue("role"))}
+	view := usersView{
+		Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Roles: roleChoices,
+		Least: access.MinPassword, Name: c.FormValue("name"), Role: access.Role(c.FormValue("role")),
+	}
 	if view.Role == "" {
 		view.Role = access.RoleViewer
 	}
@@ -128,7 +131,8 @@ func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err e
 	case !errors.Is(err, postgres.ErrNotFound):
 		return "", err
 	}
-	_, err = p.store.Access.PutUser(ctx, name, access.UserSpec{Role: access.Role(c.FormValue("role")), Password: &password})
+	_, err = p.store.Access.PutUser(ctx, name,
+		access.UserSpec{Role: access.Role(c.FormValue("role")), Password: &password})
 	return "/ui/users?done=user-added", err
 }
 
@@ -193,7 +197,10 @@ func (p *pages) showAPIKeys(c echo.Context, made *access.APIKey, secret string) 
 	if err != nil {
 		return err
 	}
-	view := apiKeysView{Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Scopes: scopeChoices, Made: made, Secret: secret, Scope: access.Scope(c.FormValue("scope"))}
+	view := apiKeysView{
+		Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Scopes: scopeChoices, Made: made,
+		Secret: secret, Scope: access.Scope(c.FormValue("scope")),
+	}
 	if view.Scope == "" {
 		view.Scope = access.ScopePublish
 	}
@@ -226,7 +233,9 @@ func (p *pages) createAPIKey(c echo.Context) error {
 }
 
 func apiKeySpec(c echo.Context) (spec access.APIKeySpec, err error) {
-	spec = access.APIKeySpec{Name: c.FormValue("name"), Scope: access.Scope(c.FormValue("scope")), Topic: strings.TrimSpace(c.FormValue("topic"))}
+	spec = access.APIKeySpec{
+		Name: c.FormValue("name"), Scope: access.Scope(c.FormValue("scope")), Topic: strings.TrimSpace(c.FormValue("topic")),
+	}
 	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
 		days, err := strconv.Atoi(text)
 		if err != nil {

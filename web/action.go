@@ -25,7 +25,8 @@ func sameOrigin() echo.MiddlewareFunc {
 	}
 }
 
-// adminName is what the audit calls whoever has the admin token, and whoever sits before a dashboard that asks for no login.
+// adminName is what the audit calls whoever has the admin token, and whoever sits before a dashboard that asks for no
+// login.
 const adminName = "admin"
 
 // deed is what a form asks for. It answers the page where what came of it can be seen.
@@ -61,7 +62,8 @@ func (p *pages) adminActions() map[string]echo.HandlerFunc {
 	}
 }
 
-// strangersActions are the forms that need no login: those that begin a session, and the one that ends it, which may be over already.
+// strangersActions are the forms that need no login: those that begin a session, and the one that ends it, which may be
+// over already.
 func (p *pages) strangersActions() map[string]echo.HandlerFunc {
 	return map[string]echo.HandlerFunc{"/sign-in": p.signIn, "/first-admin": p.firstAdmin, "/sign-out": p.signOut}
 }
@@ -84,12 +86,13 @@ func doneText(done string) string {
 		return text
 	}
 	return map[string]string{
-		"paused":        "Paused. Deliveries wait, and none is lost; an attempt that is under way finishes.",
-		"resumed":       "Resumed. What waited is released in waves.",
-		"released":      "The probation is over. What waited is released in waves.",
-		"probed":        "One delivery is let through now. If it succeeds, the probation is over.",
-		"retried":       "Its next attempt is due now.",
-		"canceled":      "Canceled. A request that was under way may still have reached the endpoint; nothing of it is recorded.",
+		"paused":   "Paused. Deliveries wait, and none is lost; an attempt that is under way finishes.",
+		"resumed":  "Resumed. What waited is released in waves.",
+		"released": "The probation is over. What waited is released in waves.",
+		"probed":   "One delivery is let through now. If it succeeds, the probation is over.",
+		"retried":  "Its next attempt is due now.",
+		"canceled": "Canceled. A request that was under way may still have reached the endpoint; nothing of it is " +
+			"recorded.",
 		"dead-lettered": "Given up. This is its dead letter.",
 		"redelivered":   "Redelivered. This is the new delivery; the dead letter stays.",
 		"purged":        "Purged. Nothing is left of the dead letter.",
@@ -109,7 +112,8 @@ func doneText(done string) string {
 	}[done]
 }
 
-// act does it in the name of whoever has signed in, and leads to what came of it. What the store refuses is said on the form's own page.
+// act does it in the name of whoever has signed in, and leads to what came of it. What the store refuses is said on the
+// form's own page.
 func (p *pages) act(do deed, page echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := pageContext(c)

@@ -41,25 +41,32 @@ func TestActionsOfADelivery(t *testing.T) {
 	failing, held, last := of("min", "billing"), of("min", "held"), of("max", "held")
 
 	require.Contains(t, text(b.page(t, "/ui/deliveries/"+failing)), "Retry now The next attempt is due at once")
-	require.Contains(t, b.requireLeads(t, "/ui/deliveries/"+failing+"/retry", nil, "^/ui/deliveries/"+failing+`\?done=retried$`), "Its next attempt is due now.")
+	require.Contains(t,
+		b.requireLeads(t, "/ui/deliveries/"+failing+"/retry", nil, "^/ui/deliveries/"+failing+`\?done=retried$`),
+		"Its next attempt is due now.")
 	b.eventually(t, 2, "SELECT attempts FROM postrider.deliveries WHERE delivery_id = "+failing)
-	page := b.requireRefused(t, "/ui/deliveries/"+held+"/retry", nil, http.StatusConflict, `Nothing was done: event subscription "held" of topic "orders" is paused. Resume the event subscription first.`)
+	page := b.requireRefused(t, "/ui/deliveries/"+held+"/retry", nil, http.StatusConflict,
+		`Nothing was done: event subscription "held" of topic "orders" is paused. Resume the event subscription first.`)
 	require.Contains(t, page, `hx-get="/ui/deliveries/`+held+`"`, "it asks for itself again, and not for its form")
 
 	require.Contains(t, b.requireLeads(t, "/ui/deliveries/"+held+"/cancel", nil, `\?done=canceled$`), "canceled")
 	require.Equal(t, "canceled", b.value(t, "SELECT state FROM postrider.deliveries WHERE delivery_id = "+held))
 	require.NotContains(t, b.page(t, "/ui/deliveries/"+held), "Retry now")
 	for _, verb := range []string{"retry", "cancel", "dead-letter"} {
-		b.requireRefused(t, "/ui/deliveries/"+held+"/"+verb, nil, http.StatusConflict, "delivery "+held+" has ended: canceled")
+		b.requireRefused(t, "/ui/deliveries/"+held+"/"+verb, nil, http.StatusConflict,
+			"delivery "+held+" has ended: canceled")
 		for _, nobody := range []string{"987654321", "x", "0"} {
 			require.Equal(t, http.StatusNotFound, b.post("/ui/deliveries/"+nobody+"/"+verb, nil).Code)
 		}
 	}
 
-	require.Contains(t, b.requireLeads(t, "/ui/deliveries/"+last+"/dead-letter", nil, `^/ui/dead-letters/[0-9a-f-]{36}\?done=dead-lettered$`), "dead_lettered DeadLetteredByOperator")
+	require.Contains(t,
+		b.requireLeads(t, "/ui/deliveries/"+last+"/dead-letter", nil, `^/ui/dead-letters/[0-9a-f-]{36}\?done=dead-lettered$`),
+		"dead_lettered DeadLetteredByOperator")
 	b.requireRefused(t, "/ui/deliveries/"+last+"/cancel", nil, http.StatusConflict, "Its dead letter can be redelivered.")
 	require.Equal(t, "admin: delivery_canceled delivery_dead_lettered delivery_retried", b.value(t,
-		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit WHERE action LIKE 'delivery%'"))
+		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit "+
+			"WHERE action LIKE 'delivery%'"))
 }
 
 func TestActionsOfADeadLetter(t *testing.T) {
@@ -68,27 +75,37 @@ func TestActionsOfADeadLetter(t *testing.T) {
 	at := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")
 	accounting := url.Values{"toSubscription": {"accounting"}}
 
-	b.requireRefused(t, at+"/redeliver", url.Values{"toSubscription": {"nobody"}}, http.StatusBadRequest, `topic "orders" has no event subscription "nobody"`)
-	b.requireRefused(t, at+"/redeliver", url.Values{"toTopic": {"orders"}}, http.StatusBadRequest, "subscription is required with topic")
-	b.requireRefused(t, at+"/redeliver", url.Values{"toSubscription": {"\x00"}}, http.StatusBadRequest, "names must be text")
-	require.Contains(t, b.requireLeads(t, at+"/redeliver", accounting, `^/ui/deliveries/\d+\?done=redelivered$`), "Redelivered. This is the new delivery")
-	b.eventually(t, 3, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
+	b.requireRefused(t, at+"/redeliver", url.Values{"toSubscription": {"nobody"}}, http.StatusBadRequest,
+		`topic "orders" has no event subscription "nobody"`)
+	b.requireRefused(t, at+"/redeliver", url.Values{"toTopic": {"orders"}}, http.StatusBadRequest,
+		"subscription is required with topic")
+	b.requireRefused(t, at+"/redeliver", url.Values{"toSubscription": {"\x00"}}, http.StatusBadRequest,
+		"names must be text")
+	require.Contains(t, b.requireLeads(t, at+"/redeliver", accounting, `^/ui/deliveries/\d+\?done=redelivered$`),
+		"Redelivered. This is the new delivery")
+	b.eventually(t, 3,
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
 	refused := b.requireRefused(t, at+"/redeliver", accounting, http.StatusConflict, "was redelivered already")
 	require.Contains(t, text(refused), "Tick “again” to redeliver it once more.")
 	require.Contains(t, refused, `name="toSubscription" value="accounting"`, "what was typed is kept")
-	b.requireLeads(t, at+"/redeliver", url.Values{"toSubscription": {"accounting"}, "toTopic": {"orders"}, "again": {"1"}}, "done=redelivered")
-	b.eventually(t, 4, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
+	b.requireLeads(t, at+"/redeliver", url.Values{"toSubscription": {"accounting"}, "toTopic": {"orders"}, "again": {"1"}},
+		"done=redelivered")
+	b.eventually(t, 4,
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
 
 	page := b.page(t, at+"/purge")
 	requireWellMade(t, at, page)
 	require.Contains(t, text(page), "nothing brings it back")
 	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.dead_letters"), "asking does nothing")
 	require.Contains(t, b.requireLeads(t, at+"/purge", nil, `^/ui/dead-letters\?done=purged$`), "1 in all")
-	for _, path := range []string{at + "/purge", at + "/redeliver", "/ui/dead-letters/x/purge", "/ui/dead-letters/x/redeliver"} {
+	for _, path := range []string{
+		at + "/purge", at + "/redeliver", "/ui/dead-letters/x/purge", "/ui/dead-letters/x/redeliver",
+	} {
 		require.Equal(t, http.StatusNotFound, b.post(path, nil).Code, path)
 	}
 	require.Equal(t, "admin: dead_letter_purged dead_letter_redelivered dead_letter_redelivered", b.value(t,
-		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit WHERE action LIKE 'dead_letter%'"))
+		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit "+
+			"WHERE action LIKE 'dead_letter%'"))
 }
 
 var formAction = regexp.MustCompile(`<form class="deeds" method="post" action="([^"]+)"`)
@@ -106,60 +123,79 @@ func (b *bundle) agree(t *testing.T, path string) string {
 func TestRedeliveryAndPurgeOfMany(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2", "e-3")
-	const redeliver, purge = "/ui/dead-letters/redeliver?outcome=NotFound&subscription=archive&topic=orders", "/ui/dead-letters/purge?subscription=archive&topic=orders"
-	require.Contains(t, b.page(t, "/ui/problems"), stdhtml.EscapeString("/ui/dead-letters/redeliver?topic=orders&subscription=archive&outcome=NotFound"))
-	require.Contains(t, b.page(t, "/ui/dead-letters?topic=orders&subscription=archive&outcome=NotFound"), stdhtml.EscapeString(redeliver))
+	const redeliver, purge = "/ui/dead-letters/redeliver?outcome=NotFound&subscription=archive&topic=orders",
+		"/ui/dead-letters/purge?subscription=archive&topic=orders"
+	require.Contains(t, b.page(t, "/ui/problems"),
+		stdhtml.EscapeString("/ui/dead-letters/redeliver?topic=orders&subscription=archive&outcome=NotFound"))
+	require.Contains(t, b.page(t, "/ui/dead-letters?topic=orders&subscription=archive&outcome=NotFound"),
+		stdhtml.EscapeString(redeliver))
 	require.Contains(t, text(b.page(t, redeliver)), "3 dead letters match .")
 	require.Contains(t, text(b.page(t, "/ui/dead-letters/redeliver?topic=none")), "0 dead letters match .")
 	require.NotContains(t, b.page(t, "/ui/dead-letters/redeliver?topic=none"), "<form")
-	require.Equal(t, http.StatusBadRequest, b.ask(http.MethodGet, "/ui/dead-letters/redeliver?status=0").Code, "no operation knows this filter")
+	require.Equal(t, http.StatusBadRequest, b.ask(http.MethodGet, "/ui/dead-letters/redeliver?status=0").Code,
+		"no operation knows this filter")
 
 	form := b.agree(t, redeliver)
-	b.insert(t, letter{at: time.Now().Add(time.Minute), subscription: "archive", outcome: ptr("NotFound")}) // nobody has agreed to this one
+	// nobody has agreed to this one
+	b.insert(t, letter{at: time.Now().Add(time.Minute), subscription: "archive", outcome: ptr("NotFound")})
 	for _, rate := range []string{"0", "-1", "1.5", "many", "1000001", "99999999999999999999"} {
-		b.requireRefused(t, form, url.Values{"rate": {rate}}, http.StatusBadRequest, "the rate must be a whole number from 1 to 1,000,000")
+		b.requireRefused(t, form, url.Values{"rate": {rate}}, http.StatusBadRequest,
+			"the rate must be a whole number from 1 to 1,000,000")
 	}
-	refused := b.requireRefused(t, form, url.Values{"rate": {"7"}, "toSubscription": {"nobody"}}, http.StatusBadRequest, `topic "orders" has no event subscription "nobody"`)
+	refused := b.requireRefused(t, form, url.Values{"rate": {"7"}, "toSubscription": {"nobody"}}, http.StatusBadRequest,
+		`topic "orders" has no event subscription "nobody"`)
 	require.Contains(t, refused, `name="rate" min="1" max="1000000" value="7"`, "what was typed is kept")
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.operations"))
 
 	b.requireLeads(t, form, url.Values{"toSubscription": {"accounting"}}, `^/ui/operations/[0-9a-f-]{36}\?done=started$`)
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done'")
-	b.eventually(t, 6, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
+	b.eventually(t, 6,
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
 	done := "/ui/operations/" + b.value(t, "SELECT operation_id FROM postrider.operations")
 	page := b.page(t, done)
 	requireWellMade(t, done, page)
-	for _, want := range []string{"done 3 of 3", "Redelivered 3", "To accounting of orders", "Last outcome NotFound", "Redelivered before no", "Started by admin"} {
+	for _, want := range []string{
+		"done 3 of 3", "Redelivered 3", "To accounting of orders", "Last outcome NotFound", "Redelivered before no",
+		"Started by admin",
+	} {
 		require.Contains(t, text(page), want)
 	}
 	require.NotContains(t, page, "<form", "what is over cannot be canceled")
 	require.Contains(t, b.requireLeads(t, done+"/cancel", nil, `\?done=over$`), "It was over already.")
 
 	require.Contains(t, text(b.page(t, redeliver)), "3 dead letters match , 3 of them redelivered before.")
-	b.insert(t, slices.Repeat([]letter{{at: time.Now().Add(-time.Hour), subscription: "lost"}}, 60)...) // they take a minute
-	running := b.requireLeads(t, b.agree(t, "/ui/dead-letters/redeliver?topic=orders&subscription=lost"), url.Values{"rate": {"1"}, "toSubscription": {"held"}}, `done=started$`)
+	// they take a minute
+	b.insert(t, slices.Repeat([]letter{{at: time.Now().Add(-time.Hour), subscription: "lost"}}, 60)...)
+	running := b.requireLeads(t, b.agree(t, "/ui/dead-letters/redeliver?topic=orders&subscription=lost"),
+		url.Values{"rate": {"1"}, "toSubscription": {"held"}}, `done=started$`)
 	require.Contains(t, running, "at most 1 in a second")
 	require.Contains(t, running, "of 60")
 	id := "/ui/operations/" + b.value(t, "SELECT operation_id FROM postrider.operations WHERE state = 'running'")
 	require.Contains(t, b.requireLeads(t, id+"/cancel", nil, `\?done=stopped$`), "Stopped. What was done stays done.")
-	require.Equal(t, http.StatusNotFound, b.post("/ui/operations/"+"01890a5d-ac96-774b-bcce-b302099a8057/cancel", nil).Code)
+	require.Equal(t, http.StatusNotFound,
+		b.post("/ui/operations/"+"01890a5d-ac96-774b-bcce-b302099a8057/cancel", nil).Code)
 
-	require.Contains(t, text(b.page(t, purge)), "postrider deadletter export --topic orders --subscription archive --until ")
+	require.Contains(t, text(b.page(t, purge)),
+		"postrider deadletter export --topic orders --subscription archive --until ")
 	b.requireLeads(t, b.agree(t, purge), url.Values{"redelivered": {"true"}}, `done=started$`)
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE kind = 'purge' AND state = 'done'")
-	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'archive'"), "what came later stays")
+	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'archive'"),
+		"what came later stays")
 	list := b.page(t, "/ui/operations")
 	requireWellMade(t, "/ui/operations", list)
 	require.Regexp(t, `Purges dead letters .*done.* 3 of 3 .*canceled.* to accounting .*3 of 3 0 admin`, text(list))
 	require.Equal(t, "admin: operation_canceled operation_started operation_started operation_started", b.value(t,
-		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit WHERE action IN ('operation_started', 'operation_canceled')"))
+		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit "+
+			"WHERE action IN ('operation_started', 'operation_canceled')"))
 }
 
 func TestOperationsAreLeafedThrough(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.operations (id, kind, state, filter, matched, started_by, created_at, finished_at)
-		SELECT gen_random_uuid(), 'purge', 'done', '{}', 0, '<b>somebody</b>', now() - make_interval(secs => n / 7), now() FROM generate_series(1, 120) n`)
+	_, err := b.pool.Exec(t.Context(),
+		`INSERT INTO postrider_internal.operations (id, kind, state, filter, matched, started_by, created_at, finished_at)
+		SELECT gen_random_uuid(), 'purge', 'done', '{}', 0, '<b>somebody</b>', now() - make_interval(secs => n / 7), now()
+		FROM generate_series(1, 120) n`)
 	require.NoError(t, err)
 	seen, pages := map[string]bool{}, 0
 	for path := "/ui/operations"; path != ""; pages++ {
@@ -181,7 +217,8 @@ func TestExportLineIsQuoted(t *testing.T) {
 	b := setup(t)
 	b.insert(t, letter{at: time.Now(), topic: "it's; rm -rf $HOME"})
 	page := text(b.page(t, "/ui/dead-letters?eventId=e-1&from=2026-01-02&topic="+url.QueryEscape("it's; rm -rf $HOME")))
-	require.Contains(t, page, `postrider deadletter export --topic 'it'\''s; rm -rf $HOME' --from 2026-01-02T00:00:00Z -o dead.ndjson`)
+	require.Contains(t, page,
+		`postrider deadletter export --topic 'it'\''s; rm -rf $HOME' --from 2026-01-02T00:00:00Z -o dead.ndjson`)
 	require.Contains(t, page, "this line writes more than what matches here")
 }
 
@@ -206,7 +243,8 @@ func TestManyThatWereNotCountedToTheEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.insert(t, letter{at: time.Now()})
-	_, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean)
+	_, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb,
+		    until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean)
 		LANGUAGE sql STABLE AS 'SELECT 40000::bigint, 0::bigint, true'`)
 	require.NoError(t, err)
 	page := text(b.page(t, "/ui/dead-letters/redeliver"))

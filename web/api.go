@@ -50,18 +50,22 @@ type apiError struct {
 // Error is the API's own sentence.
 func (e *apiError) Error() string { return e.Message }
 
-// ask makes a request to the API within this process, in the name of ctx's actor. body is JSON; nil is none. headers are pairs of name and
-// value. What the API refuses is an *apiError.
+// ask makes a request to the API within this process, in the name of ctx's actor. body is JSON; nil is none. headers
+// are pairs of name and value. What the API refuses is an *apiError.
 //
 // It is asked under the host that the page was asked under: a validationUrl begins with that.
-func (p *pages) ask(ctx context.Context, c echo.Context, method, path string, body []byte, headers ...string) (*apiAnswer, error) {
+func (p *pages) ask(
+	ctx context.Context, c echo.Context, method, path string, body []byte, headers ...string,
+) (*apiAnswer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("ask the API: %w", err)
 	}
 	page := c.Request()
 	r.Host, r.TLS, r.RemoteAddr = page.Host, page.TLS, page.RemoteAddr
-	for _, name := range []string{echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXForwardedSsl, echo.HeaderXUrlScheme} {
+	for _, name := range []string{
+		echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXForwardedSsl, echo.HeaderXUrlScheme,
+	} {
 		if value := page.Header.Get(name); value != "" {
 			r.Header.Set(name, value)
 		}

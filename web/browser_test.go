@@ -43,11 +43,13 @@ type browser struct {
 }
 
 // reports collects what the content security policy forbade.
-const reports = `window.__reports = []; addEventListener("securitypolicyviolation", (e) => window.__reports.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample))`
+const reports = `window.__reports = []; addEventListener("securitypolicyviolation",` +
+	` (e) => window.__reports.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample))`
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	flags := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(chromium(t)), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+	flags := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(chromium(t)),
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true))
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), flags...)
 	ctx, stop := chromedp.NewContext(allocator)
@@ -67,7 +69,8 @@ func newBrowser(t *testing.T) *browser {
 		stopAllocator()
 		listening.Wait()
 	})
-	_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: reports})
+	_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: reports})
 	require.NoError(t, err)
 	return w
 }
@@ -107,7 +110,8 @@ func (w *browser) value(t *testing.T, script string) string {
 func (w *browser) size(t *testing.T, width, height int64, scheme string) {
 	t.Helper()
 	w.do(t, chromedp.EmulateViewport(width, height))
-	_, err := chromedp.Call(w.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	_, err := chromedp.Call(w.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	require.NoError(t, err)
 }
 
@@ -135,7 +139,10 @@ func (w *browser) picture(t *testing.T, name string) {
 }
 
 // pageTexts are events' texts that would like to be markup, or to push a page apart.
-var pageTexts = []string{`<script>window.__x=1</script>`, `"><img src=x onerror=window.__x=1>`, `</pre></td></table><svg/onload=window.__x=1>`, strings.Repeat("W", 900), "e-5"}
+var pageTexts = []string{
+	`<script>window.__x=1</script>`, `"><img src=x onerror=window.__x=1>`, `</pre></td></table><svg/onload=window.__x=1>`,
+	strings.Repeat("W", 900), "e-5",
+}
 
 // look opens a page with hostile texts in it: it runs none of them, and is no wider than the window.
 func (w *browser) look(t *testing.T, base, path string, width int64, scheme string) {
@@ -156,7 +163,8 @@ func (w *browser) requireFits(t *testing.T, path string, width int64) {
 	}
 }
 
-// One test and one browser: to start it takes longer than to look at a page. TestEveryPageIsForEverybody looks at the pages on a desk.
+// One test and one browser: to start it takes longer than to look at a page. TestEveryPageIsForEverybody looks at the
+// pages on a desk.
 func TestDashboardInABrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
@@ -168,36 +176,48 @@ func TestDashboardInABrowser(t *testing.T) {
 		w.picture(t, fmt.Sprintf("360-%02d", i))
 	}
 	w.size(t, 1440, 900, "light")
-	t.Run("focus is seen", func(t *testing.T) { w.testFocus(t, srv.URL) })                 //nolint:paralleltest // one window
-	t.Run("charts are drawn", func(t *testing.T) { w.testChart(t, srv.URL) })              //nolint:paralleltest // one window
-	t.Run("the page refreshes", func(t *testing.T) { w.testRefresh(t, b, srv.URL) })       //nolint:paralleltest // one window
-	t.Run("a form acts", func(t *testing.T) { w.testForm(t, b, srv.URL) })                 //nolint:paralleltest // one window
-	t.Run("the tail follows", func(t *testing.T) { w.testTail(t, b, srv.URL) })            //nolint:paralleltest // one window
-	t.Run("the policy forbids", func(t *testing.T) { w.testPolicyForbids(t, b, srv.URL) }) //nolint:paralleltest // one window
+	//nolint:paralleltest // one window
+	t.Run("focus is seen", func(t *testing.T) { w.testFocus(t, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("charts are drawn", func(t *testing.T) { w.testChart(t, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("the page refreshes", func(t *testing.T) { w.testRefresh(t, b, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("a form acts", func(t *testing.T) { w.testForm(t, b, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("the tail follows", func(t *testing.T) { w.testTail(t, b, srv.URL) })
+	//nolint:paralleltest // one window
+	t.Run("the policy forbids", func(t *testing.T) { w.testPolicyForbids(t, b, srv.URL) })
 }
 
 // widest names an element that sticks out of the page, for whoever has to find it.
-const widest = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, thead, nav")).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("\n")`
+const widest = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth ` +
+	`+ 1 && !e.closest(".scroll, thead, nav")).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("\n")`
 
 // eventually waits until a script says true.
 func (w *browser) eventually(t *testing.T, script string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.value(t, script) == "true" }, 20*time.Second, 100*time.Millisecond, script)
+	require.Eventually(t, func() bool { return w.value(t, script) == "true" }, 20*time.Second,
+		100*time.Millisecond, script)
 }
 
 func (w *browser) testFocus(t *testing.T, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/deliveries"), chromedp.WaitReady(chromedp.CSS("#page")))
 	for range 20 { // the skip link, the menu, the filters
 		w.do(t, chromedp.KeyEvent("\t"))
-		require.NotEqual(t, "none", w.value(t, "getComputedStyle(document.activeElement).outlineStyle"), w.value(t, "document.activeElement.outerHTML"))
+		require.NotEqual(t, "none", w.value(t, "getComputedStyle(document.activeElement).outlineStyle"),
+			w.value(t, "document.activeElement.outerHTML"))
 	}
 }
 
 func (w *browser) testChart(t *testing.T, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
-	require.Equal(t, "60,60,60", w.value(t, `[...document.querySelectorAll(".numbers")].map((table) => table.tBodies[0].rows.length).join()`), "the tables have each minute that is over")
+	require.Equal(t, "60,60,60",
+		w.value(t, `[...document.querySelectorAll(".numbers")].map((table) => table.tBodies[0].rows.length).join()`),
+		"the tables have each minute that is over")
 	require.Equal(t, "3", w.value(t, `document.querySelectorAll(".chart canvas").length`))
-	w.do(t, chromedp.Navigate(base+"/ui/subscriptions/orders/billing?range=7d"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
+	w.do(t, chromedp.Navigate(base+"/ui/subscriptions/orders/billing?range=7d"),
+		chromedp.WaitReady(chromedp.CSS(".chart canvas")))
 	require.Equal(t, "84", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
 	require.Equal(t, "7 d", w.value(t, `document.querySelector(".ranges [aria-current]").textContent`))
 	w.testIsolatedPoint(t)
@@ -214,11 +234,13 @@ func (w *browser) testIsolatedPoint(t *testing.T) {
 		const { data } = context.getImageData(0, 0, c.width, c.height);
 		let n = 0;
 		for (let i = 0; i < data.length; i += 4) {
-			n += data[i + 3] > 128 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60;
+			n += data[i + 3] > 128 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + ` +
+		`2]) > 60;
 		}
 		return n; })(` + latency + `)`
 	show := func(values string) {
-		w.value(t, `((rows) => { rows.forEach((row, i) => [...row.cells].slice(1).forEach((cell) => { cell.textContent = (`+values+`)(i) }));
+		w.value(t, `((rows) => { rows.forEach((row, i) => [...row.cells].slice(1).forEach((cell) => { cell.textContent = (`+
+			values+`)(i) }));
 			document.dispatchEvent(new CustomEvent("htmx:after:swap")); return 1 })([...`+latency+`.tBodies[0].rows])`)
 	}
 	show(`() => ""`)
@@ -229,14 +251,16 @@ func (w *browser) testIsolatedPoint(t *testing.T) {
 
 // A page asks for itself again; what is open stays open, and a pause is obeyed.
 func (w *browser) testRefresh(t *testing.T, b *bundle, base string) {
-	w.do(t, chromedp.Navigate(base+"/ui/events"), chromedp.WaitReady(chromedp.CSS("#page")), chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
+	w.do(t, chromedp.Navigate(base+"/ui/events"), chromedp.WaitReady(chromedp.CSS("#page")),
+		chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
 	w.value(t, `(document.querySelector(".twin").open = true, document.body.dataset.mark = "same")`)
 	at := w.value(t, `document.querySelector("#page").dataset.at`)
 	w.eventually(t, `document.querySelector("#page").dataset.at !== "`+at+`"`)
 	require.Equal(t, "true", w.value(t, `document.querySelector(".twin").open`))
 	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page itself was not loaded again")
 	w.do(t, chromedp.Click(chromedp.CSS("#pause")))
-	w.value(t, `(window.asked = 0, document.addEventListener("htmx:before:request", (e) => { window.asked++; window.stopped = e.defaultPrevented }))`)
+	w.value(t, `(window.asked = 0, document.addEventListener("htmx:before:request", (e) => { window.asked++;`+
+		` window.stopped = e.defaultPrevented }))`)
 	w.eventually(t, `window.asked > 0`)
 	require.Equal(t, "true", w.value(t, `window.stopped`))
 	w.requireNoComplaints(t, "after refreshing")
@@ -244,12 +268,14 @@ func (w *browser) testRefresh(t *testing.T, b *bundle, base string) {
 
 func (w *browser) testForm(t *testing.T, b *bundle, base string) {
 	const at = "/ui/subscriptions/orders/accounting"
-	w.do(t, chromedp.Navigate(base+at), chromedp.WaitReady(chromedp.CSS("#page")), chromedp.Click(chromedp.CSS(`form[action$="/pause"] button`)), chromedp.WaitVisible(chromedp.CSS(".done")))
+	w.do(t, chromedp.Navigate(base+at), chromedp.WaitReady(chromedp.CSS("#page")),
+		chromedp.Click(chromedp.CSS(`form[action$="/pause"] button`)), chromedp.WaitVisible(chromedp.CSS(".done")))
 	require.Contains(t, w.value(t, `document.querySelector(".done").textContent`), "Paused.")
 	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "accounting")
 	require.NoError(t, err)
 	require.Equal(t, "paused", sub.Hold.Reason)
-	w.do(t, chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)), chromedp.WaitVisible(chromedp.CSS(`form[action$="/pause"] button`)))
+	w.do(t, chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)),
+		chromedp.WaitVisible(chromedp.CSS(`form[action$="/pause"] button`)))
 	w.requireNoComplaints(t, at)
 }
 
@@ -281,12 +307,15 @@ func TestSigningInWithABrowser(t *testing.T) {
 	t.Cleanup(srv.Close)
 	w := newBrowser(t)
 	base := strings.Replace(srv.URL, "127.0.0.1", "localhost", 1) // where a browser keeps a cookie that is for HTTPS
-	w.do(t, chromedp.Navigate(base+"/ui/subscriptions?topic=orders"), chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
+	w.do(t, chromedp.Navigate(base+"/ui/subscriptions?topic=orders"),
+		chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
 	require.Equal(t, "Make the first admin", w.value(t, `document.querySelector("h1").textContent`))
 	require.Empty(t, w.value(t, `document.querySelector("nav").textContent.trim()`), "whoever is not in sees no menu")
 	w.picture(t, "first-admin")
-	w.do(t, chromedp.SendKeys(chromedp.CSS(`input[name="token"]`), token), chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "ann"),
-		chromedp.SendKeys(chromedp.CSS(`input[name="password"]`), password), chromedp.SendKeys(chromedp.CSS(`input[name="again"]`), password),
+	w.do(t, chromedp.SendKeys(chromedp.CSS(`input[name="token"]`), token),
+		chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "ann"),
+		chromedp.SendKeys(chromedp.CSS(`input[name="password"]`), password),
+		chromedp.SendKeys(chromedp.CSS(`input[name="again"]`), password),
 		chromedp.Submit(chromedp.CSS(`form[action="/ui/first-admin"]`)), chromedp.WaitReady(chromedp.CSS("#pause")))
 	require.Equal(t, base+"/ui/subscriptions?topic=orders", w.value(t, "location.href"))
 	require.Empty(t, w.value(t, "document.cookie"), "no script can read it")
@@ -295,7 +324,8 @@ func TestSigningInWithABrowser(t *testing.T) {
 
 	w.do(t, chromedp.Navigate(base+"/ui/users"), chromedp.WaitReady(chromedp.CSS(".users")))
 	w.picture(t, "users")
-	w.do(t, chromedp.Navigate(base+"/ui/api-keys"), chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "billing"), chromedp.Submit(chromedp.CSS(`form[action="/ui/api-keys/create"]`)),
+	w.do(t, chromedp.Navigate(base+"/ui/api-keys"), chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "billing"),
+		chromedp.Submit(chromedp.CSS(`form[action="/ui/api-keys/create"]`)),
 		chromedp.WaitVisible(chromedp.CSS(".verdict.good")))
 	require.Contains(t, w.value(t, `document.querySelector(".verdict pre").textContent`), "prk_")
 	w.picture(t, "api-keys")

@@ -36,8 +36,8 @@ func (p *pages) forms() map[string]configForm {
 	}
 }
 
-// formTime bounds what a form does: a save waits up to 15 s for the handshake with an endpoint, and makes a second one where somebody else was
-// quicker. The server gives an answer a minute.
+// formTime bounds what a form does: a save waits up to 15 s for the handshake with an endpoint, and makes a second one
+// where somebody else was quicker. The server gives an answer a minute.
 const formTime = 45 * time.Second
 
 // formContext is that of the person who sends the form.
@@ -56,10 +56,12 @@ func leave(c echo.Context, href string, err error) error {
 
 // formDone says what a form has done.
 var formDone = map[string]string{
-	"saved":          "Saved. What is owed already goes by the new settings from its next attempt on.",
-	"validated":      "Saved. The endpoint has answered the handshake; deliveries go to it.",
-	"awaiting":       "Saved. The endpoint answered, and somebody has to open the validation URL that it was sent; until then deliveries wait. See Handshakes below.",
-	"handshaking":    "Saved. The handshake with the endpoint is still under way; until it succeeds deliveries wait. See Handshakes below.",
+	"saved":     "Saved. What is owed already goes by the new settings from its next attempt on.",
+	"validated": "Saved. The endpoint has answered the handshake; deliveries go to it.",
+	"awaiting": "Saved. The endpoint answered, and somebody has to open the validation URL that it was sent; " +
+		"until then deliveries wait. See Handshakes below.",
+	"handshaking": "Saved. The handshake with the endpoint is still under way; until it succeeds deliveries wait. " +
+		"See Handshakes below.",
 	"topic-made":     "The topic is there. Publishers need one of its access keys: Access keys shows them.",
 	"topic-saved":    "Saved. It holds for events that are published from now on.",
 	"deleted":        "Deleted. What it was owed is canceled; its dead letters stay.",
@@ -139,13 +141,20 @@ func (p *pages) deleteSubscription(c echo.Context) error {
 	path := subscriptionPath(sub.Topic, sub.Name)
 	waiting := "Nothing is owed to it at the moment."
 	if course.Pending > 0 {
-		waiting = "What it is owed and has not got yet is canceled, " + atMost(course.Pending, heldLimit) + " by now: no dead letters come of it."
+		waiting = "What it is owed and has not got yet is canceled, " + atMost(course.Pending, heldLimit) +
+			" by now: no dead letters come of it."
 	}
 	return p.confirmDeletion(ctx, c, &deletion{
-		page: "subscription-delete", api: apiSubscription(sub.Topic, sub.Name), section: "/ui/topics/" + sub.Topic, done: "deleted", title: "Delete " + sub.Name + "?", trail: []link{{"/ui/topics/" + sub.Topic, sub.Topic}, {path, sub.Name}},
+		page: "subscription-delete", api: apiSubscription(sub.Topic, sub.Name), section: "/ui/topics/" + sub.Topic,
+		done: "deleted", title: "Delete " + sub.Name + "?",
+		trail: []link{{"/ui/topics/" + sub.Topic, sub.Topic}, {path, sub.Name}},
 		view: deletionView{
 			Action: path + "/delete", Back: path, Etag: etagOf(sub.Version), What: "event subscription", Name: sub.Name,
-			Consequences: []string{waiting, "Events that are published from now on are not owed to it.", "An attempt that is under way may still reach the endpoint.", "Its dead letters, and what was delivered, stay until they are purged or their days are dropped."},
+			Consequences: []string{
+				waiting, "Events that are published from now on are not owed to it.", "An attempt that is " +
+					"under way may still reach the endpoint.",
+				"Its dead letters, and what was delivered, stay until they are purged or their days are dropped.",
+			},
 		},
 	})
 }
@@ -163,10 +172,12 @@ func (p *pages) deleteTopic(c echo.Context) error {
 	}
 	path := "/ui/topics/" + topic.Name
 	d := &deletion{
-		page: "topic-delete", api: apiTopic(topic.Name), section: "/ui/topics", done: "topic-deleted", title: "Delete " + topic.Name + "?", trail: []link{{path, topic.Name}},
+		page: "topic-delete", api: apiTopic(topic.Name), section: "/ui/topics", done: "topic-deleted",
+		title: "Delete " + topic.Name + "?", trail: []link{{path, topic.Name}},
 		view: deletionView{
 			Action: path + "/delete", Back: path, Etag: etagOf(topic.Version), What: "topic", Name: topic.Name,
-			Consequences: []string{"Publishers are answered 404 from then on, and its access keys are gone.", "Its events stay until their day is dropped."},
+			Consequences: []string{"Publishers are answered 404 from then on, and its access keys are gone.", "Its events " +
+				"stay until their day is dropped."},
 		},
 	}
 	if len(subs) > 0 {

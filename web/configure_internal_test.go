@@ -20,10 +20,17 @@ func TestEveryFormNeedsARole(t *testing.T) {
 
 func TestFieldOfAMistake(t *testing.T) {
 	t.Parallel()
-	fields := []string{"name", "filter.advancedFilters", "filter.advancedFilters[0].key", "filter.advancedFilters[0].value", "filter.advancedFilters[1].key", "labels", "retryPolicy.eventTimeToLiveInMinutes.days", "deadLetterDestination.properties.url"}
+	fields := []string{
+		"name", "filter.advancedFilters", "filter.advancedFilters[0].key", "filter.advancedFilters[0].value",
+		"filter.advancedFilters[1].key", "labels", "retryPolicy.eventTimeToLiveInMinutes.days",
+		"deadLetterDestination.properties.url",
+	}
 	for target, want := range map[string]string{
-		"name": "name", "labels[3]": "labels", "filter.advancedFilters[0].values[2]": "filter.advancedFilters[0].value", "filter.advancedFilters[1]": "filter.advancedFilters", "filter.advancedFilters[1].key": "filter.advancedFilters[1].key",
-		"retryPolicy.eventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes.days", "deadLetterDestination.properties": "deadLetterDestination.properties.url", "nothing": "", "": "", "lab": "",
+		"name": "name", "labels[3]": "labels", "filter.advancedFilters[0].values[2]": "filter.advancedFilters[0].value",
+		"filter.advancedFilters[1]":            "filter.advancedFilters",
+		"filter.advancedFilters[1].key":        "filter.advancedFilters[1].key",
+		"retryPolicy.eventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes.days",
+		"deadLetterDestination.properties":     "deadLetterDestination.properties.url", "nothing": "", "": "", "lab": "",
 	} {
 		require.Equal(t, want, fieldOf(target, fields), target)
 	}
@@ -32,7 +39,8 @@ func TestFieldOfAMistake(t *testing.T) {
 func TestDollarQuotedEndsWhereItShould(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a": "$event$a$event$", "": "$event$$event$", "$event$": "$event1$$event$$event1$", "a$event": "$event1$a$event$event1$", "$event1$ $event": "$event2$$event1$ $event$event2$",
+		"a": "$event$a$event$", "": "$event$$event$", "$event$": "$event1$$event$$event1$",
+		"a$event": "$event1$a$event$event1$", "$event1$ $event": "$event2$$event1$ $event$event2$",
 	} {
 		require.Equal(t, want, dollarQuoted(text))
 	}

@@ -13,7 +13,9 @@ import (
 	"postrider/catalog"
 )
 
-const ownMapping = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"orderId"},"eventType":{"sourceField":"action","defaultValue":"Shop.OrderPlaced"},"subject":{"defaultValue":"orders"},"dataVersion":{"sourceField":"v"}}}`
+const ownMapping = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"orderId"},` +
+	`"eventType":{"sourceField":"action","defaultValue":"Shop.OrderPlaced"},"subject":{"defaultValue":"orders"},` +
+	`"dataVersion":{"sourceField":"v"}}}`
 
 func TestTopicForm(t *testing.T) {
 	t.Parallel()
@@ -26,16 +28,28 @@ func TestTopicForm(t *testing.T) {
 		typed    []string
 		card     []string // what the topic's page says of it
 	}{
-		"plain":     {`{}`, nil, []string{"not looked for"}},
-		"namespace": {`{"kind":"namespace","eventRetentionInDays":3}`, []string{"kind", "namespace", "eventRetentionInDays", "3"}, []string{"Kept for 3 days"}},
-		"cloud":     {`{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":90}`, []string{"inputSchema", "CloudEventSchemaV1_0", "duplicateDetectionWindowInMinutes", "90"}, []string{"known for 1 h 30 min"}},
+		"plain": {`{}`, nil, []string{"not looked for"}},
+		"namespace": {
+			`{"kind":"namespace","eventRetentionInDays":3}`,
+			[]string{"kind", "namespace", "eventRetentionInDays", "3"},
+			[]string{"Kept for 3 days"},
+		},
+		"cloud": {
+			`{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":90}`,
+			[]string{"inputSchema", "CloudEventSchemaV1_0", "duplicateDetectionWindowInMinutes", "90"},
+			[]string{"known for 1 h 30 min"},
+		},
 		"own": {`{"inputSchema":"CustomEventSchema","inputSchemaMapping":` + ownMapping + `}`, []string{
-			"inputSchema", "CustomEventSchema", "inputSchemaMapping.properties.id.sourceField", "orderId", "inputSchemaMapping.properties.eventType.sourceField", "action",
-			"inputSchemaMapping.properties.eventType.defaultValue", "Shop.OrderPlaced", "inputSchemaMapping.properties.subject.defaultValue", "orders", "inputSchemaMapping.properties.dataVersion.sourceField", "v",
+			"inputSchema", "CustomEventSchema", "inputSchemaMapping.properties.id.sourceField", "orderId",
+			"inputSchemaMapping.properties.eventType.sourceField", "action",
+			"inputSchemaMapping.properties.eventType.defaultValue", "Shop.OrderPlaced",
+			"inputSchemaMapping.properties.subject.defaultValue", "orders",
+			"inputSchemaMapping.properties.dataVersion.sourceField", "v",
 		}, []string{"Id: orderId", "Event type: action , or “Shop.OrderPlaced”", "Subject: “orders”", "Data version: v"}},
 	} {
 		b.put(t, "/v1/topics/rest-"+name, row.settings)
-		b.requireLeads(t, path, typed(form, append(row.typed, "name", "form-"+name)...), `^/ui/topics/form-`+name+`\?done=topic-made$`)
+		b.requireLeads(t, path, typed(form, append(row.typed, "name", "form-"+name)...),
+			`^/ui/topics/form-`+name+`\?done=topic-made$`)
 		made := b.settings(t, "/v1/topics/form-"+name)
 		require.Equal(t, b.settings(t, "/v1/topics/rest-"+name), made)
 		for _, said := range row.card {
@@ -46,14 +60,20 @@ func TestTopicForm(t *testing.T) {
 		b.requireLeads(t, edit, formOf(t, b.page(t, edit)), `done=topic-saved$`)
 		require.Equal(t, made, b.settings(t, "/v1/topics/form-"+name), "untouched")
 	}
-	b.requireLeads(t, "/ui/topics/form-plain/edit", typed(formOf(t, b.page(t, "/ui/topics/form-plain/edit")), "duplicateDetectionWindowInMinutes", "5"), `done=topic-saved$`)
-	require.Equal(t, "5", b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-plain'"))
+	b.requireLeads(t, "/ui/topics/form-plain/edit",
+		typed(formOf(t, b.page(t, "/ui/topics/form-plain/edit")), "duplicateDetectionWindowInMinutes", "5"),
+		`done=topic-saved$`)
+	require.Equal(t, "5",
+		b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-plain'"))
 
-	b.requireRefused(t, path, typed(form, "name", "form-plain"), http.StatusPreconditionFailed, "There is a topic of this name already.")
+	b.requireRefused(t, path, typed(form, "name", "form-plain"), http.StatusPreconditionFailed,
+		"There is a topic of this name already.")
 	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
 	b.requireRefused(t, path, typed(form, "name", "x"), http.StatusBadRequest, "must be 3 to 64 characters")
 	for _, row := range [][3]string{
-		{"duplicateDetectionWindowInMinutes", "0", "must be between 1 and 10080"}, {"eventRetentionInDays", "3", "it belongs to namespace topics"}, {"inputSchema", "CustomEventSchema", "inputSchemaMapping"},
+		{"duplicateDetectionWindowInMinutes", "0", "must be between 1 and 10080"},
+		{"eventRetentionInDays", "3", "it belongs to namespace topics"},
+		{"inputSchema", "CustomEventSchema", "inputSchemaMapping"},
 	} {
 		page := b.requireRefused(t, path, typed(form, "name", "another", row[0], row[1]), http.StatusBadRequest, row[2])
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
@@ -61,9 +81,11 @@ func TestTopicForm(t *testing.T) {
 	}
 	late := formOf(t, b.page(t, "/ui/topics/form-cloud/edit"))
 	b.put(t, "/v1/topics/form-cloud", `{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":7}`)
-	again := b.requireRefused(t, "/ui/topics/form-cloud/edit", typed(late, "duplicateDetectionWindowInMinutes", "8"), http.StatusPreconditionFailed, "somebody else has changed this topic")
+	again := b.requireRefused(t, "/ui/topics/form-cloud/edit", typed(late, "duplicateDetectionWindowInMinutes", "8"),
+		http.StatusPreconditionFailed, "somebody else has changed this topic")
 	b.requireLeads(t, "/ui/topics/form-cloud/edit", formOf(t, again), `done=topic-saved$`)
-	require.Equal(t, "8", b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-cloud'"))
+	require.Equal(t, "8",
+		b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-cloud'"))
 }
 
 func TestTopicKeysAreShownAndReplaced(t *testing.T) {
@@ -77,15 +99,19 @@ func TestTopicKeysAreShownAndReplaced(t *testing.T) {
 	}
 	before := keys()
 	require.NotContains(t, b.page(t, path), before["key1"], "only who asks is shown a key")
-	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
+	require.Equal(t, "0",
+		b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
 	shown := b.post(path, nil)
 	require.Equal(t, http.StatusOK, shown.Code)
 	require.Contains(t, text(shown.Body.String()), before["key1"])
 	require.Contains(t, text(shown.Body.String()), before["key2"])
-	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
+	require.Equal(t, "1",
+		b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
 
-	b.requireRefused(t, path, url.Values{"regenerate": {"key1"}}, http.StatusBadRequest, "say that no publisher uses key1 any more")
-	b.requireRefused(t, path, url.Values{"regenerate": {"key3"}, "agreed": {"1"}}, http.StatusBadRequest, "keyName must be key1 or key2")
+	b.requireRefused(t, path, url.Values{"regenerate": {"key1"}}, http.StatusBadRequest,
+		"say that no publisher uses key1 any more")
+	b.requireRefused(t, path, url.Values{"regenerate": {"key3"}, "agreed": {"1"}}, http.StatusBadRequest,
+		"keyName must be key1 or key2")
 	require.Equal(t, before, keys())
 	replaced := b.post(path, url.Values{"regenerate": {"key1"}, "agreed": {"1"}})
 	require.Contains(t, text(replaced.Body.String()), keys()["key1"])
@@ -106,14 +132,17 @@ func TestDeletionAsksFirst(t *testing.T) {
 	requireWellMade(t, path, page)
 	require.Contains(t, text(page), "What it is owed and has not got yet is canceled, 1 by now")
 	require.Contains(t, text(b.page(t, "/ui/topics/orders/delete")), "It has event subscriptions. Delete those first.")
-	b.requireRefused(t, "/ui/topics/orders/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed, "Nothing was deleted")
+	b.requireRefused(t, "/ui/topics/orders/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
+		"Nothing was deleted")
 
 	seen := url.Values{"etag": {b.tag(t, api)}}
 	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","labels":["x"]}`)
-	b.requireRefused(t, path, seen, http.StatusPreconditionFailed, "Nothing was deleted: it was changed since you looked at it.")
+	b.requireRefused(t, path, seen, http.StatusPreconditionFailed,
+		"Nothing was deleted: it was changed since you looked at it.")
 	b.requireLeads(t, path, url.Values{"etag": {b.tag(t, api)}}, `^/ui/topics/orders\?done=deleted$`)
 	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, path).Code)
-	b.requireLeads(t, "/ui/topics/orders/delete", url.Values{"etag": {b.tag(t, "/v1/topics/orders")}}, `^/ui/topics\?done=topic-deleted$`)
+	b.requireLeads(t, "/ui/topics/orders/delete", url.Values{"etag": {b.tag(t, "/v1/topics/orders")}},
+		`^/ui/topics\?done=topic-deleted$`)
 	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/topics/orders/delete").Code)
 }
 
@@ -130,7 +159,8 @@ func TestPolicyForm(t *testing.T) {
 		path := "/ui/policies/new?from=" + name
 		page := b.page(t, path)
 		requireWellMade(t, path, page)
-		b.requireLeads(t, path, typed(formOf(t, page), "name", "my-"+name), `^/ui/policies\?done=policy-saved&policy=my-`+name)
+		b.requireLeads(t, path, typed(formOf(t, page), "name", "my-"+name),
+			`^/ui/policies\?done=policy-saved&policy=my-`+name)
 		copied, original := b.settings(t, "/v1/policies/my-"+name), b.settings(t, "/v1/policies/"+name)
 		require.Equal(t, "Copied from "+name+".", copied["source"])
 		for _, own := range []string{"source", "builtIn", "isDefault", "etag"} {
@@ -141,9 +171,11 @@ func TestPolicyForm(t *testing.T) {
 	}
 	const path = "/ui/policies/my-ga-2021/edit"
 	form := formOf(t, b.page(t, path))
-	b.requireLeads(t, path, typed(form, "stepsInSeconds", "1, 2 3", "honorRetryAfter", "true", "probation.byOutcome", ""), `done=policy-saved`)
+	b.requireLeads(t, path, typed(form, "stepsInSeconds", "1, 2 3", "honorRetryAfter", "true", "probation.byOutcome", ""),
+		`done=policy-saved`)
 	changed := b.settings(t, "/v1/policies/my-ga-2021")
-	require.Equal(t, "[1 2 3] true", strings.TrimSpace(strings.Join([]string{sprint(changed["stepsInSeconds"]), sprint(changed["honorRetryAfter"])}, " ")))
+	require.Equal(t, "[1 2 3] true",
+		strings.TrimSpace(strings.Join([]string{sprint(changed["stepsInSeconds"]), sprint(changed["honorRetryAfter"])}, " ")))
 	for _, row := range [][3]string{
 		{"stepsInSeconds", "1, x", "must be a number"},
 		{"ackTimeoutInSeconds", "231", "must be"},
@@ -156,22 +188,31 @@ func TestPolicyForm(t *testing.T) {
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
 		require.NotContains(t, page, "To be mended", row[0])
 	}
-	late := b.requireRefused(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed, "somebody else has changed this retry policy")
+	late := b.requireRefused(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed,
+		"somebody else has changed this retry policy")
 	require.Equal(t, "[1 2 3]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
 	require.Equal(t, "7", formOf(t, late).Get("stepsInSeconds"), "what was typed is kept")
 	b.requireLeads(t, path, formOf(t, late), `done=policy-saved`)
 	require.Equal(t, "[7]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
-	b.requireRefused(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed, "There is a retry policy of this name already.")
-	require.Contains(t, text(b.page(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021")), "Make your own Copy Copy Edit Delete …")
+	b.requireRefused(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed,
+		"There is a retry policy of this name already.")
+	require.Contains(t, text(b.page(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021")),
+		"Make your own Copy Copy Edit Delete …")
 
 	b.requireRefused(t, "/ui/policies/ga-2021/edit", form, http.StatusConflict, "is built in and never changes")
 	require.Contains(t, text(b.page(t, "/ui/policies/ga-2021/delete")), "It is built in, and never changes.")
 	b.put(t, "/v1/topics/orders", "{}")
-	b.put(t, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"policy":"my-ga-2021"}}`)
-	b.requireRefused(t, "/ui/policies/my-ga-2021/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2021")}}, http.StatusConflict, "Nothing was deleted: ")
-	b.requireRefused(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed, "Nothing was deleted: it was changed since you looked at it.")
-	b.requireLeads(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2018")}}, `^/ui/policies\?done=policy-deleted$`)
-	for _, nowhere := range []string{"/ui/policies/new", "/ui/policies/new?from=nothing", "/ui/policies/nothing/edit", "/ui/policies/my-ga-2018/delete"} {
+	b.put(t, "/v1/topics/orders/subscriptions/billing",
+		`{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"policy":"my-ga-2021"}}`)
+	b.requireRefused(t, "/ui/policies/my-ga-2021/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2021")}},
+		http.StatusConflict, "Nothing was deleted: ")
+	b.requireRefused(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
+		"Nothing was deleted: it was changed since you looked at it.")
+	b.requireLeads(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2018")}},
+		`^/ui/policies\?done=policy-deleted$`)
+	for _, nowhere := range []string{
+		"/ui/policies/new", "/ui/policies/new?from=nothing", "/ui/policies/nothing/edit", "/ui/policies/my-ga-2018/delete",
+	} {
 		require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, nowhere).Code, nowhere)
 	}
 }
@@ -196,14 +237,16 @@ func TestPublishBox(t *testing.T) {
 		require.Contains(t, answer.Body.String(), `href="/ui/events/`+id+`"`, topic)
 		require.Equal(t, form.Get("event"), formOf(t, answer.Body.String()).Get("event"))
 	}
-	require.Equal(t, "4 admin", b.value(t, "SELECT count(*) || ' ' || min(actor) FROM postrider.audit WHERE action = 'events_published' AND details = '{\"events\": 1}'"))
+	require.Equal(t, "4 admin", b.value(t, "SELECT count(*) || ' ' || min(actor) FROM postrider.audit "+
+		"WHERE action = 'events_published' AND details = '{\"events\": 1}'"))
 	const path = "/ui/topics/grid/publish"
 	mustExec(t, b, "UPDATE postrider_internal.events SET published_at = published_at - interval '1 minute'")
 	repeated := b.post(path, url.Values{"event": {b.value(t, "SELECT body FROM postrider.events WHERE topic = 'grid'")}})
 	require.Equal(t, http.StatusOK, repeated.Code)
 	require.Contains(t, text(repeated.Body.String()), "Nothing new is stored")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.events WHERE topic = 'grid'"), "a duplicate")
-	page := b.requireRefused(t, path, url.Values{"event": {`{"id":"1"}`}}, http.StatusBadRequest, "Nothing was published. What is to be mended is said where it is.")
+	page := b.requireRefused(t, path, url.Values{"event": {`{"id":"1"}`}}, http.StatusBadRequest,
+		"Nothing was published. What is to be mended is said where it is.")
 	require.Contains(t, text(page), "events[0]")
 	require.Equal(t, `{"id":"1"}`, formOf(t, page).Get("event"))
 	page = b.requireRefused(t, path, url.Values{"event": {"{"}}, http.StatusBadRequest, "Nothing was published.")
@@ -219,8 +262,12 @@ func TestTwinsOfThePublishBox(t *testing.T) {
 	b := alive(t)
 	b.put(t, "/v1/topics/it-s", `{}`)
 	key := "x"
-	for i, nasty := range []string{`it's "quoted" $HOME $(id) \u0027 \\ %`, "`id`", "$event$", "$event1$ $event$", "ends in $event", "ends in $event1 after $event$", "ü 😀 <b>&amp;", "exe.\u202egnp"} {
-		box := `{"id":"` + sprint(i) + `","subject":` + quoteJSON(t, nasty) + `,"eventType":"T","eventTime":"2026-01-01T00:00:00Z"}`
+	for i, nasty := range []string{
+		`it's "quoted" $HOME $(id) \u0027 \\ %`, "`id`", "$event$", "$event1$ $event$", "ends in $event",
+		"ends in $event1 after $event$", "ü 😀 <b>&amp;", "exe.\u202egnp",
+	} {
+		box := `{"id":"` + sprint(i) + `","subject":` + quoteJSON(t, nasty) +
+			`,"eventType":"T","eventTime":"2026-01-01T00:00:00Z"}`
 		if i%2 == 1 {
 			box = "[" + box + "]"
 		}
@@ -229,14 +276,16 @@ func TestTwinsOfThePublishBox(t *testing.T) {
 		twins := preformatted(t, answer.Body.String())
 		require.Len(t, twins, 2)
 		// curl is echo here: what it would be given, and not what it sends.
-		out, err := exec.Command(shell, "-c", `KEY=`+key+`; curl() { for word; do printf '%s\0' "$word"; done; }; `+twins[0]).Output()
+		out, err := exec.Command(shell, "-c",
+			`KEY=`+key+`; curl() { for word; do printf '%s\0' "$word"; done; }; `+twins[0]).Output()
 		require.NoError(t, err, twins[0])
 		words := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 		require.Equal(t, "-i", words[0])
 		require.Equal(t, "http://localhost:8080/topics/it-s/api/events", words[1])
 		require.Contains(t, words, "aeg-sas-key: "+key)
 		sent := words[len(words)-1]
-		require.Equal(t, strings.ReplaceAll("["+strings.Trim(box, "[]")+"]", "\u202e", `\u202e`), sent, "what cannot be seen is spelled out")
+		require.Equal(t, strings.ReplaceAll("["+strings.Trim(box, "[]")+"]", "\u202e", `\u202e`), sent,
+			"what cannot be seen is spelled out")
 		_, err = b.pool.Exec(t.Context(), twins[1])
 		require.NoError(t, err, twins[1])
 		require.Equal(t, nasty, b.value(t, "SELECT subject FROM postrider.events WHERE event_id = '"+sprint(i)+"'"))
@@ -252,7 +301,8 @@ func TestTestDeliveryFromThePage(t *testing.T) {
 	})
 	page := b.requireLeads(t, "/ui/subscriptions/orders/choosy/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
 	require.Contains(t, page, "A sample event is on its way")
-	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_type = 'postrider.TestEvent'")
+	b.eventually(t, 1,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_type = 'postrider.TestEvent'")
 	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/nobody/test", nil).Code)
 	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/subscriptions/orders/choosy/test").Code)
 	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'test_delivery_made'"))

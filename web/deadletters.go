@@ -48,14 +48,19 @@ type deadLetterRow struct {
 
 // facetNames are in the order of the questions: why, what was met, by whom, when.
 var facetNames = []struct{ facet, title string }{
-	{"reason", "Reason"}, {"outcome", "Outcome"}, {"status", "Status"}, {"subscription", "Event subscription"}, {"day", "Day (UTC)"},
+	{"reason", "Reason"},
+	{"outcome", "Outcome"},
+	{"status", "Status"},
+	{"subscription", "Event subscription"},
+	{"day", "Day (UTC)"},
 }
 
 // deadLetterTotal is how far what matches is counted.
 const deadLetterTotal = 10_000
 
 func deadLetterQuery(q *display.Params) (d query.DeadLetterQuery) {
-	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.Name("topic")), given(q.Name("subscription")), given(q.Name("reason")), given(q.Name("outcome"))
+	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.Name("topic")), given(q.Name("subscription")),
+		given(q.Name("reason")), given(q.Name("outcome"))
 	d.EventID, d.EventType = given(q.Text("eventId")), given(q.Text("eventType"))
 	d.DeadLetteredFrom, d.DeadLetteredUntil = q.Time("from"), q.Time("to")
 	switch n := q.Number("status"); {
@@ -94,10 +99,13 @@ func (p *pages) deadLetters(c echo.Context) error {
 	}
 	view := deadLettersView{
 		Partly: found.Partly,
-		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom), To: fieldTime(f.DeadLetteredUntil),
-		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(), Facets: facetsOf(c, found.Facets),
-		Paging: display.PagingOf(c, found.Page, func(l query.DeadLetter) string { return display.DeadLetterPlace(l.Place()) }).WithFurther(c, looked),
-		SQL:    deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
+		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom),
+		To:    fieldTime(f.DeadLetteredUntil),
+		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(),
+		Facets: facetsOf(c, found.Facets),
+		Paging: display.PagingOf(c, found.Page,
+			func(l query.DeadLetter) string { return display.DeadLetterPlace(l.Place()) }).WithFurther(c, looked),
+		SQL: deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
 	}
 	if !f.Unanswered {
 		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
@@ -110,7 +118,9 @@ func (p *pages) deadLetters(c echo.Context) error {
 }
 
 func deadLetterRowOf(line query.DeadLetter) deadLetterRow {
-	return deadLetterRow{DeadLetter: line, Sentence: policy.Reason(line.Reason).Sentence(), Met: display.Met(line.Attempts, line.LastStatus)}
+	return deadLetterRow{
+		DeadLetter: line, Sentence: policy.Reason(line.Reason).Sentence(), Met: display.Met(line.Attempts, line.LastStatus),
+	}
 }
 
 // fieldTime is a time as a field of a form holds it.
@@ -195,7 +205,14 @@ func deadLetterSQL(q query.DeadLetterQuery) string {
 	for _, c := range []struct {
 		column string
 		value  *string
-	}{{"topic", q.Topic}, {"subscription", q.Subscription}, {"reason", q.Reason}, {"last_outcome", q.LastOutcome}, {"event_id", q.EventID}, {"event_type", q.EventType}} {
+	}{
+		{"topic", q.Topic},
+		{"subscription", q.Subscription},
+		{"reason", q.Reason},
+		{"last_outcome", q.LastOutcome},
+		{"event_id", q.EventID},
+		{"event_type", q.EventType},
+	} {
 		if c.value != nil {
 			add(c.column+" = ", quoteSQL(*c.value))
 		}
@@ -263,7 +280,8 @@ func (p *pages) readDeadLetter(c echo.Context) (*deadLetterView, error) {
 	}
 	row := deadLetterRowOf(d.DeadLetter)
 	return &deadLetterView{
-		DeadLetterRow: *d, Sentence: row.Sentence, Met: row.Met, Body: display.OrEmpty(d.BodyText), Answer: display.OrEmpty(d.LastResponse), Steps: deadLetterSteps(&d.DeadLetter),
+		DeadLetterRow: *d, Sentence: row.Sentence, Met: row.Met, Body: display.OrEmpty(d.BodyText),
+		Answer: display.OrEmpty(d.LastResponse), Steps: deadLetterSteps(&d.DeadLetter),
 		SQL:     "select * from postrider.dead_letters where dead_letter_id = " + quoteSQL(id.String()),
 		ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Again: c.FormValue("again") != "",
 	}, nil

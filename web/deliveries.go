@@ -18,7 +18,8 @@ var (
 	deliveryStates = query.DeliveryStates
 	holdWords      = query.HoldReasons
 	outcomeWords   = []string{
-		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy", "SocketError", "ResolutionError", "Canceled", "GenericError",
+		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
+		"SocketError", "ResolutionError", "Canceled", "GenericError",
 		"Probation", "Aborted",
 	}
 )
@@ -36,7 +37,13 @@ type deliveriesView struct {
 // deliverySQL asks for what the page lists.
 func deliverySQL(f *query.DeliveryFilter) string {
 	var where []string
-	for _, c := range []struct{ column, value string }{{"topic", f.Topic}, {"subscription", f.Subscription}, {"state", f.State}, {"hold", f.Hold}, {"last_outcome", f.Outcome}} {
+	for _, c := range []struct{ column, value string }{
+		{"topic", f.Topic},
+		{"subscription", f.Subscription},
+		{"state", f.State},
+		{"hold", f.Hold},
+		{"last_outcome", f.Outcome},
+	} {
 		if c.value != "" {
 			where = append(where, c.column+" = "+quoteSQL(c.value))
 		}
@@ -93,7 +100,8 @@ func parseDeliveryPlace(text string) (query.DeliveryPlace, bool) {
 func (p *pages) deliveries(c echo.Context) error {
 	q := display.QueryOf(c)
 	f := query.DeliveryFilter{
-		Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates), Hold: q.OneOf("hold", holdWords),
+		Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates),
+		Hold:    q.OneOf("hold", holdWords),
 		Outcome: q.Name("outcome"), Event: q.Text("event"),
 	}
 	if text := q.Text("operation"); text != "" {
@@ -118,8 +126,10 @@ func (p *pages) deliveries(c echo.Context) error {
 		looked = display.IDText(found.LookedTo.DeliveryID)
 	}
 	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
-		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold), Outcomes: choices(outcomeWords, f.Outcome),
-		Rows: deliveryRows(found.Rows), Paging: display.PagingOf(c, found.Page, deliveryPlace).WithFurther(c, looked), Filtered: f != query.DeliveryFilter{}, SQL: deliverySQL(&f),
+		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold),
+		Outcomes: choices(outcomeWords, f.Outcome),
+		Rows:     deliveryRows(found.Rows), Paging: display.PagingOf(c, found.Page, deliveryPlace).WithFurther(c, looked),
+		Filtered: f != query.DeliveryFilter{}, SQL: deliverySQL(&f),
 	})
 }
 
@@ -157,7 +167,9 @@ func attemptRows(course []query.AttemptLine) []attemptRow {
 	}
 	rows := make([]attemptRow, len(course))
 	for i, a := range course {
-		row := attemptRow{AttemptLine: a, Met: display.Met(1, a.Status), Phases: display.PhasesOf(&a, longest), Then: verdictText(&a)}
+		row := attemptRow{
+			AttemptLine: a, Met: display.Met(1, a.Status), Phases: display.PhasesOf(&a, longest), Then: verdictText(&a),
+		}
 		var times []string
 		for _, phase := range row.Phases {
 			times = append(times, phase.Name+" "+phase.Text)
@@ -203,7 +215,10 @@ func (p *pages) delivery(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := deliveryView{DeliveryCourse: *d, Attempts: attemptRows(d.Course), Body: display.OrEmpty(d.BodyText), SQL: fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id)}
+	view := deliveryView{
+		DeliveryCourse: *d, Attempts: attemptRows(d.Course), Body: display.OrEmpty(d.BodyText),
+		SQL: fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id),
+	}
 	if d.Reason != nil {
 		view.Sentence = policy.Reason(*d.Reason).Sentence()
 	}

@@ -9,8 +9,8 @@ import (
 	"postrider/policy"
 )
 
-// demoAttempt is one attempt of the delivery that docs/dashboard.md shows: what the endpoint responded, and the random part
-// of the jitter. When the next one is due, and why, is the policy's answer.
+// demoAttempt is one attempt of the delivery that docs/dashboard.md shows: what the endpoint responded, and the random
+// part of the jitter. When the next one is due, and why, is the policy's answer.
 type demoAttempt struct {
 	result  policy.Result
 	took    time.Duration
@@ -31,25 +31,31 @@ func demoAttempts() []demoAttempt {
 			headers: plain + "Retry-After: 20\r\n", excerpt: rebuilt, jitter: 0.74,
 		},
 		{
-			result: policy.Result{Err: policy.ErrorTimeout}, took: 30 * time.Second, phases: [4]time.Duration{0, ms(20.4), ms(24.5)},
-			err: "no response within 30 s", jitter: 0.63,
+			result: policy.Result{Err: policy.ErrorTimeout}, took: 30 * time.Second,
+			phases: [4]time.Duration{0, ms(20.4), ms(24.5)},
+			err:    "no response within 30 s", jitter: 0.63,
 		},
 		{result: busy, took: ms(96), phases: [4]time.Duration{3: ms(95)}, headers: plain, excerpt: rebuilt, jitter: 0.87},
 		{result: busy, took: ms(31), phases: [4]time.Duration{3: ms(30)}, headers: plain, excerpt: rebuilt, jitter: 0.31},
 	}
 }
 
-// insertDemoAttempts gives one delivery an attempt history that the engine could have made. The last attempt was 14 s ago.
+// insertDemoAttempts gives one delivery an attempt history that the engine could have made. The last attempt was 14 s
+// ago.
 func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 	t.Helper()
-	const insert = `INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number, due_at, started_at,
-		   duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict, next_attempt_at, rule, step_ms, floor_ms,
+	const insert = `INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number,
+		    due_at, started_at,
+		   duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict, next_attempt_at, rule,
+		       step_ms, floor_ms,
 		   jitter_ms, node, response_headers, response_excerpt)
-		SELECT d.event_day, d.id, d.subscription_id, d.id, $2, now() + $3, now() + $3, $4, nullif($5, 0), nullif($6, 0), nullif($7, 0),
+		SELECT d.event_day, d.id, d.subscription_id, d.id, $2, now() + $3, now() + $3, $4, nullif($5, 0), nullif($6, 0),
+		       nullif($7, 0),
 		       nullif($8, 0), nullif($9, 0), $10, nullif($11, ''), 'retry', now() + $12, $13, $14, $15, $16, 'node-1',
 		       convert_to(nullif($17, ''), 'UTF8'), convert_to(nullif($18, ''), 'UTF8')
 		  FROM postrider_internal.deliveries d WHERE d.id = $1`
-	const update = `UPDATE postrider_internal.deliveries SET attempts = $2, owed_since = now() + $3, first_attempt_at = now() + $3,
+	const update = `UPDATE postrider_internal.deliveries SET attempts = $2, owed_since = now() + $3,
+		       first_attempt_at = now() + $3,
 		   last_attempt_at = now() + $4, next_attempt_at = now() + $5, last_outcome = 'Busy', last_status = 503 WHERE id = $1`
 	rules, ok := b.store.Cache.Catalogue().Rules(11)
 	require.True(t, ok)
@@ -58,8 +64,9 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 	for i, m := range course {
 		starts[i] = due
 		verdicts[i] = policy.Decide(rules.Policy, policy.Attempt{
-			Result: m.result, Kind: policy.KindWebhook, Number: i + 1, OwedSince: starts[0], FirstAttemptAt: starts[0], ScheduledAt: due,
-			FinishedAt: due.Add(m.took), Limits: rules.Limits, DeadLetter: true, Jitter: m.jitter,
+			Result: m.result, Kind: policy.KindWebhook, Number: i + 1, OwedSince: starts[0], FirstAttemptAt: starts[0],
+			ScheduledAt: due,
+			FinishedAt:  due.Add(m.took), Limits: rules.Limits, DeadLetter: true, Jitter: m.jitter,
 		})
 		require.Equal(t, policy.Retry, verdicts[i].Action)
 		due = verdicts[i].At
@@ -67,9 +74,12 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 	ago := func(at time.Time) time.Duration { return at.Sub(starts[len(starts)-1]) - 14*time.Second }
 	for i, m := range course {
 		why := verdicts[i].Why
-		_, err := b.pool.Exec(t.Context(), insert, delivery, i+1, ago(starts[i]), m.took.Microseconds(), m.phases[0].Microseconds(),
-			m.phases[1].Microseconds(), m.phases[2].Microseconds(), m.phases[3].Microseconds(), m.result.Status, string(rules.Policy.Classify(policy.KindWebhook, m.result)),
-			m.err, ago(verdicts[i].At), why.String(), why.Step.Milliseconds(), why.Floor.Milliseconds(), why.Jitter.Milliseconds(),
+		_, err := b.pool.Exec(t.Context(), insert, delivery, i+1, ago(starts[i]), m.took.Microseconds(),
+			m.phases[0].Microseconds(),
+			m.phases[1].Microseconds(), m.phases[2].Microseconds(), m.phases[3].Microseconds(), m.result.Status,
+			string(rules.Policy.Classify(policy.KindWebhook, m.result)),
+			m.err, ago(verdicts[i].At), why.String(), why.Step.Milliseconds(), why.Floor.Milliseconds(),
+			why.Jitter.Milliseconds(),
 			m.headers, m.excerpt)
 		require.NoError(t, err)
 	}

@@ -63,7 +63,8 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, postgres.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, postgres.ErrPaused), errors.Is(err, catalog.ErrNoProbation), errors.Is(err, postgres.ErrNotValidated), errors.Is(err, postgres.ErrConflict):
+	case errors.Is(err, postgres.ErrPaused), errors.Is(err, catalog.ErrNoProbation),
+		errors.Is(err, postgres.ErrNotValidated), errors.Is(err, postgres.ErrConflict):
 		return http.StatusConflict
 	case errors.Is(err, postgres.ErrTooSlow):
 		return http.StatusGatewayTimeout
@@ -82,9 +83,11 @@ func errorViewOf(status int, err error) errorView {
 	var role *roleError
 	switch {
 	case errors.As(err, &role):
-		view.Title, view.Detail = "You may not do that", "It needs the role "+string(role.needed)+", and yours is "+string(role.has)+". Nothing was changed. An admin can give you the role under Users."
+		view.Title, view.Detail = "You may not do that", "It needs the role "+string(role.needed)+", and yours is "+
+			string(role.has)+". Nothing was changed. An admin can give you the role under Users."
 	case errors.Is(err, postgres.ErrNotFound):
-		view.Title, view.Detail = "It is not there", "What the address names does not exist, or no longer: what is over is kept for as long as the retention says."
+		view.Title, view.Detail = "It is not there",
+			"What the address names does not exist, or no longer: what is over is kept for as long as the retention says."
 	case errors.Is(err, postgres.ErrPaused):
 		view.Detail = "The event subscription is paused. Resume it first."
 	case errors.Is(err, postgres.ErrNotValidated):
@@ -96,16 +99,32 @@ func errorViewOf(status int, err error) errorView {
 }
 
 var errorTexts = map[int]errorView{
-	http.StatusBadRequest:            {Title: "That is not a filter of this page", Detail: "The address asks for something that no page of this dashboard asks for. Start again from the menu."},
-	http.StatusUnauthorized:          {Title: "Sign in first", Detail: "Your session is over, or there was none. Nothing was changed."},
-	http.StatusForbidden:             {Title: "Another site sent this form", Detail: "The browser says that it does not come from a page of this dashboard. Nothing was changed."},
-	http.StatusNotFound:              {Title: "There is no such page", Detail: "The pages of this dashboard are in the menu."},
-	http.StatusMethodNotAllowed:      {Title: "This page only reads", Detail: "Nothing was changed. What can be changed has a form of its own."},
-	http.StatusUnsupportedMediaType:  {Title: "That is not one of our forms", Detail: "Forms of this dashboard are sent as application/x-www-form-urlencoded. Nothing was changed."},
-	http.StatusRequestEntityTooLarge: {Title: "That is too much", Detail: "No form of this dashboard is so large. Nothing was changed."},
-	http.StatusConflict:              {Title: "Things have changed meanwhile", Detail: "Nothing was done. Go back and look again."},
-	http.StatusMisdirectedRequest:    {Title: "Ask for localhost", Detail: "This dashboard runs without a login, so it answers only under localhost or an IP address."},
-	http.StatusServiceUnavailable:    {Title: "The database does not answer", Detail: "Nothing that was accepted is lost: it waits in PostgreSQL. Reload this page in a moment."},
-	http.StatusGatewayTimeout:        {Title: "That took too long", Detail: "PostgreSQL looked for five seconds and was stopped. Name an event subscription, an event or a shorter time, or ask in SQL, where nobody stops you."},
-	http.StatusInternalServerError:   {Title: "This page could not be made", Detail: "The cause is in the server's log."},
+	http.StatusBadRequest: {Title: "That is not a filter of this page", Detail: "The address asks for " +
+		"something that no page of this dashboard asks for. Start again from the menu."},
+	http.StatusUnauthorized: {
+		Title: "Sign in first", Detail: "Your session is over, or there was none. Nothing was changed.",
+	},
+	http.StatusForbidden: {Title: "Another site sent this form", Detail: "The browser says that it does not " +
+		"come from a page of this dashboard. Nothing was changed."},
+	http.StatusNotFound: {
+		Title: "There is no such page", Detail: "The pages of this dashboard are in the menu.",
+	},
+	http.StatusMethodNotAllowed: {
+		Title: "This page only reads", Detail: "Nothing was changed. What can be changed has a form of its own.",
+	},
+	http.StatusUnsupportedMediaType: {Title: "That is not one of our forms", Detail: "Forms of this dashboard are sent " +
+		"as application/x-www-form-urlencoded. Nothing was changed."},
+	http.StatusRequestEntityTooLarge: {
+		Title: "That is too much", Detail: "No form of this dashboard is so large. Nothing was changed.",
+	},
+	http.StatusConflict: {
+		Title: "Things have changed meanwhile", Detail: "Nothing was done. Go back and look again.",
+	},
+	http.StatusMisdirectedRequest: {Title: "Ask for localhost", Detail: "This dashboard runs without a login, so it " +
+		"answers only under localhost or an IP address."},
+	http.StatusServiceUnavailable: {Title: "The database does not answer", Detail: "Nothing that was accepted is lost: " +
+		"it waits in PostgreSQL. Reload this page in a moment."},
+	http.StatusGatewayTimeout: {Title: "That took too long", Detail: "PostgreSQL looked for five seconds and was " +
+		"stopped. Name an event subscription, an event or a shorter time, or ask in SQL, where nobody stops you."},
+	http.StatusInternalServerError: {Title: "This page could not be made", Detail: "The cause is in the server's log."},
 }

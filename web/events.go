@@ -76,8 +76,10 @@ func (p *pages) events(c echo.Context) error {
 		looked = found.LookedTo.String()
 	}
 	return p.show(c, "events", "Events", true, eventsView{
-		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != query.EventFilter{}, SQL: eventSQL(&f),
-		Paging: display.PagingOf(c, found.Page, func(l query.EventLine) string { return l.SystemID.String() }).WithFurther(c, looked),
+		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != query.EventFilter{},
+		SQL: eventSQL(&f),
+		Paging: display.PagingOf(c, found.Page, func(l query.EventLine) string { return l.SystemID.String() }).
+			WithFurther(c, looked),
 	})
 }
 
@@ -115,7 +117,10 @@ func (p *pages) event(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := eventView{EventRow: *row, BodyText: string(row.Body), Deliveries: deliveryRows(row.Deliveries), SQL: "select * from postrider.events where system_id = " + quoteSQL(id.String())}
+	view := eventView{
+		EventRow: *row, BodyText: string(row.Body), Deliveries: deliveryRows(row.Deliveries),
+		SQL: "select * from postrider.events where system_id = " + quoteSQL(id.String()),
+	}
 	if !row.TopicGone {
 		if view.Judgements, view.More, err = p.judgementsOf(ctx, row); err != nil {
 			return err
@@ -134,14 +139,18 @@ func (p *pages) judgementsOf(ctx context.Context, row *query.EventRow) (list []j
 		subs = subs[:judged]
 	}
 	e := event.Event{
-		Schema: event.Schema(row.Schema), ID: row.EventID, Type: row.EventType, Subject: row.Subject, Source: display.OrEmpty(row.Source), DataVersion: row.DataVersion, Body: row.Body,
+		Schema: event.Schema(row.Schema), ID: row.EventID, Type: row.EventType, Subject: row.Subject,
+		Source: display.OrEmpty(row.Source), DataVersion: row.DataVersion, Body: row.Body,
 	}
 	if row.EventTime != nil && e.Schema == event.Custom {
 		e.Time = *row.EventTime
 	}
 	view := catalog.EventView(row.Topic, &e)
 	for _, sub := range subs {
-		j := judgement{Subscription: sub.Name, Href: subscriptionPath(row.Topic, sub.Name), Wanted: true, Clauses: sub.Filter.Explain(&view)}
+		j := judgement{
+			Subscription: sub.Name, Href: subscriptionPath(row.Topic, sub.Name), Wanted: true,
+			Clauses: sub.Filter.Explain(&view),
+		}
 		for _, clause := range j.Clauses {
 			j.Wanted = j.Wanted && clause.Passed
 		}
@@ -175,7 +184,9 @@ func batchRowOf(line query.BatchLine) batchRow {
 
 func (p *pages) batches(c echo.Context) error {
 	q := display.QueryOf(c)
-	f := query.BatchFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates)}
+	f := query.BatchFilter{
+		Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates),
+	}
 	turn := display.TurnOf(q, display.ParseID)
 	if q.Err != nil {
 		return q.Err
@@ -188,7 +199,8 @@ func (p *pages) batches(c echo.Context) error {
 	}
 	view := batchesView{
 		Filter: f, States: choices(deliveryStates, f.State), Filtered: f != query.BatchFilter{},
-		Paging: display.PagingOf(c, found.Page, func(l query.BatchLine) string { return display.IDText(l.BatchID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
+		Paging: display.PagingOf(c, found.Page, func(l query.BatchLine) string { return display.IDText(l.BatchID) }).
+			WithFurther(c, display.IDOrNothing(found.LookedTo)),
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, batchRowOf(line))
@@ -227,7 +239,10 @@ func (p *pages) batch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := batchView{batchRow: batchRowOf(b.BatchLine), Attempts: attemptRows(b.Course), Listed: b.Listed, SQL: fmt.Sprintf("select * from postrider.batch_members where batch_id = %d order by position", id)}
+	view := batchView{
+		batchRow: batchRowOf(b.BatchLine), Attempts: attemptRows(b.Course), Listed: b.Listed,
+		SQL: fmt.Sprintf("select * from postrider.batch_members where batch_id = %d order by position", id),
+	}
 	for i := range view.Attempts {
 		view.Attempts[i].BatchID = nil // it is this page
 	}
@@ -263,7 +278,9 @@ type problemRow struct {
 }
 
 // problemSpans are the times that may be looked back over.
-var problemSpans = map[string]time.Duration{"15m": 15 * time.Minute, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+var problemSpans = map[string]time.Duration{
+	"15m": 15 * time.Minute, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour,
+}
 
 var problemSpanNames = []string{"15m", "1h", "6h", "24h", "7d"}
 
@@ -285,15 +302,19 @@ func (p *pages) problems(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.show(c, "problems", "Problems", true, problemsView{Topic: topic, Spans: choices(problemSpanNames, within), Within: display.Span(problemSpans[within]), Rows: problemRows(list)})
+	return p.show(c, "problems", "Problems", true,
+		problemsView{Topic: topic, Spans: choices(problemSpanNames,
+			within), Within: display.Span(problemSpans[within]), Rows: problemRows(list)})
 }
 
 func problemRows(list []query.Problem) []problemRow {
 	rows := make([]problemRow, len(list))
 	for i, problem := range list {
 		rows[i] = problemRow{
-			Problem: problem, Href: subscriptionPath(problem.Topic, problem.Subscription), Share: display.Percent(problem.Failures, problem.Attempts),
-			Waits: atMost(problem.Waiting, waitingLimit), Holds: atMost(problem.Held, heldLimit), DeadCount: int(problem.DeadLetters),
+			Problem: problem, Href: subscriptionPath(problem.Topic, problem.Subscription),
+			Share: display.Percent(problem.Failures, problem.Attempts),
+			Waits: atMost(problem.Waiting, waitingLimit), Holds: atMost(problem.Held, heldLimit),
+			DeadCount: int(problem.DeadLetters),
 		}
 		if problem.Status != nil {
 			rows[i].Met = display.StatusText(*problem.Status)

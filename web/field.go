@@ -95,7 +95,8 @@ func openWhere(sections []formSection) []formSection {
 	stated := func(f formField) bool { return f.Value != "" && f.Value != f.Default || len(f.Mistakes) > 0 }
 	for i := range sections {
 		s := &sections[i]
-		s.Open = s.Open || !s.Folded || slices.ContainsFunc(s.Fields, stated) || s.List != nil && len(s.List.Rows)+len(s.List.Mistakes) > 0
+		s.Open = s.Open || !s.Folded || slices.ContainsFunc(s.Fields, stated) ||
+			s.List != nil && len(s.List.Rows)+len(s.List.Mistakes) > 0
 	}
 	return sections
 }

@@ -56,7 +56,8 @@ func (p *pages) testFilter(ctx context.Context, c echo.Context, e *subscriptionE
 			return err
 		}
 		c.Set(refusalKey, e.form.refusal(err, "The filter was not tested"))
-		if others := e.form.others; len(others) > 0 { // said where the button is: without the rest of the page, it is the only part that changes
+		// said where the button is: without the rest of the page, it is the only part that changes
+		if others := e.form.others; len(others) > 0 {
 			e.tester.Asked, e.tester.Refused, e.form.others = true, others[0], nil
 		}
 		return nil

@@ -45,12 +45,16 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *query.Overvie
 	if err != nil || subscribed && len(events.Rows) > 0 {
 		return nil, err
 	}
-	return stepsOf((&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String(), topic, subscribed, len(events.Rows) > 0), nil
+	return stepsOf((&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String(), topic, subscribed,
+		len(events.Rows) > 0), nil
 }
 
 func stepsOf(server, topic string, subscribed, published bool) []firstStep {
 	steps := []firstStep{
-		{Title: "Create a topic", Note: "Publishers post events to it.", Href: "/ui/new-topic", Label: "New topic", Admin: true, Done: topic != ""},
+		{
+			Title: "Create a topic", Note: "Publishers post events to it.", Href: "/ui/new-topic", Label: "New topic",
+			Admin: true, Done: topic != "",
+		},
 		{
 			Title: "Create an event subscription", Note: "It filters a topic’s events and delivers each match to an endpoint.",
 			Href: "/ui/subscriptions/new", Label: "New event subscription", Admin: true, Done: subscribed,

@@ -16,8 +16,8 @@ import (
 	"postrider/web/display"
 )
 
-// form is what a person has typed, by the name of the field, and what is wrong with it. A field is called as the REST API calls the setting:
-// what the API says of a setting finds its field.
+// form is what a person has typed, by the name of the field, and what is wrong with it. A field is called as the REST
+// API calls the setting: what the API says of a setting finds its field.
 type form struct {
 	values   url.Values
 	mistakes map[string][]string // by the field's name
@@ -33,8 +33,8 @@ const (
 	maxStrangersForm = 16 << 10
 )
 
-// bounded refuses bodies that no form of ours sends. Reading a multipart form keeps 32 MiB of it in memory and writes the rest to files, and that
-// whoever has not signed in must not be able to ask for.
+// bounded refuses bodies that no form of ours sends. Reading a multipart form keeps 32 MiB of it in memory and writes
+// the rest to files, and that whoever has not signed in must not be able to ask for.
 func bounded(most int64) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -129,8 +129,8 @@ func removed(value string) (list string, row int) {
 	return list, row
 }
 
-// lines are the lines of a text, without those that are empty. A line that begins with a quotation mark is JSON, for texts that a line cannot
-// hold or that begin or end with white space.
+// lines are the lines of a text, without those that are empty. A line that begins with a quotation mark is JSON, for
+// texts that a line cannot hold or that begin or end with white space.
 func (f *form) lines(name string) []string {
 	lines := []string{}
 	for line := range strings.Lines(f.values.Get(name)) {
@@ -166,7 +166,8 @@ func linesOf(texts []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// number is JSON: the number as it was typed, or null where nothing was. What is no number stays a text, for the API to refuse.
+// number is JSON: the number as it was typed, or null where nothing was. What is no number stays a text, for the API to
+// refuse.
 func (f *form) number(name string) json.RawMessage { return numberOf(f.get(name)) }
 
 func numberOf(text string) json.RawMessage {
@@ -210,7 +211,8 @@ func (f *form) perhaps(name string) any {
 // blame takes over what the API refuses, and reports whether err was that. The mistakes of settings go to their fields.
 func (f *form) blame(err error, fields []string) bool {
 	var refused *apiError
-	if !errors.As(err, &refused) || refused.status >= http.StatusInternalServerError && refused.status != http.StatusServiceUnavailable {
+	if !errors.As(err, &refused) ||
+		refused.status >= http.StatusInternalServerError && refused.status != http.StatusServiceUnavailable {
 		return false
 	}
 	if len(refused.Details) == 0 {
@@ -230,7 +232,8 @@ func (f *form) blame(err error, fields []string) bool {
 	return true
 }
 
-// mistake notes one at its field, whose label stands beside it: the API's name of it need not. What was met three times is said once.
+// mistake notes one at its field, whose label stands beside it: the API's name of it need not. What was met three times
+// is said once.
 func (f *form) mistake(field, message string) {
 	message = strings.TrimPrefix(message, field+" ")
 	if !slices.Contains(f.mistakes[field], message) {
@@ -241,12 +244,14 @@ func (f *form) mistake(field, message string) {
 // nameTargets are how the API calls the name of what is made: it is in the address there.
 var nameTargets = []string{"topic", "subscription", "policy"}
 
-// fieldOf is the field of what the API names: the one that is called so, or the longest that it lies in, or else the first that lies in it.
+// fieldOf is the field of what the API names: the one that is called so, or the longest that it lies in, or else the
+// first that lies in it.
 func fieldOf(target string, fields []string) string {
 	found := ""
 	target = strings.Replace(target, "].values", "].value", 1) // a condition has one field for both
 	for _, field := range fields {
-		if (field == target || strings.HasPrefix(target, field+".") || strings.HasPrefix(target, field+"[")) && len(field) > len(found) {
+		if (field == target || strings.HasPrefix(target, field+".") || strings.HasPrefix(target, field+"[")) &&
+			len(field) > len(found) {
 			found = field
 		}
 	}
@@ -268,7 +273,8 @@ func (f *form) refusal(err error, nothing string) *refusedError {
 	summed := false // the API says more than what is wrong with each setting, as of a handshake
 	if errors.As(err, &refused) {
 		said.status = refused.status
-		summed = refused.Message != "" && !slices.ContainsFunc(refused.Details, func(p apiProblem) bool { return p.Message == refused.Message })
+		summed = refused.Message != "" &&
+			!slices.ContainsFunc(refused.Details, func(p apiProblem) bool { return p.Message == refused.Message })
 	}
 	switch {
 	case summed:

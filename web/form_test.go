@@ -92,7 +92,8 @@ func selectedOf(node *html.Node) string {
 // rest asks the API as an administrator, and reads the answer.
 func (b *bundle) rest(t *testing.T, method, path, body string) (status int, answer map[string]any) {
 	t.Helper()
-	r := httptest.NewRequestWithContext(access.WithActor(t.Context(), access.Actor{Name: "rest", Role: access.RoleAdmin}), method, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(access.WithActor(t.Context(), access.Actor{Name: "rest", Role: access.RoleAdmin}),
+		method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	b.api.ServeHTTP(w, r)
@@ -141,7 +142,9 @@ func selfSigned() (certificate, key string) {
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		panic(err)
@@ -150,7 +153,8 @@ func selfSigned() (certificate, key string) {
 	if err != nil {
 		panic(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
 func quotedPEM(text string) string {
@@ -159,18 +163,27 @@ func quotedPEM(text string) string {
 }
 
 // inFull also says how to connect; its certificate is made for the test.
-var inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + quotedPEM(certificatePEM) + `,"clientCertificate":{"certificate":` + quotedPEM(certificatePEM) + `,"privateKey":` + quotedPEM(privateKeyPEM) + `},
-	"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"postrider","clientSecret":"secret-5f0c","scope":"deliver"},"endpointUrl":"https://example.com/hook?code=5f0c","endpointKind":"azure-resource","eventDeliverySchema":"CloudEventSchemaV1_0",
+var inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + quotedPEM(certificatePEM) +
+	`,"clientCertificate":{"certificate":` + quotedPEM(certificatePEM) + `,"privateKey":` + quotedPEM(privateKeyPEM) + `},
+	"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"postrider","clientSecret":"secret-5f0c",` +
+	`"scope":"deliver"},"endpointUrl":"https://example.com/hook?code=5f0c","endpointKind":"azure-resource",` +
+	`"eventDeliverySchema":"CloudEventSchemaV1_0",
 	"retryPolicy":{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":1394},
-	"filter":{"includedEventTypes":["Shop.OrderPlaced"," spaced","\"quoted\"","<b>"],"subjectBeginsWith":" orders/","subjectEndsWith":"7","isSubjectCaseSensitive":true,"enableAdvancedFilteringOnArrays":true,"advancedFilters":[
-		{"operatorType":"NumberIn","key":"data.n","values":[12345678901234567890.10,1E+30]},{"operatorType":"NumberInRange","key":"data.n","values":[[-0.10,5],[7,8]]},
-		{"operatorType":"NumberGreaterThanOrEquals","key":"data.total","value":10.50},{"operatorType":"BoolEquals","key":"data.paid","value":true},
-		{"operatorType":"StringIn","key":"data.country","values":["DE","two\nlines",""," x"]},{"operatorType":"IsNotNull","key":"data.id"}]},
+	"filter":{"includedEventTypes":["Shop.OrderPlaced"," spaced","\"quoted\"","<b>"],"subjectBeginsWith":" orders/",` +
+	`"subjectEndsWith":"7","isSubjectCaseSensitive":true,"enableAdvancedFilteringOnArrays":true,"advancedFilters":[
+		{"operatorType":"NumberIn","key":"data.n","values":[12345678901234567890.10,1E+30]},` +
+	`{"operatorType":"NumberInRange","key":"data.n","values":[[-0.10,5],[7,8]]},
+		{"operatorType":"NumberGreaterThanOrEquals","key":"data.total","value":10.50},{"operatorType":"BoolEquals",` +
+	`"key":"data.paid","value":true},
+		{"operatorType":"StringIn","key":"data.country","values":["DE","two\nlines",""," x"]},{"operatorType":"IsNotNull",` +
+	`"key":"data.id"}]},
 	"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///srv/dead/orders","prefix":"a/b"}},
 	"maxEventsPerBatch":50,"preferredBatchSizeInKilobytes":256,"maxConcurrentDeliveries":9,
-	"deliveryAttributeMappings":[{"name":"Authorization","type":"Static","properties":{"value":"Bearer 5f0c","isSecret":true}},{"name":"X-Team","type":"Static","properties":{"value":"a \"b\" <c>","isSecret":false}},
+	"deliveryAttributeMappings":[{"name":"Authorization","type":"Static","properties":{"value":"Bearer 5f0c",` +
+	`"isSecret":true}},{"name":"X-Team","type":"Static","properties":{"value":"a \"b\" <c>","isSecret":false}},
 		{"name":"X-Channel","type":"Dynamic","properties":{"sourceField":"data.system"}}],
-	"behavior":"documented","honorRetryAfter":true,"probationAction":"hold","retryTransportErrors":false,"labels":["billing","team a"],"expirationTimeUtc":"2099-12-31T23:59:59.125Z",
+	"behavior":"documented","honorRetryAfter":true,"probationAction":"hold","retryTransportErrors":false,` +
+	`"labels":["billing","team a"],"expirationTimeUtc":"2099-12-31T23:59:59.125Z",
 	"signing":{"enabled":true},"endpointValidation":"skip"}`
 
 // Every property that is put over REST can be set in the form, and comes out the same.
@@ -181,15 +194,22 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 	b.put(t, "/v1/topics/orders/subscriptions/by-rest", strings.Replace(inFull, "59.125Z", "59Z", 1))
 	form := formOf(t, b.page(t, "/ui/subscriptions/new?topic=orders"))
 	fields := []string{
-		"name", "by-form", "endpointUrl", "https://example.com/hook?code=5f0c", "endpointKind", "azure-resource", "eventDeliverySchema", "CloudEventSchemaV1_0", "endpointValidation", "skip",
-		"retryPolicy.policy", "ga-2021", "retryPolicy.maxDeliveryAttempts", "7", "retryPolicy.eventTimeToLiveInMinutes.hours", "23", "retryPolicy.eventTimeToLiveInMinutes.minutes", "14",
-		"filter.includedEventTypes", "Shop.OrderPlaced\r\n\r\n\" spaced\"\r\n\"\\\"quoted\\\"\"\r\n<b>\r\n", "filter.subjectBeginsWith", " orders/", "filter.subjectEndsWith", "7",
+		"name", "by-form", "endpointUrl", "https://example.com/hook?code=5f0c", "endpointKind", "azure-resource",
+		"eventDeliverySchema", "CloudEventSchemaV1_0", "endpointValidation", "skip",
+		"retryPolicy.policy", "ga-2021", "retryPolicy.maxDeliveryAttempts", "7", "retryPolicy.eventTimeToLiveInMinutes.hours",
+		"23", "retryPolicy.eventTimeToLiveInMinutes.minutes", "14",
+		"filter.includedEventTypes", "Shop.OrderPlaced\r\n\r\n\" spaced\"\r\n\"\\\"quoted\\\"\"\r\n<b>\r\n",
+		"filter.subjectBeginsWith", " orders/", "filter.subjectEndsWith", "7",
 		"filter.isSubjectCaseSensitive", "true", "filter.enableAdvancedFilteringOnArrays", "true",
-		"deadLetterDestination.endpointType", "Blob", "deadLetterDestination.properties.url", "file:///srv/dead/orders", "deadLetterDestination.properties.prefix", "a/b",
-		"maxEventsPerBatch", "50", "preferredBatchSizeInKilobytes", "256", "maxConcurrentDeliveries", "9", "behavior", "documented", "honorRetryAfter", "true", "probationAction", "hold", "retryTransportErrors", "false",
+		"deadLetterDestination.endpointType", "Blob", "deadLetterDestination.properties.url", "file:///srv/dead/orders",
+		"deadLetterDestination.properties.prefix", "a/b",
+		"maxEventsPerBatch", "50", "preferredBatchSizeInKilobytes", "256", "maxConcurrentDeliveries", "9", "behavior",
+		"documented", "honorRetryAfter", "true", "probationAction", "hold", "retryTransportErrors", "false",
 		"labels", "billing\r\nteam a", "expirationTimeUtc", "2099-12-31T23:59:59", "signing.enabled", "true",
-		"minimumTlsVersionAllowed", "1.3", "certificateAuthorities", certificatePEM, "clientCertificate.certificate", certificatePEM, "clientCertificate.privateKey", privateKeyPEM,
-		"oauth2.tokenUrl", "https://login.example.com/token", "oauth2.clientId", "postrider", "oauth2.clientSecret", "secret-5f0c", "oauth2.scope", "deliver",
+		"minimumTlsVersionAllowed", "1.3", "certificateAuthorities", certificatePEM, "clientCertificate.certificate",
+		certificatePEM, "clientCertificate.privateKey", privateKeyPEM,
+		"oauth2.tokenUrl", "https://login.example.com/token", "oauth2.clientId", "postrider", "oauth2.clientSecret",
+		"secret-5f0c", "oauth2.scope", "deliver",
 	}
 	for list, rows := range map[string][][]string{
 		"filter.advancedFilters[%].": {
@@ -201,7 +221,11 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 			{"operatorType", "StringIn", "key", "data.country", "value", "DE\r\n\"two\\nlines\"\r\n\"\"\r\n\" x\""},
 			{"operatorType", "IsNotNull", "key", "data.id", "value", ""},
 		},
-		"deliveryAttributeMappings[%].": {{"name", "Authorization", "type", "secret", "properties", "Bearer 5f0c"}, {"name", "X-Team", "type", "static", "properties", `a "b" <c>`}, {"name", "X-Channel", "type", "dynamic", "properties", "data.system"}},
+		"deliveryAttributeMappings[%].": {
+			{"name", "Authorization", "type", "secret", "properties", "Bearer 5f0c"},
+			{"name", "X-Team", "type", "static", "properties", `a "b" <c>`},
+			{"name", "X-Channel", "type", "dynamic", "properties", "data.system"},
+		},
 	} {
 		for i, row := range rows {
 			for k := 0; k < len(row); k += 2 {
@@ -209,12 +233,16 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 			}
 		}
 	}
-	b.requireLeads(t, "/ui/subscriptions/new?topic=orders", typed(form, fields...), `^/ui/subscriptions/orders/by-form\?done=saved$`)
-	require.Equal(t, b.settings(t, "/v1/topics/orders/subscriptions/by-rest"), b.settings(t, "/v1/topics/orders/subscriptions/by-form"))
-	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'subscription_made' AND subscription = 'by-form'"))
+	b.requireLeads(t, "/ui/subscriptions/new?topic=orders", typed(form, fields...),
+		`^/ui/subscriptions/orders/by-form\?done=saved$`)
+	require.Equal(t, b.settings(t, "/v1/topics/orders/subscriptions/by-rest"),
+		b.settings(t, "/v1/topics/orders/subscriptions/by-form"))
+	require.Equal(t, "admin",
+		b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'subscription_made' AND subscription = 'by-form'"))
 }
 
-// A form that is sent as it was shown changes nothing: not a fraction of a second, not a secret, not the endpoint's query.
+// A form that is sent as it was shown changes nothing: not a fraction of a second, not a secret, not the endpoint's
+// query.
 func TestSubscriptionFormKeepsWhatIsNotTouched(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -222,8 +250,12 @@ func TestSubscriptionFormKeepsWhatIsNotTouched(t *testing.T) {
 	b.put(t, "/v1/topics/space", `{"kind":"namespace","eventRetentionInDays":3}`)
 	for path, settings := range map[string]string{
 		"orders/full": inFull, "orders/plain": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`,
-		"orders/azure":  `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"/subscriptions/1/resourceGroups/r/providers/Microsoft.Storage/storageAccounts/mystorage","blobContainerName":"dead"}}}`,
-		"space/limited": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"eventTimeToLive":"P1DT2H3M","maxDeliveryCount":4}}`,
+		"orders/azure": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip",` +
+			`"deadLetterDestination":{"endpointType":"StorageBlob",` +
+			`"properties":{"resourceId":"/subscriptions/1/resourceGroups/r/providers/Microsoft.Storage/storageAccounts/` +
+			`mystorage","blobContainerName":"dead"}}}`,
+		"space/limited": `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip",` +
+			`"retryPolicy":{"eventTimeToLive":"P1DT2H3M","maxDeliveryCount":4}}`,
 	} {
 		topic, name, _ := strings.Cut(path, "/")
 		api, page := "/v1/topics/"+topic+"/subscriptions/"+name, "/ui/subscriptions/"+path+"/edit"
@@ -251,21 +283,32 @@ func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
 	b := setup(t)
 	b.put(t, "/v1/topics/orders", "{}")
 	const path = "/ui/subscriptions/new?topic=orders"
-	form := typed(formOf(t, b.page(t, path)), "name", "billing", "endpointUrl", "https://example.com/hook", "endpointValidation", "skip")
+	form := typed(formOf(t, b.page(t, path)), "name", "billing", "endpointUrl", "https://example.com/hook",
+		"endpointValidation", "skip")
 	for field, row := range map[string][3]string{
 		"name":                            {"name", "x", "must be 3 to 64 characters"},
 		"endpointUrl":                     {"endpointUrl", "gopher://example.com", "http or https"},
 		"retryPolicy.maxDeliveryAttempts": {"retryPolicy.maxDeliveryAttempts", "31", "must be between 1 and 30"},
 		"a word":                          {"retryPolicy.maxDeliveryAttempts", "many", "must be a whole number"},
-		"retryPolicy.eventTimeToLiveInMinutes.days":     {"retryPolicy.eventTimeToLiveInMinutes.days", "2", "must be between 1 and 1440 minutes"},
-		"maxEventsPerBatch":                             {"maxEventsPerBatch", "5001", "must be between 1 and 5000"},
-		"expirationTimeUtc":                             {"expirationTimeUtc", "2001-01-01T00:00", "must be in the future"},
-		"labels":                                        {"labels", strings.Repeat("x", 257), "labels[0] must be 1 to 256 characters long"},
-		"deadLetterDestination.properties.url":          {"deadLetterDestination.endpointType", "Blob", "must be url"},
-		"filter.includedEventTypes":                     {"filter.includedEventTypes", "All\nother", "filter.includedEventTypes[0]"},
-		"filter.advancedFilters[0].key":                 {"filter.advancedFilters[0].key", "data.n", "must"},
-		"deliveryAttributeMappings[0].name":             {"deliveryAttributeMappings[0].name", "Content-Length", "must not be"},
-		"deliveryAttributeMappings[0].properties (row)": {"deliveryAttributeMappings[0].name", "X-A", "deliveryAttributeMappings[0].properties"},
+		"retryPolicy.eventTimeToLiveInMinutes.days": {
+			"retryPolicy.eventTimeToLiveInMinutes.days", "2", "must be between 1 and 1440 minutes",
+		},
+		"maxEventsPerBatch": {"maxEventsPerBatch", "5001", "must be between 1 and 5000"},
+		"expirationTimeUtc": {"expirationTimeUtc", "2001-01-01T00:00", "must be in the future"},
+		"labels": {
+			"labels", strings.Repeat("x", 257), "labels[0] must be 1 to 256 characters long",
+		},
+		"deadLetterDestination.properties.url": {"deadLetterDestination.endpointType", "Blob", "must be url"},
+		"filter.includedEventTypes": {
+			"filter.includedEventTypes", "All\nother", "filter.includedEventTypes[0]",
+		},
+		"filter.advancedFilters[0].key": {"filter.advancedFilters[0].key", "data.n", "must"},
+		"deliveryAttributeMappings[0].name": {
+			"deliveryAttributeMappings[0].name", "Content-Length", "must not be",
+		},
+		"deliveryAttributeMappings[0].properties (row)": {
+			"deliveryAttributeMappings[0].name", "X-A", "deliveryAttributeMappings[0].properties",
+		},
 	} {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
@@ -280,8 +323,10 @@ func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
 			}
 		})
 	}
-	b.put(t, "/v1/topics/orders/subscriptions/taken", `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
-	b.requireRefused(t, path, typed(form, "name", "taken"), http.StatusPreconditionFailed, "There is an event subscription of this name already.")
+	b.put(t, "/v1/topics/orders/subscriptions/taken",
+		`{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
+	b.requireRefused(t, path, typed(form, "name", "taken"), http.StatusPreconditionFailed,
+		"There is an event subscription of this name already.")
 	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
 	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/new?topic=nowhere").Code)
 	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/orders/nobody/edit").Code)
@@ -307,9 +352,14 @@ func TestSubscriptionFormTellsOfTheHandshake(t *testing.T) {
 	b.put(t, "/v1/topics/orders", "{}")
 	const path = "/ui/subscriptions/new?topic=orders"
 	form := formOf(t, b.page(t, path))
-	require.Contains(t, b.requireLeads(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`), "The endpoint has answered the handshake")
-	require.Contains(t, b.requireLeads(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"), `/silent\?done=awaiting$`), "somebody has to open the validation URL")
-	page := b.requireRefused(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest, "Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
+	require.Contains(t,
+		b.requireLeads(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`),
+		"The endpoint has answered the handshake")
+	require.Contains(t,
+		b.requireLeads(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"), `/silent\?done=awaiting$`),
+		"somebody has to open the validation URL")
+	page := b.requireRefused(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest,
+		"Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
 	require.Equal(t, 1, strings.Count(page, `<p class="mistake">`), "once, however often it was tried")
 	require.Equal(t, hook.URL+"/bad", formOf(t, page).Get("endpointUrl"))
 	edit := "/ui/subscriptions/orders/good/edit"
@@ -331,11 +381,14 @@ func TestRowsOfAForm(t *testing.T) {
 	}
 	form := typed(formOf(t, b.page(t, path)), "labels", "kept")
 	form = press(form, "add", list)
-	form = typed(press(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType", "StringIn", list+"[1].value", "x\ny")
+	form = typed(press(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType", "StringIn",
+		list+"[1].value", "x\ny")
 	form = press(form, "add", "deliveryAttributeMappings")
 	require.Contains(t, form, "deliveryAttributeMappings[0].name")
 	form = press(form, "remove", list+"[0]")
-	require.Equal(t, []string{"b", "StringIn", "x\ny", "kept"}, []string{form.Get(list + "[0].key"), form.Get(list + "[0].operatorType"), form.Get(list + "[0].value"), form.Get("labels")})
+	require.Equal(t, []string{"b", "StringIn", "x\ny", "kept"}, []string{
+		form.Get(list + "[0].key"), form.Get(list + "[0].operatorType"), form.Get(list + "[0].value"), form.Get("labels"),
+	})
 	require.NotContains(t, form, list+"[1].key")
 	for _, nonsense := range []string{"x", list + "[9]", list + "[-1]", "[]", "etag[0]"} {
 		require.Equal(t, form, press(form, "remove", nonsense))
@@ -351,9 +404,12 @@ func TestFormThatComesTooLate(t *testing.T) {
 	const api, path = "/v1/topics/orders/subscriptions/billing", "/ui/subscriptions/orders/billing/edit"
 	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","labels":["a"]}`)
 	form := formOf(t, b.page(t, path))
-	b.put(t, api, `{"endpointUrl":"https://example.com/other","endpointValidation":"skip","labels":["b"],"retryPolicy":{"maxDeliveryAttempts":5}}`)
-	page := b.requireRefused(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed, "somebody else has changed this event subscription")
-	for _, change := range []string{`labels ["a"] ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5", `endpointBaseUrl "https://example.com/hook" "https://example.com/other"`} {
+	b.put(t, api, `{"endpointUrl":"https://example.com/other","endpointValidation":"skip","labels":["b"],`+
+		`"retryPolicy":{"maxDeliveryAttempts":5}}`)
+	page := b.requireRefused(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed,
+		"somebody else has changed this event subscription")
+	for _, change := range []string{`labels ["a"] ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5", `endpointBaseUrl ` +
+		`"https://example.com/hook" "https://example.com/other"`} {
 		require.Contains(t, text(page), change)
 	}
 	again := formOf(t, page)
@@ -385,7 +441,9 @@ func TestFilterOfTheFormIsTested(t *testing.T) {
 	b := alive(t)
 	b.put(t, "/v1/topics/orders", "{}")
 	const path = "/ui/subscriptions/new?topic=orders"
-	form := typed(formOf(t, b.page(t, path)), "filter.subjectBeginsWith", "e-1", "filter.advancedFilters[0].key", "data.n", "filter.advancedFilters[0].operatorType", "NumberLessThan", "filter.advancedFilters[0].value", "12345678901234567890.11", "test", "1")
+	form := typed(formOf(t, b.page(t, path)), "filter.subjectBeginsWith", "e-1", "filter.advancedFilters[0].key", "data.n",
+		"filter.advancedFilters[0].operatorType", "NumberLessThan", "filter.advancedFilters[0].value",
+		"12345678901234567890.11", "test", "1")
 	ask := func(changes ...string) string {
 		answer := b.post(path, typed(form, changes...))
 		require.Equal(t, http.StatusOK, answer.Code, text(answer.Body.String()))
@@ -396,10 +454,13 @@ func TestFilterOfTheFormIsTested(t *testing.T) {
 	require.Contains(t, ask(), "The topic has no events yet. Paste one above.")
 	b.publish(t, "orders", "e-1", "e-2", "<script>window.__x=1</script>")
 	require.Contains(t, ask(), "1 of 3 of the topic’s newest events would be wanted.")
-	require.Contains(t, ask(), `e-2 subjectBeginsWith fails the subject is "e-2", but must begin with "e-1" advancedFilters[0] passes`)
+	require.Contains(t, ask(),
+		`e-2 subjectBeginsWith fails the subject is "e-2", but must begin with "e-1" advancedFilters[0] passes`)
 	require.Contains(t, ask(), "<script>window.__x=1</script>", "as text")
-	require.Contains(t, ask("event", `{"id":"9","subject":"E-1","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{"n":12345678901234567890.12}}`),
-		"0 of 1 would be wanted. not wanted 9 subjectBeginsWith passes advancedFilters[0] fails data.n is 12345678901234567890.12, but must be less than 12345678901234567890.11")
+	require.Contains(t, ask("event",
+		`{"id":"9","subject":"E-1","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{"n":12345678901234567890.12}}`),
+		"0 of 1 would be wanted. not wanted 9 subjectBeginsWith passes advancedFilters[0] fails data.n is "+
+			"12345678901234567890.12, but must be less than 12345678901234567890.11")
 	for changed, want := range map[[2]string]string{
 		{"event", "{"}:                           "This is not one JSON document.",
 		{"event", "[]"}:                          "must be an object",
@@ -407,7 +468,8 @@ func TestFilterOfTheFormIsTested(t *testing.T) {
 		{"filter.advancedFilters[0].value", "x"}: "must be a number",
 		{"filter.includedEventTypes", "All\nb"}:  "filter.includedEventTypes[0]",
 	} {
-		page := b.requireRefused(t, path, typed(form, changed[0], changed[1]), http.StatusBadRequest, "The filter was not tested")
+		page := b.requireRefused(t, path, typed(form, changed[0], changed[1]), http.StatusBadRequest,
+			"The filter was not tested")
 		require.Contains(t, text(page), want)
 		require.NotContains(t, page, "To be mended", changed)
 	}

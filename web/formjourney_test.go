@@ -13,13 +13,17 @@ import (
 // fill types into a field, and tells the page so.
 func (w *browser) fill(t *testing.T, name, value string) {
 	t.Helper()
-	require.Equal(t, "true", w.value(t, fmt.Sprintf(`((field) => { if (!field) return false; field.focus(); field.value = %s; field.dispatchEvent(new Event("input", {bubbles: true})); return true })(document.querySelector('.config [name="%s"]'))`,
-		quoteJSON(t, value), name)), name)
+	require.Equal(t, "true",
+		w.value(t,
+			fmt.Sprintf(`((field) => { if (!field) return false; field.focus(); field.value = %s; field.dispatchEvent(new `+
+				`Event("input", {bubbles: true})); return true })(document.querySelector('.config [name="%s"]'))`,
+				quoteJSON(t, value), name)), name)
 }
 
 func (w *browser) click(t *testing.T, button, then string) {
 	t.Helper()
-	w.value(t, fmt.Sprintf(`document.querySelector(%q)?.scrollIntoView({block: "center"})`, button)) // not behind the bar at the bottom
+	// not behind the bar at the bottom
+	w.value(t, fmt.Sprintf(`document.querySelector(%q)?.scrollIntoView({block: "center"})`, button))
 	w.do(t, chromedp.Click(chromedp.CSS(button)), chromedp.WaitVisible(chromedp.CSS(then)))
 }
 
@@ -39,14 +43,15 @@ func (w *browser) looks(t *testing.T, name string) {
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{390, 1440} {
 			w.size(t, width, 900, scheme)
-			require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"), "%s is wider than %d px: %s", name, width, w.value(t, widest))
+			require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"),
+				"%s is wider than %d px: %s", name, width, w.value(t, widest))
 			w.picture(t, fmt.Sprintf("%s-%d-%s", name, width, scheme))
 		}
 	}
 }
 
-// From nothing to a delivered event, without leaving the dashboard: a topic, an event subscription with a filter that was tried out, an event
-// from the box.
+// From nothing to a delivered event, without leaving the dashboard: a topic, an event subscription with a filter that
+// was tried out, an event from the box.
 func TestConfigurationJourneyInABrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
@@ -72,15 +77,20 @@ func TestConfigurationJourneyInABrowser(t *testing.T) {
 	w.value(t, `document.body.dataset.mark = "same"`)
 	w.click(t, `button[name="add"][value="filter.advancedFilters"]`, `[name="filter.advancedFilters[0].key"]`)
 	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page was not loaded again")
-	require.Equal(t, "filter.advancedFilters[0].key", w.value(t, `document.activeElement.name`), "the person goes on in the new row")
-	require.Equal(t, "billing orders/", w.value(t, `document.querySelector("[name=name]").value + " " + document.querySelector("[name='filter.subjectBeginsWith']").value`))
+	require.Equal(t, "filter.advancedFilters[0].key", w.value(t, `document.activeElement.name`),
+		"the person goes on in the new row")
+	require.Equal(t, "billing orders/",
+		w.value(t, `document.querySelector("[name=name]").value + " " + `+
+			`document.querySelector("[name='filter.subjectBeginsWith']").value`))
 	w.fill(t, "filter.advancedFilters[0].key", "data.total")
 	w.fill(t, "filter.advancedFilters[0].operatorType", "NumberGreaterThan")
 	w.fill(t, "filter.advancedFilters[0].value", "10")
 	w.value(t, `document.querySelector(".tester").open = true`)
-	w.fill(t, "event", `{"id":"1","subject":"orders/1","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":5}}`)
+	w.fill(t, "event",
+		`{"id":"1","subject":"orders/1","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":5}}`)
 	w.click(t, `button[name="test"]`, ".tested")
-	require.Contains(t, w.value(t, `document.querySelector(".tested").textContent`), "data.total is 5, but must be greater than 10")
+	require.Contains(t, w.value(t, `document.querySelector(".tested").textContent`),
+		"data.total is 5, but must be greater than 10")
 	w.looks(t, "form-tested")
 	w.size(t, 1440, 900, "light")
 	w.value(t, `document.querySelectorAll("details.part").forEach((part) => { part.open = true })`)
@@ -94,7 +104,8 @@ func TestConfigurationJourneyInABrowser(t *testing.T) {
 	w.forgive(t, "400 (Bad Request)")
 	w.size(t, 1440, 900, "light")
 	w.fill(t, "retryPolicy.maxDeliveryAttempts", "5")
-	w.do(t, chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".done"))) // Enter saves; it presses none of the buttons that come before
+	// Enter saves; it presses none of the buttons that come before
+	w.do(t, chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".done")))
 	w.looks(t, "form-subscription-made")
 	w.size(t, 1440, 900, "light")
 	w.requireNoComplaints(t, "making an event subscription")
@@ -102,8 +113,10 @@ func TestConfigurationJourneyInABrowser(t *testing.T) {
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics/orders/publish"), chromedp.WaitReady(chromedp.CSS("#twins pre")))
 	w.looks(t, "form-publish")
 	w.size(t, 1440, 900, "light")
-	w.fill(t, "event", `{"id":"mine","subject":"orders/7","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":50}}`)
-	w.eventually(t, `document.querySelector("#twins").textContent.includes("orders/7")`) // the commands follow what is typed
+	w.fill(t, "event",
+		`{"id":"mine","subject":"orders/7","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":50}}`)
+	// the commands follow what is typed
+	w.eventually(t, `document.querySelector("#twins").textContent.includes("orders/7")`)
 	w.click(t, ".save .primary", `[role="status"] .events`)
 	require.Equal(t, "same", w.value(t, `(document.body.dataset.mark || "same")`))
 	w.looks(t, "form-published")

@@ -20,8 +20,13 @@ func TestHostileTextInForms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	mapped := event.Mapping{Type: "Json", Properties: event.MappingProperties{EventType: &event.MappedFieldWithDefault{SourceField: "a"}, Subject: &event.MappedFieldWithDefault{SourceField: "b"}}}
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "own", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &mapped})
+	mapped := event.Mapping{
+		Type: "Json", Properties: event.MappingProperties{
+			EventType: &event.MappedFieldWithDefault{SourceField: "a"}, Subject: &event.MappedFieldWithDefault{SourceField: "b"},
+		},
+	}
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "own",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &mapped})
 	require.NoError(t, err)
 	for i, bad := range hostile {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -29,12 +34,16 @@ func TestHostileTextInForms(t *testing.T) {
 			name := fmt.Sprint("name", i)
 			b.subscribe(t, "orders", name, func(s *catalog.SubscriptionSpec) {
 				s.EndpointBaseURL, s.Labels = bad, []string{bad}
-				s.Filter = filter.Filter{IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad, AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}}}
+				s.Filter = filter.Filter{
+					IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad,
+					AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}},
+				}
 				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, Value: &bad}}
 				s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: bad, Prefix: bad}
 			})
 			form := url.Values{}
-			for _, path := range []string{"/ui/subscriptions/orders/" + name + "/edit", "/ui/subscriptions/orders/" + name + "/delete"} {
+			for _, path := range []string{"/ui/subscriptions/orders/" + name + "/edit", "/ui/subscriptions/orders/" + name +
+				"/delete"} {
 				page := b.page(t, path)
 				requireOnlyOurMarkup(t, page)
 				requireWellMade(t, path, page)
@@ -44,7 +53,8 @@ func TestHostileTextInForms(t *testing.T) {
 			}
 			require.Equal(t, bad, form.Get("filter.subjectBeginsWith"), "a field holds it letter for letter")
 			b.refusedAsText(t, "/ui/subscriptions/orders/"+name+"/edit", form, bad)
-			for _, path := range []string{"/ui/new-topic", "/ui/subscriptions/new?topic=own", "/ui/topics/own/publish", "/ui/topics/own/keys", "/ui/policies/new?from=ga-2021"} {
+			for _, path := range []string{"/ui/new-topic", "/ui/subscriptions/" +
+				"new?topic=own", "/ui/topics/own/publish", "/ui/topics/own/keys", "/ui/policies/new?from=ga-2021"} {
 				b.refusedAsText(t, path, formOf(t, b.page(t, path)), bad)
 			}
 			for _, path := range []string{"/ui/subscriptions/new?topic=", "/ui/policies/new?from="} {

@@ -48,8 +48,19 @@ type menuGroup struct {
 // menu is in the order in which a person on call asks: what is wrong, what became of it, how it is set up.
 var menu = []menuGroup{
 	{"Now", []link{{"/ui/", "Overview"}, {"/ui/problems", "Problems"}, {"/ui/tail", "Live tail"}}},
-	{"Traffic", []link{{"/ui/events", "Events"}, {"/ui/deliveries", "Deliveries"}, {"/ui/batches", "Batches"}, {"/ui/dead-letters", "Dead letters"}, {"/ui/operations", "Operations"}}},
-	{"Configuration", []link{{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"}}},
+	{
+		"Traffic",
+		[]link{
+			{"/ui/events", "Events"},
+			{"/ui/deliveries", "Deliveries"},
+			{"/ui/batches", "Batches"},
+			{"/ui/dead-letters", "Dead letters"},
+			{"/ui/operations", "Operations"},
+		},
+	},
+	{"Configuration", []link{
+		{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"},
+	}},
 	{"System", []link{{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}, {"/openapi", "REST API"}}},
 }
 
@@ -70,19 +81,27 @@ func menuFor(role access.Role) []menuGroup {
 // sections name the section of each template that is not a section's own.
 var sections = map[string]string{
 	"overview": "/ui/", "problems": "/ui/problems", "tail": "/ui/tail",
-	"events": "/ui/events", "event": "/ui/events", "deliveries": "/ui/deliveries", "delivery": "/ui/deliveries", "batches": "/ui/batches", "batch": "/ui/batches",
-	"dead-letters": "/ui/dead-letters", "dead-letter": "/ui/dead-letters", "dead-letter-purge": "/ui/dead-letters", "dead-letters-many": "/ui/dead-letters",
-	"operations": "/ui/operations", "operation": "/ui/operations",
-	"topics": "/ui/topics", "topic": "/ui/topics", "subscriptions": "/ui/subscriptions", "subscription": "/ui/subscriptions", "policies": "/ui/policies",
-	"topic-form": "/ui/topics", "topic-keys": "/ui/topics", "publish": "/ui/topics", "topic-delete": "/ui/topics", "subscription-form": "/ui/subscriptions", "subscription-topic": "/ui/subscriptions", "subscription-delete": "/ui/subscriptions",
-	"policy-form": "/ui/policies", "policy-delete": "/ui/policies",
+	"events": "/ui/events", "event": "/ui/events", "deliveries": "/ui/deliveries", "delivery": "/ui/deliveries",
+	"batches": "/ui/batches", "batch": "/ui/batches",
+	"dead-letters": "/ui/dead-letters", "dead-letter": "/ui/dead-letters", "dead-letter-purge": "/ui/dead-letters",
+	"dead-letters-many": "/ui/dead-letters",
+	"operations":        "/ui/operations", "operation": "/ui/operations",
+	"topics": "/ui/topics", "topic": "/ui/topics", "subscriptions": "/ui/subscriptions",
+	"subscription": "/ui/subscriptions", "policies": "/ui/policies",
+	"topic-form": "/ui/topics", "topic-keys": "/ui/topics", "publish": "/ui/topics", "topic-delete": "/ui/topics",
+	"subscription-form": "/ui/subscriptions", "subscription-topic": "/ui/subscriptions",
+	"subscription-delete": "/ui/subscriptions",
+	"policy-form":         "/ui/policies", "policy-delete": "/ui/policies",
 	"jobs": "/ui/jobs", "storage": "/ui/storage", "audit": "/ui/audit",
 	"account": "/ui/account", "login": "/ui/account", "users": "/ui/users", "api-keys": "/ui/api-keys",
 }
 
 // show answers with a page. A list that a person has leafed through stands still, and so does what is over.
 func (p *pages) show(c echo.Context, name, title string, live bool, view any, trail ...link) error {
-	f := frame{Title: title, Live: live && !c.QueryParams().Has("before") && !c.QueryParams().Has("after"), Trail: trail, Done: doneText(c.QueryParam("done")), View: view}
+	f := frame{
+		Title: title, Live: live && !c.QueryParams().Has("before") && !c.QueryParams().Has("after"), Trail: trail,
+		Done: doneText(c.QueryParam("done")), View: view,
+	}
 	status := http.StatusOK
 	if said, ok := c.Get(refusalKey).(*refusedError); ok {
 		status, f.Refused = said.status, said.text

@@ -24,7 +24,8 @@ func TestMainJourneyInABrowser(t *testing.T) {
 		}
 	}))
 	t.Cleanup(hook.Close)
-	b.subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = hook.URL, hook.URL })
+	b.subscribe(t, "orders", "billing",
+		func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = hook.URL, hook.URL })
 	b.publish(t, "orders", "e-1", "e-2", "e-3")
 	b.eventually(t, 3, "SELECT count(*) FROM postrider.dead_letters")
 	srv := httptest.NewServer(b.echo)
@@ -34,7 +35,8 @@ func TestMainJourneyInABrowser(t *testing.T) {
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/problems"), chromedp.WaitReady(chromedp.CSS(".problems")))
 	require.Contains(t, w.value(t, `document.querySelector(".problems").textContent`), "no such route")
 	mended.Store(true)
-	w.do(t, chromedp.Click(chromedp.CSS(`.problems a[href^="/ui/dead-letters/redeliver"]`)), chromedp.WaitVisible(chromedp.CSS(".deeds button")))
+	w.do(t, chromedp.Click(chromedp.CSS(`.problems a[href^="/ui/dead-letters/redeliver"]`)),
+		chromedp.WaitVisible(chromedp.CSS(".deeds button")))
 	require.Equal(t, "Redeliver all that match?", title())
 	require.Contains(t, w.value(t, `document.querySelector(".verdict").textContent`), "3 dead letters match")
 	w.picture(t, "journey-ask")
@@ -47,10 +49,13 @@ func TestMainJourneyInABrowser(t *testing.T) {
 	w.requireNoComplaints(t, "the journey")
 
 	letter := b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")
-	w.do(t, chromedp.Navigate(srv.URL+"/ui/dead-letters/"+letter), chromedp.WaitReady(chromedp.CSS(".deeds")), chromedp.Click(chromedp.CSS(".deeds .primary")), chromedp.WaitVisible(chromedp.CSS(".refused")))
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/dead-letters/"+letter), chromedp.WaitReady(chromedp.CSS(".deeds")),
+		chromedp.Click(chromedp.CSS(".deeds .primary")), chromedp.WaitVisible(chromedp.CSS(".refused")))
 	require.Contains(t, w.value(t, `document.querySelector(".refused").textContent`), "was redelivered already")
 	w.picture(t, "journey-refused")
-	w.do(t, chromedp.Click(chromedp.CSS(`form[action$="/purge"] button`)), chromedp.WaitVisible(chromedp.CSS(`form[method="post"][action$="/purge"] button`)),
-		chromedp.Click(chromedp.CSS(`form[method="post"][action$="/purge"] button`)), chromedp.WaitVisible(chromedp.CSS(".done")))
+	w.do(t, chromedp.Click(chromedp.CSS(`form[action$="/purge"] button`)),
+		chromedp.WaitVisible(chromedp.CSS(`form[method="post"][action$="/purge"] button`)),
+		chromedp.Click(chromedp.CSS(`form[method="post"][action$="/purge"] button`)),
+		chromedp.WaitVisible(chromedp.CSS(".done")))
 	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.dead_letters"))
 }

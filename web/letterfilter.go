@@ -66,11 +66,18 @@ type exportLine struct {
 }
 
 func exportOf(f *query.DeadLetterFilter) exportLine {
-	line := exportLine{Command: "postrider deadletter export", More: f.LastOutcome != nil || f.LastStatus != nil || f.EventID != nil || f.EventType != nil}
+	line := exportLine{Command: "postrider deadletter export", More: f.LastOutcome != nil || f.LastStatus != nil ||
+		f.EventID != nil || f.EventType != nil}
 	for _, option := range []struct {
 		name  string
 		value *string
-	}{{"topic", f.Topic}, {"subscription", f.Subscription}, {"reason", f.Reason}, {"from", clockOrNil(f.DeadLetteredFrom)}, {"until", clockOrNil(f.DeadLetteredUntil)}} {
+	}{
+		{"topic", f.Topic},
+		{"subscription", f.Subscription},
+		{"reason", f.Reason},
+		{"from", clockOrNil(f.DeadLetteredFrom)},
+		{"until", clockOrNil(f.DeadLetteredUntil)},
+	} {
 		if option.value != nil {
 			line.Command += " --" + option.name + " " + quoteShell(*option.value)
 		}
@@ -88,8 +95,8 @@ func clockOrNil(t *time.Time) *string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:][A-Za-z0-9_./:-]*$`)
 
-// quoteShell writes a text as a shell takes it for one word. One that begins with a dash would be taken for an option, quoted or not; no
-// name does.
+// quoteShell writes a text as a shell takes it for one word. One that begins with a dash would be taken for an option,
+// quoted or not; no name does.
 func quoteShell(text string) string {
 	if plainWord.MatchString(text) {
 		return text
@@ -106,7 +113,8 @@ func progress(o *query.Operation) (text string, percent int) {
 	if o.MatchedAtLeast {
 		return display.Grouped(seen) + " of more than " + display.Grouped(*o.Matched), 0
 	}
-	return display.Grouped(seen) + " of " + display.Grouped(*o.Matched), int(100 * min(seen, *o.Matched) / max(1, *o.Matched))
+	return display.Grouped(seen) + " of " + display.Grouped(*o.Matched),
+		int(100 * min(seen, *o.Matched) / max(1, *o.Matched))
 }
 
 // rateText is what somebody allowed.

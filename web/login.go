@@ -12,8 +12,8 @@ import (
 	"postrider/postgres"
 )
 
-// sessionCookie holds a session's token. Its prefix has browsers take it only over HTTPS (or from localhost), for this very host and for
-// every path: nothing that runs on a neighbouring name can set it.
+// sessionCookie holds a session's token. Its prefix has browsers take it only over HTTPS (or from localhost), for this
+// very host and for every path: nothing that runs on a neighbouring name can set it.
 const sessionCookie = "__Host-postrider"
 
 // sessionKey is where the middleware leaves the session for handlers.
@@ -40,7 +40,8 @@ func (p *pages) login(open bool) echo.MiddlewareFunc {
 	}
 }
 
-// sessionOf is the session whose token the browser holds. ErrNotFound: it has none, or one that is over. Only a person keeps it alive.
+// sessionOf is the session whose token the browser holds. ErrNotFound: it has none, or one that is over. Only a person
+// keeps it alive.
 func (p *pages) sessionOf(c echo.Context) (*access.Session, error) {
 	cookie, err := c.Cookie(sessionCookie)
 	if err != nil || cookie.Value == "" {
@@ -54,10 +55,12 @@ func (p *pages) sessionOf(c echo.Context) (*access.Session, error) {
 	return p.store.Access.SessionOf(ctx, cookie.Value)
 }
 
-// asksByItself reports that a page refreshes itself, or follows the tail, with nobody who need be looking. Forms that are typed in ask by POST.
+// asksByItself reports that a page refreshes itself, or follows the tail, with nobody who need be looking. Forms that
+// are typed in ask by POST.
 func asksByItself(r *http.Request) bool {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	return reads && (r.Header.Get("Hx-Request") != "" || strings.Contains(r.Header.Get(echo.HeaderAccept), "text/event-stream"))
+	return reads &&
+		(r.Header.Get("Hx-Request") != "" || strings.Contains(r.Header.Get(echo.HeaderAccept), "text/event-stream"))
 }
 
 // askToSignIn leads a person to the sign-in page and back. What is no person looking at a page hears 401.

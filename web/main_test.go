@@ -81,10 +81,13 @@ func setupWorkers(t *testing.T, workers int, change ...func(*web.Options)) *bund
 	b.store, err = newStore(t.Context(), pool, workers)
 	require.NoError(t, err)
 	api, err := server.New(server.Options{
-		Store: b.store.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
+		Store: b.store.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler),
+		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
 	})
 	require.NoError(t, err)
-	options := web.Options{Store: b.store.Dashboard(), API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler)}
+	options := web.Options{
+		Store: b.store.Dashboard(), API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler),
+	}
 	for _, f := range change {
 		f(&options)
 	}
@@ -133,7 +136,8 @@ func alive(t *testing.T, change ...func(*web.Options)) *bundle {
 	done := make(chan struct{})
 	go func() { defer close(done); b.store.Run(ctx) }()
 	engine, err := jobs.New(jobs.Options{
-		Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
+		Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler),
+		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
 	})
 	require.NoError(t, err)
 	require.NoError(t, engine.Start(t.Context()))
@@ -147,25 +151,30 @@ func alive(t *testing.T, change ...func(*web.Options)) *bundle {
 	return b
 }
 
-// publish sends events of the Event Grid schema through the real door of the store; each text is the id, type and subject of one.
+// publish sends events of the Event Grid schema through the real door of the store; each text is the id, type and
+// subject of one.
 func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
 	t.Helper()
-	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
-		events := make([]event.Event, len(texts))
-		for i, text := range texts {
-			quoted := quoteJSON(t, text)
-			events[i] = event.Event{
-				Schema: event.EventGrid, ID: text, Type: text, Subject: text, DataVersion: text,
-				Body: fmt.Appendf(nil, `{"id":%[1]s,"subject":%[1]s,"eventType":%[1]s,"eventTime":"2026-01-01T00:00:00Z","dataVersion":%[1]s,"data":{"n":12345678901234567890.10}}`, quoted),
+	_, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: topic, Parse: func(*catalog.Topic) ([]event.Event, error) {
+			events := make([]event.Event, len(texts))
+			for i, text := range texts {
+				quoted := quoteJSON(t, text)
+				events[i] = event.Event{
+					Schema: event.EventGrid, ID: text, Type: text, Subject: text, DataVersion: text,
+					Body: fmt.Appendf(nil,
+						`{"id":%[1]s,"subject":%[1]s,"eventType":%[1]s,"eventTime":"2026-01-01T00:00:00Z","dataVersion":%[1]s,`+
+							`"data":{"n":12345678901234567890.10}}`, quoted),
+				}
 			}
-		}
-		return events, nil
-	}})
+			return events, nil
+		}})
 	require.NoError(t, err)
 }
 
-// seeded has one of everything: deliveries that succeeded, that wait for another attempt, that became dead letters, that are on hold, that went in
-// a batch, and an event that nobody wanted. The texts are the events' ids, types and subjects.
+// seeded has one of everything: deliveries that succeeded, that wait for another attempt, that became dead letters,
+// that are on hold, that went in a batch, and an event that nobody wanted. The texts are the events' ids, types and
+// subjects.
 func seeded(t *testing.T, texts ...string) *bundle {
 	t.Helper()
 	b := alive(t)
@@ -176,24 +185,31 @@ func seeded(t *testing.T, texts ...string) *bundle {
 	b.subscribe(t, "orders", "accounting", at("/status/200"))
 	b.subscribe(t, "orders", "billing", at("/hostile"), func(s *catalog.SubscriptionSpec) { s.Labels = texts[:1] })
 	b.subscribe(t, "orders", "archive", at("/status/404"))
-	b.subscribe(t, "orders", "bulk", at("/status/202"), func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = ptr(10) })
-	b.subscribe(t, "orders", "choosy", at("/status/200"), func(s *catalog.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing begins so" })
+	b.subscribe(t, "orders", "bulk", at("/status/202"),
+		func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = ptr(10) })
+	b.subscribe(t, "orders", "choosy", at("/status/200"),
+		func(s *catalog.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing begins so" })
 	b.subscribe(t, "orders", "held", at("/status/200"))
-	b.subscribe(t, "empty", "choosy", at("/status/200"), func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Other"} })
+	b.subscribe(t, "empty", "choosy", at("/status/200"),
+		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Other"} })
 	b.pause(t, "orders", "held")
 	b.publish(t, "orders", texts...)
 	b.publish(t, "empty", texts[0])
 	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.dead_letters")
-	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND attempts > 0")
-	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
-	b.eventually(t, len(texts), "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'bulk' AND state = 'delivered'")
+	b.eventually(t, len(texts),
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND attempts > 0")
+	b.eventually(t, len(texts),
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
+	b.eventually(t, len(texts),
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'bulk' AND state = 'delivered'")
 	return b
 }
 
 // eventually waits until a query counts n.
 func (b *bundle) eventually(t *testing.T, n int, query string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.value(t, query) == strconv.Itoa(n) }, 30*time.Second, 50*time.Millisecond, "%s: %s", query, b.value(t, query))
+	require.Eventually(t, func() bool { return b.value(t, query) == strconv.Itoa(n) }, 30*time.Second, 50*time.Millisecond,
+		"%s: %s", query, b.value(t, query))
 }
 
 // value is what a query finds, as text.
@@ -208,16 +224,22 @@ func (b *bundle) everyPage(t *testing.T) []string {
 	t.Helper()
 	id := func(query string) string { return b.value(t, query) }
 	return []string{
-		"/ui/", "/ui/problems", "/ui/tail", "/ui/events", "/ui/events/" + id("SELECT system_id FROM postrider.events WHERE topic = 'orders' ORDER BY system_id LIMIT 1"),
-		"/ui/deliveries", "/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'"),
+		"/ui/", "/ui/problems", "/ui/tail", "/ui/events",
+		"/ui/events/" + id("SELECT system_id FROM postrider.events WHERE topic = 'orders' ORDER BY system_id LIMIT 1"),
+		"/ui/deliveries",
+		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'"),
 		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'bulk'"),
 		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'held'"),
 		"/ui/deliveries/" + id("SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'archive'"),
 		"/ui/batches", "/ui/batches/" + id("SELECT min(batch_id) FROM postrider.batches"),
 		"/ui/dead-letters", "/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1"),
-		"/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1") + "/purge", "/ui/dead-letters/redeliver?topic=orders", "/ui/dead-letters/purge",
-		"/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/held",
-		"/ui/new-topic", "/ui/topics/orders/edit", "/ui/topics/orders/delete", "/ui/topics/empty/keys", "/ui/topics/orders/publish", "/ui/subscriptions/new", "/ui/subscriptions/new?topic=orders", "/ui/subscriptions/orders/billing/edit",
+		"/ui/dead-letters/" + id("SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1") + "/purge",
+		"/ui/dead-letters/redeliver?topic=orders", "/ui/dead-letters/purge",
+		"/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions", "/ui/subscriptions/orders/billing",
+		"/ui/subscriptions/orders/held",
+		"/ui/new-topic", "/ui/topics/orders/edit", "/ui/topics/orders/delete", "/ui/topics/empty/keys",
+		"/ui/topics/orders/publish", "/ui/subscriptions/new", "/ui/subscriptions/new?topic=orders",
+		"/ui/subscriptions/orders/billing/edit",
 		"/ui/subscriptions/orders/choosy/edit", "/ui/subscriptions/orders/billing/delete", "/ui/policies/new?from=ga-2021",
 		"/ui/policies", "/ui/jobs", "/ui/storage", "/ui/audit",
 	}
@@ -257,16 +279,21 @@ type letter struct {
 
 func (b *bundle) insert(t *testing.T, letters ...letter) (ids []uuid.UUID) {
 	t.Helper()
-	const statement = `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription,
-		endpoint_base_url, reason, attempts, last_outcome, last_status, last_attempt_at, owed_since, published_at, event_uuid, event_id, event_type,
+	const statement = `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
+		    topic_id, topic, subscription,
+		endpoint_base_url, reason, attempts, last_outcome, last_status, last_attempt_at, owed_since, published_at, event_uuid,
+		    event_id, event_type,
 		subject, source, data_version, schema, retry_policy, body)
-		VALUES ($1, $2, 1, 1, 1, $3, $4, 'https://example.com/', $5, $6, $7, $8, $9, $2, $2, $1, $10, $11, $12, '', '', 'EventGridSchema', 'ga-2021', $13)`
+		VALUES ($1, $2, 1, 1, 1, $3, $4, 'https://example.com/', $5, $6, $7, $8, $9, $2, $2, $1, $10, $11, $12, '', '',
+		    'EventGridSchema', 'ga-2021', $13)`
 	batch := &pgx.Batch{}
 	for _, l := range letters {
 		id := uuid.New()
 		ids = append(ids, id)
-		batch.Queue(statement, id, l.at, orText(l.topic, "orders"), orText(l.subscription, "billing"), orText(l.reason, "MaxDeliveryAttemptsExceeded"),
-			l.attempts, l.outcome, l.status, l.attempted, orText(l.eventID, "e-1"), orText(l.eventType, "Order.Placed"), l.subject, []byte(orText(l.body, "{}")))
+		batch.Queue(statement, id, l.at, orText(l.topic, "orders"), orText(l.subscription, "billing"),
+			orText(l.reason, "MaxDeliveryAttemptsExceeded"),
+			l.attempts, l.outcome, l.status, l.attempted, orText(l.eventID, "e-1"), orText(l.eventType, "Order.Placed"),
+			l.subject, []byte(orText(l.body, "{}")))
 	}
 	require.NoError(t, b.pool.SendBatch(t.Context(), batch).Close())
 	return ids
@@ -282,7 +309,8 @@ func orText(text, otherwise string) string {
 // subscribe makes an event subscription and the topic it belongs to.
 func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*catalog.SubscriptionSpec)) {
 	t.Helper()
-	_, _, err := b.store.Topics.PutTopic(t.Context(), topic, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), topic,
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	spec := catalog.SubscriptionSpec{
 		EndpointURL: "https://example.com/hook?code=planted-secret", EndpointBaseURL: "https://example.com/hook",
@@ -301,17 +329,23 @@ func (b *bundle) pause(t *testing.T, topic, subscription string) {
 	require.NoError(t, err)
 }
 
-// probation puts an event subscription on probation, with the next probe so far from now; probeJob is 0 where none is under way.
+// probation puts an event subscription on probation, with the next probe so far from now; probeJob is 0 where none is
+// under way.
 func (b *bundle) probation(t *testing.T, topic, subscription string, probeIn time.Duration, probeJob int) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
+	_, err := b.pool.Exec(t.Context(),
+		`INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
 		SELECT $1::bigint, 'running', '{}', 'deliver', 'deliveries', 1, 1000 WHERE $1 > 0`, probeJob)
 	require.NoError(t, err)
-	tag, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step, failures_in_a_row, probe_job_id)
-		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(), now() + $3::interval, 'Busy', 1, 10, nullif($4::bigint, 0)
-		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+	tag, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since,
+		    until, cause, step, failures_in_a_row, probe_job_id)
+		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
+		       now() + $3::interval, 'Busy', 1, 10, nullif($4::bigint, 0)
+		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
+		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		 WHERE t.name = $1 AND s.name = $2
-		ON CONFLICT (rest_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause, step = excluded.step,
+		ON CONFLICT (rest_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause,
+		    step = excluded.step,
 		       probe_job_id = excluded.probe_job_id`, topic, subscription, probeIn, probeJob)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), tag.RowsAffected())

@@ -19,8 +19,8 @@ import (
 type Options struct {
 	// Store is where the pages read from, and what their actions ask.
 	Store Parts
-	// API is the REST API. Forms that change the configuration are clients of it, so that one place judges settings and words what is wrong
-	// with them; a request made in a person's name has their store.Actor in its context. Required.
+	// API is the REST API. Forms that change the configuration are clients of it, so that one place judges settings and
+	// words what is wrong with them; a request made in a person's name has their store.Actor in its context. Required.
 	API http.Handler
 	// AdminToken makes the first admin, where nobody can sign in yet.
 	AdminToken string
@@ -68,7 +68,10 @@ func Mount(e *echo.Echo, o Options) error {
 	if o.Stopping == nil {
 		o.Stopping = context.Background()
 	}
-	p := &pages{store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger, now: o.Store.Clock.Now, retention: o.Retention, stopping: o.Stopping}
+	p := &pages{
+		store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger,
+		now: o.Store.Clock.Now, retention: o.Retention, stopping: o.Stopping,
+	}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
@@ -168,10 +171,11 @@ func (p *pages) adminPages() map[string]echo.HandlerFunc {
 	return map[string]echo.HandlerFunc{"/users": p.users, "/api-keys": p.apiKeys}
 }
 
-// contentSecurityPolicy lets a page load our own files and nothing else, and lets it ask and post to nobody but us. Should a template ever
-// let a publisher's text through as markup, there is still no script in it that the browser would run and no address it would send
-// anything to.
-const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+// contentSecurityPolicy lets a page load our own files and nothing else, and lets it ask and post to nobody but us.
+// Should a template ever let a publisher's text through as markup, there is still no script in it that the browser
+// would run and no address it would send anything to.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // secure sets the headers of every answer. Pages show what publishers sent, so no cache on the way may keep them.
 func secure(next echo.HandlerFunc) echo.HandlerFunc {

@@ -87,7 +87,8 @@ func TestEveryAnswerCarriesTheHeaders(t *testing.T) {
 			t.Parallel()
 			answer := row.on.ask(row.method, row.path)
 			require.Equal(t, row.status, answer.Code)
-			require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+			require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "+
+				"'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 				answer.Header().Get("Content-Security-Policy"))
 			require.Equal(t, "nosniff", answer.Header().Get("X-Content-Type-Options"))
 			require.Equal(t, "no-referrer", answer.Header().Get("Referrer-Policy"))
@@ -114,7 +115,9 @@ func TestStylesheetIsKeptForGoodUnderItsHash(t *testing.T) {
 	require.Equal(t, "text/css; charset=utf-8", answer.Header().Get("Content-Type"))
 	require.Contains(t, answer.Header().Get("Content-Security-Policy"), "default-src 'none'")
 	require.NotContains(t, answer.Body.String(), "url(", "the policy lets a stylesheet load nothing")
-	for _, script := range []string{`htmx\.min\.[0-9a-f]{12}\.js`, `uPlot\.min\.[0-9a-f]{12}\.js`, `app\.[0-9a-f]{12}\.js`} {
+	for _, script := range []string{
+		`htmx\.min\.[0-9a-f]{12}\.js`, `uPlot\.min\.[0-9a-f]{12}\.js`, `app\.[0-9a-f]{12}\.js`,
+	} {
 		path := regexp.MustCompile(`/ui/static/` + script).FindString(refusal.Body.String())
 		require.NotEmpty(t, path, script)
 		answer := b.ask(http.MethodGet, path)

@@ -28,7 +28,10 @@ type operationRow struct {
 }
 
 // operationWhat says what a kind of operation does.
-var operationWhat = map[string]string{"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events", "erase_subject": "Erases the events of a subject"}
+var operationWhat = map[string]string{
+	"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events",
+	"erase_subject": "Erases the events of a subject",
+}
 
 func operationRowOf(o query.Operation) operationRow {
 	row := operationRow{Operation: o, What: operationWhat[o.Kind], Rate: rateText(o.RatePerSecond)}
@@ -44,7 +47,8 @@ func operationPlace(o query.Operation) string {
 
 func (p *pages) operations(c echo.Context) error {
 	q := display.QueryOf(c)
-	turn := display.TurnOf(q, display.ParseDeadLetterPlace) // a moment and an id too; there is no way back but to the first page
+	// a moment and an id too; there is no way back but to the first page
+	turn := display.TurnOf(q, display.ParseDeadLetterPlace)
 	if q.Err != nil {
 		return q.Err
 	}
@@ -124,7 +128,10 @@ func (p *pages) operation(c echo.Context) error {
 }
 
 func operationViewOf(o *query.Operation, now time.Time) operationView {
-	view := operationView{operationRow: operationRowOf(*o), Running: o.State == query.OperationRunning, Facts: filterFacts(&o.Filter), Outcomes: outcomesOf(o)}
+	view := operationView{
+		operationRow: operationRowOf(*o), Running: o.State == query.OperationRunning, Facts: filterFacts(&o.Filter),
+		Outcomes: outcomesOf(o),
+	}
 	if o.Subscription != nil {
 		view.To = *o.Subscription + " of " + display.OrEmpty(o.Topic)
 	}

@@ -93,12 +93,14 @@ func TestPagesDuringAnOutage(t *testing.T) {
 	paths := []string{
 		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/deliveries/1", "/ui/batches", "/ui/dead-letters",
 		"/ui/dead-letters/redeliver?topic=orders", "/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions",
-		"/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/billing/edit", "/ui/policies", "/ui/jobs", "/ui/storage",
+		"/ui/subscriptions/orders/billing", "/ui/subscriptions/orders/billing/edit", "/ui/policies", "/ui/jobs",
+		"/ui/storage",
 		"/ui/audit", "/ui/subscriptions/new?topic=orders", "/ui/topics/orders/keys", "/ui/users", "/ui/keys",
 	}
 	conn, err := b.pool.Acquire(t.Context())
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), `BEGIN; DO $$ BEGIN EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
+	_, err = conn.Exec(t.Context(),
+		`BEGIN; DO $$ BEGIN EXECUTE (SELECT 'LOCK TABLE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
 		FROM pg_tables WHERE schemaname = 'postrider_internal'); END $$`)
 	require.NoError(t, err)
 	requirePlainPages(t, b, paths)

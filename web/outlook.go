@@ -77,7 +77,8 @@ func nextText(w *pendingWork, hold string, now time.Time) string {
 	case w.job == "running":
 		return "An attempt is in progress."
 	case hold != "" && w.hold == "" && later:
-		return holdText(hold) + " " + attempt + " is scheduled for " + display.MomentOf(*w.due, now).Absolute + " and waits if the hold still lasts then."
+		return holdText(hold) + " " + attempt + " is scheduled for " + display.MomentOf(*w.due, now).Absolute +
+			" and waits if the hold still lasts then."
 	case hold != "":
 		return holdText(hold)
 	case w.limit > 0 && w.attempts >= w.limit:

@@ -19,16 +19,21 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 		hold string
 		want string
 	}{
-		"due later":        {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 is made in 1 minute."},
-		"due now":          {pendingWork{attempts: 1, due: &now}, "", "Attempt 2 is due now and waits for a worker."},
-		"without a time":   {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
-		"running":          {pendingWork{job: "running", due: &now}, catalog.HoldProbation, "An attempt is in progress."},
-		"its own hold":     {pendingWork{hold: catalog.HoldPaused, due: &soon}, catalog.HoldPaused, holdText(catalog.HoldPaused)},
-		"waits for a room": {pendingWork{hold: catalog.HoldAdmission}, catalog.HoldAdmission, holdText(catalog.HoldAdmission)},
+		"due later":      {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 is made in 1 minute."},
+		"due now":        {pendingWork{attempts: 1, due: &now}, "", "Attempt 2 is due now and waits for a worker."},
+		"without a time": {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
+		"running":        {pendingWork{job: "running", due: &now}, catalog.HoldProbation, "An attempt is in progress."},
+		"its own hold": {
+			pendingWork{hold: catalog.HoldPaused, due: &soon}, catalog.HoldPaused, holdText(catalog.HoldPaused),
+		},
+		"waits for a room": {
+			pendingWork{hold: catalog.HoldAdmission}, catalog.HoldAdmission, holdText(catalog.HoldAdmission),
+		},
 		"scheduled, and its event subscription on hold": {
 			pendingWork{attempts: 1, job: "scheduled", due: &soon},
 			catalog.HoldPaused,
-			holdText(catalog.HoldPaused) + " Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and waits if the hold still lasts then.",
+			holdText(catalog.HoldPaused) +
+				" Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and waits if the hold still lasts then.",
 		},
 		"for a batch": {
 			pendingWork{unbatched: true, due: &now},

@@ -22,7 +22,8 @@ import (
 func TestPendingDeliveryShowsTheHoldOfItsEventSubscription(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1")
-	delivery := "/ui/deliveries/" + b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'")
+	delivery := "/ui/deliveries/" +
+		b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'")
 	require.Contains(t, text(b.page(t, delivery)), "Attempt 2 is made in")
 	b.pause(t, "orders", "billing")
 	page := text(b.page(t, delivery))
@@ -98,7 +99,8 @@ func TestFirstStepsOfAnEmptyInstallation(t *testing.T) {
 
 	require.Contains(t, overview(), "First steps Create a topic")
 	for _, command := range commandsOf(t, b.ask(http.MethodGet, "/ui/", host).Body.String()) {
-		command = strings.Replace(command, `https://billing.example.com/events"}`, `https://127.0.0.1:9/events","endpointValidation":"skip"}`, 1)
+		command = strings.Replace(command, `https://billing.example.com/events"}`,
+			`https://127.0.0.1:9/events","endpointValidation":"skip"}`, 1)
 		run := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(command, "curl ", "curl -fsS ", 1))
 		run.Env = append(run.Environ(), "POSTRIDER_API_KEY=of the tests")
 		out, err := run.CombinedOutput()
@@ -128,7 +130,8 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 func TestOperationShowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
-	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")}, operator.Target{}, 0)
+	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")},
+		operator.Target{}, 0)
 	require.NoError(t, err)
 	b.eventually(t, 2, "SELECT dead_lettered FROM postrider.operations")
 	page := b.page(t, "/ui/operations/"+b.value(t, "SELECT operation_id FROM postrider.operations"))

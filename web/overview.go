@@ -62,7 +62,9 @@ func (p *pages) overview(c echo.Context) error {
 		return err
 	}
 	view := overviewView{
-		Tiles: tilesOf(o, p.now()), Ranges: display.RangeLinks(c, r), Charts: []display.Chart{display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r, o.Range), display.LatencyChart(r, o.Range.Minutes)},
+		Tiles: tilesOf(o, p.now()), Ranges: display.RangeLinks(c, r),
+		Charts: []display.Chart{display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r,
+			o.Range), display.LatencyChart(r, o.Range.Minutes)},
 		Problems: problemRows(problems[:min(len(problems), overviewProblems)]), Holds: holdRows(o.Holds),
 		Reasons: sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
@@ -84,11 +86,18 @@ func tilesOf(o *query.Overview, now time.Time) []tile {
 		p50, p95 = display.Milliseconds(*st.LagP50*1000), "95 % within "+display.Milliseconds(*st.LagP95*1000)
 	}
 	return []tile{
-		{Label: "Published", Figure: display.PerSecond(float64(recent.Published) / (60 * rateSpan)), Unit: "/s", Note: display.Grouped(hour.Published) + " in the last hour", Href: "/ui/events"},
-		{Label: "Delivered", Figure: display.PerSecond(float64(recent.Delivered) / (60 * rateSpan)), Unit: "/s", Note: display.Grouped(hour.Delivered) + " in the last hour", Href: "/ui/deliveries?state=delivered"},
+		{
+			Label: "Published", Figure: display.PerSecond(float64(recent.Published) / (60 * rateSpan)), Unit: "/s",
+			Note: display.Grouped(hour.Published) + " in the last hour", Href: "/ui/events",
+		},
+		{
+			Label: "Delivered", Figure: display.PerSecond(float64(recent.Delivered) / (60 * rateSpan)), Unit: "/s",
+			Note: display.Grouped(hour.Delivered) + " in the last hour", Href: "/ui/deliveries?state=delivered",
+		},
 		backlogTile(st),
 		oldestTile(st, now),
-		{Label: "Delivered at first attempt", Figure: display.Percent(day.FirstAttempt, day.Ended), Note: "of " + display.Grouped(day.Ended) + " that ended in 24 h"},
+		{Label: "Delivered at first attempt", Figure: display.Percent(day.FirstAttempt, day.Ended), Note: "of " +
+			display.Grouped(day.Ended) + " that ended in 24 h"},
 		finalTile(day, st.Pending),
 		{Label: "Lag, median", Figure: p50, Note: p95},
 		sweeperTile(st),
@@ -99,14 +108,17 @@ func tilesOf(o *query.Overview, now time.Time) []tile {
 const standingHeld = 20_000
 
 func backlogTile(st *query.Standing) tile {
-	t := tile{Label: "Backlog", Figure: display.Grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending"}
+	t := tile{
+		Label: "Backlog", Figure: display.Grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending",
+	}
 	if st.Held > 0 {
 		t.Note = atMost(int(st.Held), standingHeld) + " on hold"
 	}
 	return t
 }
 
-// oldTile is the age from which an unfinished delivery is worth a look: the built-in schedules have made four attempts by then.
+// oldTile is the age from which an unfinished delivery is worth a look: the built-in schedules have made four attempts
+// by then.
 const oldTile = 10 * time.Minute
 
 func oldestTile(st *query.Standing, now time.Time) tile {
@@ -115,7 +127,8 @@ func oldestTile(st *query.Standing, now time.Time) tile {
 		return t
 	}
 	age := now.Sub(*st.OldestOwedSince)
-	t.Figure, t.Note, t.Href = display.Span(max(age, 0)), "delivery "+strconv.FormatInt(*st.OldestID, 10), "/ui/deliveries/"+strconv.FormatInt(*st.OldestID, 10)
+	t.Figure, t.Note, t.Href = display.Span(max(age, 0)), "delivery "+strconv.FormatInt(*st.OldestID, 10),
+		"/ui/deliveries/"+strconv.FormatInt(*st.OldestID, 10)
 	if age > oldTile {
 		t.Tone = "waiting"
 	}
@@ -136,7 +149,10 @@ func finalTile(day query.Minute, pending int64) tile {
 }
 
 func sweeperTile(st *query.Standing) tile {
-	t := tile{Label: "Sweeper finds", Figure: display.Grouped(st.SweeperFinds), Note: "nothing came apart; " + display.Plural(st.Nodes, "node"), Tone: "good"}
+	t := tile{
+		Label: "Sweeper finds", Figure: display.Grouped(st.SweeperFinds),
+		Note: "nothing came apart; " + display.Plural(st.Nodes, "node"), Tone: "good",
+	}
 	if st.SweeperFinds > 0 {
 		t.Tone, t.Note = "bad", "mended; it should be 0; "+display.Plural(st.Nodes, "node")
 	}
@@ -181,7 +197,9 @@ const heldLimit = 10_000
 func holdRows(lines []query.HoldLine) []holdRow {
 	rows := make([]holdRow, len(lines))
 	for i, line := range lines {
-		rows[i] = holdRow{HoldLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Held: atMost(line.HeldDeliveries, heldLimit)}
+		rows[i] = holdRow{
+			HoldLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Held: atMost(line.HeldDeliveries, heldLimit),
+		}
 	}
 	return rows
 }

@@ -49,33 +49,81 @@ func TestPagesShowWhatHappened(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2", "e-3")
 	delivery := func(subscription string) string {
-		return "/ui/deliveries/" + b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = '"+subscription+"'")
+		return "/ui/deliveries/" +
+			b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = '"+subscription+"'")
 	}
-	for name, row := range map[string]struct { //nolint:paralleltest // one after the other, at once: half a minute later the failing ones have failed again
+	//nolint:paralleltest // one after the other, at once: half a minute later the failing ones have failed again
+	for name, row := range map[string]struct {
 		path string
 		want []string
 	}{
-		"overview":          {"/ui/", []string{"Backlog 6 3 on hold", "billing of orders Busy 503 Service Unavailable 3", "held of orders paused", "an operator resumes it 3", "3 dead letters in 24 h", "UndeliverableDueToClientError 3", "Sweeper finds 0"}},
-		"problems":          {"/ui/problems?within=1h", []string{"archive of orders NotFound 404 Not Found 3 100 % of 3", "3 dead letters", "billing of orders Busy", "3 waiting", "<script>window.__x=1</script>"}},
-		"dead letters":      {"/ui/dead-letters", []string{"3 in all", "archive of orders UndeliverableDueToClientError", "404 Not Found NotFound, 1 attempt", "select * from postrider.dead_letters"}},
-		"a failing one":     {delivery("billing"), []string{"pending e-1 to billing of orders", "Attempt 2 is made in", "left of its time to live", "Attempt 1 Busy 503 Service Unavailable", "first byte", "Then: another attempt, due 20", "503: no sooner than 30 s; step 1 is 10 s after the failure", "X-Hostile", "12345678901234567890.10"}},
-		"one on hold":       {delivery("held"), []string{"pending paused", "no attempt is made until an operator resumes it", "None yet."}},
-		"one of a batch":    {delivery("bulk"), []string{"delivered", "Attempt 1 Delivered 202 Accepted batch"}},
-		"a dead one":        {delivery("archive"), []string{"dead_lettered", "after 1 attempt", "Its dead letter", "given up: it became a dead letter"}},
-		"events":            {"/ui/events", []string{"e-1 e-1 e-1 orders 5", "nobody"}},
-		"unwanted events":   {"/ui/events?unmatched=1", []string{"e-1 e-1 e-1 empty nobody"}},
-		"an event":          {"/ui/events/" + b.value(t, "SELECT min(system_id::text) FROM postrider.events WHERE topic = 'orders'"), []string{"wants it accounting", "does not choosy", `subjectBeginsWith fails the subject is "e-1", but must begin with "nothing begins so"`, "12345678901234567890.10"}},
-		"an unwanted event": {"/ui/events/" + b.value(t, "SELECT system_id FROM postrider.events WHERE topic = 'empty'"), []string{"0 event subscriptions", "It is owed to nobody.", "includedEventTypes fails"}},
-		"batches":           {"/ui/batches", []string{"delivered bulk of orders"}},
-		"a batch":           {"/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches"), []string{"All or none", "Attempt 1 Delivered 202 Accepted"}},
-		"topics":            {"/ui/topics", []string{"orders basic EventGridSchema 3 15", "empty basic EventGridSchema 1 0"}},
-		"a topic":           {"/ui/topics/orders", []string{"Published, 24 h 3", "Dead letters, 24 h 3"}},
-		"subscriptions":     {"/ui/subscriptions?hold=any", []string{"held of orders paused"}},
-		"a subscription":    {"/ui/subscriptions/orders/billing", []string{"Attempts that succeed, 24 h 0.0 % of 3", "If a delivery began now and met status 500 each time", "10 s", "subscription_made", "Busy 3"}},
-		"policies":          {"/ui/policies?policy=ga-2018&policy=ga-2021", []string{"Property ga-2021 ga-2018", "Ack timeout 30 s 1 min"}},
-		"jobs":              {"/ui/jobs", []string{"deliver deliveries", "delivery"}},
-		"storage":           {"/ui/storage", []string{"kept for ever; 7 are ready for the days to come"}},
-		"audit":             {"/ui/audit", []string{"postrider subscription_paused held orders"}},
+		"overview": {
+			"/ui/",
+			[]string{
+				"Backlog 6 3 on hold", "billing of orders Busy 503 Service Unavailable 3", "held of orders paused",
+				"an operator resumes it 3", "3 dead letters in 24 h", "UndeliverableDueToClientError 3", "Sweeper finds 0",
+			},
+		},
+		"problems": {
+			"/ui/problems?within=1h",
+			[]string{
+				"archive of orders NotFound 404 Not Found 3 100 % of 3", "3 dead letters", "billing of orders Busy", "3 waiting",
+				"<script>window.__x=1</script>",
+			},
+		},
+		"dead letters": {
+			"/ui/dead-letters",
+			[]string{"3 in all", "archive of orders " +
+				"UndeliverableDueToClientError", "404 Not Found NotFound, 1 attempt", "select * from postrider.dead_letters"},
+		},
+		"a failing one": {
+			delivery("billing"),
+			[]string{
+				"pending e-1 to billing of orders", "Attempt 2 is made in", "left of its time to live",
+				"Attempt 1 Busy 503 Service Unavailable", "first byte", "Then: another attempt, due 20",
+				"503: no sooner than 30 s; step 1 is 10 s after the failure", "X-Hostile", "12345678901234567890.10",
+			},
+		},
+		"one on hold": {
+			delivery("held"), []string{"pending paused", "no attempt is made until an operator resumes it", "None yet."},
+		},
+		"one of a batch": {delivery("bulk"), []string{"delivered", "Attempt 1 Delivered 202 Accepted batch"}},
+		"a dead one": {delivery("archive"), []string{
+			"dead_lettered", "after 1 attempt", "Its dead letter", "given up: it became a dead letter",
+		}},
+		"events":          {"/ui/events", []string{"e-1 e-1 e-1 orders 5", "nobody"}},
+		"unwanted events": {"/ui/events?unmatched=1", []string{"e-1 e-1 e-1 empty nobody"}},
+		"an event": {
+			"/ui/events/" + b.value(t, "SELECT min(system_id::text) FROM postrider.events WHERE topic = 'orders'"),
+			[]string{
+				"wants it accounting", "does not choosy",
+				`subjectBeginsWith fails the subject is "e-1", but must begin with "nothing begins so"`, "12345678901234567890.10",
+			},
+		},
+		"an unwanted event": {
+			"/ui/events/" + b.value(t, "SELECT system_id FROM postrider.events WHERE topic = 'empty'"),
+			[]string{"0 event subscriptions", "It is owed to nobody.", "includedEventTypes fails"},
+		},
+		"batches": {"/ui/batches", []string{"delivered bulk of orders"}},
+		"a batch": {"/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches"), []string{
+			"All or none", "Attempt 1 Delivered 202 Accepted",
+		}},
+		"topics":        {"/ui/topics", []string{"orders basic EventGridSchema 3 15", "empty basic EventGridSchema 1 0"}},
+		"a topic":       {"/ui/topics/orders", []string{"Published, 24 h 3", "Dead letters, 24 h 3"}},
+		"subscriptions": {"/ui/subscriptions?hold=any", []string{"held of orders paused"}},
+		"a subscription": {
+			"/ui/subscriptions/orders/billing",
+			[]string{
+				"Attempts that succeed, 24 h 0.0 % of 3", "If a delivery began now and met status 500 each time", "10 s",
+				"subscription_made", "Busy 3",
+			},
+		},
+		"policies": {
+			"/ui/policies?policy=ga-2018&policy=ga-2021", []string{"Property ga-2021 ga-2018", "Ack timeout 30 s 1 min"},
+		},
+		"jobs":    {"/ui/jobs", []string{"deliver deliveries", "delivery"}},
+		"storage": {"/ui/storage", []string{"kept for ever; 7 are ready for the days to come"}},
+		"audit":   {"/ui/audit", []string{"postrider subscription_paused held orders"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := text(b.page(t, row.path))
@@ -91,7 +139,8 @@ func TestPagesShowWhatHappened(t *testing.T) {
 func TestPagesAreWellMade(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1")
-	for _, path := range append(b.everyPage(t), "/ui/deliveries?state=pending&hold=paused", "/ui/dead-letters?topic=none") {
+	for _, path := range append(b.everyPage(t), "/ui/deliveries?state=pending&hold=paused",
+		"/ui/dead-letters?topic=none") {
 		requireWellMade(t, path, b.page(t, path))
 	}
 }
@@ -116,7 +165,8 @@ func requireWellMade(t *testing.T, path, page string) {
 		}
 		switch node.Data {
 		case "input", "select", "textarea":
-			require.True(t, attributes["type"] == "hidden" || node.Parent.Data == "label", "%s: %s without a label", path, attributes["name"])
+			require.True(t, attributes["type"] == "hidden" || node.Parent.Data == "label", "%s: %s without a label", path,
+				attributes["name"])
 		case "th":
 			require.Contains(t, []string{"col", "row", "colgroup"}, attributes["scope"], path)
 		case "svg":
@@ -193,7 +243,9 @@ func TestFiltersStayWhileLeafing(t *testing.T) {
 		letters[i] = letter{at: time.Now(), topic: []string{"orders", "parcels"}[i%2], status: ptr(503), outcome: ptr("Busy")}
 	}
 	b.insert(t, letters...)
-	require.Len(t, shownLetter.FindAllString(b.page(t, "/ui/dead-letters?topic=parcels&status=503&outcome=Busy&reason=MaxDeliveryAttemptsExceeded"), -1), 30)
+	require.Len(t,
+		shownLetter.FindAllString(
+			b.page(t, "/ui/dead-letters?topic=parcels&status=503&outcome=Busy&reason=MaxDeliveryAttemptsExceeded"), -1), 30)
 	require.Contains(t, text(b.page(t, "/ui/dead-letters?status=0")), "No dead letter matches.")
 	next, _ := turns(b.page(t, "/ui/dead-letters?outcome=Busy"))
 	require.Contains(t, next, "outcome=Busy")
@@ -236,7 +288,8 @@ func TestSubscriptionsThatAreNotValidatedSayHowItStands(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = b.store.Subscriptions.PutValidated(t.Context(), "orders", "asked", spec, id)
 	require.NoError(t, err)
-	require.Regexp(t, `asked of orders not_validated nothing was answered yet .*billing of orders active`, text(b.page(t, "/ui/subscriptions")))
+	require.Regexp(t, `asked of orders not_validated nothing was answered yet .*billing of orders active`,
+		text(b.page(t, "/ui/subscriptions")))
 	require.Contains(t, text(b.page(t, "/ui/")), "not_validated")
 	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/asked")), "until the validation handshake succeeds")
 }
@@ -288,7 +341,8 @@ func TestActionsOfAnEventSubscription(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.post(at+"/release", nil).Code)
 	require.Equal(t, "false", holds())
 	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/nobody/pause", nil).Code)
-	require.Equal(t, "admin", b.value(t, "SELECT string_agg(DISTINCT actor, ' ') FROM postrider.audit WHERE action IN ('subscription_paused', 'subscription_resumed', 'subscription_probed', 'subscription_released')"))
+	require.Equal(t, "admin", b.value(t, "SELECT string_agg(DISTINCT actor, ' ') FROM postrider.audit "+
+		"WHERE action IN ('subscription_paused', 'subscription_resumed', 'subscription_probed', 'subscription_released')"))
 }
 
 // The browser may send the cookie along with whatever another site's page posts.
@@ -310,14 +364,18 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 		change []func(*http.Request)
 		want   int
 	}{
-		"our page":              {open, nil, http.StatusSeeOther},
-		"another site":          {open, []func(*http.Request){header("Sec-Fetch-Site", "cross-site")}, http.StatusForbidden},
-		"a site beside":         {open, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, http.StatusForbidden},
-		"another origin":        {open, []func(*http.Request){header("Origin", "http://example.com")}, http.StatusForbidden},
-		"our origin":            {open, []func(*http.Request){header("Origin", "http://localhost:8080")}, http.StatusSeeOther},
-		"no login":              {shut, nil, http.StatusUnauthorized},
-		"logged in":             {shut, []func(*http.Request){login}, http.StatusSeeOther},
-		"logged in, other site": {shut, []func(*http.Request){login, header("Sec-Fetch-Site", "cross-site")}, http.StatusForbidden},
+		"our page":       {open, nil, http.StatusSeeOther},
+		"another site":   {open, []func(*http.Request){header("Sec-Fetch-Site", "cross-site")}, http.StatusForbidden},
+		"a site beside":  {open, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, http.StatusForbidden},
+		"another origin": {open, []func(*http.Request){header("Origin", "http://example.com")}, http.StatusForbidden},
+		"our origin": {
+			open, []func(*http.Request){header("Origin", "http://localhost:8080")}, http.StatusSeeOther,
+		},
+		"no login":  {shut, nil, http.StatusUnauthorized},
+		"logged in": {shut, []func(*http.Request){login}, http.StatusSeeOther},
+		"logged in, other site": {
+			shut, []func(*http.Request){login, header("Sec-Fetch-Site", "cross-site")}, http.StatusForbidden,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -385,7 +443,8 @@ func TestRedeliveredFromIsALink(t *testing.T) {
 			_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal."+table+" SET redelivered_from = $1", from)
 			require.NoError(t, err)
 		}
-		for _, path := range []string{"/ui/dead-letters/" + letter, "/ui/deliveries/" + b.value(t, "SELECT delivery_id FROM postrider.dead_letters")} {
+		for _, path := range []string{"/ui/dead-letters/" + letter, "/ui/deliveries/" +
+			b.value(t, "SELECT delivery_id FROM postrider.dead_letters")} {
 			page := b.page(t, path)
 			require.Equal(t, want, strings.Contains(page, `<dd><a href="/ui/dead-letters/`+from), path)
 			require.Equal(t, from == operation, strings.Contains(page, `<dd><a href="/ui/operations/`+operation), path)

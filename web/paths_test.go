@@ -7,19 +7,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tricks with the path find neither a file that is not to be shown nor a page without a login: the router decodes nothing twice, and
-// the files are read from a list.
+// Tricks with the path find neither a file that is not to be shown nor a page without a login: the router decodes
+// nothing twice, and the files are read from a list.
 func TestTricksWithPathsFindNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
 	for _, path := range []string{
-		"/ui/static/../main.go", "/ui/static/..%2fmain.go", "/ui/static/%2e%2e/main.go", "/ui/static/%2e%2e%2f%2e%2e%2fgo.mod", "/ui/static/..%5cgo.mod", "/ui/static/%252e%252e%252fgo.mod",
-		"/ui/static//etc/passwd", "/ui/static/%2fetc%2fpasswd", "/ui/static/", "/ui/static", "/ui/static/style.css%00.js", "/ui/static/templates/layout.html",
-		"/ui//", "/ui/./dead-letters", "/ui/%2e/dead-letters", "/ui/static/../dead-letters", "/ui/static/..%2fdead-letters", "/ui%2fdead-letters", "/ui%2F..", "/UI/dead-letters", "//ui/dead-letters",
+		"/ui/static/../main.go", "/ui/static/..%2fmain.go", "/ui/static/%2e%2e/main.go",
+		"/ui/static/%2e%2e%2f%2e%2e%2fgo.mod", "/ui/static/..%5cgo.mod", "/ui/static/%252e%252e%252fgo.mod",
+		"/ui/static//etc/passwd", "/ui/static/%2fetc%2fpasswd", "/ui/static/", "/ui/static", "/ui/static/style.css%00.js",
+		"/ui/static/templates/layout.html",
+		"/ui//", "/ui/./dead-letters", "/ui/%2e/dead-letters", "/ui/static/../dead-letters", "/ui/static/..%2fdead-letters",
+		"/ui%2fdead-letters", "/ui%2F..", "/UI/dead-letters", "//ui/dead-letters",
 		"/ui/;/dead-letters", "/ui/dead-letters;x=/static/style.css", "/ui/dead-letters%00", "/ui/dead-letters/",
 	} {
 		answer := b.ask(http.MethodGet, path)
-		require.Contains(t, []int{http.StatusUnauthorized, http.StatusNotFound, http.StatusMovedPermanently, http.StatusSeeOther}, answer.Code, path) // 303: to the sign-in
+		// 303: to the sign-in
+		require.Contains(t,
+			[]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusMovedPermanently, http.StatusSeeOther},
+			answer.Code, path)
 		require.NotContains(t, answer.Body.String(), "module postrider", path)
 		require.NotContains(t, answer.Body.String(), "{{", path)
 		require.NotContains(t, answer.Body.String(), "root:x:", path)

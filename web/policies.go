@@ -70,8 +70,8 @@ func (p *pages) policies(c echo.Context) error {
 	return p.show(c, "policies", "Retry policies", false, view)
 }
 
-// withDefaultFirst puts the default policy first: the others are compared with it. It is added if it was not chosen, and
-// replaces the last of as many as fit.
+// withDefaultFirst puts the default policy first: the others are compared with it. It is added if it was not chosen,
+// and replaces the last of as many as fit.
 func withDefaultFirst(shown []*policy.Policy, catalogue *catalog.Catalogue) []*policy.Policy {
 	byDefault, ok := catalogue.Policy(policy.DefaultName)
 	if !ok {
@@ -118,13 +118,16 @@ var scheduleProperties = []property{
 	{"Steps", func(p *policy.Policy) string { return spans(p.Steps) }},
 	{"Then every", func(p *policy.Policy) string { return display.Span(p.Tail) }},
 	{"Measured", func(p *policy.Policy) string {
-		return map[policy.Basis]string{policy.BasisGap: "from the failure", policy.BasisOffset: "from the first attempt"}[p.Basis]
+		return map[policy.Basis]string{
+			policy.BasisGap: "from the failure", policy.BasisOffset: "from the first attempt",
+		}[p.Basis]
 	}},
 	{"Jitter", func(p *policy.Policy) string {
 		if p.JitterFraction == 0 {
 			return "none"
 		}
-		return fmt.Sprintf("up to %s %%, at most %s", strconv.FormatFloat(100*p.JitterFraction, 'f', -1, 64), display.Span(p.JitterCap))
+		return fmt.Sprintf("up to %s %%, at most %s", strconv.FormatFloat(100*p.JitterFraction, 'f', -1, 64),
+			display.Span(p.JitterCap))
 	}},
 	{"No attempt later than", func(p *policy.Policy) string { return spanOr(p.RetryWindow, "no such limit") }},
 	{"Retry-After, documented", func(p *policy.Policy) string { return yes(p.HonorRetryAfter) }},
@@ -140,17 +143,27 @@ var limitProperties = []property{
 		}
 		return strconv.Itoa(p.DefaultMaxAttempts)
 	}},
-	{"Attempts that may be set", func(p *policy.Policy) string { return fmt.Sprintf("%d to %d", p.MinMaxAttempts, p.MaxMaxAttempts) }},
+	{"Attempts that may be set", func(p *policy.Policy) string {
+		return fmt.Sprintf("%d to %d", p.MinMaxAttempts,
+			p.MaxMaxAttempts)
+	}},
 	{"Time to live", func(p *policy.Policy) string { return display.Span(p.DefaultTTL) }},
-	{"Time to live that may be set", func(p *policy.Policy) string { return display.Span(p.MinTTL) + " to " + display.Span(p.MaxTTL) }},
+	{"Time to live that may be set", func(p *policy.Policy) string {
+		return display.Span(p.MinTTL) + " to " +
+			display.Span(p.MaxTTL)
+	}},
 	{"Expires", func(p *policy.Policy) string {
-		return map[policy.Expiry]string{policy.ExpiryAtTTL: "at that moment", policy.ExpiryNextAttempt: "at the next attempt's turn"}[p.Expiry]
+		return map[policy.Expiry]string{
+			policy.ExpiryAtTTL: "at that moment", policy.ExpiryNextAttempt: "at the next attempt's turn",
+		}[p.Expiry]
 	}},
 }
 
 var endProperties = []property{
 	{"Dead letters, documented", func(p *policy.Policy) string {
-		return map[string]string{policy.DeadLetterRows: "kept as rows", policy.DeadLetterNone: "none: dropped"}[p.DeadLetterDefault]
+		return map[string]string{
+			policy.DeadLetterRows: "kept as rows", policy.DeadLetterNone: "none: dropped",
+		}[p.DeadLetterDefault]
 	}},
 	{"Outside location after", func(p *policy.Policy) string { return display.Span(p.DeadLetterDelay) }},
 	{"Outside location tried for", func(p *policy.Policy) string { return display.Span(p.DeadLetterGiveUp) }},
@@ -161,7 +174,10 @@ var endProperties = []property{
 
 var probationProperties = []property{
 	{"Rests", func(p *policy.Policy) string {
-		return map[policy.ProbationScope]string{policy.ProbationNone: "nothing", policy.ProbationEndpoint: "the endpoint", policy.ProbationEventSubscription: "the event subscription"}[p.Probation.Scope]
+		return map[policy.ProbationScope]string{
+			policy.ProbationNone: "nothing", policy.ProbationEndpoint: "the endpoint",
+			policy.ProbationEventSubscription: "the event subscription",
+		}[p.Probation.Scope]
 	}},
 	{"After failures in a row", func(p *policy.Policy) string { return resting(p, strconv.Itoa(p.Probation.Trigger)) }},
 	{"First rest", func(p *policy.Policy) string { return resting(p, spanOr(p.Probation.First, "by outcome")) }},
@@ -223,7 +239,8 @@ func cellText(p *policy.Policy, kind policy.EndpointKind, condition string) stri
 		}
 	}
 	text := map[policy.Action]string{
-		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried", policy.ActionNeverIfDeadLetter: "never retried where dead letters are kept",
+		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried",
+		policy.ActionNeverIfDeadLetter: "never retried where dead letters are kept",
 	}[cell.Action]
 	if cell.MinDelay > 0 && cell.Action != policy.ActionNever {
 		text += " after " + display.Span(cell.MinDelay) + " or later"

@@ -21,7 +21,8 @@ var (
 	policyNumbers = []string{
 		"ackTimeoutInSeconds", "lateAnswerWindowInSeconds", "tailInSeconds", "retryWindowInSeconds", "retryAfterCapInSeconds",
 		"jitterFraction", "jitterCapInSeconds", "maxDeliveryAttempts.default", "maxDeliveryAttempts.least",
-		"maxDeliveryAttempts.most", "eventTimeToLiveInMinutes.default", "eventTimeToLiveInMinutes.least", "eventTimeToLiveInMinutes.most", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds",
+		"maxDeliveryAttempts.most", "eventTimeToLiveInMinutes.default", "eventTimeToLiveInMinutes.least",
+		"eventTimeToLiveInMinutes.most", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds",
 		"probation.trigger", "probation.firstInSeconds", "probation.maxInSeconds",
 	}
 )
@@ -98,7 +99,10 @@ func policySettings(f *form) (settings map[string]any, mistakes []apiProblem) {
 		}
 	}
 	steps := []json.RawMessage{}
-	for step := range strings.FieldsFuncSeq(f.get("stepsInSeconds"), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+	for step := range strings.FieldsFuncSeq(f.get("stepsInSeconds"), func(r rune) bool {
+		return r == ',' || r == ' ' ||
+			r == '\n'
+	}) {
 		steps = append(steps, numberOf(step))
 	}
 	settings["stepsInSeconds"] = steps
@@ -120,30 +124,50 @@ func policySections(f *form, fresh bool) []formSection {
 	return []formSection{
 		{ID: "policy", Title: "Policy", Fields: f.fields(first...)},
 		{ID: "schedule", Title: "Schedule", Fields: f.fields(
-			seconds("ackTimeoutInSeconds", "An endpoint answers within", "1 to 230."), seconds("lateAnswerWindowInSeconds", "A late success counts for", "0: not at all."),
-			formField{Name: "basis", Label: "Steps are", Kind: kindSelect, Options: options("gap", "gap: the wait after an attempt", "offset", "offset: marks after the first attempt")},
-			formField{Name: "stepsInSeconds", Label: "Steps (s)", Kind: kindText, Wide: true, Placeholder: "10, 30, 60, 300"}, seconds("tailInSeconds", "Once they are used up, every", ""),
-			seconds("retryWindowInSeconds", "No attempt later than", "Empty: no such bound."), formField{Name: "jitterFraction", Label: "Jitter, share of the step", Kind: kindText, Hint: "0 to 0.5."}, seconds("jitterCapInSeconds", "Jitter, at most", ""),
+			seconds("ackTimeoutInSeconds", "An endpoint answers within", "1 to 230."),
+			seconds("lateAnswerWindowInSeconds", "A late success counts for", "0: not at all."),
+			formField{Name: "basis", Label: "Steps are", Kind: kindSelect, Options: options("gap",
+				"gap: the wait after an attempt", "offset", "offset: marks after the first attempt")},
+			formField{Name: "stepsInSeconds", Label: "Steps (s)", Kind: kindText, Wide: true, Placeholder: "10, 30, 60, 300"},
+			seconds("tailInSeconds", "Once they are used up, every", ""),
+			seconds("retryWindowInSeconds", "No attempt later than", "Empty: no such bound."),
+			formField{Name: "jitterFraction", Label: "Jitter, share of the step", Kind: kindText, Hint: "0 to 0.5."},
+			seconds("jitterCapInSeconds", "Jitter, at most", ""),
 		)},
 		{ID: "limits", Title: "Limits", Fields: f.fields(
-			whole("maxDeliveryAttempts.default", "Attempts where nothing is said"), whole("maxDeliveryAttempts.least", "Attempts, least"), whole("maxDeliveryAttempts.most", "Attempts, most"),
-			whole("eventTimeToLiveInMinutes.default", "Time to live where nothing is said (min)"), whole("eventTimeToLiveInMinutes.least", "Time to live, least (min)"), whole("eventTimeToLiveInMinutes.most", "Time to live, most (min)"),
-			formField{Name: "expiry", Label: "Past its time to live", Kind: kindSelect, Options: options("at_ttl", "ended at that moment", "next_attempt", "ended when its next attempt is due")},
+			whole("maxDeliveryAttempts.default", "Attempts where nothing is said"),
+			whole("maxDeliveryAttempts.least", "Attempts, least"), whole("maxDeliveryAttempts.most", "Attempts, most"),
+			whole("eventTimeToLiveInMinutes.default", "Time to live where nothing is said (min)"),
+			whole("eventTimeToLiveInMinutes.least", "Time to live, least (min)"), whole("eventTimeToLiveInMinutes.most",
+				"Time to live, most (min)"),
+			formField{Name: "expiry", Label: "Past its time to live", Kind: kindSelect, Options: options("at_ttl",
+				"ended at that moment", "next_attempt", "ended when its next attempt is due")},
 			formField{Name: "batching", Label: "Batches may be asked for", Kind: kindCheck},
 		)},
 		{ID: "ends", Title: "What is given up, and answers", Fields: f.fields(
-			formField{Name: "deadLetterDefault", Label: "Under documented, what is given up", Kind: kindSelect, Options: options("rows", "becomes a dead letter", "none", "is dropped")},
-			seconds("deadLetterDelayInSeconds", "Dead letters are written outside after", ""), seconds("deadLetterGiveUpInSeconds", "A location that is away is tried for", ""),
+			formField{Name: "deadLetterDefault", Label: "Under documented, what is given up", Kind: kindSelect, Options: options(
+				"rows", "becomes a dead letter", "none", "is dropped")},
+			seconds("deadLetterDelayInSeconds", "Dead letters are written outside after", ""),
+			seconds("deadLetterGiveUpInSeconds", "A location that is away is tried for", ""),
 			formField{Name: "honorRetryAfter", Label: "Under documented, Retry-After is honoured", Kind: kindCheck},
 			seconds("retryAfterCapInSeconds", "Longest Retry-After", "1 to 604800."),
 			formField{Name: "retryTransportErrors", Label: "Under documented, retry without a response", Kind: kindCheck},
-			formField{Name: "statusTable", Label: "Status table", Kind: kindJSON, Rows: 12, Wide: true, Hint: "JSON: for each kind of endpoint a row for every status or error that has a rule of its own, and one of condition “other”."},
+			formField{
+				Name: "statusTable", Label: "Status table", Kind: kindJSON, Rows: 12, Wide: true, Hint: "JSON: for each kind of " +
+					"endpoint a row for every status or error that has a rule of its own, and one of condition “other”.",
+			},
 		)},
 		{ID: "probation", Title: "Probation", Fields: f.fields(
-			formField{Name: "probation.scope", Label: "Rests", Kind: kindSelect, Options: options("none", "nothing", "endpoint", "the endpoint", "event_subscription", "the event subscription")},
-			whole("probation.trigger", "After failures in a row"), seconds("probation.firstInSeconds", "First rest", ""), seconds("probation.maxInSeconds", "Longest rest", ""),
-			formField{Name: "probation.action", Label: "Meanwhile, under documented", Kind: kindSelect, Options: options("hold", "hold: events wait", "documented", "documented: may be given up")},
-			formField{Name: "probation.byOutcome", Label: "Rests by outcome", Kind: kindJSON, Wide: true, Placeholder: `{"Busy": 60}`, Hint: "JSON: seconds by outcome, instead of the first and the longest rest. Empty: the outcome does not matter."},
+			formField{Name: "probation.scope", Label: "Rests", Kind: kindSelect, Options: options("none", "nothing", "endpoint",
+				"the endpoint", "event_subscription", "the event subscription")},
+			whole("probation.trigger", "After failures in a row"), seconds("probation.firstInSeconds", "First rest", ""),
+			seconds("probation.maxInSeconds", "Longest rest", ""),
+			formField{Name: "probation.action", Label: "Meanwhile, under documented", Kind: kindSelect, Options: options("hold",
+				"hold: events wait", "documented", "documented: may be given up")},
+			formField{
+				Name: "probation.byOutcome", Label: "Rests by outcome", Kind: kindJSON, Wide: true, Placeholder: `{"Busy": 60}`,
+				Hint: "JSON: seconds by outcome, instead of the first and the longest rest. Empty: the outcome does not matter.",
+			},
 		)},
 	}
 }
@@ -174,7 +198,10 @@ func (p *pages) editPolicy(c echo.Context, from string, fresh bool) error {
 			return leave(c, href, err)
 		}
 	}
-	view := formView{Action: "/ui/policies/" + from + "/edit", Back: "/ui/policies", Save: "Save", Etag: f.get("etag"), Others: f.others, Sections: openWhere(policySections(f, fresh))}
+	view := formView{
+		Action: "/ui/policies/" + from + "/edit", Back: "/ui/policies", Save: "Save", Etag: f.get("etag"), Others: f.others,
+		Sections: openWhere(policySections(f, fresh)),
+	}
 	title := "Edit " + from
 	if fresh {
 		view.Action, view.Save, title = "/ui/policies/new?from="+from, "Create", "A copy of "+from
@@ -194,7 +221,9 @@ func (p *pages) readPolicy(ctx context.Context, c echo.Context, name string) ([]
 	return answer.body.Bytes(), nil
 }
 
-func (p *pages) savePolicy(ctx context.Context, c echo.Context, f *form, name string, fresh bool) (href string, err error) {
+func (p *pages) savePolicy(
+	ctx context.Context, c echo.Context, f *form, name string, fresh bool,
+) (href string, err error) {
 	condition := []string{"If-Match", f.get("etag")}
 	if fresh {
 		name, condition = f.get("name"), []string{"If-None-Match", "*"}
@@ -218,8 +247,8 @@ func (p *pages) savePolicy(ctx context.Context, c echo.Context, f *form, name st
 	return "", p.refusePolicy(ctx, c, f, name, fresh, err)
 }
 
-// refusePolicy says at each field what is wrong with it. Who comes too late keeps what was typed: the form is then one for the version that others
-// have left.
+// refusePolicy says at each field what is wrong with it. Who comes too late keeps what was typed: the form is then one
+// for the version that others have left.
 func (p *pages) refusePolicy(ctx context.Context, c echo.Context, f *form, name string, fresh bool, err error) error {
 	var refused *apiError
 	switch late := errors.As(err, &refused) && refused.status == http.StatusPreconditionFailed; {
@@ -231,7 +260,9 @@ func (p *pages) refusePolicy(ctx context.Context, c echo.Context, f *form, name 
 			return err
 		}
 		f.set("etag", policyForm(stored).get("etag"))
-		c.Set(refusalKey, &refusedError{status: refused.status, text: "Nothing was saved: somebody else has changed this retry policy since you opened the form. Save again to replace what they have set."})
+		c.Set(refusalKey,
+			&refusedError{status: refused.status, text: "Nothing was saved: somebody else has changed this retry policy since " +
+				"you opened the form. Save again to replace what they have set."})
 		return nil
 	}
 	if !f.blame(err, namesOf(policySections(f, fresh))) {
@@ -250,10 +281,13 @@ func (p *pages) deletePolicy(c echo.Context) error {
 		return postgres.ErrNotFound
 	}
 	d := &deletion{
-		page: "policy-delete", api: apiPolicy(found.Name), section: "/ui/policies", done: "policy-deleted", title: "Delete " + found.Name + "?", trail: []link{{"/ui/policies", "Retry policies"}},
+		page: "policy-delete", api: apiPolicy(found.Name), section: "/ui/policies", done: "policy-deleted",
+		title: "Delete " + found.Name + "?", trail: []link{{"/ui/policies", "Retry policies"}},
 		view: deletionView{
-			Action: "/ui/policies/" + found.Name + "/delete", Back: "/ui/policies", Etag: etagOf(catalogue.PolicyVersion(found.Name)), What: "retry policy", Name: found.Name,
-			Consequences: []string{"It is refused as long as an event subscription goes by it.", "What was decided by it stays written down in the attempts."},
+			Action: "/ui/policies/" + found.Name + "/delete", Back: "/ui/policies",
+			Etag: etagOf(catalogue.PolicyVersion(found.Name)), What: "retry policy", Name: found.Name,
+			Consequences: []string{"It is refused as long as an event subscription goes by it.", "What was decided by it " +
+				"stays written down in the attempts."},
 		},
 	}
 	if found.BuiltIn {

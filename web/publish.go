@@ -44,7 +44,9 @@ func (p *pages) publish(c echo.Context) error {
 	}
 	f := newForm()
 	f.set("event", sampleEvent(topic, p.now()))
-	view := publishView{Action: "/ui/topics/" + topic.Name + "/publish", Topic: topic.Name, Schema: string(topic.InputSchema)}
+	view := publishView{
+		Action: "/ui/topics/" + topic.Name + "/publish", Topic: topic.Name, Schema: string(topic.InputSchema),
+	}
 	if c.Request().Method == http.MethodPost {
 		if f, err = postedForm(c); err != nil {
 			return err
@@ -55,14 +57,19 @@ func (p *pages) publish(c echo.Context) error {
 			}
 		}
 	}
-	view.Event = f.fields(formField{Name: "event", Label: "Event", Kind: kindJSON, Rows: 14, Wide: true, Required: true, Hint: "One event, or an array of them, in the topic’s schema: " + view.Schema + "."})[0]
+	view.Event = f.fields(formField{
+		Name: "event", Label: "Event", Kind: kindJSON, Rows: 14, Wide: true, Required: true,
+		Hint: "One event, or an array of them, in the topic’s schema: " + view.Schema + ".",
+	})[0]
 	view.Others = f.others
 	view.Curl, view.SQL, view.Twins = twinsOf(c, topic, f.get("event"))
 	return p.show(c, "publish", "Publish to "+topic.Name, false, view, link{"/ui/topics/" + topic.Name, topic.Name})
 }
 
 // publishBox publishes, and finds the events that have come of it.
-func (p *pages) publishBox(ctx context.Context, c echo.Context, topic *catalog.Topic, f *form, view *publishView) error {
+func (p *pages) publishBox(
+	ctx context.Context, c echo.Context, topic *catalog.Topic, f *form, view *publishView,
+) error {
 	body, contentType := publicationOf(topic, f.get("event"))
 	before := p.now().Add(-time.Second)
 	_, err := p.ask(ctx, c, http.MethodPost, doorOf(topic), []byte(body), echo.HeaderContentType, contentType)
@@ -83,8 +90,11 @@ func (p *pages) publishBox(ctx context.Context, c echo.Context, topic *catalog.T
 	return nil
 }
 
-// publishedEvents are the events since then with the ids that the box has, or else the topic's newest: a custom event's id may have been made.
-func (p *pages) publishedEvents(ctx context.Context, topic *catalog.Topic, body string, since time.Time) ([]query.EventLine, error) {
+// publishedEvents are the events since then with the ids that the box has, or else the topic's newest: a custom event's
+// id may have been made.
+func (p *pages) publishedEvents(
+	ctx context.Context, topic *catalog.Topic, body string, since time.Time,
+) ([]query.EventLine, error) {
 	ids := idsIn(body)
 	filters := make([]query.EventFilter, 0, len(ids))
 	for _, id := range ids {
@@ -139,8 +149,8 @@ func doorOf(t *catalog.Topic) string {
 	return "/topics/" + url.PathEscape(t.Name) + "/api/events"
 }
 
-// publicationOf is the body and the content type of what is in the box. The Event Grid schema is published in arrays, so that one event gets
-// brackets around it.
+// publicationOf is the body and the content type of what is in the box. The Event Grid schema is published in arrays,
+// so that one event gets brackets around it.
 func publicationOf(t *catalog.Topic, box string) (body, contentType string) {
 	array := strings.HasPrefix(box, "[")
 	switch {
@@ -155,7 +165,8 @@ func publicationOf(t *catalog.Topic, box string) (body, contentType string) {
 	}
 }
 
-// twinsOf are the commands that publish the same: for a shell, with the key in $KEY, and for psql. why says what stands in their way.
+// twinsOf are the commands that publish the same: for a shell, with the key in $KEY, and for psql. why says what stands
+// in their way.
 func twinsOf(c echo.Context, t *catalog.Topic, box string) (curl, sql, why string) {
 	if !json.Valid([]byte(box)) {
 		return "", "", "What is in the box is not one JSON document yet."
@@ -163,7 +174,8 @@ func twinsOf(c echo.Context, t *catalog.Topic, box string) (curl, sql, why strin
 	box = spelledOut(box)
 	body, contentType := publicationOf(t, box)
 	address := (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String() + doorOf(t)
-	curl = "curl -i " + quoteShell(address) + " \\\n  -H \"aeg-sas-key: $KEY\" -H " + quoteShell("Content-Type: "+contentType) + " \\\n  --data-raw " + quoteShell(body)
+	curl = "curl -i " + quoteShell(address) + " \\\n  -H \"aeg-sas-key: $KEY\" -H " +
+		quoteShell("Content-Type: "+contentType) + " \\\n  --data-raw " + quoteShell(body)
 	function := "postrider.publish"
 	if strings.HasPrefix(box, "[") {
 		function = "postrider.publish_batch"
@@ -171,7 +183,8 @@ func twinsOf(c echo.Context, t *catalog.Topic, box string) (curl, sql, why strin
 	return curl, "SELECT " + function + "(" + quoteSQL(t.Name) + ", " + dollarQuoted(box) + "::jsonb);", ""
 }
 
-// spelledOut writes the characters of a JSON document that nobody can see as its escapes: who copies a command sees all of it.
+// spelledOut writes the characters of a JSON document that nobody can see as its escapes: who copies a command sees all
+// of it.
 func spelledOut(document string) string {
 	var out strings.Builder
 	for _, r := range document {
@@ -186,8 +199,8 @@ func spelledOut(document string) string {
 	return out.String()
 }
 
-// dollarQuoted writes a text as PostgreSQL reads it letter for letter. The tag is one that does not end the text too early, neither in it nor
-// across its end: "…$event" would do that with "$event$".
+// dollarQuoted writes a text as PostgreSQL reads it letter for letter. The tag is one that does not end the text too
+// early, neither in it nor across its end: "…$event" would do that with "$event$".
 func dollarQuoted(text string) string {
 	tag := "$event$"
 	for n := 1; strings.Index(text+tag, tag) != len(text); n++ {
@@ -201,10 +214,12 @@ func sampleEvent(t *catalog.Topic, now time.Time) string {
 	id, at := uuid.NewString(), now.UTC().Format("2006-01-02T15:04:05Z")
 	switch t.InputSchema {
 	case event.CloudEvents:
-		return display.Pretty(`{"specversion":"1.0","id":` + quoted(id) + `,"source":` + quoted("/"+t.Name) + `,"type":"Shop.OrderPlaced","subject":"orders/1807","time":` + quoted(at) +
+		return display.Pretty(`{"specversion":"1.0","id":` + quoted(id) + `,"source":` + quoted("/"+t.Name) +
+			`,"type":"Shop.OrderPlaced","subject":"orders/1807","time":` + quoted(at) +
 			`,"datacontenttype":"application/json","data":{"total":12.50,"currency":"EUR"}}`)
 	case event.EventGrid:
-		return display.Pretty(`{"id":` + quoted(id) + `,"eventType":"Shop.OrderPlaced","subject":"orders/1807","eventTime":` + quoted(at) + `,"dataVersion":"1.0","data":{"total":12.50,"currency":"EUR"}}`)
+		return display.Pretty(`{"id":` + quoted(id) + `,"eventType":"Shop.OrderPlaced","subject":"orders/1807","eventTime":` +
+			quoted(at) + `,"dataVersion":"1.0","data":{"total":12.50,"currency":"EUR"}}`)
 	default:
 		return display.Pretty(sampleOfMapping(t.InputSchemaMapping, id, at))
 	}
@@ -230,7 +245,11 @@ func sampleOfMapping(m *event.Mapping, id, at string) string {
 		for _, one := range []struct {
 			field *event.MappedFieldWithDefault
 			value string
-		}{{m.Properties.EventType, "Shop.OrderPlaced"}, {m.Properties.Subject, "orders/1807"}, {m.Properties.DataVersion, "1.0"}} {
+		}{
+			{m.Properties.EventType, "Shop.OrderPlaced"},
+			{m.Properties.Subject, "orders/1807"},
+			{m.Properties.DataVersion, "1.0"},
+		} {
 			if one.field != nil {
 				put(one.field.SourceField, one.value)
 			}

@@ -22,9 +22,13 @@ import (
 func TestSQLOfAFilterIsOneStatement(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	require.Equal(t, "select * from postrider.dead_letters\n order by dead_lettered_at desc, dead_letter_id desc", deadLetterSQL(query.DeadLetterQuery{}))
-	require.Equal(t, "select * from postrider.dead_letters\n where topic = 'a''; drop table x; --'\n   and last_status is null\n   and dead_lettered_at >= '2026-01-31 00:00:00Z'\n order by dead_lettered_at desc, dead_letter_id desc",
-		deadLetterSQL(query.DeadLetterQuery{Unanswered: true, DeadLetterFilter: query.DeadLetterFilter{Topic: new("a'; drop table x; --"), DeadLetteredFrom: &from}}))
+	require.Equal(t, "select * from postrider.dead_letters\n order by dead_lettered_at desc, dead_letter_id desc",
+		deadLetterSQL(query.DeadLetterQuery{}))
+	require.Equal(t, "select * from postrider.dead_letters\n where topic = 'a''; drop table x; --'\n   and last_status "+
+		"is null\n   and dead_lettered_at >= '2026-01-31 00:00:00Z'\n order by dead_lettered_at desc, dead_letter_id desc",
+		deadLetterSQL(query.DeadLetterQuery{Unanswered: true, DeadLetterFilter: query.DeadLetterFilter{
+			Topic: new("a'; drop table x; --"), DeadLetteredFrom: &from,
+		}}))
 }
 
 func TestStatusOfErrors(t *testing.T) {
@@ -33,14 +37,16 @@ func TestStatusOfErrors(t *testing.T) {
 		err  error
 		want int
 	}{
-		"the store is unavailable":  {fmt.Errorf("read: %w", postgres.ErrUnavailable), http.StatusServiceUnavailable},
-		"the connection is refused": {fmt.Errorf("read: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), http.StatusServiceUnavailable},
-		"not a filter":              {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
-		"not there":                 {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
-		"too slow":                  {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
-		"paused":                    {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
-		"echo's own":                {echo.ErrNotFound, http.StatusNotFound},
-		"anything else":             {errors.New("boom"), http.StatusInternalServerError},
+		"the store is unavailable": {fmt.Errorf("read: %w", postgres.ErrUnavailable), http.StatusServiceUnavailable},
+		"the connection is refused": {
+			fmt.Errorf("read: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), http.StatusServiceUnavailable,
+		},
+		"not a filter":  {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
+		"not there":     {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
+		"too slow":      {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
+		"paused":        {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
+		"echo's own":    {echo.ErrNotFound, http.StatusNotFound},
+		"anything else": {errors.New("boom"), http.StatusInternalServerError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +75,10 @@ func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
 
 func TestQuoteShell(t *testing.T) {
 	t.Parallel()
-	for given, want := range map[string]string{"orders": "orders", "a-b_c.d/e:1": "a-b_c.d/e:1", "": "''", "-x": "'-x'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "a b\n": "'a b\n'"} {
+	for given, want := range map[string]string{
+		"orders": "orders", "a-b_c.d/e:1": "a-b_c.d/e:1", "": "''", "-x": "'-x'", "it's": `'it'\''s'`, "$(x)": "'$(x)'",
+		"a b\n": "'a b\n'",
+	} {
 		require.Equal(t, want, quoteShell(given))
 	}
 }
@@ -82,16 +91,28 @@ func TestOperationsSayHowFarTheyAre(t *testing.T) {
 		progress, pace, left string
 		percent              int
 	}{
-		"just begun":     {query.Operation{State: "running", CreatedAt: now, Matched: new(int64(10))}, "0 of 10", "", "", 0},
-		"half way":       {query.Operation{State: "running", CreatedAt: now.Add(-time.Minute), Matched: new(int64(1200)), Done: 500, Skipped: 60, Failed: 40}, "600 of 1,200", "10.0", "1 min", 50},
-		"over":           {query.Operation{State: "done", CreatedAt: now.Add(-time.Hour), FinishedAt: new(now.Add(-time.Hour + 10*time.Second)), Matched: new(int64(20)), Done: 20}, "20 of 20", "2", "", 100},
-		"nothing at all": {query.Operation{State: "done", CreatedAt: now, FinishedAt: &now, Matched: new(int64(0))}, "0 of 0", "", "", 0},
-		"past events":    {query.Operation{State: "running", CreatedAt: now.Add(-10 * time.Second), Done: 5}, "5", "0.5", "", 0},
+		"just begun": {query.Operation{State: "running", CreatedAt: now, Matched: new(int64(10))}, "0 of 10", "", "", 0},
+		"half way": {
+			query.Operation{
+				State: "running", CreatedAt: now.Add(-time.Minute), Matched: new(int64(1200)), Done: 500, Skipped: 60, Failed: 40,
+			}, "600 of 1,200", "10.0", "1 min", 50,
+		},
+		"over": {
+			query.Operation{
+				State: "done", CreatedAt: now.Add(-time.Hour), FinishedAt: new(now.Add(-time.Hour + 10*time.Second)),
+				Matched: new(int64(20)), Done: 20,
+			}, "20 of 20", "2", "", 100,
+		},
+		"nothing at all": {
+			query.Operation{State: "done", CreatedAt: now, FinishedAt: &now, Matched: new(int64(0))}, "0 of 0", "", "", 0,
+		},
+		"past events": {query.Operation{State: "running", CreatedAt: now.Add(-10 * time.Second), Done: 5}, "5", "0.5", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			view := operationViewOf(&row.operation, now)
-			require.Equal(t, []any{row.progress, row.pace, row.left, row.percent}, []any{view.Progress, view.Pace, view.Left, view.Percent})
+			require.Equal(t, []any{row.progress, row.pace, row.left, row.percent},
+				[]any{view.Progress, view.Pace, view.Left, view.Percent})
 		})
 	}
 }

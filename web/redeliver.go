@@ -36,7 +36,8 @@ func (p *pages) purging(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.show(c, "dead-letter-purge", "Purge this dead letter?", false, *view, link{deadLetterPath(view.DeadLetterID), "Dead letter"})
+	return p.show(c, "dead-letter-purge", "Purge this dead letter?", false, *view,
+		link{deadLetterPath(view.DeadLetterID), "Dead letter"})
 }
 
 func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err error) {
@@ -118,9 +119,12 @@ func (p *pages) many(c echo.Context, purge bool, title, path string) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	view := manyView{
-		Purge: purge, Facts: filterFacts(&f), Until: *f.DeadLetteredUntil, Export: exportOf(&f), FilterTopic: display.OrEmpty(f.Topic),
-		Action: display.SameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)), Back: display.SameFilter(c, "/ui/dead-letters"),
-		Rate: c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Which: c.FormValue("redelivered"),
+		Purge: purge, Facts: filterFacts(&f), Until: *f.DeadLetteredUntil, Export: exportOf(&f),
+		FilterTopic: display.OrEmpty(f.Topic),
+		Action:      display.SameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
+		Back:        display.SameFilter(c, "/ui/dead-letters"),
+		Rate:        c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"),
+		Which: c.FormValue("redelivered"),
 	}
 	if err = p.countLetters(ctx, f, &view); err != nil {
 		return err

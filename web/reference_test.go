@@ -24,22 +24,31 @@ func TestReferenceIsForEverybody(t *testing.T) {
 	}
 	for _, width := range []int64{360, 1440, 3840} {
 		w.size(t, width, 900, "light")
-		require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"), "wider than %d px: %s", width, w.value(t, widest))
+		require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"), "wider than %d px: %s",
+			width, w.value(t, widest))
 	}
-	require.Empty(t, w.value(t, `[...document.querySelectorAll("a[href^='#']")].map((a) => a.hash.slice(1)).filter((id) => !document.getElementById(id)).join()`), "links that lead nowhere")
-	require.Empty(t, w.value(t, `[...document.querySelectorAll("[id]")].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i).join()`), "two of one id")
+	require.Empty(t,
+		w.value(t, `[...document.querySelectorAll("a[href^='#']")].map((a) => a.hash.slice(1)).filter((id) => `+
+			`!document.getElementById(id)).join()`), "links that lead nowhere")
+	require.Empty(t,
+		w.value(t,
+			`[...document.querySelectorAll("[id]")].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i).join()`),
+		"two of one id")
 	w.size(t, 1440, 900, "light")
 	w.do(t, chromedp.Click(chromedp.CSS(`[data-copy="curl-putTopic"]`)))
 	w.eventually(t, `document.querySelector('[data-copy="curl-putTopic"]').textContent === "Copied"`)
 	for range 10 {
 		w.do(t, chromedp.KeyEvent("\t"))
-		require.NotEqual(t, "none", w.value(t, "getComputedStyle(document.activeElement).outlineStyle"), w.value(t, "document.activeElement.outerHTML"))
+		require.NotEqual(t, "none", w.value(t, "getComputedStyle(document.activeElement).outlineStyle"),
+			w.value(t, "document.activeElement.outerHTML"))
 	}
 	w.requireNoComplaints(t, "/openapi")
 
-	_, err := chromedp.Call(w.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	_, err := chromedp.Call(w.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true})
 	require.NoError(t, err)
-	w.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(srv.URL+"/openapi#putTopic"), chromedp.WaitReady(chromedp.CSS("#putTopic:target")))
+	w.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(srv.URL+"/openapi#putTopic"),
+		chromedp.WaitReady(chromedp.CSS("#putTopic:target")))
 	require.Equal(t, "0", w.value(t, `document.querySelectorAll("button:not([hidden])").length`))
 	require.Contains(t, w.value(t, `document.querySelector("#curl-putTopic").innerText`), "/v1/topics/orders")
 }

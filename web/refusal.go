@@ -30,7 +30,9 @@ func refusalOf(err error) *refusedError {
 	if errors.Is(err, postgres.ErrNotFound) || !errors.As(err, &said) {
 		return nil
 	}
-	return &refusedError{status: statusOf(err), text: strings.TrimSpace("Nothing was done: " + said.Message + ". " + advice(said))}
+	return &refusedError{
+		status: statusOf(err), text: strings.TrimSpace("Nothing was done: " + said.Message + ". " + advice(said)),
+	}
 }
 
 // pageWords are what to do about a refusal with the means of a page; the hints of the functions are SQL.

@@ -16,17 +16,24 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// views name every page's template with the type of what it shows. html/template finds a missing field or an unsafe place only when it
-// executes, and that shall be at the start and not in front of a person: each is tried on a value in which every list has a row.
+// views name every page's template with the type of what it shows. html/template finds a missing field or an unsafe
+// place only when it executes, and that shall be at the start and not in front of a person: each is tried on a value in
+// which every list has a row.
 var views = map[string]any{
 	"overview": overviewView{}, "problems": problemsView{}, "tail": tailView{},
-	"events": eventsView{}, "event": eventView{}, "deliveries": deliveriesView{}, "delivery": deliveryView{}, "batches": batchesView{}, "batch": batchView{},
-	"dead-letters": deadLettersView{}, "dead-letter": deadLetterView{}, "dead-letter-purge": deadLetterView{}, "dead-letters-many": manyView{},
-	"operations": operationsView{}, "operation": operationView{},
-	"topics": topicsView{}, "topic": topicView{}, "subscriptions": subscriptionsView{}, "subscription": subscriptionView{}, "policies": policiesView{},
-	"jobs": jobsView{}, "storage": storageView{}, "audit": auditView{},
-	"sign-in": signInView{}, "account": accountView{}, "login": loginView{}, "users": usersView{}, "api-keys": apiKeysView{},
-	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{}, "policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{}, "topic-delete": deletionView{}, "policy-delete": deletionView{},
+	"events": eventsView{}, "event": eventView{}, "deliveries": deliveriesView{}, "delivery": deliveryView{},
+	"batches": batchesView{}, "batch": batchView{},
+	"dead-letters": deadLettersView{}, "dead-letter": deadLetterView{}, "dead-letter-purge": deadLetterView{},
+	"dead-letters-many": manyView{},
+	"operations":        operationsView{}, "operation": operationView{},
+	"topics": topicsView{}, "topic": topicView{}, "subscriptions": subscriptionsView{}, "subscription": subscriptionView{},
+	"policies": policiesView{},
+	"jobs":     jobsView{}, "storage": storageView{}, "audit": auditView{},
+	"sign-in": signInView{}, "account": accountView{}, "login": loginView{}, "users": usersView{},
+	"api-keys":          apiKeysView{},
+	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{},
+	"policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{},
+	"topic-delete": deletionView{}, "policy-delete": deletionView{},
 	"error": errorView{},
 }
 
@@ -55,7 +62,8 @@ func (p *pages) helpers() template.FuncMap {
 	}
 }
 
-// parseTemplates parses all pages as one set, which shares the parts (a set for each page held 12 MB), and tries each page.
+// parseTemplates parses all pages as one set, which shares the parts (a set for each page held 12 MB), and tries each
+// page.
 func (p *pages) parseTemplates() (err error) {
 	if p.templates, err = template.New("pages").Funcs(p.helpers()).ParseFS(templateFiles, "templates/*.html"); err != nil {
 		return fmt.Errorf("parse templates: %w", err)
@@ -73,8 +81,8 @@ func (p *pages) parseTemplates() (err error) {
 	return nil
 }
 
-// page is a page as text: what it shows, and then the layout around that. It is made in memory: half a page with status 200
-// cannot be taken back.
+// page is a page as text: what it shows, and then the layout around that. It is made in memory: half a page with status
+// 200 cannot be taken back.
 func (p *pages) page(name string, f frame) ([]byte, error) {
 	var main, page bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&main, name+".html", f.View); err != nil {

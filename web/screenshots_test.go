@@ -26,7 +26,8 @@ import (
 	"postrider/web"
 )
 
-var screenshots = flag.String("screenshots", "", "write the pictures of docs/dashboard.md into this `folder` (make screenshots)")
+var screenshots = flag.String("screenshots", "",
+	"write the pictures of docs/dashboard.md into this `folder` (make screenshots)")
 
 //go:embed testdata/demo.sql
 var demoSQL string
@@ -47,11 +48,13 @@ func demo(t *testing.T) *bundle {
 	require.NoError(t, bench.FillWeek(t.Context(), b.pool, demoDeliveries, io.Discard))
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1", sealer.Seal("event_subscriptions.endpoint_sealed", "https://contoso.example/"))
+	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1",
+		sealer.Seal("event_subscriptions.endpoint_sealed", "https://contoso.example/"))
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), demoSQL)
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), "VACUUM (ANALYZE) postrider_internal.rollups, postrider_internal.rollup_sums, postrider_internal.dead_letters")
+	_, err = b.pool.Exec(t.Context(),
+		"VACUUM (ANALYZE) postrider_internal.rollups, postrider_internal.rollup_sums, postrider_internal.dead_letters")
 	require.NoError(t, err)
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
@@ -75,8 +78,10 @@ func TestScreenshots(t *testing.T) {
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	w := newBrowser(t)
-	delivery := "/ui/deliveries/" + b.value(t, "SELECT delivery_id FROM postrider.delivery_attempts WHERE number = 4 ORDER BY started_at DESC LIMIT 1")
-	letter := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters WHERE reason = 'MaxDeliveryAttemptsExceeded' ORDER BY dead_lettered_at DESC LIMIT 1")
+	delivery := "/ui/deliveries/" +
+		b.value(t, "SELECT delivery_id FROM postrider.delivery_attempts WHERE number = 4 ORDER BY started_at DESC LIMIT 1")
+	letter := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters "+
+		"WHERE reason = 'MaxDeliveryAttemptsExceeded' ORDER BY dead_lettered_at DESC LIMIT 1")
 	for _, picture := range []struct {
 		name, path    string
 		width, height int64
@@ -96,7 +101,8 @@ func TestScreenshots(t *testing.T) {
 		w.do(t, chromedp.Navigate(srv.URL+picture.path), chromedp.WaitReady(chromedp.CSS("#page")))
 		w.eventually(t, `[...document.querySelectorAll(".chart")].every((c) => c.querySelector("canvas"))`)
 		w.requireNoComplaints(t, picture.path)
-		w.value(t, `(document.querySelectorAll(".label").forEach((e) => { if (e.textContent.startsWith("Database ")) e.textContent = "Database postrider" }), 1)`)
+		w.value(t, `(document.querySelectorAll(".label").forEach((e) => { if (e.textContent.startsWith("Database ")) `+
+			`e.textContent = "Database postrider" }), 1)`)
 		small := w.shot(t)
 		require.Less(t, len(small), largestPicture, picture.name)
 		require.NoError(t, os.WriteFile(filepath.Join(*screenshots, picture.name+".png"), small, 0o644))
@@ -117,11 +123,12 @@ func (w *browser) shot(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// reduced has 256 colours: of each group of colours that are nearly the same the most frequent one. A page has few, and its text's edges lie
-// between them.
+// reduced has 256 colours: of each group of colours that are nearly the same the most frequent one. A page has few, and
+// its text's edges lie between them.
 func reduced(full image.Image) image.Image {
 	bounds, counts := full.Bounds(), map[color.RGBA]int{}
-	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(full.At(x, y)).(color.RGBA) } //nolint:forcetypeassert // it is the model's own
+	//nolint:forcetypeassert // it is the model's own
+	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(full.At(x, y)).(color.RGBA) }
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {
 			counts[at(x, y)]++
@@ -141,11 +148,12 @@ func reduced(full image.Image) image.Image {
 	return out
 }
 
-// paletteOf has the most frequent colours as they are, and of the others one of each group: else the marks of a legend would be lost beside the
-// edges of letters. It sorts what it chooses from, so that the same page has the same picture.
+// paletteOf has the most frequent colours as they are, and of the others one of each group: else the marks of a legend
+// would be lost beside the edges of letters. It sorts what it chooses from, so that the same page has the same picture.
 func paletteOf(counts map[color.RGBA]int) (palette color.Palette) {
 	const asTheyAre, all = 96, 256
-	sorted := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), byColour(a, b)) })
+	sorted := slices.SortedFunc(maps.Keys(counts),
+		func(a, b color.RGBA) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), byColour(a, b)) })
 	groups := map[color.RGBA]bool{}
 	for i, c := range sorted {
 		group := color.RGBA{c.R >> 4, c.G >> 4, c.B >> 4, 0}

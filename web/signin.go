@@ -37,7 +37,8 @@ func signInPath(to string) string {
 // ownPage is where to go after signing in: a page of this dashboard, whatever the address says.
 func ownPage(to string) string {
 	u, err := url.Parse(to)
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/ui/") || strings.Contains(u.Path, "..") || strings.ContainsAny(to, "\\\r\n") {
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/ui/") || strings.Contains(u.Path, "..") ||
+		strings.ContainsAny(to, "\\\r\n") {
 		return "/ui/"
 	}
 	return u.RequestURI()
@@ -54,7 +55,9 @@ func (p *pages) signInPage(c echo.Context) error {
 		return err
 	}
 	_, tried := c.Cookie(triedCookie)
-	view := signInView{To: c.FormValue("to"), Name: c.FormValue("name"), First: !there, NoCookie: tried == nil, Least: access.MinPassword}
+	view := signInView{
+		To: c.FormValue("to"), Name: c.FormValue("name"), First: !there, NoCookie: tried == nil, Least: access.MinPassword,
+	}
 	title := "Sign in"
 	if view.First {
 		title = "Make the first admin"
@@ -66,7 +69,8 @@ func (p *pages) signInPage(c echo.Context) error {
 func (p *pages) signIn(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	token, _, err := p.store.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"), access.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
+	token, _, err := p.store.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"),
+		access.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
 	if err != nil {
 		return p.refuseSignIn(c, err)
 	}
@@ -97,23 +101,35 @@ func (p *pages) lockedOut(err error) *refusedError {
 		return nil
 	}
 	wait := max(locked.Until.Sub(p.now()).Round(time.Second), time.Second)
-	return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong passwords. Try again in " + display.Count(wait) + "."}
+	return &refusedError{
+		status: http.StatusTooManyRequests, text: "Too many wrong passwords. Try again in " + display.Count(wait) + ".",
+	}
 }
 
-// triedCookie tells the sign-in page that somebody has just signed in: where the session's cookie is missing then, the browser has refused it.
+// triedCookie tells the sign-in page that somebody has just signed in: where the session's cookie is missing then, the
+// browser has refused it.
 const triedCookie = "postrider-tried"
 
 // cookieLife is as long as a session can be; when it really ends, the store says.
 const cookieLife = 7 * 24 * time.Hour
 
 func setSession(c echo.Context, token string) {
-	c.SetCookie(&http.Cookie{Name: sessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int(cookieLife.Seconds())})
-	c.SetCookie(&http.Cookie{Name: triedCookie, Value: "1", Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: 10}) //nolint:gosec // it is for pages without HTTPS, and says nothing
+	c.SetCookie(&http.Cookie{ //nolint:gosec // it is for pages without HTTPS, and says nothing
+		Name: sessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		MaxAge: int(cookieLife.Seconds()),
+	})
+	c.SetCookie(&http.Cookie{
+		Name: triedCookie, Value: "1", Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: 10,
+	})
 }
 
 func dropSession(c echo.Context) {
-	c.SetCookie(&http.Cookie{Name: sessionCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1})
-	c.SetCookie(&http.Cookie{Name: triedCookie, Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1}) //nolint:gosec // as it was set
+	c.SetCookie(&http.Cookie{ //nolint:gosec // as it was set
+		Name: sessionCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1,
+	})
+	c.SetCookie(&http.Cookie{
+		Name: triedCookie, Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1,
+	})
 }
 
 func (p *pages) signOut(c echo.Context) error {
@@ -129,14 +145,15 @@ func (p *pages) signOut(c echo.Context) error {
 }
 
 // bootstrap guards the form that makes the first admin: whoever holds the admin token may, once. The right token is
-// accepted at once, however many wrong ones others send: it has 32 characters or more, so nothing is gained by guessing.
+// accepted at once, however many wrong ones others send: it has 32 characters or more, so nothing is gained by
+// guessing.
 type bootstrap struct {
 	want    [sha256.Size]byte
 	waiting chan struct{} // holds the wrong tokens whose response is delayed
 }
 
-// wrongTokenDelay is how long the response to a wrong admin token takes; beyond wrongTokensAtOnce of them, the others are
-// answered 429 at once.
+// wrongTokenDelay is how long the response to a wrong admin token takes; beyond wrongTokensAtOnce of them, the others
+// are answered 429 at once.
 const (
 	wrongTokenDelay   = time.Second
 	wrongTokensAtOnce = 10
@@ -146,7 +163,8 @@ func newBootstrap(token string) *bootstrap {
 	return &bootstrap{want: sha256.Sum256([]byte(token)), waiting: make(chan struct{}, wrongTokensAtOnce)}
 }
 
-// admits compares hashes, which have one length: the time it takes tells neither how much of a guess is right nor how long the token is.
+// admits compares hashes, which have one length: the time it takes tells neither how much of a guess is right nor how
+// long the token is.
 func (b *bootstrap) admits(ctx context.Context, guess string) error {
 	got := sha256.Sum256([]byte(guess))
 	if subtle.ConstantTimeCompare(b.want[:], got[:]) == 1 {
@@ -162,7 +180,8 @@ func (b *bootstrap) admits(ctx context.Context, guess string) error {
 	case <-time.After(wrongTokenDelay):
 	case <-ctx.Done():
 	}
-	return &refusedError{status: http.StatusUnauthorized, text: "That is not the admin token. It is POSTRIDER_ADMIN_TOKEN, or what the server printed once when it started without one."}
+	return &refusedError{status: http.StatusUnauthorized, text: "That is not the admin token. It is " +
+		"POSTRIDER_ADMIN_TOKEN, or what the server printed once when it started without one."}
 }
 
 // firstAdmin makes the first admin, and signs in.
@@ -174,7 +193,9 @@ func (p *pages) firstAdmin(c echo.Context) error {
 		err = wrongForm("the two passwords differ.")
 	}
 	if err == nil {
-		err = p.store.Access.CreateFirstAdmin(access.WithActor(ctx, access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin}), c.FormValue("name"), c.FormValue("password"))
+		err = p.store.Access.CreateFirstAdmin(
+			access.WithActor(ctx, access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin}),
+			c.FormValue("name"), c.FormValue("password"))
 	}
 	if said := p.accountRefusal(err); said != nil {
 		c.Set(refusalKey, said)
@@ -193,9 +214,12 @@ func (p *pages) accountRefusal(err error) *refusedError {
 	}
 	switch {
 	case errors.Is(err, access.ErrNotFirst):
-		return &refusedError{status: http.StatusConflict, text: "There is an admin already: sign in, or ask one to let you in."}
+		return &refusedError{
+			status: http.StatusConflict, text: "There is an admin already: sign in, or ask one to let you in.",
+		}
 	case errors.Is(err, access.ErrLastAdmin):
-		return &refusedError{status: http.StatusConflict, text: "Nothing was done: this is the last admin who can sign in. Make another one first."}
+		return &refusedError{status: http.StatusConflict, text: "Nothing was done: this is the last admin who can sign in. " +
+			"Make another one first."}
 	case errors.Is(err, access.ErrWrongCredentials):
 		return &refusedError{status: http.StatusForbidden, text: "Nothing was done: that is not your password."}
 	}
@@ -203,7 +227,9 @@ func (p *pages) accountRefusal(err error) *refusedError {
 }
 
 // accountDeed is act for pages about users and keys.
-func (p *pages) accountDeed(do func(ctx context.Context, c echo.Context) (href string, err error), page echo.HandlerFunc) echo.HandlerFunc {
+func (p *pages) accountDeed(
+	do func(ctx context.Context, c echo.Context) (href string, err error), page echo.HandlerFunc,
+) echo.HandlerFunc {
 	return p.act(func(ctx context.Context, c echo.Context) (string, error) {
 		href, err := do(ctx, c)
 		if said := p.accountRefusal(err); said != nil {

@@ -49,21 +49,26 @@ func TestFirstAdminNeedsTheAdminToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
 	first := func(change func(url.Values)) *httptest.ResponseRecorder {
-		form := url.Values{"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}, "to": {"/ui/dead-letters?topic=a"}}
+		form := url.Values{
+			"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}, "to": {"/ui/dead-letters?topic=a"},
+		}
 		change(form)
 		return b.post("/ui/first-admin", form)
 	}
-	require.Equal(t, "/ui/sign-in?to=%2Fui%2Fdead-letters%3Ftopic%3Da", b.ask(http.MethodGet, "/ui/dead-letters?topic=a").Header().Get("Location"))
+	require.Equal(t, "/ui/sign-in?to=%2Fui%2Fdead-letters%3Ftopic%3Da",
+		b.ask(http.MethodGet, "/ui/dead-letters?topic=a").Header().Get("Location"))
 	for name, row := range map[string]struct {
 		change func(url.Values)
 		status int
 		says   string
 	}{
-		"a wrong token":     {func(f url.Values) { f.Set("token", token+"x") }, 401, "not the admin token"},
-		"no token":          {func(f url.Values) { f.Del("token") }, 401, "not the admin token"},
-		"two passwords":     {func(f url.Values) { f.Set("again", password+"x") }, 400, "the two passwords differ"},
-		"a short password":  {func(f url.Values) { f.Set("password", "short"); f.Set("again", "short") }, 400, "password"},
-		"a weak password":   {func(f url.Values) { f.Set("password", "password1234"); f.Set("again", "password1234") }, 400, "too easy to guess"},
+		"a wrong token":    {func(f url.Values) { f.Set("token", token+"x") }, 401, "not the admin token"},
+		"no token":         {func(f url.Values) { f.Del("token") }, 401, "not the admin token"},
+		"two passwords":    {func(f url.Values) { f.Set("again", password+"x") }, 400, "the two passwords differ"},
+		"a short password": {func(f url.Values) { f.Set("password", "short"); f.Set("again", "short") }, 400, "password"},
+		"a weak password": {
+			func(f url.Values) { f.Set("password", "password1234"); f.Set("again", "password1234") }, 400, "too easy to guess",
+		},
 		"a name of nothing": {func(f url.Values) { f.Set("name", " ") }, 400, "name"},
 	} {
 		answer := first(row.change)
@@ -129,7 +134,9 @@ func TestSessions(t *testing.T) {
 	signIn := func(name, with, to string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 		return b.post("/ui/sign-in", url.Values{"name": {name}, "password": {with}, "to": {to}}, change...)
 	}
-	for _, row := range [][2]string{{"ann", "wrong"}, {"ann", ""}, {"nobody", password}, {"", ""}, {"ann", password + " "}} {
+	for _, row := range [][2]string{
+		{"ann", "wrong"}, {"ann", ""}, {"nobody", password}, {"", ""}, {"ann", password + " "},
+	} {
 		answer := signIn(row[0], row[1], "")
 		require.Equal(t, http.StatusUnauthorized, answer.Code)
 		require.Contains(t, answer.Body.String(), "The name or the password is wrong")
@@ -139,25 +146,29 @@ func TestSessions(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, foreign.Code, "nobody is signed in as somebody else by another site")
 
 	answer := signIn("ann", password, "")
-	require.Regexp(t, `^__Host-postrider=[^;]{43,}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`, answer.Header().Get("Set-Cookie"))
+	require.Regexp(t, `^__Host-postrider=[^;]{43,}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`,
+		answer.Header().Get("Set-Cookie"))
 	first := withCookie(t, answer)
 	page := b.ask(http.MethodGet, "/ui/account", first)
 	require.Equal(t, http.StatusOK, page.Code)
 	require.Contains(t, page.Body.String(), `<body class="viewer">`)
 
 	second := withCookie(t, signIn("ann", password, "", first))
-	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", first).Code, "the session that the browser had before is over")
+	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", first).Code,
+		"the session that the browser had before is over")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
 	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/sign-in", second).Code, "who is in is led on")
 
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/sign-out", nil, second).Code)
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
 	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", second).Code)
-	require.Equal(t, http.StatusUnauthorized, b.ask(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
+	require.Equal(t, http.StatusUnauthorized,
+		b.ask(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
 		"a page that refreshes itself gets no sign-in page in its place")
 }
 
-// A session grows old while only its pages ask, be it that they refresh themselves, that they follow the tail or that both go on for hours.
+// A session grows old while only its pages ask, be it that they refresh themselves, that they follow the tail or that
+// both go on for hours.
 func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, closed)
@@ -167,7 +178,8 @@ func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 		t.Helper()
 		ages++
 		b.user(t, fmt.Sprint("other", ages), access.RoleViewer) // with which this node forgets what it has found of sessions
-		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.sessions SET last_seen_at = now() - interval '11 hours'")
+		_, err := b.pool.Exec(t.Context(),
+			"UPDATE postrider_internal.sessions SET last_seen_at = now() - interval '11 hours'")
 		require.NoError(t, err)
 	}
 	const alive = "SELECT count(*) FROM postrider_internal.sessions WHERE last_seen_at > now() - interval '1 minute'"
@@ -177,7 +189,8 @@ func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 		t.Helper()
 		require.Equal(t, http.StatusOK, b.ask(method, path, append(change, ann)...).Code)
 	}
-	require.Contains(t, b.ask(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s"`, "there is a page that does")
+	require.Contains(t, b.ask(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s"`,
+		"there is a page that does")
 	age()
 	asked(http.MethodGet, "/ui/", refreshed)
 	asked(http.MethodHead, "/ui/tail/stream", streamed)
@@ -225,7 +238,8 @@ func TestGuessingPasswordsIsSlowedDown(t *testing.T) {
 	}
 	require.Equal(t, http.StatusTooManyRequests, last.Code)
 	require.Contains(t, text(last.Body.String()), "Too many wrong passwords. Try again in")
-	require.Equal(t, http.StatusTooManyRequests, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
+	require.Equal(t, http.StatusTooManyRequests,
+		b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
 }
 
 // formPath is a form about the configuration.
@@ -252,7 +266,8 @@ func TestRolesOfPagesAndForms(t *testing.T) {
 	}
 	asked := 0
 	for _, route := range b.echo.Routes() {
-		if strings.HasSuffix(route.Path, "*") || strings.HasPrefix(route.Path, "/ui/static/") || route.Path == "/ui" || begins(route.Path, own) {
+		if strings.HasSuffix(route.Path, "*") || strings.HasPrefix(route.Path, "/ui/static/") || route.Path == "/ui" ||
+			begins(route.Path, own) {
 			continue
 		}
 		needed := access.RoleViewer
@@ -290,7 +305,8 @@ func TestAuditNamesThePerson(t *testing.T) {
 	b.subscribe(t, "orders", "billing")
 	ann := b.as(t, "ann", access.RoleOperator)
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/subscriptions/orders/billing/pause", nil, ann).Code)
-	require.Equal(t, "user:ann 192.0.2.1", b.value(t, "SELECT actor || ' ' || host(address::inet) FROM postrider.audit WHERE action = 'subscription_paused'"))
+	require.Equal(t, "user:ann 192.0.2.1",
+		b.value(t, "SELECT actor || ' ' || host(address::inet) FROM postrider.audit WHERE action = 'subscription_paused'"))
 }
 
 func TestUsersAreManaged(t *testing.T) {
@@ -300,25 +316,32 @@ func TestUsersAreManaged(t *testing.T) {
 	do := func(path string, form url.Values, who func(*http.Request)) *httptest.ResponseRecorder {
 		return b.post(path, form, who)
 	}
-	require.Equal(t, http.StatusSeeOther, do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
-	require.Equal(t, http.StatusConflict, do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
+	require.Equal(t, http.StatusSeeOther,
+		do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
+	require.Equal(t, http.StatusConflict,
+		do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
 	refused := do("/ui/users/add", url.Values{"name": {"<b>"}, "role": {"king"}, "password": {"short"}}, root)
 	require.Equal(t, http.StatusBadRequest, refused.Code)
 	require.Contains(t, refused.Body.String(), `value="&lt;b&gt;"`, "what was typed is there still")
 
 	ann := withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
 	require.Equal(t, http.StatusOK, b.ask(http.MethodGet, "/ui/", ann).Code)
-	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"role"}, "role": {"operator"}}, root).Code)
+	require.Equal(t, http.StatusSeeOther,
+		do("/ui/users/ann/change", url.Values{"change": {"role"}, "role": {"operator"}}, root).Code)
 	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", ann).Code, "another role is another session")
 	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"disable"}}, root).Code)
-	require.Equal(t, http.StatusUnauthorized, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
+	require.Equal(t, http.StatusUnauthorized,
+		b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
 	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"enable"}}, root).Code)
-	require.Contains(t, do("/ui/users/ann/change", url.Values{"change": {"password"}, "password": {"ann-postrider"}}, root).Body.String(), "too easy to guess")
+	require.Contains(t,
+		do("/ui/users/ann/change", url.Values{"change": {"password"}, "password": {"ann-postrider"}}, root).Body.String(),
+		"too easy to guess")
 	const fresh = "an entirely new one"
 	ann = withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
 	wrong := b.post("/ui/account/password", url.Values{"old": {"x"}, "password": {fresh}, "again": {fresh}}, ann)
 	require.Equal(t, http.StatusForbidden, wrong.Code)
-	require.Equal(t, http.StatusSeeOther, b.post("/ui/account/password", url.Values{"old": {password}, "password": {fresh}, "again": {fresh}}, ann).Code)
+	require.Equal(t, http.StatusSeeOther,
+		b.post("/ui/account/password", url.Values{"old": {password}, "password": {fresh}, "again": {fresh}}, ann).Code)
 	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", ann).Code, "she signs in anew")
 	withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {fresh}}))
 
@@ -338,8 +361,10 @@ func TestAPIKeysAreManaged(t *testing.T) {
 	key := between(made.Body.String(), "prk_", "<")
 	require.NotEmpty(t, key)
 	require.NotContains(t, b.ask(http.MethodGet, "/ui/api-keys", root).Body.String(), key, "it is shown once")
-	require.Equal(t, http.StatusBadRequest, b.post("/ui/api-keys/create", url.Values{"name": {"x y"}, "scope": {"king"}, "days": {"soon"}}, root).Code)
-	require.Equal(t, http.StatusConflict, b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}}, root).Code)
+	require.Equal(t, http.StatusBadRequest,
+		b.post("/ui/api-keys/create", url.Values{"name": {"x y"}, "scope": {"king"}, "days": {"soon"}}, root).Code)
+	require.Equal(t, http.StatusConflict,
+		b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}}, root).Code)
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/api-keys/billing/revoke", nil, root).Code)
 	require.Contains(t, b.ask(http.MethodGet, "/ui/api-keys", root).Body.String(), "revoked")
 	require.Equal(t, http.StatusNotFound, b.post("/ui/api-keys/nobody/revoke", nil, root).Code)
@@ -362,10 +387,12 @@ func TestBodiesOfForms(t *testing.T) {
 		require.Equal(t, http.StatusUnsupportedMediaType, shut.post(path, long(10), multipart).Code, path)
 	}
 	require.Equal(t, http.StatusRequestEntityTooLarge, shut.post("/ui/sign-in", long(17<<10)).Code)
-	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(17<<10), streamed).Code, "what is too much is not read")
+	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(17<<10), streamed).Code,
+		"what is too much is not read")
 	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(10<<10)).Code)
 	require.Equal(t, http.StatusRequestEntityTooLarge, open.post("/ui/users/add", long(3<<20)).Code)
-	require.Equal(t, http.StatusNotFound, open.ask(http.MethodGet, "/ui/sign-in").Code, "where nobody has to sign in nobody can be made who could")
+	require.Equal(t, http.StatusNotFound, open.ask(http.MethodGet, "/ui/sign-in").Code,
+		"where nobody has to sign in nobody can be made who could")
 	require.NotEqual(t, http.StatusOK, open.post("/ui/first-admin", url.Values{"token": {token}}).Code)
 }
 

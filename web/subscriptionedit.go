@@ -96,7 +96,8 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context, topic, nam
 	return e, e.remember()
 }
 
-// remember writes down what the form was made from: its version, and its settings without a secret, for whoever comes too late.
+// remember writes down what the form was made from: its version, and its settings without a secret, for whoever comes
+// too late.
 func (e *subscriptionEditor) remember() error {
 	if e.existing == nil {
 		return nil
@@ -116,7 +117,9 @@ func (e *subscriptionEditor) stored() ([]byte, error) {
 }
 
 // submitSubscription does what the button says. href is where the person goes on; "" stays with the form.
-func (p *pages) submitSubscription(ctx context.Context, c echo.Context, e *subscriptionEditor) (href string, err error) {
+func (p *pages) submitSubscription(
+	ctx context.Context, c echo.Context, e *subscriptionEditor,
+) (href string, err error) {
 	f := e.form
 	switch {
 	case f.has("add"):
@@ -149,10 +152,13 @@ func (p *pages) saveSubscription(ctx context.Context, c echo.Context, e *subscri
 	if err := answer.read(&saved); err != nil {
 		return "", err
 	}
-	done := map[string]string{"AwaitingManualAction": "awaiting", "Creating": "handshaking", "Updating": "handshaking"}[saved.ProvisioningState]
+	done := map[string]string{
+		"AwaitingManualAction": "awaiting", "Creating": "handshaking", "Updating": "handshaking",
+	}[saved.ProvisioningState]
 	if done == "" {
 		done = "saved"
-		if saved.EndpointValidation == string(catalog.ValidationRequired) && (e.existing == nil || e.form.has("endpointUrl")) {
+		if saved.EndpointValidation == string(catalog.ValidationRequired) &&
+			(e.existing == nil || e.form.has("endpointUrl")) {
 			done = "validated"
 		}
 	}
@@ -176,13 +182,14 @@ func (p *pages) putSubscription(ctx context.Context, c echo.Context, e *subscrip
 		return nil, fmt.Errorf("write the settings: %w", err)
 	}
 	if name == "" {
-		return nil, &apiError{status: http.StatusBadRequest, Details: []apiProblem{{Target: "name", Message: "A name is required."}}}
+		return nil,
+			&apiError{status: http.StatusBadRequest, Details: []apiProblem{{Target: "name", Message: "A name is required."}}}
 	}
 	return p.ask(ctx, c, method, apiSubscription(e.topic.Name, name), body, condition...)
 }
 
-// refuseSubscription says at each field what is wrong with it. Who comes too late sees what others have changed meanwhile, and keeps what was
-// typed: the form is then one for the version that they have left.
+// refuseSubscription says at each field what is wrong with it. Who comes too late sees what others have changed
+// meanwhile, and keeps what was typed: the form is then one for the version that they have left.
 func (p *pages) refuseSubscription(ctx context.Context, c echo.Context, e *subscriptionEditor, err error) error {
 	var refused *apiError
 	switch late := errors.As(err, &refused) && refused.status == http.StatusPreconditionFailed; {
@@ -197,7 +204,9 @@ func (p *pages) refuseSubscription(ctx context.Context, c echo.Context, e *subsc
 			return err
 		}
 		e.changes = changesOf(was, e.was)
-		c.Set(refusalKey, &refusedError{status: http.StatusPreconditionFailed, text: "Nothing was saved: somebody else has changed this event subscription since you opened the form."})
+		c.Set(refusalKey,
+			&refusedError{status: http.StatusPreconditionFailed, text: "Nothing was saved: somebody else has changed this " +
+				"event subscription since you opened the form."})
 		return nil
 	}
 	if !e.form.blame(err, namesOf(e.sections())) {
@@ -209,7 +218,8 @@ func (p *pages) refuseSubscription(ctx context.Context, c echo.Context, e *subsc
 
 func (p *pages) showSubscriptionForm(c echo.Context, e *subscriptionEditor) error {
 	view := formView{
-		Action: e.action, Back: "/ui/topics/" + e.topic.Name, Save: "Create", Etag: e.form.get("etag"), Was: e.form.get("was"),
+		Action: e.action, Back: "/ui/topics/" + e.topic.Name, Save: "Create", Etag: e.form.get("etag"),
+		Was:    e.form.get("was"),
 		Others: e.form.others, Changes: e.changes, Sections: e.sections(),
 	}
 	title, trail := "New event subscription", []link{{"/ui/topics/" + e.topic.Name, e.topic.Name}}

@@ -29,17 +29,20 @@ const (
 
 const minutesADay, minutesAnHour = 24 * 60, 60
 
-// subscriptionForm is the form of an event subscription as it is stored. What was left to a default is empty. Of the endpoint and of secrets
-// there is nothing in it: who types nothing keeps them.
+// subscriptionForm is the form of an event subscription as it is stored. What was left to a default is empty. Of the
+// endpoint and of secrets there is nothing in it: who types nothing keeps them.
 func subscriptionForm(s *catalog.SubscriptionSpec) *form {
 	f := newForm()
 	for name, value := range map[string]string{
-		"endpointKind": string(s.EndpointKind), "eventDeliverySchema": string(s.EventDeliverySchema), "endpointValidation": string(s.EndpointValidation),
+		"endpointKind": string(s.EndpointKind), "eventDeliverySchema": string(s.EventDeliverySchema),
+		"endpointValidation": string(s.EndpointValidation),
 		"retryPolicy.policy": s.RetryPolicy, "retryPolicy.maxDeliveryAttempts": wholeText(s.MaxDeliveryAttempts),
-		"maxEventsPerBatch": wholeText(s.MaxEventsPerBatch), "preferredBatchSizeInKilobytes": wholeText(s.PreferredBatchSizeInKilobytes),
-		"maxConcurrentDeliveries": wholeText(s.MaxConcurrentDeliveries), "signing.enabled": checkText(s.Signed),
-		"behavior": string(s.Behavior), "honorRetryAfter": perhapsText(s.HonorRetryAfter), "retryTransportErrors": perhapsText(s.RetryTransportErrors),
-		"labels": linesOf(s.Labels), "deadLetterDestination.endpointType": string(s.DeadLetter),
+		"maxEventsPerBatch":             wholeText(s.MaxEventsPerBatch),
+		"preferredBatchSizeInKilobytes": wholeText(s.PreferredBatchSizeInKilobytes),
+		"maxConcurrentDeliveries":       wholeText(s.MaxConcurrentDeliveries), "signing.enabled": checkText(s.Signed),
+		"behavior": string(s.Behavior), "honorRetryAfter": perhapsText(s.HonorRetryAfter),
+		"retryTransportErrors": perhapsText(s.RetryTransportErrors),
+		"labels":               linesOf(s.Labels), "deadLetterDestination.endpointType": string(s.DeadLetter),
 	} {
 		f.set(name, value)
 	}
@@ -64,7 +67,8 @@ func (f *form) fillTimeToLive(minutes *int) {
 	for _, part := range []struct {
 		name  string
 		value int
-	}{{"days", *minutes / minutesADay}, {"hours", *minutes % minutesADay / minutesAnHour}, {"minutes", *minutes % minutesAnHour}} {
+	}{{"days", *minutes / minutesADay}, {"hours", *minutes % minutesADay / minutesAnHour}, {"minutes", *minutes %
+		minutesAnHour}} {
 		if part.value > 0 {
 			f.set("retryPolicy.eventTimeToLiveInMinutes."+part.name, strconv.Itoa(part.value))
 		}
@@ -100,7 +104,8 @@ func (f *form) fillConnection(c *policy.Connection) {
 // connection are the settings of that name: nothing is kept where the certificate, or the token URL, is taken out.
 func (f *form) connection(settings map[string]any) {
 	settings["minimumTlsVersionAllowed"] = f.orNull("minimumTlsVersionAllowed")
-	settings["certificateAuthorities"], settings["clientCertificate"], settings["oauth2"] = f.pem("certificateAuthorities"), nil, nil
+	settings["certificateAuthorities"], settings["clientCertificate"], settings["oauth2"] =
+		f.pem("certificateAuthorities"), nil, nil
 	if f.has("clientCertificate.certificate") || f.has("clientCertificate.privateKey") {
 		own := map[string]any{"certificate": display.OrEmpty(f.pem("clientCertificate.certificate"))}
 		if key := f.pem("clientCertificate.privateKey"); key != nil {
@@ -109,7 +114,9 @@ func (f *form) connection(settings map[string]any) {
 		settings["clientCertificate"] = own
 	}
 	if f.has("oauth2.tokenUrl") || f.has("oauth2.clientId") || f.has("oauth2.clientSecret") {
-		o := map[string]any{"tokenUrl": f.get("oauth2.tokenUrl"), "clientId": f.get("oauth2.clientId"), "scope": f.orNull("oauth2.scope")}
+		o := map[string]any{
+			"tokenUrl": f.get("oauth2.tokenUrl"), "clientId": f.get("oauth2.clientId"), "scope": f.orNull("oauth2.scope"),
+		}
 		if f.has("oauth2.clientSecret") {
 			o["clientSecret"] = f.values.Get("oauth2.clientSecret")
 		}
@@ -174,19 +181,25 @@ func (f *form) fillHeaders(list []policy.DeliveryAttribute) {
 	}
 }
 
-// subscriptionSettings is what the form says, as the API takes it: every setting but the endpoint, null where a default is taken. was is what is
-// stored: a time that was not touched keeps its fraction of a second.
+// subscriptionSettings is what the form says, as the API takes it: every setting but the endpoint, null where a default
+// is taken. was is what is stored: a time that was not touched keeps its fraction of a second.
 func subscriptionSettings(f *form, was *catalog.SubscriptionSpec) map[string]any {
 	settings := map[string]any{
-		"endpointKind": f.orNull("endpointKind"), "eventDeliverySchema": f.orNull("eventDeliverySchema"), "endpointValidation": f.orNull("endpointValidation"),
+		"endpointKind": f.orNull("endpointKind"), "eventDeliverySchema": f.orNull("eventDeliverySchema"),
+		"endpointValidation": f.orNull("endpointValidation"),
 		"retryPolicy": map[string]any{
-			"policy": f.orNull("retryPolicy.policy"), "maxDeliveryAttempts": f.number("retryPolicy.maxDeliveryAttempts"), "eventTimeToLiveInMinutes": f.timeToLive(),
+			"policy": f.orNull("retryPolicy.policy"), "maxDeliveryAttempts": f.number("retryPolicy.maxDeliveryAttempts"),
+			"eventTimeToLiveInMinutes": f.timeToLive(),
 		},
 		"filter": f.filter(), "deadLetterDestination": f.destination(), "deliveryAttributeMappings": f.headers(),
-		"maxEventsPerBatch": f.number("maxEventsPerBatch"), "preferredBatchSizeInKilobytes": f.number("preferredBatchSizeInKilobytes"),
-		"maxConcurrentDeliveries": f.number("maxConcurrentDeliveries"), "signing": map[string]any{"enabled": f.has("signing.enabled")},
-		"behavior": f.orNull("behavior"), "honorRetryAfter": f.perhaps("honorRetryAfter"), "probationAction": f.orNull("probationAction"),
-		"retryTransportErrors": f.perhaps("retryTransportErrors"), "labels": f.lines("labels"), "expirationTimeUtc": f.expiration(was),
+		"maxEventsPerBatch":             f.number("maxEventsPerBatch"),
+		"preferredBatchSizeInKilobytes": f.number("preferredBatchSizeInKilobytes"),
+		"maxConcurrentDeliveries":       f.number("maxConcurrentDeliveries"),
+		"signing":                       map[string]any{"enabled": f.has("signing.enabled")},
+		"behavior":                      f.orNull("behavior"), "honorRetryAfter": f.perhaps("honorRetryAfter"),
+		"probationAction":      f.orNull("probationAction"),
+		"retryTransportErrors": f.perhaps("retryTransportErrors"), "labels": f.lines("labels"),
+		"expirationTimeUtc": f.expiration(was),
 	}
 	f.connection(settings)
 	return settings
@@ -219,8 +232,11 @@ func (f *form) filter() map[string]any {
 		rows = append(rows, f.advancedFilter(at))
 	}
 	return map[string]any{
-		"includedEventTypes": f.lines("filter.includedEventTypes"), "subjectBeginsWith": f.values.Get("filter.subjectBeginsWith"), "subjectEndsWith": f.values.Get("filter.subjectEndsWith"),
-		"isSubjectCaseSensitive": f.has("filter.isSubjectCaseSensitive"), "advancedFilters": rows, "enableAdvancedFilteringOnArrays": f.has("filter.enableAdvancedFilteringOnArrays"),
+		"includedEventTypes":     f.lines("filter.includedEventTypes"),
+		"subjectBeginsWith":      f.values.Get("filter.subjectBeginsWith"),
+		"subjectEndsWith":        f.values.Get("filter.subjectEndsWith"),
+		"isSubjectCaseSensitive": f.has("filter.isSubjectCaseSensitive"), "advancedFilters": rows,
+		"enableAdvancedFilteringOnArrays": f.has("filter.enableAdvancedFilteringOnArrays"),
 	}
 }
 
@@ -236,7 +252,8 @@ func (f *form) advancedFilter(at string) map[string]any {
 		}
 	case strings.HasPrefix(operator, "String"):
 		row["values"] = lines
-	case strings.HasPrefix(operator, "Bool"), strings.HasPrefix(operator, "NumberLess"), strings.HasPrefix(operator, "NumberGreater"):
+	case strings.HasPrefix(operator, "Bool"), strings.HasPrefix(operator, "NumberLess"),
+		strings.HasPrefix(operator, "NumberGreater"):
 		if len(lines) > 0 {
 			row["value"] = operandOf(strings.Join(lines, "\n"))
 		}
@@ -314,7 +331,8 @@ func (f *form) expiration(was *catalog.SubscriptionSpec) any {
 	return text
 }
 
-// dropEmptyRows takes out the rows in which nothing was typed, so that the API's numbers are those of the rows that are shown.
+// dropEmptyRows takes out the rows in which nothing was typed, so that the API's numbers are those of the rows that are
+// shown.
 func (f *form) dropEmptyRows(list string, fields ...string) {
 	for i := f.rows(list) - 1; i >= 0; i-- {
 		empty := func(field string) bool { return !f.has(fmt.Sprintf("%s[%d].%s", list, i, field)) }

@@ -51,7 +51,8 @@ func (p *pages) subscriptions(c echo.Context) error {
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, subscriptionRow{
-			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: display.SparkOf(line.SparkGood, line.SparkBad),
+			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription),
+			Spark:   display.SparkOf(line.SparkGood, line.SparkBad),
 			Success: display.Percent(line.Attempts-line.Failures, line.Attempts),
 		})
 	}
@@ -119,9 +120,13 @@ func (p *pages) subscription(c echo.Context) error {
 	}
 	view := subscriptionView{
 		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Course: *course, Day: total(course.Day.Minutes),
-		Ranges: display.RangeLinks(c, r), Charts: []display.Chart{display.OutcomeChart(r, course.Range), display.LatencyChart(r, course.Range.Minutes), display.TrafficChart(r, display.OwedSeries, course.Range.Minutes)},
-		Held: atMost(course.Held, heldLimit), Pending: atMost(course.Pending, heldLimit), Deliveries: deliveryRows(course.Deliveries),
-		CanPause: sub.Hold.Reason != catalog.HoldPaused, Batching: sub.Batching(), CanProbe: sub.Hold.Reason == catalog.HoldProbation, HoldText: holdText(sub.Hold.Reason),
+		Ranges: display.RangeLinks(c, r),
+		Charts: []display.Chart{display.OutcomeChart(r, course.Range), display.LatencyChart(r,
+			course.Range.Minutes), display.TrafficChart(r, display.OwedSeries, course.Range.Minutes)},
+		Held: atMost(course.Held, heldLimit), Pending: atMost(course.Pending, heldLimit),
+		Deliveries: deliveryRows(course.Deliveries),
+		CanPause:   sub.Hold.Reason != catalog.HoldPaused, Batching: sub.Batching(),
+		CanProbe: sub.Hold.Reason == catalog.HoldProbation, HoldText: holdText(sub.Hold.Reason),
 		MaxEvents: sub.Batch().MaxEvents, BatchKilobytes: sub.Batch().PreferredKilobytes,
 	}
 	view.Success = display.Percent(view.Day.Attempts-view.Day.Failures, view.Day.Attempts)
@@ -149,7 +154,9 @@ func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView
 	}
 	view.Rules = retryPolicy.Resolve(sub.Wishes())
 	minutes := int(view.Rules.Limits.TTL / time.Minute)
-	options := policy.ExplainOptions{Kind: sub.EndpointKind, Behavior: sub.Behavior, TTLMinutes: &minutes, DeadLetter: &view.Rules.DeadLetter}
+	options := policy.ExplainOptions{
+		Kind: sub.EndpointKind, Behavior: sub.Behavior, TTLMinutes: &minutes, DeadLetter: &view.Rules.DeadLetter,
+	}
 	if n := view.Rules.Limits.MaxAttempts; n > 0 {
 		options.MaxAttempts = &n
 	}
@@ -159,9 +166,14 @@ func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView
 	}
 	now := p.now()
 	after := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
-	x := &explanation{EndAt: now.Add(after(found.End.AtSeconds)), EndAfter: display.Span(after(found.End.AtSeconds)), State: found.End.State, Reason: string(found.End.Reason)}
+	x := &explanation{
+		EndAt: now.Add(after(found.End.AtSeconds)), EndAfter: display.Span(after(found.End.AtSeconds)),
+		State: found.End.State, Reason: string(found.End.Reason),
+	}
 	for _, a := range found.Attempts[:min(len(found.Attempts), explainedShown)] {
-		x.Attempts = append(x.Attempts, explainedAttempt{Number: a.Number, After: display.Span(after(a.AtSeconds)), At: now.Add(after(a.AtSeconds)), Why: a.Why})
+		x.Attempts = append(x.Attempts, explainedAttempt{
+			Number: a.Number, After: display.Span(after(a.AtSeconds)), At: now.Add(after(a.AtSeconds)), Why: a.Why,
+		})
 	}
 	x.Hidden = len(found.Attempts) - len(x.Attempts)
 	view.Explanation = x
@@ -176,7 +188,10 @@ func quantiles(l *query.Latency) (p50, p95 string) {
 	return display.Milliseconds(half), display.Milliseconds(most)
 }
 
-var latencyNames = []string{"< 5 ms", "< 10 ms", "< 25 ms", "< 50 ms", "< 100 ms", "< 250 ms", "< 500 ms", "< 1 s", "< 2.5 s", "< 5 s", "< 10 s", "< 30 s", "< 60 s", "longer"}
+var latencyNames = []string{
+	"< 5 ms", "< 10 ms", "< 25 ms", "< 50 ms", "< 100 ms", "< 250 ms", "< 500 ms", "< 1 s", "< 2.5 s", "< 5 s", "< 10 s",
+	"< 30 s", "< 60 s", "longer",
+}
 
 // latencyShares leaves out what is empty at both ends.
 func latencyShares(l *query.Latency) []share {
@@ -261,21 +276,28 @@ func (p *pages) topic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	subs, err := p.store.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name}, query.Turn[query.SubscriptionKey]{Limit: display.PageSize})
+	subs, err := p.store.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name},
+		query.Turn[query.SubscriptionKey]{Limit: display.PageSize})
 	if err != nil {
 		return err
 	}
 	events, err := p.store.Reader.ReadEvents(ctx, query.EventFilter{Topic: name}, query.Turn[uuid.UUID]{Limit: 10})
-	if err != nil && !errors.Is(err, postgres.ErrTooSlow) { // the topic may have been silent while very many others were published to
+	// the topic may have been silent while very many others were published to
+	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err
 	}
 	view := topicView{
-		TopicCourse: *course, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic), Day: total(course.Day.Minutes), More: subs.Older, Events: events.Rows,
-		Ranges: display.RangeLinks(c, r), Charts: []display.Chart{display.TrafficChart(r, display.PublishedSeries, course.Range.Minutes), display.OutcomeChart(r, course.Range)},
+		TopicCourse: *course, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic),
+		Day: total(course.Day.Minutes), More: subs.Older, Events: events.Rows,
+		Ranges: display.RangeLinks(c, r), Charts: []display.Chart{
+			display.TrafficChart(r, display.PublishedSeries, course.Range.Minutes), display.OutcomeChart(r, course.Range),
+		},
 	}
 	for _, line := range subs.Rows {
 		view.Subscriptions = append(view.Subscriptions, subscriptionRow{
-			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Spark: display.SparkOf(line.SparkGood, line.SparkBad), Success: display.Percent(line.Attempts-line.Failures, line.Attempts),
+			SubscriptionLine: line, Href: subscriptionPath(line.Topic, line.Subscription),
+			Spark:   display.SparkOf(line.SparkGood, line.SparkBad),
+			Success: display.Percent(line.Attempts-line.Failures, line.Attempts),
 		})
 	}
 	return p.show(c, "topic", name, true, view)

@@ -21,8 +21,10 @@ type jobsView struct {
 }
 
 var (
-	jobStates = []string{"available", "running", "scheduled", "retryable", "completed", "cancelled", "discarded", "pending"}
-	jobKinds  = query.JobKinds()
+	jobStates = []string{
+		"available", "running", "scheduled", "retryable", "completed", "cancelled", "discarded", "pending",
+	}
+	jobKinds = query.JobKinds()
 )
 
 func (p *pages) jobs(c echo.Context) error {
@@ -40,7 +42,8 @@ func (p *pages) jobs(c echo.Context) error {
 	}
 	view := jobsView{
 		Filter: f, Kinds: choices(jobKinds, f.Kind), Rows: found.Rows, Filtered: f != query.JobFilter{},
-		States: sharesOf(found.States, func(name string) string { return display.With(c, "before", "", "after", "", "state", name) }),
+		States: sharesOf(found.States,
+			func(name string) string { return display.With(c, "before", "", "after", "", "state", name) }),
 		Paging: display.PagingOf(c, found.Page, func(l query.JobLine) string { return display.IDText(l.ID) }),
 	}
 	for i := range view.States {
@@ -89,7 +92,10 @@ func (p *pages) storage(c echo.Context) error {
 }
 
 func (p *pages) parentsOf(found *query.Storage, largest int64) (parents []parentRow) {
-	keeps := map[string]int{"events": p.retention.DeliveredDays, "delivery_history": p.retention.DeliveredDays, "delivery_attempts": p.retention.AttemptsDays}
+	keeps := map[string]int{
+		"events": p.retention.DeliveredDays, "delivery_history": p.retention.DeliveredDays,
+		"delivery_attempts": p.retention.AttemptsDays,
+	}
 	for _, part := range found.Partitions {
 		if len(parents) == 0 || parents[len(parents)-1].Name != part.Parent {
 			parents = append(parents, parentRow{Name: part.Parent, Keeps: keptFor(keeps[part.Parent])})
@@ -109,7 +115,8 @@ func (p *pages) parentsOf(found *query.Storage, largest int64) (parents []parent
 		}
 		parent.Days = append(parent.Days, row)
 		if days := keeps[part.Parent]; days > 0 { // the last that is seen is the oldest
-			parent.NextDay = part.Day.Format(time.DateOnly) + " is dropped on " + part.Day.AddDate(0, 0, days+1).Format(time.DateOnly)
+			parent.NextDay = part.Day.Format(time.DateOnly) + " is dropped on " +
+				part.Day.AddDate(0, 0, days+1).Format(time.DateOnly)
 		}
 	}
 	return parents
@@ -132,7 +139,9 @@ type auditView struct {
 
 func (p *pages) audit(c echo.Context) error {
 	q := display.QueryOf(c)
-	f := query.AuditFilter{Actor: q.Name("actor"), Action: q.Name("action"), Topic: q.Name("topic"), Subscription: q.Name("subscription")}
+	f := query.AuditFilter{
+		Actor: q.Name("actor"), Action: q.Name("action"), Topic: q.Name("topic"), Subscription: q.Name("subscription"),
+	}
 	turn := display.TurnOf(q, display.ParseID)
 	if q.Err != nil {
 		return q.Err
@@ -145,6 +154,7 @@ func (p *pages) audit(c echo.Context) error {
 	}
 	return p.show(c, "audit", "Audit", true, auditView{
 		Filter: f, Rows: found.Rows, Filtered: f != query.AuditFilter{},
-		Paging: display.PagingOf(c, found.Page, func(l query.AuditLine) string { return display.IDText(l.AuditID) }).WithFurther(c, display.IDOrNothing(found.LookedTo)),
+		Paging: display.PagingOf(c, found.Page, func(l query.AuditLine) string { return display.IDText(l.AuditID) }).
+			WithFurther(c, display.IDOrNothing(found.LookedTo)),
 	})
 }

@@ -149,7 +149,8 @@ func messageOf(l *query.TailLine) tailMessage {
 		return m
 	}
 	m.Tone, m.Label, m.Where = display.Tone(l.Outcome), l.Outcome, l.Topic+" / "+l.Subscription
-	m.What = display.Phrase("attempt "+strconv.Itoa(l.Number), display.Met(l.Number, l.Status), display.Milliseconds(l.DurationMs), l.Verdict)
+	m.What = display.Phrase("attempt "+strconv.Itoa(l.Number), display.Met(l.Number, l.Status),
+		display.Milliseconds(l.DurationMs), l.Verdict)
 	switch {
 	case l.DeliveryID != nil:
 		m.Href = "/ui/deliveries/" + display.IDText(*l.DeliveryID)

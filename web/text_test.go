@@ -54,8 +54,10 @@ var hostile = []string{
 var spell = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]", "\ufeff", "[U+FEFF]")
 
 // ours are all the elements that the templates write. Anything else in a page came from data.
-var ours = strings.Fields(`html head meta title link script body a header nav main aside h1 h2 p div section dl dt dd ul ol li span code table thead tbody
-	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript svg rect path`)
+var ours = strings.Fields(`html head meta title link script body a header nav main aside h1 h2 p div section dl dt ` +
+	`dd ul ol li span code table thead tbody
+	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript ` +
+	`svg rect path`)
 
 // addresses that our own markup names.
 var addresses = []string{"/ui/", "/openapi", "#main", "data:image/svg+xml,"}
@@ -74,7 +76,9 @@ func requireOnlyOurMarkup(t *testing.T, page string) {
 			require.False(t, strings.HasPrefix(attribute.Key, "on"), attribute)
 			require.NotContains(t, []string{"style", "srcdoc", "hx-on", "formaction"}, attribute.Key)
 			if slices.Contains([]string{"href", "src", "action", "hx-get", "hx-post"}, attribute.Key) {
-				require.True(t, slices.ContainsFunc(addresses, func(start string) bool { return strings.HasPrefix(attribute.Val, start) }), attribute.Val)
+				require.True(t,
+					slices.ContainsFunc(addresses, func(start string) bool { return strings.HasPrefix(attribute.Val, start) }),
+					attribute.Val)
 			}
 			if token.Data == "script" {
 				require.Contains(t, []string{"src", "defer"}, attribute.Key)
@@ -91,13 +95,17 @@ func TestHostileTextShowsAsText(t *testing.T) {
 	b := setup(t)
 	for i, bad := range hostile {
 		b.insert(t, letter{
-			at: time.Now(), topic: bad, subscription: bad, eventID: bad, eventType: bad, subject: bad, reason: bad, outcome: ptr(bad),
-			body: fmt.Sprintf(`{"data":%s,"raw":"%s"}`, quoteJSON(t, bad), strings.ReplaceAll(bad, `"`, `\"`)),
+			at: time.Now(), topic: bad, subscription: bad, eventID: bad, eventType: bad, subject: bad, reason: bad,
+			outcome: ptr(bad),
+			body:    fmt.Sprintf(`{"data":%s,"raw":"%s"}`, quoteJSON(t, bad), strings.ReplaceAll(bad, `"`, `\"`)),
 		})
-		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i), func(s *catalog.SubscriptionSpec) { s.EndpointBaseURL = bad })
-		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET name = $1 WHERE name = $2", bad, fmt.Sprint("name", i))
+		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i),
+			func(s *catalog.SubscriptionSpec) { s.EndpointBaseURL = bad })
+		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET name = $1 WHERE name = $2", bad,
+			fmt.Sprint("name", i))
 		require.NoError(t, err)
-		_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = $1 WHERE name = $2", bad, fmt.Sprint("topic", i))
+		_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = $1 WHERE name = $2", bad,
+			fmt.Sprint("topic", i))
 		require.NoError(t, err)
 	}
 	for path, fields := range map[string]int{"/ui/": 0, "/ui/subscriptions": 3, "/ui/topics": 1, "/ui/dead-letters": 5} {
@@ -110,13 +118,18 @@ func TestHostileTextShowsAsText(t *testing.T) {
 	}
 	t.Run("a dead letter", func(t *testing.T) {
 		t.Parallel()
-		for _, id := range strings.Fields(b.value(t, "SELECT string_agg(dead_letter_id::text, ' ') FROM postrider.dead_letters")) {
+		for _, id := range strings.Fields(b.value(t,
+			"SELECT string_agg(dead_letter_id::text, ' ') FROM postrider.dead_letters")) {
 			requireOnlyOurMarkup(t, b.page(t, "/ui/dead-letters/"+id))
 		}
 	})
 	t.Run("a filter", func(t *testing.T) {
 		t.Parallel()
-		for _, path := range []string{"/ui/dead-letters?topic=", "/ui/dead-letters/redeliver?topic=", "/ui/dead-letters/purge?reason=", "/ui/events?subject=", "/ui/deliveries?event=", "/ui/subscriptions?name=", "/ui/topics?name=", "/ui/audit?actor=", "/ui/tail?topic=", "/ui/problems?topic=", "/ui/jobs?kind=", "/ui/batches?topic="} {
+		for _, path := range []string{
+			"/ui/dead-letters?topic=", "/ui/dead-letters/redeliver?topic=", "/ui/dead-letters/" +
+				"purge?reason=", "/ui/events?subject=", "/ui/deliveries?event=", "/ui/subscriptions?name=", "/ui/topics?name=",
+			"/ui/audit?actor=", "/ui/tail?topic=", "/ui/problems?topic=", "/ui/jobs?kind=", "/ui/batches?topic=",
+		} {
 			for _, bad := range hostile {
 				answer := b.ask(http.MethodGet, path+url.QueryEscape(bad))
 				require.Contains(t, []int{http.StatusOK, http.StatusBadRequest}, answer.Code)
@@ -153,7 +166,9 @@ func TestHostileTextOfTheWholeWayShowsAsText(t *testing.T) {
 				requireOnlyOurMarkup(t, page)
 				require.NotContains(t, page, "\u202e", path)
 			}
-			require.Contains(t, b.page(t, "/ui/deliveries/"+b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'")), "X-Hostile")
+			require.Contains(t,
+				b.page(t, "/ui/deliveries/"+
+					b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'")), "X-Hostile")
 		})
 	}
 }

@@ -19,7 +19,14 @@ import (
 var mappedMembers = []struct {
 	name, label string
 	defaults    bool
-}{{"id", "Id", false}, {"eventType", "Event type", true}, {"subject", "Subject", true}, {"eventTime", "Time", false}, {"dataVersion", "Data version", true}, {"topic", "Topic", false}}
+}{
+	{"id", "Id", false},
+	{"eventType", "Event type", true},
+	{"subject", "Subject", true},
+	{"eventTime", "Time", false},
+	{"dataVersion", "Data version", true},
+	{"topic", "Topic", false},
+}
 
 const mappingAt = "inputSchemaMapping.properties."
 
@@ -46,7 +53,8 @@ func mappedLines(t *catalog.Topic) (lines []mappedLine) {
 	f := topicForm(t)
 	for _, member := range mappedMembers {
 		at := mappingAt + member.name
-		if line := (mappedLine{member.label, f.get(at + ".sourceField"), f.get(at + ".defaultValue")}); line.Field+line.Default != "" {
+		if line := (mappedLine{member.label, f.get(at + ".sourceField"), f.get(at + ".defaultValue")}); line.Field+
+			line.Default != "" {
 			lines = append(lines, line)
 		}
 	}
@@ -57,12 +65,16 @@ func (f *form) fillMapping(m *event.Mapping) {
 	if m == nil {
 		return
 	}
-	for name, field := range map[string]*event.MappedField{"id": m.Properties.ID, "topic": m.Properties.Topic, "eventTime": m.Properties.EventTime} {
+	for name, field := range map[string]*event.MappedField{
+		"id": m.Properties.ID, "topic": m.Properties.Topic, "eventTime": m.Properties.EventTime,
+	} {
 		if field != nil {
 			f.set(mappingAt+name+".sourceField", field.SourceField)
 		}
 	}
-	for name, field := range map[string]*event.MappedFieldWithDefault{"eventType": m.Properties.EventType, "subject": m.Properties.Subject, "dataVersion": m.Properties.DataVersion} {
+	for name, field := range map[string]*event.MappedFieldWithDefault{
+		"eventType": m.Properties.EventType, "subject": m.Properties.Subject, "dataVersion": m.Properties.DataVersion,
+	} {
 		if field != nil {
 			f.set(mappingAt+name+".sourceField", field.SourceField)
 			f.set(mappingAt+name+".defaultValue", display.OrEmpty(field.DefaultValue))
@@ -70,15 +82,17 @@ func (f *form) fillMapping(m *event.Mapping) {
 	}
 }
 
-// topicSettings is what the form says, as the API takes it. Of one that exists the mapping is the stored one: it cannot be changed, and a form does
-// not tell an empty default from none.
+// topicSettings is what the form says, as the API takes it. Of one that exists the mapping is the stored one: it cannot
+// be changed, and a form does not tell an empty default from none.
 func topicSettings(f *form, existing *catalog.Topic) map[string]any {
 	settings := map[string]any{
 		"kind": f.orNull("kind"), "inputSchema": f.orNull("inputSchema"), "inputSchemaMapping": f.mapping(),
-		"eventRetentionInDays": f.number("eventRetentionInDays"), "duplicateDetectionWindowInMinutes": f.number("duplicateDetectionWindowInMinutes"),
+		"eventRetentionInDays":              f.number("eventRetentionInDays"),
+		"duplicateDetectionWindowInMinutes": f.number("duplicateDetectionWindowInMinutes"),
 	}
 	if existing != nil {
-		settings["kind"], settings["inputSchema"], settings["inputSchemaMapping"] = existing.Kind, existing.InputSchema, existing.InputSchemaMapping
+		settings["kind"], settings["inputSchema"], settings["inputSchemaMapping"] = existing.Kind, existing.InputSchema,
+			existing.InputSchemaMapping
 	}
 	return settings
 }
@@ -107,21 +121,41 @@ func topicSections(f *form, existing *catalog.Topic) []formSection {
 	custom := f.get("inputSchema") == string(event.Custom)
 	var first []formField
 	if !fixed {
-		first = append(first, formField{Name: "name", Label: "Name", Kind: kindText, Required: true, Hint: "3 to 64 letters, digits, dots, underscores and hyphens."})
+		first = append(first,
+			formField{Name: "name", Label: "Name", Kind: kindText, Required: true, Hint: "3 to 64 letters, digits, dots, " +
+				"underscores and hyphens."})
 	}
 	first = append(first,
-		formField{Name: "kind", Label: "Kind", Kind: kindSelect, Fixed: fixed, Options: options("", "basic, Event Grid’s custom topic", "namespace", "namespace: CloudEvents only")},
-		formField{Name: "inputSchema", Label: "Takes", Kind: kindSelect, Fixed: fixed, Options: options("", "the kind’s own: Event Grid events, or CloudEvents", string(event.EventGrid), "EventGridSchema", string(event.CloudEvents), "CloudEventSchemaV1_0", string(event.Custom), "CustomEventSchema: your own JSON, mapped below")},
+		formField{Name: "kind", Label: "Kind", Kind: kindSelect, Fixed: fixed, Options: options("",
+			"basic, Event Grid’s custom topic", "namespace", "namespace: CloudEvents only")},
+		formField{Name: "inputSchema", Label: "Takes", Kind: kindSelect, Fixed: fixed, Options: options("",
+			"the kind’s own: Event Grid events, or CloudEvents", string(event.EventGrid), "EventGridSchema",
+			string(event.CloudEvents), "CloudEventSchemaV1_0", string(event.Custom),
+			"CustomEventSchema: your own JSON, mapped below")},
 	)
-	sections := []formSection{{ID: "topic", Title: "Topic", Lead: "Kind, schema and mapping cannot be changed later.", Fields: f.fields(first...)}}
+	sections := []formSection{
+		{ID: "topic", Title: "Topic", Lead: "Kind, schema and mapping cannot be changed later.", Fields: f.fields(first...)},
+	}
 	if !fixed || custom {
-		sections = append(sections, formSection{ID: "mapping", Title: "Mapping", Lead: "Of CustomEventSchema: which members of your objects are the event’s", Folded: !custom, Fields: f.fields(mappingFields(fixed)...)})
+		sections = append(sections,
+			formSection{
+				ID: "mapping", Title: "Mapping", Lead: "Of CustomEventSchema: which members of your objects are the event’s",
+				Folded: !custom, Fields: f.fields(mappingFields(fixed)...),
+			})
 	}
 	limits := []formField{
-		{Name: "duplicateDetectionWindowInMinutes", Label: "Duplicates are known for (min)", Kind: kindNumber, Min: "1", Max: "10080", Placeholder: "not at all", Hint: "For so long an event of the same source and id is not stored again. 1440 is a day. Empty: every event is stored."},
+		{
+			Name: "duplicateDetectionWindowInMinutes", Label: "Duplicates are known for (min)", Kind: kindNumber, Min: "1",
+			Max: "10080", Placeholder: "not at all", Hint: "For so long an event of the same source and id is not stored " +
+				"again. 1440 is a day. Empty: every event is stored.",
+		},
 	}
 	if !fixed || existing.Kind == catalog.TopicNamespace {
-		limits = append(limits, formField{Name: "eventRetentionInDays", Label: "Namespace: events live for (days)", Kind: kindNumber, Min: "1", Max: "7", Placeholder: "7"})
+		limits = append(limits,
+			formField{
+				Name: "eventRetentionInDays", Label: "Namespace: events live for (days)", Kind: kindNumber, Min: "1", Max: "7",
+				Placeholder: "7",
+			})
 	}
 	return openWhere(append(sections, formSection{ID: "limits", Title: "Limits", Fields: f.fields(limits...)}))
 }
@@ -129,9 +163,13 @@ func topicSections(f *form, existing *catalog.Topic) []formSection {
 func mappingFields(fixed bool) []formField {
 	var list []formField
 	for _, member := range mappedMembers {
-		list = append(list, formField{Name: mappingAt + member.name + ".sourceField", Label: member.label + ": member", Kind: kindText, Fixed: fixed})
+		list = append(list, formField{
+			Name: mappingAt + member.name + ".sourceField", Label: member.label + ": member", Kind: kindText, Fixed: fixed,
+		})
 		if member.defaults {
-			list = append(list, formField{Name: mappingAt + member.name + ".defaultValue", Label: member.label + ": default", Kind: kindText, Fixed: fixed})
+			list = append(list, formField{
+				Name: mappingAt + member.name + ".defaultValue", Label: member.label + ": default", Kind: kindText, Fixed: fixed,
+			})
 		}
 	}
 	return list
@@ -163,7 +201,10 @@ func (p *pages) editTopic(c echo.Context, name string) error {
 			return leave(c, href, err)
 		}
 	}
-	view := formView{Action: "/ui/new-topic", Back: "/ui/topics", Save: "Create", Etag: f.get("etag"), Others: f.others, Sections: topicSections(f, existing)}
+	view := formView{
+		Action: "/ui/new-topic", Back: "/ui/topics", Save: "Create", Etag: f.get("etag"), Others: f.others,
+		Sections: topicSections(f, existing),
+	}
 	if existing == nil {
 		return p.show(c, "topic-form", "New topic", false, view)
 	}
@@ -172,7 +213,9 @@ func (p *pages) editTopic(c echo.Context, name string) error {
 	return p.show(c, "topic-form", "Edit "+name, false, view, link{view.Back, name})
 }
 
-func (p *pages) saveTopic(ctx context.Context, c echo.Context, f *form, existing *catalog.Topic) (href string, err error) {
+func (p *pages) saveTopic(
+	ctx context.Context, c echo.Context, f *form, existing *catalog.Topic,
+) (href string, err error) {
 	name, done, condition := f.get("name"), "topic-made", []string{"If-None-Match", "*"}
 	if existing != nil {
 		name, done, condition = existing.Name, "topic-saved", []string{"If-Match", f.get("etag")}
@@ -200,7 +243,9 @@ func (p *pages) saveTopic(ctx context.Context, c echo.Context, f *form, existing
 	if late && existing != nil {
 		f.others = nil
 		f.set("etag", etagOf(existing.Version))
-		c.Set(refusalKey, &refusedError{status: refused.status, text: "Nothing was saved: somebody else has changed this topic, or its keys, since you opened the form. Save again to replace what they have set."})
+		c.Set(refusalKey,
+			&refusedError{status: refused.status, text: "Nothing was saved: somebody else has changed this topic, or its " +
+				"keys, since you opened the form. Save again to replace what they have set."})
 	}
 	return "", nil
 }
@@ -240,7 +285,9 @@ func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) er
 	path, body := apiTopic(view.Topic)+"/listKeys", []byte(nil)
 	if name := f.get("regenerate"); name != "" {
 		if !f.has("agreed") {
-			c.Set(refusalKey, &refusedError{status: http.StatusBadRequest, text: "Nothing was done: say that no publisher uses " + name + " any more, or that those who do may be refused."})
+			c.Set(refusalKey,
+				&refusedError{status: http.StatusBadRequest, text: "Nothing was done: say that no publisher uses " + name +
+					" any more, or that those who do may be refused."})
 			return nil
 		}
 		path = apiTopic(view.Topic) + "/regenerateKey"

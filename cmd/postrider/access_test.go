@@ -38,17 +38,21 @@ func TestAPIKeyVerbs(t *testing.T) {
 		require.Equal(t, code, r.code, r.stderr+r.stdout)
 		return r
 	}
-	lines := strings.Split(strings.TrimSpace(run(0, "create", "shop", "--scope", "publish", "--topic", "orders").stdout), "\n")
+	lines := strings.Split(strings.TrimSpace(run(0, "create", "shop", "--scope", "publish", "--topic", "orders").stdout),
+		"\n")
 	require.Equal(t, "API key shop was made: it publishes to topic orders. It is shown this once:", lines[0])
 	shop := lines[len(lines)-1]
 	var made api.APIKey
-	require.NoError(t, json.Unmarshal([]byte(run(0, "create", "ci", "--scope", "read", "--expires-in-days", "90", "-o", "json").stdout), &made))
+	require.NoError(t,
+		json.Unmarshal([]byte(run(0, "create", "ci", "--scope", "read", "--expires-in-days", "90", "-o", "json").stdout),
+			&made))
 	require.Equal(t, "cli", made.CreatedBy)
 	require.NotNil(t, made.ExpiresAt)
 
 	try := func(method, path, body, key string) int {
 		t.Helper()
-		status, _, err := call(t.Context(), method, n.api+path, body, "Authorization", "Bearer "+key, "Content-Type", "application/cloudevents+json")
+		status, _, err := call(t.Context(), method, n.api+path, body, "Authorization", "Bearer "+key, "Content-Type",
+			"application/cloudevents+json")
 		require.NoError(t, err)
 		return status
 	}
@@ -75,10 +79,13 @@ func TestAPIKeyVerbs(t *testing.T) {
 
 	require.Contains(t, run(1, "revoke", "never").stderr, `there is no API key "never"`)
 	require.Contains(t, run(2, "create", "x", "--scope", "root").stderr, "--scope must be one of")
-	require.Contains(t, run(1, "create", "x", "--scope", "publish", "--topic", "never").stderr, `topic "never" does not exist`)
-	require.Contains(t, run(2, "create", "x", "--scope", "read", "--expires-in-days", "4000").stderr, "must be between 1 and 3650")
+	require.Contains(t, run(1, "create", "x", "--scope", "publish", "--topic", "never").stderr,
+		`topic "never" does not exist`)
+	require.Contains(t, run(2, "create", "x", "--scope", "read", "--expires-in-days", "4000").stderr,
+		"must be between 1 and 3650")
 	require.Contains(t, run(1, "create", "ci", "--scope", "read").stderr, `there is an API key "ci" already`)
-	require.Equal(t, 3, one[int](db, "SELECT count(*)::int FROM postrider.audit WHERE actor = 'cli' AND action LIKE 'api_key_%'"))
+	require.Equal(t, 3,
+		one[int](db, "SELECT count(*)::int FROM postrider.audit WHERE actor = 'cli' AND action LIKE 'api_key_%'"))
 }
 
 func TestUserVerbs(t *testing.T) {
@@ -91,23 +98,29 @@ func TestUserVerbs(t *testing.T) {
 		return r
 	}
 	const password = "correct horse battery"
-	require.Equal(t, "User anna was added, with the role admin.\n", run(0, password+"\r\n", "add", "anna", "--role", "admin", "--password-stdin").stdout)
+	require.Equal(t, "User anna was added, with the role admin.\n",
+		run(0, password+"\r\n", "add", "anna", "--role", "admin", "--password-stdin").stdout)
 	before := one[string](db, "SELECT password_hash FROM postrider_internal.users")
 	require.True(t, strings.HasPrefix(before, "$argon2id$v=19$m=19456,t=2,p=1$"))
-	require.Contains(t, run(1, password, "add", "anna", "--role", "viewer", "--password-stdin").stderr, "there is a user anna already")
+	require.Contains(t, run(1, password, "add", "anna", "--role", "viewer", "--password-stdin").stderr,
+		"there is a user anna already")
 	require.Equal(t, "User anna has the role viewer.\n", run(0, "", "role", "anna", "viewer").stdout)
-	require.Equal(t, run(0, "", "show", "anna", "-o", "json").stdout, run(0, "", "role", "anna", "viewer", "-o", "json").stdout)
+	require.Equal(t, run(0, "", "show", "anna", "-o", "json").stdout,
+		run(0, "", "role", "anna", "viewer", "-o", "json").stdout)
 	require.Regexp(t, `(?m)^role +viewer$`, run(0, "", "show", "anna").stdout)
 	require.Equal(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
-	require.Equal(t, "User anna has another password.\n", run(0, "another "+password, "password", "anna", "--password-stdin").stdout)
+	require.Equal(t, "User anna has another password.\n",
+		run(0, "another "+password, "password", "anna", "--password-stdin").stdout)
 	require.NotEqual(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
 	require.Regexp(t, `(?m)^anna +viewer +active +0 +never +cli$`, run(0, "", "list").stdout)
 	var list []api.User
 	require.NoError(t, json.Unmarshal([]byte(run(0, "", "list", "-o", "json").stdout), &list))
 	require.Equal(t, api.UserRole("viewer"), list[0].Role)
 
-	require.Contains(t, run(2, "short\n", "add", "bob", "--role", "viewer", "--password-stdin").stderr, "password must have 12 to 1024 bytes, not 5")
-	require.Contains(t, run(2, strings.Repeat("a", 5000), "add", "bob", "--role", "viewer", "--password-stdin").stderr, "password must have 12 to 1024 bytes")
+	require.Contains(t, run(2, "short\n", "add", "bob", "--role", "viewer", "--password-stdin").stderr,
+		"password must have 12 to 1024 bytes, not 5")
+	require.Contains(t, run(2, strings.Repeat("a", 5000), "add", "bob", "--role", "viewer", "--password-stdin").stderr,
+		"password must have 12 to 1024 bytes")
 	for _, weak := range []string{"password1234", "bob-postrider-1"} {
 		r := run(2, weak, "add", "bob", "--role", "viewer", "--password-stdin")
 		require.Contains(t, r.stderr, "password is too easy to guess")
@@ -115,12 +128,20 @@ func TestUserVerbs(t *testing.T) {
 	}
 	require.Contains(t, run(2, password, "add", "bob", "--role", "viewer").stderr, "--password-stdin")
 	require.Contains(t, run(2, password, "add", "b b", "--role", "viewer", "--password-stdin").stderr, "name must be")
-	for _, verb := range [][]string{{"role", "bob", "viewer"}, {"password", "bob", "--password-stdin"}, {"disable", "bob"}, {"enable", "bob"}, {"remove", "bob", "--yes"}} {
+	for _, verb := range [][]string{
+		{"role", "bob", "viewer"},
+		{"password", "bob", "--password-stdin"},
+		{"disable", "bob"},
+		{"enable", "bob"},
+		{"remove", "bob", "--yes"},
+	} {
 		require.Contains(t, run(1, password, verb...).stderr, `there is no user "bob"`)
 	}
 	require.Equal(t, "User anna is kept out.\n", run(0, "", "disable", "anna").stdout)
 	require.Regexp(t, `(?m)^anna +viewer +disabled `, run(0, "", "list").stdout)
 	require.Contains(t, run(0, "", "enable", "anna", "-o", "json").stdout, `"disabled": false`)
 	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna", "--yes").stdout)
-	require.Equal(t, []string{"user_made", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"}, one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli'"))
+	require.Equal(t,
+		[]string{"user_made", "user_replaced", "user_replaced", "user_replaced", "user_replaced", "user_deleted"},
+		one[[]string](db, "SELECT array_agg(action ORDER BY audit_id) FROM postrider.audit WHERE actor = 'cli'"))
 }

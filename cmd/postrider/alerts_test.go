@@ -28,7 +28,8 @@ func alertNames(t *testing.T) (names []string) {
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
 			names = append(names, rule.Alert)
-			require.Equal(t, "https://docs.example.com/postrider/operations.md#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"], rule.Alert)
+			require.Equal(t, "https://docs.example.com/postrider/operations.md#"+strings.ToLower(rule.Alert),
+				rule.Annotations["runbook_url"], rule.Alert)
 		}
 	}
 	require.NotEmpty(t, names)
@@ -49,7 +50,11 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	tool, folder := promtool(t), filepath.Join("..", "..", "examples", "prometheus")
-	for _, args := range [][]string{{"check", "config", "--syntax-only", "prometheus.yaml"}, {"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{
+		{"check", "config", "--syntax-only", "prometheus.yaml"},
+		{"check", "rules", "alerts.yaml"},
+		{"test", "rules", "alerts_test.yaml"},
+	} {
 		c := exec.Command(tool, args...)
 		c.Dir = folder
 		out, err := c.CombinedOutput()
@@ -103,7 +108,8 @@ func TestDashboardAsksWhatCanBeAsked(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// A node's counter begins with the first dead letter, whether the node is new or has been restarted: it counts in the panel all the same, and once.
+// A node's counter begins with the first dead letter, whether the node is new or has been restarted: it counts in the
+// panel all the same, and once.
 func TestDashboardCountsTheFirstDeadLetter(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -129,13 +135,17 @@ func TestDashboardCountsTheFirstDeadLetter(t *testing.T) {
 		Looks    []look   `yaml:"promql_expr_test"`
 	}
 	of := func(instance string) string {
-		return `postrider_dead_lettered_total{instance="` + instance + `",topic="orders",event_subscription="billing",reason="TimeToLiveExceeded"}`
+		return `postrider_dead_lettered_total{instance="` + instance +
+			`",topic="orders",event_subscription="billing",reason="TimeToLiveExceeded"}`
 	}
 	at := func(when string, value float64) look { return look{query, when, []sample{{"{}", value}}} }
 	tests := []test{
-		{"1m", []series{{of("a"), "_x30 1x200"}, {of("b"), "_x30 1x200"}}, []look{at("20m", 0), at("35m", 1), at("89m", 1), at("100m", 0)}},
+		{"1m", []series{{of("a"), "_x30 1x200"}, {of("b"), "_x30 1x200"}}, []look{
+			at("20m", 0), at("35m", 1), at("89m", 1), at("100m", 0),
+		}},
 		{"1m", []series{{of("a"), "_x30 1x9 5x200"}}, []look{at("60m", 5), at("120m", 0)}},
-		{"1m", []series{{of("a"), "7x60 _x60 1x100"}}, []look{at("100m", 0), at("130m", 1)}}, // the process began anew after an hour
+		// the process began anew after an hour
+		{"1m", []series{{of("a"), "7x60 _x60 1x100"}}, []look{at("100m", 0), at("130m", 1)}},
 		{"1m", []series{{of("a"), "7x100"}, {of("b"), "_x40 2x60"}}, []look{at("90m", 2)}},
 	}
 	text, err := yaml.Marshal(map[string]any{"evaluation_interval": "1m", "tests": tests})

@@ -30,7 +30,8 @@ type apikeyCreateCmd struct {
 
 // Help is shown by apikey create --help.
 func (apikeyCreateCmd) Help() string {
-	return `The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/access.md.
+	return `The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as ` +
+		`aeg-sas-key; see docs/access.md.
 
 Examples:
   postrider apikey create ci --scope operate --expires-in-days 90
@@ -95,14 +96,17 @@ func (c *apikeyListCmd) Run(ctx context.Context) error {
 				if k.Topic != nil {
 					topic = *k.Topic
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, topic, k.Hint, k.State, momentOr("never", k.ExpiresAt), momentOr("never", k.LastUsedAt), k.CreatedBy)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, topic, k.Hint, k.State,
+					momentOr("never", k.ExpiresAt), momentOr("never", k.LastUsedAt), k.CreatedBy)
 			}
 		})
 	})
 }
 
 // everyPage reads a list to its end, page by page.
-func everyPage[T any](ctx context.Context, read func(ctx context.Context, after string, limit int) ([]T, error), name func(*T) string) (list []T, err error) {
+func everyPage[T any](
+	ctx context.Context, read func(ctx context.Context, after string, limit int) ([]T, error), name func(*T) string,
+) (list []T, err error) {
 	const page = 1000
 	for after := ""; ; {
 		some, err := read(ctx, after, page)
@@ -140,8 +144,10 @@ func (c *apikeyShowCmd) Run(ctx context.Context) error {
 			return err
 		}
 		return c.Print(management.DescribeAPIKey(k), func(w io.Writer) {
-			terminal.PrintNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt, "made by", k.CreatedBy,
-				"expires", momentOr("never", k.ExpiresAt), "last used", momentOr("never", k.LastUsedAt), "revoked", momentOr("-", k.RevokedAt))
+			terminal.PrintNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt,
+				"made by", k.CreatedBy,
+				"expires", momentOr("never", k.ExpiresAt), "last used", momentOr("never", k.LastUsedAt), "revoked",
+				momentOr("-", k.RevokedAt))
 		})
 	})
 }
@@ -154,7 +160,8 @@ type apikeyRevokeCmd struct {
 
 // Help is shown by apikey revoke --help.
 func (apikeyRevokeCmd) Help() string {
-	return "It stays listed, and its name stays taken, for 400 days or as long as the service was told (--keep-keys-days). Revoking it again is nothing.\n\nExample:\n  postrider apikey revoke ci"
+	return "It stays listed, and its name stays taken, for 400 days or as long as the service was told " +
+		"(--keep-keys-days). Revoking it again is nothing.\n\nExample:\n  postrider apikey revoke ci"
 }
 
 // Run executes apikey revoke.
@@ -164,6 +171,7 @@ func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.Done(func() (any, error) { return management.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.", k.Name, momentOr("", k.RevokedAt))
+		return c.Done(func() (any, error) { return management.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.",
+			k.Name, momentOr("", k.RevokedAt))
 	})
 }

@@ -108,7 +108,9 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if err = checkDatabase(ctx, a.pool, o); err != nil {
 		return nil, err
 	}
-	s := app.Options{Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version.Number(), TimeScale: o.timeScale}
+	s := app.Options{
+		Pool: a.pool, Sealer: o.sealer, Logger: o.log, Node: node, Version: version.Number(), TimeScale: o.timeScale,
+	}
 	if o.role.delivers() {
 		s.MaxWorkers = cmp.Or(o.maxWorkers, app.DefaultMaxWorkers)
 	}
@@ -152,8 +154,10 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
-		Store: a.store.Engine(), Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
-		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version.Number(), LogAttempts: o.logAttempts, OnAttempt: o.onAttempt, Retention: o.retention,
+		Store: a.store.Engine(), Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
+		Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
+		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version.Number(), LogAttempts: o.logAttempts,
+		OnAttempt: o.onAttempt, Retention: o.retention,
 		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
 		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
 	})
@@ -170,7 +174,9 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 func (a *instance) listen(run context.Context, o appOptions) error {
 	m := &metrics{store: a.store, meter: query.NewMeter(a.store.DB), engine: a.engine, role: o.role, log: o.log}
 	srv, err := server.New(server.Options{
-		Store: a.store.API(), AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP, FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev, DevKey: o.devKey,
+		Store: a.store.API(), AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
+		FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev,
+		DevKey:        o.devKey,
 		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,
 		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
 		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.handler(), OpenMetrics: o.openMetrics,
@@ -184,7 +190,11 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)
 	if o.role.answers() {
-		if err := web.Mount(srv.Echo(), web.Options{Store: a.store.Dashboard(), API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention, Stopping: streams, Logger: o.log}); err != nil {
+		if err := web.Mount(srv.Echo(),
+			web.Options{
+				Store: a.store.Dashboard(), API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention,
+				Stopping: streams, Logger: o.log,
+			}); err != nil {
 			stopStreams()
 			return err
 		}

@@ -13,8 +13,9 @@ import (
 	"postrider/pgdev"
 )
 
-// A database that pg_dump took while everything ran is restored into another cluster, as docs/operations.md says, and served: what was owed
-// at that moment is delivered, what was not is not, and everything that is sealed can be read with the same encryption key.
+// A database that pg_dump took while everything ran is restored into another cluster, as docs/operations.md says, and
+// served: what was owed at that moment is delivered, what was not is not, and everything that is sealed can be read
+// with the same encryption key.
 func TestBackupIsRestoredAndServed(t *testing.T) {
 	t.Parallel()
 	server, db := ownCluster(t)
@@ -30,7 +31,8 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 	n.publish("orders", key, cloudEvents("e", 5))
 	const letters = "SELECT count(*) FROM postrider.dead_letters"
 	eventually(t, "five each are delivered, in flight, held and dead", func() bool {
-		return sinks["in-flight"].held() == 5 && one[int](db, letters) == 5 && one[int](db, unfinishedQuery) == 10 && one[int](db, runningQuery, n.name) == 5
+		return sinks["in-flight"].held() == 5 && one[int](db, letters) == 5 && one[int](db, unfinishedQuery) == 10 &&
+			one[int](db, runningQuery, n.name) == 5
 	})
 
 	file := filepath.Join(t.TempDir(), "postrider.dump")
@@ -38,7 +40,8 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 	n.kill()
 	restored := restore(t, file)
 	require.Equal(t, 10, one[int](restored, unfinishedQuery))
-	require.True(t, one[bool](restored, "SELECT has_table_privilege('postrider_reader', 'postrider.deliveries', 'SELECT') AND NOT has_schema_privilege('postrider_reader', 'postrider_internal', 'USAGE')"))
+	require.True(t, one[bool](restored, "SELECT has_table_privilege('postrider_reader', 'postrider.deliveries', "+
+		"'SELECT') AND NOT has_schema_privilege('postrider_reader', 'postrider_internal', 'USAGE')"))
 
 	m := startNode(t, restored)
 	sinks["in-flight"].open()
@@ -47,7 +50,8 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 	require.Empty(t, sinks["held"].arrivalsSoFar(), "it is on hold still")
 	m.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/held/resume", "")
 	restored.drained()
-	for name, times := range map[string]int{"delivered": 1, "in-flight": 2, "held": 1} { // those in flight had been sent by the node that was killed
+	// those in flight had been sent by the node that was killed
+	for name, times := range map[string]int{"delivered": 1, "in-flight": 2, "held": 1} {
 		require.Len(t, sinks[name].arrivalsSoFar(), 5, name)
 		for _, id := range sinks[name].arrivalsSoFar() {
 			require.Equal(t, times, sinks[name].times(id), "%s %s", name, id)

@@ -38,9 +38,11 @@ extraEnv:
     valueFrom: {secretKeyRef: {name: old, key: keys}}
 args: ["--log-attempts=all"]
 tls: {secret: inner}
-ingress: {enabled: true, className: nginx, tlsSecret: certificate, annotations: {nginx.ingress.kubernetes.io/backend-protocol: HTTPS}}
+ingress: {enabled: true, className: nginx, tlsSecret: certificate, annotations: ` +
+	`{nginx.ingress.kubernetes.io/backend-protocol: HTTPS}}
 autoscaling: {enabled: true}
-serviceMonitor: {enabled: true, labels: {release: prometheus}, token: {secret: viewer, key: token}, tlsConfig: {insecureSkipVerify: true}}
+serviceMonitor: {enabled: true, labels: {release: prometheus}, token: {secret: viewer, key: token}, tlsConfig: ` +
+	`{insecureSkipVerify: true}}
 extraVolumes: [{name: ca, configMap: {name: authority}}]
 extraVolumeMounts: [{name: ca, mountPath: /etc/ca, readOnly: true}]
 podAnnotations: {a: b}
@@ -120,7 +122,9 @@ func chart(t *testing.T, changed string) (map[string]manifest, error) {
 	for _, file := range []struct {
 		text string
 		into *map[string]any
-	}{{fromRoot(t, chartFolder+"Chart.yaml"), &about}, {fromRoot(t, chartFolder+"values.yaml"), &values}, {changed, &with}} {
+	}{
+		{fromRoot(t, chartFolder+"Chart.yaml"), &about}, {fromRoot(t, chartFolder+"values.yaml"), &values}, {changed, &with},
+	} {
 		require.NoError(t, yaml.Unmarshal([]byte(file.text), file.into))
 	}
 	override(values, with)
@@ -190,7 +194,9 @@ const deployment, migration = "Deployment shop-postrider", "Job shop-postrider-m
 func TestChartRenders(t *testing.T) {
 	t.Parallel()
 	objects := rendered(t, chartValues["default"])
-	require.Equal(t, []string{deployment, migration, "PodDisruptionBudget shop-postrider", "Service shop-postrider", "ServiceAccount shop-postrider"}, slices.Sorted(maps.Keys(objects)))
+	require.Equal(t,
+		[]string{deployment, migration, "PodDisruptionBudget shop-postrider", "Service shop-postrider", "ServiceAccount " +
+			"shop-postrider"}, slices.Sorted(maps.Keys(objects)))
 	pod := podOf(t, objects, deployment)
 	require.Equal(t, 40, within(t, pod, "terminationGracePeriodSeconds"))
 	require.Equal(t, 2, within(t, objects[deployment].Spec, "replicas"))
@@ -199,7 +205,8 @@ func TestChartRenders(t *testing.T) {
 	require.Equal(t, "postrider", within(t, container, "envFrom", 0, "secretRef", "name"))
 	require.Equal(t, true, within(t, container, "securityContext", "readOnlyRootFilesystem"))
 	require.Equal(t, "HTTP", within(t, container, "readinessProbe", "httpGet", "scheme"))
-	for _, args := range []any{within(t, container, "args"), within(t, podOf(t, objects, migration), "containers", 0, "args")} {
+	for _, args := range []any{within(t, container, "args"), within(t, podOf(t, objects, migration), "containers", 0,
+		"args")} {
 		var line []string
 		for _, arg := range args.([]any) {
 			line = append(line, arg.(string))
@@ -207,7 +214,9 @@ func TestChartRenders(t *testing.T) {
 		_, err := newParser(t).Parse(line)
 		require.NoError(t, err, line)
 	}
-	for _, file := range []string{"values.yaml", "templates/deployment.yaml", "templates/servicemonitor.yaml", "templates/_helpers.tpl"} {
+	for _, file := range []string{
+		"values.yaml", "templates/deployment.yaml", "templates/servicemonitor.yaml", "templates/_helpers.tpl",
+	} {
 		require.Subset(t, variables(t), variableName.FindAllString(fromRoot(t, chartFolder+file), -1))
 	}
 }
@@ -232,13 +241,15 @@ func TestChartRendersWhatIsSwitchedOn(t *testing.T) {
 	for _, env := range []map[string]map[string]any{own, environmentOf(t, migrates)} {
 		require.Equal(t, "10.0.0.0/8", env["POSTRIDER_ALLOW_CIDR"]["value"])
 		require.Equal(t, "true", env["POSTRIDER_PGBOUNCER"]["value"])
-		require.Equal(t, map[string]any{"name": "events-app", "key": "uri"}, within(t, env["POSTRIDER_DATABASE_URL"], "valueFrom", "secretKeyRef"))
+		require.Equal(t, map[string]any{"name": "events-app", "key": "uri"},
+			within(t, env["POSTRIDER_DATABASE_URL"], "valueFrom", "secretKeyRef"))
 		require.Equal(t, "old", within(t, env["POSTRIDER_PREVIOUS_ENCRYPTION_KEYS"], "valueFrom", "secretKeyRef", "name"))
 	}
 
 	_, err := chart(t, `existingSecret: ""`)
 	require.ErrorContains(t, err, "existingSecret")
-	require.Equal(t, []string{deployment, "Service shop-postrider", "ServiceAccount shop-postrider"}, slices.Sorted(maps.Keys(rendered(t, chartValues["few"]))))
+	require.Equal(t, []string{deployment, "Service shop-postrider", "ServiceAccount shop-postrider"},
+		slices.Sorted(maps.Keys(rendered(t, chartValues["few"]))))
 }
 
 // environmentOf is that of a pod's container, by name.
@@ -277,8 +288,8 @@ func requireSameNames(t *testing.T, where string, schema, values map[string]any)
 	}
 }
 
-// Helm itself, where it is installed, renders the same, and refuses what the schema forbids. Helm that was built by `go install` takes the cluster
-// for one of long ago, so it is told.
+// Helm itself, where it is installed, renders the same, and refuses what the schema forbids. Helm that was built by `go
+// install` takes the cluster for one of long ago, so it is told.
 func TestHelmAcceptsTheChart(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("helm")
@@ -299,7 +310,9 @@ func TestHelmAcceptsTheChart(t *testing.T) {
 		require.NoError(t, err, out)
 		require.Equal(t, rendered(t, values), manifestsOf(t, out), name)
 	}
-	for set, says := range map[string]string{"replicas=3": "replicas", "existingSecret=": "existingSecret", "env.POSTRIDER_MAX_CONNS=32": "want string"} {
+	for set, says := range map[string]string{
+		"replicas=3": "replicas", "existingSecret=": "existingSecret", "env.POSTRIDER_MAX_CONNS=32": "want string",
+	} {
 		out, err := helm("template", "shop", folder, "--kube-version", "1.30.0", "--set", set)
 		require.Error(t, err, set)
 		require.Contains(t, out, says)

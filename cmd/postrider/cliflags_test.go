@@ -50,14 +50,17 @@ func TestCompletions(t *testing.T) {
 	require.Contains(t, completions(node, nil), "subscription")
 	require.NotContains(t, completions(node, nil), "complete-words")
 	require.Equal(t, []string{"create"}, completions(node, []string{"topic", "cr"}))
-	require.Equal(t, []string{"--advanced-filter"}, completions(node, []string{"subscription", "create", "orders", "billing", "--endpoint", "x", "--adv"}))
+	require.Equal(t, []string{"--advanced-filter"},
+		completions(node, []string{"subscription", "create", "orders", "billing", "--endpoint", "x", "--adv"}))
 	require.Equal(t, []string{"json", "table", "yaml"}, completions(node, []string{"topic", "list", "-o", ""}))
 	require.Equal(t, []string{"bash", "fish", "zsh"}, completions(node, []string{"completion", ""}))
 	require.Empty(t, completions(node, []string{"publish", "--key", ""}))
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		require.Contains(t, postrider(t, nil, "completion", shell).stdout, "complete-words")
 	}
-	piped := startProcess(t, nil, "/bin/bash", "--norc", "-c", `source <("$0" completion bash); COMP_WORDS=("$0" topic cr); COMP_CWORD=2; _postrider; echo "${COMPREPLY[@]}"`, program)
+	piped := startProcess(t, nil, "/bin/bash", "--norc", "-c",
+		`source <("$0" completion bash); COMP_WORDS=("$0" topic cr); COMP_CWORD=2; _postrider; echo "${COMPREPLY[@]}"`,
+		program)
 	require.Zero(t, piped.wait(), piped.stderr.String())
 	require.Equal(t, "create\n", piped.stdout.String())
 }
@@ -66,5 +69,6 @@ func TestTimesThatAreWrong(t *testing.T) {
 	t.Parallel()
 	r := postrider(t, os.Environ(), "event", "list", "--from", "yesterday")
 	require.Equal(t, 2, r.code)
-	require.Contains(t, r.stderr, `--from: "yesterday" is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, or 2026-11-20`)
+	require.Contains(t, r.stderr,
+		`--from: "yesterday" is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, or 2026-11-20`)
 }

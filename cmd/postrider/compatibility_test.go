@@ -41,7 +41,8 @@ func rowProblems(page string, tests map[string]bool) (problems []string, rows in
 			complain(number, "a row has four columns, this one %d", len(cells)-2)
 			continue
 		}
-		status, here, named := strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3]), namedTest.FindAllStringSubmatch(cells[4], -1)
+		status, here, named := strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3]),
+			namedTest.FindAllStringSubmatch(cells[4], -1)
 		switch {
 		case !slices.Contains([]string{"equal", "different on purpose", "ours", "not offered"}, status):
 			complain(number, "%q is no status", status)
@@ -94,7 +95,8 @@ func TestCompatibilityRowsNameTheirTests(t *testing.T) {
 	problems, rows := rowProblems(page, tests)
 	require.Empty(t, problems)
 	require.Greater(t, rows, 190)
-	require.Equal(t, strings.Count(page, "\n## "), strings.Count(page, "\n"+rowHeader+"\n"+rowRule+"\n"), "each section is a table of rows")
+	require.Equal(t, strings.Count(page, "\n## "), strings.Count(page, "\n"+rowHeader+"\n"+rowRule+"\n"),
+		"each section is a table of rows")
 }
 
 func TestCompatibilityRowsAreJudged(t *testing.T) {

@@ -14,7 +14,8 @@ type completionCmd struct {
 
 // Help is shown by completion --help.
 func (completionCmd) Help() string {
-	return `Verbs, flags and the values of flags that have a fixed set of them are completed; elsewhere the shell completes names of files.
+	return `Verbs, flags and the values of flags that have a fixed set of them are completed; elsewhere the shell ` +
+		`completes names of files.
 
 Examples:
   postrider completion bash > /etc/bash_completion.d/postrider
@@ -26,7 +27,8 @@ Examples:
 var completionScripts = map[string]string{
 	"bash": `_postrider() {
     local IFS=$'\n'
-    COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" complete-words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+    COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" complete-words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- ` +
+		`"${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _postrider postrider
 `,

@@ -26,7 +26,8 @@ type databaseFlags struct {
 
 func (f databaseFlags) require() error {
 	if f.DatabaseURL == "" {
-		return terminal.Usagef("no database: set POSTRIDER_DATABASE_URL or --database-url, for example postgres://user:password@host:5432/name (or try `postrider dev`, which brings its own)")
+		return terminal.Usagef("no database: set POSTRIDER_DATABASE_URL or --database-url, for example " +
+			"postgres://user:password@host:5432/name (or try `postrider dev`, which brings its own)")
 	}
 	return nil
 }
@@ -70,10 +71,13 @@ func (f filterFlags) limits() (filter.Limits, error) {
 			return filter.Limits{}, terminal.Usagef("%s %d: must be 1 to %d", flag.name, flag.value, flag.most)
 		}
 	}
-	return filter.Limits{MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString}, nil
+	return filter.Limits{
+		MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString,
+	}, nil
 }
 
-// retentionFlags are in whole days (UTC) before the current one. The nodes of one database should agree: what the shortest says is gone.
+// retentionFlags are in whole days (UTC) before the current one. The nodes of one database should agree: what the
+// shortest says is gone.
 type retentionFlags struct {
 	KeepDeliveredDays   int `help:"Days for which events, finished deliveries and batches are kept; an event that is still owed stays. 0 = for ever." default:"30" env:"POSTRIDER_KEEP_DELIVERED_DAYS"`
 	KeepAttemptsDays    int `help:"Days for which delivery attempts are kept; 0 = for ever." default:"30" env:"POSTRIDER_KEEP_ATTEMPTS_DAYS"`
@@ -101,12 +105,14 @@ func (f retentionFlags) retention() (query.Retention, error) {
 		}
 	}
 	return query.Retention{
-		DeliveredDays: f.KeepDeliveredDays, AttemptsDays: f.KeepAttemptsDays, DeadLettersDays: f.KeepDeadLettersDays, CountsDays: f.KeepCountsDays,
-		AuditDays: f.KeepAuditDays, KeysDays: f.KeepKeysDays,
+		DeliveredDays: f.KeepDeliveredDays, AttemptsDays: f.KeepAttemptsDays, DeadLettersDays: f.KeepDeadLettersDays,
+		CountsDays: f.KeepCountsDays,
+		AuditDays:  f.KeepAuditDays, KeysDays: f.KeepKeysDays,
 	}, nil
 }
 
-// headerFlags bound the custom headers of each event subscription that is put from then on; the defaults are Event Grid's.
+// headerFlags bound the custom headers of each event subscription that is put from then on; the defaults are Event
+// Grid's.
 type headerFlags struct {
 	MaxDeliveryHeaders     int `help:"Custom headers of an event subscription." default:"10" env:"POSTRIDER_MAX_DELIVERY_HEADERS"`
 	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value; one from an event that is longer is not sent." default:"4096" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
@@ -117,7 +123,8 @@ func (f headerFlags) limits() (policy.HeaderLimits, error) {
 	case f.MaxDeliveryHeaders < 1 || f.MaxDeliveryHeaders > 100:
 		return policy.HeaderLimits{}, terminal.Usagef("--max-delivery-headers %d: must be 1 to 100", f.MaxDeliveryHeaders)
 	case f.MaxDeliveryHeaderBytes < 1 || f.MaxDeliveryHeaderBytes > 65_536:
-		return policy.HeaderLimits{}, terminal.Usagef("--max-delivery-header-bytes %d: must be 1 to 65536", f.MaxDeliveryHeaderBytes)
+		return policy.HeaderLimits{}, terminal.Usagef("--max-delivery-header-bytes %d: must be 1 to 65536",
+			f.MaxDeliveryHeaderBytes)
 	}
 	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}, nil
 }
@@ -133,7 +140,8 @@ type webhookFlags struct {
 func (f webhookFlags) parse() (publicURL string, err error) {
 	u, err := url.Parse(f.PublicURL)
 	switch {
-	case f.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != ""):
+	case f.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != ""):
 		return "", terminal.Usagef("--public-url %q: not a URL such as https://events.example.com", f.PublicURL)
 	case f.WebhookOrigin == "" || strings.ContainsFunc(f.WebhookOrigin, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return "", terminal.Usagef("--webhook-origin %q: not a name such as events.example.com", f.WebhookOrigin)

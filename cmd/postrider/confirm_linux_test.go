@@ -50,13 +50,21 @@ func TestIrreversibleVerbsAskForConfirmation(t *testing.T) {
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/anna", `{"role":"viewer","password":"correct horse battery"}`)
 	env := append(n.cliEnv(), db.env()...)
 	for _, row := range []struct{ args, asks, count, gone string }{
-		{"deadletter purge " + ids[0], "Purge 1 dead letter? They are lost for good, with their events. [y/N]", "postrider.dead_letters", "2"},
+		{"deadletter purge " +
+			ids[0], "Purge 1 dead letter? They are lost for good, with their events. [y/N]", "postrider.dead_letters", "2"},
 		{"deadletter purge --topic orders --no-wait", "Purge 2 dead letters? ", "postrider.operations", "1"},
-		{"event erase " + event, "Erase event 1 of topic orders (type shop.order.placed)? Its body and subject are lost for good, and 1 pending delivery is canceled.", "postrider.events WHERE erased_at IS NULL", "0"},
-		{"subscription delete orders billing", "Delete event subscription billing of topic orders? Its settings are lost, and 0 pending deliveries will be canceled.", "postrider.event_subscriptions WHERE subscription = 'billing'", "0"},
-		{"topic delete empty", "Delete topic empty? Its settings and access keys are lost for good.", "postrider.topics WHERE topic = 'empty'", "0"},
+		{"event erase " + event, "Erase event 1 of topic orders (type shop.order.placed)? Its body and subject are lost " +
+			"for good, and 1 pending delivery is canceled.", "postrider.events WHERE erased_at IS NULL", "0"},
+		{"subscription delete orders billing", "Delete event subscription billing of topic orders? Its settings are lost, " +
+			"and 0 pending deliveries will be canceled.", "postrider.event_subscriptions WHERE subscription = 'billing'", "0"},
+		{"topic delete empty", "Delete topic empty? Its settings and access keys are lost for good.", "postrider.topics " +
+			"WHERE topic = 'empty'", "0"},
 		{"policy delete mine", "Delete retry policy mine? ", "postrider.retry_policies WHERE name = 'mine'", "0"},
-		{"user remove anna", "Remove user anna (viewer)? Name, role, password and personal keys are lost, and 0 sessions will end.", "postrider_internal.users", "0"},
+		{
+			"user remove anna",
+			"Remove user anna (viewer)? Name, role, password and personal keys are lost, and 0 sessions will end.",
+			"postrider_internal.users", "0",
+		},
 	} {
 		args := strings.Fields(row.args)
 		count := func() string { return one[string](db, "SELECT count(*)::text FROM "+row.count) }

@@ -12,15 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const conformanceMapping = `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json","properties":{
-	"id":{"sourceField":"orderId"},"eventType":{"sourceField":"action","defaultValue":"Unknown"},"subject":{"sourceField":"customer","defaultValue":"nobody"},
+const conformanceMapping = `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json",` +
+	`"properties":{
+	"id":{"sourceField":"orderId"},"eventType":{"sourceField":"action","defaultValue":"Unknown"},` +
+	`"subject":{"sourceField":"customer","defaultValue":"nobody"},
 	"dataVersion":{"defaultValue":"2"}}}}`
 
 // makeTopic makes a topic of any kind and returns its access key.
 func (s *service) makeTopic(name, body string) string {
 	s.t.Helper()
 	var made struct{ Key1 string }
-	require.NoError(s.t, json.Unmarshal([]byte(s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+name, body)), &made))
+	require.NoError(s.t,
+		json.Unmarshal([]byte(s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+name, body)), &made))
 	return made.Key1
 }
 
@@ -28,13 +31,14 @@ func (s *service) makeTopic(name, body string) string {
 func (s *service) subscribeAs(topic, name, schema, endpoint string, most int) {
 	s.t.Helper()
 	s.manage(http.StatusCreated, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name,
-		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","eventDeliverySchema":%q,"maxEventsPerBatch":%d}`, endpoint+"/"+name, schema, most))
+		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","eventDeliverySchema":%q,"maxEventsPerBatch":%d}`,
+			endpoint+"/"+name, schema, most))
 }
 
 func eventsPath(topic string) string { return "/topics/" + topic + "/api/events" }
 
-// Microsoft's client for JavaScript: what it sends is stored as it sent it, and what is delivered is read by Microsoft's
-// EventGridDeserializer and by the CloudEvents project's HTTP.toEvent.
+// Microsoft's client for JavaScript: what it sends is stored as it sent it, and what is delivered is read by
+// Microsoft's EventGridDeserializer and by the CloudEvents project's HTTP.toEvent.
 func TestConformanceAzureEventGridForJavaScript(t *testing.T) {
 	t.Parallel()
 	to := startReceiver(t)
@@ -67,7 +71,8 @@ func TestConformanceAzureEventGridForJavaScript(t *testing.T) {
 	c.run("eventgrid.mjs")
 
 	require.Empty(t, c.sent("custom, none"))
-	gridEvents, cloudEvents, customEvents := c.sent("grid, key", "grid, signature"), c.sent("cloud, key", "cloud, signature"), c.sent("custom, key", "custom, signature")
+	gridEvents, cloudEvents, customEvents := c.sent("grid, key", "grid, signature"),
+		c.sent("cloud, key", "cloud, signature"), c.sent("custom, key", "custom, signature")
 	db.stored("grid", gridEvents)
 	db.stored("cloud", cloudEvents)
 	db.stored("custom", customEvents)
@@ -85,7 +90,8 @@ func TestConformanceAzureEventGridForJavaScript(t *testing.T) {
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'delivered'"))
 }
 
-// requireGridDeliveries: Event Grid events arrive with nothing added but topic and metadataVersion, and become CloudEvents.
+// requireGridDeliveries: Event Grid events arrive with nothing added but topic and metadataVersion, and become
+// CloudEvents.
 func requireGridDeliveries(t *testing.T, to *receiver, events []string) {
 	t.Helper()
 	var expected []string
@@ -118,7 +124,8 @@ func requireGridDeliveries(t *testing.T, to *receiver, events []string) {
 		require.Equal(t, "application/cloudevents+json; charset=utf-8", d.Type)
 		from := byID[d.Events[0]["id"].(string)]
 		require.Equal(t, map[string]any{
-			"specversion": "1.0", "id": from["id"], "source": "/topics/grid", "type": from["eventType"], "subject": from["subject"], "time": from["eventTime"],
+			"specversion": "1.0", "id": from["id"], "source": "/topics/grid", "type": from["eventType"],
+			"subject": from["subject"], "time": from["eventTime"],
 			"datacontenttype": "application/json", "dataversion": from["dataVersion"], "data": from["data"],
 		}, d.Events[0], "as HTTP.toEvent reads it")
 	}
@@ -189,7 +196,8 @@ func requireCustomDeliveries(t *testing.T, to *receiver, events []string) {
 		requireRecent(t, read["eventTime"])
 		delete(read, "eventTime")
 		require.Equal(t, map[string]any{
-			"id": fmt.Sprint(sent["orderId"]), "eventType": or(sent["action"], "Unknown"), "subject": or(sent["customer"], "nobody"),
+			"id": fmt.Sprint(sent["orderId"]), "eventType": or(sent["action"], "Unknown"),
+			"subject":     or(sent["customer"], "nobody"),
 			"dataVersion": "2", "metadataVersion": "1", "topic": "/topics/custom", "data": sent,
 		}, read)
 	}
@@ -199,8 +207,9 @@ func requireCustomDeliveries(t *testing.T, to *receiver, events []string) {
 		requireRecent(t, read["time"])
 		delete(read, "time")
 		require.Equal(t, map[string]any{
-			"specversion": "1.0", "id": fmt.Sprint(sent["orderId"]), "type": or(sent["action"], "Unknown"), "subject": or(sent["customer"], "nobody"),
-			"source": "/topics/custom", "dataversion": "2", "datacontenttype": "application/json", "data": sent,
+			"specversion": "1.0", "id": fmt.Sprint(sent["orderId"]), "type": or(sent["action"], "Unknown"),
+			"subject": or(sent["customer"], "nobody"),
+			"source":  "/topics/custom", "dataversion": "2", "datacontenttype": "application/json", "data": sent,
 		}, read)
 	}
 }
@@ -226,7 +235,8 @@ func TestConformanceAzureEventGridForJavaScriptTriesAgain(t *testing.T) {
 	late.onPass = func(number int) {
 		// Once: 30 guesses of this address are heard, and one more each second.
 		for i, status := 0, 0; number == 1 && i < 300 && status != http.StatusTooManyRequests; i++ {
-			status, _, _ = call(t.Context(), http.MethodPost, n.api+eventsPath("grid"), "[]", "aeg-sas-key", fmt.Sprintf("guess %d", i))
+			status, _, _ = call(t.Context(), http.MethodPost, n.api+eventsPath("grid"), "[]", "aeg-sas-key",
+				fmt.Sprintf("guess %d", i))
 		}
 	}
 	line.breaks(func(*wireLine, wireMessage) fate { return cutHere })

@@ -44,13 +44,15 @@ func signature(t *testing.T, endpoint, key string) string {
 	t.Helper()
 	secret, err := base64.StdEncoding.DecodeString(key)
 	require.NoError(t, err)
-	text := "r=" + url.QueryEscape(endpoint) + "&e=" + url.QueryEscape(time.Now().UTC().Add(time.Hour).Format(time.RFC3339))
+	text := "r=" + url.QueryEscape(endpoint) + "&e=" +
+		url.QueryEscape(time.Now().UTC().Add(time.Hour).Format(time.RFC3339))
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(text))
 	return text + "&s=" + url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// Microsoft's client for Go, against a port with TLS. What it sends is stored as it sent it, whichever way it is let in.
+// Microsoft's client for Go, against a port with TLS. What it sends is stored as it sent it, whichever way it is let
+// in.
 func TestConformanceAzureEventGridForGo(t *testing.T) {
 	t.Parallel()
 	files := newDevTLS(t)
@@ -58,7 +60,9 @@ func TestConformanceAzureEventGridForGo(t *testing.T) {
 	n := startNode(t, db, "--tls-cert", files.server().TLSCert, "--tls-key", files.server().TLSKey)
 	n.client = trusting(t, files.caFile())
 	to := newCloudEventsReceiver(t, "")
-	keys := map[string]string{"grid": n.makeTopic("grid", "{}"), "cloud": n.topic("cloud"), "custom": n.makeTopic("custom", conformanceMapping)}
+	keys := map[string]string{
+		"grid": n.makeTopic("grid", "{}"), "cloud": n.topic("cloud"), "custom": n.makeTopic("custom", conformanceMapping),
+	}
 	for topic := range keys {
 		n.subscribeAs(topic, topic, "CloudEventSchemaV1_0", to.lone, 1)
 	}
@@ -79,7 +83,8 @@ func TestConformanceAzureEventGridForGo(t *testing.T) {
 			return err
 		})
 		publish("custom", signed, func(ctx context.Context, c *azeventgrid.Client) error {
-			_, err := c.PublishCustomEventEvents(ctx, []any{map[string]any{"orderId": how, "action": "Placed", "price": 1.5}}, nil)
+			_, err := c.PublishCustomEventEvents(ctx,
+				[]any{map[string]any{"orderId": how, "action": "Placed", "price": 1.5}}, nil)
 			return err
 		})
 	}
@@ -93,16 +98,22 @@ func TestConformanceAzureEventGridForGo(t *testing.T) {
 }
 
 func gridEvent(id string) azeventgrid.Event {
-	kind, subject, version, at := "Shop.OrderPlaced", "orders/"+id, "1.1", time.Date(2030, 6, 15, 18, 20, 15, 678e6, time.UTC)
-	return azeventgrid.Event{ID: &id, EventType: &kind, Subject: &subject, DataVersion: &version, EventTime: &at, Data: map[string]any{"text": "Grüße 🚀 <&>", "n": 1.5}}
+	kind, subject, version, at := "Shop.OrderPlaced", "orders/"+id, "1.1", time.Date(2030, 6, 15, 18, 20, 15,
+		678e6, time.UTC)
+	return azeventgrid.Event{
+		ID: &id, EventType: &kind, Subject: &subject, DataVersion: &version, EventTime: &at,
+		Data: map[string]any{"text": "Grüße 🚀 <&>", "n": 1.5},
+	}
 }
 
 func azureCloudEvents(t *testing.T, id string) (events []messaging.CloudEvent) {
 	t.Helper()
 	picture := "image/png"
-	text, err := messaging.NewCloudEvent("/shop", "shop.order.placed", map[string]any{"n": 1.5}, &messaging.CloudEventOptions{Extensions: map[string]any{"ext1": "one", "ext2": 5}})
+	text, err := messaging.NewCloudEvent("/shop", "shop.order.placed", map[string]any{"n": 1.5},
+		&messaging.CloudEventOptions{Extensions: map[string]any{"ext1": "one", "ext2": 5}})
 	require.NoError(t, err)
-	raw, err := messaging.NewCloudEvent("/shop", "shop.picture.taken", []byte{0, 1, 254, 255}, &messaging.CloudEventOptions{DataContentType: &picture})
+	raw, err := messaging.NewCloudEvent("/shop", "shop.picture.taken", []byte{0, 1, 254, 255},
+		&messaging.CloudEventOptions{DataContentType: &picture})
 	require.NoError(t, err)
 	text.ID, raw.ID = id+"-text", id+"-raw"
 	return []messaging.CloudEvent{text, raw}
@@ -124,7 +135,8 @@ func requireRefusals(t *testing.T, n *node, files devTLS, keys map[string]string
 		"too large":     {"grid", keys["grid"], "PayloadTooLarge", http.StatusRequestEntityTooLarge, large},
 	} {
 		r := newTLSRelay(t, n, files)
-		_, err := azurePublisher(t, r, files.caFile(), row.topic, false, row.key).PublishEvents(t.Context(), []azeventgrid.Event{row.event}, nil)
+		_, err := azurePublisher(t, r, files.caFile(), row.topic, false, row.key).
+			PublishEvents(t.Context(), []azeventgrid.Event{row.event}, nil)
 		var refused *azcore.ResponseError
 		require.ErrorAs(t, err, &refused, name)
 		require.Equal(t, []any{row.status, row.code}, []any{refused.StatusCode, refused.ErrorCode}, name)
@@ -143,7 +155,8 @@ func requireRead(t *testing.T, to *cloudEventsReceiver, sent map[string][]string
 	for _, text := range sent["grid"] {
 		f := fields(t, text)
 		e := read[f["id"].(string)]
-		require.Equal(t, []any{"/topics/grid", f["eventType"], f["subject"], "1.1"}, []any{e.Source(), e.Type(), e.Subject(), e.Extensions()["dataversion"]})
+		require.Equal(t, []any{"/topics/grid", f["eventType"], f["subject"], "1.1"},
+			[]any{e.Source(), e.Type(), e.Subject(), e.Extensions()["dataversion"]})
 		require.Equal(t, f["eventTime"], e.Time().Format(time.RFC3339Nano))
 		require.Equal(t, f["data"], fields(t, string(e.Data())))
 	}
@@ -181,18 +194,21 @@ type cloudEventsReceiver struct {
 	asked  []string               // the origins of OPTIONS requests
 }
 
-// newCloudEventsReceiver lets itself be validated by the origin alone, with the library's own handler of OPTIONS. That one calls back
-// where a callback is offered, and trusts no authority of a test; without an origin the receiver permits everybody at once instead.
+// newCloudEventsReceiver lets itself be validated by the origin alone, with the library's own handler of OPTIONS. That
+// one calls back where a callback is offered, and trusts no authority of a test; without an origin the receiver permits
+// everybody at once instead.
 func newCloudEventsReceiver(t *testing.T, origin string) *cloudEventsReceiver {
 	t.Helper()
 	r := &cloudEventsReceiver{t: t, events: map[string]event.Event{}}
-	protocol, err := cehttp.New(cehttp.WithDefaultOptionsHandlerFunc([]string{http.MethodPost}, 100, []string{origin}, true))
+	protocol, err := cehttp.New(cehttp.WithDefaultOptionsHandlerFunc([]string{http.MethodPost}, 100,
+		[]string{origin}, true))
 	require.NoError(t, err)
 	handler, err := client.NewHTTPReceiveHandler(t.Context(), protocol, func(e event.Event) error { return r.take(e) })
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	// One at a time: the library has a goroutine for each request that waits for any request's event. One whose request is over, because another's
-	// took its event, may leave the next event to nobody, and that request without an answer for ever.
+	// One at a time: the library has a goroutine for each request that waits for any request's event. One whose request is
+	// over, because another's took its event, may leave the next event to nobody, and that request without an answer for
+	// ever.
 	var turn sync.Mutex
 	mux.HandleFunc("/lone/", func(w http.ResponseWriter, request *http.Request) {
 		turn.Lock()
@@ -251,24 +267,29 @@ func (r *cloudEventsReceiver) wait(count int) (events map[string]event.Event) {
 	return events
 }
 
-// The CloudEvents project's receiver for Go reads single events by its handler, and batches by NewEventsFromHTTPRequest; its handler
-// answers 500 to a batch.
+// The CloudEvents project's receiver for Go reads single events by its handler, and batches by
+// NewEventsFromHTTPRequest; its handler answers 500 to a batch.
 func TestConformanceCloudEventsForGo(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	n := startNode(t, db)
-	lone, batched, wrong := newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t, eventGridOrigin)
+	lone, batched, wrong := newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t, eventGridOrigin),
+		newCloudEventsReceiver(t, eventGridOrigin)
 	key := n.topic("orders")
 	n.subscribeAs("orders", "lone", "CloudEventSchemaV1_0", lone.lone, 1)
 	n.subscribeAs("orders", "batched", "CloudEventSchemaV1_0", batched.batched, 10)
 	n.subscribeAs("orders", "wrong", "CloudEventSchemaV1_0", wrong.lone, 10)
 	published := map[string]string{
 		"spaced": cloudEvent("spaced"),
-		"full": `{"specversion":"1.0","id":"full","source":"https://example.com/a?b#c","type":"t","subject":"Grüße 🚀","time":"2030-06-15T18:20:15.678901234+02:00",` +
-			`"dataschema":"https://example.com/schema","datacontenttype":"application/json","dataversion":"2","number":-7,"flag":true,"data":[1,{"a":null}]}`,
-		"xml":   `{"specversion":"1.0","id":"xml","source":"/s","type":"t","datacontenttype":"application/xml","data":"<a b=\"c\"/>"}`,
-		"bytes": `{"specversion":"1.0","id":"bytes","source":"/s","type":"t","datacontenttype":"image/png","data_base64":"AAH+/w=="}`,
-		"none":  `{"specversion":"1.0","id":"none","source":"/s","type":"t"}`,
+		"full": `{"specversion":"1.0","id":"full","source":"https://example.com/a?b#c","type":"t","subject":"Grüße 🚀",` +
+			`"time":"2030-06-15T18:20:15.678901234+02:00",` +
+			`"dataschema":"https://example.com/schema","datacontenttype":"application/json","dataversion":"2","number":-7,` +
+			`"flag":true,"data":[1,{"a":null}]}`,
+		"xml": `{"specversion":"1.0","id":"xml","source":"/s","type":"t","datacontenttype":"application/xml","data":"<a ` +
+			`b=\"c\"/>"}`,
+		"bytes": `{"specversion":"1.0","id":"bytes","source":"/s","type":"t","datacontenttype":"image/png",` +
+			`"data_base64":"AAH+/w=="}`,
+		"none": `{"specversion":"1.0","id":"none","source":"/s","type":"t"}`,
 	}
 	for _, text := range published {
 		n.publish("orders", key, text)
@@ -281,6 +302,8 @@ func TestConformanceCloudEventsForGo(t *testing.T) {
 			require.Equal(t, sent.Data(), read.Data(), id)
 		}
 	}
-	eventually(t, "the handler has answered a batch", db.atLeast(1, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))
-	require.Equal(t, int32(500), one[int32](db, "SELECT min(status) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))
+	eventually(t, "the handler has answered a batch",
+		db.atLeast(1, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))
+	require.Equal(t, int32(500),
+		one[int32](db, "SELECT min(status) FROM postrider.delivery_attempts WHERE subscription = 'wrong'"))
 }

@@ -10,17 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The validation handshake with receivers that others wrote: cloudevents/sdk-go answers OPTIONS by itself, and Microsoft's library for
-// JavaScript knows our validation event for its own.
+// The validation handshake with receivers that others wrote: cloudevents/sdk-go answers OPTIONS by itself, and
+// Microsoft's library for JavaScript knows our validation event for its own.
 func TestConformanceHandshake(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, migratedDatabase(t))
 	grid, cloud := n.makeTopic("grid", "{}"), n.topic("cloud")
-	toNode, toGo, elsewhere := startReceiver(t), newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t, "somebody.example.com")
+	toNode, toGo, elsewhere := startReceiver(t), newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t,
+		"somebody.example.com")
 	validated := func(status int, topic, name, schema, endpoint string) (answer string) {
 		t.Helper()
 		return n.manage(status, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name,
-			fmt.Sprintf(`{"endpointUrl":%q,"eventDeliverySchema":%q,"endpointValidation":"required"}`, endpoint+"/"+name, schema))
+			fmt.Sprintf(`{"endpointUrl":%q,"eventDeliverySchema":%q,"endpointValidation":"required"}`,
+				endpoint+"/"+name, schema))
 	}
 	for _, row := range []struct{ topic, name, schema, endpoint string }{
 		{"grid", "code", "EventGridSchema", toNode.url + "/grid"},
@@ -40,10 +42,12 @@ func TestConformanceHandshake(t *testing.T) {
 	require.Equal(t, "code", toNode.requests("code")[0].Handshake)
 	require.Equal(t, eventGridOrigin, toNode.requests("options")[0].Handshake)
 
-	require.Contains(t, validated(http.StatusBadRequest, "cloud", "refused", "CloudEventSchemaV1_0", elsewhere.lone), "EndpointValidationFailed")
+	require.Contains(t, validated(http.StatusBadRequest, "cloud", "refused", "CloudEventSchemaV1_0", elsewhere.lone),
+		"EndpointValidationFailed")
 	require.NotEmpty(t, elsewhere.origins())
 
-	status, text, err := call(t.Context(), http.MethodPost, n.api+eventsPath("grid"), "["+demoEvent("e1", "2026-01-01T00:00:00Z")+"]",
+	status, text, err := call(t.Context(), http.MethodPost, n.api+eventsPath("grid"),
+		"["+demoEvent("e1", "2026-01-01T00:00:00Z")+"]",
 		"aeg-sas-key", grid, "Content-Type", "application/json")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, text)

@@ -22,7 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The programs of testdata/conformance use clients that nobody here wrote: Microsoft's and the CloudEvents project's for Node.js.
+// The programs of testdata/conformance use clients that nobody here wrote: Microsoft's and the CloudEvents project's
+// for Node.js.
 const conformanceDir = "testdata/conformance"
 
 // missing skips a test for want of a program; where POSTRIDER_CI or CI is set the test fails instead.
@@ -38,7 +39,8 @@ func missing(t *testing.T, what string) {
 func nodePrograms(t *testing.T) (node, dir string) {
 	t.Helper()
 	node, modules := nodePackages(t, conformanceDir)
-	dir, err := os.MkdirTemp(modules, "run-") //nolint:usetesting // Node.js looks for what they import in the folders above them
+	//nolint:usetesting // Node.js looks for what they import in the folders above them
+	dir, err := os.MkdirTemp(modules, "run-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	programs, err := filepath.Glob(filepath.Join(conformanceDir, "*.mjs"))
@@ -72,8 +74,8 @@ func copyFile(file, dir string) error {
 
 var installing sync.Mutex
 
-// installedOnce has npm install what package-lock.json lists in a folder of the user's cache that is named after it. The folder is
-// filled under another name first: two test runs at once may both do so, and the first to be done wins.
+// installedOnce has npm install what package-lock.json lists in a folder of the user's cache that is named after it.
+// The folder is filled under another name first: two test runs at once may both do so, and the first to be done wins.
 func installedOnce(npm, source string, log func(string, ...any)) (string, error) {
 	installing.Lock()
 	defer installing.Unlock()
@@ -315,7 +317,8 @@ func (c *clientCases) failed(name string, status int, code, says string) {
 // stored requires that a topic has exactly these events, to the last byte.
 func (d *database) stored(topic string, events []string) {
 	d.t.Helper()
-	require.ElementsMatch(d.t, events, one[[]string](d, "SELECT array_agg(body_text) FROM postrider.events WHERE topic = $1", topic))
+	require.ElementsMatch(d.t, events,
+		one[[]string](d, "SELECT array_agg(body_text) FROM postrider.events WHERE topic = $1", topic))
 }
 
 // receiver is receiver.mjs.

@@ -42,7 +42,8 @@ func TestKilledServiceLosesNothing(t *testing.T) {
 	require.GreaterOrEqual(t, verdict.Published, 100)
 	require.Empty(t, verdict.Lost, "acknowledged and never received")
 	require.Empty(t, verdict.Changed, "received with other bytes than were published")
-	require.LessOrEqual(t, len(verdict.Unacknowledged), 4, "a publisher had one request open: its answer may have died with the process")
+	require.LessOrEqual(t, len(verdict.Unacknowledged), 4,
+		"a publisher had one request open: its answer may have died with the process")
 	requireEndedOnce(t, db)
 	// Nobody can tell a request that was cut from one whose worker was still waiting for its turn at the endpoint.
 	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns = 1")
@@ -56,9 +57,11 @@ func requireEndedOnce(t *testing.T, db *database) {
 	t.Helper()
 	events := one[int](db, "SELECT count(*) FROM postrider.events WHERE matched = 1")
 	require.Equal(t, events, one[int](db, "SELECT count(*) FROM postrider.deliveries"), "a delivery per event")
-	require.Equal(t, events, one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
+	require.Equal(t, events, one[int](db,
+		"SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 	require.Equal(t, events, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts"), "an attempt per delivery")
-	require.Equal(t, events, one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.delivery_attempts WHERE status = 200 AND number = 1"))
+	require.Equal(t, events,
+		one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.delivery_attempts WHERE status = 200 AND number = 1"))
 	eventually(t, "no job is left", func() bool {
 		return one[int](db, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver'") == 0
 	})
@@ -80,7 +83,8 @@ func survivorMakesAttemptsAgain(t *testing.T, db *database) {
 	survivor.subscribe("orders", "billing", sink.url)
 	survivor.publish("orders", key, cloudEvents("e", 40)) // a node gives one event subscription at most half its workers
 	eventually(t, "both nodes have 20 requests in flight", func() bool {
-		return sink.held() == 40 && one[int](db, runningQuery, survivor.name) == 20 && one[int](db, runningQuery, doomed.name) == 20
+		return sink.held() == 40 && one[int](db, runningQuery, survivor.name) == 20 &&
+			one[int](db, runningQuery, doomed.name) == 20
 	})
 
 	doomed.kill()
@@ -108,12 +112,13 @@ func requireMadeAgain(t *testing.T, db *database, sink *gate, killed time.Time) 
 	require.ElementsMatch(t, sink.cutIDs(), marked, "the interrupted are marked, and no others")
 }
 
-// Of three nodes the oldest is killed, which would lead if anyone did. Nobody does: neither the dead node's attempts nor the
-// retries that come due meanwhile wait for a successor.
+// Of three nodes the oldest is killed, which would lead if anyone did. Nobody does: neither the dead node's attempts
+// nor the retries that come due meanwhile wait for a successor.
 func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
-	start := func() *node { return startNode(t, db, "--max-workers", "120") } // an endpoint that never answered gets a sixth of them
+	// an endpoint that never answered gets a sixth of them
+	start := func() *node { return startNode(t, db, "--max-workers", "120") }
 	first := start()
 	first.publishMany("orders", sink.url, 20)
 	eventually(t, "the first node has 20 requests in flight", func() bool { return sink.held() == 20 })
@@ -129,9 +134,12 @@ func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	db.drained()
 
 	requireMadeAgain(t, db, sink, killed)
-	require.Equal(t, 20, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'orders' AND state = 'delivered' AND attempts = 1"))
-	require.Equal(t, 5, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'failing-once' AND state = 'delivered' AND attempts = 2 AND reruns = 0"))
-	late := one[float64](db, `SELECT max(extract(epoch FROM b.started_at - a.next_attempt_at))::float8 FROM postrider.delivery_attempts a
+	require.Equal(t, 20, one[int](db,
+		"SELECT count(*) FROM postrider.deliveries WHERE topic = 'orders' AND state = 'delivered' AND attempts = 1"))
+	require.Equal(t, 5, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'failing-once' "+
+		"AND state = 'delivered' AND attempts = 2 AND reruns = 0"))
+	late := one[float64](db,
+		`SELECT max(extract(epoch FROM b.started_at - a.next_attempt_at))::float8 FROM postrider.delivery_attempts a
 		JOIN postrider.delivery_attempts b USING (delivery_id) WHERE a.number = 1 AND b.number = 2`)
 	t.Logf("the retries came %.3f s after their time", late)
 	require.Less(t, late, 5.0)
@@ -152,7 +160,8 @@ func failOnce(t *testing.T, db *database, n *node) {
 	key := n.topic("failing-once")
 	n.subscribeUnder("patient", "failing-once", "billing", endpoint.URL)
 	n.publish("failing-once", key, cloudEvents("f", 5))
-	eventually(t, "five retries wait for their promotion", db.atLeast(5, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
+	eventually(t, "five retries wait for their promotion",
+		db.atLeast(5, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
 }
 
 // A clean stop lets attempts in flight finish for the stop timeout and cuts the others, which another node makes again.
@@ -182,14 +191,16 @@ func TestStoppedNodeHandsOver(t *testing.T) {
 			stopped.signal(syscall.SIGTERM)
 			load.working.Wait() // the first thing a stopping node does is to take nothing new
 			if row.finish {
-				require.Never(t, func() bool { return len(sink.cutIDs()) > 0 }, time.Second, pollTime, "attempts in flight are left alone")
+				require.Never(t, func() bool { return len(sink.cutIDs()) > 0 }, time.Second, pollTime,
+					"attempts in flight are left alone")
 				sink.open()
 			}
 			require.Zero(t, stopped.wait())
 			took := time.Since(asked)
 			t.Logf("stopped in %s", took.Round(time.Millisecond))
 			require.Less(t, took, row.stopTimeout+5*time.Second)
-			require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes WHERE id = $1", stopped.name), "it gave its lease back")
+			require.Zero(t, one[int](db, "SELECT count(*) FROM postrider_internal.nodes WHERE id = $1", stopped.name),
+				"it gave its lease back")
 			if !row.finish {
 				sink.open()
 			}
@@ -225,7 +236,9 @@ func TestStopWaitsForNoHalfSentRequest(t *testing.T) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(node.api, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /topics/orders/api/events HTTP/1.1\r\nHost: x\r\nAeg-Sas-Key: %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n[", key)
+	_, err = fmt.Fprintf(conn,
+		"POST /topics/orders/api/events HTTP/1.1\r\nHost: x\r\nAeg-Sas-Key: %s\r\nContent-Type: "+
+			"application/json\r\nContent-Length: 100\r\n\r\n[", key)
 	require.NoError(t, err)
 	node.publish("orders", key, cloudEvent("after")) // served after the half one arrived
 

@@ -66,9 +66,11 @@ func poolerRefusal(err error, switchedOn bool) error {
 		return nil
 	}
 	if switchedOn {
-		return terminal.Usagef("POSTRIDER_DATABASE_URL: PgBouncer says: %s; take that parameter out of the URL", pgErr.Message)
+		return terminal.Usagef("POSTRIDER_DATABASE_URL: PgBouncer says: %s; take that parameter out of the URL",
+			pgErr.Message)
 	}
-	return terminal.Usagef("POSTRIDER_DATABASE_URL leads to PgBouncer (%s): set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself", pgErr.Message)
+	return terminal.Usagef("POSTRIDER_DATABASE_URL leads to PgBouncer (%s): set --pgbouncer or POSTRIDER_PGBOUNCER=true,"+
+		" or connect to PostgreSQL itself", pgErr.Message)
 }
 
 // checkPooler finds a pooler that swallows settings instead of refusing them.
@@ -81,7 +83,8 @@ func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) erro
 		return err
 	}
 	if dropped {
-		return terminal.Usagef("POSTRIDER_DATABASE_URL leads to a connection pooler that drops the session's settings: set --pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself")
+		return terminal.Usagef("POSTRIDER_DATABASE_URL leads to a connection pooler that drops the session's settings: set " +
+			"--pgbouncer or POSTRIDER_PGBOUNCER=true, or connect to PostgreSQL itself")
 	}
 	return nil
 }
@@ -93,7 +96,8 @@ func adviseOnSettings(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger)
 	}
 	statements, err := postgres.MissingSettings(ctx, pool)
 	if err == nil && statements != "" {
-		log.Warn("PgBouncer passes no session settings on; give them to the role, or a forgotten lock holds statements up for 15 s instead of 2", "sql", statements)
+		log.Warn("PgBouncer passes no session settings on; give them to the role, or a forgotten lock holds statements up "+
+			"for 15 s instead of 2", "sql", statements)
 	}
 	return err
 }
@@ -104,12 +108,14 @@ func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	if !status.Ready() {
-		return fmt.Errorf("the database's schema is at version %d (River's at %d) and this build needs %d (%d): run `postrider migrate up` first", status.Current, status.River, status.Target, migrations.RiverVersion)
+		return fmt.Errorf("the database's schema is at version %d (River's at %d) and this build needs %d (%d): run "+
+			"`postrider migrate up` first", status.Current, status.River, status.Target, migrations.RiverVersion)
 	}
 	return nil
 }
 
-// withPool does something with a database that has the schema. It does not wait for one that is starting, as serve does.
+// withPool does something with a database that has the schema. It does not wait for one that is starting, as serve
+// does.
 func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error {
 	if err := f.require(); err != nil {
 		return err
@@ -132,7 +138,8 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 	return do(pool)
 }
 
-// asVerb is for verbs that change the database themselves: of the person who runs one, only the database's URL is known.
+// asVerb is for verbs that change the database themselves: of the person who runs one, only the database's URL is
+// known.
 func asVerb(ctx context.Context) context.Context {
 	return access.WithActor(ctx, access.Actor{Name: "cli"})
 }

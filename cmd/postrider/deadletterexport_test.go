@@ -19,7 +19,8 @@ import (
 // newRefusing is an endpoint that answers 400.
 func newRefusing(t *testing.T) string {
 	t.Helper()
-	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	e := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
 	t.Cleanup(e.Close)
 	return e.URL
 }
@@ -28,14 +29,16 @@ func newRefusing(t *testing.T) string {
 func buried(t *testing.T, db *database, n *node, settings string, bodies ...string) {
 	t.Helper()
 	key := n.topic("orders")
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing", fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"%s}`, newRefusing(t), settings))
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"%s}`, newRefusing(t), settings))
 	for _, body := range bodies {
 		n.publish("orders", key, body)
 	}
 	eventually(t, "all are dead letters", db.atLeast(len(bodies), "SELECT count(*) FROM postrider.dead_letters"))
 }
 
-const containerID = "/subscriptions/1b2/resourceGroups/rg/providers/Microsoft.Storage/storageAccounts/mystorage/blobServices/default/containers/dead"
+const containerID = "/subscriptions/1b2/resourceGroups/rg/providers/Microsoft.Storage/storageAccounts/mystorage/" +
+	"blobServices/default/containers/dead"
 
 // A node is killed when its file is there and nothing says so yet. The other one writes it again, in its own place.
 func TestKillBetweenTheFileAndItsMark(t *testing.T) {
@@ -43,17 +46,22 @@ func TestKillBetweenTheFileAndItsMark(t *testing.T) {
 	db, directory := migratedDatabase(t), t.TempDir()
 	flag := "--dead-letter-container=mystorage/dead=file://" + directory
 	n := startNode(t, db, flag)
-	buried(t, db, n, fmt.Sprintf(`,"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":%q}}`, containerID), order("1", 5), order("2", 5))
+	buried(t, db, n,
+		fmt.Sprintf(`,"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":%q}}`, containerID),
+		order("1", 5), order("2", 5))
 
 	blocker, err := db.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = blocker.Rollback(t.Context()) }()
 	_, err = blocker.Exec(t.Context(), "SELECT pg_advisory_xact_lock(42)")
 	require.NoError(t, err)
-	db.exec(`CREATE FUNCTION postrider_internal.wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(42); RETURN OLD; END'`)
-	db.exec("CREATE TRIGGER wait BEFORE DELETE ON postrider_internal.exports FOR EACH ROW EXECUTE FUNCTION postrider_internal.wait()")
+	db.exec(`CREATE FUNCTION postrider_internal.wait() RETURNS trigger
+		LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(42); RETURN OLD; END'`)
+	db.exec("CREATE TRIGGER wait BEFORE DELETE ON postrider_internal.exports FOR EACH ROW EXECUTE FUNCTION " +
+		"postrider_internal.wait()")
 	db.exec("UPDATE postrider_internal.dead_letters SET export_due_at = now()")
-	eventually(t, "the node is about to say that the file is written", db.atLeast(1, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted"))
+	eventually(t, "the node is about to say that the file is written",
+		db.atLeast(1, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted"))
 	found, err := filepath.Glob(directory + "/BILLING/*/*/*/*/*.json")
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -65,7 +73,9 @@ func TestKillBetweenTheFileAndItsMark(t *testing.T) {
 	require.NoError(t, os.WriteFile(found[0], []byte("overwrite me"), 0o600))
 
 	startNode(t, db, flag)
-	eventually(t, "both are exported", db.atLeast(2, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND export_location = $1", "file://"+found[0]))
+	eventually(t, "both are exported",
+		db.atLeast(2, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND export_location = $1",
+			"file://"+found[0]))
 	after, err := os.ReadFile(found[0])
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
@@ -79,7 +89,8 @@ func TestDeadletterExport(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	n := startNode(t, db)
-	buried(t, db, n, "", order("1", 5), "{\n \"specversion\":\"1.0\",\"id\":\"2\",\"source\":\"/shop\",\"type\":\"shop.order\",\n\t\"data\":{\"total\": 1e999, \"a\":1, \"a\":2}\n}")
+	buried(t, db, n, "", order("1", 5), "{\n \"specversion\":\"1.0\",\"id\":\"2\",\"source\":\"/shop\","+
+		"\"type\":\"shop.order\",\n\t\"data\":{\"total\": 1e999, \"a\":1, \"a\":2}\n}")
 	run := func(code int, flags ...string) result {
 		t.Helper()
 		r := postrider(t, n.cliEnv(), append([]string{"deadletter", "export"}, flags...)...)
@@ -92,9 +103,11 @@ func TestDeadletterExport(t *testing.T) {
 	require.Len(t, lines, 2)
 	require.NotContains(t, records.stdout, "\u009b")
 	slices.Sort(lines) // both may have been given up in one moment
-	require.Contains(t, lines[1], `{"specversion":"1.0","id":"2","source":"/shop","type":"shop.order","data":{"total":1e999,"a":1,"a":2},"deadletterreason":"UndeliverableDueToHttpBadRequest","deliveryattempts":1,`)
+	require.Contains(t, lines[1], `{"specversion":"1.0","id":"2","source":"/shop","type":"shop.order",`+
+		`"data":{"total":1e999,"a":1,"a":2},"deadletterreason":"UndeliverableDueToHttpBadRequest","deliveryattempts":1,`)
 
-	rows := strings.Split(run(0, "--format", "rows", "--topic", "orders", "--subscription", "billing", "--reason", "UndeliverableDueToHttpBadRequest").stdout, "\n")
+	rows := strings.Split(run(0, "--format", "rows", "--topic", "orders", "--subscription", "billing", "--reason",
+		"UndeliverableDueToHttpBadRequest").stdout, "\n")
 	require.Len(t, rows, 3)
 	if strings.Contains(rows[0], `"event_id":"2"`) {
 		rows[1] = rows[0]
@@ -102,8 +115,11 @@ func TestDeadletterExport(t *testing.T) {
 	var row map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(rows[1]), &row))
 	require.JSONEq(t, `"2"`, string(row["event_id"]))
-	require.Equal(t, `{"specversion":"1.0","id":"2","source":"/shop","type":"shop.order","data":{"total":1e999,"a":1,"a":2}}`, string(row["body"]))
-	columns := one[[]string](db, "SELECT array_agg(column_name::text) FROM information_schema.columns WHERE table_schema = 'postrider' AND table_name = 'dead_letters'")
+	require.Equal(t,
+		`{"specversion":"1.0","id":"2","source":"/shop","type":"shop.order","data":{"total":1e999,"a":1,"a":2}}`,
+		string(row["body"]))
+	columns := one[[]string](db, "SELECT array_agg(column_name::text) FROM information_schema.columns "+
+		"WHERE table_schema = 'postrider' AND table_name = 'dead_letters'")
 	for name := range row {
 		require.Contains(t, columns, name, "it is called as in the view")
 	}
@@ -127,7 +143,8 @@ func TestDeadletterExport(t *testing.T) {
 	require.Contains(t, run(1, "-o", filepath.Join(directory, "missing", "x")).stderr, "no such file")
 	require.Contains(t, run(2, "-o", "gs://bucket/x").stderr, "must begin with file://, s3:// or azblob://")
 	require.Contains(t, run(2, "-o", "s3://bucket").stderr, "must name a file in the bucket")
-	require.Contains(t, run(2, "--from", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z").stderr, "--from must be before --until")
+	require.Contains(t, run(2, "--from", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z").stderr,
+		"--from must be before --until")
 	require.Contains(t, run(2, "--from", "yesterday").stderr, "yesterday")
 }
 
@@ -162,19 +179,25 @@ func TestDeadletterExportToAzure(t *testing.T) {
 	db, a := migratedDatabase(t), newAzure(t)
 	env := append(serveEnv(db), "AZURE_STORAGE_ACCOUNT=mystorage", "AZURE_STORAGE_KEY=c2VjcmV0")
 	query := "?protocol=http&domain=" + strings.TrimPrefix(a.URL, "http://")
-	n := startNodeWith(t, env, "--dead-letter-container="+strings.ReplaceAll(containerID, "/blobServices/default/containers", "")+"=azblob://dead"+query)
-	buried(t, db, n, fmt.Sprintf(`,"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":%q}}`, containerID), order("1", 5))
+	n := startNodeWith(t, env, "--dead-letter-container="+
+		strings.ReplaceAll(containerID, "/blobServices/default/containers", "")+"=azblob://dead"+query)
+	buried(t, db, n,
+		fmt.Sprintf(`,"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":%q}}`, containerID),
+		order("1", 5))
 	db.exec("UPDATE postrider_internal.dead_letters SET export_due_at = now()")
-	eventually(t, "it is exported", db.atLeast(1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'"))
+	eventually(t, "it is exported",
+		db.atLeast(1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'"))
 	location := one[string](db, "SELECT export_location FROM postrider.dead_letters")
 	require.NotContains(t, location, "?")
-	require.Zero(t, postrider(t, append(env, n.cliEnv()...), "deadletter", "export", "-o", "azblob://dead/by-hand.ndjson"+query).code)
+	require.Zero(t,
+		postrider(t, append(env, n.cliEnv()...), "deadletter", "export", "-o", "azblob://dead/by-hand.ndjson"+query).code)
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	require.Contains(t, a.auth, "SharedKey mystorage:")
 	require.Len(t, a.puts, 2)
-	byNode, byHand := a.puts["/mystorage/"+strings.TrimPrefix(location, "azblob://")], a.puts["/mystorage/dead/by-hand.ndjson"]
+	byNode, byHand := a.puts["/mystorage/"+strings.TrimPrefix(location, "azblob://")],
+		a.puts["/mystorage/dead/by-hand.ndjson"]
 	require.Contains(t, byNode, `"deadletterreason"`)
 	require.JSONEq(t, byNode, "["+byHand+"]", "the same records")
 }

@@ -5,8 +5,9 @@ import (
 	"postrider/policy"
 )
 
-// deadLetterFlags say where dead letters may be written to outside of the database. Nobody who may change an event subscription can have a node
-// write elsewhere, or show its cloud credentials to a server of his own. The nodes of one database should agree.
+// deadLetterFlags say where dead letters may be written to outside of the database. Nobody who may change an event
+// subscription can have a node write elsewhere, or show its cloud credentials to a server of his own. The nodes of one
+// database should agree.
 type deadLetterFlags struct {
 	DeadLetterLocation  []string `help:"Locations that event subscriptions may have their dead letters written to, or to something within: file:///directory, s3://bucket?region=…, azblob://container." env:"POSTRIDER_DEAD_LETTER_LOCATION" placeholder:"URL"`
 	DeadLetterContainer []string `help:"What Event Grid's storage containers (StorageBlob) mean here: ACCOUNT/CONTAINER=URL, the account's name or its resource id." env:"POSTRIDER_DEAD_LETTER_CONTAINER" placeholder:"CONTAINER=URL"`

@@ -38,7 +38,8 @@ func (d *demo) setUp(ctx context.Context) error {
 	for name, path := range map[string]string{"ok": "/ok", "flaky": "/flaky", "refused": "/status/400"} {
 		url := d.sink + path
 		_, _, err := d.store.Subscriptions.PutSubscription(ctx, demoTopic, name, catalog.SubscriptionSpec{
-			EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
+			EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
+			RetryPolicy: policy.DefaultName,
 		})
 		if err != nil {
 			return err
@@ -51,7 +52,8 @@ func (d *demo) setUp(ctx context.Context) error {
 func (d *demo) publishOne(ctx context.Context) error {
 	now := time.Now().UTC()
 	body := fmt.Appendf(nil, "[%s]", demoEvent("hello-"+now.Format("150405"), now.Format(time.RFC3339)))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.api+"/topics/"+demoTopic+"/api/events?api-version=2018-01-01", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		d.api+"/topics/"+demoTopic+"/api/events?api-version=2018-01-01", bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("publish the first event: %w", err)
 	}
@@ -71,5 +73,6 @@ func (d *demo) publishOne(ctx context.Context) error {
 }
 
 func demoEvent(id, at string) string {
-	return fmt.Sprintf(`{"id":%q,"eventType":"demo.hello","subject":"demo/greetings","eventTime":%q,"dataVersion":"1","data":{"text":"hello"}}`, id, at)
+	return fmt.Sprintf(`{"id":%q,"eventType":"demo.hello","subject":"demo/greetings","eventTime":%q,"dataVersion":"1",`+
+		`"data":{"text":"hello"}}`, id, at)
 }

@@ -35,7 +35,8 @@ const (
 	devStopTimeout = 2 * time.Second
 	devStopWithin  = 4 * time.Second
 
-	// maxTimeScale is a day in a second. The engine looks for due attempts every 100 ms: beyond this it would see nothing but that.
+	// maxTimeScale is a day in a second. The engine looks for due attempts every 100 ms: beyond this it would see nothing
+	// but that.
 	maxTimeScale = 86400
 )
 
@@ -57,11 +58,14 @@ type devCmd struct {
 func (devCmd) Help() string {
 	return `Nothing has to be set up: the database is private and removed at exit. Ctrl-C stops everything.
 
---time-scale divides what deliveries wait: the steps of every retry policy, its floors, jitter and probations, times to live,
-Retry-After and its cap, and the delay of a dead letter's export. What endpoints and people take is real: the ack timeout,
+--time-scale divides what deliveries wait: the steps of every retry policy, its floors, jitter and probations,` +
+		` times to live,
+Retry-After and its cap, and the delay of a dead letter's export. What endpoints and people take is real: the ack ` +
+		`timeout,
 and validating an endpoint by hand. Settings stay as they are written, and the database keeps them so.
 
-On loopback, where the secrets are published, the API and the dashboard accept requests to localhost and IP addresses only.
+On loopback, where the secrets are published, the API and the dashboard accept requests to localhost and IP ` +
+		`addresses only.
 
 Examples:
   postrider dev
@@ -104,7 +108,8 @@ func (d *dev) start(ctx context.Context) error {
 	if err := d.startPostgres(ctx); err != nil {
 		return err
 	}
-	if err := migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL}, logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard); err != nil {
+	if err := migrateUp(ctx, databaseFlags{DatabaseURL: d.ready.DatabaseURL},
+		logFlags{LogLevel: slog.LevelError, LogFormat: "text"}, io.Discard); err != nil {
 		return err
 	}
 	if err := d.startListeners(ctx); err != nil {
@@ -113,7 +118,9 @@ func (d *dev) start(ctx context.Context) error {
 	if err := d.startService(ctx); err != nil {
 		return err
 	}
-	demo := &demo{api: d.ready.API, sink: d.ready.Sink, token: d.ready.AdminToken, store: d.app.store, key: d.ready.TopicKey}
+	demo := &demo{
+		api: d.ready.API, sink: d.ready.Sink, token: d.ready.AdminToken, store: d.app.store, key: d.ready.TopicKey,
+	}
 	if err := demo.setUp(ctx); err != nil {
 		return fmt.Errorf("set up the demo topic: %w", err)
 	}
@@ -126,7 +133,8 @@ func (d *dev) start(ctx context.Context) error {
 
 func (d *dev) startPostgres(ctx context.Context) error {
 	started := time.Now()
-	server, err := pgdev.Start(ctx, pgdev.Options{Dir: d.options.Keep, Port: d.options.PGPort, Fallback: true, Durable: true, Log: d.out})
+	server, err := pgdev.Start(ctx,
+		pgdev.Options{Dir: d.options.Keep, Port: d.options.PGPort, Fallback: true, Durable: true, Log: d.out})
 	if err != nil {
 		return fmt.Errorf("start the private PostgreSQL: %w", err)
 	}
@@ -139,7 +147,8 @@ func (d *dev) startPostgres(ctx context.Context) error {
 	if d.options.Keep != "" {
 		kept = "kept in " + server.Dir()
 	}
-	d.out.Row("PostgreSQL", fmt.Sprintf("%s on port %d, data %s (%.1f s)", server.Version(), server.Port(), kept, time.Since(started).Seconds()))
+	d.out.Row("PostgreSQL",
+		fmt.Sprintf("%s on port %d, data %s (%.1f s)", server.Version(), server.Port(), kept, time.Since(started).Seconds()))
 	return nil
 }
 
@@ -187,18 +196,23 @@ func (d *dev) startService(ctx context.Context) error {
 		validation = nil
 	}
 	d.app, err = startApp(ctx, appOptions{
-		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, timeScale: d.options.TimeScale, sealer: sealer, adminToken: d.ready.AdminToken,
+		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16,
+		timeScale: d.options.TimeScale, sealer: sealer, adminToken: d.ready.AdminToken,
 		listener: d.api, secureListener: d.secure, certificate: certificate,
-		egress:      egress{allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, allowHTTP: true},
+		egress: egress{
+			allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, allowHTTP: true,
+		},
 		stopTimeout: devStopTimeout, log: log, logAttempts: jobs.LogNone, // dev prints them itself
 		defaultValidation: validation,
 		deadLetters:       deadLetters,
-		openUI:            local, openMetrics: local, devKey: devAccessKey, allowDev: local, onPublish: d.published, onAttempt: d.attempted,
+		openUI:            local, openMetrics: local, devKey: devAccessKey, allowDev: local, onPublish: d.published,
+		onAttempt: d.attempted,
 	})
 	return err
 }
 
-// deadLetters are the locations of the flags, and a folder beside the database: it may be had without asking, and goes with it.
+// deadLetters are the locations of the flags, and a folder beside the database: it may be had without asking, and goes
+// with it.
 func (d *dev) deadLetters() (policy.ExportLocations, error) {
 	locations, err := d.options.locations()
 	if err != nil {

@@ -36,7 +36,9 @@ type devRun struct {
 func startDev(t *testing.T, flags ...string) *devRun {
 	t.Helper()
 	d := &devRun{file: filepath.Join(t.TempDir(), "ready.json")}
-	args := append([]string{"dev", "--listen", "127.0.0.1:0", "--sink-listen", "127.0.0.1:0", "--pg-port", "0", "--ready-file", d.file}, flags...)
+	args := append(
+		[]string{"dev", "--listen", "127.0.0.1:0", "--sink-listen", "127.0.0.1:0", "--pg-port", "0", "--ready-file", d.file},
+		flags...)
 	p := startProcess(t, ownEnvironment(), program, args...)
 	d.info = p.ready(d.file)
 	d.service = service{process: p, api: d.info.API, token: d.info.AdminToken}
@@ -101,11 +103,14 @@ func TestDev(t *testing.T) {
 	requireCleanEnd(t, d)
 }
 
-// requireValidation makes an event subscription on this machine and says nothing of validation; the demo endpoint would answer the handshake.
+// requireValidation makes an event subscription on this machine and says nothing of validation; the demo endpoint would
+// answer the handshake.
 func requireValidation(t *testing.T, d *devRun, want string, handshakes int) {
 	t.Helper()
-	d.manage(http.StatusCreated, http.MethodPut, "/v1/topics/demo/subscriptions/silent", fmt.Sprintf(`{"endpointUrl":%q}`, d.info.Sink+"/ok"))
-	const found = "SELECT endpoint_validation || ' ' || provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'silent'"
+	d.manage(http.StatusCreated, http.MethodPut, "/v1/topics/demo/subscriptions/silent",
+		fmt.Sprintf(`{"endpointUrl":%q}`, d.info.Sink+"/ok"))
+	const found = "SELECT endpoint_validation || ' ' || provisioning_state FROM postrider.event_subscriptions " +
+		"WHERE subscription = 'silent'"
 	require.Equal(t, want, one[string](d.db, found))
 	require.Equal(t, handshakes, one[int](d.db, "SELECT count(*) FROM postrider.handshakes WHERE current"))
 }
@@ -121,7 +126,9 @@ func requireReadyInfo(t *testing.T, info local.ReadyInfo) {
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+$`, info.Sink)
 	require.Equal(t, rest.DevAdminToken, info.AdminToken)
 	require.Equal(t, devAccessKey, info.TopicKey)
-	for _, page := range []string{info.API + "/ui/", info.API + "/readyz", info.API + "/openapi.yaml", info.API + "/openapi", info.Sink + "/ok"} {
+	for _, page := range []string{
+		info.API + "/ui/", info.API + "/readyz", info.API + "/openapi.yaml", info.API + "/openapi", info.Sink + "/ok",
+	} {
 		status, text, err := call(t.Context(), http.MethodGet, page, "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, "%s: %s", page, text)
@@ -134,10 +141,11 @@ var functionCalls = map[string]string{
 	"jsonb_error": `postrider.jsonb_error('{'::bytea) IS NOT NULL`,
 	"try_text":    `postrider.try_text('\xff'::bytea) = '\377'`,
 
-	"publish":            `postrider.publish('demo', '{"eventType": "test", "subject": "sql"}') IS NOT NULL`,
-	"publish_batch":      `cardinality(postrider.publish_batch('demo', '[]')) = 0`,
-	"publish_data":       `postrider.publish_data('demo', 'test', 'sql', '{}') IS NOT NULL`,
-	"redeliver":          `postrider.redeliver((SELECT dead_letter_id FROM postrider.dead_letters ORDER BY dead_lettered_at LIMIT 1), 'ok', again => true) > 0`,
+	"publish":       `postrider.publish('demo', '{"eventType": "test", "subject": "sql"}') IS NOT NULL`,
+	"publish_batch": `cardinality(postrider.publish_batch('demo', '[]')) = 0`,
+	"publish_data":  `postrider.publish_data('demo', 'test', 'sql', '{}') IS NOT NULL`,
+	"redeliver": `postrider.redeliver((SELECT dead_letter_id FROM postrider.dead_letters ORDER BY dead_lettered_at
+		    LIMIT 1), 'ok', again => true) > 0`,
 	"purge":              `NOT postrider.purge('00000000-0000-0000-0000-000000000000')`,
 	"count_events":       `postrider.count_events('demo', '2000-01-01') >= 0`,
 	"count_dead_letters": `postrider.count_dead_letters('{"topic": "nowhere"}') = 0`,
@@ -145,9 +153,11 @@ var functionCalls = map[string]string{
 	"purge_all":          `postrider.purge_all('{"topic": "nowhere"}') IS NOT NULL`,
 	"redeliver_events":   `postrider.redeliver_events('demo', 'ok', '2020-01-01', '2020-01-02') IS NOT NULL`,
 	"cancel_operation":   `postrider.cancel_operation(postrider.redeliver_all('{"topic": "nowhere"}')) IS NOT NULL`,
-	"publish_row_change": `to_regprocedure('postrider.publish_row_change()') IS NOT NULL`, // a trigger's, called by none but it
+	// a trigger's, called by none but it
+	"publish_row_change": `to_regprocedure('postrider.publish_row_change()') IS NOT NULL`,
 
-	"pause":         `coalesce(postrider.pause('demo', 'ok')::text, '') || coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
+	"pause": `coalesce(postrider.pause('demo', 'ok')::text, '') || coalesce(postrider.resume('demo',` +
+		` 'ok')::text, '') = ''`,
 	"resume":        `coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
 	"release":       `coalesce(postrider.release('demo', 'ok')::text, '') = ''`,
 	"test_delivery": `postrider.test_delivery('demo', 'ok') > 0`,
@@ -162,12 +172,14 @@ var functionCalls = map[string]string{
 // requireContract: every view can be read and every function called.
 func requireContract(t *testing.T, db *database) {
 	t.Helper()
-	views := one[[]string](db, "SELECT array_agg(table_name::text) FROM information_schema.views WHERE table_schema = 'postrider'")
+	views := one[[]string](db,
+		"SELECT array_agg(table_name::text) FROM information_schema.views WHERE table_schema = 'postrider'")
 	require.Contains(t, views, "dead_letters")
 	for _, view := range views {
 		db.exec("SELECT * FROM " + pgx.Identifier{"postrider", view}.Sanitize())
 	}
-	functions := one[[]string](db, "SELECT array_agg(DISTINCT proname::text) FROM pg_proc WHERE pronamespace = 'postrider'::regnamespace")
+	functions := one[[]string](db,
+		"SELECT array_agg(DISTINCT proname::text) FROM pg_proc WHERE pronamespace = 'postrider'::regnamespace")
 	require.NotEmpty(t, functions)
 	for _, name := range functions {
 		require.Contains(t, functionCalls, name, "a function of the contract needs a call here")
@@ -179,10 +191,13 @@ func requireFirstEvent(t *testing.T, d *devRun, first string) {
 	t.Helper()
 	require.Equal(t, "delivered", d.delivery(first, "ok", 1))
 	require.Equal(t, "dead_lettered", d.delivery(first, "refused", 1))
-	require.Equal(t, "UndeliverableDueToHttpBadRequest", one[string](d.db, "SELECT reason FROM postrider.dead_letters WHERE event_id = $1", first))
+	require.Equal(t, "UndeliverableDueToHttpBadRequest",
+		one[string](d.db, "SELECT reason FROM postrider.dead_letters WHERE event_id = $1", first))
 	require.Equal(t, "pending", d.delivery(first, "flaky", 1))
 	// ga-2021's first step, and jitter of a tenth of it at most. The attempt's own time comes on top.
-	wait := one[float64](d.db, "SELECT extract(epoch FROM next_attempt_at - last_attempt_at)::float8 FROM postrider.deliveries WHERE event_id = $1 AND subscription = 'flaky'", first)
+	wait := one[float64](d.db,
+		"SELECT extract(epoch FROM next_attempt_at - last_attempt_at)::float8 FROM postrider.deliveries "+
+			"WHERE event_id = $1 AND subscription = 'flaky'", first)
 	require.GreaterOrEqual(t, wait, 10.0)
 	require.Less(t, wait, 13.0)
 
@@ -198,7 +213,8 @@ func requireFirstEvent(t *testing.T, d *devRun, first string) {
 	require.Equal(t, "pending", d.delivery(first, "flaky", 2))
 	d.hasten(first, "flaky")
 	require.Equal(t, "delivered", d.delivery(first, "flaky", 3))
-	require.Equal(t, []int32{500, 500, 204}, one[[]int32](d.db, `SELECT array_agg(a.status ORDER BY a.number) FROM postrider.delivery_attempts a
+	require.Equal(t, []int32{500, 500, 204},
+		one[[]int32](d.db, `SELECT array_agg(a.status ORDER BY a.number) FROM postrider.delivery_attempts a
 		JOIN postrider.deliveries d USING (delivery_id) WHERE d.event_id = $1 AND a.subscription = 'flaky'`, first))
 }
 
@@ -216,7 +232,9 @@ func requireSample(t *testing.T, d *devRun, first string) {
 		require.Equal(t, "delivered", d.delivery("my-1", "ok", 1))
 		eventuallyPrinted(t, d, `--> demo +my-1 \(demo\.hello\), wanted by 3\n`)
 	}
-	require.Contains(t, shell(t, printedCommand(t, d, "Or a made-up order; `listen --topic demo` is an endpoint of your own:")), "1 event to topic demo in ")
+	require.Contains(t,
+		shell(t, printedCommand(t, d, "Or a made-up order; `listen --topic demo` is an endpoint of your own:")),
+		"1 event to topic demo in ")
 	table := shell(t, printedCommand(t, d, "Look at the dead letters:"))
 	require.Regexp(t, `(?m)^event_id +subscription +reason +attempts +last_outcome +last_status$`, table)
 	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(first)+` +refused +UndeliverableDueToHttpBadRequest +1 +\S+ +400$`, table)
@@ -278,7 +296,8 @@ func requireAttemptsCounted(t *testing.T, d *devRun) {
 // publishDemo publishes an event to the demo topic with the printed key.
 func (d *devRun) publishDemo(id string) {
 	d.t.Helper()
-	status, text, err := call(d.t.Context(), http.MethodPost, d.api+"/topics/"+demoTopic+"/api/events?api-version=2018-01-01",
+	status, text, err := call(d.t.Context(), http.MethodPost,
+		d.api+"/topics/"+demoTopic+"/api/events?api-version=2018-01-01",
 		"["+demoEvent(id, "2026-01-01T00:00:00Z")+"]", "aeg-sas-key", d.info.TopicKey, "Content-Type", "application/json")
 	require.NoError(d.t, err)
 	require.Equal(d.t, http.StatusOK, status, text)
@@ -290,7 +309,8 @@ func requireCleanEnd(t *testing.T, d *devRun) {
 	d.subscribe(demoTopic, "hangs", d.info.Sink+"/hang")
 	d.publishDemo("hanging")
 	eventually(t, "the attempt that hangs has begun", d.db.atLeast(1, `SELECT count(*) FROM postrider_internal.river_job j
-		JOIN postrider.deliveries d ON d.delivery_id = (j.args ->> 'd')::bigint WHERE j.state = 'running' AND d.subscription = 'hangs'`))
+		JOIN postrider.deliveries d ON d.delivery_id = (j.args ->> 'd')::bigint WHERE j.state = 'running'
+		    AND d.subscription = 'hangs'`))
 	pids := d.processes()
 	code, took := d.stop()
 	t.Logf("dev stopped in %s", took.Round(time.Millisecond))
@@ -353,7 +373,9 @@ func takenPort(t *testing.T) string {
 // Whoever reaches a port that is open to others must not know the secrets from the documentation.
 func TestDevOnAnOpenAddressHasSecretsOfItsOwn(t *testing.T) {
 	t.Parallel()
-	for address, local := range map[string]bool{"127.0.0.1": true, "::1": true, "127.1.2.3": true, "0.0.0.0": false, "::": false, "192.0.2.1": false} {
+	for address, local := range map[string]bool{
+		"127.0.0.1": true, "::1": true, "127.1.2.3": true, "0.0.0.0": false, "::": false, "192.0.2.1": false,
+	} {
 		require.Equal(t, local, isLoopback(&net.TCPAddr{IP: net.ParseIP(address)}), address)
 	}
 	token, key := devSecrets(true)
@@ -365,10 +387,12 @@ func TestDevOnAnOpenAddressHasSecretsOfItsOwn(t *testing.T) {
 	require.GreaterOrEqual(t, len(key), 43)
 	again, _ := devSecrets(false)
 	require.NotEqual(t, token, again)
-	require.Equal(t, "127.0.0.1:7480", local.Reachable(&net.TCPAddr{IP: net.ParseIP("0.0.0.0"), Port: 7480}), "an address that can be called")
+	require.Equal(t, "127.0.0.1:7480", local.Reachable(&net.TCPAddr{IP: net.ParseIP("0.0.0.0"), Port: 7480}),
+		"an address that can be called")
 }
 
-// A page of another site whose name leads to 127.0.0.1 knows the published secrets of dev, and reaches nothing all the same.
+// A page of another site whose name leads to 127.0.0.1 knows the published secrets of dev, and reaches nothing all the
+// same.
 func TestDevAcceptsLocalHostsOnly(t *testing.T) {
 	t.Parallel()
 	d := startDev(t)
@@ -398,7 +422,9 @@ func TestDevAcceptsLocalHostsOnly(t *testing.T) {
 			status, text := request(host, row[0], row[1], row[2])
 			require.Equal(t, http.StatusOK, status, "%s %s: %s", host, row[1], text)
 		}
-		for _, host := range []string{"rebind.example.com:" + port, "localhost.example.com", "127.0.0.1.example.com:" + port} {
+		for _, host := range []string{
+			"rebind.example.com:" + port, "localhost.example.com", "127.0.0.1.example.com:" + port,
+		} {
 			status, text := request(host, row[0], row[1], row[2])
 			require.Equal(t, http.StatusMisdirectedRequest, status, "%s %s", host, row[1])
 			require.Contains(t, text, host)

@@ -16,7 +16,8 @@ import (
 func (d *dev) published(r server.PublishReport) {
 	var lines strings.Builder
 	for i := range r.Events {
-		fmt.Fprintf(&lines, "%s --> %-10s %s (%s), wanted by %d\n", terminal.Clock(time.Now()), printable(r.Topic), printable(r.Events[i].ID), printable(r.Events[i].Type), r.Matched[i])
+		fmt.Fprintf(&lines, "%s --> %-10s %s (%s), wanted by %d\n", terminal.Clock(time.Now()), printable(r.Topic),
+			printable(r.Events[i].ID), printable(r.Events[i].Type), r.Matched[i])
 	}
 	_, _ = io.WriteString(d.out, lines.String())
 }
@@ -26,7 +27,8 @@ func (d *dev) attempted(r jobs.AttemptReport) {
 	if r.Events > 1 {
 		what += fmt.Sprintf(" and %d more", r.Events-1)
 	}
-	fmt.Fprintf(d.out, "%s <-- %-10s %s attempt %d: %s in %s, %s\n", terminal.Clock(time.Now()), printable(r.Subscription), what, r.Number,
+	fmt.Fprintf(d.out, "%s <-- %-10s %s attempt %d: %s in %s, %s\n", terminal.Clock(time.Now()), printable(r.Subscription),
+		what, r.Number,
 		met(r.Result), r.Duration.Round(100*time.Microsecond), sequel(r))
 }
 
@@ -44,7 +46,8 @@ func sequel(r jobs.AttemptReport) string {
 		return "delivered"
 	case policy.Retry:
 		wait := r.Verdict.At.Sub(r.Now)
-		return fmt.Sprintf("next attempt in %s (%s)", wait.Round(terminal.Either(wait < time.Second, time.Millisecond, 100*time.Millisecond)), r.Verdict.Why)
+		return fmt.Sprintf("next attempt in %s (%s)",
+			wait.Round(terminal.Either(wait < time.Second, time.Millisecond, 100*time.Millisecond)), r.Verdict.Why)
 	case policy.DeadLetter:
 		return fmt.Sprintf("dead-lettered: %s", r.Verdict.Reason)
 	default:
@@ -56,7 +59,8 @@ func sequel(r jobs.AttemptReport) string {
 func printable(s string) string { return terminal.Cell(s) }
 
 func (d *dev) curl(flags, api, id string) string {
-	return fmt.Sprintf("  curl -i %s'%s/topics/%s/api/events?api-version=2018-01-01' -H 'aeg-sas-key: %s' -H 'content-type: application/json' \\\n    -d '[%s]'",
+	return fmt.Sprintf("  curl -i %s'%s/topics/%s/api/events?api-version=2018-01-01' -H 'aeg-sas-key: %s' -H "+
+		"'content-type: application/json' \\\n    -d '[%s]'",
 		flags, api, demoTopic, d.ready.TopicKey, demoEvent(id, "2026-01-01T00:00:00Z"))
 }
 
@@ -73,7 +77,8 @@ func (d *dev) greet() {
 	d.out.Row("Topic key", d.ready.TopicKey)
 	d.out.Row("Admin token", d.ready.AdminToken)
 	if n := d.options.TimeScale; n > 1 {
-		d.out.Row("Time", fmt.Sprintf("%d times as fast: 24 hours of retries take %s; ack timeouts are real", n, (24*time.Hour/time.Duration(n)).Round(time.Millisecond)))
+		d.out.Row("Time", fmt.Sprintf("%d times as fast: 24 hours of retries take %s; ack timeouts are real", n,
+			(24*time.Hour/time.Duration(n)).Round(time.Millisecond)))
 	}
 	d.out.Line("")
 	d.out.Line("Publish an event:")
@@ -87,7 +92,9 @@ func (d *dev) greet() {
 		d.out.Line(fmt.Sprintf("  %s publish %s --server %s --sample", program, demoTopic, d.ready.API))
 	}
 	d.out.Line("Look at the dead letters:")
-	d.out.Line(fmt.Sprintf("  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, last_status from postrider.dead_letters\"", program, d.ready.DatabaseURL))
+	d.out.Line(
+		fmt.Sprintf("  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, "+
+			"last_status from postrider.dead_letters\"", program, d.ready.DatabaseURL))
 	d.out.Line("Ask a policy what it does:")
 	d.out.Line(fmt.Sprintf("  %s policy explain ga-2021 --status 503", program))
 	d.out.Line("")

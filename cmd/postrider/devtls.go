@@ -18,8 +18,8 @@ import (
 	"postrider/cmd/postrider/local"
 )
 
-// How long dev's certificates last, and how long before their end new ones are made. Clients refuse server certificates of
-// more than 398 days.
+// How long dev's certificates last, and how long before their end new ones are made. Clients refuse server certificates
+// of more than 398 days.
 const (
 	devCALasts     = 10 * 365 * 24 * time.Hour
 	devServerLasts = 397 * 24 * time.Hour
@@ -39,8 +39,8 @@ func (d devTLS) server() tlsFlags {
 	return tlsFlags{TLSCert: filepath.Join(d.dir, "server.pem"), TLSKey: filepath.Join(d.dir, "server-key.pem")}
 }
 
-// prepare makes what is missing, does not fit together, or ends soon. A kept authority stays, so that whoever trusts it goes
-// on doing so.
+// prepare makes what is missing, does not fit together, or ends soon. A kept authority stays, so that whoever trusts it
+// goes on doing so.
 func (d devTLS) prepare(now time.Time) error {
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		return fmt.Errorf("make dev's certificates: %w", err)
@@ -84,8 +84,8 @@ func (d devTLS) keptServer(ca tls.Certificate, later time.Time) bool {
 	return true
 }
 
-// makeCA makes an authority that can sign for this machine's own names alone: whoever trusts it trusts it for nothing else,
-// even if its key gets into other hands.
+// makeCA makes an authority that can sign for this machine's own names alone: whoever trusts it trusts it for nothing
+// else, even if its key gets into other hands.
 func (d devTLS) makeCA(now time.Time) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "postrider dev, this machine only"},
@@ -118,7 +118,9 @@ func (d devTLS) makeServer(ca tls.Certificate, now time.Time) error {
 }
 
 // issue makes a key and a certificate for it, signed by the authority or, without one, by itself, and writes both.
-func issue(template *x509.Certificate, ca *tls.Certificate, certFile, keyFile string) (made tls.Certificate, err error) {
+func issue(
+	template *x509.Certificate, ca *tls.Certificate, certFile, keyFile string,
+) (made tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return made, err

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// internet is the outside world of those who type the pages: every name below example.com is an endpoint that agrees to be sent events,
-// and a token server; it is reached through a proxy, and trusted by an authority of the test's own.
+// internet is the outside world of those who type the pages: every name below example.com is an endpoint that agrees to
+// be sent events, and a token server; it is reached through a proxy, and trusted by an authority of the test's own.
 type internet struct{ proxy, caFile string }
 
 func startInternet(t *testing.T) internet {
@@ -28,17 +28,21 @@ func startInternet(t *testing.T) internet {
 	dir, now := t.TempDir(), time.Now()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	ca, err := issue(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "authority of the pages"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "authority of the pages"}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}, nil, file("ca.pem"), file("ca-key.pem"))
 	require.NoError(t, err)
 	site, err := issue(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "example.com"}, DNSNames: []string{"*.example.com"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		Subject: pkix.Name{CommonName: "example.com"}, DNSNames: []string{"*.example.com"}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, &ca, file("site.pem"), file("site-key.pem"))
 	require.NoError(t, err)
 	endpoint := httptest.NewUnstartedServer(http.HandlerFunc(agreeable))
-	endpoint.TLS = &tls.Config{Certificates: []tls.Certificate{site}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
+	endpoint.TLS = &tls.Config{
+		Certificates: []tls.Certificate{site}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+	}
 	endpoint.StartTLS()
 	t.Cleanup(endpoint.Close)
 	proxy := httptest.NewServer(dialTo(endpoint.Listener.Addr().String()))
@@ -70,7 +74,8 @@ func agreeable(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dialTo is a proxy to whom every name leads to one address. What is asked for in the clear is an address of this machine, and is passed on.
+// dialTo is a proxy to whom every name leads to one address. What is asked for in the clear is an address of this
+// machine, and is passed on.
 func dialTo(address string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {

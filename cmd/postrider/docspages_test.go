@@ -12,9 +12,11 @@ import (
 )
 
 var (
-	// typedBlock is a block that a reader types into a shell or into psql. Tagged "run" it is typed by a test; "run eventually" until it succeeds.
-	// What a page says in <!-- run … --> is typed as well: what its reader has already, and nobody needs to be told.
-	typedBlock = regexp.MustCompile("(?ms)^( *)```(sh|bash|shell|console|sql)((?: [a-z]+)*)\n(.*?)^ *```|^<!-- run\n(.*?)^-->")
+	// typedBlock is a block that a reader types into a shell or into psql. Tagged "run" it is typed by a test; "run
+	// eventually" until it succeeds. What a page says in <!-- run … --> is typed as well: what its reader has already, and
+	// nobody needs to be told.
+	typedBlock = regexp.MustCompile("(?ms)^( *)```(sh|bash|shell|console|sql)((?: [a-z]+)*)\n(.*?)^ *```|^<!-- " +
+		"run\n(.*?)^-->")
 	// goesOn is a line that does not end by itself, and so is typed into a second terminal.
 	goesOn = regexp.MustCompile(`(?:^|[\s;&|])(?:bin/)?postrider (?:serve|dev|listen|sink|tail)\b`)
 	// notOurs is what a page writes to or reads from where this test may not: it is below the page's own folder instead.
@@ -25,7 +27,8 @@ var (
 var examplePlaces = strings.NewReplacer(
 	"postgres://postrider:secret@db:5432/postrider", "$OWN_DATABASE_URL",
 	"0.0.0.0:7480", "$POSTRIDER_LISTEN",
-	"doctor --endpoint https://billing.example.com/events", "doctor --endpoint $SINK/ok", // it asks for the name, which nobody knows
+	// it asks for the name, which nobody knows
+	"doctor --endpoint https://billing.example.com/events", "doctor --endpoint $SINK/ok",
 	"0.0.0.0:8080", "127.0.0.1:0",
 )
 
@@ -112,7 +115,8 @@ func typedLines(text string) string {
 // quoted is the text as one word of the shell's.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// Of what the pages tell their readers to type nine tenths are typed. The rest installs packages, needs Docker, or takes ten minutes.
+// Of what the pages tell their readers to type nine tenths are typed. The rest installs packages, needs Docker, or
+// takes ten minutes.
 func TestPagesAreTyped(t *testing.T) {
 	t.Parallel()
 	told, run := map[string]int{}, map[string]int{}
@@ -135,7 +139,8 @@ func TestPagesAreTyped(t *testing.T) {
 		}
 	}
 	for of, n := range told {
-		require.GreaterOrEqual(t, 10*run[of], 9*n, "%s: %d of %d blocks have the tag run; those that have not:\n%s", of, run[of], n, strings.Join(left, "\n"))
+		require.GreaterOrEqual(t, 10*run[of], 9*n, "%s: %d of %d blocks have the tag run; those that have not:\n%s", of,
+			run[of], n, strings.Join(left, "\n"))
 	}
 	t.Logf("run: %v of %v; not: %s", run, told, strings.Join(left, " "))
 }
@@ -143,14 +148,18 @@ func TestPagesAreTyped(t *testing.T) {
 // A block is found, judged and typed as its tag says.
 func TestPageBlocks(t *testing.T) {
 	t.Parallel()
-	const page = "# A\n```sh run\nbin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n```\n<!-- run\nA=1\n-->\n1. a\n   ```sql run eventually\n   select 1;\n   ```\n```sh\nno\n```\n```go\nno\n```\n"
+	const page = "# A\n```sh run\nbin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n```\n<!-- " +
+		"run\nA=1\n-->\n1. a\n   ```sql run eventually\n   select 1;\n   ```\n```sh\nno\n```\n```go\nno\n```\n"
 	require.Equal(t, []pageBlock{
 		{"sh", "bin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n", true, false, true, 3},
 		{"", "A=1\n", true, false, false, 8},
 		{"sql", "   select 1;\n", true, true, true, 12},
 		{"sh", "no\n", false, false, true, 15},
 	}, pageBlocks(page))
-	require.Equal(t, "at=x:3\naside 'bin/postrider serve \\\n  --listen $POSTRIDER_LISTEN   # here\n'\ncat /dir/etc/it's\nat=x:8\nA=1\nat=x:12\ntry 'sql <<'\\''END_OF_BLOCK'\\''\n   select 1;\nEND_OF_BLOCK\n'\n", pageScript("x", page, "/dir"))
+	require.Equal(t,
+		"at=x:3\naside 'bin/postrider serve \\\n  --listen $POSTRIDER_LISTEN   # here\n'\ncat "+
+			"/dir/etc/it's\nat=x:8\nA=1\nat=x:12\ntry 'sql <<'\\''END_OF_BLOCK'\\''\n   select 1;\nEND_OF_BLOCK\n'\n",
+		pageScript("x", page, "/dir"))
 }
 
 // pageFolder is a folder with the program, called as the pages call it, and with the examples.

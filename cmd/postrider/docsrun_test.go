@@ -17,8 +17,8 @@ import (
 	"postrider/cmd/postrider/cli/rest"
 )
 
-// readers is what those who type the pages have: `postrider dev`, and a service as in production on another database of the same server,
-// whose endpoints have public names.
+// readers is what those who type the pages have: `postrider dev`, and a service as in production on another database of
+// the same server, whose endpoints have public names.
 type readers struct {
 	dev      *devRun
 	node     *node
@@ -55,12 +55,17 @@ func (r *readers) environment(t *testing.T, page, dir string) []string {
 		api, token, db, key = r.dev.info.API, r.dev.info.AdminToken, r.dev.info.DatabaseURL, ""
 	}
 	binaries := one[string](r.dev.db, "SELECT setting FROM pg_config WHERE name = 'BINDIR'")
-	env := slices.DeleteFunc(ownEnvironment(), func(pair string) bool { return strings.HasPrefix(pair, "PATH=") || strings.HasPrefix(pair, "HOME=") })
+	env := slices.DeleteFunc(ownEnvironment(), func(pair string) bool {
+		return strings.HasPrefix(pair, "PATH=") ||
+			strings.HasPrefix(pair, "HOME=")
+	})
 	env = append(env, r.internet.env()...)
 	return append(env,
 		"HOME="+dir, "PATH="+filepath.Join(dir, "bin")+":"+binaries+":"+os.Getenv("PATH"), "PROGRAM="+program, "PWD="+dir,
-		"API="+api, "SINK="+r.dev.info.Sink, "TOKEN="+token, "POSTRIDER_ADMIN_TOKEN="+token, "POSTRIDER_API_KEY="+token, "POSTRIDER_SERVER="+api,
-		"POSTRIDER_DATABASE_URL="+db, "POSTRIDER_ENCRYPTION_KEY="+key, "POSTRIDER_LISTEN=127.0.0.1:"+freePort(t), "POSTRIDER_ALLOW_CIDR=127.0.0.0/8",
+		"API="+api, "SINK="+r.dev.info.Sink, "TOKEN="+token, "POSTRIDER_ADMIN_TOKEN="+token, "POSTRIDER_API_KEY="+token,
+		"POSTRIDER_SERVER="+api,
+		"POSTRIDER_DATABASE_URL="+db, "POSTRIDER_ENCRYPTION_KEY="+key, "POSTRIDER_LISTEN=127.0.0.1:"+freePort(t),
+		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8",
 		"DEV_DATABASE_URL="+r.dev.info.DatabaseURL)
 }
 

@@ -27,9 +27,11 @@ type doctorCmd struct {
 
 // Help is shown by doctor --help.
 func (doctorCmd) Help() string {
-	return `Nothing is changed. Each finding is ok, warn or fail, and says what to do. The exit code is 1 where something fails. docs/cli.md lists what is looked at.
+	return `Nothing is changed. Each finding is ok, warn or fail, and says what to do. The exit code is 1 where ` +
+		`something fails. docs/cli.md lists what is looked at.
 The stored endpoints are judged by their addresses (50 hosts at most); nothing connects to them.
---allow-cidr, --allow-http, --delivery-proxy, --max-conns and the encryption key are those that serve has, from the environment as there.
+--allow-cidr, --allow-http, --delivery-proxy, --max-conns and the encryption key are those that serve has, from the ` +
+		`environment as there.
 
 Examples:
   postrider doctor
@@ -113,7 +115,8 @@ func (c *doctorCmd) look(ctx context.Context, found *findings, out egress) {
 	}
 	pool, err := open(ctx, c.DatabaseURL, 2)
 	if err != nil {
-		found.fail("connection", fmt.Sprintf("the database URL cannot be used: %v", err), "write it as postgres://user:password@host:5432/name")
+		found.fail("connection", fmt.Sprintf("the database URL cannot be used: %v", err),
+			"write it as postgres://user:password@host:5432/name")
 		return
 	}
 	defer pool.Close()
@@ -137,15 +140,18 @@ func (c *doctorCmd) look(ctx context.Context, found *findings, out egress) {
 func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Pool) bool {
 	err := pool.Ping(ctx)
 	if refused := poolerRefusal(err, c.PgBouncer); refused != nil {
-		found.fail("pooler", refused.Error(), "set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
+		found.fail("pooler", refused.Error(),
+			"set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
 		return false
 	}
 	if err != nil {
-		found.fail("connection", fmt.Sprintf("the database does not answer: %v", err), "check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs")
+		found.fail("connection", fmt.Sprintf("the database does not answer: %v", err),
+			"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs")
 		return false
 	}
 	if err := c.checkPooler(ctx, pool); err != nil {
-		found.fail("pooler", err.Error(), "set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
+		found.fail("pooler", err.Error(),
+			"set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
 		return false
 	}
 	if !c.PgBouncer {
@@ -169,18 +175,25 @@ func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpoo
 	status, err := migrations.ReadStatus(ctx, pool)
 	switch {
 	case err != nil:
-		found.fail("schema", fmt.Sprintf("its version cannot be read: %v", err), "connect as the role that migrated the database, or give this one rights on schema postrider_internal")
+		found.fail("schema", fmt.Sprintf("its version cannot be read: %v", err),
+			"connect as the role that migrated the database, or give this one rights on schema postrider_internal")
 		return false
 	case status.Current > status.Target:
-		found.warn("schema", fmt.Sprintf("the database is at version %d, this program knows %d", status.Current, status.Target), "use the program that the nodes run: this one is older")
+		found.warn("schema",
+			fmt.Sprintf("the database is at version %d, this program knows %d", status.Current, status.Target),
+			"use the program that the nodes run: this one is older")
 	case !status.Ready():
-		found.fail("schema", fmt.Sprintf("the database is at version %d, this program needs %d", status.Current, status.Target), "run: postrider migrate up")
+		found.fail("schema",
+			fmt.Sprintf("the database is at version %d, this program needs %d", status.Current, status.Target),
+			"run: postrider migrate up")
 		return false
 	default:
 		found.ok("schema", "version %d, which this program knows", status.Current)
 	}
-	if err := seen.ReadOwn(ctx, pool, []string{migrations.ReaderRole, migrations.PublisherRole, migrations.OperatorRole}); err != nil {
-		found.fail("tables", fmt.Sprintf("what is in the database cannot be read: %v", err), "connect as the role that migrated the database")
+	if err := seen.ReadOwn(ctx, pool,
+		[]string{migrations.ReaderRole, migrations.PublisherRole, migrations.OperatorRole}); err != nil {
+		found.fail("tables", fmt.Sprintf("what is in the database cannot be read: %v", err),
+			"connect as the role that migrated the database")
 		return false
 	}
 	if !judgeRights(found, seen) {
@@ -198,7 +211,8 @@ func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpoo
 
 func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.Pool) {
 	if c.EncryptionKey == "" {
-		found.warn("encryption key", "not tried: POSTRIDER_ENCRYPTION_KEY is not set here", "set it to the service's key to see whether it opens what is sealed")
+		found.warn("encryption key", "not tried: POSTRIDER_ENCRYPTION_KEY is not set here",
+			"set it to the service's key to see whether it opens what is sealed")
 		return
 	}
 	sealer, err := c.sealer()
@@ -210,7 +224,8 @@ func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.P
 	case errors.Is(err, catalog.ErrNothingSealed):
 		found.ok("encryption key", "%v", err)
 	case err != nil:
-		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with; without it endpoints and access keys cannot be read")
+		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up "+
+			"with; without it endpoints and access keys cannot be read")
 	default:
 		found.ok("encryption key", "it opens what is sealed")
 	}

@@ -22,10 +22,17 @@ import (
 // well is a database that has nothing wrong with it.
 func well(now time.Time) *query.Checkup {
 	return &query.Checkup{
-		Server:     query.ServerFacts{VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true},
-		Settings:   map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on", "max_connections": "100", "superuser_reserved_connections": "3"},
-		HotTables:  []query.HotTable{{Name: "river_job", Rows: 100_000, DeadRows: 150_000, Autovacuum: true}},
-		Holders:    []query.HorizonHolder{{Kind: "transaction", Name: "psql", Age: 2 * time.Minute}, {Kind: "slot", Name: "standby", KeptBytes: 1 << 40}},
+		Server: query.ServerFacts{
+			VersionNumber: 160003, Version: "16.3", Clock: now, Connections: 20, OwnConnections: 18, SeesAll: true,
+		},
+		Settings: map[string]string{
+			"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
+			"max_connections": "100", "superuser_reserved_connections": "3",
+		},
+		HotTables: []query.HotTable{{Name: "river_job", Rows: 100_000, DeadRows: 150_000, Autovacuum: true}},
+		Holders: []query.HorizonHolder{
+			{Kind: "transaction", Name: "psql", Age: 2 * time.Minute}, {Kind: "slot", Name: "standby", KeptBytes: 1 << 40},
+		},
 		Partitions: []query.PartitionDays{{Table: "events", Ahead: 7, Today: true, Oldest: &now}},
 		Nodes:      []query.NodeFacts{{Name: "a", Version: "1", Silent: time.Second}},
 	}
@@ -50,11 +57,15 @@ func TestDoctorJudges(t *testing.T) {
 		level, check, says string
 		spoil              func(*query.Checkup)
 	}{
-		{"fail", "version", "PostgreSQL 14.2", func(c *query.Checkup) { c.Server.VersionNumber, c.Server.Version = 140002, "14.2" }},
+		{"fail", "version", "PostgreSQL 14.2", func(c *query.Checkup) {
+			c.Server.VersionNumber, c.Server.Version = 140002, "14.2"
+		}},
 		{"fail", "writes", "it is a standby", func(c *query.Checkup) { c.Server.InReplica = true }},
 		{"fail", "writes", "default_transaction_read_only", func(c *query.Checkup) { c.Server.ReadOnly = true }},
 		{"fail", "durability", "fsync is off", func(c *query.Checkup) { c.Settings["fsync"] = "off" }},
-		{"fail", "durability", "synchronous_commit is off:", func(c *query.Checkup) { c.Settings["synchronous_commit"] = "off" }},
+		{"fail", "durability", "synchronous_commit is off:", func(c *query.Checkup) {
+			c.Settings["synchronous_commit"] = "off"
+		}},
 		{"fail", "durability", "off for role r in database d", func(c *query.Checkup) {
 			c.Overrides = []query.SettingOverride{{Role: "r", Database: "d", Name: "synchronous_commit", Value: "off"}}
 		}},
@@ -67,12 +78,16 @@ func TestDoctorJudges(t *testing.T) {
 		{"warn", "autovacuum", "500000 dead rows", func(c *query.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
 		{"fail", "rights", "deliveries", func(c *query.Checkup) { c.Unreachable = []string{"deliveries"} }},
 		{"warn", "roles", "postrider_reader", func(c *query.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
-		{"warn", "vacuum horizon", "does not see since when other roles' transactions are open", func(c *query.Checkup) { c.Server.SeesAll = false }},
+		{"warn", "vacuum horizon", "does not see since when other roles' transactions are open", func(c *query.Checkup) {
+			c.Server.SeesAll = false
+		}},
 		{"warn", "vacuum horizon", "open for 20m0s", func(c *query.Checkup) { c.Holders[0].Age = 20 * time.Minute }},
 		{"warn", "vacuum horizon", "prepared transaction", func(c *query.Checkup) {
 			c.Holders = []query.HorizonHolder{{Kind: "prepared", Age: time.Hour}}
 		}},
-		{"warn", "vacuum horizon", "nobody reads replication slot standby, which keeps 1024 GiB", func(c *query.Checkup) { c.Holders[1].Idle = true }},
+		{"warn", "vacuum horizon", "nobody reads replication slot standby, which keeps 1024 GiB", func(c *query.Checkup) {
+			c.Holders[1].Idle = true
+		}},
 		{"warn", "vacuum horizon", "transactions behind", func(c *query.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
 		{"fail", "partitions", "none for today", func(c *query.Checkup) { c.Partitions[0].Today = false }},
 		{"fail", "partitions", "none for tomorrow", func(c *query.Checkup) { c.Partitions[0].Ahead = 0 }},
@@ -81,7 +96,10 @@ func TestDoctorJudges(t *testing.T) {
 		{"warn", "connections", "of 17", func(c *query.Checkup) { c.Settings["max_connections"] = "20" }},
 		{"warn", "nodes", "none that delivers", func(c *query.Checkup) { c.Nodes = nil }},
 		{"warn", "nodes", "no sign of life", func(c *query.Checkup) { c.Nodes[0].Silent = time.Minute }},
-		{"warn", "nodes", "2 versions", func(c *query.Checkup) { c.Nodes = append(c.Nodes, query.NodeFacts{Name: "b", Version: "2"}) }},
+		{"warn", "nodes", "2 versions", func(c *query.Checkup) {
+			c.Nodes = append(c.Nodes,
+				query.NodeFacts{Name: "b", Version: "2"})
+		}},
 		{"warn", "sweeper", "mended 3 rows", func(c *query.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
 		{"warn", "backlog", "due for up to 2m0s", func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
 		{"warn", "backlog", "due for up to 2m0s", func(c *query.Checkup) {
@@ -136,18 +154,34 @@ func TestDoctorJudgesEndpoints(t *testing.T) {
 		level, says, remedy string
 	}{
 		{"no URL", "ftp://a", egressFlags{}, "fail", "http or https", "public https URL"},
-		{"a user name", "https://user@example.com", egressFlags{}, "fail", "must not contain a user name", "public https URL"},
+		{
+			"a user name", "https://user@example.com", egressFlags{}, "fail", "must not contain a user name", "public https URL",
+		},
 		{"an odd literal", "https://2130706433/", egressFlags{}, "fail", "four decimal numbers", "public https URL"},
-		{"metadata", "https://169.254.169.254/", egressFlags{AllowCIDR: []string{"169.254.0.0/16"}}, "fail", "cloud metadata", "public https URL"},
+		{
+			"metadata", "https://169.254.169.254/",
+			egressFlags{AllowCIDR: []string{"169.254.0.0/16"}},
+			"fail", "cloud metadata",
+			"public https URL",
+		},
 		{"a private address", "https://10.1.2.3/?code=secret", egressFlags{}, "fail", "10.1.2.3: private", "--allow-cidr"},
 		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
-		{"plain http at a name", "http://localhost:1/?code=secret", egressFlags{AllowCIDR: []string{"10.0.0.0/8"}}, "fail", "127.0.0.1", "--allow-cidr"},
+		{"plain http at a name", "http://localhost:1/" +
+			"?code=secret", egressFlags{AllowCIDR: []string{"10.0.0.0/8"}}, "fail", "127.0.0.1", "--allow-cidr"},
 		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "mend the name"},
-		{"nobody listens", "http://127.0.0.1:1/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "does not answer from here", "firewalls"},
-		{"a certificate of nobody", secure.URL + "/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "certificate", "certificateAuthorities"},
-		{"it answers", plain.URL + "/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "ok", "may be called and answers in", ""},
-		{"another protocol's port, through a proxy", "https://inside.example:25/?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: []string{"10.0.0.0/8"}}, "fail", "another protocol", "public https URL"},
-		{"through a proxy", "https://inside.example/?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy decides", ""},
+		{"nobody listens", "http://127.0.0.1:1/" +
+			"?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "does not answer from here", "firewalls"},
+		{"a certificate of nobody", secure.URL +
+			"/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "warn", "certificate", "certificateAuthorities"},
+		{"it answers", plain.URL +
+			"/?code=secret", egressFlags{AllowCIDR: []string{"127.0.0.0/8"}}, "ok", "may be called and answers in", ""},
+		{
+			"another protocol's port, through a proxy", "https://inside.example:25/?code=secret",
+			egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: []string{"10.0.0.0/8"}},
+			"fail", "another protocol", "public https URL",
+		},
+		{"through a proxy", "https://inside.example/" +
+			"?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy decides", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -182,11 +216,13 @@ func TestDoctorJudgesStoredEndpoints(t *testing.T) {
 	require.Contains(t, refused.Remedy, "--allow-cidr")
 	require.Contains(t, refused.Remedy, "if the service has other flags")
 
-	db.exec("UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://nowhere.invalid/in' WHERE name = 'audit'")
+	db.exec("UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://nowhere.invalid/in' " +
+		"WHERE name = 'audit'")
 	unknown := doctorSays(t, 1, db.env(), allowed...)["egress"]
 	require.Equal(t, "warn", unknown.Level)
 	require.Contains(t, unknown.Says, "of 1 event subscription, such as orders/audit: https://nowhere.invalid")
-	requireFinding(t, doctorSays(t, 1, db.env(), append(allowed, "--delivery-proxy", "http://proxy:3128")...), "ok", "egress", "the proxy decides")
+	requireFinding(t, doctorSays(t, 1, db.env(), append(allowed, "--delivery-proxy", "http://proxy:3128")...), "ok",
+		"egress", "the proxy decides")
 
 	for i := range judgedHosts {
 		n.subscribe("orders", fmt.Sprintf("more-%d", i), fmt.Sprintf("http://127.0.0.1:%d/", 9000+i))
@@ -260,7 +296,10 @@ func TestDoctorThroughPgBouncer(t *testing.T) {
 	direct.exec(strings.TrimPrefix(found["pooler"].Remedy, "run: "))
 	fresh := startPgBouncer(t, direct).through(direct) // older server connections keep what they began with
 	found = doctorSays(t, 1, fresh.env())
-	for _, check := range []string{"pooler", "version", "clock", "schema", "autovacuum", "vacuum horizon", "partitions", "connections", "nodes", "sweeper"} {
+	for _, check := range []string{
+		"pooler", "version", "clock", "schema", "autovacuum", "vacuum horizon", "partitions", "connections", "nodes",
+		"sweeper",
+	} {
 		requireFinding(t, found, "ok", check, "")
 	}
 	require.Equal(t, "fail", found["durability"].Level)
@@ -291,8 +330,10 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 
 func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	t.Parallel()
-	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://127.0.0.1:1/none"}), "fail", "connection", "the database does not answer")
-	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://%zz"}), "fail", "connection", "cannot be used")
+	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://127.0.0.1:1/none"}), "fail",
+		"connection", "the database does not answer")
+	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://%zz"}), "fail", "connection",
+		"cannot be used")
 
 	db := migratedDatabase(t)
 	role := "doctor_" + one[string](db, "SELECT md5(current_database())")
@@ -303,7 +344,8 @@ func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	u.User = url.UserPassword(role, "x")
 	env := []string{"POSTRIDER_DATABASE_URL=" + u.String()}
 	requireFinding(t, doctorSays(t, 1, env), "fail", "schema", "its version cannot be read")
-	db.exec("GRANT USAGE ON SCHEMA postrider_internal TO " + role + "; GRANT SELECT ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
+	db.exec("GRANT USAGE ON SCHEMA postrider_internal TO " + role +
+		"; GRANT SELECT ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
 	found := doctorSays(t, 1, env)
 	requireFinding(t, found, "fail", "rights", "may not read and write")
 	require.Contains(t, found["rights"].Remedy, "GRANT")
@@ -311,7 +353,8 @@ func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	db.exec("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
 	found = doctorSays(t, 1, env)
 	requireFinding(t, found, "warn", "vacuum horizon", "role "+role+" does not see")
-	others := one[int](db, "SELECT count(*) FROM pg_stat_activity WHERE usename <> '"+role+"' AND backend_type = 'client backend'")
+	others := one[int](db,
+		"SELECT count(*) FROM pg_stat_activity WHERE usename <> '"+role+"' AND backend_type = 'client backend'")
 	require.Positive(t, others)
 	require.NotContains(t, found["connections"].Says, " 0 of others", "it counts sessions whose kind it may not see")
 	db.exec(strings.TrimPrefix(found["vacuum horizon"].Remedy, "as a superuser: "))

@@ -16,10 +16,12 @@ import (
 	"postrider/policy"
 )
 
-// egressTimeout is for resolving a name, and again for connecting: an endpoint that takes longer fails half of its deliveries.
+// egressTimeout is for resolving a name, and again for connecting: an endpoint that takes longer fails half of its
+// deliveries.
 const egressTimeout = 5 * time.Second
 
-// judgeEgress judges an endpoint as the service does when it calls one, and connects to it. What it says names no query, which may be a secret.
+// judgeEgress judges an endpoint as the service does when it calls one, and connects to it. What it says names no
+// query, which may be a secret.
 func judgeEgress(ctx context.Context, found *findings, endpoint string, out egress) {
 	u, open, may := judgeAddresses(ctx, found, endpoint, out)
 	switch {
@@ -34,9 +36,11 @@ func judgeEgress(ctx context.Context, found *findings, endpoint string, out egre
 // egressRemedy is what opens an endpoint that is refused; u is nil where it is no URL.
 func egressRemedy(u *url.URL) string {
 	if u != nil && u.Scheme == "http" {
-		return "use https; or start serve with --allow-cidr and the endpoint's range, or with --allow-http for public addresses"
+		return "use https; or start serve with --allow-cidr and the endpoint's range, or with --allow-http for public " +
+			"addresses"
 	}
-	return "use a public https URL, or start serve with --allow-cidr and the endpoint's range, if that is an address to be called"
+	return "use a public https URL, or start serve with --allow-cidr and the endpoint's range, if that is an address to " +
+		"be called"
 }
 
 func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -73,11 +77,14 @@ func judgeConnection(ctx context.Context, found *findings, u *url.URL, open []ne
 	var trust *tls.CertificateVerificationError
 	switch took := time.Since(began).Round(time.Millisecond); {
 	case errors.As(err, &trust):
-		found.warn(check, fmt.Sprintf("%s: %v", host, trust.Err), "have the endpoint show a certificate that holds, or give its event subscription the authority's as certificateAuthorities")
+		found.warn(check, fmt.Sprintf("%s: %v", host, trust.Err), "have the endpoint show a certificate that holds, or "+
+			"give its event subscription the authority's as certificateAuthorities")
 	case err != nil:
-		found.warn(check, fmt.Sprintf("%s may be called, but does not answer from here: %v", host, err), "look at the endpoint, and at firewalls on the way from this machine")
+		found.warn(check, fmt.Sprintf("%s may be called, but does not answer from here: %v", host, err),
+			"look at the endpoint, and at firewalls on the way from this machine")
 	case state != nil:
-		found.ok(check, "%s may be called and answers in %s with %s, certificate until %s (%s)", host, took, tls.VersionName(state.Version), certificateEnd(state.PeerCertificates), terminal.Plural(len(open), "address"))
+		found.ok(check, "%s may be called and answers in %s with %s, certificate until %s (%s)", host, took,
+			tls.VersionName(state.Version), certificateEnd(state.PeerCertificates), terminal.Plural(len(open), "address"))
 	default:
 		found.ok(check, "%s may be called and answers in %s (%s)", host, took, terminal.Plural(len(open), "address"))
 	}

@@ -36,21 +36,28 @@ func judgeServer(found *findings, seen *query.Checkup, now time.Time) {
 		found.ok("version", "PostgreSQL %s", s.Version)
 	}
 	if s.InReplica || s.ReadOnly {
-		found.fail("writes", "this server or database takes no writes: "+terminal.Either(s.InReplica, "it is a standby", "default_transaction_read_only is on"), "lead POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)")
+		found.fail("writes",
+			"this server or database takes no writes: "+
+				terminal.Either(s.InReplica, "it is a standby", "default_transaction_read_only is on"),
+			"lead POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)")
 	}
 	judgeDurability(found, seen)
 	if difference := s.Clock.Sub(now).Abs(); difference > clockTolerance {
-		found.warn("clock", fmt.Sprintf("the database's clock and this machine's differ by %s", difference.Round(time.Millisecond)),
-			"keep both with NTP. Deliveries go by the database's clock alone; shared access signatures, and what people read in logs, do not")
+		found.warn("clock",
+			fmt.Sprintf("the database's clock and this machine's differ by %s", difference.Round(time.Millisecond)),
+			"keep both with NTP. Deliveries go by the database's clock alone; shared access signatures, and what people read "+
+				"in logs, do not")
 	} else {
 		found.ok("clock", "the database's and this machine's agree within %s", clockTolerance)
 	}
 	if seen.Settings["autovacuum"] == "off" || seen.Settings["track_counts"] == "off" {
-		found.fail("autovacuum", "autovacuum, or the counting that it goes by, is off", "ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();")
+		found.fail("autovacuum", "autovacuum, or the counting that it goes by, is off",
+			"ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();")
 	}
 	for _, o := range seen.Overrides {
 		if limit, err := strconv.Atoi(o.Value); strings.HasSuffix(o.Name, "_timeout") && (err != nil || limit > 0) {
-			found.warn("timeouts", fmt.Sprintf("%s = %s%s", o.Name, o.Value, ofWhom(o)), "publishing and recording finish within seconds, but migrations and purges may not: give postrider's role none")
+			found.warn("timeouts", fmt.Sprintf("%s = %s%s", o.Name, o.Value, ofWhom(o)),
+				"publishing and recording finish within seconds, but migrations and purges may not: give postrider's role none")
 		}
 	}
 }
@@ -83,25 +90,30 @@ func judgeDurability(found *findings, seen *query.Checkup) {
 	for _, name := range []string{"fsync", "full_page_writes"} {
 		if seen.Settings[name] == "off" {
 			whole = false
-			found.fail("durability", name+" is off: after a crash of the machine the database may be broken", "ALTER SYSTEM SET "+name+" = on; SELECT pg_reload_conf();")
+			found.fail("durability", name+" is off: after a crash of the machine the database may be broken",
+				"ALTER SYSTEM SET "+name+" = on; SELECT pg_reload_conf();")
 		}
 	}
 	for _, o := range seen.Overrides {
 		if o.Name == "synchronous_commit" && o.Value == "off" {
 			whole = false
-			found.fail("durability", "synchronous_commit is off"+ofWhom(o)+": PostgreSQL may forget events that were answered with 200", "ALTER "+alterable(o)+" RESET synchronous_commit;")
+			found.fail("durability",
+				"synchronous_commit is off"+ofWhom(o)+": PostgreSQL may forget events that were answered with 200",
+				"ALTER "+alterable(o)+" RESET synchronous_commit;")
 		}
 	}
 	if whole && seen.Settings["synchronous_commit"] == "off" {
 		whole = false
-		found.fail("durability", "synchronous_commit is off: PostgreSQL may forget events that were answered with 200", "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf(); and take it out of the URL, if it is there")
+		found.fail("durability", "synchronous_commit is off: PostgreSQL may forget events that were answered with 200",
+			"ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf(); and take it out of the URL, if it is there")
 	}
 	if whole {
 		standby := ""
 		if seen.Settings["synchronous_standby_names"] != "" {
 			standby = ", standbys included"
 		}
-		found.ok("durability", "what is committed stays (synchronous_commit %s%s)", seen.Settings["synchronous_commit"], standby)
+		found.ok("durability", "what is committed stays (synchronous_commit %s%s)",
+			seen.Settings["synchronous_commit"], standby)
 	}
 }
 
@@ -120,11 +132,14 @@ func alterable(o query.SettingOverride) string {
 
 func judgeRights(found *findings, seen *query.Checkup) bool {
 	if len(seen.Unreachable) > 0 {
-		found.fail("rights", fmt.Sprintf("role %s may not read and write %s", seen.Server.Role, strings.Join(seen.Unreachable, ", ")), "connect as the role that migrated the database, or have it GRANT these rights")
+		found.fail("rights",
+			fmt.Sprintf("role %s may not read and write %s", seen.Server.Role, strings.Join(seen.Unreachable, ", ")),
+			"connect as the role that migrated the database, or have it GRANT these rights")
 		return false
 	}
 	if len(seen.RolesGone) > 0 {
-		found.warn("roles", "there is no role "+strings.Join(seen.RolesGone, ", "), "the service works without; postrider migrate up makes them where its role may, and prints the statements where it may not")
+		found.warn("roles", "there is no role "+strings.Join(seen.RolesGone, ", "), "the service works without; postrider "+
+			"migrate up makes them where its role may, and prints the statements where it may not")
 	} else {
 		found.ok("rights", "role %s has what the service needs, and the roles for people are there", seen.Server.Role)
 	}
@@ -138,11 +153,14 @@ func judgeTables(found *findings, seen *query.Checkup) {
 		switch {
 		case !t.Autovacuum:
 			bad++
-			found.warn("autovacuum", "it is switched off for "+t.Name, "ALTER TABLE postrider_internal."+t.Name+" RESET (autovacuum_enabled);")
+			found.warn("autovacuum", "it is switched off for "+t.Name,
+				"ALTER TABLE postrider_internal."+t.Name+" RESET (autovacuum_enabled);")
 		case t.DeadRows > 100_000 && t.DeadRows > 2*t.Rows:
 			bad++
-			found.warn("autovacuum", fmt.Sprintf("%s has %d dead rows beside %d live ones; last vacuum %s", t.Name, t.DeadRows, t.Rows, lastTime(t.LastVacuum)),
-				"see what holds vacuum back (below); if nothing does, give autovacuum more workers, or: VACUUM postrider_internal."+t.Name+";")
+			found.warn("autovacuum", fmt.Sprintf("%s has %d dead rows beside %d live ones; last vacuum %s", t.Name, t.DeadRows,
+				t.Rows, lastTime(t.LastVacuum)),
+				"see what holds vacuum back (below); if nothing does, give autovacuum more workers, or: VACUUM postrider_internal."+
+					t.Name+";")
 		}
 	}
 	if bad == 0 {
@@ -160,7 +178,9 @@ func lastTime(at *time.Time) string {
 func judgeHolders(found *findings, seen *query.Checkup) {
 	bad := len(*found)
 	if s := &seen.Server; !s.SeesAll {
-		found.warn("vacuum horizon", fmt.Sprintf("role %s does not see since when other roles' transactions are open: neither this doctor nor postrider_oldest_transaction_age_seconds tells of them", s.Role),
+		found.warn("vacuum horizon",
+			fmt.Sprintf("role %s does not see since when other roles' transactions are open: neither this doctor nor "+
+				"postrider_oldest_transaction_age_seconds tells of them", s.Role),
 			fmt.Sprintf("as a superuser: GRANT pg_read_all_stats TO %q;", s.Role))
 	}
 	for _, h := range seen.Holders {
@@ -176,13 +196,18 @@ func judgeHolder(found *findings, h query.HorizonHolder) {
 	age := h.Age.Round(time.Second)
 	switch {
 	case h.Kind == "transaction" && h.Age > longOpen:
-		found.warn(check, fmt.Sprintf("a transaction has been open for %s: %s", age, h.Name), "dead rows stay until it ends: finish it, or SELECT pg_terminate_backend(its process); idle_in_transaction_session_timeout ends forgotten ones")
+		found.warn(check, fmt.Sprintf("a transaction has been open for %s: %s", age, h.Name),
+			"dead rows stay until it ends: finish it, or SELECT pg_terminate_backend(its process); "+
+				"idle_in_transaction_session_timeout ends forgotten ones")
 	case h.Kind == "prepared" && h.Age > longOpen:
-		found.warn(check, fmt.Sprintf("a prepared transaction waits for %s: %s", age, h.Name), "COMMIT PREPARED or ROLLBACK PREPARED it: it holds locks and dead rows, also over a restart")
+		found.warn(check, fmt.Sprintf("a prepared transaction waits for %s: %s", age, h.Name),
+			"COMMIT PREPARED or ROLLBACK PREPARED it: it holds locks and dead rows, also over a restart")
 	case h.Kind == "slot" && h.Transactions > manyTransactions:
-		found.warn(check, fmt.Sprintf("replication slot %s is %d transactions behind", h.Name, h.Transactions), "have its standby or subscriber catch up, or drop it: SELECT pg_drop_replication_slot(…)")
+		found.warn(check, fmt.Sprintf("replication slot %s is %d transactions behind", h.Name, h.Transactions),
+			"have its standby or subscriber catch up, or drop it: SELECT pg_drop_replication_slot(…)")
 	case h.Kind == "slot" && h.Idle && h.KeptBytes > muchWAL:
-		found.warn(check, fmt.Sprintf("nobody reads replication slot %s, which keeps %d GiB of WAL", h.Name, h.KeptBytes>>30), "start its reader, or drop it before the disk is full; max_slot_wal_keep_size bounds such slots")
+		found.warn(check, fmt.Sprintf("nobody reads replication slot %s, which keeps %d GiB of WAL", h.Name, h.KeptBytes>>30),
+			"start its reader, or drop it before the disk is full; max_slot_wal_keep_size bounds such slots")
 	}
 }
 
@@ -200,10 +225,13 @@ func judgePartitions(found *findings, seen *query.Checkup) {
 		case p.Ahead == 0:
 			found.fail("partitions", p.Table+" has none for tomorrow: from midnight UTC on nothing can be stored", remedy)
 		case p.Ahead < jobs.PartitionsAhead-2:
-			found.warn("partitions", fmt.Sprintf("%s has those of %s ahead, and should have %d", p.Table, terminal.Plural(p.Ahead, "day"), jobs.PartitionsAhead), remedy)
+			found.warn("partitions",
+				fmt.Sprintf("%s has those of %s ahead, and should have %d", p.Table, terminal.Plural(p.Ahead, "day"),
+					jobs.PartitionsAhead), remedy)
 		}
 		if p.Default {
-			found.warn("partitions", p.Table+" has a default partition, which is none of ours", "rows in it keep new days from being attached: move them, and detach it")
+			found.warn("partitions", p.Table+" has a default partition, which is none of ours",
+				"rows in it keep new days from being attached: move them, and detach it")
 		}
 	}
 	if len(seen.Partitions) == 0 || oldest == nil {
@@ -211,7 +239,8 @@ func judgePartitions(found *findings, seen *query.Checkup) {
 		return
 	}
 	if len(*found) == bad {
-		found.ok("partitions", "%d days ahead; the oldest is of %s (serve --keep-delivered-days, --keep-attempts-days)", least, oldest.UTC().Format(time.DateOnly))
+		found.ok("partitions", "%d days ahead; the oldest is of %s (serve --keep-delivered-days, --keep-attempts-days)",
+			least, oldest.UTC().Format(time.DateOnly))
 	}
 }
 
@@ -225,7 +254,8 @@ func judgeConnections(found *findings, seen *query.Checkup, each int) {
 	others := max(seen.Server.Connections-seen.Server.OwnConnections, 0)
 	nodes := max(len(seen.Nodes), 1)
 	want := nodes * (each + 1)
-	says := fmt.Sprintf("%s of up to %d connections, and %d of others now, of %d", terminal.Plural(nodes, "node"), each+1, others, room)
+	says := fmt.Sprintf("%s of up to %d connections, and %d of others now, of %d", terminal.Plural(nodes, "node"), each+1,
+		others, room)
 	if want+others+spareConnections > room {
 		found.warn("connections", says, "raise max_connections, lower --max-conns, run fewer nodes, or put PgBouncer between")
 	} else {
@@ -245,26 +275,34 @@ func judgeNodes(found *findings, seen *query.Checkup) {
 		if n.Silent > silentNode {
 			silent++
 			found.warn("nodes", fmt.Sprintf("%s has given no sign of life for %s", n.Name, n.Silent.Round(time.Second)),
-				terminal.Either(silent < len(seen.Nodes), "the others take its attempts over; if it still runs, look at its way to the database", "start postrider serve, or look at its way to the database"))
+				terminal.Either(silent < len(seen.Nodes),
+					"the others take its attempts over; if it still runs, look at its way to the database",
+					"start postrider serve, or look at its way to the database"))
 		}
 	}
 	switch {
 	case len(versions) > 1:
-		found.warn("nodes", fmt.Sprintf("%d nodes of %d versions", len(seen.Nodes), len(versions)), "right during an upgrade; afterwards, restart the old ones")
+		found.warn("nodes", fmt.Sprintf("%d nodes of %d versions", len(seen.Nodes), len(versions)),
+			"right during an upgrade; afterwards, restart the old ones")
 	case len(seen.Nodes) > 0 && silent == 0:
 		found.ok("nodes", "%d alive, of one version", len(seen.Nodes))
 	}
 	if finds > 0 {
-		found.warn("sweeper", fmt.Sprintf("it has mended %s since the nodes began: deliveries, batches or jobs that had come apart", terminal.Plural(finds, "row")), "nothing was lost; somebody changed the tables by hand, or it is a mistake of ours: please report it with the nodes' logs")
+		found.warn("sweeper",
+			fmt.Sprintf("it has mended %s since the nodes began: deliveries, batches or jobs that had come apart",
+				terminal.Plural(finds, "row")), "nothing was lost; somebody changed the tables by hand, or it is a mistake of "+
+				"ours: please report it with the nodes' logs")
 	} else if len(seen.Nodes) > 0 {
 		found.ok("sweeper", "it found nothing to mend")
 	}
 	if seen.OldestDue != nil && *seen.OldestDue > lateJobs {
-		late := fmt.Sprintf("attempts have been due for up to %s, %d or more", seen.OldestDue.Round(time.Second), seen.Waiting)
+		late := fmt.Sprintf("attempts have been due for up to %s, %d or more", seen.OldestDue.Round(time.Second),
+			seen.Waiting)
 		if seen.Running || !seen.Overdue {
 			found.warn("backlog", late, "more nodes or workers; postrider.backlogs tells whose they are")
 		} else {
-			found.fail("backlog", late+", and none is in flight: no node delivers", "start postrider serve, or restart the nodes; /readyz of each and its log report why")
+			found.fail("backlog", late+", and none is in flight: no node delivers",
+				"start postrider serve, or restart the nodes; /readyz of each and its log report why")
 		}
 	}
 }

@@ -15,11 +15,12 @@ import (
 	"postrider/query"
 )
 
-// judgedHosts is how many hosts of stored endpoints are judged, those of the most event subscriptions first: a name may take seconds to resolve.
+// judgedHosts is how many hosts of stored endpoints are judged, those of the most event subscriptions first: a name may
+// take seconds to resolve.
 const judgedHosts = 50
 
-// judgeStored judges the hosts of the endpoints that are stored, as far as their addresses go: none is connected to. What is refused is a warning:
-// the service may have been given other flags than this doctor.
+// judgeStored judges the hosts of the endpoints that are stored, as far as their addresses go: none is connected to.
+// What is refused is a warning: the service may have been given other flags than this doctor.
 func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egress) {
 	const check = "egress"
 	stored, err := query.ReadEndpointHosts(ctx, pool, judgedHosts)
@@ -35,17 +36,22 @@ func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 	for i, one := range judgeHosts(ctx, stored.Hosts, out) {
 		h := stored.Hosts[i]
 		for _, f := range one {
-			found.warn(check, fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Says), f.Remedy+"; if the service has other flags, give them here too")
+			found.warn(check,
+				fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Says),
+				f.Remedy+"; if the service has other flags, give them here too")
 		}
 		if len(one) == 0 {
 			good++
 		}
 	}
 	if good > 0 {
-		found.ok(check, "%s of stored endpoints may be called%s", terminal.Plural(good, "host"), terminal.Either(out.proxy == nil, "", " as far as their URLs go: where their names lead, the proxy decides"))
+		found.ok(check, "%s of stored endpoints may be called%s", terminal.Plural(good, "host"),
+			terminal.Either(out.proxy == nil, "", " as far as their URLs go: where their names lead, the proxy decides"))
 	}
 	if left := stored.All - len(stored.Hosts); left > 0 {
-		found.warn(check, fmt.Sprintf("%s of stored endpoints, those of the fewest event subscriptions, were not looked at", terminal.Plural(left, "further host")), "judge one of them with --endpoint")
+		found.warn(check,
+			fmt.Sprintf("%s of stored endpoints, those of the fewest event subscriptions, were not looked at",
+				terminal.Plural(left, "further host")), "judge one of them with --endpoint")
 	}
 }
 
@@ -60,9 +66,11 @@ func judgeHosts(ctx context.Context, hosts []query.EndpointHost, out egress) []f
 	return wrong
 }
 
-// judgeAddresses judges an endpoint by its URL and the addresses of its name, as the service does when it calls one. may is whether it may be
-// called; open are the addresses that may, none where a proxy looks the name up.
-func judgeAddresses(ctx context.Context, found *findings, endpoint string, out egress) (u *url.URL, open []netip.Addr, may bool) {
+// judgeAddresses judges an endpoint by its URL and the addresses of its name, as the service does when it calls one.
+// may is whether it may be called; open are the addresses that may, none where a proxy looks the name up.
+func judgeAddresses(
+	ctx context.Context, found *findings, endpoint string, out egress,
+) (u *url.URL, open []netip.Addr, may bool) {
 	const check = "egress"
 	u, err := policy.EndpointURL(endpoint, out.allow)
 	if err == nil && !out.allowHTTP {
@@ -81,7 +89,8 @@ func judgeAddresses(ctx context.Context, found *findings, endpoint string, out e
 	host := policy.BaseURL(u)
 	addresses, err := lookUp(ctx, u.Hostname())
 	if err != nil {
-		found.fail(check, fmt.Sprintf("%s: %v", host, err), "mend the name, or this machine's resolver: attempts end as ResolutionError")
+		found.fail(check, fmt.Sprintf("%s: %v", host, err),
+			"mend the name, or this machine's resolver: attempts end as ResolutionError")
 		return u, nil, false
 	}
 	open, refused := out.judge(u, addresses)
@@ -90,7 +99,9 @@ func judgeAddresses(ctx context.Context, found *findings, endpoint string, out e
 		return u, nil, false
 	}
 	if len(refused) > 0 {
-		found.warn(check, fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), strings.Join(refused, "; ")), "attempts that meet these addresses fail: mend the name, or open the range with --allow-cidr")
+		found.warn(check,
+			fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), strings.Join(refused, "; ")),
+			"attempts that meet these addresses fail: mend the name, or open the range with --allow-cidr")
 	}
 	return u, open, true
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever a node is asked, by whatever name and method, whoever asks: its answer says that it is data, or which page it is, and nobody may show it in a frame.
+// Whatever a node is asked, by whatever name and method, whoever asks: its answer says that it is data, or which page
+// it is, and nobody may show it in a frame.
 func TestEveryDoorSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -35,19 +36,26 @@ func TestEveryDoorSaysWhatItIs(t *testing.T) {
 		}
 	}
 	paths := []string{
-		"/", "/healthz", "/readyz", "/metrics", "/openapi", "/openapi/", "/openapi.yaml", "/v1/topics", "/v1/topics/orders", "/v1/topics/nobody", "/v1/deadLetters?cursor=x", "/topics/orders/api/events", "/topics/orders:publish",
-		"/ui", "/ui/", "/ui/sign-in", "/ui/topics", "/ui/static/nothing.js", "/ui/%2e%2e/v1/topics", "//v1/topics", "/v1/../ui/", "/v1%2ftopics", "/nowhere", "/favicon.ico", "/robots.txt",
+		"/", "/healthz", "/readyz", "/metrics", "/openapi", "/openapi/", "/openapi.yaml", "/v1/topics", "/v1/topics/orders",
+		"/v1/topics/nobody", "/v1/deadLetters?cursor=x", "/topics/orders/api/events", "/topics/orders:publish",
+		"/ui", "/ui/", "/ui/sign-in", "/ui/topics", "/ui/static/nothing.js", "/ui/%2e%2e/v1/topics", "//v1/topics",
+		"/v1/../ui/", "/v1%2ftopics", "/nowhere", "/favicon.ico", "/robots.txt",
 	}
 	for _, path := range paths {
-		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, "NONSENSE"} {
+		for _, method := range []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+			http.MethodOptions, http.MethodTrace, "NONSENSE",
+		} {
 			guarded(all.api, method, path, "", "Origin", "https://example.com")
 			guarded(all.api, method, path, "{", "Authorization", "Bearer "+testAdminToken, "Content-Type", "application/json")
 		}
 		guarded(worker.api, http.MethodGet, path, "")
 	}
 	events := "/topics/orders/api/events"
-	guarded(all.api, http.MethodPost, events, cloudEvent("1"), "aeg-sas-key", key, "Content-Type", "application/cloudevents+json")
-	guarded(all.api, http.MethodPost, events, strings.Repeat(" ", 2<<20), "aeg-sas-key", key, "Content-Type", "application/json")
+	guarded(all.api, http.MethodPost, events, cloudEvent("1"), "aeg-sas-key", key, "Content-Type",
+		"application/cloudevents+json")
+	guarded(all.api, http.MethodPost, events, strings.Repeat(" ", 2<<20), "aeg-sas-key", key, "Content-Type",
+		"application/json")
 	guarded(all.api, http.MethodPost, events, "x", "aeg-sas-key", key, "Content-Encoding", "gzip")
 	for range 40 {
 		guarded(all.api, http.MethodPost, events, "", "aeg-sas-key", "wrong")

@@ -28,7 +28,8 @@ func (f egressFlags) parse() (e egress, err error) {
 	}
 	u, err := url.Parse(f.DeliveryProxy)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" || u.Hostname() == "" {
-		return e, terminal.Usagef("--delivery-proxy: not a URL such as http://proxy.example.com:3128") // it may hold a password
+		// it may hold a password
+		return e, terminal.Usagef("--delivery-proxy: not a URL such as http://proxy.example.com:3128")
 	}
 	e.proxy = u
 	return e, nil

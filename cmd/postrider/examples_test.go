@@ -57,15 +57,20 @@ func TestExampleReceivers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			line, port := command(t), freePort(t)
-			receiver := startProcess(t, append(os.Environ(), "PORT="+port, "WEBHOOK_SECRET="+exampleSecret), line[0], line[1:]...)
-			eventually(t, "the receiver listens", func() bool { return strings.Contains(receiver.stdout.String(), "listening on") })
+			receiver := startProcess(t, append(os.Environ(), "PORT="+port, "WEBHOOK_SECRET="+exampleSecret), line[0],
+				line[1:]...)
+			eventually(t, "the receiver listens",
+				func() bool { return strings.Contains(receiver.stdout.String(), "listening on") })
 			for _, schema := range []string{"EventGridSchema", "CloudEventSchemaV1_0"} {
 				path := fmt.Sprintf("/v1/topics/shop/subscriptions/%s-%s", name, schema)
 				node.manage(http.StatusCreated, http.MethodPut, path,
-					fmt.Sprintf(`{"endpointUrl":"http://127.0.0.1:%s/events","eventDeliverySchema":%q,"signing":{"enabled":true},"filter":{"subjectBeginsWith":%q}}`, port, schema, name+schema))
+					fmt.Sprintf(`{"endpointUrl":"http://127.0.0.1:%s/events","eventDeliverySchema":%q,"signing":{"enabled":true},`+
+						`"filter":{"subjectBeginsWith":%q}}`, port, schema, name+schema))
 				publishShop(t, node, name+schema, "wrong-"+schema) // signed with a secret that the receiver does not have
-				eventually(t, "the receiver refuses a wrong signature", db.atLeast(1, "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND status = 503", name+"-"+schema))
-				node.manage(http.StatusOK, http.MethodPost, path+"/rotateSigningSecret", fmt.Sprintf(`{"secret":%q,"previousValidForHours":0}`, exampleSecret))
+				eventually(t, "the receiver refuses a wrong signature", db.atLeast(1,
+					"SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = $1 AND status = 503", name+"-"+schema))
+				node.manage(http.StatusOK, http.MethodPost, path+"/rotateSigningSecret",
+					fmt.Sprintf(`{"secret":%q,"previousValidForHours":0}`, exampleSecret))
 				publishShop(t, node, name+schema, "right-"+schema)
 				eventually(t, "the event is received", func() bool {
 					return strings.Contains(receiver.stdout.String(), "received Shop.OrderPlaced right-"+schema)
@@ -78,8 +83,10 @@ func TestExampleReceivers(t *testing.T) {
 
 func publishShop(t *testing.T, node *node, subject, id string) {
 	t.Helper()
-	body := fmt.Sprintf(`[{"id":%q,"eventType":"Shop.OrderPlaced","subject":%q,"eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"total":9.5}}]`, id, subject)
-	status, text, err := call(t.Context(), http.MethodPost, node.api+"/topics/shop/api/events", body, "Authorization", "Bearer "+node.token, "Content-Type", "application/json")
+	body := fmt.Sprintf(`[{"id":%q,"eventType":"Shop.OrderPlaced","subject":%q,"eventTime":"2026-01-01T00:00:00Z",`+
+		`"dataVersion":"1","data":{"total":9.5}}]`, id, subject)
+	status, text, err := call(t.Context(), http.MethodPost, node.api+"/topics/shop/api/events", body, "Authorization",
+		"Bearer "+node.token, "Content-Type", "application/json")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, text)
 }
@@ -93,7 +100,8 @@ func TestExamplePublishers(t *testing.T) {
 	done := startProcess(t, append(os.Environ(), "DATABASE_URL="+db.url), goExample(t, "publish-sql/go"), "shop")
 	require.Zero(t, done.wait(), done.stderr.String())
 	require.Contains(t, done.stdout.String(), "published ")
-	require.Equal(t, 1, one[int](db, "SELECT count(*) FROM postrider.events WHERE topic = 'shop' AND subject = 'orders/1'"))
+	require.Equal(t, 1,
+		one[int](db, "SELECT count(*) FROM postrider.events WHERE topic = 'shop' AND subject = 'orders/1'"))
 	require.Equal(t, 1, one[int](db, "SELECT count(*) FROM shop_orders"))
 
 	for file, command := range map[string][]string{
@@ -109,14 +117,16 @@ func TestExamplePublishers(t *testing.T) {
 	}
 }
 
-// The examples in C# are built where there is a .NET SDK. Elsewhere their brackets at least match, and their projects are XML.
+// The examples in C# are built where there is a .NET SDK. Elsewhere their brackets at least match, and their projects
+// are XML.
 func TestExamplesInCSharp(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"receivers/csharp", "publish-sql/csharp"} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			if dotnet, err := exec.LookPath("dotnet"); err == nil {
-				out, err := exec.Command(dotnet, "build", "--nologo", "--output", t.TempDir(), "--property:BaseIntermediateOutputPath="+t.TempDir()+"/", examplesDir+"/"+folder).CombinedOutput()
+				out, err := exec.Command(dotnet, "build", "--nologo", "--output", t.TempDir(),
+					"--property:BaseIntermediateOutputPath="+t.TempDir()+"/", examplesDir+"/"+folder).CombinedOutput()
 				require.NoError(t, err, "%s", out)
 				return
 			}

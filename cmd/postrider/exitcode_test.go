@@ -20,21 +20,30 @@ func TestExitCodes(t *testing.T) {
 	page := fromRoot(t, "docs/cli.md")
 	for code, lines := range map[int][]string{
 		0: {
-			"topic list", "topic show orders", "subscription list", "event list --from 1h --to 10m", "delivery list --from 2026-11-20", "batch list", "deadletter list",
-			"operation list", "audit list --until 7d", "policy list", "policy show ga-2021", "user list", "apikey list", "deadletter purge --all --dry-run",
+			"topic list", "topic show orders", "subscription list", "event list --from 1h --to 10m",
+			"delivery list --from 2026-11-20", "batch list", "deadletter list",
+			"operation list", "audit list --until 7d", "policy list", "policy show ga-2021", "user list", "apikey list",
+			"deadletter purge --all --dry-run",
 			"deadletter export --from 1d12h", "version", "migrate status", "topic create parcels", "topic delete parcels --yes",
 		},
 		1: {
-			"topic show none", "topic delete none --yes", "subscription show orders none", "subscription delete orders none --yes", "subscription pause orders none",
-			"event show " + zeroID, "event erase --yes " + zeroID, "delivery show 7", "delivery cancel 7", "batch show 7", "deadletter show " + zeroID,
-			"deadletter purge --yes " + zeroID, "deadletter redeliver " + zeroID, "deadletter cancel " + zeroID, "operation show " + zeroID, "policy show none",
-			"policy delete none --yes", "policy delete ga-2021 --yes", "user show none", "user remove none --yes", "apikey show none", "apikey revoke none",
+			"topic show none", "topic delete none --yes", "subscription show orders none",
+			"subscription delete orders none --yes", "subscription pause orders none",
+			"event show " + zeroID, "event erase --yes " + zeroID, "delivery show 7", "delivery cancel 7", "batch show 7",
+			"deadletter show " + zeroID,
+			"deadletter purge --yes " + zeroID, "deadletter redeliver " + zeroID, "deadletter cancel " + zeroID,
+			"operation show " + zeroID, "policy show none",
+			"policy delete none --yes", "policy delete ga-2021 --yes", "user show none", "user remove none --yes",
+			"apikey show none", "apikey revoke none",
 			"topic list --server http://127.0.0.1:1", "topic create x", "deadletter events orders none --from 1h",
 		},
 		2: {
-			"topic", "topic list --loud", "topic list -o xml", "event list --limit 0", "event list --from soon", "event list --from 1h --to 2h", "event show 7",
-			"delivery show x", "delivery list --state dead", "deadletter purge", "deadletter purge " + zeroID, "deadletter show x", "event erase " + zeroID,
-			"topic delete orders", "subscription delete orders billing", "policy delete mine", "user remove anna", "topic list --server orders:1",
+			"topic", "topic list --loud", "topic list -o xml", "event list --limit 0", "event list --from soon",
+			"event list --from 1h --to 2h", "event show 7",
+			"delivery show x", "delivery list --state dead", "deadletter purge", "deadletter purge " + zeroID,
+			"deadletter show x", "event erase " + zeroID,
+			"topic delete orders", "subscription delete orders billing", "policy delete mine", "user remove anna",
+			"topic list --server orders:1",
 			"policy put mine -f nowhere.json", "tail --subscription billing", "apikey create x --scope root",
 		},
 	} {
@@ -53,13 +62,16 @@ func TestYAMLHasTheMembersOfJSON(t *testing.T) {
 	n := startNode(t, migratedDatabase(t), "--role", "api")
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", "http://127.0.0.1:1/")
-	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "") // times that pass would differ
+	// times that pass would differ
+	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
 	n.publish("orders", key, order("1", 7))
 	for _, line := range []string{
-		"topic list", "topic show orders", "subscription show orders billing", "event list", "delivery list", "delivery show 1", "policy show ga-2021", "audit list", "version",
+		"topic list", "topic show orders", "subscription show orders billing", "event list", "delivery list",
+		"delivery show 1", "policy show ga-2021", "audit list", "version",
 		"policy explain ga-2021 --status 503", "subscription test-filter orders billing", "subscription pause orders billing",
 	} {
-		asJSON, asYAML := postrider(t, n.cliEnv(), strings.Fields(line+" -o json")...), postrider(t, n.cliEnv(), strings.Fields(line+" -o yaml")...)
+		asJSON, asYAML := postrider(t, n.cliEnv(), strings.Fields(line+" -o json")...), postrider(t, n.cliEnv(),
+			strings.Fields(line+" -o yaml")...)
 		require.Zero(t, asJSON.code, "%s: %s", line, asJSON.stderr)
 		require.Zero(t, asYAML.code, "%s: %s", line, asYAML.stderr)
 		var value any

@@ -11,7 +11,8 @@ import (
 // failpoints are all names that a store.Failpoint is called with.
 func failpoints() []string {
 	return []string{
-		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute, publish.PointCollect,
+		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute,
+		publish.PointCollect,
 		jobs.PointFetched, delivery.PointClaim, jobs.PointSent, jobs.PointAnswered,
 		delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter, delivery.PointDeadLetter,
 		queue.PointPromote, queue.PointReclaim, catalog.PointRelease, delivery.PointRefill,

@@ -35,7 +35,8 @@ func TestRestartsOfPostgresUnderLoad(t *testing.T) {
 		require.NoError(t, server.Restart(t.Context()))
 		after = append(after, load.flowsAgain(sink, "a restart"))
 	}
-	t.Logf("after pg_ctl restart -m fast deliveries flowed again within %s to %s", slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
+	t.Logf("after pg_ctl restart -m fast deliveries flowed again within %s to %s",
+		slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
 	after = nil
 	for range kills {
 		load.more(sink, 50)
@@ -43,7 +44,8 @@ func TestRestartsOfPostgresUnderLoad(t *testing.T) {
 		require.NoError(t, server.Restart(t.Context()))
 		after = append(after, load.flowsAgain(sink, "a kill"))
 	}
-	t.Logf("after SIGKILL of the postmaster and its recovery deliveries flowed again within %s to %s", slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
+	t.Logf("after SIGKILL of the postmaster and its recovery deliveries flowed again within %s to %s",
+		slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
 	load.settled(db, sink, 0)
 	requireNobodyDead(t, nodes...)
 }
@@ -62,7 +64,8 @@ func TestSessionsThatAnAdministratorEnds(t *testing.T) {
 		load.more(sink, 20)
 		ended := 0
 		eventually(t, "many were ended", func() bool {
-			ended += one[int](db, "SELECT count("+how+"(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'postrider' AND state <> 'idle'")
+			ended += one[int](db, "SELECT count("+how+"(pid)) FROM pg_stat_activity WHERE datname = current_database() "+
+				"AND application_name = 'postrider' AND state <> 'idle'")
 			return ended >= many
 		})
 		load.owned(db)
@@ -72,7 +75,8 @@ func TestSessionsThatAnAdministratorEnds(t *testing.T) {
 	requireNobodyDead(t, n)
 }
 
-// A user's session that locks one of our tables keeps nobody from anything but that table, and only for as long as it does.
+// A user's session that locks one of our tables keeps nobody from anything but that table, and only for as long as it
+// does.
 func userLocks(t *testing.T, table string) {
 	db, sink := migratedDatabase(t), newGate(t)
 	n := startNode(t, db)
@@ -98,14 +102,15 @@ func lockTable(t *testing.T, db *database, table string, lasts time.Duration) {
 	require.NoError(t, err)
 }
 
-// PostgreSQL's disk is full for some seconds. It may stop over it, and then somebody has to start it again; postrider goes on
-// by itself.
+// PostgreSQL's disk is full for some seconds. It may stop over it, and then somebody has to start it again; postrider
+// goes on by itself.
 func TestDiskOfPostgresIsFull(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t)
-	server, err := pgdev.Start(t.Context(), pgdev.Options{Dir: filepath.Join(disk, "pg"), Durable: true, Settings: map[string]string{
-		"shared_buffers": "32MB", "max_wal_size": "48MB", "min_wal_size": "32MB",
-	}})
+	server, err := pgdev.Start(t.Context(),
+		pgdev.Options{Dir: filepath.Join(disk, "pg"), Durable: true, Settings: map[string]string{
+			"shared_buffers": "32MB", "max_wal_size": "48MB", "min_wal_size": "32MB",
+		}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	require.NoError(t, server.CreateDatabase(t.Context(), "postrider"))
@@ -129,7 +134,10 @@ func TestDiskOfPostgresIsFull(t *testing.T) {
 	}
 	<-lasts
 	require.NoError(t, os.Remove(filler))
-	eventually(t, "PostgreSQL answers again, or has stopped", func() bool { return !alive(server.PID()) || db.pool.Ping(t.Context()) == nil })
+	eventually(t, "PostgreSQL answers again, or has stopped", func() bool {
+		return !alive(server.PID()) ||
+			db.pool.Ping(t.Context()) == nil
+	})
 	stopped := !alive(server.PID())
 	if stopped {
 		require.NoError(t, server.Restart(t.Context()))
@@ -146,7 +154,8 @@ func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // PostgreSQL's user must get through
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=200m,mode=0755", "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=200m,mode=0755", "tmpfs", dir).
+		CombinedOutput(); err != nil {
 		t.Skipf("no file system can be mounted here: %v %s", err, out)
 	}
 	t.Cleanup(func() { require.NoError(t, exec.Command("umount", dir).Run()) })

@@ -12,8 +12,9 @@ import (
 	"postrider/pgdev"
 )
 
-// A failover to a standby that lacks the last commits: the node has requests in flight about events that are no more, whose ids go to others.
-// What those requests come to must not end the others' deliveries, and no topic is served that is not there.
+// A failover to a standby that lacks the last commits: the node has requests in flight about events that are no more,
+// whose ids go to others. What those requests come to must not end the others' deliveries, and no topic is served that
+// is not there.
 func TestFailoverThatLosesCommits(t *testing.T) {
 	t.Parallel()
 	server, db := ownCluster(t)
@@ -39,7 +40,8 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 		return err == nil && status == http.StatusOK
 	})
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'lost'"))
-	require.LessOrEqual(t, one[int64](db, "SELECT min(id) FROM postrider_internal.deliveries"), last, "ids were given away again")
+	require.LessOrEqual(t, one[int64](db, "SELECT min(id) FROM postrider_internal.deliveries"), last,
+		"ids were given away again")
 	status, text, err := postEvents(t.Context(), n.api, "gone", goneKey, cloudEvent("too-late"))
 	require.NoError(t, err)
 	require.Equal(t, http.StatusUnauthorized, status, text)
@@ -50,9 +52,11 @@ func TestFailoverThatLosesCommits(t *testing.T) {
 		seen := n.scrape()
 		return valueOf(seen, "postrider_attempts_in_flight") == events && valueOf(seen, "postrider_waiting_results") == 0
 	})
-	require.Equal(t, events, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'kept' AND state = 'pending' AND attempts = 0"))
+	require.Equal(t, events,
+		one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'kept' AND state = 'pending' AND attempts = 0"))
 	kept.open()
-	eventually(t, "all of the others are delivered", db.atLeast(events, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'kept' AND state = 'delivered'"))
+	eventually(t, "all of the others are delivered",
+		db.atLeast(events, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'kept' AND state = 'delivered'"))
 	for _, id := range kept.arrivalsSoFar() {
 		require.Contains(t, id, "kept-")
 	}

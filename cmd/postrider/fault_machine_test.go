@@ -20,15 +20,17 @@ import (
 	"postrider/bench"
 )
 
-// A node that is frozen long enough to be taken for dead, and wakes when another has done its work: whatever it still brings
-// changes nothing, and it works on as if it had just been started.
+// A node that is frozen long enough to be taken for dead, and wakes when another has done its work: whatever it still
+// brings changes nothing, and it works on as if it had just been started.
 func frozenNodeWakes(t *testing.T) {
 	db, sink := migratedDatabase(t), newGate(t)
-	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")} // an endpoint that never answered gets a sixth of them
+	// an endpoint that never answered gets a sixth of them
+	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
 	frozen, awake := nodes[0], nodes[1]
 	load := publishNoted(t, &awake.service, "orders", sink, 40)
 	eventually(t, "both nodes have 20 requests in flight", func() bool {
-		return sink.held() == 40 && one[int](db, runningQuery, frozen.name) == 20 && one[int](db, runningQuery, awake.name) == 20
+		return sink.held() == 40 && one[int](db, runningQuery, frozen.name) == 20 &&
+			one[int](db, runningQuery, awake.name) == 20
 	})
 	frozen.signal(syscall.SIGSTOP)
 	eventually(t, "the node is frozen", func() bool { return stands(frozen.cmd.Process.Pid) })
@@ -38,7 +40,8 @@ func frozenNodeWakes(t *testing.T) {
 	require.Contains(t, awake.stderr.String(), "a node stopped beating")
 	<-lasts
 
-	const everything = `SELECT md5((SELECT string_agg(d::text, ' ' ORDER BY delivery_id) FROM postrider.deliveries d) || (SELECT string_agg(a::text, ' ' ORDER BY delivery_id) FROM postrider.delivery_attempts a))`
+	const everything = `SELECT md5((SELECT string_agg(d::text, ' ' ORDER BY delivery_id) FROM postrider.deliveries d)
+		    || (SELECT string_agg(a::text, ' ' ORDER BY delivery_id) FROM postrider.delivery_attempts a))`
 	before := one[string](db, everything)
 	frozen.signal(syscall.SIGCONT)
 	const beat = "SELECT coalesce((SELECT beat FROM postrider_internal.nodes WHERE id = $1), 0)"
@@ -69,7 +72,8 @@ func stands(pid int) bool {
 	})
 }
 
-// publishNoted makes a topic with an event subscription for the sink and publishes n events, noting them after the answer.
+// publishNoted makes a topic with an event subscription for the sink and publishes n events, noting them after the
+// answer.
 func publishNoted(t *testing.T, s *service, topic string, sink *gate, n int) *publishers {
 	t.Helper()
 	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
@@ -87,9 +91,9 @@ func publishNoted(t *testing.T, s *service, topic string, sink *gate, n int) *pu
 	return p
 }
 
-// A node whose clock is an hour fast and one whose clock is an hour slow, side by side: every time that is stored, and every
-// retry, goes by the database's clock. Only the long run has it: the program and Go's library are compiled once more, with a clock that
-// is off.
+// A node whose clock is an hour fast and one whose clock is an hour slow, side by side: every time that is stored, and
+// every retry, goes by the database's clock. Only the long run has it: the program and Go's library are compiled once
+// more, with a clock that is off.
 func TestClocksThatAreAnHourOff(t *testing.T) {
 	if !*faults {
 		t.Skip("only with -faults: Go's library is compiled again")
@@ -123,10 +127,14 @@ func TestClocksThatAreAnHourOff(t *testing.T) {
 		l.working.Wait()
 	}
 	db.drained()
-	require.Equal(t, 50, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'failing-once' AND state = 'delivered' AND attempts = 2 AND reruns = 0"))
+	require.Equal(t, 50, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'failing-once' "+
+		"AND state = 'delivered' AND attempts = 2 AND reruns = 0"))
 	early, late := 0.0, 0.0
-	require.NoError(t, db.pool.QueryRow(t.Context(), `SELECT min(extract(epoch FROM b.started_at - a.started_at))::float8, max(extract(epoch FROM b.started_at - a.started_at))::float8
-		FROM postrider.delivery_attempts a JOIN postrider.delivery_attempts b USING (delivery_id) WHERE a.number = 1 AND b.number = 2`).Scan(&early, &late))
+	require.NoError(t,
+		db.pool.QueryRow(t.Context(), `SELECT min(extract(epoch FROM b.started_at - a.started_at))::float8,
+		       max(extract(epoch FROM b.started_at - a.started_at))::float8
+		FROM postrider.delivery_attempts a JOIN postrider.delivery_attempts b USING (delivery_id) WHERE a.number = 1
+		    AND b.number = 2`).Scan(&early, &late))
 	t.Logf("retries 7 s after an attempt came after %.3f to %.3f s", early, late)
 	require.GreaterOrEqual(t, early, 7.0)
 	require.Less(t, late, 15.0)
@@ -156,20 +164,23 @@ func clockOf(t *testing.T, n *node) time.Time {
 func requireTimesWithin(t *testing.T, db *database, began time.Time) {
 	t.Helper()
 	for _, column := range []string{
-		"events.published_at", "delivery_history.owed_since", "delivery_history.first_attempt_at", "delivery_history.last_attempt_at", "delivery_history.finished_at",
+		"events.published_at", "delivery_history.owed_since", "delivery_history.first_attempt_at",
+		"delivery_history.last_attempt_at", "delivery_history.finished_at",
 		"delivery_attempts.started_at", "delivery_attempts.due_at", "delivery_attempts.next_attempt_at", "nodes.beat_at",
 	} {
 		table, name, _ := strings.Cut(column, ".")
-		query := "SELECT count(*) FROM postrider_internal." + table + " WHERE " + name + " NOT BETWEEN $1 AND clock_timestamp()"
+		query := "SELECT count(*) FROM postrider_internal." + table + " WHERE " + name +
+			" NOT BETWEEN $1 AND clock_timestamp()"
 		require.Zero(t, one[int](db, query, began), column)
 	}
 	const off = `SELECT count(*) FROM postrider_internal.events
-		 WHERE to_timestamp(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000.0) NOT BETWEEN $1::timestamptz - interval '1 second' AND clock_timestamp() + interval '1 second'`
+		 WHERE to_timestamp(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000.0) NOT BETWEEN
+		     $1::timestamptz - interval '1 second' AND clock_timestamp() + interval '1 second'`
 	require.Zero(t, one[int](db, off, began), "ids of events")
 }
 
-// skewedProgram is the program with a clock that is as far off as POSTRIDER_TEST_CLOCK says. Its monotonic clock is right, as
-// it is on a machine whose clock was set wrong.
+// skewedProgram is the program with a clock that is as far off as POSTRIDER_TEST_CLOCK says. Its monotonic clock is
+// right, as it is on a machine whose clock was set wrong.
 func skewedProgram(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -180,7 +191,8 @@ func skewedProgram(t *testing.T) string {
 	require.NoError(t, err)
 	const reads = "sec, nsec, mono := runtimeNow()\n\tif mono == 0 {"
 	require.Equal(t, 1, strings.Count(string(source), reads), "%s has changed", file)
-	changed := strings.Replace(string(source), reads, "sec, nsec, mono := runtimeNow()\n\tsec += testSkew\n\tif mono == 0 {", 1) + `
+	changed := strings.Replace(string(source), reads,
+		"sec, nsec, mono := runtimeNow()\n\tsec += testSkew\n\tif mono == 0 {", 1) + `
 var testSkew = func() int64 {
 	text, _ := syscall.Getenv("POSTRIDER_TEST_CLOCK")
 	skew, _ := ParseDuration(text)
@@ -193,7 +205,8 @@ var testSkew = func() int64 {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	skewed := filepath.Join(dir, "postrider")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"), "-o", skewed, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"), "-o",
+		skewed, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return skewed
 }
@@ -201,7 +214,8 @@ var testSkew = func() int64 {
 func startSkewed(t *testing.T, db *database, skewed, by string) *node {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready.json")
-	p := startProcess(t, append(serveEnv(db), "POSTRIDER_TEST_CLOCK="+by), skewed, "serve", "--listen", "127.0.0.1:0", "--ready-file", file)
+	p := startProcess(t, append(serveEnv(db), "POSTRIDER_TEST_CLOCK="+by), skewed, "serve", "--listen", "127.0.0.1:0",
+		"--ready-file", file)
 	info := p.ready(file)
 	return &node{service{process: p, api: info.API + info.Health, token: testAdminToken}, nodeNameOf(p)}
 }

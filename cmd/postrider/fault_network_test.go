@@ -17,12 +17,12 @@ import (
 	"postrider/bench"
 )
 
-// flowBound is how long deliveries may take to flow again after the outside is well: measured are seconds, on a machine that
-// does nothing else.
+// flowBound is how long deliveries may take to flow again after the outside is well: measured are seconds, on a machine
+// that does nothing else.
 const flowBound = 15 * time.Second
 
-// ownerlessQuery counts what contradicts that every unfinished delivery has exactly one owner: a live job, which names it and
-// which it names, or a hold. (No test here uses batches.)
+// ownerlessQuery counts what contradicts that every unfinished delivery has exactly one owner: a live job, which names
+// it and which it names, or a hold. (No test here uses batches.)
 const ownerlessQuery = `
 WITH live AS (
     SELECT id, (args ->> 'd')::bigint AS delivery_id FROM postrider_internal.river_job
@@ -30,14 +30,16 @@ WITH live AS (
 )
 SELECT (SELECT count(*) FROM postrider_internal.deliveries d
          WHERE 1 <> (SELECT count(*) FROM live WHERE delivery_id = d.id) + (hold IS NOT NULL)::int)
-     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))`
+     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.deliveries d
+         WHERE d.id = live.delivery_id AND d.job_id = live.id))`
 
 // twiceEndedQuery counts deliveries that ended twice, or ended and go on.
 const twiceEndedQuery = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
      + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))`
 
-// stubborn publishers go on through every refusal, each time with another event: one whose answer was lost may be stored.
+// stubborn publishers go on through every refusal, each time with another event: one whose answer was lost may be
+// stored.
 type stubborn struct {
 	*publishers
 	service    *service
@@ -50,8 +52,8 @@ type stubborn struct {
 	odd []string // answers that nobody should get
 }
 
-// publishStubbornly makes a topic with an event subscription for the sink, which it opens, and publishes with a few clients, one event
-// every few milliseconds each.
+// publishStubbornly makes a topic with an event subscription for the sink, which it opens, and publishes with a few
+// clients, one event every few milliseconds each.
 func publishStubbornly(t *testing.T, s *service, topic string, sink *gate) *stubborn {
 	t.Helper()
 	p := &publishers{t: t, file: filepath.Join(t.TempDir(), "published")}
@@ -115,7 +117,8 @@ func (l *stubborn) publishOne(id string) bool {
 }
 
 func publishForHeader(ctx context.Context, api, topic, key, body string) (int, http.Header, string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, api+"/topics/"+topic+"/api/events?api-version=2018-01-01", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, api+"/topics/"+topic+"/api/events?api-version=2018-01-01",
+		strings.NewReader(body))
 	if err != nil {
 		return 0, nil, "", err
 	}
@@ -146,7 +149,8 @@ func (l *stubborn) flowsAgain(sink *gate, what string) time.Duration {
 	accepted := time.Since(began)
 	eventually(l.t, "an event arrives that was published after "+what, func() bool { return sink.hasArrived(id) })
 	took := time.Since(began)
-	l.t.Logf("after %s: a publish was accepted within %s, and its event arrived within %s", what, accepted.Round(time.Millisecond), took.Round(time.Millisecond))
+	l.t.Logf("after %s: a publish was accepted within %s, and its event arrived within %s", what,
+		accepted.Round(time.Millisecond), took.Round(time.Millisecond))
 	require.Less(l.t, took, flowBound, what)
 	return took
 }
@@ -173,7 +177,9 @@ func (g *gate) tellDuplicates(db *database) {
 			continue
 		}
 		delivery := one[string](db, "SELECT row_to_json(d)::text FROM postrider.deliveries d WHERE event_id = $1", id)
-		attempts := one[string](db, "SELECT json_agg(a)::text FROM postrider.delivery_attempts a JOIN postrider.deliveries d USING (delivery_id) WHERE d.event_id = $1", id)
+		attempts := one[string](db,
+			"SELECT json_agg(a)::text FROM postrider.delivery_attempts a JOIN postrider.deliveries d USING (delivery_id) "+
+				"WHERE d.event_id = $1", id)
 		g.t.Logf("%s arrived at %s: %s %s", id, times, delivery, attempts)
 	}
 }
@@ -184,7 +190,8 @@ func (l *stubborn) owned(db *database) {
 	require.Zero(l.t, one[int](db, ownerlessQuery), "every unfinished delivery has exactly one owner")
 }
 
-// settled ends the publishing, waits until everything has ended and requires that nothing was lost, changed, or ended twice.
+// settled ends the publishing, waits until everything has ended and requires that nothing was lost, changed, or ended
+// twice.
 func (l *stubborn) settled(db *database, sink *gate, duplicates int) bench.Verdict {
 	l.t.Helper()
 	l.owned(db)
@@ -242,7 +249,8 @@ func TestConnectionsThatAreCutAfterEveryMessage(t *testing.T) {
 		for _, up := range []bool{true, false} {
 			full := new(atomic.Int64)
 			w.breaks(cutAfter(step, up, full))
-			eventually(t, fmt.Sprintf("3 connections were cut after message %d (to PostgreSQL: %t)", step, up), func() bool { return full.Load() >= 3 })
+			eventually(t, fmt.Sprintf("3 connections were cut after message %d (to PostgreSQL: %t)", step, up),
+				func() bool { return full.Load() >= 3 })
 		}
 		load.owned(db)
 	}
@@ -252,8 +260,8 @@ func TestConnectionsThatAreCutAfterEveryMessage(t *testing.T) {
 	requireNobodyDead(t, n)
 }
 
-// Faults of which there is mostly the end to wait for are waited for together: one after the other, two at a time, they would
-// take a minute.
+// Faults of which there is mostly the end to wait for are waited for together: one after the other, two at a time, they
+// would take a minute.
 func TestFaultsThatTakeTheirTime(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T){
@@ -293,8 +301,8 @@ func networkStalls(t *testing.T) {
 	requireNobodyDead(t, n)
 }
 
-// Connections whose messages vanish while they stay open, as with a firewall that forgot them or a host that is gone: no
-// statement waits for ever, and new connections are made.
+// Connections whose messages vanish while they stay open, as with a firewall that forgot them or a host that is gone:
+// no statement waits for ever, and new connections are made.
 func connectionsGoSilent(t *testing.T) {
 	w, db, n, load, sink := wired(t)
 	load.flowsAgain(sink, "start")
@@ -315,7 +323,8 @@ func faultTime(short, long time.Duration) time.Duration {
 	return short
 }
 
-// A fetch that is committed while its answer is lost leaves jobs running that nobody runs: they are found and made again.
+// A fetch that is committed while its answer is lost leaves jobs running that nobody runs: they are found and made
+// again.
 //
 // Publishes come through a node of their own: what a node publishes itself it hardly ever fetches.
 func answerOfAFetchIsLost(t *testing.T) {
@@ -332,7 +341,8 @@ func answerOfAFetchIsLost(t *testing.T) {
 	eventually(t, "the answers are lost", func() bool { return lost.Load() > times })
 	w.heal()
 	healed := time.Now()
-	const stranded = "SELECT coalesce(array_agg(id), '{}') FROM postrider_internal.river_job WHERE state = 'running' AND kind = 'deliver'"
+	const stranded = "SELECT coalesce(array_agg(id), '{}') FROM postrider_internal.river_job WHERE state = 'running' " +
+		"AND kind = 'deliver'"
 	jobs := one[[]int64](db, stranded)
 	eventually(t, "other jobs took their place", func() bool {
 		return one[int](db, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY ($1)", jobs) == 0
@@ -341,13 +351,15 @@ func answerOfAFetchIsLost(t *testing.T) {
 	verdict := load.settled(db, sink, 0)
 	marked := one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE reruns > 0")
 	t.Logf("%d of %d made again, the last %s after the fault", marked, verdict.Published, took.Round(time.Millisecond))
-	require.GreaterOrEqual(t, int64(marked), times/4, "a quarter of the lost answers had a job at least: a fetch is also for the queue of routes, or finds nothing")
+	require.GreaterOrEqual(t, int64(marked), times/4,
+		"a quarter of the lost answers had a job at least: a fetch is also for the queue of routes, or finds nothing")
 	require.Equal(t, marked, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
 	require.Less(t, took, 25*time.Second, "15 s of patience, and a second until somebody looks")
 	requireNobodyDead(t, n)
 }
 
-// A publish whose COMMIT was answered to nobody: its publisher is told 503 though the events are stored, never 200 for nothing.
+// A publish whose COMMIT was answered to nobody: its publisher is told 503 though the events are stored, never 200 for
+// nothing.
 func TestLostAnswerOfAPublishsCommit(t *testing.T) {
 	t.Parallel()
 	const publishes = "INSERT INTO postrider_internal.events"
@@ -366,7 +378,8 @@ func TestLostAnswerOfAPublishsCommit(t *testing.T) {
 	verdict := load.settled(db, sink, 0)
 	require.GreaterOrEqual(t, stored, times, "each was answered 503")
 	require.GreaterOrEqual(t, load.refused.Load(), 2*times)
-	require.GreaterOrEqual(t, int64(len(verdict.Unacknowledged)), times, "what was committed is delivered, though nobody was told")
+	require.GreaterOrEqual(t, int64(len(verdict.Unacknowledged)), times,
+		"what was committed is delivered, though nobody was told")
 	require.LessOrEqual(t, int64(len(verdict.Unacknowledged)), stored, "what never reached PostgreSQL is not")
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wire is the network between postrider and PostgreSQL: it hands on whole messages of PostgreSQL's protocol (documentation,
-// chapter 54), until a test puts a fault in.
+// wire is the network between postrider and PostgreSQL: it hands on whole messages of PostgreSQL's protocol
+// (documentation, chapter 54), until a test puts a fault in.
 type wire struct {
 	t       *testing.T
 	url     string // of the database by this way
@@ -210,8 +210,8 @@ func readWireMessage(in *bufio.Reader, opening bool) (m wireMessage, err error) 
 	return m, err
 }
 
-// note follows which statement is being executed: Parse names it, Bind takes it by its name, each row of the answer is a
-// DataRow.
+// note follows which statement is being executed: Parse names it, Bind takes it by its name, each row of the answer is
+// a DataRow.
 func (l *wireLine) note(m wireMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +246,8 @@ func (l *wireLine) asks(part string) (rows int, ok bool) {
 	return l.rows, strings.Contains(l.asked, part)
 }
 
-// cutAfter lets every connection live for n messages of one direction. full counts those that were new and lived that long.
+// cutAfter lets every connection live for n messages of one direction. full counts those that were new and lived that
+// long.
 func cutAfter(n int, up bool, full *atomic.Int64) fault {
 	return func(_ *wireLine, m wireMessage) fate {
 		switch {
@@ -259,8 +260,8 @@ func cutAfter(n int, up bool, full *atomic.Int64) fault {
 	}
 }
 
-// losesAnswers cuts the connection when PostgreSQL has answered a statement with this part in it, with rows, and says so by
-// ReadyForQuery: its transaction is committed, and nobody here knows.
+// losesAnswers cuts the connection when PostgreSQL has answered a statement with this part in it, with rows, and says
+// so by ReadyForQuery: its transaction is committed, and nobody here knows.
 func losesAnswers(part string, times int64, lost *atomic.Int64) fault {
 	return func(l *wireLine, m wireMessage) fate {
 		rows, asked := l.asks(part)

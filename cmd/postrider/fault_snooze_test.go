@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An attempt that could not begin is put off. Where that is committed, its answer is lost and it is tried again 3 s later, it must
-// not touch the job's next run, which is under way by then: an attempt makes one request at a time.
+// An attempt that could not begin is put off. Where that is committed, its answer is lost and it is tried again 3 s
+// later, it must not touch the job's next run, which is under way by then: an attempt makes one request at a time.
 func TestPuttingOffLeavesTheNextRunAlone(t *testing.T) {
 	t.Parallel()
 	const loads, putsOff = "sum(octet_length(e.body))", "JobSetStateIfRunningMany"
@@ -19,7 +19,8 @@ func TestPuttingOffLeavesTheNextRunAlone(t *testing.T) {
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", sink.url)
 	loading, putOff, again := new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)
-	first, committed, missed := losesQuestions(loads, 1, loading), losesAnswers(putsOff, 1, putOff), losesQuestions(putsOff, 1, again)
+	first, committed, missed := losesQuestions(loads, 1, loading), losesAnswers(putsOff, 1, putOff),
+		losesQuestions(putsOff, 1, again)
 	w.breaks(func(l *wireLine, m wireMessage) fate {
 		switch done := first(l, m); {
 		case done != handOn:

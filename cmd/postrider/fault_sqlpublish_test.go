@@ -28,8 +28,8 @@ const (
 
 var errChangedItsMind = errors.New("this one is rolled back")
 
-// runApplication writes orders and publishes each in the same transaction, half of which it rolls back, until it is killed. For each
-// transaction that has ended, well or not, it prints a line.
+// runApplication writes orders and publishes each in the same transaction, half of which it rolls back, until it is
+// killed. For each transaction that has ended, well or not, it prints a line.
 func runApplication(url string) int {
 	var working sync.WaitGroup
 	for range applicationClients {
@@ -66,7 +66,8 @@ func applicationSession(ctx context.Context, url string) {
 }
 
 func placeOrder(ctx context.Context, tx pgx.Tx, id string) error {
-	const publish = `SELECT postrider.publish('orders', jsonb_build_object('id', $1::text, 'source', '/shop', 'type', 'Shop.OrderPlaced'))`
+	const publish = `SELECT postrider.publish('orders', jsonb_build_object('id', $1::text, 'source', '/shop', 'type',
+		    'Shop.OrderPlaced'))`
 	steps := []string{"INSERT INTO public.orders VALUES ($1)", publish}
 	if rand.N(2) == 0 {
 		steps = []string{publish, "INSERT INTO public.orders VALUES ($1)"}
@@ -101,8 +102,8 @@ func (a *applicationRun) ended() int {
 	return a.before + a.stdout.text.Len()/len("00000000-0000-0000-0000-000000000000\n")
 }
 
-// TestPublishInTransactionsThatAreKilled: what is delivered is exactly what was committed, whoever dies: the application in the middle of a
-// transaction, the service, PostgreSQL.
+// TestPublishInTransactionsThatAreKilled: what is delivered is exactly what was committed, whoever dies: the
+// application in the middle of a transaction, the service, PostgreSQL.
 func TestPublishInTransactionsThatAreKilled(t *testing.T) {
 	t.Parallel()
 	transactions, kills := 1500, 6
@@ -139,7 +140,8 @@ func TestPublishInTransactionsThatAreKilled(t *testing.T) {
 	eventually(t, "all transactions", func() bool { return app.ended() >= transactions })
 	app.kill()
 
-	// The database may still commit for one that is dead: what its sessions last said is nothing to go by, only that they are gone.
+	// The database may still commit for one that is dead: what its sessions last said is nothing to go by, only that they
+	// are gone.
 	eventually(t, "the application's sessions have ended", func() bool {
 		return one[int](db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", applicationName) == 0
 	})
@@ -148,7 +150,9 @@ func TestPublishInTransactionsThatAreKilled(t *testing.T) {
 	db.drained()
 	require.ElementsMatch(t, committed, sink.arrivalsSoFar(), "delivered is what was committed")
 	require.Equal(t, len(committed), one[int](db, "SELECT count(*) FROM postrider.events WHERE matched = 1"))
-	require.Equal(t, len(committed), one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state = 'delivered'"))
+	require.Equal(t, len(committed),
+		one[int](db, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.Greater(t, app.ended()-len(committed), transactions/3, "rolled back")
-	t.Logf("%d transactions, %d committed, %d delivered; killed %v", app.ended(), len(committed), len(sink.arrivalsSoFar()), killed)
+	t.Logf("%d transactions, %d committed, %d delivered; killed %v", app.ended(), len(committed),
+		len(sink.arrivalsSoFar()), killed)
 }

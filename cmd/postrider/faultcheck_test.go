@@ -6,13 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// brokenOwners counts the unfinished deliveries that do not have exactly one of: a live job that names it and that it names; a
-// pending batch, which has exactly one of a live job and a hold; a hold; a place in the open set of an event subscription that has
-// a live pump. It also counts live jobs without what they name, and routes without exactly one job. It holds in every moment, also
-// in the one after a kill.
+// brokenOwners counts the unfinished deliveries that do not have exactly one of: a live job that names it and that it
+// names; a pending batch, which has exactly one of a live job and a hold; a hold; a place in the open set of an event
+// subscription that has a live pump. It also counts live jobs without what they name, and routes without exactly one
+// job. It holds in every moment, also in the one after a kill.
 const brokenOwners = `
 WITH live AS MATERIALIZED (
-    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id, (args ->> 's')::bigint AS subscription_id, (args ->> 'route')::bigint AS route_id
+    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
+           (args ->> 's')::bigint AS subscription_id, (args ->> 'route')::bigint AS route_id
       FROM postrider_internal.river_job WHERE finalized_at IS NULL
 ), of_delivery AS (
     SELECT delivery_id, count(*) AS n, min(id) AS id FROM live WHERE kind = 'deliver' GROUP BY 1
@@ -23,8 +24,10 @@ WITH live AS MATERIALIZED (
 ), pumps AS (
     SELECT DISTINCT subscription_id FROM live WHERE kind = 'batch' AND batch_id IS NULL
 ), owed AS (
-    SELECT CASE WHEN d.batch_id IS NOT NULL THEN (b.id IS NOT NULL)::int ELSE 0 END + coalesce(j.n, 0) + (d.hold IS NOT NULL)::int
-         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND p.subscription_id IS NOT NULL)::int AS owners,
+    SELECT CASE WHEN d.batch_id IS NOT NULL THEN (b.id IS NOT NULL)::int ELSE 0 END + coalesce(j.n,
+        0) + (d.hold IS NOT NULL)::int
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND p.subscription_id IS NOT NULL)::int
+             AS owners,
            j.n IS NOT NULL AND j.id IS DISTINCT FROM d.job_id AS strange
       FROM postrider_internal.deliveries d
       LEFT JOIN of_delivery j ON j.delivery_id = d.id
@@ -32,30 +35,46 @@ WITH live AS MATERIALIZED (
       LEFT JOIN pumps p ON p.subscription_id = d.subscription_id
 )
 SELECT (SELECT count(*) FROM owed WHERE owners <> 1 OR strange)
-     + (SELECT count(*) FROM of_delivery j LEFT JOIN postrider_internal.deliveries d ON d.id = j.delivery_id WHERE d.id IS NULL)
+     + (SELECT count(*) FROM of_delivery j LEFT JOIN postrider_internal.deliveries d ON d.id = j.delivery_id
+         WHERE d.id IS NULL)
      + (SELECT count(*) FROM postrider_internal.batches b LEFT JOIN of_batch j ON j.batch_id = b.id
-         WHERE b.state = 'pending' AND (coalesce(j.n, 0) + (b.hold IS NOT NULL)::int <> 1 OR j.n IS NOT NULL AND j.id <> b.job_id))
-     + (SELECT count(*) FROM of_batch j LEFT JOIN postrider_internal.batches b ON b.id = j.batch_id AND b.state = 'pending' WHERE b.id IS NULL)
-     + (SELECT count(*) FROM postrider_internal.routes r LEFT JOIN of_route j ON j.route_id = r.id WHERE j.n IS DISTINCT FROM 1 OR j.id <> r.job_id)
+         WHERE b.state = 'pending' AND (coalesce(j.n, 0) + (b.hold IS NOT NULL)::int <> 1 OR j.n IS NOT NULL
+             AND j.id <> b.job_id))
+     + (SELECT count(*) FROM of_batch j LEFT JOIN postrider_internal.batches b ON b.id = j.batch_id
+         AND b.state = 'pending' WHERE b.id IS NULL)
+     + (SELECT count(*) FROM postrider_internal.routes r LEFT JOIN of_route j ON j.route_id = r.id
+         WHERE j.n IS DISTINCT FROM 1 OR j.id <> r.job_id)
      + (SELECT count(*) FROM of_route j LEFT JOIN postrider_internal.routes r ON r.id = j.route_id WHERE r.id IS NULL)`
 
 // endedOnce are statements about a database whose every delivery has ended; each counts what contradicts it.
 var endedOnce = []struct{ what, query string }{
-	{"nothing is left", `SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) FROM postrider_internal.routes)
-		+ (SELECT count(*) FROM postrider_internal.batches WHERE state = 'pending') + (SELECT count(*) FROM postrider_internal.river_job WHERE finalized_at IS NULL)`},
+	{
+		"nothing is left",
+		`SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) FROM postrider_internal.routes)
+		+ (SELECT count(*) FROM postrider_internal.batches WHERE state = 'pending') + (SELECT count(*)
+		    FROM postrider_internal.river_job WHERE finalized_at IS NULL)`,
+	},
 	{"a delivery ends once", `SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history`},
-	{"an event is owed once to each that wants it", `SELECT count(*) FROM (SELECT FROM postrider_internal.delivery_history GROUP BY event_uuid, subscription_id HAVING count(*) > 1) twice`},
-	{"an event is owed to all that want it", `SELECT abs((SELECT sum(matched) FROM postrider_internal.events) - (SELECT count(*) FROM postrider_internal.delivery_history))::bigint`},
-	{"it is delivered, or a dead letter with its reason", `SELECT count(*) FROM postrider_internal.delivery_history h LEFT JOIN postrider_internal.dead_letters l ON l.delivery_id = h.id AND l.id = h.dead_letter_id
-		WHERE h.state NOT IN ('delivered', 'dead_lettered') OR (h.state = 'dead_lettered') <> (l.id IS NOT NULL) OR (h.state = 'delivered') <> (h.reason IS NULL)`},
-	{"a dead letter belongs to one delivery", `SELECT count(*) - count(DISTINCT delivery_id) FROM postrider_internal.dead_letters`},
-	{"only what was refused is a dead letter", `SELECT count(*) FROM postrider.deliveries WHERE (state = 'dead_lettered') <> (subscription = 'refused')`},
+	{"an event is owed once to each that wants it", `SELECT count(*) FROM (SELECT FROM postrider_internal.delivery_history
+		    GROUP BY event_uuid, subscription_id HAVING count(*) > 1) twice`},
+	{"an event is owed to all that want it", `SELECT abs((SELECT sum(matched)
+		    FROM postrider_internal.events) - (SELECT count(*) FROM postrider_internal.delivery_history))::bigint`},
+	{"it is delivered, or a dead letter with its reason", `SELECT count(*) FROM postrider_internal.delivery_history h
+		LEFT JOIN postrider_internal.dead_letters l ON l.delivery_id = h.id AND l.id = h.dead_letter_id
+		WHERE h.state NOT IN ('delivered', 'dead_lettered') OR (h.state = 'dead_lettered') <> (l.id IS NOT NULL)
+		    OR (h.state = 'delivered') <> (h.reason IS NULL)`},
+	{"a dead letter belongs to one delivery", `SELECT count(*) - count(DISTINCT delivery_id)
+		FROM postrider_internal.dead_letters`},
+	{"only what was refused is a dead letter", `SELECT count(*) FROM postrider.deliveries
+		WHERE (state = 'dead_lettered') <> (subscription = 'refused')`},
 	{"attempts are numbered 1, 2, 3, …, as many as are counted, and no more than allowed", `
 		WITH requests AS (
-		    SELECT delivery_id AS id, number FROM postrider_internal.delivery_attempts WHERE NOT late AND delivery_id IS NOT NULL
+		    SELECT delivery_id AS id, number FROM postrider_internal.delivery_attempts WHERE NOT late
+		        AND delivery_id IS NOT NULL
 		    UNION ALL
 		    SELECT m.delivery_id, a.number FROM postrider_internal.delivery_attempts a
-		      JOIN postrider_internal.batch_members m ON m.batch_id = a.batch_id AND a.number <= coalesce(m.left_after, a.number) WHERE NOT a.late
+		      JOIN postrider_internal.batch_members m ON m.batch_id = a.batch_id AND a.number <= coalesce(m.left_after,
+		          a.number) WHERE NOT a.late
 		), made AS (SELECT id, count(*) AS n, count(DISTINCT number) AS numbers, max(number) AS last FROM requests GROUP BY 1)
 		SELECT count(*) FROM postrider_internal.delivery_history h LEFT JOIN made ON made.id = h.id
 		 WHERE coalesce(made.n, 0) <> h.attempts OR made.n <> made.numbers OR made.n <> made.last OR h.attempts > 10`},
@@ -73,7 +92,8 @@ func requireEnded(t *testing.T, db *database, acknowledged int64) {
 	for _, check := range endedOnce {
 		require.Zero(t, one[int](db, check.query), check.what)
 	}
-	require.GreaterOrEqual(t, one[int64](db, "SELECT count(*) FROM postrider_internal.events"), acknowledged, "what was acknowledged is stored")
+	require.GreaterOrEqual(t, one[int64](db, "SELECT count(*) FROM postrider_internal.events"), acknowledged,
+		"what was acknowledged is stored")
 }
 
 // rerunQuery lists what was marked as made again after a crash, under the names of the sink's ledger.

@@ -36,7 +36,8 @@ const (
 // faultProgram is the program with failpoints, built when the first test needs it.
 var faultProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(program), "postrider-failpoints")
-	out, err := exec.Command("go", "build", "-buildvcs=false", stripped, "-tags", "failpoints", "-o", path, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-buildvcs=false", stripped, "-tags", "failpoints", "-o", path, ".").
+		CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the program with failpoints: %w\n%s", err, out)
 	}
@@ -61,7 +62,8 @@ type faultFleet struct {
 	out      io.Writer // of the report
 	// settle: a kill waits until what the one before has left is taken up.
 	settle bool
-	// strict: the machine is free, so nobody may be late. Where a dozen packages' tests share it, a node may be taken for dead.
+	// strict: the machine is free, so nobody may be late. Where a dozen packages' tests share it, a node may be taken for
+	// dead.
 	strict bool
 }
 
@@ -86,8 +88,9 @@ type faultKill struct {
 	unfinished int
 	// inHand are the deliveries that the node was at, or had fetched.
 	inHand int
-	// next is from the kill to the next event that was delivered; takenUp to the moment when nothing that the dead node had in hand
-	// was left to it, 0 where it had nothing. Where all nodes had died, takenUp counts from when the first one was there again.
+	// next is from the kill to the next event that was delivered; takenUp to the moment when nothing that the dead node
+	// had in hand was left to it, 0 where it had nothing. Where all nodes had died, takenUp counts from when the first one
+	// was there again.
 	next, takenUp time.Duration
 }
 
@@ -127,7 +130,8 @@ func (f *faultFleet) subscribe() (key string) {
 	key = first.topic("orders")
 	for _, lane := range faultLanes {
 		first.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+lane.name, fmt.Sprintf(
-			`{"endpointUrl":%q,"endpointValidation":"skip","filter":{"includedEventTypes":["%s"]},"maxEventsPerBatch":%d,"retryPolicy":{"policy":%q,"maxDeliveryAttempts":10}}`,
+			`{"endpointUrl":%q,"endpointValidation":"skip","filter":{"includedEventTypes":["%s"]},"maxEventsPerBatch":%d,`+
+				`"retryPolicy":{"policy":%q,"maxDeliveryAttempts":10}}`,
 			f.sink.url+"/"+lane.name, strings.Join(lane.types, `","`), max(lane.batch, 1), lane.policy))
 	}
 	return key
@@ -139,12 +143,15 @@ func (f *faultFleet) launch(point string, armed bool) (n *faultNode, ready strin
 	binary, err := faultProgram()
 	require.NoError(f.t, err)
 	dir := f.t.TempDir()
-	ready, n = filepath.Join(dir, "ready.json"), &faultNode{point: point, told: armed, fired: filepath.Join(dir, "failpoint")}
-	env := append(serveEnv(f.db), "POSTRIDER_FAILPOINT="+point, "POSTRIDER_FAILPOINT_FILE="+n.fired, fmt.Sprintf("POSTRIDER_ROUTE_THRESHOLD=%d", faultRoute))
+	ready, n = filepath.Join(dir, "ready.json"),
+		&faultNode{point: point, told: armed, fired: filepath.Join(dir, "failpoint")}
+	env := append(serveEnv(f.db), "POSTRIDER_FAILPOINT="+point, "POSTRIDER_FAILPOINT_FILE="+n.fired,
+		fmt.Sprintf("POSTRIDER_ROUTE_THRESHOLD=%d", faultRoute))
 	if armed {
 		env = append(env, "POSTRIDER_FAILPOINT_ARMED=1")
 	}
-	n.process = startProcess(f.t, env, binary, "serve", "--listen", "127.0.0.1:0", "--ready-file", ready, "--max-conns", "8")
+	n.process = startProcess(f.t, env, binary, "serve", "--listen", "127.0.0.1:0", "--ready-file", ready,
+		"--max-conns", "8")
 	n.token = testAdminToken
 	return n, ready
 }
@@ -195,8 +202,8 @@ func (f *faultFleet) enoughUnfinished() {
 	eventually(f.t, "enough deliveries are unfinished", f.db.atLeast(unfinishedAtKill+unfinishedAtKill/2, unfinishedQuery))
 }
 
-// round kills the node of a slot from outside, and its successors at each of the points, one after the other. While it is killed at
-// PointReclaim all nodes are.
+// round kills the node of a slot from outside, and its successors at each of the points, one after the other. While it
+// is killed at PointReclaim all nodes are.
 func (f *faultFleet) round(slot int, points []string) {
 	f.t.Helper()
 	f.killFromOutside(slot)
@@ -242,8 +249,8 @@ func (f *faultFleet) killFromOutside(slot int) {
 	f.died(slot, n)
 }
 
-// killReclaiming has all nodes die, one after the other, when they take up what another one has left. What the first one locked when it
-// died is there for the next.
+// killReclaiming has all nodes die, one after the other, when they take up what another one has left. What the first
+// one locked when it died is there for the next.
 func (f *faultFleet) killReclaiming(slot int) {
 	f.t.Helper()
 	leaves := f.start(slot, queue.PointReclaim)
@@ -281,8 +288,8 @@ func (f *faultFleet) isReady(n *faultNode, file string) (ready bool) {
 	return ready
 }
 
-// killAtStart has a node die at what it does when it starts: it makes the partitions of days to come, and removes those whose time is over. It
-// may be ready before that.
+// killAtStart has a node die at what it does when it starts: it makes the partitions of days to come, and removes those
+// whose time is over. It may be ready before that.
 func (f *faultFleet) killAtStart(slot int, point string, prepare func() (done func() bool)) {
 	f.t.Helper()
 	f.period.Add(1)
@@ -291,7 +298,8 @@ func (f *faultFleet) killAtStart(slot int, point string, prepare func() (done fu
 		f.enoughUnfinished()
 		n, ready := f.launch(point, true)
 		if f.isReady(n, ready) {
-			eventually(f.t, "the node dies, or another one was quicker", func() bool { return !alive(n.cmd.Process.Pid) || done() })
+			eventually(f.t, "the node dies, or another one was quicker",
+				func() bool { return !alive(n.cmd.Process.Pid) || done() })
 		}
 		if !alive(n.cmd.Process.Pid) {
 			f.died(slot, n)
@@ -307,8 +315,10 @@ func (f *faultFleet) oldPartition() (done func() bool) {
 	f.t.Helper()
 	const (
 		exists = "SELECT to_regclass('postrider_internal.events_20200102') IS NOT NULL"
-		make   = `CREATE TABLE postrider_internal.events_20200102 (LIKE postrider_internal.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
-			ALTER TABLE postrider_internal.events ATTACH PARTITION postrider_internal.events_20200102 FOR VALUES FROM ('2020-01-02') TO ('2020-01-03')`
+		make   = `CREATE TABLE postrider_internal.events_20200102 (LIKE postrider_internal.events INCLUDING DEFAULTS INCLUDING
+			    CONSTRAINTS);
+			ALTER TABLE postrider_internal.events ATTACH PARTITION postrider_internal.events_20200102 FOR VALUES
+			FROM ('2020-01-02') TO ('2020-01-03')`
 	)
 	if !one[bool](f.db, exists) { // the last one that died left it
 		f.db.exec(make)
@@ -320,7 +330,8 @@ func (f *faultFleet) oldPartition() (done func() bool) {
 func (f *faultFleet) dropPartition() (done func() bool) {
 	f.t.Helper()
 	const drop = `DO $$ BEGIN SET LOCAL lock_timeout = '1s';
-		EXECUTE 'DROP TABLE IF EXISTS postrider_internal.events_' || to_char((now() AT TIME ZONE 'UTC')::date + 7, 'YYYYMMDD'); END $$`
+		EXECUTE 'DROP TABLE IF EXISTS postrider_internal.events_' || to_char((now() AT TIME ZONE 'UTC')::date + 7,
+		    'YYYYMMDD'); END $$`
 	eventually(f.t, "the partition of a day to come is dropped", func() bool {
 		_, err := f.db.pool.Exec(f.t.Context(), drop)
 		return err == nil
@@ -329,8 +340,10 @@ func (f *faultFleet) dropPartition() (done func() bool) {
 }
 
 // inHandQuery counts a node's deliveries, and those that are in its batches.
-const inHandQuery = `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1)
-	+ (SELECT coalesce(sum(b.members), 0) FROM postrider_internal.river_job j JOIN postrider_internal.batches b ON b.job_id = j.id WHERE j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $1)`
+const inHandQuery = `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver'
+	    AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1)
+	+ (SELECT coalesce(sum(b.members), 0) FROM postrider_internal.river_job j JOIN postrider_internal.batches b
+	    ON b.job_id = j.id WHERE j.state = 'running' AND j.attempted_by[array_upper(j.attempted_by, 1)] = $1)`
 
 // outside stands for a point in the report.
 const outside = "(any moment)"
@@ -342,11 +355,13 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	k := &faultKill{point: n.point, period: f.period.Load(), at: time.Now()}
 	f.put(slot, nil)
 	if n.name == "" { // it died before it said so
-		n.name = one[string](f.db, "SELECT coalesce(max(id), '') FROM postrider_internal.nodes WHERE id LIKE $1", fmt.Sprintf("%%-%d-%%", n.cmd.Process.Pid))
+		n.name = one[string](f.db, "SELECT coalesce(max(id), '') FROM postrider_internal.nodes WHERE id LIKE $1",
+			fmt.Sprintf("%%-%d-%%", n.cmd.Process.Pid))
 	}
 	k.unfinished, k.inHand = one[int](f.db, unfinishedQuery), one[int](f.db, inHandQuery, n.name)
 	status, ok := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(f.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "%s: killed by SIGKILL: %s", n.point, n.cmd.ProcessState)
+	require.True(f.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "%s: killed by SIGKILL: %s", n.point,
+		n.cmd.ProcessState)
 	if n.told {
 		fired, err := os.ReadFile(n.fired)
 		require.NoError(f.t, err, "the failpoint fired")
@@ -361,8 +376,8 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	f.watch.follow(k, n.name, f.sink)
 }
 
-// toggle pauses and resumes one lane for as long as events are published, each at another node. What is published after a pause was
-// answered must not be sent before somebody asks to resume.
+// toggle pauses and resumes one lane for as long as events are published, each at another node. What is published after
+// a pause was answered must not be sent before somebody asks to resume.
 func (f *faultFleet) toggle() {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	f.t.Cleanup(cancel)
@@ -392,7 +407,8 @@ func (f *faultFleet) ask(ctx context.Context, what string) bool {
 		return false
 	}
 	api := apis[rand.IntN(len(apis))]
-	status, _, err := call(ctx, http.MethodPost, api+"/v1/topics/orders/subscriptions/"+pausedLane+"/"+what, "", "Authorization", "Bearer "+testAdminToken)
+	status, _, err := call(ctx, http.MethodPost, api+"/v1/topics/orders/subscriptions/"+pausedLane+"/"+what, "",
+		"Authorization", "Bearer "+testAdminToken)
 	return err == nil && status == http.StatusOK
 }
 
@@ -415,7 +431,8 @@ func (f *faultFleet) end(patience time.Duration) {
 	f.toggling.Wait()
 	eventually(f.t, "what the dead had in hand is taken up", func() bool { return f.watch.waiting() == 0 })
 	f.watch.stop()
-	const left = "SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) FROM postrider_internal.routes)"
+	const left = "SELECT (SELECT count(*) FROM postrider_internal.deliveries) + (SELECT count(*) " +
+		"FROM postrider_internal.routes)"
 	deadline := time.Now().Add(patience)
 	for one[int](f.db, left) > 0 {
 		require.True(f.t, time.Now().Before(deadline), "not drained within %s: %d", patience, one[int](f.db, left))

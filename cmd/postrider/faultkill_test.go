@@ -25,20 +25,23 @@ var (
 	heavyLoad  = faultShape{clients: 8, events: 50, pause: 60 * time.Millisecond, routed: 200, every: 15, backlog: 5000}
 )
 
-// faultRounds are all points, in the order in which the short tests kill at them. What is taken up must have been left by somebody.
+// faultRounds are all points, in the order in which the short tests kill at them. What is taken up must have been left
+// by somebody.
 var faultRounds = map[string][]string{
 	"publishing": {
-		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute, publish.PointCollect, jobs.PointFetched, delivery.PointClaim,
+		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute,
+		publish.PointCollect, jobs.PointFetched, delivery.PointClaim,
 		jobs.PointPartition, jobs.PointDetach, jobs.PointDrop, queue.PointReclaim,
 	},
 	"delivering": {
-		jobs.PointSent, jobs.PointAnswered, delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter, delivery.PointDeadLetter,
+		jobs.PointSent, jobs.PointAnswered, delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter,
+		delivery.PointDeadLetter,
 		catalog.PointRelease, delivery.PointRefill, queue.PointPromote,
 	},
 }
 
-// A node that is killed at any point of an event's way loses nothing that it had acknowledged: see docs/reliability.md. The kills follow
-// one another while events are published; nobody waits for anything to settle between them.
+// A node that is killed at any point of an event's way loses nothing that it had acknowledged: see docs/reliability.md.
+// The kills follow one another while events are published; nobody waits for anything to settle between them.
 func TestFaultKillAtEachPoint(t *testing.T) {
 	t.Parallel()
 	for name, points := range faultRounds {

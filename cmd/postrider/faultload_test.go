@@ -22,8 +22,8 @@ import (
 	"postrider/bench"
 )
 
-// faultLane is one event subscription under fault, and what its endpoint does. Together they take an event along every way that
-// there is: delivered, delivered after retries of both kinds, in batches, after a hold, and given up.
+// faultLane is one event subscription under fault, and what its endpoint does. Together they take an event along every
+// way that there is: delivered, delivered after retries of both kinds, in batches, after a hold, and given up.
 type faultLane struct {
 	name string
 	// types are the types of the events that it wants.
@@ -52,8 +52,10 @@ var faultLanes = []faultLane{
 }
 
 // faultMix are the types of the events that are published, in turn.
-var faultMix = strings.Fields(`plain batch plain slow plain both later plain batch plain soon plain batch paused plain both plain batch plain plain
-	plain batch plain slow plain both later plain batch plain later plain batch paused plain both plain batch refused plain`)
+var faultMix = strings.Fields(`plain batch plain slow plain both later plain batch plain soon plain batch paused ` +
+	`plain both plain batch plain plain
+	plain batch plain slow plain both later plain batch plain later plain batch paused plain both plain batch ` +
+	`refused plain`)
 
 func wanting(eventType string) (lanes []string) {
 	for _, lane := range faultLanes {
@@ -68,16 +70,18 @@ func wanting(eventType string) (lanes []string) {
 
 // faultEvent is a CloudEvent with what a careless program would change, see cloudEvent.
 func faultEvent(id, eventType string) string {
-	return fmt.Sprintf(`{ "specversion":"1.0","id":%q,"source":"/shop", "type":%q,"data":{"n":1.50e2,"text":"\u00e9\u0000/\/"} }`, id, eventType)
+	return fmt.Sprintf(`{ "specversion":"1.0","id":%q,"source":"/shop", "type":%q,"data":{"n":1.50e2,`+
+		`"text":"\u00e9\u0000/\/"} }`, id, eventType)
 }
 
 // faultSQLEvent is one as PostgreSQL's jsonb writes it.
 func faultSQLEvent(id, eventType string) string {
-	return fmt.Sprintf(`{"id": %q, "data": {"n": 1.50, "text": "é"}, "type": %q, "source": "/shop", "specversion": "1.0"}`, id, eventType)
+	return fmt.Sprintf(`{"id": %q, "data": {"n": 1.50, "text": "é"}, "type": %q, "source": "/shop", "specversion": "1.0"}`,
+		id, eventType)
 }
 
-// faultSink is the endpoint of all lanes. It notes an event when it is about to acknowledge it; what the refusing lane refuses,
-// too.
+// faultSink is the endpoint of all lanes. It notes an event when it is about to acknowledge it; what the refusing lane
+// refuses, too.
 type faultSink struct {
 	url, file string
 	ledger    *bench.Ledger
@@ -93,7 +97,9 @@ type faultSink struct {
 
 func newFaultSink(t *testing.T, period *atomic.Int32) *faultSink {
 	t.Helper()
-	s := &faultSink{period: period, file: filepath.Join(t.TempDir(), "received"), seen: map[string]int32{}, duplicates: map[int32]int{}}
+	s := &faultSink{
+		period: period, file: filepath.Join(t.TempDir(), "received"), seen: map[string]int32{}, duplicates: map[int32]int{},
+	}
 	var err error
 	s.ledger, err = bench.OpenLedger(s.file)
 	require.NoError(t, err)
@@ -183,7 +189,8 @@ func (s *faultSink) fail(err error) {
 	}
 }
 
-// faultLoad publishes to whichever nodes live, and notes each event after its 200: once for each lane that it is owed to.
+// faultLoad publishes to whichever nodes live, and notes each event after its 200: once for each lane that it is owed
+// to.
 type faultLoad struct {
 	key, file string
 	db        *database
@@ -274,7 +281,8 @@ func newFaultSent(id, eventType string, write func(id, eventType string) string)
 	return faultSent{id: id, eventType: eventType, text: text, hash: sha256.Sum256([]byte(text))}
 }
 
-// send says whether the events were accepted. Those of a request without an answer may be stored or not: they are noted nowhere.
+// send says whether the events were accepted. Those of a request without an answer may be stored or not: they are noted
+// nowhere.
 func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) bool {
 	texts := make([]string, len(batch))
 	for i := range batch {
@@ -302,7 +310,8 @@ func (l *faultLoad) sendBySQL(ctx context.Context, _ string, batch []faultSent) 
 	for i := range batch {
 		texts[i] = batch[i].text
 	}
-	if _, err := l.db.pool.Exec(ctx, "SELECT postrider.publish_batch('orders', $1::jsonb)", "["+strings.Join(texts, ",")+"]"); err != nil {
+	if _, err := l.db.pool.Exec(ctx, "SELECT postrider.publish_batch('orders', $1::jsonb)",
+		"["+strings.Join(texts, ",")+"]"); err != nil {
 		if ctx.Err() == nil {
 			l.fail(fmt.Errorf("publishing by SQL: %w", err))
 		}

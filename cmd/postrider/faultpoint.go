@@ -19,18 +19,21 @@ import (
 	"postrider/jobs/publish"
 )
 
-// This file is in no program that is shipped: without the build tag failpoints its environment variables mean nothing, and no
-// moment of an event's way is told to anybody.
+// This file is in no program that is shipped: without the build tag failpoints its environment variables mean nothing,
+// and no moment of an event's way is told to anybody.
 
-// lingering points are passed just before what they are named after: the process dies up to lingerFor later, at whatever moment
-// of it that is.
-var lingering = []string{publish.PointPublishInside, delivery.PointRecordInside, delivery.PointDeadLetter, jobs.PointSent}
+// lingering points are passed just before what they are named after: the process dies up to lingerFor later, at
+// whatever moment of it that is.
+var lingering = []string{
+	publish.PointPublishInside, delivery.PointRecordInside, delivery.PointDeadLetter, jobs.PointSent,
+}
 
 // lingerFor is what a transaction of a hundred rows takes.
 const lingerFor = 3 * time.Millisecond
 
-// failpoint kills this process with SIGKILL at the point POSTRIDER_FAILPOINT, the first time that it is passed after SIGUSR1, or
-// from the start on where POSTRIDER_FAILPOINT_ARMED is set. The file POSTRIDER_FAILPOINT_FILE then says which point it was.
+// failpoint kills this process with SIGKILL at the point POSTRIDER_FAILPOINT, the first time that it is passed after
+// SIGUSR1, or from the start on where POSTRIDER_FAILPOINT_ARMED is set. The file POSTRIDER_FAILPOINT_FILE then says
+// which point it was.
 type failpoint struct {
 	name, file string
 	armed      atomic.Bool

@@ -17,8 +17,8 @@ import (
 	"postrider/jobs/publish"
 )
 
-// requireNothingLost holds the ledgers against each other, prints what the kills met, and holds the tables against what is promised of
-// them.
+// requireNothingLost holds the ledgers against each other, prints what the kills met, and holds the tables against what
+// is promised of them.
 func (f *faultFleet) requireNothingLost() {
 	f.t.Helper()
 	require.NoError(f.t, f.watch.failed)
@@ -61,8 +61,8 @@ func (f *faultFleet) inHand() (sum int) {
 	return sum
 }
 
-// requireTold: a kill between the commit and the answers leaves events that were stored and not acknowledged. Were there none, the
-// point would not be where it says.
+// requireTold: a kill between the commit and the answers leaves events that were stored and not acknowledged. Were
+// there none, the point would not be where it says.
 func (f *faultFleet) requireTold(v bench.Verdict) {
 	f.t.Helper()
 	for _, row := range f.rows(v) {
@@ -154,14 +154,18 @@ func periodOf(name string) (period int32) {
 func (f *faultFleet) report(v bench.Verdict) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "killed at\tkills\tevents\tunfinished min\tmedian\tlost\tduplicates\tunanswered\tnext delivery s median\tmax\ttaken up s median\tmax\t")
+	fmt.Fprintln(table, "killed at\tkills\tevents\tunfinished min\tmedian\tlost\tduplicates\tunanswered\tnext delivery "+
+		"s median\tmax\ttaken up s median\tmax\t")
 	for _, r := range f.rows(v) {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t\n", r.point, r.kills, r.events,
-			slices.Min(r.unfinished), median(r.unfinished), r.lost, r.duplicates, r.unanswered, inSeconds(median(r.next)), inSeconds(slices.Max(r.next)), inSeconds(median(r.takenUp)), inSeconds(longest(r.takenUp)))
+			slices.Min(r.unfinished), median(r.unfinished), r.lost, r.duplicates, r.unanswered, inSeconds(median(r.next)),
+			inSeconds(slices.Max(r.next)), inSeconds(median(r.takenUp)), inSeconds(longest(r.takenUp)))
 	}
 	_ = table.Flush()
-	fmt.Fprintf(&text, "%d kills in %s; %d events acknowledged, owed %d deliveries; %d received, %d of them duplicates (the dead had %d in hand); %d lost, %d changed\n",
-		len(f.kills), time.Since(f.began).Round(time.Second), f.load.acked.Load(), v.Published, v.Received, v.Duplicates, f.inHand(), len(v.Lost), len(v.Changed))
+	fmt.Fprintf(&text, "%d kills in %s; %d events acknowledged, owed %d deliveries; %d received, %d of them duplicates "+
+		"(the dead had %d in hand); %d lost, %d changed\n",
+		len(f.kills), time.Since(f.began).Round(time.Second), f.load.acked.Load(), v.Published, v.Received, v.Duplicates,
+		f.inHand(), len(v.Lost), len(v.Changed))
 	return text.String()
 }
 

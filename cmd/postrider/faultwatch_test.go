@@ -50,7 +50,8 @@ func (w *faultWatch) stop() {
 
 // look is one look. What a node had in hand when it died is taken up once no running job names it.
 func (w *faultWatch) look(ctx context.Context) error {
-	const query = `SELECT coalesce(array_agg(DISTINCT attempted_by[array_upper(attempted_by, 1)]), '{}'), (` + unfinishedQuery + `) FROM postrider_internal.river_job WHERE state = 'running'`
+	const query = `SELECT coalesce(array_agg(DISTINCT attempted_by[array_upper(attempted_by, 1)]), '{}'), (` +
+		unfinishedQuery + `) FROM postrider_internal.river_job WHERE state = 'running'`
 	w.mu.Lock()
 	asked := make([]string, 0, len(w.orphans))
 	for name := range w.orphans {

@@ -38,13 +38,15 @@ func TestContainerFilesNameWhatExists(t *testing.T) {
 	}{
 		{
 			"compose.yaml",
-			[]string{"services:", "  postgres:", "  migrate:", "  postrider: &node", "  postrider-2:", "  sink:", "        condition: service_completed_successfully"},
+			[]string{"services:", "  postgres:", "  migrate:", "  postrider: &node", "  postrider-2:", "  sink:", "        " +
+				"condition: service_completed_successfully"},
 			[]string{"migrate up", "serve", "sink --listen 0.0.0.0:7481"},
 		},
 		{
 			"Dockerfile",
 			[]string{
-				`ENTRYPOINT ["/usr/local/bin/postrider"]`, "USER nonroot:nonroot", "COPY --from=build --chown=65532:65532 /state /var/lib/postrider",
+				`ENTRYPOINT ["/usr/local/bin/postrider"]`, "USER nonroot:nonroot",
+				"COPY --from=build --chown=65532:65532 /state /var/lib/postrider",
 				`HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["/usr/local/bin/postrider", "ready", "--live"]`,
 			},
 			[]string{"dev --listen 0.0.0.0:7480 --sink-listen 0.0.0.0:7481 --keep /var/lib/postrider/data", "serve"},
@@ -82,7 +84,8 @@ func TestVerbsRunWhereTheNodesRun(t *testing.T) {
 	callers := caller3am.FindAllStringSubmatch(fromRoot(t, "docs/operations.md"), -1)
 	require.Len(t, callers, 3)
 	for _, caller := range callers {
-		out, err := exec.Command(bash, "-c", `say() { printf '%s\n' "$@"; }; kubectl() { say "$@"; }; docker() { say "$@"; }; systemd-run() { say "$@"; }
+		out, err := exec.Command(bash, "-c",
+			`say() { printf '%s\n' "$@"; }; kubectl() { say "$@"; }; docker() { say "$@"; }; systemd-run() { say "$@"; }
 `+caller[1]+`
 postrider sql "select 1"`).CombinedOutput()
 		require.NoError(t, err, caller[1])
@@ -136,7 +139,8 @@ func TestReadmeNamesTargetsThatExist(t *testing.T) {
 	require.True(t, named["test"], "the README says how to test it")
 }
 
-// What the README shows of policy explain is what it prints, but for the width of the columns; "…" stands for lines left out.
+// What the README shows of policy explain is what it prints, but for the width of the columns; "…" stands for lines
+// left out.
 func TestReadmeShowsWhatPolicyExplainPrints(t *testing.T) {
 	t.Parallel()
 	shown := 0

@@ -16,7 +16,8 @@ import (
 	"postrider/pgdev"
 )
 
-// PostgreSQL's disk is full: publishers, managers, load balancers and operators learn that, in plain words, and when it is over.
+// PostgreSQL's disk is full: publishers, managers, load balancers and operators learn that, in plain words, and when it
+// is over.
 func TestFullDiskIsReported(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -28,11 +29,13 @@ func TestFullDiskIsReported(t *testing.T) {
 		require.Equal(t, want, status, text)
 		return text
 	}
-	const error53100 = `BEGIN RAISE EXCEPTION USING ERRCODE = '53100', MESSAGE = 'could not extend file "base/5/16384": No space left on device'; END`
+	const error53100 = `BEGIN RAISE EXCEPTION USING ERRCODE = '53100', MESSAGE = 'could not extend file "base/5/16384": ` +
+		`No space left on device'; END`
 	db.exec("CREATE FUNCTION public.no_table() RETURNS event_trigger LANGUAGE plpgsql AS $$ " + error53100 + " $$")
 	db.exec("CREATE FUNCTION public.no_row() RETURNS trigger LANGUAGE plpgsql AS $$ " + error53100 + " $$")
 	for _, table := range []string{"events", "topics"} {
-		db.exec("CREATE TRIGGER no_row BEFORE INSERT ON postrider_internal." + table + " FOR EACH STATEMENT EXECUTE FUNCTION public.no_row()")
+		db.exec("CREATE TRIGGER no_row BEFORE INSERT ON postrider_internal." + table +
+			" FOR EACH STATEMENT EXECUTE FUNCTION public.no_row()")
 	}
 	db.exec("CREATE EVENT TRIGGER no_table ON ddl_command_start EXECUTE FUNCTION public.no_table()")
 	plain := func(text string) {
@@ -74,7 +77,8 @@ func TestDiskOfTheTablesIsFull(t *testing.T) {
 	require.NoError(t, err)
 	tables := filepath.Join(disk, "tables")
 	require.NoError(t, os.Mkdir(tables, 0o700))
-	require.NoError(t, os.Chown(tables, int(owner.Sys().(*syscall.Stat_t).Uid), -1)) //nolint:forcetypeassert // on Linux it is
+	//nolint:forcetypeassert // on Linux it is
+	require.NoError(t, os.Chown(tables, int(owner.Sys().(*syscall.Stat_t).Uid), -1))
 	admin := openDatabaseAt(t, server.URL("postgres"))
 	admin.exec("CREATE TABLESPACE small LOCATION '" + tables + "'")
 	admin.exec("CREATE DATABASE postrider TABLESPACE small")
@@ -93,7 +97,8 @@ func TestDiskOfTheTablesIsFull(t *testing.T) {
 	eventually(t, "publishes are refused", func() bool {
 		status, text, err := postEvents(t.Context(), n.api, "orders", key, large)
 		require.NoError(t, err)
-		return status == http.StatusServiceUnavailable && strings.Contains(text, "the database's disk is full; nothing was stored")
+		return status == http.StatusServiceUnavailable &&
+			strings.Contains(text, "the database's disk is full; nothing was stored")
 	})
 	require.False(t, n.isReady())
 	doctor := postrider(t, serveEnv(db), "doctor")

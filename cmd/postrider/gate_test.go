@@ -20,8 +20,8 @@ import (
 	"postrider/bench"
 )
 
-// gate is an endpoint in the test's own process. It holds every request until it is opened, answers 200 from then on, and
-// keeps a ledger of the events it answered for.
+// gate is an endpoint in the test's own process. It holds every request until it is opened, answers 200 from then on,
+// and keeps a ledger of the events it answered for.
 type gate struct {
 	t      *testing.T
 	url    string
@@ -38,7 +38,10 @@ type gate struct {
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	g := &gate{t: t, opened: make(chan struct{}), passes: make(chan struct{}, 1000), arrivals: map[string][]time.Time{}, file: filepath.Join(t.TempDir(), "received")}
+	g := &gate{
+		t: t, opened: make(chan struct{}), passes: make(chan struct{}, 1000), arrivals: map[string][]time.Time{},
+		file: filepath.Join(t.TempDir(), "received"),
+	}
 	var err error
 	g.ledger, err = bench.OpenLedger(g.file)
 	require.NoError(t, err)

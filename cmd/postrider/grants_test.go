@@ -35,18 +35,22 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	}))
 	t.Cleanup(e.Close)
 	key := n.topic("orders")
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing", fmt.Sprintf(`{"endpointValidation":"skip","endpointUrl":%q,"signing":{"enabled":true},
-		"deliveryAttributeMappings":[{"name":"Authorization","type":"Static","properties":{"value":"Bearer planted-header","isSecret":true}}]}`, e.URL+"?code=planted-query"))
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+		fmt.Sprintf(`{"endpointValidation":"skip","endpointUrl":%q,"signing":{"enabled":true},
+		"deliveryAttributeMappings":[{"name":"Authorization","type":"Static","properties":{"value":"Bearer planted-header",`+
+			`"isSecret":true}}]}`, e.URL+"?code=planted-query"))
 	sas := signature(t, n.api, key)
 	for header, credential := range map[string]string{"aeg-sas-key": key, "aeg-sas-token": sas} {
-		status, text, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events", cloudEvent(header), header, credential,
+		status, text, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events", cloudEvent(header), header,
+			credential,
 			"Content-Type", "application/cloudevents+json", "Idempotency-Key", "planted-idempotency-"+header)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, text)
 	}
 	db.exec("SELECT postrider.publish_data('orders', 'test', 'sql', '{}', idempotency_key => 'planted-idempotency-sql')")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/grid", "")
-	_, _, err := call(t.Context(), http.MethodPut, n.api+"/v1/topics/grid/subscriptions/asked", fmt.Sprintf(`{"endpointUrl":%q}`, e.URL+"?code=planted-handshake"),
+	_, _, err := call(t.Context(), http.MethodPut, n.api+"/v1/topics/grid/subscriptions/asked",
+		fmt.Sprintf(`{"endpointUrl":%q}`, e.URL+"?code=planted-handshake"),
 		"Authorization", "Bearer "+testAdminToken, "Content-Type", "application/json")
 	require.NoError(t, err)
 	code := regexp.MustCompile(`"validationCode":"([^"]+)"`).FindStringSubmatch(<-asked)
@@ -54,28 +58,44 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	eventually(t, "all are dead letters", db.atLeast(3, "SELECT count(*) FROM postrider.dead_letters"))
 
 	var keys struct{ Key1, Key2 string }
-	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/listKeys", "")), &keys))
+	require.NoError(t,
+		json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/listKeys", "")), &keys))
 	var signing struct{ Value []struct{ Secret string } }
-	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/getSigningSecrets", "")), &signing))
+	require.NoError(t,
+		json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost,
+			"/v1/topics/orders/subscriptions/billing/getSigningSecrets", "")), &signing))
 	raw, err := base64.StdEncoding.DecodeString(testEncryptionKey)
 	require.NoError(t, err)
 	var apiKey struct{ Key string }
-	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"planted","scope":"admin"}`)), &apiKey))
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/planted", `{"role":"admin","password":"planted-umbrella-giraffe"}`)
+	require.NoError(t,
+		json.Unmarshal(
+			[]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"planted","scope":"admin"}`)), &apiKey))
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/planted",
+		`{"role":"admin","password":"planted-umbrella-giraffe"}`)
 	session := signIn(t, db, "planted", "planted-umbrella-giraffe")
 	secrets = map[string]string{
-		"an endpoint's query": "planted-query", "a handshake's": "planted-handshake", "a header": "planted-header", "an idempotency key": "planted-idempotency",
-		"a topic's first key": keys.Key1, "its second key": keys.Key2, "a signature": sas[strings.LastIndex(sas, "=")+1:], "a signing secret": strings.TrimPrefix(signing.Value[0].Secret, "whsec_"),
-		"a validation code": code[1], "the encryption key": testEncryptionKey, "the encryption key's bytes": string(raw), "the admin token": testAdminToken,
-		"an API key": apiKey.Key[12:], "a password": "planted-umbrella-giraffe", "what a password was hashed to": one[string](db, "SELECT password_hash FROM postrider_internal.users"), "a session": session,
+		"an endpoint's query": "planted-query", "a handshake's": "planted-handshake", "a header": "planted-header",
+		"an idempotency key":  "planted-idempotency",
+		"a topic's first key": keys.Key1, "its second key": keys.Key2, "a signature": sas[strings.LastIndex(sas, "=")+1:],
+		"a signing secret":  strings.TrimPrefix(signing.Value[0].Secret, "whsec_"),
+		"a validation code": code[1], "the encryption key": testEncryptionKey, "the encryption key's bytes": string(raw),
+		"the admin token": testAdminToken,
+		"an API key":      apiKey.Key[12:], "a password": "planted-umbrella-giraffe",
+		"what a password was hashed to": one[string](db, "SELECT password_hash FROM postrider_internal.users"),
+		"a session":                     session,
 	}
 	for _, column := range []string{
-		"key1_sealed FROM postrider_internal.topics", "key1_hash FROM postrider_internal.topics", "endpoint_sealed FROM postrider_internal.event_subscriptions", "endpoint_hash FROM postrider_internal.event_subscriptions",
-		"delivery_headers_sealed FROM postrider_internal.event_subscriptions", "signing_sealed FROM postrider_internal.event_subscriptions", "proof FROM postrider_internal.encryption_keys",
-		"key_hash FROM postrider_internal.idempotency_keys", "key_hash FROM postrider_internal.api_keys", "token_hash FROM postrider_internal.sessions",
+		"key1_sealed FROM postrider_internal.topics", "key1_hash FROM postrider_internal.topics",
+		"endpoint_sealed FROM postrider_internal.event_subscriptions",
+		"endpoint_hash FROM postrider_internal.event_subscriptions",
+		"delivery_headers_sealed FROM postrider_internal.event_subscriptions",
+		"signing_sealed FROM postrider_internal.event_subscriptions", "proof FROM postrider_internal.encryption_keys",
+		"key_hash FROM postrider_internal.idempotency_keys", "key_hash FROM postrider_internal.api_keys",
+		"token_hash FROM postrider_internal.sessions",
 	} {
 		name, _, _ := strings.Cut(column, " ")
-		secrets["what is sealed: "+column] = hex.EncodeToString(one[[]byte](db, "SELECT "+column+" WHERE "+name+" IS NOT NULL LIMIT 1"))
+		secrets["what is sealed: "+column] = hex.EncodeToString(one[[]byte](db,
+			"SELECT "+column+" WHERE "+name+" IS NOT NULL LIMIT 1"))
 	}
 	return secrets
 }
@@ -121,10 +141,13 @@ func named(t *testing.T, conn *pgx.Conn, query string) []string {
 }
 
 const (
-	viewsQuery     = "SELECT 'postrider.' || viewname FROM pg_views WHERE schemaname = 'postrider'"
-	tablesQuery    = "SELECT 'postrider_internal.' || relname FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'postrider_internal') AND relkind IN ('r', 'p', 'S')"
-	actingQuery    = "SELECT proname FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'postrider') AND prosecdef AND has_function_privilege(oid, 'EXECUTE') ORDER BY 1"
-	allActingQuery = "SELECT proname FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'postrider') AND prosecdef ORDER BY 1"
+	viewsQuery  = "SELECT 'postrider.' || viewname FROM pg_views WHERE schemaname = 'postrider'"
+	tablesQuery = "SELECT 'postrider_internal.' || relname FROM pg_class WHERE relnamespace = (SELECT oid " +
+		"FROM pg_namespace WHERE nspname = 'postrider_internal') AND relkind IN ('r', 'p', 'S')"
+	actingQuery = "SELECT proname FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace " +
+		"WHERE nspname = 'postrider') AND prosecdef AND has_function_privilege(oid, 'EXECUTE') ORDER BY 1"
+	allActingQuery = "SELECT proname FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace " +
+		"WHERE nspname = 'postrider') AND prosecdef ORDER BY 1"
 )
 
 // requireLocked: schema postrider_internal is closed, and so is what PostgreSQL's statistics keep of its values.
@@ -137,7 +160,8 @@ func requireLocked(t *testing.T, conn *pgx.Conn) {
 		require.ErrorContains(t, err, "permission denied", table)
 	}
 	for _, statement := range []string{
-		"SELECT postrider_internal.note_audit('a', '', 'b', '', '', '{}')::text", "SELECT postrider_internal.cancel(1, 'a', 'b')", "CREATE TABLE postrider.mine (n integer)",
+		"SELECT postrider_internal.note_audit('a', '', 'b', '', '', '{}')::text",
+		"SELECT postrider_internal.cancel(1, 'a', 'b')", "CREATE TABLE postrider.mine (n integer)",
 		"DELETE FROM postrider.events", "UPDATE postrider.audit SET actor = 'me'",
 	} {
 		_, err := answered(t, conn, statement)
@@ -155,7 +179,8 @@ func TestWhatEachRoleMay(t *testing.T) {
 	db := migratedDatabase(t)
 	secrets := plantSecrets(t, db)
 	require.Contains(t, dump(t, db), "***", "the endpoint has repeated what it was sent")
-	reader, publisher, operator := loginAs(t, db, "postrider_reader"), loginAs(t, db, "postrider_publisher"), loginAs(t, db, "postrider_operator")
+	reader, publisher, operator := loginAs(t, db, "postrider_reader"), loginAs(t, db, "postrider_publisher"), loginAs(t,
+		db, "postrider_operator")
 	for name, conn := range map[string]*pgx.Conn{"reader": reader, "operator": operator} {
 		views := named(t, conn, viewsQuery)
 		require.Greater(t, len(views), 13)
@@ -182,12 +207,15 @@ func TestWhatEachRoleMay(t *testing.T) {
 	require.Empty(t, named(t, reader, actingQuery))
 	require.Equal(t, publishing, named(t, publisher, actingQuery))
 	all := named(t, operator, allActingQuery)
-	require.ElementsMatch(t, all, append(named(t, operator, actingQuery), publishing...), "the operator may do all but publish")
-	require.Subset(t, all, []string{"cancel", "dead_letter_now", "erase_event", "erase_subject", "pause", "release", "resume", "retry_now"})
+	require.ElementsMatch(t, all, append(named(t, operator, actingQuery), publishing...),
+		"the operator may do all but publish")
+	require.Subset(t, all,
+		[]string{"cancel", "dead_letter_now", "erase_event", "erase_subject", "pause", "release", "resume", "retry_now"})
 
 	_, err := answered(t, operator, "SELECT coalesce(postrider.pause('orders', 'billing')::text, '')")
 	require.NoError(t, err)
-	require.Equal(t, operator.Config().User, one[string](db, "SELECT actor FROM postrider.audit WHERE action = 'subscription_paused'"), "it is who logged in")
+	require.Equal(t, operator.Config().User,
+		one[string](db, "SELECT actor FROM postrider.audit WHERE action = 'subscription_paused'"), "it is who logged in")
 	_, err = answered(t, reader, "SELECT postrider.resume('orders', 'billing')::text")
 	require.ErrorContains(t, err, "permission denied for function resume")
 	_, err = answered(t, publisher, "SELECT postrider.publish_data('orders', 'test', 'sql', '{}')::text")

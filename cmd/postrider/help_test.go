@@ -31,7 +31,11 @@ func leaves(t *testing.T) (verbs []string) {
 func TestEveryVerbHelps(t *testing.T) {
 	t.Parallel()
 	verbs := leaves(t)
-	require.Subset(t, verbs, []string{"dev", "serve", "migrate up", "migrate status", "policy explain", "subscription test-filter", "sql", "sink", "bench throughput", "version"})
+	require.Subset(t, verbs,
+		[]string{
+			"dev", "serve", "migrate up", "migrate status", "policy explain", "subscription test-filter", "sql", "sink",
+			"bench throughput", "version",
+		})
 	for _, verb := range verbs {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +60,8 @@ func TestEveryVerbHasJSON(t *testing.T) {
 		if slices.Contains(silent, verb) {
 			continue
 		}
-		has := slices.ContainsFunc(flagsOf(leaf), func(f *kong.Flag) bool { return f.Name == "output" && strings.Contains(f.Enum, "json") })
+		has := slices.ContainsFunc(flagsOf(leaf),
+			func(f *kong.Flag) bool { return f.Name == "output" && strings.Contains(f.Enum, "json") })
 		require.True(t, has, "%s prints data and has no -o json", verb)
 	}
 }
@@ -69,7 +74,8 @@ func TestHelpListsTheVerbs(t *testing.T) {
 		require.Regexp(t, `(?m)^  `+verb+` `, r.stdout)
 	}
 	require.Equal(t, r.stdout, postrider(t, nil, "help").stdout)
-	require.Equal(t, postrider(t, nil, "topic", "create", "--help").stdout, postrider(t, nil, "help", "topic", "create").stdout)
+	require.Equal(t, postrider(t, nil, "topic", "create", "--help").stdout,
+		postrider(t, nil, "help", "topic", "create").stdout)
 }
 
 func TestWrongUsage(t *testing.T) {

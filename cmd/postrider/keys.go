@@ -18,7 +18,8 @@ type encryptionFlags struct {
 
 func (f encryptionFlags) sealer() (*postgres.Sealer, error) {
 	if f.EncryptionKey == "" {
-		return nil, terminal.Usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep it safe; make one with: openssl rand -base64 32")
+		return nil, terminal.Usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep " +
+			"it safe; make one with: openssl rand -base64 32")
 	}
 	key, err := postgres.ParseKey(f.EncryptionKey)
 	if err != nil {
@@ -46,7 +47,8 @@ type keysRotateCmd struct {
 
 // Help is shown by keys rotate --help.
 func (keysRotateCmd) Help() string {
-	return `The service runs on meanwhile. By then each node must have been restarted with the new key as POSTRIDER_ENCRYPTION_KEY; see docs/security.md.
+	return `The service runs on meanwhile. By then each node must have been restarted with the new key as ` +
+		`POSTRIDER_ENCRYPTION_KEY; see docs/security.md.
 
 Example:
   export POSTRIDER_ENCRYPTION_KEY=$NEW POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=$OLD
@@ -86,7 +88,11 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 		return err
 	}
 	now := func() (any, error) {
-		return rotatedKeys{sealer.KeyID(), rotatedRows{sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"]}, append([]string{}, retired...)}, nil
+		return rotatedKeys{
+			sealer.KeyID(),
+			rotatedRows{sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"]},
+			append([]string{}, retired...),
+		}, nil
 	}
 	return c.Done(now, "%s", tellRotation(sealer.KeyID(), sealed, retired))
 }
@@ -106,9 +112,12 @@ type rotatedRows struct {
 }
 
 func tellRotation(key string, sealed map[string]int, retired []string) string {
-	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, terminal.Plural(sealed["topics"], "topic"), terminal.Plural(sealed["event_subscriptions"], "event subscription"), terminal.Plural(sealed["handshakes"], "handshake"))
+	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, terminal.Plural(sealed["topics"], "topic"),
+		terminal.Plural(sealed["event_subscriptions"], "event subscription"),
+		terminal.Plural(sealed["handshakes"], "handshake"))
 	if len(retired) == 0 {
 		return text + "No other key was in use."
 	}
-	return text + fmt.Sprintf("Retired: %s. POSTRIDER_PREVIOUS_ENCRYPTION_KEYS is needed no longer.", strings.Join(retired, ", "))
+	return text +
+		fmt.Sprintf("Retired: %s. POSTRIDER_PREVIOUS_ENCRYPTION_KEYS is needed no longer.", strings.Join(retired, ", "))
 }

@@ -40,7 +40,8 @@ func (d *database) sealedWith() map[string]int {
 	for rows.Next() {
 		var table, column string
 		require.NoError(d.t, rows.Scan(&table, &column))
-		queries = append(queries, fmt.Sprintf("SELECT substr(%s, 2, 8) AS id FROM postrider_internal.%s WHERE %s IS NOT NULL", column, table, column))
+		queries = append(queries,
+			fmt.Sprintf("SELECT substr(%s, 2, 8) AS id FROM postrider_internal.%s WHERE %s IS NOT NULL", column, table, column))
 	}
 	require.NoError(d.t, rows.Err())
 	require.Greater(d.t, len(queries), 7)
@@ -57,14 +58,16 @@ func (d *database) sealedWith() map[string]int {
 	return counts
 }
 
-// steadily publishes one event after the other to the newest node until it is stopped, and counts those that were accepted.
+// steadily publishes one event after the other to the newest node until it is stopped, and counts those that were
+// accepted.
 func steadily(ctx context.Context, api *atomic.Pointer[string], key string) (stop func() int) {
 	ctx, cancel := context.WithCancel(ctx)
 	accepted := 0
 	var publishing sync.WaitGroup
 	publishing.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			if status, _, err := postEvents(context.WithoutCancel(ctx), *api.Load(), "orders", key, cloudEvent(fmt.Sprint("e-", n))); err == nil && status == http.StatusOK {
+			if status, _, err := postEvents(context.WithoutCancel(ctx), *api.Load(), "orders", key,
+				cloudEvent(fmt.Sprint("e-", n))); err == nil && status == http.StatusOK {
 				accepted++
 			}
 		}
@@ -72,20 +75,24 @@ func steadily(ctx context.Context, api *atomic.Pointer[string], key string) (sto
 	return func() int { cancel(); publishing.Wait(); return accepted }
 }
 
-// The drill of docs/security.md: the key is replaced on a running service, node by node, and nothing is lost or refused.
+// The drill of docs/security.md: the key is replaced on a running service, node by node, and nothing is lost or
+// refused.
 func TestEncryptionKeyRotation(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	var received atomic.Int64
 	e := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("code") == "planted-query" && r.Header.Get("X-Secret") == "planted-header" && r.Header.Get("Webhook-Signature") != "" {
+		if r.URL.Query().Get("code") == "planted-query" && r.Header.Get("X-Secret") == "planted-header" &&
+			r.Header.Get("Webhook-Signature") != "" {
 			_, _ = io.Copy(io.Discard, r.Body)
 			received.Add(1)
 		}
 	}))
 	defer e.Close()
 	start := func(key string, also ...string) *node {
-		return startNodeWith(t, append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+key, "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS="+strings.Join(also, ",")), "--max-conns", "4")
+		return startNodeWith(t,
+			append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+key, "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS="+strings.Join(also, ",")),
+			"--max-conns", "4")
 	}
 	var api atomic.Pointer[string]
 	turn := func(from *node, to *node) *node {
@@ -100,8 +107,10 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	n := turn(nil, start(testEncryptionKey))
 	key := n.topic("orders")
 	const path = "/v1/topics/orders/subscriptions/billing"
-	n.manage(http.StatusCreated, http.MethodPut, path, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","signing":{"enabled":true},
-		"deliveryAttributeMappings":[{"name":"X-Secret","type":"Static","properties":{"value":"planted-header","isSecret":true}}]}`, e.URL+"?code=planted-query"))
+	n.manage(http.StatusCreated, http.MethodPut, path,
+		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","signing":{"enabled":true},
+		"deliveryAttributeMappings":[{"name":"X-Secret","type":"Static","properties":{"value":"planted-header",`+
+			`"isSecret":true}}]}`, e.URL+"?code=planted-query"))
 	etag := one[int64](db, "SELECT max(version) FROM postrider_internal.event_subscriptions")
 	hash := one[string](db, "SELECT encode(endpoint_hash, 'hex') FROM postrider_internal.event_subscriptions")
 	stop := steadily(t.Context(), &api, key)
@@ -111,11 +120,15 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/others", "")
 	old, fresh := keyID(t, testEncryptionKey), keyID(t, otherEncryptionKey)
 	require.Equal(t, map[string]int{old: 7, fresh: 2}, db.sealedWith())
-	r := postrider(t, append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "serve", "--listen", "127.0.0.1:0")
+	r := postrider(t, append(serveEnv(db), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "serve", "--listen",
+		"127.0.0.1:0")
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "something may still be sealed with encryption key "+old)
 
-	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey, "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS="+testEncryptionKey), "keys", "rotate") // 3.
+	// 3.
+	r = postrider(t,
+		append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey,
+			"POSTRIDER_PREVIOUS_ENCRYPTION_KEYS="+testEncryptionKey), "keys", "rotate")
 	require.Zero(t, r.code, r.stderr)
 	require.Contains(t, r.stdout, "2 topics, 1 event subscription, 0 handshakes")
 	require.Contains(t, r.stdout, "Retired: "+old)
@@ -126,10 +139,14 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	db.drained()
 	require.GreaterOrEqual(t, received.Load(), int64(accepted))
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'delivered'"))
-	require.Equal(t, etag, one[int64](db, "SELECT version FROM postrider_internal.event_subscriptions"), "nothing that anybody has read is outdated")
-	require.Equal(t, hash, one[string](db, "SELECT encode(endpoint_hash, 'hex') FROM postrider_internal.event_subscriptions"), "endpoints are known again")
+	require.Equal(t, etag, one[int64](db, "SELECT version FROM postrider_internal.event_subscriptions"),
+		"nothing that anybody has read is outdated")
+	require.Equal(t, hash,
+		one[string](db, "SELECT encode(endpoint_hash, 'hex') FROM postrider_internal.event_subscriptions"),
+		"endpoints are known again")
 	n.manage(http.StatusOK, http.MethodPatch, path, `{"labels":["a"]}`)
-	require.Equal(t, hash, one[string](db, "SELECT encode(endpoint_hash, 'hex') FROM postrider_internal.event_subscriptions"))
+	require.Equal(t, hash,
+		one[string](db, "SELECT encode(endpoint_hash, 'hex') FROM postrider_internal.event_subscriptions"))
 	require.Equal(t, 1, one[int](db, "SELECT count(*) FROM postrider.audit WHERE action = 'encryption_keys_retired'"))
 
 	r = postrider(t, serveEnv(db), "serve", "--listen", "127.0.0.1:0")
@@ -138,5 +155,6 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate")
 	require.Contains(t, r.stdout, "No other key was in use")
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate", "-o", "json")
-	require.JSONEq(t, `{"keyId":"`+fresh+`","sealed":{"topics":0,"eventSubscriptions":0,"handshakes":0},"retired":[]}`, r.stdout)
+	require.JSONEq(t,
+		`{"keyId":"`+fresh+`","sealed":{"topics":0,"eventSubscriptions":0,"handshakes":0},"retired":[]}`, r.stdout)
 }

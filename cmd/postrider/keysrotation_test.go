@@ -29,7 +29,8 @@ type rotation struct {
 }
 
 func (r *rotation) send(n *node, c *credential, id string) (int, string, error) {
-	return call(r.t.Context(), http.MethodPost, n.api+"/topics/orders/api/events", cloudEvent(id), c.header, c.value, "Content-Type", "application/cloudevents+json")
+	return call(r.t.Context(), http.MethodPost, n.api+"/topics/orders/api/events", cloudEvent(id), c.header, c.value,
+		"Content-Type", "application/cloudevents+json")
 }
 
 func (r *rotation) run() {
@@ -51,12 +52,16 @@ func (r *rotation) run() {
 	}
 }
 
-// use has the publisher take another credential, and returns once it has been accepted at every node: none of its requests has the one before.
+// use has the publisher take another credential, and returns once it has been accepted at every node: none of its
+// requests has the one before.
 func (r *rotation) use(header, value string) *credential {
 	r.t.Helper()
 	c := &credential{header: header, value: value}
 	r.now.Store(c)
-	eventually(r.t, "the new credential is in use", func() bool { return c.accepted.Load() > int64(len(r.nodes)) || r.refused.Load() != nil })
+	eventually(r.t, "the new credential is in use", func() bool {
+		return c.accepted.Load() > int64(len(r.nodes)) ||
+			r.refused.Load() != nil
+	})
 	require.Nil(r.t, r.refused.Load())
 	return c
 }
@@ -72,11 +77,15 @@ func (r *rotation) over(c *credential) {
 	}
 }
 
-// Access keys and API keys are replaced while events are published, at two nodes, and nothing is refused; what was replaced opens nothing any more.
+// Access keys and API keys are replaced while events are published, at two nodes, and nothing is refused; what was
+// replaced opens nothing any more.
 func TestKeysOfPublishersAreReplaced(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	r := &rotation{t: t, nodes: []*node{startNode(t, db, "--max-conns", "4"), startNode(t, db, "--max-conns", "4")}, end: make(chan struct{})}
+	r := &rotation{
+		t: t, nodes: []*node{startNode(t, db, "--max-conns", "4"), startNode(t, db, "--max-conns", "4")},
+		end: make(chan struct{}),
+	}
 	n := r.nodes[0]
 	var keys struct{ Key1, Key2 string }
 	read := func(text string) { require.NoError(t, json.Unmarshal([]byte(text), &keys)) }
@@ -99,7 +108,9 @@ func TestKeysOfPublishersAreReplaced(t *testing.T) {
 
 	made := func(name string) string {
 		var shown struct{ Key string }
-		require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"`+name+`","scope":"publish","topic":"orders"}`)), &shown))
+		require.NoError(t,
+			json.Unmarshal([]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys",
+				`{"name":"`+name+`","scope":"publish","topic":"orders"}`)), &shown))
 		return shown.Key
 	}
 	third := r.use("Authorization", "Bearer "+made("shop-2026"))

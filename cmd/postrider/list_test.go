@@ -17,13 +17,17 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	db := migratedDatabase(t)
 	n := startNode(t, db, "--role", "api")
 	key := n.topic("orders")
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","maxEventsPerBatch":10}`)
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","maxEventsPerBatch":10}`)
 	for i := range 5 {
 		n.publish("orders", key, order(fmt.Sprint(i), i))
 	}
 	n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "")
-	db.exec("INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes) SELECT min(id), 'delivered', 2, 10 FROM postrider_internal.event_subscriptions")
-	db.exec("INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) SELECT b.id, row_number() OVER (ORDER BY d.id), d.id FROM postrider_internal.batches b, postrider_internal.deliveries d")
+	db.exec("INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes) " +
+		"SELECT min(id), 'delivered', 2, 10 FROM postrider_internal.event_subscriptions")
+	db.exec("INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) " +
+		"SELECT b.id, row_number() OVER (ORDER BY d.id), d.id " +
+		"FROM postrider_internal.batches b, postrider_internal.deliveries d")
 	run := func(code int, line string, args ...string) string {
 		t.Helper()
 		r := postrider(t, n.cliEnv(), append(strings.Fields(line), args...)...)
@@ -49,7 +53,8 @@ func TestListsFromTheCommandLine(t *testing.T) {
 		require.JSONEq(t, steady(string(want)), steady(string(got)), line)
 	}
 	same("event list", "/v1/events")
-	same("event list --topic orders --event-type "+listed("event list")[0]["eventType"].(string)+" --limit 2", "/v1/events?limit=2")
+	same("event list --topic orders --event-type "+listed("event list")[0]["eventType"].(string)+" --limit 2",
+		"/v1/events?limit=2")
 	same("delivery list --state pending --topic orders --subscription billing", "/v1/deliveries")
 	same("delivery list --until 2026-01-01T00:00:00Z", "/v1/deliveries?state=dropped")
 	same("batch list --topic orders", "/v1/batches")
@@ -109,7 +114,8 @@ const zeroID = "00000000-0000-0000-0000-000000000000"
 
 var dueTime = regexp.MustCompile(`"nextAttemptAt": ?"[^"]*"`)
 
-// steady is the same for two responses about deliveries that wait for a worker: these are due at the time of each response.
+// steady is the same for two responses about deliveries that wait for a worker: these are due at the time of each
+// response.
 func steady(response string) string {
 	return dueTime.ReplaceAllString(response, `"nextAttemptAt":"due"`)
 }

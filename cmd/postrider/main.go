@@ -1,5 +1,5 @@
-// Command postrider delivers events over HTTP with Azure Event Grid's retry semantics, on one PostgreSQL.
-// This package is verbs, configuration (the only reader of the environment) and wiring; no rule of the product lives here.
+// Command postrider delivers events over HTTP with Azure Event Grid's retry semantics, on one PostgreSQL. This package
+// is verbs, configuration (the only reader of the environment) and wiring; no rule of the product lives here.
 package main
 
 import (

@@ -37,11 +37,14 @@ const meterPatience = 5 * time.Second
 // handler serves them in Prometheus' text format, or in OpenMetrics where that is asked for.
 func (m *metrics) handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)})
+	registry.MustRegister(m, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry,
+		promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)})
 }
 
-// Describe implements prometheus.Collector. It names nothing, because what there is depends on what is subscribed to what.
+// Describe implements prometheus.Collector. It names nothing, because what there is depends on what is subscribed to
+// what.
 func (m *metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -107,7 +110,9 @@ func (m *metrics) collectService(out series) {
 
 // holds are all there are: a series that comes and goes is hard to alert on.
 func holds() map[string]int64 {
-	return map[string]int64{catalog.HoldPaused: 0, catalog.HoldNotValidated: 0, catalog.HoldProbation: 0, catalog.HoldAdmission: 0}
+	return map[string]int64{
+		catalog.HoldPaused: 0, catalog.HoldNotValidated: 0, catalog.HoldProbation: 0, catalog.HoldAdmission: 0,
+	}
 }
 
 // held counts deliveries by hold.

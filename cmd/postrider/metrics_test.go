@@ -64,19 +64,22 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 
 	const sub = `{event_subscription="billing",topic="orders"}`
 	for _, n := range []*node{api, worker} {
-		require.Eventually(t, func() bool { return valueOf(n.scrape(), "postrider_delivery_success_total"+sub) == 3 }, patience, pollTime, "within 5 s of its last look")
+		require.Eventually(t, func() bool { return valueOf(n.scrape(), "postrider_delivery_success_total"+sub) == 3 },
+			patience, pollTime, "within 5 s of its last look")
 		text := n.scrape()
 		require.Equal(t, 3.0, valueOf(text, `postrider_publish_success_total{topic="orders"}`))
 		require.Equal(t, 3.0, valueOf(text, "postrider_matched_event_total"+sub))
 		require.Equal(t, 3.0, valueOf(text, "postrider_destination_processing_duration_seconds_count"+sub))
 		require.Equal(t, 1.0, valueOf(text, "postrider_nodes"))
-		require.Contains(t, text, "\npostrider_held_deliveries{hold=\"probation\"} 0\n", "a hold that nothing is on is there too")
+		require.Contains(t, text, "\npostrider_held_deliveries{hold=\"probation\"} 0\n",
+			"a hold that nothing is on is there too")
 		require.Equal(t, 1.0, valueOf(text, "postrider_database_up"))
 		require.Equal(t, 8.0, valueOf(text, "postrider_daily_partitions_ahead"))
 	}
 	published, delivered := api.scrape(), worker.scrape()
 	require.Equal(t, 3.0, valueOf(published, "postrider_publish_group_events_sum"))
-	require.Equal(t, 3.0, valueOf(published, `postrider_http_request_duration_seconds_count{code="200",method="POST",route="/topics/:topic/api/events"}`))
+	require.Equal(t, 3.0, valueOf(published,
+		`postrider_http_request_duration_seconds_count{code="200",method="POST",route="/topics/:topic/api/events"}`))
 	require.Zero(t, valueOf(published, "postrider_record_flush_results_sum"))
 	require.Equal(t, 3.0, valueOf(delivered, "postrider_record_flush_results_sum"))
 	require.Zero(t, valueOf(delivered, "postrider_publish_group_events_sum"))
@@ -98,7 +101,8 @@ var metricName = regexp.MustCompile(`postrider_[a-z_]+`)
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	defined := map[string]bool{}
-	for _, match := range regexp.MustCompile(`describe\("([a-z_]+)"`).FindAllStringSubmatch(fromRoot(t, "cmd/postrider/metricnames.go"), -1) {
+	for _, match := range regexp.MustCompile(`describe\("([a-z_]+)"`).
+		FindAllStringSubmatch(fromRoot(t, "cmd/postrider/metricnames.go"), -1) {
 		defined["postrider_"+match[1]] = true
 	}
 	require.Greater(t, len(defined), 40)
@@ -106,7 +110,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for name := range defined {
 		require.Contains(t, documented, name)
 	}
-	for _, file := range []string{"examples/prometheus/alerts.yaml", "examples/prometheus/alerts_test.yaml", "examples/grafana/postrider.json"} {
+	for _, file := range []string{
+		"examples/prometheus/alerts.yaml", "examples/prometheus/alerts_test.yaml", "examples/grafana/postrider.json",
+	} {
 		names := metricName.FindAllString(fromRoot(t, file), -1)
 		require.NotEmpty(t, names)
 		for _, name := range names {

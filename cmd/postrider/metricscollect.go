@@ -14,12 +14,15 @@ import (
 )
 
 // ends are the metrics of deliveries that ended without a success, by kind.
-var ends = map[string]*prometheus.Desc{"dead_lettered": deadLettered, "dropped": droppedEvents, "canceled": canceledEvents}
+var ends = map[string]*prometheus.Desc{
+	"dead_lettered": deadLettered, "dropped": droppedEvents, "canceled": canceledEvents,
+}
 
 // addressee is an event subscription by its names.
 type addressee struct{ topic, subscription string }
 
-// collectTotals adds up what several rows make one series of: deliveries that needed one attempt or more, requests of all outcomes.
+// collectTotals adds up what several rows make one series of: deliveries that needed one attempt or more, requests of
+// all outcomes.
 func collectTotals(out series, totals []query.Total) {
 	matched, delivered, times := map[addressee]int64{}, map[addressee]int64{}, map[addressee]*query.Latency{}
 	for i := range totals {

@@ -26,7 +26,8 @@ func (migrateUpCmd) Help() string {
 	return `Example:
   postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
 
-The role needs CREATE on the database. The roles postrider_reader, postrider_publisher and postrider_operator are created where permitted;
+The role needs CREATE on the database. The roles postrider_reader, postrider_publisher and postrider_operator are ` +
+		`created where permitted;
 else the statements for an administrator are printed.`
 }
 
@@ -54,14 +55,16 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n", after.Current, before.Current, after.River, ahead(after))
+	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n", after.Current, before.Current,
+		after.River, ahead(after))
 	return err
 }
 
 // ahead says that another release has been here.
 func ahead(s migrations.Status) string {
 	if s.Current > s.Target || s.River > migrations.RiverVersion {
-		return fmt.Sprintf(" Newer than what this build knows (%d and %d), and left as it is.", s.Target, migrations.RiverVersion)
+		return fmt.Sprintf(" Newer than what this build knows (%d and %d), and left as it is.", s.Target,
+			migrations.RiverVersion)
 	}
 	return ""
 }
@@ -91,7 +94,9 @@ func (c *migrateStatusCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shown := map[string]any{"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready()}
+	shown := map[string]any{
+		"current": status.Current, "target": status.Target, "river": status.River, "ready": status.Ready(),
+	}
 	err = c.PrintOne(shown, fmt.Sprintf("Schema: version %d, this build needs %d. River: version %d, needs %d.",
 		status.Current, status.Target, status.River, migrations.RiverVersion))
 	if err == nil && !status.Ready() {

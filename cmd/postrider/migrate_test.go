@@ -93,18 +93,41 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
 		says string
 	}{
 		{"no database", []string{key}, nil, "POSTRIDER_DATABASE_URL"},
-		{"malformed database URL", []string{key, "POSTRIDER_DATABASE_URL=postgres://user:hunter2@host:port/db"}, nil, "POSTRIDER_DATABASE_URL"},
+		{
+			"malformed database URL",
+			[]string{key, "POSTRIDER_DATABASE_URL=postgres://user:hunter2@host:port/db"},
+			nil,
+			"POSTRIDER_DATABASE_URL",
+		},
 		{"no encryption key", []string{url}, nil, "POSTRIDER_ENCRYPTION_KEY"},
 		{"encryption key that is no base64", []string{url, "POSTRIDER_ENCRYPTION_KEY=!!"}, nil, "POSTRIDER_ENCRYPTION_KEY"},
-		{"encryption key that is too short", []string{url, "POSTRIDER_ENCRYPTION_KEY=c2hvcnQ="}, nil, "POSTRIDER_ENCRYPTION_KEY"},
-		{"address range without its length", []string{url, key}, []string{"--allow-cidr", "10.0.0.0"}, `--allow-cidr "10.0.0.0"`},
+		{
+			"encryption key that is too short",
+			[]string{url, "POSTRIDER_ENCRYPTION_KEY=c2hvcnQ="},
+			nil,
+			"POSTRIDER_ENCRYPTION_KEY",
+		},
+		{"address range without its length", []string{url, key}, []string{"--allow-cidr", "10.0.0.0"}, `--allow-cidr ` +
+			`"10.0.0.0"`},
 		{"no connections", []string{url, key}, []string{"--max-conns", "0"}, "--max-conns 0: must be 2 to 1000"},
 		{"connections that are no number", []string{url, key}, []string{"--max-conns", "many"}, "--max-conns"},
 		{"no workers", []string{url, key}, []string{"--max-workers", "0"}, "--max-workers 0: must be 1 to 10000"},
-		{"no filter values", []string{url, key}, []string{"--max-filter-values", "0"}, "--max-filter-values 0: must be 1 to 10000"},
-		{"no custom headers", []string{url, key}, []string{"--max-delivery-headers", "0"}, "--max-delivery-headers 0: must be 1 to 100"},
-		{"custom headers of a megabyte", []string{url, key, "POSTRIDER_MAX_DELIVERY_HEADER_BYTES=1048576"}, nil, "--max-delivery-header-bytes 1048576: must be 1 to 65536"},
-		{"public URL without its scheme", []string{url, key}, []string{"--public-url", "events.example.com"}, `--public-url "events.example.com"`},
+		{"no filter values", []string{url, key}, []string{"--max-filter-values", "0"}, "--max-filter-values 0: must be 1 " +
+			"to 10000"},
+		{"no custom headers", []string{url, key}, []string{"--max-delivery-headers", "0"}, "--max-delivery-headers 0: must " +
+			"be 1 to 100"},
+		{
+			"custom headers of a megabyte",
+			[]string{url, key, "POSTRIDER_MAX_DELIVERY_HEADER_BYTES=1048576"},
+			nil,
+			"--max-delivery-header-bytes 1048576: must be 1 to 65536",
+		},
+		{
+			"public URL without its scheme",
+			[]string{url, key},
+			[]string{"--public-url", "events.example.com"},
+			`--public-url "events.example.com"`,
+		},
 		{"public URL with a query", []string{url, key}, []string{"--public-url", "https://example.com/?a=b"}, "--public-url"},
 		{"origin of two words", []string{url, key}, []string{"--webhook-origin", "a b"}, `--webhook-origin "a b"`},
 		{"negative request rate", []string{url, key}, []string{"--webhook-request-rate=-1"}, "--webhook-request-rate -1"},
@@ -113,7 +136,12 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
 		{"unknown log format in the environment", []string{url, key, "POSTRIDER_LOG_FORMAT=xml"}, nil, "--log-format"},
 		{"unknown role", []string{url, key}, []string{"--role", "both"}, "--role"},
 		{"unknown role in the environment", []string{url, key, "POSTRIDER_ROLE=both"}, nil, "--role"},
-		{"pgbouncer that is neither yes nor no", []string{url, key, "POSTRIDER_PGBOUNCER=perhaps"}, nil, "POSTRIDER_PGBOUNCER"},
+		{
+			"pgbouncer that is neither yes nor no",
+			[]string{url, key, "POSTRIDER_PGBOUNCER=perhaps"},
+			nil,
+			"POSTRIDER_PGBOUNCER",
+		},
 		{"unknown flag", []string{url, key}, []string{"--maximum"}, "--maximum"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -30,8 +30,8 @@ func changeIsSeenByEveryNode(t *testing.T, db *database) {
 	require.Equal(t, 2*rounds, one[int](db, "SELECT count(*) FROM postrider.deliveries"))
 }
 
-// requireObeyed makes an event subscription at one node, pauses it at the other, lets it go on and deletes it, and publishes
-// after each answer at the node that did not give it.
+// requireObeyed makes an event subscription at one node, pauses it at the other, lets it go on and deletes it, and
+// publishes after each answer at the node that did not give it.
 func requireObeyed(t *testing.T, db *database, sink *gate, this, other *node, key string, round int) {
 	t.Helper()
 	const held = "SELECT count(*) FILTER (WHERE hold = 'paused') FROM postrider.deliveries WHERE event_id = $1"
@@ -39,7 +39,8 @@ func requireObeyed(t *testing.T, db *database, sink *gate, this, other *node, ke
 	subscription := fmt.Sprintf("/v1/topics/orders/subscriptions/round-%d", round)
 	id := func(what string) string { return fmt.Sprintf("%s-%d", what, round) }
 
-	this.manage(http.StatusCreated, http.MethodPut, subscription, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, sink.url))
+	this.manage(http.StatusCreated, http.MethodPut, subscription,
+		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, sink.url))
 	other.publish("orders", key, cloudEvent(id("owed")))
 	require.Equal(t, 1, one[int](db, matched, id("owed")))
 
@@ -58,13 +59,15 @@ func TestServeRefusesTheWellKnownKeyOfDev(t *testing.T) {
 	n := startNode(t, migratedDatabase(t))
 	n.topic("orders")
 	for _, header := range [][]string{{"aeg-sas-key", devAccessKey}, {"Authorization", "Bearer " + devAccessKey}} {
-		status, text, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events?api-version=2018-01-01", cloudEvent("e1"),
+		status, text, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events?api-version=2018-01-01",
+			cloudEvent("e1"),
 			append(header, "Content-Type", "application/cloudevents+json")...)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusUnauthorized, status)
 		require.Contains(t, text, "well-known access key of postrider dev")
 	}
-	status, _, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics", "", "Authorization", "Bearer "+rest.DevAdminToken)
+	status, _, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics", "", "Authorization",
+		"Bearer "+rest.DevAdminToken)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusUnauthorized, status)
 }

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// openapiDir has the npm packages that lint server/openapi.yaml and generate clients from it, and a program for each client.
+	// openapiDir has the npm packages that lint server/openapi.yaml and generate clients from it, and a program for each
+	// client.
 	openapiDir  = "testdata/openapi"
 	openapiFile = "../../server/openapi.yaml"
 )
@@ -24,7 +25,8 @@ const (
 func npmProgram(t *testing.T, dir, node, script string, args ...string) (out string, err error) {
 	t.Helper()
 	run := exec.Command(node, append([]string{filepath.Join(dir, "node_modules", script)}, args...)...)
-	run.Env = append(ownEnvironment(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_UPDATE_NOTIFIER=1")
+	run.Env = append(ownEnvironment(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true",
+		"NO_UPDATE_NOTIFIER=1")
 	text, err := run.CombinedOutput()
 	return string(text), err
 }
@@ -48,8 +50,8 @@ func TestOpenAPIFilePassesLinters(t *testing.T) {
 	}
 }
 
-// TestGeneratedClients: clients that oapi-codegen and openapi-typescript make of server/openapi.yaml compile, the second one under
-// TypeScript's strict rules, and go from a topic to a redelivered dead letter on a real node.
+// TestGeneratedClients: clients that oapi-codegen and openapi-typescript make of server/openapi.yaml compile, the
+// second one under TypeScript's strict rules, and go from a topic to a redelivered dead letter on a real node.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	node, modules := nodePackages(t, openapiDir)
@@ -89,7 +91,8 @@ func goClient(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, copyFile("../../go.sum", dir))
-	client := fromRoot(t, "cmd/postrider/testdata/openapi/client.go.txt") // not .go: go vet finds it though its folder is testdata
+	// not .go: go vet finds it though its folder is testdata
+	client := fromRoot(t, "cmd/postrider/testdata/openapi/client.go.txt")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "client.go"), []byte(client), 0o600))
 	module := strings.Replace(fromRoot(t, "go.mod"), "module postrider\n", "module client\n", 1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600))
@@ -115,7 +118,8 @@ func typeScriptClient(t *testing.T, modules, node string) string {
 	require.NoError(t, copyFile(filepath.Join(openapiDir, "client.ts"), dir))
 	require.NoError(t, copyFile(filepath.Join(openapiDir, "tsconfig.json"), dir))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
-	out, err := npmProgram(t, modules, node, "openapi-typescript/bin/cli.js", openapiFile, "-o", filepath.Join(dir, "api.ts"))
+	out, err := npmProgram(t, modules, node, "openapi-typescript/bin/cli.js", openapiFile, "-o",
+		filepath.Join(dir, "api.ts"))
 	require.NoError(t, err, out)
 	out, err = npmProgram(t, modules, node, "typescript/bin/tsc", "--project", dir)
 	require.NoError(t, err, out)

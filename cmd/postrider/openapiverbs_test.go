@@ -8,27 +8,39 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// verbsOf are the verbs that do what an operation of the management API does: as its client, or in the database by the same function.
+// verbsOf are the verbs that do what an operation of the management API does: as its client, or in the database by the
+// same function.
 var verbsOf = map[string]string{
-	"listTopics": "topic list", "putTopic": "topic create", "getTopic": "topic show", "deleteTopic": "topic delete", "listTopicKeys": "topic keys", "regenerateTopicKey": "topic keys --renew",
+	"listTopics": "topic list", "putTopic": "topic create", "getTopic": "topic show", "deleteTopic": "topic delete",
+	"listTopicKeys": "topic keys", "regenerateTopicKey": "topic keys --renew",
 	"testFilter":        "topic test-filter",
-	"listSubscriptions": "subscription list", "putSubscription": "subscription create", "getSubscription": "subscription show", "patchSubscription": "subscription update",
-	"deleteSubscription": "subscription delete", "pauseSubscription": "subscription pause", "resumeSubscription": "subscription resume", "releaseSubscription": "subscription release",
-	"probeSubscription": "subscription probe", "revealSubscriptionEndpoint": "subscription reveal", "revealSubscriptionHeaders": "subscription reveal", "validateSubscription": "subscription validate",
-	"testSubscriptionFilter": "subscription test-filter", "testDelivery": "subscription test-delivery", "getSigningSecrets": "subscription signing-secrets",
+	"listSubscriptions": "subscription list", "putSubscription": "subscription create",
+	"getSubscription": "subscription show", "patchSubscription": "subscription update",
+	"deleteSubscription": "subscription delete", "pauseSubscription": "subscription pause",
+	"resumeSubscription": "subscription resume", "releaseSubscription": "subscription release",
+	"probeSubscription": "subscription probe", "revealSubscriptionEndpoint": "subscription reveal",
+	"revealSubscriptionHeaders": "subscription reveal", "validateSubscription": "subscription validate",
+	"testSubscriptionFilter": "subscription test-filter", "testDelivery": "subscription test-delivery",
+	"getSigningSecrets":   "subscription signing-secrets",
 	"rotateSigningSecret": "subscription signing-secrets --rotate", "redeliverEvents": "deadletter events",
-	"listDeadLetters": "deadletter list", "exportDeadLetters": "deadletter export", "redeliverDeadLetters": "deadletter redeliver --all", "purgeDeadLetters": "deadletter purge --all", "getDeadLetter": "deadletter show",
+	"listDeadLetters": "deadletter list", "exportDeadLetters": "deadletter export",
+	"redeliverDeadLetters": "deadletter redeliver --all", "purgeDeadLetters": "deadletter purge --all",
+	"getDeadLetter":   "deadletter show",
 	"purgeDeadLetter": "deadletter purge", "redeliverDeadLetter": "deadletter redeliver",
 	"listOperations": "operation list", "getOperation": "operation show", "cancelOperation": "deadletter cancel",
-	"listAPIKeys": "apikey list", "createAPIKey": "apikey create", "getAPIKey": "apikey show", "revokeAPIKey": "apikey revoke",
-	"listUsers": "user list", "putUser": "user add", "getUser": "user show", "deleteUser": "user remove",
+	"listAPIKeys": "apikey list", "createAPIKey": "apikey create", "getAPIKey": "apikey show",
+	"revokeAPIKey": "apikey revoke",
+	"listUsers":    "user list", "putUser": "user add", "getUser": "user show", "deleteUser": "user remove",
 	"listPolicies": "policy list", "getPolicy": "policy show", "putPolicy": "policy put", "deletePolicy": "policy delete",
-	"eraseSubject": "event erase --subject", "listEvents": "event list", "listActivity": "tail", "getEvent": "event show", "eraseEvent": "event erase",
-	"listDeliveries": "delivery list", "getDelivery": "delivery show", "listDeliveryAttempts": "delivery show", "cancelDelivery": "delivery cancel", "retryDelivery": "delivery retry-now",
+	"eraseSubject": "event erase --subject", "listEvents": "event list", "listActivity": "tail", "getEvent": "event show",
+	"eraseEvent":     "event erase",
+	"listDeliveries": "delivery list", "getDelivery": "delivery show", "listDeliveryAttempts": "delivery show",
+	"cancelDelivery": "delivery cancel", "retryDelivery": "delivery retry-now",
 	"deadLetterDelivery": "delivery dead-letter-now",
-	"listBatches":        "batch list", "getBatch": "batch show", "listBatchMembers": "batch show", "listBatchAttempts": "batch show",
-	"listAudit":  "audit list",
-	"beginLogin": "login", "pollLogin": "login", "whoAmI": "whoami", "revokeMyKey": "logout",
+	"listBatches":        "batch list", "getBatch": "batch show", "listBatchMembers": "batch show",
+	"listBatchAttempts": "batch show",
+	"listAudit":         "audit list",
+	"beginLogin":        "login", "pollLogin": "login", "whoAmI": "whoami", "revokeMyKey": "logout",
 }
 
 // Whatever the management API does, the command line does, too: by a verb that exists, with a flag that it has.

@@ -53,11 +53,14 @@ func TestComposeIsFitForUse(t *testing.T) {
 	for _, name := range []string{"postrider", "postrider-2"} {
 		s := compose.Services[name]
 		require.Equal(t, ".env", s.EnvFile, "%s: whatever is set there reaches it", name)
-		require.ElementsMatch(t, []string{"POSTRIDER_DATABASE_URL", "POSTRIDER_LISTEN", "POSTRIDER_ENCRYPTION_KEY", "POSTRIDER_ADMIN_TOKEN"}, slices.Collect(maps.Keys(s.Environment)), "%s: no other hides what .env says", name)
+		require.ElementsMatch(t,
+			[]string{"POSTRIDER_DATABASE_URL", "POSTRIDER_LISTEN", "POSTRIDER_ENCRYPTION_KEY", "POSTRIDER_ADMIN_TOKEN"},
+			slices.Collect(maps.Keys(s.Environment)), "%s: no other hides what .env says", name)
 		require.Equal(t, []string{"dead:/var/lib/postrider/dead"}, s.Volumes, name)
 		require.Equal(t, compose.Services["migrate"].Image, s.Image, "%s: the one that is built", name)
 	}
-	require.Equal(t, 2, strings.Count(dockerfile, "\nCOPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/postrider/\n"), "of both images")
+	require.Equal(t, 2, strings.Count(dockerfile, "\nCOPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/postrider/\n"),
+		"of both images")
 	for name := range compose.Services["migrate"].Build.Args {
 		require.Equal(t, 2, strings.Count(dockerfile, "\nARG "+name+"=\"\"\n"), "%s: of the build, and of the labels", name)
 	}
@@ -74,7 +77,8 @@ func TestComposeIsFitForUse(t *testing.T) {
 func TestEmptyVariablesAreNone(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
-	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL=", "POSTRIDER_TRUSTED_PROXIES=", "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=", "POSTRIDER_DEAD_LETTER_LOCATION="))
+	n := startNodeWith(t, append(serveEnv(db), "POSTRIDER_ALLOW_CIDR=", "POSTRIDER_PUBLIC_URL=",
+		"POSTRIDER_TRUSTED_PROXIES=", "POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=", "POSTRIDER_DEAD_LETTER_LOCATION="))
 	r := postrider(t, nil, "ready", "--listen", strings.TrimPrefix(n.api, "http://"))
 	require.Zero(t, r.code, r.stderr)
 	n.stop()
@@ -87,8 +91,8 @@ func TestEmptyVariablesAreNone(t *testing.T) {
 // healthCheck is what the image asks of itself.
 var healthCheck = regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD \["/usr/local/bin/postrider", (.*)\]$`)
 
-// The image's health is the process's, whatever it lacks: who restarts what is unhealthy must not restart nodes that wait for their database. It finds
-// a node that speaks TLS by the node's own settings.
+// The image's health is the process's, whatever it lacks: who restarts what is unhealthy must not restart nodes that
+// wait for their database. It finds a node that speaks TLS by the node's own settings.
 func TestHealthOfAContainer(t *testing.T) {
 	t.Parallel()
 	check := healthCheck.FindStringSubmatch(fromRoot(t, "Dockerfile"))
@@ -107,7 +111,10 @@ func TestHealthOfAContainer(t *testing.T) {
 			address, of := strings.CutPrefix(n.api, scheme+"://")
 			require.True(t, of, n.api)
 			env = append(env, "POSTRIDER_LISTEN="+address)
-			live, ready := func() result { return postrider(t, env, args...) }, func() result { return postrider(t, env, "ready") }
+			live, ready := func() result { return postrider(t, env, args...) }, func() result {
+				return postrider(t, env,
+					"ready")
+			}
 			require.Zero(t, live().code, live().stderr)
 			require.Zero(t, ready().code, ready().stderr)
 
@@ -127,7 +134,8 @@ func TestHealthOfAContainer(t *testing.T) {
 // Of an image the linker says what it was built from: the source comes without its history.
 func TestImageSaysItsRevision(t *testing.T) {
 	t.Parallel()
-	require.Contains(t, fromRoot(t, "Dockerfile"), `-ldflags "-s -w -X ${PACKAGE}.release=${VERSION} -X ${PACKAGE}.revision=${REVISION}"`)
+	require.Contains(t, fromRoot(t, "Dockerfile"),
+		`-ldflags "-s -w -X ${PACKAGE}.release=${VERSION} -X ${PACKAGE}.revision=${REVISION}"`)
 	require.Contains(t, fromRoot(t, "cmd/postrider/version/version.go"), "\nvar revision = \"\"\n")
 }
 
@@ -203,12 +211,16 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	require.Len(t, release.Sboms, 1)
 	require.Len(t, release.Signs, 1)
 	signs := release.Signs[0]
-	require.Equal(t, []string{"cosign", "checksum"}, []string{signs.Cmd, signs.Artifacts}, "the checksums are of all that is released")
-	require.Equal(t, []string{"sign-blob", "--bundle=${signature}", "--yes", "${artifact}"}, signs.Args, "with no key that could be lost")
-	require.Contains(t, fromRoot(t, "docs/installing.md"), "--bundle "+strings.ReplaceAll(signs.Signature, "${artifact}", release.Checksum.Name))
+	require.Equal(t, []string{"cosign", "checksum"}, []string{signs.Cmd, signs.Artifacts},
+		"the checksums are of all that is released")
+	require.Equal(t, []string{"sign-blob", "--bundle=${signature}", "--yes", "${artifact}"}, signs.Args,
+		"with no key that could be lost")
+	require.Contains(t, fromRoot(t, "docs/installing.md"),
+		"--bundle "+strings.ReplaceAll(signs.Signature, "${artifact}", release.Checksum.Name))
 }
 
-// requireArchived holds the patterns of an archive to all that people read and install, by GoReleaser's rule that "**/" is one folder at least.
+// requireArchived holds the patterns of an archive to all that people read and install, by GoReleaser's rule that "**/"
+// is one folder at least.
 func requireArchived(t *testing.T, patterns []string) {
 	t.Helper()
 	matched := map[string]bool{}
@@ -221,13 +233,14 @@ func requireArchived(t *testing.T, patterns []string) {
 		})
 	}
 	for _, folder := range []string{"docs", "deploy", "examples"} {
-		require.NoError(t, filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, entry os.DirEntry, err error) error {
-			file := strings.TrimPrefix(filepath.ToSlash(path), "../../")
-			if err == nil && !entry.IsDir() && (folder != "docs" || filepath.Ext(file) != ".go") {
-				require.True(t, archived(file), "%s is in no archive", file)
-			}
-			return err
-		}))
+		require.NoError(t,
+			filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, entry os.DirEntry, err error) error {
+				file := strings.TrimPrefix(filepath.ToSlash(path), "../../")
+				if err == nil && !entry.IsDir() && (folder != "docs" || filepath.Ext(file) != ".go") {
+					require.True(t, archived(file), "%s is in no archive", file)
+				}
+				return err
+			}))
 	}
 	for _, file := range []string{"LICENSE", "THIRD_PARTY_NOTICES", "README.md", "CHANGELOG.md"} {
 		require.True(t, archived(file), "%s is in no archive", file)

@@ -37,19 +37,23 @@ func startPgBouncer(t *testing.T, db *database, settings ...string) *pooler {
 		t.Skip("no pgbouncer here: apt-get install pgbouncer")
 	}
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // the other user must get through, the ini's password is for nobody else
+	// the other user must get through, the ini's password is for nobody else
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711))
 	require.NoError(t, os.Chmod(dir, 0o700))
 	attributes := unprivilegedAttributes(t, dir)
 	port := freePort(t)
 	to := db.pool.Config().ConnConfig
 	lines := append([]string{
 		"[databases]",
-		fmt.Sprintf("postrider = host=%s port=%d dbname=%s user=%s password=%s", to.Host, to.Port, to.Database, to.User, to.Password),
-		"[pgbouncer]", "listen_addr = 127.0.0.1", "listen_port = " + port, "unix_socket_dir =", "auth_type = any", "pool_mode = transaction",
+		fmt.Sprintf("postrider = host=%s port=%d dbname=%s user=%s password=%s", to.Host, to.Port, to.Database, to.User,
+			to.Password),
+		"[pgbouncer]", "listen_addr = 127.0.0.1", "listen_port = " + port, "unix_socket_dir =", "auth_type = any",
+		"pool_mode = transaction",
 	}, settings...)
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	require.NoError(t, os.WriteFile(ini, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
-	p := &pooler{startProcessWith(t, attributes, nil, binary, ini), "postgres://somebody@127.0.0.1:" + port + "/postrider?sslmode=disable"}
+	p := &pooler{startProcessWith(t, attributes, nil, binary, ini), "postgres://somebody@127.0.0.1:" + port +
+		"/postrider?sslmode=disable"}
 	eventually(t, "PgBouncer answers", func() bool { return p.answers() })
 	return p
 }
@@ -78,8 +82,8 @@ func (p *pooler) through(db *database) *database {
 	return &database{t: db.t, url: p.url, pool: db.pool, extra: []string{"POSTRIDER_PGBOUNCER=true"}}
 }
 
-// pooledDatabase was migrated through PgBouncer and is served through it. There are fewer server connections than a node
-// has of its own, so that what one transaction leaves behind in a session is met by another.
+// pooledDatabase was migrated through PgBouncer and is served through it. There are fewer server connections than a
+// node has of its own, so that what one transaction leaves behind in a session is met by another.
 func pooledDatabase(t *testing.T) *database {
 	t.Helper()
 	direct := emptyDatabase(t)
@@ -88,8 +92,8 @@ func pooledDatabase(t *testing.T) *database {
 	return db
 }
 
-// complaints are the lines of a node's log above info, but for the advice on settings and what is said of the tests' clusters,
-// which forget on purpose.
+// complaints are the lines of a node's log above info, but for the advice on settings and what is said of the tests'
+// clusters, which forget on purpose.
 func complaints(n *node) (lines []string) {
 	for line := range strings.Lines(n.stderr.String()) {
 		var entry struct{ Level, SQL, Settings string }
@@ -114,7 +118,8 @@ func TestMigrateThroughPgBouncerFromManyPlacesAtOnce(t *testing.T) {
 	}
 	require.Zero(t, postrider(t, db.env(), "migrate", "status").code)
 	require.Zero(t, postrider(t, direct.env(), "migrate", "status").code)
-	require.Zero(t, one[int](db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"))
+	require.Zero(t, one[int](db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid "+
+		"FROM pg_database WHERE datname = current_database())"))
 }
 
 func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
@@ -131,7 +136,8 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 	n.publish("orders", key, cloudEvent("e1"))
 	db.drained()
 
-	const ended = "SELECT state || ' ' || attempts || coalesce(' ' || reason, '') FROM postrider.deliveries WHERE subscription = $1"
+	const ended = "SELECT state || ' ' || attempts || coalesce(' ' || reason, '') FROM postrider.deliveries " +
+		"WHERE subscription = $1"
 	require.Equal(t, "delivered 1", one[string](db, ended, "accepted"))
 	require.Equal(t, "delivered 3", one[string](db, ended, "flaky"))
 	letter := one[string](db, ended, "refused")
@@ -144,8 +150,11 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 		require.Zero(t, asked.code, asked.stderr)
 		require.JSONEq(t, `{"subscription":"refused"}`, asked.stdout)
 	}
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked", fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
-	require.Equal(t, "Succeeded", one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"), "nobody was woken; the fetchers poll")
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked",
+		fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
+	require.Equal(t, "Succeeded",
+		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"),
+		"nobody was woken; the fetchers poll")
 	n.manage(http.StatusNoContent, http.MethodDelete, "/v1/topics/orders/subscriptions/accepted", "")
 	code, _ := n.stop()
 	require.Zero(t, code)
@@ -163,10 +172,12 @@ func quickRetries(db *database) {
 func retriesAfter(db *database, name, wait string) {
 	db.t.Helper()
 	db.exec(`INSERT INTO postrider_internal.retry_policies
-		SELECT (jsonb_populate_record(p, jsonb_build_object('name', $1::text, 'built_in', false, 'steps', ARRAY[$2::text], 'tail', $2, 'jitter_fraction', 0, 'probation_scope', 'none'))).*
+		SELECT (jsonb_populate_record(p, jsonb_build_object('name', $1::text, 'built_in', false, 'steps', ARRAY[$2::text],
+		    'tail', $2, 'jitter_fraction', 0, 'probation_scope', 'none'))).*
 		  FROM postrider_internal.retry_policies p WHERE name = 'ga-2021'`, name, wait)
 	db.exec(`INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condition, action)
-		SELECT $1, endpoint_kind, condition, action FROM postrider_internal.retry_policy_cells WHERE policy = 'ga-2021'`, name)
+		SELECT $1, endpoint_kind, condition, action FROM postrider_internal.retry_policy_cells WHERE policy = 'ga-2021'`,
+		name)
 }
 
 func TestPgBouncerManyEventsAtOnce(t *testing.T) {
@@ -214,7 +225,8 @@ func TestPgBouncerSurvivorMakesTheAttemptsOfAKilledNodeAgain(t *testing.T) {
 
 func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 	t.Parallel()
-	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,lock_timeout,idle_in_transaction_session_timeout"
+	const ignore = "ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,lock_timeout," +
+		"idle_in_transaction_session_timeout"
 	for _, row := range []struct{ name, setting, says string }{
 		{"it refuses our settings", "", "leads to PgBouncer (unsupported startup parameter: "},
 		{"it ignores our settings", ignore, "leads to a connection pooler that drops the session's settings"},

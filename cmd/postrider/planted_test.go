@@ -30,12 +30,15 @@ func clientPair(t *testing.T) (certificate, key, planted string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "postrider"}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "postrider"}, NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})),
 		base64.StdEncoding.EncodeToString(secret)[8:56]
 }
 
@@ -50,20 +53,23 @@ func failing(t *testing.T) (base string) {
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "planted-access-token", "expires_in": 3600, "was": string(body)})
+		_ = json.NewEncoder(w).
+			Encode(map[string]any{"access_token": "planted-access-token", "expires_in": 3600, "was": string(body)})
 	})
 	mux.HandleFunc("/no-token", func(w http.ResponseWriter, r *http.Request) {
 		_, secret, _ := r.BasicAuth()
 		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_client", "error_description": secret + r.Header.Get("Authorization")})
+		_ = json.NewEncoder(w).
+			Encode(map[string]string{"error": "invalid_client", "error_description": secret + r.Header.Get("Authorization")})
 	})
 	e := httptest.NewServer(mux)
 	t.Cleanup(e.Close)
 	return e.URL
 }
 
-// Whatever fails, and however much of it an endpoint repeats: no secret is in the log at its finest level, in the database, in what its
-// readers see, in a dump of the schema that is the contract, on a page, in an answer, an error or a metric, in a trace, or in what a verb prints.
+// Whatever fails, and however much of it an endpoint repeats: no secret is in the log at its finest level, in the
+// database, in what its readers see, in a dump of the schema that is the contract, on a page, in an answer, an error or
+// a metric, in a trace, or in what a verb prints.
 func TestPlantedSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -79,19 +85,28 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	certificate, key, plantedKey := clientPair(t)
 	topicKey := n.topic("orders")
 	endpoints := map[string]string{
-		"echo": base + "/echo", "babble": base + "/babble", "redirect": base + "/redirect", "refused": closed.URL + "/", "untrusted": secure.URL + "/",
-		"unknown": "https://nowhere.invalid/", "unauthorized": base + "/echo", "batched": base + "/echo",
+		"echo": base + "/echo", "babble": base + "/babble", "redirect": base + "/redirect", "refused": closed.URL + "/",
+		"untrusted": secure.URL + "/",
+		"unknown":   "https://nowhere.invalid/", "unauthorized": base + "/echo", "batched": base + "/echo",
 	}
 	for name, endpoint := range endpoints {
 		settings := map[string]any{
-			"endpointUrl": endpoint + "?code=planted-query-secret", "endpointValidation": "skip", "signing": map[string]any{"enabled": true}, "retryPolicy": map[string]any{"maxDeliveryAttempts": 1},
-			"deliveryAttributeMappings": []any{map[string]any{"name": "X-Long", "type": "Static", "properties": map[string]any{"value": "planted-header-secret", "isSecret": true}}},
+			"endpointUrl": endpoint + "?code=planted-query-secret", "endpointValidation": "skip",
+			"signing": map[string]any{"enabled": true}, "retryPolicy": map[string]any{"maxDeliveryAttempts": 1},
+			"deliveryAttributeMappings": []any{map[string]any{
+				"name": "X-Long", "type": "Static",
+				"properties": map[string]any{"value": "planted-header-secret", "isSecret": true},
+			}},
 		}
 		switch name {
 		case "echo", "batched", "babble":
-			settings["oauth2"] = map[string]any{"tokenUrl": base + "/token", "clientId": "shop", "clientSecret": "planted-client-secret"}
+			settings["oauth2"] = map[string]any{
+				"tokenUrl": base + "/token", "clientId": "shop", "clientSecret": "planted-client-secret",
+			}
 		case "unauthorized":
-			settings["oauth2"] = map[string]any{"tokenUrl": base + "/no-token", "clientId": "shop", "clientSecret": "planted-client-secret"}
+			settings["oauth2"] = map[string]any{
+				"tokenUrl": base + "/no-token", "clientId": "shop", "clientSecret": "planted-client-secret",
+			}
 		case "untrusted":
 			settings["clientCertificate"] = map[string]any{"certificate": certificate, "privateKey": key}
 		}
@@ -103,17 +118,26 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 		n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+name, string(body))
 	}
 	var signing struct{ Value []struct{ Secret string } }
-	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost, "/v1/topics/orders/subscriptions/echo/getSigningSecrets", "")), &signing))
+	require.NoError(t,
+		json.Unmarshal([]byte(n.manage(http.StatusOK, http.MethodPost,
+			"/v1/topics/orders/subscriptions/echo/getSigningSecrets", "")), &signing))
 	sas := signature(t, n.api, topicKey)
 	apiKey, session := n.people(t)
 	var errorsMet strings.Builder
-	for header, credential := range map[string]string{"aeg-sas-key": topicKey, "aeg-sas-token": sas, "Authorization": "Bearer planted-wrong-credential"} {
-		_, said, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events?aeg-sas-key="+url.QueryEscape("planted-key-in-query"), cloudEvent(header), header, credential, "Content-Type", "application/cloudevents+json")
+	for header, credential := range map[string]string{
+		"aeg-sas-key": topicKey, "aeg-sas-token": sas, "Authorization": "Bearer planted-wrong-credential",
+	} {
+		_, said, err := call(t.Context(), http.MethodPost,
+			n.api+"/topics/orders/api/events?aeg-sas-key="+url.QueryEscape("planted-key-in-query"), cloudEvent(header), header,
+			credential, "Content-Type", "application/cloudevents+json")
 		require.NoError(t, err)
 		errorsMet.WriteString(said)
 	}
-	for header, credential := range map[string]string{"Authorization": "Bearer " + apiKey + "x", "aeg-sas-token": sas + "x", "aeg-sas-key": topicKey + "x"} {
-		_, said, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics?code=planted-key-in-query", "", header, credential)
+	for header, credential := range map[string]string{
+		"Authorization": "Bearer " + apiKey + "x", "aeg-sas-token": sas + "x", "aeg-sas-key": topicKey + "x",
+	} {
+		_, said, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics?code=planted-key-in-query", "", header,
+			credential)
 		require.NoError(t, err)
 		errorsMet.WriteString(said)
 	}
@@ -122,8 +146,10 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	sasSignature, err := url.QueryUnescape(sas[strings.LastIndex(sas, "=")+1:])
 	require.NoError(t, err)
 	secrets := []string{
-		"planted-query-secret", "planted-header-secret", "planted-client-secret", "planted-access-token", "planted-wrong-credential", "planted-key-in-query",
-		base64.StdEncoding.EncodeToString([]byte("shop:planted-client-secret")), plantedKey, topicKey, sasSignature, strings.TrimPrefix(signing.Value[0].Secret, "whsec_"),
+		"planted-query-secret", "planted-header-secret", "planted-client-secret", "planted-access-token",
+		"planted-wrong-credential", "planted-key-in-query",
+		base64.StdEncoding.EncodeToString([]byte("shop:planted-client-secret")), plantedKey, topicKey, sasSignature,
+		strings.TrimPrefix(signing.Value[0].Secret, "whsec_"),
 		testAdminToken, testEncryptionKey, apiKey, session, plantedPassword, databasePassword(t, db.url),
 	}
 	clean := func(where, text string) {
@@ -157,14 +183,20 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 // pages are those that show what was made and what became of it.
 func (n *node) pages(t *testing.T, db *database) []string {
 	t.Helper()
-	letter := one[string](db, "SELECT dead_letter_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
+	letter := one[string](db,
+		"SELECT dead_letter_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
 	delivery := one[string](db, "SELECT delivery_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
 	event := one[string](db, "SELECT system_id::text FROM postrider.events LIMIT 1")
 	paths := []string{
-		"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/subscriptions", "/v1/topics/orders/subscriptions/echo", "/v1/topics/orders/subscriptions/untrusted", "/v1/deadLetters",
-		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery, "/v1/deliveries/" + delivery + "/attempts", "/v1/apiKeys", "/v1/users", "/v1/operations", "/openapi.yaml", "/openapi", "/v1/events", "/v1/deliveries", "/v1/batches", "/v1/audit", "/healthz", "/metrics",
-		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/dead-letters", "/ui/dead-letters/" + letter, "/ui/deliveries/" + delivery, "/ui/events/" + event,
-		"/ui/subscriptions", "/ui/subscriptions/orders/echo", "/ui/subscriptions/orders/untrusted", "/ui/topics", "/ui/audit", "/ui/system", "/ui/jobs",
+		"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/subscriptions", "/v1/topics/orders/subscriptions/echo",
+		"/v1/topics/orders/subscriptions/untrusted", "/v1/deadLetters",
+		"/v1/deadLetters/" + letter, "/v1/deliveries/" + delivery, "/v1/deliveries/" + delivery + "/attempts", "/v1/apiKeys",
+		"/v1/users", "/v1/operations", "/openapi.yaml", "/openapi", "/v1/events", "/v1/deliveries", "/v1/batches",
+		"/v1/audit", "/healthz", "/metrics",
+		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/dead-letters", "/ui/dead-letters/" + letter,
+		"/ui/deliveries/" + delivery, "/ui/events/" + event,
+		"/ui/subscriptions", "/ui/subscriptions/orders/echo", "/ui/subscriptions/orders/untrusted", "/ui/topics", "/ui/audit",
+		"/ui/system", "/ui/jobs",
 	}
 	found := 0
 	for _, path := range paths {
@@ -187,7 +219,8 @@ func (n *node) page(t *testing.T, path string) string {
 	return fmt.Sprint(status, " ", text)
 }
 
-// dumpAsReader is what pg_dump writes of schema postrider for a user who may read it and nothing else, and what is in its views.
+// dumpAsReader is what pg_dump writes of schema postrider for a user who may read it and nothing else, and what is in
+// its views.
 func dumpAsReader(t *testing.T, db *database) string {
 	t.Helper()
 	conn := loginAs(t, db, "postrider_reader")

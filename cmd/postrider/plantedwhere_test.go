@@ -65,13 +65,16 @@ func elsewhere(t *testing.T, database string) string {
 func (n *node) people(t *testing.T) (key, session string) {
 	t.Helper()
 	var made struct{ Key string }
-	require.NoError(t, json.Unmarshal([]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"program","scope":"admin"}`)), &made))
+	require.NoError(t,
+		json.Unmarshal(
+			[]byte(n.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"program","scope":"admin"}`)), &made))
 	status, _, err := call(t.Context(), http.MethodGet, n.api+"/v1/topics", "", "Authorization", "Bearer "+made.Key)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status)
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/anna", `{"role":"admin","password":"`+plantedPassword+`"}`)
 	form := url.Values{"name": {"anna"}, "password": {plantedPassword}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.api+"/ui/sign-in", strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.api+"/ui/sign-in",
+		strings.NewReader(form.Encode()))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -91,19 +94,29 @@ func (n *node) people(t *testing.T) (key, session string) {
 func (n *node) verbs(t *testing.T, db *database, endpoint, certificate, key string) map[string]string {
 	t.Helper()
 	settings := map[string]any{
-		"topic": "orders", "name": "fresh", "endpointUrl": endpoint + "/echo?code=planted-query-secret", "endpointValidation": "skip",
-		"oauth2":                    map[string]any{"tokenUrl": endpoint + "/token", "clientId": "shop", "clientSecret": "planted-client-secret"},
-		"deliveryAttributeMappings": []any{map[string]any{"name": "X-Long", "type": "Static", "properties": map[string]any{"value": "planted-header-secret", "isSecret": true}}},
+		"topic": "orders", "name": "fresh", "endpointUrl": endpoint + "/echo?code=planted-query-secret",
+		"endpointValidation": "skip",
+		"oauth2": map[string]any{
+			"tokenUrl": endpoint + "/token", "clientId": "shop", "clientSecret": "planted-client-secret",
+		},
+		"deliveryAttributeMappings": []any{map[string]any{
+			"name": "X-Long", "type": "Static", "properties": map[string]any{"value": "planted-header-secret", "isSecret": true},
+		}},
 	}
 	secure := map[string]any{
-		"topic": "orders", "name": "secure", "endpointUrl": "https://example.com/?code=planted-query-secret", "endpointValidation": "skip",
-		"clientCertificate": map[string]any{"certificate": certificate, "privateKey": key},
+		"topic": "orders", "name": "secure", "endpointUrl": "https://example.com/?code=planted-query-secret",
+		"endpointValidation": "skip",
+		"clientCertificate":  map[string]any{"certificate": certificate, "privateKey": key},
 	}
-	changed := map[string]any{"topic": "orders", "name": "echo", "endpointUrl": endpoint + "/echo?code=planted-key-in-query", "endpointValidation": "skip", "oauth2": settings["oauth2"]}
+	changed := map[string]any{
+		"topic": "orders", "name": "echo", "endpointUrl": endpoint + "/echo?code=planted-key-in-query",
+		"endpointValidation": "skip", "oauth2": settings["oauth2"],
+	}
 	text, err := json.Marshal(map[string]any{"subscriptions": []any{settings, secure, changed}})
 	require.NoError(t, err)
 	file := writtenFile(t, string(text))
-	letter := one[string](db, "SELECT dead_letter_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
+	letter := one[string](db,
+		"SELECT dead_letter_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
 	delivery := one[string](db, "SELECT delivery_id::text FROM postrider.dead_letters WHERE subscription = 'echo' LIMIT 1")
 	remote := []string{"POSTRIDER_SERVER=" + n.api, "POSTRIDER_API_KEY=" + testAdminToken}
 	local := []string{"POSTRIDER_DATABASE_URL=" + db.url, "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey}
@@ -125,7 +138,9 @@ func (n *node) verbs(t *testing.T, db *database, endpoint, certificate, key stri
 		{local, 0, []string{"user", "list", "-o", "json"}},
 		{remote, 0, []string{"delivery", "show", delivery, "-o", "json"}},
 		{remote, 0, []string{"deadletter", "show", letter, "-o", "json"}},
-		{local, 1, []string{"doctor", "--endpoint", endpoint + "/echo?code=planted-query-secret", "--allow-cidr", "127.0.0.0/8", "-o", "json"}},
+		{local, 1, []string{
+			"doctor", "--endpoint", endpoint + "/echo?code=planted-query-secret", "--allow-cidr", "127.0.0.0/8", "-o", "json",
+		}},
 		{local, 1, []string{"doctor"}},
 		{broken, 1, []string{"doctor", "--endpoint", "https://nowhere.invalid/?code=planted-query-secret"}},
 		{append(remote, "POSTRIDER_API_KEY=planted-wrong-credential"), 1, []string{"subscription", "list"}},

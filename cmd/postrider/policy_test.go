@@ -29,7 +29,8 @@ const (
 	tooOld  = "TimeToLiveExceeded"
 )
 
-// The course of a delivery whose endpoint always answers 500 unless the flags say otherwise, worked out by hand from the pages.
+// The course of a delivery whose endpoint always answers 500 unless the flags say otherwise, worked out by hand from
+// the pages.
 var explainRows = []struct {
 	name     string
 	args     string
@@ -46,7 +47,8 @@ var explainRows = []struct {
 	{
 		"ga-2018: 30 attempts in 24 h", "ga-2018",
 		[]float64{
-			0, 10, 40, 100, 400, 1000, 2800, 6400, 10000, 13600, 17200, 20800, 24400, 28000, 31600, 35200, 38800, 42400, 46000, 49600,
+			0, 10, 40, 100, 400, 1000, 2800, 6400, 10000, 13600, 17200, 20800, 24400, 28000, 31600, 35200, 38800, 42400,
+			46000, 49600,
 			53200, 56800, 60400, 64000, 67600, 71200, 74800, 78400, 82000, 85600,
 		},
 		85600, "dead_lettered", tooMany,
@@ -54,7 +56,8 @@ var explainRows = []struct {
 	{
 		"ga-2019: 30 attempts in 24 h", "ga-2019",
 		[]float64{
-			0, 10, 40, 100, 400, 1000, 2800, 6400, 10000, 13600, 17200, 20800, 24400, 28000, 31600, 35200, 38800, 42400, 46000, 49600,
+			0, 10, 40, 100, 400, 1000, 2800, 6400, 10000, 13600, 17200, 20800, 24400, 28000, 31600, 35200, 38800, 42400,
+			46000, 49600,
 			53200, 56800, 60400, 64000, 67600, 71200, 74800, 78400, 82000, 85600,
 		},
 		85600, "dead_lettered", tooMany,
@@ -100,12 +103,17 @@ var explainRows = []struct {
 		7200, "dead_lettered", tooOld,
 	},
 	{"delivered", "ga-2021 --status 200", []float64{0}, 0, "delivered", ""},
-	{"201 was a failure in 2017", "preview-2017 --status 201 --max-attempts 2", []float64{0, 10}, 10, "dead_lettered", tooMany},
+	{"201 was a failure in 2017", "preview-2017 --status 201 " +
+		"--max-attempts 2", []float64{0, 10}, 10, "dead_lettered", tooMany},
 	{"400 is never retried", "ga-2021 --status 400", []float64{0}, 0, "dead_lettered", "UndeliverableDueToHttpBadRequest"},
-	{"400 in 2019, safe", "ga-2019 --status 400 --behavior safe", []float64{0}, 0, "dead_lettered", "UndeliverableDueToHttpBadRequest"},
-	{"400 in 2019 as documented, without a destination", "ga-2019 --status 400 --behavior documented --max-attempts 3", []float64{0, 300, 600}, 600, "dropped", tooMany},
-	{"503 waits 30 s at least", "ga-2021 --status 503 --max-attempts 4", []float64{0, 30, 60, 120}, 120, "dead_lettered", tooMany},
-	{"404 of a webhook", "ga-2021 --endpoint-kind webhook --status 404", []float64{0}, 0, "dead_lettered", "UndeliverableDueToClientError"},
+	{"400 in 2019, safe", "ga-2019 --status 400 " +
+		"--behavior safe", []float64{0}, 0, "dead_lettered", "UndeliverableDueToHttpBadRequest"},
+	{"400 in 2019 as documented, without a destination", "ga-2019 --status 400 --behavior documented " +
+		"--max-attempts 3", []float64{0, 300, 600}, 600, "dropped", tooMany},
+	{"503 waits 30 s at least", "ga-2021 --status 503 " +
+		"--max-attempts 4", []float64{0, 30, 60, 120}, 120, "dead_lettered", tooMany},
+	{"404 of a webhook", "ga-2021 --endpoint-kind webhook " +
+		"--status 404", []float64{0}, 0, "dead_lettered", "UndeliverableDueToClientError"},
 	{
 		"404 of an Azure resource waits 5 min at least", "ga-2021 --endpoint-kind azure-resource --status 404",
 		[]float64{0, 300, 600, 900, 1200, 1800, 3600, 7200, 18000, 39600, 82800},

@@ -36,13 +36,15 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 	require.Equal(t, 3600.0, x.Attempts[14].AtSeconds, "densely in the first hour")
 	require.Equal(t, 7200.0, x.Attempts[15].AtSeconds, "then hourly")
 	require.Equal(t, 342000.0, x.Attempts[108].AtSeconds)
-	require.Equal(t, []any{345600.0, "dead_lettered", tooOld}, []any{x.End.AtSeconds, x.End.State, *x.End.Reason}, "4 days")
+	require.Equal(t, []any{345600.0, "dead_lettered", tooOld},
+		[]any{x.End.AtSeconds, x.End.State, *x.End.Reason}, "4 days")
 
 	shown := run(0, "show", "patient", "-o", "json").stdout
 	file := filepath.Join(t.TempDir(), "copy.json")
 	require.NoError(t, os.WriteFile(file, []byte(shown), 0o600))
 	run(0, "put", "copied", "-f", file)
-	require.Equal(t, shownWithout(t, shown), shownWithout(t, run(0, "show", "copied", "-o", "json").stdout), "what is shown can be put")
+	require.Equal(t, shownWithout(t, shown), shownWithout(t, run(0, "show", "copied", "-o", "json").stdout),
+		"what is shown can be put")
 	require.Contains(t, run(0, "show", "patient").stdout, "attempts      no limit (may be set to 1-1000)")
 
 	list := run(0, "list").stdout
@@ -51,10 +53,13 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 
 	require.Equal(t, "Retry policy copied was deleted.\n", run(0, "delete", "copied", "--yes").stdout)
 	require.Contains(t, run(1, "delete", "copied", "--yes").stderr, `retry policy "copied" does not exist`)
-	require.Equal(t, []string{"policy_made patient", "policy_replaced patient", "policy_made copied", "policy_deleted copied"},
-		one[[]string](db, "SELECT array_agg(action || ' ' || (details ->> 'policy') ORDER BY audit_id) FROM postrider.audit WHERE actor = 'admin' AND address = '127.0.0.1'"))
+	require.Equal(t,
+		[]string{"policy_made patient", "policy_replaced patient", "policy_made copied", "policy_deleted copied"},
+		one[[]string](db, "SELECT array_agg(action || ' ' || (details ->> 'policy') ORDER BY audit_id) "+
+			"FROM postrider.audit WHERE actor = 'admin' AND address = '127.0.0.1'"))
 	require.Contains(t, run(1, "delete", "ga-2021").stderr, "built in and never changes: copy it under another name")
-	require.Contains(t, run(1, "put", "ga-2021", "-f", file).stderr, "built in and never changes: copy it under another name")
+	require.Contains(t, run(1, "put", "ga-2021", "-f", file).stderr,
+		"built in and never changes: copy it under another name")
 }
 
 // A policy is changed or deleted only in the version that was read, if somebody asks for that.
@@ -68,18 +73,22 @@ func TestPolicyIfMatch(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(run(0, "show", "mine", "-o", "json").stdout), &shown))
 		return shown.Etag
 	}
-	require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", "*").stderr, "is in none of the versions that If-Match names")
+	require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", "*").stderr,
+		"is in none of the versions that If-Match names")
 	run(0, "put", "mine", "-f", patientFile)
 	first := etag()
 	run(0, "put", "mine", "-f", patientFile, "--if-match", first)
 	second := etag()
 	require.NotEqual(t, first, second)
 	for _, stale := range []string{first, strings.Trim(first, `"`)} {
-		require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", stale).stderr, "is in none of the versions that If-Match names")
-		require.Contains(t, run(1, "delete", "mine", "--yes", "--if-match", stale).stderr, "is in none of the versions that If-Match names")
+		require.Contains(t, run(1, "put", "mine", "-f", patientFile, "--if-match", stale).stderr,
+			"is in none of the versions that If-Match names")
+		require.Contains(t, run(1, "delete", "mine", "--yes", "--if-match", stale).stderr,
+			"is in none of the versions that If-Match names")
 	}
 	require.Equal(t, second, etag())
-	require.Contains(t, run(1, "delete", "mine", "--yes", "--if-match", "x").stderr, "If-Match must be * or a list of entity tags")
+	require.Contains(t, run(1, "delete", "mine", "--yes", "--if-match", "x").stderr,
+		"If-Match must be * or a list of entity tags")
 	run(0, "delete", "mine", "--yes", "--if-match", strings.Trim(second, `"`))
 }
 
@@ -108,7 +117,8 @@ func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 		require.Equal(t, postrider(t, n.cliEnv(), "policy", "show", "own-"+name, "-o", "json").stdout, asJSON.stdout)
 		var want, got map[string]any
 		require.NoError(t, json.Unmarshal([]byte(original.stdout), &want))
-		require.NoError(t, json.Unmarshal([]byte(postrider(t, n.cliEnv(), "policy", "show", "own-"+name, "-o", "json").stdout), &got))
+		require.NoError(t,
+			json.Unmarshal([]byte(postrider(t, n.cliEnv(), "policy", "show", "own-"+name, "-o", "json").stdout), &got))
 		want["name"], want["builtIn"], want["isDefault"] = "own-"+name, false, false
 		delete(got, "etag") // of what the database has
 		require.Equal(t, want, got)
@@ -135,7 +145,8 @@ func TestPolicyPutRefuses(t *testing.T) {
 		{"an empty file", n.cliEnv(), []string{"put", "mine", "-f", file("")}, "there is no JSON object"},
 		{"no JSON", n.cliEnv(), []string{"put", "mine", "-f", file("steps: 1")}, "not one JSON document"},
 		{"an unknown property", n.cliEnv(), []string{"put", "mine", "-f", file(`{"steps":[1]}`)}, "steps is not known here"},
-		{"two mistakes", n.cliEnv(), []string{"put", "mine", "-f", file(`{"basis":"x","tailInSeconds":0}`)}, "basis must be gap or offset\ntailInSeconds must be between 1 and 604800 (7 days)"},
+		{"two mistakes", n.cliEnv(), []string{"put", "mine", "-f", file(`{"basis":"x","tailInSeconds":0}`)}, "basis must " +
+			"be gap or offset\ntailInSeconds must be between 1 and 604800 (7 days)"},
 		{"a short name", n.cliEnv(), []string{"put", "m", "-f", patientFile}, "name must be 3 to 64 characters"},
 	} {
 		r := postrider(t, row.env, append([]string{"policy"}, row.args...)...)

@@ -70,7 +70,9 @@ func startProcess(t *testing.T, env []string, name string, args ...string) *proc
 	return startProcessWith(t, childAttributes(), env, name, args...)
 }
 
-func startProcessWith(t *testing.T, attributes *syscall.SysProcAttr, env []string, name string, args ...string) *process {
+func startProcessWith(
+	t *testing.T, attributes *syscall.SysProcAttr, env []string, name string, args ...string,
+) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), done: make(chan struct{})}
 	p.cmd.Env = append([]string{}, env...)
@@ -100,7 +102,8 @@ func (p *process) end() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 	if p.t.Failed() {
-		p.t.Logf("%s %s printed:\n%s\nand to stderr:\n%s", filepath.Base(p.cmd.Path), strings.Join(p.cmd.Args[1:], " "), p.stdout.String(), p.stderr.String())
+		p.t.Logf("%s %s printed:\n%s\nand to stderr:\n%s", filepath.Base(p.cmd.Path), strings.Join(p.cmd.Args[1:], " "),
+			p.stdout.String(), p.stderr.String())
 	}
 }
 
@@ -173,7 +176,8 @@ func postrider(t *testing.T, env []string, args ...string) result {
 // ownEnvironment is ours without what would set postrider or PostgreSQL up behind the test's back.
 func ownEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
-		return strings.HasPrefix(pair, "POSTRIDER_") || strings.HasPrefix(pair, "DATABASE_URL=") || strings.HasPrefix(pair, "PG")
+		return strings.HasPrefix(pair, "POSTRIDER_") || strings.HasPrefix(pair, "DATABASE_URL=") ||
+			strings.HasPrefix(pair, "PG")
 	})
 }
 

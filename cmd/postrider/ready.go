@@ -14,7 +14,8 @@ import (
 const (
 	// readyAge is how long an answer holds: anybody may ask, without a credential, as often as they like.
 	readyAge = 500 * time.Millisecond
-	// silentTooLong is amply what it takes to be thought dead (four seconds), and to come back from a restart of PostgreSQL.
+	// silentTooLong is amply what it takes to be thought dead (four seconds), and to come back from a restart of
+	// PostgreSQL.
 	silentTooLong = 30 * time.Second
 )
 
@@ -46,7 +47,9 @@ func (a *instance) look(ctx context.Context) error {
 	r, err := a.store.Reader.Readiness(ctx, a.keyID, a.store.Node)
 	if err != nil {
 		if schema := requireSchema(ctx, a.pool); schema != nil {
-			return fmt.Errorf("%w: %w", server.NotReadyError("the database's schema is missing, or older than this program: run postrider migrate up"), schema)
+			return fmt.Errorf("%w: %w",
+				server.NotReadyError("the database's schema is missing, or older than this program: run postrider migrate up"),
+				schema)
 		}
 		return err
 	}
@@ -64,15 +67,19 @@ func (a *instance) missing(r query.Readiness, stalled time.Duration) error {
 	case !r.KeyKnown:
 		return server.NotReadyError("the database was set up with another encryption key than this node's")
 	case r.DiskFull:
-		return server.NotReadyError("the database's disk is full: no event can be stored until there is room; free space or enlarge the disk")
+		return server.NotReadyError("the database's disk is full: no event can be stored until there is room; free space " +
+			"or enlarge the disk")
 	case !r.PartitionsToday:
-		return server.NotReadyError("the database has no partition for today's events; a node makes them every minute, and its log says why it cannot")
+		return server.NotReadyError("the database has no partition for today's events; a node makes them every minute, and " +
+			"its log says why it cannot")
 	case a.engine != nil && !r.Registered:
-		return server.NotReadyError("this node is not registered: it has written no heartbeat yet, or was thought dead a moment ago")
+		return server.NotReadyError(
+			"this node is not registered: it has written no heartbeat yet, or was thought dead a moment ago")
 	case a.engine != nil && r.Silent > silentTooLong:
 		return server.NotReadyError(fmt.Sprintf("this node wrote its last heartbeat %s ago", r.Silent.Round(time.Second)))
 	case stalled >= jobs.StalledTooLong:
-		return server.NotReadyError(fmt.Sprintf("deliveries are due and this node has begun no attempt for %s; restart it", stalled))
+		return server.NotReadyError(fmt.Sprintf("deliveries are due and this node has begun no attempt for %s; restart it",
+			stalled))
 	}
 	return nil
 }

@@ -26,10 +26,12 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 	require.Contains(t, text, `"ready":true`)
 	for _, lack := range []struct{ breaks, mends, says string }{
 		{
-			"UPDATE postrider_internal.encryption_keys SET key_id = 'another-' || key_id", "UPDATE postrider_internal.encryption_keys SET key_id = replace(key_id, 'another-', '')",
+			"UPDATE postrider_internal.encryption_keys SET key_id = 'another-' || key_id",
+			"UPDATE postrider_internal.encryption_keys SET key_id = replace(key_id, 'another-', '')",
 			"another encryption key",
 		},
-		{"ALTER SCHEMA postrider_internal RENAME TO elsewhere", "ALTER SCHEMA elsewhere RENAME TO postrider_internal", "run postrider migrate up"},
+		{"ALTER SCHEMA postrider_internal RENAME TO elsewhere", "ALTER SCHEMA elsewhere RENAME TO " +
+			"postrider_internal", "run postrider migrate up"},
 	} {
 		db.exec(lack.breaks)
 		eventually(t, lack.says, func() bool { code, text = status(); return code == http.StatusServiceUnavailable })
@@ -48,7 +50,8 @@ func TestReadyJudgesWhatWasFound(t *testing.T) {
 	fit := query.Readiness{KeyKnown: true, PartitionsToday: true, Registered: true, Silent: 29 * time.Second}
 	require.NoError(t, worker.missing(fit, 59*time.Second))
 	require.NoError(t, api.missing(query.Readiness{KeyKnown: true, PartitionsToday: true}, 0))
-	require.ErrorContains(t, worker.missing(fit, time.Minute), "deliveries are due and this node has begun no attempt for 1m0s")
+	require.ErrorContains(t, worker.missing(fit, time.Minute),
+		"deliveries are due and this node has begun no attempt for 1m0s")
 	for _, row := range []struct {
 		says   string
 		breaks func(*query.Readiness)

@@ -24,7 +24,8 @@ type readyCmd struct {
 
 // Help is shown by ready --help.
 func (readyCmd) Help() string {
-	return "Exit code 0 where it is, 1 where it is not; the reason is printed.\n\nExample:\n  postrider ready --listen 127.0.0.1:7480\n  postrider ready --live"
+	return "Exit code 0 where it is, 1 where it is not; the reason is printed.\n\nExample:\n  postrider ready --listen " +
+		"127.0.0.1:7480\n  postrider ready --live"
 }
 
 const readyPatience = 3 * time.Second
@@ -59,7 +60,8 @@ func askHealth(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // nothing is sent, and this machine is asked
+	//nolint:gosec // nothing is sent, and this machine is asked
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := client.Do(request)
 	if err != nil {
 		return err

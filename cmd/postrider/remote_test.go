@@ -59,8 +59,10 @@ func TestVerbsOfTheAPI(t *testing.T) {
 	r := newRemote(t)
 	t.Run("verbs", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *remote){
-			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "refusals": refusedVerbs, "publish": publishVerb, "listen": listenVerb,
-			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate, "apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
+			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "refusals": refusedVerbs,
+			"publish": publishVerb, "listen": listenVerb,
+			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate,
+			"apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -72,12 +74,17 @@ func TestVerbsOfTheAPI(t *testing.T) {
 
 func topicVerbs(t *testing.T, r *remote) {
 	t.Helper()
-	made := r.object(t, "topic", "create", "topics-a", "--input-schema", "cloudeventschemav1_0", "--duplicate-detection-window-in-minutes", "5")
+	made := r.object(t, "topic", "create", "topics-a", "--input-schema", "cloudeventschemav1_0",
+		"--duplicate-detection-window-in-minutes", "5")
 	require.NotEmpty(t, made["key1"])
-	require.Nil(t, r.object(t, "topic", "create", "topics-a", "--input-schema", "CloudEventSchemaV1_0", "--duplicate-detection-window-in-minutes", "5")["key1"], "keys are shown once")
+	require.Nil(t,
+		r.object(t, "topic", "create", "topics-a", "--input-schema", "CloudEventSchemaV1_0",
+			"--duplicate-detection-window-in-minutes", "5")["key1"], "keys are shown once")
 	shown := r.object(t, "topic", "show", "topics-a")
-	require.JSONEq(t, r.manage(http.StatusOK, http.MethodGet, "/v1/topics/topics-a", ""), mustJSON(t, shown), "JSON is the API's")
-	require.Regexp(t, `(?m)^topics-a +basic +CloudEventSchemaV1_0 +/topics/topics-a/api/events `, r.run(t, 0, "topic", "list").stdout)
+	require.JSONEq(t, r.manage(http.StatusOK, http.MethodGet, "/v1/topics/topics-a", ""), mustJSON(t, shown),
+		"JSON is the API's")
+	require.Regexp(t, `(?m)^topics-a +basic +CloudEventSchemaV1_0 +/topics/topics-a/api/events `,
+		r.run(t, 0, "topic", "list").stdout)
 
 	keys := r.object(t, "topic", "keys", "topics-a")
 	require.Equal(t, made["key1"], keys["key1"])
@@ -85,14 +92,18 @@ func topicVerbs(t *testing.T, r *remote) {
 	require.Equal(t, keys["key1"], renewed["key1"])
 	require.NotEqual(t, keys["key2"], renewed["key2"])
 
-	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields", "eventType=kind,id=nr", "--input-mapping-default-values", "subject=all")
+	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields",
+		"eventType=kind,id=nr", "--input-mapping-default-values", "subject=all")
 	require.JSONEq(t, `{"eventType":{"sourceField":"kind"},"id":{"sourceField":"nr"},"subject":{"defaultValue":"all"}}`,
 		mustJSON(t, rest.ValueAt(r.object(t, "topic", "show", "topics-b"), "inputSchemaMapping.properties")))
 	stale := rest.TextAt(r.object(t, "topic", "show", "topics-b"), "etag")
-	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields", "eventType=kind,id=nr", "--input-mapping-default-values", "subject=all",
+	r.run(t, 0, "topic", "create", "topics-b", "--input-schema", "customeventschema", "--input-mapping-fields",
+		"eventType=kind,id=nr", "--input-mapping-default-values", "subject=all",
 		"--duplicate-detection-window-in-minutes", "5", "--if-match", stale)
-	require.Contains(t, r.run(t, 1, "topic", "delete", "topics-b", "--yes", "--if-match", stale).stderr, `"topics-b" is in none of the versions that If-Match names`)
-	require.Equal(t, "Topic topics-b was deleted.\n", r.run(t, 0, "topic", "delete", "topics-b", "--yes", "--if-match", "*").stdout)
+	require.Contains(t, r.run(t, 1, "topic", "delete", "topics-b", "--yes", "--if-match", stale).stderr,
+		`"topics-b" is in none of the versions that If-Match names`)
+	require.Equal(t, "Topic topics-b was deleted.\n",
+		r.run(t, 0, "topic", "delete", "topics-b", "--yes", "--if-match", "*").stdout)
 	r.topic("topics-c")
 	require.Equal(t, rest.Object{"name": "topics-c", "deleted": true}, r.object(t, "topic", "delete", "topics-c", "--yes"))
 	require.Equal(t, "postrider: topic \"topics-b\" does not exist\n", r.run(t, 1, "topic", "show", "topics-b").stderr)
@@ -110,17 +121,26 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	t.Helper()
 	r.topic("subscribed")
 	endpoint := r.api + "/healthz?code=secret"
-	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-type", "webhook", "--endpoint-validation", "skip",
-		"--event-delivery-schema", "cloudeventschemav1_0", "--included-event-types", "A,B", "--subject-begins-with", "x/", "--subject-ends-with", ".jpg", "--subject-case-sensitive", "true",
-		"--enable-advanced-filtering-on-arrays", "--advanced-filter", "data.total numbergreaterthan 9007199254740993", "--advanced-filter", `data.city StringIn "New York" 'Paris, Texas'`,
-		"--max-delivery-attempts", "7", "--event-ttl", "60", "--max-events-per-batch", "10", "--preferred-batch-size-in-kilobytes", "32", "--deadletter-endpoint", "none",
-		"--expiration-date", "2099-01-31", "--labels", "a,b", "--delivery-attribute-mapping", "X-Secret static s3cret true", "--delivery-attribute-mapping", "X-Path dynamic data.path",
-		"--policy", "ga-2021", "--behavior", "documented", "--max-concurrent-deliveries", "3", "--honor-retry-after", "false", "--signing", "true")
+	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-type", "webhook",
+		"--endpoint-validation", "skip",
+		"--event-delivery-schema", "cloudeventschemav1_0", "--included-event-types", "A,B", "--subject-begins-with", "x/",
+		"--subject-ends-with", ".jpg", "--subject-case-sensitive", "true",
+		"--enable-advanced-filtering-on-arrays", "--advanced-filter", "data.total numbergreaterthan 9007199254740993",
+		"--advanced-filter", `data.city StringIn "New York" 'Paris, Texas'`,
+		"--max-delivery-attempts", "7", "--event-ttl", "60", "--max-events-per-batch", "10",
+		"--preferred-batch-size-in-kilobytes", "32", "--deadletter-endpoint", "none",
+		"--expiration-date", "2099-01-31", "--labels", "a,b", "--delivery-attribute-mapping", "X-Secret static s3cret true",
+		"--delivery-attribute-mapping", "X-Path dynamic data.path",
+		"--policy", "ga-2021", "--behavior", "documented", "--max-concurrent-deliveries", "3", "--honor-retry-after", "false",
+		"--signing", "true")
 	shown := r.object(t, "subscription", "show", "subscribed", "all-flags")
 	for path, want := range map[string]string{
-		"endpointBaseUrl": `"` + r.api + `/healthz"`, "filter.includedEventTypes": `["A","B"]`, "filter.isSubjectCaseSensitive": `true`, "filter.enableAdvancedFilteringOnArrays": `true`,
-		"filter.subjectBeginsWith": `"x/"`, "filter.subjectEndsWith": `".jpg"`, "retryPolicy": `{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":60}`,
-		"deadLetterDestination": `{"endpointType":"None"}`, "expirationTimeUtc": `"2099-01-31T00:00:00Z"`, "labels": `["a","b"]`, "maxEventsPerBatch": `10`, "preferredBatchSizeInKilobytes": `32`,
+		"endpointBaseUrl": `"` + r.api + `/healthz"`, "filter.includedEventTypes": `["A","B"]`,
+		"filter.isSubjectCaseSensitive": `true`, "filter.enableAdvancedFilteringOnArrays": `true`,
+		"filter.subjectBeginsWith": `"x/"`, "filter.subjectEndsWith": `".jpg"`,
+		"retryPolicy":           `{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":60}`,
+		"deadLetterDestination": `{"endpointType":"None"}`, "expirationTimeUtc": `"2099-01-31T00:00:00Z"`,
+		"labels": `["a","b"]`, "maxEventsPerBatch": `10`, "preferredBatchSizeInKilobytes": `32`,
 		"behavior": `"documented"`, "maxConcurrentDeliveries": `3`, "honorRetryAfter": `false`, "signing.enabled": `true`,
 	} {
 		require.JSONEq(t, want, mustJSON(t, rest.ValueAt(shown, path)), path)
@@ -130,39 +150,52 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	require.Contains(t, raw, "Paris, Texas")
 	require.NotContains(t, raw, "s3cret")
 
-	require.Contains(t, r.run(t, 1, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint).stderr, "has an event subscription all-flags already")
-	changed := r.object(t, "subscription", "update", "subscribed", "all-flags", "--event-ttl", "30", "--unset", "labels", "--unset", "filter.advancedFilters")
-	require.JSONEq(t, `{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":30}`, mustJSON(t, changed["retryPolicy"]))
+	require.Contains(t, r.run(t, 1, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint).stderr,
+		"has an event subscription all-flags already")
+	changed := r.object(t, "subscription", "update", "subscribed", "all-flags", "--event-ttl", "30", "--unset", "labels",
+		"--unset", "filter.advancedFilters")
+	require.JSONEq(t, `{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":30}`,
+		mustJSON(t, changed["retryPolicy"]))
 	require.Empty(t, changed["labels"])
 	require.Empty(t, rest.ValueAt(changed, "filter.advancedFilters"))
 	require.Equal(t, []any{"A", "B"}, rest.ValueAt(changed, "filter.includedEventTypes"), "what is not named stays")
-	replaced := r.object(t, "subscription", "create", "subscribed", "all-flags", "--replace", "--endpoint", endpoint, "--endpoint-validation", "skip")
+	replaced := r.object(t, "subscription", "create", "subscribed", "all-flags", "--replace", "--endpoint", endpoint,
+		"--endpoint-validation", "skip")
 	require.Equal(t, []any{"All"}, rest.ValueAt(replaced, "filter.includedEventTypes"))
 
 	stale := []string{"subscribed", "all-flags", "--if-match", strings.Trim(rest.TextAt(shown, "etag"), `"`)}
-	for _, args := range [][]string{{"create", "--endpoint", endpoint, "--endpoint-validation", "skip"}, {"update", "--labels", "c"}, {"delete", "--yes"}} {
-		require.Contains(t, r.run(t, 1, append(append([]string{"subscription", args[0]}, stale...), args[1:]...)...).stderr, "is in none of the versions that If-Match names")
+	for _, args := range [][]string{
+		{"create", "--endpoint", endpoint, "--endpoint-validation", "skip"}, {"update", "--labels", "c"}, {"delete", "--yes"},
+	} {
+		require.Contains(t, r.run(t, 1, append(append([]string{"subscription", args[0]}, stale...), args[1:]...)...).stderr,
+			"is in none of the versions that If-Match names")
 	}
-	latest := r.object(t, "subscription", "update", "subscribed", "all-flags", "--labels", "c", "--if-match", rest.TextAt(replaced, "etag"))
-	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-validation", "skip", "--if-match", rest.TextAt(latest, "etag"))
+	latest := r.object(t, "subscription", "update", "subscribed", "all-flags", "--labels", "c", "--if-match",
+		rest.TextAt(replaced, "etag"))
+	r.run(t, 0, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint, "--endpoint-validation",
+		"skip", "--if-match", rest.TextAt(latest, "etag"))
 
 	require.Regexp(t, `(?m)^subscribed +all-flags +http`, r.run(t, 0, "subscription", "list", "subscribed").stdout)
 	require.Contains(t, r.run(t, 0, "subscription", "list").stdout, "all-flags")
-	require.Equal(t, "Event subscription all-flags of topic subscribed was deleted.\n", r.run(t, 0, "subscription", "delete", "subscribed", "all-flags", "--yes").stdout)
+	require.Equal(t, "Event subscription all-flags of topic subscribed was deleted.\n",
+		r.run(t, 0, "subscription", "delete", "subscribed", "all-flags", "--yes").stdout)
 	r.run(t, 1, "subscription", "show", "subscribed", "all-flags")
 }
 
 func refusedVerbs(t *testing.T, r *remote) {
 	t.Helper()
 	r.topic("refusing")
-	said := r.run(t, 1, "subscription", "create", "refusing", "abc", "--endpoint", r.api, "--max-delivery-attempts", "900", "--event-ttl", "0").stderr
+	said := r.run(t, 1, "subscription", "create", "refusing", "abc", "--endpoint", r.api, "--max-delivery-attempts", "900",
+		"--event-ttl", "0").stderr
 	require.Equal(t, `postrider: the server found 2 mistakes
   retryPolicy.maxDeliveryAttempts: must be between 1 and 30 under retry policy ga-2021, not 900
   retryPolicy.eventTimeToLiveInMinutes: must be between 1 and 1440 minutes under retry policy ga-2021, not 0
 `, said)
 	require.Contains(t, r.run(t, 1, "topic", "list", "--api-key", "wrong").stderr, "set POSTRIDER_API_KEY, or --api-key")
-	require.Contains(t, r.run(t, 1, "topic", "list", "--server", "http://127.0.0.1:1").stderr, "is the service running there?")
-	require.Contains(t, r.run(t, 1, "topic", "list", "--server", strings.Replace(r.api, "http:", "https:", 1)).stderr, "answers without TLS: name it with http://")
+	require.Contains(t, r.run(t, 1, "topic", "list", "--server", "http://127.0.0.1:1").stderr,
+		"is the service running there?")
+	require.Contains(t, r.run(t, 1, "topic", "list", "--server", strings.Replace(r.api, "http:", "https:", 1)).stderr,
+		"answers without TLS: name it with http://")
 	for _, args := range [][]string{
 		{"topic", "list", "--server", "ftp://x"},
 		{"topic", "list", "--server", "https://events.example.com", "--api-key", ""},
@@ -195,21 +228,31 @@ func publishVerb(t *testing.T, r *remote) {
 	key := r.topic("published")
 	file := writtenFile(t, cloudEvent("p1")+"\n[]\n["+cloudEvent("p2")+",\n"+cloudEvent("p3")+"]")
 	var summary struct{ Sent, Accepted, Failed, Requests int }
-	require.NoError(t, json.Unmarshal([]byte(r.run(t, 0, "publish", "published", file, "--batch", "2", "-o", "json").stdout), &summary))
+	require.NoError(t,
+		json.Unmarshal([]byte(r.run(t, 0, "publish", "published", file, "--batch", "2", "-o", "json").stdout), &summary))
 	require.Equal(t, []int{3, 3, 0, 2}, []int{summary.Sent, summary.Accepted, summary.Failed, summary.Requests})
 	body := one[string](r.db, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_id = 'p2'")
 	require.Equal(t, cloudEvent("p2"), body, "to the last byte")
 
 	r.run(t, 0, "publish", "published", "--sample", "--count", "30", "--rate", "200")
-	r.run(t, 0, "publish", "published", "--type", "Shop.Opened", "--subject", "shops/1", "--data", `{"n": 12345678901234567890}`)
-	require.Contains(t, one[string](r.db, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_type = 'Shop.Opened'"), "12345678901234567890")
+	r.run(t, 0, "publish", "published", "--type", "Shop.Opened", "--subject", "shops/1", "--data",
+		`{"n": 12345678901234567890}`)
+	require.Contains(t,
+		one[string](r.db, "SELECT body_text FROM postrider.events WHERE topic = 'published' AND event_type = 'Shop.Opened'"),
+		"12345678901234567890")
 	require.Equal(t, 34, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published'"))
 
-	wrong := writtenFile(t, cloudEvent("p4")+cloudEvent("p5")+`{"specversion":"1.0","id":"p6","source":"/s"}`+cloudEvent("p7"))
-	require.Contains(t, r.run(t, 1, "publish", "published", wrong, "--batch", "1").stderr, "event 3 was not accepted: event 3.type: is required")
-	require.Equal(t, 2, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id IN ('p4', 'p5', 'p7')"), "it stops there")
-	require.Contains(t, r.run(t, 1, "publish", "published", wrong, "--batch", "1", "--keep-going").stdout, "4 events to topic published")
-	require.Equal(t, 1, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'p7'"))
+	wrong := writtenFile(t,
+		cloudEvent("p4")+cloudEvent("p5")+`{"specversion":"1.0","id":"p6","source":"/s"}`+cloudEvent("p7"))
+	require.Contains(t, r.run(t, 1, "publish", "published", wrong, "--batch", "1").stderr,
+		"event 3 was not accepted: event 3.type: is required")
+	require.Equal(t, 2,
+		one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' "+
+			"AND event_id IN ('p4', 'p5', 'p7')"), "it stops there")
+	require.Contains(t, r.run(t, 1, "publish", "published", wrong, "--batch", "1", "--keep-going").stdout,
+		"4 events to topic published")
+	require.Equal(t, 1,
+		one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'p7'"))
 	broken := r.run(t, 1, "publish", "published", writtenFile(t, cloudEvent("p8")+`{"id":`))
 	require.Contains(t, broken.stderr, "it ends in the middle of an event")
 	require.Contains(t, broken.stdout, "1 accepted", "something was done: that is no wrong usage")
@@ -218,12 +261,17 @@ func publishVerb(t *testing.T, r *remote) {
 		require.Empty(t, refused.stdout)
 	}
 	require.Empty(t, r.run(t, 2, "publish", "published", writtenFile(t, "no event")).stdout)
-	require.Zero(t, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE event_id = 'p10'"), "files are opened before anything is sent")
+	require.Zero(t, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE event_id = 'p10'"),
+		"files are opened before anything is sent")
 
-	onlyTheKey := postrider(t, []string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=none", "POSTRIDER_TOPIC_KEY=" + key}, "publish", "published", writtenFile(t, cloudEvent("p9")))
+	onlyTheKey := postrider(t,
+		[]string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=none", "POSTRIDER_TOPIC_KEY=" + key}, "publish", "published",
+		writtenFile(t, cloudEvent("p9")))
 	require.Zero(t, onlyTheKey.code, onlyTheKey.stderr)
 	r.run(t, 1, "publish", "published", file, "--key", "wrong")
-	require.Zero(t, one[int](r.db, "SELECT count(*)::int FROM postrider.audit WHERE action = 'topic_keys_shown' AND topic = 'published'"), "the API key publishes by itself")
+	require.Zero(t,
+		one[int](r.db, "SELECT count(*)::int FROM postrider.audit WHERE action = 'topic_keys_shown' AND topic = 'published'"),
+		"the API key publishes by itself")
 	publishByAPIKey(t, r)
 }
 
@@ -235,7 +283,8 @@ func publishByAPIKey(t *testing.T, r *remote) {
 		made := r.manage(http.StatusCreated, http.MethodPost, "/v1/apiKeys", `{"name":"`+name+`","scope":"`+scope+`"}`)
 		var shown struct{ Key string }
 		require.NoError(t, json.Unmarshal([]byte(made), &shown))
-		return postrider(t, []string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=" + shown.Key}, append([]string{"publish"}, args...)...)
+		return postrider(t, []string{"POSTRIDER_SERVER=" + r.api, "POSTRIDER_API_KEY=" + shown.Key},
+			append([]string{"publish"}, args...)...)
 	}
 	for name, args := range map[string][]string{
 		"cli-sample": {"by-key", "--sample", "--count", "2"},
@@ -246,7 +295,8 @@ func publishByAPIKey(t *testing.T, r *remote) {
 		require.Zero(t, done.code, "%s: %s", name, done.stderr)
 	}
 	require.Equal(t, 3, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'by-key'"))
-	require.Equal(t, 1, one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'by-key'"))
+	require.Equal(t, 1,
+		one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'by-key'"))
 	refused := with("cli-operator", "operate", "by-key", "--sample")
 	require.Equal(t, 1, refused.code)
 	require.Contains(t, refused.stderr, "publishing needs scope publish, or admin")
@@ -268,17 +318,22 @@ func listenVerb(t *testing.T, r *remote) {
 	const exists = "SELECT count(*)::int FROM postrider.event_subscriptions WHERE topic = 'heard' AND subscription LIKE $1"
 	start := func(flags ...string) (*process, string) {
 		file := filepath.Join(t.TempDir(), "ready.json")
-		p := startProcess(t, r.env, program, append([]string{"listen", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)...)
+		p := startProcess(t, r.env, program,
+			append([]string{"listen", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)...)
 		return p, p.ready(file).Sink
 	}
 	last, lastURL := start("-o", "json", "--answer", "503,200")
-	first, _ := start("--topic", "heard", "--name", "first", "--event-delivery-schema", "CloudEventSchemaV1_0", "--forward-to", lastURL+"/hook", "-v")
+	first, _ := start("--topic", "heard", "--name", "first", "--event-delivery-schema", "CloudEventSchemaV1_0",
+		"--forward-to", lastURL+"/hook", "-v")
 	require.Contains(t, first.stdout.String(), "validation handshake answered")
 	require.Equal(t, 1, one[int](r.db, exists, "first"))
 	r.publish("heard", key, cloudEvent("h1"))
-	eventually(t, "the event is forwarded and its answer handed back", func() bool { return len(first.linesWith("<-- 503")) == 1 })
-	eventually(t, "the attempt is recorded", r.db.atLeast(1, "SELECT count(*)::int FROM postrider.deliveries WHERE topic = 'heard' AND state = 'pending' AND attempts = 1"))
-	r.db.exec("SELECT postrider.retry_now(delivery_id) FROM postrider.deliveries WHERE topic = 'heard' AND state = 'pending'")
+	eventually(t, "the event is forwarded and its answer handed back",
+		func() bool { return len(first.linesWith("<-- 503")) == 1 })
+	eventually(t, "the attempt is recorded", r.db.atLeast(1,
+		"SELECT count(*)::int FROM postrider.deliveries WHERE topic = 'heard' AND state = 'pending' AND attempts = 1"))
+	r.db.exec("SELECT postrider.retry_now(delivery_id) FROM postrider.deliveries WHERE topic = 'heard' " +
+		"AND state = 'pending'")
 	eventually(t, "the next attempt gets the next answer", func() bool { return len(first.linesWith("<-- 200")) == 1 })
 	require.Regexp(t, `--> shop\.order\.placed - h1 \(\S+, attempt 1\)`, first.stdout.String())
 	require.Contains(t, first.stdout.String(), `"specversion": "1.0"`)
@@ -334,7 +389,8 @@ func tailVerb(t *testing.T, r *remote) {
 func applyVerb(t *testing.T, r *remote) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "postrider.yaml")
-	text := strings.ReplaceAll(fromRoot(t, "cmd/postrider/cli/management/testdata/apply.yaml"), "ENDPOINT", r.api+"/healthz")
+	text := strings.ReplaceAll(fromRoot(t, "cmd/postrider/cli/management/testdata/apply.yaml"), "ENDPOINT",
+		r.api+"/healthz")
 	apply := func(code int, flags ...string) string {
 		t.Helper()
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
@@ -349,23 +405,29 @@ func applyVerb(t *testing.T, r *remote) {
 	require.Contains(t, dry, "(4 to make, 0 to change, 0 to delete, 0 as they are)")
 	r.run(t, 1, "topic", "show", "applied")
 	require.Contains(t, apply(2), "say --yes", "nobody is there to be asked")
-	require.Contains(t, apply(0, "--yes"), "made policy applied\nmade topic applied\nmade subscription applied/one\nmade subscription applied/two\n")
-	require.Contains(t, apply(0, "--dry-run"), "(0 to make, 0 to change, 0 to delete, 4 as they are)", "what was applied is as it is said")
+	require.Contains(t, apply(0, "--yes"),
+		"made policy applied\nmade topic applied\nmade subscription applied/one\nmade subscription applied/two\n")
+	require.Contains(t, apply(0, "--dry-run"), "(0 to make, 0 to change, 0 to delete, 4 as they are)",
+		"what was applied is as it is said")
 	require.Contains(t, apply(0, "--yes"), "(0 to make, 0 to change, 0 to delete, 4 as they are)")
 	require.Contains(t, mustJSON(t, r.object(t, "subscription", "show", "applied", "one")), `"policy":"applied"`)
 
 	r.run(t, 0, "subscription", "update", "applied", "two", "--labels", "by-hand", "--max-events-per-batch", "5")
-	text = strings.NewReplacer("code=secret", "code=other", "s3cret", "s4cret", "maxDeliveryAttempts: 5", "maxDeliveryAttempts: 6", "[1, 2]", "[1, 3]").Replace(text)
+	text = strings.NewReplacer("code=secret", "code=other", "s3cret", "s4cret", "maxDeliveryAttempts: 5",
+		"maxDeliveryAttempts: 6", "[1, 2]", "[1, 3]").Replace(text)
 	changed := apply(0, "--yes")
 	for _, line := range []string{
-		"~ policy applied\n    ~ stepsInSeconds: [1,2] → [1,3]\n", "?***\" → ", "*** (another one)", "    ~ retryPolicy.maxDeliveryAttempts: 5 → 6\n",
-		"~ subscription applied/two\n    - labels: [\"by-hand\"]\n    ~ maxEventsPerBatch: 5 → 1\n", "(0 to make, 3 to change, 0 to delete, 1 as they are)",
+		"~ policy applied\n    ~ stepsInSeconds: [1,2] → [1,3]\n", "?***\" → ", "*** (another one)",
+		"    ~ retryPolicy.maxDeliveryAttempts: 5 → 6\n",
+		"~ subscription applied/two\n    - labels: [\"by-hand\"]\n    ~ maxEventsPerBatch: 5 → 1\n",
+		"(0 to make, 3 to change, 0 to delete, 1 as they are)",
 	} {
 		require.Contains(t, changed, line)
 	}
 	apply(0, "--dry-run")
 	text = strings.Replace(text, "policy: applied, maxDeliveryAttempts: 6", "policy: applied, maxDeliveryAttempts: 10", 1)
-	text = strings.Replace(text, "topic: applied, name: two", "topic: applied, name: two, labels: [x], maxEventsPerBatch: 9999", 1)
+	text = strings.Replace(text, "topic: applied, name: two",
+		"topic: applied, name: two, labels: [x], maxEventsPerBatch: 9999", 1)
 	mistakes := apply(1, "--yes")
 	require.Contains(t, mistakes, "nothing was changed, for there are mistakes")
 	require.Contains(t, mistakes, "subscription applied/one: retryPolicy.maxDeliveryAttempts must be between 1 and 9")
@@ -374,7 +436,8 @@ func applyVerb(t *testing.T, r *remote) {
 
 	text = "topics: [{name: Applied}]\nsubscriptions: [{topic: applied, name: ONE, endpointUrl: https://example.com}]"
 	mistakes = apply(1, "--yes")
-	require.Contains(t, mistakes, `topic Applied: the name conflicts with "applied": names must not differ only in letter case`)
+	require.Contains(t, mistakes,
+		`topic Applied: the name conflicts with "applied": names must not differ only in letter case`)
 	require.Contains(t, mistakes, `subscription applied/ONE: event subscription "ONE" cannot be created: "one" exists`)
 }
 
@@ -424,26 +487,34 @@ func applyAzure(t *testing.T, r *remote) {
 	busy := busyEndpoint(t)
 	const id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.EventGrid/topics/azured"
 	subscription := func(name, rest string) string {
-		return fmt.Sprintf(`{"name":%q,"type":"Microsoft.EventGrid/eventSubscriptions","topic":%q,"eventDeliverySchema":"EventGridSchema","labels":[],%s}`, name, id, rest)
+		return fmt.Sprintf(`{"name":%q,"type":"Microsoft.EventGrid/eventSubscriptions","topic":%q,`+
+			`"eventDeliverySchema":"EventGridSchema","labels":[],%s}`, name, id, rest)
 	}
 	list := "[" + strings.Join([]string{
-		subscription("plain", `"deadLetterDestination":null,"destination":{"endpointType":"WebHook","endpointUrl":"`+busy+`?code=1","endpointBaseUrl":"`+busy+`","maxEventsPerBatch":2,
-			"preferredBatchSizeInKilobytes":64,"azureActiveDirectoryTenantId":"t","deliveryAttributeMappings":[{"name":"X-A","type":"Dynamic","sourceField":"data.a"},{"name":"X-S","type":"Static","isSecret":true,"value":null}]},
-			"filter":{"includedEventTypes":["A"],"subjectBeginsWith":"","advancedFilters":[{"key":"data.n","operatorType":"NumberGreaterThan","value":1.50}],"isSubjectCaseSensitive":null},
+		subscription("plain", `"deadLetterDestination":null,"destination":{"endpointType":"WebHook","endpointUrl":"`+busy+
+			`?code=1","endpointBaseUrl":"`+busy+`","maxEventsPerBatch":2,
+			"preferredBatchSizeInKilobytes":64,"azureActiveDirectoryTenantId":"t","deliveryAttributeMappings":[{"name":"X-A",`+
+			`"type":"Dynamic","sourceField":"data.a"},{"name":"X-S","type":"Static","isSecret":true,"value":null}]},
+			"filter":{"includedEventTypes":["A"],"subjectBeginsWith":"","advancedFilters":[{"key":"data.n",`+
+			`"operatorType":"NumberGreaterThan","value":1.50}],"isSubjectCaseSensitive":null},
 			"retryPolicy":{"eventTimeToLiveInMinutes":10,"maxDeliveryAttempts":3}`),
 		subscription("hub", `"destination":{"endpointType":"EventHub","resourceId":"/x"}`),
-		strings.Replace(subscription("blobs", `"destination":{"endpointType":"WebHook","endpointUrl":"https://a.example/"}`), id, "/subscriptions/s/providers/Microsoft.Storage/storageAccounts/acc", 1),
+		strings.Replace(subscription("blobs", `"destination":{"endpointType":"WebHook","endpointUrl":"https://a.example/"}`),
+			id, "/subscriptions/s/providers/Microsoft.Storage/storageAccounts/acc", 1),
 	}, ",") + "]"
 	file := writtenFile(t, list)
 	dry := r.run(t, 3, "apply", "-f", file, "--dry-run")
 	for _, note := range []string{
-		"plain: azureActiveDirectoryTenantId is not offered", "plain: the value of secret header X-S is not in the list", "hub: endpointType EventHub is not offered: left out", "blobs: events of /subscriptions/s/providers/Microsoft.Storage",
+		"plain: azureActiveDirectoryTenantId is not offered", "plain: the value of secret header X-S is not in the list",
+		"hub: endpointType EventHub is not offered: left out",
+		"blobs: events of /subscriptions/s/providers/Microsoft.Storage",
 	} {
 		require.Contains(t, dry.stderr, "not offered: event subscription "+note)
 	}
 	require.Contains(t, dry.stdout, "+ topic azured\n+ subscription azured/plain\n")
 	require.Contains(t, dry.stdout, "(2 to make, ")
-	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--yes").stdout, "made topic azured\nmade subscription azured/plain\n")
+	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--yes").stdout,
+		"made topic azured\nmade subscription azured/plain\n")
 	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--dry-run").stdout, "0 to change")
 	r.run(t, 0, "subscription", "update", "azured", "plain", "--unset", "filter.includedEventTypes")
 	r.run(t, 0, "subscription", "create", "azured", "other", "--endpoint", busy)
@@ -466,10 +537,14 @@ func doctorVerb(t *testing.T, r *remote) {
 		require.Equal(t, f.Level == "ok", f.Remedy == "", f.Says)
 	}
 	require.Equal(t, "fail", checks["durability"])
-	for _, check := range []string{"pooler", "version", "clock", "schema", "rights", "vacuum horizon", "partitions", "nodes", "sweeper", "encryption key"} {
+	for _, check := range []string{
+		"pooler", "version", "clock", "schema", "rights", "vacuum horizon", "partitions", "nodes", "sweeper",
+		"encryption key",
+	} {
 		require.Equal(t, "ok", checks[check], "%s: %s", check, seen.stdout)
 	}
-	unwell := postrider(t, append(r.db.env(), "POSTRIDER_ENCRYPTION_KEY="+newSecret()), "doctor", "--endpoint", "http://10.1.2.3/?code=secret")
+	unwell := postrider(t, append(r.db.env(), "POSTRIDER_ENCRYPTION_KEY="+newSecret()), "doctor", "--endpoint",
+		"http://10.1.2.3/?code=secret")
 	require.Equal(t, 1, unwell.code)
 	require.Regexp(t, `(?m)^fail +encryption key +.*sealed with key`, unwell.stdout)
 	require.Regexp(t, `(?m)^fail +egress +.*10\.1\.2\.3: private`, unwell.stdout)

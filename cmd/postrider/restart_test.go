@@ -12,8 +12,8 @@ import (
 	"postrider/pgdev"
 )
 
-// ownCluster is a PostgreSQL that no other test uses, with a migrated database. It keeps what it has committed: a crash that
-// loses a transaction which was answered is nothing to hold against the nodes.
+// ownCluster is a PostgreSQL that no other test uses, with a migrated database. It keeps what it has committed: a crash
+// that loses a transaction which was answered is nothing to hold against the nodes.
 func ownCluster(t *testing.T) (*pgdev.Server, *database) {
 	t.Helper()
 	server, err := pgdev.Start(t.Context(), pgdev.Options{Durable: true})
@@ -25,8 +25,8 @@ func ownCluster(t *testing.T) (*pgdev.Server, *database) {
 	return server, db
 }
 
-// While PostgreSQL is away nobody can write a heartbeat, and so nobody counts one against another, however long that takes.
-// Requests go on meanwhile: some are answered before the database is back, some long after.
+// While PostgreSQL is away nobody can write a heartbeat, and so nobody counts one against another, however long that
+// takes. Requests go on meanwhile: some are answered before the database is back, some long after.
 func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(*testing.T, *pgdev.Server, []*node){
@@ -36,7 +36,8 @@ func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
 		"a crash, and away for longer than a dead node has": func(t *testing.T, server *pgdev.Server, nodes []*node) {
 			require.NoError(t, server.Kill())
 			for _, n := range nodes {
-				eventually(t, "the node missed six heartbeats", func() bool { return strings.Count(n.stderr.String(), "the heartbeat failed") >= 6 })
+				eventually(t, "the node missed six heartbeats",
+					func() bool { return strings.Count(n.stderr.String(), "the heartbeat failed") >= 6 })
 				n.saysOfADatabaseThatIsAway()
 			}
 			require.NoError(t, server.Restart(t.Context()))
@@ -64,23 +65,26 @@ func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
 // saysOfADatabaseThatIsAway: the node is of no use, and must not be restarted for it.
 func (s *service) saysOfADatabaseThatIsAway() {
 	s.t.Helper()
-	require.Contains(s.t, s.manage(http.StatusServiceUnavailable, http.MethodGet, "/readyz", ""), "the database does not answer")
+	require.Contains(s.t, s.manage(http.StatusServiceUnavailable, http.MethodGet, "/readyz", ""),
+		"the database does not answer")
 	s.manage(http.StatusOK, http.MethodGet, "/healthz", "")
 }
 
 // twoBusyNodes have 20 requests in flight each.
 func twoBusyNodes(t *testing.T, db *database, sink *gate) []*node {
 	t.Helper()
-	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")} // an endpoint that never answered gets a sixth of them
+	// an endpoint that never answered gets a sixth of them
+	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
 	nodes[0].publishMany("orders", sink.url, 40)
 	eventually(t, "both nodes have 20 requests in flight", func() bool {
-		return sink.held() == 40 && one[int](db, runningQuery, nodes[0].name) == 20 && one[int](db, runningQuery, nodes[1].name) == 20
+		return sink.held() == 40 && one[int](db, runningQuery, nodes[0].name) == 20 &&
+			one[int](db, runningQuery, nodes[1].name) == 20
 	})
 	return nodes
 }
 
-// publishMany makes a topic with one event subscription and publishes n events to it in one request. Their ids begin with
-// the topic's name.
+// publishMany makes a topic with one event subscription and publishes n events to it in one request. Their ids begin
+// with the topic's name.
 func (s *service) publishMany(topic, endpoint string, n int) {
 	s.t.Helper()
 	key := s.topic(topic)
@@ -103,7 +107,8 @@ func requireBeating(t *testing.T, db *database, nodes []*node) {
 	const query = "SELECT beat FROM postrider_internal.nodes WHERE id = $1"
 	before := make([]int, len(nodes))
 	for i, n := range nodes {
-		eventually(t, "PostgreSQL answers", func() bool { return db.pool.QueryRow(t.Context(), query, n.name).Scan(&before[i]) == nil })
+		eventually(t, "PostgreSQL answers",
+			func() bool { return db.pool.QueryRow(t.Context(), query, n.name).Scan(&before[i]) == nil })
 	}
 	for i, n := range nodes {
 		eventually(t, "the node has written six more heartbeats", db.atLeast(before[i]+6, query, n.name))

@@ -9,7 +9,8 @@ import (
 	"postrider/server"
 )
 
-// role is which part of the service a node runs. Nodes of all roles share one database and find each other's work there.
+// role is which part of the service a node runs. Nodes of all roles share one database and find each other's work
+// there.
 type role string
 
 const (

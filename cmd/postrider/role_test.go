@@ -17,7 +17,9 @@ func TestRoles(t *testing.T) {
 	db, sink := migratedDatabase(t), newGate(t)
 	sink.open()
 	api := startNode(t, db, "--role", "api")
-	require.Positive(t, one[int](db, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"), "it makes the partitions it needs")
+	require.Positive(t,
+		one[int](db, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"),
+		"it makes the partitions it needs")
 	require.Zero(t, one[int](db, leasesQuery), "it takes no job and needs no lease")
 	key := api.topic("orders")
 	api.subscribe("orders", "billing", sink.url)
@@ -33,8 +35,11 @@ func TestRoles(t *testing.T) {
 	require.Equal(t, []string{worker.name}, one[[]string](db, "SELECT array_agg(id) FROM postrider_internal.nodes"))
 	requireHealthOnly(t, worker)
 
-	api.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked", fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
-	require.Equal(t, "Succeeded", one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"), "the worker asked, the other waited")
+	api.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/asked",
+		fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
+	require.Equal(t, "Succeeded",
+		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"),
+		"the worker asked, the other waited")
 
 	api.publish("orders", key, cloudEvent("e3"))
 	db.drained()
@@ -50,7 +55,8 @@ func TestRoles(t *testing.T) {
 // permits is an endpoint that gives whoever asks permission.
 func permits(t *testing.T) string {
 	t.Helper()
-	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("WebHook-Allowed-Origin", "*") }))
+	e := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("WebHook-Allowed-Origin", "*") }))
 	t.Cleanup(e.Close)
 	return e.URL
 }

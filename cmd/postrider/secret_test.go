@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The secrets that are planted. Each is looked for in parts, too: what follows the scheme, and the beginning of the long one,
-// which no excerpt holds as a whole.
+// The secrets that are planted. Each is looked for in parts, too: what follows the scheme, and the beginning of the
+// long one, which no excerpt holds as a whole.
 const (
 	plantedToken = "tok/en&planted<1>"
 	plantedShort = "pl4"
@@ -35,8 +35,10 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Echo", r.Header.Get("Authorization"))
 	w.Header().Set("Location", r.RequestURI)
 	w.WriteHeader(http.StatusBadRequest)
-	fmt.Fprintf(w, "%s %s %q [%s] %s %s %s\n%s", r.RequestURI, r.URL.Query(), r.Header.Get("Authorization"), r.Header.Get("X-Short"), r.Header.Get("X-Open"),
-		url.QueryEscape(r.Header.Get("Authorization")), strings.ReplaceAll(string(header), "/", `\/`), strings.Repeat(r.Header.Get("X-Long"), 2))
+	fmt.Fprintf(w, "%s %s %q [%s] %s %s %s\n%s", r.RequestURI, r.URL.Query(), r.Header.Get("Authorization"),
+		r.Header.Get("X-Short"), r.Header.Get("X-Open"),
+		url.QueryEscape(r.Header.Get("Authorization")), strings.ReplaceAll(string(header), "/", `\/`),
+		strings.Repeat(r.Header.Get("X-Long"), 2))
 }
 
 // babble is no HTTP: net/http tells of it in the error's text.
@@ -50,8 +52,8 @@ func babble(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(conn, "babble;"+r.Header.Get("X-Open")+";"+token+";"+r.RequestURI+"\r\n\r\n")
 }
 
-// An endpoint that repeats what it is sent must not bring the secrets of an event subscription into the database, the log, or
-// any answer but the two that are for them.
+// An endpoint that repeats what it is sent must not bring the secrets of an event subscription into the database, the
+// log, or any answer but the two that are for them.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -66,12 +68,14 @@ func TestSecretsStaySecret(t *testing.T) {
 	names := []string{"echoed", "batched", "babbled"}
 	for i, path := range []string{"/echo", "/echo", "/babble"} {
 		more := []string{"", `"maxEventsPerBatch":10,`, `"retryPolicy":{"maxDeliveryAttempts":1},`}[i]
-		n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+names[i], fmt.Sprintf(`{%s"endpointValidation":"skip","endpointUrl":%q,"deliveryAttributeMappings":[
+		n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+names[i],
+			fmt.Sprintf(`{%s"endpointValidation":"skip","endpointUrl":%q,"deliveryAttributeMappings":[
 			{"name":"Authorization","type":"Static","properties":{"value":%q,"isSecret":true}},
 			{"name":"X-Short","type":"Static","properties":{"value":%q,"isSecret":true}},
 			{"name":"X-Long","type":"Static","properties":{"value":%q,"isSecret":true}},
 			{"name":"X-Open","type":"Static","properties":{"value":%q}}]}`,
-			more, e.URL+path+"?code="+url.QueryEscape(plantedQuery), "Bearer "+plantedToken, plantedShort, plantedLong, plantedOpen))
+				more, e.URL+path+"?code="+url.QueryEscape(plantedQuery), "Bearer "+plantedToken, plantedShort, plantedLong,
+				plantedOpen))
 	}
 	n.publish("orders", key, "["+cloudEvent("1")+","+cloudEvent("2")+"]")
 	eventually(t, "all are dead letters", db.atLeast(6, "SELECT count(*) FROM postrider.dead_letters"))
@@ -79,7 +83,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	dumped := dump(t, db)
 	require.NotZero(t, strings.Count(dumped, plantedOpen), "the excerpts are there")
 	require.NotZero(t, strings.Count(dumped, "***"), "with something left out")
-	require.NotZero(t, one[int](db, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'babbled' AND last_error LIKE '%babble;planted-in-the-open;***;%'"))
+	require.NotZero(t, one[int](db, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'babbled' "+
+		"AND last_error LIKE '%babble;planted-in-the-open;***;%'"))
 	requireNothingPlanted(t, "the database", dumped)
 	for _, page := range []string{"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/subscriptions", "/v1/policies"} {
 		requireNothingPlanted(t, page, n.manage(http.StatusOK, http.MethodGet, page, ""))
@@ -112,7 +117,8 @@ func dump(t *testing.T, db *database) string {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), "SET bytea_output = 'escape'")
 	require.NoError(t, err)
-	rows, err := conn.Query(t.Context(), `SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	rows, err := conn.Query(t.Context(),
+		`SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname IN ('postrider', 'postrider_internal') AND c.relkind IN ('r', 'v', 'm') ORDER BY 1`)
 	require.NoError(t, err)
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -142,10 +148,12 @@ func TestHeaderLimitsOfANode(t *testing.T) {
 	defer e.Close()
 	key := n.topic("orders")
 	put := func(status int, mappings string) string {
-		return n.manage(status, http.MethodPut, "/v1/topics/orders/subscriptions/all", fmt.Sprintf(`{"endpointValidation":"skip","endpointUrl":%q,"deliveryAttributeMappings":[%s]}`, e.URL, mappings))
+		return n.manage(status, http.MethodPut, "/v1/topics/orders/subscriptions/all",
+			fmt.Sprintf(`{"endpointValidation":"skip","endpointUrl":%q,"deliveryAttributeMappings":[%s]}`, e.URL, mappings))
 	}
 	require.Contains(t, put(http.StatusBadRequest, `{},{}`), "must have at most 1 entries, has 2")
-	require.Contains(t, put(http.StatusBadRequest, `{"name":"X-Id","type":"Static","properties":{"value":"123456"}}`), "must be 1 to 5 bytes long, is 6")
+	require.Contains(t, put(http.StatusBadRequest, `{"name":"X-Id","type":"Static","properties":{"value":"123456"}}`),
+		"must be 1 to 5 bytes long, is 6")
 	put(http.StatusCreated, `{"name":"X-Id","type":"Dynamic","properties":{"sourceField":"id"}}`)
 	for _, id := range []string{"12345", "123456"} {
 		n.publish("orders", key, cloudEvent(id))

@@ -32,7 +32,8 @@ func checkAdminToken(token, encryptionKey string) error {
 	case length < minAdminToken:
 		return terminal.Usagef("%s has %d characters: it must have at least %d; %s", name, length, minAdminToken, makeSecret)
 	case different([]byte(token)) < minDifferent:
-		return terminal.Usagef("%s has %d different characters: it must be random; %s", name, different([]byte(token)), makeSecret)
+		return terminal.Usagef("%s has %d different characters: it must be random; %s", name, different([]byte(token)),
+			makeSecret)
 	case token == encryptionKey:
 		return terminal.Usagef("%s is the encryption key: use two secrets; %s", name, makeSecret)
 	default:

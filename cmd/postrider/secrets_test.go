@@ -14,16 +14,21 @@ import (
 	"postrider/cmd/postrider/cli/rest"
 )
 
-// A service whose secrets are short, published or placeholders does not start, and the error names the flag, not the secret.
+// A service whose secrets are short, published or placeholders does not start, and the error names the flag, not the
+// secret.
 func TestServeRejectsWeakSecrets(t *testing.T) {
 	t.Parallel()
 	const random = "kS8v0w1JrQ2ZbV5n9XcTfLhYdM3uAeGi7oPpRqWsE4U="
 	known := base64.StdEncoding.EncodeToString([]byte(devEncryptionKey))
 	for name, row := range map[string]struct{ token, key, want string }{
-		"a short token":           {random[:31], testEncryptionKey, "--admin-token (POSTRIDER_ADMIN_TOKEN) has 31 characters: it must have at least 32"},
-		"dev's token":             {rest.DevAdminToken, testEncryptionKey, "a secret of postrider dev"},
-		"dev's access key":        {devAccessKey, testEncryptionKey, "a secret of postrider dev"},
-		"a placeholder":           {strings.Repeat("changeme", 5), testEncryptionKey, "has 7 different characters: it must be random"},
+		"a short token": {
+			random[:31], testEncryptionKey, "--admin-token (POSTRIDER_ADMIN_TOKEN) has 31 characters: it must have at least 32",
+		},
+		"dev's token":      {rest.DevAdminToken, testEncryptionKey, "a secret of postrider dev"},
+		"dev's access key": {devAccessKey, testEncryptionKey, "a secret of postrider dev"},
+		"a placeholder": {
+			strings.Repeat("changeme", 5), testEncryptionKey, "has 7 different characters: it must be random",
+		},
 		"one secret for both":     {testEncryptionKey, testEncryptionKey, "is the encryption key: use two secrets"},
 		"dev's key":               {random, known, "--encryption-key (POSTRIDER_ENCRYPTION_KEY) is the key of postrider dev"},
 		"dev's key without =":     {random, strings.TrimRight(known, "="), "is the key of postrider dev"},
@@ -32,7 +37,10 @@ func TestServeRejectsWeakSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := []string{"POSTRIDER_DATABASE_URL=postgres://nowhere.invalid/x", "POSTRIDER_ADMIN_TOKEN=" + row.token, "POSTRIDER_ENCRYPTION_KEY=" + row.key}
+			env := []string{
+				"POSTRIDER_DATABASE_URL=postgres://nowhere.invalid/x", "POSTRIDER_ADMIN_TOKEN=" + row.token,
+				"POSTRIDER_ENCRYPTION_KEY=" + row.key,
+			}
 			r := postrider(t, env, "serve", "--listen", "127.0.0.1:0")
 			require.Equal(t, 2, r.code, r.stderr)
 			require.Contains(t, r.stderr, row.want)
@@ -45,7 +53,9 @@ func TestServeRejectsWeakSecrets(t *testing.T) {
 	require.NoError(t, checkAdminToken(newSecret(), testEncryptionKey))
 	require.NoError(t, checkAdminToken("0f1e2d3c4b5a69788796a5b4c3d2e1f0", testEncryptionKey), "openssl rand -hex 16")
 
-	rotate := postrider(t, []string{"POSTRIDER_DATABASE_URL=postgres://nowhere.invalid/x", "POSTRIDER_ENCRYPTION_KEY=" + known}, "keys", "rotate")
+	rotate := postrider(t,
+		[]string{"POSTRIDER_DATABASE_URL=postgres://nowhere.invalid/x", "POSTRIDER_ENCRYPTION_KEY=" + known},
+		"keys", "rotate")
 	require.Equal(t, 2, rotate.code)
 	require.Contains(t, rotate.stderr, "is the key of postrider dev")
 }
@@ -53,7 +63,8 @@ func TestServeRejectsWeakSecrets(t *testing.T) {
 // Whoever copies a secret from a page or a file of this repository gets one that serve rejects.
 func TestServeRejectsSecretsOfTheExamples(t *testing.T) {
 	t.Parallel()
-	stated := regexp.MustCompile(`(POSTRIDER_ADMIN_TOKEN|POSTRIDER_ENCRYPTION_KEY|--admin-token|--encryption-key)(?:=|: | )["']?([^\s"'` + "`" + `$\\;&|)]+)`)
+	stated := regexp.MustCompile(`(POSTRIDER_ADMIN_TOKEN|POSTRIDER_ENCRYPTION_KEY|--admin-token|--encryption-key)(?:=|: ` +
+		`| )["']?([^\s"'` + "`" + `$\\;&|)]+)`)
 	files := []string{"../../compose.yaml", "../../.env.example", "../../README.md"}
 	for _, folder := range []string{"docs", "examples", "deploy"} {
 		require.NoError(t, filepath.WalkDir("../../"+folder, func(path string, entry fs.DirEntry, err error) error {

@@ -83,7 +83,8 @@ func (c *serveCmd) Run(ctx context.Context) error {
 func warnForgetful(ctx context.Context, s *app.System, log *slog.Logger) error {
 	names, err := postgres.Forgetful(ctx, s.DB.Pool)
 	if len(names) > 0 {
-		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: switch these settings on, for the cluster, the database and the role", "settings", strings.Join(names, ", "))
+		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: switch these settings on, for "+
+			"the cluster, the database and the role", "settings", strings.Join(names, ", "))
 	}
 	return err
 }
@@ -169,8 +170,10 @@ func (c *serveCmd) options() (appOptions, error) {
 		return appOptions{}, terminal.Usagef("--stop-timeout %s: must not be negative", c.StopTimeout)
 	}
 	return appOptions{
-		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), egress: egress, ingress: ingress,
-		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, logAttempts: c.LogAttempts, devKey: devAccessKey,
+		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), egress: egress,
+		ingress:    ingress,
+		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, logAttempts: c.LogAttempts,
+		devKey:       devAccessKey,
 		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
 		publicURL: publicURL, webhook: c.webhookFlags, deadLetters: deadLetters,
 	}, nil

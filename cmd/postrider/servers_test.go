@@ -126,12 +126,15 @@ func TestGivenKeysAndStoredServers(t *testing.T) {
 		return append([]string{"topic", "list"}, keys[i].args...)
 	}
 	staging, _ := keyEcho(t)
-	saved := rest.SavedServers{Default: "staging", Servers: []rest.SavedServer{{Name: "staging", URL: staging, Key: "prk_staging"}}}
+	saved := rest.SavedServers{
+		Default: "staging", Servers: []rest.SavedServer{{Name: "staging", URL: staging, Key: "prk_staging"}},
+	}
 	withDefault, _ := savedHome(t, saved)
 	for i, row := range keys {
 		r := postrider(t, append(withDefault, row.env...), verb(i)...)
 		require.Equal(t, 2, r.code, r.stderr)
-		require.Contains(t, r.stderr, "set --server (or POSTRIDER_SERVER) to staging ("+staging+"), to http://127.0.0.1:7480 or to another")
+		require.Contains(t, r.stderr,
+			"set --server (or POSTRIDER_SERVER) to staging ("+staging+"), to http://127.0.0.1:7480 or to another")
 		require.NotContains(t, r.stderr, "prk_given")
 	}
 }

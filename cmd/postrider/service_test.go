@@ -116,7 +116,8 @@ func startNodeWith(t *testing.T, env []string, flags ...string) *node {
 }
 
 func serveEnv(db *database) []string {
-	return append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey, "POSTRIDER_ADMIN_TOKEN="+testAdminToken, "POSTRIDER_ALLOW_CIDR=127.0.0.0/8")
+	return append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey, "POSTRIDER_ADMIN_TOKEN="+testAdminToken,
+		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8")
 }
 
 // nodeNameOf reads it from the log line that says the node is ready. The line may reach us after the ready file.
@@ -139,7 +140,9 @@ func call(ctx context.Context, method, url, body string, headers ...string) (sta
 	return callBy(ctx, caller, method, url, body, headers...)
 }
 
-func callBy(ctx context.Context, client *http.Client, method, url, body string, headers ...string) (status int, text string, err error) {
+func callBy(
+	ctx context.Context, client *http.Client, method, url, body string, headers ...string,
+) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -159,7 +162,8 @@ func callBy(ctx context.Context, client *http.Client, method, url, body string, 
 // manage makes a management request and requires its status.
 func (s *service) manage(status int, method, path, body string) string {
 	s.t.Helper()
-	got, text, err := callBy(s.t.Context(), cmp.Or(s.client, caller), method, s.api+path, body, "Authorization", "Bearer "+s.token)
+	got, text, err := callBy(s.t.Context(), cmp.Or(s.client, caller), method, s.api+path, body, "Authorization",
+		"Bearer "+s.token)
 	require.NoError(s.t, err)
 	require.Equal(s.t, status, got, text)
 	return text
@@ -193,7 +197,8 @@ func postEvents(ctx context.Context, api, topic, key, body string) (status int, 
 	if strings.HasPrefix(body, "[") {
 		media = "application/cloudevents-batch+json"
 	}
-	return call(ctx, http.MethodPost, api+"/topics/"+topic+"/api/events?api-version=2018-01-01", body, "aeg-sas-key", key, "Content-Type", media)
+	return call(ctx, http.MethodPost, api+"/topics/"+topic+"/api/events?api-version=2018-01-01", body, "aeg-sas-key", key,
+		"Content-Type", media)
 }
 
 // publish requires that the events are accepted.
@@ -204,9 +209,11 @@ func (s *service) publish(topic, key, body string) {
 	require.Equal(s.t, http.StatusOK, status, text)
 }
 
-// cloudEvent has what a careless program would change: spaces, an exponent, escapes, a character that PostgreSQL cannot hold.
+// cloudEvent has what a careless program would change: spaces, an exponent, escapes, a character that PostgreSQL cannot
+// hold.
 func cloudEvent(id string) string {
-	return fmt.Sprintf(`{ "specversion":"1.0","id":%q,"source":"/shop", "type":"shop.order.placed","data":{"n":1.50e2,"text":"\u00e9\u0000/\/"} }`, id)
+	return fmt.Sprintf(`{ "specversion":"1.0","id":%q,"source":"/shop", "type":"shop.order.placed","data":{"n":1.50e2,`+
+		`"text":"\u00e9\u0000/\/"} }`, id)
 }
 
 // atLeast is a condition to wait for: the number that the query counts.
@@ -216,7 +223,8 @@ func (d *database) atLeast(n int, query string, args ...any) func() bool {
 
 const (
 	unfinishedQuery = "SELECT count(*) FROM postrider_internal.deliveries"
-	runningQuery    = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1"
+	runningQuery    = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' " +
+		"AND attempted_by[array_upper(attempted_by, 1)] = $1"
 )
 
 // drained waits until every delivery has ended.

@@ -21,7 +21,8 @@ type sinkCmd struct {
 
 // Help is shown by sink --help.
 func (sinkCmd) Help() string {
-	return `Paths: /ok answers 200, /flaky 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} that code, /hang never.
+	return `Paths: /ok answers 200, /flaky 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} that ` +
+		`code, /hang never.
 
 Example:
   postrider sink --listen 127.0.0.1:7481`
@@ -38,7 +39,8 @@ func (c *sinkCmd) Run(ctx context.Context) error {
 	var onRequest func(bench.SinkRequest)
 	if !c.Quiet {
 		onRequest = func(r bench.SinkRequest) {
-			fmt.Fprintf(os.Stdout, "%s %s attempt %d %v\n", time.Now().Format(time.TimeOnly), r.Path, r.DeliveryCount+1, r.EventIDs)
+			fmt.Fprintf(os.Stdout, "%s %s attempt %d %v\n", time.Now().Format(time.TimeOnly), r.Path, r.DeliveryCount+1,
+				r.EventIDs)
 		}
 	}
 	fmt.Fprintf(os.Stdout, "Demo endpoint at %s: /ok /flaky /slow /status/{code} /hang\n", base)

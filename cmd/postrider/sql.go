@@ -92,9 +92,11 @@ func (c *sqlCmd) statement() (string, error) {
 	for name, value := range about {
 		switch asked := slices.Contains(q.About(), name); {
 		case asked && value == "":
-			return "", terminal.Usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
+			return "", terminal.Usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title,
+				strings.ReplaceAll(name, "-", " "), name)
 		case !asked && value != "":
-			return "", terminal.Usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title, strings.ReplaceAll(name, "-", " "), name)
+			return "", terminal.Usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title,
+				strings.ReplaceAll(name, "-", " "), name)
 		}
 	}
 	return q.With(docs.Names{Topic: c.Topic, Subscription: c.Subscription, EventID: c.EventID}), nil
@@ -128,11 +130,13 @@ func (c *sqlCmd) ask(ctx context.Context, statement string) error {
 // prepare bounds the transaction. Compiling a statement would take longer than running any of the questions.
 func (c *sqlCmd) prepare(ctx context.Context, tx pgx.Tx) error {
 	// The time is rounded up: PostgreSQL takes 0 for never.
-	const settings = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '2s', true), set_config('jit', 'off', true)"
+	const settings = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '2s', true), " +
+		"set_config('jit', 'off', true)"
 	if err := becomeReader(ctx, tx); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, settings, pgx.QueryExecModeExec, fmt.Sprint((c.Timeout + time.Millisecond - 1).Milliseconds())); err != nil {
+	if _, err := tx.Exec(ctx, settings, pgx.QueryExecModeExec,
+		fmt.Sprint((c.Timeout + time.Millisecond - 1).Milliseconds())); err != nil {
 		return fmt.Errorf("limit the statement's time: %w", err)
 	}
 	return nil
@@ -161,13 +165,15 @@ func (c *sqlCmd) explain(err error) error {
 func becomeReader(ctx context.Context, tx pgx.Tx) error {
 	var may bool
 	// From PostgreSQL 16 on a member need not be allowed to become the role.
-	const query = `SELECT coalesce((SELECT pg_has_role(oid, CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+	const query = `SELECT coalesce((SELECT pg_has_role(oid,
+		    CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 		FROM pg_roles WHERE rolname = 'postrider_reader'), false)`
 	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec).Scan(&may); err != nil {
 		return fmt.Errorf("look for the reader role: %w", err)
 	}
 	if !may {
-		fmt.Fprintln(os.Stderr, "postrider: this user may not become postrider_reader; the statement runs with its own rights, read only (an administrator may run: GRANT postrider_reader TO this user)")
+		fmt.Fprintln(os.Stderr, "postrider: this user may not become postrider_reader; the statement runs with its own "+
+			"rights, read only (an administrator may run: GRANT postrider_reader TO this user)")
 		return nil
 	}
 	if _, err := tx.Exec(ctx, "SET LOCAL ROLE postrider_reader"); err != nil {

@@ -14,16 +14,21 @@ func TestSQLOnlyReads(t *testing.T) {
 	db := migratedDatabase(t)
 	t.Run("statement", func(t *testing.T) { // a group: what follows it runs when all of them are done
 		for _, row := range []struct{ name, statement, says string }{
-			{"insert", "INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('x', 'x', 'x')", "permission denied|read-only"},
-			{"insert behind a query", "WITH x AS (INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('x', 'x', 'x') RETURNING id) SELECT * FROM x", "permission denied|read-only"},
+			{"insert", "INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('x', 'x', 'x')", "permission " +
+				"denied|read-only"},
+			{"insert behind a query", "WITH x AS (INSERT INTO postrider_internal.nodes (id, host, version) " +
+				"VALUES ('x', 'x', 'x') RETURNING id) SELECT * FROM x", "permission denied|read-only"},
 			{"create", "CREATE TABLE postrider.mine (n integer)", "permission denied|read-only"},
 			{"create of what the role may create", "CREATE TEMP TABLE mine (n integer)", "read-only"},
 			{"function that writes", "SELECT postrider_internal.next_catalogue_version()", "permission denied|read-only"},
-			{"a second statement", "COMMIT; INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('x', 'x', 'x')", "multiple commands"},
+			{"a second statement", "COMMIT; INSERT INTO postrider_internal.nodes (id, host, version) " +
+				"VALUES ('x', 'x', 'x')", "multiple commands"},
 			{"secrets", "SELECT key1_sealed FROM postrider_internal.topics", "permission denied"},
 			{"nonsense", "SELEC 1", "syntax error"},
-			{"what the reader may not see says what it may", "SELECT 1 FROM postrider_internal.topics", "permission denied.*; the views of schema postrider are all that may be read"},
-			{"a view that is none", "SELECT 1 FROM postrider.nothing", "does not exist.*; the views are in schema postrider, and `postrider migrate status`"},
+			{"what the reader may not see says what it may", "SELECT 1 FROM postrider_internal.topics", "permission denied.*; " +
+				"the views of schema postrider are all that may be read"},
+			{"a view that is none", "SELECT 1 FROM postrider.nothing", "does not exist.*; the views are in schema postrider, " +
+				"and `postrider migrate status`"},
 			{"PostgreSQL's own advice", "SELECT topc FROM postrider.topics", `does not exist.*; Perhaps you meant`},
 		} {
 			t.Run(row.name, func(t *testing.T) {
@@ -60,14 +65,18 @@ func TestSQLPrints(t *testing.T) {
 	require.Zero(t, r.code, r.stderr)
 	require.Equal(t, "total  span      nothing\n1.5    00:01:30  \n(1 row)\n", r.stdout)
 
-	r = postrider(t, db.env(), "sql", "-o", "json", "SELECT 1 AS n, NULL AS nothing, '00000000-0000-0000-0000-00000000000a'::uuid AS id")
+	r = postrider(t, db.env(), "sql", "-o", "json",
+		"SELECT 1 AS n, NULL AS nothing, '00000000-0000-0000-0000-00000000000a'::uuid AS id")
 	require.Zero(t, r.code, r.stderr)
 	require.JSONEq(t, `{"n":1,"nothing":null,"id":"00000000-0000-0000-0000-00000000000a"}`, r.stdout)
 
-	const values = `SELECT 'a "b", c' AS x, E'two\nlines' AS y, NULL AS z, '{"n": 12345678901234567890.10}'::jsonb AS j, repeat('l', 100) AS l`
+	const values = `SELECT 'a "b", c' AS x, E'two\nlines' AS y, NULL AS z, '{"n": 12345678901234567890.10}'::jsonb AS j,
+		       repeat('l', 100) AS l`
 	r = postrider(t, db.env(), "sql", "-o", "csv", values)
 	require.Zero(t, r.code, r.stderr)
-	require.Equal(t, "x,y,z,j,l\n\"a \"\"b\"\", c\",\"two\nlines\",,\"{\"\"n\"\":12345678901234567890.10}\","+strings.Repeat("l", 100)+"\n", r.stdout)
+	require.Equal(t,
+		"x,y,z,j,l\n\"a \"\"b\"\", c\",\"two\nlines\",,\"{\"\"n\"\":12345678901234567890.10}\","+strings.Repeat("l", 100)+
+			"\n", r.stdout)
 	r = postrider(t, db.env(), "sql", "-o", "json", values)
 	require.Zero(t, r.code, r.stderr)
 	require.Contains(t, r.stdout, `{"n":12345678901234567890.10}`, "every digit")
@@ -78,20 +87,22 @@ func TestSQLGivesUp(t *testing.T) {
 	db := migratedDatabase(t)
 	r := postrider(t, db.env(), "sql", "--timeout", "50ms", "SELECT pg_sleep(60)")
 	require.Equal(t, 1, r.code)
-	require.Regexp(t, `canceling statement due to statement timeout.*; it was given up after 50ms, --timeout allows more`, r.stderr)
+	require.Regexp(t,
+		`canceling statement due to statement timeout.*; it was given up after 50ms, --timeout allows more`, r.stderr)
 }
 
 // What is wrong with the command line is said without a database.
 func TestSQLRefuses(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"":                                  "say one of <statement> and --question; --questions lists",
-		"--question owed SELECT":            "say one of <statement> and --question",
-		"--questions SELECT":                "--questions lists them and asks nothing",
-		"--question nothing":                `there is no question "nothing"; --questions lists them`,
-		"--question 21":                     `there is no question "21"`,
-		"--question owed --topic orders":    "is about one subscription: say --subscription",
-		"--question oldest --topic orders":  `question "oldest" (How long has the oldest event waited?) is not about one topic: leave --topic out`,
+		"":                               "say one of <statement> and --question; --questions lists",
+		"--question owed SELECT":         "say one of <statement> and --question",
+		"--questions SELECT":             "--questions lists them and asks nothing",
+		"--question nothing":             `there is no question "nothing"; --questions lists them`,
+		"--question 21":                  `there is no question "21"`,
+		"--question owed --topic orders": "is about one subscription: say --subscription",
+		"--question oldest --topic orders": `question "oldest" (How long has the oldest event waited?) is not about one ` +
+			`topic: leave --topic out`,
 		"--topic orders SELECT":             "--topic belongs to --question",
 		"--timeout=-1s SELECT":              "--timeout must not be negative",
 		"-o xml SELECT":                     `--output must be one of "table","json","yaml","csv"`,
@@ -129,7 +140,8 @@ func TestSQLQuestions(t *testing.T) {
 	}
 }
 
-// What publishers wrote must not move the cursor or colour the terminal, whether it is printed as a cell or inside an error.
+// What publishers wrote must not move the cursor or colour the terminal, whether it is printed as a cell or inside an
+// error.
 func TestSQLPrintsNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

@@ -23,8 +23,12 @@ func keepNumbers(types *pgtype.Map) {
 		decoder.UseNumber()
 		return decoder.Decode(into)
 	}
-	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: exactly}})
-	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: exactly}})
+	types.RegisterType(&pgtype.Type{
+		Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: exactly},
+	})
+	types.RegisterType(&pgtype.Type{
+		Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: exactly},
+	})
 }
 
 // someRows are the rows of a query, or such as are in memory already.
@@ -86,7 +90,8 @@ func printTable(out io.Writer, names []string, rows someRows) error {
 	return err
 }
 
-// printCSV prints a line of names and one for each row (RFC 4180). Values are whole; control characters in them are spaces.
+// printCSV prints a line of names and one for each row (RFC 4180). Values are whole; control characters in them are
+// spaces.
 func printCSV(out io.Writer, names []string, rows someRows) error {
 	w := csv.NewWriter(out)
 	err := w.Write(names)

@@ -14,7 +14,8 @@ import (
 
 // order is a CloudEvent with what a terminal would obey: a colour in its subject, a C1 control character in its id.
 func order(id string, total int) string {
-	return fmt.Sprintf(`{"specversion":"1.0","id":"%s\u009b","source":"/shop","type":"shop.order","subject":"\u001b[31morders/%s","data":{"total":%d}}`, id, id, total)
+	return fmt.Sprintf(`{"specversion":"1.0","id":"%s\u009b","source":"/shop","type":"shop.order",`+
+		`"subject":"\u001b[31morders/%s","data":{"total":%d}}`, id, id, total)
 }
 
 // filteredService has a topic with three events and an event subscription whose filter wants one of them.
@@ -24,7 +25,8 @@ func filteredService(t *testing.T) (*database, *node) {
 	n := startNode(t, db, "--role", "api")
 	key := n.topic("orders")
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/billing",
-		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","filter":{"subjectEndsWith":"1","advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}}`)
+		`{"endpointUrl":"http://127.0.0.1:1/","endpointValidation":"skip","filter":{"subjectEndsWith":"1",`+
+			`"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.total","value":10}]}}`)
 	for id, total := range map[string]int{"1": 20, "2": 5} {
 		n.publish("orders", key, order(id, total))
 	}
@@ -43,10 +45,13 @@ func TestSubscriptionTestFilter(t *testing.T) {
 	}
 	table := words(run())
 	require.Len(t, table, 6)
-	require.Equal(t, []string{"EVENT ID TYPE SUBJECT WANTED CLAUSE WHY NOT", "31 shop.order [31morders/31 no advancedFilters[0] data.total is 10, but must be greater than 10"}, table[:2])
+	require.Equal(t,
+		[]string{"EVENT ID TYPE SUBJECT WANTED CLAUSE WHY NOT", "31 shop.order [31morders/31 no advancedFilters[0] " +
+			"data.total is 10, but must be greater than 10"}, table[:2])
 	require.ElementsMatch(t, []string{
 		"1 shop.order [31morders/1 yes",
-		`2 shop.order [31morders/2 no subjectEndsWith the subject is "\x1b[31morders/2", but must end with "1"`, // it is quoted
+		// it is quoted
+		`2 shop.order [31morders/2 no subjectEndsWith the subject is "\x1b[31morders/2", but must end with "1"`,
 		"advancedFilters[0] data.total is 5, but must be greater than 10",
 	}, table[2:5])
 	require.Equal(t, "(1 of 3 events wanted)", table[5])
@@ -57,14 +62,18 @@ func TestSubscriptionTestFilter(t *testing.T) {
 	require.NotContains(t, asJSON, "\u009b")
 	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"last":1}`), run("--last", "1", "-o", "json"))
 
-	brought, filter := writtenFile(t, order("9", 11)), writtenFile(t, `{"advancedFilters":[{"operatorType":"StringIn","key":"id","values":["9\u009b"],"value":null}]}`)
-	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`), run("--event", brought, "-o", "json"))
+	brought, filter := writtenFile(t, order("9", 11)), writtenFile(t,
+		`{"advancedFilters":[{"operatorType":"StringIn","key":"id","values":["9\u009b"],"value":null}]}`)
+	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`),
+		run("--event", brought, "-o", "json"))
 	require.Contains(t, run("--event", brought), `must end with "1"`)
-	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 event wanted)", "a filter that is stored nowhere")
+	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 event wanted)",
+		"a filter that is stored nowhere")
 	require.Contains(t, run("--filter", filter), "(0 of 3 events wanted)")
 	require.Equal(t, 3, one[int](db, "SELECT count(*) FROM postrider.events"), "nothing is stored")
 
-	piped := startProcess(t, n.cliEnv(), "sh", "-c", `"$0" subscription test-filter orders billing --event - < "$1"`, program, writtenFile(t, order("91", 11)))
+	piped := startProcess(t, n.cliEnv(), "sh", "-c", `"$0" subscription test-filter orders billing --event - < "$1"`,
+		program, writtenFile(t, order("91", 11)))
 	require.Zero(t, piped.wait(), piped.stderr.String())
 	require.Contains(t, piped.stdout.String(), "(1 of 1 event wanted)")
 }
@@ -93,12 +102,24 @@ func TestSubscriptionTestFilterRefuses(t *testing.T) {
 		{"an event and the last ones", 2, "orders billing --last 1 --event -", "--event"},
 		{"two from standard input", 2, "orders billing --filter - --event -", "cannot both be read from standard input"},
 		{"a file that is not there", 2, "orders billing --event nowhere.json", "nowhere.json"},
-		{"no event", 1, "orders billing --event " + writtenFile(t, "[]"), "event must be an object: one event in schema CloudEventSchemaV1_0"},
+		{"no event", 1, "orders billing --event " + writtenFile(t, "[]"), "event must be an object: one event in schema " +
+			"CloudEventSchemaV1_0"},
 		{"an empty file", 2, "orders billing --event " + writtenFile(t, ""), "not one JSON document"},
-		{"two events", 2, "orders billing --event " + writtenFile(t, order("1", 1)+","+order("2", 2)), "not one JSON document"},
-		{"a wrong event", 1, "orders billing --event " + writtenFile(t, `{"specversion":"1.0","id":"1","source":"/"}`), "event.type: is required"},
-		{"a wrong filter", 1, "orders billing --filter " + writtenFile(t, `{"advancedFilters":[{"operatorType":"NumberLike","key":"a"}]}`), "filter.advancedFilters[0].operatorType"},
-		{"an unknown property", 1, "orders billing --filter " + writtenFile(t, `{"subject":"a","types":[]}`), "filter.subject"},
+		{
+			"two events", 2, "orders billing --event " + writtenFile(t, order("1", 1)+","+order("2", 2)),
+			"not one JSON document",
+		},
+		{"a wrong event", 1, "orders billing --event " +
+			writtenFile(t, `{"specversion":"1.0","id":"1","source":"/"}`), "event.type: is required"},
+		{
+			"a wrong filter", 1,
+			"orders billing --filter " + writtenFile(t, `{"advancedFilters":[{"operatorType":"NumberLike","key":"a"}]}`),
+			"filter.advancedFilters[0].operatorType",
+		},
+		{
+			"an unknown property", 1, "orders billing --filter " + writtenFile(t, `{"subject":"a","types":[]}`),
+			"filter.subject",
+		},
 		{"no filter", 2, "orders billing --filter " + writtenFile(t, " "), "not one JSON document"},
 	} {
 		r := postrider(t, n.cliEnv(), append([]string{"subscription", "test-filter"}, strings.Fields(row.args)...)...)

@@ -9,21 +9,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// azureCreates and azureUpdates are the flags of az eventgrid event-subscription create and update, their other spellings included.
-// Source: Microsoft, Azure CLI reference, 2026-05.
+// azureCreates and azureUpdates are the flags of az eventgrid event-subscription create and update, their other
+// spellings included. Source: Microsoft, Azure CLI reference, 2026-05.
 const (
-	azureCreates = `--name -n --source-resource-id --advanced-filter --azure-active-directory-application-id-or-uri --azure-active-directory-tenant-id --deadletter-endpoint
-		--deadletter-identity --deadletter-identity-endpoint --delivery-attribute-mapping --delivery-identity --delivery-identity-endpoint --delivery-identity-endpoint-type
-		--enable-advanced-filtering-on-arrays --enable-af-arr --endpoint --endpoint-type --event-delivery-schema --event-ttl --expiration-date --included-event-types --labels
-		--max-delivery-attempts --max-events-per-batch --preferred-batch-size-in-kilobytes --pref-batch-size-kb --storage-queue-msg-ttl --qttl --subject-begins-with
+	azureCreates = `--name -n --source-resource-id --advanced-filter --azure-active-directory-application-id-or-uri ` +
+		`--azure-active-directory-tenant-id --deadletter-endpoint
+		--deadletter-identity --deadletter-identity-endpoint --delivery-attribute-mapping --delivery-identity ` +
+		`--delivery-identity-endpoint --delivery-identity-endpoint-type
+		--enable-advanced-filtering-on-arrays --enable-af-arr --endpoint --endpoint-type --event-delivery-schema ` +
+		`--event-ttl --expiration-date --included-event-types --labels
+		--max-delivery-attempts --max-events-per-batch --preferred-batch-size-in-kilobytes --pref-batch-size-kb ` +
+		`--storage-queue-msg-ttl --qttl --subject-begins-with
 		--subject-case-sensitive --subject-ends-with --resource-group -g --topic-name --system-topic-name --query`
 	azureUpdates = azureCreates + " --add --set --remove --ids"
 )
 
 // azureValues are values that the flags take, where "1" is none.
 var azureValues = map[string]string{
-	"--advanced-filter": "data.total NumberGreaterThan 100", "--delivery-attribute-mapping": "X-Team static audit", "--expiration-date": "2030-01-31",
-	"--endpoint-type": "webhook", "--enable-advanced-filtering-on-arrays": "true", "--enable-af-arr": "true", "--subject-case-sensitive": "true",
+	"--advanced-filter": "data.total NumberGreaterThan 100", "--delivery-attribute-mapping": "X-Team static audit",
+	"--expiration-date": "2030-01-31",
+	"--endpoint-type":   "webhook", "--enable-advanced-filtering-on-arrays": "true", "--enable-af-arr": "true",
+	"--subject-case-sensitive": "true",
 }
 
 // Each flag of the Azure CLI does what it does there, or says what to say instead.
@@ -59,11 +65,14 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 func TestAzureCommandLinesAreHelped(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ flags, says string }{
-		{"--name billing --source-resource-id /subscriptions/1", "the topic and the event subscription are the verb's two arguments"},
+		{"--name billing --source-resource-id /subscriptions/1", "the topic and the event subscription are the verb's two " +
+			"arguments"},
 		{"orders billing --source-resource-id /subscriptions/1", "the topic is the verb's first argument"},
-		{"orders billing --resource-id /subscriptions/1", "--resource-id: a flag of the Azure CLI; here, the topic is the verb's first argument"},
+		{"orders billing --resource-id /subscriptions/1", "--resource-id: a flag of the Azure CLI; here, the topic is the " +
+			"verb's first argument"},
 		{"orders billing --delivery-identity systemassigned", "--oauth2-token-url"},
-		{"orders billing --included-event-types A B", "--included-event-types takes its values as one argument: --included-event-types Shop.OrderPlaced,Shop.OrderPaid"},
+		{"orders billing --included-event-types A B", "--included-event-types takes its values as one argument: " +
+			"--included-event-types Shop.OrderPlaced,Shop.OrderPaid"},
 		{"orders billing --labels a b --endpoint https://x", "--labels takes its values as one argument"},
 		{"orders billing --advanced-filter data.n NumberIn 1", "'data.total NumberGreaterThan 100'"},
 	} {

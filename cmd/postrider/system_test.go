@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nodes make postrider.system when they start, and a node that is killed among dead letters takes no notice along: the next one
-// tells of each, under its own id.
+// Nodes make postrider.system when they start, and a node that is killed among dead letters takes no notice along: the
+// next one tells of each, under its own id.
 func TestAKilledNodesDeadLettersAreTold(t *testing.T) {
 	t.Parallel()
 	db, operators := migratedDatabase(t), newGate(t)
 	operators.open()
-	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	refusing := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
 	t.Cleanup(refusing.Close)
 	first := startNode(t, db)
 	require.Equal(t, 1, one[int](db, "SELECT count(*) FROM postrider.topics WHERE topic = 'postrider.system'"))
@@ -33,8 +34,10 @@ func TestAKilledNodesDeadLettersAreTold(t *testing.T) {
 	letters := one[[]string](db, "SELECT array_agg(dead_letter_id::text) FROM postrider.dead_letters")
 	require.Len(t, letters, 9)
 	eventually(t, "the operators were told of each", func() bool {
-		return one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'postrider.system' AND state = 'delivered'") == 9
+		return one[int](db,
+			"SELECT count(*) FROM postrider.deliveries WHERE topic = 'postrider.system' AND state = 'delivered'") == 9
 	})
-	require.ElementsMatch(t, letters, one[[]string](db, "SELECT array_agg(event_id) FROM postrider.events WHERE topic = 'postrider.system'"))
+	require.ElementsMatch(t, letters,
+		one[[]string](db, "SELECT array_agg(event_id) FROM postrider.events WHERE topic = 'postrider.system'"))
 	require.ElementsMatch(t, letters, operators.arrivalsSoFar())
 }

@@ -56,8 +56,8 @@ func (c *certificate) config() *tls.Config {
 	}
 }
 
-// certificatePause is how often the files are read. Two small files cost nothing; no signal has to be sent and no time of a
-// file has to be trusted, whether a renewal writes, renames or moves a symbolic link.
+// certificatePause is how often the files are read. Two small files cost nothing; no signal has to be sent and no time
+// of a file has to be trusted, whether a renewal writes, renames or moves a symbolic link.
 const certificatePause = 2 * time.Second
 
 // watch takes renewed files into use until ctx ends.

@@ -96,17 +96,22 @@ func TestServeTLS(t *testing.T) {
 	require.Equal(t, "HTTP/1.1", response.Proto)
 
 	var wrongHost x509.HostnameError
-	_, _, err = get(t.Context(), trusting(t, files.caFile(), func(c *tls.Config) { c.ServerName = "postrider.example.com" }), n.api+"/readyz")
+	_, _, err = get(t.Context(),
+		trusting(t, files.caFile(), func(c *tls.Config) { c.ServerName = "postrider.example.com" }), n.api+"/readyz")
 	require.ErrorAs(t, err, &wrongHost)
 	var unknown x509.UnknownAuthorityError
 	_, _, err = get(t.Context(), trusting(t, newDevTLS(t).caFile()), n.api+"/readyz")
 	require.ErrorAs(t, err, &unknown)
-	_, _, err = get(t.Context(), trusting(t, files.caFile(), func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), n.api+"/readyz")
+	_, _, err = get(t.Context(),
+		trusting(t, files.caFile(), func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }),
+		n.api+"/readyz")
 	require.ErrorContains(t, err, "protocol version not supported")
 	response, _, err = get(t.Context(), caller, strings.Replace(n.api, "https:", "http:", 1)+"/readyz")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, response.StatusCode, "nothing is served in the clear")
-	require.Contains(t, postrider(t, nil, "topic", "list", "--server", strings.Replace(n.api, "https:", "http:", 1)).stderr, "name it with https:// in --server")
+	require.Contains(t,
+		postrider(t, nil, "topic", "list", "--server", strings.Replace(n.api, "https:", "http:", 1)).stderr,
+		"name it with https:// in --server")
 
 	code, _ := n.stop()
 	require.Zero(t, code)
@@ -119,7 +124,8 @@ func TestRenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	first := shownSerial(t, files.caFile(), n.api)
 
 	files.renew(t)
-	eventually(t, "the renewed certificate is shown", func() bool { return shownSerial(t, files.caFile(), n.api) != first })
+	eventually(t, "the renewed certificate is shown",
+		func() bool { return shownSerial(t, files.caFile(), n.api) != first })
 	second := shownSerial(t, files.caFile(), n.api)
 
 	require.NoError(t, os.WriteFile(files.server().TLSCert, []byte("cut sho"), 0o644))
@@ -141,12 +147,16 @@ func TestServeRefusesTLSFilesThatDoNotFit(t *testing.T) {
 		{"no certificate", "", one.TLSKey, "--tls-key without --tls-cert"},
 		{"missing certificate", missing, one.TLSKey, "--tls-cert: open " + missing},
 		{"missing key", one.TLSCert, missing, "--tls-key: open " + missing},
-		{"another's key", one.TLSCert, other.TLSKey, "--tls-key " + other.TLSKey + ": tls: private key does not match public key"},
-		{"mixed up", one.TLSKey, one.TLSCert, "--tls-cert " + one.TLSKey + " and --tls-key " + one.TLSCert + ": tls: failed to find certificate PEM data"},
+		{"another's key", one.TLSCert, other.TLSKey, "--tls-key " + other.TLSKey +
+			": tls: private key does not match public key"},
+		{"mixed up", one.TLSKey, one.TLSCert, "--tls-cert " + one.TLSKey + " and --tls-key " + one.TLSCert +
+			": tls: failed to find certificate PEM data"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			env := []string{"POSTRIDER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey}
+			env := []string{
+				"POSTRIDER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey,
+			}
 			for name, value := range map[string]string{"POSTRIDER_TLS_CERT=": row.cert, "POSTRIDER_TLS_KEY=": row.key} {
 				if value != "" {
 					env = append(env, name+value)
@@ -165,7 +175,9 @@ func TestDevKeepsItsCertificatesUntilTheyEndSoon(t *testing.T) {
 	d := devTLS{filepath.Join(t.TempDir(), "tls")}
 	prepared := func(at time.Time) (ca, server string) {
 		require.NoError(t, d.prepare(at))
-		for file, mode := range map[string]os.FileMode{d.caKeyFile(): 0o600, d.server().TLSKey: 0o600, d.caFile(): 0o644, d.server().TLSCert: 0o644} {
+		for file, mode := range map[string]os.FileMode{
+			d.caKeyFile(): 0o600, d.server().TLSKey: 0o600, d.caFile(): 0o644, d.server().TLSCert: 0o644,
+		} {
 			info, err := os.Stat(file)
 			require.NoError(t, err)
 			require.Equal(t, mode, info.Mode().Perm(), file)

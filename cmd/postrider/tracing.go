@@ -24,28 +24,33 @@ import (
 	"postrider/server"
 )
 
-// tracing sends a span for each publish request, with its commit, and for each delivery attempt, in the trace that the publisher names. Spans are
-// made when the work is done, from what is told of it anyway: where tracing is off, nothing is in the way. Requests to endpoints so carry the
-// publisher's traceparent, and the same one each time they are repeated.
+// tracing sends a span for each publish request, with its commit, and for each delivery attempt, in the trace that the
+// publisher names. Spans are made when the work is done, from what is told of it anyway: where tracing is off, nothing
+// is in the way. Requests to endpoints so carry the publisher's traceparent, and the same one each time they are
+// repeated.
 type tracing struct {
 	provider *trace.TracerProvider
 	tracer   api.Tracer
 }
 
-// startTracing goes by OpenTelemetry's own variables, which its library reads; nil where none of them names a collector.
+// startTracing goes by OpenTelemetry's own variables, which its library reads; nil where none of them names a
+// collector.
 func startTracing(ctx context.Context, node string) (*tracing, error) {
 	collector := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
-	if collector == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
+	if collector == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") ||
+		os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, nil //nolint:nilnil // off is no error
 	}
-	if protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); protocol != "http/protobuf" {
+	if protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"),
+		"http/protobuf"); protocol != "http/protobuf" {
 		return nil, terminal.Usagef("OTEL_EXPORTER_OTLP_PROTOCOL %q: must be http/protobuf", protocol)
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)
 	}
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "postrider"), attribute.String("service.version", version.Number()),
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "postrider"),
+		attribute.String("service.version", version.Number()),
 		attribute.String("service.instance.id", node)), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)
@@ -63,18 +68,23 @@ func (t *tracing) stop(ctx context.Context) {
 
 // withinTrace is a context in the trace that an event was published in.
 func withinTrace(t event.Trace) context.Context {
-	return propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
+	return propagation.TraceContext{}.Extract(context.Background(),
+		propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
 }
 
-// published tells of a publish request: the first event's trace is its parent, as a request's own traceparent is that of all its events.
+// published tells of a publish request: the first event's trace is its parent, as a request's own traceparent is that
+// of all its events.
 func (t *tracing) published(r server.PublishReport) {
 	if len(r.Events) == 0 {
 		return
 	}
 	end := time.Now()
-	ctx, span := t.tracer.Start(withinTrace(r.Events[0].Trace), "publish "+r.Topic, api.WithSpanKind(api.SpanKindServer), api.WithTimestamp(end.Add(-r.Took)), api.WithAttributes(
-		attribute.String("messaging.system", "postrider"), attribute.String("messaging.operation.type", "receive"), attribute.String("messaging.destination.name", r.Topic),
-		attribute.Int("messaging.batch.message_count", len(r.Events)), attribute.String("messaging.message.id", strings.ToValidUTF8(r.Events[0].ID, "\ufffd"))))
+	ctx, span := t.tracer.Start(withinTrace(r.Events[0].Trace), "publish "+r.Topic, api.WithSpanKind(api.SpanKindServer),
+		api.WithTimestamp(end.Add(-r.Took)), api.WithAttributes(
+			attribute.String("messaging.system", "postrider"), attribute.String("messaging.operation.type", "receive"),
+			attribute.String("messaging.destination.name", r.Topic),
+			attribute.Int("messaging.batch.message_count", len(r.Events)),
+			attribute.String("messaging.message.id", strings.ToValidUTF8(r.Events[0].ID, "\ufffd"))))
 	_, commit := t.tracer.Start(ctx, "commit", api.WithTimestamp(end.Add(-r.Commit)))
 	commit.End(api.WithTimestamp(end))
 	span.End(api.WithTimestamp(end))
@@ -83,11 +93,16 @@ func (t *tracing) published(r server.PublishReport) {
 // attempted tells of a delivery attempt.
 func (t *tracing) attempted(r jobs.AttemptReport) {
 	end := time.Now()
-	_, span := t.tracer.Start(withinTrace(r.Trace), "deliver "+r.Topic+"/"+r.Subscription, api.WithSpanKind(api.SpanKindClient), api.WithTimestamp(end.Add(-r.Duration)), api.WithAttributes(
-		attribute.String("messaging.system", "postrider"), attribute.String("messaging.operation.type", "send"), attribute.String("messaging.destination.name", r.Topic),
-		attribute.String("messaging.consumer.group.name", r.Subscription), attribute.Int("messaging.batch.message_count", r.Events),
-		attribute.String("messaging.message.id", strings.ToValidUTF8(r.EventID, "\ufffd")), attribute.Int("http.request.resend_count", r.Number-1),
-		attribute.String("url.full", r.Endpoint), attribute.String("postrider.outcome", string(r.Outcome)), attribute.String("postrider.verdict", string(r.Verdict.Action))))
+	_, span := t.tracer.Start(withinTrace(r.Trace), "deliver "+r.Topic+"/"+r.Subscription,
+		api.WithSpanKind(api.SpanKindClient), api.WithTimestamp(end.Add(-r.Duration)), api.WithAttributes(
+			attribute.String("messaging.system", "postrider"), attribute.String("messaging.operation.type", "send"),
+			attribute.String("messaging.destination.name", r.Topic),
+			attribute.String("messaging.consumer.group.name", r.Subscription),
+			attribute.Int("messaging.batch.message_count", r.Events),
+			attribute.String("messaging.message.id", strings.ToValidUTF8(r.EventID, "\ufffd")),
+			attribute.Int("http.request.resend_count", r.Number-1),
+			attribute.String("url.full", r.Endpoint), attribute.String("postrider.outcome", string(r.Outcome)),
+			attribute.String("postrider.verdict", string(r.Verdict.Action))))
 	if r.Result.Status != 0 {
 		span.SetAttributes(attribute.Int("http.response.status_code", r.Result.Status))
 	}

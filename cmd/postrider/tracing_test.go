@@ -55,7 +55,8 @@ func (s *spans) names() (names []string) {
 	return names
 }
 
-// A trace goes from the publisher through the publish request and its commit to each attempt, and the endpoint is told of the publisher's.
+// A trace goes from the publisher through the publish request and its commit to each attempt, and the endpoint is told
+// of the publisher's.
 func TestTracingSendsSpans(t *testing.T) {
 	t.Parallel()
 	const traceID, parentID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -69,7 +70,8 @@ func TestTracingSendsSpans(t *testing.T) {
 	n := startNodeWith(t, append(serveEnv(db), "OTEL_EXPORTER_OTLP_ENDPOINT="+s.url, "OTEL_BSP_SCHEDULE_DELAY=50"))
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", e.URL+"?code=planted")
-	status, text, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events", cloudEvent("e1"), "aeg-sas-key", key,
+	status, text, err := call(t.Context(), http.MethodPost, n.api+"/topics/orders/api/events", cloudEvent("e1"),
+		"aeg-sas-key", key,
 		"Content-Type", "application/cloudevents+json", "Traceparent", "00-"+traceID+"-"+parentID+"-01")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, text)
@@ -87,7 +89,8 @@ func TestTracingSendsSpans(t *testing.T) {
 	require.Equal(t, trace.Status_STATUS_CODE_ERROR, deliver.GetStatus().GetCode())
 	require.Contains(t, deliver.GetStatus().GetMessage(), "400")
 
-	wrong := postrider(t, append(serveEnv(db), "OTEL_EXPORTER_OTLP_ENDPOINT="+s.url, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"), "serve", "--listen", "127.0.0.1:0")
+	wrong := postrider(t, append(serveEnv(db), "OTEL_EXPORTER_OTLP_ENDPOINT="+s.url, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"),
+		"serve", "--listen", "127.0.0.1:0")
 	require.Equal(t, 2, wrong.code, wrong.stderr)
 	require.Contains(t, wrong.stderr, "http/protobuf")
 }

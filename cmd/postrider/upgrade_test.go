@@ -14,22 +14,25 @@ import (
 // What a newer release might bring: a column more in each table, and versions that this build has never heard of.
 const newerSchema = `
 DO $$ DECLARE t regclass; BEGIN
-  FOR t IN SELECT oid FROM pg_class WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition LOOP
+  FOR t IN SELECT oid FROM pg_class WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p')
+      AND NOT relispartition LOOP
     EXECUTE format('ALTER TABLE %s ADD COLUMN of_a_newer_release text NOT NULL DEFAULT ''new''', t);
   END LOOP;
 END $$;
 INSERT INTO postrider_internal.goose_db_version (version_id, is_applied) VALUES (9999, true);
 INSERT INTO postrider_internal.river_migration (line, version) VALUES ('main', 999);`
 
-// Migrations run before the code, and who goes back to the release before has its schema: a program publishes, delivers, gives up and redelivers
-// on one that is newer than itself, and its own `migrate up` leaves that as it is.
+// Migrations run before the code, and who goes back to the release before has its schema: a program publishes,
+// delivers, gives up and redelivers on one that is newer than itself, and its own `migrate up` leaves that as it is.
 func TestOlderProgramWorksOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
 	db.exec(newerSchema)
 	up := postrider(t, db.env(), "migrate", "up")
 	require.Zero(t, up.code, up.stderr)
-	require.Regexp(t, fmt.Sprintf(`^Schema at version 9999 \(was 9999\), River's at 999\. Newer than what this build knows \(\d+ and %d\), and left as it is\.\n$`, migrations.RiverVersion), up.stdout)
+	require.Regexp(t,
+		fmt.Sprintf(`^Schema at version 9999 \(was 9999\), River's at 999\. Newer than what this build knows \(\d+ and `+
+			`%d\), and left as it is\.\n$`, migrations.RiverVersion), up.stdout)
 	require.Zero(t, postrider(t, db.env(), "migrate", "status").code)
 
 	n := startNode(t, db)
@@ -38,9 +41,12 @@ func TestOlderProgramWorksOnANewerSchema(t *testing.T) {
 	key := n.topic("orders")
 	n.subscribe("orders", "billing", sink.url)
 	n.subscribe("orders", "refused", answers(t, http.StatusBadRequest))
-	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/batches", fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","maxEventsPerBatch":10}`, answers(t, http.StatusNoContent)))
+	n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/batches",
+		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip","maxEventsPerBatch":10}`,
+			answers(t, http.StatusNoContent)))
 	n.publish("orders", key, cloudEvents("e", 5))
-	db.exec("SELECT postrider.publish('orders', $1::jsonb)", `{"specversion":"1.0","id":"by-sql","source":"/shop","type":"shop.order.placed"}`)
+	db.exec("SELECT postrider.publish('orders', $1::jsonb)",
+		`{"specversion":"1.0","id":"by-sql","source":"/shop","type":"shop.order.placed"}`)
 	eventually(t, "two receive six events each", func() bool {
 		return one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'") == 12
 	})
@@ -50,7 +56,8 @@ func TestOlderProgramWorksOnANewerSchema(t *testing.T) {
 	require.Equal(t, 12, one[int](db, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
-// A schema that is older than the program is refused in words, by each node, and migrated by several at once. What is owed is kept meanwhile.
+// A schema that is older than the program is refused in words, by each node, and migrated by several at once. What is
+// owed is kept meanwhile.
 func TestUpgradeKeepsWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
@@ -68,7 +75,10 @@ func TestUpgradeKeepsWhatIsOwed(t *testing.T) {
 	require.NoError(t, migrations.Down(t.Context(), db.pool, status.Target-1))
 	refused := postrider(t, serveEnv(db), "serve", "--listen", "127.0.0.1:0")
 	require.Equal(t, 1, refused.code)
-	require.Contains(t, refused.stderr, fmt.Sprintf("schema is at version %d (River's at %d) and this build needs %d (%[2]d): run `postrider migrate up` first", status.Target-1, migrations.RiverVersion, status.Target))
+	require.Contains(t, refused.stderr,
+		fmt.Sprintf(
+			"schema is at version %d (River's at %d) and this build needs %d (%[2]d): run `postrider migrate up` first",
+			status.Target-1, migrations.RiverVersion, status.Target))
 	require.Equal(t, 1, postrider(t, db.env(), "migrate", "status").code)
 
 	racing := make([]*process, 3)
@@ -88,7 +98,8 @@ func TestUpgradeKeepsWhatIsOwed(t *testing.T) {
 	}
 }
 
-// `migrate up` where there is nothing to do, as at each start of the systemd unit, keeps no publisher and no delivery waiting on the nodes that run.
+// `migrate up` where there is nothing to do, as at each start of the systemd unit, keeps no publisher and no delivery
+// waiting on the nodes that run.
 func TestMigrateDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)

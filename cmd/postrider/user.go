@@ -26,7 +26,8 @@ type userCmd struct {
 	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions and personal keys end."`
 }
 
-// passwordFlag says where a password comes from. It is no argument: those are in the list of processes and in the shell's history.
+// passwordFlag says where a password comes from. It is no argument: those are in the list of processes and in the
+// shell's history.
 type passwordFlag struct {
 	PasswordStdin bool `help:"Read the password from standard input, without the line's end (default: ask for it on the terminal)."`
 }
@@ -134,7 +135,8 @@ func (c *userListCmd) Run(ctx context.Context) error {
 			fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
 			for i := range list {
 				u := &list[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(u), u.Sessions, momentOr("never", u.LastSignInAt), u.CreatedBy)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(u), u.Sessions,
+					momentOr("never", u.LastSignInAt), u.CreatedBy)
 			}
 		})
 	})
@@ -168,7 +170,8 @@ func (c *userShowCmd) Run(ctx context.Context) error {
 			return err
 		}
 		return c.Print(management.DescribeUser(u), func(w io.Writer) {
-			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions, "last signed in", momentOr("never", u.LastSignInAt),
+			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions,
+				"last signed in", momentOr("never", u.LastSignInAt),
 				"failed sign-ins", u.FailedSignIns, "added", u.CreatedAt, "added by", u.CreatedBy)
 		})
 	})
@@ -206,7 +209,8 @@ type userPasswordCmd struct {
 
 // Help is shown by user password --help.
 func (userPasswordCmd) Help() string {
-	return "The old one is not asked for: whoever has the database's URL may do this.\n\nExample:\n  postrider user password anna"
+	return "The old one is not asked for: whoever has the database's URL may do this.\n\nExample:\n  postrider user " +
+		"password anna"
 }
 
 // Run executes user password.
@@ -234,7 +238,8 @@ type userDisableCmd struct {
 
 // Help is shown by user disable --help.
 func (userDisableCmd) Help() string {
-	return "Name, role and password stay, and removing is not undone. Whoever has the database's URL may keep out the last admin, too: user enable, or the admin token, lets one in again.\n\nExample:\n  postrider user disable anna"
+	return "Name, role and password stay, and removing is not undone. Whoever has the database's URL may keep out the " +
+		"last admin, too: user enable, or the admin token, lets one in again.\n\nExample:\n  postrider user disable anna"
 }
 
 // Run executes user disable.
@@ -256,7 +261,9 @@ func (c *userEnableCmd) Run(ctx context.Context) error {
 	return c.setDisabled(ctx, c.OutputFlag, c.Name, false, "User %s may sign in again.")
 }
 
-func (f databaseFlags) setDisabled(ctx context.Context, out terminal.OutputFlag, name string, disabled bool, done string) error {
+func (f databaseFlags) setDisabled(
+	ctx context.Context, out terminal.OutputFlag, name string, disabled bool, done string,
+) error {
 	return f.access(ctx, func(ctx context.Context, a *access.Access) error {
 		if _, err := a.User(ctx, name); err != nil {
 			return err

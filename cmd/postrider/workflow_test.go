@@ -43,7 +43,8 @@ func TestWorkflowRunsWhatExists(t *testing.T) {
 	require.Subset(t, runs, []string{`sudo env "PATH=$PATH" .ci/run`, "make lint-openapi", "make vulncheck"})
 }
 
-// TestRenovateCoversWhatIsPinned: renovate.json is JSON, and its own pattern finds each Go tool that is run at a version.
+// TestRenovateCoversWhatIsPinned: renovate.json is JSON, and its own pattern finds each Go tool that is run at a
+// version.
 func TestRenovateCoversWhatIsPinned(t *testing.T) {
 	t.Parallel()
 	var renovate struct {

@@ -12,8 +12,9 @@ import (
 const blockedPause = 250 * time.Millisecond
 
 // setBlockedAside returns the results of a group whose rows can be locked now. The others go back into the queue after
-// blockedPause: a user who cancels a delivery in psql holds its rows until the transaction ends. Their attempts count as
-// in progress until then, and everything else is recorded meanwhile. If that cannot be checked, it returns the group.
+// blockedPause: a user who cancels a delivery in psql holds its rows until the transaction ends. Their attempts count
+// as in progress until then, and everything else is recorded meanwhile. If that cannot be checked, it returns the
+// group.
 //
 // While any result is blocked, each group is checked before it is recorded: a transaction that holds one row may hold
 // more, and each that is only found by waiting for it costs half a second.

@@ -45,8 +45,8 @@ VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries',
 // PointClaim is the failpoint after a batch was cut and before its request.
 const PointClaim = "claim"
 
-// cutAhead is how many open deliveries one cut reads, at least: all batches that are full by then are cut together. With
-// one batch for each cut, 1,600 events/s were sent at 10 per batch (two cores).
+// cutAhead is how many open deliveries one cut reads, at least: all batches that are full by then are cut together.
+// With one batch for each cut, 1,600 events/s were sent at 10 per batch (two cores).
 const cutAhead = 1000
 
 // openDelivery is one that belongs to no batch yet.
@@ -70,10 +70,10 @@ type cut struct {
 	held  int  // deliveries that were on hold
 }
 
-// Cut cuts the next batch of an event subscription, with the batch cutter's job as its token, and inserts the next cutter
-// if open deliveries remain. If more is open than one batch takes, it cuts further batches with new jobs. The batches are
-// committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and what was open
-// is now on hold as well), or the job is gone.
+// Cut cuts the next batch of an event subscription, with the batch cutter's job as its token, and inserts the next
+// cutter if open deliveries remain. If more is open than one batch takes, it cuts further batches with new jobs. The
+// batches are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and
+// what was open is now on hold as well), or the job is gone.
 func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue.JobToken) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -154,9 +154,9 @@ func (c *cut) lock(ctx context.Context) (hold string, err error) {
 	return w.Hold, nil
 }
 
-// open reads one more than it may cut, to know whether anything remains: first what was on hold, as far as there is room,
-// because it is older. Deliveries before the cursor were left, held and released, or published by a slower transaction; a
-// cut that finds less than it may take reads these too.
+// open reads one more than it may cut, to know whether anything remains: first what was on hold, as far as there is
+// room, because it is older. Deliveries before the cursor were left, held and released, or published by a slower
+// transaction; a cut that finds less than it may take reads these too.
 func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)
 	c.lookedBack = 0

@@ -19,8 +19,8 @@ type cutStates struct {
 	slow time.Duration
 }
 
-// cutState is that of one event subscription. Unless its comment says otherwise, a field belongs to the cutter whose turn
-// it is.
+// cutState is that of one event subscription. Unless its comment says otherwise, a field belongs to the cutter whose
+// turn it is.
 type cutState struct {
 	turn sync.Mutex
 	// cursor is the last delivery that was cut. What is before it is not read while enough is behind it: an index scan
@@ -45,8 +45,8 @@ type heldPlace struct {
 }
 
 const (
-	// lookAnew is how often what is before a cursor is read, whatever is behind it. Without the cursor each cut passed over
-	// the index entries of all that was cut since the last vacuum (13 of 100 microseconds for each event).
+	// lookAnew is how often what is before a cursor is read, whatever is behind it. Without the cursor each cut passed
+	// over the index entries of all that was cut since the last vacuum (13 of 100 microseconds for each event).
 	lookAnew = time.Second
 	// slowLook is more than 100,000 entries that no vacuum could remove yet, as while a transaction stays open.
 	slowLook = 20 * time.Millisecond

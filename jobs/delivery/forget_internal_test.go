@@ -74,7 +74,8 @@ func TestForgetLeavesCuttersAtWork(t *testing.T) {
 	first := c.enter(queue.JobToken{JobID: 1})
 	waiting := make(chan *cutter)
 	go func() { waiting <- c.enter(queue.JobToken{JobID: 2}) }()
-	require.Eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.waiting) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.waiting) == 1 }, 10*time.Second,
+		time.Millisecond)
 	s.Forget()
 	require.Same(t, c, s.Loader.cuts.of(7))
 	c.leave(first, false)

@@ -6,8 +6,8 @@ import (
 	"postrider/postgres"
 )
 
-// LookBackSlowerThan sets from which duration a search for earlier deliveries of a batch counts as slow. It is for tests,
-// before Run.
+// LookBackSlowerThan sets from which duration a search for earlier deliveries of a batch counts as slow. It is for
+// tests, before Run.
 func (l *Loader) LookBackSlowerThan(d time.Duration) { l.cuts.slow = d }
 
 // WaitingCutters is the number of batch cutters of an event subscription that wait for their turn. It is for tests.

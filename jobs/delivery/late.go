@@ -23,8 +23,8 @@ const (
 )
 
 // RecordLate stores an answer to an attempt that was recorded before as timed out, as a second row of that attempt. A
-// verdict of Delivered cancels the queued retry, if there is one and it does not run: true says that the delivery, or the batch, ended
-// so. Any other verdict is only noted. why is the beginning of the line that explains the row.
+// verdict of Delivered cancels the queued retry, if there is one and it does not run: true says that the delivery, or
+// the batch, ended so. Any other verdict is only noted. why is the beginning of the line that explains the row.
 //
 // Best effort, unlike Record: an answer that cannot be written down is lost, and the retry is made. Event Grid promises
 // no more ("attempts to remove the event from the retry queue on a best effort basis", Microsoft, Event Grid message
@@ -37,14 +37,17 @@ func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (e
 		what = "batch"
 	}
 	args := pgx.NamedArgs{
-		"delivery": postgres.NullInt(result.DeliveryID), "event": result.FirstEvent, "batch": postgres.NullInt(result.BatchID),
+		"delivery": postgres.NullInt(result.DeliveryID), "event": result.FirstEvent,
+		"batch":      postgres.NullInt(result.BatchID),
 		"batch_made": result.BatchCreatedAt, "what": what, "job": result.JobID, "subscription": result.SubscriptionID,
 		"success": result.Verdict.Action == policy.Delivered, "why": why, "node": r.Node,
 		"number": result.Number, "reruns": result.Reruns, "started_at": result.StartedAt,
 		"duration_us": result.Duration.Microseconds(), "dns_us": postgres.NullInt(result.Timings.DNS.Microseconds()),
-		"connect_us": postgres.NullInt(result.Timings.Connect.Microseconds()), "tls_us": postgres.NullInt(result.Timings.TLS.Microseconds()),
-		"first_byte_us": postgres.NullInt(result.Timings.FirstByte.Microseconds()), "status": postgres.NullInt(int64(result.Status)),
-		"outcome": string(result.Outcome), "response_headers": result.ResponseHeaders,
+		"connect_us":    postgres.NullInt(result.Timings.Connect.Microseconds()),
+		"tls_us":        postgres.NullInt(result.Timings.TLS.Microseconds()),
+		"first_byte_us": postgres.NullInt(result.Timings.FirstByte.Microseconds()),
+		"status":        postgres.NullInt(int64(result.Status)),
+		"outcome":       string(result.Outcome), "response_headers": result.ResponseHeaders,
 		"response_excerpt": result.ResponseExcerpt,
 	}
 	if result.BatchID != 0 {

@@ -116,8 +116,8 @@ func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err
 	return bytes, nil
 }
 
-// readMembers reads the members with their events, and whether an attempt may be made now, in one round trip. The latter
-// first: members whose age a resume is about to correct must not be seen without the pause.
+// readMembers reads the members with their events, and whether an attempt may be made now, in one round trip. The
+// latter first: members whose age a resume is about to correct must not be seen without the pause.
 func (l *Loader) readMembers(ctx context.Context, w *queue.Work) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -256,7 +256,8 @@ func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	return found, nil
 }
 
-// days are yesterday and today, of which nearly every event is; all days once one of the group was found to be of another.
+// days are yesterday and today, of which nearly every event is; all days once one of the group was found to be of
+// another.
 func (l *Loader) days(group []*loadRequest) (from, to pgtype.Date) {
 	if l.now.IsZero() || slices.ContainsFunc(group, func(req *loadRequest) bool { return req.old }) {
 		return pgtype.Date{InfinityModifier: pgtype.NegativeInfinity, Valid: true},

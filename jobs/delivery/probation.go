@@ -37,8 +37,8 @@ func queueRests(batch *pgx.Batch, found map[string]queue.RestRow, rests ...queue
 	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(queue.Each(columns, func() { found[string(key)] = row }))
 }
 
-// failing remembers the probations' keys that this node has left with failures: a success that was sent before must reset
-// them, too.
+// failing remembers the probations' keys that this node has left with failures: a success that was sent before must
+// reset them, too.
 type failing struct {
 	mu   sync.Mutex
 	keys map[string]bool
@@ -63,8 +63,8 @@ func (f *failing) set(key string, failing bool) {
 	f.keys[key] = true
 }
 
-// forget takes out what has no row any more: another node's success or a person's release has removed it, and each further
-// success here would ask for it again.
+// forget takes out what has no row any more: another node's success or a person's release has removed it, and each
+// further success here would ask for it again.
 func (f *failing) forget(heard []*evidence, standings map[string]*standing) {
 	for _, e := range heard {
 		if standings[e.Key] == nil {
@@ -99,8 +99,8 @@ type evidence struct {
 	told     bool // somebody is told if a probation begins with it
 }
 
-// evidenceOf is nil where the result can change nothing: no request was made, the policy has no probation, or it is a success
-// and nothing is known to have failed.
+// evidenceOf is nil where the result can change nothing: no request was made, the policy has no probation, or it is a
+// success and nothing is known to have failed.
 func (r *Recorder) evidenceOf(q *Result) *evidence {
 	success := q.Outcome == policy.OutcomeDelivered
 	if q.Number == 0 || q.Rest.Key == "" || success && !q.Rest.Failing && !r.failing.has(q.Rest.Key) {
@@ -127,7 +127,8 @@ type standing struct {
 
 // weigh lets the policy judge each piece of evidence, in the order in which the calls ended.
 func weigh(standings map[string]*standing, found []*evidence, now time.Time) {
-	slices.SortStableFunc(found, func(a, b *evidence) int { return cmp.Compare(a.finished.UnixNano(), b.finished.UnixNano()) })
+	slices.SortStableFunc(found,
+		func(a, b *evidence) int { return cmp.Compare(a.finished.UnixNano(), b.finished.UnixNano()) })
 	for _, e := range found {
 		s := standings[e.Key]
 		if s == nil {
@@ -169,7 +170,8 @@ func (s *standing) count(e *evidence, now time.Time) {
 
 const (
 	makeRests = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
-		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key ON CONFLICT (rest_key) DO NOTHING`
+		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key
+		ON CONFLICT (rest_key) DO NOTHING`
 	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), coalesce(condition, 'other'), step,
 			failures_in_a_row, failed_events, coalesce(probe_job_id, 0), told, now()
 		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
@@ -218,7 +220,8 @@ func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[
 		case rest == (policy.Rest{}):
 			batch.Queue(dropRest, []byte(st.key))
 		case st.changed || rest != st.before:
-			batch.Queue(writeRest, []byte(st.key), postgres.NullTime(rest.Since), postgres.NullTime(rest.Until), postgres.NullText(string(rest.Cause)),
+			batch.Queue(writeRest, []byte(st.key), postgres.NullTime(rest.Since), postgres.NullTime(rest.Until),
+				postgres.NullText(string(rest.Cause)),
 				rest.Met.String(), rest.Step, rest.FailuresInARow, postgres.NullInt(st.probe), st.told, st.counted)
 		}
 	}
@@ -236,14 +239,17 @@ func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[
 func (r *Recorder) tellRest(st *standing) {
 	switch {
 	case !st.before.Held() && st.rest.Held():
-		r.Log.Warn("deliveries to an endpoint are held after failures; one is let through at the end of the hold, or now by POST …/probe of an event subscription on it", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
+		r.Log.Warn(
+			"deliveries to an endpoint are held after failures; one is let through at the end of the hold, or now by POST "+
+				"…/probe of an event subscription on it", "endpoint", st.baseURL, "cause", st.rest.Cause, "until", st.rest.Until)
 	case st.before.Held() && !st.rest.Held():
-		r.Log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since", st.before.Since)
+		r.Log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", st.baseURL, "held_since",
+			st.before.Since)
 	}
 }
 
-// endRest ends a probation, and the counting of failures, after a late success. The timeout before it was counted as a failure;
-// but the endpoint works, if slowly, and a probation would make it slower still.
+// endRest ends a probation, and the counting of failures, after a late success. The timeout before it was counted as a
+// failure; but the endpoint works, if slowly, and a probation would make it slower still.
 func (r *Recorder) endRest(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
@@ -255,11 +261,13 @@ func (r *Recorder) endRest(ctx context.Context, key string) error {
 	return nil
 }
 
-// CleanProbations removes what has failed where no event subscription is left that could succeed there: they were deleted, or name
-// another endpoint or policy by now.
+// CleanProbations removes what has failed where no event subscription is left that could succeed there: they were
+// deleted, or name another endpoint or policy by now.
 func (r *Recorder) CleanProbations(ctx context.Context) error {
-	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour' AND NOT EXISTS (
-		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r ON r.name = s.retry_policy
+	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour'
+		    AND NOT EXISTS (
+		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r
+		    ON r.name = s.retry_policy
 		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
 	if _, err := r.DB.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove probations of nobody: %w", err)

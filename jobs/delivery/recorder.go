@@ -32,7 +32,8 @@ const (
 	recordMaxPause = 2 * time.Second
 )
 
-// Failpoints of recording: before the transaction, in it, and after its commit; and a result that ends in a dead letter.
+// Failpoints of recording: before the transaction, in it, and after its commit; and a result that ends in a dead
+// letter.
 const (
 	PointRecordBefore = "record.before"
 	PointRecordInside = "record.inside"
@@ -106,9 +107,10 @@ func (r *Recorder) RecorderCounters() RecorderCounters {
 	return RecorderCounters{r.flushes.Read(), r.flushTime.Read(), r.failures.Load(), int64(r.queue.Len())}
 }
 
-// Record stores a result and returns when it is stored, or when ctx ends: then it may still become stored. If the job row
-// does not exist any more, nothing is recorded; for a batch, whose turn may go on after a result, Record then returns
-// ErrJobGone. ErrPoison: PostgreSQL rejects the result even without the response, and the attempt must be made again.
+// Record stores a result and returns when it is stored, or when ctx ends: then it may still become stored. If the job
+// row does not exist any more, nothing is recorded; for a batch, whose turn may go on after a result, Record then
+// returns ErrJobGone. ErrPoison: PostgreSQL rejects the result even without the response, and the attempt must be made
+// again.
 func (r *Recorder) Record(ctx context.Context, result Result) error {
 	req := &recording{Result: result, done: make(chan struct{})}
 	r.identify(req)
@@ -286,9 +288,11 @@ func (r *Recorder) write(group []*recording) error {
 	return nil
 }
 
-// recordGroup returns the jobs whose results were recorded; the rows of the others were gone. A group that shows nothing
-// about endpoints takes one round trip.
-func (r *Recorder) recordGroup(ctx context.Context, group []*recording, found []*evidence) (recorded []int64, err error) {
+// recordGroup returns the jobs whose results were recorded; the rows of the others were gone. A group that shows
+// nothing about endpoints takes one round trip.
+func (r *Recorder) recordGroup(
+	ctx context.Context, group []*recording, found []*evidence,
+) (recorded []int64, err error) {
 	if len(found) > 0 {
 		return r.recordWithEvidence(ctx, group, found)
 	}
@@ -301,7 +305,9 @@ func (r *Recorder) recordGroup(ctx context.Context, group []*recording, found []
 }
 
 // recordWithEvidence uses only results whose job row existed: a node that was thought dead is no evidence.
-func (r *Recorder) recordWithEvidence(ctx context.Context, group []*recording, found []*evidence) (recorded []int64, err error) {
+func (r *Recorder) recordWithEvidence(
+	ctx context.Context, group []*recording, found []*evidence,
+) (recorded []int64, err error) {
 	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
 		standings, now := map[string]*standing{}, time.Time{}
 		batch := &pgx.Batch{}

@@ -43,10 +43,10 @@ func NewReleaser(
 // ReleasedCount is how many deliveries this node has released from a hold.
 func (r *Releaser) ReleasedCount() int64 { return r.count.Load() }
 
-// Refill releases up to limit deliveries of an event subscription that is not on hold, and returns how many. If it takes
-// batches, those that were never attempted are left to its next batch cutter, which is inserted if there are any. Every
-// node calls it each second for each that has held deliveries; what a pause, a crash or a race left on hold is found
-// again by the next call.
+// Refill releases up to limit deliveries of an event subscription that is not on hold, and returns how many. If it
+// takes batches, those that were never attempted are left to its next batch cutter, which is inserted if there are any.
+// Every node calls it each second for each that has held deliveries; what a pause, a crash or a race left on hold is
+// found again by the next call.
 func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool, limit int) (int, error) {
 	released, forCutter, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
 		"refill": true, "also_later": true, "batching": batching, "age": nil,
@@ -94,8 +94,8 @@ func (r *Releaser) release(
 	return released, forCutter, nil
 }
 
-// ClaimProbe releases one held delivery of a probation whose time has come; false if nothing is held, or another node was
-// faster. Event subscriptions that are paused as well are left out.
+// ClaimProbe releases one held delivery of a probation whose time has come; false if nothing is held, or another node
+// was faster. Event subscriptions that are paused as well are left out.
 func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, err error) {
 	if err := r.DB.QueryRow(ctx, claimStatement, key, r.onlyInProbation(key)).Scan(&claimed); err != nil {
 		return false, fmt.Errorf("claim a probe: %w", err)

@@ -66,8 +66,8 @@ type Result struct {
 	Fates []Fate
 	// Rest is the Work's.
 	Rest queue.Rest
-	// FirstEvent is the system id of the first event of the request. A failed request counts as one failure, of this event;
-	// see policy.AfterFailure.
+	// FirstEvent is the system id of the first event of the request. A failed request counts as one failure, of this
+	// event; see policy.AfterFailure.
 	FirstEvent uuid.UUID
 }
 

@@ -11,7 +11,9 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, without ...string) string { return postgres.SQLFile(sqlFiles, name, without...) }
+func sqlFile(name string, without ...string) string {
+	return postgres.SQLFile(sqlFiles, name, without...)
+}
 
 // parameterOf is a column of a group of rows: one array for each statement.
 type parameterOf[T any] struct {

@@ -22,7 +22,9 @@ type HandshakeRequest struct {
 
 // Ask sends one request of a handshake. It guards addresses and follows no redirect, as Send does. The error is
 // ErrInterrupted or nil.
-func (c *Client) Ask(a HandshakeRequest, timeout time.Duration) (met policy.HandshakeAnswer, took time.Duration, err error) {
+func (c *Client) Ask(
+	a HandshakeRequest, timeout time.Duration,
+) (met policy.HandshakeAnswer, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(c.requests, timeout)
 	defer cancel()
 	k := newCall(a.URL, a.Header, nil)
@@ -37,7 +39,8 @@ func (c *Client) Ask(a HandshakeRequest, timeout time.Duration) (met policy.Hand
 	resp, err := c.transports.roundTrip(req, a.Connection)
 	if err == nil {
 		defer func() { _ = resp.Body.Close() }()
-		met.Status, met.AllowedOrigin, met.AllowedRate = resp.StatusCode, resp.Header.Values("WebHook-Allowed-Origin"), resp.Header.Values("WebHook-Allowed-Rate")
+		met.Status, met.AllowedOrigin, met.AllowedRate = resp.StatusCode, resp.Header.Values("WebHook-Allowed-Origin"),
+			resp.Header.Values("WebHook-Allowed-Rate")
 		met.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
 		if a.Method == http.MethodOptions {
 			err = nil // its headers are the answer

@@ -12,9 +12,9 @@ import (
 
 const (
 	// maxLateCalls bounds the calls of one node that stay open past their ack timeout. Under ga-2021 a worker gives up a
-	// hanging call every 30 s and each stays open for 150 s more: 1,000 workers would leave 5,000 sockets. A call costs one,
-	// and four goroutines, 33 KB with its buffers (measured, without TLS): 256 are 8 MB. What is beyond the bound is cut
-	// at its ack timeout, as under a policy without a window.
+	// hanging call every 30 s and each stays open for 150 s more: 1,000 workers would leave 5,000 sockets. A call costs
+	// one, and four goroutines, 33 KB with its buffers (measured, without TLS): 256 are 8 MB. What is beyond the bound is
+	// cut at its ack timeout, as under a policy without a window.
 	maxLateCalls = 256
 	// lateReadPatience is how long the body of a late answer is read: its status decides, and each second that it waits
 	// the retry may begin.
@@ -102,8 +102,8 @@ type lateCalls struct {
 
 func newLateCalls() *lateCalls { return &lateCalls{open: map[*Call]*time.Timer{}} }
 
-// keep lets a call stay open for the time given, unless it was answered just now, there are too many, this node stops, or
-// the endpoint has not even taken the body: that would have to be kept, too, up to 1 MiB for each call.
+// keep lets a call stay open for the time given, unless it was answered just now, there are too many, this node stops,
+// or the endpoint has not even taken the body: that would have to be kept, too, up to 1 MiB for each call.
 func (l *lateCalls) keep(k *Call, rest time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

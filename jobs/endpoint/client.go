@@ -165,7 +165,8 @@ func (c *Client) wrote(body *Payload) func(httptrace.WroteRequestInfo) {
 	}
 }
 
-// read takes what is kept of a response. A body that never ends or breaks off changes nothing: the status is the answer.
+// read takes what is kept of a response. A body that never ends or breaks off changes nothing: the status is the
+// answer.
 func (a *Answer) read(resp *http.Response) {
 	a.Result = policy.Result{Status: resp.StatusCode}
 	a.RetryAfter = resp.Header.Get("Retry-After")
@@ -213,9 +214,9 @@ func errorKind(ctx context.Context, err error) policy.ErrorKind {
 	}
 }
 
-// stopwatch takes the durations of a request's phases, which follow one another and so add up to the request's at most. It
-// is locked: a dial continues after its request was given another connection or has ended, and still writes while the
-// request's result is being recorded.
+// stopwatch takes the durations of a request's phases, which follow one another and so add up to the request's at most.
+// It is locked: a dial continues after its request was given another connection or has ended, and still writes while
+// the request's result is being recorded.
 type stopwatch struct {
 	started time.Time
 
@@ -237,8 +238,8 @@ func (s *stopwatch) begin(phase *time.Time) {
 	*phase = time.Now()
 }
 
-// end ends a phase of the dial. A connect to another address may still be open when the TLS handshake has begun: it is not
-// counted.
+// end ends a phase of the dial. A connect to another address may still be open when the TLS handshake has begun: it is
+// not counted.
 func (s *stopwatch) end(took *time.Duration, phase *time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

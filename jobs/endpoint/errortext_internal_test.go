@@ -30,15 +30,18 @@ func TestErrorTextIsPlain(t *testing.T) {
 	untrusted := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
 	for want, err := range map[string]error{
 		"no response in time": fmt.Errorf("get: %w", context.DeadlineExceeded),
-		"the endpoint closed the connection without a response":                              io.EOF,
-		"the endpoint closed the connection before its response was complete":                io.ErrUnexpectedEOF,
-		"the endpoint responded with HTTP to an HTTPS request":                               errors.New("http: server gave HTTP response to HTTPS client"),
+		"the endpoint closed the connection without a response":               io.EOF,
+		"the endpoint closed the connection before its response was complete": io.ErrUnexpectedEOF,
+		"the endpoint responded with HTTP to an HTTPS request": errors.New(
+			"http: server gave HTTP response to HTTPS client"),
 		"the endpoint's certificate is not trusted: certificate signed by unknown authority": fmt.Errorf("x: %w", untrusted),
 		"connection refused by 10.0.0.1:443":                                                 dial(syscall.ECONNREFUSED),
 		"connection reset by the endpoint":                                                   dial(syscall.ECONNRESET),
-		"name nowhere.invalid could not be resolved: no such host":                           &net.DNSError{Name: "nowhere.invalid", Err: "no such host"},
-		"refused address: loopback":                                                          &refusedError{cause: errors.New("loopback")},
-		"first record does not look like a TLS handshake":                                    errors.New("tls: first record does not look like a TLS handshake"),
+		"name nowhere.invalid could not be resolved: no such host": &net.DNSError{
+			Name: "nowhere.invalid", Err: "no such host",
+		},
+		"refused address: loopback":                       &refusedError{cause: errors.New("loopback")},
+		"first record does not look like a TLS handshake": errors.New("tls: first record does not look like a TLS handshake"),
 	} {
 		require.Equal(t, want, ErrorText(err))
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzReadToken: whatever a token server answers, there is a token that a header can carry, or a problem that repeats nothing of the
-// answer but a word for an error.
+// FuzzReadToken: whatever a token server answers, there is a token that a header can carry, or a problem that repeats
+// nothing of the answer but a word for an error.
 func FuzzReadToken(f *testing.F) {
 	f.Add(200, `{"access_token":"a.b","token_type":"Bearer","expires_in":3600}`)
 	f.Add(200, `{"access_token":"a\r\nX: b"}`)

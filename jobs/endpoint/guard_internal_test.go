@@ -72,16 +72,21 @@ func told(t *testing.T, c *Client, endpoint string) Answer {
 	return met
 }
 
-// A name that leads inside is refused when it is dialled, whatever form its address has, also where the range around a metadata
-// service was opened.
+// A name that leads inside is refused when it is dialled, whatever form its address has, also where the range around a
+// metadata service was opened.
 func TestNamesThatLeadInsideAreRefused(t *testing.T) {
 	t.Parallel()
 	rows := map[string]string{ // address: what the refusal names
-		"127.0.0.1": "loopback", "127.8.8.8": "loopback", "0.0.0.0": "this network", "10.0.0.1": "private", "172.16.0.1": "private", "192.168.1.1": "private",
-		"100.64.0.1": "CGNAT", "192.0.0.1": "IETF", "198.18.0.1": "benchmarking", "224.0.0.1": "multicast", "240.0.0.1": "class E", "255.255.255.255": "broadcast",
-		"169.254.1.1": "link-local", "169.254.169.254": "cloud metadata", "169.254.170.2": "cloud metadata (ECS)", "168.63.129.16": "Azure WireServer", "100.100.100.200": "cloud metadata (Alibaba)",
-		"::1": "loopback", "::": "unspecified", "::ffff:127.0.0.1": "loopback", "::ffff:169.254.169.254": "cloud metadata", "::127.0.0.1": "loopback",
-		"64:ff9b::7f00:1": "NAT64", "64:ff9b:1::1": "local-use NAT64", "2002:7f00:1::": "6to4", "2001::1": "Teredo", "fc00::1": "unique local", "fd00:ec2::254": "cloud metadata",
+		"127.0.0.1": "loopback", "127.8.8.8": "loopback", "0.0.0.0": "this network", "10.0.0.1": "private",
+		"172.16.0.1": "private", "192.168.1.1": "private",
+		"100.64.0.1": "CGNAT", "192.0.0.1": "IETF", "198.18.0.1": "benchmarking", "224.0.0.1": "multicast",
+		"240.0.0.1": "class E", "255.255.255.255": "broadcast",
+		"169.254.1.1": "link-local", "169.254.169.254": "cloud metadata", "169.254.170.2": "cloud metadata (ECS)",
+		"168.63.129.16": "Azure WireServer", "100.100.100.200": "cloud metadata (Alibaba)",
+		"::1": "loopback", "::": "unspecified", "::ffff:127.0.0.1": "loopback", "::ffff:169.254.169.254": "cloud metadata",
+		"::127.0.0.1":     "loopback",
+		"64:ff9b::7f00:1": "NAT64", "64:ff9b:1::1": "local-use NAT64", "2002:7f00:1::": "6to4", "2001::1": "Teredo",
+		"fc00::1": "unique local", "fd00:ec2::254": "cloud metadata",
 		"fe80::1": "link-local", "fec0::1": "site-local", "ff02::1": "multicast", "5f00::1": "segment routing",
 	}
 	names := map[string]netip.Addr{}
@@ -90,9 +95,11 @@ func TestNamesThatLeadInsideAreRefused(t *testing.T) {
 	}
 	resolver := nameServer(t, func(name string) netip.Addr { return names[name] })
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
-	opened := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver, AllowCIDR: []netip.Prefix{
-		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.0/24"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd00::/8"),
-	}})
+	opened := NewClient(t.Context(),
+		Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver, AllowCIDR: []netip.Prefix{
+			netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("168.63.129.0/24"),
+			netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fd00::/8"),
+		}})
 	for address, why := range rows {
 		t.Run(address, func(t *testing.T) {
 			t.Parallel()
@@ -114,8 +121,8 @@ func nameOf(address string) string {
 	return strings.NewReplacer(".", "-", ":", "x").Replace(address) + ".example.test"
 }
 
-// A name that leads outside when it is judged and inside when it is called (DNS rebinding) reaches nothing: each connection is judged
-// by the address that it is made to.
+// A name that leads outside when it is judged and inside when it is called (DNS rebinding) reaches nothing: each
+// connection is judged by the address that it is made to.
 func TestRebindingReachesNothing(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64
@@ -175,9 +182,12 @@ func TestDeliveryProxy(t *testing.T) {
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Proxy: at})
 	require.Equal(t, http.StatusAccepted, told(t, c, "http://endpoint.example.test/hook").Result.Status)
 	require.Equal(t, "POST http://endpoint.example.test/hook {}", <-asked)
-	require.Equal(t, policy.ErrorSocket, told(t, c, "https://endpoint.example.test/hook").Result.Err, "this proxy makes no tunnel")
+	require.Equal(t, policy.ErrorSocket, told(t, c, "https://endpoint.example.test/hook").Result.Err,
+		"this proxy makes no tunnel")
 	require.Equal(t, "CONNECT endpoint.example.test:443 ", <-asked)
-	for _, literal := range []string{"http://127.0.0.1:9/", "https://[::1]:9/", "http://169.254.169.254/", "http://metadata.google.internal/"} {
+	for _, literal := range []string{
+		"http://127.0.0.1:9/", "https://[::1]:9/", "http://169.254.169.254/", "http://metadata.google.internal/",
+	} {
 		met := told(t, c, literal)
 		require.Equal(t, policy.ErrorArgument, met.Result.Err, literal)
 		require.Contains(t, met.ErrorText, "refused address")
@@ -186,14 +196,19 @@ func TestDeliveryProxy(t *testing.T) {
 	require.Empty(t, asked)
 
 	// Whatever networks are opened: nobody here knows whether a name leads into one.
-	opened := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-	for _, other := range []string{"http://endpoint.example.test:25/", "https://endpoint.example.test:22/", "http://1.2.3.4:25/"} {
+	opened := NewClient(t.Context(), Options{
+		MaxIdleConnections: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	})
+	for _, other := range []string{
+		"http://endpoint.example.test:25/", "https://endpoint.example.test:22/", "http://1.2.3.4:25/",
+	} {
 		met := told(t, opened, other)
 		require.Equal(t, policy.ErrorArgument, met.Result.Err, other)
 		require.Contains(t, met.ErrorText, "another protocol")
 	}
 	require.Empty(t, asked)
-	require.Equal(t, http.StatusAccepted, told(t, opened, "http://10.1.2.3:25/hook").Result.Status, "an address in an opened network")
+	require.Equal(t, http.StatusAccepted, told(t, opened, "http://10.1.2.3:25/hook").Result.Status,
+		"an address in an opened network")
 	require.Equal(t, "POST http://10.1.2.3:25/hook {}", <-asked)
 	opened.transports.close()
 }
@@ -210,11 +225,14 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("10.0.0.0/8"),
 	}})
 	for _, name := range []string{
-		"metadata", "metadata.google.internal", "metadata.goog", "metadata.azure.internal", "metadata.corp.internal", "metadata.tencentyun.com",
+		"metadata", "metadata.google.internal", "metadata.goog", "metadata.azure.internal", "metadata.corp.internal",
+		"metadata.tencentyun.com",
 		"metadata.packet.net", "metadata.platformequinix.com", "api.metadata.cloud.ibm.com",
 		"instance-data", "instance-data.ec2.internal", "instance-data.eu-central-1.compute.internal",
 	} {
-		for _, spelling := range []string{name, name + ".", strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:] + ".", name + ".."} {
+		for _, spelling := range []string{
+			name, name + ".", strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:] + ".", name + "..",
+		} {
 			for _, scheme := range []string{"http://", "https://"} {
 				met := told(t, c, scheme+spelling+"/latest/meta-data/")
 				require.Equal(t, policy.ErrorArgument, met.Result.Err, scheme+spelling)
@@ -224,7 +242,9 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 	}
 	c.transports.close()
 	require.Zero(t, asked.Load())
-	for _, other := range []string{"metadata.example.test", "instance-data.example.test", "internal.example.test", "my-metadata"} {
+	for _, other := range []string{
+		"metadata.example.test", "instance-data.example.test", "internal.example.test", "my-metadata",
+	} {
 		require.Equal(t, http.StatusOK, told(t, c, "http://"+other+"/").Result.Status, other)
 	}
 	c.transports.close()
@@ -261,7 +281,8 @@ func counting(t *testing.T) (port string, reached *atomic.Int64) {
 	return port, reached
 }
 
-// What is refused where it is put is called by nobody either, should it have been stored all the same: not one connection is made, though every name leads to this machine.
+// What is refused where it is put is called by nobody either, should it have been stored all the same: not one
+// connection is made, though every name leads to this machine.
 func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	port, reached := counting(t)
@@ -291,12 +312,14 @@ func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 	require.Greater(t, called, 100)
 	require.Zero(t, reached.Load())
 
-	opened := NewClient(t.Context(), Options{MaxIdleConnections: 10, Resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	opened := NewClient(t.Context(),
+		Options{MaxIdleConnections: 10, Resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	told(t, opened, "http://127.0.0.1:"+port+"/")
 	require.NotZero(t, reached.Load(), "where it is opened, somebody is there")
 }
 
-// However many settings of their own there are: 256 pools are kept, requests through those that were let go end as ever, and no connection outlives its idle time.
+// However many settings of their own there are: 256 pools are kept, requests through those that were let go end as
+// ever, and no connection outlives its idle time.
 func TestOwnPoolsAreBounded(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int64
@@ -313,10 +336,12 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	inside.StartTLS()
 	defer inside.Close()
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: inside.Certificate().Raw}))
-	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := NewClient(t.Context(),
+		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	ask := func(n int) Answer {
 		k := newCall(inside.URL, http.Header{}, NewPayload([]byte("{}"), func() {}))
-		k.by = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority} // the same, and yet another setting
+		// the same, and yet another setting
+		k.by = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority}
 		met, err := c.post(k, 20*time.Second)
 		require.NoError(t, err)
 		return met
@@ -333,5 +358,6 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	again, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})
 	require.NoError(t, err)
 	require.Same(t, first, again)
-	require.Eventually(t, func() bool { return open.Load() == 0 }, 20*time.Second, 50*time.Millisecond, "%d connections are open", open.Load())
+	require.Eventually(t, func() bool { return open.Load() == 0 }, 20*time.Second, 50*time.Millisecond,
+		"%d connections are open", open.Load())
 }

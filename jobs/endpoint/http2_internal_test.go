@@ -41,7 +41,9 @@ func (s stream) answer(ended bool, fields ...string) {
 		part := rest[:min(len(rest), 16<<10)]
 		rest = rest[len(part):]
 		if first {
-			_ = s.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: part, EndStream: ended, EndHeaders: len(rest) == 0})
+			_ = s.WriteHeaders(http2.HeadersFrameParam{
+				StreamID: s.id, BlockFragment: part, EndStream: ended, EndHeaders: len(rest) == 0,
+			})
 		} else {
 			_ = s.WriteContinuation(s.id, len(rest) == 0, part)
 		}
@@ -58,7 +60,8 @@ func newHTTP2Endpoint(t *testing.T, script func(stream)) *http2Endpoint {
 	t.Helper()
 	certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	t.Cleanup(certified.Close)
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+	listener, err := tls.Listen("tcp", "127.0.0.1:0",
+		&tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
 	require.NoError(t, err)
 	e := &http2Endpoint{url: "https://" + listener.Addr().String() + "/", roots: x509.NewCertPool()}
 	e.roots.AddCert(certified.Certificate())
@@ -106,7 +109,8 @@ func serveHTTP2(conn net.Conn, script func(stream)) {
 // client trusts the endpoint's certificate, and else is the engine's.
 func (e *http2Endpoint) client(t *testing.T) *Client {
 	t.Helper()
-	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := NewClient(t.Context(),
+		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	c.transports.secure.TLSClientConfig.RootCAs = e.roots
 	t.Cleanup(c.transports.close)
 	return c
@@ -145,15 +149,22 @@ func TestHTTP2Endpoints(t *testing.T) {
 			_ = s.WriteGoAway(s.id, http2.ErrCodeEnhanceYourCalm, []byte("too many"))
 			s.conn.Close()
 		}, socket, "too many"},
-		"a frame of no kind": {func(s stream) { _, _ = io.WriteString(s.conn, strings.Repeat("\xff", 100)) }, socket, "frame too large"},
-		"a header of 70 KB":  {func(s stream) { s.answer(true, ":status", "200", "x-big", strings.Repeat("x", 70<<10)) }, socket, ""},
-		"no status":          {func(s stream) { s.answer(true, "x-status", "200") }, socket, "missing status"},
-		// Both say that the request was not looked at. It is an attempt all the same: its body is not kept once it is written.
+		"a frame of no kind": {
+			func(s stream) { _, _ = io.WriteString(s.conn, strings.Repeat("\xff", 100)) }, socket, "frame too large",
+		},
+		"a header of 70 KB": {
+			func(s stream) { s.answer(true, ":status", "200", "x-big", strings.Repeat("x", 70<<10)) }, socket, "",
+		},
+		"no status": {func(s stream) { s.answer(true, "x-status", "200") }, socket, "missing status"},
+		// Both say that the request was not looked at. It is an attempt all the same: its body is not kept once it is
+		// written.
 		"a goodbye without the request": {func(s stream) {
 			_ = s.WriteGoAway(0, http2.ErrCodeNo, nil)
 			s.conn.Close()
 		}, socket, errWritten.Error()},
-		"a refused request": {func(s stream) { _ = s.WriteRSTStream(s.id, http2.ErrCodeRefusedStream) }, socket, errWritten.Error()},
+		"a refused request": {
+			func(s stream) { _ = s.WriteRSTStream(s.id, http2.ErrCodeRefusedStream) }, socket, errWritten.Error(),
+		},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +174,9 @@ func TestHTTP2Endpoints(t *testing.T) {
 				requests.Add(1)
 				row.script(s)
 			})
-			met, err := e.client(t).post(newCall(e.url, http.Header{"Content-Type": {"application/json"}}, NewPayload([]byte(`[{"id":"e"}]`), func() {})), time.Second)
+			met, err := e.client(t).
+				post(newCall(e.url, http.Header{"Content-Type": {"application/json"}},
+					NewPayload([]byte(`[{"id":"e"}]`), func() {})), time.Second)
 			require.NoError(t, err)
 			require.Equal(t, row.met, met.Result, met.ErrorText)
 			require.Contains(t, met.ErrorText, row.said)

@@ -62,8 +62,8 @@ func (p *Payload) wrote(info httptrace.WroteRequestInfo) {
 	p.Drop()
 }
 
-// again makes a second payload of the same bytes, for a request that may have to follow. Their share of the memory is given back when
-// both are dropped.
+// again makes a second payload of the same bytes, for a request that may have to follow. Their share of the memory is
+// given back when both are dropped.
 func (p *Payload) again() *Payload {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -60,7 +60,8 @@ func TestHandshakeThatNeverAnswersIsGivenUp(t *testing.T) {
 	require.Equal(t, handshakeTimeout, client.transports.secure.TLSHandshakeTimeout)
 	client.transports.secure.TLSHandshakeTimeout = 200 * time.Millisecond
 
-	met, err := client.post(newCall("https://"+listener.Addr().String(), http.Header{}, NewPayload([]byte("{}"), func() {})), 50*time.Millisecond)
+	met, err := client.post(
+		newCall("https://"+listener.Addr().String(), http.Header{}, NewPayload([]byte("{}"), func() {})), 50*time.Millisecond)
 
 	require.NoError(t, err)
 	require.Equal(t, policy.ErrorTimeout, met.Result.Err)

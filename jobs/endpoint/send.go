@@ -64,7 +64,8 @@ func (c *Client) sendAuthorized(r *Request) (met Answer, late *Call, err error) 
 	again := r.Body.again() // kept until the response
 	defer again.Drop()
 	met, late, err = c.sendOnce(r, token)
-	if err != nil || late != nil || met.Result.Status != http.StatusUnauthorized || !c.tokens.refused(r.Connection, token) {
+	if err != nil || late != nil || met.Result.Status != http.StatusUnauthorized ||
+		!c.tokens.refused(r.Connection, token) {
 		return met, late, err
 	}
 	if token, err = c.Token(r.Connection); err != nil {

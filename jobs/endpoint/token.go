@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// tokenTimeout is how long a token server may take: an endpoint's own ack timeout is 30 s at least, and the attempt waits for both.
+	// tokenTimeout is how long a token server may take: an endpoint's own ack timeout is 30 s at least, and the attempt
+	// waits for both.
 	tokenTimeout = 15 * time.Second
 	// tokenPause keeps a thousand attempts from asking a token server that fails a thousand times a second.
 	tokenPause = time.Second
@@ -60,12 +61,17 @@ type token struct {
 	getting chan struct{}
 }
 
-func newTokens(requests context.Context, userAgent string, roundTrip func(*http.Request, *policy.Connection) (*http.Response, error)) *tokens {
-	return &tokens{requests: requests, roundTrip: roundTrip, userAgent: userAgent, minAge: minTokenAge, held: map[[sha256.Size]byte]*token{}}
+func newTokens(
+	requests context.Context, userAgent string, roundTrip func(*http.Request, *policy.Connection) (*http.Response, error),
+) *tokens {
+	return &tokens{
+		requests: requests, roundTrip: roundTrip, userAgent: userAgent, minAge: minTokenAge,
+		held: map[[sha256.Size]byte]*token{},
+	}
 }
 
-// get returns a token that holds for a request, of whoever has asked for it. Of those who wait for the same one, one asks: its
-// request goes on where others give up.
+// get returns a token that holds for a request, of whoever has asked for it. Of those who wait for the same one, one
+// asks: its request goes on where others give up.
 func (s *tokens) get(ctx context.Context, by *policy.Connection) (text string, err error) {
 	key := credentialsOf(by)
 	for {
@@ -115,7 +121,8 @@ func (s *tokens) refused(by *policy.Connection, text string) bool {
 }
 
 func credentialsOf(by *policy.Connection) [sha256.Size]byte {
-	text, _ := json.Marshal([]any{by.OAuth2, by.CertificateAuthorities, by.MinimumTLSVersion}) // strings can always be written
+	// strings can always be written
+	text, _ := json.Marshal([]any{by.OAuth2, by.CertificateAuthorities, by.MinimumTLSVersion})
 	return sha256.Sum256(text)
 }
 
@@ -169,7 +176,9 @@ func (s *tokens) ask(by *policy.Connection) (text string, lifetime time.Duration
 	req.Header.Set("User-Agent", s.userAgent)
 	req.SetBasicAuth(url.QueryEscape(by.OAuth2.ClientID), url.QueryEscape(by.OAuth2.ClientSecret))
 	// The token server is another party than the endpoint: it is shown no client certificate.
-	trusted := &policy.Connection{MinimumTLSVersion: by.MinimumTLSVersion, CertificateAuthorities: by.CertificateAuthorities}
+	trusted := &policy.Connection{
+		MinimumTLSVersion: by.MinimumTLSVersion, CertificateAuthorities: by.CertificateAuthorities,
+	}
 	resp, err := s.roundTrip(req, trusted)
 	if err != nil {
 		return "", 0, noToken(by, err)
@@ -191,7 +200,8 @@ func noToken(by *policy.Connection, err error) error {
 	return &PlainError{Text: "no token from " + by.OAuth2.TokenURL + ": " + ErrorText(err), Cause: err}
 }
 
-// readToken reads a token server's answer (RFC 6749, 5.1 and 5.2). The problem repeats nothing of it but the word for an error.
+// readToken reads a token server's answer (RFC 6749, 5.1 and 5.2). The problem repeats nothing of it but the word for
+// an error.
 func readToken(status int, body []byte) (text string, lifetime time.Duration, problem string) {
 	var answer struct {
 		Token    string          `json:"access_token"`
@@ -201,7 +211,8 @@ func readToken(status int, body []byte) (text string, lifetime time.Duration, pr
 	}
 	unreadable := json.Unmarshal(body, &answer) != nil
 	switch {
-	case status != http.StatusOK && answer.Error != "" && len(answer.Error) <= 64 && strings.Trim(answer.Error, "abcdefghijklmnopqrstuvwxyz_") == "":
+	case status != http.StatusOK && answer.Error != "" && len(answer.Error) <= 64 &&
+		strings.Trim(answer.Error, "abcdefghijklmnopqrstuvwxyz_") == "":
 		return "", 0, fmt.Sprintf("it answered %d %s", status, answer.Error)
 	case status != http.StatusOK:
 		return "", 0, fmt.Sprintf("it answered %d", status)

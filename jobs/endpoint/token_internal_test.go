@@ -21,7 +21,8 @@ func issuing(t *testing.T, answer http.HandlerFunc) (*Client, *policy.Connection
 	t.Helper()
 	e := httptest.NewServer(answer)
 	t.Cleanup(e.Close)
-	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	c := NewClient(t.Context(),
+		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(c.transports.close)
 	return c, &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: e.URL, ClientID: "id", ClientSecret: "secret"}}
 }
@@ -66,7 +67,10 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("token-%d", n+1), text, "one that ends at once serves one request")
 	}
-	for given, life := range map[string]time.Duration{"3600": time.Hour, `"60"`: time.Minute, "": tokenLifetime, "null": tokenLifetime, "1e30": maxTokenLifetime, "-5": 0, "1.5": 1500 * time.Millisecond, `"NaN"`: tokenLifetime} {
+	for given, life := range map[string]time.Duration{
+		"3600": time.Hour, `"60"`: time.Minute, "": tokenLifetime, "null": tokenLifetime, "1e30": maxTokenLifetime, "-5": 0,
+		"1.5": 1500 * time.Millisecond, `"NaN"`: tokenLifetime,
+	} {
 		require.Equal(t, life, lifetimeOf([]byte(given)), given)
 	}
 }
@@ -163,7 +167,9 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 	var released atomic.Int64
 	try := func() int {
 		sent := NewPayload([]byte("{}"), func() { released.Add(1) })
-		met, late, err := c.Send(&Request{URL: e.URL, Header: http.Header{}, Body: sent, Connection: by, AckTimeout: 5 * time.Second})
+		met, late, err := c.Send(&Request{
+			URL: e.URL, Header: http.Header{}, Body: sent, Connection: by, AckTimeout: 5 * time.Second,
+		})
 		sent.Drop()
 		require.NoError(t, err)
 		require.Nil(t, late)

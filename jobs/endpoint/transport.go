@@ -17,12 +17,13 @@ import (
 	"postrider/policy"
 )
 
-// maxOwnTransports bounds the pools of connections that belong to event subscriptions with settings of their own. An empty pool is a
-// few KB and a certificate chain some 20 KB, so that 256 are a few MB; beyond, whoever was not heard of longest gets a new one.
+// maxOwnTransports bounds the pools of connections that belong to event subscriptions with settings of their own. An
+// empty pool is a few KB and a certificate chain some 20 KB, so that 256 are a few MB; beyond, whoever was not heard of
+// longest gets a new one.
 const maxOwnTransports = 256
 
-// transports are the pools of connections. Two requests share one only if their connections may be exchanged: what asks for a client
-// certificate, or trusts other authorities, must never meet a connection that was made without.
+// transports are the pools of connections. Two requests share one only if their connections may be exchanged: what asks
+// for a client certificate, or trusts other authorities, must never meet a connection that was made without.
 type transports struct {
 	allow     []netip.Prefix
 	plainHTTP bool          // to public addresses, too
@@ -44,7 +45,10 @@ type ownTransport struct {
 }
 
 func newTransports(o Options) *transports {
-	t := &transports{allow: o.AllowCIDR, plainHTTP: o.AllowHTTP, proxy: o.Proxy, resolver: o.Resolver, own: map[[sha256.Size]byte]*ownTransport{}}
+	t := &transports{
+		allow: o.AllowCIDR, plainHTTP: o.AllowHTTP, proxy: o.Proxy, resolver: o.Resolver,
+		own: map[[sha256.Size]byte]*ownTransport{},
+	}
 	t.secure = t.make(o.MaxIdleConnections, guard(o.AllowCIDR))
 	t.plain = t.secure
 	if !o.AllowHTTP {
@@ -73,7 +77,9 @@ func (t *transports) make(workers int, control func(string, string, syscall.RawC
 	if t.proxy != nil { // the only address that is dialled, and the operator named it
 		made.Proxy, control = http.ProxyURL(t.proxy), nil
 	}
-	made.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control, Resolver: t.resolver}).DialContext
+	made.DialContext = (&net.Dialer{
+		Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control, Resolver: t.resolver,
+	}).DialContext
 	return made
 }
 
@@ -109,7 +115,8 @@ func guardPlain(allow []netip.Prefix) func(network, address string, _ syscall.Ra
 	}
 }
 
-// roundTrip makes one request by the pool that is right for it. It follows no redirect: that is an answer like any other.
+// roundTrip makes one request by the pool that is right for it. It follows no redirect: that is an answer like any
+// other.
 func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.Response, error) {
 	if t.proxy != nil {
 		if err := t.judgeProxied(req.URL); err != nil {

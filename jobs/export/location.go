@@ -17,7 +17,8 @@ import (
 	"postrider/policy"
 )
 
-// File is a file that is being written to a location outside. It is there, whole, once Commit has succeeded, and not before.
+// File is a file that is being written to a location outside. It is there, whole, once Commit has succeeded, and not
+// before.
 type File struct {
 	io.Writer
 	// Commit ends the file. Abort leaves nothing of it behind, as far as that can be had; after Commit it does nothing.
@@ -25,14 +26,15 @@ type File struct {
 	Abort  func()
 }
 
-// CreateFile begins a file in a location. What is there by that name gives way to it. The connection to a bucket is left to the end
-// of the process.
+// CreateFile begins a file in a location. What is there by that name gives way to it. The connection to a bucket is
+// left to the end of the process.
 func CreateFile(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
 	return NewPlaces(policy.ExportLocations{}).create(ctx, target, name)
 }
 
-// createLocalFile writes beside the file and then renames: who looks finds it whole or not at all. A root keeps it in its directory,
-// whatever names and symbolic links say. The directory must be there: one that is missing may be a disk that is not mounted.
+// createLocalFile writes beside the file and then renames: who looks finds it whole or not at all. A root keeps it in
+// its directory, whatever names and symbolic links say. The directory must be there: one that is missing may be a disk
+// that is not mounted.
 func createLocalFile(directory, name string) (*File, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
@@ -58,7 +60,9 @@ func createLocalFile(directory, name string) (*File, error) {
 		}
 		return syncDirectory(root, path.Dir(name))
 	}
-	return &File{Writer: file, Commit: func() error { return end(commit) }, Abort: func() { _ = end(func() error { return discard(file.Close()) }) }}, nil
+	return &File{Writer: file, Commit: func() error { return end(commit) }, Abort: func() {
+		_ = end(func() error { return discard(file.Close()) })
+	}}, nil
 }
 
 // What is in a dead letter is its publisher's: others on the machine need not read it.

@@ -60,7 +60,8 @@ func (e *Exports) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) 
 	return done, noteExportsGivenUp(ctx, tx, givenUp, r)
 }
 
-// noteExportsGivenUp notes, in the transaction that marks them so, that these dead letters will not be written outside any more.
+// noteExportsGivenUp notes, in the transaction that marks them so, that these dead letters will not be written outside
+// any more.
 func noteExportsGivenUp(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *ExportResult) error {
 	reason := r.Error
 	if reason == "" { // the file was written, without these

@@ -43,7 +43,8 @@ func (e *Exports) ExportCounters() ExportCounters {
 }
 
 const (
-	// maxExported and maxExportedBytes bound one file: the node that writes it has it in memory. A dead letter that is larger goes alone.
+	// maxExported and maxExportedBytes bound one file: the node that writes it has it in memory. A dead letter that is
+	// larger goes alone.
 	maxExported      = 1000
 	maxExportedBytes = 8 << 20
 	// exportLanes is how many event subscriptions one look takes up; the next comes a second later.
@@ -56,8 +57,8 @@ var (
 	loadStatement  = sqlFile("load.sql")
 )
 
-// ClaimExports takes up the dead letters that are due to be exported, and says of how many event subscriptions. Every node calls it
-// again and again.
+// ClaimExports takes up the dead letters that are due to be exported, and says of how many event subscriptions. Every
+// node calls it again and again.
 func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
 	rows, err := e.db.Query(ctx, dueStatement, exportLanes)
 	if err != nil {
@@ -88,7 +89,8 @@ type Export struct {
 	// Topic and Subscription are names; both may have been deleted meanwhile. Namespace: the topic is a namespace's.
 	Topic, Subscription string
 	Namespace           bool
-	// Destination is where the event subscription's dead letters go by now; nil where that is no location outside any more.
+	// Destination is where the event subscription's dead letters go by now; nil where that is no location outside any
+	// more.
 	Destination *policy.DeadLetterProperties
 	// File and CreatedAt make the file's name.
 	File      uuid.UUID
@@ -127,7 +129,8 @@ const exportLettersWhere = `WHERE l.export_id = $1 ORDER BY l.export_due_at, l.i
 func (e *Exports) LoadExport(ctx context.Context, id, job int64) (*Export, error) {
 	x := &Export{}
 	var file [16]byte
-	err := e.db.QueryRow(ctx, loadStatement, id, job).Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
+	err := e.db.QueryRow(ctx, loadStatement, id, job).
+		Scan(&x.ID, &x.Topic, &x.Subscription, &x.Namespace, &x.Destination, &file, &x.CreatedAt, &x.Tries)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("export: %w", postgres.ErrNotFound)
 	}

@@ -13,11 +13,13 @@ import (
 )
 
 const (
-	// collectStep is how many publishes by SQL become a route at once. With as many deliveries a step of the route takes a twentieth of a second.
+	// collectStep is how many publishes by SQL become a route at once. With as many deliveries a step of the route takes a
+	// twentieth of a second.
 	collectStep = 1000
 	// collectEvents bounds the events of those publishes: a route is read anew in each of its steps.
 	collectEvents = 20_000
-	// publishWatch is how far ahead a node promises to look for publishes by SQL; it says so again when half of that is over.
+	// publishWatch is how far ahead a node promises to look for publishes by SQL; it says so again when half of that is
+	// over.
 	publishWatch = time.Second
 )
 
@@ -27,8 +29,9 @@ var collectStatement string
 // PointCollect is the failpoint after publishes by SQL got their route jobs.
 const PointCollect = "collect"
 
-// CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes or, where they are large, 20,000 events and more. It answers how many there were, and the
-// jobs of their routes: they run on this node already, and are to be made with Route.
+// CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes or, where they
+// are large, 20,000 events and more. It answers how many there were, and the jobs of their routes: they run on this
+// node already, and are to be made with Route.
 func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
 	if n, jobs, err = p.collectPublishes(ctx); err != nil {
 		return 0, nil, fmt.Errorf("gather what was published by SQL: %w", err)
@@ -42,22 +45,25 @@ func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, 
 // collectPublishes looks first: most of the time there is nothing.
 func (p *Publisher) collectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
 	var waiting bool
-	if err := p.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").Scan(&waiting); err != nil || !waiting {
+	if err := p.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").
+		Scan(&waiting); err != nil || !waiting {
 		return 0, nil, err
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
 	batch.Queue(p.db.Keeping(postgres.KeepPlan))
-	batch.Queue(collectStatement, collectStep, p.node, collectEvents).QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
+	batch.Queue(collectStatement, collectStep, p.node, collectEvents).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
 	batch.Queue("COMMIT")
 	err = p.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 	return n, jobs, err
 }
 
-// WatchPublishes promises that this node goes on to look for publishes by SQL for the time it answers, a second. Meanwhile no publisher wakes
-// anybody.
+// WatchPublishes promises that this node goes on to look for publishes by SQL for the time it answers, a second.
+// Meanwhile no publisher wakes anybody.
 func (p *Publisher) WatchPublishes(ctx context.Context) (time.Duration, error) {
-	const watch = `UPDATE postrider_internal.sql_publish_watch SET watched_until = clock_timestamp() + $1::interval WHERE watched_until < clock_timestamp() + $1::interval / 2`
+	const watch = `UPDATE postrider_internal.sql_publish_watch
+		SET watched_until = clock_timestamp() + $1::interval WHERE watched_until < clock_timestamp() + $1::interval / 2`
 	if _, err := p.db.Exec(ctx, watch, publishWatch); err != nil {
 		return publishWatch, fmt.Errorf("watch for publishes by SQL: %w", err)
 	}

@@ -58,7 +58,9 @@ func (p *Publisher) commitFiltered(ctx context.Context, group []*publishRequest)
 }
 
 // beginFiltered begins a transaction and filters by the catalogue of its snapshot.
-func (p *Publisher) beginFiltered(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest) ([]*publishRequest, error) {
+func (p *Publisher) beginFiltered(
+	ctx context.Context, conn *pgxpool.Conn, group []*publishRequest,
+) ([]*publishRequest, error) {
 	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
@@ -77,7 +79,9 @@ const (
 )
 
 // transact runs T1, after the statements given, in one round trip and answers the group.
-func (p *Publisher) transact(ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string) error {
+func (p *Publisher) transact(
+	ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string,
+) error {
 	version, found := group[0].version(), int64(0)
 	p.Reach(PointPublishBefore)
 	admitted := p.traffic.Admit(wantedBy(group))
@@ -90,11 +94,13 @@ func (p *Publisher) transact(ctx context.Context, conn *pgxpool.Conn, group []*p
 	offers := p.newOffers(group, began)
 	defer func() { offers.end(nil) }()
 	if group[0].routed { // alone in its group
-		batch.Queue(storeRouteStatement, p.routeColumns(version, group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+		batch.Queue(storeRouteStatement, p.routeColumns(version, group)...).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	} else {
-		batch.Queue(publishStatement, p.publishColumns(version, group, admitted, offers)...).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.places)
-		})
+		batch.Queue(publishStatement, p.publishColumns(version, group, admitted, offers)...).
+			QueryRow(func(row pgx.Row) error {
+				return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.places)
+			})
 	}
 	if group[0].keyed {
 		batch.Queue(requireCatalogue, version)
@@ -144,9 +150,11 @@ func eventsIn(group []*publishRequest) (n int) {
 	return n
 }
 
-// publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription may
-// have a job at once.
-func (p *Publisher) publishColumns(version int64, group []*publishRequest, admitted queue.Admissions, offers *offers) []any {
+// publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription
+// may have a job at once.
+func (p *Publisher) publishColumns(
+	version int64, group []*publishRequest, admitted queue.Admissions, offers *offers,
+) []any {
 	e, d := newEventColumns(eventsIn(group)), newOwedColumns(deliveriesOf(group))
 	for _, req := range group {
 		for i := range req.Receipt.Events {
@@ -173,7 +181,8 @@ type owedColumns struct {
 
 func newOwedColumns(n int) *owedColumns {
 	return &owedColumns{
-		events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n), bytes: make([]int32, 0, n), offered: make([]bool, 0, n),
+		events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n),
+		bytes: make([]int32, 0, n), offered: make([]bool, 0, n),
 	}
 }
 
@@ -198,8 +207,10 @@ type eventColumns struct {
 func newEventColumns(n int) *eventColumns {
 	text := func() []string { return make([]string, 0, n) }
 	return &eventColumns{
-		ids: make([][16]byte, 0, n), topics: make([]int64, 0, n), times: make([]pgtype.Timestamptz, 0, n), matched: make([]int32, 0, n),
-		eventIDs: text(), types: text(), subjects: text(), sources: text(), dataVersions: text(), schemas: text(), bodies: make([][]byte, 0, n),
+		ids: make([][16]byte, 0, n), topics: make([]int64, 0, n), times: make([]pgtype.Timestamptz, 0, n),
+		matched:  make([]int32, 0, n),
+		eventIDs: text(), types: text(), subjects: text(), sources: text(), dataVersions: text(), schemas: text(),
+		bodies:       make([][]byte, 0, n),
 		traceParents: text(), traceStates: text(),
 	}
 }
@@ -222,5 +233,8 @@ func (c *eventColumns) add(req *publishRequest, i int) {
 }
 
 func (c *eventColumns) values() []any {
-	return []any{c.ids, c.topics, c.times, c.matched, c.eventIDs, c.types, c.subjects, c.sources, c.dataVersions, c.schemas, c.bodies, c.traceParents, c.traceStates}
+	return []any{
+		c.ids, c.topics, c.times, c.matched, c.eventIDs, c.types, c.subjects, c.sources, c.dataVersions, c.schemas, c.bodies,
+		c.traceParents, c.traceStates,
+	}
 }

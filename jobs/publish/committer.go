@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// Requests of this many events are grouped apart, so that no single event waits for them. Two such groups are stored at once:
-	// one is under way while the other waits for the disk. A transaction for each request, four at once, took 37,300 events/s where
-	// two groups take 51,400 (and three 53,500).
+	// Requests of this many events are grouped apart, so that no single event waits for them. Two such groups are stored
+	// at once: one is under way while the other waits for the disk. A transaction for each request, four at once, took
+	// 37,300 events/s where two groups take 51,400 (and three 53,500).
 	largeEvents = 100
 	largeAtOnce = 2
 	// keyedAtOnce: while a large request is looked for and stored, another group goes on.
 	keyedAtOnce = 2
-	// routesAtOnce bounds the requests that are stored with a route: each may hold a connection for hundreds of milliseconds.
+	// routesAtOnce bounds the requests that are stored with a route: each may hold a connection for hundreds of
+	// milliseconds.
 	routesAtOnce = 4
 
 	groupEvents = 1000
@@ -146,8 +147,8 @@ func (p *Publisher) again(ctx context.Context, err error) bool {
 	return postgres.IsTransient(err)
 }
 
-// refilter answers the requests that the catalogue refuses and returns the others, all of its version. Those whose topic has begun to
-// detect duplicates since they were queued are put off, for another queue.
+// refilter answers the requests that the catalogue refuses and returns the others, all of its version. Those whose
+// topic has begun to detect duplicates since they were queued are put off, for another queue.
 func refilter(group []*publishRequest, catalogue *catalog.Catalogue) []*publishRequest {
 	kept := make([]*publishRequest, 0, len(group)) // not in place: the caller still holds group
 	for _, req := range group {

@@ -13,7 +13,10 @@ import (
 )
 
 func request(topic string) *publishRequest {
-	return &publishRequest{Publication: Publication{Topic: topic}, Receipt: Receipt{Topic: &catalog.Topic{ID: 1, Name: topic}}, done: make(chan error, 1)}
+	return &publishRequest{
+		Publication: Publication{Topic: topic}, Receipt: Receipt{Topic: &catalog.Topic{ID: 1, Name: topic}},
+		done: make(chan error, 1),
+	}
 }
 
 func TestRequestHasOneAnswerAlsoAfterItWasTaken(t *testing.T) {
@@ -71,14 +74,16 @@ func TestIsolate(t *testing.T) {
 		t.Parallel()
 		var blamed []int
 		do, done := failing(5, poison)
-		require.NoError(t, postgres.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, do, func(item int, _ error) error { blamed = append(blamed, item); return nil }))
+		require.NoError(t, postgres.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, do,
+			func(item int, _ error) error { blamed = append(blamed, item); return nil }))
 		require.Equal(t, []int{5}, blamed)
 		require.ElementsMatch(t, []int{1, 2, 3, 4, 6, 7}, *done)
 	})
 	t.Run("an outage blames nobody", func(t *testing.T) {
 		t.Parallel()
 		do, _ := failing(5, outage)
-		require.ErrorIs(t, postgres.Isolate([]int{4, 5, 6}, do, func(int, error) error { t.Error("blamed"); return nil }), outage)
+		require.ErrorIs(t,
+			postgres.Isolate([]int{4, 5, 6}, do, func(int, error) error { t.Error("blamed"); return nil }), outage)
 	})
 	t.Run("an outage while blaming is told", func(t *testing.T) {
 		t.Parallel()

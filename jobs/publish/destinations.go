@@ -6,16 +6,17 @@ import (
 	"postrider/catalog"
 )
 
-// destinationColumns are one entry for each topic (event subscription 0) and each event subscription of a publish: what it adds to
-// their counts, and what its deliveries go by.
+// destinationColumns are one entry for each topic (event subscription 0) and each event subscription of a publish: what
+// it adds to their counts, and what its deliveries go by.
 type destinationColumns struct {
 	topics, subscriptions, counts []int64
 	restKeys                      [][]byte
 	batching                      []bool
 }
 
-// publishedDestinations are those of a group. They go by the catalogue that filtered it: it may be newer than the one in memory, and what is resting
-// under a retry policy or at an endpoint that this one does not know yet would be missed.
+// publishedDestinations are those of a group. They go by the catalogue that filtered it: it may be newer than the one
+// in memory, and what is resting under a retry policy or at an endpoint that this one does not know yet would be
+// missed.
 func publishedDestinations(group []*publishRequest) *destinationColumns {
 	catalogue := group[0].catalogue // that of all of them
 	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*catalog.Subscription{}

@@ -15,13 +15,15 @@ import (
 // detects reports whether the events of a request are looked for among those that were published before.
 func (req *publishRequest) detects() bool { return req.Receipt.Topic.DuplicateWindow > 0 }
 
-// eventKey is what an event is told by within its topic; postrider_internal.event_key makes the same. No source has a zero byte.
+// eventKey is what an event is told by within its topic; postrider_internal.event_key makes the same. No source has a
+// zero byte.
 func eventKey(e *event.Event) (key [16]byte) {
 	sum := sha256.Sum256([]byte(e.Source + "\x00" + e.ID))
 	return [16]byte(sum[:])
 }
 
-// takeEvents takes the keys of events that are new, and answers the id that stands for each; NULL where another transaction is in the way.
+// takeEvents takes the keys of events that are new, and answers the id that stands for each; NULL where another
+// transaction is in the way.
 const takeEvents = "SELECT postrider_internal.try_take_events($1, $2, $3, $4)"
 
 // claims are the requests of a group by what is known of them.
@@ -63,7 +65,8 @@ func claim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*p
 	return c, c.takeKeys(ctx, conn, batch, keyed)
 }
 
-// takeEvents asks for the events of all requests at once. Where somebody is in the way of one, it asks for each request by itself.
+// takeEvents asks for the events of all requests at once. Where somebody is in the way of one, it asks for each request
+// by itself.
 func (c *claims) takeEvents(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
 	var all [][16]byte
 	batch.Queue(takeEvents, eventKeyColumns(group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&all) })
@@ -148,7 +151,9 @@ func (c *claims) duplicates(req *publishRequest) []bool {
 
 // without is a request of its own, with the rest of the events.
 func (req *publishRequest) without(duplicates []bool) *publishRequest {
-	rest := &publishRequest{Publication: req.Publication, catalogue: req.catalogue, routed: req.routed, keyed: true, done: make(chan error, 1)}
+	rest := &publishRequest{
+		Publication: req.Publication, catalogue: req.catalogue, routed: req.routed, keyed: true, done: make(chan error, 1),
+	}
 	rest.Receipt.Topic = req.Receipt.Topic
 	for i, duplicate := range duplicates {
 		if duplicate {
@@ -164,7 +169,8 @@ func (req *publishRequest) without(duplicates []bool) *publishRequest {
 	return rest
 }
 
-// end is how a transaction ends that has stored nothing: not even keys of events where the request's own key was taken before.
+// end is how a transaction ends that has stored nothing: not even keys of events where the request's own key was taken
+// before.
 func (c *claims) end() string {
 	for _, req := range slices.Concat(c.repeated, c.busy) {
 		if c.firsts[req] != nil {

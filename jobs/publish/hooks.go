@@ -44,6 +44,7 @@ func (p *Publisher) PublishFiltered(ctx context.Context, publication Publication
 // PublishStatements are the statements whose plans are kept, for tests.
 func PublishStatements() map[string]postgres.KeptStatement {
 	return map[string]postgres.KeptStatement{
-		"publish": {SQL: publishStatement, Settings: postgres.KeepPlan}, "store and route": {SQL: storeRouteStatement, Settings: postgres.KeepPlan},
+		"publish":         {SQL: publishStatement, Settings: postgres.KeepPlan},
+		"store and route": {SQL: storeRouteStatement, Settings: postgres.KeepPlan},
 	}
 }

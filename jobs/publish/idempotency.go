@@ -20,8 +20,8 @@ const (
 
 	// keyedGroup bounds how many keys are taken one by one when another transaction has one of them.
 	keyedGroup = 256
-	// keyPatience is how long a publish waits while another one is at its key: other nodes are done by then, a user's transaction may stay
-	// open for hours. Meanwhile it asks again each keyPause, and keeps nobody else waiting.
+	// keyPatience is how long a publish waits while another one is at its key: other nodes are done by then, a user's
+	// transaction may stay open for hours. Meanwhile it asks again each keyPause, and keeps nobody else waiting.
 	keyPatience = time.Second
 	keyPause    = 20 * time.Millisecond
 )
@@ -29,8 +29,8 @@ const (
 // takeKeys takes keys that are free, and answers for each whether it was; NULL where another transaction is in the way.
 const takeKeys = "SELECT postrider_internal.try_take_keys($1, $2, $3, $4)"
 
-// requireCatalogue is asked last, for a key must never be kept without its events: it is a serialisation failure where the catalogue has
-// moved on from the version that the filters were taken from.
+// requireCatalogue is asked last, for a key must never be kept without its events: it is a serialisation failure where
+// the catalogue has moved on from the version that the filters were taken from.
 const requireCatalogue = "SELECT postrider_internal.require_catalogue($1)"
 
 func keyHash(key string) []byte {
@@ -44,7 +44,8 @@ func (req *publishRequest) mayRepeat() bool { return req.IdempotencyKey != "" ||
 // hasBoth reports whether both a key and events are to be looked for.
 func (req *publishRequest) hasBoth() bool { return req.IdempotencyKey != "" && req.detects() }
 
-// fitsKeyed measures a group of requests with keys: the same key is asked for once in a transaction, and what is routed is alone in it.
+// fitsKeyed measures a group of requests with keys: the same key is asked for once in a transaction, and what is routed
+// is alone in it.
 func fitsKeyed() func(*publishRequest) bool {
 	fits, seen, n, alone := fitsGroup(), map[string]bool{}, 0, false
 	return func(req *publishRequest) bool {
@@ -62,8 +63,9 @@ func fitsKeyed() func(*publishRequest) bool {
 // key is unique among topics, too.
 func (req *publishRequest) key() string { return req.Topic + "\x00" + req.IdempotencyKey }
 
-// commitKeyed stores what is new of a group. The rest was published before, and is answered as it was then. What has a key and events to
-// look for has a transaction of its own: where one of the two cannot be had, the other must not be kept.
+// commitKeyed stores what is new of a group. The rest was published before, and is answered as it was then. What has a
+// key and events to look for has a transaction of its own: where one of the two cannot be had, the other must not be
+// kept.
 func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, filtered bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
@@ -81,9 +83,9 @@ func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, fi
 	return p.claimAndStore(ctx, together, filtered)
 }
 
-// claimAndStore takes keys by the catalogue in memory, and lets requireCatalogue say whether it was the newest; filtered reads the
-// catalogue in the transaction's own snapshot instead. There, what somebody took after the snapshot is a serialisation failure, too.
-// Whatever fails so is tried again.
+// claimAndStore takes keys by the catalogue in memory, and lets requireCatalogue say whether it was the newest;
+// filtered reads the catalogue in the transaction's own snapshot instead. There, what somebody took after the snapshot
+// is a serialisation failure, too. Whatever fails so is tried again.
 func (p *Publisher) claimAndStore(ctx context.Context, group []*publishRequest, filtered bool) error {
 	err := p.db.WithConn(ctx, func(conn *pgxpool.Conn) (err error) {
 		began, batch := time.Now(), &pgx.Batch{}
@@ -140,11 +142,12 @@ func (req *publishRequest) postpone() {
 		req.postponed = true
 		return
 	}
-	req.answer(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is under way", postgres.ErrUnavailable))
+	req.answer(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is under way",
+		postgres.ErrUnavailable))
 }
 
-// takeKeys takes the keys of all requests at once, with whatever stands in the batch. Where another transaction has one of them, it
-// takes those of each request by itself.
+// takeKeys takes the keys of all requests at once, with whatever stands in the batch. Where another transaction has one
+// of them, it takes those of each request by itself.
 func (c *claims) takeKeys(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
 	var free []bool
 	if len(group) > 0 {
@@ -202,7 +205,8 @@ func (c *claims) keyColumns(group []*publishRequest) []any {
 func (p *Publisher) CleanIdempotencyKeys(ctx context.Context) error {
 	for _, table := range []string{"idempotency_keys", "event_keys"} {
 		clean := `DELETE FROM postrider_internal.` + table + ` k USING (
-			SELECT topic_id, key_hash FROM postrider_internal.` + table + ` WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
+			SELECT topic_id, key_hash FROM postrider_internal.` + table +
+			` WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
 			WHERE k.topic_id = e.topic_id AND k.key_hash = e.key_hash`
 		for removed := int64(queue.CleanStep); removed == queue.CleanStep; {
 			tag, err := p.db.Exec(ctx, clean, queue.CleanStep)

@@ -24,8 +24,8 @@ type Publication struct {
 	Authorize func(*catalog.Topic) bool
 	// Parse makes the events in the topic's input schema. It is asked once.
 	Parse func(*catalog.Topic) ([]event.Event, error)
-	// IdempotencyKey names this publish: another one with the same key to the same topic, within 24 hours, stores nothing and is
-	// answered as this one. 1 to MaxIdempotencyKey bytes; "" for none.
+	// IdempotencyKey names this publish: another one with the same key to the same topic, within 24 hours, stores nothing
+	// and is answered as this one. 1 to MaxIdempotencyKey bytes; "" for none.
 	IdempotencyKey string
 }
 
@@ -37,10 +37,11 @@ type Receipt struct {
 	SystemIDs []uuid.UUID
 	// Matched counts the event subscriptions that want each event.
 	Matched []int
-	// Repeated: this was stored by earlier publishes, of the same idempotency key or the same events, and nothing was stored now. The rest of
-	// the receipt says what would have been.
+	// Repeated: this was stored by earlier publishes, of the same idempotency key or the same events, and nothing was
+	// stored now. The rest of the receipt says what would have been.
 	Repeated bool
-	// Duplicates says of each event whether it was published before, within its topic's DuplicateWindow, and is not stored again; nil: none.
+	// Duplicates says of each event whether it was published before, within its topic's DuplicateWindow, and is not stored
+	// again; nil: none.
 	Duplicates []bool
 	// Commit is how long the transaction took that stored them.
 	Commit time.Duration
@@ -59,8 +60,8 @@ func (r *Receipt) Deliveries() int {
 type publishRequest struct {
 	Publication
 	Receipt Receipt
-	// catalogue is the one that wanting was taken from. Whatever else is said of those event subscriptions has to be, too: the one in
-	// memory may be older.
+	// catalogue is the one that wanting was taken from. Whatever else is said of those event subscriptions has to be, too:
+	// the one in memory may be older.
 	catalogue *catalog.Catalogue
 	wanting   [][]*catalog.Subscription // per event
 	// routed: it owes too many deliveries for one transaction. They are made by its route, and wanting is nil.
@@ -87,9 +88,9 @@ func (req *publishRequest) answer(err error) {
 }
 
 // Publish stores the events with a delivery and a job for each event subscription that matches, or with a route that
-// creates them if there are very many (see PublisherOptions), and returns after the commit. Errors: ErrNotFound (no such
-// topic), ErrUnauthorized, those of Parse, ErrPoison (PostgreSQL rejects this data), ErrUnavailable (overload or outage:
-// nothing is known to be stored, publish again).
+// creates them if there are very many (see PublisherOptions), and returns after the commit. Errors: ErrNotFound (no
+// such topic), ErrUnauthorized, those of Parse, ErrPoison (PostgreSQL rejects this data), ErrUnavailable (overload or
+// outage: nothing is known to be stored, publish again).
 func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Receipt, error) {
 	req := &publishRequest{Publication: publication, queued: time.Now(), done: make(chan error, 1)}
 	if err := p.admit(ctx, req); err != nil {
@@ -111,7 +112,8 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 }
 
 // admit finds the topic and asks Authorize. A no is only given after looking whether the catalogue in memory is the
-// newest: a topic or a key made a moment ago on another node must work here. Requests that come together share that look.
+// newest: a topic or a key made a moment ago on another node must work here. Requests that come together share that
+// look.
 func (p *Publisher) admit(ctx context.Context, req *publishRequest) error {
 	if err := req.admittedBy(p.cache.Catalogue()); err == nil {
 		return nil
@@ -151,8 +153,8 @@ func (req *publishRequest) identify(from *postgres.IDs) {
 	}
 }
 
-// filter decides who is owed what, by one version of the catalogue. Past the threshold the request is routed, and only the
-// numbers are kept: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
+// filter decides who is owed what, by one version of the catalogue. Past the threshold the request is routed, and only
+// the numbers are kept: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
 func (req *publishRequest) filter(c *catalog.Catalogue, threshold int) {
 	req.catalogue = c
 	req.wanting = make([][]*catalog.Subscription, len(req.Receipt.Events))

@@ -12,8 +12,8 @@ import (
 	"postrider/postgres"
 )
 
-// Publisher stores published events with their deliveries and jobs. Its methods may be called from any goroutine. Publish
-// and Route need Run.
+// Publisher stores published events with their deliveries and jobs. Its methods may be called from any goroutine.
+// Publish and Route need Run.
 type Publisher struct {
 	db       *postgres.DB
 	cache    *catalog.Cache
@@ -30,9 +30,9 @@ type Publisher struct {
 	// threshold is how many deliveries a request may have before it is stored with a route.
 	threshold int
 
-	// The queues of requests. keyed are those that may have been stored before: with an idempotency key, or of a topic that
-	// detects duplicates. waiting are those of keyed that met another transaction with the same key; apart, they delay no
-	// other request.
+	// The queues of requests. keyed are those that may have been stored before: with an idempotency key, or of a topic
+	// that detects duplicates. waiting are those of keyed that met another transaction with the same key; apart, they
+	// delay no other request.
 	small, large, keyed, waiting *postgres.Batcher[*publishRequest]
 	queuedBytes, queuedRequests  atomic.Int64
 	storingRoutes                chan struct{} // filled while a request is stored with a route
@@ -56,8 +56,8 @@ type PublisherParts struct {
 	Disk     *postgres.Disk
 }
 
-// PublisherOptions of a Publisher. Threshold is how many deliveries a request may have before they are created in steps,
-// by a route job, and not in the transaction that is committed before the response; default 10,000.
+// PublisherOptions of a Publisher. Threshold is how many deliveries a request may have before they are created in
+// steps, by a route job, and not in the transaction that is committed before the response; default 10,000.
 type PublisherOptions struct {
 	Node      string
 	Threshold int

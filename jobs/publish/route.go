@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	// routeThreshold: 10,000 deliveries take a transaction about half a second, which is as long as a publisher should wait
-	// and other publishers' groups should share the database with one request.
+	// routeThreshold: 10,000 deliveries take a transaction about half a second, which is as long as a publisher should
+	// wait and other publishers' groups should share the database with one request.
 	routeThreshold = 10_000
 	// routeStep is how many deliveries one transaction makes, of all the routes it works at.
 	routeStep = 10_000
-	// routeBytes is how many bytes of bodies a step reads where advanced filters ask for them. The first body is always read.
+	// routeBytes is how many bytes of bodies a step reads where advanced filters ask for them. The first body is always
+	// read.
 	routeBytes = 32 << 20
 	// routeGroup leaves each route of a full group 20 deliveries a step.
 	routeGroup = 500
@@ -72,9 +73,9 @@ type routeRequest struct {
 	done   chan struct{}
 }
 
-// Route makes the step of a route that this job stands for, up to 10,000 deliveries, and returns when it is committed, or when
-// ctx ends: then it may still be. A job that is nobody's any more makes nothing, and that is no error. ErrPoison: PostgreSQL
-// refuses this step.
+// Route makes the step of a route that this job stands for, up to 10,000 deliveries, and returns when it is committed,
+// or when ctx ends: then it may still be. A job that is nobody's any more makes nothing, and that is no error.
+// ErrPoison: PostgreSQL refuses this step.
 func (p *Publisher) Route(ctx context.Context, jobID int64) error {
 	req := &routeRequest{jobID: jobID, done: make(chan struct{})}
 	p.routes.Add(req)
@@ -99,7 +100,8 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	slices.SortFunc(group, func(a, b *routeRequest) int { return int(a.jobID - b.jobID) })
 	pause := routeMinPause
 	for try := 0; ; try++ {
-		err := postgres.Isolate(group, func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= optimisticTries) }, refuseRoute)
+		err := postgres.Isolate(group,
+			func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= optimisticTries) }, refuseRoute)
 		if err == nil {
 			break
 		}
@@ -133,8 +135,8 @@ func refuseRoute(req *routeRequest, err error) error {
 // PointRoute is the failpoint before the commit of one step of a route job.
 const PointRoute = "route"
 
-// stepRoutes makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same moment of the
-// database and is never stale.
+// stepRoutes makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same
+// moment of the database and is never stale.
 func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snapshot bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
@@ -156,7 +158,8 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		}
 		for _, route := range routes {
 			if n := route.missing(); n > 0 {
-				p.log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by hand; publish them again if they are wanted",
+				p.log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by "+
+					"hand; publish them again if they are wanted",
 					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
 			}
 		}

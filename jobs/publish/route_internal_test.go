@@ -54,13 +54,17 @@ func TestTakeMovesThePlaceBehindWhatItTook(t *testing.T) {
 		wantPast int64
 		finished bool
 	}{
-		"nothing":                       {limit: 0, next: 0},
-		"a part of the first event":     {limit: 2, want: []string{"1.0→3", "1.0→5"}, next: 0, wantPast: 5},
-		"the first event":               {limit: 3, want: []string{"1.0→3", "1.0→5", "1.0→7"}, next: 1},
-		"the rest of the first event":   {limit: 2, after: 3, want: []string{"1.0→5", "1.0→7"}, next: 1},
-		"into the second event":         {limit: 2, after: 5, want: []string{"1.0→7", "1.1→3"}, next: 1, wantPast: 3},
-		"all":                           {limit: 6, want: []string{"1.0→3", "1.0→5", "1.0→7", "1.1→3", "1.1→5", "1.1→7"}, next: 2, finished: true},
-		"more than there is":            {limit: 99, after: 7, want: []string{"1.1→3", "1.1→5", "1.1→7"}, next: 2, finished: true},
+		"nothing":                     {limit: 0, next: 0},
+		"a part of the first event":   {limit: 2, want: []string{"1.0→3", "1.0→5"}, next: 0, wantPast: 5},
+		"the first event":             {limit: 3, want: []string{"1.0→3", "1.0→5", "1.0→7"}, next: 1},
+		"the rest of the first event": {limit: 2, after: 3, want: []string{"1.0→5", "1.0→7"}, next: 1},
+		"into the second event":       {limit: 2, after: 5, want: []string{"1.0→7", "1.1→3"}, next: 1, wantPast: 3},
+		"all": {
+			limit: 6, want: []string{"1.0→3", "1.0→5", "1.0→7", "1.1→3", "1.1→5", "1.1→7"}, next: 2, finished: true,
+		},
+		"more than there is": {
+			limit: 99, after: 7, want: []string{"1.1→3", "1.1→5", "1.1→7"}, next: 2, finished: true,
+		},
 		"behind one that is gone since": {limit: 1, after: 4, want: []string{"1.0→5"}, next: 0, wantPast: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,5 +111,6 @@ func TestRoutesShareAStep(t *testing.T) {
 	catalogue := routingCatalogue(1, 2)
 	large, small, none := aRoute(1, "a", "a", "a"), aRoute(2, "a"), aRoute(3)
 	require.Equal(t, []string{"1.0→1", "2.0→1", "1.0→2"}, told(cutRoutes([]*routing{large, small, none}, catalogue, 3)))
-	require.Equal(t, []string{"1.1→1", "1.1→2", "2.0→2", "1.2→1", "1.2→2"}, told(cutRoutes([]*routing{large, small}, catalogue, 5)))
+	require.Equal(t, []string{"1.1→1", "1.1→2", "2.0→2", "1.2→1", "1.2→2"},
+		told(cutRoutes([]*routing{large, small}, catalogue, 5)))
 }

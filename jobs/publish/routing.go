@@ -36,9 +36,11 @@ type routedDelivery struct {
 	sub   *catalog.Subscription
 }
 
-// readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters need
-// them.
-func (p *Publisher) readRoutes(ctx context.Context, tx pgx.Tx, c *catalog.Catalogue, group []*routeRequest, events int) ([]*routing, error) {
+// readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters
+// need them.
+func (p *Publisher) readRoutes(
+	ctx context.Context, tx pgx.Tx, c *catalog.Catalogue, group []*routeRequest, events int,
+) ([]*routing, error) {
 	jobs := make([]int64, len(group))
 	for i, req := range group {
 		jobs[i] = req.jobID
@@ -89,8 +91,8 @@ func eventsOf(routes []*routing) string {
 	return catalog.EventsOf(day)
 }
 
-// cutRoutes takes up to limit deliveries from the routes: an equal share from each, so that a small route does not wait for a
-// large one, and what is left of that from the first that has more.
+// cutRoutes takes up to limit deliveries from the routes: an equal share from each, so that a small route does not wait
+// for a large one, and what is left of that from the first that has more.
 func cutRoutes(routes []*routing, c *catalog.Catalogue, limit int) []routedDelivery {
 	var owed []routedDelivery
 	share := limit / len(routes)
@@ -133,8 +135,8 @@ func (r *routing) missing() (n int) {
 	return n
 }
 
-// wanting lists who is still to get the event that the route has come to, by id: the catalogue's order is not the same after
-// a change. Who came after the event was accepted does not get it.
+// wanting lists who is still to get the event that the route has come to, by id: the catalogue's order is not the same
+// after a change. Who came after the event was accepted does not get it.
 func (r *routing) wanting(c *catalog.Catalogue) []*catalog.Subscription {
 	e := &r.events[r.taken]
 	if e.PublishedAt.IsZero() { // its row is gone, though no day that owes anything is ever removed
@@ -163,13 +165,16 @@ func subscriptionsOf(owed []routedDelivery) iter.Seq[*catalog.Subscription] {
 }
 
 // fanOutColumns turns one step into the columns of fanOutStatement.
-func (p *Publisher) fanOutColumns(c *catalog.Catalogue, routes []*routing, owed []routedDelivery, admitted queue.Admissions) []any {
+func (p *Publisher) fanOutColumns(
+	c *catalog.Catalogue, routes []*routing, owed []routedDelivery, admitted queue.Admissions,
+) []any {
 	var jobs, ids, after []int64
 	var finished []bool
 	var next []int
 	for _, r := range routes {
 		n, end := r.place()
-		jobs, ids, finished, next, after = append(jobs, r.JobID), append(ids, r.ID), append(finished, end), append(next, n), append(after, r.After)
+		jobs, ids, finished, next, after = append(jobs, r.JobID), append(ids, r.ID), append(finished, end), append(next, n),
+			append(after, r.After)
 	}
 	d, destinations, met := newOwedColumns(len(owed)), &destinationColumns{}, map[int64]bool{}
 	owners, days, since := make([]int64, len(owed)), make([]time.Time, len(owed)), make([]time.Time, len(owed))
@@ -209,7 +214,8 @@ func matchedColumns(routes []*routing) []any {
 	var counts []int32
 	for _, r := range routes {
 		for _, m := range r.matched {
-			owners, ids, days, counts = append(owners, r.ID), append(ids, r.EventUUIDs[m.event]), append(days, r.EventDay), append(counts, int32(m.count))
+			owners, ids, days, counts = append(owners, r.ID), append(ids, r.EventUUIDs[m.event]), append(days, r.EventDay),
+				append(counts, int32(m.count))
 		}
 	}
 	if owners == nil {

@@ -32,7 +32,8 @@ var fetchStatement = sqlFile("fetch.sql")
 // inOrder is for a statement that also reads an index in its order.
 const inOrder = postgres.KeepPlan + `, set_config('enable_sort', 'off', true)`
 
-// Fetch takes up to limit jobs of these kinds whose time has come, by priority and time. They are this node's from then on.
+// Fetch takes up to limit jobs of these kinds whose time has come, by priority and time. They are this node's from then
+// on.
 func (q *JobRows) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")

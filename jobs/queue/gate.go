@@ -232,14 +232,15 @@ func (g *Gate) admit(l *destination, now time.Time) {
 }
 
 // Room is how many jobs of an event subscription may be queued; others is how many jobs are queued for other event
-// subscriptions. This node's view of an endpoint stands for that of all nodes: each adds its own, and they share the queue.
+// subscriptions. This node's view of an endpoint stands for that of all nodes: each adds its own, and they share the
+// queue.
 func (g *Gate) Room(subscription int64, others int) int {
 	return g.room(subscription, others) * g.nodes.WorkerNodes()
 }
 
 // room is this node's part: a few jobs for each call it may have in flight, or twice as many as it responded to in a
-// second, whatever the responses, so that waves grow as fast as the endpoint keeps up. An endpoint that rejects everything
-// at once delays no other.
+// second, whatever the responses, so that waves grow as fast as the endpoint keeps up. An endpoint that rejects
+// everything at once delays no other.
 func (g *Gate) room(subscription int64, others int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -286,7 +287,8 @@ func (g *Gate) Failing() (subscriptions []int64) {
 func (g *Gate) Forget(known func(subscription int64) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	maps.DeleteFunc(g.destinations, func(id int64, l *destination) bool { return l.inFlight == 0 && len(l.waiters) == 0 && !known(id) })
+	maps.DeleteFunc(g.destinations,
+		func(id int64, l *destination) bool { return l.inFlight == 0 && len(l.waiters) == 0 && !known(id) })
 }
 
 func (g *Gate) destination(subscription int64) *destination {

@@ -23,7 +23,8 @@ func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
 	t.Parallel()
 	g := NewGate(1000, nil)
 	timeouts(g, lane1, 10)
-	require.True(t, g.Enter(t.Context(), lane1, 0), "a call is always let through: nothing else would tell that the endpoint is back")
+	require.True(t, g.Enter(t.Context(), lane1, 0),
+		"a call is always let through: nothing else would tell that the endpoint is back")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.False(t, g.Enter(canceled, lane1, 0))
@@ -137,7 +138,8 @@ func TestGateRoomOfAFailingEndpoint(t *testing.T) {
 	for range 1000 {
 		g.Learn(lane1, policy.OutcomeBadRequest, policy.Result{Status: 400})
 	}
-	require.Greater(t, g.room(lane1, quietQueue), 2000, "it refuses at once and nobody waits: what it answers in a second is no burden")
+	require.Greater(t, g.room(lane1, quietQueue), 2000,
+		"it refuses at once and nobody waits: what it answers in a second is no burden")
 }
 
 // Endpoints that have never answered share half the workers, and each of them gets its first call.
@@ -211,7 +213,8 @@ func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
 	require.False(t, entered)
 }
 
-// Event subscriptions that are made and deleted all day leave nothing behind. A call that is in flight, or waits, has its lane until it is over.
+// Event subscriptions that are made and deleted all day leave nothing behind. A call that is in flight, or waits, has
+// its lane until it is over.
 func TestGateForgetsWhoeverIsNotKnown(t *testing.T) {
 	t.Parallel()
 	g := NewGate(1000, nil)

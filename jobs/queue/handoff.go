@@ -14,8 +14,8 @@ type LocalJob struct {
 	Work *Work
 }
 
-// Handoff gives jobs from this node's publishes to its free workers. River runs them as if it had fetched them. To fetch
-// and to load what a publish has just written would take two more transactions, a third of PostgreSQL's time.
+// Handoff gives jobs from this node's publishes to its free workers. River runs them as if it had fetched them. To
+// fetch and to load what a publish has just written would take two more transactions, a third of PostgreSQL's time.
 type Handoff struct {
 	workers int
 	active  *JobSet
@@ -68,8 +68,8 @@ func (h *Handoff) Close() (left []int64) {
 	return left
 }
 
-// Reserve reserves workers for up to n jobs: half of the free ones, so that a publisher never keeps other jobs from being
-// fetched, and none while jobs wait in the database, because these are first.
+// Reserve reserves workers for up to n jobs: half of the free ones, so that a publisher never keeps other jobs from
+// being fetched, and none while jobs wait in the database, because these are first.
 func (h *Handoff) Reserve(n int) int {
 	busy := h.active.Len()
 	h.mu.Lock()

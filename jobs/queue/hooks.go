@@ -24,5 +24,7 @@ func (h *Handoff) Waiting() (jobs []LocalJob, reserved int) {
 
 // QueueStatements are the statements whose plans are kept, for tests.
 func QueueStatements() map[string]postgres.KeptStatement {
-	return map[string]postgres.KeptStatement{"fetch": {SQL: fetchStatement, Settings: inOrder}, "end jobs": {SQL: endJobStatement, Settings: postgres.KeepPlan}}
+	return map[string]postgres.KeptStatement{
+		"fetch": {SQL: fetchStatement, Settings: inOrder}, "end jobs": {SQL: endJobStatement, Settings: postgres.KeepPlan},
+	}
 }

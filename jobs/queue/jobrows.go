@@ -11,7 +11,8 @@ import (
 	"postrider/postgres"
 )
 
-// JobRows are River's jobs as rows: they are fetched, deferred, reclaimed from dead nodes, and promoted when they are due.
+// JobRows are River's jobs as rows: they are fetched, deferred, reclaimed from dead nodes, and promoted when they are
+// due.
 type JobRows struct {
 	db       *postgres.DB
 	node     string
@@ -40,8 +41,8 @@ func (q *JobRows) JobCounters() JobCounters {
 }
 
 // JobToken is a job row: only the statement that deletes it ends an attempt. The id alone is not enough: a failover may
-// lose the last commits, PostgreSQL gives their ids away again, and the response of an endpoint about an event that is lost
-// would end the delivery of one that is not. So the row must also be of the same time.
+// lose the last commits, PostgreSQL gives their ids away again, and the response of an endpoint about an event that is
+// lost would end the delivery of one that is not. So the row must also be of the same time.
 type JobToken struct {
 	JobID int64
 	// JobMade is the row's created_at, to the microsecond.
@@ -77,8 +78,8 @@ const CleanStep = 10_000
 
 var cleanJobsStatement = sqlFile("cleanjobs.sql")
 
-// CleanJobs removes jobs that River finalized an hour ago or longer: their delivery had ended, or had another job, when they
-// were due. All other jobs are deleted by the statement that records their attempt.
+// CleanJobs removes jobs that River finalized an hour ago or longer: their delivery had ended, or had another job, when
+// they were due. All other jobs are deleted by the statement that records their attempt.
 func (q *JobRows) CleanJobs(ctx context.Context) error {
 	for removed := int64(CleanStep); removed == CleanStep; {
 		tag, err := q.db.Exec(ctx, cleanJobsStatement, CleanStep)

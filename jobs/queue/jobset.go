@@ -2,8 +2,8 @@ package queue
 
 import "sync"
 
-// JobSet is a set of jobs, such as those that this process is working on. A running job of this node that is not in that
-// set was fetched by a statement whose response never arrived.
+// JobSet is a set of jobs, such as those that this process is working on. A running job of this node that is not in
+// that set was fetched by a statement whose response never arrived.
 type JobSet struct {
 	mu  sync.Mutex
 	ids map[int64]struct{}

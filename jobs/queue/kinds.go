@@ -4,11 +4,11 @@ package queue
 const (
 	// DeliverKind is the kind of a delivery attempt's job.
 	DeliverKind = "deliver"
-	// BatchKind is the kind of the jobs that send batches. One whose arguments name no batch is a batch cutter: it cuts the
-	// next batch from the open deliveries, and then is that batch's job.
+	// BatchKind is the kind of the jobs that send batches. One whose arguments name no batch is a batch cutter: it cuts
+	// the next batch from the open deliveries, and then is that batch's job.
 	BatchKind = "batch"
-	// DeliverQueue is the one queue of all attempts: a queue per event subscription would cost half a core at a thousand of
-	// them.
+	// DeliverQueue is the one queue of all attempts: a queue per event subscription would cost half a core at a thousand
+	// of them.
 	DeliverQueue = "deliveries"
 
 	// RouteKind is the kind of the jobs that create the deliveries of a route, see docs/delivery-and-retry.md.
@@ -34,13 +34,13 @@ const (
 	OperationQueue = "operations"
 )
 
-// The kinds of jobs that this program can replace. During a rolling upgrade the queue may have others, of a newer version:
-// what their arguments mean, and which row has to follow when their id changes, is unknown here. Nodes of that version
-// handle them; this one leaves them alone.
+// The kinds of jobs that this program can replace. During a rolling upgrade the queue may have others, of a newer
+// version: what their arguments mean, and which row has to follow when their id changes, is unknown here. Nodes of that
+// version handle them; this one leaves them alone.
 var (
 	deliveryKinds = []string{DeliverKind, BatchKind}
-	// ownedKinds have a row each that names the job: a route, a handshake, an export or an operation. Row and job change in
-	// one transaction, and only the statement that deletes the job changes the row. What comes next is another job.
+	// ownedKinds have a row each that names the job: a route, a handshake, an export or an operation. Row and job change
+	// in one transaction, and only the statement that deletes the job changes the row. What comes next is another job.
 	ownedKinds = []string{RouteKind, HandshakeKind, ExportKind, OperationKind}
 	// deferredKinds lack routes: a step of a route may run again under its row, because only one of its runs makes it.
 	deferredKinds = []string{HandshakeKind, ExportKind, OperationKind}

@@ -7,8 +7,8 @@ import (
 	"postrider/postgres"
 )
 
-// Work that only one node may do at a time, by rows of postrider_internal.locks. Each lock lasts as long as its transaction and is
-// taken before all others.
+// Work that only one node may do at a time, by rows of postrider_internal.locks. Each lock lasts as long as its
+// transaction and is taken before all others.
 const (
 	LockPartitions = "partitions"
 	LockSweeper    = "sweeper"
@@ -39,7 +39,8 @@ var lockHoldersStatement = sqlFile("lockholders.sql")
 func LockError(ctx context.Context, db *postgres.DB, work, name string, err error) error {
 	var holders string
 	if postgres.IsLocked(err) && db.QueryRow(ctx, lockHoldersStatement).Scan(&holders) == nil {
-		return fmt.Errorf("%s: row %q of postrider_internal.locks is locked by %s; end that transaction: %w", work, name, holders, err)
+		return fmt.Errorf("%s: row %q of postrider_internal.locks is locked by %s; end that transaction: %w", work, name,
+			holders, err)
 	}
 	return fmt.Errorf("%s: %w", work, err)
 }

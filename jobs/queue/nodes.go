@@ -11,8 +11,8 @@ import (
 )
 
 // Nodes are the processes that make attempts, as rows with a heartbeat. This node writes its own over a separate
-// connection. The pool's connections may all be busy for seconds (a burst, a slow disk, a lock), and a node that waits for
-// one through four heartbeats of the others loses its attempts to them in the middle of its requests.
+// connection. The pool's connections may all be busy for seconds (a burst, a slow disk, a lock), and a node that waits
+// for one through four heartbeats of the others loses its attempts to them in the middle of its requests.
 type Nodes struct {
 	config    *pgx.ConnConfig
 	node      string
@@ -43,7 +43,8 @@ func (n *Nodes) Register(ctx context.Context, host string) error {
 // Beat writes this node's heartbeat, with how many inconsistencies its sweeper has found, and reads those of the other
 // nodes. It goes on while the pool is busy. A node that was considered dead meanwhile announces itself again.
 func (n *Nodes) Beat(ctx context.Context, host string, finds int64) (map[string]int64, error) {
-	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale) VALUES ($1, $2, $3, 1, $5)
+	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale)
+		VALUES ($1, $2, $3, 1, $5)
 		ON CONFLICT (id) DO UPDATE SET beat = n.beat + 1, beat_at = now(), sweeper_finds = $4`
 	const others = "SELECT id, beat FROM postrider_internal.nodes WHERE id <> $1"
 	beats := map[string]int64{}
@@ -66,9 +67,9 @@ func (n *Nodes) Beat(ctx context.Context, host string, finds int64) (map[string]
 	return beats, nil
 }
 
-// WorkerNodes is how many nodes that deliver were registered at this node's last heartbeat, itself included; 1 before the
-// first one, and on a node that delivers nothing and so has no heartbeat. A node that died is counted for the about five
-// seconds until the others have noticed.
+// WorkerNodes is how many nodes that deliver were registered at this node's last heartbeat, itself included; 1 before
+// the first one, and on a node that delivers nothing and so has no heartbeat. A node that died is counted for the about
+// five seconds until the others have noticed.
 func (n *Nodes) WorkerNodes() int { return max(1, int(n.workers.Load())) }
 
 // alone reports that, a second ago at most, only this node made attempts.
@@ -92,8 +93,8 @@ func (n *Nodes) exec(ctx context.Context, statement string, args ...any) error {
 }
 
 // over runs statements over the connection, and opens it if there is none. A connection that failed is closed: the next
-// heartbeat, a second later, uses a new one. That costs a handshake if the connection was not at fault, and no heartbeat
-// waits for one that was.
+// heartbeat, a second later, uses a new one. That costs a handshake if the connection was not at fault, and no
+// heartbeat waits for one that was.
 func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) (err error) {
 	var conn *pgx.Conn
 	select {

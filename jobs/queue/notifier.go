@@ -10,8 +10,8 @@ import (
 )
 
 // Notifier wakes River's fetchers on all nodes after commits, at most once a millisecond. It does so in a separate
-// transaction that writes no data: PostgreSQL holds a server-wide lock over the commit of a transaction that notifies, and
-// one NOTIFY per publish takes the rate from 10k/s to 3k/s.
+// transaction that writes no data: PostgreSQL holds a server-wide lock over the commit of a transaction that notifies,
+// and one NOTIFY per publish takes the rate from 10k/s to 3k/s.
 type Notifier struct {
 	db    *postgres.DB
 	log   *slog.Logger
@@ -66,7 +66,8 @@ func (n *Notifier) PokeRoutes() {
 	n.Poke()
 }
 
-// PokeQueue wakes the fetchers of a queue on all nodes. It is for queues with few jobs, because it takes a notification.
+// PokeQueue wakes the fetchers of a queue on all nodes. It is for queues with few jobs, because it takes a
+// notification.
 func (n *Notifier) PokeQueue(ctx context.Context, queue string) {
 	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || $1::text || '"}')`
 	if _, err := n.db.Exec(ctx, notify, queue); err != nil {

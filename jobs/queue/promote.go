@@ -17,12 +17,12 @@ import (
 const (
 	// promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
 	promoteStep = 2500
-	// Parking costs the database 60 to 90 microseconds a delivery: 90,000 retries of one endpoint that are due at once would take
-	// a core for 7 s. So no more than parkStep are parked in a call, four times a second, while there is something to
-	// park; the endpoint itself is not let through faster anyway.
+	// Parking costs the database 60 to 90 microseconds a delivery: 90,000 retries of one endpoint that are due at once
+	// would take a core for 7 s. So no more than parkStep are parked in a call, four times a second, while there is
+	// something to park; the endpoint itself is not let through faster anyway.
 	parkStep = 250
-	// Meanwhile the retries of others, which come after those in the index, are looked for past them: 90,000 rows to read, a
-	// tenth of a second.
+	// Meanwhile the retries of others, which come after those in the index, are looked for past them: 90,000 rows to read,
+	// a tenth of a second.
 	lookPast = 2 * time.Second
 	// Behind one flood may be another one. So many are looked past, at a step of parkStep each.
 	lookRounds = 8
@@ -30,9 +30,11 @@ const (
 	wakeInterval = time.Second
 )
 
-// ElseScheduled ends "CASE WHEN due", for the state of a new job. Up to 5 s ahead it is available, with its time: River's poll is exact then.
-// Later ones wait for Promote: each fetch reads past what is available and not due (500,000 such rows: 39 ms an empty poll).
-const ElseScheduled = ` <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state`
+// ElseScheduled ends "CASE WHEN due", for the state of a new job. Up to 5 s ahead it is available, with its time:
+// River's poll is exact then. Later ones wait for Promote: each fetch reads past what is available and not due (500,000
+// such rows: 39 ms an empty poll).
+const ElseScheduled = ` <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' ` +
+	`END::postrider_internal.river_job_state`
 
 var (
 	promoteStatement = sqlFile("promote.sql")
@@ -51,7 +53,8 @@ func (q *JobRows) Look(ctx context.Context) (look Look, err error) {
 	return look, nil
 }
 
-// Room bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for admission.
+// Room bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for
+// admission.
 type Room struct {
 	SubscriptionID int64
 	Jobs           int
@@ -97,8 +100,8 @@ type promoter struct {
 	wokeAt   time.Time
 }
 
-// wakes says whether it is time to look for the jobs whose times are River's own: seldom, for they are few, and four looks at
-// nothing four times a second were a quarter of what an idle node asks.
+// wakes says whether it is time to look for the jobs whose times are River's own: seldom, for they are few, and four
+// looks at nothing four times a second were a quarter of what an idle node asks.
 func (p *promoter) wakes(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,10 +175,13 @@ func (q *JobRows) promotePast(ctx context.Context, left map[int64]Room, past []s
 	return total, nil
 }
 
-// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room what it
-// made available. flooding are those that it had to park something of.
-func (q *JobRows) promoteOnce(ctx context.Context, left map[int64]Room, step int, without []string) (due int, flooding []string, err error) {
-	rows, err := q.db.Query(ctx, promoteStatement, append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
+// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room
+// what it made available. flooding are those that it had to park something of.
+func (q *JobRows) promoteOnce(
+	ctx context.Context, left map[int64]Room, step int, without []string,
+) (due int, flooding []string, err error) {
+	rows, err := q.db.Query(ctx, promoteStatement,
+		append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -202,7 +208,8 @@ func promoteColumns(step int, rooms map[int64]Room) []any {
 	var jobs []int
 	var holds []pgtype.Text
 	for _, r := range rooms {
-		subscriptions, jobs, holds = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0)), append(holds, postgres.NullText(r.Hold))
+		subscriptions, jobs, holds = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0)), append(holds,
+			postgres.NullText(r.Hold))
 	}
 	return []any{step, DefaultRoom, subscriptions, jobs, holds}
 }

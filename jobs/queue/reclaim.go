@@ -115,8 +115,8 @@ type Deferred struct {
 	Begun bool          // its attempt had begun: the next run is a rerun
 }
 
-// Defer gives the jobs new rows, which are due later, and returns how many. Doing so twice does nothing the second time:
-// what runs by then runs under another row.
+// Defer gives the jobs new rows, which are due later, and returns how many. Doing so twice does nothing the second
+// time: what runs by then runs under another row.
 func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	ids, all := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
@@ -138,8 +138,8 @@ func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	return n, nil
 }
 
-// GiveBack gives deliveries' jobs of this node new rows that are due at once and have no reruns, because nothing was sent
-// for them, and returns how many. It is for a stop: a locked job is left to the node that finds this one gone.
+// GiveBack gives deliveries' jobs of this node new rows that are due at once and have no reruns, because nothing was
+// sent for them, and returns how many. It is for a stop: a locked job is left to the node that finds this one gone.
 func (q *JobRows) GiveBack(ctx context.Context, jobs []int64) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil

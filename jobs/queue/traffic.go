@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// sampleInterval: in 250 ms the 15,000 deliveries per second that T3 can put on hold are fewer than 4,000, which is how much
-	// a bad endpoint can get in front of the others before it is noticed.
+	// sampleInterval: in 250 ms the 15,000 deliveries per second that T3 can put on hold are fewer than 4,000, which is
+	// how much a bad endpoint can get in front of the others before it is noticed.
 	sampleInterval = 250 * time.Millisecond
 	// A sample that takes long is taken less often: it may use a tenth of a connection's time.
 	sampleShare = 10
 	sampleLimit = 5 * time.Second
-	// idleInterval: where nothing waited and this node has queued nothing since, only what other nodes publish can be missed, and they
-	// count that themselves.
+	// idleInterval: where nothing waited and this node has queued nothing since, only what other nodes publish can be
+	// missed, and they count that themselves.
 	idleInterval = time.Second
-	// DefaultRoom is how many jobs of an event subscription may wait where nothing is known of its endpoint: four for each of
-	// the 64 calls it starts with.
+	// DefaultRoom is how many jobs of an event subscription may wait where nothing is known of its endpoint: four for each
+	// of the 64 calls it starts with.
 	DefaultRoom = 256
-	// blindRoom is the same on a node that publishes and makes no attempts, and so never knows: it must not slow down a fast
-	// endpoint, and the nodes that know put on hold what is too much.
+	// blindRoom is the same on a node that publishes and makes no attempts, and so never knows: it must not slow down a
+	// fast endpoint, and the nodes that know put on hold what is too much.
 	blindRoom = 2000
 )
 
@@ -152,8 +152,8 @@ func (a Admissions) Take(subscription int64) bool {
 	return true
 }
 
-// Admit looks up the room of each event subscription that deliveries are made for. Where a crowd is on hold, new deliveries queue
-// up behind it: else those that wait would wait for ever.
+// Admit looks up the room of each event subscription that deliveries are made for. Where a crowd is on hold, new
+// deliveries queue up behind it: else those that wait would wait for ever.
 func (t *Traffic) Admit(wanted iter.Seq[*catalog.Subscription]) Admissions {
 	admitted := Admissions{}
 	t.mu.Lock()
@@ -275,14 +275,16 @@ func (t *Traffic) sample(ctx context.Context) error {
 		fresh.Queued[id] += n
 		fresh.QueuedInAll += n
 	}))
-	batch.Queue(holdsStatement).Query(Each([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
+	batch.Queue(holdsStatement).
+		Query(Each([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
 	var condition string
 	batch.Queue(probationsStatement).Query(Each([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
 		rest.Met = policy.ParseResult(condition)
 		fresh.Rests[string(rest.Key)] = rest
 		rest.Key = nil
 	}))
-	batch.Queue(waitingStatement, DefaultRoom).Query(Each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
+	batch.Queue(waitingStatement, DefaultRoom).
+		Query(Each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
 		return fmt.Errorf("look at what waits: %w", err)
@@ -305,8 +307,8 @@ func (t *Traffic) begin() {
 	t.before, t.since = t.since, map[int64]int{}
 }
 
-// keep goes on counting from the sample before one that failed: a database that is too busy to tell what waits must not look as
-// if nothing did.
+// keep goes on counting from the sample before one that failed: a database that is too busy to tell what waits must not
+// look as if nothing did.
 func (t *Traffic) keep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -344,8 +346,8 @@ func (t *TrafficSample) holdOf(c *catalog.Catalogue, subscription int64) string 
 	return ""
 }
 
-// ProbesDue are the keys of the probations that are due for a probe and that deliveries wait for. Of the others there may
-// be many: of endpoints that no event matches, and of event subscriptions that were deleted.
+// ProbesDue are the keys of the probations that are due for a probe and that deliveries wait for. Of the others there
+// may be many: of endpoints that no event matches, and of event subscriptions that were deleted.
 func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
 	met := map[string]bool{}
 	for _, w := range t.Waiting {

@@ -110,8 +110,8 @@ func (w *Work) Events() []*event.Event {
 }
 
 // MessageID names what is sent to its receiver, the same at each attempt: an event by its system id, a batch by its id
-// and time. A database that was restored gives batch ids away again, and a receiver that knows a message already ignores
-// it.
+// and time. A database that was restored gives batch ids away again, and a receiver that knows a message already
+// ignores it.
 func (w *Work) MessageID() string {
 	if w.BatchID != 0 {
 		return fmt.Sprintf("batch-%d-%d", w.BatchID, w.BatchCreatedAt.UnixMicro())
@@ -137,7 +137,8 @@ type Rest struct {
 	// Policy and EndpointBaseURL are nil and "" if the policy has no probation.
 	Policy          *policy.Policy
 	EndpointBaseURL string
-	// Failing: a failure since the last success. Held: deliveries wait. Probe: this delivery may be attempted all the same.
+	// Failing: a failure since the last success. Held: deliveries wait. Probe: this delivery may be attempted all the
+	// same.
 	Failing, Held, Probe bool
 	// Met is what started the hold: the result of the last failure that counted.
 	Met policy.Result

@@ -2,9 +2,9 @@ package filter
 
 import "encoding/json"
 
-// AdvancedFilter compares one value of an event, spelled as in Event Grid's management API. Value and Values are kept as the
-// JSON text they came in, because a number must not be rounded.
-// Source: Microsoft, Understand event filtering for Event Grid subscriptions, 2022-09-09.
+// AdvancedFilter compares one value of an event, spelled as in Event Grid's management API. Value and Values are kept
+// as the JSON text they came in, because a number must not be rounded. Source: Microsoft, Understand event filtering
+// for Event Grid subscriptions, 2022-09-09.
 type AdvancedFilter struct {
 	// OperatorType is one of Operators, letter for letter.
 	OperatorType string `json:"operatorType"`
@@ -57,25 +57,42 @@ type operator struct {
 	wanted    string // reads on from "must"
 }
 
-// operators is Event Grid's table.
-// Source: Microsoft, Understand event filtering for Event Grid subscriptions, 2022-09-09: the sections of the operators, and
-// the note on an event that does not contain the key.
+// operators is Event Grid's table. Source: Microsoft, Understand event filtering for Event Grid subscriptions,
+// 2022-09-09: the sections of the operators, and the note on an event that does not contain the key.
 var operators = []operator{
 	{name: "NumberIn", operand: operandNumber, list: true, wanted: "be one of"},
 	{name: "NumberNotIn", operand: operandNumber, list: true, negated: true, ifMissing: true, wanted: "be none of"},
 	{name: "NumberLessThan", operand: operandNumber, compares: compareLess, wanted: "be less than"},
 	{name: "NumberGreaterThan", operand: operandNumber, compares: compareGreater, wanted: "be greater than"},
-	{name: "NumberLessThanOrEquals", operand: operandNumber, compares: compareLessOrEqual, wanted: "be less than or equal to"},
-	{name: "NumberGreaterThanOrEquals", operand: operandNumber, compares: compareGreaterOrEqual, wanted: "be greater than or equal to"},
+	{
+		name: "NumberLessThanOrEquals", operand: operandNumber, compares: compareLessOrEqual,
+		wanted: "be less than or equal to",
+	},
+	{
+		name: "NumberGreaterThanOrEquals", operand: operandNumber, compares: compareGreaterOrEqual,
+		wanted: "be greater than or equal to",
+	},
 	{name: "NumberInRange", operand: operandRange, list: true, wanted: "be within one of"},
-	{name: "NumberNotInRange", operand: operandRange, list: true, negated: true, ifMissing: true, wanted: "be within none of"},
+	{
+		name: "NumberNotInRange", operand: operandRange, list: true, negated: true, ifMissing: true,
+		wanted: "be within none of",
+	},
 	{name: "BoolEquals", operand: operandBool, wanted: "be"},
 	{name: "StringContains", operand: operandText, compares: compareContains, list: true, wanted: "contain one of"},
-	{name: "StringNotContains", operand: operandText, compares: compareContains, list: true, negated: true, wanted: "contain none of"},
+	{
+		name: "StringNotContains", operand: operandText, compares: compareContains, list: true, negated: true,
+		wanted: "contain none of",
+	},
 	{name: "StringBeginsWith", operand: operandText, compares: compareBeginsWith, list: true, wanted: "begin with one of"},
-	{name: "StringNotBeginsWith", operand: operandText, compares: compareBeginsWith, list: true, negated: true, wanted: "begin with none of"},
+	{
+		name: "StringNotBeginsWith", operand: operandText, compares: compareBeginsWith, list: true, negated: true,
+		wanted: "begin with none of",
+	},
 	{name: "StringEndsWith", operand: operandText, compares: compareEndsWith, list: true, wanted: "end with one of"},
-	{name: "StringNotEndsWith", operand: operandText, compares: compareEndsWith, list: true, negated: true, wanted: "end with none of"},
+	{
+		name: "StringNotEndsWith", operand: operandText, compares: compareEndsWith, list: true, negated: true,
+		wanted: "end with none of",
+	},
 	{name: "StringIn", operand: operandText, list: true, wanted: "be one of"},
 	{name: "StringNotIn", operand: operandText, list: true, negated: true, ifMissing: true, wanted: "be none of"},
 	{name: "IsNullOrUndefined", operand: operandNone, wanted: "be null or missing"},

@@ -21,7 +21,8 @@ func clauseOf(operator, operand string) string {
 
 func filterOf(tb testing.TB, arrays bool, clauses ...string) *filter.Filter {
 	tb.Helper()
-	return parseFilter(tb, fmt.Sprintf(`{"enableAdvancedFilteringOnArrays":%t,"advancedFilters":[%s]}`, arrays, strings.Join(clauses, ",")))
+	return parseFilter(tb,
+		fmt.Sprintf(`{"enableAdvancedFilteringOnArrays":%t,"advancedFilters":[%s]}`, arrays, strings.Join(clauses, ",")))
 }
 
 // eventWith is an event whose data.x is a JSON text; "" for none.
@@ -29,11 +30,13 @@ func eventWith(x string) *filter.EventView {
 	if x != "" {
 		x = `"x":` + x
 	}
-	return &filter.EventView{Type: "t", Body: []byte(`{"id":"1","data":{"w":1,` + strings.TrimSuffix(`"v":[{"x":0}],`+x, ",") + `}}`)}
+	return &filter.EventView{
+		Type: "t", Body: []byte(`{"id":"1","data":{"w":1,` + strings.TrimSuffix(`"v":[{"x":0}],`+x, ",") + `}}`),
+	}
 }
 
-// operatorRow is an operator with what it compares with: the values of data.x that it wants, those that it does not, and what
-// it says where data.x is no such value.
+// operatorRow is an operator with what it compares with: the values of data.x that it wants, those that it does not,
+// and what it says where data.x is no such value.
 type operatorRow struct {
 	operator, operand string
 	yes, no           string // JSON texts, separated by white space
@@ -48,8 +51,14 @@ var operatorRows = []operatorRow{
 	{"NumberLessThanOrEquals", `"value":100`, `99 100 1e2 -1e9`, `100.001 101`, false, `"5" false`},
 	{"NumberGreaterThan", `"value":-20`, `-19 -19.9 0 1e400`, `-20 -2e1 -20.01 -1e400`, false, `"5" false`},
 	{"NumberGreaterThanOrEquals", `"value":-20`, `-20 -2e1 -19 0 1e400`, `-20.01 -21`, false, `"5" false`},
-	{"NumberInRange", `"values":[[3.14159,999.95],[3000,4000]]`, `3.14159 4 999.95 3000 3999.9 4e3`, `3.14158 999.951 2999 4000.1 -4`, false, `"4" true`},
-	{"NumberNotInRange", `"values":[[3.14159,999.95],[3000,4000]]`, `3.14158 999.951 2999 4000.1 -4`, `3.14159 4 999.95 3000 3999.9 4e3`, true, `"4" true`},
+	{
+		"NumberInRange", `"values":[[3.14159,999.95],[3000,4000]]`, `3.14159 4 999.95 3000 3999.9 4e3`,
+		`3.14158 999.951 2999 4000.1 -4`, false, `"4" true`,
+	},
+	{
+		"NumberNotInRange", `"values":[[3.14159,999.95],[3000,4000]]`, `3.14158 999.951 2999 4000.1 -4`,
+		`3.14159 4 999.95 3000 3999.9 4e3`, true, `"4" true`,
+	},
 	{"BoolEquals", `"value":true`, `true`, `false`, false, `1 "true" {}`},
 	{"BoolEquals", `"value":false`, `false`, `true`, false, `0 "false" {}`},
 	{
@@ -60,12 +69,24 @@ var operatorRows = []operatorRow{
 		"StringNotContains", `"values":["microsoft","AZURE"]`, `"" "azur" "micro" "soft"`,
 		`"azure" "the.Microsoft.one" "\u0061zure!"`, false, `5 true {"x":"azure"}`,
 	},
-	{"StringBeginsWith", `"values":["event","Message"]`, `"event" "EVENTS" "message-1"`, `"" "even" "an-event"`, false, `5 true`},
-	{"StringNotBeginsWith", `"values":["event","Message"]`, `"" "even" "an-event"`, `"event" "EVENTS" "message-1"`, false, `5 true`},
+	{
+		"StringBeginsWith", `"values":["event","Message"]`, `"event" "EVENTS" "message-1"`, `"" "even" "an-event"`,
+		false, `5 true`,
+	},
+	{
+		"StringNotBeginsWith", `"values":["event","Message"]`, `"" "even" "an-event"`, `"event" "EVENTS" "message-1"`,
+		false, `5 true`,
+	},
 	{"StringEndsWith", `"values":["jpg","PNG"]`, `"jpg" "a.JPG" "b.png"`, `"" "pg" "a.jpg1"`, false, `5 true`},
 	{"StringNotEndsWith", `"values":["jpg","PNG"]`, `"" "pg" "a.jpg1"`, `"jpg" "a.JPG" "b.png"`, false, `5 true`},
-	{"StringIn", `"values":["contoso","Fabrikam",""]`, `"contoso" "FABRIKAM" "" "\u0063ontoso"`, `"contos" "contoso1" "[]"`, false, `5 true`},
-	{"StringNotIn", `"values":["contoso","Fabrikam",""]`, `"contos" "contoso1" "[]"`, `"contoso" "FABRIKAM" "" "\u0063ontoso"`, true, `5 true`},
+	{
+		"StringIn", `"values":["contoso","Fabrikam",""]`, `"contoso" "FABRIKAM" "" "\u0063ontoso"`,
+		`"contos" "contoso1" "[]"`, false, `5 true`,
+	},
+	{
+		"StringNotIn", `"values":["contoso","Fabrikam",""]`, `"contos" "contoso1" "[]"`,
+		`"contoso" "FABRIKAM" "" "\u0063ontoso"`, true, `5 true`,
+	},
 }
 
 // TestOperators goes through Event Grid's table: each value alone, and as an element among ignored ones.
@@ -74,7 +95,8 @@ func TestOperators(t *testing.T) {
 	for _, row := range operatorRows {
 		t.Run(row.operator, func(t *testing.T) {
 			t.Parallel()
-			plain, arrays := filterOf(t, false, clauseOf(row.operator, row.operand)), filterOf(t, true, clauseOf(row.operator, row.operand))
+			plain, arrays := filterOf(t, false, clauseOf(row.operator, row.operand)), filterOf(t, true,
+				clauseOf(row.operator, row.operand))
 			require.NoError(t, plain.Validate())
 			negated := strings.Contains(row.operator, "Not")
 			ask := func(want bool, x string, f *filter.Filter) {
@@ -196,7 +218,8 @@ func TestFilterSetTellsPlaces(t *testing.T) {
 		{},
 		{IncludedEventTypes: []string{"other"}},
 		filterOf(t, false, clauseOf("NumberIn", `"values":[1]`)),
-		filterOf(t, false, clauseOf("NumberIn", `"values":[2]`)), filterOf(t, false, `{"operatorType":"StringIn","key":"data.y","values":["a"]}`),
+		filterOf(t, false, clauseOf("NumberIn", `"values":[2]`)),
+		filterOf(t, false, `{"operatorType":"StringIn","key":"data.y","values":["a"]}`),
 		filterOf(t, true, `{"operatorType":"StringIn","key":"data.y","values":["A"]}`),
 	}
 	set := filter.NewSet(filters)
@@ -211,8 +234,10 @@ func TestWhatCannotBeReadWantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, clause := range []string{
 		clauseOf("NumberNotEquals", `"value":1`), clauseOf("NumberNotIn", ""), clauseOf("NumberNotIn", `"values":["1"]`),
-		clauseOf("StringNotIn", `"values":[1]`), clauseOf("NumberNotInRange", `"values":[[1]]`), clauseOf("NumberNotInRange", `"values":[[1,2,3]]`),
-		clauseOf("NumberNotInRange", `"values":[1,2]`), clauseOf("BoolEquals", `"value":"true"`), clauseOf("NumberIn", `"value":7`),
+		clauseOf("StringNotIn", `"values":[1]`), clauseOf("NumberNotInRange", `"values":[[1]]`),
+		clauseOf("NumberNotInRange", `"values":[[1,2,3]]`),
+		clauseOf("NumberNotInRange", `"values":[1,2]`), clauseOf("BoolEquals", `"value":"true"`),
+		clauseOf("NumberIn", `"value":7`),
 	} {
 		f := filterOf(t, false, clause)
 		require.Error(t, f.Validate(), clause)

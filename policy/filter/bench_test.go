@@ -11,12 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oneKilobyte is an event of 1,024 bytes with the data that business events have: short members, some nesting, some text.
+// oneKilobyte is an event of 1,024 bytes with the data that business events have: short members, some nesting, some
+// text.
 func oneKilobyte() filter.EventView {
 	var b strings.Builder
-	b.WriteString(`{"id":"b68529f3-68cd-4744-baa4-3c0498ec19e2","subject":"/shops/berlin/orders/4711","eventType":"Shop.OrderPlaced",` +
-		`"eventTime":"2026-06-26T18:41:00.9584103Z","dataVersion":"1.0","data":` +
-		`{"order":{"number":4711,"total":129.95,"currency":"EUR","paid":true,"coupon":null},"lines":[`)
+	b.WriteString(
+		`{"id":"b68529f3-68cd-4744-baa4-3c0498ec19e2","subject":"/shops/berlin/orders/4711","eventType":"Shop.OrderPlaced",` +
+			`"eventTime":"2026-06-26T18:41:00.9584103Z","dataVersion":"1.0","data":` +
+			`{"order":{"number":4711,"total":129.95,"currency":"EUR","paid":true,"coupon":null},"lines":[`)
 	for i := range 8 {
 		if i > 0 {
 			b.WriteByte(',')
@@ -27,8 +29,9 @@ func oneKilobyte() filter.EventView {
 	const tail = `"}}`
 	b.WriteString(strings.Repeat("n", 1024-b.Len()-len(tail)) + tail)
 	return filter.EventView{
-		ID: "b68529f3-68cd-4744-baa4-3c0498ec19e2", Subject: "/shops/berlin/orders/4711", Type: "Shop.OrderPlaced", DataVersion: "1.0",
-		Topic: "/topics/shop", Body: []byte(b.String()),
+		ID: "b68529f3-68cd-4744-baa4-3c0498ec19e2", Subject: "/shops/berlin/orders/4711", Type: "Shop.OrderPlaced",
+		DataVersion: "1.0",
+		Topic:       "/topics/shop", Body: []byte(b.String()),
 	}
 }
 
@@ -63,7 +66,8 @@ func BenchmarkMatching(b *testing.B) { benchmarkMatching(b, 1, parseFilter(b, fi
 
 // BenchmarkMatchingEnvelope asks nothing of the body.
 func BenchmarkMatchingEnvelope(b *testing.B) {
-	benchmarkMatching(b, 1, parseFilter(b, `{"advancedFilters":[{"operatorType":"StringContains","key":"subject","values":["/hamburg/","/BERLIN/"]}]}`))
+	benchmarkMatching(b, 1, parseFilter(b,
+		`{"advancedFilters":[{"operatorType":"StringContains","key":"subject","values":["/hamburg/","/BERLIN/"]}]}`))
 }
 
 // BenchmarkMatching100 is one event against the filters of 100 event subscriptions that ask for the same keys.
@@ -79,7 +83,8 @@ func BenchmarkMatching100(b *testing.B) {
 func BenchmarkMatching100Keys(b *testing.B) {
 	filters := make([]*filter.Filter, 100)
 	for i := range filters {
-		filters[i] = parseFilter(b, fmt.Sprintf(`{"advancedFilters":[{"operatorType":"IsNullOrUndefined","key":"data.order.key%d"}]}`, i))
+		filters[i] = parseFilter(b,
+			fmt.Sprintf(`{"advancedFilters":[{"operatorType":"IsNullOrUndefined","key":"data.order.key%d"}]}`, i))
 	}
 	benchmarkMatching(b, 100, filters...)
 }

@@ -13,7 +13,8 @@ func TestFilterCustomEvents(t *testing.T) {
 	t.Parallel()
 	view := &filter.EventView{
 		Custom: true, Type: "mapped", ID: "1", Subject: "s", Topic: "/topics/orders", EventTime: "2026-01-01T00:00:00Z",
-		Body: []byte(`{"data":{"total":1},"id":"own","eventType":"own","dataVersion":"own","eventTime":"own","metadataVersion":"own","type":"own","Type":"Own","total":5,"order":{"n":[7]}}`),
+		Body: []byte(`{"data":{"total":1},"id":"own","eventType":"own","dataVersion":"own","eventTime":"own",` +
+			`"metadataVersion":"own","type":"own","Type":"Own","total":5,"order":{"n":[7]}}`),
 	}
 	is := func(key, text string) string {
 		return `{"operatorType":"StringIn","key":"` + key + `","values":["` + text + `"]}`
@@ -42,5 +43,6 @@ func TestFilterCustomEvents(t *testing.T) {
 	} {
 		require.Equal(t, row.want, filterOf(t, true, row.clause).Matches(view), row.clause)
 	}
-	require.True(t, filterOf(t, true, is("id", "1"), `{"operatorType":"NumberIn","key":"data.total","values":[5]}`, `{"operatorType":"NumberIn","key":"total","values":[5]}`).Matches(view))
+	require.True(t, filterOf(t, true, is("id", "1"), `{"operatorType":"NumberIn","key":"data.total","values":[5]}`,
+		`{"operatorType":"NumberIn","key":"total","values":[5]}`).Matches(view))
 }

@@ -41,8 +41,8 @@ func readInteger(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// decimal is sign × 0.digits × 10^point. Zero has sign 0. It refers to the text it was read from and computes nothing, so
-// 1e999999999 costs no more than 1.
+// decimal is sign × 0.digits × 10^point. Zero has sign 0. It refers to the text it was read from and computes nothing,
+// so 1e999999999 costs no more than 1.
 type decimal struct {
 	sign   int
 	digits []byte // from the first digit that is not 0 to the last, the text's decimal point among them where it stood

@@ -43,8 +43,8 @@ func (e *evaluation) release() {
 	evaluations.Put(e)
 }
 
-// Matching appends to dst the places of the filters that want the event, in ascending order, and returns it. It allocates
-// nothing as long as no value that is asked for is very long or has escapes.
+// Matching appends to dst the places of the filters that want the event, in ascending order, and returns it. It
+// allocates nothing as long as no value that is asked for is very long or has escapes.
 func (s *Set) Matching(dst []int, view *EventView) []int {
 	e := evaluations.Get().(*evaluation)
 	for i := range s.filters {
@@ -115,8 +115,8 @@ func (e *evaluation) envelope(s *keySet, view *EventView) (complete bool) {
 	return complete
 }
 
-// member returns a member of the envelope. What is "" may be absent, null or empty, and only the body knows, except for an
-// Event Grid event's subject, which is required.
+// member returns a member of the envelope. What is "" may be absent, null or empty, and only the body knows, except for
+// an Event Grid event's subject, which is required.
 func (v *EventView) member(m envelopeMember) (text string, known bool) {
 	switch {
 	case m == memberID:

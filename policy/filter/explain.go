@@ -20,8 +20,8 @@ type Clause struct {
 // maxShown is how many characters of a value are shown.
 const maxShown = 100
 
-// Explain judges every clause that the filter states, also behind one that failed. The event is wanted exactly if all of them
-// passed; a filter that states nothing has none and wants every event. It asks the same functions as Matches.
+// Explain judges every clause that the filter states, also behind one that failed. The event is wanted exactly if all
+// of them passed; a filter that states nothing has none and wants every event. It asks the same functions as Matches.
 func (f *Filter) Explain(view *EventView) []Clause {
 	clauses := []Clause{}
 	if !f.everyType() {

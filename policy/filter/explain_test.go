@@ -21,22 +21,28 @@ func TestFilterExplain(t *testing.T) {
 	}{
 		{`{"includedEventTypes":["a","b"]}`, "1", "includedEventTypes", `the event type is "t", but must be one of "a", "b"`},
 		{`{"subjectBeginsWith":"/a"}`, "1", "subjectBeginsWith", `the subject is "/sub", but must begin with "/a"`},
-		{`{"subjectEndsWith":"B","isSubjectCaseSensitive":true}`, "1", "subjectEndsWith", `the subject is "/sub", but must end with "B", letter for letter`},
+		{`{"subjectEndsWith":"B","isSubjectCaseSensitive":true}`, "1", "subjectEndsWith", `the subject is "/sub", but must ` +
+			`end with "B", letter for letter`},
 		{clauseOf("NumberGreaterThan", `"value":10`), "5", "", `data.x is 5, but must be greater than 10`},
 		{clauseOf("NumberIn", `"values":[1,2.50]`), "", "", `data.x is missing, but must be one of 1, 2.50`},
-		{clauseOf("NumberNotInRange", `"values":[[1,2],[3,4]]`), "1.5", "", `data.x is 1.5, but must be within none of [1,2], [3,4]`},
-		{clauseOf("NumberIn", `"values":[1]`), `"1"`, "", `data.x is "1", but must be one of 1; NumberIn compares numbers only`},
+		{clauseOf("NumberNotInRange",
+			`"values":[[1,2],[3,4]]`), "1.5", "", `data.x is 1.5, but must be within none of [1,2], [3,4]`},
+		{clauseOf("NumberIn", `"values":[1]`), `"1"`, "", `data.x is "1", but must be one of 1; NumberIn compares ` +
+			`numbers only`},
 		{clauseOf("BoolEquals", `"value":true`), "false", "", `data.x is false, but must be true`},
 		{clauseOf("StringNotContains", `"values":["b"]`), "null", "", `data.x is null, but must contain none of "b"`},
 		{clauseOf("StringIn", `"values":["b"]`), `"\u0061\n"`, "", `data.x is "a\n", but must be one of "b"`},
-		{clauseOf("StringIn", `"values":["b"]`), `{"a":1}`, "", `data.x is an object, {"a":1}, but must be one of "b"; StringIn compares strings only`},
+		{clauseOf("StringIn", `"values":["b"]`), `{"a":1}`, "", `data.x is an object, {"a":1}, but must be one of "b";` +
+			` StringIn compares strings only`},
 		{
 			clauseOf("StringIn", `"values":["b"]`), `["a"]`, "",
-			`data.x is an array, ["a"], but must be one of "b"; arrays are looked into only with enableAdvancedFilteringOnArrays`,
+			`data.x is an array, ["a"], but must be one of "b"; arrays are looked into only with ` +
+				`enableAdvancedFilteringOnArrays`,
 		},
 		{clauseOf("IsNotNull", ""), "null", "", `data.x is null, but must be neither null nor missing`},
 		{clauseOf("IsNullOrUndefined", ""), "[]", "", `data.x is an array, [], but must be null or missing`},
-		{clauseOf("StringIn", `"values":["b"]`), `"` + long + `"`, "", `data.x is "` + long[:2*99] + `…", but must be one of "b"`},
+		{clauseOf("StringIn", `"values":["b"]`), `"` + long + `"`, "", `data.x is "` + long[:2*99] +
+			`…", but must be one of "b"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.why, func(t *testing.T) {
@@ -55,8 +61,10 @@ func TestFilterExplain(t *testing.T) {
 func TestFilterExplainOnArrays(t *testing.T) {
 	t.Parallel()
 	why := func(clause, x string) string { return filterOf(t, true, clause).Explain(eventWith(x))[0].Why }
-	require.Equal(t, `data.x is an array, [1,2], but must be one of 3, or one of its elements must`, why(clauseOf("NumberIn", `"values":[3]`), "[1,2]"))
-	require.Equal(t, `data.x is an array, [1,3], but must be none of 3, and so must each of its elements`, why(clauseOf("NumberNotIn", `"values":[3]`), "[1,3]"))
+	require.Equal(t, `data.x is an array, [1,2], but must be one of 3, or one of its elements must`,
+		why(clauseOf("NumberIn", `"values":[3]`), "[1,2]"))
+	require.Equal(t, `data.x is an array, [1,3], but must be none of 3, and so must each of its elements`,
+		why(clauseOf("NumberNotIn", `"values":[3]`), "[1,3]"))
 }
 
 func TestFilterExplainTellsEveryClause(t *testing.T) {
@@ -65,7 +73,8 @@ func TestFilterExplainTellsEveryClause(t *testing.T) {
 	f.IncludedEventTypes, f.SubjectBeginsWith = []string{"other"}, "/"
 	told := f.Explain(&filter.EventView{Type: "t", Subject: "/s", Body: []byte(`{"data":{"x":5}}`)})
 	require.Len(t, told, 4)
-	require.Equal(t, []bool{false, true, true, false}, []bool{told[0].Passed, told[1].Passed, told[2].Passed, told[3].Passed})
+	require.Equal(t, []bool{false, true, true, false},
+		[]bool{told[0].Passed, told[1].Passed, told[2].Passed, told[3].Passed})
 	require.Equal(t, "advancedFilters[1]", told[3].Clause)
 	require.Empty(t, told[1].Why)
 	none, err := json.Marshal((&filter.Filter{IncludedEventTypes: []string{"All"}}).Explain(&gridEvent))
@@ -126,20 +135,22 @@ func randomFilter(t *testing.T, r *rand.Rand) *filter.Filter {
 		f.IncludedEventTypes = []string{pick(r, "a", "b", "All")}
 	}
 	if r.IntN(4) == 0 {
-		f.SubjectBeginsWith, f.SubjectEndsWith, f.IsSubjectCaseSensitive = pick(r, "", "a", "A"), pick(r, "", "b"), r.IntN(2) == 0
+		f.SubjectBeginsWith, f.SubjectEndsWith, f.IsSubjectCaseSensitive = pick(r, "", "a", "A"), pick(r, "", "b"),
+			r.IntN(2) == 0
 	}
 	return f
 }
 
 func randomView(r *rand.Rand) *filter.EventView {
 	return &filter.EventView{
-		CloudEvent: r.IntN(2) == 0, ID: "1", Type: pick(r, "a", "b"), Subject: pick(r, "", "ab", "AB"), Topic: "/topics/t", Source: "s",
-		Body: []byte(fmt.Sprintf(`{"ext":%s,"data":%s}`, pick(r, "1", `"a"`, "true", "null"), randomJSON(r, 3))),
+		CloudEvent: r.IntN(2) == 0, ID: "1", Type: pick(r, "a", "b"), Subject: pick(r, "", "ab", "AB"), Topic: "/topics/t",
+		Source: "s",
+		Body:   []byte(fmt.Sprintf(`{"ext":%s,"data":%s}`, pick(r, "1", `"a"`, "true", "null"), randomJSON(r, 3))),
 	}
 }
 
-// TestExplainAgreesWithMatching asks the explanation, a filter alone, the filters together and the naive rule about random
-// events.
+// TestExplainAgreesWithMatching asks the explanation, a filter alone, the filters together and the naive rule about
+// random events.
 func TestExplainAgreesWithMatching(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

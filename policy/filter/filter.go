@@ -22,9 +22,9 @@ type Filter struct {
 	EnableAdvancedFilteringOnArrays bool `json:"enableAdvancedFilteringOnArrays,omitempty"`
 }
 
-// Matches reports whether the event subscription wants an event. Event types are compared exactly, subjects without regard
-// to case unless IsSubjectCaseSensitive. Advanced filters are made ready for this one event: where many events or many
-// filters are at hand, FilterSet is the faster way.
+// Matches reports whether the event subscription wants an event. Event types are compared exactly, subjects without
+// regard to case unless IsSubjectCaseSensitive. Advanced filters are made ready for this one event: where many events
+// or many filters are at hand, FilterSet is the faster way.
 func (f *Filter) Matches(view *EventView) bool {
 	return f.matchType(view.Type) && f.matchSubject(view.Subject) && (!f.Advanced() || f.matchAdvanced(view))
 }
@@ -59,8 +59,9 @@ func (f *Filter) matchSubject(subject string) bool {
 	return hasPrefixFold(subject, f.SubjectBeginsWith) && hasSuffixFold(subject, f.SubjectEndsWith)
 }
 
-// hasPrefixFold cuts as many characters from s as prefix has and compares those. Bytes cannot be cut: the two cases of a
-// character may differ in length ("K" and the Kelvin sign), and lower-casing both first would allocate for every event.
+// hasPrefixFold cuts as many characters from s as prefix has and compares those. Bytes cannot be cut: the two cases of
+// a character may differ in length ("K" and the Kelvin sign), and lower-casing both first would allocate for every
+// event.
 func hasPrefixFold(s, prefix string) bool {
 	end := 0
 	for range prefix {

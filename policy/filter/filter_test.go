@@ -28,21 +28,52 @@ func TestFilterMatches(t *testing.T) {
 		{"all in lower case is an event type", filter.Filter{IncludedEventTypes: []string{"all"}}, created, "", false},
 		{"a listed event type", filter.Filter{IncludedEventTypes: []string{deleted, created}}, created, "", true},
 		{"an event type not listed", filter.Filter{IncludedEventTypes: []string{deleted}}, created, "", false},
-		{"event types are exact in case", filter.Filter{IncludedEventTypes: []string{created}}, strings.ToLower(created), "", false},
+		{
+			"event types are exact in case",
+			filter.Filter{IncludedEventTypes: []string{created}},
+			strings.ToLower(created),
+			"", false,
+		},
 		{"event types are exact in length", filter.Filter{IncludedEventTypes: []string{"Contoso."}}, created, "", false},
 		{"subject begins with", filter.Filter{SubjectBeginsWith: "/blobServices/"}, created, "/blobServices/x.jpg", true},
-		{"subject does not begin with", filter.Filter{SubjectBeginsWith: "/blobServices/"}, created, "x/blobServices/", false},
+		{
+			"subject does not begin with", filter.Filter{SubjectBeginsWith: "/blobServices/"}, created, "x/blobServices/", false,
+		},
 		{"subject shorter than the prefix", filter.Filter{SubjectBeginsWith: "/blob"}, created, "/blo", false},
 		{"subject ends with", filter.Filter{SubjectEndsWith: ".jpg"}, created, "/x.jpg", true},
 		{"subject does not end with", filter.Filter{SubjectEndsWith: ".jpg"}, created, "/x.jpg.txt", false},
 		{"subject shorter than the suffix", filter.Filter{SubjectEndsWith: ".jpg"}, created, "jpg", false},
-		{"case does not matter by default", filter.Filter{SubjectBeginsWith: "/A", SubjectEndsWith: ".JPG"}, created, "/a.jpg", true},
-		{"case matters where asked for", filter.Filter{SubjectBeginsWith: "/A", IsSubjectCaseSensitive: true}, created, "/a.jpg", false},
-		{"same case where asked for", filter.Filter{SubjectEndsWith: ".jpg", IsSubjectCaseSensitive: true}, created, "/a.jpg", true},
+		{
+			"case does not matter by default",
+			filter.Filter{SubjectBeginsWith: "/A", SubjectEndsWith: ".JPG"},
+			created,
+			"/a.jpg", true,
+		},
+		{
+			"case matters where asked for",
+			filter.Filter{SubjectBeginsWith: "/A", IsSubjectCaseSensitive: true},
+			created,
+			"/a.jpg", false,
+		},
+		{
+			"same case where asked for",
+			filter.Filter{SubjectEndsWith: ".jpg", IsSubjectCaseSensitive: true},
+			created,
+			"/a.jpg", true,
+		},
 		{"no wildcards", filter.Filter{SubjectBeginsWith: "/a*"}, created, "/abc", false},
-		{"prefix and suffix may overlap", filter.Filter{SubjectBeginsWith: "aba", SubjectEndsWith: "aba"}, created, "aba", true},
+		{
+			"prefix and suffix may overlap",
+			filter.Filter{SubjectBeginsWith: "aba", SubjectEndsWith: "aba"},
+			created,
+			"aba", true,
+		},
 		{"both must hold", filter.Filter{SubjectBeginsWith: "/a", SubjectEndsWith: ".jpg"}, created, "/b.jpg", false},
-		{"event type and subject must hold", filter.Filter{IncludedEventTypes: []string{created}, SubjectBeginsWith: "/a"}, deleted, "/a", false},
+		{
+			"event type and subject must hold",
+			filter.Filter{IncludedEventTypes: []string{created}, SubjectBeginsWith: "/a"},
+			deleted, "/a", false,
+		},
 		{"other alphabets have cases too", filter.Filter{SubjectBeginsWith: "/ÄRGER/ΩΜΈΓΑ"}, created, "/ärger/ωμέγα/1", true},
 		{"cases of different length", filter.Filter{SubjectBeginsWith: "/k"}, created, "/\u212a1", true},
 		{"cases of different length at the end", filter.Filter{SubjectEndsWith: "\u212a"}, created, "/k", true},
@@ -65,7 +96,9 @@ func TestFilterValidate(t *testing.T) {
 	}{
 		{"no filter", filter.Filter{}, ""},
 		{"All", filter.Filter{IncludedEventTypes: []string{"All"}}, ""},
-		{"some", filter.Filter{IncludedEventTypes: []string{"a", "b", "a"}, SubjectBeginsWith: "/", SubjectEndsWith: "ä"}, ""},
+		{
+			"some", filter.Filter{IncludedEventTypes: []string{"a", "b", "a"}, SubjectBeginsWith: "/", SubjectEndsWith: "ä"}, "",
+		},
 		{"an empty event type", filter.Filter{IncludedEventTypes: []string{"a", ""}}, "filter.includedEventTypes[1]"},
 		{"All among others", filter.Filter{IncludedEventTypes: []string{"All", "a"}}, "filter.includedEventTypes[0]"},
 		{"a null character", filter.Filter{IncludedEventTypes: []string{"a\x00"}}, "filter.includedEventTypes[0]"},
@@ -88,7 +121,8 @@ func TestFilterValidate(t *testing.T) {
 func TestFilterAsJSON(t *testing.T) {
 	t.Parallel()
 	var f filter.Filter
-	require.NoError(t, json.Unmarshal([]byte(`{"includedEventTypes":null,"subjectBeginsWith":"/a","isSubjectCaseSensitive":true}`), &f))
+	require.NoError(t,
+		json.Unmarshal([]byte(`{"includedEventTypes":null,"subjectBeginsWith":"/a","isSubjectCaseSensitive":true}`), &f))
 	require.True(t, f.Matches(&filter.EventView{Type: "anything", Subject: "/a"}))
 	require.False(t, f.Matches(&filter.EventView{Type: "anything", Subject: "/A"}))
 	text, err := json.Marshal(filter.Filter{})
@@ -96,8 +130,8 @@ func TestFilterAsJSON(t *testing.T) {
 	require.JSONEq(t, `{}`, string(text))
 }
 
-// FuzzFilterMatches compares the folding that does not allocate with the plain definition: the same number of characters,
-// equal under folding.
+// FuzzFilterMatches compares the folding that does not allocate with the plain definition: the same number of
+// characters, equal under folding.
 func FuzzFilterMatches(f *testing.F) {
 	f.Add("/blobServices/x.jpg", "/BLOB", ".JPG")
 	f.Add("\u212a", "k", "K")

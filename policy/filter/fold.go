@@ -8,8 +8,8 @@ import (
 )
 
 // appendFold appends s with every character replaced by one that stands for all its cases. Two texts are equal without
-// regard to case, as strings.EqualFold has it, exactly if what is appended for them is equal; and as it is UTF-8 again, the
-// same holds for their beginnings, ends and parts.
+// regard to case, as strings.EqualFold has it, exactly if what is appended for them is equal; and as it is UTF-8 again,
+// the same holds for their beginnings, ends and parts.
 func appendFold[T []byte | string](dst []byte, s T) []byte {
 	start := len(dst)
 	dst = append(dst, s...)
@@ -43,8 +43,8 @@ func foldRune(r rune) rune {
 	return smallest
 }
 
-// unescape decodes the inside of a JSON string. Without escapes, which is the rule, it returns raw itself. A lone surrogate
-// half becomes U+FFFD, as in every reader that must produce UTF-8, and is reported.
+// unescape decodes the inside of a JSON string. Without escapes, which is the rule, it returns raw itself. A lone
+// surrogate half becomes U+FFFD, as in every reader that must produce UTF-8, and is reported.
 func unescape(raw []byte) (text []byte, lone bool) {
 	at := bytes.IndexByte(raw, '\\')
 	if at < 0 {

@@ -12,9 +12,12 @@ import (
 // FuzzValidateFilter: storing an accepted filter does not change it.
 func FuzzValidateFilter(f *testing.F) {
 	for _, text := range []string{
-		`{}`, `{"includedEventTypes":["a"],"subjectBeginsWith":"b"}`, `{"advancedFilters":[{"operatorType":"NumberInRange","key":"data.a","values":[[1,2]]}]}`,
-		`{"advancedFilters":[{"operatorType":"StringContains","key":"data.a.b","values":["x"]}],"enableAdvancedFilteringOnArrays":true}`,
-		`{"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.n","value":1e400}]}`, `{"advancedFilters":[{"operatorType":"IsNotNull","key":"\u0000"}]}`,
+		`{}`, `{"includedEventTypes":["a"],"subjectBeginsWith":"b"}`,
+		`{"advancedFilters":[{"operatorType":"NumberInRange","key":"data.a","values":[[1,2]]}]}`,
+		`{"advancedFilters":[{"operatorType":"StringContains","key":"data.a.b","values":["x"]}],` +
+			`"enableAdvancedFilteringOnArrays":true}`,
+		`{"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.n","value":1e400}]}`,
+		`{"advancedFilters":[{"operatorType":"IsNotNull","key":"\u0000"}]}`,
 	} {
 		f.Add(text)
 	}

@@ -11,13 +11,16 @@ import (
 
 var gridEvent = filter.EventView{
 	ID: "id-1", Type: "Shop.Placed", Subject: "/s", Topic: "/topics/orders", DataVersion: "2.0",
-	Body: []byte(`{"id":"id-1","topic":"orders","subject":"\/s","eventType":"Shop.Placed","eventTime":"2026-01-31T00:00:00Z","dataVersion":"2.0",
-		"metadataVersion":"1","Own":"o","number":5,"data":{"Subject":"inside","a":{"b":{"c":"deep"}},"a.b":"dotted","é":"accent","x":1,"x":"last"}}`),
+	Body: []byte(`{"id":"id-1","topic":"orders","subject":"\/s","eventType":"Shop.Placed",` +
+		`"eventTime":"2026-01-31T00:00:00Z","dataVersion":"2.0",
+		"metadataVersion":"1","Own":"o","number":5,"data":{"Subject":"inside","a":{"b":{"c":"deep"}},"a.b":"dotted",` +
+		`"é":"accent","x":1,"x":"last"}}`),
 }
 
 var cloudEvent = filter.EventView{
 	CloudEvent: true, ID: "id-2", Type: "shop.placed", Subject: "", Source: "/src",
-	Body: []byte(`{"specversion":"1.0","id":"id-2","type":"shop.placed","source":"/src","subject":null,"time":"2026-01-31T00:00:00Z",
+	Body: []byte(`{"specversion":"1.0","id":"id-2","type":"shop.placed","source":"/src","subject":null,` +
+		`"time":"2026-01-31T00:00:00Z",
 		"comexampleothervalue":51,"flag":true,"text":"t","data_base64":"AAA="}`),
 }
 
@@ -89,14 +92,17 @@ func TestEmptyMembers(t *testing.T) {
 	require.False(t, missing(filter.EventView{}, "subject"), "an Event Grid event has one, though it may be empty")
 	require.True(t, missing(filter.EventView{Body: []byte(`{}`)}, "dataVersion"))
 	require.False(t, missing(filter.EventView{Body: []byte(`{"dataVersion":""}`)}, "dataVersion"))
-	require.True(t, missing(filter.EventView{CloudEvent: true, Topic: "/topics/orders"}, "topic"), "CloudEvents knows no topic")
+	require.True(t, missing(filter.EventView{CloudEvent: true, Topic: "/topics/orders"}, "topic"),
+		"CloudEvents knows no topic")
 	require.True(t, missing(filter.EventView{Source: "/s"}, "source"))
 }
 
 // data may be any JSON value, and of a CloudEvent only attributes are texts whatever they are.
 func TestDataThatIsNoObject(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]bool{`{"data":"5"}`: true, `{"data":5}`: false, `{"data":{"data":"5"}}`: false, `{}`: false} {
+	for body, want := range map[string]bool{
+		`{"data":"5"}`: true, `{"data":5}`: false, `{"data":{"data":"5"}}`: false, `{}`: false,
+	} {
 		require.Equal(t, want, wantsValue(t, &filter.EventView{CloudEvent: true, Body: []byte(body)}, "data", "5"), body)
 	}
 	f := filterOf(t, false, `{"operatorType":"NumberIn","key":"comexampleothervalue","values":[51]}`)

@@ -23,8 +23,9 @@ type Limits struct {
 }
 
 // DefaultLimits are Event Grid's 25 filters, 25 values and 512 characters (Microsoft, Understand event filtering for
-// Event Grid subscriptions, 2022-09-09), and our own 512 characters of a key and 256 levels, as deep as an event may nest.
-// Event Grid had 5 filters, 5 values each and two levels below data once (Microsoft, Event filtering, 2018-10-23).
+// Event Grid subscriptions, 2022-09-09), and our own 512 characters of a key and 256 levels, as deep as an event may
+// nest. Event Grid had 5 filters, 5 values each and two levels below data once (Microsoft, Event filtering,
+// 2018-10-23).
 func DefaultLimits() Limits {
 	return Limits{MaxFilters: 25, MaxValues: 25, MaxStringLength: 512, MaxKeyLength: 512, MaxKeyLevels: 256}
 }
@@ -101,7 +102,9 @@ func (f *Filter) validateAdvanced(l Limits) error {
 		values += len(a.operands(operatorOf(a.OperatorType)))
 	}
 	if values > l.MaxValues {
-		return &ValidationError{field, fmt.Sprintf("must have at most %d values in all filters together, has %d", l.MaxValues, values)}
+		return &ValidationError{
+			field, fmt.Sprintf("must have at most %d values in all filters together, has %d", l.MaxValues, values),
+		}
 	}
 	return nil
 }
@@ -211,8 +214,10 @@ func numberProblem(raw json.RawMessage) string {
 		return "must be a number"
 	}
 	d := c.numbers[0].decimal
-	if exponent := d.point - 1; d.sign != 0 && (exponent > maxExponent || exponent < -maxExponent) || len(d.digits) > maxDigits {
-		return fmt.Sprintf("must be a number of at most %d digits, its size between 1e-%d and 1e%d", maxDigits, maxExponent, maxExponent)
+	if exponent := d.point - 1; d.sign != 0 && (exponent > maxExponent || exponent < -maxExponent) ||
+		len(d.digits) > maxDigits {
+		return fmt.Sprintf("must be a number of at most %d digits, its size between 1e-%d and 1e%d", maxDigits, maxExponent,
+			maxExponent)
 	}
 	return ""
 }
@@ -228,7 +233,8 @@ func rangeProblem(raw json.RawMessage) string {
 		}
 	}
 	if readDecimal(from).compare(readDecimal(to)) > 0 {
-		return fmt.Sprintf("must be [from, to] with from not greater than to, not [%s, %s]", shorten(string(from)), shorten(string(to)))
+		return fmt.Sprintf("must be [from, to] with from not greater than to, not [%s, %s]", shorten(string(from)),
+			shorten(string(to)))
 	}
 	return ""
 }

@@ -14,8 +14,12 @@ import (
 
 // refusals are advanced filters that cannot be stored: the property at fault and what is said of it.
 var refusals = []struct{ name, clause, field, message string }{
-	{"an unknown operator", `{"operatorType":"NumberEquals","key":"a"}`, "operatorType", "must be one of NumberIn, NumberNotIn, NumberLessThan, "},
-	{"operators are exact in case", `{"operatorType":"numberIn","key":"a","values":[1]}`, "operatorType", "IsNullOrUndefined, IsNotNull"},
+	{"an unknown operator", `{"operatorType":"NumberEquals","key":"a"}`, "operatorType", "must be one of NumberIn, " +
+		"NumberNotIn, NumberLessThan, "},
+	{
+		"operators are exact in case", `{"operatorType":"numberIn","key":"a","values":[1]}`, "operatorType",
+		"IsNullOrUndefined, IsNotNull",
+	},
 	{"no operator", `{"key":"a"}`, "operatorType", "must be one of"},
 	{"no key", `{"operatorType":"IsNotNull"}`, "key", "is required"},
 	{"a key that ends with a dot", `{"operatorType":"IsNotNull","key":"data."}`, "key", "none of them empty"},
@@ -28,24 +32,31 @@ var refusals = []struct{ name, clause, field, message string }{
 	{"value and values", clauseOf("StringIn", `"value":"a","values":["a"]`), "value", "must be absent"},
 	{"no values", clauseOf("StringIn", ""), "values", "must have 1 entry or more"},
 	{"empty values", clauseOf("NumberInRange", `"values":[]`), "values", "must have 1 entry or more"},
-	{"values for value", clauseOf("NumberLessThan", `"values":[1]`), "values", "must be absent: NumberLessThan compares with value"},
+	{"values for value", clauseOf("NumberLessThan",
+		`"values":[1]`), "values", "must be absent: NumberLessThan compares with value"},
 	{"no value", clauseOf("BoolEquals", `"value":null`), "value", "is required by BoolEquals"},
 	{"not a boolean", clauseOf("BoolEquals", `"value":"true"`), "value", "must be true or false"},
 	{"not a boolean but a number", clauseOf("BoolEquals", `"value":1`), "value", "must be true or false"},
 	{"not a number", clauseOf("NumberGreaterThan", `"value":"1"`), "value", "must be a number"},
 	{"not a number among numbers", clauseOf("NumberIn", `"values":[1,null]`), "values[1]", "must be a number"},
 	{"not a string", clauseOf("StringContains", `"values":["a",1]`), "values[1]", "must be a string"},
-	{"a long string", clauseOf("StringIn", `"values":["`+strings.Repeat("é", 513)+`"]`), "values[0]", "at most 512 characters long, is 513"},
+	{"a long string", clauseOf("StringIn",
+		`"values":["`+strings.Repeat("é", 513)+`"]`), "values[0]", "at most 512 characters long, is 513"},
 	{"a null character", clauseOf("StringIn", `"values":["\u0000"]`), "values[0]", "without a null character"},
 	{"half a character", clauseOf("StringIn", `"values":["\ud800"]`), "values[0]", "must be valid UTF-8"},
 	{"not a pair", clauseOf("NumberInRange", `"values":[[1,2],3]`), "values[1]", "must be a pair of numbers: [from, to]"},
 	{"one end", clauseOf("NumberInRange", `"values":[[1]]`), "values[0]", "must be a pair"},
 	{"three ends", clauseOf("NumberNotInRange", `"values":[[1,2,3]]`), "values[0]", "must be a pair"},
-	{"an end that is no number", clauseOf("NumberInRange", `"values":[[1,"2"]]`), "values[0]", "each of which must be a number"},
-	{"ends the wrong way round", clauseOf("NumberInRange", `"values":[[1,2],[0.2,1e-1]]`), "values[1]", "from not greater than to, not [0.2, 1e-1]"},
+	{"an end that is no number", clauseOf("NumberInRange",
+		`"values":[[1,"2"]]`), "values[0]", "each of which must be a number"},
+	{"ends the wrong way round", clauseOf("NumberInRange",
+		`"values":[[1,2],[0.2,1e-1]]`), "values[1]", "from not greater than to, not [0.2, 1e-1]"},
 	{"a number too large to keep", clauseOf("NumberIn", `"values":[1e1001]`), "values[0]", "between 1e-1000 and 1e1000"},
-	{"a number too small to keep", clauseOf("NumberLessThan", `"value":-0.1e-1000`), "value", "between 1e-1000 and 1e1000"},
-	{"a number of 101 digits", clauseOf("NumberIn", `"values":[`+strings.Repeat("1", 101)+`]`), "values[0]", "at most 100 digits"},
+	{
+		"a number too small to keep", clauseOf("NumberLessThan", `"value":-0.1e-1000`), "value", "between 1e-1000 and 1e1000",
+	},
+	{"a number of 101 digits", clauseOf("NumberIn",
+		`"values":[`+strings.Repeat("1", 101)+`]`), "values[0]", "at most 100 digits"},
 }
 
 func TestAdvancedFiltersThatAreRefused(t *testing.T) {
@@ -80,7 +91,8 @@ func TestFilterLimits(t *testing.T) {
 	t.Parallel()
 	manyFilters := func(n int) *filter.Filter { return filterOf(t, false, slice(clauseOf("IsNotNull", ""), n)...) }
 	manyValues := func(n int) *filter.Filter {
-		return filterOf(t, false, clauseOf("NumberLessThan", `"value":1`), clauseOf("NumberInRange", `"values":[[1,2],[3,4]]`),
+		return filterOf(t, false, clauseOf("NumberLessThan", `"value":1`),
+			clauseOf("NumberInRange", `"values":[[1,2],[3,4]]`),
 			clauseOf("NumberIn", `"values":[`+strings.Join(slice("7", n-3), ",")+`]`))
 	}
 	require.NoError(t, manyFilters(25).Validate())
@@ -93,15 +105,18 @@ func TestFilterLimits(t *testing.T) {
 	own := filter.Limits{MaxFilters: 30, MaxValues: 31, MaxStringLength: 3, MaxKeyLength: 8, MaxKeyLevels: 3}
 	require.NoError(t, manyFilters(30).ValidateWithin(own))
 	require.NoError(t, manyValues(31).ValidateWithin(own))
-	require.Contains(t, requireField(t, manyFilters(31).ValidateWithin(own), "filter.advancedFilters").Message, "at most 30")
-	require.Contains(t, requireField(t, manyValues(32).ValidateWithin(own), "filter.advancedFilters").Message, "at most 31")
+	require.Contains(t, requireField(t, manyFilters(31).ValidateWithin(own), "filter.advancedFilters").Message,
+		"at most 30")
+	require.Contains(t, requireField(t, manyValues(32).ValidateWithin(own), "filter.advancedFilters").Message,
+		"at most 31")
 	for _, tt := range []struct{ key, value, field, message string }{
 		{"data.abc", "abc", "", ""},
 		{"data.abcd", "abc", "filter.advancedFilters[0].key", "1 to 8 characters"},
 		{"a.b.c.d", "abc", "filter.advancedFilters[0].key", "1 to 3 names, has 4"},
 		{"a.b.c", "abcd", "filter.advancedFilters[0].values[0]", "at most 3 characters"},
 	} {
-		err := filterOf(t, false, fmt.Sprintf(`{"operatorType":"StringIn","key":%q,"values":[%q]}`, tt.key, tt.value)).ValidateWithin(own)
+		err := filterOf(t, false, fmt.Sprintf(`{"operatorType":"StringIn","key":%q,"values":[%q]}`, tt.key, tt.value)).
+			ValidateWithin(own)
 		if tt.field == "" {
 			require.NoError(t, err)
 			continue

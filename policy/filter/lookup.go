@@ -48,10 +48,10 @@ func (n *node) child(name []byte) *node {
 	return nil
 }
 
-// walker finds the values of keys in JSON text that was checked when it was accepted. It goes over the text once, decodes
-// nothing but a key's own escapes, and jumps over what no key asks for. Of members with equal names the last counts, as in
-// PostgreSQL's jsonb, JavaScript and encoding/json: that is what whoever gets the event reads. Text that is no JSON after all
-// is read up to where that shows.
+// walker finds the values of keys in JSON text that was checked when it was accepted. It goes over the text once,
+// decodes nothing but a key's own escapes, and jumps over what no key asks for. Of members with equal names the last
+// counts, as in PostgreSQL's jsonb, JavaScript and encoding/json: that is what whoever gets the event reads. Text that
+// is no JSON after all is read up to where that shows.
 type walker struct {
 	src    []byte
 	values []value
@@ -84,8 +84,8 @@ func (w *walker) object(i int, n *node) int {
 	}
 }
 
-// value notes the value at src[i] and returns the place behind it. An earlier member of the same name is forgotten, with all
-// that was found in it.
+// value notes the value at src[i] and returns the place behind it. An earlier member of the same name is forgotten,
+// with all that was found in it.
 func (w *walker) value(i int, n *node) int {
 	for k := n.from; k < n.to; k++ {
 		w.values[k].kind = valueMissing
@@ -176,8 +176,8 @@ func skipNested(src []byte, i int) int {
 	return i
 }
 
-// stringEnd returns the place of the quote that ends the string whose inside starts at src[i], or the text's end. Most strings
-// are short: eight bytes at once show their end.
+// stringEnd returns the place of the quote that ends the string whose inside starts at src[i], or the text's end. Most
+// strings are short: eight bytes at once show their end.
 func stringEnd(src []byte, i int) int {
 	for k := i; k+8 <= len(src) && k <= i+8; k += 8 {
 		if hit := quotes(src[k:]); hit != 0 {
@@ -190,8 +190,8 @@ func stringEnd(src []byte, i int) int {
 	return longStringEnd(src, i)
 }
 
-// quotes sets the top bit of the first byte that is a quote, of eight. A borrow can set bits above the first true one, never
-// below it, so the lowest is exact.
+// quotes sets the top bit of the first byte that is a quote, of eight. A borrow can set bits above the first true one,
+// never below it, so the lowest is exact.
 func quotes(src []byte) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	w := binary.LittleEndian.Uint64(src) ^ ones*'"'

@@ -93,7 +93,8 @@ func naiveMeets(t *testing.T, positive string, a filter.AdvancedFilter, v any, a
 		var operand string
 		require.NoError(t, json.Unmarshal(raw, &operand))
 		compare := map[string]func(a, b string) bool{
-			"StringContains": strings.Contains, "StringBeginsWith": strings.HasPrefix, "StringEndsWith": strings.HasSuffix, "StringIn": strings.EqualFold,
+			"StringContains": strings.Contains, "StringBeginsWith": strings.HasPrefix, "StringEndsWith": strings.HasSuffix,
+			"StringIn": strings.EqualFold,
 		}[positive]
 		meets = meets || is && compare(strings.ToLower(text), strings.ToLower(operand))
 	}

@@ -11,13 +11,13 @@ import (
 type EventView struct {
 	// CloudEvent says which names the envelope has: type and source, or eventType, topic and dataVersion.
 	CloudEvent bool
-	// Custom says that Body is the publisher's own JSON. Its names are those of the Event Grid schema, with the values above even
-	// where Body has a member of that name, data being the whole of Body; all other names are Body's own.
+	// Custom says that Body is the publisher's own JSON. Its names are those of the Event Grid schema, with the values
+	// above even where Body has a member of that name, data being the whole of Body; all other names are Body's own.
 	Custom bool
 	// Type is eventType or type.
 	Type string
-	// The other members of the envelope, "" where the event has none. Topic is the one an event is delivered with, whatever
-	// the publisher wrote; Source is CloudEvents' own.
+	// The other members of the envelope, "" where the event has none. Topic is the one an event is delivered with,
+	// whatever the publisher wrote; Source is CloudEvents' own.
 	ID, Subject, Topic, Source, DataVersion string
 	// EventTime is of a custom event; the others have it in Body.
 	EventTime string
@@ -77,10 +77,12 @@ const (
 
 var envelopeMembers = map[string]envelopeMember{
 	"id": memberID, "subject": memberSubject, "eventType": memberEventType, "type": memberType, "topic": memberTopic,
-	"source": memberSource, "dataVersion": memberDataVersion, "eventTime": memberEventTime, "metadataVersion": memberMetadataVersion,
+	"source": memberSource, "dataVersion": memberDataVersion, "eventTime": memberEventTime,
+	"metadataVersion": memberMetadataVersion,
 }
 
-// envelopeNames are the names that a key may spell in any case, as Event Grid's own pages do ("ID", "Subject", "Data.Key1").
+// envelopeNames are the names that a key may spell in any case, as Event Grid's own pages do ("ID", "Subject",
+// "Data.Key1").
 var envelopeNames = []string{
 	"id", "subject", "eventType", "type", "topic", "source", "dataVersion", "data", "eventTime", "metadataVersion",
 	"specversion", "time", "datacontenttype", "dataschema", "data_base64",

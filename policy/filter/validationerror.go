@@ -1,7 +1,7 @@
 package filter
 
-// ValidationError says what is wrong with a value that a user or program passed. Field is the JSON path of the property.
-// Message continues it as a sentence. Both may be shown to the caller.
+// ValidationError says what is wrong with a value that a user or program passed. Field is the JSON path of the
+// property. Message continues it as a sentence. Both may be shown to the caller.
 type ValidationError struct {
 	Field   string
 	Message string

@@ -25,8 +25,11 @@ func TestAnswerTo(t *testing.T) {
 		status int
 		code   string
 	}{
-		"a refusal":               {wrapped(tooLarge()), 413, "PayloadTooLarge"},
-		"what Parse answered":     {wrapped(&event.Error{Status: 415, Code: "UnsupportedMediaType", Index: -1, Message: "m"}), 415, "UnsupportedMediaType"},
+		"a refusal": {wrapped(tooLarge()), 413, "PayloadTooLarge"},
+		"what Parse answered": {
+			wrapped(&event.Error{Status: 415, Code: "UnsupportedMediaType", Index: -1, Message: "m"}), 415,
+			"UnsupportedMediaType",
+		},
 		"not found":               {wrapped(postgres.ErrNotFound), 404, "NotFound"},
 		"a conflict":              {wrapped(postgres.ErrConflict), 409, "ConcurrentChange"},
 		"unauthorized":            {wrapped(publish.ErrUnauthorized), 401, "Unauthorized"},
@@ -44,7 +47,9 @@ func TestAnswerTo(t *testing.T) {
 		require.Equal(t, row.code, answer.Code, name)
 		require.NotContains(t, answer.Message, "secrets", name)
 	}
-	for name, err := range map[string]error{"an error nobody knows": errors.New("x"), "the router's own 500": echo.ErrInternalServerError} {
+	for name, err := range map[string]error{
+		"an error nobody knows": errors.New("x"), "the router's own 500": echo.ErrInternalServerError,
+	} {
 		require.Nil(t, AnswerTo(err, c), "%s: goes to the log alone", name)
 	}
 }

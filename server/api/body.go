@@ -26,7 +26,8 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // ReadBody reads the whole body into a buffer, which the caller hands to free when nothing keeps its bytes any more.
 func ReadBody(r *http.Request) (*bytes.Buffer, error) {
 	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, Refuse(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType, "content encodings are not supported: send the body as it is")
+		return nil, Refuse(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
+			"content encodings are not supported: send the body as it is")
 	}
 	if r.ContentLength > maxBodyBytes {
 		return nil, tooLarge()
@@ -59,5 +60,6 @@ func Free(buf *bytes.Buffer) {
 }
 
 func tooLarge() error {
-	return Refuse(http.StatusRequestEntityTooLarge, event.CodePayloadTooLarge, "a request body has at most %d bytes", maxBodyBytes)
+	return Refuse(http.StatusRequestEntityTooLarge, event.CodePayloadTooLarge, "a request body has at most %d bytes",
+		maxBodyBytes)
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // StrictBinder reads the JSON bodies of management requests for the generated handlers. It refuses what encoding/json
-// lets pass: unknown names, names in the wrong case, names given twice. Each is a setting that would silently not be set.
+// lets pass: unknown names, names in the wrong case, names given twice. Each is a setting that would silently not be
+// set.
 type StrictBinder struct{}
 
 // Bind fills target from the request's body; an empty body leaves it as it is.
@@ -38,10 +39,12 @@ func wantJSON(method, contentType string) error {
 		return nil
 	}
 	media, _, err := mime.ParseMediaType(contentType)
-	if err == nil && (media == echo.MIMEApplicationJSON || method == http.MethodPatch && media == "application/merge-patch+json") {
+	if err == nil &&
+		(media == echo.MIMEApplicationJSON || method == http.MethodPatch && media == "application/merge-patch+json") {
 		return nil
 	}
-	return Refuse(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType, "send the header Content-Type: application/json")
+	return Refuse(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
+		"send the header Content-Type: application/json")
 }
 
 // DecodeStrictly finds all unknown members at once, and the first member of a wrong type.
@@ -68,8 +71,9 @@ func DecodeStrictly(body []byte, target any) error {
 	return found.Err()
 }
 
-// members adds the members of the object raw that t does not have, and those that are there twice, also of the objects in an array.
-// What is of another kind is left to the decoder. raw is known to be JSON, so reading its tokens cannot fail.
+// members adds the members of the object raw that t does not have, and those that are there twice, also of the objects
+// in an array. What is of another kind is left to the decoder. raw is known to be JSON, so reading its tokens cannot
+// fail.
 func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -118,9 +122,11 @@ func (p *Problems) object(raw []byte, path string, known func(string) (reflect.T
 func destinationHint(value []byte) string {
 	var given struct{ EndpointType *string }
 	if json.Unmarshal(value, &given) == nil && given.EndpointType != nil && *given.EndpointType != "WebHook" {
-		return fmt.Sprintf("has endpointType %q, and WebHook is the only endpoint type: state its URL as endpointUrl", Shorten(*given.EndpointType))
+		return fmt.Sprintf("has endpointType %q, and WebHook is the only endpoint type: state its URL as endpointUrl",
+			Shorten(*given.EndpointType))
 	}
-	return "is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the only endpoint type"
+	return "is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the " +
+		"only endpoint type"
 }
 
 func (p *Problems) entries(raw []byte, t reflect.Type, path string) {

@@ -12,32 +12,51 @@ func TestDecodeStrictly(t *testing.T) {
 	t.Parallel()
 	attempts := 3
 	var got SubscriptionSettings
-	require.NoError(t, DecodeStrictly([]byte(` {"endpointUrl":"u", "retryPolicy" : {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes":null}} `), &got))
-	require.Equal(t, SubscriptionSettings{EndpointUrl: "u", RetryPolicy: &RetryPolicySettings{MaxDeliveryAttempts: &attempts}}, got)
+	require.NoError(t,
+		DecodeStrictly(
+			[]byte(` {"endpointUrl":"u", "retryPolicy" : {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes":null}} `), &got))
+	require.Equal(t,
+		SubscriptionSettings{EndpointUrl: "u", RetryPolicy: &RetryPolicySettings{MaxDeliveryAttempts: &attempts}}, got)
 
 	got = SubscriptionSettings{EndpointUrl: "before"}
 	require.NoError(t, DecodeStrictly([]byte(" \n"), &got), "an empty body says nothing")
 	require.Equal(t, "before", got.EndpointUrl)
 
 	for name, row := range map[string]struct{ body, target, says string }{
-		"a name's case": {`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, certificateAuthorities, clientCertificate, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,"},
+		"a name's case": {
+			`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, certificateAuthorities, " +
+				"clientCertificate, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,",
+		},
 		"Event Grid's destination of another type": {
 			`{"destination":{"endpointType":"StorageQueue","properties":{}}}`, "destination",
 			`has endpointType "StorageQueue", and WebHook is the only endpoint type`,
 		},
 		"Event Grid's destination": {
 			`{"destination":{"endpointType":"WebHook","properties":{"endpointUrl":"u"}}}`, "destination",
-			"is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the only endpoint type",
+			"is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the only " +
+				"endpoint type",
 		},
-		"an empty name":          {`{"":1}`, "", "is not known here"},
-		"a long name":            {`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not known here"},
-		"an escaped name":        {`{"endpoint\u0055rl":"u","endpointUrl":"v"}`, "endpointUrl", "appears twice"},
-		"deep down":              {`{"filter":{"includedEventTypes":["a"],"subjectbeginswith":"x"}}`, "filter.subjectbeginswith", "is not known here; what is: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes,"},
-		"a string for a boolean": {`{"filter":{"isSubjectCaseSensitive":"yes"}}`, "filter.isSubjectCaseSensitive", "must be true or false"},
-		"a number for a string":  {`{"endpointUrl":1}`, "endpointUrl", "must be a string"},
-		"a number too large":     {`{"retryPolicy":{"maxDeliveryAttempts":1e30}}`, "retryPolicy.maxDeliveryAttempts", "must be a whole number"},
+		"an empty name": {`{"":1}`, "", "is not known here"},
+		"a long name": {
+			`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not known here",
+		},
+		"an escaped name": {`{"endpoint\u0055rl":"u","endpointUrl":"v"}`, "endpointUrl", "appears twice"},
+		"deep down": {
+			`{"filter":{"includedEventTypes":["a"],"subjectbeginswith":"x"}}`, "filter.subjectbeginswith",
+			"is not known here; what is: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes,",
+		},
+		"a string for a boolean": {
+			`{"filter":{"isSubjectCaseSensitive":"yes"}}`, "filter.isSubjectCaseSensitive", "must be true or false",
+		},
+		"a number for a string": {`{"endpointUrl":1}`, "endpointUrl", "must be a string"},
+		"a number too large": {
+			`{"retryPolicy":{"maxDeliveryAttempts":1e30}}`, "retryPolicy.maxDeliveryAttempts", "must be a whole number",
+		},
 		"an object for an array": {`{"filter":{"includedEventTypes":{}}}`, "filter.includedEventTypes", "must be an array"},
-		"within an array":        {`{"filter":{"advancedFilters":[{"key":"a"},{"Key":"a"}]}}`, "filter.advancedFilters[1].Key", "is not known here; what is: key,"},
+		"within an array": {
+			`{"filter":{"advancedFilters":[{"key":"a"},{"Key":"a"}]}}`, "filter.advancedFilters[1].Key",
+			"is not known here; what is: key,",
+		},
 		"an array for an object": {`{"filter":[{"x":1}]}`, "filter", "must be an object"},
 	} {
 		var refused *RejectionError
@@ -52,7 +71,8 @@ func TestDecodeStrictly(t *testing.T) {
 func FuzzDecodeStrictly(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `{"endpointUrl":"u"}`, `{"filter":{"includedEventTypes":["a",null]}}`, `{"a":{"b":[{"c":1e999}]}}`,
-		`{"retryPolicy":{"maxDeliveryAttempts":1},"retryPolicy":null}`, "{\"\xff\":1}", `{"deadLetterDestination":{"endpointType":"Rows"}}`, "\f{}", "\u00a0{}",
+		`{"retryPolicy":{"maxDeliveryAttempts":1},"retryPolicy":null}`, "{\"\xff\":1}",
+		`{"deadLetterDestination":{"endpointType":"Rows"}}`, "\f{}", "\u00a0{}",
 	} {
 		f.Add([]byte(seed))
 	}

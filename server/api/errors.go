@@ -79,7 +79,8 @@ func RefuseConflict(code ConflictCode, format string, args ...any) *RejectionErr
 
 // TooManyGuesses answers credentials that are not looked at, or were wrong once too often.
 func TooManyGuesses(wait time.Duration, whose string) error {
-	r := Refuse(http.StatusTooManyRequests, CodeTooManyRequests, "too many wrong credentials %s; wait for as long as Retry-After says, and check the credential", whose)
+	r := Refuse(http.StatusTooManyRequests, CodeTooManyRequests,
+		"too many wrong credentials %s; wait for as long as Retry-After says, and check the credential", whose)
 	r.RetryAfter = wait
 	return r
 }
@@ -91,7 +92,8 @@ func TopicNotFound(name string) error {
 
 // SubscriptionNotFound is the response for an event subscription that does not exist.
 func SubscriptionNotFound(topic, name string) error {
-	return Refuse(http.StatusNotFound, CodeNotFound, "topic %q has no event subscription %q", Shorten(topic), Shorten(name))
+	return Refuse(http.StatusNotFound, CodeNotFound, "topic %q has no event subscription %q", Shorten(topic),
+		Shorten(name))
 }
 
 // Problems are the mistakes found in one request.
@@ -100,7 +102,8 @@ type Problems []ErrorDetail
 // Add adds a mistake with its code.
 func (p *Problems) Add(code, target, format string, args ...any) {
 	target = Shorten(target)
-	*p = append(*p, ErrorDetail{Code: code, Target: target, Message: strings.TrimSpace(target + " " + fmt.Sprintf(format, args...))})
+	*p = append(*p,
+		ErrorDetail{Code: code, Target: target, Message: strings.TrimSpace(target + " " + fmt.Sprintf(format, args...))})
 }
 
 // Value adds what is wrong with the value of target.
@@ -108,8 +111,8 @@ func (p *Problems) Value(target, format string, args ...any) {
 	p.Add(codeInvalidValue, target, format, args...)
 }
 
-// Check adds err, which one of package policy's judges returned; nil adds nothing. They all return ValidationErrors; any
-// other error refuses the request too, though it cannot say why.
+// Check adds err, which one of package policy's judges returned; nil adds nothing. They all return ValidationErrors;
+// any other error refuses the request too, though it cannot say why.
 func (p *Problems) Check(err error) {
 	var invalid *policy.ValidationError
 	switch {
@@ -195,7 +198,8 @@ func routerRefusal(e *echo.HTTPError, c echo.Context) *RejectionError {
 	case http.StatusNotFound:
 		return Refuse(e.Code, CodeNotFound, "there is nothing at %s; /openapi.yaml lists what there is", Shorten(r.URL.Path))
 	case http.StatusMethodNotAllowed:
-		return Refuse(e.Code, codeMethodNotAllowed, "%s is not possible at %s; /openapi.yaml lists what is", Shorten(r.Method), Shorten(r.URL.Path))
+		return Refuse(e.Code, codeMethodNotAllowed, "%s is not possible at %s; /openapi.yaml lists what is",
+			Shorten(r.Method), Shorten(r.URL.Path))
 	case http.StatusRequestEntityTooLarge:
 		return Refuse(e.Code, event.CodePayloadTooLarge, "the request is too large")
 	case http.StatusBadRequest:
@@ -236,7 +240,9 @@ func parameterRefusal(text string, c echo.Context) *RejectionError {
 		value := strings.Join(append(values, PathValue(c, name)), "")
 		found.Value(name, "must be %s, not %q", form, Shorten(value))
 	}
-	return &RejectionError{Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: found[0].Message, Details: found}
+	return &RejectionError{
+		Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: found[0].Message, Details: found,
+	}
 }
 
 func storeRefusal(err error) *RejectionError {
@@ -246,15 +252,20 @@ func storeRefusal(err error) *RejectionError {
 	}
 	switch {
 	case postgres.IsDiskFull(err):
-		return Refuse(http.StatusServiceUnavailable, CodeUnavailable, "the database's disk is full; nothing was stored; try again later")
+		return Refuse(http.StatusServiceUnavailable, CodeUnavailable,
+			"the database's disk is full; nothing was stored; try again later")
 	case errors.Is(err, postgres.ErrNotFound):
 		return Refuse(http.StatusNotFound, CodeNotFound, "what the request names does not exist")
 	case errors.Is(err, catalog.ErrOwnTopic):
-		return RefuseConflict(ConflictCodeSystemTopic, "topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are nobody's", catalog.SystemTopic)
+		return RefuseConflict(ConflictCodeSystemTopic,
+			"topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are "+
+				"nobody's", catalog.SystemTopic)
 	case errors.Is(err, postgres.ErrTooSlow):
-		return Refuse(http.StatusServiceUnavailable, CodeUnavailable, "this could not be read in time; ask for less: a shorter time, or one event subscription")
+		return Refuse(http.StatusServiceUnavailable, CodeUnavailable,
+			"this could not be read in time; ask for less: a shorter time, or one event subscription")
 	case errors.Is(err, postgres.ErrConflict):
-		return RefuseConflict(ConflictCodeConcurrentChange, "what the request changes was changed meanwhile; read it again, and try again")
+		return RefuseConflict(ConflictCodeConcurrentChange,
+			"what the request changes was changed meanwhile; read it again, and try again")
 	case errors.Is(err, publish.ErrUnauthorized):
 		return Refuse(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
 	case errors.Is(err, postgres.ErrPoison):

@@ -9,8 +9,9 @@ import (
 	"postrider/postgres"
 )
 
-// ETagOf is the entity tag of the settings of a topic, an event subscription or a retry policy. The version is drawn anew each time they
-// are written and whenever a validation moves on, for all of them from one row of numbers: no two states ever share one.
+// ETagOf is the entity tag of the settings of a topic, an event subscription or a retry policy. The version is drawn
+// anew each time they are written and whenever a validation moves on, for all of them from one row of numbers: no two
+// states ever share one.
 func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 var (
@@ -18,7 +19,8 @@ var (
 	entityTag  = regexp.MustCompile(`(W/)?"[^"]*"`)
 )
 
-// Conditions reads If-Match and If-None-Match (RFC 9110, 13.1); nil for absent. Of the second only * has a meaning for a change.
+// Conditions reads If-Match and If-None-Match (RFC 9110, 13.1); nil for absent. Of the second only * has a meaning for
+// a change.
 func Conditions(match, noneMatch *string) ([]postgres.Condition, error) {
 	var when []postgres.Condition
 	var found Problems
@@ -53,7 +55,8 @@ func versionsOf(list string) []int64 {
 	return versions
 }
 
-// ReadIfMatch is the condition of a change that somebody wants only in the version named: If-Match, or the number in it. "" asks for nothing.
+// ReadIfMatch is the condition of a change that somebody wants only in the version named: If-Match, or the number in
+// it. "" asks for nothing.
 func ReadIfMatch(text string) ([]postgres.Condition, error) {
 	if text == "" {
 		return nil, nil
@@ -73,7 +76,9 @@ func EntityTag(text string) string {
 // RefusePrecondition is the response if no version that If-Match names is the stored one.
 func RefusePrecondition(what, name string, match *string) error {
 	if match == nil {
-		return Refuse(http.StatusPreconditionFailed, codePreconditionFailed, "%s %q exists already, and If-None-Match asks that it does not", what, Shorten(name))
+		return Refuse(http.StatusPreconditionFailed, codePreconditionFailed,
+			"%s %q exists already, and If-None-Match asks that it does not", what, Shorten(name))
 	}
-	return Refuse(http.StatusPreconditionFailed, codePreconditionFailed, "%s %q is in none of the versions that If-Match names: read it again", what, Shorten(name))
+	return Refuse(http.StatusPreconditionFailed, codePreconditionFailed,
+		"%s %q is in none of the versions that If-Match names: read it again", what, Shorten(name))
 }

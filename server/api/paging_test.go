@@ -9,7 +9,8 @@ import (
 	"postrider/postgres"
 )
 
-// FuzzReadPage: a cursor is refused or leads to a name that PostgreSQL can be asked for, and the cursor of that name is the same again.
+// FuzzReadPage: a cursor is refused or leads to a name that PostgreSQL can be asked for, and the cursor of that name is
+// the same again.
 func FuzzReadPage(f *testing.F) {
 	for _, cursor := range []string{"", "YmlsbGluZw", "====", "_-_-", "AA", "/w==", "JyBPUiAxPTE7LS0"} {
 		f.Add(cursor, 10)
@@ -31,9 +32,12 @@ func FuzzReadPage(f *testing.F) {
 	})
 }
 
-// FuzzConditions: what is accepted in If-Match names versions that exist somewhere, and the tag of each reads as that version.
+// FuzzConditions: what is accepted in If-Match names versions that exist somewhere, and the tag of each reads as that
+// version.
 func FuzzConditions(f *testing.F) {
-	for _, tag := range []string{"*", `"17"`, `"17","18"`, `W/"17"`, `""`, `"`, `"9223372036854775808"`, `"-1"`, "x", `"1" ,`} {
+	for _, tag := range []string{
+		"*", `"17"`, `"17","18"`, `W/"17"`, `""`, `"`, `"9223372036854775808"`, `"-1"`, "x", `"1" ,`,
+	} {
 		f.Add(tag, "*")
 	}
 	f.Add("", `"17"`)
@@ -56,7 +60,8 @@ func FuzzConditions(f *testing.F) {
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	for header, versions := range map[string][]int64{
-		`"17"`: {17}, `"17","18"`: {17, 18}, ` "17" , "18" `: {17, 18}, `W/"17"`: {}, `W/"17", "18"`: {18}, `"x"`: {}, `"017"`: {}, `"17 "`: {}, `""`: {}, `"a,b", "3"`: {3},
+		`"17"`: {17}, `"17","18"`: {17, 18}, ` "17" , "18" `: {17, 18}, `W/"17"`: {}, `W/"17", "18"`: {18}, `"x"`: {},
+		`"017"`: {}, `"17 "`: {}, `""`: {}, `"a,b", "3"`: {3},
 	} {
 		when, err := Conditions(&header, nil)
 		require.NoError(t, err, header)

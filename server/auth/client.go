@@ -12,8 +12,8 @@ import (
 	"postrider/access"
 )
 
-// ForwardedHeader is the header in which the proxies before this service say whom a request came from. Only one is believed: of the
-// other one, which they do not write, anybody may send what he likes.
+// ForwardedHeader is the header in which the proxies before this service say whom a request came from. Only one is
+// believed: of the other one, which they do not write, anybody may send what he likes.
 type ForwardedHeader string
 
 // The headers; the second is RFC 7239's.
@@ -31,9 +31,9 @@ var forwardedHeaders = []string{
 	echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXForwardedSsl, echo.HeaderXUrlScheme,
 }
 
-// KnowClient puts the client's address in the place of the last proxy's, for everything after it: the audit, the log, the
-// limits. It removes what a peer that is no trusted proxy says of address, scheme and host, so that no later code can
-// believe it. Requests of the dashboard within the process passed here before.
+// KnowClient puts the client's address in the place of the last proxy's, for everything after it: the audit, the log,
+// the limits. It removes what a peer that is no trusted proxy says of address, scheme and host, so that no later code
+// can believe it. Requests of the dashboard within the process passed here before.
 func KnowClient(header ForwardedHeader, trusted []netip.Prefix) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -90,9 +90,9 @@ func lastHop(header http.Header) string {
 	return values[strings.LastIndexByte(values, ',')+1:]
 }
 
-// clientOf is the last address on a request's way that is no trusted proxy's. Each proxy has written down whom it was called by, at
-// the end; what stands before the first address that is not trusted may be anybody's invention. Where that cannot be read, it
-// is whoever wrote it.
+// clientOf is the last address on a request's way that is no trusted proxy's. Each proxy has written down whom it was
+// called by, at the end; what stands before the first address that is not trusted may be anybody's invention. Where
+// that cannot be read, it is whoever wrote it.
 func clientOf(peer netip.Addr, header http.Header, name ForwardedHeader, trusted []netip.Prefix) netip.Addr {
 	client := peer.Unmap().WithZone("")
 	if !isTrusted(client, trusted) {
@@ -116,7 +116,8 @@ func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// hopAddress reads 192.0.2.1, 192.0.2.1:4711, [2001:db8::1]:4711 and, of Forwarded, the member for= in quotes or without.
+// hopAddress reads 192.0.2.1, 192.0.2.1:4711, [2001:db8::1]:4711 and, of Forwarded, the member for= in quotes or
+// without.
 func hopAddress(hop string, name ForwardedHeader) (netip.Addr, bool) {
 	hop = strings.TrimSpace(hop)
 	if name == Forwarded {

@@ -21,7 +21,8 @@ func TestClientOf(t *testing.T) {
 		{"203.0.113.9", XForwardedFor, []string{"198.51.100.1"}, "203.0.113.9"}, // whoever is no proxy speaks for nobody
 		{"10.0.0.1", XForwardedFor, nil, "10.0.0.1"},
 		{"10.0.0.1", XForwardedFor, []string{"198.51.100.1"}, "198.51.100.1"},
-		{"10.0.0.1", XForwardedFor, []string{"1.2.3.4, 198.51.100.1"}, "198.51.100.1"}, // the client's own invention stands before
+		// the client's own invention stands before
+		{"10.0.0.1", XForwardedFor, []string{"1.2.3.4, 198.51.100.1"}, "198.51.100.1"},
 		{"10.0.0.1", XForwardedFor, []string{"10.9.9.9, 198.51.100.1, 10.0.0.2"}, "198.51.100.1"},
 		{"10.0.0.1", XForwardedFor, []string{"1.2.3.4", "198.51.100.1"}, "198.51.100.1"},
 		{"10.0.0.1", XForwardedFor, []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
@@ -51,12 +52,16 @@ func TestClientOf(t *testing.T) {
 		header.Set(string(other), "for=6.6.6.6") // what the proxies do not write says nothing
 		require.Equal(t, row.client, clientOf(netip.MustParseAddr(row.peer), header, row.name, trusted).String(), row)
 	}
-	require.Equal(t, "10.0.0.1", clientOf(netip.MustParseAddr("10.0.0.1"), http.Header{"X-Forwarded-For": {"1.2.3.4"}}, XForwardedFor, nil).String())
+	require.Equal(t, "10.0.0.1",
+		clientOf(netip.MustParseAddr("10.0.0.1"), http.Header{"X-Forwarded-For": {"1.2.3.4"}}, XForwardedFor, nil).String())
 }
 
 // FuzzClientOf: an address that no trusted proxy has written is never believed, whatever a client sends.
 func FuzzClientOf(f *testing.F) {
-	for _, sent := range []string{"", "1.2.3.4", "10.0.0.1, 1.2.3.4", `for="[::1]:80"`, "for=_x;for=1.2.3.4", ",,,", "10.0.0.1,", "\x00", "fe80::1%eth0"} {
+	for _, sent := range []string{
+		"", "1.2.3.4", "10.0.0.1, 1.2.3.4", `for="[::1]:80"`, "for=_x;for=1.2.3.4", ",,,", "10.0.0.1,", "\x00",
+		"fe80::1%eth0",
+	} {
 		f.Add(sent)
 	}
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}

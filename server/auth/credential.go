@@ -26,8 +26,8 @@ func DigestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
 
 func (d *digest) equals(other []byte) int { return subtle.ConstantTimeCompare(d[:], other) }
 
-// How publishers show what they have, in the words of Event Grid's pages. Headers as net/http keeps them, which saves making
-// them so for each request.
+// How publishers show what they have, in the words of Event Grid's pages. Headers as net/http keeps them, which saves
+// making them so for each request.
 const (
 	keyHeader   = "Aeg-Sas-Key"
 	tokenHeader = "Aeg-Sas-Token" //nolint:gosec // the name of a header
@@ -37,7 +37,8 @@ const (
 	bearer      = "Bearer"
 )
 
-const howToShow = "send an access key of the topic, or an API key, in the header aeg-sas-key, as Authorization: SharedAccessKey or as Authorization: Bearer, " +
+const howToShow = "send an access key of the topic, or an API key, in the header aeg-sas-key, as Authorization: " +
+	"SharedAccessKey or as Authorization: Bearer, " +
 	"or a shared access signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
 
 // shown is the one credential of a request that counts.
@@ -49,8 +50,8 @@ type shown struct {
 
 // shownBy finds it: the key's header comes before the token's, then Authorization, then the query.
 //
-// Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08. Bearer with
-// an access key is ours.
+// Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08.
+// Bearer with an access key is ours.
 func shownBy(r *http.Request) shown {
 	if key := r.Header.Get(keyHeader); key != "" {
 		return shown{text: key}
@@ -71,7 +72,8 @@ func shownBy(r *http.Request) shown {
 	return shown{text: queryKey(r)}
 }
 
-// queryKey puts the plus signs back that reading a query takes for spaces: Event Grid's sample has the key in it as it is.
+// queryKey puts the plus signs back that reading a query takes for spaces: Event Grid's sample has the key in it as it
+// is.
 func queryKey(r *http.Request) string {
 	if !strings.Contains(r.URL.RawQuery, keyInQuery) {
 		return ""
@@ -79,7 +81,8 @@ func queryKey(r *http.Request) string {
 	return strings.ReplaceAll(r.URL.Query().Get(keyInQuery), " ", "+")
 }
 
-// Credential is what a publisher shows. The admin token is taken as a bearer token only, the other ways are for access keys and API keys.
+// Credential is what a publisher shows. The admin token is taken as a bearer token only, the other ways are for access
+// keys and API keys.
 type Credential struct {
 	Digest digest
 	token  *sasToken // nil: digest is a key's
@@ -100,7 +103,10 @@ type Authenticator struct {
 
 // NewAuthenticator rejects devKey, the well-known access key of postrider dev, unless it is "".
 func NewAuthenticator(accounts *access.Access, clock *postgres.Clock, adminToken, devKey string) *Authenticator {
-	return &Authenticator{access: accounts, clock: clock, admin: DigestOf(adminToken), devKey: devKey, dev: DigestOf(devKey), Guesses: newGuesses()}
+	return &Authenticator{
+		access: accounts, clock: clock, admin: DigestOf(adminToken), devKey: devKey, dev: DigestOf(devKey),
+		Guesses: newGuesses(),
+	}
 }
 
 // Credential reads the request's credential, and judges what can be judged without the topic.
@@ -121,7 +127,8 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 		c.token = token
 	}
 	if a.refusesDevKey(&c) {
-		return Credential{}, api.RefuseUnauthorized("this is the well-known access key of postrider dev, which works on loopback under postrider dev only")
+		return Credential{}, api.RefuseUnauthorized("this is the well-known access key of postrider dev, which works on " +
+			"loopback under postrider dev only")
 	}
 	c.admin = shown.bearer && c.Digest.equals(a.admin[:]) == 1
 	if c.token == nil && !c.admin && access.IsAPIKey(shown.text) {
@@ -130,7 +137,8 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 	return c, nil
 }
 
-// LookUp finds the API key that was shown, and refuses one that does not publish to the topic. Any other credential is left to opens. store.ErrUnauthorized: there is no such key.
+// LookUp finds the API key that was shown, and refuses one that does not publish to the topic. Any other credential is
+// left to opens. store.ErrUnauthorized: there is no such key.
 func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string) error {
 	if c.apiKey == "" {
 		return nil
@@ -144,7 +152,8 @@ func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string)
 	case key.Publishes(topic):
 		return nil
 	case key.Scope != access.ScopePublish:
-		return api.RefuseForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin", key.Name, key.Scope)
+		return api.RefuseForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin",
+			key.Name, key.Scope)
 	default:
 		return api.RefuseForbidden(key.Actor("").Name, "API key %s publishes to topic %q alone", key.Name, *key.Topic)
 	}
@@ -157,9 +166,11 @@ func readToken(shown shown, path string, now time.Time) (*sasToken, error) {
 	case err != nil:
 		return nil, api.RefuseUnauthorized(shown.where + ": " + err.Error())
 	case !token.covers(path):
-		return nil, api.RefuseUnauthorized(shown.where + ": r is another resource than " + api.Shorten(path) + ", which it must be, or begin")
+		return nil, api.RefuseUnauthorized(shown.where + ": r is another resource than " + api.Shorten(path) +
+			", which it must be, or begin")
 	case !now.Before(token.expires):
-		return nil, api.RefuseUnauthorized(shown.where + ": the shared access signature expired at " + token.expires.UTC().Format(time.RFC3339) +
+		return nil, api.RefuseUnauthorized(shown.where + ": the shared access signature expired at " +
+			token.expires.UTC().Format(time.RFC3339) +
 			"; it is " + now.UTC().Format(time.RFC3339) + " now")
 	}
 	return &token, nil
@@ -188,7 +199,8 @@ func (c *Credential) Opens(t *catalog.Topic) bool {
 // Refusal is the response if the credential is not accepted.
 func (c *Credential) Refusal() error {
 	if c.token != nil {
-		return api.RefuseUnauthorized("the shared access signature is not by an access key of this topic: s must be the HMAC-SHA256 of all that comes before &s=, " +
+		return api.RefuseUnauthorized("the shared access signature is not by an access key of this topic: s must be the " +
+			"HMAC-SHA256 of all that comes before &s=, " +
 			"as it is sent, with the bytes that the key is base64 of; or the topic does not exist")
 	}
 	if c.apiKey != "" {

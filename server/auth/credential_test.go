@@ -9,7 +9,8 @@ import (
 	"postrider/catalog"
 )
 
-// Thousands of publishes a second come with an access key or a signature: API keys must cost them nothing, no query and no memory.
+// Thousands of publishes a second come with an access key or a signature: API keys must cost them nothing, no query and
+// no memory.
 func TestAccessKeysAreNotLookedUp(t *testing.T) { //nolint:paralleltest // it counts allocations
 	s := &Authenticator{} // without a store: a lookup would panic
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/topics/orders/api/events", http.NoBody)

@@ -9,9 +9,9 @@ import (
 	"postrider/policy"
 )
 
-// How many wrong credentials are answered as such before they are put off. An address that has shown so many is heard again once
-// a second, whatever it shows: guessing gets no further. A topic's number only decides how wrong ones are answered, for right
-// ones must not suffer from what others send.
+// How many wrong credentials are answered as such before they are put off. An address that has shown so many is heard
+// again once a second, whatever it shows: guessing gets no further. A topic's number only decides how wrong ones are
+// answered, for right ones must not suffer from what others send.
 var (
 	wrongByAddress = policy.Bucket{Burst: 30, Every: time.Second}
 	wrongByTopic   = policy.Bucket{Burst: 300, Every: 100 * time.Millisecond}
@@ -23,8 +23,8 @@ const mostRemembered = policy.MostBuckets
 // guesses remembers the addresses that sent wrong credentials, on this node, and which credentials were right lately.
 //
 // Publishers behind one proxy share an address. One of them that still has the old key must not shut out the others: a
-// credential that was right from this address is let through, to be checked as ever. One that was right from elsewhere is
-// not: a slowed address would otherwise test guesses at any speed against the credentials that others use.
+// credential that was right from this address is let through, to be checked as ever. One that was right from elsewhere
+// is not: a slowed address would otherwise test guesses at any speed against the credentials that others use.
 type guesses struct {
 	mu        sync.RWMutex
 	addresses *policy.Buckets[netip.Prefix]
@@ -39,7 +39,10 @@ type rightOnce struct {
 }
 
 func newGuesses() *guesses {
-	return &guesses{addresses: policy.NewBuckets[netip.Prefix](wrongByAddress), topics: policy.NewBuckets[string](wrongByTopic), right: map[rightOnce]struct{}{}}
+	return &guesses{
+		addresses: policy.NewBuckets[netip.Prefix](wrongByAddress), topics: policy.NewBuckets[string](wrongByTopic),
+		right: map[rightOnce]struct{}{},
+	}
 }
 
 // Wait is how long the address must wait before its credential is looked at; 0 = not at all.

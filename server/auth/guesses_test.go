@@ -24,12 +24,14 @@ func TestGuesses(t *testing.T) {
 	require.Zero(t, g.Wait(bad, "orders", seen, now), "it was right before: who shares a proxy with a guesser goes on")
 	require.Equal(t, time.Second, g.Wait(bad, "parcels", seen, now), "but not for another topic")
 	g.Opened(good, "orders", unseen)
-	require.Equal(t, time.Second, g.Wait(bad, "orders", unseen, now), "right from another address: guessing goes no faster for that")
+	require.Equal(t, time.Second, g.Wait(bad, "orders", unseen, now),
+		"right from another address: guessing goes no faster for that")
 	require.Zero(t, g.Wait(good, "orders", unseen, now))
 	require.Zero(t, g.Wait(bad, "orders", unseen, now.Add(time.Second)))
 
 	for i := range wrongByTopic.Burst - wrongByAddress.Burst {
-		require.Zero(t, g.Wrong(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), 32), "orders", now))
+		require.Zero(t,
+			g.Wrong(netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), 32), "orders", now))
 	}
 	require.NotZero(t, g.Wrong(good, "orders", now), "from wherever they came")
 	require.Zero(t, g.Wait(good, "orders", unseen, now), "right ones are not kept waiting by others")

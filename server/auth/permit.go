@@ -13,12 +13,14 @@ import (
 	"postrider/server/api"
 )
 
-// managing is where wrong credentials for the operations under /v1 are counted, beside the topics'. No topic has a slash in its name.
+// managing is where wrong credentials for the operations under /v1 are counted, beside the topics'. No topic has a
+// slash in its name.
 const managing = "/v1"
 
 const noSuchAPIKey = "there is no such API key, or it was revoked or has expired"
 
-// Permit lets a request through whose credential has a role that allows what is needed. 401: it has none that is right; 403: it may less.
+// Permit lets a request through whose credential has a role that allows what is needed. 401: it has none that is right;
+// 403: it may less.
 func (a *Authenticator) Permit(needed access.Role) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -38,7 +40,8 @@ func (a *Authenticator) Permit(needed access.Role) echo.MiddlewareFunc {
 // isAdmin reports whether the dashboard makes this request, in the name of a person who may do all.
 func isAdmin(ctx context.Context) bool { return access.ActorOf(ctx).Role.Allows(access.RoleAdmin) }
 
-// who asks. The dashboard makes requests in the name of a person, whom their context holds; nothing that comes over the network can set that.
+// who asks. The dashboard makes requests in the name of a person, whom their context holds; nothing that comes over the
+// network can set that.
 func (a *Authenticator) who(c echo.Context) (access.Actor, error) {
 	r := c.Request()
 	if who := access.ActorOf(r.Context()); who.Role != "" {

@@ -12,7 +12,8 @@ import (
 	"postrider/policy"
 )
 
-// Rate bounds the requests of each credential, on this node. Who shows none is counted by the address. A bucket holds one second's.
+// Rate bounds the requests of each credential, on this node. Who shows none is counted by the address. A bucket holds
+// one second's.
 type Rate struct {
 	mu      sync.Mutex
 	buckets *policy.Buckets[caller]

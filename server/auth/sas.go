@@ -11,11 +11,11 @@ import (
 
 // sasToken is a shared access signature, r=<resource>&e=<expiry>&s=<signature>.
 //
-// Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08; where
-// its text and its samples differ, the samples.
+// Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08;
+// where its text and its samples differ, the samples.
 type sasToken struct {
-	// signed is what the signature is of: all that comes before &s=, byte for byte as it came. Every language encodes r and e
-	// in its own way (%2f or %2F, a space as + or %20), so nothing may be decoded and encoded again.
+	// signed is what the signature is of: all that comes before &s=, byte for byte as it came. Every language encodes r
+	// and e in its own way (%2f or %2F, a space as + or %20), so nothing may be decoded and encoded again.
 	signed string
 	// resource is the path that r names.
 	resource  string
@@ -44,11 +44,12 @@ func parseSAS(text string) (sasToken, error) {
 	return t, nil
 }
 
-// sasResource is the path of the URL that r is. Scheme, host and port are whatever the publisher calls us by: a proxy changes
-// them, and the key, which belongs to one topic, says more than they could. The query is left out: some clients sign it (?apiVersion=…),
-// others do not.
+// sasResource is the path of the URL that r is. Scheme, host and port are whatever the publisher calls us by: a proxy
+// changes them, and the key, which belongs to one topic, says more than they could. The query is left out: some clients
+// sign it (?apiVersion=…), others do not.
 func sasResource(encoded string) (string, error) {
-	err := errors.New("r must be the URL-encoded http or https URL that is published to, such as https%3A%2F%2Fhost%2Ftopics%2Forders%2Fapi%2Fevents")
+	err := errors.New("r must be the URL-encoded http or https URL that is published to, such as " +
+		"https%3A%2F%2Fhost%2Ftopics%2Forders%2Fapi%2Fevents")
 	text, failed := url.QueryUnescape(encoded)
 	if failed != nil {
 		return "", err
@@ -60,9 +61,12 @@ func sasResource(encoded string) (string, error) {
 	return u.Path, nil
 }
 
-// sasExpiryForms: en-US as .NET and the JavaScript client print it, and ISO 8601 as Python does, with T or a space. Fractions of
-// a second are taken in each.
-var sasExpiryForms = []string{"1/2/2006 3:04:05 PM", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05"}
+// sasExpiryForms: en-US as .NET and the JavaScript client print it, and ISO 8601 as Python does, with T or a space.
+// Fractions of a second are taken in each.
+var sasExpiryForms = []string{
+	"1/2/2006 3:04:05 PM", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00",
+	"2006-01-02 15:04:05",
+}
 
 // sasExpiry reads a time; where it names no zone it is UTC.
 func sasExpiry(encoded string) (time.Time, error) {
@@ -75,7 +79,8 @@ func sasExpiry(encoded string) (time.Time, error) {
 			}
 		}
 	}
-	return time.Time{}, errors.New("e must be a URL-encoded time in UTC, such as 6%2F15%2F2030+6%3A20%3A15+PM or 2030-06-15T18%3A20%3A15Z")
+	return time.Time{},
+		errors.New("e must be a URL-encoded time in UTC, such as 6%2F15%2F2030+6%3A20%3A15+PM or 2030-06-15T18%3A20%3A15Z")
 }
 
 // sasSignature takes base64 that is not URL-encoded as well: a + in it is a plus and never a space.
@@ -88,8 +93,9 @@ func sasSignature(encoded string) ([]byte, error) {
 	return nil, errors.New("s must be the URL-encoded base64 of an HMAC-SHA256, which has 32 bytes")
 }
 
-// covers reports whether the token is for path: r is the path or a beginning of it ("A SAS token is valid for all resources
-// prefixed with the resource URI", Microsoft, same page). It ends where a name ends: /topics/ord is no beginning of /topics/orders.
+// covers reports whether the token is for path: r is the path or a beginning of it ("A SAS token is valid for all
+// resources prefixed with the resource URI", Microsoft, same page). It ends where a name ends: /topics/ord is no
+// beginning of /topics/orders.
 func (t *sasToken) covers(path string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimRight(t.resource, "/"))
 	return ok && (rest == "" || rest[0] == '/' || rest[0] == ':')

@@ -10,10 +10,14 @@ import (
 )
 
 // stateAfter is the state of a delivery after an attempt with this verdict.
-var stateAfter = map[string]string{"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped"}
+var stateAfter = map[string]string{
+	"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped",
+}
 
 // ListActivity answers GET /v1/activity.
-func (m *Handlers) ListActivity(ctx context.Context, r api.ListActivityRequestObject) (api.ListActivityResponseObject, error) {
+func (m *Handlers) ListActivity(
+	ctx context.Context, r api.ListActivityRequestObject,
+) (api.ListActivityResponseObject, error) {
 	p := r.Params
 	var found problems
 	f := query.TailFilter{Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription)}
@@ -46,12 +50,16 @@ func (m *Handlers) ListActivity(ctx context.Context, r api.ListActivityRequestOb
 }
 
 func describeActivity(l *query.TailLine) api.Activity {
-	shown := api.Activity{At: l.At.UTC(), Kind: l.Kind, Topic: l.Topic, EventId: l.EventID, EventType: l.Type, Subject: l.Subject, Place: l.Place}
+	shown := api.Activity{
+		At: l.At.UTC(), Kind: l.Kind, Topic: l.Topic, EventId: l.EventID, EventType: l.Type, Subject: l.Subject,
+		Place: l.Place,
+	}
 	if l.SystemID != nil {
 		shown.SystemId = new(l.SystemID.String())
 	}
 	if l.Kind == "attempt" {
-		shown.Subscription, shown.DeliveryId, shown.BatchId, shown.Number = &l.Subscription, l.DeliveryID, l.BatchID, &l.Number
+		shown.Subscription, shown.DeliveryId, shown.BatchId, shown.Number = &l.Subscription, l.DeliveryID,
+			l.BatchID, &l.Number
 		shown.Status, shown.Outcome, shown.Verdict = l.Status, &l.Outcome, &l.Verdict
 		shown.State, shown.DurationMs = textOrNull(stateAfter[l.Verdict]), &l.DurationMs
 	}

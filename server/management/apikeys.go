@@ -9,7 +9,9 @@ import (
 )
 
 // ListAPIKeys answers GET /v1/apiKeys.
-func (m *Handlers) ListAPIKeys(ctx context.Context, r api.ListAPIKeysRequestObject) (api.ListAPIKeysResponseObject, error) {
+func (m *Handlers) ListAPIKeys(
+	ctx context.Context, r api.ListAPIKeysRequestObject,
+) (api.ListAPIKeysResponseObject, error) {
 	page, err := api.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -27,8 +29,13 @@ func (m *Handlers) ListAPIKeys(ctx context.Context, r api.ListAPIKeysRequestObje
 }
 
 // CreateAPIKey answers POST /v1/apiKeys.
-func (m *Handlers) CreateAPIKey(ctx context.Context, r api.CreateAPIKeyRequestObject) (api.CreateAPIKeyResponseObject, error) {
-	spec := access.APIKeySpec{Name: r.Body.Name, Scope: access.Scope(r.Body.Scope), Topic: optional(r.Body.Topic, ""), ExpiresInDays: r.Body.ExpiresInDays}
+func (m *Handlers) CreateAPIKey(
+	ctx context.Context, r api.CreateAPIKeyRequestObject,
+) (api.CreateAPIKeyResponseObject, error) {
+	spec := access.APIKeySpec{
+		Name: r.Body.Name, Scope: access.Scope(r.Body.Scope), Topic: optional(r.Body.Topic, ""),
+		ExpiresInDays: r.Body.ExpiresInDays,
+	}
 	if !api.Storable(spec.Topic) {
 		return nil, api.TopicNotFound(spec.Topic)
 	}
@@ -54,7 +61,9 @@ func (m *Handlers) GetAPIKey(ctx context.Context, r api.GetAPIKeyRequestObject) 
 }
 
 // RevokeAPIKey answers DELETE /v1/apiKeys/{apiKey}.
-func (m *Handlers) RevokeAPIKey(ctx context.Context, r api.RevokeAPIKeyRequestObject) (api.RevokeAPIKeyResponseObject, error) {
+func (m *Handlers) RevokeAPIKey(
+	ctx context.Context, r api.RevokeAPIKeyRequestObject,
+) (api.RevokeAPIKeyResponseObject, error) {
 	if !api.Storable(r.ApiKey) {
 		return nil, apiKeyNotFound(r.ApiKey)
 	}
@@ -68,7 +77,8 @@ func (m *Handlers) RevokeAPIKey(ctx context.Context, r api.RevokeAPIKeyRequestOb
 // DescribeAPIKey is the key as the REST API and `apikey list -o json` write it.
 func DescribeAPIKey(k *access.APIKey) api.APIKey {
 	return api.APIKey{
-		Name: k.Name, Scope: api.KeyScope(k.Scope), Topic: k.Topic, Hint: k.Hint, State: api.APIKeyState(k.State), CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy,
+		Name: k.Name, Scope: api.KeyScope(k.Scope), Topic: k.Topic, Hint: k.Hint, State: api.APIKeyState(k.State),
+		CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy,
 		ExpiresAt: utcOrNull(k.ExpiresAt), LastUsedAt: utcOrNull(k.LastUsedAt), RevokedAt: utcOrNull(k.RevokedAt),
 		Owner: k.Owner, Machine: k.Machine,
 	}

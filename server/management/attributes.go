@@ -11,9 +11,11 @@ import (
 	"postrider/server/api"
 )
 
-// deliveryAttributes reads and judges custom headers. A secret that is to be kept is looked for here only so that one answer
-// names all mistakes; the store looks again. Its error is the database's.
-func (m *Handlers) deliveryAttributes(ctx context.Context, found *problems, topic, name string, given *[]api.DeliveryAttributeSettings) ([]policy.DeliveryAttribute, error) {
+// deliveryAttributes reads and judges custom headers. A secret that is to be kept is looked for here only so that one
+// answer names all mistakes; the store looks again. Its error is the database's.
+func (m *Handlers) deliveryAttributes(
+	ctx context.Context, found *problems, topic, name string, given *[]api.DeliveryAttributeSettings,
+) ([]policy.DeliveryAttribute, error) {
 	list := attributesOf(optional(given, nil))
 	var stored []policy.DeliveryAttribute
 	if api.Storable(name) && slices.ContainsFunc(list, func(a policy.DeliveryAttribute) bool { return a.Withheld() }) {
@@ -36,7 +38,8 @@ func attributesOf(given []api.DeliveryAttributeSettings) []policy.DeliveryAttrib
 	for i, a := range given {
 		p := a.Properties
 		list[i] = policy.DeliveryAttribute{
-			Name: a.Name, Type: policy.DeliveryAttributeType(a.Type), Value: p.Value, IsSecret: optional(p.IsSecret, false), SourceField: optional(p.SourceField, ""),
+			Name: a.Name, Type: policy.DeliveryAttributeType(a.Type), Value: p.Value, IsSecret: optional(p.IsSecret, false),
+			SourceField: optional(p.SourceField, ""),
 		}
 	}
 	return list
@@ -75,7 +78,9 @@ func attributesJSON(list []policy.DeliveryAttribute, reveal bool) []api.Delivery
 }
 
 // RevealSubscriptionEndpoint answers POST /v1/topics/{topic}/subscriptions/{subscription}/getFullUrl.
-func (m *Handlers) RevealSubscriptionEndpoint(ctx context.Context, r api.RevealSubscriptionEndpointRequestObject) (api.RevealSubscriptionEndpointResponseObject, error) {
+func (m *Handlers) RevealSubscriptionEndpoint(
+	ctx context.Context, r api.RevealSubscriptionEndpointRequestObject,
+) (api.RevealSubscriptionEndpointResponseObject, error) {
 	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealEndpoint)
 	if err != nil {
 		return nil, err
@@ -84,7 +89,9 @@ func (m *Handlers) RevealSubscriptionEndpoint(ctx context.Context, r api.RevealS
 }
 
 // RevealSubscriptionHeaders answers POST /v1/topics/{topic}/subscriptions/{subscription}/getDeliveryAttributes.
-func (m *Handlers) RevealSubscriptionHeaders(ctx context.Context, r api.RevealSubscriptionHeadersRequestObject) (api.RevealSubscriptionHeadersResponseObject, error) {
+func (m *Handlers) RevealSubscriptionHeaders(
+	ctx context.Context, r api.RevealSubscriptionHeadersRequestObject,
+) (api.RevealSubscriptionHeadersResponseObject, error) {
 	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealDeliveryAttributes)
 	if err != nil {
 		return nil, err
@@ -92,7 +99,10 @@ func (m *Handlers) RevealSubscriptionHeaders(ctx context.Context, r api.RevealSu
 	return api.RevealSubscriptionHeaders200JSONResponse{Value: attributesJSON(sub.DeliveryAttributes, true)}, nil
 }
 
-func reveal(ctx context.Context, topic, name string, ask func(ctx context.Context, topic, name string) (*catalog.Subscription, error)) (*catalog.Subscription, error) {
+func reveal(
+	ctx context.Context, topic, name string,
+	ask func(ctx context.Context, topic, name string) (*catalog.Subscription, error),
+) (*catalog.Subscription, error) {
 	if !api.Storable(topic) || !api.Storable(name) {
 		return nil, api.SubscriptionNotFound(topic, name)
 	}

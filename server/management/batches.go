@@ -13,7 +13,9 @@ import (
 )
 
 // ListBatches answers GET /v1/batches.
-func (m *Handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
+func (m *Handlers) ListBatches(
+	ctx context.Context, r api.ListBatchesRequestObject,
+) (api.ListBatchesResponseObject, error) {
 	p := r.Params
 	turn, err := readTurn(p.Limit, p.Cursor, parseNumber)
 	if err != nil {
@@ -21,8 +23,9 @@ func (m *Handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObje
 	}
 	var found problems
 	f := query.BatchFilter{
-		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, query.DeliveryStates),
-		Hold: found.oneOf("hold", p.Hold, query.HoldReasons),
+		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription),
+		State: found.oneOf("state", p.State, query.DeliveryStates),
+		Hold:  found.oneOf("hold", p.Hold, query.HoldReasons),
 	}
 	if err := found.Err(); err != nil {
 		return nil, err
@@ -32,7 +35,8 @@ func (m *Handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObje
 		return nil, err
 	}
 	id := func(l query.BatchLine) int64 { return l.BatchID }
-	return api.ListBatches200JSONResponse{Value: described(page.Rows, DescribeBatch), NextLink: nextOf("/v1/batches", p, turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
+	return api.ListBatches200JSONResponse{Value: described(page.Rows, DescribeBatch), NextLink: nextOf("/v1/batches", p,
+		turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
 }
 
 // GetBatch answers GET /v1/batches/{batchId}.
@@ -45,7 +49,9 @@ func (m *Handlers) GetBatch(ctx context.Context, r api.GetBatchRequestObject) (a
 }
 
 // ListBatchMembers answers GET /v1/batches/{batchId}/members.
-func (m *Handlers) ListBatchMembers(ctx context.Context, r api.ListBatchMembersRequestObject) (api.ListBatchMembersResponseObject, error) {
+func (m *Handlers) ListBatchMembers(
+	ctx context.Context, r api.ListBatchMembersRequestObject,
+) (api.ListBatchMembersResponseObject, error) {
 	page, err := api.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -60,12 +66,15 @@ func (m *Handlers) ListBatchMembers(ctx context.Context, r api.ListBatchMembersR
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, b.Listed, fmt.Sprintf("/v1/batches/%d/members", r.BatchId), func(l query.MemberLine) string { return strconv.Itoa(l.Position) })
+	shown, next := api.Cut(page, b.Listed, fmt.Sprintf("/v1/batches/%d/members", r.BatchId),
+		func(l query.MemberLine) string { return strconv.Itoa(l.Position) })
 	return api.ListBatchMembers200JSONResponse{Value: described(shown, DescribeMember), NextLink: next}, nil
 }
 
 // ListBatchAttempts answers GET /v1/batches/{batchId}/attempts.
-func (m *Handlers) ListBatchAttempts(ctx context.Context, r api.ListBatchAttemptsRequestObject) (api.ListBatchAttemptsResponseObject, error) {
+func (m *Handlers) ListBatchAttempts(
+	ctx context.Context, r api.ListBatchAttemptsRequestObject,
+) (api.ListBatchAttemptsResponseObject, error) {
 	b, err := m.batch(ctx, r.BatchId, 0, 0)
 	if err != nil {
 		return nil, err
@@ -84,13 +93,19 @@ func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*qu
 // DescribeBatch is a batch as the REST API and `batch list -o json` write it.
 func DescribeBatch(b *query.BatchLine) api.Batch {
 	return api.Batch{
-		BatchId: b.BatchID, Topic: b.Topic, Subscription: b.Subscription, State: b.State, Hold: b.Hold, Members: b.Members, Bytes: b.Bytes, Attempts: b.Attempts, Reruns: b.Reruns,
-		NextAttemptAt: utcOrNull(b.NextAttemptAt), HoldUntil: utcOrNull(b.HoldUntil), FirstAttemptAt: utcOrNull(b.FirstAttemptAt), LastAttemptAt: utcOrNull(b.LastAttemptAt), LastOutcome: b.LastOutcome, LastStatus: b.LastStatus,
-		CreatedAt: b.CreatedAt.UTC(), FinishedAt: utcOrNull(b.FinishedAt),
+		BatchId: b.BatchID, Topic: b.Topic, Subscription: b.Subscription, State: b.State, Hold: b.Hold, Members: b.Members,
+		Bytes: b.Bytes, Attempts: b.Attempts, Reruns: b.Reruns,
+		NextAttemptAt: utcOrNull(b.NextAttemptAt), HoldUntil: utcOrNull(b.HoldUntil),
+		FirstAttemptAt: utcOrNull(b.FirstAttemptAt), LastAttemptAt: utcOrNull(b.LastAttemptAt), LastOutcome: b.LastOutcome,
+		LastStatus: b.LastStatus,
+		CreatedAt:  b.CreatedAt.UTC(), FinishedAt: utcOrNull(b.FinishedAt),
 	}
 }
 
 // DescribeMember is a delivery of a batch as the REST API and `batch show -o json` write it.
 func DescribeMember(l *query.MemberLine) api.BatchMember {
-	return api.BatchMember{Position: l.Position, DeliveryId: l.DeliveryID, EventId: l.EventID, LeftAt: utcOrNull(l.LeftAt), LeftAfter: l.LeftAfter, LeftReason: l.LeftReason}
+	return api.BatchMember{
+		Position: l.Position, DeliveryId: l.DeliveryID, EventId: l.EventID, LeftAt: utcOrNull(l.LeftAt),
+		LeftAfter: l.LeftAfter, LeftReason: l.LeftReason,
+	}
 }

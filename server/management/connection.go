@@ -10,9 +10,11 @@ import (
 	"postrider/server/api"
 )
 
-// connection reads and judges how the endpoint is to be connected to. Secrets that were left out are those that are stored: a
-// handshake needs them at once. Its error is the database's.
-func (m *Handlers) connection(ctx context.Context, found *problems, topic, name string, b *api.SubscriptionSettings) (policy.Connection, error) {
+// connection reads and judges how the endpoint is to be connected to. Secrets that were left out are those that are
+// stored: a handshake needs them at once. Its error is the database's.
+func (m *Handlers) connection(
+	ctx context.Context, found *problems, topic, name string, b *api.SubscriptionSettings,
+) (policy.Connection, error) {
 	given := connectionOf(b)
 	if given.ClientCertificate == nil && given.OAuth2 == nil {
 		m.judgeConnection(found, &given, b.EndpointUrl)
@@ -52,35 +54,44 @@ func (m *Handlers) judgeConnection(found *problems, c *policy.Connection, endpoi
 
 func connectionOf(b *api.SubscriptionSettings) policy.Connection {
 	c := policy.Connection{
-		MinimumTLSVersion: policy.TLSVersion(optional(b.MinimumTlsVersionAllowed, "")), CertificateAuthorities: optional(b.CertificateAuthorities, ""),
+		MinimumTLSVersion:      policy.TLSVersion(optional(b.MinimumTlsVersionAllowed, "")),
+		CertificateAuthorities: optional(b.CertificateAuthorities, ""),
 	}
 	if c.MinimumTLSVersion == policy.TLS12 {
 		c.MinimumTLSVersion = "" // it is what every connection has
 	}
 	if own := b.ClientCertificate; own != nil {
-		c.ClientCertificate = &policy.ClientCertificate{Certificate: own.Certificate, PrivateKey: optional(own.PrivateKey, "")}
+		c.ClientCertificate = &policy.ClientCertificate{
+			Certificate: own.Certificate, PrivateKey: optional(own.PrivateKey, ""),
+		}
 	}
 	if o := b.Oauth2; o != nil {
-		c.OAuth2 = &policy.OAuth2{TokenURL: o.TokenUrl, ClientID: o.ClientId, ClientSecret: optional(o.ClientSecret, ""), Scope: optional(o.Scope, "")}
+		c.OAuth2 = &policy.OAuth2{
+			TokenURL: o.TokenUrl, ClientID: o.ClientId, ClientSecret: optional(o.ClientSecret, ""), Scope: optional(o.Scope, ""),
+		}
 	}
 	return c
 }
 
 // stateConnection writes it as it was put, secrets included.
 func stateConnection(stated *api.SubscriptionSettings, c *policy.Connection) {
-	stated.MinimumTlsVersionAllowed, stated.CertificateAuthorities = textOrNull(string(c.MinimumTLSVersion)), textOrNull(c.CertificateAuthorities)
+	stated.MinimumTlsVersionAllowed, stated.CertificateAuthorities = textOrNull(string(c.MinimumTLSVersion)),
+		textOrNull(c.CertificateAuthorities)
 	if own := c.ClientCertificate; own != nil {
 		stated.ClientCertificate = &api.ClientCertificateSettings{Certificate: own.Certificate, PrivateKey: &own.PrivateKey}
 	}
 	if o := c.OAuth2; o != nil {
-		stated.Oauth2 = &api.OAuth2Settings{TokenUrl: o.TokenURL, ClientId: o.ClientID, ClientSecret: &o.ClientSecret, Scope: textOrNull(o.Scope)}
+		stated.Oauth2 = &api.OAuth2Settings{
+			TokenUrl: o.TokenURL, ClientId: o.ClientID, ClientSecret: &o.ClientSecret, Scope: textOrNull(o.Scope),
+		}
 	}
 }
 
-// withholdSecrets takes out of stated settings what a patch must not keep by naming something else beside it: a client secret belongs
-// to its token URL and its client, and a private key to its certificate.
+// withholdSecrets takes out of stated settings what a patch must not keep by naming something else beside it: a client
+// secret belongs to its token URL and its client, and a private key to its certificate.
 func withholdSecrets(stated *api.SubscriptionSettings, tokenURL, clientID, certificate *string) {
-	if o := stated.Oauth2; o != nil && (tokenURL != nil && *tokenURL != o.TokenUrl || clientID != nil && *clientID != o.ClientId) {
+	if o := stated.Oauth2; o != nil &&
+		(tokenURL != nil && *tokenURL != o.TokenUrl || clientID != nil && *clientID != o.ClientId) {
 		o.ClientSecret = nil
 	}
 	if own := stated.ClientCertificate; own != nil && certificate != nil {

@@ -17,11 +17,15 @@ import (
 )
 
 // ListDeadLetters answers GET /v1/deadLetters.
-func (m *Handlers) ListDeadLetters(ctx context.Context, r api.ListDeadLettersRequestObject) (api.ListDeadLettersResponseObject, error) {
+func (m *Handlers) ListDeadLetters(
+	ctx context.Context, r api.ListDeadLettersRequestObject,
+) (api.ListDeadLettersResponseObject, error) {
 	p := r.Params
 	asked := api.DeadLetterFilter{
-		Topic: p.Topic, Subscription: p.Subscription, Reason: p.Reason, LastOutcome: p.LastOutcome, LastStatus: p.LastStatus, EventId: p.EventId, EventType: p.EventType,
-		Subject: p.Subject, SubjectPrefix: p.SubjectPrefix, Source: p.Source, DeadLetteredFrom: p.DeadLetteredFrom, DeadLetteredUntil: p.DeadLetteredUntil, Redelivered: p.Redelivered,
+		Topic: p.Topic, Subscription: p.Subscription, Reason: p.Reason, LastOutcome: p.LastOutcome, LastStatus: p.LastStatus,
+		EventId: p.EventId, EventType: p.EventType,
+		Subject: p.Subject, SubjectPrefix: p.SubjectPrefix, Source: p.Source, DeadLetteredFrom: p.DeadLetteredFrom,
+		DeadLetteredUntil: p.DeadLetteredUntil, Redelivered: p.Redelivered,
 	}
 	page, place, err := readPlace(p.Limit, p.Cursor)
 	if err != nil {
@@ -32,11 +36,13 @@ func (m *Handlers) ListDeadLetters(ctx context.Context, r api.ListDeadLettersReq
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	list, err := m.Store.Reader.ListDeadLetters(ctx, filter, query.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.Limit+1)
+	list, err := m.Store.Reader.ListDeadLetters(ctx, filter,
+		query.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, list, "/v1/deadLetters", func(l query.DeadLetter) string { return placeName(l.DeadLetteredAt, l.DeadLetterID) })
+	shown, next := api.Cut(page, list, "/v1/deadLetters",
+		func(l query.DeadLetter) string { return placeName(l.DeadLetteredAt, l.DeadLetterID) })
 	answer := api.ListDeadLetters200JSONResponse{Value: []api.DeadLetter{}, NextLink: withQuery(next, &asked)}
 	for i := range shown {
 		answer.Value = append(answer.Value, DescribeDeadLetter(&shown[i]))
@@ -45,7 +51,9 @@ func (m *Handlers) ListDeadLetters(ctx context.Context, r api.ListDeadLettersReq
 }
 
 // GetDeadLetter answers GET /v1/deadLetters/{deadLetterId}.
-func (m *Handlers) GetDeadLetter(ctx context.Context, r api.GetDeadLetterRequestObject) (api.GetDeadLetterResponseObject, error) {
+func (m *Handlers) GetDeadLetter(
+	ctx context.Context, r api.GetDeadLetterRequestObject,
+) (api.GetDeadLetterResponseObject, error) {
 	id, err := uuid.Parse(r.DeadLetterId)
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
@@ -61,7 +69,9 @@ func (m *Handlers) GetDeadLetter(ctx context.Context, r api.GetDeadLetterRequest
 }
 
 // PurgeDeadLetter answers DELETE /v1/deadLetters/{deadLetterId}.
-func (m *Handlers) PurgeDeadLetter(ctx context.Context, r api.PurgeDeadLetterRequestObject) (api.PurgeDeadLetterResponseObject, error) {
+func (m *Handlers) PurgeDeadLetter(
+	ctx context.Context, r api.PurgeDeadLetterRequestObject,
+) (api.PurgeDeadLetterResponseObject, error) {
 	id, err := uuid.Parse(r.DeadLetterId)
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
@@ -77,7 +87,9 @@ func (m *Handlers) PurgeDeadLetter(ctx context.Context, r api.PurgeDeadLetterReq
 }
 
 // RedeliverDeadLetter answers POST /v1/deadLetters/{deadLetterId}/redeliver.
-func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r api.RedeliverDeadLetterRequestObject) (api.RedeliverDeadLetterResponseObject, error) {
+func (m *Handlers) RedeliverDeadLetter(
+	ctx context.Context, r api.RedeliverDeadLetterRequestObject,
+) (api.RedeliverDeadLetterResponseObject, error) {
 	b := optional(r.Body, api.RedeliverSettings{})
 	id, err := uuid.Parse(r.DeadLetterId)
 	if err != nil {
@@ -96,10 +108,13 @@ func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r api.RedeliverDeadL
 }
 
 // RedeliverDeadLetters answers POST /v1/deadLetters/redeliver.
-func (m *Handlers) RedeliverDeadLetters(ctx context.Context, r api.RedeliverDeadLettersRequestObject) (api.RedeliverDeadLettersResponseObject, error) {
+func (m *Handlers) RedeliverDeadLetters(
+	ctx context.Context, r api.RedeliverDeadLettersRequestObject,
+) (api.RedeliverDeadLettersResponseObject, error) {
 	b := optional(r.Body, api.RedeliverAllSettings{})
 	var found problems
-	filter, to, rate := found.deadLetterFilter(b.Filter, "filter."), found.target(b.Topic, b.Subscription), found.rate(b.RatePerSecond)
+	filter, to, rate := found.deadLetterFilter(b.Filter, "filter."), found.target(b.Topic, b.Subscription),
+		found.rate(b.RatePerSecond)
 	if b.Filter == nil {
 		found.Value("filter", "is required; {} matches every dead letter")
 	}
@@ -122,7 +137,9 @@ func (m *Handlers) RedeliverDeadLetters(ctx context.Context, r api.RedeliverDead
 }
 
 // PurgeDeadLetters answers POST /v1/deadLetters/purge.
-func (m *Handlers) PurgeDeadLetters(ctx context.Context, r api.PurgeDeadLettersRequestObject) (api.PurgeDeadLettersResponseObject, error) {
+func (m *Handlers) PurgeDeadLetters(
+	ctx context.Context, r api.PurgeDeadLettersRequestObject,
+) (api.PurgeDeadLettersResponseObject, error) {
 	b := optional(r.Body, api.PurgeAllSettings{})
 	var found problems
 	filter, rate := found.deadLetterFilter(b.Filter, "filter."), found.rate(b.RatePerSecond)
@@ -183,12 +200,15 @@ func (p *problems) deadLetterFilter(f *api.DeadLetterFilter, prefix string) *que
 		return &query.DeadLetterFilter{}
 	}
 	read := &query.DeadLetterFilter{
-		Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus, EventID: f.EventId, EventType: f.EventType,
+		Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus,
+		EventID: f.EventId, EventType: f.EventType,
 		Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, Redelivered: f.Redelivered,
-		DeadLetteredFrom: p.moment(prefix+"deadLetteredFrom", f.DeadLetteredFrom), DeadLetteredUntil: p.moment(prefix+"deadLetteredUntil", f.DeadLetteredUntil),
+		DeadLetteredFrom:  p.moment(prefix+"deadLetteredFrom", f.DeadLetteredFrom),
+		DeadLetteredUntil: p.moment(prefix+"deadLetteredUntil", f.DeadLetteredUntil),
 	}
 	for name, text := range map[string]*string{
-		"topic": f.Topic, "subscription": f.Subscription, "reason": f.Reason, "lastOutcome": f.LastOutcome, "eventId": f.EventId, "eventType": f.EventType,
+		"topic": f.Topic, "subscription": f.Subscription, "reason": f.Reason, "lastOutcome": f.LastOutcome,
+		"eventId": f.EventId, "eventType": f.EventType,
 		"subject": f.Subject, "subjectPrefix": f.SubjectPrefix, "source": f.Source,
 	} {
 		if text != nil && !api.Storable(*text) {
@@ -235,10 +255,14 @@ func (p *problems) moment(target string, given *string) *time.Time {
 // DescribeDeadLetter is the dead letter as the REST API and `deadletter -o json` write it.
 func DescribeDeadLetter(l *query.DeadLetter) api.DeadLetter {
 	shown := api.DeadLetter{
-		DeadLetterId: l.DeadLetterID.String(), DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic, Subscription: l.Subscription, Reason: l.Reason, Attempts: l.Attempts,
-		LastOutcome: l.LastOutcome, LastStatus: l.LastStatus, LastError: l.LastError, EventId: l.EventID, EventType: l.EventType, Subject: l.Subject, Source: l.Source,
-		EventTime: utcOrNull(l.EventTime), PublishedAt: l.PublishedAt.UTC(), FirstAttemptAt: utcOrNull(l.FirstAttemptAt), LastAttemptAt: utcOrNull(l.LastAttemptAt),
-		OwedSince: l.OwedSince.UTC(), Schema: l.Schema, RetryPolicy: l.RetryPolicy, EndpointBaseUrl: l.EndpointBaseURL, DeliveryId: l.DeliveryID, SystemId: l.SystemID.String(),
+		DeadLetterId: l.DeadLetterID.String(), DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic,
+		Subscription: l.Subscription, Reason: l.Reason, Attempts: l.Attempts,
+		LastOutcome: l.LastOutcome, LastStatus: l.LastStatus, LastError: l.LastError, EventId: l.EventID,
+		EventType: l.EventType, Subject: l.Subject, Source: l.Source,
+		EventTime: utcOrNull(l.EventTime), PublishedAt: l.PublishedAt.UTC(), FirstAttemptAt: utcOrNull(l.FirstAttemptAt),
+		LastAttemptAt: utcOrNull(l.LastAttemptAt),
+		OwedSince:     l.OwedSince.UTC(), Schema: l.Schema, RetryPolicy: l.RetryPolicy, EndpointBaseUrl: l.EndpointBaseURL,
+		DeliveryId: l.DeliveryID, SystemId: l.SystemID.String(),
 		RedeliveredAt: utcOrNull(l.RedeliveredAt), LastResponse: l.LastResponse,
 	}
 	if l.RedeliveredFrom != nil {

@@ -17,7 +17,9 @@ import (
 const maxAttemptsShown = 1000
 
 // ListDeliveries answers GET /v1/deliveries.
-func (m *Handlers) ListDeliveries(ctx context.Context, r api.ListDeliveriesRequestObject) (api.ListDeliveriesResponseObject, error) {
+func (m *Handlers) ListDeliveries(
+	ctx context.Context, r api.ListDeliveriesRequestObject,
+) (api.ListDeliveriesResponseObject, error) {
 	p := r.Params
 	turn, err := readTurn(p.Limit, p.Cursor, parsePlace)
 	if err != nil {
@@ -25,8 +27,10 @@ func (m *Handlers) ListDeliveries(ctx context.Context, r api.ListDeliveriesReque
 	}
 	var found problems
 	f := query.DeliveryFilter{
-		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), State: found.oneOf("state", p.State, query.DeliveryStates),
-		Hold: found.oneOf("hold", p.Hold, query.HoldReasons), Outcome: found.text("lastOutcome", p.LastOutcome), Event: found.text("eventId", p.EventId),
+		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription),
+		State: found.oneOf("state", p.State, query.DeliveryStates),
+		Hold:  found.oneOf("hold", p.Hold, query.HoldReasons), Outcome: found.text("lastOutcome", p.LastOutcome),
+		Event: found.text("eventId", p.EventId),
 	}
 	f.From, f.To = found.span("publishedFrom", p.PublishedFrom, "publishedUntil", p.PublishedUntil)
 	f.Operation = found.operation("operationId", p.OperationId)
@@ -38,7 +42,8 @@ func (m *Handlers) ListDeliveries(ctx context.Context, r api.ListDeliveriesReque
 		return nil, err
 	}
 	place := func(l query.DeliveryLine) query.DeliveryPlace { return l.Place() }
-	return api.ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf("/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, place, placeText)}, nil
+	return api.ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf(
+		"/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, place, placeText)}, nil
 }
 
 // operation reads the id of an operation; nil for none.
@@ -69,7 +74,9 @@ func parsePlace(text string) (at query.DeliveryPlace, err error) {
 }
 
 // GetDelivery answers GET /v1/deliveries/{deliveryId}.
-func (m *Handlers) GetDelivery(ctx context.Context, r api.GetDeliveryRequestObject) (api.GetDeliveryResponseObject, error) {
+func (m *Handlers) GetDelivery(
+	ctx context.Context, r api.GetDeliveryRequestObject,
+) (api.GetDeliveryResponseObject, error) {
 	shown, err := m.delivery(ctx, r.DeliveryId)
 	if err != nil {
 		return nil, err
@@ -78,7 +85,9 @@ func (m *Handlers) GetDelivery(ctx context.Context, r api.GetDeliveryRequestObje
 }
 
 // ListDeliveryAttempts answers GET /v1/deliveries/{deliveryId}/attempts.
-func (m *Handlers) ListDeliveryAttempts(ctx context.Context, r api.ListDeliveryAttemptsRequestObject) (api.ListDeliveryAttemptsResponseObject, error) {
+func (m *Handlers) ListDeliveryAttempts(
+	ctx context.Context, r api.ListDeliveryAttemptsRequestObject,
+) (api.ListDeliveryAttemptsResponseObject, error) {
 	if _, err := m.delivery(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
@@ -90,7 +99,9 @@ func (m *Handlers) ListDeliveryAttempts(ctx context.Context, r api.ListDeliveryA
 }
 
 // CancelDelivery answers POST /v1/deliveries/{deliveryId}/cancel.
-func (m *Handlers) CancelDelivery(ctx context.Context, r api.CancelDeliveryRequestObject) (api.CancelDeliveryResponseObject, error) {
+func (m *Handlers) CancelDelivery(
+	ctx context.Context, r api.CancelDeliveryRequestObject,
+) (api.CancelDeliveryResponseObject, error) {
 	if err := m.Store.Operator.Cancel(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
@@ -102,7 +113,9 @@ func (m *Handlers) CancelDelivery(ctx context.Context, r api.CancelDeliveryReque
 }
 
 // RetryDelivery answers POST /v1/deliveries/{deliveryId}/retryNow.
-func (m *Handlers) RetryDelivery(ctx context.Context, r api.RetryDeliveryRequestObject) (api.RetryDeliveryResponseObject, error) {
+func (m *Handlers) RetryDelivery(
+	ctx context.Context, r api.RetryDeliveryRequestObject,
+) (api.RetryDeliveryResponseObject, error) {
 	if err := m.Store.Operator.RetryNow(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
@@ -114,7 +127,9 @@ func (m *Handlers) RetryDelivery(ctx context.Context, r api.RetryDeliveryRequest
 }
 
 // DeadLetterDelivery answers POST /v1/deliveries/{deliveryId}/deadLetterNow.
-func (m *Handlers) DeadLetterDelivery(ctx context.Context, r api.DeadLetterDeliveryRequestObject) (api.DeadLetterDeliveryResponseObject, error) {
+func (m *Handlers) DeadLetterDelivery(
+	ctx context.Context, r api.DeadLetterDeliveryRequestObject,
+) (api.DeadLetterDeliveryResponseObject, error) {
 	if _, err := m.Store.Operator.DeadLetterNow(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
@@ -126,7 +141,9 @@ func (m *Handlers) DeadLetterDelivery(ctx context.Context, r api.DeadLetterDeliv
 }
 
 // EraseEvent answers POST /v1/events/{systemId}/erase.
-func (m *Handlers) EraseEvent(ctx context.Context, r api.EraseEventRequestObject) (api.EraseEventResponseObject, error) {
+func (m *Handlers) EraseEvent(
+	ctx context.Context, r api.EraseEventRequestObject,
+) (api.EraseEventResponseObject, error) {
 	id, err := uuid.Parse(r.SystemId)
 	if err != nil {
 		return nil, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
@@ -139,7 +156,9 @@ func (m *Handlers) EraseEvent(ctx context.Context, r api.EraseEventRequestObject
 }
 
 // EraseSubject answers POST /v1/topics/{topic}/eraseSubject.
-func (m *Handlers) EraseSubject(ctx context.Context, r api.EraseSubjectRequestObject) (api.EraseSubjectResponseObject, error) {
+func (m *Handlers) EraseSubject(
+	ctx context.Context, r api.EraseSubjectRequestObject,
+) (api.EraseSubjectResponseObject, error) {
 	switch {
 	case !api.Storable(r.Topic):
 		return nil, api.TopicNotFound(r.Topic)
@@ -173,22 +192,30 @@ func (m *Handlers) delivery(ctx context.Context, id int64) (api.Delivery, error)
 // DescribeDelivery shows a delivery as the REST API does.
 func DescribeDelivery(d *query.DeliveryLine) api.Delivery {
 	return api.Delivery{
-		DeliveryId: d.DeliveryID, Topic: d.Topic, Subscription: d.Subscription, SystemId: d.SystemID.String(), EventId: d.EventID, EventType: d.EventType, Subject: d.Subject,
-		State: d.State, Hold: d.Hold, Reason: d.Reason, Attempts: d.Attempts, Reruns: d.Reruns, NextAttemptAt: utcOrNull(d.NextAttemptAt), LastAttemptAt: utcOrNull(d.LastAttemptAt),
+		DeliveryId: d.DeliveryID, Topic: d.Topic, Subscription: d.Subscription, SystemId: d.SystemID.String(),
+		EventId: d.EventID, EventType: d.EventType, Subject: d.Subject,
+		State: d.State, Hold: d.Hold, Reason: d.Reason, Attempts: d.Attempts, Reruns: d.Reruns,
+		NextAttemptAt: utcOrNull(d.NextAttemptAt), LastAttemptAt: utcOrNull(d.LastAttemptAt),
 		HoldUntil: utcOrNull(d.HoldUntil), ExpiresAt: utcOrNull(d.ExpiresAt),
-		LastOutcome: d.LastOutcome, LastStatus: d.LastStatus, OwedSince: d.OwedSince.UTC(), FinishedAt: utcOrNull(d.FinishedAt),
-		BatchId: d.BatchID, RedeliveredFrom: idOrNull(d.RedeliveredFrom), OperationId: idOrNull(d.OperationID), DeadLetterId: idOrNull(d.DeadLetterID),
+		LastOutcome: d.LastOutcome, LastStatus: d.LastStatus, OwedSince: d.OwedSince.UTC(),
+		FinishedAt: utcOrNull(d.FinishedAt),
+		BatchId:    d.BatchID, RedeliveredFrom: idOrNull(d.RedeliveredFrom), OperationId: idOrNull(d.OperationID),
+		DeadLetterId: idOrNull(d.DeadLetterID),
 	}
 }
 
 // DescribeAttempt shows an attempt as the REST API does.
 func DescribeAttempt(a *query.AttemptLine) api.DeliveryAttempt {
 	return api.DeliveryAttempt{
-		Number: a.Number, Reruns: a.Reruns, DeliveryId: a.DeliveryID, BatchId: a.BatchID, DueAt: utcOrNull(a.DueAt), StartedAt: a.StartedAt.UTC(), DurationMs: a.DurationMs,
+		Number: a.Number, Reruns: a.Reruns, DeliveryId: a.DeliveryID, BatchId: a.BatchID, DueAt: utcOrNull(a.DueAt),
+		StartedAt: a.StartedAt.UTC(), DurationMs: a.DurationMs,
 		DnsMs: a.DNSMs, ConnectMs: a.ConnectMs, TlsMs: a.TLSMs, FirstByteMs: a.FirstByteMs,
-		Status: a.Status, Outcome: a.Outcome, Error: a.Error, Verdict: a.Verdict, NextAttemptAt: utcOrNull(a.NextAttemptAt), Why: a.Why,
-		StepMs: a.StepMs, FloorMs: a.FloorMs, JitterMs: a.JitterMs, RetryAfterMs: a.RetryAfterMs, Hold: a.Hold, SkippedMarks: a.SkippedMarks, Late: a.Late,
-		RequestHeaders: a.RequestHeaders, ResponseHeaders: a.ResponseHeaders, ResponseExcerpt: a.ResponseExcerpt, Node: a.Node,
+		Status: a.Status, Outcome: a.Outcome, Error: a.Error, Verdict: a.Verdict, NextAttemptAt: utcOrNull(a.NextAttemptAt),
+		Why:    a.Why,
+		StepMs: a.StepMs, FloorMs: a.FloorMs, JitterMs: a.JitterMs, RetryAfterMs: a.RetryAfterMs, Hold: a.Hold,
+		SkippedMarks: a.SkippedMarks, Late: a.Late,
+		RequestHeaders: a.RequestHeaders, ResponseHeaders: a.ResponseHeaders, ResponseExcerpt: a.ResponseExcerpt,
+		Node: a.Node,
 	}
 }
 

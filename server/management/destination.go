@@ -6,15 +6,19 @@ import (
 	"postrider/server/api"
 )
 
-// deadLetterDestination judges the setting of that name. What is stored of a location has no query: how it is reached is the operator's to say.
-func (m *Handlers) deadLetterDestination(found *problems, b *api.DeadLetterDestination) (catalog.DeadLetterDestination, *policy.DeadLetterProperties) {
+// deadLetterDestination judges the setting of that name. What is stored of a location has no query: how it is reached
+// is the operator's to say.
+func (m *Handlers) deadLetterDestination(
+	found *problems, b *api.DeadLetterDestination,
+) (catalog.DeadLetterDestination, *policy.DeadLetterProperties) {
 	if b == nil {
 		return catalog.DeadLetterUnset, nil
 	}
 	kind := catalog.DeadLetterDestination(b.EndpointType)
 	switch {
 	case !b.EndpointType.Valid():
-		found.Value("deadLetterDestination.endpointType", "must be %s, %s, %s or %s", catalog.DeadLetterRows, catalog.DeadLetterNone, catalog.DeadLetterBlob, catalog.DeadLetterStorageBlob)
+		found.Value("deadLetterDestination.endpointType", "must be %s, %s, %s or %s", catalog.DeadLetterRows,
+			catalog.DeadLetterNone, catalog.DeadLetterBlob, catalog.DeadLetterStorageBlob)
 		return kind, nil
 	case !kind.Outside():
 		if b.Properties != nil {
@@ -52,7 +56,8 @@ func destinationJSON(kind catalog.DeadLetterDestination, p *policy.DeadLetterPro
 	shown := api.DeadLetterDestination{EndpointType: api.DeadLetterDestinationEndpointType(kind)}
 	if p != nil {
 		shown.Properties = &api.DeadLetterProperties{
-			Url: textOrNull(p.URL), Prefix: textOrNull(p.Prefix), ResourceId: textOrNull(p.ResourceID), BlobContainerName: textOrNull(p.BlobContainerName),
+			Url: textOrNull(p.URL), Prefix: textOrNull(p.Prefix), ResourceId: textOrNull(p.ResourceID),
+			BlobContainerName: textOrNull(p.BlobContainerName),
 		}
 	}
 	return shown

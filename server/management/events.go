@@ -14,7 +14,9 @@ import (
 )
 
 // ListEvents answers GET /v1/events.
-func (m *Handlers) ListEvents(ctx context.Context, r api.ListEventsRequestObject) (api.ListEventsResponseObject, error) {
+func (m *Handlers) ListEvents(
+	ctx context.Context, r api.ListEventsRequestObject,
+) (api.ListEventsResponseObject, error) {
 	p := r.Params
 	turn, err := readTurn(p.Limit, p.Cursor, uuid.Parse)
 	if err != nil {
@@ -22,7 +24,8 @@ func (m *Handlers) ListEvents(ctx context.Context, r api.ListEventsRequestObject
 	}
 	var found problems
 	f := query.EventFilter{
-		Topic: found.text("topic", p.Topic), Event: found.text("eventId", p.EventId), Type: found.text("eventType", p.EventType), Subject: found.text("subject", p.Subject),
+		Topic: found.text("topic", p.Topic), Event: found.text("eventId", p.EventId),
+		Type: found.text("eventType", p.EventType), Subject: found.text("subject", p.Subject),
 		SubjectPrefix: found.text("subjectPrefix", p.SubjectPrefix), Unmatched: optional(p.Unmatched, false),
 	}
 	f.From, f.To = found.span("publishedFrom", p.PublishedFrom, "publishedUntil", p.PublishedUntil)
@@ -34,7 +37,8 @@ func (m *Handlers) ListEvents(ctx context.Context, r api.ListEventsRequestObject
 		return nil, err
 	}
 	id := func(l query.EventLine) uuid.UUID { return l.SystemID }
-	return api.ListEvents200JSONResponse{Value: described(page.Rows, DescribeEvent), NextLink: nextOf("/v1/events", p, turn.Limit, page.Page, page.LookedTo, id, idText)}, nil
+	return api.ListEvents200JSONResponse{Value: described(page.Rows, DescribeEvent), NextLink: nextOf("/v1/events", p,
+		turn.Limit, page.Page, page.LookedTo, id, idText)}, nil
 }
 
 // GetEvent answers GET /v1/events/{systemId}.
@@ -56,7 +60,8 @@ func (m *Handlers) GetEvent(ctx context.Context, r api.GetEventRequestObject) (a
 // DescribeEvent is an event as the lists of the REST API and `event list -o json` write it.
 func DescribeEvent(l *query.EventLine) api.Event {
 	return api.Event{
-		SystemId: l.SystemID.String(), Topic: l.Topic, EventId: l.EventID, EventType: l.EventType, Subject: l.Subject, Source: l.Source, EventTime: utcOrNull(l.EventTime),
+		SystemId: l.SystemID.String(), Topic: l.Topic, EventId: l.EventID, EventType: l.EventType, Subject: l.Subject,
+		Source: l.Source, EventTime: utcOrNull(l.EventTime),
 		PublishedAt: l.PublishedAt.UTC(), Schema: l.Schema, Matched: l.Matched, BodyBytes: l.BodyBytes,
 	}
 }
@@ -64,7 +69,8 @@ func DescribeEvent(l *query.EventLine) api.Event {
 // DescribeWholeEvent is it with its body and its deliveries.
 func DescribeWholeEvent(e *query.EventRow) api.Event {
 	shown := DescribeEvent(&e.EventLine)
-	shown.Traceparent, shown.Tracestate, shown.FilterVersion, shown.BodyError, shown.ErasedAt = e.Traceparent, e.Tracestate, e.FilterVersion, e.BodyError, utcOrNull(e.ErasedAt)
+	shown.Traceparent, shown.Tracestate, shown.FilterVersion, shown.BodyError, shown.ErasedAt = e.Traceparent,
+		e.Tracestate, e.FilterVersion, e.BodyError, utcOrNull(e.ErasedAt)
 	if e.ErasedAt == nil {
 		shown.Event = json.RawMessage(e.Body)
 	}

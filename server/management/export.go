@@ -57,7 +57,9 @@ func (p exportedPage) VisitExportDeadLettersResponse(w http.ResponseWriter) erro
 }
 
 // ExportDeadLetters answers GET /v1/deadLetterExport.
-func (m *Handlers) ExportDeadLetters(ctx context.Context, r api.ExportDeadLettersRequestObject) (api.ExportDeadLettersResponseObject, error) {
+func (m *Handlers) ExportDeadLetters(
+	ctx context.Context, r api.ExportDeadLettersRequestObject,
+) (api.ExportDeadLettersResponseObject, error) {
 	p := r.Params
 	page, after, err := readPlace(p.Limit, p.Cursor)
 	if err != nil {
@@ -65,8 +67,9 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r api.ExportDeadLetter
 	}
 	var found problems
 	f := query.LetterFilter{
-		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription), Reason: found.text("reason", p.Reason),
-		After: query.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id},
+		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription),
+		Reason: found.text("reason", p.Reason),
+		After:  query.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id},
 	}
 	from, until := found.span("deadLetteredFrom", p.DeadLetteredFrom, "deadLetteredUntil", p.DeadLetteredUntil)
 	found.oneOf("format", p.Format, []string{exportAsEventGrid, exportAsRows})
@@ -88,7 +91,9 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r api.ExportDeadLetter
 }
 
 // readExported reads one page. last is the place of its last dead letter if there are more.
-func readExported(ctx context.Context, db *postgres.DB, f query.LetterFilter, format string, limit int) (read exportedPage, last *query.DeadLetterPlace, err error) {
+func readExported(
+	ctx context.Context, db *postgres.DB, f query.LetterFilter, format string, limit int,
+) (read exportedPage, last *query.DeadLetterPlace, err error) {
 	const step = 50 // a page that is full early has read no more than this for nothing
 	size := 0
 	for n := step; n == step; {
@@ -172,13 +177,18 @@ type letterRow struct {
 
 func letterRowOf(l *query.Letter) letterRow {
 	return letterRow{
-		DeadLetterID: l.ID, DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic, Subscription: l.Subscription, Reason: l.Reason, Attempts: l.Attempts,
+		DeadLetterID: l.ID, DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic, Subscription: l.Subscription,
+		Reason: l.Reason, Attempts: l.Attempts,
 		LastOutcome: orNull(l.LastOutcome), LastStatus: orNull(l.LastStatus), LastError: orNull(l.LastError),
-		EventID: l.EventID, EventType: l.EventType, Subject: l.Subject, Source: orNull(l.Source), EventTime: utcOrNull(l.EventTime),
-		PublishedAt: l.PublishedAt.UTC(), OwedSince: l.OwedSince.UTC(), FirstAttemptAt: utcOrNull(l.FirstAttemptAt), LastAttemptAt: utcOrNull(l.LastAttemptAt),
-		Schema: l.Schema, RetryPolicy: l.RetryPolicy, EndpointBaseURL: l.EndpointBaseURL, DeliveryID: l.DeliveryID, SystemID: l.SystemID,
+		EventID: l.EventID, EventType: l.EventType, Subject: l.Subject, Source: orNull(l.Source),
+		EventTime:   utcOrNull(l.EventTime),
+		PublishedAt: l.PublishedAt.UTC(), OwedSince: l.OwedSince.UTC(), FirstAttemptAt: utcOrNull(l.FirstAttemptAt),
+		LastAttemptAt: utcOrNull(l.LastAttemptAt),
+		Schema:        l.Schema, RetryPolicy: l.RetryPolicy, EndpointBaseURL: l.EndpointBaseURL, DeliveryID: l.DeliveryID,
+		SystemID:        l.SystemID,
 		RedeliveredFrom: l.RedeliveredFrom, RedeliveredAt: utcOrNull(l.RedeliveredAt),
-		ExportState: orNull(l.ExportState), ExportedAt: utcOrNull(l.ExportedAt), ExportLocation: orNull(l.ExportLocation), Body: l.Body,
+		ExportState: orNull(l.ExportState), ExportedAt: utcOrNull(l.ExportedAt), ExportLocation: orNull(l.ExportLocation),
+		Body: l.Body,
 	}
 }
 

@@ -10,12 +10,16 @@ import (
 )
 
 // PauseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
-func (m *Handlers) PauseSubscription(ctx context.Context, r api.PauseSubscriptionRequestObject) (api.PauseSubscriptionResponseObject, error) {
+func (m *Handlers) PauseSubscription(
+	ctx context.Context, r api.PauseSubscriptionRequestObject,
+) (api.PauseSubscriptionResponseObject, error) {
 	var stopTimeToLive *bool
 	if r.Body != nil {
 		stopTimeToLive = r.Body.StopTimeToLive
 	}
-	shown, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context, topic, name string) (*catalog.Subscription, error) {
+	shown, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context,
+		topic, name string,
+	) (*catalog.Subscription, error) {
 		return m.Store.Holds.PauseSubscription(ctx, topic, name, stopTimeToLive)
 	})
 	if err != nil {
@@ -25,7 +29,9 @@ func (m *Handlers) PauseSubscription(ctx context.Context, r api.PauseSubscriptio
 }
 
 // ResumeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/resume.
-func (m *Handlers) ResumeSubscription(ctx context.Context, r api.ResumeSubscriptionRequestObject) (api.ResumeSubscriptionResponseObject, error) {
+func (m *Handlers) ResumeSubscription(
+	ctx context.Context, r api.ResumeSubscriptionRequestObject,
+) (api.ResumeSubscriptionResponseObject, error) {
 	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ResumeSubscription)
 	if err != nil {
 		return nil, err
@@ -34,7 +40,9 @@ func (m *Handlers) ResumeSubscription(ctx context.Context, r api.ResumeSubscript
 }
 
 // ReleaseSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/release.
-func (m *Handlers) ReleaseSubscription(ctx context.Context, r api.ReleaseSubscriptionRequestObject) (api.ReleaseSubscriptionResponseObject, error) {
+func (m *Handlers) ReleaseSubscription(
+	ctx context.Context, r api.ReleaseSubscriptionRequestObject,
+) (api.ReleaseSubscriptionResponseObject, error) {
 	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ReleaseSubscription)
 	if err != nil {
 		return nil, err
@@ -43,7 +51,9 @@ func (m *Handlers) ReleaseSubscription(ctx context.Context, r api.ReleaseSubscri
 }
 
 // ProbeSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/probe.
-func (m *Handlers) ProbeSubscription(ctx context.Context, r api.ProbeSubscriptionRequestObject) (api.ProbeSubscriptionResponseObject, error) {
+func (m *Handlers) ProbeSubscription(
+	ctx context.Context, r api.ProbeSubscriptionRequestObject,
+) (api.ProbeSubscriptionResponseObject, error) {
 	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ProbeSubscription)
 	if err != nil {
 		return nil, err
@@ -52,7 +62,9 @@ func (m *Handlers) ProbeSubscription(ctx context.Context, r api.ProbeSubscriptio
 }
 
 // TestDelivery answers POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery.
-func (m *Handlers) TestDelivery(ctx context.Context, r api.TestDeliveryRequestObject) (api.TestDeliveryResponseObject, error) {
+func (m *Handlers) TestDelivery(
+	ctx context.Context, r api.TestDeliveryRequestObject,
+) (api.TestDeliveryResponseObject, error) {
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
@@ -78,12 +90,15 @@ func (m *Handlers) change(ctx context.Context, topic, name string, change holdCh
 	case errors.Is(err, postgres.ErrNotFound):
 		return api.Subscription{}, api.SubscriptionNotFound(topic, name)
 	case errors.Is(err, postgres.ErrPaused):
-		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeSubscriptionPaused, "event subscription %q of topic %q is paused: resume it first", name, topic)
+		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeSubscriptionPaused,
+			"event subscription %q of topic %q is paused: resume it first", name, topic)
 	case errors.Is(err, postgres.ErrNotValidated):
 		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeEndpointNotValidated,
-			"the endpoint of event subscription %q of topic %q is not validated: POST .../validate runs the handshake again, and endpointValidation skip does without", name, topic)
+			"the endpoint of event subscription %q of topic %q is not validated: POST .../validate runs the handshake again, "+
+				"and endpointValidation skip does without", name, topic)
 	case errors.Is(err, catalog.ErrNoProbation):
-		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeSubscriptionNotOnProbation, "event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
+		return api.Subscription{}, api.RefuseConflict(api.ConflictCodeSubscriptionNotOnProbation,
+			"event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
 	case err != nil:
 		return api.Subscription{}, err
 	}
@@ -113,7 +128,8 @@ func holdJSON(h catalog.HoldStatus) *api.Hold {
 		return nil
 	}
 	return &api.Hold{
-		Reason: api.HoldReason(h.Reason), Cause: textOrNull(h.Cause), Since: h.Since.UTC(), NextProbeAt: utcOrNull(h.Until), Probing: h.Probing,
+		Reason: api.HoldReason(h.Reason), Cause: textOrNull(h.Cause), Since: h.Since.UTC(), NextProbeAt: utcOrNull(h.Until),
+		Probing:           h.Probing,
 		TimeToLiveStopped: h.TimeToLiveStopped, Resuming: h.Resuming,
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"postrider/server/api"
 )
 
-// ReadTopic is what GET /v1/topics/{topic} would show of the settings of a topic of this name, as PUT takes them: without times, version and
-// keys. Its error names every mistake, one a line.
+// ReadTopic is what GET /v1/topics/{topic} would show of the settings of a topic of this name, as PUT takes them:
+// without times, version and keys. Its error names every mistake, one a line.
 func ReadTopic(name string, body []byte) (api.Topic, error) {
 	var settings api.TopicSettings
 	err := api.DecodeStrictly(body, &settings)
@@ -29,12 +29,14 @@ func ReadTopic(name string, body []byte) (api.Topic, error) {
 		retention = catalog.DefaultRetentionInDays
 	}
 	return topicJSON(&catalog.Topic{
-		Name: name, Kind: spec.Kind, InputSchema: spec.InputSchema, InputSchemaMapping: spec.InputSchemaMapping, EventRetentionInDays: retention, DuplicateWindow: spec.DuplicateWindow,
+		Name: name, Kind: spec.Kind, InputSchema: spec.InputSchema, InputSchemaMapping: spec.InputSchemaMapping,
+		EventRetentionInDays: retention, DuplicateWindow: spec.DuplicateWindow,
 	}, nil), nil
 }
 
-// CheckSubscription finds what is wrong with the settings of an event subscription wherever it is put: names, kinds, members that there are not,
-// and the filter, whose limits are the server's to judge. Its error names every mistake, one a line.
+// CheckSubscription finds what is wrong with the settings of an event subscription wherever it is put: names, kinds,
+// members that there are not, and the filter, whose limits are the server's to judge. Its error names every mistake,
+// one a line.
 func CheckSubscription(name string, body []byte) error {
 	var settings api.SubscriptionSettings
 	if len(bytes.TrimSpace(body)) == 0 {
@@ -54,7 +56,9 @@ func CheckSubscription(name string, body []byte) error {
 }
 
 // whatIf shows an event subscription as it would be after a put. Nothing is stored, and no endpoint is asked.
-func (m *Handlers) whatIf(ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec) (api.Subscription, error) {
+func (m *Handlers) whatIf(
+	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec,
+) (api.Subscription, error) {
 	sub := catalog.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
 	before, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic.Name, name)
 	switch {

@@ -8,9 +8,11 @@ import (
 	"postrider/server/api"
 )
 
-// limits reads the limits of attempts and of time, which have other names on namespace topics, and judges them; of an unknown
-// policy (nil) it judges no more than the names.
-func (p *problems) limits(under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) {
+// limits reads the limits of attempts and of time, which have other names on namespace topics, and judges them; of an
+// unknown policy (nil) it judges no more than the names.
+func (p *problems) limits(
+	under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec,
+) {
 	spec.MaxDeliveryAttempts, spec.EventTimeToLiveInMinutes = b.MaxDeliveryAttempts, b.EventTimeToLiveInMinutes
 	if t.Kind != catalog.TopicNamespace {
 		p.namespaceOnly(b)
@@ -29,7 +31,8 @@ func (p *problems) namespaceOnly(b *api.RetryPolicySettings) {
 		p.Value("retryPolicy.maxDeliveryCount", "must be absent: it is for namespace topics, here say maxDeliveryAttempts")
 	}
 	if b.EventTimeToLive != nil {
-		p.Value("retryPolicy.eventTimeToLive", "must be absent: it is for namespace topics, here say eventTimeToLiveInMinutes")
+		p.Value("retryPolicy.eventTimeToLive",
+			"must be absent: it is for namespace topics, here say eventTimeToLiveInMinutes")
 	}
 }
 
@@ -46,7 +49,8 @@ func (p *problems) namespaceNames(b *api.RetryPolicySettings, spec *catalog.Subs
 	switch {
 	case b.EventTimeToLive == nil:
 	case b.EventTimeToLiveInMinutes != nil:
-		p.Value("retryPolicy.eventTimeToLive", "must not stand beside eventTimeToLiveInMinutes: they are two names of one limit")
+		p.Value("retryPolicy.eventTimeToLive",
+			"must not stand beside eventTimeToLiveInMinutes: they are two names of one limit")
 	default:
 		minutes, err := policy.ParseMinutes(*b.EventTimeToLive)
 		if err != nil {
@@ -68,7 +72,9 @@ func (p *problems) attempts(under *policy.Policy, b *api.RetryPolicySettings, sp
 }
 
 // timeToLive judges by the policy's range and, of a namespace topic, by its retention.
-func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) {
+func (p *problems) timeToLive(
+	under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec,
+) {
 	ttl := spec.EventTimeToLiveInMinutes
 	if ttl == nil {
 		return
@@ -80,11 +86,13 @@ func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *api.Ret
 	_, err := under.Limits(nil, ttl)
 	switch retention := t.EventRetentionInDays; {
 	case err != nil && b.EventTimeToLive != nil:
-		p.Value(member, "must be between %s and %s under retry policy %s, not %s", span(under.MinTTL), span(under.MaxTTL), under.Name, api.Shorten(*b.EventTimeToLive))
+		p.Value(member, "must be between %s and %s under retry policy %s, not %s", span(under.MinTTL), span(under.MaxTTL),
+			under.Name, api.Shorten(*b.EventTimeToLive))
 	case err != nil:
 		p.Check(err)
 	case t.Kind == catalog.TopicNamespace && *ttl > retention*24*60:
-		p.Value(member, "must be no longer than the topic's eventRetentionInDays, which is %d (%d minutes, P%dD)", retention, retention*24*60, retention)
+		p.Value(member, "must be no longer than the topic's eventRetentionInDays, which is %d (%d minutes, P%dD)", retention,
+			retention*24*60, retention)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 	"postrider/server/api"
 )
 
-// readTurn reads the parameters of a list that runs from the newest to the oldest. A cursor is the key of the row that it goes on after.
+// readTurn reads the parameters of a list that runs from the newest to the oldest. A cursor is the key of the row that
+// it goes on after.
 func readTurn[K any](limit *int, cursor *string, parse func(string) (K, error)) (query.Turn[K], error) {
 	p, err := api.ReadPage(limit, cursor)
 	if err != nil || cursor == nil {
@@ -32,9 +33,11 @@ func parseNumber(text string) (int64, error) { return strconv.ParseInt(text, 10,
 
 func numberText(n int64) string { return strconv.FormatInt(n, 10) }
 
-// nextOf links to the page after one that was read: behind its last row, or where its look ended. asked are the parameters of this page, which it
-// keeps; null on the last page.
-func nextOf[T, K any](path string, asked any, limit int, page query.Page[T], lookedTo *K, key func(T) K, text func(K) string) *string {
+// nextOf links to the page after one that was read: behind its last row, or where its look ended. asked are the
+// parameters of this page, which it keeps; null on the last page.
+func nextOf[T, K any](
+	path string, asked any, limit int, page query.Page[T], lookedTo *K, key func(T) K, text func(K) string,
+) *string {
 	switch {
 	case lookedTo != nil:
 		return linkTo(path, asked, limit, text(*lookedTo))

@@ -16,7 +16,9 @@ const (
 )
 
 // BeginLogin answers POST /v1/logins.
-func (m *Handlers) BeginLogin(ctx context.Context, r api.BeginLoginRequestObject) (api.BeginLoginResponseObject, error) {
+func (m *Handlers) BeginLogin(
+	ctx context.Context, r api.BeginLoginRequestObject,
+) (api.BeginLoginResponseObject, error) {
 	if m.NoSignIn {
 		return nil, api.RefuseConflict(api.ConflictCodeNoSignIn, "no user signs in to this server, so none can approve "+
 			"a login; postrider dev on this machine needs no personal key")
@@ -67,7 +69,9 @@ func (m *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.W
 }
 
 // RevokeMyKey answers DELETE /v1/me/key.
-func (m *Handlers) RevokeMyKey(ctx context.Context, _ api.RevokeMyKeyRequestObject) (api.RevokeMyKeyResponseObject, error) {
+func (m *Handlers) RevokeMyKey(
+	ctx context.Context, _ api.RevokeMyKeyRequestObject,
+) (api.RevokeMyKeyResponseObject, error) {
 	who := access.ActorOf(ctx)
 	if who.PersonalKey == "" {
 		return nil, api.RefuseConflict(api.ConflictCodeNotPersonalKey, "%s did not send a personal key: "+

@@ -15,7 +15,9 @@ import (
 )
 
 // ListOperations answers GET /v1/operations.
-func (m *Handlers) ListOperations(ctx context.Context, r api.ListOperationsRequestObject) (api.ListOperationsResponseObject, error) {
+func (m *Handlers) ListOperations(
+	ctx context.Context, r api.ListOperationsRequestObject,
+) (api.ListOperationsResponseObject, error) {
 	page, place, err := readPlace(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -28,7 +30,8 @@ func (m *Handlers) ListOperations(ctx context.Context, r api.ListOperationsReque
 	if err != nil {
 		return nil, err
 	}
-	shown, next := api.Cut(page, list, "/v1/operations", func(o query.Operation) string { return placeName(o.CreatedAt, o.OperationID) })
+	shown, next := api.Cut(page, list, "/v1/operations",
+		func(o query.Operation) string { return placeName(o.CreatedAt, o.OperationID) })
 	answer := api.ListOperations200JSONResponse{Value: []api.Operation{}, NextLink: next}
 	for i := range shown {
 		answer.Value = append(answer.Value, DescribeOperation(&shown[i]))
@@ -37,7 +40,9 @@ func (m *Handlers) ListOperations(ctx context.Context, r api.ListOperationsReque
 }
 
 // GetOperation answers GET /v1/operations/{operationId}.
-func (m *Handlers) GetOperation(ctx context.Context, r api.GetOperationRequestObject) (api.GetOperationResponseObject, error) {
+func (m *Handlers) GetOperation(
+	ctx context.Context, r api.GetOperationRequestObject,
+) (api.GetOperationResponseObject, error) {
 	id, err := uuid.Parse(r.OperationId)
 	if err != nil {
 		return nil, operationNotFound(r.OperationId)
@@ -47,7 +52,9 @@ func (m *Handlers) GetOperation(ctx context.Context, r api.GetOperationRequestOb
 }
 
 // CancelOperation answers POST /v1/operations/{operationId}/cancel.
-func (m *Handlers) CancelOperation(ctx context.Context, r api.CancelOperationRequestObject) (api.CancelOperationResponseObject, error) {
+func (m *Handlers) CancelOperation(
+	ctx context.Context, r api.CancelOperationRequestObject,
+) (api.CancelOperationResponseObject, error) {
 	id, err := uuid.Parse(r.OperationId)
 	if err != nil {
 		return nil, operationNotFound(r.OperationId)
@@ -60,7 +67,9 @@ func (m *Handlers) CancelOperation(ctx context.Context, r api.CancelOperationReq
 }
 
 // RedeliverEvents answers POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents.
-func (m *Handlers) RedeliverEvents(ctx context.Context, r api.RedeliverEventsRequestObject) (api.RedeliverEventsResponseObject, error) {
+func (m *Handlers) RedeliverEvents(
+	ctx context.Context, r api.RedeliverEventsRequestObject,
+) (api.RedeliverEventsResponseObject, error) {
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
@@ -116,17 +125,26 @@ func operationNotFound(id string) error {
 func DescribeOperation(o *query.Operation) api.Operation {
 	f := o.Filter
 	shown := api.Operation{
-		OperationId: o.OperationID.String(), Kind: api.OperationKind(o.Kind), State: api.OperationState(o.State), Topic: o.Topic, Subscription: o.Subscription,
-		PublishedFrom: utcOrNull(o.PublishedFrom), PublishedUntil: utcOrNull(o.PublishedUntil), RatePerSecond: o.RatePerSecond, Matched: o.Matched, MatchedAtLeast: o.MatchedAtLeast, Done: o.Done, Skipped: o.Skipped,
-		Failed: o.Failed, LastError: o.LastError, ReachedAt: utcOrNull(o.ReachedAt), StartedBy: o.StartedBy, CreatedAt: o.CreatedAt.UTC(), FinishedAt: utcOrNull(o.FinishedAt),
+		OperationId: o.OperationID.String(), Kind: api.OperationKind(o.Kind), State: api.OperationState(o.State),
+		Topic: o.Topic, Subscription: o.Subscription,
+		PublishedFrom: utcOrNull(o.PublishedFrom), PublishedUntil: utcOrNull(o.PublishedUntil),
+		RatePerSecond: o.RatePerSecond, Matched: o.Matched, MatchedAtLeast: o.MatchedAtLeast, Done: o.Done,
+		Skipped: o.Skipped,
+		Failed:  o.Failed, LastError: o.LastError, ReachedAt: utcOrNull(o.ReachedAt), StartedBy: o.StartedBy,
+		CreatedAt: o.CreatedAt.UTC(), FinishedAt: utcOrNull(o.FinishedAt),
 		Filter: api.DeadLetterFilter{
-			Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus, EventId: f.EventID, EventType: f.EventType,
-			Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, Redelivered: f.Redelivered, DeadLetteredFrom: momentText(f.DeadLetteredFrom),
+			Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus,
+			EventId: f.EventID, EventType: f.EventType,
+			Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, Redelivered: f.Redelivered,
+			DeadLetteredFrom:  momentText(f.DeadLetteredFrom),
 			DeadLetteredUntil: momentText(f.DeadLetteredUntil),
 		},
 	}
 	if o.Pending != nil {
-		shown.Outcomes = &api.OperationOutcomes{Pending: *o.Pending, Delivered: *o.Delivered, DeadLettered: *o.DeadLettered, Dropped: *o.Dropped, Canceled: *o.Canceled}
+		shown.Outcomes = &api.OperationOutcomes{
+			Pending: *o.Pending, Delivered: *o.Delivered, DeadLettered: *o.DeadLettered, Dropped: *o.Dropped,
+			Canceled: *o.Canceled,
+		}
 	}
 	if f.DeadLetterIDs != nil {
 		ids := make([]string, len(f.DeadLetterIDs))

@@ -14,16 +14,18 @@ import (
 	"postrider/server/api"
 )
 
-// patchTries is how often a patch is made anew because others changed the event subscription meanwhile. Whenever one comes too late
-// another has succeeded; a hundred at once take about that many.
+// patchTries is how often a patch is made anew because others changed the event subscription meanwhile. Whenever one
+// comes too late another has succeeded; a hundred at once take about that many.
 const patchTries = 200
 
-// patchHandshakes is how many handshakes one patch makes at most, for the same cause: its client waits up to 15 s for each, and two are
-// what an answer may take.
+// patchHandshakes is how many handshakes one patch makes at most, for the same cause: its client waits up to 15 s for
+// each, and two are what an answer may take.
 const patchHandshakes = 2
 
 // PatchSubscription answers PATCH /v1/topics/{topic}/subscriptions/{subscription}.
-func (m *Handlers) PatchSubscription(ctx context.Context, r api.PatchSubscriptionRequestObject) (api.PatchSubscriptionResponseObject, error) {
+func (m *Handlers) PatchSubscription(
+	ctx context.Context, r api.PatchSubscriptionRequestObject,
+) (api.PatchSubscriptionResponseObject, error) {
 	when, err := api.Conditions(r.Params.IfMatch, nil)
 	if err != nil {
 		return nil, err
@@ -53,19 +55,25 @@ func (m *Handlers) PatchSubscription(ctx context.Context, r api.PatchSubscriptio
 		if err != nil {
 			return nil, err
 		}
-		return api.PatchSubscription200JSONResponse{Body: shown, Headers: api.PatchSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
+		return api.PatchSubscription200JSONResponse{
+			Body: shown, Headers: api.PatchSubscription200ResponseHeaders{ETag: shown.Etag},
+		}, nil
 	}
-	return nil, api.RefuseConflict(api.ConflictCodeConcurrentChange, "event subscription %q is changed by others again and again; try again", r.Subscription)
+	return nil, api.RefuseConflict(api.ConflictCodeConcurrentChange,
+		"event subscription %q is changed by others again and again; try again", r.Subscription)
 }
 
 // named reports whether what If-Match asks for holds in this version.
 func named(when []postgres.Condition, version int64) bool {
-	return !slices.ContainsFunc(when, func(c postgres.Condition) bool { return c.Versions != nil && !slices.Contains(c.Versions, version) })
+	return !slices.ContainsFunc(when,
+		func(c postgres.Condition) bool { return c.Versions != nil && !slices.Contains(c.Versions, version) })
 }
 
-// patch changes an event subscription as it is now. ErrPrecondition: somebody else did meanwhile, or it is in no version that is
-// asked for. shook: a handshake was made for it.
-func (m *Handlers) patch(ctx context.Context, topic, name string, patch json.RawMessage, when []postgres.Condition) (before, after *catalog.Subscription, shook bool, err error) {
+// patch changes an event subscription as it is now. ErrPrecondition: somebody else did meanwhile, or it is in no
+// version that is asked for. shook: a handshake was made for it.
+func (m *Handlers) patch(
+	ctx context.Context, topic, name string, patch json.RawMessage, when []postgres.Condition,
+) (before, after *catalog.Subscription, shook bool, err error) {
 	if before, err = m.subscription(ctx, topic, name); err != nil {
 		return nil, nil, false, err
 	}
@@ -89,8 +97,8 @@ func (m *Handlers) patch(ctx context.Context, topic, name string, patch json.Raw
 	return before, after, shook, m.putRefused(topic, err)
 }
 
-// patched are the settings that a patch makes of those stated. Whether an endpoint is validated is judged anew with another endpoint,
-// as of a put: nobody has vouched for that one.
+// patched are the settings that a patch makes of those stated. Whether an endpoint is validated is judged anew with
+// another endpoint, as of a put: nobody has vouched for that one.
 func patched(spec *catalog.SubscriptionSpec, patch json.RawMessage) (*api.SubscriptionSettings, error) {
 	stated := statedSettings(spec)
 	var named struct {
@@ -107,7 +115,8 @@ func patched(spec *catalog.SubscriptionSpec, patch json.RawMessage) (*api.Subscr
 		stated.EndpointValidation = nil
 	}
 	withholdSecrets(stated, named.OAuth2.TokenURL, named.OAuth2.ClientID, named.ClientCertificate.Certificate)
-	if kind := named.DeadLetter.EndpointType; kind != "" && stated.DeadLetterDestination != nil && kind != stated.DeadLetterDestination.EndpointType {
+	if kind := named.DeadLetter.EndpointType; kind != "" && stated.DeadLetterDestination != nil &&
+		kind != stated.DeadLetterDestination.EndpointType {
 		stated.DeadLetterDestination.Properties = nil // those of another kind of destination
 	}
 	if _, other := named.RetryPolicy["maxDeliveryCount"]; other {
@@ -127,16 +136,23 @@ func patched(spec *catalog.SubscriptionSpec, patch json.RawMessage) (*api.Subscr
 	return settings, api.DecodeStrictly(text, settings)
 }
 
-// statedSettings are an event subscription's settings as they were put. What was left out and has a default of its own by now, such as
-// the delivery schema, is stated.
+// statedSettings are an event subscription's settings as they were put. What was left out and has a default of its own
+// by now, such as the delivery schema, is stated.
 func statedSettings(s *catalog.SubscriptionSpec) *api.SubscriptionSettings {
-	kind, schema, behavior, validation := api.EndpointKind(s.EndpointKind), api.DeliverySchema(s.EventDeliverySchema), api.Behavior(s.Behavior), api.EndpointValidation(s.EndpointValidation)
+	kind, schema, behavior, validation := api.EndpointKind(s.EndpointKind), api.DeliverySchema(s.EventDeliverySchema),
+		api.Behavior(s.Behavior), api.EndpointValidation(s.EndpointValidation)
 	stated := &api.SubscriptionSettings{
 		EndpointUrl: s.EndpointURL, EndpointKind: &kind, EventDeliverySchema: &schema, Filter: statedFilter(&s.Filter),
-		RetryPolicy:       &api.RetryPolicySettings{Policy: &s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts, EventTimeToLiveInMinutes: s.EventTimeToLiveInMinutes},
-		MaxEventsPerBatch: s.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: s.PreferredBatchSizeInKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
-		EndpointValidation: &validation, Behavior: &behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: (*api.ProbationAction)(s.ProbationAction), RetryTransportErrors: s.RetryTransportErrors,
-		Labels: &s.Labels, Signing: &api.SigningSettings{Enabled: &s.Signed}, DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
+		RetryPolicy: &api.RetryPolicySettings{
+			Policy: &s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts,
+			EventTimeToLiveInMinutes: s.EventTimeToLiveInMinutes,
+		},
+		MaxEventsPerBatch: s.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: s.PreferredBatchSizeInKilobytes,
+		MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
+		EndpointValidation:      &validation, Behavior: &behavior, HonorRetryAfter: s.HonorRetryAfter,
+		ProbationAction: (*api.ProbationAction)(s.ProbationAction), RetryTransportErrors: s.RetryTransportErrors,
+		Labels: &s.Labels, Signing: &api.SigningSettings{Enabled: &s.Signed},
+		DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
 	}
 	stateConnection(stated, &s.Connection)
 	if s.DeadLetter != catalog.DeadLetterUnset {
@@ -153,8 +169,10 @@ func statedSettings(s *catalog.SubscriptionSpec) *api.SubscriptionSettings {
 func statedFilter(f *filter.Filter) *api.FilterSettings {
 	filters := advancedFiltersJSON(f.AdvancedFilters)
 	return &api.FilterSettings{
-		IncludedEventTypes: &f.IncludedEventTypes, SubjectBeginsWith: &f.SubjectBeginsWith, SubjectEndsWith: &f.SubjectEndsWith,
-		IsSubjectCaseSensitive: &f.IsSubjectCaseSensitive, AdvancedFilters: &filters, EnableAdvancedFilteringOnArrays: &f.EnableAdvancedFilteringOnArrays,
+		IncludedEventTypes: &f.IncludedEventTypes, SubjectBeginsWith: &f.SubjectBeginsWith,
+		SubjectEndsWith:        &f.SubjectEndsWith,
+		IsSubjectCaseSensitive: &f.IsSubjectCaseSensitive, AdvancedFilters: &filters,
+		EnableAdvancedFilteringOnArrays: &f.EnableAdvancedFilteringOnArrays,
 	}
 }
 

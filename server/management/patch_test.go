@@ -57,32 +57,41 @@ func TestStatedSettingsAreComplete(t *testing.T) {
 	t.Parallel()
 	action, at := policy.ProbationDocumented, time.Date(2099, 1, 2, 3, 4, 5, 6000, time.UTC)
 	stated := statedSettings(&catalog.SubscriptionSpec{
-		EndpointURL: "https://example.com/?code=x", EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
+		EndpointURL: "https://example.com/?code=x", EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
+		RetryPolicy:         policy.DefaultName,
 		MaxDeliveryAttempts: new(3), EventTimeToLiveInMinutes: new(5), DeadLetter: catalog.DeadLetterBlob,
 		DeadLetterProperties: &policy.DeadLetterProperties{URL: "file:///d", Prefix: "p"},
 		Filter: filter.Filter{
 			IncludedEventTypes: []string{"a"}, SubjectBeginsWith: "b", SubjectEndsWith: "c", IsSubjectCaseSensitive: true,
-			AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "IsNotNull", Key: "id"}}, EnableAdvancedFilteringOnArrays: true,
+			AdvancedFilters:                 []filter.AdvancedFilter{{OperatorType: "IsNotNull", Key: "id"}},
+			EnableAdvancedFilteringOnArrays: true,
 		},
 		MaxEventsPerBatch: new(2), PreferredBatchSizeInKilobytes: new(7), MaxConcurrentDeliveries: new(9),
-		Behavior: policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action, RetryTransportErrors: new(true),
-		Labels: []string{"l"}, ExpirationTimeUTC: &at, Signed: true,
+		Behavior: policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action,
+		RetryTransportErrors: new(true),
+		Labels:               []string{"l"}, ExpirationTimeUTC: &at, Signed: true,
 		DeliveryAttributes: []policy.DeliveryAttribute{
-			{Name: "X-A", Type: policy.AttributeStatic, Value: new("secret"), IsSecret: true}, {Name: "X-B", Type: policy.AttributeDynamic, SourceField: "data.a"},
+			{Name: "X-A", Type: policy.AttributeStatic, Value: new("secret"), IsSecret: true},
+			{Name: "X-B", Type: policy.AttributeDynamic, SourceField: "data.a"},
 		},
 		Connection: policy.Connection{
-			MinimumTLSVersion: policy.TLS13, CertificateAuthorities: "ca", ClientCertificate: &policy.ClientCertificate{Certificate: "c", PrivateKey: "k"},
+			MinimumTLSVersion: policy.TLS13, CertificateAuthorities: "ca", ClientCertificate: &policy.ClientCertificate{
+				Certificate: "c", PrivateKey: "k",
+			},
 			OAuth2: &policy.OAuth2{TokenURL: "https://login.example.com", ClientID: "i", ClientSecret: "s", Scope: "o"},
 		},
 	})
 	// Of two names of one limit the other one is stated; another kind of dead-letter destination has these members.
-	requireStated(t, reflect.ValueOf(*stated), "", "RetryPolicy.MaxDeliveryCount", "RetryPolicy.EventTimeToLive", "DeadLetterDestination.Properties.ResourceId",
+	requireStated(t, reflect.ValueOf(*stated), "", "RetryPolicy.MaxDeliveryCount", "RetryPolicy.EventTimeToLive",
+		"DeadLetterDestination.Properties.ResourceId",
 		"DeadLetterDestination.Properties.BlobContainerName")
 	require.Equal(t, "2099-01-02T03:04:05.000006Z", *stated.ExpirationTimeUtc)
 	require.Equal(t, "https://example.com/?code=x", stated.EndpointUrl)
 	text, err := json.Marshal(stated.DeliveryAttributeMappings)
 	require.NoError(t, err)
-	require.JSONEq(t, `[{"name":"X-A","type":"Static","properties":{"value":"secret","isSecret":true}},{"name":"X-B","type":"Dynamic","properties":{"sourceField":"data.a"}}]`, string(text))
+	require.JSONEq(t,
+		`[{"name":"X-A","type":"Static","properties":{"value":"secret","isSecret":true}},{"name":"X-B","type":"Dynamic",`+
+			`"properties":{"sourceField":"data.a"}}]`, string(text))
 }
 
 func requireStated(t *testing.T, v reflect.Value, path string, but ...string) {

@@ -19,5 +19,8 @@ func EndpointOf(t *catalog.Topic) string {
 
 // InputOf is what the topic says of its input, and what an event gets that may leave out its id and time.
 func InputOf(t *catalog.Topic) event.Input {
-	return event.Input{Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(), Limits: event.DefaultLimits()}
+	return event.Input{
+		Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(),
+		Limits: event.DefaultLimits(),
+	}
 }

@@ -11,7 +11,9 @@ import (
 )
 
 // ListPolicies answers GET /v1/policies.
-func (m *Handlers) ListPolicies(context.Context, api.ListPoliciesRequestObject) (api.ListPoliciesResponseObject, error) {
+func (m *Handlers) ListPolicies(
+	context.Context, api.ListPoliciesRequestObject,
+) (api.ListPoliciesResponseObject, error) {
 	answer := api.ListPolicies200JSONResponse{Value: []api.Policy{}}
 	catalogue := m.Store.Cache.Catalogue()
 	for _, p := range catalogue.Policies() {
@@ -29,7 +31,9 @@ func (m *Handlers) GetPolicy(ctx context.Context, r api.GetPolicyRequestObject) 
 	if p == nil {
 		return nil, policyNotFound(r.Policy)
 	}
-	return api.GetPolicy200JSONResponse{Body: DescribePolicy(p, version), Headers: api.GetPolicy200ResponseHeaders{ETag: api.ETagOf(version)}}, nil
+	return api.GetPolicy200JSONResponse{
+		Body: DescribePolicy(p, version), Headers: api.GetPolicy200ResponseHeaders{ETag: api.ETagOf(version)},
+	}, nil
 }
 
 // policyNames are those of all policies, the built-in ones first.
@@ -61,9 +65,9 @@ func (m *Handlers) policyVersion(ctx context.Context, name string) (*policy.Poli
 	return p, catalogue.PolicyVersion(name), nil
 }
 
-// DescribePolicy is the policy as the REST API and `policy show -o json` write it: every column, so that what is read can
-// be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it. version is the one in the
-// database; 0, of a policy that comes from none, leaves its etag out.
+// DescribePolicy is the policy as the REST API and `policy show -o json` write it: every column, so that what is read
+// can be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it.
+// version is the one in the database; 0, of a policy that comes from none, leaves its etag out.
 func DescribePolicy(p *policy.Policy, version int64) api.Policy {
 	var tag *string
 	if version != 0 {
@@ -72,11 +76,17 @@ func DescribePolicy(p *policy.Policy, version int64) api.Policy {
 	return api.Policy{
 		Etag: tag, Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: p.Source,
 		AckTimeoutInSeconds: seconds(p.AckTimeout), LateAnswerWindowInSeconds: seconds(p.LateAnswerWindow),
-		Basis: api.PolicyBasis(p.Basis), StepsInSeconds: describeSteps(p.Steps), TailInSeconds: seconds(p.Tail), RetryWindowInSeconds: boundOf(p.RetryWindow),
-		JitterFraction: p.JitterFraction, JitterCapInSeconds: seconds(p.JitterCap), Expiry: api.PolicyExpiry(p.Expiry),
-		MaxDeliveryAttempts:      api.Range{Default: limitOf(p.DefaultMaxAttempts), Least: p.MinMaxAttempts, Most: p.MaxMaxAttempts},
-		EventTimeToLiveInMinutes: api.Range{Default: limitOf(minutes(p.DefaultTTL)), Least: minutes(p.MinTTL), Most: minutes(p.MaxTTL)},
-		HonorRetryAfter:          p.HonorRetryAfter, RetryAfterCapInSeconds: seconds(p.RetryAfterCap), RetryTransportErrors: p.RetryTransportErrors,
+		Basis: api.PolicyBasis(p.Basis), StepsInSeconds: describeSteps(p.Steps), TailInSeconds: seconds(p.Tail),
+		RetryWindowInSeconds: boundOf(p.RetryWindow),
+		JitterFraction:       p.JitterFraction, JitterCapInSeconds: seconds(p.JitterCap), Expiry: api.PolicyExpiry(p.Expiry),
+		MaxDeliveryAttempts: api.Range{
+			Default: limitOf(p.DefaultMaxAttempts), Least: p.MinMaxAttempts, Most: p.MaxMaxAttempts,
+		},
+		EventTimeToLiveInMinutes: api.Range{
+			Default: limitOf(minutes(p.DefaultTTL)), Least: minutes(p.MinTTL), Most: minutes(p.MaxTTL),
+		},
+		HonorRetryAfter: p.HonorRetryAfter, RetryAfterCapInSeconds: seconds(p.RetryAfterCap),
+		RetryTransportErrors:     p.RetryTransportErrors,
 		DeadLetterDefault:        api.PolicyDeadLetterDefault(p.DeadLetterDefault),
 		DeadLetterDelayInSeconds: seconds(p.DeadLetterDelay), DeadLetterGiveUpInSeconds: seconds(p.DeadLetterGiveUp),
 		Batching: p.Batching, Probation: describeProbation(p.Probation), StatusTable: describeCells(p.Cells),
@@ -98,7 +108,8 @@ func describeCells(cells []policy.Cell) []api.StatusCell {
 	shown := make([]api.StatusCell, 0, len(cells))
 	for _, c := range slices.SortedStableFunc(slices.Values(cells), compareCells) {
 		shown = append(shown, api.StatusCell{
-			EndpointKind: api.EndpointKind(c.EndpointKind), Condition: c.Condition, Action: api.StatusCellAction(c.Action), MinDelayInSeconds: seconds(c.MinDelay),
+			EndpointKind: api.EndpointKind(c.EndpointKind), Condition: c.Condition, Action: api.StatusCellAction(c.Action),
+			MinDelayInSeconds: seconds(c.MinDelay),
 		})
 	}
 	return shown
@@ -126,8 +137,9 @@ func conditionClass(condition string) int {
 
 func describeProbation(p policy.Probation) api.Probation {
 	shown := api.Probation{
-		Scope: api.ProbationScope(p.Scope), Trigger: p.Trigger, FirstInSeconds: seconds(p.First), MaxInSeconds: seconds(p.Max),
-		Action: api.ProbationAction(p.Action), ByOutcome: make(map[string]float64, len(p.ByOutcome)),
+		Scope: api.ProbationScope(p.Scope), Trigger: p.Trigger, FirstInSeconds: seconds(p.First),
+		MaxInSeconds: seconds(p.Max),
+		Action:       api.ProbationAction(p.Action), ByOutcome: make(map[string]float64, len(p.ByOutcome)),
 	}
 	for outcome, hold := range p.ByOutcome {
 		shown.ByOutcome[string(outcome)] = seconds(hold)

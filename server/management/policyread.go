@@ -41,7 +41,9 @@ func (m *Handlers) PutPolicy(ctx context.Context, r api.PutPolicyRequestObject) 
 }
 
 // DeletePolicy answers DELETE /v1/policies/{policy}.
-func (m *Handlers) DeletePolicy(ctx context.Context, r api.DeletePolicyRequestObject) (api.DeletePolicyResponseObject, error) {
+func (m *Handlers) DeletePolicy(
+	ctx context.Context, r api.DeletePolicyRequestObject,
+) (api.DeletePolicyResponseObject, error) {
 	when, err := api.Conditions(r.Params.IfMatch, nil)
 	if err != nil {
 		return nil, err
@@ -60,10 +62,12 @@ func policyNotFound(name string) error {
 }
 
 func builtInRefusal(name string) error {
-	return api.RefuseConflict(api.ConflictCodePolicyBuiltIn, "retry policy %q is built in and never changes: copy it under another name", name)
+	return api.RefuseConflict(api.ConflictCodePolicyBuiltIn,
+		"retry policy %q is built in and never changes: copy it under another name", name)
 }
 
-// policyRefusal words what the store has to say of a change; used is said before the event subscriptions in its way, match is If-Match.
+// policyRefusal words what the store has to say of a change; used is said before the event subscriptions in its way,
+// match is If-Match.
 func policyRefusal(name, used string, match *string, err error) error {
 	var inUse *catalog.PolicyInUseError
 	switch {
@@ -80,8 +84,8 @@ func policyRefusal(name, used string, match *string, err error) error {
 	}
 }
 
-// ReadPolicy makes a policy of this name from the JSON that PUT /v1/policies/{policy} takes, which is what DescribePolicy gives. Its
-// error names every mistake, one a line.
+// ReadPolicy makes a policy of this name from the JSON that PUT /v1/policies/{policy} takes, which is what
+// DescribePolicy gives. Its error names every mistake, one a line.
 func ReadPolicy(name string, body []byte) (*policy.Policy, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, errNoObject
@@ -112,9 +116,9 @@ func inLines(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// readPolicy fills in the defaults, which are those of ga-2021 but for the rules that would contradict what is set (without a
-// retry window of its own, a policy with a longer time to live would end at ga-2021's 24 hours), and for dead letters: who says
-// nothing keeps them.
+// readPolicy fills in the defaults, which are those of ga-2021 but for the rules that would contradict what is set
+// (without a retry window of its own, a policy with a longer time to live would end at ga-2021's 24 hours), and for
+// dead letters: who says nothing keeps them.
 func readPolicy(name string, b *api.PolicySettings) (*policy.Policy, error) {
 	if b == nil {
 		b = &api.PolicySettings{}
@@ -126,15 +130,20 @@ func readPolicy(name string, b *api.PolicySettings) (*policy.Policy, error) {
 	p := &policy.Policy{
 		Name: name, Source: optional(b.Source, ""),
 		AckTimeout: spanOr(b.AckTimeoutInSeconds, base.AckTimeout), LateAnswerWindow: spanOr(b.LateAnswerWindowInSeconds, 0),
-		Basis: policy.Basis(optional(b.Basis, api.PolicyBasis(base.Basis))), Steps: base.Steps, Tail: spanOr(b.TailInSeconds, base.Tail),
-		RetryWindow:    spanOr(b.RetryWindowInSeconds, 0),
-		JitterFraction: optional(b.JitterFraction, base.JitterFraction), JitterCap: spanOr(b.JitterCapInSeconds, base.JitterCap),
-		Expiry:          policy.Expiry(optional(b.Expiry, api.PolicyExpiryAtTtl)),
-		HonorRetryAfter: optional(b.HonorRetryAfter, base.HonorRetryAfter), RetryAfterCap: spanOr(b.RetryAfterCapInSeconds, base.RetryAfterCap),
+		Basis: policy.Basis(optional(b.Basis, api.PolicyBasis(base.Basis))), Steps: base.Steps,
+		Tail:                 spanOr(b.TailInSeconds, base.Tail),
+		RetryWindow:          spanOr(b.RetryWindowInSeconds, 0),
+		JitterFraction:       optional(b.JitterFraction, base.JitterFraction),
+		JitterCap:            spanOr(b.JitterCapInSeconds, base.JitterCap),
+		Expiry:               policy.Expiry(optional(b.Expiry, api.PolicyExpiryAtTtl)),
+		HonorRetryAfter:      optional(b.HonorRetryAfter, base.HonorRetryAfter),
+		RetryAfterCap:        spanOr(b.RetryAfterCapInSeconds, base.RetryAfterCap),
 		RetryTransportErrors: optional(b.RetryTransportErrors, base.RetryTransportErrors),
 		DeadLetterDefault:    string(optional(b.DeadLetterDefault, api.PolicyDeadLetterDefaultRows)),
-		DeadLetterDelay:      spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay), DeadLetterGiveUp: spanOr(b.DeadLetterGiveUpInSeconds, base.DeadLetterGiveUp),
-		Batching: optional(b.Batching, base.Batching), Probation: readProbation(b.Probation, base.Probation), Cells: base.Cells,
+		DeadLetterDelay:      spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay),
+		DeadLetterGiveUp:     spanOr(b.DeadLetterGiveUpInSeconds, base.DeadLetterGiveUp),
+		Batching:             optional(b.Batching, base.Batching), Probation: readProbation(b.Probation, base.Probation),
+		Cells: base.Cells,
 	}
 	if b.StepsInSeconds != nil {
 		p.Steps = readSteps(*b.StepsInSeconds)
@@ -151,10 +160,12 @@ func readPolicy(name string, b *api.PolicySettings) (*policy.Policy, error) {
 }
 
 func readLimits(p *policy.Policy, b *api.PolicySettings, base *policy.Policy) {
-	attempts := readRange(b.MaxDeliveryAttempts, api.Range{Default: limitOf(base.DefaultMaxAttempts), Least: base.MinMaxAttempts, Most: base.MaxMaxAttempts}, 0)
+	attempts := readRange(b.MaxDeliveryAttempts,
+		api.Range{Default: limitOf(base.DefaultMaxAttempts), Least: base.MinMaxAttempts, Most: base.MaxMaxAttempts}, 0)
 	p.DefaultMaxAttempts, p.MinMaxAttempts, p.MaxMaxAttempts = *attempts.Default, attempts.Least, attempts.Most
 	day := minutes(base.DefaultTTL)
-	ttl := readRange(b.EventTimeToLiveInMinutes, api.Range{Default: &day, Least: minutes(base.MinTTL), Most: minutes(base.MaxTTL)}, day)
+	ttl := readRange(b.EventTimeToLiveInMinutes,
+		api.Range{Default: &day, Least: minutes(base.MinTTL), Most: minutes(base.MaxTTL)}, day)
 	p.DefaultTTL, p.MinTTL, p.MaxTTL = minutesOf(*ttl.Default), minutesOf(ttl.Least), minutesOf(ttl.Most)
 }
 
@@ -164,7 +175,9 @@ func readRange(given *api.RangeSettings, base api.Range, otherwise int) api.Rang
 		return base
 	}
 	value := optional(given.Default, otherwise)
-	return api.Range{Default: &value, Least: optional(given.Least, base.Least), Most: optional(given.Most, max(base.Most, value))}
+	return api.Range{
+		Default: &value, Least: optional(given.Least, base.Least), Most: optional(given.Most, max(base.Most, value)),
+	}
 }
 
 func readProbation(b *api.ProbationSettings, base policy.Probation) policy.Probation {
@@ -207,7 +220,8 @@ func readCells(given []api.StatusCellSettings) []policy.Cell {
 	cells := make([]policy.Cell, 0, len(given))
 	for _, c := range given {
 		cells = append(cells, policy.Cell{
-			EndpointKind: policy.EndpointKind(c.EndpointKind), Condition: c.Condition, Action: policy.Action(c.Action), MinDelay: spanOr(c.MinDelayInSeconds, 0),
+			EndpointKind: policy.EndpointKind(c.EndpointKind), Condition: c.Condition, Action: policy.Action(c.Action),
+			MinDelay: spanOr(c.MinDelayInSeconds, 0),
 		})
 	}
 	return cells
@@ -220,7 +234,8 @@ func spanOr(seconds *float64, otherwise time.Duration) time.Duration {
 	return spanOf(*seconds)
 }
 
-// spanOf and minutesOf stay far within a Duration, and far outside every range, whatever is given. The database keeps microseconds.
+// spanOf and minutesOf stay far within a Duration, and far outside every range, whatever is given. The database keeps
+// microseconds.
 func spanOf(seconds float64) time.Duration {
 	const most = 1e9
 	return time.Duration(math.Round(min(max(seconds, -most), most)*1e6)) * time.Microsecond

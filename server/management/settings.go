@@ -21,7 +21,9 @@ import (
 const namespacePolicy = "namespace-2023"
 
 // subscriptionSpec fills in the defaults and judges every setting, so that one answer names all mistakes.
-func (m *Handlers) subscriptionSpec(ctx context.Context, t *catalog.Topic, name string, b *api.SubscriptionSettings) (catalog.SubscriptionSpec, error) {
+func (m *Handlers) subscriptionSpec(
+	ctx context.Context, t *catalog.Topic, name string, b *api.SubscriptionSettings,
+) (catalog.SubscriptionSpec, error) {
 	var found problems
 	if b == nil {
 		b = &api.SubscriptionSettings{}
@@ -47,7 +49,8 @@ func (m *Handlers) subscriptionSpec(ctx context.Context, t *catalog.Topic, name 
 	found.deliverySchema(spec, t)
 	found.concurrency(spec.MaxConcurrentDeliveries)
 	var err error
-	if spec.DeliveryAttributes, err = m.deliveryAttributes(ctx, &found, t.Name, name, b.DeliveryAttributeMappings); err != nil {
+	if spec.DeliveryAttributes, err = m.deliveryAttributes(ctx, &found, t.Name, name,
+		b.DeliveryAttributeMappings); err != nil {
 		return spec, err
 	}
 	if spec.Connection, err = m.connection(ctx, &found, t.Name, name, b); err != nil {
@@ -106,7 +109,9 @@ func advancedFiltersOf(given []api.AdvancedFilter) []filter.AdvancedFilter {
 }
 
 // retryPolicy sets the policy's name and the two limits. Its error is the database's.
-func (m *Handlers) retryPolicy(ctx context.Context, found *problems, spec *catalog.SubscriptionSpec, t *catalog.Topic, b *api.RetryPolicySettings) error {
+func (m *Handlers) retryPolicy(
+	ctx context.Context, found *problems, spec *catalog.SubscriptionSpec, t *catalog.Topic, b *api.RetryPolicySettings,
+) error {
 	if b == nil {
 		b = &api.RetryPolicySettings{}
 	}
@@ -139,8 +144,8 @@ func (m *Handlers) unknownPolicy() error {
 	return found.Err()
 }
 
-// batch judges the two settings one at a time, too. A size alone asks for batches; beside a maximum of one it is judged by
-// nothing but its range.
+// batch judges the two settings one at a time, too. A size alone asks for batches; beside a maximum of one it is judged
+// by nothing but its range.
 func (p *problems) batch(under *policy.Policy, maxEvents, kilobytes *int) {
 	_, _, err := under.Batch(maxEvents, nil)
 	p.Check(err)
@@ -190,7 +195,8 @@ func (p *problems) deliverySchema(spec catalog.SubscriptionSpec, t *catalog.Topi
 	case !api.DeliverySchema(schema).Valid():
 		p.Value("eventDeliverySchema", "must be %s", oneOf(event.Deliveries(t.InputSchema)))
 	case !event.CanDeliver(t.InputSchema, schema):
-		p.Value("eventDeliverySchema", "must be %s: the topic's input schema is %s, which cannot become %s", oneOf(event.Deliveries(t.InputSchema)), t.InputSchema, schema)
+		p.Value("eventDeliverySchema", "must be %s: the topic's input schema is %s, which cannot become %s",
+			oneOf(event.Deliveries(t.InputSchema)), t.InputSchema, schema)
 	case spec.RetryPolicy == namespacePolicy && schema != event.CloudEvents:
 		p.Value("eventDeliverySchema", "must be %s under retry policy %s", event.CloudEvents, namespacePolicy)
 	}
@@ -233,9 +239,13 @@ func (p *problems) expiration(given *string, now time.Time) *time.Time {
 	at, err := time.Parse(time.RFC3339, *given)
 	switch at = at.UTC().Truncate(time.Microsecond); {
 	case err != nil:
-		p.Value("expirationTimeUtc", "is an invalid expiration time: it must be a date-time as of RFC 3339, such as 2030-01-31T12:00:00Z, not %q", api.Shorten(*given))
+		p.Value("expirationTimeUtc",
+			"is an invalid expiration time: it must be a date-time as of RFC 3339, such as 2030-01-31T12:00:00Z, not %q",
+			api.Shorten(*given))
 	case !at.After(now):
-		p.Value("expirationTimeUtc", "is an invalid expiration time: it must be in the future; by the database's clock it is %s", now.UTC().Format(time.RFC3339))
+		p.Value("expirationTimeUtc",
+			"is an invalid expiration time: it must be in the future; by the database's clock it is %s",
+			now.UTC().Format(time.RFC3339))
 	}
 	return &at
 }

@@ -18,7 +18,9 @@ const previousSecretByDefault = 24 * time.Hour
 func signed(b *api.SigningSettings) bool { return b != nil && optional(b.Enabled, false) }
 
 // GetSigningSecrets answers POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
-func (m *Handlers) GetSigningSecrets(ctx context.Context, r api.GetSigningSecretsRequestObject) (api.GetSigningSecretsResponseObject, error) {
+func (m *Handlers) GetSigningSecrets(
+	ctx context.Context, r api.GetSigningSecretsRequestObject,
+) (api.GetSigningSecretsResponseObject, error) {
 	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealSigningSecrets)
 	if err != nil {
 		return nil, err
@@ -27,7 +29,9 @@ func (m *Handlers) GetSigningSecrets(ctx context.Context, r api.GetSigningSecret
 }
 
 // RotateSigningSecret answers POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
-func (m *Handlers) RotateSigningSecret(ctx context.Context, r api.RotateSigningSecretRequestObject) (api.RotateSigningSecretResponseObject, error) {
+func (m *Handlers) RotateSigningSecret(
+	ctx context.Context, r api.RotateSigningSecretRequestObject,
+) (api.RotateSigningSecretResponseObject, error) {
 	key, previous, err := newSecret(r.Body)
 	if err != nil {
 		return nil, err
@@ -42,7 +46,8 @@ func (m *Handlers) RotateSigningSecret(ctx context.Context, r api.RotateSigningS
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	case errors.Is(err, catalog.ErrNotSigned):
 		return nil, api.RefuseConflict(api.ConflictCodeSubscriptionNotSigned,
-			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first", r.Subscription, r.Topic)
+			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first",
+			r.Subscription, r.Topic)
 	case errors.As(err, &refused):
 		return nil, api.Invalid(refused.Field, "%s", refused.Message)
 	case err != nil:
@@ -51,7 +56,8 @@ func (m *Handlers) RotateSigningSecret(ctx context.Context, r api.RotateSigningS
 	return api.RotateSigningSecret200JSONResponse(m.signingSecrets(sub)), nil
 }
 
-// newSecret reads what is asked for: the key, nil for one that is made here, and how long the secrets so far go on signing.
+// newSecret reads what is asked for: the key, nil for one that is made here, and how long the secrets so far go on
+// signing.
 func newSecret(b *api.RotateSigningSecretSettings) (key []byte, previous time.Duration, err error) {
 	if b == nil {
 		return nil, previousSecretByDefault, nil
@@ -80,7 +86,9 @@ func (m *Handlers) liveSecrets(s *catalog.Subscription) []policy.SigningSecret {
 func (m *Handlers) signingSecrets(s *catalog.Subscription) api.SigningSecrets {
 	shown := api.SigningSecrets{Value: []api.SigningSecret{}}
 	for _, secret := range m.liveSecrets(s) {
-		shown.Value = append(shown.Value, api.SigningSecret{Secret: secret.Text(), CreatedAt: secret.CreatedAt.UTC(), ValidUntil: utcOrNull(secret.ValidUntil)})
+		shown.Value = append(shown.Value, api.SigningSecret{
+			Secret: secret.Text(), CreatedAt: secret.CreatedAt.UTC(), ValidUntil: utcOrNull(secret.ValidUntil),
+		})
 	}
 	return shown
 }

@@ -14,7 +14,9 @@ import (
 )
 
 // ListSubscriptions answers GET /v1/topics/{topic}/subscriptions.
-func (m *Handlers) ListSubscriptions(ctx context.Context, r api.ListSubscriptionsRequestObject) (api.ListSubscriptionsResponseObject, error) {
+func (m *Handlers) ListSubscriptions(
+	ctx context.Context, r api.ListSubscriptionsRequestObject,
+) (api.ListSubscriptionsResponseObject, error) {
 	page, err := api.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -30,7 +32,8 @@ func (m *Handlers) ListSubscriptions(ctx context.Context, r api.ListSubscription
 		return nil, err
 	}
 	answer := api.ListSubscriptions200JSONResponse{Value: []api.Subscription{}}
-	shown, next := api.Cut(page, list, "/v1"+topicPath(r.Topic)+"/subscriptions", func(s *catalog.Subscription) string { return s.Name })
+	shown, next := api.Cut(page, list, "/v1"+topicPath(r.Topic)+"/subscriptions",
+		func(s *catalog.Subscription) string { return s.Name })
 	for _, sub := range shown {
 		answer.Value = append(answer.Value, m.subscriptionJSON(sub))
 	}
@@ -39,7 +42,9 @@ func (m *Handlers) ListSubscriptions(ctx context.Context, r api.ListSubscription
 }
 
 // PutSubscription answers PUT /v1/topics/{topic}/subscriptions/{subscription}.
-func (m *Handlers) PutSubscription(ctx context.Context, r api.PutSubscriptionRequestObject) (api.PutSubscriptionResponseObject, error) {
+func (m *Handlers) PutSubscription(
+	ctx context.Context, r api.PutSubscriptionRequestObject,
+) (api.PutSubscriptionResponseObject, error) {
 	when, err := api.Conditions(r.Params.IfMatch, r.Params.IfNoneMatch)
 	if err != nil {
 		return nil, err
@@ -57,7 +62,9 @@ func (m *Handlers) PutSubscription(ctx context.Context, r api.PutSubscriptionReq
 		if err != nil {
 			return nil, err
 		}
-		return api.PutSubscription200JSONResponse{Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
+		return api.PutSubscription200JSONResponse{
+			Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.Etag},
+		}, nil
 	}
 	sub, made, err := m.put(ctx, topic, r.Subscription, spec, when...)
 	if errors.Is(err, postgres.ErrPrecondition) {
@@ -71,9 +78,13 @@ func (m *Handlers) PutSubscription(ctx context.Context, r api.PutSubscriptionReq
 	case err != nil:
 		return nil, err
 	case made:
-		return api.PutSubscription201JSONResponse{Body: shown, Headers: api.PutSubscription201ResponseHeaders{ETag: shown.Etag}}, nil
+		return api.PutSubscription201JSONResponse{
+			Body: shown, Headers: api.PutSubscription201ResponseHeaders{ETag: shown.Etag},
+		}, nil
 	}
-	return api.PutSubscription200JSONResponse{Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
+	return api.PutSubscription200JSONResponse{
+		Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.Etag},
+	}, nil
 }
 
 // putRefused words what the store refused.
@@ -103,7 +114,9 @@ func (m *Handlers) subscription(ctx context.Context, topic, name string) (*catal
 }
 
 // GetSubscription answers GET /v1/topics/{topic}/subscriptions/{subscription}.
-func (m *Handlers) GetSubscription(ctx context.Context, r api.GetSubscriptionRequestObject) (api.GetSubscriptionResponseObject, error) {
+func (m *Handlers) GetSubscription(
+	ctx context.Context, r api.GetSubscriptionRequestObject,
+) (api.GetSubscriptionResponseObject, error) {
 	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
 	if err != nil {
 		return nil, err
@@ -112,11 +125,15 @@ func (m *Handlers) GetSubscription(ctx context.Context, r api.GetSubscriptionReq
 	if err != nil {
 		return nil, err
 	}
-	return api.GetSubscription200JSONResponse{Body: shown, Headers: api.GetSubscription200ResponseHeaders{ETag: shown.Etag}}, nil
+	return api.GetSubscription200JSONResponse{
+		Body: shown, Headers: api.GetSubscription200ResponseHeaders{ETag: shown.Etag},
+	}, nil
 }
 
 // DeleteSubscription answers DELETE /v1/topics/{topic}/subscriptions/{subscription}.
-func (m *Handlers) DeleteSubscription(ctx context.Context, r api.DeleteSubscriptionRequestObject) (api.DeleteSubscriptionResponseObject, error) {
+func (m *Handlers) DeleteSubscription(
+	ctx context.Context, r api.DeleteSubscriptionRequestObject,
+) (api.DeleteSubscriptionResponseObject, error) {
 	when, err := api.Conditions(r.Params.IfMatch, nil)
 	if err != nil {
 		return nil, err
@@ -149,21 +166,28 @@ func (m *Handlers) subscriptionJSON(s *catalog.Subscription) api.Subscription {
 	batch := s.Batch()
 	shown := api.Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: api.EndpointKind(s.EndpointKind),
-		EventDeliverySchema: api.DeliverySchema(s.EventDeliverySchema), RetryPolicy: retryPolicyJSON(s, rules.Limits), Filter: filterJSON(s.Filter),
+		EventDeliverySchema: api.DeliverySchema(s.EventDeliverySchema), RetryPolicy: retryPolicyJSON(s, rules.Limits),
+		Filter:                filterJSON(s.Filter),
 		DeadLetterDestination: destinationJSON(destination, s.DeadLetterProperties),
-		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes, MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
-		Behavior: api.Behavior(s.Behavior), HonorRetryAfter: rules.Policy.HonorRetryAfter, ProbationAction: api.ProbationAction(rules.Policy.Probation.Action),
-		RetryTransportErrors: rules.Policy.RetryTransportErrors, Labels: append([]string{}, s.Labels...), ExpirationTimeUtc: utcOrNull(s.ExpirationTimeUTC),
+		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes,
+		MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
+		Behavior:                api.Behavior(s.Behavior), HonorRetryAfter: rules.Policy.HonorRetryAfter,
+		ProbationAction:      api.ProbationAction(rules.Policy.Probation.Action),
+		RetryTransportErrors: rules.Policy.RetryTransportErrors, Labels: append([]string{}, s.Labels...),
+		ExpirationTimeUtc:         utcOrNull(s.ExpirationTimeUTC),
 		Etag:                      api.ETagOf(s.Version),
 		DeliveryAttributeMappings: attributesJSON(s.DeliveryAttributes, false),
 		Signing:                   m.signingJSON(s),
-		ProvisioningState:         api.SubscriptionProvisioningState(s.ProvisioningState), EndpointValidation: api.EndpointValidation(s.EndpointValidation), Hold: holdJSON(s.Hold), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
+		ProvisioningState:         api.SubscriptionProvisioningState(s.ProvisioningState),
+		EndpointValidation:        api.EndpointValidation(s.EndpointValidation), Hold: holdJSON(s.Hold),
+		CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
 	showConnection(&shown, &s.Connection)
 	return shown
 }
 
-// rules are what holds for its deliveries: the policy's ranges, or the topic's retention, may have changed since its limits were set.
+// rules are what holds for its deliveries: the policy's ranges, or the topic's retention, may have changed since its
+// limits were set.
 func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
 	p, known := m.Store.Cache.Catalogue().Policy(s.RetryPolicy)
 	if !known { // made on another node within the last second
@@ -173,7 +197,10 @@ func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
 }
 
 func retryPolicyJSON(s *catalog.Subscription, limits policy.Limits) api.RetryPolicy {
-	shown := api.RetryPolicy{Policy: s.RetryPolicy, MaxDeliveryAttempts: limitOf(limits.MaxAttempts), EventTimeToLiveInMinutes: minutes(limits.TTL)}
+	shown := api.RetryPolicy{
+		Policy: s.RetryPolicy, MaxDeliveryAttempts: limitOf(limits.MaxAttempts),
+		EventTimeToLiveInMinutes: minutes(limits.TTL),
+	}
 	if s.EventRetentionInDays > 0 { // of a namespace topic
 		ttl := span(limits.TTL)
 		shown.MaxDeliveryCount, shown.EventTimeToLive = shown.MaxDeliveryAttempts, &ttl

@@ -18,8 +18,11 @@ import (
 // MaxTestedEvents is how many of a topic's last events a filter is tested with at most, and when nothing is said.
 const MaxTestedEvents = 50
 
-// TestSubscriptionFilter answers POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter. Nothing is stored or delivered.
-func (m *Handlers) TestSubscriptionFilter(ctx context.Context, r api.TestSubscriptionFilterRequestObject) (api.TestSubscriptionFilterResponseObject, error) {
+// TestSubscriptionFilter answers POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter. Nothing is stored or
+// delivered.
+func (m *Handlers) TestSubscriptionFilter(
+	ctx context.Context, r api.TestSubscriptionFilterRequestObject,
+) (api.TestSubscriptionFilterResponseObject, error) {
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
@@ -38,7 +41,9 @@ func (m *Handlers) TestSubscriptionFilter(ctx context.Context, r api.TestSubscri
 }
 
 // TestFilter answers POST /v1/topics/{topic}/testFilter. The filter is nobody's yet.
-func (m *Handlers) TestFilter(ctx context.Context, r api.TestFilterRequestObject) (api.TestFilterResponseObject, error) {
+func (m *Handlers) TestFilter(
+	ctx context.Context, r api.TestFilterRequestObject,
+) (api.TestFilterResponseObject, error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
@@ -87,7 +92,8 @@ func lastEventsRefusal(err error) error {
 	return err
 }
 
-// readTestedEvent reads one event in the topic's schema, as if it were published. Its error says what is wrong with the event.
+// readTestedEvent reads one event in the topic's schema, as if it were published. Its error says what is wrong with the
+// event.
 func readTestedEvent(topic *catalog.Topic, text []byte) ([]event.Event, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return nil, api.Invalid("event", "must be an object: one event in schema %s", topic.InputSchema)
@@ -115,13 +121,16 @@ func eventRefusal(e *event.Error) error {
 	return answer
 }
 
-// testFilter is what POST …/testFilter answers for these events of the topic, in their order. That all clauses passed is what makes
-// an event wanted, see policy.Filter.Explain.
+// testFilter is what POST …/testFilter answers for these events of the topic, in their order. That all clauses passed
+// is what makes an event wanted, see policy.Filter.Explain.
 func testFilter(topic string, f *filter.Filter, events []event.Event) api.FilterResults {
 	tested := api.FilterResults{Value: make([]api.FilterResult, len(events))}
 	for i := range events {
 		view := catalog.EventView(topic, &events[i])
-		shown := api.FilterResult{Id: events[i].ID, EventType: events[i].Type, Subject: events[i].Subject, Matched: true, Clauses: []api.FilterClause{}}
+		shown := api.FilterResult{
+			Id: events[i].ID, EventType: events[i].Type, Subject: events[i].Subject, Matched: true,
+			Clauses: []api.FilterClause{},
+		}
 		for _, c := range f.Explain(&view) {
 			shown.Matched = shown.Matched && c.Passed
 			shown.Clauses = append(shown.Clauses, api.FilterClause{Clause: c.Clause, Passed: c.Passed, Why: textOrNull(c.Why)})

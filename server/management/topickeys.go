@@ -10,7 +10,9 @@ import (
 )
 
 // ListTopicKeys answers POST /v1/topics/{topic}/listKeys.
-func (m *Handlers) ListTopicKeys(ctx context.Context, r api.ListTopicKeysRequestObject) (api.ListTopicKeysResponseObject, error) {
+func (m *Handlers) ListTopicKeys(
+	ctx context.Context, r api.ListTopicKeysRequestObject,
+) (api.ListTopicKeysResponseObject, error) {
 	keys, err := accessKeys(r.Topic, func() (*catalog.AccessKeys, error) { return m.Store.Topics.TopicKeys(ctx, r.Topic) })
 	if err != nil {
 		return nil, err
@@ -19,12 +21,15 @@ func (m *Handlers) ListTopicKeys(ctx context.Context, r api.ListTopicKeysRequest
 }
 
 // RegenerateTopicKey answers POST /v1/topics/{topic}/regenerateKey.
-func (m *Handlers) RegenerateTopicKey(ctx context.Context, r api.RegenerateTopicKeyRequestObject) (api.RegenerateTopicKeyResponseObject, error) {
+func (m *Handlers) RegenerateTopicKey(
+	ctx context.Context, r api.RegenerateTopicKeyRequestObject,
+) (api.RegenerateTopicKeyResponseObject, error) {
 	if r.Body == nil || !r.Body.KeyName.Valid() {
 		return nil, api.Invalid("keyName", "must be %s or %s", catalog.Key1, catalog.Key2)
 	}
 	name := catalog.KeyName(r.Body.KeyName)
-	keys, err := accessKeys(r.Topic, func() (*catalog.AccessKeys, error) { return m.Store.Topics.RegenerateTopicKey(ctx, r.Topic, name) })
+	keys, err := accessKeys(r.Topic,
+		func() (*catalog.AccessKeys, error) { return m.Store.Topics.RegenerateTopicKey(ctx, r.Topic, name) })
 	if err != nil {
 		return nil, err
 	}

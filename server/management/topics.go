@@ -33,7 +33,9 @@ type Handlers struct {
 var _ api.StrictServerInterface = (*Handlers)(nil)
 
 // ListTopics answers GET /v1/topics.
-func (m *Handlers) ListTopics(ctx context.Context, r api.ListTopicsRequestObject) (api.ListTopicsResponseObject, error) {
+func (m *Handlers) ListTopics(
+	ctx context.Context, r api.ListTopicsRequestObject,
+) (api.ListTopicsResponseObject, error) {
 	page, err := api.ReadPage(r.Params.Limit, r.Params.Cursor)
 	if err != nil {
 		return nil, err
@@ -68,9 +70,13 @@ func (m *Handlers) PutTopic(ctx context.Context, r api.PutTopicRequestObject) (a
 	case err != nil:
 		return nil, err
 	case keys != nil:
-		return api.PutTopic201JSONResponse{Body: topicJSON(topic, keys), Headers: api.PutTopic201ResponseHeaders{ETag: api.ETagOf(topic.Version)}}, nil
+		return api.PutTopic201JSONResponse{
+			Body: topicJSON(topic, keys), Headers: api.PutTopic201ResponseHeaders{ETag: api.ETagOf(topic.Version)},
+		}, nil
 	}
-	return api.PutTopic200JSONResponse{Body: topicJSON(topic, nil), Headers: api.PutTopic200ResponseHeaders{ETag: api.ETagOf(topic.Version)}}, nil
+	return api.PutTopic200JSONResponse{
+		Body: topicJSON(topic, nil), Headers: api.PutTopic200ResponseHeaders{ETag: api.ETagOf(topic.Version)},
+	}, nil
 }
 
 // topicSpec fills in the defaults. A namespace topic takes CloudEvents only (Microsoft, Event Grid namespace topics,
@@ -100,7 +106,8 @@ func topicSpec(name string, b *api.TopicSettings) (catalog.TopicSpec, error) {
 	retention := found.retention(kind, b.EventRetentionInDays)
 	window := found.duplicateWindow(mapping, b.DuplicateDetectionWindowInMinutes)
 	return catalog.TopicSpec{
-		Kind: catalog.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping, EventRetentionInDays: retention, DuplicateWindow: window,
+		Kind: catalog.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping,
+		EventRetentionInDays: retention, DuplicateWindow: window,
 	}, found.Err()
 }
 
@@ -173,7 +180,9 @@ func (m *Handlers) GetTopic(ctx context.Context, r api.GetTopicRequestObject) (a
 	if err != nil {
 		return nil, err
 	}
-	return api.GetTopic200JSONResponse{Body: topicJSON(topic, nil), Headers: api.GetTopic200ResponseHeaders{ETag: api.ETagOf(topic.Version)}}, nil
+	return api.GetTopic200JSONResponse{
+		Body: topicJSON(topic, nil), Headers: api.GetTopic200ResponseHeaders{ETag: api.ETagOf(topic.Version)},
+	}, nil
 }
 
 func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, error) {
@@ -188,7 +197,9 @@ func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, erro
 }
 
 // DeleteTopic answers DELETE /v1/topics/{topic}.
-func (m *Handlers) DeleteTopic(ctx context.Context, r api.DeleteTopicRequestObject) (api.DeleteTopicResponseObject, error) {
+func (m *Handlers) DeleteTopic(
+	ctx context.Context, r api.DeleteTopicRequestObject,
+) (api.DeleteTopicResponseObject, error) {
 	when, err := api.Conditions(r.Params.IfMatch, nil)
 	if err != nil {
 		return nil, err
@@ -203,7 +214,8 @@ func (m *Handlers) DeleteTopic(ctx context.Context, r api.DeleteTopicRequestObje
 	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.TopicNotFound(r.Topic)
 	case errors.Is(err, postgres.ErrConflict):
-		return nil, api.RefuseConflict(api.ConflictCodeTopicHasSubscriptions, "topic %q has event subscriptions: delete them first", r.Topic)
+		return nil, api.RefuseConflict(api.ConflictCodeTopicHasSubscriptions,
+			"topic %q has event subscriptions: delete them first", r.Topic)
 	case err != nil:
 		return nil, err
 	}
@@ -212,8 +224,10 @@ func (m *Handlers) DeleteTopic(ctx context.Context, r api.DeleteTopicRequestObje
 
 func topicJSON(t *catalog.Topic, keys *catalog.AccessKeys) api.Topic {
 	shown := api.Topic{
-		Name: t.Name, Kind: api.TopicKind(t.Kind), InputSchema: api.InputSchema(t.InputSchema), InputSchemaMapping: mappingJSON(t.InputSchemaMapping),
-		EventRetentionInDays: limitOf(t.EventRetentionInDays), DuplicateDetectionWindowInMinutes: limitOf(int(t.DuplicateWindow / time.Minute)), Etag: api.ETagOf(t.Version),
+		Name: t.Name, Kind: api.TopicKind(t.Kind), InputSchema: api.InputSchema(t.InputSchema),
+		InputSchemaMapping:                mappingJSON(t.InputSchemaMapping),
+		EventRetentionInDays:              limitOf(t.EventRetentionInDays),
+		DuplicateDetectionWindowInMinutes: limitOf(int(t.DuplicateWindow / time.Minute)), Etag: api.ETagOf(t.Version),
 		Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
 	}
 	if keys != nil {

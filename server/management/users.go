@@ -50,9 +50,13 @@ func (m *Handlers) PutUser(ctx context.Context, r api.PutUserRequestObject) (api
 		return nil, err
 	}
 	if made {
-		return api.PutUser201JSONResponse{Body: DescribeUser(u), Headers: api.PutUser201ResponseHeaders{ETag: api.ETagOf(u.Version())}}, nil
+		return api.PutUser201JSONResponse{
+			Body: DescribeUser(u), Headers: api.PutUser201ResponseHeaders{ETag: api.ETagOf(u.Version())},
+		}, nil
 	}
-	return api.PutUser200JSONResponse{Body: DescribeUser(u), Headers: api.PutUser200ResponseHeaders{ETag: api.ETagOf(u.Version())}}, nil
+	return api.PutUser200JSONResponse{
+		Body: DescribeUser(u), Headers: api.PutUser200ResponseHeaders{ETag: api.ETagOf(u.Version())},
+	}, nil
 }
 
 // GetUser answers GET /v1/users/{user}.
@@ -64,11 +68,15 @@ func (m *Handlers) GetUser(ctx context.Context, r api.GetUserRequestObject) (api
 	if err != nil {
 		return nil, err
 	}
-	return api.GetUser200JSONResponse{Body: DescribeUser(u), Headers: api.GetUser200ResponseHeaders{ETag: api.ETagOf(u.Version())}}, nil
+	return api.GetUser200JSONResponse{
+		Body: DescribeUser(u), Headers: api.GetUser200ResponseHeaders{ETag: api.ETagOf(u.Version())},
+	}, nil
 }
 
 // DeleteUser answers DELETE /v1/users/{user}.
-func (m *Handlers) DeleteUser(ctx context.Context, r api.DeleteUserRequestObject) (api.DeleteUserResponseObject, error) {
+func (m *Handlers) DeleteUser(
+	ctx context.Context, r api.DeleteUserRequestObject,
+) (api.DeleteUserResponseObject, error) {
 	if !api.Storable(r.User) {
 		return nil, userNotFound(r.User)
 	}
@@ -89,8 +97,10 @@ func (m *Handlers) DeleteUser(ctx context.Context, r api.DeleteUserRequestObject
 // DescribeUser is the user as the REST API and `user list -o json` write them.
 func DescribeUser(u *access.User) api.User {
 	return api.User{
-		Name: u.Name, Role: api.UserRole(u.Role), Disabled: u.Disabled, Etag: api.ETagOf(u.Version()), CreatedAt: u.CreatedAt.UTC(), CreatedBy: u.CreatedBy, ChangedAt: u.ChangedAt.UTC(),
-		LastSignInAt: utcOrNull(u.LastSignInAt), FailedSignIns: u.FailedSignIns, LockedUntil: utcOrNull(u.LockedUntil), Sessions: u.Sessions,
+		Name: u.Name, Role: api.UserRole(u.Role), Disabled: u.Disabled, Etag: api.ETagOf(u.Version()),
+		CreatedAt: u.CreatedAt.UTC(), CreatedBy: u.CreatedBy, ChangedAt: u.ChangedAt.UTC(),
+		LastSignInAt: utcOrNull(u.LastSignInAt), FailedSignIns: u.FailedSignIns, LockedUntil: utcOrNull(u.LockedUntil),
+		Sessions: u.Sessions,
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// DefaultValidationWait is how long a PUT waits for the handshake: an endpoint that works answers at once, and no client has given
-	// up by then.
+	// DefaultValidationWait is how long a PUT waits for the handshake: an endpoint that works answers at once, and no
+	// client has given up by then.
 	DefaultValidationWait = 15 * time.Second
 
 	codeEndpointValidationFailed = "EndpointValidationFailed"
@@ -30,7 +30,8 @@ const (
 // publicBase is the key of a request's context for what validationUrl begins with.
 type publicBase struct{}
 
-// KnowBase notes what the management request itself was sent to, unless publicURL says how the world reaches this service.
+// KnowBase notes what the management request itself was sent to, unless publicURL says how the world reaches this
+// service.
 func KnowBase(publicURL string) api.StrictMiddlewareFunc {
 	return func(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
 		return func(c echo.Context, request any) (any, error) {
@@ -50,7 +51,9 @@ func baseOf(ctx context.Context) string {
 }
 
 // endpointValidation is the setting as stated, or its default for this endpoint.
-func (m *Handlers) endpointValidation(found *problems, stated *api.EndpointValidation, endpoint string) catalog.EndpointValidation {
+func (m *Handlers) endpointValidation(
+	found *problems, stated *api.EndpointValidation, endpoint string,
+) catalog.EndpointValidation {
 	if stated != nil {
 		if !stated.Valid() {
 			found.Value("endpointValidation", "must be %s or %s", catalog.ValidationRequired, catalog.ValidationSkip)
@@ -73,7 +76,9 @@ func SkipOnLoopback(host string) catalog.EndpointValidation {
 }
 
 // put stores an event subscription, after a handshake with its endpoint where that is needed.
-func (m *Handlers) put(ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition) (*catalog.Subscription, bool, error) {
+func (m *Handlers) put(
+	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition,
+) (*catalog.Subscription, bool, error) {
 	sub, made, err := m.Store.Subscriptions.PutSubscription(ctx, topic.Name, name, spec, when...)
 	if errors.Is(err, postgres.ErrNotValidated) {
 		return m.putValidated(ctx, topic, name, spec, when...)
@@ -81,7 +86,9 @@ func (m *Handlers) put(ctx context.Context, topic *catalog.Topic, name string, s
 	return sub, made, err
 }
 
-func (m *Handlers) putValidated(ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition) (*catalog.Subscription, bool, error) {
+func (m *Handlers) putValidated(
+	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition,
+) (*catalog.Subscription, bool, error) {
 	handshake, err := m.Store.Handshakes.BeginValidation(ctx, topic, name, &spec, baseOf(ctx))
 	if err != nil {
 		return nil, false, err
@@ -92,7 +99,8 @@ func (m *Handlers) putValidated(ctx context.Context, topic *catalog.Topic, name 
 	sub, made, err := m.Store.Subscriptions.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
 	if errors.Is(err, catalog.ErrNoAnswerYet) {
 		return nil, false, api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
-			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that there was is kept. Try again, or set endpointValidation to skip.",
+			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that "+
+				"there was is kept. Try again, or set endpointValidation to skip.",
 			spec.EndpointBaseURL, m.ValidationWait)
 	}
 	return sub, made, validationRefusal(err)
@@ -107,9 +115,11 @@ func validationRefusal(err error) error {
 	}
 	h := failed.Handshake
 	answer := api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
-		"The attempt to validate the provided endpoint %s failed. %s. Let the endpoint answer the handshake, or set endpointValidation to skip.", h.EndpointBaseURL, capital(h.Message))
+		"The attempt to validate the provided endpoint %s failed. %s. Let the endpoint answer the handshake, or set "+
+			"endpointValidation to skip.", h.EndpointBaseURL, capital(h.Message))
 	for _, step := range h.Steps {
-		answer.Details = append(answer.Details, api.ErrorDetail{Code: codeEndpointValidationFailed, Target: "endpointUrl", Message: step.Sent + ": " + step.Verdict})
+		answer.Details = append(answer.Details,
+			api.ErrorDetail{Code: codeEndpointValidationFailed, Target: "endpointUrl", Message: step.Sent + ": " + step.Verdict})
 	}
 	return answer
 }
@@ -117,7 +127,9 @@ func validationRefusal(err error) error {
 func capital(s string) string { return strings.ToUpper(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
 
 // ValidateSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/validate.
-func (m *Handlers) ValidateSubscription(ctx context.Context, r api.ValidateSubscriptionRequestObject) (api.ValidateSubscriptionResponseObject, error) {
+func (m *Handlers) ValidateSubscription(
+	ctx context.Context, r api.ValidateSubscriptionRequestObject,
+) (api.ValidateSubscriptionResponseObject, error) {
 	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
 	if err != nil {
 		return nil, err
@@ -138,7 +150,8 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r api.ValidateSubsc
 	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	case errors.Is(err, postgres.ErrConflict):
-		return nil, api.RefuseConflict(api.ConflictCodeEndpointChanged, "event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
+		return nil, api.RefuseConflict(api.ConflictCodeEndpointChanged,
+			"event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
 	case err != nil:
 		return nil, validationRefusal(err)
 	}
@@ -161,7 +174,10 @@ func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*api
 	if err != nil {
 		return nil, err
 	}
-	shown := &api.Validation{State: api.ValidationState(h.State), Message: h.Message, StartedAt: h.CreatedAt.UTC(), ConcludedAt: utcOrNull(h.ConcludedAt), Steps: []api.ValidationStep{}}
+	shown := &api.Validation{
+		State: api.ValidationState(h.State), Message: h.Message, StartedAt: h.CreatedAt.UTC(),
+		ConcludedAt: utcOrNull(h.ConcludedAt), Steps: []api.ValidationStep{},
+	}
 	if h.State == catalog.HandshakeAwaiting {
 		shown.ExpiresAt = utcOrNull(h.CallbackExpiresAt)
 		// Whoever has the URL vouches for the endpoint by opening it.
@@ -177,7 +193,8 @@ func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*api
 
 func stepJSON(s *catalog.HandshakeStep) api.ValidationStep {
 	shown := api.ValidationStep{
-		At: s.At.UTC(), Sent: s.Sent, Error: textOrNull(s.Error), Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")), Verdict: s.Verdict,
+		At: s.At.UTC(), Sent: s.Sent, Error: textOrNull(s.Error),
+		Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")), Verdict: s.Verdict,
 	}
 	if s.Status != 0 {
 		shown.Status = &s.Status

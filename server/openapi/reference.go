@@ -54,11 +54,12 @@ func renderReference(file *apiFile) (*renderedPage, error) {
 		return nil, fmt.Errorf("parse the page of the API: %w", err)
 	}
 	var page bytes.Buffer
+	//nolint:gosec // they are this package's own files
 	view := struct {
 		referencePage
 		Style  template.CSS
 		Script template.JS
-	}{file.view(), template.CSS(referenceCSS), template.JS(referenceJS)} //nolint:gosec // they are this package's own files
+	}{file.view(), template.CSS(referenceCSS), template.JS(referenceJS)}
 	if err := t.Execute(&page, view); err != nil {
 		return nil, fmt.Errorf("make the page of the API: %w", err)
 	}
@@ -66,12 +67,15 @@ func renderReference(file *apiFile) (*renderedPage, error) {
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is a sound one
 	_, _ = w.Write(page.Bytes())                               // into memory
 	_ = w.Close()
-	return &renderedPage{zipped: bytes.Clone(zipped.Bytes()), etag: `"` + hashOf(page.String()) + `"`, policy: policyOf()}, nil
+	return &renderedPage{
+		zipped: bytes.Clone(zipped.Bytes()), etag: `"` + hashOf(page.String()) + `"`, policy: policyOf(),
+	}, nil
 }
 
 // policyOf lets the page have its own style and its own script, and nothing else at all.
 func policyOf() string {
-	return "default-src 'none'; style-src 'sha256-" + hashOf(referenceCSS) + "'; script-src 'sha256-" + hashOf(referenceJS) + "'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+	return "default-src 'none'; style-src 'sha256-" + hashOf(referenceCSS) + "'; script-src 'sha256-" +
+		hashOf(referenceJS) + "'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 }
 
 func hashOf(text string) string {

@@ -19,9 +19,13 @@ info: {title: x, description: "a ` + "`" + hostile + "`" + ` b"}
 tags: [{name: t, description: "` + hostile + `"}]
 paths:
   "/` + hostile + `/{p}":
-    get: {tags: [t], operationId: o, x-access: read, summary: "` + hostile + `", description: "` + hostile + `", parameters: [{name: "` + hostile + `", in: query, description: "` + hostile + `", schema: {enum: ["` + hostile + `"]}}],
-      requestBody: {content: {"` + hostile + `": {schema: {}, examples: {e: {value: "` + hostile + `"}}}}}, responses: {'200': {description: "` + hostile + `", content: {text/plain: {example: "` + hostile + `"}}}}}
-components: {schemas: {S: {description: "` + hostile + `", properties: {"` + hostile + `": {type: string, default: "` + hostile + `"}}}}}`))
+    get: {tags: [t], operationId: o, x-access: read, summary: "` + hostile + `", description: "` + hostile +
+		`", parameters: [{name: "` + hostile + `", in: query, description: "` + hostile + `", schema: {enum: ["` +
+		hostile + `"]}}],
+      requestBody: {content: {"` + hostile + `": {schema: {}, examples: {e: {value: "` + hostile +
+		`"}}}}}, responses: {'200': {description: "` + hostile + `", content: {text/plain: {example: "` + hostile + `"}}}}}
+components: {schemas: {S: {description: "` + hostile + `", properties: {"` + hostile + `": {type: string, default: "` +
+		hostile + `"}}}}}`))
 	require.NoError(t, err)
 	page, err := renderReference(file)
 	require.NoError(t, err)
@@ -40,7 +44,9 @@ func TestPrintJSON(t *testing.T) {
 		`'<&>"'`:                 `"<&>\""`,
 		`'2026-11-20T09:30:00Z'`: `"2026-11-20T09:30:00Z"`,
 		`2026-11-20`:             `"2026-11-20"`,
-		`{first: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, second: [bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb, c]}`: "{\n  \"first\": \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",\n" +
+		`{first: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,` +
+			` second: [bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb, c]}`: "{\n  \"first\": " +
+			"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",\n" +
 			"  \"second\": [\"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\", \"c\"]\n}",
 	} {
 		var node yaml.Node
@@ -52,7 +58,8 @@ func TestPrintJSON(t *testing.T) {
 
 func TestParagraphs(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, [][]phrase{{{"say ", false}, {"this", true}, {" now", false}}, {{"and that", false}}}, paragraphs("say `this`\nnow\n\nand that\n"))
+	require.Equal(t, [][]phrase{{{"say ", false}, {"this", true}, {" now", false}}, {{"and that", false}}},
+		paragraphs("say `this`\nnow\n\nand that\n"))
 	require.Nil(t, paragraphs(""))
 }
 

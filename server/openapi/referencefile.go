@@ -134,7 +134,9 @@ func readAPIFile(text []byte) (*apiFile, error) {
 
 // operations are those of a path, with their methods.
 func (p *apiPath) operations() (list []entry[*apiOperation]) {
-	for _, e := range []entry[*apiOperation]{{"GET", p.Get}, {"PUT", p.Put}, {"PATCH", p.Patch}, {"POST", p.Post}, {"DELETE", p.Delete}} {
+	for _, e := range []entry[*apiOperation]{
+		{"GET", p.Get}, {"PUT", p.Put}, {"PATCH", p.Patch}, {"POST", p.Post}, {"DELETE", p.Delete},
+	} {
 		if e.Value != nil {
 			list = append(list, e)
 		}

@@ -76,7 +76,11 @@ var accessWords = map[string]string{
 func (f *apiFile) view() referencePage {
 	p := referencePage{Title: f.Info.Title, Intro: paragraphs(f.Info.Description), Credentials: f.credentials()}
 	for _, tag := range f.Tags {
-		p.Groups = append(p.Groups, groupView{ID: "tag-" + strings.ReplaceAll(tag.Name, " ", "-"), Name: tag.Name, About: paragraphs(tag.Description), Operations: f.tagged(tag.Name)})
+		p.Groups = append(p.Groups,
+			groupView{
+				ID: "tag-" + strings.ReplaceAll(tag.Name, " ", "-"), Name: tag.Name, About: paragraphs(tag.Description),
+				Operations: f.tagged(tag.Name),
+			})
 	}
 	for _, e := range f.Components.Responses {
 		answer := f.answer("", e.Value)
@@ -85,7 +89,9 @@ func (f *apiFile) view() referencePage {
 	}
 	slices.SortStableFunc(p.Errors, func(a, b answerView) int { return cmp.Compare(a.Status, b.Status) })
 	for _, e := range f.Components.Schemas {
-		p.Schemas = append(p.Schemas, schemaView{ID: e.Name, Name: e.Name, About: paragraphs(e.Value.Description), Members: f.members(&e.Value, ""), Values: e.Value.Enum})
+		p.Schemas = append(p.Schemas,
+			schemaView{ID: e.Name, Name: e.Name, About: paragraphs(e.Value.Description), Members: f.members(&e.Value,
+				""), Values: e.Value.Enum})
 	}
 	slices.SortFunc(p.Schemas, func(a, b schemaView) int { return cmp.Compare(a.Name, b.Name) })
 	return p
@@ -121,8 +127,9 @@ func (f *apiFile) operation(path, method string, at *apiPath, op *apiOperation) 
 		parameters = append(parameters, f.parameter(p))
 	}
 	v := operationView{
-		ID: op.ID, Method: method, Path: path, Summary: op.Summary, About: paragraphs(op.Description), Access: op.Access, AccessWords: accessWords[op.Access],
-		Body: f.body(op.Body), Curl: curl(method, path, op, parameters),
+		ID: op.ID, Method: method, Path: path, Summary: op.Summary, About: paragraphs(op.Description), Access: op.Access,
+		AccessWords: accessWords[op.Access],
+		Body:        f.body(op.Body), Curl: curl(method, path, op, parameters),
 	}
 	for _, p := range parameters {
 		m := f.member(p.Name, &p.Schema, p.Required)

@@ -13,7 +13,8 @@ import (
 	"postrider/query"
 )
 
-// Chart is a table of what happened in each step of a range; the page's script draws it. Without JavaScript the table is what is there.
+// Chart is a table of what happened in each step of a range; the page's script draws it. Without JavaScript the table
+// is what is there.
 type Chart struct {
 	Title string
 	Form  string // lines, or bars: each upon the one before it
@@ -46,7 +47,9 @@ var chartRanges = []chartRange{
 
 // step is what one of its steps is called.
 func (r *chartRange) step() string {
-	return map[string]string{"1h": "minute, last hour", "24h": "quarter of an hour, last 24 hours", "7d": "two hours, last 7 days"}[r.Name]
+	return map[string]string{
+		"1h": "minute, last hour", "24h": "quarter of an hour, last 24 hours", "7d": "two hours, last 7 days",
+	}[r.Name]
 }
 
 // RangeOf reads the range from the address; the first where there is none.
@@ -88,7 +91,8 @@ const (
 func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) []string) (rows []chartRow) {
 	for i := range steps[:max(0, len(steps)-1)] {
 		at := steps[i].At.UTC()
-		rows = append(rows, chartRow{Unix: at.Unix(), Machine: at.Format(time.RFC3339), Label: at.Format(r.Label), Values: values(&steps[i])})
+		rows = append(rows,
+			chartRow{Unix: at.Unix(), Machine: at.Format(time.RFC3339), Label: at.Format(r.Label), Values: values(&steps[i])})
 	}
 	return rows
 }
@@ -97,7 +101,9 @@ func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) [
 func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	return Chart{
 		Title: "Per " + r.step(), Form: "lines",
-		Series: []series{{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"}},
+		Series: []series{
+			{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"},
+		},
 		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			count := m.Published
 			if first == OwedSeries {
@@ -155,7 +161,8 @@ func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 // LatencyChart shows how long attempts took, where there were any.
 func LatencyChart(r *chartRange, steps []query.Minute) Chart {
 	return Chart{
-		Title: "How long an attempt takes, per " + r.step(), Form: "lines", Unit: "ms", Series: []series{{"Median", "accent"}, {"95 % within", "waiting-mark"}},
+		Title: "How long an attempt takes, per " + r.step(), Form: "lines", Unit: "ms",
+		Series: []series{{"Median", "accent"}, {"95 % within", "waiting-mark"}},
 		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			half, ok := m.Latency.Quantile(0.5)
 			most, _ := m.Latency.Quantile(0.95)
@@ -223,7 +230,8 @@ type Phase struct {
 	Name, Class, Text, X, Width string
 }
 
-// PhasesOf splits an attempt's time as its row tells: those of a reused connection have no name resolution, no connect, no TLS.
+// PhasesOf splits an attempt's time as its row tells: those of a reused connection have no name resolution, no connect,
+// no TLS.
 func PhasesOf(a *query.AttemptLine, longest float64) []Phase {
 	if longest <= 0 {
 		return nil

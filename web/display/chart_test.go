@@ -13,14 +13,25 @@ import (
 func TestOutcomeChartSharesTheLastColour(t *testing.T) {
 	t.Parallel()
 	names := []string{"Busy", "TimedOut", "NotFound", "BadRequest", "SocketError", "Forbidden"}
-	counts := &query.Counts{Outcomes: []query.Counted{{Name: "Delivered", Count: 50}}, Minutes: []query.Minute{{Outcomes: map[string]int64{"Delivered": 50}}, {}}}
+	counts := &query.Counts{
+		Outcomes: []query.Counted{{Name: "Delivered", Count: 50}},
+		Minutes:  []query.Minute{{Outcomes: map[string]int64{"Delivered": 50}}, {}},
+	}
 	for i, name := range names {
 		n := int64(10 - i)
 		counts.Outcomes = append(counts.Outcomes, query.Counted{Name: name, Count: n})
 		counts.Minutes[0].Outcomes[name], counts.Minutes[0].Failures = n, counts.Minutes[0].Failures+n
 	}
 	chart := OutcomeChart(&chartRanges[0], counts)
-	require.Equal(t, []series{{"Delivered", "accent"}, {"Busy", "bad-mark"}, {"TimedOut", "waiting-mark"}, {"NotFound", "series-violet"}, {"BadRequest", "series-blue"}, {"other failures", "calm-mark"}}, chart.Series)
+	require.Equal(t,
+		[]series{
+			{"Delivered", "accent"},
+			{"Busy", "bad-mark"},
+			{"TimedOut", "waiting-mark"},
+			{"NotFound", "series-violet"},
+			{"BadRequest", "series-blue"},
+			{"other failures", "calm-mark"},
+		}, chart.Series)
 	require.Len(t, chart.Rows, 1, "the last step is not over")
 	require.Equal(t, []string{"50", "10", "9", "8", "7", "11"}, chart.Rows[0].Values)
 	counts.Outcomes = counts.Outcomes[:6] // as many failures as colours: each has its own
@@ -56,14 +67,16 @@ func TestRangeIsOneOfThem(t *testing.T) {
 
 func TestPhasesFillTheAttempt(t *testing.T) {
 	t.Parallel()
-	phases := PhasesOf(&query.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)}, 100)
+	phases := PhasesOf(&query.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)},
+		100)
 	require.Equal(t, []Phase{
 		{"DNS", "phase-dns", "5.0 ms", "0.000%", "5.000%"},
 		{"connect", "phase-connect", "10 ms", "5.000%", "10.000%"},
 		{"first byte", "phase-wait", "25 ms", "15.000%", "25.000%"},
 		{"answer", "phase-read", "10 ms", "40.000%", "10.000%"},
 	}, phases)
-	require.Equal(t, []Phase{{"no answer", "phase-none", "30.00 s", "0.000%", "100.000%"}}, PhasesOf(&query.AttemptLine{DurationMs: 30_000}, 30_000))
+	require.Equal(t, []Phase{{"no answer", "phase-none", "30.00 s", "0.000%", "100.000%"}},
+		PhasesOf(&query.AttemptLine{DurationMs: 30_000}, 30_000))
 	require.Empty(t, PhasesOf(&query.AttemptLine{}, 0))
 }
 

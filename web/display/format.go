@@ -156,8 +156,8 @@ func OrEmpty(value *string) string {
 	return *value
 }
 
-// Provisioning is the word for a provisioning state. "Succeeded" says that the event subscription was created, and reads
-// as if its endpoint were healthy; so it is "active", in no color.
+// Provisioning is the word for a provisioning state. "Succeeded" says that the event subscription was created, and
+// reads as if its endpoint were healthy; so it is "active", in no color.
 func Provisioning(state any) string {
 	if text := fmt.Sprint(state); text != "Succeeded" {
 		return text
@@ -172,7 +172,8 @@ func Tone(word string) string {
 		return "good"
 	case "active", "pending", "available", "running", "published", "note":
 		return "calm"
-	case "paused", "not_validated", "probation", "admission", "awaiting", "AwaitingManualAction", "Creating", "Updating", "scheduled", "retryable", "retry", "canceled", "cancelled":
+	case "paused", "not_validated", "probation", "admission", "awaiting", "AwaitingManualAction", "Creating", "Updating",
+		"scheduled", "retryable", "retry", "canceled", "cancelled":
 		return "waiting"
 	default:
 		return "bad"

@@ -13,7 +13,9 @@ import (
 func TestPretty(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ body, want string }{
-		"an object":                    {`{"a":1,"b":[true,null]}`, "{\n  \"a\": 1,\n  \"b\": [\n    true,\n    null\n  ]\n}"},
+		"an object": {
+			`{"a":1,"b":[true,null]}`, "{\n  \"a\": 1,\n  \"b\": [\n    true,\n    null\n  ]\n}",
+		},
 		"white space of the publisher": {" {\t\"a\" :\r\n 1 } ", "{\n  \"a\": 1\n}"},
 		"empty things stay on a line":  {`[{},[ ],{ }]`, "[\n  {},\n  [],\n  {}\n]"},
 		"numbers stay as written":      {`[1.50,1e400]`, "[\n  1.50,\n  1e400\n]"},
@@ -80,14 +82,17 @@ func TestMoment(t *testing.T) {
 		})
 	}
 	elsewhere := time.FixedZone("", 2*60*60)
-	require.Equal(t, Moment{Machine: "2026-03-01T12:00:00Z", Absolute: "2026-03-01 12:00:00 UTC", Relative: "now"}, MomentOf(now.In(elsewhere), now))
+	require.Equal(t, Moment{Machine: "2026-03-01T12:00:00Z", Absolute: "2026-03-01 12:00:00 UTC", Relative: "now"},
+		MomentOf(now.In(elsewhere), now))
 }
 
 func TestWordsOfNumbers(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "any number of attempts", AttemptsAllowed(nil))
 	require.Equal(t, "up to 1 attempt", AttemptsAllowed(new(1)))
-	for n, want := range map[int]string{1: "1 minute", 90: "90 minutes", 120: "2 hours", 1440: "1 day", 1500: "25 hours", 10080: "7 days"} {
+	for n, want := range map[int]string{
+		1: "1 minute", 90: "90 minutes", 120: "2 hours", 1440: "1 day", 1500: "25 hours", 10080: "7 days",
+	} {
 		require.Equal(t, want, Minutes(n))
 	}
 	require.Equal(t, "499", Met(1, new(499)), "a status without a name")
@@ -96,16 +101,22 @@ func TestWordsOfNumbers(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
 		require.Equal(t, want, Grouped(n))
 	}
-	for rate, want := range map[float64]string{0: "0", 0.001: "<0.01", 0.25: "0.25", 7: "7", 12.34: "12.3", 1234.5: "1,235"} {
+	for rate, want := range map[float64]string{
+		0: "0", 0.001: "<0.01", 0.25: "0.25", 7: "7", 12.34: "12.3", 1234.5: "1,235",
+	} {
 		require.Equal(t, want, PerSecond(rate))
 	}
-	for bytes, want := range map[int64]string{0: "0 B", 999: "999 B", 1200: "1.2 kB", 34_000_000: "34 MB", 5_000_000_000_000: "5.0 TB"} {
+	for bytes, want := range map[int64]string{
+		0: "0 B", 999: "999 B", 1200: "1.2 kB", 34_000_000: "34 MB", 5_000_000_000_000: "5.0 TB",
+	} {
 		require.Equal(t, want, Size(bytes))
 	}
 	for ms, want := range map[float64]string{0.42: "0.4 ms", 12.3: "12 ms", 1250: "1.25 s", 125_000: "2 min 5 s"} {
 		require.Equal(t, want, Milliseconds(ms))
 	}
-	for d, want := range map[time.Duration]string{0: "0 s", 12 * time.Second: "12 s", 26*time.Hour + 5*time.Minute: "1 d 2 h", 24*time.Hour + 5*time.Second: "1 d"} {
+	for d, want := range map[time.Duration]string{
+		0: "0 s", 12 * time.Second: "12 s", 26*time.Hour + 5*time.Minute: "1 d 2 h", 24*time.Hour + 5*time.Second: "1 d",
+	} {
 		require.Equal(t, want, Span(d))
 	}
 }

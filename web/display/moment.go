@@ -22,8 +22,8 @@ func MomentOf(t, now time.Time) Moment {
 	}
 }
 
-// Relative says how long ago, or how far ahead. Both times are the database's; a page takes a moment to be made, and what is due in less
-// than a second is now.
+// Relative says how long ago, or how far ahead. Both times are the database's; a page takes a moment to be made, and
+// what is due in less than a second is now.
 func Relative(ago time.Duration) string {
 	switch {
 	case ago <= -time.Second:

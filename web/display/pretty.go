@@ -6,8 +6,8 @@ import "strings"
 // anybody may publish, would become 16 MB of spaces.
 const maxIndent = 16
 
-// Pretty breaks JSON into lines for reading. It changes nothing but white space between tokens: numbers and escapes stay
-// as the publisher wrote them. encoding/json's Indent would refuse a body that was cut short; this takes any text.
+// Pretty breaks JSON into lines for reading. It changes nothing but white space between tokens: numbers and escapes
+// stay as the publisher wrote them. encoding/json's Indent would refuse a body that was cut short; this takes any text.
 func Pretty(text string) string {
 	p := prettyPrinter{text: text}
 	for i := 0; i < len(text); i++ {

@@ -81,7 +81,9 @@ func (q *Params) Number(name string) *int64 {
 }
 
 // timeForms are what a browser's field sends, what people write, and what we show.
-var timeForms = []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", "2006-01-02 15:04:05", "2006-01-02 15:04", time.RFC3339Nano}
+var timeForms = []string{
+	"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", "2006-01-02 15:04:05", "2006-01-02 15:04", time.RFC3339Nano,
+}
 
 // Time is a moment in UTC, or nil.
 func (q *Params) Time(name string) *time.Time {
@@ -151,8 +153,8 @@ const (
 	keyBytes  = timeBytes + 16
 )
 
-// DeadLetterPlace writes a dead letter's place as an address carries it: microseconds, as PostgreSQL keeps them, and the id that
-// decides between rows of one microsecond.
+// DeadLetterPlace writes a dead letter's place as an address carries it: microseconds, as PostgreSQL keeps them, and
+// the id that decides between rows of one microsecond.
 func DeadLetterPlace(key query.DeadLetterPlace) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(key.DeadLetteredAt.UnixMicro()))
 	return base64.RawURLEncoding.EncodeToString(append(b, key.DeadLetterID[:]...))
@@ -164,7 +166,9 @@ func ParseDeadLetterPlace(text string) (key query.DeadLetterPlace, ok bool) {
 	if err != nil || len(b) != keyBytes {
 		return key, false
 	}
-	key = query.DeadLetterPlace{DeadLetteredAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC(), DeadLetterID: uuid.UUID(b[timeBytes:])}
+	key = query.DeadLetterPlace{
+		DeadLetteredAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC(), DeadLetterID: uuid.UUID(b[timeBytes:]),
+	}
 	return key, key.DeadLetteredAt.Year() >= 1970 && key.DeadLetteredAt.Year() <= lastYear
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 // Visible writes characters that cannot be seen as [U+202E]. Escaping keeps a publisher's text from being markup, but
-// not from lying: a right-to-left override shows "exe.png" for an id that ends in "gnp.exe", and a zero-width space makes two
-// ids look like one. Joiners stay, because scripts and emoji need them.
+// not from lying: a right-to-left override shows "exe.png" for an id that ends in "gnp.exe", and a zero-width space
+// makes two ids look like one. Joiners stay, because scripts and emoji need them.
 func Visible(text string) string {
 	if strings.IndexFunc(text, IsHidden) < 0 {
 		return text

@@ -76,7 +76,8 @@ func TestSignIn(t *testing.T) {
 	require.Nil(t, before.LastSignInAt)
 	require.Zero(t, before.Sessions)
 
-	token, s, err := users.SignIn(t.Context(), "anna@example.com", annasPassword, access.SignInFrom{Address: "192.0.2.7", UserAgent: strings.Repeat("é", 400) + "\x00\xff"})
+	token, s, err := users.SignIn(t.Context(), "anna@example.com", annasPassword,
+		access.SignInFrom{Address: "192.0.2.7", UserAgent: strings.Repeat("é", 400) + "\x00\xff"})
 	require.NoError(t, err)
 	require.Equal(t, "anna@example.com", s.User)
 	require.Equal(t, access.RoleOperator, s.Role)
@@ -90,7 +91,8 @@ func TestSignIn(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, s, found, name)
 	}
-	require.Equal(t, access.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: access.RoleOperator}, s.Actor("192.0.2.8"))
+	require.Equal(t, access.Actor{Name: "user:anna@example.com", Address: "192.0.2.8", Role: access.RoleOperator},
+		s.Actor("192.0.2.8"))
 	again := b.signIn(t, "anna@example.com")
 	require.NotEqual(t, token, again)
 	after, err := users.User(t.Context(), "anna@example.com")
@@ -124,7 +126,8 @@ func TestNothingStoredLetsAnybodyIn(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.store.Access.APIKeyOf(t.Context(), key)
 	require.NoError(t, err)
-	stored := b.text(t, `SELECT concat((SELECT jsonb_agg(u) FROM postrider_internal.users u), (SELECT jsonb_agg(s) FROM postrider_internal.sessions s),
+	stored := b.text(t, `SELECT concat((SELECT jsonb_agg(u) FROM postrider_internal.users u), (SELECT jsonb_agg(s)
+		    FROM postrider_internal.sessions s),
 		(SELECT jsonb_agg(k) FROM postrider_internal.api_keys k), (SELECT jsonb_agg(a) FROM postrider_internal.audit a))`)
 	require.Contains(t, stored, "$argon2id$v=19$m=")
 	require.Contains(t, stored, key[:12])
@@ -132,7 +135,8 @@ func TestNothingStoredLetsAnybodyIn(t *testing.T) {
 		require.NotContains(t, stored, secret)
 		require.NotContains(t, stored, hex.EncodeToString([]byte(secret)))
 	}
-	shown := b.text(t, "SELECT concat((SELECT jsonb_agg(u) FROM postrider.users u), (SELECT jsonb_agg(k) FROM postrider.api_keys k))")
+	shown := b.text(t,
+		"SELECT concat((SELECT jsonb_agg(u) FROM postrider.users u), (SELECT jsonb_agg(k) FROM postrider.api_keys k))")
 	require.Contains(t, shown, "anna")
 	require.NotContains(t, shown, "argon2id")
 	require.NotContains(t, shown, b.text(t, "SELECT encode(key_hash, 'hex') FROM postrider_internal.api_keys"))
@@ -202,7 +206,8 @@ func TestLockOut(t *testing.T) {
 		require.ErrorAs(t, err, &locked, name)
 		require.ErrorContains(t, err, "too many wrong passwords")
 	}
-	b.exec(t, "UPDATE postrider_internal.users SET failed_sign_ins = 10, locked_until = now() + interval '1 minute' WHERE name = 'anna'")
+	b.exec(t, "UPDATE postrider_internal.users SET failed_sign_ins = 10, locked_until = now() + interval '1 minute' "+
+		"WHERE name = 'anna'")
 	for _, a := range []*access.Access{b.store.Access, b.elsewhere()} {
 		_, _, err := a.SignIn(t.Context(), "anna", annasPassword, someBrowser)
 		require.ErrorAs(t, err, &locked, "the right one is not looked at either, on no node")
@@ -215,7 +220,8 @@ func TestLockOut(t *testing.T) {
 	for range 13 {
 		b.exec(t, "UPDATE postrider_internal.users SET locked_until = now() WHERE name = 'anna'")
 		b.failures(t, b.store.Access, "anna", 1)
-		seconds = append(seconds, b.count(t, "SELECT extract(epoch FROM locked_until - failed_at)::int FROM postrider_internal.users WHERE name = 'anna'"))
+		seconds = append(seconds, b.count(t,
+			"SELECT extract(epoch FROM locked_until - failed_at)::int FROM postrider_internal.users WHERE name = 'anna'"))
 	}
 	require.Equal(t, []int{2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900, 900, 900}, seconds)
 	require.Equal(t, []string{
@@ -224,15 +230,19 @@ func TestLockOut(t *testing.T) {
 		`signIn ADDRESS sign_in_failed - {"times": 1}`,
 		`user:bob 192.0.2.7 signed_in - {"user": "bob"}`,
 	}, b.audited(t), "guessing does not fill the audit")
-	b.exec(t, "UPDATE postrider_internal.users SET locked_until = now(), failed_told_at = failed_told_at - interval '1 minute' WHERE name = 'anna'")
+	b.exec(t, "UPDATE postrider_internal.users SET locked_until = now(), failed_told_at = failed_told_at - interval '1 "+
+		"minute' WHERE name = 'anna'")
 	b.failures(t, b.store.Access, "anna", 1)
 	require.Equal(t, []string{`signIn ADDRESS sign_in_failed - {"user": "anna", "times": 23}`}, b.audited(t))
 
-	b.exec(t, "UPDATE postrider_internal.users SET locked_until = now(), failed_at = failed_at - interval '1 day' WHERE name = 'anna'")
+	b.exec(t, "UPDATE postrider_internal.users SET locked_until = now(), failed_at = failed_at - interval '1 day' "+
+		"WHERE name = 'anna'")
 	b.failures(t, b.store.Access, "anna", 1)
-	require.Equal(t, 1, b.count(t, "SELECT failed_sign_ins FROM postrider.users WHERE name = 'anna'"), "a day later they are forgotten")
+	require.Equal(t, 1, b.count(t, "SELECT failed_sign_ins FROM postrider.users WHERE name = 'anna'"),
+		"a day later they are forgotten")
 	b.failures(t, b.store.Access, "anna", 9)
-	_, err := b.store.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Password: new(annasPassword)})
+	_, err := b.store.Access.PutUser(t.Context(), "anna",
+		access.UserSpec{Role: access.RoleViewer, Password: new(annasPassword)})
 	require.NoError(t, err)
 	b.signIn(t, "anna")
 }
@@ -249,7 +259,8 @@ func TestGuessingFromOneAddress(t *testing.T) {
 	tried := 0
 	for err = access.ErrWrongCredentials; errors.Is(err, access.ErrWrongCredentials); tried++ {
 		require.Less(t, tried, 60)
-		_, _, err = b.store.Access.SignIn(t.Context(), fmt.Sprintf("name%d", tried), wrongPassword, access.SignInFrom{Address: fmt.Sprintf("2001:db8::%d", tried)})
+		_, _, err = b.store.Access.SignIn(t.Context(), fmt.Sprintf("name%d", tried), wrongPassword,
+			access.SignInFrom{Address: fmt.Sprintf("2001:db8::%d", tried)})
 	}
 	require.ErrorAs(t, err, &locked)
 	require.GreaterOrEqual(t, tried, 31)
@@ -318,7 +329,8 @@ func TestSessionTimes(t *testing.T) {
 	require.Equal(t, 360*11, b.count(t, seen))
 	s, err = far.SessionOf(t.Context(), token)
 	require.NoError(t, err)
-	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1, "its owner does, though what was found of it is remembered")
+	require.InDelta(t, 12*60, time.Until(s.ExpiresAt).Minutes(), 1,
+		"its owner does, though what was found of it is remembered")
 	require.Zero(t, b.count(t, seen))
 	s, err = far.WatchedSession(t.Context(), token)
 	require.NoError(t, err)
@@ -330,7 +342,10 @@ func TestSessionTimes(t *testing.T) {
 
 	require.NoError(t, b.store.Access.CleanSessions(t.Context()))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.sessions"))
-	for _, over := range []string{"last_seen_at = now() - interval '12 hours', expires_at = now() + interval '1 day'", "last_seen_at = now(), expires_at = now()"} {
+	for _, over := range []string{
+		"last_seen_at = now() - interval '12 hours', expires_at = now() + interval '1 day'",
+		"last_seen_at = now(), expires_at = now()",
+	} {
 		move(over)
 		_, err = look()
 		require.ErrorIs(t, err, postgres.ErrNotFound, over)
@@ -357,8 +372,10 @@ func TestWhatEndsSessions(t *testing.T) {
 		audit string
 	}{
 		{"nothing", put(access.UserSpec{Role: access.RoleViewer, Disabled: new(false)}), true, ""},
-		{"another role", put(access.UserSpec{Role: access.RoleAdmin}), false, `user_replaced - {"role": "admin", "user": "anna"}`},
-		{"a password", put(access.UserSpec{Role: access.RoleAdmin, Password: new(annasPassword)}), false, `user_replaced - {"user": "anna", "password": true}`},
+		{"another role", put(access.UserSpec{Role: access.RoleAdmin}), false, `user_replaced - {"role": "admin",` +
+			` "user": "anna"}`},
+		{"a password", put(access.UserSpec{Role: access.RoleAdmin, Password: new(annasPassword)}), false, `user_replaced - ` +
+			`{"user": "anna", "password": true}`},
 		{"the wrong old password", func(ctx context.Context) error {
 			require.ErrorIs(t, users.ChangePassword(ctx, "anna", wrongPassword, annasPassword), access.ErrWrongCredentials)
 			return nil
@@ -376,14 +393,16 @@ func TestWhatEndsSessions(t *testing.T) {
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.users WHERE disabled AND disabled_at IS NOT NULL"))
 			return put(access.UserSpec{Role: access.RoleAdmin, Disabled: new(false)})(ctx)
 		}, false, `user_replaced - {"user": "anna", "disabled": false}`},
-		{"removed", func(ctx context.Context) error { return users.DeleteUser(ctx, "anna") }, false, `user_deleted - {"user": "anna", "sessions": 2}`},
+		{"removed", func(ctx context.Context) error { return users.DeleteUser(ctx, "anna") }, false, `user_deleted - ` +
+			`{"user": "anna", "sessions": 2}`},
 	} {
 		one, other := b.signIn(t, "anna"), b.signIn(t, "anna")
 		far := b.elsewhere()
 		_, err := far.SessionOf(t.Context(), one)
 		require.NoError(t, err, step.name)
 		b.audited(t)
-		require.NoError(t, step.do(access.WithActor(t.Context(), access.Actor{Name: "user:bob", Address: "192.0.2.9"})), step.name)
+		require.NoError(t, step.do(access.WithActor(t.Context(), access.Actor{Name: "user:bob", Address: "192.0.2.9"})),
+			step.name)
 		rows := b.audited(t)
 		if step.audit == "" {
 			require.Empty(t, rows, step.name)
@@ -395,7 +414,8 @@ func TestWhatEndsSessions(t *testing.T) {
 			require.Equal(t, step.stays, err == nil, step.name)
 		}
 		if !step.stays {
-			require.Eventually(t, func() bool { _, err := far.SessionOf(t.Context(), one); return err != nil }, 10*time.Second, 50*time.Millisecond, "%s: within a second elsewhere", step.name)
+			require.Eventually(t, func() bool { _, err := far.SessionOf(t.Context(), one); return err != nil }, 10*time.Second,
+				50*time.Millisecond, "%s: within a second elsewhere", step.name)
 		}
 		_, err = users.SessionOf(t.Context(), bobs)
 		require.NoError(t, err, step.name)
@@ -485,7 +505,8 @@ func TestLastAdmin(t *testing.T) {
 	_, err := users.PutUser(anna, "bob", access.UserSpec{Role: access.RoleAdmin, Disabled: new(true)})
 	require.NoError(t, err)
 	token := b.signIn(t, "anna")
-	for _, ctx := range []context.Context{anna, access.WithActor(t.Context(), access.Actor{Name: "key:ci", Role: access.RoleAdmin})} {
+	for _, ctx := range []context.Context{anna, access.WithActor(t.Context(),
+		access.Actor{Name: "key:ci", Role: access.RoleAdmin})} {
 		_, err = users.PutUser(ctx, "anna", access.UserSpec{Role: access.RoleOperator})
 		require.ErrorIs(t, err, access.ErrLastAdmin)
 		require.ErrorIs(t, err, postgres.ErrConflict)
@@ -497,7 +518,9 @@ func TestLastAdmin(t *testing.T) {
 	require.NoError(t, err, "nothing has happened")
 	require.NoError(t, users.DeleteUser(anna, "bob"), "a disabled one is not missed")
 	require.NoError(t, users.DeleteUser(anna, "carl"))
-	require.NoError(t, users.DeleteUser(access.WithActor(t.Context(), access.Actor{Name: "admin", Role: access.RoleAdmin}), "anna"), "the admin token lets others in by itself")
+	require.NoError(t,
+		users.DeleteUser(access.WithActor(t.Context(), access.Actor{Name: "admin", Role: access.RoleAdmin}), "anna"),
+		"the admin token lets others in by itself")
 }
 
 // The log has PostgreSQL's error where a change is rejected in plain words.

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While a resume corrects ages step by step, those that it has come to count as they are, and the others as they will be.
+// While a resume corrects ages step by step, those that it has come to count as they are, and the others as they will
+// be.
 func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -15,12 +16,16 @@ func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 	b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 4)
 	// Ids 1 and 2 were corrected. The pause lasted ten minutes; 4 was published in the middle of it.
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - make_interval(mins => (ARRAY [10, 10, 20, 5])[id])")
-	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since, resumed_at, stop_time_to_live, moved_to)
-		SELECT subscription_id, min(owed_since) + interval '10 minutes', min(owed_since) + interval '20 minutes', true, 2 FROM postrider_internal.deliveries GROUP BY 1`)
+	b.exec(t,
+		"UPDATE postrider_internal.deliveries SET owed_since = now() - make_interval(mins => (ARRAY [10, 10, 20, 5])[id])")
+	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since, resumed_at,
+		    stop_time_to_live, moved_to)
+		SELECT subscription_id, min(owed_since) + interval '10 minutes', min(owed_since) + interval '20 minutes', true, 2
+		FROM postrider_internal.deliveries GROUP BY 1`)
 	later := func(at time.Duration) []time.Duration {
 		var now time.Time
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT resumed_at FROM postrider_internal.event_subscription_states").Scan(&now))
+		require.NoError(t,
+			b.pool.QueryRow(t.Context(), "SELECT resumed_at FROM postrider_internal.event_subscription_states").Scan(&now))
 		owed, err := b.store.Loader.OwedSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
 		require.NoError(t, err)
 		require.Len(t, owed, 4)
@@ -32,7 +37,8 @@ func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 	}
 	const minute = time.Minute
 	require.Equal(t, []time.Duration{10 * minute, 10 * minute, 10 * minute, 0}, later(minute))
-	require.Equal(t, []time.Duration{10 * minute, 10 * minute, 17 * minute, 5 * minute}, later(-7*minute), "three minutes into the pause")
+	require.Equal(t, []time.Duration{10 * minute, 10 * minute, 17 * minute, 5 * minute}, later(-7*minute),
+		"three minutes into the pause")
 	require.Equal(t, []time.Duration{10 * minute, 10 * minute, 20 * minute, 5 * minute}, later(-11*minute), "before it")
 
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET stop_time_to_live = false")

@@ -12,7 +12,8 @@ import (
 
 func (b *bundle) apiKey(t *testing.T, spec access.APIKeySpec) (string, *access.APIKey) {
 	t.Helper()
-	key, made, err := b.store.Access.CreateAPIKey(access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: "192.0.2.7"}), spec)
+	key, made, err := b.store.Access.CreateAPIKey(
+		access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: "192.0.2.7"}), spec)
 	require.NoError(t, err)
 	return key, made
 }
@@ -23,7 +24,8 @@ func TestAPIKeys(t *testing.T) {
 	users := b.store.Access
 	b.topic(t, "orders")
 	b.audited(t)
-	key, made := b.apiKey(t, access.APIKeySpec{Name: "shop", Scope: access.ScopePublish, Topic: "orders", ExpiresInDays: new(1)})
+	key, made := b.apiKey(t,
+		access.APIKeySpec{Name: "shop", Scope: access.ScopePublish, Topic: "orders", ExpiresInDays: new(1)})
 	require.Regexp(t, `^prk_[A-Za-z0-9_-]{43}$`, key)
 	require.True(t, access.IsAPIKey(key))
 	require.Equal(t, key[:12], made.Hint)
@@ -40,7 +42,10 @@ func TestAPIKeys(t *testing.T) {
 		require.ErrorIs(t, err, access.ErrWrongCredentials, wrong)
 	}
 
-	for scope, role := range map[access.Scope]access.Role{access.ScopePublish: "", access.ScopeRead: access.RoleViewer, access.ScopeOperate: access.RoleOperator, access.ScopeAdmin: access.RoleAdmin} {
+	for scope, role := range map[access.Scope]access.Role{
+		access.ScopePublish: "", access.ScopeRead: access.RoleViewer, access.ScopeOperate: access.RoleOperator,
+		access.ScopeAdmin: access.RoleAdmin,
+	} {
 		key, _ := b.apiKey(t, access.APIKeySpec{Name: "every-" + string(scope), Scope: scope})
 		found, err := b.elsewhere().APIKeyOf(t.Context(), key)
 		require.NoError(t, err)
@@ -70,7 +75,8 @@ func TestAPIKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, revoked, shown)
 	rows := b.audited(t)
-	require.Contains(t, rows[0], `user:anna 192.0.2.7 api_key_made orders {"key": "shop", "scope": "publish", "expiresAt": "20`)
+	require.Contains(t, rows[0],
+		`user:anna 192.0.2.7 api_key_made orders {"key": "shop", "scope": "publish", "expiresAt": "20`)
 	require.Equal(t, `postrider - api_key_revoked orders {"key": "shop"}`, rows[len(rows)-1])
 	require.Len(t, rows, 6)
 }
@@ -94,7 +100,11 @@ func TestAPIKeyRefusals(t *testing.T) {
 		{access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, Topic: "orders"}, "topic", postgres.ErrInvalid},
 		{access.APIKeySpec{Name: "cd", Scope: access.ScopePublish, Topic: "bills"}, "topic", postgres.ErrNotFound},
 		{access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(0)}, "expiresInDays", postgres.ErrInvalid},
-		{access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(3651)}, "expiresInDays", postgres.ErrInvalid},
+		{
+			access.APIKeySpec{Name: "cd", Scope: access.ScopeRead, ExpiresInDays: new(3651)},
+			"expiresInDays",
+			postgres.ErrInvalid,
+		},
 		{access.APIKeySpec{Name: "ci", Scope: access.ScopeRead}, "name", postgres.ErrConflict},
 	} {
 		_, _, err := b.store.Access.CreateAPIKey(t.Context(), wrong.spec)

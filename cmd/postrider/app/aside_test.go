@@ -35,7 +35,9 @@ func (b *bundle) somebody(t *testing.T, statement string, args ...any) (end func
 }
 
 // recording records results at the same time, and counts those that are recorded.
-func (b *bundle) recording(t *testing.T, sub *catalog.Subscription, verdict policy.Verdict, deliveries []int64, jobs []queue.JobToken) *atomic.Int64 {
+func (b *bundle) recording(
+	t *testing.T, sub *catalog.Subscription, verdict policy.Verdict, deliveries []int64, jobs []queue.JobToken,
+) *atomic.Int64 {
 	t.Helper()
 	var recorded atomic.Int64
 	for i := range deliveries {
@@ -48,8 +50,8 @@ func (b *bundle) recording(t *testing.T, sub *catalog.Subscription, verdict poli
 	return &recorded
 }
 
-// TestAnOpenTransactionHoldsUpNobodyElse: who has a delivery's rows has those of that delivery alone, however long, and the node goes on. What
-// becomes of it then is what became of it first.
+// TestAnOpenTransactionHoldsUpNobodyElse: who has a delivery's rows has those of that delivery alone, however long, and
+// the node goes on. What becomes of it then is what became of it first.
 func TestAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	for name, somebody := range map[string]struct {
@@ -58,12 +60,18 @@ func TestAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 		commit bool
 		state  string
 	}{
-		"cancels":            {"SELECT postrider.cancel($1)", 1, true, "canceled"},
-		"locks a job":        {"SELECT FROM postrider_internal.river_job WHERE (args ->> 'd')::bigint = $1 FOR UPDATE", 1, true, "delivered"},
-		"cancels, but no":    {"SELECT postrider.cancel($1)", 1, false, "delivered"},
-		"locks a row":        {"SELECT FROM postrider_internal.deliveries WHERE id = $1 FOR UPDATE", 1, true, "delivered"},
-		"gives three up":     {"SELECT postrider.dead_letter_now(d) FROM generate_series($1::bigint, $1::bigint + 2) d", 3, true, "dead_lettered"},
-		"gives none of them": {"SELECT postrider.dead_letter_now(d) FROM generate_series($1::bigint, $1::bigint + 2) d", 3, false, "delivered"},
+		"cancels": {"SELECT postrider.cancel($1)", 1, true, "canceled"},
+		"locks a job": {
+			"SELECT FROM postrider_internal.river_job WHERE (args ->> 'd')::bigint = $1 FOR UPDATE", 1, true, "delivered",
+		},
+		"cancels, but no": {"SELECT postrider.cancel($1)", 1, false, "delivered"},
+		"locks a row":     {"SELECT FROM postrider_internal.deliveries WHERE id = $1 FOR UPDATE", 1, true, "delivered"},
+		"gives three up": {
+			"SELECT postrider.dead_letter_now(d) FROM generate_series($1::bigint, $1::bigint + 2) d", 3, true, "dead_lettered",
+		},
+		"gives none of them": {
+			"SELECT postrider.dead_letter_now(d) FROM generate_series($1::bigint, $1::bigint + 2) d", 3, false, "delivered",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,28 +87,35 @@ func TestAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 			d, j = b.fetched(t, "node-1")
 			began := time.Now()
 			for i := range d {
-				require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
+				require.NoError(t,
+					b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
 			}
 			require.Less(t, time.Since(began), 10*time.Second, "one after the other: half a second each would be 20 s")
 			require.NoError(t, b.store.Recorder.WaitRecording(t.Context()), "new requests may start")
 			require.Equal(t, 201-somebody.held, recorded.Load())
 			end(somebody.commit)
 			require.Eventually(t, func() bool { return recorded.Load() == 201 }, 5*time.Second, 5*time.Millisecond)
-			require.EqualValues(t, somebody.held, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1", somebody.state, first, somebody.held))
-			require.Equal(t, 241, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", somebody.state), "each ended once")
+			require.EqualValues(t, somebody.held,
+				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
+					somebody.state, first, somebody.held))
+			require.Equal(t, 241,
+				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", somebody.state),
+				"each ended once")
 			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 			require.Zero(t, b.count(t, brokenTokens))
 		})
 	}
 }
 
-// Who releases a probation has what all failures of its endpoint are written down in; those of others are, and no publish waits.
+// Who releases a probation has what all failures of its endpoint are written down in; those of others are, and no
+// publish waits.
 func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
 	resting := b.subscription(t, "orders", "resting", nil)
-	other := b.subscription(t, "orders", "other", func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://other.example.com/hook" })
+	other := b.subscription(t, "orders", "other",
+		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://other.example.com/hook" })
 	b.publish(t, "orders", "e", 10)
 	d, j := b.fetched(t, "node-1")
 	b.rest(t, "resting")
@@ -108,7 +123,8 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	began := time.Now()
 	b.publish(t, "orders", "f", 20)
 	require.Less(t, time.Since(began), 2*time.Second, "no publish waits for it")
-	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"))
+	require.Equal(t, 20,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"))
 
 	var recorded [2]atomic.Int64
 	for i := range d {
@@ -139,7 +155,8 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// A person who resumes and does not commit holds up no publish; what is published meanwhile is held, and let go by the first refill after.
+// A person who resumes and does not commit holds up no publish; what is published meanwhile is held, and let go by the
+// first refill after.
 func TestAnOpenResumeHoldsUpNoPublish(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {

@@ -21,7 +21,8 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	list := []policy.DeliveryAttribute{
-		secretHeader("X-Hidden-Name", new("hidden-value")), {Name: "X-B", Type: policy.AttributeDynamic, SourceField: "data.system"},
+		secretHeader("X-Hidden-Name", new("hidden-value")),
+		{Name: "X-B", Type: policy.AttributeDynamic, SourceField: "data.system"},
 	}
 	with := func(list []policy.DeliveryAttribute) func(*catalog.SubscriptionSpec) {
 		return func(s *catalog.SubscriptionSpec) { s.DeliveryAttributes = list }
@@ -34,7 +35,8 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, list, cached.DeliveryAttributes)
 
-	const column = "SELECT delivery_headers_sealed FROM postrider_internal.event_subscriptions WHERE name = 'billing' AND deleted_at IS NULL"
+	const column = "SELECT delivery_headers_sealed FROM postrider_internal.event_subscriptions WHERE name = 'billing' " +
+		"AND deleted_at IS NULL"
 	var sealed []byte
 	require.NoError(t, b.pool.QueryRow(t.Context(), column).Scan(&sealed))
 	for _, part := range []string{"X-Hidden-Name", "hidden-value", "data.system"} {
@@ -46,7 +48,8 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	require.Error(t, err, "it opens as its own column only")
 
 	kept := b.subscription(t, "orders", "billing", with([]policy.DeliveryAttribute{secretHeader("x-hidden-name", nil)}))
-	require.Equal(t, []policy.DeliveryAttribute{secretHeader("x-hidden-name", new("hidden-value"))}, kept.DeliveryAttributes)
+	require.Equal(t, []policy.DeliveryAttribute{secretHeader("x-hidden-name", new("hidden-value"))},
+		kept.DeliveryAttributes)
 
 	var mistake *policy.ValidationError
 	s := spec()
@@ -89,7 +92,8 @@ func TestRevealWritesTheAuditFirst(t *testing.T) {
 	b.subscription(t, "orders", "billing", nil)
 	somebody := access.WithActor(t.Context(), access.Actor{Name: "somebody", Address: "192.0.2.1"})
 	for action, reveal := range map[string]func(context.Context, string, string) (*catalog.Subscription, error){
-		"endpoint_url_shown": b.store.Subscriptions.RevealEndpoint, "delivery_attributes_shown": b.store.Subscriptions.RevealDeliveryAttributes,
+		"endpoint_url_shown":        b.store.Subscriptions.RevealEndpoint,
+		"delivery_attributes_shown": b.store.Subscriptions.RevealDeliveryAttributes,
 	} {
 		const rows = `SELECT count(*) FROM postrider.audit WHERE action = $1 AND actor = 'somebody' AND address = '192.0.2.1'
 			AND topic = 'orders' AND subscription = 'billing' AND details = '{}' AND at > now() - interval '1 minute'`
@@ -103,7 +107,8 @@ func TestRevealWritesTheAuditFirst(t *testing.T) {
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		require.Equal(t, 1, b.count(t, rows, action))
 	}
-	_, err := b.pool.Exec(t.Context(), "ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
+	_, err := b.pool.Exec(t.Context(),
+		"ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	require.NoError(t, err)
 	sub, err := b.store.Subscriptions.RevealEndpoint(somebody, "orders", "billing")
 	require.Error(t, err)
@@ -126,10 +131,13 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 	own.Name, own.BuiltIn = "mine", false
 	_, _, err := b.store.Policies.PutPolicy(t.Context(), &own)
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), "ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
+	_, err = b.pool.Exec(t.Context(),
+		"ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	require.NoError(t, err)
-	const everything = `SELECT md5(string_agg(x, '|' ORDER BY x)) FROM (SELECT t::text AS x FROM postrider_internal.topics t
-		UNION ALL SELECT s::text FROM postrider_internal.event_subscriptions s UNION ALL SELECT p::text FROM postrider_internal.retry_policies p
+	const everything = `SELECT md5(string_agg(x, '|' ORDER BY x)) FROM (SELECT t::text AS x
+		    FROM postrider_internal.topics t
+		UNION ALL SELECT s::text FROM postrider_internal.event_subscriptions s UNION ALL SELECT p::text
+		FROM postrider_internal.retry_policies p
 		UNION ALL SELECT st::text FROM postrider_internal.event_subscription_states st) all_rows`
 	state := func() (sum string) {
 		require.NoError(t, b.pool.QueryRow(t.Context(), everything).Scan(&sum))
@@ -138,7 +146,8 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 	before := state()
 	for name, change := range map[string]func(context.Context) error{
 		"PutTopic": func(ctx context.Context) error {
-			_, _, err := b.store.Topics.PutTopic(ctx, "another", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: "EventGridSchema"})
+			_, _, err := b.store.Topics.PutTopic(ctx, "another",
+				catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: "EventGridSchema"})
 			return err
 		},
 		"DeleteTopic": func(ctx context.Context) error { return b.store.Topics.DeleteTopic(ctx, "empty") },
@@ -180,5 +189,6 @@ func TestActorWithoutARequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE actor = 'postrider' AND address IS NULL AND action = 'topic_made' AND subscription IS NULL"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE actor = 'postrider' AND address IS NULL "+
+		"AND action = 'topic_made' AND subscription IS NULL"))
 }

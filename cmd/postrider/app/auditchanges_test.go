@@ -38,13 +38,16 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 		{`{cells.webhook 404,new,minDelaySeconds}`, 420},
 	} {
 		var value float64
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT ("+changes+")::float8", "policy_replaced", row.path).Scan(&value), row.path)
+		require.NoError(t,
+			b.pool.QueryRow(t.Context(), "SELECT ("+changes+")::float8", "policy_replaced", row.path).Scan(&value), row.path)
 		require.InDelta(t, row.want, value, 0, row.path)
 	}
-	const names = "SELECT string_agg(DISTINCT split_part(n, ' ', 1), ' ') FROM postrider.audit, jsonb_object_keys(changes) n WHERE action = 'policy_replaced'"
+	const names = "SELECT string_agg(DISTINCT split_part(n, ' ', 1), ' ') " +
+		"FROM postrider.audit, jsonb_object_keys(changes) n WHERE action = 'policy_replaced'"
 	require.Equal(t, "ackTimeoutSeconds cells.azure-resource cells.webhook", b.text(t, names))
 	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "own"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'policy_deleted' AND (changes #>> '{ackTimeoutSeconds,old}')::int = 20"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'policy_deleted' "+
+		"AND (changes #>> '{ackTimeoutSeconds,old}')::int = 20"))
 }
 
 // What was made or removed of users and personal keys is in the audit with its values.
@@ -54,7 +57,8 @@ func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
 	users := b.store.Access
 	newest := func(column, action string) string {
 		t.Helper()
-		return b.text(t, "SELECT "+column+"::text FROM postrider.audit WHERE action = '"+action+"' ORDER BY audit_id DESC LIMIT 1")
+		return b.text(t,
+			"SELECT "+column+"::text FROM postrider.audit WHERE action = '"+action+"' ORDER BY audit_id DESC LIMIT 1")
 	}
 	b.user(t, "anna", access.RoleOperator)
 	_, approved := b.approved(t, "anna", access.RoleViewer)
@@ -62,7 +66,8 @@ func TestTheAuditHasThePersonalKeysAndUsersValues(t *testing.T) {
 	require.NoError(t, err)
 	for action, k := range map[string]*access.APIKey{"login_approved": approved, "api_key_made": made} {
 		require.JSONEq(t, fmt.Sprintf(`{"scope": {"old": null, "new": %q}, "owner": {"old": null, "new": "anna"},
-			"machine": {"old": null, "new": %q}, "expiresAt": {"old": null, "new": %q}, "state": {"old": null, "new": "active"}}`,
+			"machine": {"old": null, "new": %q}, "expiresAt": {"old": null, "new": %q}, "state": {"old": null,`+
+			` "new": "active"}}`,
 			k.Scope, *k.Machine, k.ExpiresAt.UTC().Format(time.RFC3339)), newest("changes", action))
 	}
 	require.NoError(t, users.DeleteUser(t.Context(), "anna"))

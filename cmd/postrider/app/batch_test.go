@@ -44,8 +44,10 @@ type batchJob struct {
 // fetchBatches marks jobs of batches as River's fetch does, and answers them: the oldest first.
 func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
-		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now() RETURNING id AS job_id, created_at AS job_made, args -> 'b' IS NULL AS pump`, node)
+	rows, err := b.pool.Query(t.Context(),
+		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
+		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now()
+		RETURNING id AS job_id, created_at AS job_made, args -> 'b' IS NULL AS pump`, node)
 	require.NoError(t, err)
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[batchJob])
 	require.NoError(t, err)
@@ -107,7 +109,9 @@ func eventIDs(batch *queue.Work) []string {
 	return ids
 }
 
-func batchResult(batch *queue.Work, sub *catalog.Subscription, verdict policy.Verdict, fates ...delivery.Fate) delivery.Result {
+func batchResult(
+	batch *queue.Work, sub *catalog.Subscription, verdict policy.Verdict, fates ...delivery.Fate,
+) delivery.Result {
 	r := result(0, batch.Job, sub, verdict)
 	r.BatchID, r.Events, r.Number, r.Bytes, r.Fates = batch.BatchID, len(batch.Members), batch.Attempts+1, 100, fates
 	return r
@@ -116,14 +120,15 @@ func batchResult(batch *queue.Work, sub *catalog.Subscription, verdict policy.Ve
 // sized publishes one event of each size given.
 func (b *bundle) sized(t *testing.T, kilobytes ...int) {
 	t.Helper()
-	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-		events := make([]event.Event, len(kilobytes))
-		for i, size := range kilobytes {
-			body := fmt.Sprintf(`{"id":"%d","data":%q}`, i, strings.Repeat("x", size*1024))
-			events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: []byte(body)}
-		}
-		return events, nil
-	}})
+	_, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
+			events := make([]event.Event, len(kilobytes))
+			for i, size := range kilobytes {
+				body := fmt.Sprintf(`{"id":"%d","data":%q}`, i, strings.Repeat("x", size*1024))
+				events[i] = event.Event{Schema: event.EventGrid, ID: fmt.Sprint(i), Type: "test", Body: []byte(body)}
+			}
+			return events, nil
+		}})
 	require.NoError(t, err)
 }
 
@@ -152,7 +157,8 @@ func TestBatchesAreCut(t *testing.T) {
 			slices.Sort(got)
 			require.Equal(t, row.want, got)
 			require.Zero(t, b.count(t, brokenTokens))
-			require.Equal(t, len(row.want), b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'b' IS NOT NULL"))
+			require.Equal(t, len(row.want),
+				b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'b' IS NOT NULL"))
 			require.Eventually(t, func() bool {
 				b.cutAll(t, sub)
 				return b.count(t, "SELECT count(*) FROM postrider_internal.river_job") == len(row.want)
@@ -168,9 +174,12 @@ func TestBatchHasTheOrderOfPublishing(t *testing.T) {
 		b.publish(t, "orders", fmt.Sprint(i), 3)
 	}
 	batch := b.cutOne(t, sub)
-	want := []string{"0-0", "0-1", "0-2", "1-0", "1-1", "1-2", "2-0", "2-1", "2-2", "3-0", "3-1", "3-2", "4-0", "4-1", "4-2"}
+	want := []string{
+		"0-0", "0-1", "0-2", "1-0", "1-1", "1-2", "2-0", "2-1", "2-2", "3-0", "3-1", "3-2", "4-0", "4-1", "4-2",
+	}
 	require.Equal(t, want, eventIDs(batch))
-	require.Equal(t, 15, b.count(t, `SELECT count(*) FROM postrider.batch_members m JOIN unnest($1::text[]) WITH ORDINALITY AS w(event_id, position)
+	require.Equal(t, 15, b.count(t,
+		`SELECT count(*) FROM postrider.batch_members m JOIN unnest($1::text[]) WITH ORDINALITY AS w(event_id, position)
 		ON w.event_id = m.event_id AND w.position = m.position WHERE left_at IS NULL`, want))
 }
 
@@ -230,18 +239,21 @@ func TestCutterGoesBackForWhatItPassed(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// What was on hold is cut as it is, before what came later, and keeps nothing of the hold but its name. What was attempted before goes alone.
+// What was on hold is cut as it is, before what came later, and keeps nothing of the hold but its name. What was
+// attempted before goes alone.
 func TestPumpTakesWhatIsOnHold(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 3, 1024)
 	b.publish(t, "orders", "early", 3)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = 'paused'")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 1 WHERE id = (SELECT min(id) FROM postrider_internal.deliveries)")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 1 WHERE id = (SELECT min(id) "+
+		"FROM postrider_internal.deliveries)")
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 3, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND args ->> 'n' = '2'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND args ->> 'n' = '2'"))
 	b.publish(t, "orders", "late", 1)
 	batch := b.cutOne(t, sub)
 	require.Equal(t, []string{"early-1", "early-2", "late-0"}, eventIDs(batch))
@@ -275,13 +287,15 @@ func TestPumpsThatWaitEndTogether(t *testing.T) {
 	}
 	start(0)
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
+		return b.count(t,
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
 	},
 		10*time.Second, time.Millisecond, "its turn has come")
 	for i := range jobs[1:] {
 		start(i + 1)
 	}
-	require.Eventually(t, func() bool { return b.store.Loader.WaitingCutters(sub.ID) == 19 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.store.Loader.WaitingCutters(sub.ID) == 19 }, 10*time.Second,
+		time.Millisecond)
 	require.NoError(t, blocker.Rollback(t.Context()))
 	cutters.Wait()
 	require.Equal(t, 20, sizes[0], "the first one cuts all")
@@ -293,7 +307,8 @@ func TestPumpsThatWaitEndTogether(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// Where looking back is slow, it is done by a pump that comes later. It must be there: one release spans the place come to.
+// Where looking back is slow, it is done by a pump that comes later. It must be there: one release spans the place come
+// to.
 func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 2, 1024)
@@ -304,7 +319,8 @@ func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
 	b.cutOne(t, sub) // the first cut has nothing to look back to
 	b.publish(t, "orders", "next", 1)
 	b.cutOne(t, sub) // looks back
-	later := b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL AND scheduled_at > now() - interval '1 second'")
+	later := b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args -> 'b' IS NULL "+
+		"AND scheduled_at > now() - interval '1 second'")
 	require.Equal(t, 1, later)
 	b.publish(t, "orders", "late", 1)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL WHERE job_id = -1")
@@ -353,13 +369,15 @@ func TestBatchSurvivesItsNode(t *testing.T) {
 	require.NoError(t, err)
 	defer after.Release()
 	require.Equal(t, before.Members, after.Members)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1 AND args ->> 'r' = '1'", job))
 
 	_, err = loadBatch(t, b.store, sub, before.Job, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
 	err = b.store.Recorder.Record(t.Context(), batchResult(before, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"), "a node that was thought dead records nothing")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
+		"a node that was thought dead records nothing")
 	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
 }
 
@@ -370,9 +388,12 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 		verdict         policy.Verdict
 		delivery, batch string
 	}{
-		"delivered": {policy.Verdict{Action: policy.Delivered}, "state = 'delivered' AND reason IS NULL", "state = 'delivered' AND finished_at IS NOT NULL"},
-		"retry":     {policy.Verdict{Action: policy.Retry, At: soon}, "state = 'pending' AND next_attempt_at > now() AND hold IS NULL", "state = 'pending' AND next_attempt_at > now()"},
-		"dropped":   {policy.Verdict{Action: policy.Drop, Reason: policy.ReasonHTTPBadRequest}, "state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'", "state = 'dropped'"},
+		"delivered": {policy.Verdict{Action: policy.Delivered}, "state = 'delivered' AND reason IS NULL", "state = " +
+			"'delivered' AND finished_at IS NOT NULL"},
+		"retry": {policy.Verdict{Action: policy.Retry, At: soon}, "state = 'pending' AND next_attempt_at > now() " +
+			"AND hold IS NULL", "state = 'pending' AND next_attempt_at > now()"},
+		"dropped": {policy.Verdict{Action: policy.Drop, Reason: policy.ReasonHTTPBadRequest}, "state = 'dropped' " +
+			"AND reason = 'UndeliverableDueToHttpBadRequest'", "state = 'dropped'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -380,12 +401,22 @@ func TestBatchIsRecordedAllOrNone(t *testing.T) {
 			b.publish(t, "orders", "e", 5)
 			batch := b.cutOne(t, sub)
 			require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, row.verdict)))
-			require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' AND batch_id = $1 AND "+row.delivery, batch.BatchID))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 AND last_status = 503 AND last_attempt_at IS NOT NULL AND "+row.batch))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1", batch.BatchID))
+			require.Equal(t, 5,
+				b.count(t,
+					"SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND last_status = 503 AND last_outcome = 'Busy' "+
+						"AND batch_id = $1 AND "+row.delivery, batch.BatchID))
+			require.Equal(t, 1,
+				b.count(t, "SELECT count(*) FROM postrider.batches WHERE attempts = 1 AND members = 5 AND bytes = 100 "+
+					"AND last_status = 503 AND last_attempt_at IS NOT NULL AND "+row.batch))
+			require.Equal(t, 1,
+				b.count(t,
+					"SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = $1 AND delivery_id IS NULL AND number = 1",
+					batch.BatchID))
 			require.Zero(t, b.count(t, brokenTokens))
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", batch.Job.JobID), "a job row never serves two attempts")
-			require.Equal(t, 1, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"), "one request")
+			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", batch.Job.JobID),
+				"a job row never serves two attempts")
+			require.Equal(t, 1, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'attempt'"),
+				"one request")
 		})
 	}
 }
@@ -396,17 +427,31 @@ func TestMembersLeaveARetriedBatch(t *testing.T) {
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 4)
 	batch := b.cutOne(t, sub)
-	early, late := time.Now().Add(time.Hour).Truncate(time.Microsecond), time.Now().Add(2*time.Hour).Truncate(time.Microsecond)
+	early, late := time.Now().Add(time.Hour).Truncate(time.Microsecond), time.Now().Add(2*time.Hour).
+		Truncate(time.Microsecond)
 	fates := []delivery.Fate{
 		{DeliveryID: batch.Members[1].DeliveryID, Verdict: policy.Verdict{Action: policy.Retry, At: early}},
-		{DeliveryID: batch.Members[2].DeliveryID, Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded}},
+		{DeliveryID: batch.Members[2].DeliveryID, Verdict: policy.Verdict{
+			Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded,
+		}},
 	}
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: late}, fates...)))
+	require.NoError(t, b.store.Recorder.Record(t.Context(),
+		batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: late}, fates...)))
 
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL AND state = 'pending' AND next_attempt_at = $1 AND attempts = 1", late))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NULL AND event_id = 'e-1' AND next_attempt_at = $1 AND attempts = 1", early))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'e-2' AND reason = 'TimeToLiveExceeded' AND attempts = 1 AND last_status = 503"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2'", early))
+	require.Equal(t, 2,
+		b.count(t,
+			"SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL AND state = 'pending' "+
+				"AND next_attempt_at = $1 AND attempts = 1", late))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NULL AND event_id = 'e-1' AND next_attempt_at = $1 "+
+				"AND attempts = 1", early))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'e-2' "+
+		"AND reason = 'TimeToLiveExceeded' AND attempts = 1 AND last_status = 503"))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'deliver' AND state = 'scheduled' "+
+				"AND scheduled_at = $1 AND args ->> 'n' = '2'", early))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE members = 2 AND state = 'pending'"))
 	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider.batch_members WHERE left_at IS NOT NULL
 		AND (event_id, left_reason) IN (('e-1', 'OwnTime'), ('e-2', 'TimeToLiveExceeded'))`))
@@ -420,7 +465,11 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 3)
 	batch := b.cutOne(t, sub)
-	gone := []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded}}}
+	gone := []delivery.Fate{
+		{DeliveryID: batch.Members[0].DeliveryID, Verdict: policy.Verdict{
+			Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded,
+		}},
+	}
 	leave := batchResult(batch, sub, policy.Verdict{Action: delivery.Leave}, gone...)
 	leave.Number, leave.Bytes, leave.Status, leave.Outcome = 0, 0, 0, ""
 	require.NoError(t, b.store.Recorder.Record(t.Context(), leave))
@@ -430,7 +479,8 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	defer again.Release()
 	require.Equal(t, []string{"e-1", "e-2"}, eventIDs(again))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'e-0' AND attempts = 0 AND last_outcome IS NULL"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'e-0' AND attempts = 0 AND last_outcome IS NULL"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE members = 2 AND attempts = 0"))
 	require.Zero(t, b.count(t, brokenTokens))
 
@@ -450,8 +500,10 @@ func TestBigBatchIsRecordedInOneStatement(t *testing.T) {
 	batch := b.cutOne(t, sub)
 	require.Len(t, batch.Members, 5000)
 	began := time.Now()
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
-	require.Equal(t, 5000, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'"))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Delivered})))
+	require.Equal(t, 5000,
+		b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'delivered'"))
 	require.Less(t, time.Since(began), 10*time.Second)
 	t.Log("5,000 members cut and recorded; recording took", time.Since(began))
 }

@@ -35,7 +35,10 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, n, "a batch is released whole, where there is room for any of it")
 	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch' AND args ->> 'b' = $1::text AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch' AND args ->> 'b' = $1::text "+
+				"AND args ->> 'n' = '1' AND args ->> 'r' = '3'", fmt.Sprint(batch.BatchID)))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.batches WHERE last_hold = 'paused'"))
 }
 
@@ -49,7 +52,8 @@ func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 		hold.Number, hold.Bytes = 0, 0
 		require.NoError(t, b.store.Recorder.Record(t.Context(), hold))
 	}
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 hour' WHERE id = "+firstDelivery)
+	b.exec(t,
+		"UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 hour' WHERE id = "+firstDelivery)
 	n, err := b.store.Releaser.ReleaseExpired(t.Context(), sub.ID, 30*time.Minute, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
@@ -83,15 +87,19 @@ func TestPromoteParksBatchesThatFindNoRoom(t *testing.T) {
 	b, sub := batchSetup(t, 3, 64)
 	b.publish(t, "orders", "e", 9)
 	for _, batch := range b.cutAll(t, sub) {
-		require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+		require.NoError(t, b.store.Recorder.Record(t.Context(),
+			batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	}
 	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
 	due, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: sub.ID, Jobs: 4})
 	require.NoError(t, err)
 	require.Equal(t, 3, due)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'batch' AND args ? 'b'"), "room is counted in events: %s",
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'batch' "+
+			"AND args ? 'b'"), "room is counted in events: %s",
 		b.text(t, "SELECT jsonb_agg(to_jsonb(j))::text FROM postrider_internal.river_job j"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'admission' AND state = 'pending'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.batches WHERE hold = 'admission' AND state = 'pending'"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -108,7 +116,8 @@ func TestTrafficCountsTheEventsOfBatches(t *testing.T) {
 	require.Equal(t, 10, queued())
 	batches := b.cutAll(t, sub)
 	require.Equal(t, 10, queued())
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batches[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+	require.NoError(t, b.store.Recorder.Record(t.Context(),
+		batchResult(batches[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	require.Equal(t, 10-len(batches[0].Members), queued(), "what waits for its retry is in nobody's way")
 }
 
@@ -123,8 +132,10 @@ func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 	require.NoError(t, b.store.Recorder.Record(t.Context(), held))
 	b.publish(t, "orders", "open", 2)
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
-	require.Equal(t, 8, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND hold IS NULL AND finished_at IS NOT NULL"))
+	require.Equal(t, 8, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
+	require.Equal(t, 2, b.count(t,
+		"SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND hold IS NULL AND finished_at IS NOT NULL"))
 	require.Equal(t, 8, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
 	err := b.store.Recorder.Record(t.Context(), batchResult(running, sub, policy.Verdict{Action: policy.Delivered}))
 	require.ErrorIs(t, err, postgres.ErrNotFound)
@@ -132,20 +143,29 @@ func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 
 func TestSweepMendsBatches(t *testing.T) {
 	t.Parallel()
-	const ageBatches = "UPDATE postrider_internal.batches SET created_at = created_at - interval '1 hour', last_attempt_at = last_attempt_at - interval '1 hour'"
+	const ageBatches = "UPDATE postrider_internal.batches SET created_at = created_at - interval '1 hour', " +
+		"last_attempt_at = last_attempt_at - interval '1 hour'"
 	for name, row := range map[string]struct {
 		breaking string
 		want     int
 	}{
-		"nothing came apart":                {"SELECT 1", 0},
-		"the batch's job row is gone":       {"DELETE FROM postrider_internal.river_job WHERE args ? 'b'", 1},
-		"River discarded the batch's job":   {"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now() WHERE args ? 'b'", 1},
-		"the batch names no job":            {"UPDATE postrider_internal.batches SET job_id = NULL", 1},
-		"a member's batch is gone":          {"UPDATE postrider_internal.deliveries SET batch_id = 99 WHERE id = " + firstDelivery + "; UPDATE postrider_internal.batches SET members = 2", 1},
-		"the pump is gone":                  {"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'", 1},
-		"all job rows are gone":             {"DELETE FROM postrider_internal.river_job", 2},
-		"River completed the pump":          {"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE NOT args ? 'b'", 1},
-		"the pump is gone, batches are off": {"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'; UPDATE postrider_internal.event_subscriptions SET max_events_per_batch = NULL, preferred_batch_size_in_kilobytes = NULL", 3},
+		"nothing came apart":          {"SELECT 1", 0},
+		"the batch's job row is gone": {"DELETE FROM postrider_internal.river_job WHERE args ? 'b'", 1},
+		"River discarded the batch's job": {
+			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now() WHERE args ? 'b'", 1,
+		},
+		"the batch names no job": {"UPDATE postrider_internal.batches SET job_id = NULL", 1},
+		"a member's batch is gone": {"UPDATE postrider_internal.deliveries SET batch_id = 99 WHERE id = " +
+			firstDelivery + "; UPDATE postrider_internal.batches SET members = 2", 1},
+		"the pump is gone":      {"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'", 1},
+		"all job rows are gone": {"DELETE FROM postrider_internal.river_job", 2},
+		"River completed the pump": {
+			"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE NOT args ? 'b'", 1,
+		},
+		"the pump is gone, batches are off": {
+			"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'; UPDATE postrider_internal.event_subscriptions " +
+				"SET max_events_per_batch = NULL, preferred_batch_size_in_kilobytes = NULL", 3,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,9 +20,12 @@ import (
 func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at, attempted_at)
-		SELECT j.state::postrider_internal.river_job_state, '{"s": 1}', 'deliver', 'deliveries', 1, 1000, j.due, j.attempted FROM (
-		SELECT 'scheduled' AS state, now() - interval '1 second' AS due, NULL::timestamptz AS attempted FROM generate_series(1, 12000)
+	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority,
+		    max_attempts, scheduled_at, attempted_at)
+		SELECT j.state::postrider_internal.river_job_state, '{"s": 1}', 'deliver', 'deliveries', 1, 1000, j.due, j.attempted
+		FROM (
+		SELECT 'scheduled' AS state, now() - interval '1 second' AS due, NULL::timestamptz AS attempted
+		FROM generate_series(1, 12000)
 		UNION ALL SELECT 'scheduled', now() + interval '1 hour', NULL FROM generate_series(1, 10)
 		UNION ALL SELECT 'retryable', now() - interval '1 second', now()
 		UNION ALL SELECT 'retryable', now() + interval '1 hour', now() - interval '4 minutes'
@@ -47,19 +50,22 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	require.Equal(t, 10, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'retryable'"),
 		"a process whose clock is an hour ahead delays nothing for longer than 3 minutes")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at > now()"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at > now()"))
 }
 
 func TestPromoteUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
+	_, err := b.pool.Exec(t.Context(),
+		`INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 		SELECT 'scheduled', '{}', 'deliver', 'deliveries', 1, 1000, now() + interval '1 hour' FROM generate_series(1, 50000)`)
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), "ANALYZE postrider_internal.river_job")
 	require.NoError(t, err)
 	rows, err := b.pool.Query(t.Context(), `EXPLAIN SELECT id FROM postrider_internal.river_job
-		WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now() ORDER BY scheduled_at, id LIMIT 5000 FOR UPDATE SKIP LOCKED`)
+		WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now() ORDER BY scheduled_at,
+		    id LIMIT 5000 FOR UPDATE SKIP LOCKED`)
 	require.NoError(t, err)
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
@@ -87,7 +93,8 @@ func TestLease(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"))
 	_, err = b.store.Nodes.Beat(t.Context(), "host", 0)
 	require.NoError(t, err)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"), "a node that was thought dead announces itself again")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.nodes"),
+		"a node that was thought dead announces itself again")
 }
 
 func TestPartitionsAreMadeAWeekAheadWhilePublishing(t *testing.T) {
@@ -97,19 +104,24 @@ func TestPartitionsAreMadeAWeekAheadWhilePublishing(t *testing.T) {
 	b.subscription(t, "orders", "all", nil)
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()), "again is nothing")
 	for _, table := range []string{"events", "delivery_history", "delivery_attempts"} {
-		require.Equal(t, jobs.PartitionsAhead+1, b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = ('postrider_internal.' || $1)::regclass", table))
+		require.Equal(t, jobs.PartitionsAhead+1,
+			b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = ('postrider_internal.' || $1)::regclass", table))
 	}
-	_, err := b.pool.Exec(t.Context(), "DROP TABLE postrider_internal.events_"+time.Now().UTC().AddDate(0, 0, 5).Format("20060102"))
+	_, err := b.pool.Exec(t.Context(),
+		"DROP TABLE postrider_internal.events_"+time.Now().UTC().AddDate(0, 0, 5).Format("20060102"))
 	require.NoError(t, err)
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), `INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_id, event_type, subject, source, data_version, schema, body)
+	_, err = tx.Exec(t.Context(), `INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_id,
+		    event_type, subject, source, data_version, schema, body)
 		SELECT gen_random_uuid(), (now() AT TIME ZONE 'UTC')::date, 1, now(), '', '', '', '', '', '', ''`)
 	require.NoError(t, err)
-	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()), "an open publish does not stop the making of a partition")
+	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()),
+		"an open publish does not stop the making of a partition")
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Equal(t, jobs.PartitionsAhead+1, b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
+	require.Equal(t, jobs.PartitionsAhead+1,
+		b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
 }
 
 func TestMissingPartitionIsAnOutageAndNobodysFault(t *testing.T) {
@@ -129,14 +141,17 @@ func TestDrainFinishesWhatADeleteLeftBehind(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 120)
-	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() - interval '2 minutes' WHERE id = $1", sub.ID)
+	_, err := b.pool.Exec(t.Context(),
+		"UPDATE postrider_internal.event_subscriptions SET deleted_at = now() - interval '2 minutes' WHERE id = $1", sub.ID)
 	require.NoError(t, err)
 
 	require.NoError(t, b.store.Subscriptions.Drain(t.Context()))
 
-	require.Equal(t, 120, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
+	require.Equal(t, 120, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"))
 }
 
 func TestLoaderKeepsToItsMemory(t *testing.T) {
@@ -187,11 +202,13 @@ func TestPoliciesAreReadFromTheirRows(t *testing.T) {
 	}
 	require.Equal(t, []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"}, names)
 
-	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.retry_policy_cells SET min_delay = '77 seconds' WHERE policy = 'ga-2021' AND condition = '503' AND endpoint_kind = 'webhook'")
+	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.retry_policy_cells SET min_delay = '77 seconds' "+
+		"WHERE policy = 'ga-2021' AND condition = '503' AND endpoint_kind = 'webhook'")
 	require.NoError(t, err)
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	p, _ := b.store.Cache.Catalogue().Policy("ga-2021")
-	require.Equal(t, 77*time.Second, p.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay, "a change of a cell is a change of the catalogue")
+	require.Equal(t, 77*time.Second, p.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay,
+		"a change of a cell is a change of the catalogue")
 }
 
 func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
@@ -200,7 +217,8 @@ func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 3)
-	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.river_job WHERE args ->> 'd' = (SELECT min(id)::text FROM postrider_internal.deliveries)")
+	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.river_job "+
+		"WHERE args ->> 'd' = (SELECT min(id)::text FROM postrider_internal.deliveries)")
 	require.NoError(t, err)
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
@@ -223,7 +241,8 @@ func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing})
 	r.Number = 0
 	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing' AND attempts = 0"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing' AND attempts = 0"))
 }
 
 func TestReclaimingWaitsForNobody(t *testing.T) {
@@ -235,7 +254,8 @@ func TestReclaimingWaitsForNobody(t *testing.T) {
 	_, j := b.fetched(t, "dead-node")
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", j[0].JobID) // being recorded
+	// being recorded
+	_, err = tx.Exec(t.Context(), "SELECT FROM postrider_internal.river_job WHERE id = $1 FOR UPDATE", j[0].JobID)
 	require.NoError(t, err)
 	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)

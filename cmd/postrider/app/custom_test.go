@@ -20,9 +20,12 @@ import (
 func (b *bundle) customTopic(t *testing.T, name string) *catalog.Topic {
 	t.Helper()
 	var m event.Mapping
-	require.NoError(t, json.Unmarshal([]byte(`{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"no"},"dataVersion":{"sourceField":"v"},
+	require.NoError(t,
+		json.Unmarshal(
+			[]byte(`{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"no"},"dataVersion":{"sourceField":"v"},
 		"eventType":{"sourceField":"kind","defaultValue":"test"},"subject":{"sourceField":"who","defaultValue":"s"}}}`), &m))
-	topic, _, err := b.store.Topics.PutTopic(t.Context(), name, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &m})
+	topic, _, err := b.store.Topics.PutTopic(t.Context(), name,
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &m})
 	require.NoError(t, err)
 	return topic
 }
@@ -30,7 +33,10 @@ func (b *bundle) customTopic(t *testing.T, name string) *catalog.Topic {
 // own publishes objects of the publisher's own.
 func own(topic, body string) publish.Publication {
 	return publish.Publication{Topic: topic, Parse: func(topic *catalog.Topic) ([]event.Event, error) {
-		in := event.Input{Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now()}
+		in := event.Input{
+			Schema: topic.InputSchema, Topic: topic.Name, Mapping: topic.InputSchemaMapping, NewID: uuid.NewString,
+			Now: time.Now(),
+		}
 		return in.Parse("application/json", []byte(body))
 	}}
 }
@@ -46,7 +52,8 @@ func TestCustomTopicIsReadBack(t *testing.T) {
 	require.Equal(t, made.InputSchemaMapping, cached.InputSchemaMapping)
 	changed := *made.InputSchemaMapping
 	changed.Properties.ID = nil
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &changed})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &changed})
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.Nil(t, b.topic(t, "plain").InputSchemaMapping)
 }
@@ -59,7 +66,8 @@ func TestSizesOfCustomEvents(t *testing.T) {
 		b.customTopic(t, "custom")
 		subs := 6 // with two events: more deliveries than go without a route
 		for i := range subs {
-			b.subscription(t, "custom", "sub-"+string(rune('a'+i)), filtered(t, [2]string{`{}`, `{"advancedFilters":[{"operatorType":"IsNotNull","key":"id"}]}`}[i%2]))
+			b.subscription(t, "custom", "sub-"+string(rune('a'+i)),
+				filtered(t, [2]string{`{}`, `{"advancedFilters":[{"operatorType":"IsNotNull","key":"id"}]}`}[i%2]))
 		}
 		receipt, err := b.store.Publisher.Publish(t.Context(), own("custom", bodies))
 		require.NoError(t, err)
@@ -70,7 +78,9 @@ func TestSizesOfCustomEvents(t *testing.T) {
 		for i := range receipt.Events {
 			e := &receipt.Events[i]
 			require.Greater(t, e.Size(), len(e.Body))
-			require.Equal(t, subs, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_uuid = $1 AND event_bytes = $2", receipt.SystemIDs[i], e.Size()), name)
+			require.Equal(t, subs,
+				b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_uuid = $1 AND event_bytes = $2",
+					receipt.SystemIDs[i], e.Size()), name)
 			delivered, err := event.AppendDelivery(nil, e, "custom", event.EventGrid)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(delivered), e.Size()+event.Overhead(event.Custom, event.EventGrid, "custom"))
@@ -93,7 +103,9 @@ func TestFiltersOfCustomEvents(t *testing.T) {
 		} {
 			b.subscription(t, "custom", subscription, filtered(t, `{"advancedFilters":[`+clause+`]}`))
 		}
-		_, err := b.store.Publisher.Publish(t.Context(), own("custom", `[{"no":1,"v":2,"total":5,"subject":"ann"},{"no":2,"total":11,"who":"ann"},{"no":3,"who":"Ann","total":12,"v":"1"}]`))
+		_, err := b.store.Publisher.Publish(t.Context(),
+			own("custom", `[{"no":1,"v":2,"total":5,"subject":"ann"},{"no":2,"total":11,"who":"ann"},{"no":3,"who":"Ann",`+
+				`"total":12,"v":"1"}]`))
 		require.NoError(t, err)
 		if name == "by a route" {
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
@@ -127,7 +139,8 @@ func TestLastEvents(t *testing.T) {
 	require.WithinDuration(t, time.Now(), last[0].Time, time.Minute)
 	last[0].Time = time.Time{}
 	require.Equal(t, event.Event{
-		Schema: event.Custom, ID: "1", Type: "test", Subject: "ann", DataVersion: "2", Body: []byte(`{"no":1,"v":2,"who":"ann"}`),
+		Schema: event.Custom, ID: "1", Type: "test", Subject: "ann", DataVersion: "2",
+		Body: []byte(`{"no":1,"v":2,"who":"ann"}`),
 	}, last[0])
 }
 
@@ -139,7 +152,8 @@ func TestLastEventsThatTakeTooLong(t *testing.T) {
 	tx, err := b.store.DB.Pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events") // before lock_timeout, 2 s, the statement's own time is up
+	// before lock_timeout, 2 s, the statement's own time is up
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events")
 	require.NoError(t, err)
 	_, err = query.LastEventsWithin(t.Context(), b.store.DB.Pool, topic.ID, 50, 20*time.Millisecond)
 	require.ErrorIs(t, err, postgres.ErrTooSlow)
@@ -154,12 +168,17 @@ func TestReadFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	custom := b.customTopic(t, "custom")
-	const text = `{"includedEventTypes":["test"],"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"total","value":10.0}]}`
+	const text = `{"includedEventTypes":["test"],"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"total",` +
+		`"value":10.0}]}`
 	sub := b.subscription(t, "custom", "billing", filtered(t, text))
 	read, err := query.ReadFilter(t.Context(), b.store.DB.Pool, "custom", "billing")
 	require.NoError(t, err)
 	require.Equal(t, sub.Filter, read.Filter)
-	require.Equal(t, catalog.Topic{ID: custom.ID, Name: "custom", Kind: custom.Kind, InputSchema: event.Custom, InputSchemaMapping: custom.InputSchemaMapping}, read.Topic)
+	require.Equal(t,
+		catalog.Topic{
+			ID: custom.ID, Name: "custom", Kind: custom.Kind, InputSchema: event.Custom,
+			InputSchemaMapping: custom.InputSchemaMapping,
+		}, read.Topic)
 
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "custom", "billing"))
 	for _, names := range [][2]string{{"custom", "billing"}, {"nowhere", "billing"}} {

@@ -22,7 +22,8 @@ import (
 	"postrider/query"
 )
 
-// dead publishes n events to a topic whose event subscriptions are given up at once, and answers the dead letters, the oldest first.
+// dead publishes n events to a topic whose event subscriptions are given up at once, and answers the dead letters, the
+// oldest first.
 func (b *bundle) dead(t *testing.T, topic, prefix string, n int) (letters []uuid.UUID) {
 	t.Helper()
 	b.publish(t, topic, prefix, n)
@@ -32,7 +33,8 @@ func (b *bundle) dead(t *testing.T, topic, prefix string, n int) (letters []uuid
 // giveUp dead-letters whatever has a job, and answers all dead letters there are.
 func (b *bundle) giveUp(t *testing.T) (letters []uuid.UUID) {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{node-1}'
+	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1,
+		    attempted_at = now(), attempted_by = '{node-1}'
 		WHERE kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, (args ->> 's')::bigint, created_at`)
 	require.NoError(t, err)
 	var results []delivery.Result
@@ -77,13 +79,21 @@ func TestRedeliver(t *testing.T) {
 	delivery, err := b.store.Operator.Redeliver(ctx, letter, operator.Target{}, false)
 	require.NoError(t, err)
 
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending' AND hold = 'admission' AND attempts = 0 AND redelivered_from = $2
-		AND owed_since > now() - interval '1 minute' AND next_attempt_at IS NULL AND event_id = 'e-0' AND topic = 'orders' AND subscription = 'all'`, delivery, letter))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day WHERE d.event_bytes = octet_length(e.body)"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_at IS NOT NULL", letter), "the dead letter stays")
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'
+		    AND hold = 'admission' AND attempts = 0 AND redelivered_from = $2
+		AND owed_since > now() - interval '1 minute' AND next_attempt_at IS NULL AND event_id = 'e-0' AND topic = 'orders'
+		    AND subscription = 'all'`, delivery, letter))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.events e "+
+			"ON e.id = d.event_uuid AND e.day = d.event_day WHERE d.event_bytes = octet_length(e.body)"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_at IS NOT NULL",
+			letter), "the dead letter stays")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.events"), "its event is still there")
-	require.Equal(t, 2, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'owed' AND subscription = 'all' AND topic = 'orders'"))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered' AND actor = 'ann' AND address = '10.0.0.1' AND topic = 'orders' AND subscription = 'all'
+	require.Equal(t, 2, b.count(t,
+		"SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'owed' AND subscription = 'all' AND topic = 'orders'"))
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered'
+		    AND actor = 'ann' AND address = '10.0.0.1' AND topic = 'orders' AND subscription = 'all'
 		AND details ->> 'deadLetterId' = $1 AND details ->> 'deliveryId' = $2`, letter.String(), fmt.Sprint(delivery)))
 
 	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
@@ -92,7 +102,9 @@ func TestRedeliver(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 	again := b.giveUp(t)
 	require.Len(t, again, 2)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_from = $2", again[1], letter), "lineage")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_from = $2",
+			again[1], letter), "lineage")
 }
 
 func TestRedeliverRefuses(t *testing.T) {
@@ -103,11 +115,15 @@ func TestRedeliverRefuses(t *testing.T) {
 	b.subscription(t, "orders", "other", func(s *catalog.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing" })
 	letters := b.dead(t, "orders", "e", 3)
 	const call = "SELECT postrider.redeliver($1)"
-	require.Contains(t, b.refusedBy(t, call, uuid.Nil), "dead letter 00000000-0000-0000-0000-000000000000 does not exist (SQLSTATE P0002)")
+	require.Contains(t, b.refusedBy(t, call, uuid.Nil),
+		"dead letter 00000000-0000-0000-0000-000000000000 does not exist (SQLSTATE P0002)")
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver(NULL)"), "dead_letter_id is required")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, topic => 'orders')", letters[0]), "subscription is required with topic")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'nobody')", letters[0]), `topic "orders" has no event subscription "nobody" (SQLSTATE 22023)`)
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'all', 'elsewhere')", letters[0]), `topic "elsewhere" has no event subscription "all"`)
+	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, topic => 'orders')", letters[0]),
+		"subscription is required with topic")
+	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'nobody')", letters[0]),
+		`topic "orders" has no event subscription "nobody" (SQLSTATE 22023)`)
+	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'all', 'elsewhere')", letters[0]),
+		`topic "elsewhere" has no event subscription "all"`)
 
 	b.exec(t, call, letters[0])
 	require.Contains(t, b.refusedBy(t, call, letters[0]), "was redelivered already, at ")
@@ -116,7 +132,8 @@ func TestRedeliverRefuses(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.dead_letters SET body = '' WHERE id = $1", letters[2])
 	require.Contains(t, b.refusedBy(t, call, letters[2]), "was erased")
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET expiration_time_utc = now() WHERE name = 'all'")
-	require.Contains(t, b.refusedBy(t, call, letters[1]), `event subscription "all" of topic "orders" has expired (SQLSTATE 55000)`)
+	require.Contains(t, b.refusedBy(t, call, letters[1]),
+		`event subscription "all" of topic "orders" has expired (SQLSTATE 55000)`)
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'all')", letters[1]), "has expired")
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
 	require.Contains(t, b.refusedBy(t, call, letters[1]), `event subscription "all" of topic "orders" was deleted`)
@@ -133,7 +150,10 @@ func TestRedeliverRefuses(t *testing.T) {
 
 	delivery, err := b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{Subscription: "other"}, false)
 	require.NoError(t, err, "another one may be named")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND subscription = 'other' AND state = 'pending'", delivery))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND subscription = 'other' AND state = 'pending'",
+			delivery))
 }
 
 // A redelivery into another topic belongs to that topic, and takes no event to where it cannot be delivered.
@@ -145,13 +165,16 @@ func TestRedeliverElsewhere(t *testing.T) {
 	b.topic(t, "repairs")
 	b.subscription(t, "repairs", "desk", nil)
 	b.subscription(t, "repairs", "received", nil)
-	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET event_delivery_schema = 'CustomInputSchema' WHERE name = 'received'")
+	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET event_delivery_schema = 'CustomInputSchema' "+
+		"WHERE name = 'received'")
 	letter := b.dead(t, "orders", "e", 1)[0]
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'received', 'repairs')", letter),
 		`an event of EventGridSchema cannot be delivered in the schema of event subscription "received" of topic "repairs"`)
 	b.exec(t, "SELECT postrider.redeliver($1, 'desk', 'repairs')", letter)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE topic = 'repairs' AND subscription = 'desk' AND event_id = 'e-0'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_counts WHERE topic = 'repairs' AND subscription = 'desk' AND kind = 'owed' AND count = 1"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE topic = 'repairs' AND subscription = 'desk' AND event_id = 'e-0'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_counts WHERE topic = 'repairs' "+
+		"AND subscription = 'desk' AND kind = 'owed' AND count = 1"))
 }
 
 // SQL and package event say the same of what may be delivered as what.
@@ -161,7 +184,8 @@ func TestCanDeliverAsPackageEventSays(t *testing.T) {
 	for _, input := range []event.Schema{event.EventGrid, event.CloudEvents, event.Custom, event.CustomInput} {
 		for _, delivery := range []event.Schema{event.EventGrid, event.CloudEvents, event.Custom, event.CustomInput} {
 			var can bool
-			require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT postrider_internal.can_deliver($1, $2)", string(input), string(delivery)).Scan(&can))
+			require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT postrider_internal.can_deliver($1, $2)", string(input),
+				string(delivery)).Scan(&can))
 			require.Equal(t, event.CanDeliver(input, delivery), can, "%s as %s", input, delivery)
 		}
 	}
@@ -173,7 +197,8 @@ func TestRedeliverWhenTheEventIsGone(t *testing.T) {
 	b := setup(t)
 	b.customTopic(t, "custom")
 	sub := b.subscription(t, "custom", "all", nil)
-	receipt, err := b.store.Publisher.Publish(t.Context(), own("custom", `[ { "no" : 1, "v":"2\"\u0001é\\", "who":"ann\"\u0001é\\",  "total":1e3 } ]`))
+	receipt, err := b.store.Publisher.Publish(t.Context(),
+		own("custom", `[ { "no" : 1, "v":"2\"\u0001é\\", "who":"ann\"\u0001é\\",  "total":1e3 } ]`))
 	require.NoError(t, err)
 	b.exec(t, "UPDATE postrider_internal.events SET traceparent = 'tp', tracestate = 'ts'")
 	letter := b.giveUp(t)[0]
@@ -184,7 +209,8 @@ func TestRedeliverWhenTheEventIsGone(t *testing.T) {
 		n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		w, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: delivery, Subscription: sub.ID}, b.tokenOf(t, delivery))
+		w, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: delivery, Subscription: sub.ID},
+			b.tokenOf(t, delivery))
 		require.NoError(t, err)
 		w.Release()
 		return w
@@ -199,17 +225,21 @@ func TestRedeliverWhenTheEventIsGone(t *testing.T) {
 	require.False(t, got.Members[0].EventMissing)
 	require.Equal(t, want.Members[0].Event, got.Members[0].Event, "the very same, with its time and its trace")
 	require.Equal(t, want.Members[0].SystemID, got.Members[0].SystemID)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_bytes = $1", receipt.Events[0].Size()), "what publishing would have stored")
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_bytes = $1", receipt.Events[0].Size()),
+		"what publishing would have stored")
 	work(letter)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.events"), "once is enough")
 }
 
-// TestRedeliverAnOldEvent: retention may be about to remove a day that is older than yesterday, whatever is kept: no redelivery leans on it.
+// TestRedeliverAnOldEvent: retention may be about to remove a day that is older than yesterday, whatever is kept: no
+// redelivery leans on it.
 func TestRedeliverAnOldEvent(t *testing.T) {
 	t.Parallel()
 	for ago := 1; ago <= 2; ago++ {
 		b := setup(t)
-		copies := b.count(t, "SELECT ((now() AT TIME ZONE 'UTC')::date - $1::integer < postrider_internal.first_sure_day())::integer", ago)
+		copies := b.count(t,
+			"SELECT ((now() AT TIME ZONE 'UTC')::date - $1::integer < postrider_internal.first_sure_day())::integer", ago)
 		day := b.day(t, ago)
 		b.topic(t, "orders")
 		sub := b.subscription(t, "orders", "all", nil)
@@ -230,14 +260,18 @@ func TestRedeliverAnOldEvent(t *testing.T) {
 			detached <- b.store.Maintenance.Retain(context.Background(), query.Retention{DeliveredDays: 1})
 		}()
 		if ago == 2 {
-			require.Eventually(t, func() bool { return b.kept(t, "events") == day+" pending" }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return b.kept(t, "events") == day+" pending" }, 10*time.Second,
+				10*time.Millisecond)
 		}
 		require.NoError(t, tx.Commit(t.Context()))
 		require.NoError(t, <-detached)
 
-		require.Equal(t, copies, b.count(t, "SELECT count(*) FROM postrider_internal.events WHERE day = (now() AT TIME ZONE 'UTC')::date"))
-		require.Equal(t, 2-ago, b.count(t, "SELECT count(*) FROM postrider.events"), "the view has it while its own day is kept")
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'e-0'"))
+		require.Equal(t, copies,
+			b.count(t, "SELECT count(*) FROM postrider_internal.events WHERE day = (now() AT TIME ZONE 'UTC')::date"))
+		require.Equal(t, 2-ago, b.count(t, "SELECT count(*) FROM postrider.events"),
+			"the view has it while its own day is kept")
+		require.Equal(t, 1,
+			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'e-0'"))
 		_, err = b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 		require.NoError(t, err)
 		id := int64(b.count(t, "SELECT id FROM postrider_internal.deliveries"))
@@ -278,7 +312,8 @@ func TestRedeliverTwiceAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_at IS NOT NULL", letters[1]))
+	require.Zero(t, b.count(t,
+		"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_at IS NOT NULL", letters[1]))
 }
 
 // A deletion waits for a redelivery that is not committed, and cancels what it owes then.
@@ -293,12 +328,14 @@ func TestDeletionSeesRedeliveries(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), "SELECT postrider.redeliver($1)", letter)
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0") // or it is ended after 5 s, see postrider.redeliver
+	// or it is ended after 5 s, see postrider.redeliver
+	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
 	require.NoError(t, err)
 	require.ErrorIs(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"), postgres.ErrUnavailable)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND redelivered_from = $1", letter))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND redelivered_from = $1", letter))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }
 
@@ -330,7 +367,8 @@ func TestRedeliverDuringAProbation(t *testing.T) {
 	b.subscription(t, "orders", "all", nil)
 	letter := b.dead(t, "orders", "e", 1)[0]
 	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until)
-		SELECT endpoint_hash, endpoint_base_url, now(), now() - interval '1 second' FROM postrider_internal.event_subscriptions
+		SELECT endpoint_hash, endpoint_base_url, now(), now() - interval '1 second'
+		FROM postrider_internal.event_subscriptions
 		ON CONFLICT (rest_key) DO UPDATE SET since = excluded.since, until = excluded.until`)
 	b.exec(t, "SELECT postrider.redeliver($1)", letter)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation'"))
@@ -375,9 +413,11 @@ func TestPurge(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, purged)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' AND actor = 'postrider' AND details ->> 'eventId' = 'e-0'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' "+
+		"AND actor = 'postrider' AND details ->> 'eventId' = 'e-0'"))
 	b.exec(t, "SELECT postrider.purge($1)", letters[1])
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' AND actor = session_user"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_purged' AND actor = session_user"))
 }
 
 func TestDeadLetterFilters(t *testing.T) {
@@ -390,7 +430,8 @@ func TestDeadLetterFilters(t *testing.T) {
 	letters := b.giveUp(t)
 	require.Len(t, letters, 4)
 	b.exec(t, "SELECT postrider.redeliver($1)", letters[0])
-	b.exec(t, `UPDATE postrider_internal.dead_letters SET subject = $1, last_status = NULL, source = '/s' WHERE id = $2`, `50%\' OR true --`, letters[3])
+	b.exec(t, `UPDATE postrider_internal.dead_letters SET subject = $1, last_status = NULL, source = '/s' WHERE id = $2`,
+		`50%\' OR true --`, letters[3])
 	for filter, want := range map[string]int{
 		`{}`:                     4,
 		`{"topic":"orders"}`:     4,
@@ -414,7 +455,8 @@ func TestDeadLetterFilters(t *testing.T) {
 		`{"dead_lettered_from":"2020-01-01T00:00:00Z"}`:       4,
 		`{"dead_lettered_until":"2020-01-01T00:00:00+02:00"}`: 0,
 		`{"dead_letter_ids":[]}`:                              0,
-		fmt.Sprintf(`{"dead_letter_ids":["%s","%s"],"event_id":"e-0"}`, letters[0], uuid.Nil): b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND event_id = 'e-0'", letters[0]),
+		fmt.Sprintf(`{"dead_letter_ids":["%s","%s"],"event_id":"e-0"}`, letters[0], uuid.Nil): b.count(t,
+			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND event_id = 'e-0'", letters[0]),
 	} {
 		require.Equal(t, want, b.count(t, "SELECT postrider.count_dead_letters($1)", filter), filter)
 	}
@@ -445,11 +487,15 @@ func TestOperatorsMayRedeliver(t *testing.T) {
 	b.subscription(t, "orders", "all", nil)
 	letters := b.dead(t, "orders", "e", 2)
 	calls := []string{
-		"SELECT postrider.count_dead_letters('{}')", fmt.Sprintf("SELECT postrider.redeliver('%s')", letters[0]), fmt.Sprintf("SELECT postrider.purge('%s')", letters[1]),
-		"SELECT postrider.redeliver_all('{}')", "SELECT postrider.purge_all('{}')", "SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 hour')",
+		"SELECT postrider.count_dead_letters('{}')", fmt.Sprintf("SELECT postrider.redeliver('%s')", letters[0]),
+		fmt.Sprintf("SELECT postrider.purge('%s')", letters[1]),
+		"SELECT postrider.redeliver_all('{}')", "SELECT postrider.purge_all('{}')",
+		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 hour')",
 		"SELECT postrider.cancel_operation((SELECT operation_id FROM postrider.operations LIMIT 1))",
 	}
-	for role, may := range map[string]bool{"postrider_operator": true, "postrider_reader": false, "postrider_publisher": false} {
+	for role, may := range map[string]bool{
+		"postrider_operator": true, "postrider_reader": false, "postrider_publisher": false,
+	} {
 		for _, call := range calls {
 			tx, err := b.pool.Begin(t.Context())
 			require.NoError(t, err)
@@ -491,7 +537,8 @@ func TestDeadLetterList(t *testing.T) {
 	require.Contains(t, *one.BodyText, `"id":"e-0"`)
 	_, err = d.Reader.GetDeadLetter(t.Context(), uuid.Nil)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	_, err = d.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 5001)}, query.DeadLetterPlace{}, 1)
+	_, err = d.Reader.ListDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: make([]uuid.UUID, 5001)},
+		query.DeadLetterPlace{}, 1)
 	require.ErrorIs(t, err, postgres.ErrInvalid)
 	n, err := d.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: []uuid.UUID{}})
 	require.NoError(t, err)

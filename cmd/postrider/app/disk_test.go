@@ -11,8 +11,10 @@ import (
 
 // full has PostgreSQL fail as it does when its disk is full: on new events, and on new tables.
 const full = `CREATE FUNCTION public.full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
-	BEGIN RAISE EXCEPTION USING ERRCODE = '53100', MESSAGE = 'could not extend file "base/5/16384": No space left on device'; END $$;
-	CREATE TRIGGER full_disk BEFORE INSERT ON postrider_internal.events FOR EACH STATEMENT EXECUTE FUNCTION public.full_disk()`
+	BEGIN RAISE EXCEPTION USING ERRCODE = '53100',
+	    MESSAGE = 'could not extend file "base/5/16384": No space left on device'; END $$;
+	CREATE TRIGGER full_disk BEFORE INSERT
+	    ON postrider_internal.events FOR EACH STATEMENT EXECUTE FUNCTION public.full_disk()`
 
 func TestFullDiskIsNoticedUntilThereIsRoom(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,10 @@ func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
 	b.subscription(t, "orders", "paused", nil)
 	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "paused", nil)
 	require.NoError(t, err)
-	b.exec(t, "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END'")
-	b.exec(t, "CREATE TRIGGER slowly BEFORE INSERT ON postrider_internal.deliveries FOR EACH ROW EXECUTE FUNCTION slowly()")
+	b.exec(t, "CREATE FUNCTION slowly() RETURNS trigger "+
+		"LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END'")
+	b.exec(t,
+		"CREATE TRIGGER slowly BEFORE INSERT ON postrider_internal.deliveries FOR EACH ROW EXECUTE FUNCTION slowly()")
 	blocker, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = blocker.Rollback(context.WithoutCancel(t.Context())) }()
@@ -29,7 +31,8 @@ func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
 		published <- err
 	}()
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
+		return b.count(t,
+			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
 	}, 5*time.Second, 5*time.Millisecond)
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "paused"))
 	require.NoError(t, blocker.Rollback(t.Context()))

@@ -24,7 +24,8 @@ import (
 // window makes a topic detect duplicates for so long; 0 ends it.
 func (b *bundle) window(t *testing.T, name string, window time.Duration) {
 	t.Helper()
-	topic, _, err := b.store.Topics.PutTopic(t.Context(), name, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, DuplicateWindow: window})
+	topic, _, err := b.store.Topics.PutTopic(t.Context(), name,
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, DuplicateWindow: window})
 	require.NoError(t, err)
 	require.Equal(t, window, topic.DuplicateWindow)
 }
@@ -33,7 +34,8 @@ func (b *bundle) window(t *testing.T, name string, window time.Duration) {
 func named(topic string, ids ...string) publish.Publication {
 	return publish.Publication{Topic: topic, Parse: func(*catalog.Topic) (events []event.Event, err error) {
 		for _, id := range ids {
-			events = append(events, event.Event{Schema: event.EventGrid, ID: id, Type: "test", Body: fmt.Appendf(nil, `{"id":%q,"data":{}}`, id)})
+			events = append(events,
+				event.Event{Schema: event.EventGrid, ID: id, Type: "test", Body: fmt.Appendf(nil, `{"id":%q,"data":{}}`, id)})
 		}
 		return events, nil
 	}}
@@ -66,9 +68,12 @@ func bySQL(ctx context.Context, db interface {
 func (b *bundle) requireStoredOnce(t *testing.T, events, duplicates int) {
 	t.Helper()
 	require.Equal(t, events, b.events(t))
-	require.Equal(t, events, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys k JOIN postrider_internal.events e ON e.id = k.event_uuid AND k.key_hash = postrider_internal.event_key(e.source, e.event_id)"))
+	require.Equal(t, events,
+		b.count(t, "SELECT count(*) FROM postrider_internal.event_keys k JOIN postrider_internal.events e "+
+			"ON e.id = k.event_uuid AND k.key_hash = postrider_internal.event_key(e.source, e.event_id)"))
 	require.Equal(t, events, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
-	require.Equal(t, duplicates, b.count(t, "SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = 'duplicate'"))
+	require.Equal(t, duplicates,
+		b.count(t, "SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = 'duplicate'"))
 }
 
 func TestDuplicatesAreStoredOnce(t *testing.T) {
@@ -138,14 +143,18 @@ func TestReceiptOfDuplicates(t *testing.T) {
 func TestDuplicatesAreToldBySourceAndID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents, DuplicateWindow: time.Hour})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents, DuplicateWindow: time.Hour})
 	require.NoError(t, err)
 	publish := func(source, id string) {
-		_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-			return []event.Event{{Schema: event.CloudEvents, ID: id, Source: source, Type: "test", Body: []byte(`{}`)}}, nil
-		}})
+		_, err := b.store.Publisher.Publish(t.Context(),
+			publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
+				return []event.Event{{Schema: event.CloudEvents, ID: id, Source: source, Type: "test", Body: []byte(`{}`)}}, nil
+			}})
 		require.NoError(t, err)
-		b.exec(t, `SELECT postrider.publish('orders', jsonb_build_object('type', 'test', 'source', $1::text, 'id', $2::text))`, source, id)
+		b.exec(t,
+			`SELECT postrider.publish('orders', jsonb_build_object('type', 'test', 'source', $1::text, 'id', $2::text))`,
+			source, id)
 	}
 	publish("a", "1")
 	publish("b", "1")
@@ -174,7 +183,8 @@ func TestEventKeysAreFoundByTheirIndex(t *testing.T) {
 	seen := func() (scans, lookups int) {
 		_, err := session.Exec(t.Context(), "SELECT pg_stat_force_next_flush()")
 		require.NoError(t, err)
-		require.NoError(t, session.QueryRow(t.Context(), "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'event_keys'").Scan(&scans, &lookups))
+		require.NoError(t, session.QueryRow(t.Context(),
+			"SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'event_keys'").Scan(&scans, &lookups))
 		return scans, lookups
 	}
 	scans, lookups := seen()
@@ -196,7 +206,8 @@ func TestWindowOfDuplicates(t *testing.T) {
 		require.NoError(t, err)
 	}
 	publish("a", "b")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys WHERE expires_at BETWEEN now() + interval '1 minute' AND now() + interval '2 minutes'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys "+
+		"WHERE expires_at BETWEEN now() + interval '1 minute' AND now() + interval '2 minutes'"))
 	b.exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second'")
 	publish("a")
 	require.Equal(t, 3, b.events(t), "its window is over")
@@ -204,7 +215,8 @@ func TestWindowOfDuplicates(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, b.events(t))
 
-	b.exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second' WHERE key_hash = postrider_internal.event_key('', 'b')")
+	b.exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second' "+
+		"WHERE key_hash = postrider_internal.event_key('', 'b')")
 	require.NoError(t, b.store.Publisher.CleanIdempotencyKeys(t.Context()))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
 
@@ -225,7 +237,8 @@ func TestWindowOfDuplicates(t *testing.T) {
 		}
 		require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id = $1", id))
 	}
-	require.Equal(t, 10, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'topic_replaced' AND details = '{"settings": ["duplicateDetectionWindowInMinutes"]}'`))
+	require.Equal(t, 10, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'topic_replaced'
+		    AND details = '{"settings": ["duplicateDetectionWindowInMinutes"]}'`))
 }
 
 // TestSameEventEverywhere: it is stored once, and everybody is answered with its id.
@@ -323,7 +336,8 @@ func TestDuplicatesAtRandom(t *testing.T) {
 	b.requireStoredOnce(t, len(answers), published-len(answers))
 }
 
-// TestOpenTransactionHoldsItsEventsAlone: a transaction that stays open keeps the publishers of its own events waiting, and nobody else.
+// TestOpenTransactionHoldsItsEventsAlone: a transaction that stays open keeps the publishers of its own events waiting,
+// and nobody else.
 func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(pgx.Tx) error{
@@ -415,9 +429,11 @@ func TestKeyOfARepeatedEvent(t *testing.T) {
 	b.requireStoredOnce(t, 2, 2)
 	for _, row := range []struct{ key, id string }{{"k", "x"}, {"m", "a"}, {"m", "y"}} {
 		var id uuid.UUID
-		const publish = "SELECT postrider.publish('orders', jsonb_build_object('eventType', 'A', 'subject', '', 'id', $1::text), idempotency_key => $2)"
+		const publish = "SELECT postrider.publish('orders', jsonb_build_object('eventType', 'A', 'subject', '', 'id', " +
+			"$1::text), idempotency_key => $2)"
 		require.NoError(t, b.pool.QueryRow(t.Context(), publish, row.id, row.key).Scan(&id))
-		require.Equal(t, first[0], id, "a repeat of a key gets its answer, and so does a key that is new with an event that is not")
+		require.Equal(t, first[0], id,
+			"a repeat of a key gets its answer, and so does a key that is new with an event that is not")
 	}
 	b.requireStoredOnce(t, 2, 3)
 }

@@ -10,7 +10,8 @@ import (
 	"postrider/jobs/delivery"
 )
 
-// How a delivery ends is written twice, because the function costs too much for the recorder: the two are the same text.
+// How a delivery ends is written twice, because the function costs too much for the recorder: the two are the same
+// text.
 func TestDeliveriesEndInOneWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -28,15 +28,17 @@ const secretOf = "anna@example.com"
 // personal publishes an event about a person to each of the event subscriptions there are.
 func (b *bundle) personal(t *testing.T, id, subject string) uuid.UUID {
 	t.Helper()
-	receipt, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-		body := fmt.Appendf(nil, `{"id":%q,"subject":%q,"eventType":"test","data":{"mail":%q}}`, id, subject, secretOf)
-		return []event.Event{{Schema: event.EventGrid, ID: id, Type: "test", Subject: subject, Body: body}}, nil
-	}})
+	receipt, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
+			body := fmt.Appendf(nil, `{"id":%q,"subject":%q,"eventType":"test","data":{"mail":%q}}`, id, subject, secretOf)
+			return []event.Event{{Schema: event.EventGrid, ID: id, Type: "test", Subject: subject, Body: body}}, nil
+		}})
 	require.NoError(t, err)
 	return receipt.SystemIDs[0]
 }
 
-// attempted records the deliveries' attempts, by what becomes of each event subscription's; what is not named is left running.
+// attempted records the deliveries' attempts, by what becomes of each event subscription's; what is not named is left
+// running.
 func (b *bundle) attempted(t *testing.T, verdicts map[int64]policy.Verdict) {
 	t.Helper()
 	d, j := b.fetched(t, "node-1")
@@ -46,8 +48,10 @@ func (b *bundle) attempted(t *testing.T, verdicts map[int64]policy.Verdict) {
 		if !ends {
 			continue
 		}
-		r := result(d[i], j[i], &catalog.Subscription{ID: sub, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: policy.DefaultName}}, verdict)
-		r.Error, r.ResponseHeaders, r.ResponseExcerpt = "malformed: "+secretOf, []byte("X-Echo: "+secretOf), []byte("echo "+secretOf)
+		r := result(d[i], j[i],
+			&catalog.Subscription{ID: sub, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: policy.DefaultName}}, verdict)
+		r.Error, r.ResponseHeaders, r.ResponseExcerpt = "malformed: "+secretOf, []byte("X-Echo: "+secretOf),
+			[]byte("echo "+secretOf)
 		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
 	}
 }
@@ -56,10 +60,15 @@ func (b *bundle) attempted(t *testing.T, verdicts map[int64]policy.Verdict) {
 func (b *bundle) requireNowhere(t *testing.T, text string) {
 	t.Helper()
 	var tables []string
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT array_agg(oid::regclass::text) FROM pg_class WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p')").Scan(&tables))
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(), "SELECT array_agg(oid::regclass::text) FROM pg_class "+
+			"WHERE relnamespace = 'postrider_internal'::regnamespace AND relkind IN ('r', 'p')").Scan(&tables))
 	require.Greater(t, len(tables), 20)
 	for _, table := range tables {
-		require.Zero(t, b.count(t, "SELECT count(*) FROM "+table+" x WHERE strpos(x::text, $1) > 0 OR strpos(x::text, encode(convert_to($1, 'UTF8'), 'hex')) > 0", text), "%s in %s", text, table)
+		require.Zero(t,
+			b.count(t,
+				"SELECT count(*) FROM "+table+" x WHERE strpos(x::text, $1) > 0 OR strpos(x::text, encode(convert_to($1, "+
+					"'UTF8'), 'hex')) > 0", text), "%s in %s", text, table)
 	}
 }
 
@@ -71,8 +80,13 @@ func TestErasedEventIsNowhere(t *testing.T) {
 	waits := b.subscription(t, "orders", "waits", nil)
 	b.subscription(t, "orders", "runs", nil)
 	id := b.personal(t, "e", "people/anna")
-	b.attempted(t, map[int64]policy.Verdict{dead.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}, waits.ID: {Action: policy.Retry, At: time.Now().Add(time.Hour)}})
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE body ->> 'id' = 'e' AND erased_at IS NULL"))
+	b.attempted(t,
+		map[int64]policy.Verdict{
+			dead.ID:  {Action: policy.DeadLetter, Reason: policy.ReasonClientError},
+			waits.ID: {Action: policy.Retry, At: time.Now().Add(time.Hour)},
+		})
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE body ->> 'id' = 'e' AND erased_at IS NULL"))
 
 	erased, err := b.store.Operator.EraseEvent(access.WithActor(t.Context(), access.Actor{Name: "anna"}), id)
 	require.NoError(t, err)
@@ -80,11 +94,24 @@ func TestErasedEventIsNowhere(t *testing.T) {
 
 	b.requireNowhere(t, secretOf)
 	b.requireNowhere(t, "people/anna")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1 AND event_id = 'e' AND event_type = 'test' AND body IS NULL AND body_text IS NULL AND body_error = 'erased at ' || erased_at", id))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE system_id = $1 AND body IS NULL AND body_text IS NULL AND last_response IS NULL AND attempts = 1 AND body_error = 'erased at ' || erased_at", id))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventErased'"), "what was pending, and what was running")
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE status = 503 AND response_excerpt IS NULL AND response_headers IS NULL"), "the trace stays")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND action = 'event_erased' AND topic = 'orders' AND details = jsonb_build_object('systemId', $1::uuid, 'events', 1)", id))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.events WHERE system_id = $1 AND event_id = 'e' AND event_type = 'test' "+
+				"AND body IS NULL AND body_text IS NULL AND body_error = 'erased at ' || erased_at", id))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.dead_letters WHERE system_id = $1 AND body IS NULL AND body_text IS NULL "+
+				"AND last_response IS NULL AND attempts = 1 AND body_error = 'erased at ' || erased_at", id))
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventErased'"),
+		"what was pending, and what was running")
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE status = 503 AND response_excerpt IS NULL "+
+			"AND response_headers IS NULL"), "the trace stays")
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND action = 'event_erased' AND topic = 'orders' "+
+				"AND details = jsonb_build_object('systemId', $1::uuid, 'events', 1)", id))
 	require.Zero(t, b.count(t, brokenTokens))
 
 	again, err := b.store.Operator.EraseEvent(t.Context(), id)
@@ -110,9 +137,11 @@ func TestErasedSubjectIsNowhere(t *testing.T) {
 		require.Equal(t, want, erased)
 	}
 	b.requireNowhere(t, "people/anna")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c' AND body_text LIKE '%bert%'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND event_id = 'c'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subject_erased' AND topic = 'orders' AND details = '{\"events\": 2}'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subject_erased' "+
+		"AND topic = 'orders' AND details = '{\"events\": 2}'"))
 	_, _, err := b.store.Operator.EraseSubject(t.Context(), "none", "people/anna")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 	_, err = b.pool.Exec(t.Context(), "SELECT postrider.erase_subject('orders', '')")
@@ -156,11 +185,13 @@ func TestEraseAndRecordAtTheSameTime(t *testing.T) {
 	})
 	group.Wait()
 	b.requireNowhere(t, secretOf)
-	require.Equal(t, 30, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('canceled', 'dead_lettered')"))
+	require.Equal(t, 30,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('canceled', 'dead_lettered')"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// An event that was erased before its route made deliveries is delivered to nobody, even where one was made at that moment.
+// An event that was erased before its route made deliveries is delivered to nobody, even where one was made at that
+// moment.
 func TestErasedEventIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)
@@ -173,7 +204,8 @@ func TestErasedEventIsNotDelivered(t *testing.T) {
 	require.True(t, work.Members[0].EventMissing)
 }
 
-// pastPersonal is an event about a person that was published three days ago, and an event subscription that was made since.
+// pastPersonal is an event about a person that was published three days ago, and an event subscription that was made
+// since.
 func (b *bundle) pastPersonal(t *testing.T) (id uuid.UUID, redeliver string) {
 	t.Helper()
 	old := b.day(t, 3)
@@ -182,7 +214,8 @@ func (b *bundle) pastPersonal(t *testing.T) (id uuid.UUID, redeliver string) {
 	b.exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '3 days'")
 	b.moveEvents(t, old)
 	sub := b.subscription(t, "orders", "late", nil)
-	return id, fmt.Sprintf("SELECT postrider_internal.redeliver_past('{%s}', '{100}', '%s', %d, gen_random_uuid())", id, old, sub.ID)
+	return id, fmt.Sprintf("SELECT postrider_internal.redeliver_past('{%s}', '{100}', '%s', %d, gen_random_uuid())", id,
+		old, sub.ID)
 }
 
 // An erasure waits for the redelivery of a past event, which has stored it once more, and erases that as well.
@@ -200,7 +233,8 @@ func TestEraseWaitsForARedeliveredPastEvent(t *testing.T) {
 		_, err := b.store.Operator.EraseEvent(t.Context(), id)
 		erased <- err
 	}()
-	const waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'"
+	const waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() " +
+		"AND wait_event_type = 'Lock' AND query LIKE '%erase_event%'"
 	require.Eventually(t, func() bool { return b.count(t, waits) == 1 }, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-erased)
@@ -269,7 +303,8 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 		b.personal(t, "e", "people/anna")
 		b.attempted(t, map[int64]policy.Verdict{sub.ID: {Action: policy.DeadLetter, Reason: policy.ReasonClientError}})
 		id := b.redeliverAll(t, filter, 0)
-		require.Equal(t, "true", b.text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
+		require.Equal(t, "true",
+			b.text(t, "SELECT details -> 'filter' ->> '"+member+"' FROM postrider.audit WHERE action = 'operation_started'"))
 		_, _, err := b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.ErrorIs(t, err, postgres.ErrConflict)
 		require.ErrorContains(t, err, id.String()+" goes by this subject and is running")
@@ -278,7 +313,8 @@ func TestErasedSubjectIsInNoFilter(t *testing.T) {
 		_, _, err = b.store.Operator.EraseSubject(t.Context(), "orders", "people/anna")
 		require.NoError(t, err)
 		b.requireNowhere(t, "people/anna")
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.operations WHERE filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
+		require.Equal(t, 1, b.count(t,
+			"SELECT count(*) FROM postrider.operations WHERE filter - 'topic' = '{\"erased\": true, \"redelivered\": false}'"))
 	}
 }
 

@@ -42,13 +42,15 @@ func TestExpireSubscriptions(t *testing.T) {
 	b.topic(t, "orders")
 	at := b.store.Clock.Now().Add(3 * time.Second)
 	b.subscription(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
-	b.subscription(t, "orders", "batched", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC, s.MaxEventsPerBatch = &at, new(2) })
+	b.subscription(t, "orders", "batched",
+		func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC, s.MaxEventsPerBatch = &at, new(2) })
 	b.subscription(t, "orders", "lasting", nil)
 	b.publish(t, "orders", "e", 3)
 	require.NoError(t, b.store.Subscriptions.ExpireSubscriptions(t.Context()))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "their time has not come")
 	other, _ := newStore(t, b.url, "node-2")
-	require.Eventually(t, func() bool { return b.store.Clock.Now().After(at.Add(50 * time.Millisecond)) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.store.Clock.Now().After(at.Add(50 * time.Millisecond)) }, 10*time.Second,
+		time.Millisecond)
 	var group sync.WaitGroup
 	for _, s := range []*app.System{b.store, other} {
 		group.Go(func() {
@@ -59,10 +61,14 @@ func TestExpireSubscriptions(t *testing.T) {
 	}
 	group.Wait()
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
-	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired'"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND subscription = 'lasting'"))
-	require.Equal(t, 6, b.count(t, "SELECT coalesce(sum(count), 0)::int FROM (SELECT (unnest(entries)).* FROM postrider_internal.rollup_deltas) r WHERE detail = 'EventSubscriptionExpired'"))
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_expired' AND topic IS NOT NULL AND subscription IS NOT NULL"))
+	require.Equal(t, 6, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionExpired'"))
+	require.Equal(t, 3,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND subscription = 'lasting'"))
+	require.Equal(t, 6, b.count(t, "SELECT coalesce(sum(count), 0)::int FROM (SELECT (unnest(entries)).* "+
+		"FROM postrider_internal.rollup_deltas) r WHERE detail = 'EventSubscriptionExpired'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_expired' "+
+		"AND topic IS NOT NULL AND subscription IS NOT NULL"))
 }
 
 func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
@@ -121,11 +127,17 @@ func TestConditions(t *testing.T) {
 	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
 	require.NoError(t, err)
 	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{}}), postgres.ErrPrecondition)
-	require.ErrorIs(t, put(postgres.Condition{}, postgres.Condition{Versions: []int64{sub.Version + 1}}), postgres.ErrPrecondition)
+	require.ErrorIs(t, put(postgres.Condition{}, postgres.Condition{Versions: []int64{sub.Version + 1}}),
+		postgres.ErrPrecondition)
 	require.NoError(t, put(postgres.Condition{Present: true}, postgres.Condition{Versions: []int64{1, sub.Version}}))
-	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition, "it has another by now")
-	require.ErrorIs(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "billing", postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition)
-	require.ErrorIs(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "nothing", postgres.Condition{Present: true}), postgres.ErrNotFound)
+	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition,
+		"it has another by now")
+	require.ErrorIs(t,
+		b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "billing",
+			postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition)
+	require.ErrorIs(t,
+		b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "nothing", postgres.Condition{Present: true}),
+		postgres.ErrNotFound)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 
 	var group sync.WaitGroup

@@ -33,7 +33,8 @@ func (b *bundle) bury(t *testing.T, sub *catalog.Subscription, n int) {
 	d, j := b.fetched(t, "node-1")
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'available' WHERE state = 'pending'")
 	for i := range d {
-		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
+		r := result(d[i], j[i], sub,
+			policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 		require.NoError(t, b.store.Recorder.Record(t.Context(), r))
 	}
 }
@@ -41,7 +42,8 @@ func (b *bundle) bury(t *testing.T, sub *catalog.Subscription, n int) {
 // afterDelay lets the time go by until dead letters are due.
 func (b *bundle) afterDelay(t *testing.T) {
 	t.Helper()
-	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes', export_give_up_at = export_give_up_at - interval '5 minutes'`)
+	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
+		    export_give_up_at = export_give_up_at - interval '5 minutes'`)
 }
 
 func (b *bundle) claim(t *testing.T, want int) {
@@ -68,7 +70,8 @@ func (b *bundle) recordExport(t *testing.T, r export.ExportResult) export.Export
 	return done
 }
 
-const exportJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'export' AND queue = 'exports' AND state = 'available'"
+const exportJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'export' AND queue = 'exports' " +
+	"AND state = 'available'"
 
 // When a dead letter is due, and until when it is tried, is the policy's. One that stays here has neither.
 func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
@@ -83,10 +86,13 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	sub := b.subscription(t, "orders", "rows", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows })
 	b.bury(t, sub, 1)
 
-	require.Equal(t, "ga-2018 00:00:00 00:00:00,ga-2019 00:05:00 04:00:00,ga-2021 00:05:00 04:00:00,namespace-2023 00:05:00 04:00:00",
-		b.text(t, `SELECT string_agg(format('%s %s %s', subscription, export_due_at - last_attempt_at, export_give_up_at - export_due_at), ',' ORDER BY subscription)
+	require.Equal(t,
+		"ga-2018 00:00:00 00:00:00,ga-2019 00:05:00 04:00:00,ga-2021 00:05:00 04:00:00,namespace-2023 00:05:00 04:00:00",
+		b.text(t, `SELECT string_agg(format('%s %s %s', subscription, export_due_at - last_attempt_at,
+			    export_give_up_at - export_due_at), ',' ORDER BY subscription)
 			FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0`))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows' AND num_nonnulls(export_state, export_due_at, export_give_up_at, export_attempts) = 0`))
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows'
+		    AND num_nonnulls(export_state, export_due_at, export_give_up_at, export_attempts) = 0`))
 }
 
 // What never was attempted counts from the moment it was given up.
@@ -100,7 +106,8 @@ func TestDeadLetterWithoutAnAttemptIsMarked(t *testing.T) {
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonTimeToLiveExceeded})
 	r.Number, r.StartedAt, r.Status, r.Outcome = 0, time.Time{}, 0, ""
 	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_due_at - dead_lettered_at = interval '5 minutes' AND last_attempt_at IS NULL`))
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters
+		WHERE export_due_at - dead_lettered_at = interval '5 minutes' AND last_attempt_at IS NULL`))
 }
 
 func TestNothingIsExportedEarly(t *testing.T) {
@@ -111,7 +118,8 @@ func TestNothingIsExportedEarly(t *testing.T) {
 	b.bury(t, sub, 2)
 	b.claim(t, 0)
 	b.afterDelay(t)
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_due_at = now() + interval '1 minute' WHERE event_id LIKE '%-1'")
+	b.exec(t,
+		"UPDATE postrider_internal.dead_letters SET export_due_at = now() + interval '1 minute' WHERE event_id LIKE '%-1'")
 	b.claim(t, 1)
 	x, _ := b.load(t)
 	require.Len(t, x.Letters, 1)
@@ -135,17 +143,25 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	require.Equal(t, event.EventGrid, x.Letters[0].Delivery)
 	require.Equal(t, "MaxDeliveryAttemptsExceeded", x.Letters[0].Reason)
 	at := x.CreatedAt.UTC()
-	require.Equal(t, fmt.Sprintf("BILLING/%d/%d/%d/%d/%s.json", at.Year(), at.Month(), at.Day(), at.Hour(), x.File), x.Path())
+	require.Equal(t,
+		fmt.Sprintf("BILLING/%d/%d/%d/%d/%s.json", at.Year(), at.Month(), at.Day(), at.Hour(), x.File), x.Path())
 	_, err := b.store.Exports.LoadExport(t.Context(), x.ID, job+1)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 
-	require.Equal(t, export.Exported{}, b.recordExport(t, export.ExportResult{Job: job + 1, Export: x, Location: "file:///there"}), "nobody's job")
+	require.Equal(t, export.Exported{},
+		b.recordExport(t, export.ExportResult{Job: job + 1, Export: x, Location: "file:///there"}), "nobody's job")
 	lost := *x
 	lost.CreatedAt = x.CreatedAt.Add(-time.Second)
-	require.Equal(t, export.Exported{}, b.recordExport(t, export.ExportResult{Job: job, Export: &lost, Location: "file:///there"}), "of an export that a failover lost, whose ids this one has")
-	require.Equal(t, export.Exported{Written: 3}, b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///there"}))
-	require.Equal(t, export.Exported{}, b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///again"}), "it is over")
-	require.Equal(t, 3, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL`))
+	require.Equal(t, export.Exported{},
+		b.recordExport(t, export.ExportResult{Job: job, Export: &lost, Location: "file:///there"}),
+		"of an export that a failover lost, whose ids this one has")
+	require.Equal(t, export.Exported{Written: 3},
+		b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///there"}))
+	require.Equal(t, export.Exported{},
+		b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///again"}), "it is over")
+	require.Equal(t, 3,
+		b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL
+			    AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL`))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'export'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL"))
@@ -158,23 +174,36 @@ func TestExportsAreBoundedAndOneAtATime(t *testing.T) {
 	b.topic(t, "orders")
 	sub, other := b.subscription(t, "orders", "all", outside), b.subscription(t, "orders", "other", outside)
 	b.bury(t, sub, 1)
-	const more = `INSERT INTO postrider_internal.dead_letters SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'copy', 'subscription_id', $1::bigint, 'export_due_at', l.export_due_at - n * interval '1 second'))).*
-		FROM postrider_internal.dead_letters l, generate_series(1, $2::int) n WHERE l.delivery_id = (SELECT max(id) FROM postrider_internal.delivery_history) AND l.event_id LIKE '%-0'`
+	const more = `INSERT INTO postrider_internal.dead_letters
+		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'copy', 'subscription_id',
+		    $1::bigint, 'export_due_at', l.export_due_at - n * interval '1 second'))).*
+		FROM postrider_internal.dead_letters l, generate_series(1, $2::int) n WHERE l.delivery_id = (SELECT max(id)
+		    FROM postrider_internal.delivery_history) AND l.event_id LIKE '%-0'`
 	b.exec(t, more, sub.ID, 1100)
 	b.exec(t, more, other.ID, 3)
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 3000000), 'UTF8') WHERE subscription_id = $1", other.ID)
+	b.exec(t,
+		"UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 3000000), 'UTF8') "+
+			"WHERE subscription_id = $1", other.ID)
 	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '1 hour'")
 	b.claim(t, 2)
 	b.claim(t, 0)
-	require.Equal(t, "1000,2", b.text(t, "SELECT string_agg(n::text, ',' ORDER BY n DESC) FROM (SELECT count(*) AS n FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL GROUP BY export_id) l"))
-	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider_internal.dead_letters w, postrider_internal.dead_letters t WHERE w.export_id IS NULL AND t.export_id IS NOT NULL
+	require.Equal(t, "1000,2", b.text(t, "SELECT string_agg(n::text, ',' ORDER BY n DESC) FROM (SELECT count(*) AS n "+
+		"FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL GROUP BY export_id) l"))
+	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider_internal.dead_letters w, postrider_internal.dead_letters t
+		WHERE w.export_id IS NULL AND t.export_id IS NOT NULL
 		AND w.subscription_id = t.subscription_id AND w.export_due_at < t.export_due_at`), "the oldest first")
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'export'")
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_state = 'exported', export_id = NULL WHERE export_id IS NOT NULL")
+	b.exec(t,
+		"UPDATE postrider_internal.dead_letters SET export_state = 'exported', export_id = NULL WHERE export_id IS NOT NULL")
 	b.exec(t, "DELETE FROM postrider_internal.exports")
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 9000000), 'UTF8') WHERE subscription_id = $1", other.ID)
+	b.exec(t,
+		"UPDATE postrider_internal.dead_letters SET body = convert_to(repeat('x', 9000000), 'UTF8') "+
+			"WHERE subscription_id = $1", other.ID)
 	b.claim(t, 2)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL AND subscription_id = $1", other.ID), "what is larger than a file goes alone")
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL AND subscription_id = $1",
+			other.ID), "what is larger than a file goes alone")
 }
 
 func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
@@ -184,33 +213,49 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	sub := b.subscription(t, "orders", "all", outside)
 	b.bury(t, sub, 2)
 	b.afterDelay(t)
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now() + interval '3 seconds' WHERE event_id LIKE '%-0'")
+	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now() + interval '3 seconds' "+
+		"WHERE event_id LIKE '%-0'")
 	b.claim(t, 1)
 	for tries, pause := range []string{"00:00:01", "00:00:02"} {
 		x, job := b.load(t)
 		require.Equal(t, tries, x.Tries)
-		require.Equal(t, export.Exported{Pending: 2}, b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no\x00 room"}))
+		require.Equal(t, export.Exported{Pending: 2},
+			b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no\x00 room"}))
 		require.Equal(t, 1, b.count(t, exportJobs))
-		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_error = 'no room' AND export_attempts = $1", tries+1))
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = (SELECT job_id FROM postrider_internal.exports) AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
+		require.Equal(t, 2,
+			b.count(t,
+				"SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending' AND export_error = 'no room' "+
+					"AND export_attempts = $1", tries+1))
+		require.Equal(t, 1,
+			b.count(t,
+				"SELECT count(*) FROM postrider_internal.river_job WHERE id = (SELECT job_id FROM postrider_internal.exports) "+
+					"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
 	}
 	x, job := b.load(t)
 	b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"})
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.dead_letters l ON j.scheduled_at = l.export_give_up_at WHERE j.kind = 'export'"), "once more at the end of that time")
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.dead_letters l "+
+			"ON j.scheduled_at = l.export_give_up_at WHERE j.kind = 'export'"), "once more at the end of that time")
 
 	b.bury(t, sub, 1)
 	b.afterDelay(t)
 	b.claim(t, 0) // what comes later waits
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now() - interval '1 second' WHERE export_give_up_at < now() + interval '1 hour'")
+	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now() - interval '1 second' "+
+		"WHERE export_give_up_at < now() + interval '1 hour'")
 	x, job = b.load(t)
-	require.Equal(t, export.Exported{GivenUp: 1, Pending: 1}, b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"}))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no room'"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"), "a delivery ends once")
+	require.Equal(t, export.Exported{GivenUp: 1, Pending: 1},
+		b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"}))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' "+
+		"AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no room'"))
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"),
+		"a delivery ends once")
 	x, job = b.load(t)
 	require.Len(t, x.Letters, 1)
 	b.beTold(t)
-	require.Equal(t, export.Exported{GivenUp: 1}, b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "never", GiveUp: true}))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices WHERE type = 'postrider.deadLetter.exportGivenUp' AND reason = 'never'"))
+	require.Equal(t, export.Exported{GivenUp: 1},
+		b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "never", GiveUp: true}))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
+		"WHERE type = 'postrider.deadLetter.exportGivenUp' AND reason = 'never'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
 	b.claim(t, 1)
 }
@@ -226,10 +271,16 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 	b.afterDelay(t)
 	b.claim(t, 1)
 	x, job := b.load(t)
-	done := b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"}})
+	done := b.recordExport(t, export.ExportResult{
+		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"},
+	})
 	require.Equal(t, export.Exported{Written: 1, GivenUp: 1}, done)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'given_up' AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.Letters[0].ID)))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices WHERE type = 'postrider.deadLetter.exportGivenUp' AND letters = ARRAY [$1::uuid] AND reason = 'no object'",
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'given_up' "+
+				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.Letters[0].ID)))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
+		"WHERE type = 'postrider.deadLetter.exportGivenUp' AND letters = ARRAY [$1::uuid] AND reason = 'no object'",
 		[16]byte(x.Letters[0].ID)), "operators are told")
 }
 
@@ -276,7 +327,9 @@ func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 	after, again := b.load(t)
 	require.NotEqual(t, job, again, "a new row")
 	require.Equal(t, before.Path(), after.Path(), "and the same file")
-	require.Equal(t, export.Exported{}, b.recordExport(t, export.ExportResult{Job: job, Export: before, Location: "file:///there"}), "the dead node comes back")
+	require.Equal(t, export.Exported{},
+		b.recordExport(t, export.ExportResult{Job: job, Export: before, Location: "file:///there"}),
+		"the dead node comes back")
 
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{node-1}'")
 	n, err = b.store.JobRows.Defer(t.Context(), []queue.Deferred{{Job: again, After: 2 * time.Second}})
@@ -321,7 +374,9 @@ func TestEachLetter(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
 	b.bury(t, sub, 3)
-	b.exec(t, `INSERT INTO postrider_internal.dead_letters SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'many', 'dead_lettered_at', l.dead_lettered_at - (n % 7) * interval '1 second', 'reason', CASE n % 2 WHEN 0 THEN 'A' ELSE 'B' END))).*
+	b.exec(t, `INSERT INTO postrider_internal.dead_letters
+		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'many', 'dead_lettered_at',
+		    l.dead_lettered_at - (n % 7) * interval '1 second', 'reason', CASE n % 2 WHEN 0 THEN 'A' ELSE 'B' END))).*
 		FROM postrider_internal.dead_letters l, generate_series(1, 1200) n WHERE l.event_id LIKE '%-0'`)
 	read := func(f query.LetterFilter) (n int) {
 		if f.Until.IsZero() {
@@ -346,8 +401,11 @@ func TestEachLetter(t *testing.T) {
 	require.Zero(t, read(query.LetterFilter{Topic: "other"}))
 	require.Zero(t, read(query.LetterFilter{Subscription: "other"}))
 	var newest time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT max(dead_lettered_at) FROM postrider.dead_letters").Scan(&newest))
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(), "SELECT max(dead_lettered_at) FROM postrider.dead_letters").Scan(&newest))
 	require.Equal(t, 1, read(query.LetterFilter{From: newest}))
 	require.Equal(t, 1202, read(query.LetterFilter{Until: newest}))
-	require.ErrorIs(t, query.EachLetter(t.Context(), b.pool, query.LetterFilter{Until: b.store.Clock.Now().Add(time.Hour)}, 1, func(*query.Letter) error { return context.Canceled }), context.Canceled)
+	require.ErrorIs(t,
+		query.EachLetter(t.Context(), b.pool, query.LetterFilter{Until: b.store.Clock.Now().Add(time.Hour)}, 1,
+			func(*query.Letter) error { return context.Canceled }), context.Canceled)
 }

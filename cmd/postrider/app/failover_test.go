@@ -12,14 +12,16 @@ import (
 	"postrider/postgres"
 )
 
-// loseCommits takes back what was published, with the ids that it was given: what a failover to a standby does that had not received the last commits.
+// loseCommits takes back what was published, with the ids that it was given: what a failover to a standby does that had
+// not received the last commits.
 func (b *bundle) loseCommits(t *testing.T) {
 	t.Helper()
-	b.exec(t, "TRUNCATE postrider_internal.river_job, postrider_internal.deliveries, postrider_internal.events, postrider_internal.batches, postrider_internal.batch_members RESTART IDENTITY")
+	b.exec(t, "TRUNCATE postrider_internal.river_job, postrider_internal.deliveries, postrider_internal.events, "+
+		"postrider_internal.batches, postrider_internal.batch_members RESTART IDENTITY")
 }
 
-// After a failover that lost its last commits, ids of lost rows are given away again. What an endpoint has answered about a lost event
-// must not end the delivery of another one.
+// After a failover that lost its last commits, ids of lost rows are given away again. What an endpoint has answered
+// about a lost event must not end the delivery of another one.
 func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -34,13 +36,21 @@ func TestResultsOfLostCommitsEndNothing(t *testing.T) {
 	require.Equal(t, lostDeliveries, deliveries)
 	require.Equal(t, lostJobs[0].JobID, jobs[0].JobID)
 
-	for _, verdict := range []policy.Verdict{{Action: policy.Delivered}, {Action: policy.Retry, At: time.Now().Add(time.Hour)}, {Action: delivery.Hold, Reason: catalog.HoldAdmission}} {
+	for _, verdict := range []policy.Verdict{
+		{Action: policy.Delivered},
+		{Action: policy.Retry, At: time.Now().Add(time.Hour)},
+		{Action: delivery.Hold, Reason: catalog.HoldAdmission},
+	} {
 		require.NoError(t, b.store.Recorder.Record(t.Context(), result(lostDeliveries[0], lostJobs[0], sub, verdict)))
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'pending' AND attempts = 0 AND hold IS NULL"), verdict.Action)
+		require.Equal(t, 1,
+			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'pending' "+
+				"AND attempts = 0 AND hold IS NULL"), verdict.Action)
 		require.Zero(t, b.count(t, brokenTokens), verdict.Action)
 	}
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(deliveries[0], jobs[0], sub, policy.Verdict{Action: policy.Delivered})))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'delivered'"))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), result(deliveries[0], jobs[0], sub, policy.Verdict{Action: policy.Delivered})))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'kept-0' AND state = 'delivered'"))
 }
 
 // The same of batches, and of the jobs that cut them.
@@ -64,14 +74,16 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 	require.Equal(t, lost.BatchID, kept.BatchID)
 	delivered := policy.Verdict{Action: policy.Delivered}
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), batchResult(lost, sub, delivered)), postgres.ErrNotFound)
-	leave := batchResult(lost, sub, policy.Verdict{Action: delivery.Leave}, delivery.Fate{DeliveryID: kept.Members[0].DeliveryID, Verdict: delivered})
+	leave := batchResult(lost, sub, policy.Verdict{Action: delivery.Leave},
+		delivery.Fate{DeliveryID: kept.Members[0].DeliveryID, Verdict: delivered})
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), leave), postgres.ErrNotFound)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
 	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(kept, sub, delivered)))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 }
 
-// Changes of the configuration that a failover lost are not believed any longer than the next look, and their versions are nobody else's.
+// Changes of the configuration that a failover lost are not believed any longer than the next look, and their versions
+// are nobody else's.
 func TestLostChangesOfTheCatalogueAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -26,7 +26,8 @@ func colours(n int) publish.Publication {
 			if i > 0 {
 				body = append(body, ',')
 			}
-			body = fmt.Appendf(body, `{"id":"e-%d","subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","dataVersion":"1","data":{"n":%d,"colour":%q}}`,
+			body = fmt.Appendf(body, `{"id":"e-%d","subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z",`+
+				`"dataVersion":"1","data":{"n":%d,"colour":%q}}`,
 				i, i, []string{"red", "blue"}[i%2])
 		}
 		return event.Input{Schema: topic.InputSchema, Topic: topic.Name}.Parse("application/json", append(body, ']'))
@@ -37,10 +38,13 @@ func colours(n int) publish.Publication {
 func (b *bundle) advanced(t *testing.T) map[string]int {
 	t.Helper()
 	b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "red", filtered(t, `{"advancedFilters":[{"operatorType":"StringIn","key":"data.colour","values":["RED"]}]}`))
-	b.subscription(t, "orders", "large", filtered(t, `{"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.n","value":4.5}]}`))
+	b.subscription(t, "orders", "red",
+		filtered(t, `{"advancedFilters":[{"operatorType":"StringIn","key":"data.colour","values":["RED"]}]}`))
+	b.subscription(t, "orders", "large",
+		filtered(t, `{"advancedFilters":[{"operatorType":"NumberGreaterThan","key":"data.n","value":4.5}]}`))
 	b.subscription(t, "orders", "envelope", filtered(t, `{"includedEventTypes":["test"],"advancedFilters":[
-		{"operatorType":"StringEndsWith","key":"id","values":["-3"]},{"operatorType":"StringIn","key":"Topic","values":["/topics/orders"]},
+		{"operatorType":"StringEndsWith","key":"id","values":["-3"]},{"operatorType":"StringIn","key":"Topic",`+
+		`"values":["/topics/orders"]},
 		{"operatorType":"StringIn","key":"DataVersion","values":["1"]}]}`))
 	b.subscription(t, "orders", "other", filtered(t, `{"includedEventTypes":["other"]}`))
 	return map[string]int{"all": 8, "red": 4, "large": 3, "envelope": 1, "other": 0}

@@ -11,7 +11,9 @@ import (
 
 // FuzzParseKey: a key that is read is of 32 bytes, and no error repeats what was given.
 func FuzzParseKey(f *testing.F) {
-	for _, text := range []string{"", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY", "____", "c2hvcnQ="} {
+	for _, text := range []string{
+		"", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY", "____", "c2hvcnQ=",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

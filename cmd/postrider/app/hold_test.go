@@ -41,8 +41,10 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 10, b.count(t, heldQuery), "a pause that was answered is obeyed by the next publish on another node")
-	require.Equal(t, 10, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'paused'"))
-	require.Equal(t, 20, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'open'"))
+	require.Equal(t, 10,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'paused'"))
+	require.Equal(t, 20,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'open'"))
 	require.Zero(t, b.count(t, brokenTokens))
 	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "never", nil)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
@@ -58,7 +60,8 @@ func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	b.publish(t, "orders", "e", 300)
 	traffic, err := b.store.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Hold: catalog.HoldPaused, Held: queue.DefaultRoom}}, traffic.Waiting)
+	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Hold: catalog.HoldPaused, Held: queue.DefaultRoom}},
+		traffic.Waiting)
 	_, err = b.store.Holds.ResumeSubscription(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	traffic, err = b.store.Traffic.SampleTraffic(t.Context())
@@ -78,7 +81,8 @@ func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	group.Wait()
 
 	require.Equal(t, 300-released[0]-released[1], b.count(t, heldQuery))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries h JOIN postrider_internal.deliveries r ON h.hold IS NOT NULL AND r.hold IS NULL AND r.id > h.id"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries h "+
+		"JOIN postrider_internal.deliveries r ON h.hold IS NOT NULL AND r.hold IS NULL AND r.id > h.id"))
 	require.Zero(t, b.count(t, brokenTokens))
 	traffic, err = b.store.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
@@ -93,19 +97,26 @@ func TestHeldRetryGoesOnWaitingForItsTime(t *testing.T) {
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
 	later := time.Now().Add(time.Hour)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: later})))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: later})))
 	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.river_job SET state = 'available'")
 	require.NoError(t, err)
 	d, j = b.fetched(t, "node-1")
 	parked := result(d[0], j[0], sub, policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldPaused})
 	parked.Number, parked.Reruns = 0, 3
 	require.NoError(t, b.store.Recorder.Record(t.Context(), parked))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1", later.Truncate(time.Microsecond)))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'paused' AND attempts = 1 AND next_attempt_at = $1",
+			later.Truncate(time.Microsecond)))
 
 	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2' AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)),
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 "+
+				"AND args ->> 'n' = '2' AND args ->> 'r' = '3'", later.Truncate(time.Microsecond)),
 		"a crash before the hold is still counted after it")
 	require.Zero(t, b.count(t, brokenTokens))
 }
@@ -136,8 +147,10 @@ func TestReleaseExpired(t *testing.T) {
 	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 3)
-	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours',
-		next_attempt_at = CASE WHEN id = (SELECT max(id) FROM postrider_internal.deliveries) THEN now() + interval '1 hour' ELSE next_attempt_at END
+	_, err = b.pool.Exec(t.Context(),
+		`UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours',
+		next_attempt_at = CASE WHEN id = (SELECT max(id) FROM postrider_internal.deliveries) THEN now() + interval '1 hour'
+		    ELSE next_attempt_at END
 		WHERE id > (SELECT min(id) FROM postrider_internal.deliveries)`)
 	require.NoError(t, err)
 	n, err := b.store.Releaser.ReleaseExpired(t.Context(), sub.ID, 3*time.Hour, false, 10)
@@ -224,7 +237,8 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 		paused <- err
 	}()
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.pause(%' AND datname = current_database()") > 0
+		return b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%.pause(%' "+
+			"AND datname = current_database()") > 0
 	}, 10*time.Second, 5*time.Millisecond)
 	require.NoError(t, another.Commit(t.Context()))
 	require.NoError(t, <-paused)

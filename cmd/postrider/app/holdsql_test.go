@@ -34,8 +34,10 @@ func TestHoldsBySQL(t *testing.T) {
 	require.ErrorContains(t, err, `event subscription "all" of topic "orders" is paused`)
 	_, err = b.pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'none')")
 	require.ErrorContains(t, err, `topic "orders" has no event subscription "none"`)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_paused' AND actor = current_user AND details = '{\"stopTimeToLive\": true}'"))
-	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action IN ('subscription_paused', 'subscription_resumed', 'subscription_released')"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'subscription_paused' "+
+		"AND actor = current_user AND details = '{\"stopTimeToLive\": true}'"))
+	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action IN ('subscription_paused', "+
+		"'subscription_resumed', 'subscription_released')"))
 }
 
 // An earlier pause that is still ending is ended first.

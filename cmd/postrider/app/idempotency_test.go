@@ -47,7 +47,8 @@ func TestRepeatedPublish(t *testing.T) {
 	require.False(t, b.keyed(t, b.store, "orders", "a").Repeated, "its window is over")
 	require.True(t, b.keyed(t, b.store, "orders", "a").Repeated)
 	require.NoError(t, b.store.Publisher.CleanIdempotencyKeys(t.Context()))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys WHERE expires_at > now() + interval '23 hours 50 minutes'"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider_internal.idempotency_keys WHERE expires_at > now() + interval '23 hours 50 minutes'"))
 }
 
 // TestSameKeyEverywhere: two nodes and SQL publish with the same keys at the same time, while the catalogue moves.
@@ -67,7 +68,8 @@ func TestSameKeyEverywhere(t *testing.T) {
 	}
 	group.Go(func() {
 		for k := range keys {
-			b.exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => $1)`, fmt.Sprint(k))
+			b.exec(t, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => $1)`,
+				fmt.Sprint(k))
 		}
 	})
 	group.Go(func() {
@@ -77,7 +79,8 @@ func TestSameKeyEverywhere(t *testing.T) {
 	})
 	group.Wait()
 	require.Equal(t, keys, b.events(t))
-	require.Equal(t, keys, b.count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys k JOIN postrider_internal.events e ON e.id = k.event_uuids[1]"))
+	require.Equal(t, keys, b.count(t, "SELECT count(*) FROM postrider_internal.idempotency_keys k "+
+		"JOIN postrider_internal.events e ON e.id = k.event_uuids[1]"))
 }
 
 // TestKeyIsKeptWithItsEvents: what PostgreSQL refuses leaves no key behind.
@@ -136,7 +139,8 @@ func TestRolledBackKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	const publish = `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]', idempotency_key => 'a')`
+	const publish = `SELECT postrider.publish_batch('orders',
+		    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]', idempotency_key => 'a')`
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), publish)
@@ -148,7 +152,8 @@ func TestRolledBackKey(t *testing.T) {
 	require.Equal(t, first, again)
 	require.Equal(t, 2, b.events(t))
 	for _, key := range []string{"''", "repeat('x', 256)"} {
-		_, err = b.pool.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => `+key+`)`)
+		_, err = b.pool.Exec(t.Context(),
+			`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', idempotency_key => `+key+`)`)
 		require.ErrorContains(t, err, "idempotency_key must be 1 to 255 bytes long")
 	}
 }

@@ -8,13 +8,19 @@ import (
 	"postrider/jobs"
 )
 
-// futureJobs are what a node of a newer version may have in the queue: in every state, with arguments that mean nothing here.
-const futureJobs = `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt, scheduled_at, attempted_at, attempted_by, created_at)
-	SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000, 0, now() - interval '1 second', j.at, j.by, now() - interval '1 hour' FROM (VALUES
-		('available', NULL::timestamptz, NULL::text[]), ('scheduled', NULL, NULL), ('retryable', now() - interval '1 hour', '{dead}'),
-		('running', now() - interval '1 hour', '{dead}'), ('running', now() - interval '1 hour', '{node-1}')) AS j(state, at, by)`
+// futureJobs are what a node of a newer version may have in the queue: in every state, with arguments that mean nothing
+// here.
+const futureJobs = `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+	    scheduled_at, attempted_at, attempted_by, created_at)
+	SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000, 0,
+	       now() - interval '1 second', j.at, j.by, now() - interval '1 hour' FROM (VALUES
+		('available', NULL::timestamptz, NULL::text[]), ('scheduled', NULL, NULL), ('retryable', now() - interval '1 hour',
+		    '{dead}'),
+		('running', now() - interval '1 hour', '{dead}'), ('running', now() - interval '1 hour', '{node-1}')) AS j(state, at,
+		    by)`
 
-const futureStates = "SELECT coalesce(string_agg(state::text, ' ' ORDER BY id), '') FROM postrider_internal.river_job WHERE kind = 'future'"
+const futureStates = "SELECT coalesce(string_agg(state::text, ' ' ORDER BY id), '') " +
+	"FROM postrider_internal.river_job WHERE kind = 'future'"
 
 func (b *bundle) futureStates(t *testing.T) (states string) {
 	t.Helper()
@@ -37,7 +43,8 @@ func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n)
 	var ids []int64
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT array_agg(id) FROM postrider_internal.river_job WHERE kind = 'future'").Scan(&ids))
+	require.NoError(t, b.pool.QueryRow(t.Context(),
+		"SELECT array_agg(id) FROM postrider_internal.river_job WHERE kind = 'future'").Scan(&ids))
 	n, err = b.store.JobRows.Reclaim(t.Context(), ids)
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -51,7 +58,9 @@ func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	_, err = b.store.JobRows.Promote(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "available available available running running", b.futureStates(t))
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'future' AND id = ANY ($1)", ids), "the same rows")
+	require.Equal(t, 5,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'future' AND id = ANY ($1)", ids),
+		"the same rows")
 	require.Zero(t, b.count(t, brokenFree))
 }
 
@@ -73,18 +82,23 @@ func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
 		"the drain": {"scheduled", func(t *testing.T, b *bundle) {
 			require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
 			require.NoError(t, b.store.Subscriptions.Drain(t.Context()))
-			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"), "there is something left to do")
+			require.Zero(t,
+				b.count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"),
+				"there is something left to do")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := owed(t, 1)
-			b.exec(t, "UPDATE postrider_internal.river_job SET kind = 'future', attempted_by = '{dead}', state = $1::postrider_internal.river_job_state", row.state)
+			b.exec(t,
+				"UPDATE postrider_internal.river_job SET kind = 'future', attempted_by = '{dead}', state = "+
+					"$1::postrider_internal.river_job_state", row.state)
 			b.age(t)
 			row.do(t, b)
 			require.Equal(t, row.state, b.futureStates(t))
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE queue = 'deliveries'"))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id WHERE d.reruns = 0"))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d "+
+				"JOIN postrider_internal.river_job j ON j.id = d.job_id WHERE d.reruns = 0"))
 		})
 	}
 }

@@ -23,7 +23,8 @@ func (b *bundle) timedOut(t *testing.T, sub *catalog.Subscription, n int) []deli
 	for i := range results {
 		results[i] = result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now()})
 		results[i].Status, results[i].Outcome = 0, policy.OutcomeTimedOut
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1", d[i]).Scan(&results[i].FirstEvent))
+		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1",
+			d[i]).Scan(&results[i].FirstEvent))
 		require.NoError(t, b.store.Recorder.Record(t.Context(), results[i]))
 	}
 	return results
@@ -42,7 +43,10 @@ func late(timedOut delivery.Result, status int) delivery.Result {
 func (b *bundle) requireLate(t *testing.T, verdict, why string) {
 	t.Helper()
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = $1 AND why = $2 AND next_attempt_at IS NULL", verdict, why))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.delivery_attempts WHERE late AND number = 1 AND verdict = $1 AND why = $2 "+
+				"AND next_attempt_at IS NULL", verdict, why))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -61,8 +65,13 @@ func TestLateSuccessDeletesTheQueuedRetry(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ended)
 	b.requireLate(t, "deliver", "200; the queued retry was canceled")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'delivered' AND attempts = 1 AND last_status = 200 AND last_outcome = 'Delivered' AND reason IS NULL AND finished_at IS NOT NULL", r[0].DeliveryID))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'", r[1].DeliveryID), "the other one waits on")
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'delivered' AND attempts = 1 "+
+			"AND last_status = 200 AND last_outcome = 'Delivered' AND reason IS NULL AND finished_at IS NOT NULL",
+		r[0].DeliveryID))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'", r[1].DeliveryID),
+		"the other one waits on")
 
 	ended, err = b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "again")
 	require.NoError(t, err)
@@ -126,7 +135,8 @@ func TestLateSuccessAfterTheEnd(t *testing.T) {
 	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' AND why = '200; only noted: the delivery had ended'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+
+		"AND why = '200; only noted: the delivery had ended'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
 }
 
@@ -140,8 +150,10 @@ func TestLateFailureChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ended)
 	b.requireLate(t, "note", "503; only noted")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 AND last_outcome = 'TimedOut' AND last_status IS NULL"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND response_headers LIKE 'Retry-After%' AND response_excerpt = '\\377\\000'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1 "+
+		"AND last_outcome = 'TimedOut' AND last_status IS NULL"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts "+
+		"WHERE late AND response_headers LIKE 'Retry-After%' AND response_excerpt = '\\377\\000'"))
 }
 
 // A node that was thought dead comes back with an attempt that another has taken over: it has no late answer either.
@@ -183,8 +195,10 @@ func TestLateAnswersRaceWithFetches(t *testing.T) {
 		})
 	}
 	fetched := 0
-	const fetch = `WITH free AS (SELECT id FROM postrider_internal.river_job WHERE state = 'available' ORDER BY id DESC LIMIT 3 FOR UPDATE SKIP LOCKED),
-		taken AS (UPDATE postrider_internal.river_job j SET state = 'running' FROM free WHERE j.id = free.id RETURNING j.id) SELECT count(*) FROM taken`
+	const fetch = `WITH free AS (SELECT id FROM postrider_internal.river_job WHERE state = 'available' ORDER BY id DESC
+		    LIMIT 3 FOR UPDATE SKIP LOCKED),
+		taken AS (UPDATE postrider_internal.river_job j SET state = 'running' FROM free WHERE j.id = free.id RETURNING j.id)
+		SELECT count(*) FROM taken`
 	for got := 1; got > 0; fetched += got {
 		got = b.count(t, fetch)
 	}

@@ -13,7 +13,9 @@ import (
 )
 
 // leasing is a bundle whose store has a pool of one connection.
-func leasing(t *testing.T, open func(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error)) (b *bundle, s *app.System, pool *pgxpool.Pool, stop func()) {
+func leasing(
+	t *testing.T, open func(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error),
+) (b *bundle, s *app.System, pool *pgxpool.Pool, stop func()) {
 	t.Helper()
 	b = setup(t)
 	pool, err := open(t.Context(), b.url, 1)
@@ -34,7 +36,8 @@ func leasing(t *testing.T, open func(ctx context.Context, url string, maxConns i
 const (
 	beatQuery = "SELECT beat FROM postrider_internal.nodes WHERE id = 'lone'"
 	// leaseSessions are the sessions that last asked about nodes, this question's apart.
-	leaseSessions = " FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%postrider_internal.nodes%' AND pid <> pg_backend_pid()"
+	leaseSessions = " FROM pg_stat_activity WHERE datname = current_database() " +
+		"AND query LIKE '%postrider_internal.nodes%' AND pid <> pg_backend_pid()"
 )
 
 // beat is bounded: a heartbeat that waited for a connection of the pool would wait for ever here.
@@ -66,7 +69,8 @@ func TestHeartbeatGoesOnWhileThePoolIsBusy(t *testing.T) {
 			require.NoError(t, s.Nodes.Unregister(t.Context(), "lone", nil))
 
 			stop()
-			require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 0 }, 10*time.Second, 10*time.Millisecond, "closed at the end")
+			require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 0 }, 10*time.Second,
+				10*time.Millisecond, "closed at the end")
 		})
 	}
 }
@@ -85,7 +89,8 @@ func TestHeartbeatComesOverANewConnectionAfterAFailure(t *testing.T) {
 
 	require.Equal(t, 2, b.count(t, beatQuery))
 	// A connection that came too late is closed, and PostgreSQL takes a moment to notice.
-	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*)"+leaseSessions) == 1 }, 10*time.Second,
+		10*time.Millisecond)
 }
 
 func TestHeartbeatKeepsToItsDeadline(t *testing.T) {

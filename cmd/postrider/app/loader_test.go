@@ -15,8 +15,8 @@ import (
 	"postrider/postgres"
 )
 
-// Only yesterday's and today's partitions are looked at first; what waited longer is found all the same, body and all, beside
-// what is new and beside what is gone.
+// Only yesterday's and today's partitions are looked at first; what waited longer is found all the same, body and all,
+// beside what is new and beside what is gone.
 func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -29,7 +29,8 @@ func TestLoadFindsEventsOfAnyDay(t *testing.T) {
 		"INSERT INTO postrider_internal.events_old SELECT * FROM postrider_internal.events WHERE event_id = 'e-0'",
 		"UPDATE postrider_internal.events_old SET day = day - 20",
 		"DELETE FROM postrider_internal.events WHERE event_id IN ('e-0', 'e-1')",
-		"DO $$ BEGIN EXECUTE format('ALTER TABLE postrider_internal.events ATTACH PARTITION postrider_internal.events_old FOR VALUES FROM (%L) TO (%L)', now()::date - 25, now()::date - 15); END $$",
+		"DO $$ BEGIN EXECUTE format('ALTER TABLE postrider_internal.events ATTACH PARTITION postrider_internal.events_old " +
+			"FOR VALUES FROM (%L) TO (%L)', now()::date - 25, now()::date - 15); END $$",
 	} {
 		b.exec(t, statement)
 	}
@@ -58,7 +59,9 @@ func TestKeptPlansReadTablesByKeys(t *testing.T) {
 	for name, statement := range keptStatements() {
 		plan := strings.Join(b.keptPlan(t, statement), "\n")
 		for table := range strings.SplitSeq(plan, "->") {
-			if found := regexp.MustCompile(`^\s+(Seq|Bitmap|Index|Index Only) Scan.* on (deliveries|batches|batch_members|river_job|events|delivery_history|event_subscriptions|event_subscription_states|topics|probations)`).FindString(table); found != "" {
+			if found := regexp.MustCompile(`^\s+(Seq|Bitmap|Index|Index Only) Scan.* on ` +
+				`(deliveries|batches|batch_members|river_job|events|delivery_history|event_subscriptions|` +
+				`event_subscription_states|topics|probations)`).FindString(table); found != "" {
 				require.Contains(t, table, "Index Cond", "%s: %s in\n%s", name, found, plan)
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// holdLock has a row of locks until end, as a user's forgotten psql would. The table's rights allow that to operators of the database alone.
+// holdLock has a row of locks until end, as a user's forgotten psql would. The table's rights allow that to operators
+// of the database alone.
 func (b *bundle) holdLock(t *testing.T, name string) (end func()) {
 	t.Helper()
 	tx, err := b.pool.Begin(t.Context())
@@ -23,8 +24,10 @@ func TestHeldLocks(t *testing.T) {
 	b := owed(t, 3)
 	end := b.holdLock(t, "partitions")
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()), "nothing is missing: the lock is not needed")
-	b.exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE postrider_internal.delivery_history_%s', to_char(now() AT TIME ZONE 'UTC' + interval '7 days', 'YYYYMMDD')); END $$")
-	require.ErrorContains(t, b.store.Maintenance.EnsurePartitions(t.Context()), `row "partitions" of postrider_internal.locks is locked by process`)
+	b.exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE postrider_internal.delivery_history_%s', to_char(now() AT TIME "+
+		"ZONE 'UTC' + interval '7 days', 'YYYYMMDD')); END $$")
+	require.ErrorContains(t, b.store.Maintenance.EnsurePartitions(t.Context()),
+		`row "partitions" of postrider_internal.locks is locked by process`)
 	end()
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 
@@ -64,8 +67,11 @@ func TestLocksOfDeletedSubscriptionsAreRemoved(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
-	b.exec(t, "SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), postrider_internal.lock('sweeper', 0)", sub.ID)
+	b.exec(t,
+		"SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), "+
+			"postrider_internal.lock('sweeper', 0)", sub.ID)
 	require.NoError(t, b.store.JobRows.CleanLocks(t.Context()))
 	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider_internal.locks"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.locks WHERE name = 'batching' AND key = $1", sub.ID))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.locks WHERE name = 'batching' AND key = $1", sub.ID))
 }

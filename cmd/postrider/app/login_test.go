@@ -252,16 +252,18 @@ func TestPersonalKeysOfTheAccountPage(t *testing.T) {
 	require.NoError(t, err, "it stays listed for some days")
 }
 
-// Pending logins that fill the table cost their sender its oldest, and no other sender a login. The addresses of one IPv6 site
-// are one sender.
+// Pending logins that fill the table cost their sender its oldest, and no other sender a login. The addresses of one
+// IPv6 site are one sender.
 func TestPendingLoginsBlockNoOtherSender(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	own, _ := b.login(t, "")
-	b.exec(t, `INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, address, created_at, expires_at)
+	b.exec(t,
+		`INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, address, created_at, expires_at)
 		SELECT sha256(n::text::bytea), 'x', n, 'm', format('2001:db8:7:%s::1', to_hex(n)), now() + n * interval '1 ms',
 			now() + interval '1 minute' FROM generate_series(1, 500) n`)
-	b.exec(t, `INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, address, created_at, expires_at)
+	b.exec(t,
+		`INSERT INTO postrider_internal.login_requests (key_hash, hint, user_code, machine, address, created_at, expires_at)
 		SELECT sha256(n::text::bytea), 'x', n, 'm', CASE WHEN n > 600 THEN '198.51.100.7' END, now() - interval '1 hour',
 			now() + interval '1 minute' FROM generate_series(501, $1) n`, access.MaxPendingLogins-1)
 	for range 3 {
@@ -270,6 +272,7 @@ func TestPendingLoginsBlockNoOtherSender(t *testing.T) {
 	require.Equal(t, access.MaxPendingLogins, b.count(t, "SELECT count(*) FROM postrider_internal.login_requests"))
 	_, _, err := b.store.Access.LoginOf(t.Context(), own)
 	require.NoError(t, err)
-	require.Equal(t, "4", b.text(t, "SELECT min(user_code::int)::text FROM postrider_internal.login_requests WHERE machine = 'm'"),
+	require.Equal(t, "4",
+		b.text(t, "SELECT min(user_code::int)::text FROM postrider_internal.login_requests WHERE machine = 'm'"),
 		"the oldest three of the site are gone")
 }

@@ -20,13 +20,18 @@ func TestLook(t *testing.T) {
 	b.publish(t, "orders", "e", 1)
 	require.Zero(t, look(), "an available job is for the fetchers")
 	for _, due := range []string{
-		"state = 'scheduled', scheduled_at = now()", "state = 'retryable', scheduled_at = now()", "state = 'retryable', scheduled_at = now() + interval '1 hour', attempted_at = now() - interval '4 minutes'",
-		"state = 'available', scheduled_at = now() + interval '1 minute'", "state = 'available', queue = 'routes', scheduled_at = now() + interval '1 minute'",
+		"state = 'scheduled', scheduled_at = now()", "state = 'retryable', scheduled_at = now()",
+		"state = 'retryable', scheduled_at = now() + interval '1 hour', attempted_at = now() - interval '4 minutes'",
+		"state = 'available', scheduled_at = now() + interval '1 minute'",
+		"state = 'available', queue = 'routes', scheduled_at = now() + interval '1 minute'",
 	} {
 		b.exec(t, "UPDATE postrider_internal.river_job SET "+due)
 		require.Equal(t, queue.Look{Promote: true}, look(), due)
 	}
-	for _, later := range []string{"state = 'scheduled', scheduled_at = now() + interval '1 hour'", "state = 'available', scheduled_at = now() + interval '5 seconds'", "state = 'running'"} {
+	for _, later := range []string{
+		"state = 'scheduled', scheduled_at = now() + interval '1 hour'",
+		"state = 'available', scheduled_at = now() + interval '5 seconds'", "state = 'running'",
+	} {
 		b.exec(t, "UPDATE postrider_internal.river_job SET queue = 'deliveries', "+later)
 		require.Zero(t, look(), later)
 	}

@@ -16,8 +16,9 @@ func TestListsOfAWeek(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, bench.FillWeek(t.Context(), b.pool, 60_000, io.Discard))
-	t.Run("a look goes on where it ended", b.testALookGoesOnWhereItEnded) //nolint:paralleltest // the other one deletes a row in the end
-	t.Run("deliveries of a time", b.testDeliveriesOfATime)                //nolint:paralleltest // after the first
+	//nolint:paralleltest // the other one deletes a row in the end
+	t.Run("a look goes on where it ended", b.testALookGoesOnWhereItEnded)
+	t.Run("deliveries of a time", b.testDeliveriesOfATime) //nolint:paralleltest // after the first
 }
 
 // What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.
@@ -50,7 +51,9 @@ func (b *bundle) testALookGoesOnWhereItEnded(t *testing.T) {
 	found, _ = deliveries(query.DeliveryFilter{State: "dropped"})
 	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'dropped'"), found)
 	found, _ = deliveries(query.DeliveryFilter{Topic: "orders", State: "canceled"})
-	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'canceled' AND topic_id = 1"), found)
+	require.Equal(t,
+		b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history WHERE state = 'canceled' AND topic_id = 1"),
+		found)
 	found, looks = deliveries(query.DeliveryFilter{State: "pending"})
 	require.Equal(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), found)
 	require.Equal(t, (found+49)/50, looks, "an index knows them")

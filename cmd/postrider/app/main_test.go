@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
 
-// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of a setup's time.
+// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of
+// a setup's time.
 func migrate(ctx context.Context, url string) error {
 	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
@@ -105,19 +106,23 @@ func openStore(t *testing.T, url string, o app.Options, change func(*app.System)
 
 func (b *bundle) topic(t *testing.T, name string) *catalog.Topic {
 	t.Helper()
-	topic, _, err := b.store.Topics.PutTopic(t.Context(), name, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
+	topic, _, err := b.store.Topics.PutTopic(t.Context(), name,
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	return topic
 }
 
 func spec() catalog.SubscriptionSpec {
 	return catalog.SubscriptionSpec{
-		EndpointURL: "https://example.com/hook?secret=1", EndpointBaseURL: "https://example.com/hook", EndpointKind: policy.KindWebhook,
+		EndpointURL: "https://example.com/hook?secret=1", EndpointBaseURL: "https://example.com/hook",
+		EndpointKind:        policy.KindWebhook,
 		EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
 	}
 }
 
-func (b *bundle) subscription(t *testing.T, topic, name string, change func(*catalog.SubscriptionSpec)) *catalog.Subscription {
+func (b *bundle) subscription(
+	t *testing.T, topic, name string, change func(*catalog.SubscriptionSpec),
+) *catalog.Subscription {
 	t.Helper()
 	s := spec()
 	if change != nil {
@@ -136,7 +141,8 @@ func publication(topic, prefix string, n int) publish.Publication {
 			id := fmt.Sprintf("%s-%d", prefix, i)
 			events[i] = event.Event{
 				Schema: event.EventGrid, ID: id, Type: "test", Subject: "subject/" + id,
-				Body: fmt.Appendf(nil, `{"id":%q,"subject":"subject/%s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{}}`, id, id),
+				Body: fmt.Appendf(nil,
+					`{"id":%q,"subject":"subject/%s","eventType":"test","eventTime":"2026-01-01T00:00:00Z","data":{}}`, id, id),
 			}
 		}
 		return events, nil

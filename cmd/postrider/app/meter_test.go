@@ -30,14 +30,17 @@ func totals(t *testing.T, m *query.Meter) (map[[4]string]int64, *query.Reading) 
 	return counts, r
 }
 
-// Each minute is counted once, whether it is over, may still be added to, or was over before anybody asked; merged or not.
+// Each minute is counted once, whether it is over, may still be added to, or was over before anybody asked; merged or
+// not.
 func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.publish(t, "orders", "before", 3)
-	b.exec(t, `UPDATE postrider_internal.rollup_deltas SET entries = ARRAY (SELECT ROW (minute - interval '1 hour', topic_id, subscription_id, kind, detail, bucket, count, NULL)::postrider_internal.rollup_entry FROM unnest(entries))`)
+	b.exec(t,
+		`UPDATE postrider_internal.rollup_deltas SET entries = ARRAY (SELECT ROW (minute - interval '1 hour', topic_id,
+			    subscription_id, kind, detail, bucket, count, NULL)::postrider_internal.rollup_entry FROM unnest(entries))`)
 	_, err := b.store.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 
@@ -96,7 +99,8 @@ func TestMeterAsksSeldom(t *testing.T) {
 	require.NotEqual(t, first.Totals, third.Totals)
 }
 
-// A catalogue that grows without end must not: what comes too late is counted for all others together, and nothing twice.
+// A catalogue that grows without end must not: what comes too late is counted for all others together, and nothing
+// twice.
 func TestMeterBoundsWhatItTellsApart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -130,13 +134,15 @@ func TestStatsCountTransactions(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.publish(t, "orders", "e", 7)
 	d, j := b.fetched(t, "node-1")
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
 	stats := b.store.Stats()
 	require.Equal(t, int64(7), stats.PublishGroups.Sum)
 	require.Equal(t, int64(1), stats.RecordFlushes.Sum)
 	require.Positive(t, stats.PublishTime.Sum)
 	require.Positive(t, stats.RecordTime.Sum)
-	require.Zero(t, stats.RecordFailures+stats.SweeperFinds+stats.WaitingPublishes+stats.WaitingPublishBytes+stats.WaitingResults)
+	require.Zero(t,
+		stats.RecordFailures+stats.SweeperFinds+stats.WaitingPublishes+stats.WaitingPublishBytes+stats.WaitingResults)
 	n, err := b.store.JobRows.Reclaim(t.Context(), []int64{j[1].JobID, j[2].JobID})
 	require.NoError(t, err)
 	require.Equal(t, int64(n), b.store.Stats().Reclaimed)
@@ -155,11 +161,13 @@ func TestMeterCountsNodesThatLive(t *testing.T) {
 	require.Equal(t, 2, r.Vitals.Nodes)
 	require.Less(t, r.Vitals.OldestBeatSeconds, 15.0)
 	for left := 1; left >= 0; left-- {
-		b.exec(t, "UPDATE postrider_internal.nodes SET beat_at = beat_at - interval '1 hour' WHERE id = $1", []string{"a", "b"}[left])
+		b.exec(t, "UPDATE postrider_internal.nodes SET beat_at = beat_at - interval '1 hour' WHERE id = $1",
+			[]string{"a", "b"}[left])
 		meter.ForgetReading()
 		_, r = totals(t, meter)
 		require.Equal(t, left, r.Vitals.Nodes)
-		require.GreaterOrEqual(t, r.Vitals.OldestBeatSeconds, 3600.0, "how silent it is, is told for as long as its row is there")
+		require.GreaterOrEqual(t, r.Vitals.OldestBeatSeconds, 3600.0,
+			"how silent it is, is told for as long as its row is there")
 	}
 }
 
@@ -213,7 +221,9 @@ func TestMeterTellsOfExports(t *testing.T) {
 	tells(2, 3600)
 	require.Zero(t, b.store.Stats().ExportsGivenUp)
 	x, job = b.load(t)
-	b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"}})
+	b.recordExport(t, export.ExportResult{
+		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"},
+	})
 	tells(0, 0)
 	require.Equal(t, [2]int64{1, 1}, [2]int64{b.store.Stats().Exported, b.store.Stats().ExportsGivenUp})
 }

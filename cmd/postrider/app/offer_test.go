@@ -44,7 +44,8 @@ func takingOver(t *testing.T, most int) *bundle {
 	return b
 }
 
-const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempt = 1 AND attempted_by = '{node-configured}' AND attempted_at = scheduled_at"
+const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running' AND attempt = 1 " +
+	"AND attempted_by = '{node-configured}' AND attempted_at = scheduled_at"
 
 func TestPublishHandsItsJobsOver(t *testing.T) {
 	t.Parallel()
@@ -52,10 +53,11 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	b.subscription(t, "orders", "one", nil)
 	b.subscription(t, "orders", "two", nil)
 	body := []byte(`{"id":"e","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{}}`)
-	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-		e := event.Event{Schema: event.EventGrid, ID: "e", Type: "t", Subject: "s", Body: body}
-		return []event.Event{e, e}, nil
-	}})
+	_, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
+			e := event.Event{Schema: event.EventGrid, ID: "e", Type: "t", Subject: "s", Body: body}
+			return []event.Event{e, e}, nil
+		}})
 	require.NoError(t, err)
 	sent := string(body)
 	for i := range body {
@@ -64,7 +66,8 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 	handed := takenOver(t, b.store)
 	require.Len(t, handed, 3, "as many as were asked for; the fourth is to be fetched")
 	require.Equal(t, 3, b.count(t, runningHere))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
 	require.Zero(t, b.count(t, brokenTokens))
 	for _, h := range handed {
 		loaded, err := b.store.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.ID})
@@ -90,10 +93,13 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 	b := takingOver(t, 100)
 	b.subscription(t, "orders", "paused", nil)
 	b.subscription(t, "orders", "batches", batching(10, 64))
-	failing := b.subscription(t, "orders", "failing", func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/failing" })
+	failing := b.subscription(t, "orders", "failing",
+		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/failing" })
 	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "paused", nil)
 	require.NoError(t, err)
-	b.exec(t, "INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)", failing.EndpointHash)
+	b.exec(t,
+		"INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)",
+		failing.EndpointHash)
 	b.publish(t, "orders", "e", 3)
 	require.Empty(t, takenOver(t, b.store))
 	require.Zero(t, b.count(t, runningHere))
@@ -107,9 +113,10 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 	b := takingOver(t, 100)
 	b.subscription(t, "orders", "all", nil)
 	free := freeMemory(b.store)
-	_, err := b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
-		return []event.Event{{Schema: event.EventGrid, ID: "nul\x00", Type: "t", Body: []byte("{}")}}, nil
-	}})
+	_, err := b.store.Publisher.Publish(t.Context(),
+		publish.Publication{Topic: "orders", Parse: func(*catalog.Topic) ([]event.Event, error) {
+			return []event.Event{{Schema: event.EventGrid, ID: "nul\x00", Type: "t", Body: []byte("{}")}}, nil
+		}})
 	require.ErrorIs(t, err, postgres.ErrPoison)
 	require.Empty(t, takenOver(t, b.store))
 	require.Equal(t, free, freeMemory(b.store))
@@ -120,7 +127,9 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 		h.Work.Release()
 	}
 	require.Equal(t, free, freeMemory(b.store))
-	_, err = b.store.Publisher.Publish(t.Context(), publish.Publication{Topic: "gone", Parse: func(*catalog.Topic) ([]event.Event, error) { return nil, errors.New("not asked") }})
+	_, err = b.store.Publisher.Publish(t.Context(), publish.Publication{
+		Topic: "gone", Parse: func(*catalog.Topic) ([]event.Event, error) { return nil, errors.New("not asked") },
+	})
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
@@ -138,8 +147,8 @@ func TestPublishHandsOverNoMoreThanMemoryHolds(t *testing.T) {
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'"))
 }
 
-// While the catalogue keeps moving, a publish filters by the one that its transaction reads, which the process does not have yet. What rests under
-// it is looked for by it, too, and so is what an attempt testifies to.
+// While the catalogue keeps moving, a publish filters by the one that its transaction reads, which the process does not
+// have yet. What rests under it is looked for by it, too, and so is what an attempt testifies to.
 func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {
@@ -161,7 +170,9 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 		p := publication("orders", "e", 1)
 		p.IdempotencyKey = key
 		require.NoError(t, behind.Publisher.PublishFiltered(t.Context(), p), name)
-		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"), "%s: it may not be tried", name)
+		require.Equal(t, 1,
+			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"),
+			"%s: it may not be tried", name)
 		handed := takenOver(t, behind)
 		require.Len(t, handed, 1, name)
 		loaded, err := b.store.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.ID})

@@ -52,9 +52,14 @@ func theNo(t *testing.T, err error) *postgres.FunctionError {
 func (b *bundle) requireEnded(t *testing.T, delivery int64, state, reason string) {
 	t.Helper()
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1", delivery))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = $2 AND reason = $3 AND hold IS NULL AND finished_at IS NOT NULL", delivery, state, reason))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'd' = $1::text", fmt.Sprint(delivery)))
-	require.Equal(t, 1, b.count(t, "SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = $1 AND detail = $2", state, reason))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = $2 AND reason = $3 AND hold IS NULL "+
+				"AND finished_at IS NOT NULL", delivery, state, reason))
+	require.Zero(t,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'd' = $1::text", fmt.Sprint(delivery)))
+	require.Equal(t, 1, b.count(t,
+		"SELECT coalesce(sum(count), 0) FROM postrider.delivery_counts WHERE kind = $1 AND detail = $2", state, reason))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -89,7 +94,8 @@ func TestCancelEndsWhateverIsPending(t *testing.T) {
 			ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Address: "192.0.2.1"})
 			require.NoError(t, b.store.Operator.Cancel(ctx, id))
 			b.requireEnded(t, id, "canceled", "CanceledByOperator")
-			require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1' AND action = 'delivery_canceled'
+			require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE actor = 'anna' AND address = '192.0.2.1'
+				    AND action = 'delivery_canceled'
 				AND topic = 'orders' AND subscription = 'all' AND details = jsonb_build_object('deliveryId', $1::bigint)`, id))
 
 			err := b.store.Operator.Cancel(ctx, id)
@@ -103,7 +109,9 @@ func TestActingOnADeliveryThatIsUnknown(t *testing.T) {
 	t.Parallel()
 	b, _ := operateSetup(t)
 	_, letter := b.store.Operator.DeadLetterNow(t.Context(), 7)
-	for _, err := range []error{b.store.Operator.Cancel(t.Context(), 7), b.store.Operator.RetryNow(t.Context(), 7), letter} {
+	for _, err := range []error{
+		b.store.Operator.Cancel(t.Context(), 7), b.store.Operator.RetryNow(t.Context(), 7), letter,
+	} {
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		require.Equal(t, "delivery 7 does not exist", theNo(t, err).Message)
 		require.Contains(t, theNo(t, err).Hint, "postrider.deliveries")
@@ -125,7 +133,8 @@ func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 	given := b.failed(t, sub, 1)[0]
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
-	recorded := result(d[0], j[0], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
+	recorded := result(d[0], j[0], sub,
+		policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 	recorded.Error, recorded.ResponseExcerpt = "it broke", []byte("busy")
 	require.NoError(t, b.store.Recorder.Record(t.Context(), recorded))
 
@@ -134,14 +143,26 @@ func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 
 	require.Equal(t, uuid.Version(7), letter.Version(), "in the order of time, as all are")
 	b.requireEnded(t, given, "dead_lettered", "DeadLetteredByOperator")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE dead_letter_id = $1 AND delivery_id = $2", letter, given))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND body ->> 'id' = 'failed-0' AND body_text IS NOT NULL", letter))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_dead_lettered' AND details ->> 'deadLetterId' = $1::text", letter.String()))
-	const own = `'{id,dead_lettered_at,delivery_id,reason,event_uuid,event_id,subject,body,first_attempt_at,last_attempt_at,owed_since,published_at}'::text[]`
-	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(l) - "+own+") FROM postrider_internal.dead_letters l"), "all else is the same")
-	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.dead_letters l JOIN postrider_internal.delivery_history h ON h.id = l.delivery_id
-		WHERE (l.first_attempt_at, l.last_attempt_at, l.owed_since, l.event_uuid) = (h.first_attempt_at, h.last_attempt_at, h.owed_since, h.event_uuid)`))
-	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(h) - '{id,state,reason,event_uuid,dead_letter_id,finished_at,first_attempt_at,last_attempt_at,owed_since}'::text[]) FROM postrider_internal.delivery_history h"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE dead_letter_id = $1 AND delivery_id = $2", letter, given))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND body ->> 'id' = 'failed-0' "+
+				"AND body_text IS NOT NULL", letter))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.audit WHERE action = 'delivery_dead_lettered' AND details ->> 'deadLetterId' = "+
+				"$1::text", letter.String()))
+	const own = `'{id,dead_lettered_at,delivery_id,reason,event_uuid,event_id,subject,body,first_attempt_at,` +
+		`last_attempt_at,owed_since,published_at}'::text[]`
+	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(l) - "+own+") FROM postrider_internal.dead_letters l"),
+		"all else is the same")
+	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.dead_letters l
+		JOIN postrider_internal.delivery_history h ON h.id = l.delivery_id
+		WHERE (l.first_attempt_at, l.last_attempt_at, l.owed_since, l.event_uuid) = (h.first_attempt_at, h.last_attempt_at,
+		    h.owed_since, h.event_uuid)`))
+	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(h) - '{id,state,reason,event_uuid,dead_letter_id,"+
+		"finished_at,first_attempt_at,last_attempt_at,owed_since}'::text[]) FROM postrider_internal.delivery_history h"))
 	_, err = b.store.Operator.DeadLetterNow(t.Context(), given)
 	require.Contains(t, theNo(t, err).Hint, "dead_letters")
 }
@@ -167,7 +188,8 @@ func TestDeadLetterNowNeedsTheEvent(t *testing.T) {
 	b.exec(t, "DELETE FROM postrider_internal.events")
 	_, err := b.store.Operator.DeadLetterNow(t.Context(), id)
 	require.Equal(t, fmt.Sprintf("the event of delivery %d is gone", id), theNo(t, err).Message)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"), "nothing was done")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"),
+		"nothing was done")
 	require.Zero(t, b.count(t, brokenTokens))
 	require.NoError(t, b.store.Operator.Cancel(t.Context(), id))
 }
@@ -181,15 +203,18 @@ func TestRetryNowMakesANewJob(t *testing.T) {
 
 	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
 
-	const due = `SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j ON j.id = d.job_id
-		WHERE j.id > $1 AND j.state = 'available' AND j.scheduled_at <= now() AND d.next_attempt_at <= now() AND d.attempts = 1 AND j.args ->> 'n' = '2' AND j.args ->> 'r' = '5' AND j.attempt = 0`
+	const due = `SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.river_job j
+		    ON j.id = d.job_id
+		WHERE j.id > $1 AND j.state = 'available' AND j.scheduled_at <= now() AND d.next_attempt_at <= now()
+		  AND d.attempts = 1 AND j.args ->> 'n' = '2' AND j.args ->> 'r' = '5' AND j.attempt = 0`
 	require.Equal(t, 1, b.count(t, due, before), "a job row never serves two attempts; its reruns are counted on")
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
 
 	after := b.count(t, "SELECT id FROM postrider_internal.river_job")
 	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
-	require.Equal(t, after, b.count(t, "SELECT id FROM postrider_internal.river_job"), "what is due keeps its place in the queue")
+	require.Equal(t, after, b.count(t, "SELECT id FROM postrider_internal.river_job"),
+		"what is due keeps its place in the queue")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'delivery_retried'"))
 }
 
@@ -204,12 +229,24 @@ func TestRetryNowIsRefused(t *testing.T) {
 		kind          error
 		message, hint string
 	}{
-		"running": {func(t *testing.T, b *bundle) { b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running'") }, postgres.ErrConflict, "an attempt of delivery 1 is under way", "Wait"},
-		"paused":  {pause, postgres.ErrPaused, `event subscription "all" of topic "orders" is paused`, `SELECT postrider.resume('orders', 'all') ends the pause.`},
-		"rests":   {func(t *testing.T, b *bundle) { b.rest(t, "all") }, postgres.ErrConflict, `event subscription "all" of topic "orders" is on probation`, `SELECT postrider.release('orders', 'all') ends`},
-		"unproven": {func(t *testing.T, b *bundle) {
-			b.exec(t, "INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) VALUES (1, now())")
-		}, postgres.ErrNotValidated, `event subscription "all" of topic "orders" is waiting for its endpoint's validation`, "validate"},
+		"running": {
+			func(t *testing.T, b *bundle) { b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running'") },
+			postgres.ErrConflict, "an attempt of delivery 1 is under way", "Wait",
+		},
+		"paused": {pause, postgres.ErrPaused, `event subscription "all" of topic "orders" is paused`, `SELECT
+			    postrider.resume('orders', 'all') ends the pause.`},
+		"rests": {
+			func(t *testing.T, b *bundle) { b.rest(t, "all") }, postgres.ErrConflict,
+			`event subscription "all" of topic "orders" is on probation`, `SELECT postrider.release('orders', 'all') ends`,
+		},
+		"unproven": {
+			func(t *testing.T, b *bundle) {
+				b.exec(t,
+					"INSERT INTO postrider_internal.event_subscription_states (subscription_id, not_validated_since) "+
+						"VALUES (1, now())")
+			}, postgres.ErrNotValidated, `event subscription "all" of topic "orders" is waiting for its endpoint's validation`,
+			"validate",
+		},
 		"deleted": {func(t *testing.T, b *bundle) {
 			b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now()")
 		}, postgres.ErrConflict, `event subscription "all" of topic "orders" was deleted`, "canceled"},
@@ -223,7 +260,8 @@ func TestRetryNowIsRefused(t *testing.T) {
 			require.ErrorIs(t, err, row.kind)
 			require.Equal(t, row.message, theNo(t, err).Message)
 			require.Contains(t, theNo(t, err).Hint, row.hint)
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at > now() + interval '59 minutes'"))
+			require.Equal(t, 1, b.count(t,
+				"SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at > now() + interval '59 minutes'"))
 		})
 	}
 }
@@ -232,8 +270,10 @@ func TestRetryNowIsRefused(t *testing.T) {
 func (b *bundle) rest(t *testing.T, name string) {
 	t.Helper()
 	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause)
-		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(), now() + interval '1 hour', 'Busy'
-		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy WHERE s.name = $1`, name)
+		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
+		       now() + interval '1 hour', 'Busy'
+		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+		  WHERE s.name = $1`, name)
 }
 
 // Behind the limit of admission nobody is let past: the delivery is only due, and the next refill takes it.
@@ -244,15 +284,18 @@ func TestRetryNowOfADeliveryThatWaitsForAdmission(t *testing.T) {
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'admission'")
 	require.NoError(t, b.store.Operator.RetryNow(t.Context(), id))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND job_id IS NULL AND next_attempt_at <= now()"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' "+
+		"AND job_id IS NULL AND next_attempt_at <= now()"))
 	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at <= now() AND args ->> 'n' = '2'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE scheduled_at <= now() AND args ->> 'n' = '2'"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-const leftQuery = "SELECT count(*) FROM postrider.batch_members WHERE delivery_id = $1 AND left_at IS NOT NULL AND left_reason = $2 AND left_after = $3"
+const leftQuery = "SELECT count(*) FROM postrider.batch_members WHERE delivery_id = $1 AND left_at IS NOT NULL " +
+	"AND left_reason = $2 AND left_after = $3"
 
 // waitingBatch is a batch of n whose first attempt failed and whose retry waits, or is held.
 func (b *bundle) waitingBatch(t *testing.T, sub *catalog.Subscription, n int, verdict policy.Verdict) *queue.Work {
@@ -286,23 +329,31 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 			letter, err := b.store.Operator.DeadLetterNow(t.Context(), ids[1])
 			require.NoError(t, err)
 			b.requireEnded(t, ids[1], "dead_lettered", "DeadLetteredByOperator")
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND last_outcome IS NOT DISTINCT FROM CASE attempts WHEN 1 THEN 'Busy' END", letter))
+			require.Equal(t, 1,
+				b.count(t,
+					"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND last_outcome IS NOT DISTINCT "+
+						"FROM CASE attempts WHEN 1 THEN 'Busy' END", letter))
 			require.NoError(t, b.store.Operator.RetryNow(t.Context(), ids[2]))
 			require.Equal(t, 1, b.count(t, leftQuery, ids[2], "RetriedByOperator", attempts))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE id = $1 AND batch_id IS NULL AND next_attempt_at <= now()", ids[2]))
+			require.Equal(t, 1,
+				b.count(t,
+					"SELECT count(*) FROM postrider_internal.deliveries WHERE id = $1 AND batch_id IS NULL "+
+						"AND next_attempt_at <= now()", ids[2]))
 			require.Equal(t, 1, b.count(t, "SELECT members FROM postrider.batches WHERE state = 'pending'"))
 			require.Zero(t, b.count(t, brokenTokens))
 
 			require.NoError(t, b.store.Operator.Cancel(t.Context(), ids[3]))
-			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0 AND finished_at IS NOT NULL AND hold IS NULL"), "with the last one it ends")
+			require.Equal(t, 1,
+				b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'canceled' AND members = 0 AND finished_at IS "+
+					"NOT NULL AND hold IS NULL"), "with the last one it ends")
 			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"))
 			require.Zero(t, b.count(t, brokenTokens))
 		})
 	}
 }
 
-// A member is canceled while the batch's request is under way, in a transaction that the recording has to wait for. The others are
-// recorded, and it has left.
+// A member is canceled while the batch's request is under way, in a transaction that the recording has to wait for. The
+// others are recorded, and it has left.
 func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 	t.Parallel()
 	for action, states := range map[policy.VerdictAction]string{policy.Delivered: "delivered", policy.Retry: "pending"} {
@@ -320,18 +371,22 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 			recorded := make(chan error, 1)
 			go func() {
 				fate := delivery.Fate{DeliveryID: id, Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()}}
-				recorded <- b.store.Recorder.Record(context.Background(), batchResult(batch, sub, policy.Verdict{Action: action, At: time.Now().Add(time.Hour)}, fate))
+				recorded <- b.store.Recorder.Record(context.Background(),
+					batchResult(batch, sub, policy.Verdict{Action: action, At: time.Now().Add(time.Hour)}, fate))
 			}()
 			require.Eventually(t, func() bool {
-				return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") > 0 ||
-					b.count(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
+				return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database "+
+					"WHERE datname = current_database())") > 0 ||
+					b.count(t,
+						"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
 			}, 5*time.Second, time.Millisecond)
 			require.NoError(t, tx.Commit(t.Context()))
 			require.NoError(t, <-recorded)
 
 			b.requireEnded(t, id, "canceled", "CanceledByOperator")
 			require.Equal(t, 1, b.count(t, leftQuery, id, "CanceledByOperator", 0))
-			require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND attempts = 1", states))
+			require.Equal(t, 2,
+				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND attempts = 1", states))
 			require.Equal(t, 2, b.count(t, "SELECT members FROM postrider.batches"))
 			require.Zero(t, b.count(t, brokenTokens))
 		})
@@ -356,7 +411,8 @@ func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 	d, j := b.fetched(t, "node-1")
 	canceled := make([]error, n)
 	atOnce(n, func(i int) {
-		require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
+		require.NoError(t,
+			b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Delivered})))
 	}, func(i int) { canceled[i] = b.store.Operator.Cancel(t.Context(), d[i]) })
 
 	won := 0
@@ -367,11 +423,14 @@ func TestCancelAndRecordAtTheSameTime(t *testing.T) {
 		}
 		require.Contains(t, theNo(t, err).Message, "has ended: delivered")
 	}
-	require.Equal(t, n, b.count(t, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state <> 'pending'"))
+	require.Equal(t, n,
+		b.count(t, "SELECT count(DISTINCT delivery_id) FROM postrider.deliveries WHERE state <> 'pending'"))
 	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider.deliveries"), "each has one end")
 	require.Equal(t, won, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
-	require.Equal(t, n-won, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"), "of a canceled one nothing is recorded")
-	require.Equal(t, n, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind IN ('delivered', 'canceled')"))
+	require.Equal(t, n-won, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"),
+		"of a canceled one nothing is recorded")
+	require.Equal(t, n,
+		b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind IN ('delivered', 'canceled')"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
@@ -412,7 +471,8 @@ func TestRetryNowAndRecordAtTheSameTime(t *testing.T) {
 	b.publish(t, "orders", "e", n)
 	d, j := b.fetched(t, "node-1")
 	atOnce(n, func(i int) {
-		require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+		require.NoError(t, b.store.Recorder.Record(t.Context(),
+			result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	}, func(i int) {
 		if err := b.store.Operator.RetryNow(t.Context(), d[i]); err != nil {
 			require.Contains(t, theNo(t, err).Message, "is under way")
@@ -435,7 +495,8 @@ func TestForgottenTransactionIsEnded(t *testing.T) {
 	defer func() { _ = person.Close(context.Background()) }()
 	_, err = person.Exec(t.Context(), fmt.Sprintf("BEGIN; SELECT postrider.cancel(%d)", d[0]))
 	require.NoError(t, err)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 	_, err = person.Exec(t.Context(), "COMMIT")
 	require.Error(t, err)
@@ -446,7 +507,8 @@ func TestForgottenTransactionIsEnded(t *testing.T) {
 	var within, after string
 	tx, err := again.Begin(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting('idle_in_transaction_session_timeout') FROM postrider.resume('orders', 'all')").Scan(&within))
+	require.NoError(t, tx.QueryRow(t.Context(),
+		"SELECT current_setting('idle_in_transaction_session_timeout') FROM postrider.resume('orders', 'all')").Scan(&within))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, again.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&after))
 	require.Equal(t, []string{"5s", "0"}, []string{within, after}, "for that transaction alone")

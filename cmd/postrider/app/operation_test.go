@@ -51,7 +51,8 @@ func (b *bundle) requireOperation(t *testing.T, id uuid.UUID, want string) {
 	if o.Matched != nil {
 		matched = fmt.Sprint(*o.Matched)
 	}
-	require.Equal(t, want, fmt.Sprintf("%s %s: matched %s done %d skipped %d failed %d", o.Kind, o.State, matched, o.Done, o.Skipped, o.Failed))
+	require.Equal(t, want,
+		fmt.Sprintf("%s %s: matched %s done %d skipped %d failed %d", o.Kind, o.State, matched, o.Done, o.Skipped, o.Failed))
 	require.Equal(t, o.State != query.OperationRunning, o.FinishedAt != nil)
 }
 
@@ -82,11 +83,17 @@ func TestRedeliverAll(t *testing.T) {
 	b.requireOperation(t, id, "redeliver done: matched 1202 done 1202 skipped 0 failed 0")
 	require.Zero(t, b.count(t, operationJobs))
 
-	require.Equal(t, 1203, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND attempts = 0"))
-	require.Equal(t, 1203, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"), "each once")
+	require.Equal(t, 1203,
+		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND attempts = 0"))
+	require.Equal(t, 1203, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"),
+		"each once")
 	require.Equal(t, 3, b.count(t, `SELECT postrider.count_dead_letters('{"redelivered": false}')`))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' AND actor = 'postrider' AND details ->> 'matched' = '1202' AND details -> 'filter' ->> 'topic' = 'orders'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1202' AND details ->> 'operationId' = $1", id.String()))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' "+
+		"AND actor = 'postrider' AND details ->> 'matched' = '1202' AND details -> 'filter' ->> 'topic' = 'orders'"))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1202' "+
+				"AND details ->> 'operationId' = $1", id.String()))
 	require.Equal(t, 1203+1206, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'owed'"))
 
 	again := b.redeliverAll(t, &query.DeadLetterFilter{Redelivered: new(true), EventID: new("e-7")}, 0)
@@ -106,7 +113,10 @@ func TestRedeliverAllKeepsToItsRate(t *testing.T) {
 		pause, more := b.operate(t)
 		require.True(t, more)
 		require.InDelta(t, step.pause, pause, float64(time.Millisecond))
-		require.Equal(t, 1, b.count(t, operationJobs+" AND scheduled_at - created_at BETWEEN $1::text::float8 * interval '1 second' AND interval '1.2 seconds'", step.due))
+		require.Equal(t, 1,
+			b.count(t,
+				operationJobs+" AND scheduled_at - created_at BETWEEN $1::text::float8 * interval '1 second' "+
+					"AND interval '1.2 seconds'", step.due))
 	}
 	b.operate(t)
 	b.requireOperation(t, id, "redeliver done: matched 7 done 7 skipped 0 failed 0")
@@ -115,7 +125,8 @@ func TestRedeliverAllKeepsToItsRate(t *testing.T) {
 	require.ErrorContains(t, err, "rate_per_second must be 1 or more, is -1")
 }
 
-// What somebody else purges or redelivers meanwhile is skipped, what has nowhere to go is counted as failed, and the rest goes on.
+// What somebody else purges or redelivers meanwhile is skipped, what has nowhere to go is counted as failed, and the
+// rest goes on.
 func TestOperationsGoOn(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 6)
@@ -135,14 +146,16 @@ func TestOperationsGoOn(t *testing.T) {
 	require.Equal(t, 7, b.count(t, "SELECT count(DISTINCT redelivered_from) FROM postrider_internal.deliveries"))
 	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 
-	id, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: new("orders")}, operator.Target{Subscription: "all"}, 0)
+	id, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: new("orders")},
+		operator.Target{Subscription: "all"}, 0)
 	require.NoError(t, err)
 	b.operate(t)
 	b.operate(t)
 	b.requireOperation(t, id, "redeliver done: matched 2 done 2 skipped 0 failed 0")
 	_, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{Subscription: "all"}, 0)
 	require.ErrorContains(t, err, "topic is required with subscription, unless filter has one")
-	_, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{}, operator.Target{Subscription: "gone", Topic: "orders"}, 0)
+	_, err = b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{},
+		operator.Target{Subscription: "gone", Topic: "orders"}, 0)
 	require.ErrorIs(t, err, postgres.ErrInvalid)
 }
 
@@ -181,7 +194,8 @@ func TestCancelOperation(t *testing.T) {
 	canceled, err = b.store.Operator.CancelOperation(t.Context(), id)
 	require.NoError(t, err)
 	require.False(t, canceled)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_canceled' AND actor = 'ann'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_canceled' AND actor = 'ann'"))
 	_, err = b.store.Operator.CancelOperation(t.Context(), uuid.Nil)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
@@ -194,7 +208,8 @@ func TestOperationStepsAreMadeOnce(t *testing.T) {
 	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 10)
 	for range 4 {
 		// A node took the job and died before the step was committed. One that was thought dead comes back meanwhile.
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' WHERE kind = 'operation'")
+		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+			"attempted_by = '{dead}' WHERE kind = 'operation'")
 		old := int64(b.count(t, operationJob))
 		n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 		require.NoError(t, err)
@@ -227,7 +242,8 @@ func TestTwoOperationsAtOnce(t *testing.T) {
 		group.Go(func() {
 			for more := true; more; {
 				var job int64
-				require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.operations WHERE id = $1", id).Scan(&job))
+				require.NoError(t,
+					b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.operations WHERE id = $1", id).Scan(&job))
 				var err error
 				_, more, err = b.store.Operator.Operate(t.Context(), job)
 				require.NoError(t, err)
@@ -245,7 +261,8 @@ func TestOperationsAreMended(t *testing.T) {
 	b, _ := deadMany(t, 1)
 	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
 	require.Zero(t, b.sweep(t).Operations)
-	b.exec(t, "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.operations SET created_at = now() - interval '2 minutes'")
+	b.exec(t, "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.operations "+
+		"SET created_at = now() - interval '2 minutes'")
 	b.exec(t, "UPDATE postrider_internal.dead_letters SET dead_lettered_at = now() - interval '1 hour'")
 	require.Equal(t, 1, b.sweep(t).Operations)
 	b.operate(t)
@@ -324,9 +341,15 @@ func TestRedeliverEvents(t *testing.T) {
 		}
 		require.LessOrEqual(t, steps, 6, "no step for days that there are none of")
 		b.requireOperation(t, id, "redeliver_events done: matched - done 4 skipped 20 failed 0")
-		require.Equal(t, "new-1,new-11,old-1,old-11", b.text(t, fmt.Sprintf("SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries WHERE subscription = 'late' AND redelivered_from = '%s'", id)), name)
-		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_day = (now() AT TIME ZONE 'UTC')::date AND event_uuid IN (SELECT id FROM postrider_internal.events WHERE event_id LIKE 'old-%')"))
-		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id LIKE 'old-%1'"), "the view has each once")
+		require.Equal(t, "new-1,new-11,old-1,old-11",
+			b.text(t,
+				fmt.Sprintf("SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries "+
+					"WHERE subscription = 'late' AND redelivered_from = '%s'", id)), name)
+		require.Equal(t, 2,
+			b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE event_day = (now() AT TIME ZONE 'UTC')::date "+
+				"AND event_uuid IN (SELECT id FROM postrider_internal.events WHERE event_id LIKE 'old-%')"))
+		require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_id LIKE 'old-%1'"),
+			"the view has each once")
 		n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 		require.NoError(t, err)
 		require.Equal(t, 4, n)
@@ -347,14 +370,22 @@ func TestRedeliverEventsRefuses(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
 	for query, problem := range map[string]string{
-		"SELECT postrider.redeliver_events(NULL, 'all', now())":                                                   "topic is required",
-		"SELECT postrider.redeliver_events('orders', NULL, now())":                                                "subscription is required",
-		"SELECT postrider.redeliver_events('orders', 'all', NULL)":                                                "published_from is required",
-		"SELECT postrider.redeliver_events('orders', 'none', now() - interval '1 day')":                           `topic "orders" has no event subscription "none"`,
-		"SELECT postrider.redeliver_events('orders', 'all', now() + interval '1 day')":                            "published_from must be before published_until and before now",
-		"SELECT postrider.redeliver_events('orders', 'all', '-infinity')":                                         "published_from must be before",
-		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', now() - interval '2 days')": "published_from must be before",
-		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', NULL, 0)":                   "rate_per_second must be 1 or more, is 0",
+		"SELECT postrider.redeliver_events(NULL, 'all', " +
+			"now())": "topic is required",
+		"SELECT postrider.redeliver_events('orders', NULL, " +
+			"now())": "subscription is required",
+		"SELECT postrider.redeliver_events('orders', " +
+			"'all', NULL)": "published_from is required",
+		"SELECT postrider.redeliver_events('orders', 'none', now() - interval " +
+			"'1 day')": `topic "orders" has no event subscription "none"`,
+		"SELECT postrider.redeliver_events('orders', 'all', now() + interval " +
+			"'1 day')": "published_from must be before published_until and before now",
+		"SELECT postrider.redeliver_events('orders', 'all', " +
+			"'-infinity')": "published_from must be before",
+		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', now() - interval '2 " +
+			"days')": "published_from must be before",
+		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', NULL, 0)": "rate_per_second must be " +
+			"1 or more, is 0",
 	} {
 		require.Contains(t, b.refusedBy(t, query), problem, query)
 	}
@@ -383,13 +414,15 @@ func TestOperationStepsAreBoundedByBytes(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		var n, done int
-		require.NoError(t, tx.QueryRow(t.Context(), "SELECT taken, done FROM postrider_internal.step_letters($1, 500, $2, 20000)", id, bytes).Scan(&n, &done))
+		require.NoError(t, tx.QueryRow(t.Context(),
+			"SELECT taken, done FROM postrider_internal.step_letters($1, 500, $2, 20000)", id, bytes).Scan(&n, &done))
 		require.Equal(t, []int{taken, taken}, []int{n, done}, "%d bytes", bytes)
 		require.NoError(t, tx.Rollback(t.Context()))
 	}
 }
 
-// The clock of the node that made an event's id may be an hour off: what counts is the time of publishing, to the microsecond.
+// The clock of the node that made an event's id may be an hour off: what counts is the time of publishing, to the
+// microsecond.
 func TestRedeliverEventsGoesByTheTimeOfPublishing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -397,20 +430,23 @@ func TestRedeliverEventsGoesByTheTimeOfPublishing(t *testing.T) {
 	b.publish(t, "orders", "e", 5)
 	b.subscription(t, "orders", "late", nil)
 	var base time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT date_trunc('milliseconds', min(published_at)) FROM postrider_internal.events").Scan(&base))
+	require.NoError(t, b.pool.QueryRow(t.Context(),
+		"SELECT date_trunc('milliseconds', min(published_at)) FROM postrider_internal.events").Scan(&base))
 	for event, at := range map[string]struct{ published, id time.Duration }{
 		"e-0": {0, -time.Hour}, "e-1": {300 * time.Microsecond, time.Hour}, "e-2": {499 * time.Microsecond, 0},
 		"e-3": {500 * time.Microsecond, 0}, "e-4": {-time.Microsecond, 0},
 	} {
 		id := uuid.MustParse(fmt.Sprintf("%012x7%03x%016x", base.Add(at.id).UnixMilli(), event[2], uint64(1)<<63))
-		b.exec(t, "UPDATE postrider_internal.events SET id = $1, published_at = $2 WHERE event_id = $3", id, base.Add(at.published), event)
+		b.exec(t, "UPDATE postrider_internal.events SET id = $1, published_at = $2 WHERE event_id = $3", id,
+			base.Add(at.published), event)
 	}
 	_, err := b.store.Operator.RedeliverEvents(t.Context(), "orders", "late", base, new(base.Add(500*time.Microsecond)), 0)
 	require.NoError(t, err)
 	for more := true; more; {
 		_, more = b.operate(t)
 	}
-	require.Equal(t, "e-0,e-1,e-2", b.text(t, "SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries"))
+	require.Equal(t, "e-0,e-1,e-2",
+		b.text(t, "SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries"))
 }
 
 // Whoever redelivers, purges or cancels and looks away keeps nobody waiting for long.
@@ -418,7 +454,8 @@ func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 1)
 	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
-	for _, call := range []string{fmt.Sprintf("redeliver('%s')", letters[0]), fmt.Sprintf("purge('%s')", letters[0]), fmt.Sprintf("cancel_operation('%s')", id)} {
+	for _, call := range []string{fmt.Sprintf("redeliver('%s')", letters[0]), fmt.Sprintf("purge('%s')",
+		letters[0]), fmt.Sprintf("cancel_operation('%s')", id)} {
 		var within string
 		require.NoError(t, pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), "SELECT postrider."+call); err != nil {
@@ -433,8 +470,10 @@ func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
 func TestCountsOfDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
-		AS $$ SELECT setting::bigint, 0::bigint, patience = interval '5 seconds' FROM pg_settings WHERE name = 'statement_timeout' $$`)
+	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz,
+		    patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
+		AS $$ SELECT setting::bigint, 0::bigint, patience = interval '5 seconds' FROM pg_settings
+		WHERE name = 'statement_timeout' $$`)
 	found, err := b.store.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{})
 	require.NoError(t, err)
 	require.Equal(t, query.Matched{Matched: 10_000, AtLeast: true}, found)

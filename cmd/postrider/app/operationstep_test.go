@@ -18,10 +18,13 @@ import (
 
 // manyLetters plants dead letters, a millisecond apart, the last of which has a subject of its own.
 const manyLetters = `
-INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, subject, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
+INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, subject, delivery_id, subscription_id, topic_id,
+    topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
        event_uuid, event_day, event_id, event_type, source, data_version, schema, retry_policy, body)
-SELECT gen_random_uuid(), l.dead_lettered_at + n * interval '1 millisecond' - interval '1 hour', CASE WHEN n = $1 THEN 'rare' ELSE 'common' END, -n, l.subscription_id, l.topic_id, l.topic, l.subscription,
-       l.endpoint_base_url, l.reason, l.attempts, l.owed_since, l.published_at, l.event_uuid, l.event_day, l.event_id, l.event_type, l.source, l.data_version, l.schema, l.retry_policy, l.body
+SELECT gen_random_uuid(), l.dead_lettered_at + n * interval '1 millisecond' - interval '1 hour', CASE WHEN n = $1
+    THEN 'rare' ELSE 'common' END, -n, l.subscription_id, l.topic_id, l.topic, l.subscription,
+       l.endpoint_base_url, l.reason, l.attempts, l.owed_since, l.published_at, l.event_uuid, l.event_day, l.event_id,
+       l.event_type, l.source, l.data_version, l.schema, l.retry_policy, l.body
   FROM postrider_internal.dead_letters l, generate_series(1, $1::int) n`
 
 // operateOn makes the steps that are left.
@@ -63,14 +66,24 @@ func TestStepsLookAtSoMany(t *testing.T) {
 	b.requireOperation(t, id, "purge done: matched 1 done 1 skipped 0 failed 0")
 
 	// Counting looks at the clock as often.
-	require.Equal(t, "44999 false", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
-	b.exec(t, "CREATE OR REPLACE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql STABLE AS 'SELECT false'")
-	require.Equal(t, "20000 true", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`))
-	require.Equal(t, "44999 false", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '1 hour')`))
-	require.Equal(t, "25000 false", b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters(
-		jsonb_build_object('dead_lettered_from', (SELECT to_char(dead_lettered_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM postrider_internal.dead_letters ORDER BY 1 OFFSET 19999 LIMIT 1)), 'infinity', '1 hour')`))
-	require.Contains(t, b.refusedBy(t, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`), "counting was stopped after 0 seconds: there are at least 20000 dead letters that match")
-	found, err := b.store.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})
+	require.Equal(t, "44999 false",
+		b.text(t, `SELECT format('%s %s', matched, at_least::text)
+			FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
+	b.exec(t,
+		"CREATE OR REPLACE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql STABLE AS 'SELECT false'")
+	require.Equal(t, "20000 true", b.text(t, `SELECT format('%s %s', matched, at_least::text)
+		FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`))
+	require.Equal(t, "44999 false", b.text(t, `SELECT format('%s %s', matched, at_least::text)
+		FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '1 hour')`))
+	require.Equal(t, "25000 false",
+		b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters(
+		jsonb_build_object('dead_lettered_from', (SELECT to_char(dead_lettered_at AT TIME ZONE 'UTC',
+		    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM postrider_internal.dead_letters ORDER BY 1 OFFSET 19999 LIMIT 1)),
+		    'infinity', '1 hour')`))
+	require.Contains(t, b.refusedBy(t, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`),
+		"counting was stopped after 0 seconds: there are at least 20000 dead letters that match")
+	found, err := b.store.Reader.CountDeadLetters(t.Context(),
+		&query.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})
 	require.NoError(t, err)
 	require.Equal(t, query.Matched{Matched: 44_999}, found)
 }
@@ -105,7 +118,8 @@ func TestCountEvents(t *testing.T) {
 	b.publish(t, "orders", "new", 12)
 	b.publish(t, "other", "other", 12)
 	b.subscription(t, "orders", "basic", filtered(t, `{"subjectEndsWith":"1"}`))
-	b.subscription(t, "orders", "advanced", filtered(t, `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`))
+	b.subscription(t, "orders", "advanced",
+		filtered(t, `{"advancedFilters":[{"operatorType":"StringEndsWith","key":"subject","values":["1"]}]}`))
 	from := time.Now().AddDate(0, 0, -10)
 	for _, name := range []string{"basic", "advanced"} {
 		found, err := b.store.Reader.CountEvents(t.Context(), "orders", name, from, nil)
@@ -118,17 +132,23 @@ func TestCountEvents(t *testing.T) {
 	require.Zero(t, b.count(t, operationJobs))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.operations"))
 	require.Equal(t, 24, b.count(t, "SELECT postrider.count_events('orders', now() - interval '10 days')"))
-	require.Equal(t, 12, b.count(t, "SELECT postrider.count_events('orders', now() - interval '10 days', now() - interval '1 day')"))
-	require.Contains(t, b.refusedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"), "there are at least 12 such events")
+	require.Equal(t, 12,
+		b.count(t, "SELECT postrider.count_events('orders', now() - interval '10 days', now() - interval '1 day')"))
+	require.Contains(t,
+		b.refusedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"),
+		"there are at least 12 such events")
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_events('orders', '-infinity')"), "published_from is required")
+	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_events('orders', '-infinity')"),
+		"published_from is required")
 	_, err := b.store.Reader.CountEvents(t.Context(), "orders", "none", from, nil)
 	require.ErrorIs(t, err, postgres.ErrInvalid)
 	_, err = b.store.Reader.CountEvents(t.Context(), "orders", "basic", time.Now().Add(time.Hour), nil)
 	require.ErrorContains(t, err, "published_from must be before")
 }
 
-const manyPersonal = `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg(jsonb_build_object('id', n::text, 'eventType', 'test', 'subject', 'people/anna', 'data', 'anna@example.com')) FROM generate_series(1, $1::int) n))`
+const manyPersonal = `SELECT postrider.publish_batch('orders',
+	    (SELECT jsonb_agg(jsonb_build_object('id', n::text, 'eventType', 'test', 'subject', 'people/anna', 'data',
+	    'anna@example.com')) FROM generate_series(1, $1::int) n))`
 
 // TestEraseSubjectOfMany: more than a thousand are erased in steps, and then nothing is left of them either.
 func TestEraseSubjectOfMany(t *testing.T) {
@@ -142,7 +162,8 @@ func TestEraseSubjectOfMany(t *testing.T) {
 	b.exec(t, manyPersonal, 1203)
 	b.routeAll(t, b.store)
 
-	erased, id, err := b.store.Operator.EraseSubject(access.WithActor(t.Context(), access.Actor{Name: "ann"}), "orders", "people/anna")
+	erased, id, err := b.store.Operator.EraseSubject(access.WithActor(t.Context(), access.Actor{Name: "ann"}), "orders",
+		"people/anna")
 	require.NoError(t, err)
 	require.Zero(t, erased)
 	require.NotNil(t, id)
@@ -155,8 +176,10 @@ func TestEraseSubjectOfMany(t *testing.T) {
 	b.requireNowhere(t, "people/anna")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE erased_at IS NULL AND event_id = 'c'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' AND actor = 'ann' AND topic = 'orders' AND details ->> 'kind' = 'erase_subject'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1205'"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'operation_started' "+
+		"AND actor = 'ann' AND topic = 'orders' AND details ->> 'kind' = 'erase_subject'"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1205'"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -171,7 +194,8 @@ func TestTwoErasuresOfASubject(t *testing.T) {
 		tx, err := b.pool.Begin(t.Context())
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-		require.NoError(t, tx.QueryRow(t.Context(), "SELECT operation_id FROM postrider.erase_subject('orders', 'people/anna')").Scan(&ids[i]))
+		require.NoError(t,
+			tx.QueryRow(t.Context(), "SELECT operation_id FROM postrider.erase_subject('orders', 'people/anna')").Scan(&ids[i]))
 		transactions[i] = tx
 	}
 	for _, tx := range transactions {
@@ -180,10 +204,12 @@ func TestTwoErasuresOfASubject(t *testing.T) {
 	const running = "SELECT count(*) FROM postrider.operations WHERE state = 'running'"
 	for steps := 0; b.count(t, running) > 0; steps++ {
 		require.Less(t, steps, 50, "they wait for each other")
-		_, _, err := b.store.Operator.Operate(t.Context(), int64(b.count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
+		_, _, err := b.store.Operator.Operate(t.Context(),
+			int64(b.count(t, "SELECT job_id FROM postrider_internal.operations WHERE state = 'running' ORDER BY steps LIMIT 1")))
 		require.NoError(t, err)
 	}
-	require.Equal(t, 1203, b.count(t, "SELECT sum(done)::int FROM postrider.operations WHERE state = 'done' AND operation_id = ANY ($1)", ids[:]))
+	require.Equal(t, 1203, b.count(t,
+		"SELECT sum(done)::int FROM postrider.operations WHERE state = 'done' AND operation_id = ANY ($1)", ids[:]))
 	b.requireNowhere(t, "people/anna")
 }
 

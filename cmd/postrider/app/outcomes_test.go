@@ -20,7 +20,8 @@ func (b *bundle) outcomes(t *testing.T, id uuid.UUID) string {
 	if o.Pending == nil {
 		return "none"
 	}
-	return fmt.Sprintf("pending %d delivered %d dead-lettered %d dropped %d canceled %d", *o.Pending, *o.Delivered, *o.DeadLettered, *o.Dropped, *o.Canceled)
+	return fmt.Sprintf("pending %d delivered %d dead-lettered %d dropped %d canceled %d", *o.Pending, *o.Delivered,
+		*o.DeadLettered, *o.Dropped, *o.Canceled)
 }
 
 func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
@@ -42,7 +43,8 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	deliveries, jobs := b.fetched(t, "node-1")
 	for i, delivery := range deliveries {
 		verdict := policy.Verdict{Action: policy.Delivered}
-		if b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND operation_id = $2", delivery, id) == 1 {
+		if b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND operation_id = $2", delivery,
+			id) == 1 {
 			verdict = policy.Verdict{Action: ends[0], At: time.Now().Add(time.Hour), Reason: policy.ReasonHTTPBadRequest}
 			ends = ends[1:]
 		}
@@ -51,11 +53,15 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	require.Empty(t, ends)
 	require.Equal(t, "pending 4 delivered 1 dead-lettered 1 dropped 1 canceled 0", b.outcomes(t, id))
 
-	held := b.count(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE operation_id = $1 AND hold IS NOT NULL", id)
+	held := b.count(t,
+		"SELECT min(delivery_id) FROM postrider.deliveries WHERE operation_id = $1 AND hold IS NOT NULL", id)
 	require.NoError(t, b.store.Operator.Cancel(t.Context(), int64(held)))
 	require.Equal(t, "pending 3 delivered 1 dead-lettered 1 dropped 1 canceled 1", b.outcomes(t, id))
-	for state, want := range map[string]int{"": 7, "pending": 3, "delivered": 1, "dead_lettered": 1, "dropped": 1, "canceled": 1} {
-		page, err := b.store.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{Operation: &id, State: state}, query.Turn[query.DeliveryPlace]{Limit: 50})
+	for state, want := range map[string]int{
+		"": 7, "pending": 3, "delivered": 1, "dead_lettered": 1, "dropped": 1, "canceled": 1,
+	} {
+		page, err := b.store.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{Operation: &id, State: state},
+			query.Turn[query.DeliveryPlace]{Limit: 50})
 		require.NoError(t, err)
 		require.Len(t, page.Rows, want, state)
 	}
@@ -66,7 +72,8 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
 	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", b.outcomes(t, id))
 	b.exec(t, "TRUNCATE postrider_internal.delivery_history")
-	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", b.outcomes(t, id), "the counts outlive the rows")
+	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", b.outcomes(t, id),
+		"the counts outlive the rows")
 
 	b.exec(t, "UPDATE postrider_internal.operations SET finished_at = now() - interval '31 days'")
 	_, err = b.store.Maintenance.MergeRollups(t.Context())
@@ -80,7 +87,8 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 4)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
 	id, err := b.store.Operator.RedeliverEvents(t.Context(), "orders", sub.Name, time.Now().Add(-time.Hour), nil, 0)
 	require.NoError(t, err)
 	for more := true; more; {
@@ -89,7 +97,8 @@ func TestOutcomesOfBatchesAndPastEvents(t *testing.T) {
 	require.Equal(t, "pending 4 delivered 0 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
 	_, err = b.store.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), batchResult(b.cutOne(t, sub), sub, policy.Verdict{Action: policy.Delivered})))
 	require.Equal(t, "pending 0 delivered 4 dead-lettered 0 dropped 0 canceled 0", b.outcomes(t, id))
 
 	purge, err := b.store.Operator.PurgeAll(t.Context(), &query.DeadLetterFilter{}, 0)

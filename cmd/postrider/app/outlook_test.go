@@ -17,7 +17,8 @@ func (b *bundle) outlook(t *testing.T, id int64) query.DeliveryLine {
 	t.Helper()
 	shown, err := b.store.Reader.Delivery(t.Context(), id)
 	require.NoError(t, err)
-	page, err := b.store.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{State: "pending"}, query.Turn[query.DeliveryPlace]{Limit: 50})
+	page, err := b.store.Reader.ReadDeliveries(t.Context(), query.DeliveryFilter{State: "pending"},
+		query.Turn[query.DeliveryPlace]{Limit: 50})
 	require.NoError(t, err)
 	for _, listed := range page.Rows {
 		if listed.DeliveryID != id {
@@ -45,7 +46,8 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold_until IS NOT NULL"))
 
 	b.exec(t, "UPDATE postrider_internal.deliveries SET next_attempt_at = now() - interval '1 minute'")
-	const dueNow = "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND next_attempt_at = now() AND waits_for = 'worker'"
+	const dueNow = "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND next_attempt_at = now() " +
+		"AND waits_for = 'worker'"
 	require.Equal(t, 1, b.count(t, dueNow))
 	require.WithinDuration(t, time.Now(), *b.outlook(t, id).NextAttemptAt, 5*time.Second)
 
@@ -53,7 +55,8 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 	held := b.outlook(t, id)
 	require.Nil(t, held.NextAttemptAt)
 	require.Nil(t, held.HoldUntil, "it is not known when the pause ends")
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at < now()"), "the due time is kept")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at < now()"),
+		"the due time is kept")
 
 	b.rest(t, sub.Name)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET hold = 'probation'")
@@ -61,7 +64,8 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 	require.Nil(t, held.NextAttemptAt)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *held.HoldUntil, time.Minute)
 	b.exec(t, "UPDATE postrider_internal.probations SET until = now() - interval '1 minute'")
-	const untilNow = "SELECT count(*) FROM postrider.deliveries JOIN postrider.event_subscriptions s USING (subscription_id, hold_until) WHERE hold_until = now()"
+	const untilNow = "SELECT count(*) FROM postrider.deliveries JOIN postrider.event_subscriptions s " +
+		"USING (subscription_id, hold_until) WHERE hold_until = now()"
 	require.Equal(t, 1, b.count(t, untilNow), "the probe is due")
 
 	_, err := b.store.Holds.PauseSubscription(t.Context(), sub.Topic, sub.Name, nil)
@@ -89,12 +93,14 @@ func TestTheNextAttemptOfABatchIsNeverPast(t *testing.T) {
 	held := shown()
 	require.Nil(t, held.NextAttemptAt)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *held.HoldUntil, time.Minute)
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation' AND next_attempt_at IS NULL AND hold_until > now()"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.batches WHERE next_attempt_at < now()"), "the due time is kept")
+	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation' "+
+		"AND next_attempt_at IS NULL AND hold_until > now()"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.batches WHERE next_attempt_at < now()"),
+		"the due time is kept")
 }
 
-// expires_at is the moment that the engine ends a delivery by, under each policy and time to live, while a pause stops the time to live,
-// and after it.
+// expires_at is the moment that the engine ends a delivery by, under each policy and time to live, while a pause stops
+// the time to live, and after it.
 func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -115,7 +121,8 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 		defer func() { require.NoError(t, tx.Rollback(t.Context())) }()
 		_, err = tx.Exec(t.Context(), "SET LOCAL timezone = 'Europe/Berlin'") // whose days have 23 and 25 hours
 		require.NoError(t, err)
-		rows, err := tx.Query(t.Context(), "SELECT subscription_id, owed_since, expires_at FROM postrider.deliveries WHERE state = 'pending'")
+		rows, err := tx.Query(t.Context(),
+			"SELECT subscription_id, owed_since, expires_at FROM postrider.deliveries WHERE state = 'pending'")
 		require.NoError(t, err)
 		seen := 0
 		for ; rows.Next(); seen++ {
@@ -138,13 +145,16 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", one.Name, new(true))
 	require.NoError(t, err)
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '1 hour'")
-	const older = "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours' WHERE subscription_id = $1"
+	const older = "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours' " +
+		"WHERE subscription_id = $1"
 	b.exec(t, older, one.ID)
-	const left = "SELECT round(extract(epoch FROM expires_at - now())) FROM postrider.deliveries WHERE subscription_id = $1"
+	const left = "SELECT round(extract(epoch FROM expires_at - now())) FROM postrider.deliveries " +
+		"WHERE subscription_id = $1"
 	require.InDelta(t, 23*3600, b.count(t, left, one.ID), 2, "an hour of its day was over when the pause began")
 	var before, after time.Time
 	const expires = "SELECT expires_at FROM postrider.deliveries WHERE subscription_id = $1"
-	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET resumed_at = now()") // the nodes have not moved it yet
+	// the nodes have not moved it yet
+	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET resumed_at = now()")
 	require.NoError(t, b.pool.QueryRow(t.Context(), expires, one.ID).Scan(&before))
 	require.NoError(t, b.store.Holds.MoveTimeToLive(t.Context(), one.ID))
 	require.NoError(t, b.pool.QueryRow(t.Context(), expires, one.ID).Scan(&after))
@@ -152,7 +162,9 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	requireDeadlines()
 
 	b.giveUp(t)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE expires_at IS NOT NULL OR next_attempt_at IS NOT NULL"), "what has ended expires no more")
+	require.Zero(t,
+		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE expires_at IS NOT NULL OR next_attempt_at IS NOT NULL"),
+		"what has ended expires no more")
 }
 
 // A node that shortens every wait says so: what it will do is what the view shows.
@@ -162,5 +174,6 @@ func TestExpiresAtUnderATimeScale(t *testing.T) {
 	id := b.failed(t, sub, 1)[0]
 	scaled, _ := newStoreWith(t, b.url, app.Options{Node: "node-scaled", TimeScale: 60})
 	require.NoError(t, scaled.Nodes.Register(t.Context(), "host"))
-	require.Equal(t, 24*60, b.count(t, "SELECT extract(epoch FROM expires_at - owed_since)::int FROM postrider.deliveries WHERE delivery_id = $1", id))
+	require.Equal(t, 24*60, b.count(t,
+		"SELECT extract(epoch FROM expires_at - owed_since)::int FROM postrider.deliveries WHERE delivery_id = $1", id))
 }

@@ -22,10 +22,11 @@ import (
 const (
 	// planDeliveries make days of about 28,000 deliveries, 14,000 events and 30,000 attempts, and 10,000 that are owed.
 	planDeliveries = 200_000
-	// readAtMost is how many rows one node of a plan may read. The most of any question are some 6,000, the counts of an hour.
+	// readAtMost is how many rows one node of a plan may read. The most of any question are some 6,000, the counts of an
+	// hour.
 	readAtMost = 8_000
-	// readByTime is how many where an index knows of pages by their time: the 128 of two ranges that a moment may lie between, and as many at the
-	// end that it does not know yet, of 41 rows each.
+	// readByTime is how many where an index knows of pages by their time: the 128 of two ranges that a moment may lie
+	// between, and as many at the end that it does not know yet, of 41 rows each.
 	readByTime = 18_000
 )
 
@@ -68,15 +69,27 @@ func explained(t *testing.T, on interface {
 
 // pages are statements that read on from a place, as people and the dashboard page.
 var pages = map[string]string{
-	"events":            "SELECT system_id, topic, event_id FROM postrider.events WHERE system_id < (SELECT system_id FROM postrider.events WHERE event_id = 'e-50000') ORDER BY system_id DESC LIMIT 50",
-	"deliveries":        "SELECT delivery_id, topic, subscription, event_id, state FROM postrider.deliveries WHERE delivery_id < 50000 ORDER BY delivery_id DESC LIMIT 50",
-	"of a subscription": "SELECT delivery_id, event_id FROM postrider.deliveries WHERE subscription_id = (SELECT subscription_id FROM postrider.event_subscriptions WHERE topic = 'vouchers' AND subscription = 'mail') AND delivery_id < 90000 ORDER BY delivery_id DESC LIMIT 50",
-	"of one without":    "SELECT delivery_id, event_id FROM postrider.deliveries WHERE subscription_id = (SELECT subscription_id FROM postrider.event_subscriptions WHERE topic = 'orders' AND subscription = 'mail') AND state = 'pending' ORDER BY delivery_id LIMIT 50",
-	"attempts":          "SELECT delivery_id, number, topic, subscription, why FROM postrider.delivery_attempts WHERE delivery_id < 50000 ORDER BY delivery_id DESC LIMIT 50",
-	"batches":           "SELECT batch_id, topic, subscription FROM postrider.batches WHERE batch_id < 50 ORDER BY batch_id DESC LIMIT 50",
-	"dead letters":      "SELECT dead_letter_id, topic, reason FROM postrider.dead_letters WHERE (dead_lettered_at, dead_letter_id) < (now() - interval '2 days', '00000000-0000-0000-0000-000000000000') ORDER BY dead_lettered_at DESC, dead_letter_id DESC LIMIT 50",
-	"letters by name":   "SELECT dead_letter_id, reason FROM postrider.dead_letters WHERE topic = 'vouchers' AND subscription = 'mail' ORDER BY dead_lettered_at DESC LIMIT 50",
-	"a minute's ends":   "SELECT delivery_id, state FROM postrider.deliveries WHERE finished_at BETWEEN now() - interval '30 hours' AND now() - interval '29 hours 59 minutes'",
+	"events": "SELECT system_id, topic, event_id FROM postrider.events WHERE system_id < (SELECT system_id " +
+		"FROM postrider.events WHERE event_id = 'e-50000') ORDER BY system_id DESC LIMIT 50",
+	"deliveries": "SELECT delivery_id, topic, subscription, event_id, state FROM postrider.deliveries " +
+		"WHERE delivery_id < 50000 ORDER BY delivery_id DESC LIMIT 50",
+	"of a subscription": "SELECT delivery_id, event_id FROM postrider.deliveries " +
+		"WHERE subscription_id = (SELECT subscription_id FROM postrider.event_subscriptions WHERE topic = 'vouchers' " +
+		"AND subscription = 'mail') AND delivery_id < 90000 ORDER BY delivery_id DESC LIMIT 50",
+	"of one without": "SELECT delivery_id, event_id FROM postrider.deliveries " +
+		"WHERE subscription_id = (SELECT subscription_id FROM postrider.event_subscriptions WHERE topic = 'orders' " +
+		"AND subscription = 'mail') AND state = 'pending' ORDER BY delivery_id LIMIT 50",
+	"attempts": "SELECT delivery_id, number, topic, subscription, why FROM postrider.delivery_attempts " +
+		"WHERE delivery_id < 50000 ORDER BY delivery_id DESC LIMIT 50",
+	"batches": "SELECT batch_id, topic, subscription FROM postrider.batches WHERE batch_id < 50 " +
+		"ORDER BY batch_id DESC LIMIT 50",
+	"dead letters": "SELECT dead_letter_id, topic, reason FROM postrider.dead_letters " +
+		"WHERE (dead_lettered_at, dead_letter_id) < (now() - interval '2 days', '00000000-0000-0000-0000-000000000000') " +
+		"ORDER BY dead_lettered_at DESC, dead_letter_id DESC LIMIT 50",
+	"letters by name": "SELECT dead_letter_id, reason FROM postrider.dead_letters WHERE topic = 'vouchers' " +
+		"AND subscription = 'mail' ORDER BY dead_lettered_at DESC LIMIT 50",
+	"a minute's ends": "SELECT delivery_id, state FROM postrider.deliveries WHERE finished_at BETWEEN now() - interval " +
+		"'30 hours' AND now() - interval '29 hours 59 minutes'",
 }
 
 // Whatever is asked, no table is read further than it needs: by an index, and not over all days.
@@ -95,7 +108,8 @@ func TestQuestionsReadLittle(t *testing.T) {
 		statements["page: "+name] = page
 	}
 	// Of a day that is over: in the morning today has so few rows that reading them all is right.
-	statements["nodes"] = strings.Replace(statements["nodes"], "started_at > now() - interval '5 minutes'", "started_at BETWEEN now() - interval '30 hours 5 minutes' AND now() - interval '30 hours'", 1)
+	statements["nodes"] = strings.Replace(statements["nodes"], "started_at > now() - interval '5 minutes'",
+		"started_at BETWEEN now() - interval '30 hours 5 minutes' AND now() - interval '30 hours'", 1)
 	require.Contains(t, statements["nodes"], "30 hours")
 	for name, statement := range statements {
 		at, rows := explained(t, pool, statement)
@@ -117,17 +131,22 @@ func requireEachIndexIsNeeded(t *testing.T, pool *pgxpool.Pool, statements map[s
 	t.Helper()
 	for index, name := range map[string]string{
 		"events_event_id_idx": "event", "events_unwanted_idx": "unwanted", "events_pkey": "page: events",
-		"delivery_history_event_idx": "event", "delivery_history_subscription_idx": "page: of a subscription", "delivery_history_time_idx": "page: a minute's ends", "delivery_history_pkey": "page: deliveries",
+		"delivery_history_event_idx": "event", "delivery_history_subscription_idx": "page: of a subscription",
+		"delivery_history_time_idx": "page: a minute's ends", "delivery_history_pkey": "page: deliveries",
 		"deliveries_subscription_idx":  "page: of one without",
-		"delivery_attempts_failed_idx": "answers", "delivery_attempts_rerun_idx": "interrupted", "delivery_attempts_time_idx": "nodes", "delivery_attempts_delivery_idx": "page: attempts",
-		"dead_letters_time_idx": "page: dead letters", "dead_letters_name_idx": "page: letters by name", "dead_letters_event_id_idx": "lineage",
-		"rollups_pkey": "failing",
+		"delivery_attempts_failed_idx": "answers", "delivery_attempts_rerun_idx": "interrupted",
+		"delivery_attempts_time_idx": "nodes", "delivery_attempts_delivery_idx": "page: attempts",
+		"dead_letters_time_idx": "page: dead letters", "dead_letters_name_idx": "page: letters by name",
+		"dead_letters_event_id_idx": "lineage",
+		"rollups_pkey":              "failing",
 	} {
 		tx, err := pool.Begin(t.Context())
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 		drop := "DROP INDEX postrider_internal." + index
-		if table, isKey := map[string]string{"events_pkey": "events", "delivery_history_pkey": "delivery_history", "rollups_pkey": "rollups"}[index]; isKey {
+		if table, isKey := map[string]string{
+			"events_pkey": "events", "delivery_history_pkey": "delivery_history", "rollups_pkey": "rollups",
+		}[index]; isKey {
 			drop = "ALTER TABLE postrider_internal." + table + " DROP CONSTRAINT " + index
 		}
 		_, err = tx.Exec(t.Context(), drop)
@@ -145,17 +164,23 @@ func TestLastOfAnEventSubscriptionWithoutAny(t *testing.T) {
 	b.topic(t, "orders")
 	busy := b.subscription(t, "orders", "busy", nil)
 	b.subscription(t, "orders", "fresh", nil)
-	b.exec(t, `INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, owed_since, finished_at, state)
-		SELECT i, (now() AT TIME ZONE 'UTC')::date, $1, $2, gen_random_uuid(), now(), 1, 0, now(), now(), 'delivered' FROM generate_series(1, 20000) i`, busy.ID, busy.TopicID)
-	b.exec(t, `INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, hold, owed_since, next_attempt_at)
-		SELECT 20000 + i, $1, $2, gen_random_uuid(), now(), 1, 'paused', now(), now() FROM generate_series(1, 20000) i`, busy.ID, busy.TopicID)
+	b.exec(t, `INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
+		    attempts, reruns, owed_since, finished_at, state)
+		SELECT i, (now() AT TIME ZONE 'UTC')::date, $1, $2, gen_random_uuid(), now(), 1, 0, now(), now(), 'delivered'
+		FROM generate_series(1, 20000) i`, busy.ID, busy.TopicID)
+	b.exec(t, `INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day,
+		    event_bytes, hold, owed_since, next_attempt_at)
+		SELECT 20000 + i, $1, $2, gen_random_uuid(), now(), 1, 'paused', now(), now() FROM generate_series(1, 20000) i`,
+		busy.ID, busy.TopicID)
 	b.exec(t, "VACUUM ANALYZE")
 	pool, err := pgxpool.New(t.Context(), b.url)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	for _, state := range []string{"state = 'pending'", "state = 'delivered'", "true"} {
-		at, rows := explained(t, pool, `SELECT delivery_id, event_id FROM postrider.deliveries WHERE subscription_id = (SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'fresh') AND `+
-			state+` ORDER BY delivery_id DESC LIMIT 50`)
+		at, rows := explained(t, pool,
+			`SELECT delivery_id, event_id FROM postrider.deliveries WHERE subscription_id = (SELECT subscription_id
+				    FROM postrider.event_subscriptions WHERE subscription = 'fresh') AND `+
+				state+` ORDER BY delivery_id DESC LIMIT 50`)
 		require.LessOrEqual(t, rows, 100.0, "%s: %s of %s", state, at.NodeType, at.Relation)
 	}
 	at, rows := explained(t, pool, "SELECT topic, subscription, oldest_owed_since FROM postrider.backlogs")
@@ -177,7 +202,8 @@ func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// deliveriesOfATimeReadLittle: a list of deliveries of a time reads the deliveries of that time, and the event of each row that it shows; not all events.
+// deliveriesOfATimeReadLittle: a list of deliveries of a time reads the deliveries of that time, and the event of each
+// row that it shows; not all events.
 func deliveriesOfATimeReadLittle(t *testing.T, url string) {
 	t.Helper()
 	ours, err := postgres.OpenPool(t.Context(), url, 2)
@@ -190,7 +216,8 @@ func deliveriesOfATimeReadLittle(t *testing.T, url string) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	var from time.Time
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
+	require.NoError(t, pool.QueryRow(t.Context(),
+		"SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
 	for name, f := range map[string]query.DeliveryFilter{
 		"of all":       {From: &from},
 		"of hours":     {From: &from, To: new(from.Add(3 * time.Hour))},
@@ -199,7 +226,8 @@ func deliveriesOfATimeReadLittle(t *testing.T, url string) {
 		"of a state":   {To: &from, State: "delivered"},
 		"of a pending": {From: &from, State: "pending"},
 	} {
-		page, err := query.NewReader(postgres.NewDB(pool), postgres.NewClock()).ReadDeliveries(t.Context(), f, query.Turn[query.DeliveryPlace]{Limit: 50})
+		page, err := query.NewReader(postgres.NewDB(pool), postgres.NewClock()).
+			ReadDeliveries(t.Context(), f, query.Turn[query.DeliveryPlace]{Limit: 50})
 		require.NoError(t, err, name)
 		require.NotEmpty(t, page.Rows, name)
 		most := 500.0 // a page has 51

@@ -59,7 +59,8 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		require.Equal(t, inOrder(p.Clone()), *stored)
 	}
 	other := copyNamed(t, "namespace-2023", "own-3")
-	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 290*time.Millisecond+time.Second, 1001*time.Millisecond, 123*time.Microsecond, "mine"
+	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 290*time.Millisecond+time.Second,
+		1001*time.Millisecond, 123*time.Microsecond, "mine"
 	require.False(t, b.putPolicy(t, other))
 	stored, _ := b.store.Cache.Catalogue().Policy("own-3")
 	require.Equal(t, inOrder(other.Clone()), *stored, "replaced as a whole, to the microsecond")
@@ -69,9 +70,12 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		listed = append(listed, p.Name)
 	}
 	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
-	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider.retry_policies WHERE NOT built_in AND name LIKE 'own-%'"))
-	require.Equal(t, len(other.Cells), b.count(t, "SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'own-3'"))
-	require.Equal(t, 10, b.count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))
+	require.Equal(t, 5,
+		b.count(t, "SELECT count(*) FROM postrider.retry_policies WHERE NOT built_in AND name LIKE 'own-%'"))
+	require.Equal(t, len(other.Cells),
+		b.count(t, "SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'own-3'"))
+	require.Equal(t, 10,
+		b.count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))
 }
 
 func TestPoliciesReachTheOtherNodes(t *testing.T) {
@@ -87,7 +91,8 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	require.True(t, has("mine", 10*time.Second))
 
-	mine.Cells = append(mine.Cells, policy.Cell{EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry, MinDelay: time.Minute})
+	mine.Cells = append(mine.Cells,
+		policy.Cell{EndpointKind: policy.KindWebhook, Condition: "500", Action: policy.ActionRetry, MinDelay: time.Minute})
 	b.putPolicy(t, mine)
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	require.True(t, has("mine", time.Minute))
@@ -133,11 +138,15 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = other.Policies.PutPolicy(t.Context(), mine, postgres.Condition{Versions: []int64{first}})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
-	require.Equal(t, second, other.Cache.Catalogue().PolicyVersion("mine"), "whoever reads again there sees what was changed here")
-	require.ErrorIs(t, b.store.Policies.DeletePolicy(t.Context(), "mine", postgres.Condition{Versions: []int64{first}}), postgres.ErrPrecondition)
-	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "mine", postgres.Condition{Versions: []int64{b.store.Cache.Catalogue().PolicyVersion("mine")}}))
+	require.Equal(t, second, other.Cache.Catalogue().PolicyVersion("mine"),
+		"whoever reads again there sees what was changed here")
+	require.ErrorIs(t, b.store.Policies.DeletePolicy(t.Context(), "mine", postgres.Condition{Versions: []int64{first}}),
+		postgres.ErrPrecondition)
+	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "mine",
+		postgres.Condition{Versions: []int64{b.store.Cache.Catalogue().PolicyVersion("mine")}}))
 	require.Zero(t, b.store.Cache.Catalogue().PolicyVersion("mine"))
-	_, _, err = b.store.Policies.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"), postgres.Condition{Absent: true})
+	_, _, err = b.store.Policies.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"),
+		postgres.Condition{Absent: true})
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
 }
 
@@ -176,10 +185,12 @@ func TestDeletePolicy(t *testing.T) {
 	for i := range 12 {
 		require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
 	}
-	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "mine"), "event subscriptions that are deleted use nothing")
+	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "mine"),
+		"event subscriptions that are deleted use nothing")
 	_, ok := b.store.Cache.Catalogue().Policy("mine")
 	require.False(t, ok)
-	require.Zero(t, b.count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies WHERE name = 'mine') + (SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'mine')"))
+	require.Zero(t, b.count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies "+
+		"WHERE name = 'mine') + (SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'mine')"))
 	require.ErrorIs(t, b.store.Policies.DeletePolicy(t.Context(), "mine"), postgres.ErrNotFound)
 
 	s := spec()
@@ -203,8 +214,10 @@ func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 	b.putPolicy(t, mine)
 	size := 64
 	b.subscription(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "mine" })
-	b.subscription(t, "orders", "sized", func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.PreferredBatchSizeInKilobytes = "mine", &size })
-	b.subscription(t, "orders", "counted", func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxEventsPerBatch = "mine", &size })
+	b.subscription(t, "orders", "sized",
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.PreferredBatchSizeInKilobytes = "mine", &size })
+	b.subscription(t, "orders", "counted",
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxEventsPerBatch = "mine", &size })
 	mine.Batching = false
 	var used *catalog.PolicyInUseError
 	_, _, err := b.store.Policies.PutPolicy(t.Context(), mine)
@@ -231,12 +244,14 @@ func TestViewShowsLimitsInForce(t *testing.T) {
 		s.RetryPolicy, s.MaxDeliveryAttempts, s.EventTimeToLiveInMinutes = "mine", &attempts, &ttl
 	})
 	b.subscription(t, "orders", "unset", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "mine" })
-	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes), ', ' ORDER BY subscription) FROM postrider.event_subscriptions`
+	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes),
+		    ', ' ORDER BY subscription) FROM postrider.event_subscriptions`
 	require.Equal(t, "set 30 1440, unset 30 1440", b.text(t, limits))
 	mine.DefaultMaxAttempts, mine.MaxMaxAttempts, mine.DefaultTTL, mine.MaxTTL = 0, 3, time.Minute, time.Hour
 	b.putPolicy(t, mine)
 	require.Equal(t, "set 3 60, unset 1", b.text(t, limits))
-	mine.MinMaxAttempts, mine.MaxMaxAttempts, mine.MinTTL, mine.MaxTTL, mine.DefaultTTL = 40, 50, 48*time.Hour, 72*time.Hour, 48*time.Hour
+	mine.MinMaxAttempts, mine.MaxMaxAttempts, mine.MinTTL, mine.MaxTTL, mine.DefaultTTL = 40, 50, 48*time.Hour,
+		72*time.Hour, 48*time.Hour
 	b.putPolicy(t, mine)
 	require.Equal(t, "set 40 2880, unset 2880", b.text(t, limits))
 }

@@ -19,38 +19,49 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// brokenTokens counts what contradicts that each unfinished delivery has exactly one of: a job, which names it; a pending batch
-// that has a job, which names it, or a hold; a hold; the open set of an event subscription that has a pump.
+// brokenTokens counts what contradicts that each unfinished delivery has exactly one of: a job, which names it; a
+// pending batch that has a job, which names it, or a hold; a hold; the open set of an event subscription that has a
+// pump.
 const brokenTokens = `
 WITH live AS (
-    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id, (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
+    SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
+           (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
      WHERE queue = 'deliveries' AND kind IN ('deliver', 'batch') AND finalized_at IS NULL
 ), owners AS (
-    SELECT d.id, (SELECT count(*) FROM postrider_internal.river_job j WHERE j.id = d.job_id AND j.args ->> 'd' = d.id::text AND j.finalized_at IS NULL) + (d.hold IS NOT NULL)::int
+    SELECT d.id, (SELECT count(*) FROM postrider_internal.river_job j WHERE j.id = d.job_id
+        AND j.args ->> 'd' = d.id::text AND j.finalized_at IS NULL) + (d.hold IS NOT NULL)::int
          + (SELECT count(*) FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending')
-         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND EXISTS (SELECT FROM live WHERE kind = 'batch' AND batch_id IS NULL AND subscription_id = d.subscription_id))::int AS n
+         + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND EXISTS (SELECT FROM live WHERE kind = 'batch'
+             AND batch_id IS NULL AND subscription_id = d.subscription_id))::int AS n
       FROM postrider_internal.deliveries d
 )
 SELECT (SELECT count(*) FROM owners WHERE n <> 1)
-     + (SELECT count(*) FROM live WHERE kind = 'deliver' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.id = live.delivery_id AND d.job_id = live.id))
-     + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b WHERE b.id = live.batch_id AND b.job_id = live.id))
+     + (SELECT count(*) FROM live WHERE kind = 'deliver' AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d
+         WHERE d.id = live.delivery_id AND d.job_id = live.id))
+     + (SELECT count(*) FROM live WHERE batch_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.batches b
+         WHERE b.id = live.batch_id AND b.job_id = live.id))
      + (SELECT count(*) FROM postrider_internal.batches b
-         WHERE (b.state = 'pending')::int <> (SELECT count(*) FROM live WHERE batch_id = b.id) + (b.hold IS NOT NULL)::int
-            OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.batch_id = b.id))`
+         WHERE (b.state = 'pending')::int <> (SELECT count(*) FROM live
+             WHERE batch_id = b.id) + (b.hold IS NOT NULL)::int
+            OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d
+                WHERE d.batch_id = b.id))`
 
 func TestPublishStoresEventsDeliveriesAndJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	topic := b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "none", func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
+	b.subscription(t, "orders", "none",
+		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
 
 	receipt := b.publish(t, "orders", "e", 3)
 
 	require.Equal(t, []int{1, 1, 1}, receipt.Matched)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = 'orders' AND matched = 1"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'all' AND state = 'pending' AND attempts = 0"))
-	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'deliver'"))
+	require.Equal(t, 3, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'all' AND state = 'pending' AND attempts = 0"))
+	require.Equal(t, 3,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND kind = 'deliver'"))
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, topic.ID, receipt.Topic.ID)
 }
@@ -178,7 +189,8 @@ func TestPublishRacingWithDeletesLeavesNothingOwed(t *testing.T) {
 	group.Wait()
 	// A publish that was under way while the event subscription was deleted may commit after it: such a delivery has its
 	// job, which cancels it.
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id WHERE s.deleted_at IS NULL"))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d "+
+		"JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id WHERE s.deleted_at IS NULL"))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -190,7 +202,8 @@ func TestPublishWaitsForNoOpenTransaction(t *testing.T) {
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = 'renamed'; UPDATE postrider_internal.event_subscriptions SET deleted_at = now()")
+	_, err = tx.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = 'renamed'; "+
+		"UPDATE postrider_internal.event_subscriptions SET deleted_at = now()")
 	require.NoError(t, err)
 
 	receipt := b.publish(t, "orders", "e", 1)
@@ -228,7 +241,8 @@ func TestPublishOfAClientThatWentAwayIsTakenOut(t *testing.T) {
 		first <- err
 	}()
 	require.Eventually(t, func() bool {
-		return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'postrider_internal.events'::regclass") > 0
+		return b.count(t,
+			"SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'postrider_internal.events'::regclass") > 0
 	}, 5*time.Second, 5*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -244,7 +258,8 @@ func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := catalog.AccessKeys{Key1: "one", Key2: "two"}
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &old})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &old})
 	require.NoError(t, err)
 	other, _ := newStore(t, b.url, "node-2")
 	with := func(key string) publish.Publication {
@@ -261,7 +276,8 @@ func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
 	}
 	require.NoError(t, b.store.Topics.SetTopicKeys(t.Context(), "orders", catalog.AccessKeys{Key1: "three", Key2: "two"}))
 	_, err = other.Publisher.Publish(t.Context(), with("one"))
-	require.ErrorIs(t, err, publish.ErrUnauthorized, "it is checked again in the transaction, by the catalogue of that moment")
+	require.ErrorIs(t, err, publish.ErrUnauthorized,
+		"it is checked again in the transaction, by the catalogue of that moment")
 	for _, key := range []string{"two", "three"} {
 		_, err := other.Publisher.Publish(t.Context(), with(key))
 		require.NoError(t, err)

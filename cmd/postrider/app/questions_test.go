@@ -17,37 +17,59 @@ import (
 
 // answers are what the questions of docs/sql.md have to say of testdata/questions.sql: each row in the columns named.
 var answers = map[string]string{
-	"owed": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "next_attempt_at", "attempts": 1, "last_outcome": "Busy", "last_status": 503},
+	"owed": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "next_attempt_at", "attempts": 1,` +
+		` "last_outcome": "Busy", "last_status": 503},
 		{"delivery_id": 102, "event_id": "order-43", "waits_for": "probation", "attempts": 0},
 		{"delivery_id": 104, "event_id": "order-42", "waits_for": "worker"},
 		{"delivery_id": 105, "waits_for": "next_attempt_at"}, {"delivery_id": 106, "waits_for": "batch"}]`,
-	"failing": `[{"topic": "orders", "subscription": "billing", "outcome": "Busy", "requests": 4}, {"outcome": "TimedOut", "requests": 2}]`,
-	"event": `[{"topic": "orders", "matched": 2, "subscription": "billing", "state": "dead_lettered", "reason": "MaxDeliveryAttemptsExceeded", "attempts": 2, "last_status": 503, "delivery_id": 1, "body": {"data": {"text": "order-42"}}},
+	"failing": `[{"topic": "orders", "subscription": "billing", "outcome": "Busy", "requests": 4}, {"outcome": ` +
+		`"TimedOut", "requests": 2}]`,
+	"event": `[{"topic": "orders", "matched": 2, "subscription": "billing", "state": "dead_lettered", "reason": ` +
+		`"MaxDeliveryAttemptsExceeded", "attempts": 2, "last_status": 503, "delivery_id": 1, "body": {"data": {"text": ` +
+		`"order-42"}}},
 		{"subscription": "mail", "state": "delivered", "reason": null, "waits_for": null, "attempts": 1, "last_status": 200},
 		{"subscription": "billing", "state": "pending", "waits_for": "worker", "delivery_id": 104}]`,
-	"dead-letters":  `[{"topic": "orders", "subscription": "billing", "reason": "MaxDeliveryAttemptsExceeded", "last_status": 503, "dead_letters": 1}]`,
-	"oldest":        `[{"topic": "orders", "subscription": "mail", "oldest_delivery_id": 103}, {"subscription": "billing", "oldest_delivery_id": 101}]`,
-	"backlogs":      `[{"topic": "orders", "subscription": "billing", "owed_deliveries": 5}, {"subscription": "mail", "owed_deliveries": 1}]`,
-	"first-attempt": `[{"subscription": "billing", "ended": 1, "first_attempt_percent": 0, "delivered_percent": 0}, {"subscription": "mail", "ended": 4, "first_attempt_percent": 75.0, "delivered_percent": 100}]`,
-	"latency":       `[{"endpoint_base_url": "https://example.com/hook", "requests": 5, "p95_below_ms": 30000}, {"endpoint_base_url": "https://example.com/mail", "requests": 20, "p95_below_ms": 5}]`,
+	"dead-letters": `[{"topic": "orders", "subscription": "billing", "reason": "MaxDeliveryAttemptsExceeded",` +
+		` "last_status": 503, "dead_letters": 1}]`,
+	"oldest": `[{"topic": "orders", "subscription": "mail", "oldest_delivery_id": 103}, {"subscription": ` +
+		`"billing", "oldest_delivery_id": 101}]`,
+	"backlogs": `[{"topic": "orders", "subscription": "billing", "owed_deliveries": 5}, {"subscription": "mail",` +
+		` "owed_deliveries": 1}]`,
+	"first-attempt": `[{"subscription": "billing", "ended": 1, "first_attempt_percent": 0, "delivered_percent": 0},` +
+		` {"subscription": "mail", "ended": 4, "first_attempt_percent": 75.0, "delivered_percent": 100}]`,
+	"latency": `[{"endpoint_base_url": "https://example.com/hook", "requests": 5, "p95_below_ms": 30000},` +
+		` {"endpoint_base_url": "https://example.com/mail", "requests": 20, "p95_below_ms": 5}]`,
 	"holds": `[{"topic": "orders", "subscription": "mail", "hold": "paused", "hold_cause": null, "hold_until": null},
-		{"subscription": "billing", "hold": "probation", "hold_cause": "Busy", "probing": false, "endpoint_base_url": "https://example.com/hook"}]`,
+		{"subscription": "billing", "hold": "probation", "hold_cause": "Busy", "probing": false, "endpoint_base_url": ` +
+		`"https://example.com/hook"}]`,
 	"answers": `[{"delivery_id": 101, "number": 1, "status": 503, "outcome": "Busy", "why": "503: step 1"},
-		{"delivery_id": 1, "number": 2, "why": "503: attempt 2 of 2 failed", "response_excerpt": null}, {"delivery_id": 1, "number": 1, "response_excerpt": "busy"}]`,
-	"unwanted": `[{"topic": "orders", "event_id": "nobody-2", "event_type": "Shop.OrderPlaced", "subject": "/nobody-2"}, {"event_id": "nobody-1"}]`,
-	"batch":    `[{"batch_id": 7, "state": "pending", "position": 1, "event_id": "order-43", "delivery_id": 105, "left_reason": null}, {"position": 2, "delivery_id": 106, "left_reason": "OwnTime"}]`,
-	"minutes":  `[{"kind": "owed", "detail": "", "count": 2}, {"kind": "dead_lettered", "detail": "TimeToLiveExceeded", "count": 1}, {"kind": "published", "count": 5}]`,
+		{"delivery_id": 1, "number": 2, "why": "503: attempt 2 of 2 failed", "response_excerpt": null}, {"delivery_id": 1,` +
+		` "number": 1, "response_excerpt": "busy"}]`,
+	"unwanted": `[{"topic": "orders", "event_id": "nobody-2", "event_type": "Shop.OrderPlaced", "subject": "/nobody-2"},` +
+		` {"event_id": "nobody-1"}]`,
+	"batch": `[{"batch_id": 7, "state": "pending", "position": 1, "event_id": "order-43", "delivery_id": 105,` +
+		` "left_reason": null}, {"position": 2, "delivery_id": 106, "left_reason": "OwnTime"}]`,
+	"minutes": `[{"kind": "owed", "detail": "", "count": 2}, {"kind": "dead_lettered", "detail": "TimeToLiveExceeded",` +
+		` "count": 1}, {"kind": "published", "count": 5}]`,
 	"nodes": `[{"node": "node-b", "requests": 2, "failed": 1, "interrupted": 1, "average_ms": 15.0},
 		{"node": "node-c", "requests": null}]`,
-	"interrupted": `[{"topic": "orders", "subscription": "billing", "delivery_id": 101, "number": 1, "reruns": 1, "outcome": "Busy", "node": "node-b"}]`,
-	"lineage": `[{"subscription": "billing", "delivery_id": 1, "redelivered_from": null, "state": "dead_lettered", "dead_letter_id": "00000000-0000-7000-8000-00000000000d"},
-		{"delivery_id": 104, "redelivered_from": "00000000-0000-7000-8000-00000000000d", "state": "pending", "dead_letter_id": null, "redelivered_at": null}]`,
+	"interrupted": `[{"topic": "orders", "subscription": "billing", "delivery_id": 101, "number": 1, "reruns": 1,` +
+		` "outcome": "Busy", "node": "node-b"}]`,
+	"lineage": `[{"subscription": "billing", "delivery_id": 1, "redelivered_from": null, "state": "dead_lettered",` +
+		` "dead_letter_id": "00000000-0000-7000-8000-00000000000d"},
+		{"delivery_id": 104, "redelivered_from": "00000000-0000-7000-8000-00000000000d", "state": "pending",` +
+		` "dead_letter_id": null, "redelivered_at": null}]`,
 	"changes": `[{"actor": "cli", "action": "subscription_replaced", "topic": "orders", "subscription": "billing"}]`,
-	"policy": `[{"policy": "ga-2018", "endpoint_kind": "azure-resource"}, {"policy": "ga-2018", "endpoint_kind": "webhook"}, {"policy": "ga-2019", "endpoint_kind": "azure-resource"},
-		{"policy": "ga-2019", "endpoint_kind": "webhook"}, {"policy": "ga-2021", "endpoint_kind": "azure-resource", "condition": "503", "action": "retry", "min_delay_seconds": 30},
-		{"policy": "ga-2021", "endpoint_kind": "webhook", "condition": "503", "action": "retry", "min_delay_seconds": 30}, {"policy": "namespace-2023", "endpoint_kind": "azure-resource"},
-		{"policy": "namespace-2023", "endpoint_kind": "webhook"}, {"policy": "preview-2017", "endpoint_kind": "azure-resource"}, {"policy": "preview-2017", "endpoint_kind": "webhook"}]`,
-	"handshakes": `[{"topic": "orders", "subscription": "new", "endpoint_base_url": "https://example.com/new", "state": "awaiting", "message": "somebody has to open it"}]`,
+	"policy": `[{"policy": "ga-2018", "endpoint_kind": "azure-resource"}, {"policy": "ga-2018", "endpoint_kind": ` +
+		`"webhook"}, {"policy": "ga-2019", "endpoint_kind": "azure-resource"},
+		{"policy": "ga-2019", "endpoint_kind": "webhook"}, {"policy": "ga-2021", "endpoint_kind": "azure-resource",` +
+		` "condition": "503", "action": "retry", "min_delay_seconds": 30},
+		{"policy": "ga-2021", "endpoint_kind": "webhook", "condition": "503", "action": "retry", "min_delay_seconds": 30},` +
+		` {"policy": "namespace-2023", "endpoint_kind": "azure-resource"},
+		{"policy": "namespace-2023", "endpoint_kind": "webhook"}, {"policy": "preview-2017", "endpoint_kind": ` +
+		`"azure-resource"}, {"policy": "preview-2017", "endpoint_kind": "webhook"}]`,
+	"handshakes": `[{"topic": "orders", "subscription": "new", "endpoint_base_url": "https://example.com/new", "state": ` +
+		`"awaiting", "message": "somebody has to open it"}]`,
 }
 
 // asReader asks as the role postrider_reader, and answers each row by its columns.

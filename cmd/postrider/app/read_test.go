@@ -11,7 +11,8 @@ import (
 	"postrider/query"
 )
 
-// Each list is read along its key, in both directions, with and without each filter: the queries are put together of parts.
+// Each list is read along its key, in both directions, with and without each filter: the queries are put together of
+// parts.
 func TestListsAreReadInBothDirections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -22,11 +23,15 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 	b.publish(t, "orders", "e", 7)
 	b.publish(t, "parcels", "p", 2)
 	for name, f := range map[string]query.DeliveryFilter{
-		"all": {}, "of a topic": {Topic: "orders"}, "of one event subscription": {Topic: "orders", Subscription: "billing"}, "of its name alone": {Subscription: "stock"},
-		"pending": {State: "pending"}, "of an event": {Event: "e-3"}, "finished": {State: "delivered"}, "on hold": {Hold: "paused"}, "of an outcome": {Outcome: "Busy"},
+		"all": {}, "of a topic": {Topic: "orders"}, "of one event subscription": {Topic: "orders", Subscription: "billing"},
+		"of its name alone": {Subscription: "stock"},
+		"pending":           {State: "pending"}, "of an event": {Event: "e-3"}, "finished": {State: "delivered"},
+		"on hold": {Hold: "paused"}, "of an outcome": {Outcome: "Busy"},
 		"finished and on hold": {State: "delivered", Hold: "paused"},
 	} {
-		want := map[string]int{"all": 14, "of a topic": 14, "of one event subscription": 7, "of its name alone": 7, "pending": 14, "of an event": 2}[name]
+		want := map[string]int{
+			"all": 14, "of a topic": 14, "of one event subscription": 7, "of its name alone": 7, "pending": 14, "of an event": 2,
+		}[name]
 		var seen []int64
 		turn := query.Turn[query.DeliveryPlace]{Limit: 3}
 		var last query.DeliveryPage
@@ -47,7 +52,8 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 		if want <= turn.Limit {
 			continue
 		}
-		before, err := b.store.Reader.ReadDeliveries(t.Context(), f, query.Turn[query.DeliveryPlace]{Limit: 3, After: new(last.Rows[0].Place())})
+		before, err := b.store.Reader.ReadDeliveries(t.Context(), f,
+			query.Turn[query.DeliveryPlace]{Limit: 3, After: new(last.Rows[0].Place())})
 		require.NoError(t, err, name)
 		require.Len(t, before.Rows, 3, name)
 		require.True(t, before.Older, name)
@@ -69,9 +75,11 @@ func TestEventsAreFiltered(t *testing.T) {
 		f    query.EventFilter
 		want int
 	}{
-		"all": {query.EventFilter{}, 5}, "of a topic": {query.EventFilter{Topic: "orders"}, 3}, "unmatched": {query.EventFilter{Unmatched: true}, 2}, "by id": {query.EventFilter{Event: "p-1"}, 1},
+		"all": {query.EventFilter{}, 5}, "of a topic": {query.EventFilter{Topic: "orders"}, 3},
+		"unmatched": {query.EventFilter{Unmatched: true}, 2}, "by id": {query.EventFilter{Event: "p-1"}, 1},
 		"by subject": {query.EventFilter{SubjectPrefix: "subject/e"}, 3}, "by type": {query.EventFilter{Type: "other"}, 0},
-		"of the last hour": {query.EventFilter{From: &past, To: &future}, 5}, "of the next": {query.EventFilter{From: &future}, 0},
+		"of the last hour": {query.EventFilter{From: &past, To: &future}, 5},
+		"of the next":      {query.EventFilter{From: &future}, 0},
 	} {
 		page, err := b.store.Reader.ReadEvents(t.Context(), row.f, query.Turn[uuid.UUID]{Limit: 50})
 		require.NoError(t, err, name)
@@ -98,7 +106,8 @@ func TestCountsHaveEveryMinute(t *testing.T) {
 		}
 	}
 	require.Equal(t, [2]int64{4, 4}, [2]int64{published, owed})
-	other, err := b.store.Reader.ReadCounts(t.Context(), query.CountsFilter{Topic: "orders", Subscription: "none"}, time.Hour, 5*time.Minute)
+	other, err := b.store.Reader.ReadCounts(t.Context(), query.CountsFilter{Topic: "orders", Subscription: "none"},
+		time.Hour, 5*time.Minute)
 	require.NoError(t, err)
 	require.Len(t, other.Minutes, 13)
 	require.Zero(t, other.Minutes[12].Owed+other.Minutes[11].Owed)

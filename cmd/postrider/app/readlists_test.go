@@ -14,7 +14,9 @@ import (
 )
 
 // walk turns the pages of a list from the newest on and answers the keys of its rows.
-func walk[T, K any](t *testing.T, limit int, key func(T) K, read func(query.Turn[K]) (query.Page[T], *K)) (keys []K, pages int) {
+func walk[T, K any](
+	t *testing.T, limit int, key func(T) K, read func(query.Turn[K]) (query.Page[T], *K),
+) (keys []K, pages int) {
 	t.Helper()
 	turn := query.Turn[K]{Limit: limit}
 	for {
@@ -38,27 +40,31 @@ func walk[T, K any](t *testing.T, limit int, key func(T) K, read func(query.Turn
 // A list of a time has all of that time and nothing else, each row once, and does not look through what is newer.
 func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 	var from time.Time
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
+	require.NoError(t, b.pool.QueryRow(t.Context(),
+		"SELECT min(published_at) + interval '50 hours' FROM postrider_internal.events").Scan(&from))
 	to := from.Add(3 * time.Hour)
 	read := func(f query.DeliveryFilter) (ids []int64, pages int) {
-		places, pages := walk(t, 100, func(d query.DeliveryLine) query.DeliveryPlace { return d.Place() }, func(turn query.Turn[query.DeliveryPlace]) (query.Page[query.DeliveryLine], *query.DeliveryPlace) {
-			page, err := b.store.Reader.ReadDeliveries(t.Context(), f, turn)
-			require.NoError(t, err)
-			return page.Page, page.LookedTo
-		})
+		places, pages := walk(t, 100, func(d query.DeliveryLine) query.DeliveryPlace { return d.Place() },
+			func(turn query.Turn[query.DeliveryPlace]) (query.Page[query.DeliveryLine], *query.DeliveryPlace) {
+				page, err := b.store.Reader.ReadDeliveries(t.Context(), f, turn)
+				require.NoError(t, err)
+				return page.Page, page.LookedTo
+			})
 		for _, place := range places {
 			ids = append(ids, place.DeliveryID)
 		}
 		return ids, pages
 	}
-	const all = `SELECT d.delivery_id FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id WHERE e.published_at >= $1 AND e.published_at < $2`
+	const all = `SELECT d.delivery_id FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id
+		WHERE e.published_at >= $1 AND e.published_at < $2`
 	for name, row := range map[string]struct {
 		filter query.DeliveryFilter
 		and    string
 	}{
-		"all":              {query.DeliveryFilter{}, ""},
-		"of a state":       {query.DeliveryFilter{State: "dead_lettered"}, " AND d.state = 'dead_lettered'"},
-		"of one":           {query.DeliveryFilter{Topic: "orders", Subscription: "billing"}, " AND d.topic = 'orders' AND d.subscription = 'billing'"},
+		"all":        {query.DeliveryFilter{}, ""},
+		"of a state": {query.DeliveryFilter{State: "dead_lettered"}, " AND d.state = 'dead_lettered'"},
+		"of one": {query.DeliveryFilter{Topic: "orders", Subscription: "billing"}, " AND d.topic = 'orders' " +
+			"AND d.subscription = 'billing'"},
 		"of a topic":       {query.DeliveryFilter{Topic: "orders"}, " AND d.topic = 'orders'"},
 		"of none":          {query.DeliveryFilter{Topic: "orders", Subscription: "nobody"}, " AND false"},
 		"of an outcome":    {query.DeliveryFilter{Outcome: "Busy"}, " AND d.last_outcome = 'Busy'"},
@@ -66,7 +72,10 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 	} {
 		row.filter.From, row.filter.To = &from, &to
 		var want []int64
-		require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT coalesce(array_agg(delivery_id ORDER BY system_id DESC, delivery_id DESC), '{}') FROM ("+all+row.and+") x JOIN postrider.deliveries d USING (delivery_id)", from, to).Scan(&want))
+		require.NoError(t,
+			b.pool.QueryRow(t.Context(),
+				"SELECT coalesce(array_agg(delivery_id ORDER BY system_id DESC, delivery_id DESC), '{}') FROM ("+all+row.and+
+					") x JOIN postrider.deliveries d USING (delivery_id)", from, to).Scan(&want))
 		got, pages := read(row.filter)
 		require.Equal(t, want, append([]int64{}, got...), name)
 		require.LessOrEqual(t, pages, len(want)/100+2, "%s: the list begins at the time", name)
@@ -78,7 +87,10 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 	got, _ := read(later)
 	require.Empty(t, got)
 	onlyFrom, _ := read(query.DeliveryFilter{From: &from, State: "dropped"})
-	require.Len(t, onlyFrom, b.count(t, "SELECT count(*) FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id WHERE e.published_at >= $1 AND d.state = 'dropped'", from))
+	require.Len(t, onlyFrom,
+		b.count(t,
+			"SELECT count(*) FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id "+
+				"WHERE e.published_at >= $1 AND d.state = 'dropped'", from))
 
 	turn := func(before, after *query.DeliveryLine) query.DeliveryPage {
 		t.Helper()
@@ -108,14 +120,18 @@ func TestListOfBatches(t *testing.T) {
 	b.topic(t, "orders")
 	one, other := b.subscription(t, "orders", "one", nil), b.subscription(t, "orders", "other", nil)
 	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
-		SELECT CASE WHEN i % 100 = 0 THEN $2::bigint ELSE $1 END, CASE WHEN i = 7 THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 45000) i`, one.ID, other.ID)
-	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10, 'paused' FROM generate_series(1, 30)`, one.ID)
+		SELECT CASE WHEN i % 100 = 0 THEN $2::bigint ELSE $1 END, CASE WHEN i = 7 THEN 'dead_lettered' ELSE 'delivered' END,
+		       2, 10, now() FROM generate_series(1, 45000) i`, one.ID, other.ID)
+	b.exec(t,
+		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
+			    'paused' FROM generate_series(1, 30)`, one.ID)
 	read := func(f query.BatchFilter) ([]int64, int) {
-		return walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID }, func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
-			page, err := b.store.Reader.ReadBatches(t.Context(), f, turn)
-			require.NoError(t, err)
-			return page.Page, page.LookedTo
-		})
+		return walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID },
+			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
+				page, err := b.store.Reader.ReadBatches(t.Context(), f, turn)
+				require.NoError(t, err)
+				return page.Page, page.LookedTo
+			})
 	}
 	for name, row := range map[string]struct {
 		filter query.BatchFilter
@@ -140,7 +156,8 @@ func TestListOfBatches(t *testing.T) {
 	}
 }
 
-// A topic has had so many event subscriptions that their batches are read along the ids of all: a look sees 20,000, whosever they are.
+// A topic has had so many event subscriptions that their batches are read along the ids of all: a look sees 20,000,
+// whosever they are.
 func TestListOfBatchesOfVeryMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,10 +165,14 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 	b.topic(t, "bills")
 	one, other := b.subscription(t, "orders", "one", nil), b.subscription(t, "bills", "other", nil)
 	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions
-		SELECT (jsonb_populate_record(s, jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at', now()))).* FROM postrider_internal.event_subscriptions s, generate_series(1, 60) i WHERE s.id = $1`, one.ID)
+		SELECT (jsonb_populate_record(s, jsonb_build_object('id', 1000 + i, 'name', 'gone', 'deleted_at', now(), 'drained_at',
+		    now()))).* FROM postrider_internal.event_subscriptions s, generate_series(1, 60) i WHERE s.id = $1`, one.ID)
 	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
-		SELECT CASE WHEN i % 10 = 0 THEN 1001 + i % 60 WHEN i % 10 = 1 THEN $2 ELSE $1::bigint END, CASE WHEN i % 10000 = 0 THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 20000) i`, one.ID, other.ID)
-	b.exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10, 'paused' FROM generate_series(1, 30)`, one.ID)
+		SELECT CASE WHEN i % 10 = 0 THEN 1001 + i % 60 WHEN i % 10 = 1 THEN $2 ELSE $1::bigint END, CASE WHEN i % 10000 = 0
+		    THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 20000) i`, one.ID, other.ID)
+	b.exec(t,
+		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
+			    'paused' FROM generate_series(1, 30)`, one.ID)
 	for name, row := range map[string]struct {
 		filter      query.BatchFilter
 		rows, pages int
@@ -162,11 +183,12 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 		"on hold":           {query.BatchFilter{Topic: "orders", Hold: "paused"}, 30, 2},
 		"given up, of some": {query.BatchFilter{Topic: "orders", Subscription: "gone", State: "dead_lettered"}, 2, 2},
 	} {
-		got, pages := walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID }, func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
-			page, err := b.store.Reader.ReadBatches(t.Context(), row.filter, turn)
-			require.NoError(t, err)
-			return page.Page, page.LookedTo
-		})
+		got, pages := walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID },
+			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
+				page, err := b.store.Reader.ReadBatches(t.Context(), row.filter, turn)
+				require.NoError(t, err)
+				return page.Page, page.LookedTo
+			})
 		require.Len(t, got, row.rows, name)
 		require.LessOrEqual(t, pages, row.pages, name)
 		require.IsDecreasing(t, append(got, 0), name)
@@ -179,15 +201,17 @@ func TestListOfTheAudit(t *testing.T) {
 	b := setup(t)
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: "192.0.2.1"})
 	b.exec(t, `INSERT INTO postrider_internal.audit (at, actor, action, topic, subscription, details)
-		SELECT '2026-01-01'::timestamptz + i * interval '1 minute', 'key:ci', CASE WHEN i % 2 = 0 THEN 'subscription_paused' ELSE 'subscription_resumed' END, 'orders', 'billing', jsonb_build_object('i', i)
+		SELECT '2026-01-01'::timestamptz + i * interval '1 minute', 'key:ci', CASE WHEN i % 2 = 0 THEN 'subscription_paused'
+		    ELSE 'subscription_resumed' END, 'orders', 'billing', jsonb_build_object('i', i)
 		  FROM generate_series(1, 41000) i`)
 	b.exec(t, "SELECT postrider_internal.note_audit('user:anna', NULL, 'topic_made', 'bills', NULL, '{}')")
 	read := func(ctx context.Context, f query.AuditFilter) (list []query.AuditLine, pages int) {
-		_, pages = walk(t, 500, func(l query.AuditLine) int64 { list = append(list, l); return l.AuditID }, func(turn query.Turn[int64]) (query.Page[query.AuditLine], *int64) {
-			page, err := query.NewReader(postgres.NewDB(b.pool), postgres.NewClock()).ReadAudit(ctx, f, turn)
-			require.NoError(t, err)
-			return page.Page, page.LookedTo
-		})
+		_, pages = walk(t, 500, func(l query.AuditLine) int64 { list = append(list, l); return l.AuditID },
+			func(turn query.Turn[int64]) (query.Page[query.AuditLine], *int64) {
+				page, err := query.NewReader(postgres.NewDB(b.pool), postgres.NewClock()).ReadAudit(ctx, f, turn)
+				require.NoError(t, err)
+				return page.Page, page.LookedTo
+			})
 		return list, pages
 	}
 	list, pages := read(ctx, query.AuditFilter{Actor: "user:anna"})
@@ -195,7 +219,9 @@ func TestListOfTheAudit(t *testing.T) {
 	require.Equal(t, 3, pages)
 	require.Equal(t, "topic_made bills", list[0].Action+" "+*list[0].Topic)
 	from := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
-	list, _ = read(ctx, query.AuditFilter{Action: "subscription_paused", Topic: "orders", Subscription: "billing", From: &from, To: new(from.Add(6 * time.Minute))})
+	list, _ = read(ctx,
+		query.AuditFilter{Action: "subscription_paused", Topic: "orders", Subscription: "billing", From: &from, To: new(
+			from.Add(6 * time.Minute))})
 	require.Len(t, list, 3)
 	require.Equal(t, `{"i": 64} {"i": 60}`, fmt.Sprintf("%s %s", list[0].Details, list[2].Details))
 }

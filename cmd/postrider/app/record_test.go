@@ -17,8 +17,10 @@ import (
 // fetched marks jobs as River's fetch does and returns delivery and job of each.
 func (b *bundle) fetched(t *testing.T, node string) (deliveries []int64, jobs []queue.JobToken) {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
-		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver' RETURNING (args ->> 'd')::bigint, id, created_at`, node)
+	rows, err := b.pool.Query(t.Context(),
+		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
+		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'deliver'
+		RETURNING (args ->> 'd')::bigint, id, created_at`, node)
 	require.NoError(t, err)
 	for rows.Next() {
 		var d int64
@@ -45,10 +47,13 @@ func TestRecordDelivered(t *testing.T) {
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
 
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
 
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND event_id = 'e-0'"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id = $1 AND verdict = 'deliver'", d[0]))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND event_id = 'e-0'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE delivery_id = $1 AND verdict = 'deliver'", d[0]))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }
@@ -62,14 +67,26 @@ func TestRecordRetryMakesANewRow(t *testing.T) {
 	d, j := b.fetched(t, "node-1")
 	soon, later := time.Now().Add(2*time.Second), time.Now().Add(time.Hour)
 
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon})))
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedMarks: 2})))
+	require.NoError(t,
+		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon})))
+	require.NoError(t, b.store.Recorder.Record(t.Context(),
+		result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedMarks: 2})))
 
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", []int64{j[0].JobID, j[1].JobID}), "a job row never serves two attempts")
+	require.Zero(t,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", []int64{j[0].JobID, j[1].JobID}),
+		"a job row never serves two attempts")
 	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at = $1", soon.Truncate(time.Microsecond)))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at = $1 AND attempts = 1 AND skipped_marks = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND scheduled_at = $1",
+			soon.Truncate(time.Microsecond)))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled' AND scheduled_at = $1 "+
+				"AND args ->> 'n' = '2'", later.Truncate(time.Microsecond)))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at = $1 AND attempts = 1 "+
+				"AND skipped_marks = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
 }
 
 func TestRecordDeadLetterIsSelfContained(t *testing.T) {
@@ -79,7 +96,8 @@ func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 	sub := b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
-	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
+	r := result(d[0], j[0], sub,
+		policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 	r.ResponseExcerpt = []byte{0xff, 0x00, 'x'}
 	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
@@ -87,8 +105,10 @@ func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
 	require.NoError(t, err)
 
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE topic = 'orders' AND subscription = 'all' AND event_id = 'e-0'
-		AND reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 1 AND last_outcome = 'Busy' AND last_status = 503 AND body ->> 'id' = 'e-0'
+	require.Equal(t, 1, b.count(t,
+		`SELECT count(*) FROM postrider.dead_letters WHERE topic = 'orders' AND subscription = 'all' AND event_id = 'e-0'
+		AND reason = 'MaxDeliveryAttemptsExceeded' AND attempts = 1 AND last_outcome = 'Busy' AND last_status = 503
+		    AND body ->> 'id' = 'e-0'
 		AND body_text LIKE '%e-0%' AND body_error IS NULL AND last_response = '\377\000x'`))
 }
 
@@ -103,11 +123,15 @@ func TestRecordOfAZombieChangesNothing(t *testing.T) {
 	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
+	require.NoError(t, b.store.Recorder.Record(t.Context(),
+		result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Zero(t, b.count(t, brokenTokens))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '1' AND id <> $1", j[0].JobID))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND args ->> 'r' = '1' AND id <> $1",
+			j[0].JobID))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1 AND attempts = 0"))
 	_, err = b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[0]}, j[0])
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
@@ -124,7 +148,8 @@ func TestReclaimLeavesTheLivingAlone(t *testing.T) {
 	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
-	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.river_job SET attempted_at = now() - interval '16 seconds'")
+	_, err = b.pool.Exec(t.Context(),
+		"UPDATE postrider_internal.river_job SET attempted_at = now() - interval '16 seconds'")
 	require.NoError(t, err)
 	n, err = b.store.JobRows.ReclaimOwn(t.Context(), []int64{j[0].JobID})
 	require.NoError(t, err)
@@ -144,7 +169,8 @@ func TestRecordOutlivesTheDatabasesAbsence(t *testing.T) {
 
 	recorded := make(chan error, 1)
 	go func() {
-		recorded <- b.store.Recorder.Record(context.Background(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
+		recorded <- b.store.Recorder.Record(context.Background(),
+			result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered}))
 	}()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -27,8 +27,12 @@ func sealer(t *testing.T, key []byte, also ...[]byte) *postgres.Sealer {
 func secretive(n int) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.Signed = fmt.Sprintf("https://example.com/hook?code=%d", n), true
-		s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: "X-A", Type: policy.AttributeStatic, Value: new("secret"), IsSecret: true}}
-		s.Connection = policy.Connection{OAuth2: &policy.OAuth2{TokenURL: "https://login.example.com", ClientID: "a", ClientSecret: "planted"}}
+		s.DeliveryAttributes = []policy.DeliveryAttribute{
+			{Name: "X-A", Type: policy.AttributeStatic, Value: new("secret"), IsSecret: true},
+		}
+		s.Connection = policy.Connection{
+			OAuth2: &policy.OAuth2{TokenURL: "https://login.example.com", ClientID: "a", ClientSecret: "planted"},
+		}
 	}
 }
 
@@ -59,7 +63,8 @@ func TestRotateKeys(t *testing.T) {
 			spec := spec()
 			secretive(n % subscriptions)(&spec)
 			spec.Labels = []string{fmt.Sprint(n)}
-			if _, _, err := behind.Subscriptions.PutSubscription(t.Context(), "orders", fmt.Sprintf("s%03d", n%subscriptions), spec); err != nil {
+			if _, _, err := behind.Subscriptions.PutSubscription(t.Context(), "orders", fmt.Sprintf("s%03d", n%subscriptions),
+				spec); err != nil {
 				if n == 0 || !retired(err) {
 					t.Errorf("change %d: %v", n, err)
 				}
@@ -88,7 +93,8 @@ func TestRotateKeys(t *testing.T) {
 		require.Len(t, sub.Signing.Secrets, 1)
 	}
 	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, testKey)), "is retired")
-	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, []byte("00000000000000000000000000000000"))), "another encryption key")
+	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, []byte("00000000000000000000000000000000"))),
+		"another encryption key")
 }
 
 func retired(err error) bool {
@@ -99,14 +105,16 @@ func retired(err error) bool {
 func TestEverySealedColumnIsRotated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	rows, err := b.pool.Query(t.Context(), `SELECT c.table_name || '.' || c.column_name FROM information_schema.columns c WHERE c.table_schema = 'postrider_internal'
+	rows, err := b.pool.Query(t.Context(), `SELECT c.table_name || '.' || c.column_name FROM information_schema.columns c
+		WHERE c.table_schema = 'postrider_internal'
 		AND c.column_name LIKE '%\_sealed' AND c.table_name <> 'encryption_keys' ORDER BY 1`)
 	require.NoError(t, err)
 	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.ElementsMatch(t, catalog.SealedColumns(), columns)
 	for _, column := range columns { // and one whose retired keys are refused
-		require.NotZero(t, b.count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'refuse_retired_keys' AND tgrelid::regclass::text = 'postrider_internal.' || split_part($1, '.', 1)
+		require.NotZero(t, b.count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'refuse_retired_keys'
+			    AND tgrelid::regclass::text = 'postrider_internal.' || split_part($1, '.', 1)
 			AND pg_get_triggerdef(oid) LIKE '%''' || split_part($1, '.', 2) || '''%'`, column), column)
 	}
 }

@@ -18,10 +18,13 @@ import (
 func (b *bundle) day(t *testing.T, ago int) string {
 	t.Helper()
 	var day string
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT to_char((now() AT TIME ZONE 'UTC')::date - $1::integer, 'YYYYMMDD')", ago).Scan(&day))
+	require.NoError(t, b.pool.QueryRow(t.Context(),
+		"SELECT to_char((now() AT TIME ZONE 'UTC')::date - $1::integer, 'YYYYMMDD')", ago).Scan(&day))
 	for _, table := range []string{"events", "delivery_history", "delivery_attempts"} {
-		b.exec(t, fmt.Sprintf(`CREATE TABLE postrider_internal.%[1]s_%[2]s (LIKE postrider_internal.%[1]s INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
-			ALTER TABLE postrider_internal.%[1]s ATTACH PARTITION postrider_internal.%[1]s_%[2]s FOR VALUES FROM ('%[2]s') TO (('%[2]s'::date + 1)::date)`, table, day))
+		b.exec(t, fmt.Sprintf(`CREATE TABLE postrider_internal.%[1]s_%[2]s (LIKE postrider_internal.%[1]s INCLUDING DEFAULTS
+			    INCLUDING CONSTRAINTS);
+			ALTER TABLE postrider_internal.%[1]s ATTACH PARTITION postrider_internal.%[1]s_%[2]s FOR VALUES
+			FROM ('%[2]s') TO (('%[2]s'::date + 1)::date)`, table, day))
 	}
 	return day
 }
@@ -29,15 +32,20 @@ func (b *bundle) day(t *testing.T, ago int) string {
 // kept lists the days of a table that are before today, and whether each is a partition of it.
 func (b *bundle) kept(t *testing.T, table string) string {
 	t.Helper()
-	return b.text(t, `SELECT coalesce(string_agg(right(c.relname, 8) || CASE WHEN i.inhrelid IS NULL THEN ' detached' WHEN i.inhdetachpending THEN ' pending' ELSE '' END, ',' ORDER BY c.relname), '')
+	return b.text(t, `SELECT coalesce(string_agg(right(c.relname, 8) || CASE WHEN i.inhrelid IS NULL THEN ' detached'
+		    WHEN i.inhdetachpending THEN ' pending' ELSE '' END, ',' ORDER BY c.relname), '')
 		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
-		WHERE c.relnamespace = 'postrider_internal'::regnamespace AND c.relname ~ '^`+table+`_[0-9]{8}$' AND right(c.relname, 8)::date < (now() AT TIME ZONE 'UTC')::date`)
+		WHERE c.relnamespace = 'postrider_internal'::regnamespace AND c.relname ~ '^`+table+
+		`_[0-9]{8}$' AND right(c.relname, 8)::date < (now() AT TIME ZONE 'UTC')::date`)
 }
 
 // moveEvents says that all events were published on that day.
 func (b *bundle) moveEvents(t *testing.T, day string) {
 	t.Helper()
-	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.events SET day = '%s'; UPDATE postrider_internal.deliveries SET event_day = '%[1]s'; UPDATE postrider_internal.routes SET event_day = '%[1]s'; UPDATE postrider_internal.sql_publishes SET event_day = '%[1]s'", day))
+	b.exec(t,
+		fmt.Sprintf("UPDATE postrider_internal.events SET day = '%s'; UPDATE postrider_internal.deliveries "+
+			"SET event_day = '%[1]s'; UPDATE postrider_internal.routes SET event_day = '%[1]s'; "+
+			"UPDATE postrider_internal.sql_publishes SET event_day = '%[1]s'", day))
 }
 
 func TestRetention(t *testing.T) {
@@ -53,7 +61,8 @@ func TestRetention(t *testing.T) {
 	require.Equal(t, day2, b.kept(t, "delivery_attempts"))
 }
 
-// TestRetentionKeepsWhatIsOwed: a day with unfinished deliveries, or with what has not made them yet, stays however old it is.
+// TestRetentionKeepsWhatIsOwed: a day with unfinished deliveries, or with what has not made them yet, stays however old
+// it is.
 func TestRetentionKeepsWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -93,7 +102,8 @@ func TestRetentionGoesOn(t *testing.T) {
 	b.publish(t, "orders", "e", 1)
 	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.deliveries SET event_day = '%s'", owed))
 
-	// A transaction that has looked at the table keeps the detaching waiting until the patience of whoever detaches is over.
+	// A transaction that has looked at the table keeps the detaching waiting until the patience of whoever detaches is
+	// over.
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
@@ -101,7 +111,9 @@ func TestRetentionGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = b.pool.Exec(short, fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s CONCURRENTLY", pending))
+	_, err = b.pool.Exec(short,
+		fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s CONCURRENTLY",
+			pending))
 	require.Error(t, err)
 	require.Equal(t, detached+" detached,"+owed+" detached,"+pending+" pending", b.kept(t, "events"))
 	b.publish(t, "orders", "beside", 1)
@@ -111,8 +123,8 @@ func TestRetentionGoesOn(t *testing.T) {
 	require.Equal(t, owed, b.kept(t, "events"))
 }
 
-// TestRetentionSeesOpenTransactions: what a transaction published on a day may be owed as soon as it commits, however old the day is by then. One that
-// began after the day has its locks for another reason.
+// TestRetentionSeesOpenTransactions: what a transaction published on a day may be owed as soon as it commits, however
+// old the day is by then. One that began after the day has its locks for another reason.
 func TestRetentionSeesOpenTransactions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -177,20 +189,32 @@ func TestRetentionOfRows(t *testing.T) {
 	b := setup(t)
 	const old, young = "now() - interval '5 days'", "now()"
 	for i, when := range []string{old, young} {
-		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, finished_at) VALUES (%d, 1, 'delivered', 1, 1, %s)`, i+1, when))
-		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (%d, 1, 1)`, i+1))
-		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count) VALUES (%s, 1, 'published', 1)`, when))
-		b.exec(t, "INSERT INTO postrider_internal.audit (at, actor, action) SELECT "+when+", 'anna', 'topic_made' FROM generate_series(1, 1500)")
-		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
+		b.exec(t,
+			fmt.Sprintf(`INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, finished_at)
+				VALUES (%d, 1, 'delivered', 1, 1, %s)`, i+1, when))
+		b.exec(t,
+			fmt.Sprintf(`INSERT INTO postrider_internal.batch_members (batch_id, position, delivery_id) VALUES (%d, 1, 1)`, i+1))
+		b.exec(t,
+			fmt.Sprintf(`INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count) VALUES (%s, 1, 'published', 1)`,
+				when))
+		b.exec(t, "INSERT INTO postrider_internal.audit (at, actor, action) SELECT "+when+
+			", 'anna', 'topic_made' FROM generate_series(1, 1500)")
+		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
+			    subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
 			event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
-			SELECT gen_random_uuid(), %s, 1, 1, 1, '', '', '', '', 1, now(), now(), gen_random_uuid(), '', '', '', '', '', '', '', '' FROM generate_series(1, 1500)`, when))
+			SELECT gen_random_uuid(), %s, 1, 1, 1, '', '', '', '', 1, now(), now(), gen_random_uuid(), '', '', '', '', '', '',
+			       '', '' FROM generate_series(1, 1500)`, when))
 	}
-	b.exec(t, "INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, created_at) VALUES (3, 1, 'pending', 1, 1, "+old+")")
+	b.exec(t, "INSERT INTO postrider_internal.batches (id, subscription_id, state, members, bytes, created_at) "+
+		"VALUES (3, 1, 'pending', 1, 1, "+old+")")
 	counts := func() string {
-		return b.text(t, `SELECT format('%s %s %s %s', (SELECT string_agg(id::text, ',' ORDER BY id) FROM postrider_internal.batches), (SELECT string_agg(batch_id::text, ',' ORDER BY 1) FROM postrider_internal.batch_members),
+		return b.text(t,
+			`SELECT format('%s %s %s %s', (SELECT string_agg(id::text, ',' ORDER BY id) FROM postrider_internal.batches),
+			    (SELECT string_agg(batch_id::text, ',' ORDER BY 1) FROM postrider_internal.batch_members),
 			(SELECT count(*) FROM postrider_internal.dead_letters), (SELECT count(*) FROM postrider_internal.rollups))`)
 	}
-	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 30, AttemptsDays: 30, CountsDays: 400}))
+	require.NoError(t,
+		b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 30, AttemptsDays: 30, CountsDays: 400}))
 	require.Equal(t, "1,2,3 1,2 3000 2", counts())
 	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 3, CountsDays: 3}))
 	require.Equal(t, "2,3 2 3000 1", counts())
@@ -210,8 +234,10 @@ func TestRetentionOfKeys(t *testing.T) {
 	users := b.store.Access
 	const old = "now() - interval '5 days'"
 	for name, ended := range map[string]string{
-		"works": "expires_at = now() + interval '1 day'", "for-ever": "created_at = " + old, "revoked": "revoked_at = " + old, "just-revoked": "revoked_at = now()",
-		"expired": "expires_at = " + old, "just-expired": "expires_at = now()", "expired-then-revoked": "revoked_at = now(), expires_at = " + old,
+		"works": "expires_at = now() + interval '1 day'", "for-ever": "created_at = " + old, "revoked": "revoked_at = " + old,
+		"just-revoked": "revoked_at = now()",
+		"expired":      "expires_at = " + old, "just-expired": "expires_at = now()",
+		"expired-then-revoked": "revoked_at = now(), expires_at = " + old,
 	} {
 		_, _, err := users.CreateAPIKey(t.Context(), access.APIKeySpec{Name: name, Scope: access.ScopeRead})
 		require.NoError(t, err)

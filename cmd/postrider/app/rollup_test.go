@@ -18,16 +18,22 @@ import (
 // miscountedRollups compares the counts with the rows that were counted.
 const miscountedRollups = `
 WITH truth AS (
-    SELECT topic, NULL AS subscription, 'published' AS kind, '' AS detail, count(*) AS n FROM postrider.events GROUP BY 1
+    SELECT topic, NULL AS subscription, 'published' AS kind, '' AS detail, count(*) AS n FROM postrider.events
+    GROUP BY 1
     UNION ALL SELECT topic, subscription, 'owed', '', count(*) FROM postrider.deliveries GROUP BY 1, 2
-    UNION ALL SELECT topic, subscription, 'attempt', outcome, count(*) FROM postrider.delivery_attempts WHERE NOT late GROUP BY 1, 2, 4
-    UNION ALL SELECT topic, subscription, state, CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt' ELSE coalesce(reason, '') END, count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
-    UNION ALL SELECT topic, subscription, 'backlog', '', count(*) FROM postrider.deliveries WHERE state = 'pending' GROUP BY 1, 2
+    UNION ALL SELECT topic, subscription, 'attempt', outcome, count(*) FROM postrider.delivery_attempts WHERE NOT late
+    GROUP BY 1, 2, 4
+    UNION ALL SELECT topic, subscription, state, CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
+        ELSE coalesce(reason, '') END, count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
+    UNION ALL SELECT topic, subscription, 'backlog', '', count(*) FROM postrider.deliveries WHERE state = 'pending'
+    GROUP BY 1, 2
 ), told AS (
-    SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate' GROUP BY 1, 2, 3, 4
+    SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate'
+    GROUP BY 1, 2, 3, 4
     UNION ALL SELECT topic, subscription, 'backlog', '', owed_deliveries FROM postrider.backlogs
 )
-SELECT count(*) FROM truth FULL JOIN told ON truth.topic = told.topic AND coalesce(truth.subscription, '') = coalesce(told.subscription, '')
+SELECT count(*) FROM truth FULL JOIN told ON truth.topic = told.topic AND coalesce(truth.subscription,
+    '') = coalesce(told.subscription, '')
        AND truth.kind = told.kind AND truth.detail = told.detail
  WHERE truth.n IS DISTINCT FROM told.n`
 
@@ -36,13 +42,18 @@ const missummedRollups = `
 WITH added AS (
     SELECT *, (SELECT coalesce(sum(n), 0) FROM unnest(latency_buckets) n) AS timed FROM postrider_internal.rollups
 ), truth AS (
-    SELECT 60 AS span, date_bin('1 hour', minute, 'epoch') AS begins, topic_id, subscription_id, kind, detail, sum(count) AS n, sum(timed) AS timed FROM added WHERE subscription_id > 0 GROUP BY 2, 3, 4, 5, 6
-    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), topic_id, 0, kind, detail, sum(count), sum(timed) FROM added GROUP BY 2, 3, 5, 6
-    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), 0, 0, kind, detail, sum(count), sum(timed) FROM added GROUP BY 2, 5, 6
+    SELECT 60 AS span, date_bin('1 hour', minute, 'epoch') AS begins, topic_id, subscription_id, kind, detail,
+           sum(count) AS n, sum(timed) AS timed FROM added WHERE subscription_id > 0 GROUP BY 2, 3, 4, 5, 6
+    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), topic_id, 0, kind, detail, sum(count), sum(timed)
+    FROM added GROUP BY 2, 3, 5, 6
+    UNION ALL SELECT 15, date_bin('15 minutes', minute, 'epoch'), 0, 0, kind, detail, sum(count), sum(timed) FROM added
+    GROUP BY 2, 5, 6
     UNION ALL SELECT 1, minute, 0, 0, kind, detail, sum(count), sum(timed) FROM added GROUP BY 2, 5, 6
 )
-SELECT count(*) FROM truth FULL JOIN postrider_internal.rollup_sums s USING (span, begins, topic_id, subscription_id, kind, detail)
- WHERE s.count IS DISTINCT FROM truth.n OR (SELECT coalesce(sum(b), 0) FROM unnest(s.latency_buckets) b) IS DISTINCT FROM truth.timed`
+SELECT count(*) FROM truth FULL JOIN postrider_internal.rollup_sums s USING (span, begins, topic_id, subscription_id,
+    kind, detail)
+ WHERE s.count IS DISTINCT FROM truth.n OR (SELECT coalesce(sum(b), 0)
+     FROM unnest(s.latency_buckets) b) IS DISTINCT FROM truth.timed`
 
 func TestRollupsCountWhatHappened(t *testing.T) {
 	t.Parallel()
@@ -50,7 +61,8 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 	b.topic(t, "orders")
 	b.topic(t, "empty")
 	all := b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "none", func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
+	b.subscription(t, "orders", "none",
+		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
 	b.publish(t, "orders", "e", 6)
 	b.publish(t, "empty", "e", 2)
 	d, j := b.fetched(t, "node-1")
@@ -62,7 +74,9 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 		{Action: policy.Drop, Reason: policy.ReasonTimeToLiveExceeded},
 	} {
 		r := result(d[i], j[i], all, verdict)
-		r.Duration = []time.Duration{time.Millisecond, 5 * time.Millisecond, 70 * time.Second, time.Second, 900 * time.Millisecond}[i]
+		r.Duration = []time.Duration{
+			time.Millisecond, 5 * time.Millisecond, 70 * time.Second, time.Second, 900 * time.Millisecond,
+		}[i]
 		if verdict.Action == policy.Drop {
 			r.Number = 0 // ended without a request
 		}
@@ -84,7 +98,8 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.rollup_deltas"))
 	}
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
-	require.Zero(t, b.count(t, miscountedRollups), "canceled deliveries are counted, and the deleted event subscription's counts stay")
+	require.Zero(t, b.count(t, miscountedRollups),
+		"canceled deliveries are counted, and the deleted event subscription's counts stay")
 	require.Equal(t, 2, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))
 }
 
@@ -129,7 +144,8 @@ func TestLateSuccessIsCountedOnce(t *testing.T) {
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
 	r := result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.FirstEvent))
+	require.NoError(t,
+		b.pool.QueryRow(t.Context(), "SELECT event_uuid FROM postrider_internal.deliveries").Scan(&r.FirstEvent))
 	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
 	r.Verdict, r.Status, r.Outcome = policy.Verdict{Action: policy.Delivered}, 200, policy.OutcomeDelivered
 	for range 2 {

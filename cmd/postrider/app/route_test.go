@@ -20,9 +20,12 @@ import (
 
 // brokenRoutes counts routes without exactly one live job, and live route jobs without their route.
 const brokenRoutes = `
-WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route' AND finalized_at IS NULL)
-SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) FROM live WHERE live.route = r.id AND live.id = r.job_id) <> 1)
-     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route AND r.job_id = live.id))`
+WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route'
+    AND finalized_at IS NULL)
+SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) FROM live WHERE live.route = r.id
+    AND live.id = r.job_id) <> 1)
+     + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route
+         AND r.job_id = live.id))`
 
 // misrouted counts pairs of event and event subscription with none or more than one delivery, where all want all.
 const misrouted = `
@@ -52,7 +55,8 @@ func (b *bundle) routingStore(t *testing.T, node string) *app.System {
 // routeJobs lists the jobs of routes.
 func (b *bundle) routeJobs(t *testing.T) []int64 {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), "SELECT id FROM postrider_internal.river_job WHERE kind = 'route' AND finalized_at IS NULL ORDER BY id")
+	rows, err := b.pool.Query(t.Context(),
+		"SELECT id FROM postrider_internal.river_job WHERE kind = 'route' AND finalized_at IS NULL ORDER BY id")
 	require.NoError(t, err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	require.NoError(t, err)
@@ -107,7 +111,8 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 			receipt := b.publish(t, "orders", "e", row.events)
 
 			require.Equal(t, row.events*row.subscriptions, receipt.Deliveries())
-			require.Equal(t, row.events, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = $1", row.subscriptions))
+			require.Equal(t, row.events,
+				b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = $1", row.subscriptions))
 			require.Equal(t, row.deliveries, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
 			require.Equal(t, row.routes, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 			require.Len(t, b.routeJobs(t), row.routes)
@@ -116,7 +121,8 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 
 			b.routeAll(t, b.store)
 			b.requireRoutedOnce(t)
-			require.Equal(t, row.events*row.subscriptions, b.count(t, "SELECT count(*) FROM postrider.deliveries d JOIN postrider.events e USING (system_id) WHERE d.owed_since = e.published_at"),
+			require.Equal(t, row.events*row.subscriptions, b.count(t, "SELECT count(*) FROM postrider.deliveries d "+
+				"JOIN postrider.events e USING (system_id) WHERE d.owed_since = e.published_at"),
 				"the time to live began when the event was accepted")
 		})
 	}
@@ -157,7 +163,8 @@ func TestRouteOfADeadNodeGoesOnWhereItStopped(t *testing.T) {
 		if len(old) == 0 {
 			break
 		}
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{dead}' WHERE kind = 'route'")
+		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
+			"attempted_by = '{dead}' WHERE kind = 'route'")
 		n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
@@ -184,7 +191,8 @@ func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
 	require.NoError(t, err)
 	stepped := make(chan error, 1)
 	go func() { stepped <- b.store.Publisher.Route(context.Background(), job) }()
-	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted") > 0 },
+		5*time.Second, 5*time.Millisecond)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-stepped)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
@@ -194,7 +202,8 @@ func TestStepWaitsForTheOneThatTakesItsJobAway(t *testing.T) {
 func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 0)
-	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt, attempted_at, attempted_by)
+	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
+		    attempted_at, attempted_by)
 		VALUES ('running', '{}', 'a-later-version''s', 'routes', 1, 1000, 1, now(), '{dead}')`)
 	n, err := b.store.JobRows.ReclaimFromLost(t.Context())
 	require.NoError(t, err)
@@ -202,8 +211,8 @@ func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
-// Filters are asked when an event is routed: who was deleted meanwhile, or wants other events now, is not owed it, and who
-// came later is not either.
+// Filters are asked when an event is routed: who was deleted meanwhile, or wants other events now, is not owed it, and
+// who came later is not either.
 func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 5)
@@ -221,12 +230,17 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	require.NoError(t, other.Publisher.Route(t.Context(), b.routeJobs(t)[0]), "by a node that may not know of it yet")
 
 	owed := func(name string) int {
-		return b.count(t, "SELECT count(DISTINCT system_id) FROM postrider.deliveries WHERE subscription = $1 AND state = 'pending'", name)
+		return b.count(t,
+			"SELECT count(DISTINCT system_id) FROM postrider.deliveries WHERE subscription = $1 AND state = 'pending'", name)
 	}
 	require.Equal(t, map[string]int{"sub-0": 6, "sub-1": 0, "sub-2": 2, "sub-3": 6, "sub-4": 6, "late": 0},
-		map[string]int{"sub-0": owed("sub-0"), "sub-1": owed("sub-1"), "sub-2": owed("sub-2"), "sub-3": owed("sub-3"), "sub-4": owed("sub-4"), "late": owed("late")})
+		map[string]int{
+			"sub-0": owed("sub-0"), "sub-1": owed("sub-1"), "sub-2": owed("sub-2"), "sub-3": owed("sub-3"),
+			"sub-4": owed("sub-4"), "late": owed("late"),
+		})
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
-	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"), "what was counted when it was accepted stays")
+	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"),
+		"what was counted when it was accepted stays")
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -240,7 +254,8 @@ func TestRoutedPublishSeesTheChangeThatWasAnswered(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{12}, receipt.Matched)
 		b.routeAll(t, other)
-		require.Equal(t, 12, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = $1", fmt.Sprintf("after-%d-0", i)))
+		require.Equal(t, 12,
+			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = $1", fmt.Sprintf("after-%d-0", i)))
 		require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", fmt.Sprintf("new-%d", i)))
 	}
 	require.Zero(t, b.count(t, brokenTokens))
@@ -279,12 +294,14 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 		require.NoError(t, err)
 	}
 	b.routeAll(t, b.store)
-	const by = "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id WHERE s.name = $1 AND "
+	const by = "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.event_subscriptions s " +
+		"ON s.id = d.subscription_id WHERE s.name = $1 AND "
 	require.Equal(t, 5, b.count(t, by+"d.job_id IS NOT NULL AND d.hold IS NULL", "sub-0"))
 	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused"))
 	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold IS NULL", "batching"))
 	require.Equal(t, 5, b.count(t, by+"d.job_id IS NULL AND d.hold = 'paused'", "paused-batching"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"), "one pump, for the one that is open")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'batch'"),
+		"one pump, for the one that is open")
 	require.Zero(t, b.count(t, misrouted))
 	require.Zero(t, b.count(t, miscountedRollups))
 }
@@ -311,9 +328,11 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 		breaking string
 		want     jobs.Swept
 	}{
-		"the job row is gone":        {"DELETE FROM postrider_internal.river_job", jobs.Swept{Routes: 1}},
-		"the route names no job":     {"UPDATE postrider_internal.routes SET job_id = NULL", jobs.Swept{Routes: 1}},
-		"River discarded the job":    {"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now()", jobs.Swept{Routes: 1}},
+		"the job row is gone":    {"DELETE FROM postrider_internal.river_job", jobs.Swept{Routes: 1}},
+		"the route names no job": {"UPDATE postrider_internal.routes SET job_id = NULL", jobs.Swept{Routes: 1}},
+		"River discarded the job": {
+			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now()", jobs.Swept{Routes: 1},
+		},
 		"the job is of another kind": {"UPDATE postrider_internal.river_job SET kind = 'other'", jobs.Swept{Routes: 1}},
 		"the job is being worked":    {"UPDATE postrider_internal.river_job SET state = 'running'", jobs.Swept{}},
 		"the route is not a minute old": {
@@ -330,7 +349,8 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 			require.Equal(t, jobs.Swept{}, b.sweep(t), "once is enough")
 			if row.want.Routes > 0 {
 				require.EqualValues(t, 1, b.store.Maintenance.SweeperFinds())
-				b.exec(t, "DELETE FROM postrider_internal.river_job j WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.job_id = j.id)")
+				b.exec(t, "DELETE FROM postrider_internal.river_job j WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r "+
+					"WHERE r.job_id = j.id)")
 				b.routeAll(t, b.store)
 				b.requireRoutedOnce(t)
 			}
@@ -392,7 +412,8 @@ func TestOnlyTheGuiltyRouteIsRefused(t *testing.T) {
 	guilty := b.routeJobs(t)[0]
 	b.publish(t, "orders", "e", 5)
 	b.publish(t, "orders", "f", 5)
-	b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT refused CHECK (subscription_id <> %d)", refused.ID))
+	b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.deliveries ADD CONSTRAINT refused CHECK (subscription_id <> %d)",
+		refused.ID))
 	var group sync.WaitGroup
 	for _, job := range b.routeJobs(t) {
 		group.Go(func() {
@@ -418,7 +439,8 @@ func TestPromoteWakesRoutesThatFailed(t *testing.T) {
 	n, err := b.store.JobRows.Promote(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'route' AND state = 'available'"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'route' AND state = 'available'"))
 }
 
 // A connection that breaks in the middle of a step leaves nothing of it, and the step is made over another.

@@ -10,7 +10,8 @@ import (
 	"postrider/postgres"
 )
 
-// Who guesses a name elsewhere does not keep its owner out of where they have signed in before, on no node; what is guessed there has a lock of its own.
+// Who guesses a name elsewhere does not keep its owner out of where they have signed in before, on no node; what is
+// guessed there has a lock of its own.
 func TestFamiliarPlaces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -21,11 +22,13 @@ func TestFamiliarPlaces(t *testing.T) {
 		return err
 	}
 	require.NoError(t, signIn(b.store.Access, annasPassword, home))
-	const lockOut = "UPDATE postrider_internal.users SET failed_sign_ins = 20, failed_at = now(), locked_until = now() + interval '15 minutes'"
+	const lockOut = "UPDATE postrider_internal.users SET failed_sign_ins = 20, failed_at = now(), locked_until = now() " +
+		"+ interval '15 minutes'"
 	b.exec(t, lockOut)
 	var locked *access.LockedError
 	require.ErrorAs(t, signIn(b.elsewhere(), annasPassword, access.SignInFrom{Address: "2001:db8:1::1"}), &locked)
-	require.NoError(t, signIn(b.elsewhere(), annasPassword, access.SignInFrom{Address: "2001:db8::2"}), "a node that has just begun, and a neighbour in the same /64")
+	require.NoError(t, signIn(b.elsewhere(), annasPassword, access.SignInFrom{Address: "2001:db8::2"}),
+		"a node that has just begun, and a neighbour in the same /64")
 
 	b.exec(t, "UPDATE postrider_internal.sign_in_places SET failed_sign_ins = 9, failed_at = now()")
 	for range 9 {
@@ -38,7 +41,8 @@ func TestFamiliarPlaces(t *testing.T) {
 
 	_, err := b.store.Access.PutUser(t.Context(), "anna", access.UserSpec{Password: new(annasPassword)})
 	require.NoError(t, err)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sign_in_places"), "another password: who knew the old one is a stranger")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sign_in_places"),
+		"another password: who knew the old one is a stranger")
 	require.NoError(t, signIn(b.store.Access, annasPassword, home))
 	b.exec(t, "UPDATE postrider_internal.sign_in_places SET last_sign_in_at = now() - interval '31 days'")
 	b.exec(t, lockOut)

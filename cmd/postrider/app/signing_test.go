@@ -55,7 +55,8 @@ func TestPrintedSubscriptionsShowNoSecret(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "billing", signed)
 	shown := fmt.Sprintf("%v %+v %#v", sub, sub, sub)
-	for _, secret := range []string{sub.Signing.Secrets[0].Text(), fmt.Sprintf("%d", sub.Signing.Secrets[0].Key), fmt.Sprintf("%#v", sub.Signing.Secrets[0].Key)} {
+	for _, secret := range []string{sub.Signing.Secrets[0].Text(), fmt.Sprintf("%d",
+		sub.Signing.Secrets[0].Key), fmt.Sprintf("%#v", sub.Signing.Secrets[0].Key)} {
 		require.NotContains(t, shown, secret)
 	}
 }
@@ -66,7 +67,8 @@ func TestSigningSecretsAreBoundToTheirColumn(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "billing", signed)
-	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET signing_sealed = endpoint_sealed")
+	_, err := b.pool.Exec(t.Context(),
+		"UPDATE postrider_internal.event_subscriptions SET signing_sealed = endpoint_sealed")
 	require.NoError(t, err)
 	_, err = b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
 	require.ErrorContains(t, err, "event_subscriptions.signing_sealed")

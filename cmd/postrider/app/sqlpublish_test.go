@@ -22,16 +22,25 @@ import (
 // odd are values that an envelope may not take, or may only just.
 func odd() []any {
 	texts := []any{
-		"", "a", "1.0", "1", "0", "orders", "/topics/orders", "/topics/other", strings.Repeat("a", 1024), strings.Repeat("a", 1025), strings.Repeat("ü", 512), strings.Repeat("ü", 513),
-		strings.Repeat("a", 4096), strings.Repeat("a", 4097), "a\nb", "a\rb", "a\tb", "\u2028", "YQ==", "YQ=", "YQ", "Y Q=", "====", "YWI=", "YWJj",
-		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-00000000000000000000000000000000-b7ad6b7169203331-01", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"", "a", "1.0", "1", "0", "orders", "/topics/orders", "/topics/other", strings.Repeat("a", 1024),
+		strings.Repeat("a", 1025), strings.Repeat("ü", 512), strings.Repeat("ü", 513),
+		strings.Repeat("a", 4096), strings.Repeat("a", 4097), "a\nb", "a\rb", "a\tb", "\u2028", "YQ==", "YQ=", "YQ", "Y Q=",
+		"====", "YWI=", "YWJj",
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+		"00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	for _, moment := range []string{
-		"2026-01-01T00:00:00Z", "2026-01-01t00:00:00z", "2026-01-01T00:00:00.1234567Z", "2026-01-01T00:00:00+15:59", "2026-01-01T00:00:00-23:59", "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+23:60",
-		"2026-02-29T00:00:00Z", "2024-02-29T00:00:00Z", "2026-04-31T00:00:00Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z", "2026-01-00T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01T23:59:60Z",
-		"2026-01-01T00:60:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00.Z", "2026-01-01T0:00:00Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00",
-		"9999-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "12026-01-01T00:00:00Z", "2026-01-01T00:00:00,5Z", "2026-01-01T00:00:00.5+02:00",
+		"2026-01-01T00:00:00Z", "2026-01-01t00:00:00z", "2026-01-01T00:00:00.1234567Z", "2026-01-01T00:00:00+15:59",
+		"2026-01-01T00:00:00-23:59", "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+23:60",
+		"2026-02-29T00:00:00Z", "2024-02-29T00:00:00Z", "2026-04-31T00:00:00Z", "2026-13-01T00:00:00Z",
+		"2026-00-01T00:00:00Z", "2026-01-00T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01T23:59:60Z",
+		"2026-01-01T00:60:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00.Z", "2026-01-01T0:00:00Z",
+		"0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00",
+		"9999-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "12026-01-01T00:00:00Z", "2026-01-01T00:00:00,5Z",
+		"2026-01-01T00:00:00.5+02:00",
 	} {
 		texts = append(texts, moment)
 	}
@@ -41,22 +50,32 @@ func odd() []any {
 // bases are events that are accepted, by schema, with every member there is.
 var bases = map[event.Schema]map[string]any{
 	event.EventGrid: {
-		"id": "1", "subject": "s", "eventType": "t", "eventTime": "2026-01-01T00:00:00Z", "dataVersion": "2", "topic": "orders", "metadataVersion": "1", "data": map[string]any{"a": 1}, "more": 1,
+		"id": "1", "subject": "s", "eventType": "t", "eventTime": "2026-01-01T00:00:00Z", "dataVersion": "2",
+		"topic": "orders", "metadataVersion": "1", "data": map[string]any{"a": 1}, "more": 1,
 	},
 	event.CloudEvents: {
-		"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "s", "time": "2026-01-01T00:00:00Z", "datacontenttype": "application/json", "dataschema": "x:y",
-		"data_base64": "YQ==", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=b", "ext1": 5,
+		"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "s", "time": "2026-01-01T00:00:00Z",
+		"datacontenttype": "application/json", "dataschema": "x:y",
+		"data_base64": "YQ==", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=b",
+		"ext1": 5,
 	},
-	event.Custom: {"nr": 5, "what": "t", "about": "s", "at": "2026-01-01T00:00:00Z", "version": "2", "topicname": "orders", "more": map[string]any{}},
+	event.Custom: {
+		"nr": 5, "what": "t", "about": "s", "at": "2026-01-01T00:00:00Z", "version": "2", "topicname": "orders",
+		"more": map[string]any{},
+	},
 }
 
 var sqlMapping = &event.Mapping{Type: "Json", Properties: event.MappingProperties{
-	ID: &event.MappedField{SourceField: "nr"}, Topic: &event.MappedField{SourceField: "topicname"}, EventTime: &event.MappedField{SourceField: "at"},
-	EventType: &event.MappedFieldWithDefault{SourceField: "what"}, Subject: &event.MappedFieldWithDefault{SourceField: "about", DefaultValue: new("none")},
+	ID: &event.MappedField{SourceField: "nr"}, Topic: &event.MappedField{SourceField: "topicname"},
+	EventTime: &event.MappedField{SourceField: "at"},
+	EventType: &event.MappedFieldWithDefault{SourceField: "what"}, Subject: &event.MappedFieldWithDefault{
+		SourceField: "about", DefaultValue: new("none"),
+	},
 	DataVersion: &event.MappedFieldWithDefault{SourceField: "version"},
 }}
 
-// variants are a base with each member left out, and with each of the odd values in its place; and with names that may be refused.
+// variants are a base with each member left out, and with each of the odd values in its place; and with names that may
+// be refused.
 func variants(base map[string]any) (list []map[string]any) {
 	change := func(f func(map[string]any)) {
 		e := maps.Clone(base)
@@ -126,7 +145,8 @@ func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any
 	wanted, refusal := in.Parse(media, append(append([]byte("["), text...), ']'))
 	var id, inBatch uuid.UUID
 	err = b.pool.QueryRow(t.Context(), "SELECT postrider.publish('orders', $1::jsonb, false)", string(text)).Scan(&id)
-	batchErr := b.pool.QueryRow(t.Context(), "SELECT (postrider.publish_batch('orders', jsonb_build_array($1::jsonb), false))[1]", string(text)).Scan(&inBatch)
+	batchErr := b.pool.QueryRow(t.Context(),
+		"SELECT (postrider.publish_batch('orders', jsonb_build_array($1::jsonb), false))[1]", string(text)).Scan(&inBatch)
 	require.Equal(t, err == nil, batchErr == nil, "%s: alone %v, in a batch %v", text, err, batchErr)
 	if refusal != nil && !made(schema, e) {
 		var pgErr *pgconn.PgError
@@ -148,12 +168,14 @@ func (b *bundle) judgedAlike(t *testing.T, schema event.Schema, e map[string]any
 	return true
 }
 
-// TestLargePublishesAreGatheredInParts: what was published while no node ran must not become one route of a million events.
+// TestLargePublishesAreGatheredInParts: what was published while no node ran must not become one route of a million
+// events.
 func TestLargePublishesAreGatheredInParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb) FROM generate_series(1, 5000))) FROM generate_series(1, 9)`)
+	b.exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
+		    FROM generate_series(1, 5000))) FROM generate_series(1, 9)`)
 	var gathered []int
 	for range 4 {
 		n, jobs, err := b.store.Publisher.CollectPublishes(t.Context())
@@ -170,24 +192,38 @@ func TestPlainEventsTakeTheShortWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "cloud", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "cloud",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		topic, event string
 		short        bool
 	}{
 		{"orders", `{"eventType": "A", "subject": ""}`, true},
-		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2024-02-29T00:00:00.123456Z", "dataVersion": "1", "data": {"a": [1]}}`, false},
-		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.123456Z", "dataVersion": "1", "data": {"a": [1]}}`, true},
+		{
+			"orders",
+			`{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2024-02-29T00:00:00.123456Z", "dataVersion": "1",` +
+				` "data": {"a": [1]}}`, false,
+		},
+		{
+			"orders",
+			`{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.123456Z", "dataVersion": "1",` +
+				` "data": {"a": [1]}}`, true,
+		},
 		{"orders", `{"id": "1", "eventType": "A", "subject": "s", "eventTime": "2026-12-31T23:59:59.1234567Z"}`, false},
 		{"orders", `{"eventType": "A", "subject": "s", "topic": "orders"}`, false},
 		{"orders", `{"eventType": "A"}`, false},
 		{"cloud", `{"type": "A", "source": "/s"}`, true},
-		{"cloud", `{"specversion": "1.0", "id": "1", "type": "A", "source": "/s", "subject": "s", "time": "2026-01-31T00:00:00Z", "datacontenttype": "application/json", "data": 5}`, true},
+		{
+			"cloud",
+			`{"specversion": "1.0", "id": "1", "type": "A", "source": "/s", "subject": "s", "time": "2026-01-31T00:00:00Z",` +
+				` "datacontenttype": "application/json", "data": 5}`, true,
+		},
 		{"cloud", `{"type": "A", "source": "/s", "ext": 1}`, false},
 		{"cloud", `{"type": "A", "source": "/s", "datacontenttype": "text/plain", "data": "a"}`, false},
 	} {
-		taken := b.text(t, fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s', false) IS NOT NULL)::text", c.topic, c.event))
+		taken := b.text(t,
+			fmt.Sprintf("SELECT (postrider_internal.accept_plain_event('%s', '%s', false) IS NOT NULL)::text", c.topic, c.event))
 		require.Equal(t, fmt.Sprint(c.short), taken, c.event)
 	}
 }
@@ -197,8 +233,10 @@ func (b *bundle) requireStored(t *testing.T, id uuid.UUID, want *event.Event) {
 	var got event.Event
 	var at *time.Time
 	var parent, state *string
-	const query = `SELECT event_id, event_type, subject, source, event_time, data_version, schema, traceparent, tracestate, body FROM postrider_internal.events WHERE id = $1`
-	require.NoError(t, b.pool.QueryRow(t.Context(), query, id).Scan(&got.ID, &got.Type, &got.Subject, &got.Source, &at, &got.DataVersion, &got.Schema, &parent, &state, &got.Body))
+	const query = `SELECT event_id, event_type, subject, source, event_time, data_version, schema, traceparent, tracestate,
+		       body FROM postrider_internal.events WHERE id = $1`
+	require.NoError(t, b.pool.QueryRow(t.Context(), query, id).
+		Scan(&got.ID, &got.Type, &got.Subject, &got.Source, &at, &got.DataVersion, &got.Schema, &parent, &state, &got.Body))
 	if parent != nil {
 		got.Trace.Parent = *parent
 	}
@@ -221,13 +259,15 @@ func TestPublishFromSQL(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
-	b.subscription(t, "orders", "placed", func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
+	b.subscription(t, "orders", "placed",
+		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
 
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	var ids []uuid.UUID
-	row := tx.QueryRow(t.Context(), `SELECT postrider.publish_batch('orders', '[{"eventType": "Placed", "subject": "1"}, {"eventType": "Paid", "subject": "1"}]')`)
+	row := tx.QueryRow(t.Context(), `SELECT postrider.publish_batch('orders',
+		    '[{"eventType": "Placed", "subject": "1"}, {"eventType": "Paid", "subject": "1"}]')`)
 	require.NoError(t, row.Scan(&ids))
 	require.Len(t, ids, 2)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
@@ -237,7 +277,10 @@ func TestPublishFromSQL(t *testing.T) {
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
 	require.Equal(t, 2, b.count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[0]))
 	require.Equal(t, 1, b.count(t, "SELECT matched FROM postrider.events WHERE system_id = $1", ids[1]))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1 AND body ->> 'id' = event_id AND event_time > now() - interval '1 minute'", ids[1]))
+	require.Equal(t, 1,
+		b.count(t,
+			"SELECT count(*) FROM postrider.events WHERE system_id = $1 AND body ->> 'id' = event_id AND event_time > now() - "+
+				"interval '1 minute'", ids[1]))
 
 	tx, err = b.pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -253,28 +296,40 @@ func TestPublishFromSQLUnwanted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.subscription(t, "orders", "placed", func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
-	b.exec(t, `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}, {"eventType": "Placed", "subject": ""}, {"eventType": "B", "subject": ""}]')`)
+	b.subscription(t, "orders", "placed",
+		func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{"Placed"} })
+	b.exec(t, `SELECT postrider.publish_batch('orders',
+		    '[{"eventType": "A", "subject": ""}, {"eventType": "Placed", "subject": ""}, {"eventType": "B", '
+		        '"subject": ""}]')`)
 	b.routeAll(t, b.store)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 0 AND filter_version IS NOT NULL AND event_type IN ('A', 'B')"))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1 AND filter_version IS NOT NULL AND event_type = 'Placed'"))
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 0 AND filter_version IS "+
+		"NOT NULL AND event_type IN ('A', 'B')"))
+	require.Equal(t, 1, b.count(t,
+		"SELECT count(*) FROM postrider.events WHERE matched = 1 AND filter_version IS NOT NULL AND event_type = 'Placed'"))
 }
 
 // TestPublishFromSQLIsCounted: once, also where routes wait for their turn and take several steps.
 func TestPublishFromSQLIsCounted(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 3)
-	b.exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb) FROM generate_series(1, 3400)))`)
+	b.exec(t, `SELECT postrider.publish_batch('orders', (SELECT jsonb_agg('{"eventType": "A", "subject": ""}'::jsonb)
+		    FROM generate_series(1, 3400)))`)
 	for range 30 {
-		b.exec(t, `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]', false)`)
+		b.exec(t, `SELECT postrider.publish_batch('orders',
+			    '[{"eventType": "A", "subject": ""}, {"eventType": "B", "subject": ""}]', false)`)
 	}
 	require.Greater(t, b.routeAll(t, b.store), 1)
 	b.requireRoutedOnce(t)
-	const published = "SELECT coalesce(sum(e.count), 0) FROM postrider_internal.rollup_deltas d, unnest(d.entries) e WHERE e.kind = $1"
-	require.Equal(t, 3460, b.count(t, "SELECT ("+published+") + (SELECT coalesce(sum(count), 0) FROM postrider_internal.rollups WHERE kind = $1)", "published"))
+	const published = "SELECT coalesce(sum(e.count), 0) FROM postrider_internal.rollup_deltas d, unnest(d.entries) e " +
+		"WHERE e.kind = $1"
+	require.Equal(t, 3460,
+		b.count(t,
+			"SELECT ("+published+") + (SELECT coalesce(sum(count), 0) FROM postrider_internal.rollups WHERE kind = $1)",
+			"published"))
 }
 
-// TestPublishBesideChanges: an event subscription that was made before the event, in a transaction that began later, gets it.
+// TestPublishBesideChanges: an event subscription that was made before the event, in a transaction that began later,
+// gets it.
 func TestPublishBesideChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -305,14 +360,16 @@ func TestPublishNotifies(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `LISTEN "postrider_internal.river_insert"`)
 	require.NoError(t, err)
 	const batch = `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}]')`
-	const quiet, loud = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', notify => false)`, `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`
+	const quiet, loud = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', notify => false)`, `SELECT
+		    postrider.publish('orders', '{"eventType": "A", "subject": ""}')`
 	b.exec(t, loud)
 	b.exec(t, quiet)
 	b.exec(t, batch)
 	promised, err := b.store.Publisher.WatchPublishes(t.Context())
 	require.NoError(t, err)
 	require.Greater(t, promised, 500*time.Millisecond)
-	b.exec(t, "UPDATE postrider_internal.sql_publish_watch SET watched_until = watched_until + interval '1 hour' WHERE watched_until > now()")
+	b.exec(t, "UPDATE postrider_internal.sql_publish_watch SET watched_until = watched_until + interval '1 hour' "+
+		"WHERE watched_until > now()")
 	b.exec(t, loud)
 	b.exec(t, batch)
 	b.exec(t, "UPDATE postrider_internal.sql_publish_watch SET watched_until = clock_timestamp()")
@@ -344,10 +401,18 @@ func TestPublishRefusals(t *testing.T) {
 		{`postrider.publish('orders', '{"subject": ""}')`, `event.eventType is required`},
 		{`postrider.publish_batch('orders', NULL)`, `events is required`},
 		{`postrider.publish_batch('orders', '{}')`, `events must be an array, is an object`},
-		{`postrider.publish_batch('orders', '[{"subject": "", "eventType": "A"}, {"subject": 5, "eventType": "A"}]')`, `events[1].subject must be a string, is a number`},
-		{`postrider.publish_batch('orders', (SELECT jsonb_agg(n) FROM generate_series(1, 5001) n))`, `events holds at most 5000 events, this one has 5001`},
-		{`postrider.publish('orders', jsonb_build_object('subject', '', 'eventType', 'A', 'data', repeat('x', 1048576)))`, `event an event has at most 1048576 bytes, this one has 1048`},
-		{`postrider.publish('orders', '{"eventType": "A", "subject": "", "data": ` + deep + `}')`, `event objects and arrays may nest 256 deep at most`},
+		{
+			`postrider.publish_batch('orders', '[{"subject": "", "eventType": "A"}, {"subject": 5, "eventType": "A"}]')`,
+			`events[1].subject must be a string, is a number`,
+		},
+		{`postrider.publish_batch('orders', (SELECT jsonb_agg(n) FROM generate_series(1, 5001) n))`, `events holds at most ` +
+			`5000 events, this one has 5001`},
+		{
+			`postrider.publish('orders', jsonb_build_object('subject', '', 'eventType', 'A', 'data', repeat('x', 1048576)))`,
+			`event an event has at most 1048576 bytes, this one has 1048`,
+		},
+		{`postrider.publish('orders', '{"eventType": "A", "subject": "", "data": ` + deep + `}')`, `event objects and ` +
+			`arrays may nest 256 deep at most`},
 	} {
 		_, err := b.pool.Exec(t.Context(), "SELECT "+c.call)
 		var pgErr *pgconn.PgError
@@ -358,7 +423,8 @@ func TestPublishRefusals(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))
 	_, err := b.pool.Exec(t.Context(), "SELECT postrider.publish('orders', $1::jsonb)", flat)
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": "", "data": `+deep[1:511]+`}')`)
+	_, err = b.pool.Exec(t.Context(),
+		`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "", "data": `+deep[1:511]+`}')`)
 	require.NoError(t, err)
 	require.Equal(t, 0, b.count(t, "SELECT cardinality(postrider.publish_batch('orders', '[]'))"))
 }
@@ -375,7 +441,8 @@ func TestPublisherRole(t *testing.T) {
 		_, err := conn.Exec(t.Context(), statement)
 		return err
 	}
-	require.NoError(t, try(`CREATE SCHEMA trap; CREATE FUNCTION trap.octet_length(text) RETURNS integer LANGUAGE sql AS 'SELECT 1 / 0'; GRANT USAGE ON SCHEMA trap TO postrider_publisher`))
+	require.NoError(t, try(`CREATE SCHEMA trap; CREATE FUNCTION trap.octet_length(text) RETURNS integer
+		LANGUAGE sql AS 'SELECT 1 / 0'; GRANT USAGE ON SCHEMA trap TO postrider_publisher`))
 	require.NoError(t, try("SET ROLE postrider_publisher; SET search_path = trap, pg_catalog"))
 	defer func() { require.NoError(t, try("RESET ROLE; RESET search_path")) }()
 	require.NoError(t, try(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`))
@@ -387,7 +454,8 @@ func TestPublisherRole(t *testing.T) {
 		require.ErrorContains(t, try(forbidden), "permission denied", forbidden)
 	}
 	require.NoError(t, try("SET ROLE postrider_reader"))
-	require.ErrorContains(t, try(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`), "permission denied")
+	require.ErrorContains(t, try(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`),
+		"permission denied")
 }
 
 // TestPublishRowChange: a trigger on a table of the user's publishes each change of a row, with its transaction.
@@ -395,33 +463,47 @@ func TestPublishRowChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "cloud", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "cloud",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
 	b.exec(t, `CREATE TABLE orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));
-		CREATE TRIGGER events AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders');
-		CREATE TRIGGER cloud AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('cloud', 'Shop.Order', 'nr, region')`)
+		CREATE TRIGGER events AFTER INSERT OR UPDATE OR
+		DELETE ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders');
+		CREATE TRIGGER cloud AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('cloud',
+		    'Shop.Order', 'nr, region')`)
 	b.exec(t, `INSERT INTO orders VALUES ('eu', 1, 9.50), ('eu', 2, 1)`)
-	b.exec(t, `UPDATE orders SET total = 10.00 WHERE nr = 1; UPDATE orders SET total = total; DELETE FROM orders WHERE nr = 1`)
+	b.exec(t,
+		`UPDATE orders SET total = 10.00 WHERE nr = 1; UPDATE orders SET total = total; DELETE FROM orders WHERE nr = 1`)
 	b.exec(t, `BEGIN; INSERT INTO orders VALUES ('us', 1, 1); ROLLBACK`)
-	require.Equal(t, "public.orders.Inserted public/orders/eu/1 null 9.50,public.orders.Inserted public/orders/eu/2 null 1,"+
-		"public.orders.Updated public/orders/eu/1 9.50 10.00,public.orders.Deleted public/orders/eu/1 10.00 null", b.text(t,
-		`SELECT string_agg(concat_ws(' ', event_type, subject, coalesce(body #>> '{data,old,total}', 'null'), coalesce(body #>> '{data,new,total}', 'null')), ',' ORDER BY published_at, system_id)
+	require.Equal(t,
+		"public.orders.Inserted public/orders/eu/1 null 9.50,public.orders.Inserted public/orders/eu/2 null 1,"+
+			"public.orders.Updated public/orders/eu/1 9.50 10.00,public.orders.Deleted public/orders/eu/1 10.00 null", b.text(t,
+			`SELECT string_agg(concat_ws(' ', event_type, subject, coalesce(body #>> '{data,old,total}', 'null'),
+		       coalesce(body #>> '{data,new,total}', 'null')), ',' ORDER BY published_at, system_id)
 		   FROM postrider.events WHERE topic = 'orders'`))
 	require.Equal(t, "Shop.Order.Inserted /public/orders public/orders/1/eu", b.text(t,
-		`SELECT concat_ws(' ', event_type, source, subject) FROM postrider.events WHERE topic = 'cloud' ORDER BY published_at, system_id LIMIT 1`))
+		`SELECT concat_ws(' ', event_type, source, subject) FROM postrider.events WHERE topic = 'cloud' ORDER BY published_at,
+			       system_id LIMIT 1`))
 
 	// Types that cannot be compared, and changes of what is equal.
 	b.exec(t, `CREATE TABLE notes (nr integer PRIMARY KEY, body json, price numeric);
-		CREATE TRIGGER events AFTER UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', 'Note');
-		INSERT INTO notes VALUES (1, '{}', 1.0); UPDATE notes SET body = body; UPDATE notes SET body = '{ }'; UPDATE notes SET price = 1.00`)
+		CREATE TRIGGER events AFTER UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders',
+		    'Note');
+		INSERT INTO notes VALUES (1, '{}', 1.0); UPDATE notes SET body = body; UPDATE notes SET body = '{ }';
+		UPDATE notes SET price = 1.00`)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE event_type = 'Note.Updated'"))
 
 	for _, c := range []struct{ trigger, message string }{
-		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()", "publish_row_change takes a topic"},
+		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change()", "publish_row_change takes " +
+			"a topic"},
 		{"AFTER INSERT ON wrong FOR EACH STATEMENT EXECUTE FUNCTION postrider.publish_row_change('orders')", "FOR EACH ROW"},
 		{"BEFORE INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')", "AFTER the change"},
-		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')", `column "nr", which the subject should be made of, does not exist in public.wrong`},
-		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')", `topic "nowhere" does not exist`},
+		{
+			"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')",
+			`column "nr", which the subject should be made of, does not exist in public.wrong`,
+		},
+		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')", `topic "nowhere" ` +
+			`does not exist`},
 	} {
 		b.exec(t, "DROP TABLE IF EXISTS wrong; CREATE TABLE wrong (a integer); CREATE TRIGGER events "+c.trigger)
 		_, err := b.pool.Exec(t.Context(), "INSERT INTO wrong VALUES (1)")
@@ -444,7 +526,8 @@ func TestPublishFromSQLSideBySide(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				_, err = tx.Exec(t.Context(), fmt.Sprintf(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "%d"}')`, i))
+				_, err = tx.Exec(t.Context(),
+					fmt.Sprintf(`SELECT postrider.publish('orders', '{"eventType": "A", "subject": "%d"}')`, i))
 				if i%2 == 0 {
 					err = errors.Join(err, tx.Commit(t.Context()))
 				} else {
@@ -461,15 +544,19 @@ func TestPublishFromSQLSideBySide(t *testing.T) {
 	require.Equal(t, 104, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
 }
 
-// TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has no rights but those of whoever changes the row.
+// TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has no rights but those of whoever
+// changes the row.
 func TestRowChangeRunsAsItsUser(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
 	b.exec(t, `CREATE SCHEMA app; GRANT USAGE ON SCHEMA app TO postrider_publisher; CREATE TYPE app.mood AS ENUM ('fine');
-		CREATE FUNCTION app.tell(app.mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(current_user::text)'; CREATE CAST (app.mood AS json) WITH FUNCTION app.tell(app.mood);
-		CREATE TABLE app.people (nr integer PRIMARY KEY, mood app.mood); GRANT INSERT ON app.people TO postrider_publisher, postrider_reader; GRANT USAGE ON SCHEMA app TO postrider_reader;
-		CREATE TRIGGER events AFTER INSERT ON app.people FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')`)
+		CREATE FUNCTION app.tell(app.mood) RETURNS json LANGUAGE sql AS 'SELECT to_json(current_user::text)';
+		CREATE CAST (app.mood AS json) WITH FUNCTION app.tell(app.mood);
+		CREATE TABLE app.people (nr integer PRIMARY KEY, mood app.mood); GRANT INSERT ON app.people TO postrider_publisher,
+		    postrider_reader; GRANT USAGE ON SCHEMA app TO postrider_reader;
+		CREATE TRIGGER events AFTER INSERT ON app.people FOR EACH ROW
+		    EXECUTE FUNCTION postrider.publish_row_change('orders')`)
 	conn, err := b.pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()

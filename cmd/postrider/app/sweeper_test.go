@@ -23,7 +23,8 @@ import (
 // age makes everything look untouched for an hour.
 func (b *bundle) age(t *testing.T) {
 	t.Helper()
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 hour', last_attempt_at = last_attempt_at - interval '1 hour'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 hour', last_attempt_at = "+
+		"last_attempt_at - interval '1 hour'")
 	b.exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at - interval '1 hour'")
 }
 
@@ -61,12 +62,17 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 		breaking string
 		want     jobs.Swept
 	}{
-		"the job row is gone":            {"DELETE FROM postrider_internal.river_job WHERE id = " + firstJob, jobs.Swept{Mended: 1}},
-		"all job rows are gone":          {"DELETE FROM postrider_internal.river_job", jobs.Swept{Mended: 5}},
-		"the delivery names no job":      {"UPDATE postrider_internal.deliveries SET job_id = NULL WHERE id = " + firstDelivery, jobs.Swept{Mended: 1, Removed: 1}},
-		"the delivery names a wrong job": {"UPDATE postrider_internal.deliveries SET job_id = 999999 WHERE id = " + firstDelivery, jobs.Swept{Mended: 1, Removed: 1}},
+		"the job row is gone": {
+			"DELETE FROM postrider_internal.river_job WHERE id = " + firstJob, jobs.Swept{Mended: 1},
+		},
+		"all job rows are gone": {"DELETE FROM postrider_internal.river_job", jobs.Swept{Mended: 5}},
+		"the delivery names no job": {"UPDATE postrider_internal.deliveries SET job_id = NULL WHERE id = " +
+			firstDelivery, jobs.Swept{Mended: 1, Removed: 1}},
+		"the delivery names a wrong job": {"UPDATE postrider_internal.deliveries SET job_id = 999999 WHERE id = " +
+			firstDelivery, jobs.Swept{Mended: 1, Removed: 1}},
 		"two deliveries name one job": {
-			"UPDATE postrider_internal.deliveries SET job_id = (SELECT max(job_id) FROM postrider_internal.deliveries) WHERE id = " + firstDelivery,
+			"UPDATE postrider_internal.deliveries SET job_id = (SELECT max(job_id) FROM postrider_internal.deliveries) " +
+				"WHERE id = " + firstDelivery,
 			jobs.Swept{Mended: 1, Removed: 1},
 		},
 		"two deliveries have each other's job": {
@@ -74,18 +80,32 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 			  WHERE d.id IN (` + firstDelivery + `, ` + firstDelivery + ` + 1) AND o.id = 2 * ` + firstDelivery + ` + 1 - d.id`,
 			jobs.Swept{Mended: 2, Removed: 2},
 		},
-		"the delivery is gone":         {"DELETE FROM postrider_internal.deliveries WHERE id = " + firstDelivery, jobs.Swept{Removed: 1}},
-		"all deliveries are gone":      {"DELETE FROM postrider_internal.deliveries", jobs.Swept{Removed: 5}},
-		"River discarded the job":      {"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now() WHERE id = " + firstJob, jobs.Swept{Mended: 1}},
-		"River completed the job":      {"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE id = " + firstJob, jobs.Swept{Mended: 1}},
-		"a held delivery kept its job": {"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = " + firstDelivery, jobs.Swept{Removed: 1}},
+		"the delivery is gone": {
+			"DELETE FROM postrider_internal.deliveries WHERE id = " + firstDelivery, jobs.Swept{Removed: 1},
+		},
+		"all deliveries are gone": {"DELETE FROM postrider_internal.deliveries", jobs.Swept{Removed: 5}},
+		"River discarded the job": {
+			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now() WHERE id = " + firstJob,
+			jobs.Swept{Mended: 1},
+		},
+		"River completed the job": {
+			"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE id = " + firstJob,
+			jobs.Swept{Mended: 1},
+		},
+		"a held delivery kept its job": {
+			"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = " + firstDelivery,
+			jobs.Swept{Removed: 1},
+		},
 		"a member of a batch kept its job": {
-			`WITH b AS (INSERT INTO postrider_internal.batches (subscription_id, hold, members, bytes) SELECT id, 'paused', 1, 100 FROM postrider_internal.event_subscriptions RETURNING id)
-			  UPDATE postrider_internal.deliveries d SET job_id = NULL, batch_id = b.id FROM b WHERE d.id = ` + firstDelivery, jobs.Swept{Removed: 1},
+			`WITH b AS (INSERT INTO postrider_internal.batches (subscription_id, hold, members, bytes) SELECT id, 'paused', 1,
+			      100 FROM postrider_internal.event_subscriptions RETURNING id)
+			  UPDATE postrider_internal.deliveries d SET job_id = NULL, batch_id = b.id FROM b WHERE d.id = ` + firstDelivery,
+			jobs.Swept{Removed: 1},
 		},
 		"two jobs for one delivery": {
 			`INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts)
-			 SELECT 'scheduled', args, kind, queue, priority, max_attempts FROM postrider_internal.river_job WHERE id = ` + firstJob,
+			 SELECT 'scheduled', args, kind, queue, priority, max_attempts FROM postrider_internal.river_job WHERE id = ` +
+				firstJob,
 			jobs.Swept{Removed: 1},
 		},
 	} {
@@ -100,7 +120,8 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 
 			require.EqualValues(t, row.want.Mended+row.want.Removed, b.store.Maintenance.SweeperFinds())
 			require.Equal(t, row.want.Mended, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1"))
-			require.Equal(t, row.want.Mended, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '1' AND state = 'available' AND args ->> 'n' = '1'"))
+			require.Equal(t, row.want.Mended, b.count(t, "SELECT count(*) FROM postrider_internal.river_job "+
+				"WHERE args ->> 'r' = '1' AND state = 'available' AND args ->> 'n' = '1'"))
 			require.Zero(t, b.count(t, brokenFree))
 			require.Equal(t, jobs.Swept{}, b.sweep(t), "nothing is left to find")
 		})
@@ -111,14 +132,17 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 const brokenFree = `
 SELECT (SELECT count(*) FROM postrider_internal.deliveries d
          WHERE hold IS NULL AND batch_id IS NULL AND 1 <> (SELECT count(*) FROM postrider_internal.river_job j
-               WHERE kind = 'deliver' AND finalized_at IS NULL AND (j.args ->> 'd')::bigint = d.id AND (j.id = d.job_id OR j.state <> 'running')))
+               WHERE kind = 'deliver' AND finalized_at IS NULL AND (j.args ->> 'd')::bigint = d.id
+                 AND (j.id = d.job_id OR j.state <> 'running')))
      + (SELECT count(*) FROM postrider_internal.river_job j
-         WHERE j.kind = 'deliver' AND finalized_at IS NULL AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.job_id = j.id))`
+         WHERE j.kind = 'deliver' AND finalized_at IS NULL AND NOT EXISTS (SELECT FROM postrider_internal.deliveries d
+             WHERE d.job_id = j.id))`
 
 func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 	t.Parallel()
 	b := owed(t, 2)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 3, last_attempt_at = now(), next_attempt_at = now() + interval '4 hours' WHERE id = "+firstDelivery)
+	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 3, last_attempt_at = now(), next_attempt_at = now() "+
+		"+ interval '4 hours' WHERE id = "+firstDelivery)
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE id = "+firstJob)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '1 hour'")
 	require.Equal(t, jobs.Swept{}, b.sweep(t), "its last attempt began a moment ago")
@@ -126,15 +150,19 @@ func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 
 	require.Equal(t, jobs.Swept{Mended: 1}, b.sweep(t))
 
-	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.deliveries d ON d.job_id = j.id
-		WHERE j.state = 'scheduled' AND j.scheduled_at = d.next_attempt_at AND j.args ->> 'n' = '4' AND j.args ->> 'r' = '1'`))
+	require.Equal(t, 1, b.count(t,
+		`SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.deliveries d ON d.job_id = j.id
+		WHERE j.state = 'scheduled' AND j.scheduled_at = d.next_attempt_at AND j.args ->> 'n' = '4'
+		  AND j.args ->> 'r' = '1'`))
 }
 
 func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 	t.Parallel()
 	b := owed(t, 1)
-	b.exec(t, `UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now(), args = args || '{"r": 19}'`)
-	d, j := b.count(t, "SELECT id FROM postrider_internal.deliveries"), b.count(t, "SELECT id FROM postrider_internal.river_job")
+	b.exec(t,
+		`UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now(), args = args || '{"r": 19}'`)
+	d, j := b.count(t, "SELECT id FROM postrider_internal.deliveries"), b.count(t,
+		"SELECT id FROM postrider_internal.river_job")
 	b.age(t)
 
 	require.Equal(t, jobs.Swept{Mended: 1}, b.sweep(t))
@@ -142,21 +170,31 @@ func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '20'"))
 	_, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: int64(d)}, queue.JobToken{JobID: int64(j)})
 	require.ErrorIs(t, err, postgres.ErrNotFound, "the old token opens nothing")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", j), "nor can a late result be recorded with it")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = $1", j),
+		"nor can a late result be recorded with it")
 }
 
 func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
 	t.Parallel()
 	for name, breaking := range map[string]string{
-		"a running job that is nobody's ends by itself": "UPDATE postrider_internal.river_job SET state = 'running'; DELETE FROM postrider_internal.deliveries",
-		"a finalized job is River's to clean up":        "UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now(); DELETE FROM postrider_internal.deliveries",
-		"jobs of other kinds are not deliveries":        "UPDATE postrider_internal.river_job SET kind = 'other'; DELETE FROM postrider_internal.deliveries",
-		"a deletion cancels its deliveries itself":      "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.event_subscriptions SET deleted_at = now()",
-		"the next batch takes them": `DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL; UPDATE postrider_internal.event_subscriptions SET max_events_per_batch = 10;
-			INSERT INTO postrider_internal.river_job (args, kind, queue, priority, max_attempts) SELECT jsonb_build_object('s', id), 'batch', 'deliveries', 1, 1000 FROM postrider_internal.event_subscriptions`,
-		"a hold is an owner": "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'probation'",
-		"a batch is an owner": `DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries SET job_id = NULL, batch_id = 1;
-			INSERT INTO postrider_internal.batches (id, subscription_id, hold, members, bytes) SELECT 1, id, 'paused', 3, 100 FROM postrider_internal.event_subscriptions`,
+		"a running job that is nobody's ends by itself": "UPDATE postrider_internal.river_job SET state = 'running'; " +
+			"DELETE FROM postrider_internal.deliveries",
+		"a finalized job is River's to clean up": "UPDATE postrider_internal.river_job " +
+			"SET state = 'completed', finalized_at = now(); DELETE FROM postrider_internal.deliveries",
+		"jobs of other kinds are not deliveries": "UPDATE postrider_internal.river_job SET kind = 'other'; DELETE " +
+			"FROM postrider_internal.deliveries",
+		"a deletion cancels its deliveries itself": "DELETE FROM postrider_internal.river_job; " +
+			"UPDATE postrider_internal.event_subscriptions SET deleted_at = now()",
+		"the next batch takes them": `DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries
+			SET job_id = NULL; UPDATE postrider_internal.event_subscriptions SET max_events_per_batch = 10;
+			INSERT INTO postrider_internal.river_job (args, kind, queue, priority, max_attempts)
+			SELECT jsonb_build_object('s', id), 'batch', 'deliveries', 1, 1000 FROM postrider_internal.event_subscriptions`,
+		"a hold is an owner": "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries " +
+			"SET job_id = NULL, hold = 'probation'",
+		"a batch is an owner": `DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries
+			SET job_id = NULL, batch_id = 1;
+			INSERT INTO postrider_internal.batches (id, subscription_id, hold, members, bytes) SELECT 1, id, 'paused', 3, 100
+			FROM postrider_internal.event_subscriptions`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -165,7 +203,8 @@ func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
 				b.exec(t, statement)
 			}
 			b.age(t)
-			rows := "SELECT (SELECT count(*) FROM postrider_internal.river_job) * 100 + (SELECT count(*) FROM postrider_internal.deliveries)"
+			rows := "SELECT (SELECT count(*) FROM postrider_internal.river_job) * 100 + (SELECT count(*) " +
+				"FROM postrider_internal.deliveries)"
 			before := b.count(t, rows)
 			require.Equal(t, jobs.Swept{}, b.sweep(t))
 			require.Equal(t, before, b.count(t, rows))
@@ -182,7 +221,8 @@ func TestSweepSkipsADeliveryThatSomebodyIsHolding(t *testing.T) {
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = "+firstDelivery)
+	_, err = tx.Exec(t.Context(),
+		"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = "+firstDelivery)
 	require.NoError(t, err)
 
 	require.Equal(t, jobs.Swept{Mended: 2}, b.sweep(t), "it neither waits nor gives a job to what gets a hold")
@@ -215,19 +255,25 @@ func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 	group.Wait()
 	b.sweep(t) // both may have stood aside for one another
 	require.Zero(t, b.count(t, brokenFree))
-	require.EqualValues(t, 3, b.store.Maintenance.SweeperFinds()+other.Maintenance.SweeperFinds(), "nothing is mended twice")
+	require.EqualValues(t, 3, b.store.Maintenance.SweeperFinds()+other.Maintenance.SweeperFinds(),
+		"nothing is mended twice")
 }
 
 // manyOwed fills the tables with n deliveries whose jobs' ids are in another order than theirs, as after retries.
 func (b *bundle) manyOwed(t *testing.T, n int) {
 	t.Helper()
 	b.exec(t, `WITH x AS (SELECT i AS id, i * 7919 % $1 + 1 AS job FROM generate_series(1, $1::bigint) i), jobs AS (
-			INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at, created_at)
-			SELECT job, 'scheduled', jsonb_build_object('d', id, 's', 1, 'n', 1), 'deliver', 'deliveries', 1, 1000, now() + interval '1 hour', now() - interval '1 hour' FROM x ORDER BY job)
-		INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, owed_since, next_attempt_at)
-		SELECT id, 1, 1, gen_random_uuid(), current_date, 1, job, now() - interval '1 hour', now() + interval '1 hour' FROM x`, n)
+			INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at,
+			    created_at)
+			SELECT job, 'scheduled', jsonb_build_object('d', id, 's', 1, 'n', 1), 'deliver', 'deliveries', 1, 1000,
+			       now() + interval '1 hour', now() - interval '1 hour' FROM x ORDER BY job)
+		INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id,
+		    owed_since, next_attempt_at)
+		SELECT id, 1, 1, gen_random_uuid(), current_date, 1, job, now() - interval '1 hour', now() + interval '1 hour'
+		FROM x`, n)
 	b.exec(t, "ANALYZE postrider_internal.river_job, postrider_internal.deliveries")
-	b.exec(t, "SELECT setval('postrider_internal.river_job_id_seq', $1), setval('postrider_internal.deliveries_id_seq', $1)", n)
+	b.exec(t,
+		"SELECT setval('postrider_internal.river_job_id_seq', $1), setval('postrider_internal.deliveries_id_seq', $1)", n)
 }
 
 func TestSweepGoesStepByStep(t *testing.T) {
@@ -242,7 +288,8 @@ func TestSweepGoesStepByStep(t *testing.T) {
 	require.Equal(t, jobs.Swept{Mended: 5, Removed: 2}, b.sweep(t))
 
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns > 0"))
-	require.Equal(t, n-2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.deliveries d ON d.job_id = j.id AND j.args ->> 'd' = d.id::text"))
+	require.Equal(t, n-2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job j "+
+		"JOIN postrider_internal.deliveries d ON d.job_id = j.id AND j.args ->> 'd' = d.id::text"))
 	require.Equal(t, jobs.Swept{}, b.sweep(t))
 }
 
@@ -258,7 +305,8 @@ func TestSweepReadsRangesOfIds(t *testing.T) {
 		require.NoError(t, err, name)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		require.NoError(t, err, name)
-		require.Regexp(t, "Index (Only )?Scan using (deliveries_pkey|river_job_pkey|batches_pending_idx)", strings.Join(plan, "\n"), name)
+		require.Regexp(t, "Index (Only )?Scan using (deliveries_pkey|river_job_pkey|batches_pending_idx)",
+			strings.Join(plan, "\n"), name)
 		for _, node := range plan {
 			if strings.Contains(node, "Seq Scan on deliveries ") || strings.Contains(node, "Seq Scan on river_job ") {
 				require.Contains(t, node, "never executed", "%s\n%s", name, strings.Join(plan, "\n"))
@@ -275,14 +323,18 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
 	b.exec(t, `CREATE FUNCTION look_old() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		NEW.owed_since := NEW.owed_since - interval '1 hour'; NEW.last_attempt_at := NEW.last_attempt_at - interval '1 hour'; RETURN NEW; END $$`)
-	b.exec(t, "CREATE TRIGGER age BEFORE INSERT OR UPDATE ON postrider_internal.deliveries FOR EACH ROW EXECUTE FUNCTION look_old()")
+		NEW.owed_since := NEW.owed_since - interval '1 hour'; NEW.last_attempt_at := NEW.last_attempt_at - interval '1 hour';
+		    RETURN NEW; END $$`)
+	b.exec(t, "CREATE TRIGGER age BEFORE INSERT OR UPDATE ON postrider_internal.deliveries FOR EACH ROW EXECUTE "+
+		"FUNCTION look_old()")
 	b.exec(t, "ALTER TABLE postrider_internal.river_job ALTER created_at SET DEFAULT now() - interval '1 hour'")
 	require.NoError(t, b.store.Nodes.Register(t.Context(), "host"))
 	// One that is being canceled makes the whole range suspect, so that all its rows are looked into.
-	gone := b.subscription(t, "orders", "gone", func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
+	gone := b.subscription(t, "orders", "gone",
+		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", gone.ID)
-	b.exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, owed_since, next_attempt_at)
+	b.exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes,
+		    owed_since, next_attempt_at)
 		VALUES ($1, 1, gen_random_uuid(), current_date, 1, now(), now())`, gone.ID)
 
 	ctx, stop := context.WithTimeout(t.Context(), 4*time.Second)
@@ -318,9 +370,11 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 // take fetches some jobs as River does, past those that others are fetching.
 func (b *bundle) take(t *testing.T, node string, limit int) (deliveries []int64, jobs []queue.JobToken) {
 	t.Helper()
-	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
+	rows, err := b.pool.Query(t.Context(),
+		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $1) WHERE id = ANY (ARRAY (SELECT id FROM postrider_internal.river_job
-		WHERE state = 'available' ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING (args ->> 'd')::bigint, id, created_at`, node, limit)
+		WHERE state = 'available' ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING (args ->> 'd')::bigint, id,
+		    created_at`, node, limit)
 	require.NoError(t, err)
 	var d int64
 	var j queue.JobToken
@@ -338,7 +392,11 @@ func (b *bundle) recordSome(t *testing.T, sub *catalog.Subscription, node string
 	deliveries, jobs := b.take(t, node, 200)
 	var group sync.WaitGroup
 	for i := range deliveries {
-		verdict := [...]policy.Verdict{{Action: policy.Delivered}, {Action: policy.Retry, At: time.Now()}, {Action: policy.Retry, At: time.Now().Add(time.Hour)}}[i%3]
+		verdict := [...]policy.Verdict{
+			{Action: policy.Delivered},
+			{Action: policy.Retry, At: time.Now()},
+			{Action: policy.Retry, At: time.Now().Add(time.Hour)},
+		}[i%3]
 		group.Go(func() {
 			require.NoError(t, b.store.Recorder.Record(t.Context(), result(deliveries[i], jobs[i], sub, verdict)))
 		})

@@ -40,11 +40,11 @@ type Options struct {
 	MaxWorkers int
 	// MaxBodyBytes bounds the bodies of attempts in flight on this node, in bytes; default 64 MiB.
 	MaxBodyBytes int64
-	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and not
-	// in the transaction that it is answered after; default 10,000.
+	// RouteThreshold is how many deliveries a publish request may owe before they are made in steps, by a route job, and
+	// not in the transaction that it is answered after; default 10,000.
 	RouteThreshold int
-	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of retries out
-	// in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
+	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of
+	// retries out in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
 	TimeScale int
 	// Failpoint is called at certain moments, by tests only.
 	Failpoint postgres.Failpoint
@@ -144,7 +144,9 @@ func New(ctx context.Context, o Options) (*System, error) {
 // available; the connection of the heartbeat is closed last.
 func (s *System) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for _, loop := range []func(context.Context){s.Publisher.Run, s.Recorder.Run, s.Loader.Run, s.Notifier.Run, s.Traffic.Run, s.Cache.Run, s.Disk.Watch} {
+	for _, loop := range []func(context.Context){
+		s.Publisher.Run, s.Recorder.Run, s.Loader.Run, s.Notifier.Run, s.Traffic.Run, s.Cache.Run, s.Disk.Watch,
+	} {
 		group.Go(func() { loop(ctx) })
 	}
 	group.Wait()

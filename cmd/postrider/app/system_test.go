@@ -29,10 +29,12 @@ type notice struct {
 func (b *bundle) beTold(t *testing.T) *catalog.Subscription {
 	t.Helper()
 	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
-	return b.subscription(t, catalog.SystemTopic, "operators", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
+	return b.subscription(t, catalog.SystemTopic, "operators",
+		func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 }
 
-// tell makes events of what was noted, as if the second since the last time had passed, and answers all there are, in their order.
+// tell makes events of what was noted, as if the second since the last time had passed, and answers all there are, in
+// their order.
 func (b *bundle) tell(t *testing.T) (told []notice) {
 	t.Helper()
 	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET told_at = '-infinity'")
@@ -40,7 +42,8 @@ func (b *bundle) tell(t *testing.T) (told []notice) {
 	_, err = b.store.Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, b.noted(t))
-	rows, err := b.pool.Query(t.Context(), "SELECT body::text FROM postrider.events WHERE topic = $1 ORDER BY event_time, event_id", catalog.SystemTopic)
+	rows, err := b.pool.Query(t.Context(),
+		"SELECT body::text FROM postrider.events WHERE topic = $1 ORDER BY event_time, event_id", catalog.SystemTopic)
 	require.NoError(t, err)
 	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
@@ -100,18 +103,24 @@ func TestDeadLettersAndDropsAreTold(t *testing.T) {
 		require.Equal(t, "/topics/orders", n.Source)
 		require.Equal(t, "/topics/orders/subscriptions/billing", n.Subject)
 		delete(n.Data, "deadLetterId")
-		for _, name := range []string{"publishedAt", "firstAttemptAt", "lastAttemptAt", []string{"deadLetteredAt", "droppedAt"}[i], "systemId"} {
+		for _, name := range []string{
+			"publishedAt", "firstAttemptAt", "lastAttemptAt", []string{"deadLetteredAt", "droppedAt"}[i], "systemId",
+		} {
 			require.NotEmpty(t, n.Data[name], name)
 			delete(n.Data, name)
 		}
 		require.Positive(t, n.Data["deliveryId"])
 		delete(n.Data, "deliveryId")
 		require.Equal(t, map[string]any{
-			"count": 1.0, "topic": "orders", "subscription": "billing", "reason": string([]policy.Verdict{refused, gaveUp}[i].Reason), "eventId": "e-0", "eventType": "test",
-			"attempts": 1.0, "lastOutcome": "Busy", "lastStatus": 503.0, "endpointBaseUrl": "https://example.com/hook", "retryPolicy": policy.DefaultName,
+			"count": 1.0, "topic": "orders", "subscription": "billing",
+			"reason": string([]policy.Verdict{refused, gaveUp}[i].Reason), "eventId": "e-0", "eventType": "test",
+			"attempts": 1.0, "lastOutcome": "Busy", "lastStatus": 503.0, "endpointBaseUrl": "https://example.com/hook",
+			"retryPolicy": policy.DefaultName,
 		}, n.Data)
 	}
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND matched IS NULL", catalog.SystemTopic), "each is to be routed")
+	require.Equal(t, 2,
+		b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND matched IS NULL", catalog.SystemTopic),
+		"each is to be routed")
 }
 
 // Nobody subscribes: nothing is written down, and what was noted for somebody who has left is removed.
@@ -156,12 +165,15 @@ func TestEndsOfNoticesAreNotTold(t *testing.T) {
 	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, batched, gaveUp)))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'"))
 	// As functions that people call end deliveries: in a transaction of their own.
-	const endedBySQL = "UPDATE postrider_internal.delivery_history SET finished_at = now(); SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history"
+	const endedBySQL = "UPDATE postrider_internal.delivery_history SET finished_at = now(); " +
+		"SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history"
 	b.exec(t, endedBySQL)
-	b.exec(t, "SELECT postrider_internal.note_exports_given_up(array_agg(id), 'Forbidden') FROM postrider_internal.dead_letters")
+	b.exec(t,
+		"SELECT postrider_internal.note_exports_given_up(array_agg(id), 'Forbidden') FROM postrider_internal.dead_letters")
 	require.Zero(t, b.noted(t))
 
-	b.exec(t, "UPDATE postrider_internal.delivery_history SET topic_id = (SELECT id FROM postrider_internal.topics WHERE name = 'orders')")
+	b.exec(t, "UPDATE postrider_internal.delivery_history SET topic_id = (SELECT id FROM postrider_internal.topics "+
+		"WHERE name = 'orders')")
 	b.exec(t, endedBySQL)
 	require.Equal(t, 4, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"), "of another topic they would be")
 }
@@ -202,20 +214,26 @@ func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.exec(t, "CREATE SEQUENCE postrider_internal.commits")
 	b.exec(t, `CREATE FUNCTION postrider_internal.fail_first_commit() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN IF nextval('postrider_internal.commits') = 1 THEN RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = 'no commit'; END IF; RETURN NULL; END $$`)
-	b.exec(t, `CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.notices DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()`)
+		BEGIN IF nextval('postrider_internal.commits') = 1 THEN RAISE EXCEPTION USING ERRCODE = '57014',
+		    MESSAGE = 'no commit'; END IF; RETURN NULL; END $$`)
+	b.exec(t,
+		`CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.notices DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+			    EXECUTE FUNCTION postrider_internal.fail_first_commit()`)
 	b.publish(t, "orders", "e", 1)
 	d, j := b.fetched(t, "node-1")
 	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, refused)))
-	require.Equal(t, 2, b.count(t, "SELECT last_value FROM postrider_internal.commits"), "the first transaction was rolled back")
+	require.Equal(t, 2, b.count(t, "SELECT last_value FROM postrider_internal.commits"),
+		"the first transaction was rolled back")
 	require.Equal(t, 1, b.noted(t))
-	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, refused)), "its answer was lost: once more")
+	require.NoError(t, b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, refused)),
+		"its answer was lost: once more")
 	b.exec(t, "SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history")
 	require.Equal(t, 1, b.noted(t))
 
 	b.exec(t, "SELECT setval('postrider_internal.commits', 1, false)")
 	b.exec(t, "ALTER TABLE postrider_internal.notices DISABLE TRIGGER fail")
-	b.exec(t, "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()")
+	b.exec(t, "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON postrider_internal.events DEFERRABLE INITIALLY DEFERRED "+
+		"FOR EACH ROW EXECUTE FUNCTION postrider_internal.fail_first_commit()")
 	_, err := b.store.Maintenance.PublishNotices(t.Context())
 	require.Error(t, err)
 	require.Equal(t, 1, b.noted(t), "what is not published is not forgotten")
@@ -250,15 +268,17 @@ func TestOneNodeTells(t *testing.T) {
 	require.Len(t, b.tell(t), 6)
 }
 
-// Few are told one by one; more than 20 of an event subscription as a sum; sums of too many event subscriptions by topic; of too
-// many topics all in one.
+// Few are told one by one; more than 20 of an event subscription as a sum; sums of too many event subscriptions by
+// topic; of too many topics all in one.
 func TestManyNoticesAreSummed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.beTold(t)
-	b.exec(t, `INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
+	b.exec(t,
+		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		SELECT 'topic-' || to_char(i, 'FM000'), 'basic', 'EventGridSchema', '', '', '', '' FROM generate_series(1, 150) i`)
-	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy)
+	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url,
+		    endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy)
 		SELECT t.id, 'sub-' || to_char(i, 'FM000'), o.endpoint_sealed, '', '', 'webhook', 'EventGridSchema', 'ga-2021'
 		  FROM postrider_internal.topics t, generate_series(1, 150) i, postrider_internal.event_subscriptions o
 		 WHERE t.name = 'topic-001' OR i = 1 AND t.name LIKE 'topic-%'`)
@@ -268,17 +288,27 @@ func TestManyNoticesAreSummed(t *testing.T) {
 		count   int // of each
 		want    map[string]float64
 	}{
-		"one by one":       {"t.name = 'topic-001' AND s.name = 'sub-001'", 4, 5, map[string]float64{"/topics/topic-001/subscriptions/sub-001": 20}},
-		"a sum":            {"t.name = 'topic-001' AND s.name = 'sub-001'", 3, 7, map[string]float64{"/topics/topic-001/subscriptions/sub-001": 21}},
-		"by topic":         {"t.name IN ('topic-001', 'topic-002')", 2, 3, map[string]float64{"/topics/topic-001": 900, "/topics/topic-002": 6}},
+		"one by one": {"t.name = 'topic-001' AND s.name = 'sub-001'", 4, 5, map[string]float64{
+			"/topics/topic-001/subscriptions/sub-001": 20,
+		}},
+		"a sum": {"t.name = 'topic-001' AND s.name = 'sub-001'", 3, 7, map[string]float64{
+			"/topics/topic-001/subscriptions/sub-001": 21,
+		}},
+		"by topic": {
+			"t.name IN ('topic-001', 'topic-002')", 2, 3, map[string]float64{"/topics/topic-001": 900, "/topics/topic-002": 6},
+		},
 		"all":              {"s.name = 'sub-001'", 2, 1000, map[string]float64{"/topics": 300_000}},
 		"one by one again": {"t.name = 'topic-002'", 1, 2, map[string]float64{"/topics/topic-002/subscriptions/sub-001": 2}},
 	} {
 		b.exec(t, "DELETE FROM postrider_internal.events")
-		b.count(t, `WITH noted AS (INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, letters)
-			SELECT 'postrider.deadLetter.created', t.id, s.id, CASE flush WHEN 1 THEN 'MaxDeliveryAttemptsExceeded' ELSE 'TimeToLiveExceeded' END, $2,
-			       (SELECT array_agg(i) FROM generate_series(1, least($2, 20)) i), (SELECT array_agg(gen_random_uuid()) FROM generate_series(1, least($2, 20)) i WHERE s.id > 0 AND flush > 0)
-			  FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id, generate_series(1, $1::int) flush
+		b.count(t, `WITH noted AS (INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count,
+			    deliveries, letters)
+			SELECT 'postrider.deadLetter.created', t.id, s.id, CASE flush WHEN 1 THEN 'MaxDeliveryAttemptsExceeded'
+			    ELSE 'TimeToLiveExceeded' END, $2,
+			       (SELECT array_agg(i) FROM generate_series(1, least($2, 20)) i), (SELECT array_agg(gen_random_uuid())
+			           FROM generate_series(1, least($2, 20)) i WHERE s.id > 0 AND flush > 0)
+			  FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id,
+			      generate_series(1, $1::int) flush
 			 WHERE t.name LIKE 'topic-%' AND `+row.where+` RETURNING 1) SELECT count(*) FROM noted`, row.flushes, row.count)
 		told := b.tell(t)
 		require.LessOrEqual(t, len(told), 100, name)
@@ -315,7 +345,8 @@ func TestLongReasonsAreCut(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 1, refused)
 	b.tell(t)
-	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_given_up(array_agg(l.id), i || repeat('x', 100000), jsonb_build_object('error', repeat('x', 100000)))
+	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_given_up(array_agg(l.id),
+		    i || repeat('x', 100000), jsonb_build_object('error', repeat('x', 100000)))
 		FROM postrider_internal.dead_letters l, generate_series(1, 30) i GROUP BY i OFFSET 0) noted`)
 	require.Equal(t, 30, b.noted(t))
 	told := b.tell(t)
@@ -334,7 +365,8 @@ func TestAStormIsFewNotices(t *testing.T) {
 	b.fail(t, "orders", sub, 1000, refused)
 	require.Equal(t, 1000, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"))
 	require.Less(t, b.noted(t), 500)
-	require.Equal(t, 20, b.count(t, "SELECT max(least(cardinality(letters), cardinality(deliveries))) FROM postrider_internal.notices WHERE count >= 20"))
+	require.Equal(t, 20, b.count(t,
+		"SELECT max(least(cardinality(letters), cardinality(deliveries))) FROM postrider_internal.notices WHERE count >= 20"))
 	told := b.tell(t)
 	require.Len(t, told, 1)
 	require.EqualValues(t, 1000, told[0].Data["count"])
@@ -351,7 +383,8 @@ func TestExpiredSubscriptionsAreTold(t *testing.T) {
 	b.subscription(t, "orders", "deleted", nil)
 	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "deleted"))
 	require.Eventually(t, func() bool {
-		return b.store.Subscriptions.ExpireSubscriptions(t.Context()) == nil && b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
+		return b.store.Subscriptions.ExpireSubscriptions(t.Context()) == nil &&
+			b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
 	}, 10*time.Second, 10*time.Millisecond)
 	told := b.tell(t)
 	require.Len(t, told, 1)
@@ -359,7 +392,10 @@ func TestExpiredSubscriptionsAreTold(t *testing.T) {
 	require.Equal(t, "/topics/orders/subscriptions/brief", told[0].Subject)
 	require.NotEmpty(t, told[0].Data["expirationTimeUtc"])
 	delete(told[0].Data, "expirationTimeUtc")
-	require.Equal(t, map[string]any{"count": 1.0, "topic": "orders", "subscription": "brief", "endpointBaseUrl": "https://example.com/hook"}, told[0].Data)
+	require.Equal(t,
+		map[string]any{
+			"count": 1.0, "topic": "orders", "subscription": "brief", "endpointBaseUrl": "https://example.com/hook",
+		}, told[0].Data)
 }
 
 func TestExportsGivenUpAreTold(t *testing.T) {
@@ -370,7 +406,8 @@ func TestExportsGivenUpAreTold(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 2, refused)
 	b.tell(t)
-	b.exec(t, `SELECT postrider_internal.note_exports_given_up(array_agg(id), 'AuthorizationFailure', '{"exportAttempts": 48}') FROM postrider_internal.dead_letters`)
+	b.exec(t, `SELECT postrider_internal.note_exports_given_up(array_agg(id), 'AuthorizationFailure',
+		    '{"exportAttempts": 48}') FROM postrider_internal.dead_letters`)
 	require.Equal(t, 1, b.noted(t))
 	var given []notice
 	for _, n := range b.tell(t) {
@@ -387,7 +424,8 @@ func TestExportsGivenUpAreTold(t *testing.T) {
 	}
 }
 
-// Nothing of what is secret, or a publisher's own, is in a notice: neither the event's body nor what the endpoint answered.
+// Nothing of what is secret, or a publisher's own, is in a notice: neither the event's body nor what the endpoint
+// answered.
 func TestNoticesTellNoSecret(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -396,12 +434,17 @@ func TestNoticesTellNoSecret(t *testing.T) {
 	const planted = "planted-secret"
 	sub := b.subscription(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = "https://example.com/hook?code=" + planted
-		s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: "X-Key", Type: policy.AttributeStatic, Value: new(string(planted)), IsSecret: true}}
+		s.DeliveryAttributes = []policy.DeliveryAttribute{
+			{Name: "X-Key", Type: policy.AttributeStatic, Value: new(string(planted)), IsSecret: true},
+		}
 		s.Signed = true
 	})
 	publication := publication("orders", "e", 1)
 	publication.Parse = func(*catalog.Topic) ([]event.Event, error) {
-		return []event.Event{{Schema: event.EventGrid, ID: "1", Type: "test", Subject: planted, Body: []byte(`{"id":"1","subject":"` + planted + `","eventType":"test","data":"` + planted + `"}`)}}, nil
+		return []event.Event{
+			{Schema: event.EventGrid, ID: "1", Type: "test", Subject: planted, Body: []byte(`{"id":"1","subject":"` + planted +
+				`","eventType":"test","data":"` + planted + `"}`)},
+		}, nil
 	}
 	for _, verdict := range []policy.Verdict{refused, gaveUp} {
 		_, err := b.store.Publisher.Publish(t.Context(), publication)
@@ -412,8 +455,12 @@ func TestNoticesTellNoSecret(t *testing.T) {
 		require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
 	}
 	require.Len(t, b.tell(t), 2)
-	require.Positive(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letters::text LIKE '%' || $1 || '%'", planted), "it was planted")
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND events::text LIKE '%' || $2 || '%'", catalog.SystemTopic, planted))
+	require.Positive(t,
+		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letters::text LIKE '%' || $1 || '%'", planted),
+		"it was planted")
+	require.Zero(t,
+		b.count(t, "SELECT count(*) FROM postrider.events WHERE topic = $1 AND events::text LIKE '%' || $2 || '%'",
+			catalog.SystemTopic, planted))
 }
 
 func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
@@ -434,23 +481,28 @@ func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.topics WHERE topic = $1 AND input_schema = 'CloudEventSchemaV1_0'", catalog.SystemTopic))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.topics WHERE topic = $1 AND input_schema = 'CloudEventSchemaV1_0'",
+			catalog.SystemTopic))
 
 	require.ErrorIs(t, b.store.Topics.DeleteTopic(t.Context(), catalog.SystemTopic), catalog.ErrOwnTopic)
 	_, err := b.store.Topics.TopicKeys(t.Context(), catalog.SystemTopic)
 	require.ErrorIs(t, err, catalog.ErrOwnTopic)
 	_, err = b.store.Topics.RegenerateTopicKey(t.Context(), catalog.SystemTopic, catalog.Key1)
 	require.ErrorIs(t, err, catalog.ErrOwnTopic)
-	require.ErrorIs(t, b.store.Topics.SetTopicKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}), catalog.ErrOwnTopic)
+	require.ErrorIs(t, b.store.Topics.SetTopicKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}),
+		catalog.ErrOwnTopic)
 	for _, call := range []string{
-		`postrider.publish('postrider.system', '{"type": "a", "source": "b"}')`, `postrider.publish_batch('postrider.system', '[]')`,
+		`postrider.publish('postrider.system', '{"type": "a", "source": "b"}')`,
+		`postrider.publish_batch('postrider.system', '[]')`,
 		`postrider.publish_data('postrider.system', 'a', 'b', '{}')`,
 	} {
 		_, err := b.pool.Exec(t.Context(), "SELECT "+call)
 		require.ErrorContains(t, err, "postrider's own", call)
 	}
 	b.exec(t, "CREATE TABLE shop (id int PRIMARY KEY)")
-	b.exec(t, "CREATE TRIGGER told AFTER INSERT ON shop FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('postrider.system')")
+	b.exec(t, "CREATE TRIGGER told AFTER INSERT ON shop FOR EACH ROW EXECUTE FUNCTION "+
+		"postrider.publish_row_change('postrider.system')")
 	_, err = b.pool.Exec(t.Context(), "INSERT INTO shop VALUES (1)")
 	require.ErrorContains(t, err, "postrider's own")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.events"))

@@ -18,23 +18,27 @@ func TestTimeScale(t *testing.T) {
 	b := setup(t)
 	fast, _ := newStoreWith(t, b.url, app.Options{Node: "node-fast", TimeScale: 60})
 	b.topic(t, "orders")
-	sub := b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) { outside(s); s.EventTimeToLiveInMinutes = new(120) })
+	sub := b.subscription(t, "orders", "all",
+		func(s *catalog.SubscriptionSpec) { outside(s); s.EventTimeToLiveInMinutes = new(120) })
 	require.NoError(t, fast.Cache.Reload(t.Context()))
 
 	rules, known := fast.Cache.Catalogue().Rules(sub.ID)
 	require.True(t, known)
-	require.Equal(t, []time.Duration{2 * time.Minute, time.Second, 30 * time.Second}, []time.Duration{rules.Limits.TTL, rules.Policy.Steps[2], rules.Policy.AckTimeout})
+	require.Equal(t, []time.Duration{2 * time.Minute, time.Second, 30 * time.Second},
+		[]time.Duration{rules.Limits.TTL, rules.Policy.Steps[2], rules.Policy.AckTimeout})
 	shown, known := fast.Cache.Catalogue().Policy("ga-2021")
 	require.True(t, known)
 	require.Equal(t, time.Minute, shown.Steps[2])
 	exact, known := b.store.Cache.Catalogue().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 2*time.Hour, exact.Limits.TTL)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 120"))
+	require.Equal(t, 1,
+		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 120"))
 
 	hastened := &bundle{store: fast, pool: b.pool, url: b.url}
 	hastened.bury(t, sub, 1)
-	require.Equal(t, "00:00:05 00:04:00", b.text(t, "SELECT DISTINCT format('%s %s', export_due_at - last_attempt_at, export_give_up_at - export_due_at) FROM postrider.dead_letters"))
+	require.Equal(t, "00:00:05 00:04:00", b.text(t, "SELECT DISTINCT format('%s %s', export_due_at - last_attempt_at, "+
+		"export_give_up_at - export_due_at) FROM postrider.dead_letters"))
 	hastened.publish(t, "orders", "e", 10)
 	d, j := b.fetched(t, "node-fast")
 	for i := range d {
@@ -45,5 +49,6 @@ func TestTimeScale(t *testing.T) {
 		work.Release()
 		require.NoError(t, fast.Recorder.Record(t.Context(), r))
 	}
-	require.Equal(t, "00:00:05", b.text(t, "SELECT (until - since)::text FROM postrider_internal.probations"), "ten events failed in a row")
+	require.Equal(t, "00:00:05", b.text(t, "SELECT (until - since)::text FROM postrider_internal.probations"),
+		"ten events failed in a row")
 }

@@ -26,8 +26,8 @@ func withKey(prefix, key string) publish.Publication {
 	return p
 }
 
-// The crowd that guesses must cost the database no query each, and must not hide a key that was made a moment ago on another
-// node.
+// The crowd that guesses must cost the database no query each, and must not hide a key that was made a moment ago on
+// another node.
 func TestACrowdOfGuesses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -62,7 +62,8 @@ func TestRegenerateTopicKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	given := catalog.AccessKeys{Key1: "one", Key2: "two"}
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &given})
+	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &given})
 	require.NoError(t, err)
 	keys, err := b.store.Topics.TopicKeys(t.Context(), "orders")
 	require.NoError(t, err)
@@ -106,12 +107,14 @@ func TestSigned(t *testing.T) {
 	require.False(t, topic.Signed("text", nil))
 }
 
-// A row that was copied from elsewhere is sealed with another key. Whoever shows its key may publish; what it signed is refused.
+// A row that was copied from elsewhere is sealed with another key. Whoever shows its key may publish; what it signed is
+// refused.
 func TestKeysSealedWithAnotherKeySignNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.topics SET key1_sealed = set_byte(key1_sealed, 5, 7), key2_sealed = 'x'")
+	_, err := b.pool.Exec(t.Context(),
+		"UPDATE postrider_internal.topics SET key1_sealed = set_byte(key1_sealed, 5, 7), key2_sealed = 'x'")
 	require.NoError(t, err)
 	topic, err := b.store.Topics.Topic(t.Context(), "orders")
 	require.NoError(t, err, "topics can be read")

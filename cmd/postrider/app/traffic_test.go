@@ -35,7 +35,8 @@ func TestPublishAdmitsWhatThereIsRoomFor(t *testing.T) {
 	s := roomy(t, b.url, 300)
 	b.publishTo(t, s, "first", 100)
 	require.Zero(t, b.count(t, admissionQuery))
-	_, err := s.Traffic.SampleTraffic(t.Context()) // what is committed while a sample is taken may be counted twice until the next one
+	// what is committed while a sample is taken may be counted twice until the next one
+	_, err := s.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	b.publishTo(t, s, "second", 500)
 	require.Equal(t, 300, b.count(t, admissionQuery), "of one request, too")
@@ -94,20 +95,28 @@ func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
 	flooding := b.subscription(t, "orders", "flooding", nil)
 	other := b.subscription(t, "orders", "other", nil)
 	b.publish(t, "orders", "e", 1000)
-	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second', args = args || '{\"r\": 2}'")
+	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second', "+
+		"args = args || '{\"r\": 2}'")
 	due, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: flooding.ID, Jobs: 10})
 	require.NoError(t, err)
 	require.Equal(t, 2000, due)
-	const available = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1"
+	const available = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' " +
+		"AND (args ->> 's')::bigint = $1"
 	require.Equal(t, 10, b.count(t, available, flooding.ID))
-	require.Equal(t, queue.DefaultRoom, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'")-10)
+	require.Equal(t, queue.DefaultRoom,
+		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'")-10)
 	require.Positive(t, b.count(t, admissionQuery))
-	for b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'") > 0 { // not all at a stretch
-		_, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: flooding.ID}, queue.Room{SubscriptionID: other.ID})
+	// not all at a stretch
+	for b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'") > 0 {
+		_, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: flooding.ID},
+			queue.Room{SubscriptionID: other.ID})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 990, b.count(t, admissionQuery+" AND subscription = 'flooding'"))
-	require.Equal(t, 990, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND subscription_id = $1 AND held_reruns = 2", flooding.ID))
+	require.Equal(t, 990,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.deliveries WHERE hold = 'admission' AND subscription_id = $1 "+
+				"AND held_reruns = 2", flooding.ID))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -119,10 +128,13 @@ func TestPromoteLooksPastAFlood(t *testing.T) {
 	flooding := b.subscription(t, "orders", "flooding", nil)
 	other := b.subscription(t, "orders", "other", nil)
 	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
-		SELECT 'scheduled'::postrider_internal.river_job_state, jsonb_build_object('s', $1::bigint, 'd', i), 'deliver', 'deliveries', 1, 1000, now() - interval '10 seconds' FROM generate_series(1, 9000) i
-		UNION ALL SELECT 'scheduled', jsonb_build_object('s', $2::bigint, 'd', i), 'deliver', 'deliveries', 1, 1000, now() - interval '5 seconds' FROM generate_series(1, 7) i`, flooding.ID, other.ID)
+		SELECT 'scheduled'::postrider_internal.river_job_state, jsonb_build_object('s', $1::bigint, 'd', i), 'deliver',
+		       'deliveries', 1, 1000, now() - interval '10 seconds' FROM generate_series(1, 9000) i
+		UNION ALL SELECT 'scheduled', jsonb_build_object('s', $2::bigint, 'd', i), 'deliver', 'deliveries', 1, 1000,
+		    now() - interval '5 seconds' FROM generate_series(1, 7) i`, flooding.ID, other.ID)
 	promoted := func(id int64) int {
-		return b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", id)
+		return b.count(t,
+			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", id)
 	}
 	room := queue.Room{SubscriptionID: flooding.ID, Jobs: 10}
 	met, err := b.store.JobRows.Promote(t.Context(), room)
@@ -150,13 +162,18 @@ func TestPromoteLooksPastSeveralFloods(t *testing.T) {
 	other := b.subscription(t, "orders", "other", nil)
 	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
 		SELECT 'scheduled', jsonb_build_object('s', s.id, 'd', i), 'deliver', 'deliveries', 1, 1000, now() - s.ago
-		  FROM (VALUES ($1::bigint, 9000, interval '20 seconds'), ($2, 9000, interval '10 seconds'), ($3, 7, interval '5 seconds')) s(id, jobs, ago), generate_series(1, s.jobs) i`,
+		  FROM (VALUES ($1::bigint, 9000, interval '20 seconds'), ($2, 9000, interval '10 seconds'),
+		      ($3, 7, interval '5 seconds')) s(id, jobs, ago), generate_series(1, s.jobs) i`,
 		first.ID, second.ID, other.ID)
 	for range 2 { // the first one meets the flood, the second one looks past it
-		_, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: first.ID}, queue.Room{SubscriptionID: second.ID})
+		_, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: first.ID},
+			queue.Room{SubscriptionID: second.ID})
 		require.NoError(t, err)
 	}
-	require.Equal(t, 7, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", other.ID))
+	require.Equal(t, 7,
+		b.count(t,
+			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1",
+			other.ID))
 }
 
 // What a pause holds is parked under its name when its time comes, without a turn of a worker.
@@ -181,7 +198,10 @@ func TestTrafficSample(t *testing.T) {
 	sub := b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 7)
 	other, _ := newStore(t, b.url, "node-2")
-	b.exec(t, "INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, condition, step) SELECT endpoint_hash, '', now(), $1, 'Busy', '503', 1 FROM postrider_internal.event_subscriptions", time.Now().Add(-time.Hour))
+	b.exec(t,
+		"INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, condition, step) "+
+			"SELECT endpoint_hash, '', now(), $1, 'Busy', '503', 1 FROM postrider_internal.event_subscriptions",
+		time.Now().Add(-time.Hour))
 	traffic, err := other.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[int64]int{sub.ID: 7}, traffic.Queued)
@@ -230,7 +250,8 @@ func TestClean(t *testing.T) {
 		UNION ALL SELECT 'nobody''s yet', 'kept', now()`)
 	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, finalized_at)
 		SELECT state::postrider_internal.river_job_state, '{}', 'deliver', 'deliveries', 1, 1000, at FROM (VALUES
-			('completed', now() - interval '2 hours'), ('discarded', now() - interval '2 hours'), ('completed', now()), ('available', NULL)) AS j(state, at)`)
+			('completed', now() - interval '2 hours'), ('discarded', now() - interval '2 hours'), ('completed', now()),
+			    ('available', NULL)) AS j(state, at)`)
 
 	require.NoError(t, b.store.Recorder.CleanProbations(t.Context()))
 	require.NoError(t, b.store.JobRows.CleanJobs(t.Context()))

@@ -10,9 +10,12 @@ import (
 func TestJobsAreVacuumedOnceManyAreDead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const count = "SELECT vacuum_count FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal' AND relname = 'river_job'"
+	const count = "SELECT vacuum_count FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal' " +
+		"AND relname = 'river_job'"
 	die := func(jobs int) {
-		b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, max_attempts) SELECT 'available', '{}', 'deliver', 'deliveries', 1000 FROM generate_series(1, $1)`, jobs)
+		b.exec(t,
+			`INSERT INTO postrider_internal.river_job (state, args, kind, queue, max_attempts) SELECT 'available', '{}',
+				    'deliver', 'deliveries', 1000 FROM generate_series(1, $1)`, jobs)
 		b.exec(t, "DELETE FROM postrider_internal.river_job")
 	}
 	b.exec(t, "ALTER TABLE postrider_internal.river_job SET (autovacuum_enabled = false)")

@@ -48,8 +48,10 @@ type rateFlag struct {
 }
 
 const (
-	benchHelp = `Load, service, database and sink share this machine. Durability is on (fsync, synchronous_commit, full_page_writes) and
-printed with the figures, and a checkpoint falls into the middle of each phase. First comes what the parts reach alone (ceilings).
+	benchHelp = `Load, service, database and sink share this machine. Durability is on (fsync, synchronous_commit,` +
+		` full_page_writes) and
+printed with the figures, and a checkpoint falls into the middle of each phase. First comes what the parts reach ` +
+		`alone (ceilings).
 Nothing may be left or lost at the end: exit code 1 otherwise.
 
 Example:
@@ -82,7 +84,8 @@ func (f *benchFlags) run(ctx context.Context, scenario string, o bench.Options) 
 
 // printReport prints a benchmark's report as JSON or for a person.
 func printReport(report fmt.Stringer, form string) error {
-	if err := (terminal.OutputFlag{Output: form}).Print(report, func(w io.Writer) { fmt.Fprintln(w, report.String()) }); err != nil {
+	if err := (terminal.OutputFlag{Output: form}).Print(report,
+		func(w io.Writer) { fmt.Fprintln(w, report.String()) }); err != nil {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	return nil
@@ -123,7 +126,8 @@ type benchSQLCmd struct {
 
 // Help is shown by bench sql --help.
 func (benchSQLCmd) Help() string {
-	return `Latency counts from the moment before the statement is sent: the commit is part of it. Bytes are not compared, for PostgreSQL's jsonb writes
+	return `Latency counts from the moment before the statement is sent: the commit is part of it. Bytes are not ` +
+		`compared, for PostgreSQL's jsonb writes
 JSON its own way.
 
 ` + benchHelp + "sql --rate 100"
@@ -141,7 +145,8 @@ type benchLatencyCmd struct {
 
 // Help is shown by bench latency --help.
 func (benchLatencyCmd) Help() string {
-	return `Events are due at fixed times, whatever the answers take, and latency counts from then: a stall is not hidden by asking less
+	return `Events are due at fixed times, whatever the answers take, and latency counts from then: a stall is not ` +
+		`hidden by asking less
 often (coordinated omission).
 
 ` + benchHelp + "latency --rate 500"
@@ -191,7 +196,8 @@ type benchFailingCmd struct {
 
 // Help is shown by bench failing --help.
 func (benchFailingCmd) Help() string {
-	return `Measures without failures, and then with them. Retries come 6 seconds after a failure, so that they are part of what is measured.
+	return `Measures without failures, and then with them. Retries come 6 seconds after a failure, so that they are ` +
+		`part of what is measured.
 
 ` + benchHelp + "failing --percent 50"
 }
@@ -210,8 +216,10 @@ type benchDeadlettersCmd struct {
 
 // Help is shown by bench deadletters --help.
 func (benchDeadlettersCmd) Help() string {
-	return `With --deliveries nothing is published: a private database is filled with a week's deliveries by SQL (ten million take
-11 GB and some minutes), and each of the questions that postrider sql --questions lists is asked as postrider sql does. Times are reported,
+	return `With --deliveries nothing is published: a private database is filled with a week's deliveries by SQL (ten ` +
+		`million take
+11 GB and some minutes), and each of the questions that postrider sql --questions lists is asked as postrider sql ` +
+		`does. Times are reported,
 and nothing is judged.
 
 ` + benchHelp + `deadletters -o json
@@ -248,8 +256,10 @@ type benchDashboardCmd struct {
 
 // Help is shown by bench dashboard --help.
 func (benchDashboardCmd) Help() string {
-	return `A private database is filled with a week's deliveries by SQL, as bench deadletters --deliveries does (a million take 1.1 GB and a minute or two), and
-every page of the dashboard is asked for over HTTP, with filters that find much, little and nothing. Times are reported, and nothing is judged.
+	return `A private database is filled with a week's deliveries by SQL, as bench deadletters --deliveries does (a ` +
+		`million take 1.1 GB and a minute or two), and
+every page of the dashboard is asked for over HTTP, with filters that find much, little and nothing. Times are ` +
+		`reported, and nothing is judged.
 "CPU ms" is what a page costs PostgreSQL and the service, however busy the machine is.
 
 Example:
@@ -318,7 +328,8 @@ type benchRetentionCmd struct {
 
 // Help is shown by bench retention --help.
 func (benchRetentionCmd) Help() string {
-	return `Measures while everything is kept, and then while old days are removed. The longest silence says how long that kept anybody waiting.
+	return `Measures while everything is kept, and then while old days are removed. The longest silence says how long ` +
+		`that kept anybody waiting.
 
 ` + benchHelp + "retention --days 20"
 }
@@ -337,5 +348,6 @@ type benchSinkCmd struct {
 
 // Run executes bench sink until ctx ends.
 func (c *benchSinkCmd) Run(ctx context.Context) error {
-	return bench.RunSink(ctx, bench.SinkOptions{Listen: c.Listen, ReadyFile: c.ReadyFile, Ledger: c.Ledger, Arrivals: c.Arrivals})
+	return bench.RunSink(ctx,
+		bench.SinkOptions{Listen: c.Listen, ReadyFile: c.ReadyFile, Ledger: c.Ledger, Arrivals: c.Arrivals})
 }

@@ -32,7 +32,8 @@ type benchNoisyCmd struct {
 
 // Help is shown by bench noisy --help.
 func (benchNoisyCmd) Help() string {
-	return `Does a bad endpoint hurt the others? Their throughput and latency are measured without it and then with it, in one run; only the
+	return `Does a bad endpoint hurt the others? Their throughput and latency are measured without it and then with it,` +
+		` in one run; only the
 ratios count. Each scenario has a database of its own, with all of its durability.
 
   hang     1,000 event subscriptions beside one whose endpoint hangs and is owed 500,000 deliveries
@@ -40,7 +41,8 @@ ratios count. Each scenario has a database of its own, with all of its durabilit
   retries  the same beside 90,000 retries that come due at one moment, at an endpoint that answers 503
   topics   no noise: 10,000 topics with one event subscription each, against one
 
-Bounds: throughput 0.8 or more of the baseline's, p99 of the latency 2 times the baseline's or less; of topics, throughput alone.
+Bounds: throughput 0.8 or more of the baseline's, p99 of the latency 2 times the baseline's or less; of topics,` +
+		` throughput alone.
 Exit code 1 when something was lost; with --check also when a bound is not met.
 
 Example:
@@ -54,8 +56,10 @@ func (c *benchNoisyCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
 	report, err := bench.Noisy(ctx, bench.NoisyOptions{
-		Binary: binary, Scenarios: c.scenarios(), Baseline: c.Baseline, Duration: c.Duration, Subscriptions: c.Subs, Topics: c.Topics,
-		Clients: c.Clients, Rate: c.Rate, EventBytes: c.EventBytes, Owed: c.Owed, Endpoints: c.Endpoints, OwedEach: c.OwedEach,
+		Binary: binary, Scenarios: c.scenarios(), Baseline: c.Baseline, Duration: c.Duration, Subscriptions: c.Subs,
+		Topics:  c.Topics,
+		Clients: c.Clients, Rate: c.Rate, EventBytes: c.EventBytes, Owed: c.Owed, Endpoints: c.Endpoints,
+		OwedEach:  c.OwedEach,
 		NoiseRate: c.NoiseRate, Retries: c.Retries, ManyTopics: c.ManyTopics, Policy: c.Policy,
 	}, os.Stderr)
 	if err != nil {

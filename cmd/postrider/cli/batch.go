@@ -26,7 +26,8 @@ type batchListCmd struct {
 
 // Help is shown by batch list --help.
 func (batchListCmd) Help() string {
-	return "Examples:\n  postrider batch list --topic orders --subscription audit\n  postrider batch list --state pending -o json"
+	return "Examples:\n  postrider batch list --topic orders --subscription audit\n  postrider batch list --state " +
+		"pending -o json"
 }
 
 var batchColumns = []rest.Column{

@@ -49,7 +49,8 @@ type deadletterListCmd struct {
 
 // Help is shown by deadletter list --help.
 func (deadletterListCmd) Help() string {
-	return "Examples:\n  postrider deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded\n  postrider deadletter list --last-status 503 --no-redelivered --from 1h -o json"
+	return "Examples:\n  postrider deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded\n  postrider " +
+		"deadletter list --last-status 503 --no-redelivered --from 1h -o json"
 }
 
 var letterColumns = []rest.Column{
@@ -170,7 +171,8 @@ func (c *chosenFlags) inBulk(ctx context.Context, action string, settings rest.O
 
 // startOrCount starts an operation and follows it; as a dry run it counts instead.
 func startOrCount(
-	ctx context.Context, client *rest.Client, path string, settings rest.Object, thing string, dryRun, noWait bool, out terminal.OutputFlag,
+	ctx context.Context, client *rest.Client, path string, settings rest.Object, thing string, dryRun, noWait bool,
+	out terminal.OutputFlag,
 ) error {
 	if dryRun {
 		settings["dryRun"] = true
@@ -230,7 +232,8 @@ type deadletterRedeliverCmd struct {
 
 // Help is shown by deadletter redeliver --help.
 func (deadletterRedeliverCmd) Help() string {
-	return `Each becomes a new delivery with a time to live of its own; the dead letter stays. With a filter the service works through all that match and
+	return `Each becomes a new delivery with a time to live of its own; the dead letter stays. With a filter the ` +
+		`service works through all that match and
 exist now, those that were redelivered before left out, and this waits until it has; Ctrl-C leaves it to the service.
 
 Examples:
@@ -274,7 +277,8 @@ type deadletterPurgeCmd struct {
 
 // Help is shown by deadletter purge --help.
 func (deadletterPurgeCmd) Help() string {
-	return `Nothing brings them back. With a filter the service works through all that match and exist now, and this waits until it has.
+	return `Nothing brings them back. With a filter the service works through all that match and exist now, and this ` +
+		`waits until it has.
 
 Examples:
   postrider deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60
@@ -311,7 +315,8 @@ func (c *deadletterPurgeCmd) question(ctx context.Context) (string, error) {
 		}
 		n, least = integerAt(found, "matched"), terminal.Either(found["atLeast"] == true, "at least ", "")
 	}
-	return fmt.Sprintf("Purge %s%s? They are lost for good, with their events.", least, terminal.Plural(n, "dead letter")), nil
+	return fmt.Sprintf("Purge %s%s? They are lost for good, with their events.", least,
+		terminal.Plural(n, "dead letter")), nil
 }
 
 type deadletterEventsCmd struct {

@@ -31,7 +31,8 @@ type deadletterExportCmd struct {
 
 // Help is shown by deadletter export --help.
 func (deadletterExportCmd) Help() string {
-	return `The oldest comes first. Dead letters stay as they are; those that come meanwhile are left out. What is not written whole ends with exit code 1 and leaves no file.
+	return `The oldest comes first. Dead letters stay as they are; those that come meanwhile are left out. What is not ` +
+		`written whole ends with exit code 1 and leaves no file.
 
 Examples:
   postrider deadletter export --topic orders --from 24h > dead.ndjson

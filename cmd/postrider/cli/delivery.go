@@ -35,7 +35,8 @@ type deliveryListCmd struct {
 
 // Help is shown by delivery list --help.
 func (deliveryListCmd) Help() string {
-	return `Unfinished and finished ones. With --from or --until they come in the order of their events, else in the order in which they were made.
+	return `Unfinished and finished ones. With --from or --until they come in the order of their events, else in the ` +
+		`order in which they were made.
 
 Examples:
   postrider delivery list --topic orders --subscription billing --state pending
@@ -146,7 +147,8 @@ type deliveryCancelCmd struct{ oneDelivery }
 
 // Help is shown by delivery cancel --help.
 func (deliveryCancelCmd) Help() string {
-	return "An attempt that is in progress may still reach the endpoint; nothing of it is recorded.\n\nExample:\n  postrider delivery cancel 4711"
+	return "An attempt that is in progress may still reach the endpoint; nothing of it is recorded.\n\nExample:\n  " +
+		"postrider delivery cancel 4711"
 }
 
 // Run executes delivery cancel.
@@ -158,7 +160,8 @@ type deliveryRetryNowCmd struct{ oneDelivery }
 
 // Help is shown by delivery retry-now --help.
 func (deliveryRetryNowCmd) Help() string {
-	return "Its count of attempts and its time to live stay. Rejected while an attempt is in progress, and while its event subscription is on hold.\n\nExample:\n  postrider delivery retry-now 4711"
+	return "Its count of attempts and its time to live stay. Rejected while an attempt is in progress, and while its " +
+		"event subscription is on hold.\n\nExample:\n  postrider delivery retry-now 4711"
 }
 
 // Run executes delivery retry-now.

@@ -36,7 +36,8 @@ type eventListCmd struct {
 
 // Help is shown by event list --help.
 func (eventListCmd) Help() string {
-	return "Examples:\n  postrider event list --topic orders --limit 20\n  postrider event list --event-id o-42\n  postrider event list --unmatched --from 1h --to 10m -o json"
+	return "Examples:\n  postrider event list --topic orders --limit 20\n  postrider event list --event-id o-42\n  " +
+		"postrider event list --unmatched --from 1h --to 10m -o json"
 }
 
 var eventColumns = []rest.Column{
@@ -72,7 +73,8 @@ type eventShowCmd struct {
 
 // Help is shown by event show --help.
 func (eventShowCmd) Help() string {
-	return "Of its deliveries the newest 200; delivery list --event-id has all.\n\nExample:\n  postrider event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"
+	return "Of its deliveries the newest 200; delivery list --event-id has all.\n\nExample:\n  postrider event show " +
+		"0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"
 }
 
 var eventLines = []rest.Column{
@@ -110,7 +112,8 @@ func (c *eventShowCmd) Run(ctx context.Context) error {
 func readSystemID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return id, terminal.Usagef("%q is no system id: it is a UUID, and not the publisher's id; try event list --event-id", text)
+		return id,
+			terminal.Usagef("%q is no system id: it is a UUID, and not the publisher's id; try event list --event-id", text)
 	}
 	return id, nil
 }
@@ -126,9 +129,11 @@ type eventEraseCmd struct {
 
 // Help is shown by event erase --help.
 func (eventEraseCmd) Help() string {
-	return `Erased are body and subject of the event and of its dead letters, and what endpoints answered; what is pending is canceled first. Ids,
+	return `Erased are body and subject of the event and of its dead letters, and what endpoints answered;` +
+		` what is pending is canceled first. Ids,
 types, times, attempts and states stay. What was exported, or an endpoint keeps, is out of reach. There is no way back.
-More than a thousand events of a subject are erased by the service, in steps, and this waits until it has; Ctrl-C leaves it to the service.
+More than a thousand events of a subject are erased by the service, in steps, and this waits until it has;` +
+		` Ctrl-C leaves it to the service.
 
 Examples:
   postrider event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11

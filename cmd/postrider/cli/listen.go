@@ -44,7 +44,8 @@ type ListenCmd struct {
 
 // Help is shown by listen --help.
 func (ListenCmd) Help() string {
-	return `Both validation handshakes are answered. With --topic the service has to be allowed to call this machine: postrider dev is, serve needs
+	return `Both validation handshakes are answered. With --topic the service has to be allowed to call this machine: ` +
+		`postrider dev is, serve needs
 --allow-cidr. The event subscription expires after an hour if this program is killed.
 
 Examples:
@@ -70,7 +71,8 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 	}
 	base := "http://" + local.Reachable(socket.Addr())
 	fmt.Fprintf(notes, "Listening at %s, %s. Ctrl-C ends it.\n", base, c.behavior())
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx)) // what is under way at the end still finds its endpoint
+	// what is under way at the end still finds its endpoint
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() {
 		defer close(served)
@@ -105,7 +107,10 @@ func (c *ListenCmd) behavior() string {
 }
 
 func (c *ListenCmd) listener() (*listener, error) {
-	l := &listener{forwardTo: c.ForwardTo, verbose: c.Verbose, out: terminal.NewPrinter(os.Stdout), form: c.Output, farewell: make(chan struct{})}
+	l := &listener{
+		forwardTo: c.ForwardTo, verbose: c.Verbose, out: terminal.NewPrinter(os.Stdout), form: c.Output,
+		farewell: make(chan struct{}),
+	}
 	for _, text := range c.Answer {
 		status, err := strconv.Atoi(text)
 		if err != nil || status < 200 || status > 599 {
@@ -126,7 +131,8 @@ func (c *ListenCmd) listener() (*listener, error) {
 const (
 	// forwardTimeout is longer than any policy waits: the service gives up first, and says so.
 	forwardTimeout = 4 * time.Minute
-	// listenGrace is what requests in progress get at the end, and what the service gets to say that it has deleted the event subscription.
+	// listenGrace is what requests in progress get at the end, and what the service gets to say that it has deleted the
+	// event subscription.
 	listenGrace = time.Second
 	// maxReceived is far more than a batch can have (1,024 kB and one event of 1 MiB).
 	maxReceived = 8 << 20
@@ -235,7 +241,9 @@ func (l *listener) forward(r *http.Request, body []byte) (listenAnswer, error) {
 		return listenAnswer{}, err
 	}
 	out.Header = r.Header.Clone()
-	for _, name := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Connection", "Accept-Encoding"} {
+	for _, name := range []string{
+		"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Connection", "Accept-Encoding",
+	} {
 		out.Header.Del(name)
 	}
 	response, err := l.client.Do(out) //nolint:gosec // it goes where whoever runs the program wants it to

@@ -14,8 +14,8 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// eventsIn are the events of a delivery: those of an array, or the one object. What is none of them is told as one event without a name.
-// A CloudEvent in binary mode has its attributes in headers.
+// eventsIn are the events of a delivery: those of an array, or the one object. What is none of them is told as one
+// event without a name. A CloudEvent in binary mode has its attributes in headers.
 func eventsIn(header http.Header, body []byte) []json.RawMessage {
 	var list []json.RawMessage
 	trimmed := bytes.TrimSpace(body)
@@ -35,7 +35,8 @@ func binaryEvent(header http.Header, data []byte) json.RawMessage {
 	for name, values := range header {
 		if attribute, ok := strings.CutPrefix(strings.ToLower(name), "ce-"); ok {
 			e[attribute] = values[0]
-			if plain, err := url.PathUnescape(values[0]); err == nil { // CloudEvents, HTTP Protocol Binding 1.0.2, section 3.1.3.2
+			// CloudEvents, HTTP Protocol Binding 1.0.2, section 3.1.3.2
+			if plain, err := url.PathUnescape(values[0]); err == nil {
 				e[attribute] = plain
 			}
 		}
@@ -121,7 +122,8 @@ type receivedEvent struct {
 // answered prints the answer: a line, or an object for each event.
 func (l *listener) answered(got *receivedRequest, answer listenAnswer, took time.Duration) {
 	if l.form == "table" {
-		line := fmt.Sprintf("%s <-- %d %s in %.1f ms", terminal.Clock(time.Now()), answer.status, http.StatusText(answer.status), millis(took))
+		line := fmt.Sprintf("%s <-- %d %s in %.1f ms", terminal.Clock(time.Now()), answer.status,
+			http.StatusText(answer.status), millis(took))
 		if l.client != nil {
 			line += " from " + l.forwardTo
 		}
@@ -135,7 +137,8 @@ func (l *listener) answered(got *receivedRequest, answer listenAnswer, took time
 	for _, event := range got.events {
 		n := nameOf(event)
 		text, err := terminal.EncodeLine(l.form, receivedEvent{
-			At: got.at.UTC().Format(time.RFC3339Nano), Subscription: got.request.Header.Get("Aeg-Subscription-Name"), Attempt: attemptOf(got.request.Header),
+			At: got.at.UTC().Format(time.RFC3339Nano), Subscription: got.request.Header.Get("Aeg-Subscription-Name"),
+			Attempt: attemptOf(got.request.Header),
 			EventID: n.ID, EventType: n.Type, Subject: n.Subject, Status: answer.status, DurationMs: millis(took), Event: event,
 		})
 		if err == nil {

@@ -33,7 +33,8 @@ type temporary struct {
 // subscribe makes it, once the receiver can answer the handshake.
 func (c *ListenCmd) subscribe(ctx context.Context, base string, notes io.Writer) (*temporary, error) {
 	if c.Topic == "" {
-		if c.Name != "" || c.PublicURL != "" || c.IncludedEventTypes != nil || c.AdvancedFilter != nil || c.EventDeliverySchema != "" || c.Policy != "" {
+		if c.Name != "" || c.PublicURL != "" || c.IncludedEventTypes != nil || c.AdvancedFilter != nil ||
+			c.EventDeliverySchema != "" || c.Policy != "" {
 			return nil, terminal.Usagef("settings of an event subscription, and no --topic to make it on")
 		}
 		return &temporary{}, nil
@@ -50,16 +51,21 @@ func (c *ListenCmd) subscribe(ctx context.Context, base string, notes io.Writer)
 	if endpoint == "" {
 		endpoint = base + "/"
 	}
-	wanted := management.SettingFlags{Endpoint: endpoint, IncludedEventTypes: c.IncludedEventTypes, AdvancedFilter: c.AdvancedFilter, EventDeliverySchema: c.EventDeliverySchema, Policy: c.Policy}
+	wanted := management.SettingFlags{
+		Endpoint: endpoint, IncludedEventTypes: c.IncludedEventTypes, AdvancedFilter: c.AdvancedFilter,
+		EventDeliverySchema: c.EventDeliverySchema, Policy: c.Policy,
+	}
 	settings, err := wanted.Settings()
 	if err != nil {
 		return nil, err
 	}
 	settings["expirationTimeUtc"], settings["labels"] = inAnHour(), []string{"postrider listen"}
-	if err := client.Call(ctx, http.MethodPut, rest.SubscriptionURL(t.topic, t.name), settings, nil, "If-None-Match", "*"); err != nil {
+	if err := client.Call(ctx, http.MethodPut, rest.SubscriptionURL(t.topic, t.name), settings, nil, "If-None-Match",
+		"*"); err != nil {
 		if rest.IsInvalid(err, "endpointUrl") {
-			return nil, fmt.Errorf("%w\nif the service may not call this machine, start it with --allow-cidr and this machine's "+
-				"address, as postrider dev does", err)
+			return nil,
+				fmt.Errorf("%w\nif the service may not call this machine, start it with --allow-cidr and this machine's "+
+					"address, as postrider dev does", err)
 		}
 		return nil, err
 	}
@@ -84,8 +90,10 @@ func (t *temporary) keep(ctx context.Context, served <-chan error) error {
 		if t.client == nil {
 			continue
 		}
-		if err := t.client.Call(ctx, http.MethodPatch, rest.SubscriptionURL(t.topic, t.name), rest.Object{"expirationTimeUtc": inAnHour()}, nil); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(os.Stderr, "postrider: the end of event subscription %s could not be put off: %s\n", t.name, terminal.PlainLines(err.Error()))
+		if err := t.client.Call(ctx, http.MethodPatch, rest.SubscriptionURL(t.topic, t.name),
+			rest.Object{"expirationTimeUtc": inAnHour()}, nil); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "postrider: the end of event subscription %s could not be put off: %s\n", t.name,
+				terminal.PlainLines(err.Error()))
 		}
 	}
 }
@@ -99,7 +107,8 @@ func (t *temporary) remove(notes io.Writer, farewell <-chan struct{}) {
 	defer cancel()
 	err := t.client.Call(ctx, http.MethodDelete, rest.SubscriptionURL(t.topic, t.name), nil, nil)
 	if err != nil && !rest.IsStatus(err, http.StatusNotFound) {
-		fmt.Fprintf(os.Stderr, "postrider: event subscription %s of topic %s is still there: %s\n", t.name, t.topic, terminal.PlainLines(err.Error()))
+		fmt.Fprintf(os.Stderr, "postrider: event subscription %s of topic %s is still there: %s\n", t.name, t.topic,
+			terminal.PlainLines(err.Error()))
 		return
 	}
 	fmt.Fprintf(notes, "Event subscription %s was deleted.\n", t.name)

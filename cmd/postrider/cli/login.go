@@ -195,7 +195,8 @@ func poll(ctx context.Context, client *rest.Client, begun *api.LoginBegun) (*api
 // address was printed.
 func openBrowser(ctx context.Context, page string) {
 	u, err := url.Parse(page)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !terminal.IsTerminal(os.Stdin) || !terminal.OnTerminal() {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !terminal.IsTerminal(os.Stdin) ||
+		!terminal.OnTerminal() {
 		return // the address comes from the server, and must not name a program or a file
 	}
 	var opener *exec.Cmd

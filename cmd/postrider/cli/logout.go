@@ -103,6 +103,7 @@ func (c *WhoamiCmd) Run(ctx context.Context) error {
 		Server string `json:"server"`
 	}{me, client.Base}
 	return c.Print(shown, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", me.Name, "role", me.Role, "server", client.Base, "API key", me.ApiKey, "expires", me.ExpiresAt)
+		terminal.PrintNamed(w, "name", me.Name, "role", me.Role, "server", client.Base, "API key", me.ApiKey, "expires",
+			me.ExpiresAt)
 	})
 }

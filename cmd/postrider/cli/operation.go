@@ -77,7 +77,8 @@ func (c *operationShowCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.Show(ctx, rest.ItemURL("/v1/operations", id), func(w io.Writer, o rest.Object) { rest.PrintObject(w, operationLines, o) })
+	return c.Show(ctx, rest.ItemURL("/v1/operations", id),
+		func(w io.Writer, o rest.Object) { rest.PrintObject(w, operationLines, o) })
 }
 
 // readID reads the id of what, such as "a dead letter".
@@ -140,7 +141,8 @@ func follow(ctx context.Context, client *rest.Client, id string, noWait bool, ou
 		if !hinted && worked(o) == 0 && o["reachedAt"] == nil && time.Since(began) > idlePatience {
 			hinted = true
 			line.End()
-			fmt.Fprintln(os.Stderr, "postrider: nothing was done yet: does a node run that delivers (serve --role all or worker)?")
+			fmt.Fprintln(os.Stderr,
+				"postrider: nothing was done yet: does a node run that delivers (serve --role all or worker)?")
 		}
 		select {
 		case <-tick.C:
@@ -211,6 +213,7 @@ func printMatched(f terminal.OutputFlag, found rest.Object, thing string) error 
 	return f.Print(found, func(w io.Writer) {
 		n, stopped := integerAt(found, "matched"), found["atLeast"] == true
 		text := terminal.Plural(n, thing) + terminal.Either(n == 1, " matches", " match")
-		fmt.Fprintf(w, "%s%s%s.\n", terminal.Either(stopped, "At least ", ""), text, terminal.Either(stopped, "; counting was stopped", ""))
+		fmt.Fprintf(w, "%s%s%s.\n", terminal.Either(stopped, "At least ", ""), text,
+			terminal.Either(stopped, "; counting was stopped", ""))
 	})
 }

@@ -38,9 +38,11 @@ type PublishCmd struct {
 
 // Help is shown by publish --help.
 func (PublishCmd) Help() string {
-	return `Each request is all or none. One that is answered 429, 502, 503 or 504, or not at all, is sent again under the same Idempotency-Key, when Retry-After says so:
+	return `Each request is all or none. One that is answered 429, 502, 503 or 504, or not at all, is sent again under ` +
+		`the same Idempotency-Key, when Retry-After says so:
 nothing is lost or doubled in silence. What is not accepted in the end is told with its place, and the exit code is 1.
-A key that only publishes may not read the topic: then events that are made have Event Grid's schema, and those of a file go as what the first one looks like.
+A key that only publishes may not read the topic: then events that are made have Event Grid's schema, and those of a ` +
+		`file go as what the first one looks like.
 
 Examples:
   postrider publish orders events.ndjson
@@ -62,7 +64,10 @@ func (c *PublishCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := &publisher{client: client, target: target, batch: c.Batch, rate: c.Rate, retryFor: c.RetryFor, keepGoing: c.KeepGoing, run: newRunID(), progress: *terminal.NewProgressLine()}
+	p := &publisher{
+		client: client, target: target, batch: c.Batch, rate: c.Rate, retryFor: c.RetryFor, keepGoing: c.KeepGoing,
+		run: newRunID(), progress: *terminal.NewProgressLine(),
+	}
 	if c.made() {
 		p.all = c.Count
 	}
@@ -140,10 +145,11 @@ func (t *publishTarget) credential(client *rest.Client) (header, value string) {
 	return "Aeg-Sas-Key", t.key
 }
 
-// target asks the server about the topic. Whoever may publish and nothing else is not told: then the events tell their schema, and those
-// that are made have Event Grid's.
+// target asks the server about the topic. Whoever may publish and nothing else is not told: then the events tell their
+// schema, and those that are made have Event Grid's.
 func (c *PublishCmd) target(ctx context.Context, client *rest.Client) (*publishTarget, error) {
-	t := &publishTarget{name: c.Topic, key: c.Key, path: "/topics/" + strings.TrimPrefix(rest.TopicURL(c.Topic), "/v1/topics/") + "/api/events"}
+	t := &publishTarget{name: c.Topic, key: c.Key, path: "/topics/" +
+		strings.TrimPrefix(rest.TopicURL(c.Topic), "/v1/topics/") + "/api/events"}
 	if client.Key == "" && !c.made() {
 		return t, nil
 	}
@@ -206,7 +212,8 @@ type publishSummary struct {
 
 // String is it in a sentence.
 func (s publishSummary) String() string {
-	text := fmt.Sprintf("%s to topic %s in %.1f s: %d accepted, %d failed.", terminal.Plural(s.Sent, "event"), s.Topic, s.Seconds, s.Accepted, s.Failed)
+	text := fmt.Sprintf("%s to topic %s in %.1f s: %d accepted, %d failed.", terminal.Plural(s.Sent, "event"), s.Topic,
+		s.Seconds, s.Accepted, s.Failed)
 	if s.Accepted > 0 {
 		text += fmt.Sprintf(" A request took %.1f ms (median), %.1f ms (99th percentile).", s.P50Ms, s.P99Ms)
 	}
@@ -222,8 +229,8 @@ type refusedEventsError struct {
 	cause       error
 }
 
-// Error names them by their place in the input, the first being 1, also where the server counts within its request. Without an answer that
-// refuses, they may have been stored.
+// Error names them by their place in the input, the first being 1, also where the server counts within its request.
+// Without an answer that refuses, they may have been stored.
 func (e *refusedEventsError) Error() string {
 	which := fmt.Sprintf("events %d to %d were", e.first, e.last)
 	if e.first == e.last {

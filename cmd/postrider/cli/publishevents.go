@@ -81,7 +81,8 @@ func (f *fileEvents) open() (err error) {
 	return nil
 }
 
-// read is the next event of the file. An array is entered; its members are events like those that stand one after another.
+// read is the next event of the file. An array is entered; its members are events like those that stand one after
+// another.
 func (f *fileEvents) read() ([]byte, error) {
 	for {
 		if f.inArray && !f.decoder.More() {
@@ -99,7 +100,8 @@ func (f *fileEvents) read() ([]byte, error) {
 			return nil, f.broken(err)
 		}
 		if event[0] != '{' {
-			return nil, terminal.Usagef("%s: an event is a JSON object, and this is none: %s", f.name, terminal.Cell(string(event)))
+			return nil, terminal.Usagef("%s: an event is a JSON object, and this is none: %s", f.name,
+				terminal.Cell(string(event)))
 		}
 		return event, nil
 	}
@@ -147,15 +149,20 @@ func madeEvent(schema, eventType, subject, source string, data any) ([]byte, err
 	id, now := uuid.NewString(), time.Now().UTC().Format(time.RFC3339Nano)
 	switch schema {
 	case "CloudEventSchemaV1_0":
-		e := cloudEventMade{SpecVersion: "1.0", ID: id, Source: source, Type: eventType, Subject: subject, Time: now, Data: data}
+		e := cloudEventMade{
+			SpecVersion: "1.0", ID: id, Source: source, Type: eventType, Subject: subject, Time: now, Data: data,
+		}
 		return terminal.EncodePlainly(e)
 	case "EventGridSchema":
 		if data == nil {
 			data = rest.Object{}
 		}
-		return terminal.EncodePlainly(eventGridMade{ID: id, EventType: eventType, Subject: subject, EventTime: now, DataVersion: "1.0", Data: data})
+		return terminal.EncodePlainly(eventGridMade{
+			ID: id, EventType: eventType, Subject: subject, EventTime: now, DataVersion: "1.0", Data: data,
+		})
 	default:
-		return nil, terminal.Usagef("--type: the topic takes events of your own form, which postrider cannot make; bring them in a file, or use --sample")
+		return nil, terminal.Usagef("--type: the topic takes events of your own form, which postrider cannot make; bring " +
+			"them in a file, or use --sample")
 	}
 }
 
@@ -206,7 +213,8 @@ func sampleCustom(topic rest.Object) ([]byte, error) {
 	order := newSampleOrder()
 	event := order.Data
 	for name, value := range map[string]any{
-		"id": uuid.NewString(), "eventType": order.Type, "subject": order.Subject, "eventTime": time.Now().UTC().Format(time.RFC3339Nano), "dataVersion": "1.0",
+		"id": uuid.NewString(), "eventType": order.Type, "subject": order.Subject,
+		"eventTime": time.Now().UTC().Format(time.RFC3339Nano), "dataVersion": "1.0",
 	} {
 		if member, ok := rest.ValueAt(topic, "inputSchemaMapping.properties."+name+".sourceField").(string); ok {
 			event[member] = value

@@ -84,7 +84,8 @@ func firstOf(first, next error) error {
 
 // fatal are refusals that every further request would meet too.
 func fatal(err error) bool {
-	return rest.IsStatus(err, http.StatusUnauthorized) || rest.IsStatus(err, http.StatusForbidden) || rest.IsStatus(err, http.StatusNotFound) || errors.Is(err, context.Canceled) || retryable(err)
+	return rest.IsStatus(err, http.StatusUnauthorized) || rest.IsStatus(err, http.StatusForbidden) ||
+		rest.IsStatus(err, http.StatusNotFound) || errors.Is(err, context.Canceled) || retryable(err)
 }
 
 // due waits until at least one event may be sent and says how many may.
@@ -115,8 +116,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// gather makes an array of at most this many events, and of at most 1 MiB unless one event alone is larger: that is for the server to refuse.
-// end is io.EOF after the last one, or why no more can be read.
+// gather makes an array of at most this many events, and of at most 1 MiB unless one event alone is larger: that is for
+// the server to refuse. end is io.EOF after the last one, or why no more can be read.
 func (p *publisher) gather(events eventSource, most int) (body []byte, n int, end error) {
 	body = []byte{'['}
 	for n < most {
@@ -146,7 +147,10 @@ func (p *publisher) sendBatch(ctx context.Context, body []byte, n int) error {
 	p.tally.requests++
 	began := time.Now()
 	header, credential := p.target.credential(p.client)
-	headers := []string{header, credential, "Content-Type", p.mediaType(body), "Idempotency-Key", fmt.Sprintf("postrider-cli/%s/%d", p.run, p.tally.requests)}
+	headers := []string{
+		header, credential, "Content-Type", p.mediaType(body), "Idempotency-Key",
+		fmt.Sprintf("postrider-cli/%s/%d", p.run, p.tally.requests),
+	}
 	for tries := 0; ; tries++ {
 		err, after := p.try(ctx, body, headers)
 		if err == nil {
@@ -170,7 +174,9 @@ func (p *publisher) sendBatch(ctx context.Context, body []byte, n int) error {
 }
 
 // try makes one request; after is what Retry-After requests.
-func (p *publisher) try(ctx context.Context, body []byte, headers []string) (err error, after time.Duration) { //nolint:revive,staticcheck // the error is what is asked for
+//
+//nolint:revive,staticcheck // the error is what is asked for
+func (p *publisher) try(ctx context.Context, body []byte, headers []string) (err error, after time.Duration) {
 	answer, err := p.client.Send(ctx, http.MethodPost, p.target.path, body, headers...)
 	if err != nil {
 		return err, 0
@@ -202,7 +208,8 @@ func (p *publisher) mediaType(body []byte) string {
 func (t *tally) summary(topic string) publishSummary {
 	return publishSummary{
 		Topic: topic, Sent: t.sent, Accepted: t.accepted, Failed: t.failed, Requests: t.requests, Retries: t.retries,
-		Seconds: roundTo(time.Since(t.began).Seconds(), 3), P50Ms: millis(t.took.Percentile(50)), P99Ms: millis(t.took.Percentile(99)),
+		Seconds: roundTo(time.Since(t.began).Seconds(), 3), P50Ms: millis(t.took.Percentile(50)),
+		P99Ms: millis(t.took.Percentile(99)),
 	}
 }
 
@@ -217,6 +224,7 @@ func millis(d time.Duration) float64 { return roundTo(float64(d)/float64(time.Mi
 func (p *publisher) show() {
 	p.progress.Show(func() string {
 		s := p.tally.summary(p.target.name)
-		return fmt.Sprintf("%s%d sent, %d accepted, %d failed, %.0f/s, p50 %.1f ms, p99 %.1f ms", terminal.Bar(s.Sent, p.all), s.Sent, s.Accepted, s.Failed, float64(s.Accepted)/max(s.Seconds, 0.001), s.P50Ms, s.P99Ms)
+		return fmt.Sprintf("%s%d sent, %d accepted, %d failed, %.0f/s, p50 %.1f ms, p99 %.1f ms", terminal.Bar(s.Sent, p.all),
+			s.Sent, s.Accepted, s.Failed, float64(s.Accepted)/max(s.Seconds, 0.001), s.P50Ms, s.P99Ms)
 	})
 }

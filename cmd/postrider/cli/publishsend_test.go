@@ -36,7 +36,10 @@ func TestPublishIsSentAgainUnderTheSameKey(t *testing.T) {
 	t.Cleanup(server.Close)
 	client, err := rest.ServerFlags{Server: server.URL}.Client()
 	require.NoError(t, err)
-	p := &publisher{client: client, target: &publishTarget{name: "orders", path: "/topics/orders/api/events", key: "k"}, batch: 2, retryFor: time.Minute, run: newRunID()}
+	p := &publisher{
+		client: client, target: &publishTarget{name: "orders", path: "/topics/orders/api/events", key: "k"}, batch: 2,
+		retryFor: time.Minute, run: newRunID(),
+	}
 	left := []string{`{"specversion":"1.0","n":1.0}`, `{"n":2}`, `{"n":3}`}
 	require.NoError(t, p.publish(t.Context(), givenEvents(func() ([]byte, error) {
 		if len(left) == 0 {
@@ -48,9 +51,11 @@ func TestPublishIsSentAgainUnderTheSameKey(t *testing.T) {
 	})))
 	require.Equal(t, []string{keys[0], keys[0], keys[0], keys[0]}, keys[:4])
 	require.NotEqual(t, keys[0], keys[4])
-	require.Equal(t, []string{`[{"specversion":"1.0","n":1.0},{"n":2}]`, bodies[0], bodies[0], bodies[0], `[{"n":3}]`}, bodies)
+	require.Equal(t,
+		[]string{`[{"specversion":"1.0","n":1.0},{"n":2}]`, bodies[0], bodies[0], bodies[0], `[{"n":3}]`}, bodies)
 	require.Equal(t, []int{3, 3, 0, 2}, []int{p.tally.sent, p.tally.accepted, p.tally.failed, p.tally.requests})
-	require.GreaterOrEqual(t, p.tally.retries, 2) // net/http repeats a request with this header by itself where a connection was lost
+	// net/http repeats a request with this header by itself where a connection was lost
+	require.GreaterOrEqual(t, p.tally.retries, 2)
 	require.Equal(t, "CloudEventSchemaV1_0", p.target.schema, "events tell their schema")
 }
 
@@ -58,12 +63,16 @@ func TestPublishIsSentAgainUnderTheSameKey(t *testing.T) {
 func TestPublishSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for status, says := range map[int]string{
-		http.StatusBadRequest: "event 7 was not accepted: ", http.StatusTooManyRequests: "event 7 was not accepted: ", http.StatusServiceUnavailable: "it is not known whether event 7 was accepted: ",
+		http.StatusBadRequest: "event 7 was not accepted: ", http.StatusTooManyRequests: "event 7 was not accepted: ",
+		http.StatusServiceUnavailable: "it is not known whether event 7 was accepted: ",
 	} {
 		require.ErrorContains(t, &refusedEventsError{7, 7, &rest.Error{Status: status, Message: "no"}}, says)
 	}
-	require.ErrorContains(t, &refusedEventsError{7, 9, io.ErrUnexpectedEOF}, "it is not known whether events 7 to 9 were accepted: ")
-	require.ErrorContains(t, &refusedEventsError{7, 9, &rest.Error{Status: http.StatusBadRequest, Message: "events[2].type: is required"}}, "event 9.type: is required")
+	require.ErrorContains(t, &refusedEventsError{7, 9, io.ErrUnexpectedEOF},
+		"it is not known whether events 7 to 9 were accepted: ")
+	require.ErrorContains(t,
+		&refusedEventsError{7, 9, &rest.Error{Status: http.StatusBadRequest, Message: "events[2].type: is required"}},
+		"event 9.type: is required")
 }
 
 type givenEvents func() ([]byte, error)

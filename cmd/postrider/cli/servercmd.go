@@ -59,7 +59,8 @@ func (c *serverListCmd) Run() error {
 				mark = "* "
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n",
-				terminal.Cell(mark+one.Name), terminal.Cell(one.URL), terminal.Cell(one.User), terminal.Cell(one.Role), terminal.Time(one.ExpiresAt))
+				terminal.Cell(mark+one.Name), terminal.Cell(one.URL), terminal.Cell(one.User), terminal.Cell(one.Role),
+				terminal.Time(one.ExpiresAt))
 		}
 	})
 }
@@ -89,5 +90,6 @@ func (c *serverUseCmd) Run() error {
 	if err := saved.Write(); err != nil {
 		return fmt.Errorf("store the default server: %w", err)
 	}
-	return c.Done(func() (any, error) { return shown(&saved, one), nil }, "%s (%s) is the default server.", one.Name, one.URL)
+	return c.Done(func() (any, error) { return shown(&saved, one), nil }, "%s (%s) is the default server.",
+		one.Name, one.URL)
 }

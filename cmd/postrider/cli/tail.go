@@ -26,7 +26,8 @@ type TailCmd struct {
 
 // Help is shown by tail --help.
 func (TailCmd) Help() string {
-	return `Published events (-->) and attempts (<--), within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it.
+	return `Published events (-->) and attempts (<--), within about a second. If more than 200 of either happen in a ` +
+		`second, the newest 200 are shown. Ctrl-C ends it.
 
 Examples:
   postrider tail
@@ -82,10 +83,12 @@ type activityPage struct {
 	NextLink string         `json:"nextLink"`
 }
 
-// passes reports whether a request that failed so may succeed in a moment: a restart, a failover of the database, a limit of requests.
+// passes reports whether a request that failed so may succeed in a moment: a restart, a failover of the database, a
+// limit of requests.
 func passes(err error) bool {
 	var response *rest.Error
-	return err != nil && (!errors.As(err, &response) || response.Status >= 500 || response.Status == http.StatusTooManyRequests)
+	return err != nil &&
+		(!errors.As(err, &response) || response.Status >= 500 || response.Status == http.StatusTooManyRequests)
 }
 
 // shownPlaces are what was shown: the API may repeat it.
@@ -136,7 +139,8 @@ func (c *TailCmd) wanted(l *api.Activity) bool {
 func tailText(l *api.Activity) string {
 	at := l.At.Local().Format("15:04:05.000")
 	if l.Kind == "published" {
-		return fmt.Sprintf("%s --> %s  %s (%s) %s", at, terminal.Cell(l.Topic), terminal.Cell(l.EventId), terminal.Cell(l.EventType), terminal.Cell(l.Subject))
+		return fmt.Sprintf("%s --> %s  %s (%s) %s", at, terminal.Cell(l.Topic), terminal.Cell(l.EventId),
+			terminal.Cell(l.EventType), terminal.Cell(l.Subject))
 	}
 	what := terminal.Cell(l.EventId)
 	if l.BatchId != nil {
@@ -146,6 +150,7 @@ func tailText(l *api.Activity) string {
 	if l.Status != nil {
 		met = fmt.Sprintf("%d %s", *l.Status, met)
 	}
-	return fmt.Sprintf("%s <-- %s/%s  %s attempt %d: %s in %.1f ms, %s", at, terminal.Cell(l.Topic), terminal.Cell(*l.Subscription), what, *l.Number,
+	return fmt.Sprintf("%s <-- %s/%s  %s attempt %d: %s in %.1f ms, %s", at, terminal.Cell(l.Topic),
+		terminal.Cell(*l.Subscription), what, *l.Number,
 		met, *l.DurationMs, strings.ReplaceAll(terminal.Cell(*l.Verdict), "_", "-"))
 }

@@ -17,7 +17,8 @@ type ConfirmFlag struct {
 	Yes bool `help:"Do not ask for confirmation. Required if standard input is not a terminal."`
 }
 
-// Confirm asks on a terminal, and requires --yes elsewhere. question says what will be lost; it is not called with --yes.
+// Confirm asks on a terminal, and requires --yes elsewhere. question says what will be lost; it is not called with
+// --yes.
 func (f ConfirmFlag) Confirm(question func() (string, error)) error {
 	if f.Yes {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TimeFlags have a flag that is a time take an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it was. Kong's own reader
-// takes only the first, and its error is in Go's layout.
+// TimeFlags have a flag that is a time take an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it
+// was. Kong's own reader takes only the first, and its error is in Go's layout.
 func TimeFlags() []kong.Option {
 	read := func(ctx *kong.DecodeContext) (at time.Time, err error) {
 		var text string
@@ -21,16 +21,18 @@ func TimeFlags() []kong.Option {
 		return at, err
 	}
 	return []kong.Option{
-		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-			at, err := read(ctx)
-			target.Set(reflect.ValueOf(at))
-			return err
-		})),
-		kong.TypeMapper(reflect.TypeFor[*time.Time](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-			at, err := read(ctx)
-			target.Set(reflect.ValueOf(&at))
-			return err
-		})),
+		kong.TypeMapper(reflect.TypeFor[time.Time](),
+			kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+				at, err := read(ctx)
+				target.Set(reflect.ValueOf(at))
+				return err
+			})),
+		kong.TypeMapper(reflect.TypeFor[*time.Time](),
+			kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+				at, err := read(ctx)
+				target.Set(reflect.ValueOf(&at))
+				return err
+			})),
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ProgressLine is one line of a terminal that tells how far something is, rewritten in place. Where nobody looks it is silent.
+// ProgressLine is one line of a terminal that tells how far something is, rewritten in place. Where nobody looks it is
+// silent.
 type ProgressLine struct {
 	out   io.Writer // nil where nobody looks
 	shown time.Time
@@ -25,7 +26,8 @@ func NewProgressLine() *ProgressLine {
 // showInterval is between two changes of the progress line: more often nobody can read it.
 const showInterval = 250 * time.Millisecond
 
-// Show rewrites the line, unless it was changed a moment ago. Only then is it asked for: somebody may be told a million times.
+// Show rewrites the line, unless it was changed a moment ago. Only then is it asked for: somebody may be told a million
+// times.
 func (p *ProgressLine) Show(text func() string) {
 	if p.out == nil || time.Since(p.shown) < showInterval {
 		return

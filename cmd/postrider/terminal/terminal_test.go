@@ -31,7 +31,8 @@ func TestProgressLine(t *testing.T) {
 func TestPlural(t *testing.T) {
 	t.Parallel()
 	for want, given := range map[string]string{
-		"0 events": Plural(0, "event"), "1 event": Plural(1, "event"), "2 deliveries": Plural(2, "delivery"), "1 delivery": Plural(1, "delivery"), "3 days": Plural(3, "day"),
+		"0 events": Plural(0, "event"), "1 event": Plural(1, "event"), "2 deliveries": Plural(2, "delivery"),
+		"1 delivery": Plural(1, "delivery"), "3 days": Plural(3, "day"),
 		"2 addresses": Plural(2, "address"), "2 batches": Plural(int64(2), "batch"),
 	} {
 		require.Equal(t, want, given)

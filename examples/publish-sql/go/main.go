@@ -27,7 +27,8 @@ func run(ctx context.Context, topic string) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS shop_orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, total numeric NOT NULL)"); err != nil {
+	if _, err := conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS shop_orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY "+
+		"KEY, total numeric NOT NULL)"); err != nil {
 		return err
 	}
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -35,7 +36,9 @@ func run(ctx context.Context, topic string) error {
 		if err := tx.QueryRow(ctx, "INSERT INTO shop_orders (total) VALUES (9.50) RETURNING id").Scan(&order); err != nil {
 			return err
 		}
-		event := map[string]any{"eventType": "Shop.OrderPlaced", "subject": fmt.Sprint("orders/", order), "data": map[string]any{"total": 9.5}}
+		event := map[string]any{
+			"eventType": "Shop.OrderPlaced", "subject": fmt.Sprint("orders/", order), "data": map[string]any{"total": 9.5},
+		}
 		var id string
 		if err := tx.QueryRow(ctx, "SELECT postrider.publish($1, $2::jsonb)::text", topic, event).Scan(&id); err != nil {
 			return err

@@ -1,4 +1,5 @@
-// Command receiver takes postrider's deliveries: it answers both validation handshakes, checks signatures, and does its work once for each event.
+// Command receiver takes postrider's deliveries: it answers both validation handshakes, checks signatures, and does its
+// work once for each event.
 //
 //	PORT=3000 WEBHOOK_SECRET=whsec_… go run ./examples/receivers/go
 package main
@@ -27,7 +28,8 @@ type event struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// receiver remembers what it has worked off: delivery is at least once. A real one keeps that beside its own data, in the same transaction.
+// receiver remembers what it has worked off: delivery is at least once. A real one keeps that beside its own data, in
+// the same transaction.
 type receiver struct {
 	verify *standardwebhooks.Webhook // nil: deliveries are not signed
 	mu     sync.Mutex

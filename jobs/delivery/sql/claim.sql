@@ -2,13 +2,14 @@
 -- returns whether there was one. A batch is the probe only if no delivery without a batch is held: each failing probe
 -- costs an attempt, and a batch would pay with those of all its members.
 --
--- The probation's row is the lock: of several nodes one finds its time come and no probe in progress. A probe that ended
--- without a response (its time to live had passed, it was canceled, its node died) has no job any more: the next one is
--- taken.
+-- The probation's row is the lock: of several nodes one finds its time come and no probe in progress. A probe that
+-- ended without a response (its time to live had passed, it was canceled, its node died) has no job any more: the next
+-- one is taken.
 WITH probation AS MATERIALIZED (
     SELECT rest_key FROM postrider_internal.probations p
      WHERE rest_key = $1 AND since IS NOT NULL AND until <= now()
-       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.probe_job_id AND j.finalized_at IS NULL)
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.probe_job_id
+           AND j.finalized_at IS NULL)
        FOR UPDATE SKIP LOCKED
 ), oldest AS MATERIALIZED (
     SELECT d.id FROM probation, unnest($2::bigint[]) AS s(id)

@@ -1,5 +1,6 @@
 -- Reads what a cut may take of what is on hold: an event subscription that is no longer on hold releases to its batch
--- cutter what was never attempted. What was attempted before is sent alone, see release.sql. It goes on after $2 and $3.
+-- cutter what was never attempted. What was attempted before is sent alone, see release.sql. It goes on after $2 and
+-- $3.
 SELECT id, event_bytes, true AS held, owed_since
   FROM (SELECT * FROM postrider_internal.deliveries
          WHERE subscription_id = $1 AND hold IS NOT NULL AND (owed_since, id) > ($2, $3)

@@ -1,9 +1,9 @@
 -- Reads deliveries that are attempted alone, with their events ($1 ids).
 --
--- A body is returned only while the bodies before it fit into $2 bytes; its length is known without reading it.
--- LATERAL with LIMIT keeps the lookup of each event an index scan of the one partition that its day names; as a plain
--- join the planner may prefer to read whole partitions. $3 and $4 bound the days, and so the partitions that are opened:
--- with all of them planning took a third of the time, and still does where plans cannot be kept (PgBouncer).
+-- A body is returned only while the bodies before it fit into $2 bytes; its length is known without reading it. LATERAL
+-- with LIMIT keeps the lookup of each event an index scan of the one partition that its day names; as a plain join the
+-- planner may prefer to read whole partitions. $3 and $4 bound the days, and so the partitions that are opened: with
+-- all of them planning took a third of the time, and still does where plans cannot be kept (PgBouncer).
 SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_marks, d.owed_since, d.next_attempt_at,
        d.not_before, d.first_attempt_at, clock_timestamp(),
        e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''),

@@ -14,7 +14,8 @@ WITH members AS MATERIALIZED (
        AND day <= (SELECT max(event_day) FROM members) AND erased_at IS NULL
 )
 SELECT d.id, d.event_uuid, d.owed_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''),
-       coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''), e.body,
+       coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
+       e.body,
        CASE WHEN e.schema = 'CustomEventSchema' THEN e.event_time END,
        coalesce(e.traceparent, ''), coalesce(e.tracestate, '')
   FROM members d

@@ -1,4 +1,5 @@
--- T3 records a group of results in one statement. One result is one delivery attempt, of a single delivery or of a batch.
+-- T3 records a group of results in one statement. One result is one delivery attempt, of a single delivery or of a
+-- batch.
 --
 -- The job row is the token: everything below is joined to it, so that only the statement that deletes the row records
 -- the attempt, moves the deliveries on and inserts the next job. A node that was thought dead and comes back deletes
@@ -32,7 +33,8 @@ WITH input AS (
     SELECT i.*, i.verdict NOT IN ('retry', 'hold', 'leave') AS ends
       FROM input i JOIN token ON token.id = i.job_id
 ), attempts AS (
-    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, batch_id, subscription_id, job_id, number, reruns,
+    INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, batch_id, subscription_id, job_id, number,
+        reruns,
            due_at, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict,
            next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, hold, skipped_marks, node,
            request_headers, response_headers, response_excerpt)
@@ -46,16 +48,19 @@ WITH input AS (
     SELECT (topic_id + subscription_id) % 8,
            array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, 'attempt', outcome, bucket, count,
                           NULL)::postrider_internal.rollup_entry)
-      FROM (SELECT coalesce((SELECT s.topic_id FROM postrider_internal.event_subscriptions s WHERE s.id = subscription_id), 0)
+      FROM (SELECT coalesce((SELECT s.topic_id FROM postrider_internal.event_subscriptions s
+          WHERE s.id = subscription_id), 0)
                        AS topic_id, subscription_id, outcome, count(*) AS count,
-                   width_bucket(duration_us, '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000,
+                   width_bucket(duration_us,
+                       '{5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000,
                                                10000000, 30000000, 60000000}'::bigint[]) AS bucket
               FROM result WHERE number > 0 GROUP BY subscription_id, outcome, bucket) c
      GROUP BY 1
 ), members AS MATERIALIZED (
-    -- The deliveries that change: a single delivery always; of a batch those with a verdict of their own, and all if the
-    -- batch was sent or ends. A retry of a single delivery, and of a member on its own, needs a job.
-    SELECT d.id, d.made, r.batch_id, r.subscription_id, r.retry_policy, r.number, r.reruns, r.status, r.outcome, r.error,
+    -- The deliveries that change: a single delivery always; of a batch those with a verdict of their own, and all if
+    -- the batch was sent or ends. A retry of a single delivery, and of a member on its own, needs a job.
+    SELECT d.id, d.made, r.batch_id, r.subscription_id, r.retry_policy, r.number, r.reruns, r.status, r.outcome,
+           r.error,
            r.excerpt, r.started_at, r.skipped_marks, r.ends, coalesce(f.next_at, r.next_at) AS next_at,
            CASE WHEN f.delivery_id IS NULL THEN r.reason ELSE f.reason END AS reason, f.dead_letter_id,
            CASE WHEN f.delivery_id IS NOT NULL THEN f.not_before
@@ -97,7 +102,8 @@ WITH input AS (
     DELETE FROM postrider_internal.deliveries d USING members m
      WHERE d.id = m.id AND m.state IS NOT NULL AND d.id = ANY (ARRAY (SELECT id FROM members WHERE state IS NOT NULL))
     RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.batch_id, d.reruns, d.owed_since,
-              d.redelivered_from, d.operation_id, m.state, m.reason, m.error, m.excerpt, m.retry_policy, m.dead_letter_id, @time_scale AS time_scale,
+              d.redelivered_from, d.operation_id, m.state, m.reason, m.error, m.excerpt, m.retry_policy,
+              m.dead_letter_id, @time_scale AS time_scale,
               CASE WHEN m.number > 0 THEN m.number ELSE d.attempts END AS attempts,
               CASE WHEN m.number > 0 THEN m.status ELSE d.last_status END AS last_status,
               CASE WHEN m.number > 0 THEN m.outcome ELSE d.last_outcome END AS last_outcome,
@@ -114,7 +120,8 @@ WITH input AS (
        AND (m.next_job IS NOT NULL OR NOT m.ends AND m.state IS NOT NULL)
 ), batches AS (
     UPDATE postrider_internal.batches b
-       SET job_id = CASE r.verdict WHEN 'leave' THEN b.job_id WHEN 'retry' THEN nextval('postrider_internal.river_job_id_seq') END,
+       SET job_id = CASE r.verdict WHEN 'leave' THEN b.job_id WHEN 'retry'
+           THEN nextval('postrider_internal.river_job_id_seq') END,
            attempts = CASE WHEN r.number > 0 THEN r.number ELSE b.attempts END,
            hold = CASE r.verdict WHEN 'hold' THEN r.reason END,
            held_reruns = CASE r.verdict WHEN 'hold' THEN r.reruns ELSE 0 END,
@@ -128,7 +135,8 @@ WITH input AS (
            not_before = CASE WHEN r.number > 0 THEN r.not_before ELSE b.not_before END,
            bytes = coalesce(r.bytes, b.bytes),
            members = b.members - CASE WHEN r.ends THEN 0 ELSE (SELECT count(*) FROM members m WHERE m.batch_id = b.id
-                                                                  AND (m.next_job IS NOT NULL OR m.state IS NOT NULL)) END,
+                                                                  AND (m.next_job IS NOT NULL OR m.state IS NOT NULL))
+                                                                      END,
            state = CASE r.verdict WHEN 'deliver' THEN 'delivered' WHEN 'dead_letter' THEN 'dead_lettered'
                         WHEN 'drop' THEN 'dropped' WHEN 'cancel' THEN 'canceled' ELSE b.state END,
            finished_at = CASE WHEN r.ends THEN now() END
@@ -137,13 +145,15 @@ WITH input AS (
     RETURNING b.id, b.subscription_id, b.job_id, b.attempts, b.next_attempt_at, r.verdict
 ), next_jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT id, CASE WHEN at <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT id, CASE WHEN at <= now() + interval '5 seconds' THEN 'available'
+        ELSE 'scheduled' END::postrider_internal.river_job_state,
            args, kind, 'deliveries', 1, 1000, at
       FROM (SELECT next_job AS id, jsonb_build_object('d', id, 's', subscription_id, 'n', made + 1) AS args,
                    'deliver' AS kind, next_at AS at
               FROM members WHERE next_job IS NOT NULL
              UNION ALL
-            SELECT job_id, jsonb_build_object('s', subscription_id, 'b', id, 'n', attempts + 1), 'batch', next_attempt_at
+            SELECT job_id, jsonb_build_object('s', subscription_id, 'b', id, 'n', attempts + 1), 'batch',
+                   next_attempt_at
               FROM batches WHERE verdict = 'retry') jobs
 -- end
 ), -- ends.sql

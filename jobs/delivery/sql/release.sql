@@ -2,12 +2,12 @@
 -- oldest first. The hold and the job replace each other in one row version: after a crash, or with two nodes at once,
 -- every delivery has exactly one of the two.
 --
--- @limit bounds it, in deliveries; a batch counts as many as it has members, and is released if any is left of the limit.
--- @refill stops at an event subscription that is on hold by now, because it may work from an older sample of the traffic.
--- Otherwise it is for what expires: deliveries of at least the age @age, even if their event subscription is on hold.
--- @also_later releases what waits for a later retry, with a job for that time. If @batching, deliveries that were never
--- attempted stay on hold for the batch cutter that this inserts: to release them first would write each row, with its
--- index entries, once more (27 of 100 microseconds for each event).
+-- @limit bounds it, in deliveries; a batch counts as many as it has members, and is released if any is left of the
+-- limit. @refill stops at an event subscription that is on hold by now, because it may work from an older sample of the
+-- traffic. Otherwise it is for what expires: deliveries of at least the age @age, even if their event subscription is
+-- on hold. @also_later releases what waits for a later retry, with a job for that time. If @batching, deliveries that
+-- were never attempted stay on hold for the batch cutter that this inserts: to release them first would write each row,
+-- with its index entries, once more (27 of 100 microseconds for each event).
 WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT @refill::boolean OR NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states
@@ -20,7 +20,8 @@ WITH allowed AS MATERIALIZED (
                                          WHERE d.batch_id = b.id AND d.owed_since <= now() - @age::interval))
      ORDER BY id LIMIT @limit FOR UPDATE SKIP LOCKED
 ), chosen_batches AS MATERIALIZED (
-    SELECT * FROM (SELECT *, sum(members) OVER (ORDER BY id) - members AS before FROM held_batches) b WHERE before < @limit
+    SELECT * FROM (SELECT *, sum(members) OVER (ORDER BY id) - members AS before FROM held_batches) b
+    WHERE before < @limit
 ), left_over AS MATERIALIZED (
     SELECT greatest(@limit - coalesce(sum(members), 0), 0) AS n FROM chosen_batches
 ), oldest AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Deletes the locks named $1 of event subscriptions that do not exist any more. A lock that is held stays until the next
--- time.
+-- Deletes the locks named $1 of event subscriptions that do not exist any more. A lock that is held stays until the
+-- next time.
 DELETE FROM postrider_internal.locks l USING (
     SELECT name, key FROM postrider_internal.locks k
      WHERE name = $1 AND NOT EXISTS (SELECT FROM postrider_internal.event_subscriptions s WHERE s.id = k.key)

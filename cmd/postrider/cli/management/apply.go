@@ -22,14 +22,17 @@ type ApplyCmd struct {
 
 // Help is shown by apply --help.
 func (ApplyCmd) Help() string {
-	return `The file has topics, subscriptions and policies with the API's own property names; what it leaves out takes its default. It may also be what
-"az eventgrid event-subscription list" prints: what there is not here is named. All of it is judged first; then policies, topics and event subscriptions
+	return `The file has topics, subscriptions and policies with the API's own property names; what it leaves out takes ` +
+		`its default. It may also be what
+"az eventgrid event-subscription list" prints: what there is not here is named. All of it is judged first;` +
+		` then policies, topics and event subscriptions
 are written in this order, until the first error. What others change meanwhile is not overwritten.
 
 Examples:
   postrider apply -f postrider.yaml
   postrider apply -f postrider.yaml --dry-run
-  az eventgrid event-subscription list --source-resource-id $ID --include-full-endpoint-url true | postrider apply -f - --topic orders --yes`
+  az eventgrid event-subscription list --source-resource-id $ID --include-full-endpoint-url true | postrider apply ` +
+		`-f - --topic orders --yes`
 }
 
 // maxApplied has room for a list of some thousand event subscriptions.
@@ -123,7 +126,8 @@ func (c *ApplyCmd) show(changes []change, file *applyFile) error {
 			fmt.Printf("    %s\n", line)
 		}
 	}
-	_, err := fmt.Printf("(%d to make, %d to change, %d to delete, %d as they are)\n", counts["+"], counts["~"], counts["-"], counts[same])
+	_, err := fmt.Printf("(%d to make, %d to change, %d to delete, %d as they are)\n", counts["+"], counts["~"],
+		counts["-"], counts[same])
 	return err
 }
 
@@ -143,7 +147,9 @@ func (c *ApplyCmd) ask(todo int) error {
 		return nil
 	}
 	if c.File == "-" || !terminal.IsTerminal(os.Stdin) {
-		return terminal.Usagef("standard input is not a terminal to ask on: say --yes to make these changes, or --dry-run to see them only")
+		return terminal.Usagef("standard input is not a terminal to ask on: say --yes to make these changes, or --dry-run " +
+			"to see them only")
 	}
-	return terminal.AskYes(fmt.Sprintf("Make %s?", terminal.Either(todo == 1, "this change", fmt.Sprintf("these %d changes", todo))))
+	return terminal.AskYes(fmt.Sprintf("Make %s?",
+		terminal.Either(todo == 1, "this change", fmt.Sprintf("these %d changes", todo))))
 }

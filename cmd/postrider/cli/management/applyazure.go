@@ -10,7 +10,8 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// azureList are the event subscriptions of what `az eventgrid event-subscription list` or show prints, or of an answer of Azure's own API.
+// azureList are the event subscriptions of what `az eventgrid event-subscription list` or show prints, or of an answer
+// of Azure's own API.
 func azureList(value any) ([]rest.Object, bool) {
 	if o, ok := value.(rest.Object); ok {
 		if isAzure(o) {
@@ -35,7 +36,8 @@ func isAzure(o rest.Object) bool {
 	kind, _ := o["type"].(string)
 	_, nested := o["properties"].(rest.Object)
 	_, flat := o["destination"]
-	return strings.Contains(strings.ToLower(kind), "microsoft.eventgrid/") && strings.HasSuffix(strings.ToLower(kind), "eventsubscriptions") && (nested || flat)
+	return strings.Contains(strings.ToLower(kind), "microsoft.eventgrid/") &&
+		strings.HasSuffix(strings.ToLower(kind), "eventsubscriptions") && (nested || flat)
 }
 
 // flattened has the members of `properties` beside the others, as the CLI prints them.
@@ -61,7 +63,8 @@ func (a *azureReader) note(format string, args ...any) {
 	a.notes = append(a.notes, a.title+": "+fmt.Sprintf(format, args...))
 }
 
-// fromAzure adds what can be had here. The topics are made where there are none, for what is delivered as CloudEvents and nothing else, of those.
+// fromAzure adds what can be had here. The topics are made where there are none, for what is delivered as CloudEvents
+// and nothing else, of those.
 func (f *applyFile) fromAzure(list []rest.Object, topic string) error {
 	others := map[string]bool{} // topics with event subscriptions that get another schema than CloudEvents
 	for _, o := range list {
@@ -94,7 +97,8 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (wanted, b
 	if w.topic == "" {
 		source, _ := o["topic"].(string)
 		if w.topic = azureTopic(source); w.topic == "" {
-			a.note("events of %s do not come here by themselves: left out; --topic names the topic that they shall be published to", terminal.Cell(source))
+			a.note("events of %s do not come here by themselves: left out; --topic names the topic that they shall be "+
+				"published to", terminal.Cell(source))
 			return w, false
 		}
 	}
@@ -116,7 +120,8 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (wanted, b
 		}
 	}
 	if filter, ok := o["filter"].(rest.Object); ok {
-		setObject(w.settings, "filter", present(filter, "includedEventTypes", "subjectBeginsWith", "subjectEndsWith", "isSubjectCaseSensitive", "advancedFilters", "enableAdvancedFilteringOnArrays"))
+		setObject(w.settings, "filter", present(filter, "includedEventTypes", "subjectBeginsWith", "subjectEndsWith",
+			"isSubjectCaseSensitive", "advancedFilters", "enableAdvancedFilteringOnArrays"))
 	}
 	if retry, ok := o["retryPolicy"].(rest.Object); ok {
 		setObject(w.settings, "retryPolicy", present(retry, "maxDeliveryAttempts", "eventTimeToLiveInMinutes"))
@@ -125,10 +130,12 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (wanted, b
 	return w, true
 }
 
-// azureTopic is the name of a custom topic, a domain's or a namespace's; "" of what Azure itself publishes, such as a storage account.
+// azureTopic is the name of a custom topic, a domain's or a namespace's; "" of what Azure itself publishes, such as a
+// storage account.
 func azureTopic(id string) string {
 	parts := strings.Split(strings.Trim(id, "/"), "/")
-	if len(parts) < 2 || !strings.Contains(strings.ToLower(id), "/microsoft.eventgrid/") || !strings.EqualFold(parts[len(parts)-2], "topics") {
+	if len(parts) < 2 || !strings.Contains(strings.ToLower(id), "/microsoft.eventgrid/") ||
+		!strings.EqualFold(parts[len(parts)-2], "topics") {
 		return ""
 	}
 	return parts[len(parts)-1]
@@ -153,7 +160,8 @@ func (a *azureReader) destination(settings, d rest.Object) bool {
 	full, _ := d["endpointUrl"].(string)
 	if base, _ := d["endpointBaseUrl"].(string); full == "" {
 		full = base
-		a.note("the list has no endpointUrl, so its query string, if it has one, is missing: list with --include-full-endpoint-url true")
+		a.note("the list has no endpointUrl, so its query string, if it has one, is missing: list with " +
+			"--include-full-endpoint-url true")
 	}
 	if full == "" {
 		a.note("it has no endpoint: left out")
@@ -165,7 +173,9 @@ func (a *azureReader) destination(settings, d rest.Object) bool {
 			settings[member] = d[member]
 		}
 	}
-	for _, member := range []string{"azureActiveDirectoryTenantId", "azureActiveDirectoryApplicationIdOrUri", "minimumTlsVersionAllowed"} {
+	for _, member := range []string{
+		"azureActiveDirectoryTenantId", "azureActiveDirectoryApplicationIdOrUri", "minimumTlsVersionAllowed",
+	} {
 		if d[member] != nil {
 			a.note("%s is not offered: deliveries go without", member)
 		}
@@ -201,11 +211,14 @@ func (a *azureReader) header(headers []rest.Object, m rest.Object) []rest.Object
 func (a *azureReader) deadLetters(settings, o rest.Object) {
 	destination, _ := o["deadLetterDestination"].(rest.Object)
 	if identity, ok := o["deadLetterWithResourceIdentity"].(rest.Object); ok {
-		a.note("deadLetterWithResourceIdentity is not offered: dead letters are written with what serve --dead-letter-container says")
+		a.note("deadLetterWithResourceIdentity is not offered: dead letters are written with what serve " +
+			"--dead-letter-container says")
 		destination, _ = identity["deadLetterDestination"].(rest.Object)
 	}
 	if destination != nil {
 		flat := flattened(destination)
-		settings["deadLetterDestination"] = rest.Object{"endpointType": flat["endpointType"], "properties": present(flat, "resourceId", "blobContainerName")}
+		settings["deadLetterDestination"] = rest.Object{
+			"endpointType": flat["endpointType"], "properties": present(flat, "resourceId", "blobContainerName"),
+		}
 	}
 }

@@ -102,8 +102,9 @@ const (
 	hiddenOther = "*** (another one)"
 )
 
-// hideSecrets masks what is secret in two sets of an event subscription's settings: the query of its endpoint, the values of secret headers, and the secrets of its
-// connection. What differs still differs afterwards, but for the last, which the server never shows.
+// hideSecrets masks what is secret in two sets of an event subscription's settings: the query of its endpoint, the
+// values of secret headers, and the secrets of its connection. What differs still differs afterwards, but for the last,
+// which the server never shows.
 func hideSecrets(before, after rest.Object) {
 	hideConnection(before)
 	hideConnection(after)

@@ -10,14 +10,20 @@ import (
 	"postrider/server/management"
 )
 
-// FuzzReadApply: whatever a file says, it is read or refused; what it asks for has names, is there once, and is judged without a mishap.
+// FuzzReadApply: whatever a file says, it is read or refused; what it asks for has names, is there once, and is judged
+// without a mishap.
 func FuzzReadApply(f *testing.F) {
 	applied, err := os.ReadFile("testdata/apply.yaml")
 	require.NoError(f, err)
 	for _, text := range []string{
-		string(applied), "", "---\n---\n", "topics: [{name: a}]\n---\nsubscriptions: [{topic: a, name: b, endpointUrl: 'https://example.com/'}]", "a: &a [*a]", "a: &a {b: 1}\nc: {<<: *a}", "topics: {}", "[]", "!!binary aGFsbG8=",
-		`[{"type":"Microsoft.EventGrid/eventSubscriptions","name":"a","destination":{"endpointType":"WebHook","endpointUrl":"https://example.com/"},"filter":{"advancedFilters":[{"operatorType":"NumberIn","key":"data.n","values":[1e400,9007199254740993]}]},"retryPolicy":{"maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1440}}]`,
-		`{"value":[{"type":"microsoft.eventgrid/topics/eventsubscriptions","name":"a","properties":{"destination":{"properties":{"maxEventsPerBatch":1}}}}]}`,
+		string(applied), "", "---\n---\n",
+		"topics: [{name: a}]\n---\nsubscriptions: [{topic: a, name: b, endpointUrl: 'https://example.com/'}]", "a: &a [*a]",
+		"a: &a {b: 1}\nc: {<<: *a}", "topics: {}", "[]", "!!binary aGFsbG8=",
+		`[{"type":"Microsoft.EventGrid/eventSubscriptions","name":"a","destination":{"endpointType":"WebHook",` +
+			`"endpointUrl":"https://example.com/"},"filter":{"advancedFilters":[{"operatorType":"NumberIn","key":"data.n",` +
+			`"values":[1e400,9007199254740993]}]},"retryPolicy":{"maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1440}}]`,
+		`{"value":[{"type":"microsoft.eventgrid/topics/eventsubscriptions","name":"a",` +
+			`"properties":{"destination":{"properties":{"maxEventsPerBatch":1}}}}]}`,
 	} {
 		f.Add(text, "orders")
 		f.Add(text, "")

@@ -92,7 +92,8 @@ func (e *brokenError) Error() string { return e.cause.Error() }
 
 // look reads what there is.
 func (a *applier) look(ctx context.Context) error {
-	a.policies, a.topics, a.subs, a.unsettled = map[string]rest.Object{}, map[string]rest.Object{}, map[string][]rest.Object{}, map[string]bool{}
+	a.policies, a.topics, a.subs, a.unsettled = map[string]rest.Object{}, map[string]rest.Object{},
+		map[string][]rest.Object{}, map[string]bool{}
 	for _, list := range []struct {
 		path string
 		into map[string]rest.Object
@@ -200,7 +201,8 @@ func (a *applier) judgeTopic(w *wanted) (change, error) {
 	own := []string{"name", "etag", "endpoint", "createdAt", "updatedAt"}
 	ch := compared(w, without(before, own...), without(after, own...), before["etag"])
 	for _, line := range ch.lines {
-		if root, _, _ := strings.Cut(line.property, "."); root == "kind" || root == "inputSchema" || root == "inputSchemaMapping" {
+		if root, _, _ := strings.Cut(line.property, "."); root == "kind" || root == "inputSchema" ||
+			root == "inputSchemaMapping" {
 			return change{}, fmt.Errorf("%s cannot be changed once the topic is there", line)
 		}
 	}
@@ -241,7 +243,8 @@ func (a *applier) judgeSubscription(ctx context.Context, w *wanted) (change, err
 
 // settingsOf leaves out what nobody sets.
 func settingsOf(shown rest.Object) rest.Object {
-	s := without(shown, "topic", "name", "endpointBaseUrl", "etag", "validation", "provisioningState", "hold", "createdAt", "updatedAt")
+	s := without(shown, "topic", "name", "endpointBaseUrl", "etag", "validation", "provisioningState", "hold", "createdAt",
+		"updatedAt")
 	if signing, ok := s["signing"].(rest.Object); ok {
 		s["signing"] = present(signing, "enabled")
 	}
@@ -268,7 +271,8 @@ func (a *applier) stored(ctx context.Context, w *wanted, shown rest.Object) (res
 	return s, nil
 }
 
-// afterwards are the settings that would be in force. The server says, unless topic or policy are still to be made: then those that are stated.
+// afterwards are the settings that would be in force. The server says, unless topic or policy are still to be made:
+// then those that are stated.
 func (a *applier) afterwards(ctx context.Context, w *wanted, before rest.Object) (rest.Object, error) {
 	stated, err := plainly(w.settings)
 	if err != nil {
@@ -300,7 +304,9 @@ func (a *applier) afterwards(ctx context.Context, w *wanted, before rest.Object)
 }
 
 // whatIf has the server judge. Limits that only the policy as the file has it allows are judged when they are written.
-func (a *applier) whatIf(ctx context.Context, w *wanted, stated rest.Object, policy string) (would rest.Object, err error) {
+func (a *applier) whatIf(
+	ctx context.Context, w *wanted, stated rest.Object, policy string,
+) (would rest.Object, err error) {
 	path := rest.SubscriptionURL(w.topic, w.name) + "?" + url.Values{"dryRun": {"true"}}.Encode()
 	err = a.client.Call(ctx, http.MethodPut, path, stated, &would)
 	if rest.IsStatus(err, http.StatusBadRequest) && a.unsettled[policy] {

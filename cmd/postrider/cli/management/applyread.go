@@ -89,8 +89,8 @@ func (f *applyFile) inOrder() {
 	slices.SortStableFunc(f.wanted, func(a, b wanted) int { return rank[a.kind] - rank[b.kind] })
 }
 
-// readApply reads YAML, of which JSON is a part: documents of ours, or the list that the Azure CLI prints. topic is where a list's event
-// subscriptions belong; "" for where it says.
+// readApply reads YAML, of which JSON is a part: documents of ours, or the list that the Azure CLI prints. topic is
+// where a list's event subscriptions belong; "" for where it says.
 func readApply(text []byte, topic string) (*applyFile, error) {
 	f := &applyFile{}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -127,7 +127,8 @@ func (f *applyFile) document(value any, topic string) error {
 		return nil
 	}
 	if !ok {
-		return errors.New("it must have topics, subscriptions or policies, or be the list of az eventgrid event-subscription list")
+		return errors.New("it must have topics, subscriptions or policies, or be the list of az eventgrid " +
+			"event-subscription list")
 	}
 	for _, name := range []string{"policies", "topics", "subscriptions"} {
 		list, err := entries(o, name)
@@ -243,7 +244,8 @@ func (r *yamlReader) mapping(n *yaml.Node) (rest.Object, error) {
 		}
 		switch _, twice := o[key.Value]; {
 		case key.Tag == "!!merge":
-			return nil, fmt.Errorf("line %d: merge keys (<<) are not read; repeat what is shared, or name it with an alias", key.Line)
+			return nil,
+				fmt.Errorf("line %d: merge keys (<<) are not read; repeat what is shared, or name it with an alias", key.Line)
 		case key.Kind != yaml.ScalarNode:
 			return nil, fmt.Errorf("line %d: a name must be text", key.Line)
 		case twice:

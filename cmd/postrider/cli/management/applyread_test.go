@@ -35,7 +35,9 @@ func TestReadApplyRefuses(t *testing.T) {
 			require.ErrorContains(t, err, row.says)
 		})
 	}
-	file, err := readApply([]byte("subscriptions: [{topic: t-1, name: s-1, expirationTimeUtc: 2030-01-01, maxEventsPerBatch: 1_0}]\n---\npolicies: [{name: p-1}]\ntopics: []"), "")
+	file, err := readApply(
+		[]byte("subscriptions: [{topic: t-1, name: s-1, expirationTimeUtc: 2030-01-01, maxEventsPerBatch: "+
+			"1_0}]\n---\npolicies: [{name: p-1}]\ntopics: []"), "")
 	require.NoError(t, err)
 	require.Equal(t, kindPolicy, file.wanted[0].kind, "what others need comes first")
 	require.Equal(t, `{"expirationTimeUtc":"2030-01-01","maxEventsPerBatch":10}`, encoded(t, file.wanted[1].settings))
@@ -44,9 +46,11 @@ func TestReadApplyRefuses(t *testing.T) {
 // The answer of Azure's own API, and a domain's topic.
 func TestReadApplyOfAzuresAPI(t *testing.T) {
 	t.Parallel()
-	const of = `"type":"Microsoft.EventGrid/eventSubscriptions","properties":{"topic":"/subscriptions/s/providers/Microsoft.EventGrid/domains/d/topics/orders",`
+	const of = `"type":"Microsoft.EventGrid/eventSubscriptions",` +
+		`"properties":{"topic":"/subscriptions/s/providers/Microsoft.EventGrid/domains/d/topics/orders",`
 	file, err := readApply([]byte(`{"value":[
-		{"name":"one",`+of+`"eventDeliverySchema":"CloudEventSchemaV1_0","destination":{"endpointType":"WebHook","properties":{"endpointBaseUrl":"https://a.example/in",
+		{"name":"one",`+of+`"eventDeliverySchema":"CloudEventSchemaV1_0","destination":{"endpointType":"WebHook",`+
+		`"properties":{"endpointBaseUrl":"https://a.example/in",
 			"deliveryAttributeMappings":[{"name":"X","type":"Static","properties":{"value":"v","isSecret":false}}]}},
 			"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"/r","blobContainerName":"c"}},
 			"deadLetterWithResourceIdentity":null,"retryPolicy":{"maxDeliveryAttempts":3}}},
@@ -55,12 +59,21 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, file.azure)
 	require.Len(t, file.wanted, 2)
-	require.Equal(t, wanted{kind: kindTopic, name: "orders", settings: rest.Object{"inputSchema": "CloudEventSchemaV1_0"}, ifMissing: true}, file.wanted[0])
-	require.Equal(t, `{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"blobContainerName":"c","resourceId":"/r"}},`+
-		`"deliveryAttributeMappings":[{"name":"X","properties":{"isSecret":false,"value":"v"},"type":"Static"}],"endpointUrl":"https://a.example/in",`+
-		`"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"maxDeliveryAttempts":3}}`, encoded(t, file.wanted[1].settings))
+	require.Equal(t,
+		wanted{
+			kind: kindTopic, name: "orders", settings: rest.Object{"inputSchema": "CloudEventSchemaV1_0"}, ifMissing: true,
+		}, file.wanted[0])
+	require.Equal(t,
+		`{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"blobContainerName":"c","resourceId":"/r"}},`+
+			`"deliveryAttributeMappings":[{"name":"X","properties":{"isSecret":false,"value":"v"},"type":"Static"}],`+
+			`"endpointUrl":"https://a.example/in",`+
+			`"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"maxDeliveryAttempts":3}}`,
+		encoded(t, file.wanted[1].settings))
 	require.Len(t, file.notOffered, 3)
-	for i, note := range []string{"one: the list has no endpointUrl", "two: endpointType AzureFunction is not offered", "three: the deliveryConfiguration of a namespace"} {
+	for i, note := range []string{
+		"one: the list has no endpointUrl", "two: endpointType AzureFunction is not offered",
+		"three: the deliveryConfiguration of a namespace",
+	} {
 		require.Contains(t, file.notOffered[i], note)
 	}
 }

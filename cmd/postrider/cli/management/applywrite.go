@@ -16,8 +16,9 @@ import (
 // ownPrefix begins the names of topics that are postrider's own.
 const ownPrefix = "postrider."
 
-// leftovers are what the server has and the file does not name: event subscriptions first, for they keep topics and policies from being deleted.
-// Of the Azure CLI's list, which names nothing else, event subscriptions of its topics alone.
+// leftovers are what the server has and the file does not name: event subscriptions first, for they keep topics and
+// policies from being deleted. Of the Azure CLI's list, which names nothing else, event subscriptions of its topics
+// alone.
 func (a *applier) leftovers() (gone []change) {
 	leave := func(kind, topic, name string, o rest.Object) {
 		if a.file.find(kind, topic, name) == nil {
@@ -61,12 +62,14 @@ func (a *applier) write(ctx context.Context, changes []change) error {
 		if ch.mark == same {
 			continue
 		}
-		err := terminal.Await(fmt.Sprintf("%s is written (%d of %d)", ch.title(), done+1, all), func() error { return a.writeOne(ctx, ch) })
+		err := terminal.Await(fmt.Sprintf("%s is written (%d of %d)", ch.title(), done+1, all),
+			func() error { return a.writeOne(ctx, ch) })
 		if rest.IsStatus(err, http.StatusPreconditionFailed) {
 			err = fmt.Errorf("somebody else has changed it meanwhile")
 		}
 		if err != nil {
-			return fmt.Errorf("%d of %s made; %s was refused: %w\nwhat comes after it was not begun; once that is mended, apply the file again", done, terminal.Plural(all, "change"), ch.title(), err)
+			return fmt.Errorf("%d of %s made; %s was refused: %w\nwhat comes after it was not begun; once that is mended, "+
+				"apply the file again", done, terminal.Plural(all, "change"), ch.title(), err)
 		}
 		done++
 		fmt.Fprintf(a.out, "%s %s\n", map[string]string{"+": "made", "~": "changed", "-": "deleted"}[ch.mark], ch.title())
@@ -76,7 +79,8 @@ func (a *applier) write(ctx context.Context, changes []change) error {
 
 func (a *applier) writeOne(ctx context.Context, ch *change) error {
 	path := map[string]string{
-		kindPolicy: "/v1/policies/" + url.PathEscape(ch.name), kindTopic: rest.TopicURL(ch.name), kindSubscription: rest.SubscriptionURL(ch.topic, ch.name),
+		kindPolicy: "/v1/policies/" + url.PathEscape(ch.name), kindTopic: rest.TopicURL(ch.name),
+		kindSubscription: rest.SubscriptionURL(ch.topic, ch.name),
 	}[ch.kind]
 	var headers []string
 	switch {

@@ -22,7 +22,8 @@ type pauseCmd struct {
 
 // Help is shown by subscription pause --help.
 func (pauseCmd) Help() string {
-	return `Nothing is lost: what is published meanwhile is held too. The next publish on every node obeys; attempts that are in progress, or begin within
+	return `Nothing is lost: what is published meanwhile is held too. The next publish on every node obeys; attempts ` +
+		`that are in progress, or begin within
 100 ms, finish.
 
 Examples:
@@ -39,7 +40,8 @@ type resumeCmd struct{ oneSubscription }
 
 // Help is shown by subscription resume --help.
 func (resumeCmd) Help() string {
-	return "What was held is released in waves by the service. Resuming what is not paused changes nothing.\n\nExample:\n  postrider subscription resume orders billing"
+	return "What was held is released in waves by the service. Resuming what is not paused changes " +
+		"nothing.\n\nExample:\n  postrider subscription resume orders billing"
 }
 
 // Run executes subscription resume.
@@ -49,7 +51,8 @@ type releaseCmd struct{ oneSubscription }
 
 // Help is shown by subscription release --help.
 func (releaseCmd) Help() string {
-	return "If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it.\n\nExample:\n  postrider subscription release orders billing"
+	return "If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share " +
+		"it.\n\nExample:\n  postrider subscription release orders billing"
 }
 
 // Run executes subscription release.
@@ -59,7 +62,8 @@ type probeCmd struct{ oneSubscription }
 
 // Help is shown by subscription probe --help.
 func (probeCmd) Help() string {
-	return `Its success ends the probation, its failure begins the next hold. If the policy holds the endpoint as a whole, it is for all event
+	return `Its success ends the probation, its failure begins the next hold. If the policy holds the endpoint as a ` +
+		`whole, it is for all event
 subscriptions that share it. subscription release ends a probation without one.
 
 Example:
@@ -75,7 +79,8 @@ type validateCmd struct{ oneSubscription }
 
 // Help is shown by subscription validate --help.
 func (validateCmd) Help() string {
-	return `At any time; after a failed validation it is the way on. An endpoint that fails is rejected, and nothing is changed.
+	return `At any time; after a failed validation it is the way on. An endpoint that fails is rejected, and nothing is ` +
+		`changed.
 
 Example:
   postrider subscription validate orders billing`
@@ -97,7 +102,8 @@ type testDeliveryCmd struct{ oneSubscription }
 
 // Help is shown by subscription test-delivery --help.
 func (testDeliveryCmd) Help() string {
-	return `An event of type postrider.TestEvent is stored and delivered to this event subscription, whatever its filter says, and to no other.
+	return `An event of type postrider.TestEvent is stored and delivered to this event subscription, whatever its ` +
+		`filter says, and to no other.
 delivery show shows what the endpoint responds.
 
 Example:

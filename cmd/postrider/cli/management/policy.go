@@ -54,7 +54,8 @@ func (c *policyListCmd) Run(ctx context.Context) error {
 	return c.Print(list, func(w io.Writer) {
 		fmt.Fprintln(w, "NAME\tATTEMPTS\tTIME TO LIVE\tACK TIMEOUT\tSOURCE")
 		for _, p := range policies {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL), span(p.AckTimeout), sourceOf(p))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, attempts(p.DefaultMaxAttempts), span(p.DefaultTTL),
+				span(p.AckTimeout), sourceOf(p))
 		}
 	})
 }
@@ -115,7 +116,8 @@ type policyShowCmd struct{ policyFlags }
 
 // Help is shown by policy show --help.
 func (policyShowCmd) Help() string {
-	return `Retry-After, dead letters and what probation does to an event are what an event subscription of behavior documented takes;
+	return `Retry-After, dead letters and what probation does to an event are what an event subscription of behavior ` +
+		`documented takes;
 under safe, the default, Retry-After is honored, dead letters are rows, and probation holds.
 
 Examples:
@@ -166,8 +168,10 @@ func scheduleLines(p *policy.Policy) [][2]string {
 		{"schedule", fmt.Sprintf("%s, then every %s (%s)", strings.Join(steps, " "), span(p.Tail), basisWords(p.Basis))},
 		{"retry window", window},
 		{"jitter", jitter},
-		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts, p.MaxMaxAttempts)},
-		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.DefaultTTL), span(p.MinTTL), span(p.MaxTTL), p.Expiry)},
+		{"attempts", fmt.Sprintf("%s (may be set to %d-%d)", attempts(p.DefaultMaxAttempts), p.MinMaxAttempts,
+			p.MaxMaxAttempts)},
+		{"time to live", fmt.Sprintf("%s (may be set to %s-%s), expires %s", span(p.DefaultTTL), span(p.MinTTL),
+			span(p.MaxTTL), p.Expiry)},
 		{"ack timeout", span(p.AckTimeout)},
 	}
 }
@@ -179,8 +183,10 @@ func optionLines(p *policy.Policy) [][2]string {
 	}
 	return [][2]string{
 		{"late answers", late},
-		{"no answer", terminal.Either(p.RetryTransportErrors, "retried, also where the table says never", "documented: as the table says; safe: retried")},
-		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " + span(p.RetryAfterCap)},
+		{"no answer", terminal.Either(p.RetryTransportErrors, "retried, also where the table says never",
+			"documented: as the table says; safe: retried")},
+		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " +
+			span(p.RetryAfterCap)},
 		{"dead letters", deadLetterWords(p)},
 		{"batching", terminal.Either(p.Batching, "if the event subscription asks for it", "never: one event per call")},
 	}
@@ -270,7 +276,10 @@ func (c *policyExplainCmd) Run(ctx context.Context) error {
 }
 
 func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
-	o := policy.ExplainOptions{Kind: policy.EndpointKind(c.EndpointKind), Behavior: policy.Behavior(c.Behavior), Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts, RetryAfter: c.RetryAfter}
+	o := policy.ExplainOptions{
+		Kind: policy.EndpointKind(c.EndpointKind), Behavior: policy.Behavior(c.Behavior),
+		Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts, RetryAfter: c.RetryAfter,
+	}
 	if c.Status != nil {
 		if *c.Status == 0 { // package policy would take it for none
 			return o, terminal.Usagef("--status 0: must be between 200 and 599")
@@ -294,9 +303,11 @@ func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
 func printExplanation(w io.Writer, x policy.Explanation) {
 	fmt.Fprintln(w, "ATTEMPT\tAT SECOND\t\tWHY THEN")
 	for _, a := range x.Attempts {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds), span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", a.Number, seconds(a.AtSeconds),
+			span(time.Duration(a.AtSeconds*float64(time.Second))), a.Why)
 	}
-	fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(x.End.AtSeconds), span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, x.End.Reason)
+	fmt.Fprintf(w, "end\t%s\t%s\t%s %s\n", seconds(x.End.AtSeconds),
+		span(time.Duration(x.End.AtSeconds*float64(time.Second))), x.End.State, x.End.Reason)
 }
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }

@@ -56,7 +56,8 @@ func (c *policyPutCmd) Run(ctx context.Context) error {
 		return before
 	}
 	var now rest.Object
-	if err := client.Call(ctx, http.MethodPut, policyURL(c.Name), json.RawMessage(body), &now, c.Headers()...); err != nil {
+	if err := client.Call(ctx, http.MethodPut, policyURL(c.Name), json.RawMessage(body), &now,
+		c.Headers()...); err != nil {
 		return err
 	}
 	return c.Print(now, func(w io.Writer) {

@@ -131,7 +131,8 @@ func printTested(w io.Writer, tested api.FilterResults) {
 	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tWANTED\tCLAUSE\tWHY NOT")
 	wanted := 0
 	for _, result := range tested.Value {
-		line := fmt.Sprintf("%s\t%s\t%s\t", terminal.Cell(result.Id), terminal.Cell(result.EventType), terminal.Cell(result.Subject))
+		line := fmt.Sprintf("%s\t%s\t%s\t", terminal.Cell(result.Id), terminal.Cell(result.EventType),
+			terminal.Cell(result.Subject))
 		if result.Matched {
 			wanted++
 			fmt.Fprintln(w, line+"yes\t\t")

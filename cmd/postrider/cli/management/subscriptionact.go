@@ -22,7 +22,8 @@ type revealCmd struct {
 
 // Help is shown by subscription reveal --help.
 func (revealCmd) Help() string {
-	return "That they were shown is in the audit before they are. It takes an administrator's key.\n\nExample:\n  postrider subscription reveal orders billing -o json"
+	return "That they were shown is in the audit before they are. It takes an administrator's key.\n\nExample:\n  " +
+		"postrider subscription reveal orders billing -o json"
 }
 
 // Run executes subscription reveal.
@@ -56,7 +57,8 @@ type signingSecretsCmd struct {
 
 // Help is shown by subscription signing-secrets --help.
 func (signingSecretsCmd) Help() string {
-	return `They are shown to an administrator's key alone, and that they were is in the audit. To replace one without an outage: --rotate, and give the new
+	return `They are shown to an administrator's key alone, and that they were is in the audit. To replace one without ` +
+		`an outage: --rotate, and give the new
 one to the receiver while both sign; see docs/signatures.md.
 
 Examples:

@@ -8,9 +8,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// azureFlags are those of the Azure CLI that there is nothing here for, or something else. Whoever brings a command line along is told
-// what to say instead.
-// Source: Microsoft, Azure CLI reference, az eventgrid event-subscription create and update, 2026-05.
+// azureFlags are those of the Azure CLI that there is nothing here for, or something else. Whoever brings a command
+// line along is told what to say instead. Source: Microsoft, Azure CLI reference, az eventgrid event-subscription
+// create and update, 2026-05.
 type azureFlags struct {
 	Name             azureOnly `hidden:"" short:"n" instead:"the topic and the event subscription are the verb's two arguments"`
 	SourceResourceID azureOnly `hidden:"" name:"source-resource-id" instead:"the topic is the verb's first argument"`

@@ -16,9 +16,9 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// SettingFlags are the settings of an event subscription. Those that the Azure CLI has are called and written as there, but for lists: there
-// values are separated by spaces, here by commas, or the flag is repeated.
-// Source: Microsoft, Azure CLI reference, az eventgrid event-subscription create and update, 2026-05.
+// SettingFlags are the settings of an event subscription. Those that the Azure CLI has are called and written as there,
+// but for lists: there values are separated by spaces, here by commas, or the flag is repeated. Source: Microsoft,
+// Azure CLI reference, az eventgrid event-subscription create and update, 2026-05.
 type SettingFlags struct {
 	Endpoint            string   `help:"URL that events are delivered to." placeholder:"URL"`
 	EndpointType        string   `help:"webhook: the only type there is here." placeholder:"TYPE"`
@@ -78,7 +78,8 @@ func (f *SettingFlags) Settings() (rest.Object, error) {
 	s := rest.Object{}
 	rest.SetText(s, "endpointUrl", f.Endpoint)
 	rest.SetText(s, "endpointKind", f.EndpointKind)
-	rest.SetText(s, "eventDeliverySchema", namedLike(f.EventDeliverySchema, "EventGridSchema", "CloudEventSchemaV1_0", "CustomInputSchema"))
+	rest.SetText(s, "eventDeliverySchema",
+		namedLike(f.EventDeliverySchema, "EventGridSchema", "CloudEventSchemaV1_0", "CustomInputSchema"))
 	rest.SetText(s, "behavior", f.Behavior)
 	rest.SetText(s, "probationAction", f.ProbationAction)
 	rest.SetText(s, "endpointValidation", f.EndpointValidation)
@@ -153,11 +154,14 @@ func (f *SettingFlags) filter(s rest.Object) error {
 // operators are those of docs/filters.md, by what they compare with.
 var (
 	manyOperators = []string{
-		"NumberIn", "NumberNotIn", "NumberInRange", "NumberNotInRange", "StringContains", "StringNotContains", "StringBeginsWith", "StringNotBeginsWith",
+		"NumberIn", "NumberNotIn", "NumberInRange", "NumberNotInRange", "StringContains", "StringNotContains",
+		"StringBeginsWith", "StringNotBeginsWith",
 		"StringEndsWith", "StringNotEndsWith", "StringIn", "StringNotIn",
 	}
-	oneOperators = []string{"NumberLessThan", "NumberLessThanOrEquals", "NumberGreaterThan", "NumberGreaterThanOrEquals", "BoolEquals"}
-	noOperators  = []string{"IsNullOrUndefined", "IsNotNull"}
+	oneOperators = []string{
+		"NumberLessThan", "NumberLessThanOrEquals", "NumberGreaterThan", "NumberGreaterThanOrEquals", "BoolEquals",
+	}
+	noOperators = []string{"IsNullOrUndefined", "IsNotNull"}
 )
 
 // advancedFilter reads "KEY OPERATOR VALUE …".
@@ -187,7 +191,8 @@ func advancedFilter(text string) (rest.Object, error) {
 		clause["values"], err = filterValues(operator, given)
 		return clause, err
 	}
-	return nil, fmt.Errorf("there is no operator %s: they are %s", operator, strings.Join(slices.Concat(manyOperators, oneOperators, noOperators), ", "))
+	return nil, fmt.Errorf("there is no operator %s: they are %s", operator,
+		strings.Join(slices.Concat(manyOperators, oneOperators, noOperators), ", "))
 }
 
 func filterValues(operator string, given []string) ([]any, error) {
@@ -292,13 +297,16 @@ func (f *SettingFlags) expiration(s rest.Object) error {
 	if f.ExpirationDate == "" {
 		return nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly,
+	} {
 		if at, err := time.Parse(layout, f.ExpirationDate); err == nil {
 			s["expirationTimeUtc"] = at.UTC().Format(time.RFC3339)
 			return nil
 		}
 	}
-	return terminal.Usagef("--expiration-date %q: must be a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z", f.ExpirationDate)
+	return terminal.Usagef(
+		"--expiration-date %q: must be a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z", f.ExpirationDate)
 }
 
 func (f *SettingFlags) attributes(s rest.Object) error {
@@ -310,7 +318,8 @@ func (f *SettingFlags) attributes(s rest.Object) error {
 		}
 		mapping, ok := attributeMapping(parts)
 		if !ok {
-			return terminal.Usagef("--delivery-attribute-mapping: must be 'NAME static VALUE', 'NAME static VALUE true' for a secret, or 'NAME dynamic PATH'")
+			return terminal.Usagef("--delivery-attribute-mapping: must be 'NAME static VALUE', 'NAME static VALUE true' for a " +
+				"secret, or 'NAME dynamic PATH'")
 		}
 		mappings = append(mappings, mapping)
 	}
@@ -335,7 +344,9 @@ func attributeMapping(parts []string) (rest.Object, bool) {
 				return nil, false
 			}
 		}
-		return rest.Object{"name": parts[0], "type": "Static", "properties": rest.Object{"value": parts[2], "isSecret": secret}}, true
+		return rest.Object{
+			"name": parts[0], "type": "Static", "properties": rest.Object{"value": parts[2], "isSecret": secret},
+		}, true
 	}
 	return nil, false
 }

@@ -11,11 +11,16 @@ import (
 func TestAdvancedFilterFlag(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ text, want, wrong string }{
-		{text: "data.total NumberGreaterThan 1.50", want: `{"key":"data.total","operatorType":"NumberGreaterThan","value":1.50}`},
+		{text: "data.total NumberGreaterThan 1.50", want: `{"key":"data.total","operatorType":"NumberGreaterThan",` +
+			`"value":1.50}`},
 		{text: " data.total  numberin 1 2e3 ", want: `{"key":"data.total","operatorType":"NumberIn","values":[1,2e3]}`},
-		{text: "data.n NumberInRange 1,10 -5,2.5", want: `{"key":"data.n","operatorType":"NumberInRange","values":[[1,10],[-5,2.5]]}`},
+		{
+			text: "data.n NumberInRange 1,10 -5,2.5",
+			want: `{"key":"data.n","operatorType":"NumberInRange","values":[[1,10],[-5,2.5]]}`,
+		},
 		{text: "data.on BoolEquals TRUE", want: `{"key":"data.on","operatorType":"BoolEquals","value":true}`},
-		{text: `subject StringContains "a b" 'c "d"' e"f`, want: `{"key":"subject","operatorType":"StringContains","values":["a b","c \"d\"","e\"f"]}`},
+		{text: `subject StringContains "a b" 'c "d"' e"f`, want: `{"key":"subject","operatorType":"StringContains",` +
+			`"values":["a b","c \"d\"","e\"f"]}`},
 		{text: `subject StringIn ""`, want: `{"key":"subject","operatorType":"StringIn","values":[""]}`},
 		{text: "data.x IsNotNull", want: `{"key":"data.x","operatorType":"IsNotNull"}`},
 		{text: "data.x", wrong: "must be a key, an operator"},

@@ -28,13 +28,17 @@ type subscriptionCreateCmd struct {
 
 // Help is shown by subscription create --help.
 func (subscriptionCreateCmd) Help() string {
-	return `The endpoint has to answer the validation handshake first, see docs/endpoints.md; --endpoint-validation skip does without. Flags that the Azure
+	return `The endpoint has to answer the validation handshake first, see docs/endpoints.md; --endpoint-validation ` +
+		`skip does without. Flags that the Azure
 CLI has are called as there.
 
 Examples:
-  postrider subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts 10 --event-ttl 60
-  postrider subscription create orders large --endpoint https://audit.example.com/in --included-event-types Shop.OrderPlaced,Shop.OrderPaid \
-    --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn "New York" Paris' --policy ga-2019`
+  postrider subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts ` +
+		`10 --event-ttl 60
+  postrider subscription create orders large --endpoint https://audit.example.com/in --included-event-types ` +
+		`Shop.OrderPlaced,Shop.OrderPaid \
+    --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn "New York" Paris' ` +
+		`--policy ga-2019`
 }
 
 // Run executes subscription create.
@@ -56,7 +60,9 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
 		return client.Call(ctx, http.MethodPut, rest.SubscriptionURL(c.Topic, c.Subscription), settings, &made, headers...)
 	})
 	if rest.IsStatus(err, http.StatusPreconditionFailed) && c.IfMatch == "" {
-		return fmt.Errorf("topic %s has an event subscription %s already: change it with subscription update, or say --replace", c.Topic, c.Subscription)
+		return fmt.Errorf(
+			"topic %s has an event subscription %s already: change it with subscription update, or say --replace", c.Topic,
+			c.Subscription)
 	}
 	if err != nil {
 		return err
@@ -101,7 +107,8 @@ func (c *subscriptionUpdateCmd) Run(ctx context.Context) error {
 	}
 	var changed rest.Object
 	err = terminal.Await("the endpoint answers its validation handshake", func() error {
-		return client.Call(ctx, http.MethodPatch, rest.SubscriptionURL(c.Topic, c.Subscription), settings, &changed, c.Headers()...)
+		return client.Call(ctx, http.MethodPatch, rest.SubscriptionURL(c.Topic, c.Subscription), settings, &changed,
+			c.Headers()...)
 	})
 	if err != nil {
 		return err
@@ -203,7 +210,8 @@ type subscriptionShowCmd struct {
 
 // Help is shown by subscription show --help.
 func (subscriptionShowCmd) Help() string {
-	return "The endpoint's query string, which often holds a secret, is not shown.\n\nExample:\n  postrider subscription show orders billing -o json"
+	return "The endpoint's query string, which often holds a secret, is not shown.\n\nExample:\n  postrider " +
+		"subscription show orders billing -o json"
 }
 
 // Run executes subscription show.
@@ -235,7 +243,8 @@ func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodDelete, at, nil, nil, c.Headers()...); err != nil {
 		return err
 	}
-	return c.Done(terminal.Deleted("topic", c.Topic, "name", c.Subscription), "Event subscription %s of topic %s was deleted.", c.Subscription, c.Topic)
+	return c.Done(terminal.Deleted("topic", c.Topic, "name", c.Subscription),
+		"Event subscription %s of topic %s was deleted.", c.Subscription, c.Topic)
 }
 
 // question says what deleting it loses.
@@ -293,7 +302,9 @@ func printSubscription(w io.Writer, s rest.Object) {
 		}
 		fmt.Fprintf(w, "%s\t%s\n", row[0], terminal.OneLine(terminal.PlainText(value)))
 	}
-	for _, row := range [][2]string{{"own authorities", "certificateAuthorities"}, {"client certificate", "clientCertificate"}} {
+	for _, row := range [][2]string{
+		{"own authorities", "certificateAuthorities"}, {"client certificate", "clientCertificate"},
+	} {
 		if value := rest.ValueAt(s, row[1]); value != nil && value != "" {
 			fmt.Fprintf(w, "%s\tyes\n", row[0]) // -o json has the certificates
 		}

@@ -42,7 +42,8 @@ func (topicCreateCmd) Help() string {
 Examples:
   postrider topic create orders
   postrider topic create orders --input-schema cloudeventschemav1_0 --duplicate-detection-window-in-minutes 1440
-  postrider topic create machines --input-schema CustomEventSchema --input-mapping-fields eventType=kind --input-mapping-default-values subject=machines`
+  postrider topic create machines --input-schema CustomEventSchema --input-mapping-fields eventType=kind ` +
+		`--input-mapping-default-values subject=machines`
 }
 
 // Run executes topic create.
@@ -76,7 +77,10 @@ func (c *topicCreateCmd) settings() (rest.Object, error) {
 	for _, flag := range []struct {
 		name, member string
 		pairs        []string
-	}{{"--input-mapping-fields", "sourceField", c.InputMappingFields}, {"--input-mapping-default-values", "defaultValue", c.InputMappingDefaults}} {
+	}{
+		{"--input-mapping-fields", "sourceField", c.InputMappingFields},
+		{"--input-mapping-default-values", "defaultValue", c.InputMappingDefaults},
+	} {
 		for _, pair := range flag.pairs {
 			name, value, ok := strings.Cut(pair, "=")
 			if !ok || name == "" || value == "" {
@@ -96,7 +100,8 @@ func (c *topicCreateCmd) settings() (rest.Object, error) {
 	return settings, nil
 }
 
-// inputSchemaNamed also takes the Azure CLI's spelling, which is all lower case; what it does not know is for the server to judge.
+// inputSchemaNamed also takes the Azure CLI's spelling, which is all lower case; what it does not know is for the
+// server to judge.
 func inputSchemaNamed(given string) string {
 	return namedLike(given, "EventGridSchema", "CloudEventSchemaV1_0", "CustomEventSchema")
 }
@@ -168,7 +173,8 @@ type topicKeysCmd struct {
 
 // Help is shown by topic keys --help.
 func (topicKeysCmd) Help() string {
-	return `Either key publishes. To renew both without an outage: renew the one that nobody uses, move the publishers to it, renew the other.
+	return `Either key publishes. To renew both without an outage: renew the one that nobody uses, move the publishers ` +
+		`to it, renew the other.
 
 Examples:
   postrider topic keys orders

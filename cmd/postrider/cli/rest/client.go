@@ -46,7 +46,8 @@ func (f IfMatchFlag) Headers() []string {
 	return []string{"If-Match", api.EntityTag(f.IfMatch)}
 }
 
-// callTimeout is longer than a handshake with an endpoint may keep an answer (15 s, twice under a patch that others get in the way of).
+// callTimeout is longer than a handshake with an endpoint may keep an answer (15 s, twice under a patch that others get
+// in the way of).
 const callTimeout = 45 * time.Second
 
 // Client calls one server's REST API.
@@ -63,7 +64,8 @@ type Client struct {
 func (f ServerFlags) Client() (*Client, error) {
 	c, err := f.keylessClient()
 	if err == nil && c.Key == "" {
-		return nil, terminal.Usagef("no key for %s: run postrider login, or set POSTRIDER_API_KEY (or POSTRIDER_ADMIN_TOKEN) or --api-key",
+		return nil, terminal.Usagef("no key for %s: run postrider login, or set POSTRIDER_API_KEY (or "+
+			"POSTRIDER_ADMIN_TOKEN) or --api-key",
 			c.Base)
 	}
 	return c, err
@@ -98,7 +100,8 @@ func (f ServerFlags) keylessClient() (*Client, error) {
 // Connect is a client without a key.
 func (f ServerFlags) Connect() (*Client, error) {
 	u, err := url.Parse(f.Server)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return nil, terminal.Usagef("--server %q: not a URL such as https://events.example.com", f.Server)
 	}
 	transport, err := f.transport()
@@ -127,7 +130,8 @@ func (f ServerFlags) transport() (*http.Transport, error) {
 	}
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 16,
+		IdleConnTimeout: 30 * time.Second,
 	}, nil
 }
 
@@ -268,7 +272,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s answers without TLS: name it with http:// in --server", c.Base)
 	case errors.As(err, &refused) && refused.Op == "dial":
-		return fmt.Errorf("%s does not answer (%w): is the service running there? --server names another one", c.Base, refused.Err)
+		return fmt.Errorf("%s does not answer (%w): is the service running there? --server names another one", c.Base,
+			refused.Err)
 	}
 	return fmt.Errorf("call %s: %w", c.Base, err)
 }
@@ -283,7 +288,9 @@ func (a *Response) Err() error {
 		return &Error{Status: a.status, Message: "the server answers with TLS alone: name it with https:// in --server"}
 	}
 	if json.Unmarshal(a.body, &answer) != nil || answer.Error.Message == "" {
-		return &Error{Status: a.status, Message: fmt.Sprintf("the server answered %d %s", a.status, http.StatusText(a.status))}
+		return &Error{
+			Status: a.status, Message: fmt.Sprintf("the server answered %d %s", a.status, http.StatusText(a.status)),
+		}
 	}
 	return &Error{a.status, answer.Error.Code, answer.Error.Message, answer.Error.Details}
 }

@@ -190,7 +190,8 @@ func ListURL(path string, filter Object, limit int) string {
 // CheckSpan rejects a span of time that is empty.
 func CheckSpan(from, until *time.Time) error {
 	if from != nil && until != nil && !from.Before(*until) {
-		return terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(*from), terminal.Time(*until))
+		return terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(*from),
+			terminal.Time(*until))
 	}
 	return nil
 }

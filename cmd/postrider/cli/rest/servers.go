@@ -118,8 +118,9 @@ func (s *SavedServers) Find(named string) (*SavedServer, error) {
 	case named == "" || isURL:
 		return nil, nil
 	default:
-		return nil, terminal.Usagef("--server %q: must be a URL such as https://events.example.com, or the name of a stored server "+
-			"(%s)", named, s.Names())
+		return nil,
+			terminal.Usagef("--server %q: must be a URL such as https://events.example.com, or the name of a stored server "+
+				"(%s)", named, s.Names())
 	}
 }
 
@@ -183,8 +184,8 @@ func (f ServerFlags) resolved() (ServerFlags, error) {
 	return f.resolvedWith(&saved)
 }
 
-// resolvedWith is resolved with these stored servers. The default server is for its stored key alone: a key of the flags
-// or the environment may be for another server, which would be shown a secret.
+// resolvedWith is resolved with these stored servers. The default server is for its stored key alone: a key of the
+// flags or the environment may be for another server, which would be shown a secret.
 func (f ServerFlags) resolvedWith(saved *SavedServers) (ServerFlags, error) {
 	if f.Server == "" && (f.APIKey != "" || f.topicKey != "") {
 		f.Server = devServer
@@ -220,9 +221,10 @@ func (s *SavedServers) requireNoDefault() error {
 	if err != nil {
 		return err
 	}
-	return terminal.Usagef("a key is set (--api-key, POSTRIDER_API_KEY, POSTRIDER_ADMIN_TOKEN or the key of a topic), but no server: "+
-		"set --server (or POSTRIDER_SERVER) to %s (%s), to %s or to another server, or unset the key to use your personal "+
-		"key for %s", one.Name, one.URL, devServer, one.Name)
+	return terminal.Usagef(
+		"a key is set (--api-key, POSTRIDER_API_KEY, POSTRIDER_ADMIN_TOKEN or the key of a topic), but no server: "+
+			"set --server (or POSTRIDER_SERVER) to %s (%s), to %s or to another server, or unset the key to use your personal "+
+			"key for %s", one.Name, one.URL, devServer, one.Name)
 }
 
 // RequireSecret rejects a server that would be sent a stored key in plain text over a network.
