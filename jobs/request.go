@@ -20,39 +20,6 @@ import (
 // loggedEvents is how many events of a batch a line of the log names.
 const loggedEvents = 10
 
-// post sends the work and records the outcome.
-func (a *attempt) post() error {
-	a.begun = true
-	if err := a.separateHeaders(); err != nil {
-		return err
-	}
-	body, err := a.body()
-	if err != nil {
-		return err
-	}
-	a.events, a.trace = len(a.work.Members), event.TraceOf(a.work.Events())
-	started, size, header := a.work.Now(), len(body), a.header()
-	if a.sub.Signing != nil {
-		a.sign(header, a.work.MessageID(), started, body)
-	}
-	for i := range a.work.Members { // the request has its own copy
-		if a.work.Members[i].Event.Body = nil; i >= loggedEvents {
-			a.work.Members[i].Event = event.Event{}
-		}
-	}
-	sent := endpoint.NewPayload(body, a.work.Release)
-	met, late, err := a.send(header, sent)
-	sent.Drop()
-	if err != nil {
-		return err
-	}
-	err = a.conclude(started, met, size)
-	if late != nil {
-		a.follow(late, err, started)
-	}
-	return err
-}
-
 // body writes the members' events in their order. One that cannot be written leaves its batch, to be attempted alone:
 // it would otherwise block the others for ever.
 func (a *attempt) body() ([]byte, error) {

@@ -13,32 +13,6 @@ import (
 	"postrider/policy"
 )
 
-// conclude lets the policy decide about each member, and records what it decided.
-func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) error {
-	now := a.work.Now()
-	a.engine.store.Failpoint.Reach(PointAnswered)
-	a.leave() // recording is no load on the endpoint
-	a.engine.gate.Learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
-	facts := a.facts(started, now, met)
-	verdicts := make([]policy.Verdict, len(a.work.Members))
-	for i := range a.work.Members {
-		facts.OwedSince = a.work.Members[i].OwedSince
-		verdicts[i] = policy.Decide(a.policy, facts)
-	}
-	a.checkExpired(facts, verdicts)
-	verdict, apart := together(verdicts)
-	result := a.attempted(verdict, started, met)
-	result.Bytes = size
-	for _, n := range apart {
-		result.Fates = append(result.Fates, delivery.Fate{DeliveryID: a.work.Members[n].DeliveryID, Verdict: verdicts[n]})
-	}
-	if err := a.engine.store.Recorder.Record(context.Background(), result); err != nil {
-		return err
-	}
-	a.report(&result, met, now, false)
-	return nil
-}
-
 // facts are what the policy decides by; OwedSince is each member's own.
 func (a *attempt) facts(started, now time.Time, met endpoint.Answer) policy.Attempt {
 	first := started

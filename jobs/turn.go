@@ -1,0 +1,119 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"postrider/catalog"
+	"postrider/jobs/delivery"
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+// configure finds the event subscription and its rules; false if it was deleted.
+func (a *attempt) configure(ctx context.Context) (bool, error) {
+	catalogue := a.engine.store.Cache.Catalogue()
+	sub, ok := catalogue.Subscription(a.args.Subscription)
+	// Created on another node within the last second, or deleted; or validated within the last second.
+	if !ok || sub.NotValidated() && (a.work == nil || a.work.Hold == "") {
+		if err := a.engine.store.Cache.Reload(ctx); err != nil {
+			return false, err
+		}
+		catalogue = a.engine.store.Cache.Catalogue()
+		if sub, ok = catalogue.Subscription(a.args.Subscription); !ok {
+			return false, nil
+		}
+	}
+	a.sub = sub
+	if a.rules, ok = catalogue.Rules(sub.ID); !ok {
+		return false, fmt.Errorf("event subscription %q of topic %q: %w", sub.Name, sub.Topic, errNoPolicy)
+	}
+	a.policy = a.rules.Policy
+	return true, nil
+}
+
+// turn decides whether an attempt may be made now (ready), and otherwise what becomes of the work: a hold may have
+// begun after the publish, or while the job waited for its time. Members whose turn has ended have their own fates and
+// leave the work.
+func (a *attempt) turn(now time.Time) (verdict policy.Verdict, fates []delivery.Fate, ready bool) {
+	hold := policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(a.work.Hold)}
+	if a.work.Hold != "" && a.work.TimeToLiveStopped {
+		return hold, nil, false
+	}
+	alone := len(a.work.Members) == 1
+	a.work.Keep(func(m *queue.Member) bool {
+		verdict, stays := a.stays(m, alone, now)
+		if !stays {
+			fates = append(fates, delivery.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
+		}
+		return stays
+	})
+	if len(a.work.Members) == 0 {
+		return ended(fates), fates, false
+	}
+	if a.work.Hold != "" {
+		return hold, fates, false
+	}
+	if at, off := a.putOff(now); off {
+		return policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldAdmission, At: at}, fates, false
+	}
+	return policy.Verdict{Action: delivery.Leave}, fates, true
+}
+
+// stays reports whether a member may be sent with the others, and otherwise what becomes of it. One event whose
+// delivery kills the process must not take its whole batch along: after too many reruns each is sent alone, and has its
+// own reruns.
+func (a *attempt) stays(m *queue.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
+	switch {
+	case m.EventMissing:
+		return policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing}, false
+	case a.reruns >= maxReruns && alone:
+		return a.abandon(policy.ReasonTooManyReruns), false
+	case a.reruns >= maxReruns:
+		return policy.Verdict{Action: policy.Retry, At: now, Reason: policy.ReasonTooManyReruns}, false
+	}
+	verdict, due := policy.Due(a.policy, policy.Turn{
+		Attempts: a.work.Attempts, OwedSince: m.OwedSince, Now: now, Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
+	})
+	if !due {
+		return verdict, false
+	}
+	if a.work.Hold == catalog.HoldProbation &&
+		a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter) {
+		return a.abandon(policy.ReasonProbation), false
+	}
+	return policy.Verdict{}, true
+}
+
+// abandon ends a delivery without success.
+func (a *attempt) abandon(reason policy.Reason) policy.Verdict {
+	if a.rules.DeadLetter {
+		return policy.Verdict{Action: policy.DeadLetter, Reason: reason}
+	}
+	return policy.Verdict{Action: policy.Drop, Reason: reason}
+}
+
+// ended is the verdict on a work that has no members left.
+func ended(fates []delivery.Fate) policy.Verdict {
+	if len(fates) > 0 && fates[len(fates)-1].Verdict.Action != policy.Retry {
+		return fates[len(fates)-1].Verdict
+	}
+	return policy.Verdict{Action: delivery.Cancel}
+}
+
+// putOff reports whether a turn that was to end deliveries comes too early for an attempt, and when the next one is: at
+// the end of the first member's time to live, if that is sooner. Until then the job's row is not needed; the wave of
+// that time inserts another.
+func (a *attempt) putOff(now time.Time) (first time.Time, off bool) {
+	if a.work.NotBefore == nil {
+		return time.Time{}, false
+	}
+	for i := range a.work.Members {
+		at, early := a.policy.PutOff(*a.work.NotBefore, a.work.Members[i].OwedSince, now, a.rules.Limits)
+		if early && (!off || at.Before(first)) {
+			first, off = at, true
+		}
+	}
+	return first, off
+}
