@@ -158,7 +158,7 @@ func (s *CountingSink) turnAway(body []byte, now time.Time) {
 	defer s.mu.Unlock()
 	s.stats.TurnedAway++
 	if s.arrivals != nil {
-		eachEvent(body, func(event []byte) { _ = s.arrivals.note(Arrival{SentAt: sentAt(event), At: now.UnixNano()}) })
+		eachEvent(body, func(e *receivedEvent) { _ = s.arrivals.note(Arrival{SentAt: e.sentAt, At: now.UnixNano()}) })
 	}
 }
 
@@ -180,10 +180,10 @@ func (s *CountingSink) take(path string, body []byte, now time.Time) (err error)
 	defer s.mu.Unlock()
 	s.stats.Requests++
 	readable := false
-	eachEvent(body, func(event []byte) {
-		if id := eventID(event); len(id) > 0 {
+	eachEvent(body, func(e *receivedEvent) {
+		if len(e.id) > 0 {
 			readable = true
-			err = errors.Join(err, s.count(prefix, id, event, now))
+			err = errors.Join(err, s.count(prefix, e, now))
 		}
 	})
 	if !readable {
@@ -192,9 +192,9 @@ func (s *CountingSink) take(path string, body []byte, now time.Time) (err error)
 	return err
 }
 
-func (s *CountingSink) count(prefix string, id, event []byte, now time.Time) error {
+func (s *CountingSink) count(prefix string, e *receivedEvent, now time.Time) error {
 	if s.ledger != nil {
-		if err := s.ledger.note(prefix, id, sha256.Sum256(event)); err != nil {
+		if err := s.ledger.note(prefix, e.id, sha256.Sum256(e.text)); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (s *CountingSink) count(prefix string, id, event []byte, now time.Time) err
 	if s.stats.LastAt = now.UnixNano(); s.stats.FirstAt == 0 {
 		s.stats.FirstAt = s.stats.LastAt
 	}
-	s.name = append(append(s.name[:0], prefix...), id...)
+	s.name = append(append(s.name[:0], prefix...), e.id...)
 	if _, twice := s.seen[string(s.name)]; twice { // looked up first: only a new name costs a copy
 		return nil
 	}
@@ -210,7 +210,7 @@ func (s *CountingSink) count(prefix string, id, event []byte, now time.Time) err
 	if s.arrivals == nil {
 		return nil
 	}
-	return s.arrivals.note(Arrival{SentAt: sentAt(event), At: now.UnixNano(), Acknowledged: true})
+	return s.arrivals.note(Arrival{SentAt: e.sentAt, At: now.UnixNano(), Acknowledged: true})
 }
 
 // SinkOptions says where RunSink listens and what it keeps.

@@ -40,7 +40,7 @@ func TestTemplate(t *testing.T) {
 		require.Equal(t, string(body), string(delivered))
 		require.Equal(t, string(template.slots[0].id), events[0].ID)
 		require.Equal(t, now.UTC().Truncate(time.Microsecond), events[0].Time)
-		require.Equal(t, now.UnixNano(), sentAt(event0))
+		require.Equal(t, 1, eachEvent(event0, func(e *receivedEvent) { require.Equal(t, now.UnixNano(), e.sentAt) }))
 		ids[events[0].ID] = true
 	}
 	require.Len(t, ids, 3)

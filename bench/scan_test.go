@@ -42,8 +42,8 @@ func TestEachEvent(t *testing.T) {
 			t.Parallel()
 			var ids []string
 			var sent []int64
-			n := eachEvent([]byte(tc.body), func(event []byte) {
-				ids, sent = append(ids, string(eventID(event))), append(sent, sentAt(event))
+			n := eachEvent([]byte(tc.body), func(e *receivedEvent) {
+				ids, sent = append(ids, string(e.id)), append(sent, e.sentAt)
 			})
 			require.Equal(t, tc.ids, ids)
 			require.Equal(t, tc.sent, sent)
@@ -60,10 +60,7 @@ func FuzzEachEvent(f *testing.F) {
 	f.Add([]byte(`{{{"":`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var events [][]byte
-		eachEvent(body, func(event []byte) {
-			_, _ = eventID(event), sentAt(event)
-			events = append(events, event)
-		})
+		eachEvent(body, func(e *receivedEvent) { events = append(events, e.text) })
 		var want []json.RawMessage
 		if json.Unmarshal(body, &want) != nil || !allObjects(want) {
 			return

@@ -179,7 +179,7 @@ func describe(r *http.Request, body []byte, status int) SinkRequest {
 		Method: r.Method, Path: r.URL.Path, EventType: r.Header.Get("aeg-event-type"),
 		Subscription: r.Header.Get("aeg-subscription-name"), DeliveryCount: deliveryCount(r), Status: status,
 	}
-	eachEvent(body, func(event []byte) { described.EventIDs = append(described.EventIDs, string(eventID(event))) })
+	eachEvent(body, func(e *receivedEvent) { described.EventIDs = append(described.EventIDs, string(e.id)) })
 	return described
 }
 

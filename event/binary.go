@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"mime"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"postrider/jsonscan"
 )
 
 const (
@@ -237,8 +240,8 @@ func hex2(s string) (c byte, ok bool) {
 	if len(s) < 2 {
 		return 0, false
 	}
-	r, ok := hex4([]byte{'0', '0', s[0], s[1]})
-	return byte(r), ok
+	n, err := strconv.ParseUint(s[:2], 16, 8)
+	return byte(n), err == nil
 }
 
 // appendData writes the body as the event's data.
@@ -261,18 +264,18 @@ func appendJSON(dst, body []byte, maxDepth int) ([]byte, *Error) {
 	if !utf8.Valid(body) {
 		return dst, refuse("the body is not UTF-8: first wrong byte at %d", firstInvalid(body))
 	}
-	s := scanner{src: body, maxDepth: maxDepth}
+	s := jsonscan.Scanner{Text: body, Depth: 1, MaxDepth: maxDepth} // inside the event's object
 	if bytes.HasPrefix(body, byteOrderMark) {
-		s.pos = len(byteOrderMark)
+		s.Pos = len(byteOrderMark)
 	}
-	s.space()
-	start := s.pos
-	if !s.value(2) { // inside the event's object
-		return dst, refuse("%s, at byte %d of the body", s.problem, s.pos)
+	s.Space()
+	start := s.Pos
+	if !s.Value() {
+		return dst, refuse("%s, at byte %d of the body", s.Problem, s.Pos)
 	}
-	value := body[start:s.pos]
-	if s.space(); s.pos < len(body) {
-		return dst, refuse("the body goes on after its end, at byte %d", s.pos)
+	value := body[start:s.Pos]
+	if s.Space(); s.Pos < len(body) {
+		return dst, refuse("the body goes on after its end, at byte %d", s.Pos)
 	}
 	return append(append(dst, `,"data":`...), value...), nil
 }

@@ -1,5 +1,7 @@
 package event
 
+import "postrider/jsonscan"
+
 // specVersion is the CloudEvents version accepted and delivered. 1.0.1 and 1.0.2 write "1.0" too; 0.3 has other
 // attributes.
 const specVersion = "1.0"
@@ -58,7 +60,7 @@ func checkData(f *fields) *Error {
 	if encoded[0] != '"' {
 		return f.refuse("data_base64", "must be a string, is %s", kind(encoded[0]))
 	}
-	if text, _ := unescape(encoded[1 : len(encoded)-1]); !isBase64(text) {
+	if text, _ := jsonscan.Unescape(encoded[1 : len(encoded)-1]); !isBase64(text) {
 		return f.refuse("data_base64", "must be base64 with padding")
 	}
 	return nil

@@ -3,9 +3,10 @@ package event
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
+
+	"postrider/jsonscan"
 )
 
 // DeadLetter is an event that was given up, and what Event Grid tells of that.
@@ -100,14 +101,13 @@ func (d *DeadLetter) recordSchema(form DeadLetterForm) Schema {
 
 // appendOthers copies the event's members that have none of the names; first tells that there were none.
 func (n *deadLetterNames) appendOthers(dst, event []byte) (record []byte, first bool, err error) {
-	var members []member
-	s := scanner{src: event, maxDepth: math.MaxInt}
-	if s.peek() != '{' || !s.object(1, &members) {
-		return dst, false, fmt.Errorf("dead letter: the event is not a JSON object at byte %d: %s", s.pos, s.problem)
+	members, at, problem := readObject(event, 0, nil)
+	if problem != "" {
+		return dst, false, fmt.Errorf("dead letter: the event is not a JSON object at byte %d: %s", at, problem)
 	}
 	first = true
 	for _, m := range members {
-		name, _ := unescape(m.name)
+		name, _ := jsonscan.Unescape(m.name)
 		if n.has(name) {
 			continue
 		}

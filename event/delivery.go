@@ -3,7 +3,6 @@ package event
 import (
 	"errors"
 	"fmt"
-	"math"
 )
 
 const utf8Parameter = "; charset=utf-8"
@@ -113,11 +112,11 @@ func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]
 		return append(dst, e.Body...), nil
 	}
 	var few [16]member
-	f := fields{src: e.Body, members: few[:0]}
-	s := scanner{src: e.Body, maxDepth: math.MaxInt} // the depth was judged when the event was accepted
-	if s.peek() != '{' || !s.object(1, &f.members) || s.pos != len(e.Body) {
-		return dst, fmt.Errorf("deliver event: stored body is not one JSON object at byte %d: %s", s.pos, s.problem)
+	members, at, problem := readObject(e.Body, 0, few[:0]) // the depth was checked when the event was accepted
+	if problem != "" {
+		return dst, fmt.Errorf("deliver event: stored body is not one JSON object at byte %d: %s", at, problem)
 	}
+	f := fields{src: e.Body, members: members}
 	if twice := decodeNames(f.members); twice != nil {
 		return dst, fmt.Errorf("deliver event: stored body has %q twice", shorten(string(twice)))
 	}

@@ -140,9 +140,10 @@ func TestAppendDeliveryFails(t *testing.T) {
 	}{
 		{CloudEvents, EventGrid, cloudOne, `deliver event: no conversion from "CloudEventSchemaV1_0" to "EventGridSchema"`},
 		{"", EventGrid, gridEvent, `deliver event: no conversion from "" to "EventGridSchema"`},
-		{EventGrid, EventGrid, ``, "deliver event: stored body is not one JSON object at byte 0: "},
-		{EventGrid, EventGrid, `[]`, "deliver event: stored body is not one JSON object at byte 0: "},
-		{EventGrid, EventGrid, `{} `, "deliver event: stored body is not one JSON object at byte 2: "},
+		{EventGrid, EventGrid, ``, "deliver event: stored body is not one JSON object at byte 0: it does not begin with {"},
+		{EventGrid, EventGrid, `[]`, "deliver event: stored body is not one JSON object at byte 0: it does not begin with {"},
+		{EventGrid, EventGrid, `{} `, "deliver event: stored body is not one JSON object at byte 2: it goes on after " +
+			"its end"},
 		{EventGrid, CloudEvents, `{"a":1`, "deliver event: stored body is not one JSON object at byte 6: the text ends " +
 			"too early"},
 		{EventGrid, EventGrid, `{"a":1,"a":2}`, `deliver event: stored body has "a" twice`},
@@ -210,9 +211,8 @@ func TestBodyFails(t *testing.T) {
 // dataOf is the text of an event's data, absent as "".
 func dataOf(t *testing.T, body []byte) string {
 	t.Helper()
-	var members []member
-	s := scanner{src: body, maxDepth: 1 << 20}
-	require.True(t, s.object(1, &members))
+	members, _, problem := readObject(body, 1<<20, nil)
+	require.Empty(t, problem)
 	f := fields{src: body, members: members}
 	require.Nil(t, decodeNames(members))
 	data, _ := f.raw("data")

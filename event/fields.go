@@ -4,7 +4,43 @@ import (
 	"bytes"
 	"fmt"
 	"time"
+
+	"postrider/jsonscan"
 )
+
+// span is src[start:end].
+type span struct{ start, end int }
+
+// member is one name and value of an object. The name has no quotes; members notes it as it is written, still escaped.
+type member struct {
+	name  []byte
+	value span
+}
+
+// members reads the object at s.Pos and appends its members to dst, in the order of the text.
+func members(s *jsonscan.Scanner, dst []member) ([]member, bool) {
+	ok := s.Object(func(name []byte) bool {
+		start := s.Pos
+		ok := s.Value()
+		dst = append(dst, member{name, span{start, s.Pos}})
+		return ok
+	})
+	return dst, ok
+}
+
+// readObject reads a text that is one object, without white space around it, and appends its members to dst. problem is
+// what is wrong at byte at, "" if nothing is. maxDepth 0 is no limit.
+func readObject(text []byte, maxDepth int, dst []member) (found []member, at int, problem string) {
+	s := jsonscan.Scanner{Text: text, MaxDepth: maxDepth}
+	if s.Peek() != '{' {
+		return dst, 0, "it does not begin with {"
+	}
+	dst, ok := members(&s, dst)
+	if ok && s.Pos < len(text) {
+		s.Problem = "it goes on after its end"
+	}
+	return dst, s.Pos, s.Problem
+}
 
 // fields are the top-level members of one event, names decoded and each of them once.
 type fields struct {
@@ -25,7 +61,7 @@ func decodeNames(members []member) (twice []byte) {
 		seen = make(map[string]struct{}, len(members))
 	}
 	for i := range members {
-		name, _ := unescape(members[i].name)
+		name, _ := jsonscan.Unescape(members[i].name)
 		members[i].name = name
 		if seen == nil {
 			for _, m := range members[:i] {
@@ -91,7 +127,7 @@ func (f *fields) text(name string, r rule) ([]byte, *Error) {
 	if value[0] != '"' {
 		return nil, f.refuse(name, "must be a string, is %s", kind(value[0]))
 	}
-	text, lone := unescape(value[1 : len(value)-1])
+	text, lone := jsonscan.Unescape(value[1 : len(value)-1])
 	if lone {
 		return nil, f.refuse(name, "must not contain a lone surrogate")
 	}

@@ -2,11 +2,12 @@ package event
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"postrider/jsonscan"
 )
 
 // Mapping says which fields of a custom event are its envelope: the property inputSchemaMapping of a topic, in Event
@@ -201,11 +202,11 @@ func readMembers(path string, text []byte, known ...string) (*settings, error) {
 	if text[0] != '{' {
 		return nil, refuseMapping(path, "must be an object")
 	}
-	f := &settings{fields: fields{src: text}, path: path}
-	s := scanner{src: text, maxDepth: DefaultLimits().MaxDepth}
-	if !s.object(1, &f.members) || s.pos != len(text) {
-		return nil, refuseMapping(path, "is not one JSON object: %s", cmp.Or(s.problem, "it goes on after its end"))
+	members, _, problem := readObject(text, DefaultLimits().MaxDepth, nil)
+	if problem != "" {
+		return nil, refuseMapping(path, "is not one JSON object: %s", problem)
 	}
+	f := &settings{fields: fields{src: text, members: members}, path: path}
 	if twice := decodeNames(f.members); twice != nil {
 		return nil, refuseMapping(path+"."+shorten(string(twice)), "appears twice")
 	}
@@ -225,7 +226,7 @@ func (f *settings) string(name string) (*string, error) {
 	if value[0] != '"' {
 		return nil, refuseMapping(f.path+"."+name, "must be a string, is %s", kind(value[0]))
 	}
-	text, lone := unescape(value[1 : len(value)-1])
+	text, lone := jsonscan.Unescape(value[1 : len(value)-1])
 	if lone {
 		return nil, refuseMapping(f.path+"."+name, "must not contain a lone surrogate")
 	}

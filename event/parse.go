@@ -3,6 +3,8 @@ package event
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"postrider/jsonscan"
 )
 
 const (
@@ -11,9 +13,9 @@ const (
 	statusUnsupportedMediaType = 415
 )
 
-// parser is one reading of a body: the scanner's place in it and what was found so far.
+// parser reads the events of one request's body.
 type parser struct {
-	scanner
+	jsonscan.Scanner
 	in      Input
 	events  []Event
 	members []member // of the current event; reused
@@ -24,7 +26,7 @@ type parser struct {
 func (in Input) parser(src []byte) *parser {
 	in.Limits = in.Limits.withDefaults()
 	p := &parser{in: in}
-	p.scanner = scanner{src: src, maxDepth: in.Limits.MaxDepth}
+	p.Scanner = jsonscan.Scanner{Text: src, MaxDepth: in.Limits.MaxDepth}
 	p.members = p.few[:0]
 	return p
 }
@@ -33,14 +35,15 @@ var byteOrderMark = []byte("\ufeff")
 
 // document reads the whole body.
 func (p *parser) document(want shape) *Error {
-	if bytes.HasPrefix(p.src, byteOrderMark) {
-		p.pos = len(byteOrderMark)
+	if bytes.HasPrefix(p.Text, byteOrderMark) {
+		p.Pos = len(byteOrderMark)
 	}
-	if !utf8.Valid(p.src) {
-		return refuse(statusBadRequest, CodeInvalidJSON, "the body is not UTF-8: first wrong byte at %d", firstInvalid(p.src))
+	if !utf8.Valid(p.Text) {
+		return refuse(statusBadRequest, CodeInvalidJSON,
+			"the body is not UTF-8: first wrong byte at %d", firstInvalid(p.Text))
 	}
-	first := p.space()
-	if p.pos == len(p.src) {
+	first := p.Space()
+	if p.Pos == len(p.Text) {
 		return refuse(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", want)
 	}
 	if !want.takes(first) {
@@ -49,79 +52,65 @@ func (p *parser) document(want shape) *Error {
 	if err := p.outermost(first); err != nil {
 		return err
 	}
-	if p.space(); p.pos < len(p.src) {
-		return refuse(statusBadRequest, CodeInvalidJSON, "the body goes on after its end, at byte %d", p.pos)
+	if p.Space(); p.Pos < len(p.Text) {
+		return refuse(statusBadRequest, CodeInvalidJSON, "the body goes on after its end, at byte %d", p.Pos)
 	}
 	return nil
 }
 
 // misshapen tells a body of the wrong shape from one that is no JSON at all.
 func (p *parser) misshapen(want shape) *Error {
-	first := p.peek()
-	if first != '{' && first != '[' && !p.value(1) {
-		return refuse(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.problem, p.pos)
+	first := p.Peek()
+	if first != '{' && first != '[' && !p.Value() {
+		return refuse(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos)
 	}
 	return refuse(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", want, kind(first))
 }
 
 // outermost reads one event or an array of them.
-func (p *parser) outermost(first byte) *Error {
+func (p *parser) outermost(first byte) (refused *Error) {
 	if first == '{' {
 		return p.event(0)
 	}
-	return p.array()
-}
-
-// array reads a body that is an array of events.
-func (p *parser) array() *Error {
-	p.pos++
-	if p.space() == ']' {
-		p.pos++
-		return nil
-	}
-	for i := 0; ; i++ {
+	p.Depth-- // the array is no level of an event
+	i := 0
+	ok := p.Array(func() bool {
 		if i == p.in.Limits.MaxEvents {
-			return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
+			refused = refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
 				"a request holds at most %d events", p.in.Limits.MaxEvents)
+			return false
 		}
-		if err := p.event(i); err != nil {
-			return err
-		}
-		switch p.space() {
-		case ',':
-			p.pos++
-			p.space()
-		case ']':
-			p.pos++
-			return nil
-		default:
-			p.fail("expected ',' or ']' after an event")
-			return p.malformed(i)
-		}
+		refused = p.event(i)
+		i++
+		return refused == nil
+	})
+	if !ok && refused == nil {
+		return p.malformed(i - 1)
 	}
+	return refused
 }
 
 // event reads the event at index i of the request.
 func (p *parser) event(i int) *Error {
-	start := p.pos
-	p.members = p.members[:0]
-	switch p.peek() {
-	case '{':
-		if !p.object(1, &p.members) {
-			return p.malformed(i)
-		}
-	default:
-		if !p.value(1) {
-			return p.malformed(i)
-		}
-		return refuseEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(p.src[start]))
+	start, first := p.Pos, p.Peek()
+	ok := false
+	if first == '{' {
+		p.members, ok = members(&p.Scanner, p.members[:0])
+	} else {
+		ok = p.Value()
 	}
-	if size := p.pos - start; size > p.in.Limits.MaxEventBytes {
+	switch {
+	case !ok:
+		return p.malformed(i)
+	case first != '{':
+		return refuseEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(first))
+	}
+	if size := p.Pos - start; size > p.in.Limits.MaxEventBytes {
 		return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
 			"an event has at most %d bytes, this one has %d", p.in.Limits.MaxEventBytes, size)
 	}
 	// The capacity ends with the event: appending to a Body must not run into its neighbour.
-	e := Event{Schema: p.in.Schema, Body: p.src[start:p.pos:p.pos]}
+	e := Event{Schema: p.in.Schema, Body: p.Text[start:p.Pos:p.Pos]}
 	if err := p.envelope(i, &e); err != nil {
 		return err
 	}
@@ -131,7 +120,7 @@ func (p *parser) event(i int) *Error {
 
 // envelope fills e from the members just scanned.
 func (p *parser) envelope(i int, e *Event) *Error {
-	f := fields{src: p.src, members: p.members, index: i}
+	f := fields{src: p.Text, members: p.members, index: i}
 	if twice := decodeNames(f.members); twice != nil {
 		return f.refuse(string(twice), "appears twice")
 	}
@@ -155,9 +144,9 @@ func (p *parser) read(f *fields, e *Event) *Error {
 	}
 }
 
-// malformed is the scanner's complaint about the event at index i.
+// malformed reports that the text of the event at index i is not JSON.
 func (p *parser) malformed(i int) *Error {
-	return refuseEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.problem, p.pos)
+	return refuseEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.Problem, p.Pos)
 }
 
 // firstInvalid returns the place of the first byte that is not UTF-8, or the length of b. At the end DecodeRune has

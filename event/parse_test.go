@@ -237,7 +237,7 @@ func TestParseRefusesMalformedEvents(t *testing.T) {
 		{name: "no end", body: "[" +
 			gridEvent, index: 0, message: "events[0]: the text ends too early, at byte 84 of the body"},
 		{name: "no comma", body: "[" + gridEvent + gridEvent + "]", index: 0, message: "events[0]: expected ',' or ']' " +
-			"after an event, at byte 84 of the body"},
+			"after an element, at byte 84 of the body"},
 		{name: "comma before the end", body: "[" + gridEvent + ",]", index: 1, message: "events[1]: expected a value, at " +
 			"byte 85 of the body"},
 		{name: "comma only", body: "[,]", index: 0, message: "events[0]: expected a value, at byte 1 of the body"},

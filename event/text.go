@@ -3,69 +3,7 @@ package event
 import (
 	"bytes"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 )
-
-// unescape decodes the inside of a string that the scanner has accepted. Without escapes, which is the rule, it returns
-// raw itself. A lone surrogate half becomes U+FFFD, as in every reader that must produce UTF-8, and is reported.
-func unescape(raw []byte) (text []byte, lone bool) {
-	at := bytes.IndexByte(raw, '\\')
-	if at < 0 {
-		return raw, false
-	}
-	text = make([]byte, 0, len(raw))
-	for at >= 0 {
-		text = append(text, raw[:at]...)
-		r, n := unescapeOne(raw[at:])
-		if r == utf8.RuneError && raw[at+1] == 'u' && isSurrogate(raw[at:]) {
-			lone = true
-		}
-		text = utf8.AppendRune(text, r)
-		raw = raw[at+n:]
-		at = bytes.IndexByte(raw, '\\')
-	}
-	return append(text, raw...), lone
-}
-
-// unescapeOne decodes the escape sequence, or the pair of surrogate halves, that b starts with, and returns its length.
-func unescapeOne(b []byte) (r rune, n int) {
-	switch b[1] {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		return unescapeUnicode(b)
-	}
-	return rune(b[1]), 2
-}
-
-func unescapeUnicode(b []byte) (r rune, n int) {
-	r, _ = hex4(b[2:])
-	if !utf16.IsSurrogate(r) {
-		return r, 6
-	}
-	if len(b) >= 12 && b[6] == '\\' && b[7] == 'u' {
-		low, _ := hex4(b[8:])
-		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-			return pair, 12
-		}
-	}
-	return utf8.RuneError, 6
-}
-
-// isSurrogate tells a lone half from an honest \ufffd, which decodes to the same rune.
-func isSurrogate(b []byte) bool {
-	r, _ := hex4(b[2:])
-	return utf16.IsSurrogate(r)
-}
 
 // appendQuoted appends s as a JSON string.
 func appendQuoted(dst []byte, s string) []byte {

@@ -11,52 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestUnescape(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, raw, want string
-		lone            bool
-	}{
-		{"plain", `abc`, "abc", false},
-		{"empty", ``, "", false},
-		{"every short escape", `\"\\\/\b\f\n\r\t`, "\"\\/\b\f\n\r\t", false},
-		{"escapes at both ends", `\u0061bc\u0064`, "abcd", false},
-		{"upper and lower hexadecimal", `\u00E9\u00e9`, "éé", false},
-		{"NUL", `a\u0000b`, "a\x00b", false},
-		{"surrogate pair", `\ud83d\ude00`, "😀", false},
-		{"honest replacement character", `\ufffd`, "\ufffd", false},
-		{"lone high half", `a\ud83d`, "a\ufffd", true},
-		{"lone low half", `\ude00b`, "\ufffdb", true},
-		{"halves the wrong way round", `\ude00\ud83d`, "\ufffd\ufffd", true},
-		{"high half before another escape", `\ud83d\n`, "\ufffd\n", true},
-		{"high half before a plain unicode escape", `\ud83d\u0061`, "\ufffda", true},
-		{"high half before a pair", `\ud83d\ud83d\ude00`, "\ufffd😀", true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got, lone := unescape([]byte(c.raw))
-			require.Equal(t, c.want, string(got))
-			require.Equal(t, c.lone, lone)
-		})
-	}
-}
-
-// FuzzUnescape: on every string that encoding/json can read, both read the same.
-func FuzzUnescape(f *testing.F) {
-	f.Add(`\"\\\/\b\f\n\r\t`)
-	f.Add(`\ud83d\ude00\ud83d`)
-	f.Add(`plain`)
-	f.Fuzz(func(t *testing.T, raw string) {
-		quoted := []byte(`"` + raw + `"`)
-		var want string
-		if !utf8.ValidString(raw) || json.Unmarshal(quoted, &want) != nil {
-			t.Skip()
-		}
-		got, _ := unescape([]byte(raw))
-		require.Equal(t, want, string(got))
-	})
-}
-
 // FuzzAppendQuoted: what is quoted reads back as it was.
 func FuzzAppendQuoted(f *testing.F) {
 	f.Add("a\"b\\c\x00\x1f\né")

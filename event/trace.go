@@ -1,6 +1,10 @@
 package event
 
-import "strings"
+import (
+	"strings"
+
+	"postrider/jsonscan"
+)
 
 // Trace is the distributed trace that an event belongs to, in the words of W3C's headers of the same names.
 // Source: W3C, Trace Context, 2021-11-23; CNCF, CloudEvents 1.0.2, Distributed Tracing extension.
@@ -64,7 +68,7 @@ func plain(value []byte) string {
 	if value[0] != '"' {
 		return ""
 	}
-	text, _ := unescape(value[1 : len(value)-1])
+	text, _ := jsonscan.Unescape(value[1 : len(value)-1])
 	return string(text)
 }
 

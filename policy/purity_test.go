@@ -71,5 +71,5 @@ func impure(path string) bool {
 		return true
 	}
 	return strings.Contains(strings.Split(path, "/")[0], ".") ||
-		strings.HasPrefix(path, "postrider/") && path != "postrider/policy/filter"
+		strings.HasPrefix(path, "postrider/") && path != "postrider/policy/filter" && path != "postrider/jsonscan"
 }

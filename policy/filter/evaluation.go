@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"sync"
+
+	"postrider/jsonscan"
 )
 
 // value is what an event has at a key, and what was made of it so far: 1,000 filters may ask the same.
@@ -83,11 +85,13 @@ func (e *evaluation) read(s *keySet, view *EventView) {
 }
 
 func (e *evaluation) body(s *keySet, view *EventView) {
-	w := walker{src: view.Body, values: e.values}
-	if i := skipSpace(w.src, 0); i < len(w.src) && w.src[i] == '{' {
-		w.object(i, &s.root)
+	w := walker{Scanner: jsonscan.Scanner{Text: view.Body}, values: e.values}
+	if w.Space() == '{' {
+		start := w.Pos
+		w.object(&s.root)
 		if data := s.root.child([]byte("data")); data != nil && view.Custom {
-			w.value(i, data)
+			w.Pos = start
+			w.value(data)
 		}
 	}
 	for k := range e.values {
@@ -283,7 +287,7 @@ func (e *evaluation) fold(v *value) []byte {
 	if v.plain != "" {
 		e.memory = appendFold(e.memory, v.plain)
 	} else {
-		text, _ := unescape(v.text)
+		text, _ := jsonscan.Unescape(v.text)
 		e.memory = appendFold(e.memory, text)
 	}
 	v.isFolded, v.folded = true, e.memory[start:len(e.memory):len(e.memory)]
@@ -297,7 +301,7 @@ func (v *value) scalar() (text string, ok bool) {
 	case v.kind == valueString && v.text == nil:
 		return v.plain, true
 	case v.kind == valueString:
-		raw, lone := unescape(v.text)
+		raw, lone := jsonscan.Unescape(v.text)
 		return string(raw), !lone
 	case v.kind == valueNumber || v.kind == valueBool:
 		return string(v.text), true

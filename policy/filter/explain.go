@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"postrider/jsonscan"
 )
 
 // Clause is one clause of a filter and what became of it for one event.
@@ -110,7 +112,7 @@ func (v *value) shown() string {
 	case v.kind == valueString && v.text == nil:
 		return shown(v.plain)
 	case v.kind == valueString:
-		text, _ := unescape(v.text)
+		text, _ := jsonscan.Unescape(v.text)
 		return shown(string(text))
 	case v.kind == valueArray || v.kind == valueObject:
 		return v.kind.String() + ", " + shorten(string(v.text))

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"postrider/jsonscan"
 )
 
 // EventView is what filters see of an event.
@@ -259,21 +261,14 @@ func readText(raw json.RawMessage) (text []byte, lone, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' || !json.Valid(raw) {
 		return nil, false, false
 	}
-	text, lone = unescape(raw[1 : len(raw)-1])
+	text, lone = jsonscan.Unescape(raw[1 : len(raw)-1])
 	return text, lone, true
 }
 
 // readPair reads a range.
 func readPair(raw json.RawMessage) (from, to json.RawMessage, ok bool) {
-	if len(raw) == 0 || raw[0] != '[' || !json.Valid(raw) {
-		return nil, nil, false
-	}
-	var ends [][]byte
-	elements(raw, func(end []byte) bool {
-		ends = append(ends, end)
-		return len(ends) <= 2
-	})
-	if len(ends) != 2 {
+	var ends []json.RawMessage
+	if json.Unmarshal(raw, &ends) != nil || len(ends) != 2 {
 		return nil, nil, false
 	}
 	return ends[0], ends[1], true

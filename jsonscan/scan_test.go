@@ -1,4 +1,4 @@
-package event
+package jsonscan
 
 import (
 	"encoding/json"
@@ -11,14 +11,14 @@ import (
 )
 
 // scanAll says whether src is one JSON document with nothing but white space around it.
-func scanAll(src []byte, maxDepth int) (ok bool, s scanner) {
-	s = scanner{src: src, maxDepth: maxDepth}
-	s.space()
-	if !s.value(1) {
+func scanAll(src []byte, maxDepth int) (ok bool, s Scanner) {
+	s = Scanner{Text: src, MaxDepth: maxDepth}
+	s.Space()
+	if !s.Value() {
 		return false, s
 	}
-	s.space()
-	return s.pos == len(src), s
+	s.Space()
+	return s.Pos == len(src), s
 }
 
 // documents are JSON texts and near misses; encoding/json judges which is which.
@@ -54,7 +54,7 @@ func TestScannerRefusesEveryPrefix(t *testing.T) {
 	for i := range len(src) {
 		ok, s := scanAll([]byte(src[:i]), 10)
 		require.False(t, ok, src[:i])
-		require.NotEmpty(t, s.problem, src[:i])
+		require.NotEmpty(t, s.Problem, src[:i])
 	}
 	ok, _ := scanAll([]byte(src), 10)
 	require.True(t, ok)
@@ -89,8 +89,8 @@ func TestScannerDepth(t *testing.T) {
 		require.True(t, ok)
 		ok, s := scanAll(nest(257), 256)
 		require.False(t, ok)
-		require.Equal(t, "nested deeper than 256 levels", s.problem)
-		require.Equal(t, 256*len(brackets[0]), s.pos)
+		require.Equal(t, "nested deeper than 256 levels", s.Problem)
+		require.Equal(t, 256*len(brackets[0]), s.Pos)
 	}
 }
 
@@ -114,24 +114,36 @@ func TestScannerProblems(t *testing.T) {
 	} {
 		ok, s := scanAll([]byte(c.src), 10)
 		require.False(t, ok, c.src)
-		require.Equal(t, c.problem, s.problem, c.src)
-		require.Equal(t, c.pos, s.pos, c.src)
+		require.Equal(t, c.problem, s.Problem, c.src)
+		require.Equal(t, c.pos, s.Pos, c.src)
 	}
 }
 
-func TestScannerNotesMembers(t *testing.T) {
+func TestScannerNamesMembers(t *testing.T) {
 	t.Parallel()
-	const src = ` { "a" : 1 , "b\u0062":{"a":2}, "" : [ {"a":3} ] }`
-	var members []member
-	s := scanner{src: []byte(src), maxDepth: 10}
-	s.space()
-	require.True(t, s.object(1, &members))
-	require.Equal(t, len(src), s.pos)
+	const src = ` { "a" : 1 , "b\u0062":{"a":2}, "" : [ {"a":3} ], "c" : [ ], "d":{ } }`
+	s := Scanner{Text: []byte(src), MaxDepth: 10}
+	s.Space()
 	var got [][2]string
-	for _, m := range members {
-		got = append(got, [2]string{string(m.name), src[m.value.start:m.value.end]})
-	}
-	require.Equal(t, [][2]string{{"a", "1"}, {`b\u0062`, `{"a":2}`}, {"", `[ {"a":3} ]`}}, got)
+	require.True(t, s.Object(func(name []byte) bool {
+		start := s.Pos
+		ok := s.Value()
+		got = append(got, [2]string{string(name), src[start:s.Pos]})
+		return ok
+	}))
+	require.Equal(t, len(src), s.Pos)
+	require.Zero(t, s.Depth)
+	require.Equal(t, [][2]string{{"a", "1"}, {`b\u0062`, `{"a":2}`}, {"", `[ {"a":3} ]`}, {"c", `[ ]`}, {"d", `{ }`}}, got)
+}
+
+func TestScannerStops(t *testing.T) {
+	t.Parallel()
+	s := Scanner{Text: []byte(`[1,2,3]`)}
+	read := 0
+	require.False(t, s.Array(func() bool { read++; return s.Value() && read < 2 }))
+	require.Equal(t, 2, read)
+	require.Equal(t, 4, s.Pos)
+	require.Empty(t, s.Problem)
 }
 
 // depthOf is how deep a valid document nests.
