@@ -65,7 +65,36 @@ CREATE TABLE postrider_internal.operation_outcomes (
     PRIMARY KEY (operation_id, state)
 ) WITH (fillfactor = 50);
 
+-- +goose StatementBegin
+-- Adds the latency buckets of two counts; NULL if one of them has none.
+CREATE FUNCTION postrider_internal.add_buckets(a bigint[], b bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN ARRAY [a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5], a[6] + b[6], a[7] + b[7], a[8]
+                  + b[8], a[9] + b[9], a[10] + b[10], a[11] + b[11], a[12] + b[12], a[13] + b[13], a[14] + b[14]];
+END $$;
+
+-- Adds a count to one of 14 latency buckets; NULL before the first one that has a bucket.
+CREATE FUNCTION postrider_internal.add_to_bucket(buckets bigint[], bucket integer, count bigint) RETURNS bigint[]
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF bucket IS NOT NULL THEN
+        buckets := coalesce(buckets, array_fill(0::bigint, ARRAY [14]));
+        buckets[bucket + 1] := buckets[bucket + 1] + count;
+    END IF;
+    RETURN buckets;
+END $$;
+-- +goose StatementEnd
+
+-- Latency buckets added up: of counts that have them, and of entries of rollup_deltas; NULL if none has any.
+CREATE AGGREGATE postrider_internal.sum_buckets(bigint[]) (
+    SFUNC = postrider_internal.add_buckets, STYPE = bigint[], COMBINEFUNC = postrider_internal.add_buckets, PARALLEL = SAFE);
+CREATE AGGREGATE postrider_internal.count_buckets(bucket integer, count bigint) (
+    SFUNC = postrider_internal.add_to_bucket, STYPE = bigint[], PARALLEL = SAFE);
+
 -- +goose Down
+DROP AGGREGATE postrider_internal.count_buckets(integer, bigint), postrider_internal.sum_buckets(bigint[]);
+DROP FUNCTION postrider_internal.add_to_bucket, postrider_internal.add_buckets;
 DROP TABLE postrider_internal.operation_outcomes, postrider_internal.owed, postrider_internal.rollup_sums,
     postrider_internal.rollups, postrider_internal.rollup_deltas;
 DROP TYPE postrider_internal.rollup_entry;

@@ -14,8 +14,8 @@
 -- whose job has another kind. A newer version uses that kind during a rolling upgrade, and a second job would run two
 -- attempts at once.
 --
--- Scalar subqueries and arrays replace joins, because they are always lookups by id. For a join the planner may read a
--- whole table.
+-- Scalar subqueries and arrays replace joins, because they are always lookups by id. For a join the planner may read
+-- a whole table.
 WITH step AS MATERIALIZED (
     SELECT id, subscription_id, job_id, batch_id, hold, owed_since, last_attempt_at
       FROM postrider_internal.deliveries WHERE id > $2 ORDER BY id LIMIT $1

@@ -1,11 +1,11 @@
--- Records what a try to write the export @id, created at @created, came to: @location is the file ('' for none), @error
--- why nothing was written, @give_up that another try is of no use. @unfit and @unfit_errors are dead letters that could
--- not be written although the file was. It returns how many dead letters were exported, were given up, and are pending,
--- and the ids of those given up. A dead letter that was purged meanwhile is in none of the counts.
+-- Records what a try to write the export @id, created at @created, came to: @location is the file ('' for none),
+-- @error why nothing was written, @give_up that another try is of no use. @unfit and @unfit_errors are dead letters
+-- that could not be written although the file was. It returns how many dead letters were exported, were given up, and
+-- are pending, and the ids of those given up. A dead letter that was purged meanwhile is in none of the counts.
 --
--- The job row is the token: only the statement that deletes it marks the dead letters, and ends the export or gives it
--- a new job, which is due after @pause. A dead letter whose time to be tried has passed is given up. So each is tried
--- at least once, and once more at the end of that time.
+-- The job row is the token: only the statement that deletes it marks the dead letters, and ends the export or gives
+-- it a new job, which is due after @pause. A dead letter whose time to be tried has passed is given up. So each is
+-- tried at least once, and once more at the end of that time.
 WITH gone AS (
     DELETE FROM postrider_internal.river_job
      WHERE id = @job AND kind = 'export'

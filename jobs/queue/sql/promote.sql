@@ -1,11 +1,11 @@
 -- Makes up to $1 due jobs available. Others than those go on hold: of an event subscription in $3 more than its room
 -- ($4) has, with the hold $5 (NULL: admission), and of others more than $2; up to $7 in one statement. Event
--- subscriptions in $6 are left out. For each event subscription it returns how many jobs were due and how many fitted,
--- and the deliveries of those.
+-- subscriptions in $6 are left out. For each event subscription it returns how many jobs were due and how many
+-- fitted, and the deliveries of those.
 --
 -- The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): finding that
--- nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s, and
--- scans (108 ms at the same size).
+-- nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s,
+-- and scans (108 ms at the same size).
 --
 -- Room is counted in deliveries: a batch takes as much as it has members, and fits if any is left. Only the arguments
 -- of known kinds are read: those of a newer version's jobs may mean anything.

@@ -1,10 +1,10 @@
--- Replaces the jobs $1, which are locked, by new rows that have $2 reruns more and are due in $3 seconds. The row that
--- owns the job (a delivery, a batch, a route, …) follows in the same statement: an old job can record nothing any more.
--- A batch stays as it was cut. A batch cutter has no owner. It returns how many jobs were replaced, and the queues of
--- those that are no deliveries' jobs.
+-- Replaces the jobs $1, which are locked, by new rows that have $2 reruns more and are due in $3 seconds. The row
+-- that owns the job (a delivery, a batch, a route, …) follows in the same statement: an old job can record nothing
+-- any more. A batch stays as it was cut. A batch cutter has no owner. It returns how many jobs were replaced, and the
+-- queues of those that are no deliveries' jobs.
 --
--- It is not one statement with the locks: it must see the batch that a batch cutter committed just before its row could
--- be locked.
+-- It is not one statement with the locks: it must see the batch that a batch cutter committed just before its row
+-- could be locked.
 --
 -- Only jobs of deliveries are promoted. In other queues there are few jobs, which are available before they are due.
 WITH asked AS (
