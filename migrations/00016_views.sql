@@ -21,6 +21,14 @@ SELECT owed_since
               ELSE '0' END $$;
 -- +goose StatementEnd
 
+-- Latency buckets are an array with one element, whose index is that of its bucket.
+CREATE VIEW postrider_internal.unmerged_counts AS
+SELECT e.minute, e.topic_id, e.subscription_id, e.kind, e.detail, e.count, e.operation_id,
+       CASE WHEN e.bucket IS NOT NULL THEN array_fill(e.count, ARRAY [1], ARRAY [e.bucket + 1]) END AS latency_buckets
+  FROM postrider_internal.rollup_deltas d
+ CROSS JOIN LATERAL unnest(d.entries) AS e;
+COMMENT ON VIEW postrider_internal.unmerged_counts IS 'Counts that were not added to postrider_internal.rollups yet.';
+
 CREATE VIEW postrider.topics AS
 SELECT t.name AS topic, t.kind, t.input_schema, t.input_schema_mapping, t.created_at, t.updated_at,
        (SELECT count(*) FROM postrider_internal.event_subscriptions s WHERE s.topic_id = t.id
@@ -199,9 +207,21 @@ COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition.
 COMMENT ON COLUMN postrider.events.erased_at IS
     'When its body and subject were erased, see postrider.erase_event(); NULL = they were not.';
 
--- Both halves are plain tables below the joins, and not joins of their own: so PostgreSQL can read all of them in the
--- order of an index and stop at the end of a page. Each half's state is a constant or has a CHECK, so one that cannot
--- match is left out.
+-- Views join only above this one: so PostgreSQL can read both tables in the order of an index and stop at the end of a
+-- page. The state of each is a constant or has a CHECK, so a table that cannot match is left out.
+CREATE VIEW postrider_internal.all_deliveries AS
+SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS state, hold, NULL::text AS reason,
+       attempts, reruns, next_attempt_at, first_attempt_at, last_attempt_at, last_outcome, last_status, owed_since,
+       NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, operation_id,
+       NULL::uuid AS dead_letter_id, open, job_id
+  FROM postrider_internal.deliveries
+ UNION ALL
+SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL, reason, attempts, reruns, NULL,
+       first_attempt_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id, NULL,
+       redelivered_from, operation_id, dead_letter_id, false, NULL
+  FROM postrider_internal.delivery_history;
+COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliveries, without joins.';
+
 CREATE VIEW postrider.deliveries AS
 SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
        d.event_uuid AS system_id,
@@ -226,16 +246,7 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
               LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
              WHERE p.name = s.retry_policy) END AS expires_at,
        d.operation_id
-  FROM (SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS state, hold,
-      NULL::text AS reason, attempts, reruns, next_attempt_at, last_attempt_at, last_outcome, last_status,
-               owed_since, NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from,
-               operation_id, NULL::uuid AS dead_letter_id, open
-          FROM postrider_internal.deliveries
-         UNION ALL
-        SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL::text, reason, attempts, reruns,
-               NULL::timestamptz, last_attempt_at, last_outcome, last_status,
-               owed_since, finished_at, batch_id, NULL::bigint, redelivered_from, operation_id, dead_letter_id, false
-          FROM postrider_internal.delivery_history) d
+  FROM postrider_internal.all_deliveries d
   JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
   JOIN postrider_internal.topics t ON t.id = d.topic_id
   LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
@@ -298,7 +309,7 @@ SELECT t.name AS topic, s.name AS subscription, o.deliveries AS owed_deliveries,
           FROM (SELECT subscription_id, deliveries FROM postrider_internal.owed
                  UNION ALL
                 SELECT subscription_id, CASE kind WHEN 'owed' THEN count ELSE -count END
-                FROM postrider_internal.rollup_deltas, unnest(entries)
+                  FROM postrider_internal.unmerged_counts
                  WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) both_of
          GROUP BY 1 HAVING sum(deliveries) > 0) o
   JOIN postrider_internal.event_subscriptions s ON s.id = o.subscription_id
@@ -429,15 +440,12 @@ COMMENT ON COLUMN postrider.batches.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions.';
 
 CREATE VIEW postrider.batch_members AS
-SELECT m.batch_id, m.position, m.delivery_id, coalesce(d.event_id, h.event_id) AS event_id, m.left_at, m.left_after,
-       m.left_reason
+SELECT m.batch_id, m.position, m.delivery_id, d.event_id, m.left_at, m.left_after, m.left_reason
   FROM postrider_internal.batch_members m
-  LEFT JOIN LATERAL (SELECT e.event_id FROM postrider_internal.deliveries d JOIN postrider_internal.events e
-      ON e.id = d.event_uuid AND e.day = d.event_day
-                      WHERE d.id = m.delivery_id LIMIT 1) d ON true
-  LEFT JOIN LATERAL (SELECT e.event_id FROM postrider_internal.delivery_history h JOIN postrider_internal.events e
-      ON e.id = h.event_uuid AND e.day = h.event_day
-                      WHERE h.id = m.delivery_id LIMIT 1) h ON true;
+  LEFT JOIN LATERAL (SELECT e.event_id
+                       FROM postrider_internal.all_deliveries d
+                       JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+                      WHERE d.id = m.delivery_id LIMIT 1) d ON true;
 COMMENT ON VIEW postrider.batch_members IS
     'Which deliveries a batch was cut of. Those that left it stay here, with the reason.';
 COMMENT ON COLUMN postrider.batch_members.batch_id IS 'Batch, see postrider.batches.';
@@ -655,31 +663,19 @@ SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.co
        c.subscription_id
   FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count,
                CASE WHEN bool_or(latency_buckets IS NOT NULL) THEN ARRAY [
-                    sum(latency_buckets[1])::bigint, sum(latency_buckets[2])::bigint, sum(latency_buckets[3])::bigint,
-                    sum(latency_buckets[4])::bigint, sum(latency_buckets[5])::bigint, sum(latency_buckets[6])::bigint,
-                    sum(latency_buckets[7])::bigint,
-                    sum(latency_buckets[8])::bigint, sum(latency_buckets[9])::bigint, sum(latency_buckets[10])::bigint,
-                    sum(latency_buckets[11])::bigint, sum(latency_buckets[12])::bigint,
-                    sum(latency_buckets[13])::bigint, sum(latency_buckets[14])::bigint] END AS latency_buckets
-          FROM (SELECT * FROM postrider_internal.rollups
-                UNION ALL
-                SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint, CASE WHEN count(bucket) > 0
-                    THEN ARRAY [
-                            coalesce(sum(count) FILTER (WHERE bucket = 0), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 1), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 2), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 3), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 4), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 5), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 6), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 7), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 8), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 9), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 10), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 11), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 12), 0)::bigint,
-                            coalesce(sum(count) FILTER (WHERE bucket = 13), 0)::bigint] END
-                  FROM postrider_internal.rollup_deltas, unnest(entries) GROUP BY 1, 2, 3, 4, 5) both_of
+                    coalesce(sum(latency_buckets[1]), 0)::bigint, coalesce(sum(latency_buckets[2]), 0)::bigint,
+                    coalesce(sum(latency_buckets[3]), 0)::bigint, coalesce(sum(latency_buckets[4]), 0)::bigint,
+                    coalesce(sum(latency_buckets[5]), 0)::bigint, coalesce(sum(latency_buckets[6]), 0)::bigint,
+                    coalesce(sum(latency_buckets[7]), 0)::bigint, coalesce(sum(latency_buckets[8]), 0)::bigint,
+                    coalesce(sum(latency_buckets[9]), 0)::bigint, coalesce(sum(latency_buckets[10]), 0)::bigint,
+                    coalesce(sum(latency_buckets[11]), 0)::bigint, coalesce(sum(latency_buckets[12]), 0)::bigint,
+                    coalesce(sum(latency_buckets[13]), 0)::bigint, coalesce(sum(latency_buckets[14]), 0)::bigint]
+               END AS latency_buckets
+          FROM (SELECT minute, topic_id, subscription_id, kind, detail, count, latency_buckets
+                  FROM postrider_internal.rollups
+                 UNION ALL
+                SELECT minute, topic_id, subscription_id, kind, detail, count, latency_buckets
+                  FROM postrider_internal.unmerged_counts) counts
          GROUP BY minute, topic_id, subscription_id, kind, detail) c
   JOIN postrider_internal.topics t ON t.id = c.topic_id
   LEFT JOIN postrider_internal.event_subscriptions s ON s.id = c.subscription_id;
@@ -723,7 +719,7 @@ SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription,
                     (sum(deliveries) FILTER (WHERE state = 'canceled'))::bigint AS canceled
                FROM (SELECT operation_id, state, deliveries FROM postrider_internal.operation_outcomes
                       UNION ALL
-                     SELECT operation_id, kind, count FROM postrider_internal.rollup_deltas, unnest(entries)
+                     SELECT operation_id, kind, count FROM postrider_internal.unmerged_counts
                       WHERE operation_id IS NOT NULL) both_of
               GROUP BY operation_id) e ON e.operation_id = o.id;
 COMMENT ON VIEW postrider.operations IS
@@ -774,5 +770,6 @@ COMMENT ON COLUMN postrider.operations.canceled IS 'How many of its redeliveries
 DROP VIEW postrider.operations, postrider.delivery_counts, postrider.storage, postrider.nodes,
     postrider.retry_policy_cells, postrider.retry_policies, postrider.dead_letters, postrider.batch_members,
     postrider.batches, postrider.delivery_attempts, postrider.backlogs, postrider.deliveries, postrider.events,
-    postrider.event_subscriptions, postrider.topics;
+    postrider.event_subscriptions, postrider.topics, postrider_internal.all_deliveries,
+    postrider_internal.unmerged_counts;
 DROP FUNCTION postrider_internal.expires_at;

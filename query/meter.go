@@ -11,78 +11,76 @@ import (
 )
 
 const (
-	// meterAge is how old a reading may be: however many scrape, a node asks the database once in 5 s.
+	// meterAge is how old a reading may be: a node queries the database at most every 5 s.
 	meterAge = 5 * time.Second
-	// meterKeys is how many counts are told apart, five to ten of each event subscription; what comes later is counted for
-	// all others together. meterBacklog is how many backlogs are. Both bound what a scrape has to carry.
+	// meterKeys is the number of separate counts, five to ten for each event subscription; later ones are added up as
+	// Others. meterBacklog is the number of separate backlogs. Both bound the size of a scrape.
 	meterKeys, meterBacklog = 10_000, 1000
-	// meterHeldLimit is how far held deliveries are counted, and dead letters that wait for their location: 100,000 take
-	// 20 to 40 ms.
+	// meterHeldLimit is up to how many deliveries on hold, and dead letters to export, are counted: 100,000 take 20 to
+	// 40 ms.
 	meterHeldLimit = 100_000
-	// Others stands for the topics and event subscriptions that are not told apart. No name has parentheses.
+	// Others stands for the topics and event subscriptions without separate counts. No name has parentheses.
 	Others = "(others)"
 )
 
-// Total counts what has happened since this node began. Topic and Subscription are "" where the kind has none.
+// Total is a count since this node began. Topic and Subscription are "" if the kind has none.
 type Total struct {
 	// Topic, Subscription, Kind and Detail are those of postrider.delivery_counts.
 	Topic, Subscription, Kind, Detail string
 	Count                             int64
-	// Latency is that of attempts, nil of everything else.
+	// Latency is that of attempts; nil for other kinds.
 	Latency *Latency
 }
 
-// Backlog is what an event subscription is owed.
+// Backlog has the pending deliveries of an event subscription.
 type Backlog struct {
 	Topic, Subscription string
 	Owed                int64
-	// OldestSeconds is since when the oldest is owed; 0 where it is being finished at this moment.
+	// OldestSeconds is the age of the oldest one; 0 if it is being finished at this moment.
 	OldestSeconds float64
 }
 
-// Vitals are how the service stands, on all nodes together, and the database under it.
+// Vitals describe the state of all nodes together, and of the database.
 type Vitals struct {
-	// OwedDeliveries are not finished; OldestOwedSeconds is the age of the one that is owed for the longest.
+	// OwedDeliveries are pending; OldestOwedSeconds is the age of the oldest one.
 	OwedDeliveries    int64
 	OldestOwedSeconds float64
-	// Nodes that deliver and have written a heartbeat in the last 15 s. OldestBeatSeconds is how long ago the one that is
-	// silent for the longest wrote its last one, be it among them or not.
+	// Nodes have written a heartbeat in the last 15 s. OldestBeatSeconds is the age of the oldest last heartbeat of any
+	// node.
 	Nodes             int
 	OldestBeatSeconds float64
-	// PartitionDays is for how many days from today on there are partitions already.
+	// PartitionDays is for how many days from today on partitions exist.
 	PartitionDays int
-	// DeadJobs are the rows of the table of jobs that wait for a vacuum; DatabaseBytes is the whole database's size.
+	// DeadJobs are the rows of the table of jobs that wait for a vacuum; DatabaseBytes is the size of the database.
 	DeadJobs, DatabaseBytes int64
-	// OldestTransactionSeconds is the age of the oldest open transaction, of those that this role may see.
+	// OldestTransactionSeconds is the age of the oldest open transaction that this role may see.
 	OldestTransactionSeconds float64
-	// UnexportedLetters are the dead letters that are still to be written to a location outside, up to 100,000 of them;
-	// OldestExportSeconds is for how long the oldest of the files that are being written has been tried, 0 where there is
-	// none.
+	// UnexportedLetters are the dead letters that are to be exported, up to 100,000; OldestExportSeconds is the age of the
+	// oldest file that is being written, 0 without one.
 	UnexportedLetters   int64
 	OldestExportSeconds float64
 }
 
-// Reading is what a Meter has read.
+// Reading is a result of a Meter.
 type Reading struct {
 	Totals   []Total
 	Backlogs []Backlog // the largest first
 	// Held counts the deliveries on hold by hold, up to 100,000 of them.
 	Held   []Counted
 	Vitals Vitals
-	// Took is how long the database needed.
+	// Took is the duration of the query.
 	Took time.Duration
 }
 
-// Meter reads what the database knows of the whole service, for metrics. The counts of all nodes are the same, but for
-// when each began.
+// Meter reads the counts of the whole service from the database, for metrics. Each node counts from its own start.
 type Meter struct {
 	db    *postgres.DB
 	began time.Time
 	limit int // of counts
 
 	mu      sync.Mutex
-	counts  map[countKey]*Total // of minutes that are over
-	from    time.Time           // the first minute that may still be added to; zero before the first reading
+	counts  map[countKey]*Total // of settled minutes
+	from    time.Time           // the first minute whose counts may still grow; zero before the first reading
 	reading *Reading
 	err     error
 	at      time.Time
@@ -90,13 +88,13 @@ type Meter struct {
 
 type countKey struct{ topic, subscription, kind, detail string }
 
-// NewMeter makes a meter that counts from now on, to be exact from the beginning of this minute.
+// NewMeter returns a meter that counts from the beginning of this minute on.
 func NewMeter(db *postgres.DB) *Meter {
 	return &Meter{db: db, began: time.Now(), limit: meterKeys, counts: map[countKey]*Total{}}
 }
 
-// Read asks the database, or gives the last answer where that is younger than 5 s, an error included: those who come
-// meanwhile wait for the one who asks. What was read is not to be changed.
+// Read queries the database, or returns the last result or error if that is less than 5 s old. Concurrent callers wait
+// for the same query. The result must not be changed.
 func (m *Meter) Read(ctx context.Context) (*Reading, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +139,7 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 	return r, nil
 }
 
-// fewer makes one of all but the largest backlogs.
+// fewer adds up all but the largest backlogs.
 func fewer(all []Backlog) []Backlog {
 	if len(all) <= meterBacklog {
 		return all

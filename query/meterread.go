@@ -11,59 +11,11 @@ import (
 	"postrider/postgres"
 )
 
-// countLiving counts the nodes that deliver. One that was killed stays among them until another one finds it dead, and
-// for ever where there is none: whoever has written no heartbeat for 15 s does not count.
-const countLiving = `(SELECT count(*)::int FROM postrider.nodes
-	    WHERE beat_at > clock_timestamp() - interval '15 seconds')`
-
-// meterTotals adds up the counts from a minute on: those of minutes that are over for good apart from those of the last
-// two and the current one, which may still be added to (a transaction of ours that counts ends within half a minute).
-// So each minute is read for three minutes and never again, and there are at most two rows for each key, however long
-// nobody has asked.
 var (
-	meterTotals = `
-WITH span AS (SELECT coalesce(@from::timestamptz, date_trunc('minute', now() - make_interval(secs => @since))) AS first,
-    date_trunc('minute', now()) - interval '2 minutes' AS settled)
-SELECT c.topic, coalesce(c.subscription, '') AS subscription, c.kind, c.detail, c.minute < span.settled AS over,
-       sum(c.count)::bigint AS count,
-       CASE WHEN c.kind = 'attempt' THEN ARRAY [` + EachBucket("sum(c.latency_buckets[%[1]d])::bigint") +
-		`] END AS latency, greatest(span.first, span.settled) AS settled
-  FROM span JOIN postrider.delivery_counts c ON c.minute >= span.first
- GROUP BY 1, 2, 3, 4, 5, span.first, span.settled`
-
-	meterBacklogs = `
-SELECT topic, subscription, owed_deliveries AS owed, coalesce(oldest_age_seconds, 0) AS oldest_seconds
-FROM postrider.backlogs ORDER BY owed_deliveries DESC, topic, subscription`
-
-	meterHeld = `
-SELECT hold AS name, sum(count)::bigint AS count
-  FROM (SELECT hold, count(*) FROM (SELECT hold FROM postrider_internal.deliveries WHERE hold IS NOT NULL
-      LIMIT @limit) few GROUP BY 1
-         UNION ALL
-        SELECT hold, sum(members) FROM postrider_internal.batches WHERE hold IS NOT NULL GROUP BY 1) both_of
- GROUP BY 1 ORDER BY 1`
-
-	meterVitals = `
-SELECT 0::bigint AS owed_deliveries, 0::float8 AS oldest_owed_seconds,
-       ` + countLiving + ` AS nodes,
-       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - beat_at)), 0)::float8
-           FROM postrider.nodes) AS oldest_beat_seconds,
-       (SELECT coalesce(max(to_date(right(c.relname, 8), 'YYYYMMDD')) - (now() AT TIME ZONE 'UTC')::date + 1, 0)
-          FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-          WHERE i.inhparent = 'postrider_internal.events'::regclass) AS partition_days,
-       (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables WHERE schemaname = 'postrider_internal'
-           AND relname = 'river_job') AS dead_jobs,
-       pg_database_size(current_database()) AS database_bytes,
-       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - xact_start)), 0)::float8
-           FROM pg_stat_activity
-         WHERE datname = current_database() AND backend_type = 'client backend'
-           AND pid <> pg_backend_pid()) AS oldest_transaction_seconds,
-       least(@limit, (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_state = 'pending'
-           AND export_id IS NULL LIMIT @limit) waiting)
-           + (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters WHERE export_id IS NOT NULL
-               LIMIT @limit) taken))::bigint AS unexported_letters,
-       (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - created_at)), 0)::float8
-           FROM postrider_internal.exports) AS oldest_export_seconds`
+	meterTotals   = sqlFile("meter_totals.sql")
+	meterBacklogs = sqlFile("meter_backlogs.sql")
+	meterHeld     = sqlFile("meter_held.sql")
+	meterVitals   = sqlFile("meter_vitals.sql")
 )
 
 // metered is a row of meterTotals.
@@ -77,7 +29,7 @@ type metered struct {
 
 func (m *Meter) since() float64 { return time.Since(m.began).Seconds() }
 
-// readTotals is exact: a minute is either among those that are over, added up once, or read again.
+// readTotals is exact: the counts of a minute are added once, when it is settled, and read again each time before.
 func (m *Meter) readTotals(ctx context.Context, tx pgx.Tx) ([]Total, error) {
 	var from *time.Time
 	if !m.from.IsZero() {
@@ -99,7 +51,7 @@ func (m *Meter) readTotals(ctx context.Context, tx pgx.Tx) ([]Total, error) {
 	return m.sum(fresh), nil
 }
 
-// add counts a row under its names, or the others'.
+// add adds a row to the counts of its names, or to those of Others.
 func (m *Meter) add(into map[countKey]*Total, row *metered) {
 	key := countKey{row.Topic, row.Subscription, row.Kind, row.Detail}
 	if m.counts[key] == nil {
@@ -116,7 +68,7 @@ func (m *Meter) add(into map[countKey]*Total, row *metered) {
 	into[key].add(row.Count, row.latency())
 }
 
-// latency is what was read of attempts; nil of everything else.
+// latency is that of attempts; nil for other kinds.
 func (row *metered) latency() *Latency {
 	if len(row.Latency) != latencyBuckets {
 		return nil
@@ -135,7 +87,7 @@ func (t *Total) add(count int64, latency *Latency) {
 	}
 }
 
-// sum is what there was in all minutes, in a settled order.
+// sum adds up all minutes and sorts the totals.
 func (m *Meter) sum(fresh map[countKey]*Total) []Total {
 	all := make([]Total, 0, len(m.counts))
 	for key, over := range m.counts {
@@ -148,13 +100,13 @@ func (m *Meter) sum(fresh map[countKey]*Total) []Total {
 		all = append(all, total)
 	}
 	slices.SortFunc(all, func(a, b Total) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Subscription, b.Subscription), cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(a.Detail, b.Detail))
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Subscription, b.Subscription),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Detail, b.Detail))
 	})
 	return all
 }
 
-// Plus adds up two; either may be nil, and is not changed.
+// Plus adds up two latencies. Either may be nil.
 func (l *Latency) Plus(other *Latency) *Latency {
 	all := &Latency{}
 	for _, part := range []*Latency{l, other} {
@@ -168,8 +120,7 @@ func (l *Latency) Plus(other *Latency) *Latency {
 	return all
 }
 
-// Distribution has bounds in nanoseconds. What the times were exactly is not known: the sum takes each for the middle
-// of its bucket.
+// Distribution returns the latency with bounds in nanoseconds. Its sum takes each attempt for the middle of its bucket.
 func (l *Latency) Distribution() postgres.Distribution {
 	d := postgres.Distribution{Bounds: make([]int64, len(latencyBounds)), Counts: l[:]}
 	for i, bound := range latencyBounds {

@@ -18,30 +18,22 @@ import (
 
 const (
 	// ScanStep is how many dead letters, or events of a day, of all topics, a step scans: an index would cost every
-	// publish. Scanning so many takes some hundredths of a second, so that the progress is visible.
+	// publish. It takes some hundredths of a second, so that the progress is visible.
 	ScanStep = 20_000
-	// PastBytes is how many bytes of bodies one step reads.
+	// PastBytes is up to how many bytes of bodies one step reads.
 	PastBytes = 32 << 20
-	// idSlack is how far an event's id may be from its time of publishing, amply. That is when the event is stored, and
-	// the id is made before: where the database is slow, up to two minutes. Both are the database's time; a machine that
-	// was put to sleep carries it on wrongly until it reads it again, within a second.
+	// idSlack is more than an event's id can be from its time of publishing. The id is created before the event is
+	// stored: up to two minutes before if the database is slow. Both are the database's time, which a machine that was
+	// suspended has wrong for up to a second.
 	idSlack = 2 * time.Hour
 )
 
-// pastStatement reads the next events of one day in the order of their ids, and says of which of them the topic and the
-// time of publishing are those asked for. Events that a redelivery has stored again are another day's.
-const pastStatement = `
-WITH scanned AS MATERIALIZED (
-    SELECT id, topic_id, published_at FROM postrider_internal.events WHERE day = $1 AND id > $2 AND id < $3 ORDER BY id
-    LIMIT $4
-), met AS (
-    SELECT id FROM scanned WHERE topic_id = $5 AND published_at >= $6 AND published_at < $7
-        AND (published_at AT TIME ZONE 'UTC')::date = $1 ORDER BY id LIMIT $8
+var (
+	pastStatement = sqlFile("past_events.sql")
+	pastBegin     = sqlFile("past_begin.sql")
 )
-SELECT coalesce((SELECT array_agg(id ORDER BY id) FROM met), '{}'), (SELECT id FROM scanned ORDER BY id DESC LIMIT 1),
-       (SELECT count(*) FROM scanned)`
 
-// Past is a place among the events of a stretch of time.
+// Past is a place among the events of a time span.
 type Past struct {
 	TopicID     int64
 	From, Until time.Time // of publishing
@@ -49,24 +41,24 @@ type Past struct {
 	After       uuid.UUID
 }
 
-// scanned is what a look at the next events of the day came to.
+// scanned is the result of a scan of the next events of the day.
 type scanned struct {
-	IDs   [][16]byte // those of the topic and the time
+	IDs   [][16]byte // of the topic and the time
 	last  *uuid.UUID
-	count int // looked at; less than scanStep: the day has no more
+	count int // scanned; less than ScanStep: the day has no more
 }
 
-// Scan looks at the next events of the day, and takes so many at most.
+// Scan scans the next events of the day, and returns up to most of them.
 func (p *Past) Scan(ctx context.Context, tx pgx.Tx, most int) (found scanned, err error) {
 	from, until := later(p.After, firstID(p.From.Add(-idSlack))), firstID(p.Until.Add(idSlack))
 	row := tx.QueryRow(ctx, pastStatement, p.Day, from, until, ScanStep, p.TopicID, p.From, p.Until, most)
 	if err := row.Scan(&found.IDs, &found.last, &found.count); err != nil {
-		return found, fmt.Errorf("look for past events: %w", err)
+		return found, fmt.Errorf("read past events: %w", err)
 	}
 	return found, nil
 }
 
-// Pass moves on behind what was read of what was found, and says whether that was the end.
+// Pass moves on after the events that were read of those found, and reports whether that was the end.
 func (p *Past) Pass(found *scanned, read, most int) (end bool) {
 	switch {
 	case read < len(found.IDs) || len(found.IDs) == most:
@@ -105,8 +97,7 @@ func WantedPast(
 	return wanted, sizes, len(events), nil
 }
 
-// CountEvents counts what RedeliverEvents would deliver now, for 5 s and a little: the event subscription's filter is
-// asked of every event. *FunctionError.
+// CountEvents counts the events that RedeliverEvents would deliver now, for a little more than 5 s. *FunctionError.
 func (r *Reader) CountEvents(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
 ) (found Matched, err error) {
@@ -128,7 +119,7 @@ func (r *Reader) CountEvents(
 	return found, nil
 }
 
-// countNext counts among the next events of a day, and moves the place on.
+// countNext counts the matches among the next events of a day, and moves the place on.
 func (r *Reader) countNext(
 	ctx context.Context, topic string, place *Past, match *filter.Filter,
 ) (n int64, end bool, err error) {
@@ -154,17 +145,14 @@ func (r *Reader) countNext(
 	return n, end, err
 }
 
-// pastOf is where a redelivery of past events would begin, and the filter that would choose.
+// pastOf returns where a redelivery of past events would begin, and its filter.
 func (r *Reader) pastOf(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
 ) (*Past, *filter.Filter, error) {
-	const query = `SELECT s.topic_id, p.published_from, p.published_until, p.cursor_at, s.filter
-		FROM postrider_internal.past_events($1, $2, $3, $4) p
-		JOIN postrider_internal.event_subscriptions s ON s.id = p.target_id`
 	place, match := &Past{}, &filter.Filter{}
 	var text []byte
-	if err := r.db.QueryRow(ctx, query, topic, subscription, from, until).
-		Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
+	row := r.db.QueryRow(ctx, pastBegin, topic, subscription, from, until)
+	if err := row.Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
 		return nil, nil, postgres.Failed("count past events", err)
 	}
 	if err := json.Unmarshal(text, match); err != nil {

@@ -11,7 +11,7 @@ import (
 	"postrider/postgres"
 )
 
-// AttemptLine is one request made: of a delivery, or of the batch that it was in. Times are in milliseconds.
+// AttemptLine is one request, of a delivery or of a batch. Durations are in milliseconds.
 type AttemptLine struct {
 	DeliveryID, BatchID                     *int64
 	Number, Reruns                          int
@@ -34,85 +34,47 @@ type AttemptLine struct {
 	ResponseHeaders, ResponseExcerpt        *string
 }
 
-// Membership is a batch that a delivery was in, and after how many of its attempts it left; nil = it did not.
+// Membership is a batch that a delivery was in. LeftAfter is the number of attempts after which it left; nil = it did
+// not.
 type Membership struct {
 	BatchID    int64
 	LeftAfter  *int
 	LeftReason *string
 }
 
-// DeliveryCourse is one delivery with all that became of it.
+// DeliveryCourse is one delivery with its event and its attempts.
 type DeliveryCourse struct {
 	DeliveryLine
-	FirstAttemptAt *time.Time
-	// SubscriptionID is for Catalogue.Rules.
+	FirstAttemptAt  *time.Time
 	SubscriptionID  int64
 	EndpointBaseURL string
 	JobID           *int64
-	PublishedAt     *time.Time // nil once the event's day was dropped, as Schema and BodyText
+	PublishedAt     *time.Time // nil after the event's day was dropped, like Schema and BodyText
 	Schema          *string
 	BodyText        *string
-	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" where it is none or no longer
-	// kept.
+	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" if it is nil or no longer kept.
 	RedeliveredFromKind string
-	// Course are its attempts, and those of the batches it was in while it was in them, the oldest first; of very many the
-	// newest 200.
+	// Course are its newest 200 attempts, and those of the batches while it was in them, the oldest first.
 	Course      []AttemptLine `db:"-"`
 	Memberships []Membership  `db:"-"`
-	// Job is the token of the next attempt; nil where there is none: the delivery is finished, on hold, or waits for a
-	// batch.
+	// Job is the token of the next attempt; nil if the delivery is finished, on hold, or waits for a batch.
 	Job *JobLine `db:"-"`
 }
 
-// redeliveredFromKind looks in both tables: ids of neither are the other's.
-const redeliveredFromKind = `CASE WHEN EXISTS (SELECT FROM postrider_internal.dead_letters x
-                WHERE x.id = redelivered_from) THEN 'dead letter'
-            WHEN EXISTS (SELECT FROM postrider_internal.operations x WHERE x.id = redelivered_from) THEN 'operation'
-            ELSE '' END AS redelivered_from_kind`
-
-// courseLimit is how many attempts of one delivery a page shows.
+// courseLimit is the number of attempts of one delivery on a page.
 const courseLimit = 200
 
-const (
-	// attemptColumns are those of an AttemptLine.
-	attemptColumns = ` a.delivery_id, a.batch_id, a.number, a.reruns, a.due_at, a.started_at, a.duration_ms::float8,` +
-		` a.dns_ms::float8, a.connect_ms::float8, a.tls_ms::float8, a.first_byte_ms::float8,
-           a.status, a.outcome, a.error, a.verdict, a.next_attempt_at, a.why, a.step_ms, a.floor_ms, a.jitter_ms,` +
-		` a.retry_after_ms, a.hold, a.skipped_marks, a.late, a.node,
-           a.request_headers, a.response_headers, a.response_excerpt`
-
-	courseStatement = `
-SELECT * FROM (
-    SELECT` + attemptColumns + `
-      FROM postrider.delivery_attempts a WHERE %s ORDER BY a.started_at DESC, a.number DESC, a.late LIMIT @limit) newest
- ORDER BY started_at, number, late`
-
-	deliveryStatement = `
-SELECT d.delivery_id, d.topic, d.subscription, d.event_id, d.event_type, d.subject, d.system_id, d.state, d.hold,
-       d.reason, d.attempts, d.reruns,
-       d.next_attempt_at, d.hold_until, d.expires_at, d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since,
-       d.finished_at,
-       d.batch_id, d.redelivered_from, d.operation_id, d.dead_letter_id,
-       o.first_attempt_at, o.subscription_id, s.endpoint_base_url, coalesce(o.job_id, b.job_id) AS job_id,
-       e.published_at, e.schema, convert_from(e.body, 'UTF8') AS body_text,
-       ` + redeliveredFromKind + `
-  FROM postrider.deliveries d
- CROSS JOIN LATERAL (SELECT first_attempt_at, subscription_id, job_id, event_uuid, event_day
-     FROM postrider_internal.deliveries WHERE id = @id
-                      UNION ALL SELECT first_attempt_at, subscription_id, NULL, event_uuid, event_day
-                      FROM postrider_internal.delivery_history WHERE id = @id LIMIT 1) o
-  JOIN postrider_internal.event_subscriptions s ON s.id = o.subscription_id
-  LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
-  LEFT JOIN postrider_internal.events e ON e.id = o.event_uuid AND e.day = o.event_day
- WHERE d.delivery_id = @id LIMIT 1`
-
-	membershipStatement = `SELECT m.batch_id, m.left_after, m.left_reason FROM postrider_internal.batch_members m
-		WHERE m.delivery_id = @id ORDER BY m.batch_id`
+var (
+	deliveryStatement     = sqlFile("delivery.sql")
+	deliveryLineStatement = sqlFile("delivery_line.sql")
+	membershipStatement   = sqlFile("memberships.sql")
+	newestAttempts        = sqlFile("attempts_newest.sql")
+	firstAttempts         = sqlFile("attempts.sql")
 )
 
-// ReadDelivery reads one delivery with all that became of it; ErrNotFound.
+// ReadDelivery reads one delivery with its attempts; ErrNotFound.
 func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse, err error) {
-	args := pgx.NamedArgs{"id": id, "limit": courseLimit}
+	args := pgx.NamedArgs{"id": id, "delivery": id, "limit": courseLimit}
 	err = r.db.Read(ctx, "a delivery", func(tx pgx.Tx) error {
 		if d, err = postgres.Row[DeliveryCourse](ctx, tx, deliveryStatement, args); err != nil {
 			return err
@@ -120,8 +82,7 @@ func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse,
 		if d.Memberships, err = postgres.Rows[Membership](ctx, tx, membershipStatement, args); err != nil {
 			return err
 		}
-		if d.Course, err = postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.delivery_id = @id"),
-			args); err != nil {
+		if d.Course, err = postgres.Rows[AttemptLine](ctx, tx, newestAttempts, args); err != nil {
 			return err
 		}
 		if err := d.readBatchAttempts(ctx, tx); err != nil || d.JobID == nil {
@@ -143,8 +104,8 @@ func (d *DeliveryCourse) readBatchAttempts(ctx context.Context, tx pgx.Tx) error
 	if len(ids) == 0 {
 		return nil
 	}
-	attempts, err := postgres.Rows[AttemptLine](ctx, tx, fmt.Sprintf(courseStatement, "a.batch_id = ANY (@batches)"),
-		pgx.NamedArgs{"batches": ids, "limit": courseLimit})
+	args := pgx.NamedArgs{"batches": ids, "limit": courseLimit}
+	attempts, err := postgres.Rows[AttemptLine](ctx, tx, newestAttempts, args)
 	for _, a := range attempts {
 		if left := leftAfter[*a.BatchID]; left == nil || a.Number <= *left {
 			d.Course = append(d.Course, a)
@@ -154,26 +115,9 @@ func (d *DeliveryCourse) readBatchAttempts(ctx context.Context, tx pgx.Tx) error
 	return err
 }
 
-const (
-	deliveryQuery = `SELECT delivery_id, topic, subscription, system_id, event_id, event_type, subject, state, hold,
-         reason, attempts, reruns, next_attempt_at,
-       hold_until, expires_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id,
-       redelivered_from,
-       operation_id, dead_letter_id
-  FROM postrider.deliveries WHERE delivery_id = $1`
-
-	// attemptsQuery finds the attempts of a delivery, alone and in the batches that it was in.
-	attemptsQuery = `SELECT` + attemptColumns + `
-  FROM (SELECT * FROM postrider.delivery_attempts WHERE delivery_id = $1
-        UNION ALL
-        SELECT a.* FROM postrider_internal.batch_members m JOIN postrider.delivery_attempts a ON a.batch_id = m.batch_id
-         WHERE m.delivery_id = $1 AND a.number <= coalesce(m.left_after, a.number)) a
- ORDER BY number, late, started_at LIMIT $2`
-)
-
 // Delivery reads a delivery. ErrNotFound.
 func (r *Reader) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) {
-	found, err := postgres.Collect[DeliveryLine](ctx, r.db, deliveryQuery, id)
+	found, err := postgres.Collect[DeliveryLine](ctx, r.db, deliveryLineStatement, id)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("delivery %d: %w", id, err)
@@ -183,9 +127,9 @@ func (r *Reader) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) 
 	return &found[0], nil
 }
 
-// Attempts reads the first attempts of a delivery, up to limit, those of the batches that it was in among them.
+// Attempts reads the first attempts of a delivery, up to limit, including those of the batches that it was in.
 func (r *Reader) Attempts(ctx context.Context, id int64, limit int) ([]AttemptLine, error) {
-	attempts, err := postgres.Collect[AttemptLine](ctx, r.db, attemptsQuery, id, limit)
+	attempts, err := postgres.Collect[AttemptLine](ctx, r.db, firstAttempts, id, limit)
 	if err != nil {
 		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
 	}

@@ -194,7 +194,7 @@ type asked struct {
 }
 
 func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(data.SQL, "both_of") { // a list of deliveries
+	if strings.Contains(data.SQL, "all_deliveries d") && !strings.Contains(data.SQL, "OFFSET") { // a list of deliveries
 		a.sql, a.args = data.SQL, data.Args
 	}
 	return ctx

@@ -1,0 +1,9 @@
+-- Reads one dead letter with everything that is kept of it.
+SELECT -- dead_letter_columns.sql
+       , body_text, last_response, body_error,
+       NOT EXISTS (SELECT FROM postrider.event_subscriptions s
+                    WHERE s.topic = l.topic AND s.subscription = l.subscription) AS subscription_gone,
+       NOT EXISTS (SELECT FROM postrider_internal.events e WHERE e.id = l.system_id) AS event_gone,
+       -- redelivered_from_kind.sql
+  FROM postrider.dead_letters l
+ WHERE dead_letter_id = @id

@@ -1,0 +1,35 @@
+-- Lists a page of deliveries, pending and finished, the newest first: along the index of their ids, of the event
+-- subscriptions' ids (@by_subscription) or of their events' ids (@timed). Only the rows of the page are joined: the
+-- view postrider.deliveries joins first.
+SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
+       d.event_uuid AS system_id, d.state, h.hold, d.reason, d.attempts, d.reruns,
+       CASE WHEN d.state = 'pending' AND h.hold IS NULL
+            THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
+       CASE WHEN d.state = 'pending'
+            THEN postrider_internal.expires_at(d.id, d.owed_since, s.event_time_to_live_in_minutes,
+                 t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n),
+                 p, st) END AS expires_at,
+       CASE WHEN h.hold = 'probation' AND st.hold IS NULL AND r.since IS NOT NULL
+            THEN greatest(r.until, now()) END AS hold_until,
+       d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from,
+       d.operation_id, d.dead_letter_id
+  FROM (SELECT d.*, row_number() OVER (ORDER BY CASE WHEN @timed AND @backwards THEN d.event_uuid END,
+                                                CASE WHEN @backwards THEN d.id END,
+                                                CASE WHEN @timed THEN d.event_uuid END DESC, d.id DESC) AS place
+          FROM unnest(CASE WHEN @by_subscription THEN @subscriptions::bigint[] ELSE '{0}' END) AS one(id)
+         CROSS JOIN LATERAL (
+               SELECT *
+                 FROM postrider_internal.all_deliveries d -- deliveries_where.sql
+                LIMIT @limit) d
+         ORDER BY place
+         LIMIT @limit) d
+  JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
+  JOIN postrider_internal.topics t ON t.id = d.topic_id
+  LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+  LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id
+ CROSS JOIN LATERAL (SELECT coalesce(d.hold, b.hold) AS hold) h
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+  LEFT JOIN postrider_internal.probations r
+         ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id)
+ ORDER BY d.place

@@ -1,0 +1,7 @@
+-- Lists the hosts with the most event subscriptions.
+SELECT substring(endpoint_base_url FROM '^[^:]+://[^/]+') AS url, count(*)::int AS subscriptions,
+       min(topic || '/' || subscription) AS example, (count(*) OVER ())::int AS hosts
+  FROM postrider.event_subscriptions
+ GROUP BY 1
+ ORDER BY 2 DESC, 1
+ LIMIT @most

@@ -1,0 +1,9 @@
+-- Lists operations, the newest first, after one of them, or reads the operation @id.
+SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, rate_per_second,
+       matched, matched_at_least, done, skipped, failed, last_error, reached_at, started_by, created_at, finished_at,
+       pending, delivered, dead_lettered, dropped, canceled
+  FROM postrider.operations
+ WHERE (@id::uuid IS NULL OR operation_id = @id)
+   AND (@after::timestamptz IS NULL OR (created_at, operation_id) < (@after, @after_id::uuid))
+ ORDER BY created_at DESC, operation_id DESC
+ LIMIT @limit
