@@ -197,13 +197,12 @@ func TestPinnedArchiveRuns(t *testing.T) {
 	cache := openDir(t)
 	require.NoError(t, a.install(t.Context(), platform(), cache, io.Discard))
 	bin := place{filepath.Join(cache, "postgresql-"+pinned.version, "bin")}
-	s, err := startWith(t.Context(), Options{}, func(ctx context.Context, owner identity, _ int,
-		_ io.Writer,
-	) (installation, error) {
-		i, ok := look(ctx, owner, []place{bin}, 0)
-		require.True(t, ok)
-		return i, nil
-	})
+	s, err := startWith(t.Context(), Options{},
+		func(ctx context.Context, owner identity, _ int, _ io.Writer) (installation, error) {
+			i, ok := look(ctx, owner, []place{bin}, 0)
+			require.True(t, ok)
+			return i, nil
+		})
 	require.NoError(t, err)
 	require.Equal(t, "18.4", s.Version())
 	require.Equal(t, bin[0], s.Binaries())

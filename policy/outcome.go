@@ -9,26 +9,21 @@ type Outcome string
 // The outcomes. Those below OutcomeGenericError are never picked by Classify: they name turns without an answer of
 // the endpoint's, or causes that only Event Grid's own destinations report and that the probation table lists.
 const (
-	OutcomeDelivered  Outcome = "Delivered"  // the endpoint took the event
-	OutcomeBadRequest Outcome = "BadRequest" // 400
-	// 401, or our own credentials were refused
-	OutcomeUnauthorized Outcome = "Unauthorized"
-	OutcomeForbidden    Outcome = "Forbidden" // 403
-	OutcomeNotFound     Outcome = "NotFound"  // 404
-	// 408, or no answer within the ack timeout
-	OutcomeTimedOut        Outcome = "TimedOut"
+	OutcomeDelivered       Outcome = "Delivered"       // the endpoint took the event
+	OutcomeBadRequest      Outcome = "BadRequest"      // 400
+	OutcomeUnauthorized    Outcome = "Unauthorized"    // 401, or our own credentials were refused
+	OutcomeForbidden       Outcome = "Forbidden"       // 403
+	OutcomeNotFound        Outcome = "NotFound"        // 404
+	OutcomeTimedOut        Outcome = "TimedOut"        // 408, or no answer within the ack timeout
 	OutcomePayloadTooLarge Outcome = "PayloadTooLarge" // 413
 	OutcomeBusy            Outcome = "Busy"            // 429 and 503
-	// connection refused, reset, or TLS failed
-	OutcomeSocketError     Outcome = "SocketError"
+	OutcomeSocketError     Outcome = "SocketError"     // connection refused, reset, or TLS failed
 	OutcomeResolutionError Outcome = "ResolutionError" // the host name has no address
 	OutcomeCanceled        Outcome = "Canceled"        // the call was given up on our side
-	// every other answer, and an endpoint that may not be called
-	OutcomeGenericError Outcome = "GenericError"
-	// the turn came during probation: no call was made
-	OutcomeProbation Outcome = "Probation"
-	// the attempt was interrupted and left no answer
-	OutcomeAborted                         Outcome = "Aborted"
+	OutcomeGenericError    Outcome = "GenericError"    // every other answer, and an endpoint that may not be called
+	OutcomeProbation       Outcome = "Probation"       // the turn came during probation: no call was made
+	OutcomeAborted         Outcome = "Aborted"         // the attempt was interrupted and left no answer
+
 	OutcomeDisabled                        Outcome = "Disabled"                        // probation table only
 	OutcomeFull                            Outcome = "Full"                            // probation table only
 	OutcomeInvalidAzureFunctionDestination Outcome = "InvalidAzureFunctionDestination" // probation table only

@@ -133,12 +133,13 @@ func TestOutagesAreInOurWords(t *testing.T) {
 	}{
 		"away":         {"", "", func(_ *testing.T, _ *pgx.Conn, way *relay) { way.cut() }},
 		"lock timeout": {"", "55P03", func(t *testing.T, db *pgx.Conn, _ *relay) { t.Helper(); lock(t, db) }},
-		"statement timeout": {"ALTER DATABASE %s SET statement_timeout = '1s'", "57014", func(t *testing.T, db *pgx.Conn,
-			_ *relay,
-		) {
-			t.Helper()
-			lock(t, db)
-		}},
+		"statement timeout": {
+			"ALTER DATABASE %s SET statement_timeout = '1s'", "57014",
+			func(t *testing.T, db *pgx.Conn, _ *relay) {
+				t.Helper()
+				lock(t, db)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

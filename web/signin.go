@@ -114,20 +114,20 @@ const triedCookie = "postrider-tried"
 const cookieLife = 7 * 24 * time.Hour
 
 func setSession(c echo.Context, token string) {
-	c.SetCookie(&http.Cookie{ //nolint:gosec // it is for pages without HTTPS, and says nothing
+	c.SetCookie(&http.Cookie{
 		Name: sessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		MaxAge: int(cookieLife.Seconds()),
 	})
-	c.SetCookie(&http.Cookie{
+	c.SetCookie(&http.Cookie{ //nolint:gosec // it is for pages without HTTPS, and says nothing
 		Name: triedCookie, Value: "1", Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: 10,
 	})
 }
 
 func dropSession(c echo.Context) {
-	c.SetCookie(&http.Cookie{ //nolint:gosec // as it was set
+	c.SetCookie(&http.Cookie{
 		Name: sessionCookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1,
 	})
-	c.SetCookie(&http.Cookie{
+	c.SetCookie(&http.Cookie{ //nolint:gosec // as it was set
 		Name: triedCookie, Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: -1,
 	})
 }

@@ -17,11 +17,10 @@ func (m *Handlers) PauseSubscription(
 	if r.Body != nil {
 		stopTimeToLive = r.Body.StopTimeToLive
 	}
-	shown, err := m.change(ctx, r.Topic, r.Subscription, func(ctx context.Context,
-		topic, name string,
-	) (*catalog.Subscription, error) {
-		return m.Store.Holds.PauseSubscription(ctx, topic, name, stopTimeToLive)
-	})
+	shown, err := m.change(ctx, r.Topic, r.Subscription,
+		func(ctx context.Context, topic, name string) (*catalog.Subscription, error) {
+			return m.Store.Holds.PauseSubscription(ctx, topic, name, stopTimeToLive)
+		})
 	if err != nil {
 		return nil, err
 	}
