@@ -1,0 +1,74 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseLimits(t *testing.T) {
+	t.Parallel()
+	parse := func(l Limits) func(string) ([]Event, error) {
+		return func(body string) ([]Event, error) {
+			return parseBody(EventGrid, "", []byte(body), "orders", l)
+		}
+	}
+	three := "[" + gridEvent + ", " + gridEvent + " ," + gridEvent + "]"
+	size := len(gridEvent)
+	for _, fits := range []Limits{{MaxEvents: 3}, {MaxEventBytes: size}, {MaxDepth: 1}} {
+		events, err := parse(fits)(three)
+		require.NoError(t, err)
+		require.Len(t, events, 3)
+	}
+	many := "[" + strings.Repeat(gridEvent+",", 5000) + gridEvent + "]"
+	for _, c := range []refusal{
+		{
+			name: "one event too many", parse: parse(Limits{MaxEvents: 2}), body: three, index: 2,
+			message: "events[2]: a request holds at most 2 events",
+		},
+		{name: "5,001 events", parse: parse(Limits{}), body: many, index: 5000, message: "events[5000]: a request holds at " +
+			"most 5000 events"},
+		{
+			name: "one byte too many", parse: parse(Limits{MaxEventBytes: size}), body: "[" + gridEvent + "," +
+				change(gridEvent, "t", "tt") + "]", index: 1,
+			message: fmt.Sprintf("events[1]: an event has at most %d bytes, this one has %d", size, size+1),
+		},
+	} {
+		c.status, c.code = 413, CodePayloadTooLarge
+		c.run(t)
+	}
+	_, err := parse(Limits{MaxDepth: 1})(grid(`"data":{}`))
+	require.EqualError(t, err, "events[0]: nested deeper than 1 levels, at byte 91 of the body")
+}
+
+// A megabyte of members must not cost a comparison of each with each: 80,000 of them would be three billion.
+func TestParseManyMembers(t *testing.T) {
+	t.Parallel()
+	var members []string
+	for i := range 80_000 {
+		members = append(members, fmt.Sprintf(`"m%d":0`, i))
+	}
+	events, err := parseGrid(grid(strings.Join(members, ",")))
+	require.NoError(t, err)
+	require.Len(t, events, 1)
+	members = append(members, `"\u006d79999":0`)
+	_, err = parseGrid(grid(strings.Join(members, ",")))
+	require.EqualError(t, err, "events[0].m79999: appears twice")
+}
+
+// The last of n members is found to stand there twice by either way of comparing.
+func TestParseDuplicatesAroundTheMap(t *testing.T) {
+	t.Parallel()
+	for n := 1; n < 3*quadratic; n++ {
+		var members strings.Builder
+		for i := range n {
+			fmt.Fprintf(&members, `"m%d":0,`, i)
+		}
+		_, err := parseGrid(grid(members.String() + `"last":0`))
+		require.NoError(t, err, n)
+		_, err = parseGrid(grid(members.String() + `"m0":0`))
+		require.EqualError(t, err, "events[0].m0: appears twice", n)
+	}
+}
