@@ -232,8 +232,10 @@ func TestRetryNowIsRefused(t *testing.T) {
 			func(t *testing.T, b *bundle) { b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running'") },
 			postgres.ErrConflict, "an attempt of delivery 1 is under way", "Wait",
 		},
-		"paused": {pause, postgres.ErrPaused, `event subscription "all" of topic "orders" is paused`, `SELECT
-			    postrider.resume('orders', 'all') ends the pause.`},
+		"paused": {
+			pause, postgres.ErrPaused, `event subscription "all" of topic "orders" is paused`,
+			`SELECT postrider.resume('orders', 'all') ends the pause.`,
+		},
 		"rests": {
 			func(t *testing.T, b *bundle) { b.rest(t, "all") }, postgres.ErrConflict,
 			`event subscription "all" of topic "orders" is on probation`, `SELECT postrider.release('orders', 'all') ends`,

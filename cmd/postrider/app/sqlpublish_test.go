@@ -209,8 +209,8 @@ func TestPublishNotifies(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `LISTEN "postrider_internal.river_insert"`)
 	require.NoError(t, err)
 	const batch = `SELECT postrider.publish_batch('orders', '[{"eventType": "A", "subject": ""}]')`
-	const quiet, loud = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', notify => false)`, `SELECT
-		    postrider.publish('orders', '{"eventType": "A", "subject": ""}')`
+	const quiet = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}', notify => false)`
+	const loud = `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`
 	b.exec(t, loud)
 	b.exec(t, quiet)
 	b.exec(t, batch)
