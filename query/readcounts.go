@@ -3,7 +3,6 @@ package query
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,15 +27,6 @@ type Minute struct {
 
 // latencyBuckets is the number of buckets for the latency of attempts.
 const latencyBuckets = 14
-
-// EachBucket formats an SQL expression for each bucket, counted from 1.
-func EachBucket(expression string) string {
-	all := make([]string, latencyBuckets)
-	for i := range all {
-		all[i] = fmt.Sprintf(expression, i+1)
-	}
-	return strings.Join(all, ", ")
-}
 
 // Latency has the number of attempts in each bucket of postrider.delivery_counts.
 type Latency [latencyBuckets]int64

@@ -29,8 +29,7 @@ WITH lookups AS NOT MATERIALIZED (
        AND (@subscriptions = '{}' OR subscription_id = ANY (@subscriptions))
 )
 SELECT date_bin(make_interval(mins => @step), at, 'epoch') AS at, kind, detail, sum(count)::bigint AS count,
-       CASE WHEN kind = 'attempt' THEN ARRAY [ -- latency_buckets.sql
-            ] END AS latency_buckets
+       postrider_internal.sum_buckets(latency_buckets) AS latency_buckets
   FROM counted
  GROUP BY 1, 2, 3
  ORDER BY 1

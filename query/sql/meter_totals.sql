@@ -7,8 +7,7 @@ WITH span AS (
 )
 SELECT c.topic, coalesce(c.subscription, '') AS subscription, c.kind, c.detail, c.minute < span.settled AS over,
        sum(c.count)::bigint AS count, greatest(span.first, span.settled) AS settled,
-       CASE WHEN c.kind = 'attempt' THEN ARRAY [ -- latency_buckets.sql
-            ] END AS latency
+       postrider_internal.sum_buckets(c.latency_buckets) AS latency
   FROM span
   JOIN postrider.delivery_counts c ON c.minute >= span.first
  GROUP BY 1, 2, 3, 4, 5, span.first, span.settled

@@ -1,0 +1,266 @@
+-- +goose Up
+-- The views of the SQL contract on topics, event subscriptions and retry policies, and on nodes and storage.
+CREATE VIEW postrider.topics AS
+SELECT t.name AS topic, t.kind, t.input_schema, t.input_schema_mapping, t.created_at, t.updated_at,
+       (SELECT count(*) FROM postrider_internal.event_subscriptions s
+         WHERE s.topic_id = t.id AND s.deleted_at IS NULL) AS subscriptions,
+       t.event_retention_in_days, t.duplicate_detection_window_in_minutes
+  FROM postrider_internal.topics t
+ WHERE t.deleted_at IS NULL;
+COMMENT ON VIEW postrider.topics IS 'Topics that publishers post events to. Access keys are never shown.';
+COMMENT ON COLUMN postrider.topics.topic IS 'Name of the topic, unique among topics that exist.';
+COMMENT ON COLUMN postrider.topics.kind IS 'basic (custom topic) or namespace (namespace topic).';
+COMMENT ON COLUMN postrider.topics.input_schema IS
+    'What publishers send: EventGridSchema, CloudEventSchemaV1_0 or CustomEventSchema.';
+COMMENT ON COLUMN postrider.topics.input_schema_mapping IS
+    'Of CustomEventSchema: which fields of an event are its id, type, subject and so on. Otherwise NULL.';
+COMMENT ON COLUMN postrider.topics.created_at IS 'When the topic was created.';
+COMMENT ON COLUMN postrider.topics.updated_at IS 'When the topic was last changed.';
+COMMENT ON COLUMN postrider.topics.subscriptions IS 'How many event subscriptions the topic has now.';
+COMMENT ON COLUMN postrider.topics.event_retention_in_days IS
+    'For a namespace topic: the limit of every event subscription''s time to live. Otherwise NULL.';
+COMMENT ON COLUMN postrider.topics.duplicate_detection_window_in_minutes IS
+    'For so many minutes an event of the same source and id is not stored again; NULL = it is.';
+
+CREATE VIEW postrider.event_subscriptions AS
+SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_kind, s.event_delivery_schema,
+       s.retry_policy,
+       CASE WHEN s.max_delivery_attempts IS NULL THEN p.default_max_attempts
+            ELSE least(greatest(s.max_delivery_attempts, p.min_max_attempts), p.max_max_attempts)
+       END AS max_delivery_attempts,
+       (postrider_internal.seconds(least(
+            CASE WHEN s.event_time_to_live_in_minutes IS NULL THEN p.default_ttl
+                 ELSE least(greatest(make_interval(mins => s.event_time_to_live_in_minutes), p.min_ttl), p.max_ttl) END,
+            make_interval(days => t.event_retention_in_days))) / 60)::integer AS event_time_to_live_in_minutes,
+       s.filter::jsonb AS filter,
+       coalesce(s.dead_letter_destination, jsonb_build_object('endpointType',
+            CASE WHEN s.behavior = 'documented' AND p.dead_letter_default = 'none' THEN 'None' ELSE 'Rows' END)
+       ) AS dead_letter_destination,
+       s.behavior,
+       coalesce(s.max_events_per_batch,
+                CASE WHEN s.preferred_batch_size_in_kilobytes IS NULL THEN 1 ELSE 10 END) AS max_events_per_batch,
+       coalesce(s.preferred_batch_size_in_kilobytes, 64) AS preferred_batch_size_in_kilobytes,
+       s.max_concurrent_deliveries, s.provisioning_state, h.hold, h.cause AS hold_cause, h.since AS hold_since,
+       CASE h.hold WHEN 'probation' THEN greatest(h.until, now()) END AS hold_until, h.probing,
+       (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
+       + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
+           WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
+       s.signing_sealed IS NOT NULL AS signed, s.endpoint_validation, s.labels, s.created_at, s.updated_at,
+       coalesce(s.honor_retry_after, s.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
+       coalesce(s.probation_action,
+                CASE s.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
+       coalesce(s.retry_transport_errors, s.behavior = 'safe' OR p.retry_transport_errors) AS retry_transport_errors,
+       s.expiration_time_utc,
+       coalesce(s.connection ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed,
+       coalesce(s.connection ? 'certificateAuthorities', false) AS own_certificate_authorities,
+       coalesce(s.connection ? 'clientCertificate', false) AS client_certificate,
+       s.connection #>> '{oauth2,tokenUrl}' AS oauth2_token_url, s.id AS subscription_id
+  FROM postrider_internal.event_subscriptions s
+  JOIN postrider_internal.topics t ON t.id = s.topic_id
+  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+  JOIN postrider_internal.subscription_holds h ON h.subscription_id = s.id
+ WHERE s.deleted_at IS NULL;
+COMMENT ON VIEW postrider.event_subscriptions IS
+    'Event subscriptions with their effective settings. Endpoints are shown without their query string, which often '
+    'holds a secret.';
+COMMENT ON COLUMN postrider.event_subscriptions.topic IS 'Topic whose events it receives.';
+COMMENT ON COLUMN postrider.event_subscriptions.subscription IS
+    'Name of the event subscription, unique within its topic.';
+COMMENT ON COLUMN postrider.event_subscriptions.endpoint_base_url IS
+    'Endpoint that receives the events, without the query string.';
+COMMENT ON COLUMN postrider.event_subscriptions.endpoint_kind IS
+    'webhook or azure-resource: which column of the policy''s status-code table applies.';
+COMMENT ON COLUMN postrider.event_subscriptions.event_delivery_schema IS 'Shape of the delivered events.';
+COMMENT ON COLUMN postrider.event_subscriptions.retry_policy IS
+    'Name of the retry policy, see postrider.retry_policies.';
+COMMENT ON COLUMN postrider.event_subscriptions.max_delivery_attempts IS 'Effective limit of attempts; NULL = none.';
+COMMENT ON COLUMN postrider.event_subscriptions.event_time_to_live_in_minutes IS
+    'Effective time to live of an event in minutes.';
+COMMENT ON COLUMN postrider.event_subscriptions.filter IS 'Which events it matches; {} = all.';
+COMMENT ON COLUMN postrider.event_subscriptions.dead_letter_destination IS
+    'Effective dead-letter destination: endpointType Rows or None; Blob or StorageBlob with its properties if dead '
+    'letters are also exported.';
+COMMENT ON COLUMN postrider.event_subscriptions.behavior IS
+    'safe, or documented: the policy''s columns taken literally; those of the built-in policies are Event Grid''s own.';
+COMMENT ON COLUMN postrider.event_subscriptions.honor_retry_after IS
+    'Effective honorRetryAfter: an endpoint''s Retry-After puts off the next attempt.';
+COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS
+    'Effective probationAction, of events whose turn comes during a probation: hold, or documented: some end without '
+    'an attempt.';
+COMMENT ON COLUMN postrider.event_subscriptions.retry_transport_errors IS
+    'Effective retryTransportErrors: without a response another attempt is made, even if the policy''s table says '
+    'never.';
+COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS
+    'When it gets no more events and is deleted; NULL = never.';
+COMMENT ON COLUMN postrider.event_subscriptions.minimum_tls_version_allowed IS
+    'The least version of TLS that its endpoint may speak: 1.2 or 1.3.';
+COMMENT ON COLUMN postrider.event_subscriptions.own_certificate_authorities IS
+    'Whether the endpoint''s certificate must come from authorities of the event subscription''s own, instead of those '
+    'that the system trusts.';
+COMMENT ON COLUMN postrider.event_subscriptions.client_certificate IS
+    'Whether postrider shows its endpoint a client certificate.';
+COMMENT ON COLUMN postrider.event_subscriptions.oauth2_token_url IS
+    'Source of the access tokens of its deliveries (OAuth 2.0 client credentials); NULL = no tokens.';
+COMMENT ON COLUMN postrider.event_subscriptions.subscription_id IS
+    'postrider''s id of the event subscription. One that is created again with the same name gets another id. Other '
+    'views have it too: a query by it is fast.';
+COMMENT ON COLUMN postrider.event_subscriptions.max_events_per_batch IS
+    'Effective maxEventsPerBatch; 1 = every event by itself. No batch is larger, and none waits to become so large.';
+COMMENT ON COLUMN postrider.event_subscriptions.preferred_batch_size_in_kilobytes IS
+    'Effective preferredBatchSizeInKilobytes: a target; one larger event goes alone.';
+COMMENT ON COLUMN postrider.event_subscriptions.max_concurrent_deliveries IS
+    'maxConcurrentDeliveries as set: requests in flight at most, shared by the nodes; NULL = as many as the endpoint '
+    'keeps up with.';
+COMMENT ON COLUMN postrider.event_subscriptions.provisioning_state IS
+    'Event Grid''s provisioning state. Succeeded: ready for deliveries. Creating, Updating: the validation handshake '
+    'is in progress. AwaitingManualAction: a person has to open validationUrl. Failed: the endpoint was not '
+    'validated.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold IS
+    'Why its deliveries wait without being attempted; NULL = they do not.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Of a probation: the outcome of the last failure.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
+COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS
+    'Of a probation: when one delivery, the probe, is let through next, never a past time. Its success ends the hold. '
+    'NULL = an operator or a handshake ends it.';
+COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is in progress.';
+COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS 'How many deliveries wait on hold now.';
+COMMENT ON COLUMN postrider.event_subscriptions.signed IS
+    'Whether its deliveries are signed (Standard Webhooks). The secrets are never shown.';
+COMMENT ON COLUMN postrider.event_subscriptions.endpoint_validation IS
+    'required: the endpoint must pass the validation handshake before the first delivery, see postrider.handshakes. '
+    'skip: an operator skipped it.';
+COMMENT ON COLUMN postrider.event_subscriptions.labels IS 'Free labels, as they were set.';
+COMMENT ON COLUMN postrider.event_subscriptions.created_at IS 'When it was created.';
+COMMENT ON COLUMN postrider.event_subscriptions.updated_at IS 'When its settings were last changed.';
+
+CREATE VIEW postrider.retry_policies AS
+SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) AS ack_timeout_seconds, p.basis,
+       (SELECT array_agg(postrider_internal.seconds(i) ORDER BY o)
+          FROM unnest(p.steps) WITH ORDINALITY AS u(i, o)) AS steps_seconds,
+       postrider_internal.seconds(p.tail) AS tail_seconds,
+       postrider_internal.seconds(p.retry_window) AS retry_window_seconds, p.jitter_fraction,
+       postrider_internal.seconds(p.jitter_cap) AS jitter_cap_seconds, p.expiry,
+       postrider_internal.seconds(p.default_ttl) / 60 AS default_ttl_minutes,
+       postrider_internal.seconds(p.min_ttl) / 60 AS min_ttl_minutes,
+       postrider_internal.seconds(p.max_ttl) / 60 AS max_ttl_minutes,
+       p.default_max_attempts, p.min_max_attempts, p.max_max_attempts, p.honor_retry_after,
+       postrider_internal.seconds(p.retry_after_cap) AS retry_after_cap_seconds, p.retry_transport_errors,
+       p.dead_letter_default,
+       postrider_internal.seconds(p.dead_letter_delay) AS dead_letter_delay_seconds,
+       postrider_internal.seconds(p.dead_letter_give_up) AS dead_letter_give_up_seconds,
+       postrider_internal.seconds(p.late_answer_window) AS late_answer_window_seconds, p.batching, p.probation_scope,
+       p.probation_trigger, p.probation_action,
+       postrider_internal.seconds(p.probation_first) AS probation_first_seconds,
+       postrider_internal.seconds(p.probation_max) AS probation_max_seconds,
+       (SELECT jsonb_object_agg(b.outcome, postrider_internal.seconds(b.duration))
+          FROM postrider_internal.retry_policy_probations b WHERE b.policy = p.name) AS probation_by_outcome,
+       p.created_at, p.updated_at
+  FROM postrider_internal.retry_policies p
+ WHERE p.deleted_at IS NULL;
+COMMENT ON VIEW postrider.retry_policies IS
+    'Retry policies: the documented generations of Event Grid, and own ones. The status-code table is in '
+    'postrider.retry_policy_cells.';
+COMMENT ON COLUMN postrider.retry_policies.name IS 'Name of the policy.';
+COMMENT ON COLUMN postrider.retry_policies.built_in IS
+    'true: one of the five documented generations; such a policy never changes. false: an own one.';
+COMMENT ON COLUMN postrider.retry_policies.source IS 'Page that documents it; of an own one, whatever it was given.';
+COMMENT ON COLUMN postrider.retry_policies.ack_timeout_seconds IS
+    'How long postrider waits for an endpoint''s response.';
+COMMENT ON COLUMN postrider.retry_policies.basis IS
+    'gap: a step is counted from the failed attempt; offset: from the first attempt.';
+COMMENT ON COLUMN postrider.retry_policies.steps_seconds IS 'Retry schedule in seconds.';
+COMMENT ON COLUMN postrider.retry_policies.tail_seconds IS 'Step that repeats after the schedule is used up.';
+COMMENT ON COLUMN postrider.retry_policies.retry_window_seconds IS
+    'No attempt is made later than this after the delivery began; NULL = no such limit.';
+COMMENT ON COLUMN postrider.retry_policies.jitter_fraction IS 'Randomisation added to a step, as a share of it.';
+COMMENT ON COLUMN postrider.retry_policies.jitter_cap_seconds IS 'Most randomisation added.';
+COMMENT ON COLUMN postrider.retry_policies.expiry IS
+    'at_ttl: a delivery ends when its time to live passes; next_attempt: when its next turn finds that it has passed.';
+COMMENT ON COLUMN postrider.retry_policies.default_ttl_minutes IS 'Time to live unless set.';
+COMMENT ON COLUMN postrider.retry_policies.min_ttl_minutes IS 'Least time to live that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.max_ttl_minutes IS 'Longest time to live that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.default_max_attempts IS 'Limit of attempts unless set; NULL = none.';
+COMMENT ON COLUMN postrider.retry_policies.min_max_attempts IS 'Least limit that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.max_max_attempts IS 'Highest limit that may be set.';
+COMMENT ON COLUMN postrider.retry_policies.honor_retry_after IS
+    'Whether the documentation says that Retry-After is honored; behavior safe always honors it.';
+COMMENT ON COLUMN postrider.retry_policies.retry_after_cap_seconds IS 'Longest wait that Retry-After can cause.';
+COMMENT ON COLUMN postrider.retry_policies.retry_transport_errors IS
+    'Under behavior documented: whether an attempt without a response, such as a timeout, is retried even where the '
+        'table says never; '
+    'behavior safe retries it always.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS
+    'rows or none: the dead-letter destination under behavior documented if none is named; behavior safe keeps rows.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS
+    'Delay between the last attempt and the first try to write a dead letter to an outside location.';
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried; 0 = once.';
+COMMENT ON COLUMN postrider.retry_policies.late_answer_window_seconds IS
+    'How long after its start a success that came too late still counts, by the page.';
+COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
+COMMENT ON COLUMN postrider.retry_policies.probation_scope IS
+    'What goes on probation after failures: none, endpoint or event_subscription.';
+COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS 'Failures in a row that start a probation.';
+COMMENT ON COLUMN postrider.retry_policies.probation_action IS
+    'hold, or documented: some causes end deliveries without an attempt; behavior safe holds always.';
+COMMENT ON COLUMN postrider.retry_policies.probation_first_seconds IS
+    'Duration of the first probation; doubled each time the probe fails.';
+COMMENT ON COLUMN postrider.retry_policies.probation_max_seconds IS 'Longest probation.';
+COMMENT ON COLUMN postrider.retry_policies.probation_by_outcome IS
+    'Seconds of probation by the outcome of the failure, instead of the first and the longest; NULL = independent of '
+    'the outcome.';
+COMMENT ON COLUMN postrider.retry_policies.created_at IS 'When the policy was created.';
+COMMENT ON COLUMN postrider.retry_policies.updated_at IS 'When it was last put.';
+
+CREATE VIEW postrider.retry_policy_cells AS
+SELECT c.policy, c.endpoint_kind, c.condition, c.action, postrider_internal.seconds(c.min_delay) AS min_delay_seconds
+  FROM postrider_internal.retry_policy_cells c;
+COMMENT ON VIEW postrider.retry_policy_cells IS
+    'The status-code policy table: what each response or error means under each policy.';
+COMMENT ON COLUMN postrider.retry_policy_cells.policy IS 'Name of the policy.';
+COMMENT ON COLUMN postrider.retry_policy_cells.endpoint_kind IS 'webhook or azure-resource.';
+COMMENT ON COLUMN postrider.retry_policy_cells.condition IS
+    'A status code, "other" for any other status, or an error: timeout, canceled, socket, dns, unauthorized, argument.';
+COMMENT ON COLUMN postrider.retry_policy_cells.action IS
+    'success, retry, never, or never_if_dead_letter: never when a dead-letter destination is set, else retry.';
+COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Retry no sooner than this.';
+
+CREATE VIEW postrider.nodes AS
+SELECT n.id AS node, n.host, n.version, n.started_at, n.beat_at, n.sweeper_finds, n.time_scale
+  FROM postrider_internal.nodes n;
+COMMENT ON VIEW postrider.nodes IS
+    'Nodes that deliver: one row for each process, until it stops or another node finds it dead. beat_at shows '
+    'whether it is alive.';
+COMMENT ON COLUMN postrider.nodes.node IS 'Name of the process, the one in delivery_attempts.node.';
+COMMENT ON COLUMN postrider.nodes.host IS 'Machine it runs on.';
+COMMENT ON COLUMN postrider.nodes.version IS 'Version of the program.';
+COMMENT ON COLUMN postrider.nodes.started_at IS 'When it started.';
+COMMENT ON COLUMN postrider.nodes.beat_at IS 'Its last heartbeat; there is one a second.';
+COMMENT ON COLUMN postrider.nodes.sweeper_finds IS
+    'Consistency repairs of its sweeper since it started. It should be 0.';
+COMMENT ON COLUMN postrider.nodes.time_scale IS
+    'By how much it divides every wait between attempts: 1, except under postrider dev --time-scale.';
+
+CREATE VIEW postrider.storage AS
+SELECT coalesce(parent.relname, c.relname)::text AS table_name,
+       CASE WHEN parent.relname IS NOT NULL THEN to_date(right(c.relname, 8), 'YYYYMMDD') END AS day,
+       nullif(c.reltuples, -1)::bigint AS rows_estimate, pg_total_relation_size(c.oid) AS total_bytes,
+       pg_indexes_size(c.oid) AS index_bytes
+  FROM pg_class c
+  JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'postrider_internal'
+  LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+  LEFT JOIN pg_class parent ON parent.oid = i.inhparent
+ WHERE c.relkind = 'r';
+COMMENT ON VIEW postrider.storage IS
+    'Size of each table on disk, by day for partitioned tables. The tables are not part of the contract; their sizes '
+    'are.';
+COMMENT ON COLUMN postrider.storage.table_name IS
+    'Table. events, delivery_history (finished deliveries) and delivery_attempts have a part for each day; deliveries '
+    'are the unfinished ones.';
+COMMENT ON COLUMN postrider.storage.day IS 'UTC day of the part; NULL of a table without days.';
+COMMENT ON COLUMN postrider.storage.rows_estimate IS 'How many rows PostgreSQL counted in it last; NULL before it has.';
+COMMENT ON COLUMN postrider.storage.total_bytes IS 'Bytes on disk, with indexes and long values.';
+COMMENT ON COLUMN postrider.storage.index_bytes IS 'Bytes of its indexes.';
+
+-- +goose Down
+DROP VIEW postrider.storage, postrider.nodes, postrider.retry_policy_cells, postrider.retry_policies,
+    postrider.event_subscriptions, postrider.topics;

@@ -1,0 +1,355 @@
+-- +goose Up
+-- The views of the SQL contract on events, deliveries, batches and dead letters.
+-- +goose StatementBegin
+-- When the time to live of a pending delivery ends: policy.Deadline, later by a pause that stops the time to live and
+-- has not moved owed_since yet. In seconds, because a day of an interval has 23 or 25 hours in some time zones.
+CREATE FUNCTION postrider_internal.expires_at(id bigint, owed_since timestamptz, minutes integer,
+    retention_days integer, time_scale integer, p postrider_internal.retry_policies,
+    st postrider_internal.event_subscription_states) RETURNS timestamptz
+    LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT owed_since
+       + make_interval(secs => extract(epoch FROM least(
+             nullif(p.retry_window, '0'), make_interval(days => retention_days),
+             CASE WHEN minutes IS NULL THEN p.default_ttl
+                  ELSE least(greatest(make_interval(mins => minutes), p.min_ttl), p.max_ttl) END)
+             )::double precision / time_scale)
+       + CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL AND id > st.moved_to
+                   AND owed_since < coalesce(st.resumed_at, 'infinity')
+              THEN greatest(coalesce(st.resumed_at, now()) - greatest(owed_since, st.paused_since), '0')
+              ELSE '0' END $$;
+-- +goose StatementEnd
+
+CREATE VIEW postrider.events AS
+SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source,
+       e.event_time, e.published_at, e.schema, e.traceparent, e.tracestate, e.matched,
+       e.catalogue_version AS filter_version,
+       CASE WHEN e.erased_at IS NULL THEN convert_from(e.body, 'UTF8') END AS body_text,
+       postrider.try_jsonb(e.body) AS body,
+       CASE WHEN e.erased_at IS NULL THEN postrider.jsonb_error(e.body)
+            ELSE 'erased at ' || e.erased_at END AS body_error,
+       octet_length(e.body) AS body_bytes, e.day, e.erased_at
+  FROM postrider_internal.events e
+  JOIN postrider_internal.topics t ON t.id = e.topic_id
+ -- Without events that a redelivery stored again. For day = … PostgreSQL assumes that one event in 200 matches, and
+ -- sorts all events for a page.
+ WHERE (e.day > (e.published_at AT TIME ZONE 'UTC')::date) IS NOT TRUE;
+COMMENT ON VIEW postrider.events IS 'Accepted events, also those that matched no event subscription (matched = 0).';
+COMMENT ON COLUMN postrider.events.system_id IS
+    'postrider''s own id of the event (aeg-output-event-id); ordered by time of publishing.';
+COMMENT ON COLUMN postrider.events.topic IS 'Topic it was published to.';
+COMMENT ON COLUMN postrider.events.event_id IS 'The publisher''s id.';
+COMMENT ON COLUMN postrider.events.event_type IS 'Event type.';
+COMMENT ON COLUMN postrider.events.subject IS 'Subject; empty if the event has none.';
+COMMENT ON COLUMN postrider.events.source IS 'CloudEvents source; NULL in the Event Grid schema.';
+COMMENT ON COLUMN postrider.events.event_time IS
+    'The publisher''s time of the event; the time of publishing if the topic''s mapping has none.';
+COMMENT ON COLUMN postrider.events.published_at IS 'When it was accepted.';
+COMMENT ON COLUMN postrider.events.schema IS 'Schema it was published in.';
+COMMENT ON COLUMN postrider.events.traceparent IS
+    'Distributed trace it was published in, as W3C''s header; NULL = none.';
+COMMENT ON COLUMN postrider.events.tracestate IS 'What goes with traceparent; NULL = nothing.';
+COMMENT ON COLUMN postrider.events.matched IS
+    'How many event subscriptions it matched; NULL = published by SQL and not routed yet.';
+COMMENT ON COLUMN postrider.events.filter_version IS
+    'Version of the catalogue that its filters were taken from; NULL as matched is.';
+COMMENT ON COLUMN postrider.events.body_text IS 'The whole event as accepted, as text.';
+COMMENT ON COLUMN postrider.events.body IS
+    'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';
+COMMENT ON COLUMN postrider.events.body_error IS 'Why body is NULL.';
+COMMENT ON COLUMN postrider.events.body_bytes IS 'Size of the event in bytes.';
+COMMENT ON COLUMN postrider.events.day IS 'UTC day of publishing: the partition. Name it in a query over many events.';
+COMMENT ON COLUMN postrider.events.erased_at IS
+    'When its body and subject were erased, see postrider.erase_event(); NULL = they were not.';
+
+-- Views join only above this one: so PostgreSQL can read both tables in the order of an index and stop at the end of a
+-- page. The state of each is a constant or has a CHECK, so a table that cannot match is left out.
+CREATE VIEW postrider_internal.all_deliveries AS
+SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS state, hold, NULL::text AS reason,
+       attempts, reruns, next_attempt_at, first_attempt_at, last_attempt_at, last_outcome, last_status, owed_since,
+       NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, operation_id,
+       NULL::uuid AS dead_letter_id, open, job_id
+  FROM postrider_internal.deliveries
+ UNION ALL
+SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL, reason, attempts, reruns, NULL,
+       first_attempt_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id, NULL,
+       redelivered_from, operation_id, dead_letter_id, false, NULL
+  FROM postrider_internal.delivery_history;
+COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliveries, without joins.';
+
+CREATE VIEW postrider.deliveries AS
+SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id, e.event_type, e.subject,
+       d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns,
+       CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
+            THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
+       d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from,
+       d.dead_letter_id,
+       CASE WHEN d.state <> 'pending' THEN NULL
+            WHEN coalesce(d.hold, b.hold) IS NOT NULL THEN coalesce(d.hold, b.hold)
+            WHEN d.open THEN 'batch'
+            WHEN coalesce(b.next_attempt_at, d.next_attempt_at) > now() THEN 'next_attempt_at'
+            ELSE 'worker' END AS waits_for,
+       d.subscription_id,
+       CASE WHEN coalesce(d.hold, b.hold) = 'probation'
+            THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id)
+       END AS hold_until,
+       CASE WHEN d.state = 'pending'
+            THEN (SELECT postrider_internal.expires_at(d.id, d.owed_since, s.event_time_to_live_in_minutes,
+                         t.event_retention_in_days,
+                         (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, st)
+                    FROM postrider_internal.retry_policies p
+                    LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
+                   WHERE p.name = s.retry_policy) END AS expires_at,
+       d.operation_id
+  FROM postrider_internal.all_deliveries d
+  JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id
+  JOIN postrider_internal.topics t ON t.id = d.topic_id
+  LEFT JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+  LEFT JOIN postrider_internal.batches b ON b.id = d.open_batch_id;
+COMMENT ON VIEW postrider.deliveries IS
+    'One row for each event and each event subscription that it matched, pending and finished.';
+COMMENT ON COLUMN postrider.deliveries.delivery_id IS 'Id of the delivery.';
+COMMENT ON COLUMN postrider.deliveries.topic IS 'Topic of the event.';
+COMMENT ON COLUMN postrider.deliveries.subscription IS 'Event subscription that receives it.';
+COMMENT ON COLUMN postrider.deliveries.event_id IS
+    'The publisher''s id of the event; NULL once the event''s day was dropped.';
+COMMENT ON COLUMN postrider.deliveries.event_type IS 'Event type.';
+COMMENT ON COLUMN postrider.deliveries.subject IS 'Subject.';
+COMMENT ON COLUMN postrider.deliveries.system_id IS 'postrider''s own id of the event.';
+COMMENT ON COLUMN postrider.deliveries.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
+COMMENT ON COLUMN postrider.deliveries.hold IS
+    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it does not.';
+COMMENT ON COLUMN postrider.deliveries.reason IS 'Why it ended dead_lettered, dropped or canceled.';
+COMMENT ON COLUMN postrider.deliveries.attempts IS 'Attempts recorded.';
+COMMENT ON COLUMN postrider.deliveries.reruns IS
+    'Attempts that a crash interrupted and that were repeated without being counted.';
+COMMENT ON COLUMN postrider.deliveries.next_attempt_at IS
+    'Earliest time of the next attempt: now() if it is due and waits for a worker, never a past time. NULL while on '
+    'hold, see hold_until, and when finished.';
+COMMENT ON COLUMN postrider.deliveries.hold_until IS
+    'While on hold: when the probation lets the next probe through, never a past time. NULL for a hold without a known '
+    'end (paused, not_validated, admission), and without a hold.';
+COMMENT ON COLUMN postrider.deliveries.expires_at IS
+    'When the time to live ends, with the current settings of the event subscription and its policy''s retry window. '
+    'No attempt begins at this time or later; a policy with expiry next_attempt ends the delivery when its next turn '
+    'comes. Moves on while a pause stops the time to live. NULL when finished.';
+COMMENT ON COLUMN postrider.deliveries.operation_id IS
+    'Operation that redelivered it, see postrider.operations; NULL = none.';
+COMMENT ON COLUMN postrider.deliveries.last_attempt_at IS 'When the last attempt began.';
+COMMENT ON COLUMN postrider.deliveries.last_outcome IS 'What the last attempt came to.';
+COMMENT ON COLUMN postrider.deliveries.last_status IS 'HTTP status of the last attempt; NULL = no response.';
+COMMENT ON COLUMN postrider.deliveries.owed_since IS 'When the time to live began: publishing, or redelivery.';
+COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
+COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch that it is in, or was in when it ended; NULL when alone.';
+COMMENT ON COLUMN postrider.deliveries.redelivered_from IS
+    'Dead letter it was redelivered from, or the operation that delivered a past event; NULL = it began with the '
+    'publish.';
+COMMENT ON COLUMN postrider.deliveries.dead_letter_id IS 'Dead letter it became.';
+COMMENT ON COLUMN postrider.deliveries.waits_for IS
+    'What it waits for while it is pending: a hold''s end (paused, not_validated, probation, admission), '
+    'next_attempt_at, batch (to be put into the next one), or worker: its turn has come, and it is in the queue or on '
+    'its way.';
+COMMENT ON COLUMN postrider.deliveries.subscription_id IS
+    'Id of the event subscription, see postrider.event_subscriptions.';
+
+CREATE VIEW postrider.delivery_attempts AS
+SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.number, a.reruns, a.due_at, a.started_at,
+       round(a.duration_us / 1000.0, 3) AS duration_ms, round(a.dns_us / 1000.0, 3) AS dns_ms,
+       round(a.connect_us / 1000.0, 3) AS connect_ms, round(a.tls_us / 1000.0, 3) AS tls_ms,
+       round(a.first_byte_us / 1000.0, 3) AS first_byte_ms, a.status, a.outcome, a.error, a.verdict, a.next_attempt_at,
+       a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late,
+       postrider.try_text(a.response_headers) AS response_headers,
+       postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day,
+       round(extract(epoch FROM a.started_at - a.due_at) * 1000, 3) AS waited_ms, a.subscription_id,
+       postrider.try_text(a.request_headers) AS request_headers
+  FROM postrider_internal.delivery_attempts a
+  JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
+  JOIN postrider_internal.topics t ON t.id = s.topic_id;
+COMMENT ON VIEW postrider.delivery_attempts IS
+    'One row for each HTTP request, with its outcome and the reason for the time of the next one. A second row (late) '
+    'if the response came after the ack timeout.';
+COMMENT ON COLUMN postrider.delivery_attempts.delivery_id IS 'Delivery it belongs to; NULL for a batch.';
+COMMENT ON COLUMN postrider.delivery_attempts.batch_id IS 'Batch it sent; NULL for a single delivery.';
+COMMENT ON COLUMN postrider.delivery_attempts.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.delivery_attempts.subscription IS 'Event subscription.';
+COMMENT ON COLUMN postrider.delivery_attempts.number IS
+    'First attempt = 1; the header aeg-delivery-count of the request was one less.';
+COMMENT ON COLUMN postrider.delivery_attempts.reruns IS
+    'How many times a crash interrupted this attempt before; such a request may have reached the endpoint.';
+COMMENT ON COLUMN postrider.delivery_attempts.due_at IS 'When it was due; hold says what it then waited for.';
+COMMENT ON COLUMN postrider.delivery_attempts.started_at IS 'When the request began (database time).';
+COMMENT ON COLUMN postrider.delivery_attempts.duration_ms IS
+    'From the start of the request to the response or the failure, milliseconds. The phases (dns_ms, connect_ms, '
+    'tls_ms, first_byte_ms) add up to this at most.';
+COMMENT ON COLUMN postrider.delivery_attempts.dns_ms IS
+    'Duration of the name resolution, milliseconds; NULL on a reused connection.';
+COMMENT ON COLUMN postrider.delivery_attempts.connect_ms IS
+    'Duration of the TCP connect, milliseconds; NULL on a reused connection.';
+COMMENT ON COLUMN postrider.delivery_attempts.tls_ms IS
+    'Duration of the TLS handshake, milliseconds; NULL on a reused connection or plain http.';
+COMMENT ON COLUMN postrider.delivery_attempts.first_byte_ms IS
+    'Duration from the connection being ready to the first byte of the response, milliseconds; NULL without a '
+    'response.';
+COMMENT ON COLUMN postrider.delivery_attempts.status IS 'HTTP status; NULL = no response.';
+COMMENT ON COLUMN postrider.delivery_attempts.outcome IS 'What the attempt came to, in Event Grid''s words.';
+COMMENT ON COLUMN postrider.delivery_attempts.error IS 'What went wrong below HTTP.';
+COMMENT ON COLUMN postrider.delivery_attempts.verdict IS
+    'The policy''s decision: deliver, retry, dead_letter or drop; note: a late response that changed nothing.';
+COMMENT ON COLUMN postrider.delivery_attempts.next_attempt_at IS 'When the next attempt was scheduled for.';
+COMMENT ON COLUMN postrider.delivery_attempts.why IS 'Why, in one line.';
+COMMENT ON COLUMN postrider.delivery_attempts.step_ms IS 'Step of the retry schedule, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.floor_ms IS 'Minimum delay for the status code, in milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Randomisation added, milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'The endpoint''s Retry-After, in milliseconds.';
+COMMENT ON COLUMN postrider.delivery_attempts.hold IS
+    'Hold that this attempt had to wait for after its turn had come; NULL = none. Its wait is started_at - due_at.';
+COMMENT ON COLUMN postrider.delivery_attempts.skipped_marks IS
+    'Offsets of the schedule that passed unused so far, during a hold or a slow response.';
+COMMENT ON COLUMN postrider.delivery_attempts.late IS
+    'A response after the ack timeout had ended the attempt: a second row of the same number. Verdict deliver: a '
+    'success that canceled the queued retry. note: a failure, or a success without a queued retry because it was in '
+    'progress or the delivery had ended; it changed nothing.';
+COMMENT ON COLUMN postrider.delivery_attempts.request_headers IS
+    'Headers of the request, first 2 KiB, with *** for the values of secret delivery attributes, of Authorization and '
+    'of signatures. NULL if no request was sent, for a late response, and after an erasure.';
+COMMENT ON COLUMN postrider.delivery_attempts.response_headers IS 'Headers of the response, first 4 KiB.';
+COMMENT ON COLUMN postrider.delivery_attempts.response_excerpt IS 'Body of the response, first 4 KiB.';
+COMMENT ON COLUMN postrider.delivery_attempts.node IS 'Node that sent the request.';
+COMMENT ON COLUMN postrider.delivery_attempts.day IS 'UTC day of recording: the partition.';
+COMMENT ON COLUMN postrider.delivery_attempts.waited_ms IS
+    'Time between due and start, in milliseconds; hold says what it waited for.';
+COMMENT ON COLUMN postrider.delivery_attempts.subscription_id IS
+    'Id of the event subscription, see postrider.event_subscriptions.';
+
+CREATE VIEW postrider.batches AS
+SELECT b.id AS batch_id, t.name AS topic, s.name AS subscription, b.state, b.hold, b.members, b.bytes, b.attempts,
+       b.reruns,
+       CASE WHEN b.state = 'pending' AND b.hold IS NULL THEN greatest(b.next_attempt_at, now()) END AS next_attempt_at,
+       b.first_attempt_at, b.last_attempt_at, b.last_outcome, b.last_status, b.created_at, b.finished_at,
+       b.subscription_id,
+       CASE WHEN b.hold = 'probation'
+            THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id)
+       END AS hold_until
+  FROM postrider_internal.batches b
+  JOIN postrider_internal.event_subscriptions s ON s.id = b.subscription_id
+  JOIN postrider_internal.topics t ON t.id = s.topic_id;
+COMMENT ON VIEW postrider.batches IS 'Deliveries sent together in one request, all or none.';
+COMMENT ON COLUMN postrider.batches.batch_id IS 'Id of the batch.';
+COMMENT ON COLUMN postrider.batches.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.batches.subscription IS 'Event subscription.';
+COMMENT ON COLUMN postrider.batches.state IS 'pending, delivered, dead_lettered, dropped or canceled.';
+COMMENT ON COLUMN postrider.batches.hold IS
+    'Why it waits without being attempted: paused, not_validated, probation, admission; NULL = it does not.';
+COMMENT ON COLUMN postrider.batches.members IS
+    'Number of events in it, without those that left; see postrider.batch_members.';
+COMMENT ON COLUMN postrider.batches.bytes IS
+    'Size of the last request''s body in bytes; before the first one, what it will be at most.';
+COMMENT ON COLUMN postrider.batches.attempts IS 'Attempts recorded.';
+COMMENT ON COLUMN postrider.batches.reruns IS
+    'Attempts that a crash interrupted and that were repeated without being counted.';
+COMMENT ON COLUMN postrider.batches.next_attempt_at IS
+    'Earliest time of the next attempt: now() if it is due and waits for a worker, never a past time. NULL while on '
+    'hold, see hold_until, and when finished.';
+COMMENT ON COLUMN postrider.batches.hold_until IS
+    'While on hold: when the probation lets the next probe through, never a past time. NULL for a hold without a known '
+    'end (paused, not_validated, admission), and without a hold.';
+COMMENT ON COLUMN postrider.batches.first_attempt_at IS 'When the first attempt began.';
+COMMENT ON COLUMN postrider.batches.last_attempt_at IS 'When the last attempt began.';
+COMMENT ON COLUMN postrider.batches.last_outcome IS 'What the last attempt came to.';
+COMMENT ON COLUMN postrider.batches.last_status IS 'HTTP status of the last attempt; NULL = no response.';
+COMMENT ON COLUMN postrider.batches.created_at IS 'When the batch was cut.';
+COMMENT ON COLUMN postrider.batches.finished_at IS 'When it ended.';
+COMMENT ON COLUMN postrider.batches.subscription_id IS
+    'Id of the event subscription, see postrider.event_subscriptions.';
+
+CREATE VIEW postrider.batch_members AS
+SELECT m.batch_id, m.position, m.delivery_id, d.event_id, m.left_at, m.left_after, m.left_reason
+  FROM postrider_internal.batch_members m
+  LEFT JOIN LATERAL (SELECT e.event_id
+                       FROM postrider_internal.all_deliveries d
+                       JOIN postrider_internal.events e ON e.id = d.event_uuid AND e.day = d.event_day
+                      WHERE d.id = m.delivery_id LIMIT 1) d ON true;
+COMMENT ON VIEW postrider.batch_members IS
+    'Which deliveries a batch was cut of. Those that left it stay here, with the reason.';
+COMMENT ON COLUMN postrider.batch_members.batch_id IS 'Batch, see postrider.batches.';
+COMMENT ON COLUMN postrider.batch_members.position IS
+    'Place in the request''s body when all were in it: 1 = first. Each attempt sends them in this order.';
+COMMENT ON COLUMN postrider.batch_members.delivery_id IS 'Delivery, see postrider.deliveries.';
+COMMENT ON COLUMN postrider.batch_members.event_id IS
+    'The publisher''s id of the event; NULL once the event''s day was dropped.';
+COMMENT ON COLUMN postrider.batch_members.left_at IS 'When it left the batch while that went on; NULL = it did not.';
+COMMENT ON COLUMN postrider.batch_members.left_after IS
+    'How many attempts of the batch it was in when it left; NULL = it did not leave.';
+COMMENT ON COLUMN postrider.batch_members.left_reason IS
+    'Why: the reason it ended with (TimeToLiveExceeded, …); OwnTime: its time to live ends before the batch''s next '
+    'attempt, and it is looked at alone then; Unsendable: its event could not be written into the body; HeaderValue: '
+    'its Dynamic header values differ from those of the first member; TooManyReruns: the batch was interrupted 20 '
+    'times, and each goes alone; RetriedByOperator: postrider.retry_now() let it go alone.';
+
+CREATE VIEW postrider.dead_letters AS
+SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome,
+       l.last_status, l.last_error, l.event_id, l.event_type, l.subject, nullif(l.source, '') AS source, l.event_time,
+       l.published_at, l.owed_since, l.first_attempt_at, l.last_attempt_at, l.schema, l.retry_policy,
+       l.endpoint_base_url, CASE WHEN l.erased_at IS NULL THEN convert_from(l.body, 'UTF8') END AS body_text,
+       postrider.try_jsonb(l.body) AS body,
+       CASE WHEN l.erased_at IS NULL THEN postrider.jsonb_error(l.body)
+            ELSE 'erased at ' || l.erased_at END AS body_error,
+       postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id,
+       l.redelivered_from, l.redelivered_at, l.export_state, l.export_due_at, l.export_give_up_at, l.export_attempts,
+       l.export_error, l.export_location, l.exported_at, l.erased_at
+  FROM postrider_internal.dead_letters l;
+COMMENT ON VIEW postrider.dead_letters IS
+    'Events that will not be attempted again, each with its body, reason and history. Self-contained: it outlives '
+    'event, event subscription and topic.';
+COMMENT ON COLUMN postrider.dead_letters.dead_letter_id IS 'Id of the dead letter.';
+COMMENT ON COLUMN postrider.dead_letters.dead_lettered_at IS 'When the delivery became a dead letter.';
+COMMENT ON COLUMN postrider.dead_letters.topic IS 'Topic of the event.';
+COMMENT ON COLUMN postrider.dead_letters.subscription IS 'Event subscription that did not get it.';
+COMMENT ON COLUMN postrider.dead_letters.reason IS
+    'deadLetterReason: MaxDeliveryAttemptsExceeded, TimeToLiveExceeded, UndeliverableDueToHttpBadRequest, '
+    'UndeliverableDueToClientError, ...';
+COMMENT ON COLUMN postrider.dead_letters.attempts IS 'deliveryAttempts: number of attempts.';
+COMMENT ON COLUMN postrider.dead_letters.last_outcome IS 'lastDeliveryOutcome: what the last attempt came to.';
+COMMENT ON COLUMN postrider.dead_letters.last_status IS 'HTTP status of the last attempt; NULL = no response.';
+COMMENT ON COLUMN postrider.dead_letters.last_error IS 'What went wrong below HTTP in the last attempt.';
+COMMENT ON COLUMN postrider.dead_letters.event_id IS 'The publisher''s id of the event.';
+COMMENT ON COLUMN postrider.dead_letters.event_type IS 'Event type.';
+COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';
+COMMENT ON COLUMN postrider.dead_letters.source IS 'CloudEvents source; NULL in the Event Grid schema.';
+COMMENT ON COLUMN postrider.dead_letters.event_time IS 'The publisher''s time of the event.';
+COMMENT ON COLUMN postrider.dead_letters.published_at IS 'publishTime: when it was accepted.';
+COMMENT ON COLUMN postrider.dead_letters.owed_since IS 'When its time to live began.';
+COMMENT ON COLUMN postrider.dead_letters.first_attempt_at IS 'When the first attempt began.';
+COMMENT ON COLUMN postrider.dead_letters.last_attempt_at IS 'lastDeliveryAttemptTime: when the last attempt began.';
+COMMENT ON COLUMN postrider.dead_letters.schema IS 'Schema of the body.';
+COMMENT ON COLUMN postrider.dead_letters.retry_policy IS 'Retry policy that decided.';
+COMMENT ON COLUMN postrider.dead_letters.endpoint_base_url IS 'Endpoint, without its query string.';
+COMMENT ON COLUMN postrider.dead_letters.body_text IS 'The whole event as accepted, as text.';
+COMMENT ON COLUMN postrider.dead_letters.body IS
+    'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';
+COMMENT ON COLUMN postrider.dead_letters.body_error IS 'Why body is NULL.';
+COMMENT ON COLUMN postrider.dead_letters.last_response IS 'Body of the last response, first 4 KiB.';
+COMMENT ON COLUMN postrider.dead_letters.delivery_id IS 'Delivery that ended so.';
+COMMENT ON COLUMN postrider.dead_letters.system_id IS 'postrider''s own id of the event.';
+COMMENT ON COLUMN postrider.dead_letters.redelivered_from IS
+    'Earlier dead letter of the same event that this one''s delivery came from, or the operation that delivered a past '
+    'event.';
+COMMENT ON COLUMN postrider.dead_letters.redelivered_at IS 'When it was last redelivered; the dead letter stays.';
+COMMENT ON COLUMN postrider.dead_letters.erased_at IS
+    'When body, subject and response were erased, see postrider.erase_event(). It cannot be redelivered. NULL = not '
+    'erased.';
+COMMENT ON COLUMN postrider.dead_letters.export_state IS
+    'Of a dead letter that is to be written to a location outside, too: pending, exported or given_up. NULL = it is '
+    'kept here alone.';
+COMMENT ON COLUMN postrider.dead_letters.export_due_at IS
+    'When it is due to be written: the last attempt and the policy''s dead_letter_delay.';
+COMMENT ON COLUMN postrider.dead_letters.export_give_up_at IS
+    'Until when that is tried: the policy''s dead_letter_give_up later.';
+COMMENT ON COLUMN postrider.dead_letters.export_attempts IS 'How often it was tried.';
+COMMENT ON COLUMN postrider.dead_letters.export_error IS 'Why the last try failed; NULL = it did not.';
+COMMENT ON COLUMN postrider.dead_letters.export_location IS 'URL of the file that it was written to, without a query.';
+COMMENT ON COLUMN postrider.dead_letters.exported_at IS 'When it was written; NULL = it was not, or was not yet.';
+
+-- +goose Down
+DROP VIEW postrider.dead_letters, postrider.batch_members, postrider.batches, postrider.delivery_attempts,
+    postrider.deliveries, postrider_internal.all_deliveries, postrider.events;
+DROP FUNCTION postrider_internal.expires_at;

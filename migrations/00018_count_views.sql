@@ -1,0 +1,145 @@
+-- +goose Up
+-- The views of the SQL contract on counts: of deliveries, backlogs and operations.
+CREATE VIEW postrider_internal.unmerged_counts AS
+SELECT e.minute, e.topic_id, e.subscription_id, e.kind, e.detail, e.count, e.operation_id,
+       postrider_internal.add_to_bucket(NULL, e.bucket, e.count) AS latency_buckets
+  FROM postrider_internal.rollup_deltas d
+ CROSS JOIN LATERAL unnest(d.entries) AS e;
+COMMENT ON VIEW postrider_internal.unmerged_counts IS 'Counts that were not added to postrider_internal.rollups yet.';
+
+CREATE VIEW postrider.delivery_counts AS
+SELECT c.minute, t.name AS topic, s.name AS subscription, c.kind, c.detail, c.count, c.latency_buckets,
+       c.subscription_id
+  FROM (SELECT minute, topic_id, subscription_id, kind, detail, sum(count)::bigint AS count,
+               postrider_internal.sum_buckets(latency_buckets) AS latency_buckets
+          FROM (SELECT minute, topic_id, subscription_id, kind, detail, count, latency_buckets
+                  FROM postrider_internal.rollups
+                 UNION ALL
+                SELECT minute, topic_id, subscription_id, kind, detail, count, latency_buckets
+                  FROM postrider_internal.unmerged_counts) counts
+         GROUP BY minute, topic_id, subscription_id, kind, detail) c
+  JOIN postrider_internal.topics t ON t.id = c.topic_id
+  LEFT JOIN postrider_internal.event_subscriptions s ON s.id = c.subscription_id;
+COMMENT ON VIEW postrider.delivery_counts IS
+    'What happened in each minute, counted exactly: written in the transactions that did it. Cheap at any number of '
+    'deliveries; it outlives events and history.';
+COMMENT ON COLUMN postrider.delivery_counts.minute IS 'Beginning of the minute.';
+COMMENT ON COLUMN postrider.delivery_counts.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.delivery_counts.subscription IS
+    'Event subscription; NULL for published and duplicate, which are counted once however many want the event.';
+COMMENT ON COLUMN postrider.delivery_counts.kind IS
+    'What is counted: published (events), duplicate (events that were published again and are stored once), owed '
+    '(deliveries begun), attempt (requests), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
+COMMENT ON COLUMN postrider.delivery_counts.detail IS
+    'For an attempt its outcome, for an end its reason; FirstAttempt for delivered without a second attempt; '
+    'otherwise empty.';
+COMMENT ON COLUMN postrider.delivery_counts.count IS 'How many.';
+COMMENT ON COLUMN postrider.delivery_counts.latency_buckets IS
+    'Of attempts: how many took less than 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5, 10, 30, 60 s, and longer, each '
+    'without those before it; else NULL.';
+COMMENT ON COLUMN postrider.delivery_counts.subscription_id IS
+    'Id of the event subscription, see postrider.event_subscriptions; 0 for published and duplicate.';
+
+CREATE VIEW postrider.backlogs AS
+SELECT t.name AS topic, s.name AS subscription, o.deliveries AS owed_deliveries,
+       (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
+       + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
+           WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
+       oldest.owed_since AS oldest_owed_since,
+       postrider_internal.seconds(now() - oldest.owed_since) AS oldest_age_seconds, oldest.id AS oldest_delivery_id,
+       s.id AS subscription_id
+  FROM (SELECT subscription_id, sum(deliveries)::bigint AS deliveries
+          FROM (SELECT subscription_id, deliveries FROM postrider_internal.owed
+                 UNION ALL
+                SELECT subscription_id, CASE kind WHEN 'owed' THEN count ELSE -count END
+                  FROM postrider_internal.unmerged_counts
+                 WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) changes
+         GROUP BY 1
+        HAVING sum(deliveries) > 0) o
+  JOIN postrider_internal.event_subscriptions s ON s.id = o.subscription_id
+  JOIN postrider_internal.topics t ON t.id = s.topic_id
+  LEFT JOIN LATERAL (SELECT d.id, d.owed_since FROM postrider_internal.deliveries d
+                      WHERE d.subscription_id = o.subscription_id ORDER BY d.id LIMIT 1) oldest ON true;
+COMMENT ON VIEW postrider.backlogs IS
+    'Number of pending deliveries of each event subscription that has any: fast at any size, and exact.';
+COMMENT ON COLUMN postrider.backlogs.topic IS 'Topic.';
+COMMENT ON COLUMN postrider.backlogs.subscription IS 'Event subscription.';
+COMMENT ON COLUMN postrider.backlogs.owed_deliveries IS 'How many deliveries are not finished.';
+COMMENT ON COLUMN postrider.backlogs.held_deliveries IS
+    'How many of them are on hold. This is counted: check hold in postrider.event_subscriptions first.';
+COMMENT ON COLUMN postrider.backlogs.oldest_owed_since IS 'Since when the oldest delivery is pending.';
+COMMENT ON COLUMN postrider.backlogs.oldest_age_seconds IS 'How long that is, in seconds.';
+COMMENT ON COLUMN postrider.backlogs.oldest_delivery_id IS 'Which one it is, see postrider.deliveries.';
+COMMENT ON COLUMN postrider.backlogs.subscription_id IS
+    'Id of the event subscription, see postrider.event_subscriptions.';
+
+CREATE VIEW postrider.operations AS
+SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until,
+       o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped, o.failed, o.last_error,
+       CASE WHEN o.steps = 0 THEN NULL
+            WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_letters
+            THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id))
+            ELSE nullif(o.cursor_at, '-infinity') END AS reached_at,
+       o.started_by, o.created_at, o.finished_at,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN o.done - coalesce(e.ended, 0) END AS pending,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.delivered, 0) END AS delivered,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dead_lettered, 0) END AS dead_lettered,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.dropped, 0) END AS dropped,
+       CASE WHEN o.kind LIKE 'redeliver%' THEN coalesce(e.canceled, 0) END AS canceled
+  FROM postrider_internal.operations o
+  LEFT JOIN (SELECT operation_id, sum(deliveries)::bigint AS ended,
+                    (sum(deliveries) FILTER (WHERE state = 'delivered'))::bigint AS delivered,
+                    (sum(deliveries) FILTER (WHERE state = 'dead_lettered'))::bigint AS dead_lettered,
+                    (sum(deliveries) FILTER (WHERE state = 'dropped'))::bigint AS dropped,
+                    (sum(deliveries) FILTER (WHERE state = 'canceled'))::bigint AS canceled
+               FROM (SELECT operation_id, state, deliveries FROM postrider_internal.operation_outcomes
+                      UNION ALL
+                     SELECT operation_id, kind, count FROM postrider_internal.unmerged_counts
+                      WHERE operation_id IS NOT NULL) ends
+              GROUP BY operation_id) e ON e.operation_id = o.id;
+COMMENT ON VIEW postrider.operations IS
+    'Redeliveries, purges and erasures of many, running and ended. Ended ones are kept for 30 days.';
+COMMENT ON COLUMN postrider.operations.operation_id IS 'Id of the operation; a later one has a higher id.';
+COMMENT ON COLUMN postrider.operations.kind IS
+    'redeliver (dead letters), purge (dead letters), redeliver_events (past events) or erase_subject.';
+COMMENT ON COLUMN postrider.operations.state IS 'running; done; canceled (by an operator); failed: see last_error.';
+COMMENT ON COLUMN postrider.operations.filter IS
+    'Which dead letters; {} = all of them. See postrider.count_dead_letters(). {"erased": true}: it contained a '
+    'subject that was erased. An erasure''s filter has the subject while it is running.';
+COMMENT ON COLUMN postrider.operations.topic IS
+    'Topic of the event subscription that everything goes to; NULL = each dead letter goes to its own. Of an erasure, '
+    'the topic whose events are erased.';
+COMMENT ON COLUMN postrider.operations.subscription IS 'That event subscription.';
+COMMENT ON COLUMN postrider.operations.published_from IS 'Of past events: from this time of publishing on.';
+COMMENT ON COLUMN postrider.operations.published_until IS 'Of past events: before this time of publishing.';
+COMMENT ON COLUMN postrider.operations.rate_per_second IS 'At most so many a second; NULL = as fast as it goes.';
+COMMENT ON COLUMN postrider.operations.matched IS
+    'How many dead letters matched at the start; NULL for past events and erasures, which are searched step by step.';
+COMMENT ON COLUMN postrider.operations.matched_at_least IS
+    'true: there were more than matched. Counting is stopped after two seconds.';
+COMMENT ON COLUMN postrider.operations.done IS 'How many were redelivered, purged or erased.';
+COMMENT ON COLUMN postrider.operations.skipped IS
+    'How many dead letters others purged or redelivered first; for past events, how many the filter does not match.';
+COMMENT ON COLUMN postrider.operations.failed IS
+    'How many could not be redelivered: their event subscription was deleted or has expired, does not take their '
+    'schema, or they were erased.';
+COMMENT ON COLUMN postrider.operations.last_error IS 'What last went wrong; NULL = nothing.';
+COMMENT ON COLUMN postrider.operations.reached_at IS
+    'How far it has come, about: the time of the last dead letter, or of publishing of the last event, that it '
+    'checked; NULL = not begun. An erasure checks the events, then the dead letters.';
+COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it; values as in postrider.audit.actor.';
+COMMENT ON COLUMN postrider.operations.created_at IS
+    'When it was started. It does not include dead letters that were written later.';
+COMMENT ON COLUMN postrider.operations.finished_at IS 'When it ended; NULL = it is running.';
+COMMENT ON COLUMN postrider.operations.pending IS
+    'How many of its redeliveries are not finished: postrider.deliveries with this operation_id. NULL, as the four '
+    'counts below, for a purge or an erasure.';
+COMMENT ON COLUMN postrider.operations.delivered IS
+    'How many of its redeliveries were delivered. Exact, and kept after the deliveries'' own rows are gone.';
+COMMENT ON COLUMN postrider.operations.dead_lettered IS 'How many of its redeliveries became dead letters again.';
+COMMENT ON COLUMN postrider.operations.dropped IS
+    'How many of its redeliveries were dropped: they failed, and their event subscription keeps no dead letters.';
+COMMENT ON COLUMN postrider.operations.canceled IS 'How many of its redeliveries were canceled.';
+
+-- +goose Down
+DROP VIEW postrider.operations, postrider.backlogs, postrider.delivery_counts, postrider_internal.unmerged_counts;
