@@ -93,7 +93,7 @@ func (p *parser) outermost(first byte) (refused *Error) {
 // event reads the event at index i of the request.
 func (p *parser) event(i int) *Error {
 	start, first := p.Pos, p.Peek()
-	ok := false
+	var ok bool
 	if first == '{' {
 		p.members, ok = members(&p.Scanner, p.members[:0])
 	} else {

@@ -88,7 +88,8 @@ END $$;
 
 -- Latency buckets added up: of counts that have them, and of entries of rollup_deltas; NULL if none has any.
 CREATE AGGREGATE postrider_internal.sum_buckets(bigint[]) (
-    SFUNC = postrider_internal.add_buckets, STYPE = bigint[], COMBINEFUNC = postrider_internal.add_buckets, PARALLEL = SAFE);
+    SFUNC = postrider_internal.add_buckets, STYPE = bigint[],
+    COMBINEFUNC = postrider_internal.add_buckets, PARALLEL = SAFE);
 CREATE AGGREGATE postrider_internal.count_buckets(bucket integer, count bigint) (
     SFUNC = postrider_internal.add_to_bucket, STYPE = bigint[], PARALLEL = SAFE);
 

@@ -117,8 +117,8 @@ func ReadServer(ctx context.Context, pool *pgxpool.Pool) (c *Checkup, err error)
 	return c, err
 }
 
-// ReadOwn reads the state of postrider's schemas in a migrated database. It sets RolesGone to those of roles that do not
-// exist. ErrTooSlow, ErrUnavailable.
+// ReadOwn reads the state of postrider's schemas in a migrated database. It sets RolesGone to those of roles that do
+// not exist. ErrTooSlow, ErrUnavailable.
 func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []string) error {
 	return checking(ctx, pool, func(tx pgx.Tx) (err error) {
 		rows, _ := tx.Query(ctx, checkRoles, roles)
