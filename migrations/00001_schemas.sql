@@ -74,8 +74,45 @@ CREATE FUNCTION postrider_internal.time_of_id(id uuid) RETURNS timestamptz LANGU
 SELECT to_timestamp(nullif(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint, 0) / 1000.0) $$;
 -- +goose StatementEnd
 
+-- +goose StatementBegin
+-- Attaches the partition of a day to its table.
+CREATE FUNCTION postrider_internal.attach_partition(parent text, day date) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE postrider_internal.%I ATTACH PARTITION postrider_internal.%I
+                    FOR VALUES FROM (%L) TO (%L)', parent, parent || to_char(day, '_YYYYMMDD'), day, day + 1);
+END $$;
+
+-- Creates the partition of a day as a separate table and attaches it: publishing and recording continue meanwhile.
+-- CREATE TABLE ... PARTITION OF would block both.
+--
+-- 1,000 distinct event subscriptions, as for deliveries: with few of them PostgreSQL looks for the last rows of one in
+-- order of id, and reads a whole day for one that has none.
+CREATE FUNCTION postrider_internal.create_partition(parent text, day date) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    name text := parent || to_char(day, '_YYYYMMDD');
+BEGIN
+    EXECUTE format('CREATE TABLE postrider_internal.%I (LIKE postrider_internal.%I
+                    INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)', name, parent);
+    IF parent = 'delivery_history' THEN
+        EXECUTE format('ALTER TABLE postrider_internal.%I ALTER subscription_id SET (n_distinct = 1000)', name);
+    END IF;
+    PERFORM postrider_internal.attach_partition(parent, day);
+END $$;
+
+-- Whether a transaction is open that may have written to the partition of a day: it began before the end of the day.
+-- What it published is pending after its commit, and no other transaction sees that yet. Later transactions have locks
+-- on all days for other reasons. A transaction whose beginning is not visible counts as old.
+CREATE FUNCTION postrider_internal.has_writer(partition text, day date) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT EXISTS (
+    SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+       AND l.relation = to_regclass('postrider_internal.' || quote_ident(partition)) AND l.mode = 'RowExclusiveLock'
+       AND ((a.xact_start AT TIME ZONE 'UTC')::date <= day) IS NOT FALSE) $$;
+-- +goose StatementEnd
+
 -- +goose Down
-DROP FUNCTION postrider_internal.time_of_id, postrider_internal.json_time, postrider_internal.commit_soon,
+DROP FUNCTION postrider_internal.has_writer, postrider_internal.create_partition, postrider_internal.attach_partition,
+    postrider_internal.time_of_id, postrider_internal.json_time, postrider_internal.commit_soon,
     postrider_internal.new_uuid, postrider_internal.seconds, postrider.try_text, postrider.jsonb_error,
     postrider.try_jsonb;
 DROP SCHEMA postrider;

@@ -69,6 +69,16 @@ func (db *DB) ReadKept(ctx context.Context, queue func(*pgx.Batch)) error {
 	return db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 }
 
+// DeleteInSteps repeats a statement until it deletes fewer rows than a step. Its last parameter is the step.
+func (db *DB) DeleteInSteps(ctx context.Context, statement string, step int, args ...any) error {
+	for args = append(args, step); ; {
+		tag, err := db.Exec(ctx, statement, args...)
+		if err != nil || tag.RowsAffected() < int64(step) {
+			return err
+		}
+	}
+}
+
 const (
 	// readTime bounds each statement of a page or a list.
 	readTime = 5 * time.Second

@@ -201,19 +201,22 @@ func (c *claims) keyColumns(group []*publishRequest) []any {
 	return []any{topics, hashes, sizes, ids}
 }
 
-// CleanIdempotencyKeys removes those whose window is over, and the events of topics that detect duplicates likewise.
+const (
+	cleanKeys = `
+DELETE FROM postrider_internal.idempotency_keys WHERE ctid = ANY (ARRAY (
+    SELECT ctid FROM postrider_internal.idempotency_keys
+     WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
+	cleanEvents = `
+DELETE FROM postrider_internal.event_keys WHERE ctid = ANY (ARRAY (
+    SELECT ctid FROM postrider_internal.event_keys
+     WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
+)
+
+// CleanIdempotencyKeys removes the keys of requests and of events that have expired.
 func (p *Publisher) CleanIdempotencyKeys(ctx context.Context) error {
-	for _, table := range []string{"idempotency_keys", "event_keys"} {
-		clean := `DELETE FROM postrider_internal.` + table + ` k USING (
-			SELECT topic_id, key_hash FROM postrider_internal.` + table +
-			` WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
-			WHERE k.topic_id = e.topic_id AND k.key_hash = e.key_hash`
-		for removed := int64(queue.CleanStep); removed == queue.CleanStep; {
-			tag, err := p.db.Exec(ctx, clean, queue.CleanStep)
-			if err != nil {
-				return fmt.Errorf("remove %s: %w", table, err)
-			}
-			removed = tag.RowsAffected()
+	for _, clean := range []string{cleanKeys, cleanEvents} {
+		if err := p.db.DeleteInSteps(ctx, clean, queue.CleanStep); err != nil {
+			return fmt.Errorf("remove expired keys of publishes: %w", err)
 		}
 	}
 	return nil

@@ -81,12 +81,8 @@ var cleanJobsStatement = sqlFile("cleanjobs.sql")
 // CleanJobs removes jobs that River finalized an hour ago or longer: their delivery had ended, or had another job, when
 // they were due. All other jobs are deleted by the statement that records their attempt.
 func (q *JobRows) CleanJobs(ctx context.Context) error {
-	for removed := int64(CleanStep); removed == CleanStep; {
-		tag, err := q.db.Exec(ctx, cleanJobsStatement, CleanStep)
-		if err != nil {
-			return fmt.Errorf("remove finalized jobs: %w", err)
-		}
-		removed = tag.RowsAffected()
+	if err := q.db.DeleteInSteps(ctx, cleanJobsStatement, CleanStep); err != nil {
+		return fmt.Errorf("remove finalized jobs: %w", err)
 	}
 	return nil
 }
