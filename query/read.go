@@ -29,6 +29,15 @@ type Reader struct {
 // NewReader returns a Reader of a database.
 func NewReader(db *postgres.DB, clock *postgres.Clock) *Reader { return &Reader{db, clock} }
 
+// read reads a page in one snapshot. ErrTooSlow, ErrUnavailable, ErrNotFound.
+func read[T any](ctx context.Context, r *Reader, what string, page func(pgx.Tx) (T, error)) (found T, err error) {
+	err = r.db.Read(ctx, what, func(tx pgx.Tx) error {
+		found, err = page(tx)
+		return err
+	})
+	return found, err
+}
+
 // Turn selects a page of a list that runs from the newest to the oldest: the rows older than Before, or those newer
 // than After. At most one of them is set; neither is the newest page.
 type Turn[K any] struct {
@@ -144,6 +153,18 @@ type names struct {
 
 // topicShare is up to how many event subscriptions the rows of a topic are read along the index of each of them.
 const topicShare = 50
+
+// few reports whether the rows can be read along the index of each event subscription.
+func (n *names) few(topic, subscription string) bool {
+	return subscription != "" || topic != "" && len(n.Subscriptions) <= topicShare
+}
+
+// bind binds the event subscriptions.
+func (n *names) bind(args pgx.NamedArgs, bySubscription bool) {
+	if args["subscriptions"], args["by_subscription"] = n.Subscriptions, bySubscription; bySubscription {
+		args["search"] = searchEach(len(n.Subscriptions))
+	}
+}
 
 // readNames reads the ids of all event subscriptions with a name; of those of a topic no more than most.
 func readNames(ctx context.Context, tx pgx.Tx, topic, subscription, event string, most int) (*names, error) {

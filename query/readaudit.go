@@ -32,12 +32,8 @@ type AuditPage = SearchedPage[AuditLine, int64]
 var auditList = list[int64]{sqlFile("audit.sql"), sqlFile("audit_end.sql"), pgx.RowTo[int64]}
 
 // ReadAudit reads a page of the audit, the newest row first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadAudit(ctx context.Context, f AuditFilter, t Turn[int64]) (page AuditPage, err error) {
-	err = r.db.Read(ctx, "the audit", func(tx pgx.Tx) error {
-		page, err = readAudit(ctx, tx, f, t)
-		return err
-	})
-	return page, err
+func (r *Reader) ReadAudit(ctx context.Context, f AuditFilter, t Turn[int64]) (AuditPage, error) {
+	return read(ctx, r, "the audit", func(tx pgx.Tx) (AuditPage, error) { return readAudit(ctx, tx, f, t) })
 }
 
 func readAudit(ctx context.Context, tx pgx.Tx, f AuditFilter, t Turn[int64]) (AuditPage, error) {

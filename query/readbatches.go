@@ -64,29 +64,18 @@ var (
 )
 
 // ReadBatches reads a page of batches, the newest first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) (page BatchPage, err error) {
-	err = r.db.Read(ctx, "batches", func(tx pgx.Tx) error {
-		page, err = readBatches(ctx, tx, f, t)
-		return err
+func (r *Reader) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) (BatchPage, error) {
+	return read(ctx, r, "batches", func(tx pgx.Tx) (page BatchPage, err error) {
+		names, err := readNames(ctx, tx, f.Topic, f.Subscription, "", math.MaxInt32)
+		if err != nil {
+			return page, err
+		}
+		args := pgx.NamedArgs{"state": given(f.State), "hold": given(f.Hold)}
+		bySubscription := names.few(f.Topic, f.Subscription)
+		names.bind(args, bySubscription)
+		search := f.State != "" && f.State != "pending" || !bySubscription && f.Hold+f.Topic != ""
+		return readPage[BatchLine](ctx, tx, &batchList, t, search, args)
 	})
-	return page, err
-}
-
-func readBatches(ctx context.Context, tx pgx.Tx, f BatchFilter, t Turn[int64]) (page BatchPage, err error) {
-	names, err := readNames(ctx, tx, f.Topic, f.Subscription, "", math.MaxInt32)
-	if err != nil {
-		return page, err
-	}
-	bySubscription := f.Subscription != "" || f.Topic != "" && len(names.Subscriptions) <= topicShare
-	args := pgx.NamedArgs{
-		"subscriptions": names.Subscriptions, "by_subscription": bySubscription,
-		"state": given(f.State), "hold": given(f.Hold),
-	}
-	if bySubscription {
-		args["search"] = searchEach(len(names.Subscriptions))
-	}
-	search := f.State != "" && f.State != "pending" || !bySubscription && f.Hold+f.Topic != ""
-	return readPage[BatchLine](ctx, tx, &batchList, t, search, args)
 }
 
 // ReadBatch reads one batch with its attempts, and its members after a position; ErrNotFound.

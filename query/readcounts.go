@@ -100,14 +100,8 @@ type counted struct {
 
 // ReadCounts reads the counts of a span up to now, which is a whole number of steps. A step is a number of minutes, or
 // whole hours.
-func (r *Reader) ReadCounts(
-	ctx context.Context, f CountsFilter, span, step time.Duration,
-) (c *Counts, err error) {
-	err = r.db.Read(ctx, "counts", func(tx pgx.Tx) error {
-		c, err = readCounts(ctx, tx, f, span, step)
-		return err
-	})
-	return c, err
+func (r *Reader) ReadCounts(ctx context.Context, f CountsFilter, span, step time.Duration) (*Counts, error) {
+	return read(ctx, r, "counts", func(tx pgx.Tx) (*Counts, error) { return readCounts(ctx, tx, f, span, step) })
 }
 
 // source chooses the counts to add up for a step: the sums of rollup_sums, or those by the minute, and how many minutes

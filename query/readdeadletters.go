@@ -108,10 +108,8 @@ func (d *DeadLetterPage) count(ctx context.Context, tx pgx.Tx, q DeadLetterQuery
 }
 
 // ReadDeadLetter reads one dead letter; ErrNotFound.
-func (r *Reader) ReadDeadLetter(ctx context.Context, id uuid.UUID) (d *DeadLetterRow, err error) {
-	err = r.db.Read(ctx, "a dead letter", func(tx pgx.Tx) error {
-		d, err = postgres.Row[DeadLetterRow](ctx, tx, deadLetterStatement, pgx.NamedArgs{"id": id})
-		return err
+func (r *Reader) ReadDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetterRow, error) {
+	return read(ctx, r, "a dead letter", func(tx pgx.Tx) (*DeadLetterRow, error) {
+		return postgres.Row[DeadLetterRow](ctx, tx, deadLetterStatement, pgx.NamedArgs{"id": id})
 	})
-	return d, err
 }

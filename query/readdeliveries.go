@@ -69,14 +69,8 @@ var deliveryList = list[DeliveryPlace]{
 func (f *DeliveryFilter) timed() bool { return f.From != nil || f.To != nil }
 
 // ReadDeliveries reads a page of deliveries, pending and finished, the newest first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadDeliveries(
-	ctx context.Context, f DeliveryFilter, t Turn[DeliveryPlace],
-) (page DeliveryPage, err error) {
-	err = r.db.Read(ctx, "deliveries", func(tx pgx.Tx) error {
-		page, err = readDeliveries(ctx, tx, f, t)
-		return err
-	})
-	return page, err
+func (r *Reader) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[DeliveryPlace]) (DeliveryPage, error) {
+	return read(ctx, r, "deliveries", func(tx pgx.Tx) (DeliveryPage, error) { return readDeliveries(ctx, tx, f, t) })
 }
 
 func readDeliveries(
@@ -86,18 +80,13 @@ func readDeliveries(
 	if err != nil {
 		return page, err
 	}
-	bySubscription := f.Subscription != "" || f.Topic != "" && len(names.Subscriptions) <= topicShare
-	bySubscription = bySubscription && !f.timed()
 	args := pgx.NamedArgs{
-		"topics": names.Topics, "subscriptions": names.Subscriptions, "events": names.Events,
-		"by_subscription": bySubscription, "timed": f.timed(), "from": f.From, "to": f.To,
+		"topics": names.Topics, "events": names.Events, "timed": f.timed(), "from": f.From, "to": f.To,
 		"state": given(f.State), "hold": given(f.Hold), "outcome": given(f.Outcome), "operation": f.Operation,
 	}
-	switch {
-	case bySubscription:
-		args["search"] = searchEach(len(names.Subscriptions))
-	case f.Subscription == "":
-		args["subscriptions"] = nil
+	bySubscription := names.few(f.Topic, f.Subscription) && !f.timed()
+	if names.bind(args, bySubscription); !bySubscription && f.Subscription == "" {
+		args["subscriptions"] = nil // the topic is enough
 	}
 	if f.timed() {
 		if kept, err := f.bindSpan(ctx, tx, args); err != nil || !kept {

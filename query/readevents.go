@@ -58,26 +58,20 @@ var (
 type EventPage = SearchedPage[EventLine, uuid.UUID]
 
 // ReadEvents reads a page of events, the newest first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (page EventPage, err error) {
-	err = r.db.Read(ctx, "events", func(tx pgx.Tx) error {
-		page, err = readEvents(ctx, tx, f, t)
-		return err
+func (r *Reader) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (EventPage, error) {
+	return read(ctx, r, "events", func(tx pgx.Tx) (page EventPage, err error) {
+		names, err := readNames(ctx, tx, f.Topic, "", f.Event, 0)
+		if err != nil {
+			return page, err
+		}
+		args := pgx.NamedArgs{
+			"topics": names.Topics, "events": names.Events, "type": given(f.Type), "subject": given(f.Subject),
+			"prefix": given(f.SubjectPrefix), "unmatched": f.Unmatched,
+		}
+		bindSpan(args, f.From, f.To)
+		search := f.Event == "" && (f.Topic+f.Type+f.Subject+f.SubjectPrefix != "" || f.Unmatched)
+		return readPage[EventLine](ctx, tx, &eventList, t, search, args)
 	})
-	return page, err
-}
-
-func readEvents(ctx context.Context, tx pgx.Tx, f EventFilter, t Turn[uuid.UUID]) (page EventPage, err error) {
-	names, err := readNames(ctx, tx, f.Topic, "", f.Event, 0)
-	if err != nil {
-		return page, err
-	}
-	args := pgx.NamedArgs{
-		"topics": names.Topics, "events": names.Events, "type": given(f.Type), "subject": given(f.Subject),
-		"prefix": given(f.SubjectPrefix), "unmatched": f.Unmatched,
-	}
-	bindSpan(args, f.From, f.To)
-	search := f.Event == "" && (f.Topic+f.Type+f.Subject+f.SubjectPrefix != "" || f.Unmatched)
-	return readPage[EventLine](ctx, tx, &eventList, t, search, args)
 }
 
 // bindSpan binds a time of publishing, and the ids that events of that time can have.

@@ -40,18 +40,16 @@ const problemHoursFrom = 6 * time.Hour
 
 // ReadProblems groups the failed attempts of a span by event subscription and outcome, the last failure first, at most
 // 100 groups. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadProblems(ctx context.Context, topic string, span time.Duration) (list []Problem, err error) {
-	err = r.db.Read(ctx, "problems", func(tx pgx.Tx) error {
+func (r *Reader) ReadProblems(ctx context.Context, topic string, span time.Duration) ([]Problem, error) {
+	return read(ctx, r, "problems", func(tx pgx.Tx) ([]Problem, error) {
 		// PostgreSQL needs the time as a value to estimate how few of the counts it reads.
 		var from time.Time
 		row := tx.QueryRow(ctx, "SELECT now() - make_interval(mins => $1)", int(span/time.Minute))
 		if err := row.Scan(&from); err != nil {
-			return err
+			return nil, err
 		}
-		list, err = postgres.Rows[Problem](ctx, tx, problemsStatement, pgx.NamedArgs{
+		return postgres.Rows[Problem](ctx, tx, problemsStatement, pgx.NamedArgs{
 			"from": from, "hours": span >= problemHoursFrom, "topic": given(topic), "limit": 100,
 		})
-		return err
 	})
-	return list, err
 }

@@ -43,14 +43,12 @@ var (
 // after a name. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadSubscriptions(
 	ctx context.Context, f SubscriptionsFilter, t Turn[SubscriptionKey],
-) (page Page[SubscriptionLine], err error) {
-	args := pgx.NamedArgs{"topic": given(f.Topic), "name": given(f.Name), "hold": given(f.Hold)}
-	err = r.db.Read(ctx, "event subscriptions", func(tx pgx.Tx) error {
+) (Page[SubscriptionLine], error) {
+	return read(ctx, r, "event subscriptions", func(tx pgx.Tx) (Page[SubscriptionLine], error) {
+		args := pgx.NamedArgs{"topic": given(f.Topic), "name": given(f.Name), "hold": given(f.Hold)}
 		found, err := readPage[SubscriptionLine](ctx, tx, &subscriptionList, t, false, args)
-		page = found.Page
-		return err
+		return found.Page, err
 	})
-	return page, err
 }
 
 // HandshakeLine is a step of a handshake, or a handshake without steps.

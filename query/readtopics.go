@@ -26,13 +26,11 @@ var topicList = list[string]{page: sqlFile("topics.sql")}
 
 // ReadTopics reads a page of topics whose names contain name, in the order of their names: Before of the turn continues
 // after a name. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadTopics(ctx context.Context, name string, t Turn[string]) (page Page[TopicLine], err error) {
-	err = r.db.Read(ctx, "topics", func(tx pgx.Tx) error {
+func (r *Reader) ReadTopics(ctx context.Context, name string, t Turn[string]) (Page[TopicLine], error) {
+	return read(ctx, r, "topics", func(tx pgx.Tx) (Page[TopicLine], error) {
 		found, err := readPage[TopicLine](ctx, tx, &topicList, t, false, pgx.NamedArgs{"name": given(name)})
-		page = found.Page
-		return err
+		return found.Page, err
 	})
-	return page, err
 }
 
 // TopicCourse is a topic with its counts.
