@@ -1,19 +1,20 @@
 package endpoint
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+	"golang.org/x/sync/singleflight"
 
 	"postrider/policy"
 )
@@ -22,220 +23,45 @@ const (
 	// tokenTimeout is how long a token server may take: an endpoint's own ack timeout is 30 s at least, and the attempt
 	// waits for both.
 	tokenTimeout = 15 * time.Second
-	// tokenPause keeps a thousand attempts from asking a token server that fails a thousand times a second.
+	// tokenPause bounds the requests to a token server that fails: a thousand attempts make one a second.
 	tokenPause = time.Second
-	// A token is renewed when a tenth of its life is left, a minute at most: a request under way must not outlive it.
+	// A token is renewed when a tenth of its life is left, a minute at most: a request in progress must not outlive it.
 	tokenReserve = time.Minute
-	// minTokenAge: a token that was got just now is not why an endpoint answers 401.
+	// minTokenAge: a token that is newer is not why an endpoint responds with 401.
 	minTokenAge = 10 * time.Second
-	// Of servers that do not say how long a token lives (RFC 6749, 5.1: they should), and of those that say for ever.
+	// For servers that do not return how long a token lives (RFC 6749, 5.1: they should), or a day and more.
 	tokenLifetime    = 5 * time.Minute
 	maxTokenLifetime = 24 * time.Hour
-	maxTokenBytes    = 64 << 10
 	// maxTokens bounds the memory: a token is 1 to 2 KB.
 	maxTokens = 1024
 )
 
-// errUnreadable stands for an error that may repeat what it could not read.
-var errUnreadable = errors.New("what is stored cannot be read")
-
-// tokens are the access tokens of this node, by the credentials that they were got with.
+// tokens are the access tokens of this node, by the credentials that they were requested with.
 type tokens struct {
-	requests  context.Context //nolint:containedctx // the lifetime of requests, cut by the engine's stop
-	roundTrip func(*http.Request, *policy.Connection) (*http.Response, error)
-	userAgent string
-	minAge    time.Duration
+	requests   context.Context //nolint:containedctx // the lifetime of requests, cut by the engine's stop
+	roundTrip  func(*http.Request, *policy.Connection) (*http.Response, error)
+	userAgent  string
+	minAge     time.Duration
+	requesting singleflight.Group
 
 	mu   sync.Mutex
-	held map[[sha256.Size]byte]*token
+	held map[string]token
 }
 
-// token is what one set of credentials has got, or is getting. Its fields are under the lock of tokens.
+// token is the outcome of the last request with some credentials: a token, or an error.
 type token struct {
 	text    string
+	failed  error
 	got     time.Time
-	until   time.Time // when another is to be got; zero = at once
-	ends    time.Time // when it is of no use any more
-	failed  error     // of the last request; nil = it succeeded
-	pause   time.Time // after a failure: until when none is made
-	getting chan struct{}
+	renewAt time.Time // the outcome is used until then
+	ends    time.Time // the token may be used until then if it cannot be renewed
 }
 
 func newTokens(
 	requests context.Context, userAgent string, roundTrip func(*http.Request, *policy.Connection) (*http.Response, error),
 ) *tokens {
 	return &tokens{
-		requests: requests, roundTrip: roundTrip, userAgent: userAgent, minAge: minTokenAge,
-		held: map[[sha256.Size]byte]*token{},
-	}
-}
-
-// get returns a token that holds for a request, of whoever has asked for it. Of those who wait for the same one, one
-// asks: its request goes on where others give up.
-func (s *tokens) get(ctx context.Context, by *policy.Connection) (text string, err error) {
-	key := credentialsOf(by)
-	for {
-		s.mu.Lock()
-		t := s.entry(key)
-		now := time.Now()
-		switch {
-		case t.text != "" && now.Before(t.until):
-			defer s.mu.Unlock()
-			return t.text, nil
-		case t.getting == nil && t.failed != nil && now.Before(t.pause):
-			defer s.mu.Unlock()
-			return "", t.failed
-		case t.getting == nil:
-			t.getting = make(chan struct{})
-			go s.renew(t, by)
-		}
-		getting := t.getting
-		s.mu.Unlock()
-		select {
-		case <-getting:
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-		s.mu.Lock()
-		text, failed := t.text, t.failed
-		s.mu.Unlock()
-		if failed != nil || text != "" { // also one that is for this request only
-			return text, failed
-		}
-	}
-}
-
-// refused is told that an endpoint has answered 401 to this token. It reports whether another is worth asking for.
-func (s *tokens) refused(by *policy.Connection, text string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.entry(credentialsOf(by))
-	if t.text != text {
-		return t.text != "" // somebody was faster
-	}
-	if time.Since(t.got) < s.minAge {
-		return false
-	}
-	t.until, t.ends = time.Time{}, time.Time{}
-	return true
-}
-
-func credentialsOf(by *policy.Connection) [sha256.Size]byte {
-	// strings can always be written
-	text, _ := json.Marshal([]any{by.OAuth2, by.CertificateAuthorities, by.MinimumTLSVersion})
-	return sha256.Sum256(text)
-}
-
-// entry is under the lock. Where there are too many, one that nobody waits for is forgotten: it is got anew.
-func (s *tokens) entry(key [sha256.Size]byte) *token {
-	if t := s.held[key]; t != nil {
-		return t
-	}
-	if len(s.held) >= maxTokens {
-		for other, t := range s.held { // any
-			if t.getting == nil {
-				delete(s.held, other)
-				break
-			}
-		}
-	}
-	s.held[key] = &token{}
-	return s.held[key]
-}
-
-// renew makes one request for a token.
-func (s *tokens) renew(t *token, by *policy.Connection) {
-	text, lifetime, err := s.ask(by)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(t.getting)
-	t.getting = nil
-	now := time.Now()
-	if err != nil && now.Before(t.ends) { // the one that is there holds for a while
-		t.until = now.Add(tokenPause)
-		return
-	}
-	t.failed, t.text, t.got, t.pause = err, text, now, now.Add(tokenPause)
-	t.until, t.ends = now.Add(lifetime-min(lifetime/10, tokenReserve)), now.Add(lifetime)
-}
-
-// ask sends the credentials as RFC 6749, 2.3.1 wants every server to take them. No error repeats what was sent or got.
-func (s *tokens) ask(by *policy.Connection) (text string, lifetime time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(s.requests, tokenTimeout)
-	defer cancel()
-	form := url.Values{"grant_type": {"client_credentials"}}
-	if by.OAuth2.Scope != "" {
-		form.Set("scope", by.OAuth2.Scope)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, by.OAuth2.TokenURL, strings.NewReader(form.Encode()))
-	if err != nil {
-		return "", 0, fmt.Errorf("tokenUrl: %w", errUnreadable)
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", s.userAgent)
-	req.SetBasicAuth(url.QueryEscape(by.OAuth2.ClientID), url.QueryEscape(by.OAuth2.ClientSecret))
-	// The token server is another party than the endpoint: it is shown no client certificate.
-	trusted := &policy.Connection{
-		MinimumTLSVersion: by.MinimumTLSVersion, CertificateAuthorities: by.CertificateAuthorities,
-	}
-	resp, err := s.roundTrip(req, trusted)
-	if err != nil {
-		return "", 0, noToken(by, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenBytes))
-	if err != nil {
-		return "", 0, noToken(by, err)
-	}
-	text, lifetime, problem := readToken(resp.StatusCode, body)
-	if problem != "" {
-		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, problem)
-	}
-	return text, lifetime, nil
-}
-
-// noToken is the error of a request that got no response.
-func noToken(by *policy.Connection, err error) error {
-	return &PlainError{Text: "no token from " + by.OAuth2.TokenURL + ": " + ErrorText(err), Cause: err}
-}
-
-// readToken reads a token server's answer (RFC 6749, 5.1 and 5.2). The problem repeats nothing of it but the word for
-// an error.
-func readToken(status int, body []byte) (text string, lifetime time.Duration, problem string) {
-	var answer struct {
-		Token    string          `json:"access_token"`
-		Type     string          `json:"token_type"`
-		Lifetime json.RawMessage `json:"expires_in"`
-		Error    string          `json:"error"`
-	}
-	unreadable := json.Unmarshal(body, &answer) != nil
-	switch {
-	case status != http.StatusOK && answer.Error != "" && len(answer.Error) <= 64 &&
-		strings.Trim(answer.Error, "abcdefghijklmnopqrstuvwxyz_") == "":
-		return "", 0, fmt.Sprintf("it answered %d %s", status, answer.Error)
-	case status != http.StatusOK:
-		return "", 0, fmt.Sprintf("it answered %d", status)
-	case unreadable:
-		return "", 0, "its answer is no JSON object with an access_token"
-	case answer.Type != "" && !strings.EqualFold(answer.Type, "bearer"):
-		return "", 0, "its answer has a token_type that is not Bearer"
-	case answer.Token == "" || strings.ContainsFunc(answer.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", 0, "its answer has no access_token that a header can carry"
-	}
-	return answer.Token, lifetimeOf(answer.Lifetime), ""
-}
-
-// lifetimeOf reads seconds, which some servers write as a string.
-func lifetimeOf(raw json.RawMessage) time.Duration {
-	seconds, err := strconv.ParseFloat(string(bytes.Trim(raw, `"`)), 64)
-	switch most := maxTokenLifetime.Seconds(); {
-	case err != nil || seconds != seconds:
-		return tokenLifetime
-	case seconds > most:
-		return maxTokenLifetime
-	default:
-		return time.Duration(max(seconds, 0) * float64(time.Second))
+		requests: requests, roundTrip: roundTrip, userAgent: userAgent, minAge: minTokenAge, held: map[string]token{},
 	}
 }
 
@@ -244,4 +70,151 @@ func (c *Client) Token(by *policy.Connection) (string, error) {
 	ctx, cancel := context.WithTimeout(c.requests, tokenTimeout+time.Second)
 	defer cancel()
 	return c.tokens.get(ctx, by)
+}
+
+// get returns a token that is valid for a request. Callers that need the same one share one request, which continues if
+// one of them gives up.
+func (s *tokens) get(ctx context.Context, by *policy.Connection) (text string, err error) {
+	key := credentialsOf(by)
+	s.mu.Lock()
+	t := s.held[key]
+	s.mu.Unlock()
+	if time.Now().Before(t.renewAt) {
+		return t.text, t.failed
+	}
+	select {
+	case r := <-s.requesting.DoChan(key, func() (any, error) { return s.renew(key, by) }):
+		text, _ = r.Val.(string)
+		return text, r.Err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// refused learns that an endpoint has responded to this token with 401. It reports whether to request another.
+func (s *tokens) refused(by *policy.Connection, text string) bool {
+	key := credentialsOf(by)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.held[key]
+	if t.text != text {
+		return t.text != "" // replaced meanwhile
+	}
+	if time.Since(t.got) < s.minAge {
+		return false
+	}
+	delete(s.held, key)
+	return true
+}
+
+func credentialsOf(by *policy.Connection) string {
+	// strings can always be written
+	text, _ := json.Marshal([]any{by.OAuth2, by.CertificateAuthorities, by.MinimumTLSVersion})
+	sum := sha256.Sum256(text)
+	return string(sum[:])
+}
+
+// renew requests a token and stores the outcome.
+func (s *tokens) renew(key string, by *policy.Connection) (text string, err error) {
+	text, lifetime, err := s.request(by)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, t := time.Now(), s.held[key]
+	switch {
+	case err == nil:
+		t = token{text: text, got: now, ends: now.Add(lifetime)}
+		t.renewAt = t.ends.Add(-min(lifetime/10, tokenReserve))
+	case now.Before(t.ends):
+		t.renewAt = now.Add(tokenPause)
+	default:
+		t = token{failed: err, renewAt: now.Add(tokenPause)}
+	}
+	if _, known := s.held[key]; !known && len(s.held) >= maxTokens {
+		for other := range s.held { // any: it is requested again
+			delete(s.held, other)
+			break
+		}
+	}
+	s.held[key] = t
+	return t.text, t.failed
+}
+
+// request sends the credentials in the form that every server must accept (RFC 6749, 2.3.1). No error repeats what was
+// sent or received.
+func (s *tokens) request(by *policy.Connection) (text string, lifetime time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(s.requests, tokenTimeout)
+	defer cancel()
+	// The token server is not the endpoint's: it gets no client certificate.
+	trusted := &policy.Connection{
+		MinimumTLSVersion: by.MinimumTLSVersion, CertificateAuthorities: by.CertificateAuthorities,
+	}
+	client := &http.Client{
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			r = r.Clone(r.Context())
+			r.Header.Set("Accept", "application/json")
+			r.Header.Set("User-Agent", s.userAgent)
+			resp, err := s.roundTrip(r, trusted)
+			if err == nil {
+				resp.Header.Set("Content-Type", "application/json") // some servers declare another type, or none
+			}
+			return resp, err
+		}),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	config := &clientcredentials.Config{
+		ClientID: by.OAuth2.ClientID, ClientSecret: by.OAuth2.ClientSecret, TokenURL: by.OAuth2.TokenURL,
+		Scopes: strings.Fields(by.OAuth2.Scope), AuthStyle: oauth2.AuthStyleInHeader,
+	}
+	got, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+	switch {
+	case err != nil && ctx.Err() != nil: // also while the response was read
+		return "", 0, noToken(by, ctx.Err())
+	case err != nil:
+		return "", 0, noToken(by, err)
+	}
+	if problem := unusable(got); problem != "" {
+		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, problem)
+	}
+	if got.Expiry.IsZero() {
+		return got.AccessToken, tokenLifetime, nil
+	}
+	return got.AccessToken, min(max(time.Until(got.Expiry), 0), maxTokenLifetime), nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// noToken is the error of a request that failed. Of a response it repeats nothing but the status and the word for an
+// error (RFC 6749, 5.2).
+func noToken(by *policy.Connection, err error) error {
+	var refused *oauth2.RetrieveError
+	var request *url.Error
+	text := "its response is no JSON object with an access_token"
+	switch {
+	case errors.As(err, &refused):
+		text = fmt.Sprintf("it answered %d", refused.Response.StatusCode)
+		if code := refused.ErrorCode; code != "" && len(code) <= 64 &&
+			strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
+			text += " " + code
+		}
+		err = errors.New(text)
+	case errors.As(err, &request), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		text = ErrorText(err)
+	default: // it may quote the response
+		err = errors.New(text)
+	}
+	return &PlainError{Text: "no token from " + by.OAuth2.TokenURL + ": " + text, Cause: err}
+}
+
+// unusable is why a token cannot be sent; "" if it can.
+func unusable(t *oauth2.Token) string {
+	switch {
+	case !strings.EqualFold(t.Type(), "bearer"):
+		return "its response has a token_type that is not Bearer"
+	case strings.ContainsFunc(t.AccessToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "its response has no access_token that a header can carry"
+	}
+	return ""
 }

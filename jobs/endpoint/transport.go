@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -185,6 +186,9 @@ func (t *transports) forget() {
 	t.own[oldest].CloseIdleConnections()
 	delete(t.own, oldest)
 }
+
+// errUnreadable stands for an error that may repeat what it could not read.
+var errUnreadable = errors.New("what is stored cannot be read")
 
 // setTLS changes the configuration of a pool that was made for these settings.
 func setTLS(config *tls.Config, by *policy.Connection) error {
