@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"embed"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -25,6 +26,11 @@ var (
 	// ErrLastAdmin: no administrator would be left who can sign in.
 	ErrLastAdmin = fmt.Errorf("it is the last administrator who can sign in: %w", postgres.ErrConflict)
 )
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 
 // Access manages API keys, users and their sessions, and writes the audit. The admin token is not part of it: it is
 // configuration, and works without all of these. Its methods are safe for concurrent use.
@@ -109,13 +115,12 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 func (a *Access) CleanSessions(ctx context.Context) error {
 	const (
 		clean  = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
-		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - interval '" +
-			familiarFor + "'"
+		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - $1::interval"
 	)
 	if _, err := a.db.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove sessions that have ended: %w", err)
 	}
-	if _, err := a.db.Exec(ctx, forget); err != nil {
+	if _, err := a.db.Exec(ctx, forget, familiarFor); err != nil {
 		return fmt.Errorf("remove addresses without a recent sign-in: %w", err)
 	}
 	return a.cleanLogins(ctx)

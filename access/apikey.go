@@ -243,17 +243,13 @@ func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
 	return a.keys.get(ctx, hash, func(ctx context.Context) (*APIKey, error) { return a.activeKey(ctx, hash[:]) })
 }
 
+var activeKeyStatement = sqlFile("active_key.sql")
+
 func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
-	const (
-		query = `SELECT k.name, postrider_internal.key_scope(k.scope, u.role), k.topic, u.name,
-				coalesce(k.last_used_at < now() - interval '1 minute', true)
-			FROM postrider_internal.api_keys k LEFT JOIN postrider_internal.users u ON u.id = k.user_id
-			WHERE k.key_hash = $1 AND k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND u.disabled_at IS NULL`
-		used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
-	)
+	const used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
 	k := &APIKey{State: "active"}
 	var unused bool
-	err := a.db.QueryRow(ctx, query, hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
+	err := a.db.QueryRow(ctx, activeKeyStatement, hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	// loginLife is how long a login waits for its approval.
-	loginLife = "10 minutes"
+	loginLife = 10 * time.Minute
 	// MaxPendingLogins bounds the logins that wait for their approval, for all nodes together.
 	MaxPendingLogins = 1000
 	// sharedPrefix is what the IPv6 addresses of one site have in common: a site has a /48, with 65,536 networks.
@@ -54,7 +54,7 @@ type Login struct {
 func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret string, l *Login, err error) {
 	const insert = `INSERT INTO postrider_internal.login_requests
 			(key_hash, hint, user_code, machine, address, scope, expires_at)
-		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + interval '` + loginLife + `') RETURNING expires_at`
+		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + $7::interval) RETURNING expires_at`
 	if err := spec.judge(); err != nil {
 		return "", nil, err
 	}
@@ -67,7 +67,7 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 		UserCode: code[:4] + "-" + code[4:], State: LoginPending,
 		Machine: spec.Machine, Role: spec.Role, Address: ActorOf(ctx).Address,
 	}
-	row := a.db.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope())
+	row := a.db.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope(), loginLife)
 	if err = row.Scan(&l.ExpiresAt); err != nil {
 		return "", nil, postgres.ReadFailed("a login", err)
 	}
@@ -220,12 +220,12 @@ func (a *Access) cleanLogins(ctx context.Context) error {
 	const (
 		logins = "DELETE FROM postrider_internal.login_requests WHERE expires_at <= now()"
 		keys   = `DELETE FROM postrider_internal.api_keys
-			WHERE user_id IS NOT NULL AND least(revoked_at, expires_at) <= now() - interval '` + personalKeyKept + `'`
+			WHERE user_id IS NOT NULL AND least(revoked_at, expires_at) <= now() - $1::interval`
 	)
 	if _, err := a.db.Exec(ctx, logins); err != nil {
 		return fmt.Errorf("remove logins that have expired: %w", err)
 	}
-	if _, err := a.db.Exec(ctx, keys); err != nil {
+	if _, err := a.db.Exec(ctx, keys, personalKeyKept); err != nil {
 		return fmt.Errorf("remove personal keys that have ended: %w", err)
 	}
 	return nil

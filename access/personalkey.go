@@ -17,9 +17,9 @@ import (
 
 const (
 	// personalKeyLife is how long a personal key lasts: a shift.
-	personalKeyLife = "12 hours"
+	personalKeyLife = 12 * time.Hour
 	// personalKeyKept is how long one that has ended stays listed. What was done with it is in the audit.
-	personalKeyKept = "7 days"
+	personalKeyKept = 7 * 24 * time.Hour
 	// maxMachine bounds the name of a computer.
 	maxMachine = 100
 )
@@ -70,15 +70,13 @@ type personalKey struct {
 	hint           string
 }
 
+var insertPersonalKey = sqlFile("personal_key_insert.sql")
+
 // insert makes the key, unless its owner was disabled or removed meanwhile.
 func (p *personalKey) insert(ctx context.Context, tx pgx.Tx) (*APIKey, error) {
-	const insert = `INSERT INTO postrider_internal.api_keys
-			(name, key_hash, hint, scope, user_id, machine, created_by, expires_at)
-		SELECT $1, $2, $3, postrider_internal.key_scope(coalesce($4, 'admin'), u.role), u.id, $5, $6,
-			now() + interval '` + personalKeyLife + `'
-		FROM postrider_internal.users u WHERE u.name = $7 AND u.disabled_at IS NULL FOR SHARE OF u`
 	name := "personal-" + strings.ToLower(randomLetters(10))
-	tag, err := tx.Exec(ctx, insert, name, p.hash, p.hint, p.scope, p.machine, ActorOf(ctx).Name, p.owner)
+	tag, err := tx.Exec(ctx, insertPersonalKey, name, p.hash, p.hint, p.scope, p.machine, ActorOf(ctx).Name, p.owner,
+		personalKeyLife)
 	if err != nil {
 		return nil, err
 	}

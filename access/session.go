@@ -33,8 +33,14 @@ func (s *Session) Actor(address string) Actor {
 	return Actor{Name: userActor + s.User, Address: address, Role: s.Role}
 }
 
-// seenEvery is how often it is written down that a session was seen.
-const seenEvery = "1 minute"
+// seenEvery is how often it is recorded that a session was seen.
+const seenEvery = time.Minute
+
+var (
+	sessionStatement = sqlFile("session.sql")
+	sessionSeen      = sqlFile("session_seen.sql")
+	insertSessionRow = sqlFile("session_insert.sql")
+)
 
 // SessionOf finds the session that a token is for, and keeps it alive: its owner has asked for something. What was
 // found holds for a second on this node, so a session that was ended elsewhere works for no longer than that. It is
@@ -55,13 +61,8 @@ func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, er
 }
 
 func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
-	const query = `SELECT u.name, u.role, s.created_at, s.last_seen_at, postrider_internal.session_ends(s),
-			              coalesce(s.address, ''), coalesce(s.user_agent, ''),
-			       s.last_seen_at < now() - interval '` + seenEvery + `'
-			  FROM postrider_internal.sessions s JOIN postrider_internal.users u ON u.id = s.user_id
-			 WHERE s.token_hash = $1 AND postrider_internal.session_ends(s) > now() AND u.disabled_at IS NULL`
 	s := &Session{}
-	err := a.db.QueryRow(ctx, query, hash).
+	err := a.db.QueryRow(ctx, sessionStatement, hash, seenEvery).
 		Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("session: %w", postgres.ErrNotFound)
@@ -72,18 +73,14 @@ func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
 	return s, nil
 }
 
-// seen writes down that a session was seen. One that has ended since it was found is brought back by nothing.
+// seen records that a session was seen. One that has ended since it was found stays ended.
 func (a *Access) seen(ctx context.Context, token string, found *Session) (*Session, error) {
-	const update = `UPDATE postrider_internal.sessions s SET last_seen_at = now()
-		WHERE token_hash = $1 AND last_seen_at < now() - interval '` + seenEvery +
-		`' AND postrider_internal.session_ends(s) > now()
-		RETURNING last_seen_at, postrider_internal.session_ends(s)`
 	hash := hashSecret(token)
 	s := *found
 	s.unseen = false
-	err := a.db.QueryRow(ctx, update, hash[:]).Scan(&s.LastSeenAt, &s.ExpiresAt)
+	err := a.db.QueryRow(ctx, sessionSeen, hash[:], seenEvery).Scan(&s.LastSeenAt, &s.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, nil // another request was faster, or the session has just ended: the next look tells
+		return found, nil // another request was faster, or the session has just ended: the next lookup finds out
 	}
 	if err != nil {
 		return nil, postgres.ReadFailed("a session", err)

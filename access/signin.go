@@ -22,7 +22,7 @@ type SignInFrom struct {
 
 // sessionLife is how long a session lasts at most. It ends earlier when it was not seen for 12 h, see session_ends() in
 // the migrations.
-const sessionLife = "7 days"
+const sessionLife = 7 * 24 * time.Hour
 
 // recordTime bounds what is written after a password was looked at. Whoever hangs up meanwhile has guessed all the
 // same.
@@ -77,7 +77,9 @@ type account struct {
 }
 
 // familiarFor is how long a place is remembered after its last sign-in: longer than somebody's holidays.
-const familiarFor = "30 days"
+const familiarFor = 30 * 24 * time.Hour
+
+var accountStatement = sqlFile("account.sql")
 
 // failureTime is how long the answer to a wrong password takes at least beyond the hashing. For a name that somebody
 // has more is written than for one that nobody has, by the few milliseconds of a commit: they would tell who exists.
@@ -139,19 +141,13 @@ func (a *Access) lockedUntil(u *account, address string) time.Time {
 
 // account finds a user, or a stranger, whose id is 0.
 func (a *Access) account(ctx context.Context, name, place string) (*account, error) {
-	const query = `SELECT coalesce(u.id, 0), coalesce(u.name, ''), coalesce(u.password_hash, ''), coalesce(u.role, ''),
-		       u.disabled_at IS NOT NULL,
-			p.place IS NOT NULL, CASE WHEN p.place IS NULL THEN u.locked_until ELSE p.locked_until END, now()
-		FROM (SELECT) AS one LEFT JOIN postrider_internal.users u ON u.name = $1
-		LEFT JOIN postrider_internal.sign_in_places p ON p.user_id = u.id AND p.place = $2
-		    AND p.last_sign_in_at > now() - interval '` + familiarFor + `'`
 	asked := name
 	if !userName.MatchString(name) {
 		asked = "" // nobody's, and perhaps nothing that PostgreSQL takes
 	}
 	u := &account{place: place}
 	var until *time.Time
-	if err := a.db.QueryRow(ctx, query, asked, place).
+	if err := a.db.QueryRow(ctx, accountStatement, asked, place, familiarFor).
 		Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled, &u.familiar, &until, &u.now); err != nil {
 		return nil, postgres.ReadFailed("a user", err)
 	}
@@ -283,14 +279,10 @@ func forgetPlaces(ctx context.Context, tx pgx.Tx, user int64) error {
 }
 
 func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, from SignInFrom) (*Session, error) {
-	const insert = `INSERT INTO postrider_internal.sessions AS s (token_hash, user_id, expires_at, address, user_agent)
-		VALUES ($1, $2, now() + interval '` + sessionLife + `', nullif($3::text, ''), nullif(left($4::text, 300), ''))
-		RETURNING s.created_at, s.last_seen_at, postrider_internal.session_ends(s), coalesce(s.address, ''),
-		    coalesce(s.user_agent, '')`
 	hash := hashSecret(token)
 	s := &Session{User: u.name, Role: u.role}
 	agent := strings.ToValidUTF8(strings.ReplaceAll(from.UserAgent, "\x00", ""), "�")
-	err := tx.QueryRow(ctx, insert, hash[:], u.id, from.Address, agent).
+	err := tx.QueryRow(ctx, insertSessionRow, hash[:], u.id, from.Address, agent, sessionLife).
 		Scan(&s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent)
 	if err != nil {
 		return nil, fmt.Errorf("insert the session: %w", err)

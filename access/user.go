@@ -163,13 +163,10 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 	return auditUserChange(ctx, tx, auditUserMade, name, details, made)
 }
 
+var userUpdate = sqlFile("user_update.sql")
+
 // changeUser writes what differs; nothing where nothing does.
 func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User, spec *UserSpec, hash string) error {
-	const update = `UPDATE postrider_internal.users SET role = $2, changed_at = now(), disabled_at = CASE WHEN $3
-		    THEN coalesce(disabled_at, now()) END,
-		password_hash = coalesce(nullif($4::text, ''), password_hash), failed_sign_ins = CASE WHEN $4::text = ''
-		    THEN failed_sign_ins ELSE 0 END,
-		locked_until = CASE WHEN $4::text = '' THEN locked_until END WHERE id = $1`
 	is := User{Role: cmp.Or(spec.Role, was.Role), Disabled: was.Disabled}
 	if spec.Disabled != nil {
 		is.Disabled = *spec.Disabled
@@ -187,7 +184,7 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	if len(details) == 0 {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, update, id, string(is.Role), is.Disabled, hash); err != nil {
+	if _, err := tx.Exec(ctx, userUpdate, id, string(is.Role), is.Disabled, hash); err != nil {
 		return err
 	}
 	if err := refuseLastAdmin(ctx, tx, was); err != nil {

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,8 +97,7 @@ func auditPut(
 const topicSettings = `SELECT to_jsonb(t) - '{topic,subscriptions,created_at,updated_at}'::text[]
 	FROM postrider.topics t WHERE topic = $1`
 
-//go:embed policy_settings.sql
-var policySettings string
+var policySettings = sqlFile("policy_settings.sql")
 
 // readSettings reads the settings of one topic or retry policy; nil if there is no such row.
 func readSettings(ctx context.Context, tx pgx.Tx, query, name string) (access.Settings, error) {

@@ -17,17 +17,10 @@ const (
 
 // A publish that began before a deletion may commit after it, up to commitTimeout later, and deliveries that it put on
 // hold have no job that would cancel them. So a deleted event subscription counts as drained only after a minute.
-const (
-	drainedStatement = `UPDATE postrider_internal.event_subscriptions SET drained_at = now()
+const drainedStatement = `UPDATE postrider_internal.event_subscriptions SET drained_at = now()
  WHERE id = $1 AND deleted_at < now() - interval '1 minute'`
 
-	undrainedStatement = `
-SELECT id FROM postrider_internal.event_subscriptions s
- WHERE deleted_at IS NOT NULL AND drained_at IS NULL
-   AND (deleted_at < now() - interval '1 minute'
-    OR EXISTS (SELECT FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id))
- ORDER BY id`
-)
+var undrainedStatement = sqlFile("undrained.sql")
 
 // CancelPending cancels the pending deliveries of a deleted event subscription in steps. It repeats for those whose
 // attempt was being recorded. What a whole pass cannot cancel is left to Drain, a minute later.
@@ -64,15 +57,16 @@ func (s *Subscriptions) drainPass(ctx context.Context, id int64) (met, canceled 
 	}
 }
 
-// Drain goes on with deleted event subscriptions whose cancellation was interrupted, or that were deleted a moment ago.
+// Drain cancels the deliveries of deleted event subscriptions that are not drained: their cancellation was interrupted,
+// or they were deleted in the last minute.
 func (s *Subscriptions) Drain(ctx context.Context) error {
 	rows, err := s.db.Query(ctx, undrainedStatement)
 	if err != nil {
-		return fmt.Errorf("look for deleted event subscriptions: %w", err)
+		return fmt.Errorf("read deleted event subscriptions: %w", err)
 	}
 	ids, err := postgres.CollectIDs(rows)
 	if err != nil {
-		return fmt.Errorf("look for deleted event subscriptions: %w", err)
+		return fmt.Errorf("read deleted event subscriptions: %w", err)
 	}
 	for _, id := range ids {
 		if err := s.CancelPending(ctx, id); err != nil {

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net/url"
@@ -281,8 +280,7 @@ type handshakeRow struct {
 	HeadersSealed       []byte
 }
 
-//go:embed handshake.sql
-var handshakeQuery string
+var handshakeQuery = sqlFile("handshake.sql")
 
 // handshakeWhere reads the handshake that meets a condition; ErrNotFound.
 func (s *Handshakes) handshakeWhere(

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -88,8 +87,7 @@ func (s *Handshakes) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state 
 	return nil
 }
 
-//go:embed handshake_validated.sql
-var validatedStatement string
+var validatedStatement = sqlFile("handshake_validated.sql")
 
 // validated validates the event subscription whose endpoint has responded as required, even if another handshake has
 // taken the place of this one. opened: validationUrl was opened.
@@ -163,12 +161,13 @@ func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code s
 	})
 }
 
+var (
+	completeStatement = sqlFile("handshake_complete.sql")
+	cleanStatement    = sqlFile("handshake_clean.sql")
+)
+
 func (s *Handshakes) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handshake) error {
-	const complete = `WITH done AS (
-		UPDATE postrider_internal.handshakes SET state = 'succeeded', message = $2, concluded_at = now() WHERE id = $1)
-		INSERT INTO postrider_internal.handshake_steps (handshake_id, at, sent, verdict, node)
-		VALUES ($1, now(), 'nothing', $2, $3)`
-	if _, err := tx.Exec(ctx, complete, h.ID, "validated: validationUrl was opened", s.node); err != nil {
+	if _, err := tx.Exec(ctx, completeStatement, h.ID, "validated: validationUrl was opened", s.node); err != nil {
 		return fmt.Errorf("complete a handshake: %w", err)
 	}
 	return nil
@@ -179,11 +178,7 @@ const handshakesCleaned = 10_000
 
 // CleanHandshakes removes handshakes that ended 30 days ago and validate no event subscription.
 func (s *Handshakes) CleanHandshakes(ctx context.Context) error {
-	const remove = `DELETE FROM postrider_internal.handshakes WHERE id IN (
-		SELECT h.id FROM postrider_internal.handshakes h WHERE h.concluded_at < now() - interval '30 days' AND NOT EXISTS (
-		SELECT FROM postrider_internal.event_subscriptions s WHERE s.handshake_id = h.id AND s.deleted_at IS NULL)
-		LIMIT $1 FOR UPDATE SKIP LOCKED)`
-	if _, err := s.db.Exec(ctx, remove, handshakesCleaned); err != nil {
+	if _, err := s.db.Exec(ctx, cleanStatement, handshakesCleaned); err != nil {
 		return fmt.Errorf("remove old handshakes: %w", err)
 	}
 	return nil
@@ -203,8 +198,7 @@ func (s *Handshakes) ExpireHandshakes(ctx context.Context) error {
 	return s.cache.change(ctx, func(tx pgx.Tx) error { return s.expireHandshakes(ctx, tx) })
 }
 
-//go:embed handshake_expire.sql
-var expireHandshakesStatement string
+var expireHandshakesStatement = sqlFile("handshake_expire.sql")
 
 func (s *Handshakes) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
 	message := fmt.Sprintf("failed: validationUrl was not opened within %d minutes", int(CallbackLifetime.Minutes()))

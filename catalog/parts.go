@@ -1,8 +1,15 @@
 package catalog
 
 import (
+	"embed"
+
 	"postrider/postgres"
 )
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 
 // NewParts returns the parts that change the catalog. node is recorded with the steps of handshakes.
 func NewParts(

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -37,8 +36,7 @@ func (c *Catalogue) readPolicies(ctx context.Context, tx postgres.Querier) error
 	return nil
 }
 
-//go:embed policies.sql
-var policyQuery string
+var policyQuery = sqlFile("policies.sql")
 
 type policyRow struct {
 	Name, Source, Basis, Expiry, DeadLetterDefault           string

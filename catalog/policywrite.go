@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -79,8 +78,7 @@ type StoredPolicy struct {
 	Version int64
 }
 
-//go:embed policy_put.sql
-var writePolicyStatement string
+var writePolicyStatement = sqlFile("policy_put.sql")
 
 const (
 	writeCellsStatement = `
@@ -201,8 +199,7 @@ func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (version int64, err 
 	return version, nil
 }
 
-//go:embed policy_users.sql
-var policyUsersQuery string
+var policyUsersQuery = sqlFile("policy_users.sql")
 
 // refuseUsed is a *PolicyInUseError if event subscriptions use the policy; with batching, only if they use batches.
 func refuseUsed(ctx context.Context, tx pgx.Tx, name string, batching bool) error {

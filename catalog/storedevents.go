@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strings"
 	"time"
@@ -44,10 +43,8 @@ func (s StoredEvents) Read(ids [][16]byte) (events []StoredEvent) {
 }
 
 var (
-	//go:embed storedevents.sql
-	storedEventsStatement string
-	//go:embed storedbodies.sql
-	storedBodiesStatement string
+	storedEventsStatement = sqlFile("stored_events.sql")
+	storedBodiesStatement = sqlFile("stored_bodies.sql")
 )
 
 // ReadStoredEvents reads events of these days without their bodies: enough for filters that are not advanced. table is

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -193,8 +192,7 @@ type subscriptionRow struct {
 	ConnectionSealed                  []byte
 }
 
-//go:embed subscription.sql
-var subscriptionQuery string
+var subscriptionQuery = sqlFile("subscription.sql")
 
 // querySubscriptions reads the event subscriptions that meet a condition on s (event_subscriptions) and t (topics).
 func (r records) querySubscriptions(

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,10 +121,8 @@ func (s *SubscriptionSpec) keepSecrets(existing *Subscription) (err error) {
 }
 
 var (
-	//go:embed subscription_insert.sql
-	insertSubscription string
-	//go:embed subscription_update.sql
-	updateSubscription string
+	insertSubscription = sqlFile("subscription_insert.sql")
+	updateSubscription = sqlFile("subscription_update.sql")
 )
 
 func (s *Subscriptions) writeSubscription(

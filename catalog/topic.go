@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"reflect"
@@ -80,8 +79,7 @@ type Topics struct {
 	cache *Cache
 }
 
-//go:embed topic.sql
-var topicQuery string
+var topicQuery = sqlFile("topic.sql")
 
 type topicRow struct {
 	Topic

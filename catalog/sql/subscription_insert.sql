@@ -1,3 +1,4 @@
+-- Inserts an event subscription.
 INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url, endpoint_hash,
        endpoint_kind, event_delivery_schema, retry_policy, max_delivery_attempts, event_time_to_live_in_minutes, filter,
        dead_letter_destination, max_events_per_batch, preferred_batch_size_in_kilobytes, max_concurrent_deliveries,
