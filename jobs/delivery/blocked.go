@@ -27,6 +27,7 @@ func (r *Recorder) setBlockedAside(group []*recording) (free []*recording) {
 	for _, req := range blocked {
 		if !r.blocked[req] {
 			r.blocked[req] = true
+			r.block(req, 1)
 			news++
 		}
 	}
@@ -39,6 +40,13 @@ func (r *Recorder) setBlockedAside(group []*recording) (free []*recording) {
 		time.AfterFunc(blockedPause, func() { r.queue.Add(blocked...) })
 	}
 	return free
+}
+
+// block reports a blocked result, or one that is blocked no more, to the gate: it occupies a worker.
+func (r *Recorder) block(req *recording, n int) {
+	if r.Gate != nil {
+		r.Gate.Block(req.SubscriptionID, n)
+	}
 }
 
 // divide divides a group into results whose rows can be locked now, and results whose rows another transaction holds.

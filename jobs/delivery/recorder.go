@@ -58,12 +58,13 @@ type Recorder struct {
 	healthy chan struct{} // closed while flushes succeed
 }
 
-// RecorderParts are what a Recorder needs. TimeScale is Options.TimeScale.
+// RecorderParts are what a Recorder needs. Gate is nil on a node that makes no attempts. TimeScale is Options.TimeScale.
 type RecorderParts struct {
 	DB        *postgres.DB
 	Cache     *catalog.Cache
 	IDs       *postgres.IDs
 	Traffic   *queue.Traffic
+	Gate      *queue.Gate
 	Notifier  *queue.Notifier
 	Disk      *postgres.Disk
 	Log       *slog.Logger
@@ -241,7 +242,10 @@ func (r *Recorder) recorded(group []*recording) {
 	r.Reach(PointRecordAfter)
 	for _, req := range group {
 		r.Traffic.Finished(req.SubscriptionID, req.deliveries())
-		delete(r.blocked, req)
+		if r.blocked[req] {
+			delete(r.blocked, req)
+			r.block(req, -1)
+		}
 		close(req.done)
 	}
 }

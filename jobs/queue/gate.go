@@ -18,7 +18,10 @@ const (
 	// silent endpoint few may: two per call it may have in flight, an eighth of all workers.
 	waitersPerCall = 2
 	quickShare     = 4
-	silentShare    = 8
+	// Results that wait for a row that another transaction has locked may occupy a quarter of all workers, and the calls
+	// that are in flight then.
+	blockedShare = 4
+	silentShare  = 8
 
 	// Endpoints that have not responded lately share half the workers, and each takes half of what is left of it: 20
 	// endpoints that hang from their first call on leave more than half of the workers to the others. A first call is
@@ -54,6 +57,7 @@ type Gate struct {
 	mu           sync.Mutex
 	workers      int
 	waiting      int // at all destinations
+	blocked      int // of all destinations
 	destinations map[int64]*destination
 
 	silent    int // calls in flight to endpoints that are not proven, counted at countedAt
@@ -65,6 +69,7 @@ type destination struct {
 	cap      policy.Cap
 	limit    int // maxConcurrentDeliveries, this node's share; 0 = none
 	inFlight int
+	blocked  int             // results that wait for a locked row, each with its worker
 	waiters  []chan struct{} // closed when their turn comes, the longest waiting first
 	answers  answerRate
 	answered time.Time // last
@@ -127,6 +132,8 @@ func (g *Gate) join(subscription int64, limit int) (turn chan struct{}, entered 
 	l, now := g.destination(subscription), time.Now()
 	l.bound(limit, g.workers)
 	switch {
+	case g.isBlocked(l):
+		return nil, false
 	case l.inFlight < g.places(l, now):
 		g.take(l, now)
 		return nil, true
@@ -138,6 +145,20 @@ func (g *Gate) join(subscription int64, limit int) (turn chan struct{}, entered 
 	default:
 		return nil, false
 	}
+}
+
+// Block counts results of an event subscription that cannot be recorded, because another transaction has locked a row
+// that they need; less than 0 is how many were recorded after all. Each of them occupies a worker. If these are too many,
+// event subscriptions with such results get no further places, and the other workers serve the others.
+func (g *Gate) Block(subscription int64, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.blocked += n
+	g.destination(subscription).blocked += n
+}
+
+func (g *Gate) isBlocked(l *destination) bool {
+	return l.blocked > 0 && g.blocked >= max(g.workers/blockedShare, 1)
 }
 
 func (g *Gate) take(l *destination, now time.Time) {
@@ -223,7 +244,7 @@ func (g *Gate) Learn(subscription int64, o policy.Outcome, r policy.Result) {
 
 // admit gives the free places of a destination to its waiters.
 func (g *Gate) admit(l *destination, now time.Time) {
-	for len(l.waiters) > 0 && l.inFlight < g.places(l, now) {
+	for len(l.waiters) > 0 && !g.isBlocked(l) && l.inFlight < g.places(l, now) {
 		close(l.waiters[0])
 		l.waiters = l.waiters[1:]
 		g.waiting--
@@ -250,6 +271,8 @@ func (g *Gate) room(subscription int64, others int) int {
 	}
 	now, quiet := time.Now(), others <= quietQueue
 	switch proven, failing := l.proven(now), l.streak >= failingStreak; {
+	case g.isBlocked(l):
+		return 0 // a job would find no place
 	case failing && !quiet:
 		return max(l.cap.Value()/failingShare, 1)
 	case !proven && l.inFlight > 0:
@@ -288,7 +311,9 @@ func (g *Gate) Forget(known func(subscription int64) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	maps.DeleteFunc(g.destinations,
-		func(id int64, l *destination) bool { return l.inFlight == 0 && len(l.waiters) == 0 && !known(id) })
+		func(id int64, l *destination) bool {
+			return l.inFlight == 0 && l.blocked == 0 && len(l.waiters) == 0 && !known(id)
+		})
 }
 
 func (g *Gate) destination(subscription int64) *destination {

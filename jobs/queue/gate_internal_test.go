@@ -242,3 +242,20 @@ func TestGateForgetsWhoeverIsNotKnown(t *testing.T) {
 	require.Len(t, g.destinations, 1)
 	require.Zero(t, g.waiting)
 }
+
+func TestGateKeepsWorkersFromBlockedResults(t *testing.T) {
+	t.Parallel()
+	g := NewGate(100, nil)
+	for _, lane := range []int64{lane1, lane2} {
+		g.Learn(lane, policy.OutcomeDelivered, policy.Result{Status: 200})
+	}
+	g.Block(lane1, 24)
+	require.True(t, g.Enter(t.Context(), lane1, 0))
+	g.Block(lane1, 1)
+	require.False(t, g.Enter(t.Context(), lane1, 0), "a quarter of the workers waits for a lock")
+	require.Zero(t, g.room(lane1, 0))
+	require.True(t, g.Enter(t.Context(), lane2, 0), "no result of this one is blocked")
+	require.Positive(t, g.room(lane2, 0))
+	g.Block(lane1, -25)
+	require.True(t, g.Enter(t.Context(), lane1, 0))
+}

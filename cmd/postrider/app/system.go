@@ -132,8 +132,8 @@ func New(ctx context.Context, o Options) (*System, error) {
 		DB: db, Cache: cache, Memory: s.Memory, Jobs: s.JobRows, Traffic: s.Traffic, Notifier: s.Notifier,
 	}, o.Failpoint)
 	s.Recorder = delivery.NewRecorder(delivery.RecorderParts{
-		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Disk: s.Disk, Log: o.Logger,
-		Node: o.Node, TimeScale: o.TimeScale,
+		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Gate: s.Gate, Notifier: s.Notifier, Disk: s.Disk,
+		Log: o.Logger, Node: o.Node, TimeScale: o.TimeScale,
 	}, o.Failpoint)
 	s.Releaser = delivery.NewReleaser(db, cache, s.Traffic, s.Notifier, o.Failpoint)
 	s.Exports = export.NewExports(db, s.Notifier)

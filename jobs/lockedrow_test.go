@@ -1,0 +1,90 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lockedFor is how long the tests below keep a row locked: longer than the lock_timeout of any statement (2 s, and 0.5 s
+// in the recorder) and than many retries of a blocked result (0.25 s each).
+func lockedFor() time.Duration {
+	if *faults {
+		return time.Minute
+	}
+	return 4 * time.Second
+}
+
+// whileLocked locks a row in another session, as a user in psql would, and publishes meanwhile: each event must reach
+// the endpoint "other" at once. begin is called after the row is locked.
+func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...any) {
+	t.Helper()
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
+	require.NoError(t, err)
+	locked, err := tx.Exec(t.Context(), lock, args...)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, locked.RowsAffected())
+	begin()
+	last := time.Now().Add(lockedFor())
+	for i := 0; time.Now().Before(last); i++ {
+		id, published := fmt.Sprint("meanwhile-", i), time.Now()
+		b.publishOne(t, id)
+		for report := b.attempt(t); report.Subscription != "other" || report.EventID != id; {
+			report = b.attempt(t)
+		}
+		require.Less(t, time.Since(published), 3*time.Second, id)
+		time.Sleep(20 * time.Millisecond)
+	}
+	require.NoError(t, tx.Commit(t.Context()), "the row was locked throughout")
+}
+
+func TestLockedJobRowDelaysOnlyItsDelivery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	arrived, respond := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	slow := newEndpoint(t, func(w http.ResponseWriter, _ request) {
+		first.Do(func() { close(arrived); <-respond })
+		w.WriteHeader(http.StatusOK)
+	})
+	fine := newEndpoint(t, answering(http.StatusOK))
+	sub := b.subscribe(t, "slow", slow.URL, nil)
+	b.subscribe(t, "other", fine.URL, nil)
+	b.start(t, nil)
+	b.publishOne(t, "locked")
+	<-arrived
+	require.Equal(t, "other", b.attempt(t).Subscription)
+
+	b.whileLocked(t, func() { close(respond) },
+		"SELECT FROM postrider_internal.river_job WHERE (args ->> 's')::bigint = $1 FOR UPDATE", sub.ID)
+
+	b.become(t, 0, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending'")
+}
+
+func TestLockedProbationRowDelaysOnlyItsEndpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bad := newEndpoint(t, answering(http.StatusInternalServerError))
+	fine := newEndpoint(t, answering(http.StatusOK))
+	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
+	b.subscribe(t, "bad", bad.URL, under("touchy"))
+	b.subscribe(t, "other", fine.URL, nil)
+	b.start(t, nil)
+	b.publishOne(t, "first")
+	b.attemptsMade(t, 2)
+	const failed = "SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'bad'"
+	require.Equal(t, 1, b.count(t, failed))
+
+	b.whileLocked(t, func() {}, "SELECT FROM postrider_internal.probations FOR UPDATE")
+
+	b.become(t, 1, "SELECT least(count(*), 1) FROM postrider_internal.probations WHERE since IS NOT NULL")
+	require.Greater(t, b.count(t, failed), 1)
+}
