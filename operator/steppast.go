@@ -62,13 +62,13 @@ func (o *Operator) targetOf(
 func redeliverPast(
 	ctx context.Context, tx pgx.Tx, op *operationRow, sub *catalog.Subscription, day time.Time, ids [][16]byte,
 ) (step stepped, read int, err error) {
-	wanted, sizes, read, err := query.WantedPast(ctx, tx, sub.Topic, &sub.Filter, day, ids)
+	matched, sizes, read, err := query.MatchPast(ctx, tx, sub.Topic, &sub.Filter, day, ids)
 	if err != nil {
 		return step, 0, err
 	}
 	const call = "SELECT postrider_internal.redeliver_past($1, $2, $3, $4, $5)"
-	if len(wanted) > 0 {
-		if err := tx.QueryRow(ctx, call, wanted, sizes, day, sub.ID, op.ID).Scan(&step.Done); err != nil {
+	if len(matched) > 0 {
+		if err := tx.QueryRow(ctx, call, matched, sizes, day, sub.ID, op.ID).Scan(&step.Done); err != nil {
 			return step, 0, fmt.Errorf("redeliver past events: %w", err)
 		}
 	}

@@ -96,7 +96,7 @@ SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (SELECT FROM pg_rol
 // ReadServer reads the state of the server. It needs no schema of postrider. ErrTooSlow, ErrUnavailable.
 func ReadServer(ctx context.Context, pool *pgxpool.Pool) (c *Checkup, err error) {
 	c = &Checkup{Settings: map[string]string{}}
-	err = checking(ctx, pool, func(tx pgx.Tx) error {
+	err = readCheckup(ctx, pool, func(tx pgx.Tx) error {
 		server, err := postgres.Row[ServerFacts](ctx, tx, checkServer, nil)
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func ReadServer(ctx context.Context, pool *pgxpool.Pool) (c *Checkup, err error)
 // ReadOwn reads the state of postrider's schemas in a migrated database. It sets RolesGone to those of roles that do
 // not exist. ErrTooSlow, ErrUnavailable.
 func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []string) error {
-	return checking(ctx, pool, func(tx pgx.Tx) (err error) {
+	return readCheckup(ctx, pool, func(tx pgx.Tx) (err error) {
 		rows, _ := tx.Query(ctx, checkRoles, roles)
 		if c.RolesGone, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []strin
 	})
 }
 
-// checking reads in one transaction.
-func checking(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
+// readCheckup reads in one transaction.
+func readCheckup(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
 	return postgres.NewDB(pool).Read(ctx, "the database's state", read)
 }

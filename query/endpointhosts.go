@@ -33,7 +33,7 @@ func ReadEndpointHosts(ctx context.Context, pool *pgxpool.Pool, most int) (h End
 		EndpointHost
 		Hosts int
 	}
-	err = checking(ctx, pool, func(tx pgx.Tx) error {
+	err = readCheckup(ctx, pool, func(tx pgx.Tx) error {
 		rows, err := postgres.Rows[row](ctx, tx, hostList, pgx.NamedArgs{"most": most})
 		for _, r := range rows {
 			h.Hosts, h.All = append(h.Hosts, r.EndpointHost), r.Hosts

@@ -72,11 +72,11 @@ func (p *Past) Pass(found *scanned, read, most int) (end bool) {
 	return end
 }
 
-// WantedPast returns which of a day's events a filter matches, with their sizes, and how many events it has read.
+// MatchPast returns which of a day's events a filter matches, with their sizes, and how many events it has read.
 // Bodies are read only for advanced filters, up to a limit.
-func WantedPast(
+func MatchPast(
 	ctx context.Context, tx pgx.Tx, topic string, match *filter.Filter, day time.Time, ids [][16]byte,
-) (wanted [][16]byte, sizes []int32, read int, err error) {
+) (matched [][16]byte, sizes []int32, read int, err error) {
 	var found catalog.StoredEvents
 	if match.Advanced() {
 		found, err = catalog.ReadStoredBodies(ctx, tx, catalog.AllEvents, []time.Time{day}, ids, PastBytes)
@@ -91,10 +91,10 @@ func WantedPast(
 		e := &events[i]
 		view := catalog.EventView(topic, &e.Event)
 		if e.Bytes > 0 && match.Matches(&view) { // 0 bytes: the event was erased, or an operator removed its day
-			wanted, sizes = append(wanted, ids[i]), append(sizes, int32(e.Bytes))
+			matched, sizes = append(matched, ids[i]), append(sizes, int32(e.Bytes))
 		}
 	}
-	return wanted, sizes, len(events), nil
+	return matched, sizes, len(events), nil
 }
 
 // CountEvents counts the events that RedeliverEvents would deliver now, for a little more than 5 s. *FunctionError.
@@ -133,11 +133,11 @@ func (r *Reader) countNext(
 		}
 		read := 0
 		if len(next.IDs) > 0 {
-			var wanted [][16]byte
-			if wanted, _, read, err = WantedPast(ctx, tx, topic, match, place.Day, next.IDs); err != nil {
+			var matched [][16]byte
+			if matched, _, read, err = MatchPast(ctx, tx, topic, match, place.Day, next.IDs); err != nil {
 				return err
 			}
-			n = int64(len(wanted))
+			n = int64(len(matched))
 		}
 		end = place.Pass(&next, read, ScanStep)
 		return nil

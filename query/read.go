@@ -56,8 +56,8 @@ type Page[T any] struct {
 // SearchedPage is a page of a list that postrider searches row by row if no index knows which rows the filter matches.
 type SearchedPage[T, K any] struct {
 	Page[T]
-	// LookedTo is where the search ended if it found no more than Rows; nil if it reached the end of the list.
-	LookedTo *K
+	// SearchedTo is where the search ended if it found no more than Rows; nil if it reached the end of the list.
+	SearchedTo *K
 }
 
 // cursor is the key that the page continues from; nil = from the beginning of the list.
@@ -99,14 +99,14 @@ func readPage[T, K any](
 	args["limit"], args["backwards"] = t.Limit+1, t.After != nil
 	bindKey(args, "cursor", t.cursor())
 	if search {
-		if page.LookedTo, err = l.searchEnd(ctx, tx, args); err != nil {
+		if page.SearchedTo, err = l.searchEnd(ctx, tx, args); err != nil {
 			return page, err
 		}
 	}
 	rows, err := postgres.Rows[T](ctx, tx, l.page, args)
 	page.Page = pageOf(rows, t)
 	if len(rows) > t.Limit {
-		page.LookedTo = nil
+		page.SearchedTo = nil
 	}
 	return page, err
 }

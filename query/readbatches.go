@@ -39,8 +39,8 @@ type MemberLine struct {
 	LeftReason *string
 }
 
-// BatchCourse is one batch with its members and its attempts.
-type BatchCourse struct {
+// BatchDetails is one batch with its members and its attempts.
+type BatchDetails struct {
 	BatchLine
 	SubscriptionID int64
 	JobID          *int64
@@ -48,8 +48,8 @@ type BatchCourse struct {
 	ExpiresAt *time.Time
 	// Job is the token of its next attempt; nil if there is none.
 	Job *JobLine `db:"-"`
-	// Course are its newest 200 attempts, the oldest first.
-	Course []AttemptLine `db:"-"`
+	// History are its newest 200 attempts, the oldest first.
+	History []AttemptLine `db:"-"`
 	// Listed are its members in the order of the request, at most 1,000 of those after the requested position.
 	Listed []MemberLine `db:"-"`
 }
@@ -79,13 +79,13 @@ func (r *Reader) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) 
 }
 
 // ReadBatch reads one batch with its attempts, and its members after a position; ErrNotFound.
-func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *BatchCourse, err error) {
+func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *BatchDetails, err error) {
 	err = r.db.Read(ctx, "a batch", func(tx pgx.Tx) error {
-		if b, err = postgres.Row[BatchCourse](ctx, tx, batchStatement, pgx.NamedArgs{"id": id}); err != nil {
+		if b, err = postgres.Row[BatchDetails](ctx, tx, batchStatement, pgx.NamedArgs{"id": id}); err != nil {
 			return err
 		}
-		attempts := pgx.NamedArgs{"batches": []int64{id}, "limit": courseLimit}
-		if b.Course, err = postgres.Rows[AttemptLine](ctx, tx, newestAttempts, attempts); err != nil {
+		attempts := pgx.NamedArgs{"batches": []int64{id}, "limit": historyLimit}
+		if b.History, err = postgres.Rows[AttemptLine](ctx, tx, newestAttempts, attempts); err != nil {
 			return err
 		}
 		if b.JobID != nil {

@@ -12,8 +12,8 @@ import (
 // DeadLetterQuery selects the dead letters of a page: a filter, and a condition that filters do not have.
 type DeadLetterQuery struct {
 	DeadLetterFilter
-	// Unanswered: only those whose last attempt got no response.
-	Unanswered bool
+	// WithoutResponse: only those whose last attempt got no response.
+	WithoutResponse bool
 }
 
 // DeadLetterRow is one dead letter with everything that is kept of it.
@@ -23,7 +23,7 @@ type DeadLetterRow struct {
 	BodyError *string
 	// SubscriptionGone and EventGone report whether its event subscription or its event no longer exists.
 	SubscriptionGone, EventGone bool
-	// RedeliveredFromKind is what RedeliveredFrom is, as in DeliveryCourse.
+	// RedeliveredFromKind is what RedeliveredFrom is, as in DeliveryDetails.
 	RedeliveredFromKind string
 }
 
@@ -58,7 +58,7 @@ type DeadLetterPage struct {
 func (q *DeadLetterQuery) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"topic": q.Topic, "subscription": q.Subscription, "reason": q.Reason, "outcome": q.LastOutcome,
-		"event_id": q.EventID, "event_type": q.EventType, "status": q.LastStatus, "unanswered": q.Unanswered,
+		"event_id": q.EventID, "event_type": q.EventType, "status": q.LastStatus, "unanswered": q.WithoutResponse,
 		"from": q.DeadLetteredFrom, "until": q.DeadLetteredUntil,
 	}
 }
@@ -67,7 +67,7 @@ func (q *DeadLetterQuery) args() pgx.NamedArgs {
 func (q *DeadLetterQuery) search() bool {
 	named := (q.Topic == nil) == (q.Subscription == nil)
 	return q.EventID == nil && (!named || q.Reason != nil || q.LastOutcome != nil || q.EventType != nil ||
-		q.LastStatus != nil || q.Unanswered)
+		q.LastStatus != nil || q.WithoutResponse)
 }
 
 // ReadDeadLetters reads a page of dead letters, the newest first. ErrTooSlow, ErrUnavailable.

@@ -42,8 +42,8 @@ type Membership struct {
 	LeftReason *string
 }
 
-// DeliveryCourse is one delivery with its event and its attempts.
-type DeliveryCourse struct {
+// DeliveryDetails is one delivery with its event and its attempts.
+type DeliveryDetails struct {
 	DeliveryLine
 	FirstAttemptAt  *time.Time
 	SubscriptionID  int64
@@ -54,15 +54,15 @@ type DeliveryCourse struct {
 	BodyText        *string
 	// RedeliveredFromKind is what RedeliveredFrom is: "dead letter", "operation", or "" if it is nil or no longer kept.
 	RedeliveredFromKind string
-	// Course are its newest 200 attempts, and those of the batches while it was in them, the oldest first.
-	Course      []AttemptLine `db:"-"`
+	// History are its newest 200 attempts, and those of the batches while it was in them, the oldest first.
+	History     []AttemptLine `db:"-"`
 	Memberships []Membership  `db:"-"`
 	// Job is the token of the next attempt; nil if the delivery is finished, on hold, or waits for a batch.
 	Job *JobLine `db:"-"`
 }
 
-// courseLimit is the number of attempts of one delivery on a page.
-const courseLimit = 200
+// historyLimit is the number of attempts of one delivery on a page.
+const historyLimit = 200
 
 var (
 	deliveryStatement     = sqlFile("delivery.sql")
@@ -73,16 +73,16 @@ var (
 )
 
 // ReadDelivery reads one delivery with its attempts; ErrNotFound.
-func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse, err error) {
-	args := pgx.NamedArgs{"id": id, "delivery": id, "limit": courseLimit}
+func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryDetails, err error) {
+	args := pgx.NamedArgs{"id": id, "delivery": id, "limit": historyLimit}
 	err = r.db.Read(ctx, "a delivery", func(tx pgx.Tx) error {
-		if d, err = postgres.Row[DeliveryCourse](ctx, tx, deliveryStatement, args); err != nil {
+		if d, err = postgres.Row[DeliveryDetails](ctx, tx, deliveryStatement, args); err != nil {
 			return err
 		}
 		if d.Memberships, err = postgres.Rows[Membership](ctx, tx, membershipStatement, args); err != nil {
 			return err
 		}
-		if d.Course, err = postgres.Rows[AttemptLine](ctx, tx, newestAttempts, args); err != nil {
+		if d.History, err = postgres.Rows[AttemptLine](ctx, tx, newestAttempts, args); err != nil {
 			return err
 		}
 		if err := d.readBatchAttempts(ctx, tx); err != nil || d.JobID == nil {
@@ -95,7 +95,7 @@ func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryCourse,
 }
 
 // readBatchAttempts adds the attempts of the batches that the delivery was in, while it was in them.
-func (d *DeliveryCourse) readBatchAttempts(ctx context.Context, tx pgx.Tx) error {
+func (d *DeliveryDetails) readBatchAttempts(ctx context.Context, tx pgx.Tx) error {
 	leftAfter := map[int64]*int{}
 	ids := []int64{}
 	for _, m := range d.Memberships {
@@ -104,14 +104,14 @@ func (d *DeliveryCourse) readBatchAttempts(ctx context.Context, tx pgx.Tx) error
 	if len(ids) == 0 {
 		return nil
 	}
-	args := pgx.NamedArgs{"batches": ids, "limit": courseLimit}
+	args := pgx.NamedArgs{"batches": ids, "limit": historyLimit}
 	attempts, err := postgres.Rows[AttemptLine](ctx, tx, newestAttempts, args)
 	for _, a := range attempts {
 		if left := leftAfter[*a.BatchID]; left == nil || a.Number <= *left {
-			d.Course = append(d.Course, a)
+			d.History = append(d.History, a)
 		}
 	}
-	slices.SortStableFunc(d.Course, func(a, b AttemptLine) int { return a.StartedAt.Compare(b.StartedAt) })
+	slices.SortStableFunc(d.History, func(a, b AttemptLine) int { return a.StartedAt.Compare(b.StartedAt) })
 	return err
 }
 

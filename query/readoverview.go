@@ -18,8 +18,8 @@ const (
 	lagSample = 2000
 )
 
-// Standing is the state of all deliveries at this moment.
-type Standing struct {
+// CurrentState is the state of all deliveries at this moment.
+type CurrentState struct {
 	// Pending is the exact number of pending deliveries. Held is how many of them are on hold, up to 20,000.
 	Pending, Held int64
 	// OldestOwedSince and OldestID are those of the oldest pending delivery; nil if none is pending.
@@ -35,8 +35,8 @@ type Standing struct {
 }
 
 var (
-	standingStatement = sqlFile("standing.sql")
-	holdList          = sqlFile("holds.sql")
+	currentState = sqlFile("current_state.sql")
+	holdList     = sqlFile("holds.sql")
 )
 
 // HoldLine is an event subscription on hold.
@@ -53,7 +53,7 @@ type HoldLine struct {
 
 // Overview is what the dashboard's first page shows, of one moment.
 type Overview struct {
-	Standing Standing
+	Current CurrentState
 	// LastHour is by the minute, Day by the hour, and Range as requested.
 	LastHour, Day, Range *Counts
 	// Holds are the event subscriptions on hold, the newest hold first, at most 50.
@@ -66,11 +66,11 @@ func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (o 
 	o = &Overview{}
 	err = r.db.Read(ctx, "the overview", func(tx pgx.Tx) error {
 		limits := pgx.NamedArgs{"held": heldLimit, "sample": lagSample}
-		standing, err := postgres.Row[Standing](ctx, tx, standingStatement, limits)
+		current, err := postgres.Row[CurrentState](ctx, tx, currentState, limits)
 		if err != nil {
 			return err
 		}
-		o.Standing = *standing
+		o.Current = *current
 		if o.LastHour, err = readCounts(ctx, tx, CountsFilter{}, time.Hour, time.Minute); err != nil {
 			return err
 		}

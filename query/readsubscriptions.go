@@ -65,8 +65,8 @@ type HandshakeLine struct {
 	DurationMs     *float64
 }
 
-// SubscriptionCourse has the counts, handshakes, deliveries and changes of an event subscription.
-type SubscriptionCourse struct {
+// SubscriptionDetails has the counts, handshakes, deliveries and changes of an event subscription.
+type SubscriptionDetails struct {
 	Range, Day *Counts         // of the requested span; of 24 hours by the hour
 	Handshakes []HandshakeLine // the newest first, at most 50 steps
 	Deliveries []DeliveryLine  // the newest, at most 10
@@ -75,12 +75,12 @@ type SubscriptionCourse struct {
 	Audit         []AuditLine // the newest ten
 }
 
-// ReadSubscriptionCourse reads the activity of an event subscription, and its counts of a span, see ReadCounts.
+// ReadSubscriptionDetails reads the activity of an event subscription, and its counts of a span, see ReadCounts.
 // ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadSubscriptionCourse(
+func (r *Reader) ReadSubscriptionDetails(
 	ctx context.Context, sub *catalog.Subscription, span, step time.Duration,
-) (c *SubscriptionCourse, err error) {
-	c = &SubscriptionCourse{}
+) (c *SubscriptionDetails, err error) {
+	c = &SubscriptionDetails{}
 	args := pgx.NamedArgs{"topic": sub.Topic, "subscription": sub.Name, "id": sub.ID}
 	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
 	err = r.db.Read(ctx, "an event subscription", func(tx pgx.Tx) error {

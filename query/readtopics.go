@@ -33,17 +33,17 @@ func (r *Reader) ReadTopics(ctx context.Context, name string, t Turn[string]) (P
 	})
 }
 
-// TopicCourse is a topic with its counts.
-type TopicCourse struct {
+// TopicDetails is a topic with its counts.
+type TopicDetails struct {
 	TopicLine
 	Range, Day *Counts // of the requested span; of 24 hours by the hour
 }
 
-// ReadTopicCourse reads one topic and its counts of a span, see ReadCounts; ErrNotFound.
-func (r *Reader) ReadTopicCourse(
+// ReadTopicDetails reads one topic and its counts of a span, see ReadCounts; ErrNotFound.
+func (r *Reader) ReadTopicDetails(
 	ctx context.Context, name string, span, step time.Duration,
-) (c *TopicCourse, err error) {
-	c = &TopicCourse{}
+) (c *TopicDetails, err error) {
+	c = &TopicDetails{}
 	err = r.db.Read(ctx, "a topic", func(tx pgx.Tx) error {
 		line, err := postgres.Row[TopicLine](ctx, tx, topicList.page, pgx.NamedArgs{"only": name, "limit": 1})
 		if err != nil {

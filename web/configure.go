@@ -134,14 +134,14 @@ func (p *pages) deleteSubscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	course, err := p.store.Reader.ReadSubscriptionCourse(ctx, sub, time.Hour, time.Minute)
+	details, err := p.store.Reader.ReadSubscriptionDetails(ctx, sub, time.Hour, time.Minute)
 	if err != nil {
 		return err
 	}
 	path := subscriptionPath(sub.Topic, sub.Name)
 	waiting := "Nothing is owed to it at the moment."
-	if course.Pending > 0 {
-		waiting = "What it is owed and has not got yet is canceled, " + atMost(course.Pending, heldLimit) +
+	if details.Pending > 0 {
+		waiting = "What it is owed and has not got yet is canceled, " + atMost(details.Pending, heldLimit) +
 			" by now: no dead letters come of it."
 	}
 	return p.confirmDeletion(ctx, c, &deletion{

@@ -66,7 +66,7 @@ func deadLetterQuery(q *display.Params) (d query.DeadLetterQuery) {
 	switch n := q.Number("status"); {
 	case n == nil:
 	case *n == 0:
-		d.Unanswered = true
+		d.WithoutResponse = true
 	default:
 		d.LastStatus = new(int(min(*n, 999)))
 	}
@@ -94,8 +94,8 @@ func (p *pages) deadLetters(c echo.Context) error {
 		return err
 	}
 	looked := ""
-	if found.LookedTo != nil {
-		looked = display.DeadLetterPlace(*found.LookedTo)
+	if found.SearchedTo != nil {
+		looked = display.DeadLetterPlace(*found.SearchedTo)
 	}
 	view := deadLettersView{
 		Partly: found.Partly,
@@ -107,7 +107,7 @@ func (p *pages) deadLetters(c echo.Context) error {
 			func(l query.DeadLetter) string { return display.DeadLetterPlace(l.Place()) }).WithFurther(c, looked),
 		SQL: deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
 	}
-	if !f.Unanswered {
+	if !f.WithoutResponse {
 		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
 		view.Purge = display.SameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "")
 	}
@@ -220,7 +220,7 @@ func deadLetterSQL(q query.DeadLetterQuery) string {
 	if q.LastStatus != nil {
 		add("last_status = ", strconv.Itoa(*q.LastStatus))
 	}
-	if q.Unanswered {
+	if q.WithoutResponse {
 		add("last_status is null", "")
 	}
 	if q.DeadLetteredFrom != nil {

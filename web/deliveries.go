@@ -122,8 +122,8 @@ func (p *pages) deliveries(c echo.Context) error {
 		return err
 	}
 	looked := ""
-	if found.LookedTo != nil {
-		looked = display.IDText(found.LookedTo.DeliveryID)
+	if found.SearchedTo != nil {
+		looked = display.IDText(found.SearchedTo.DeliveryID)
 	}
 	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
 		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold),
@@ -135,7 +135,7 @@ func (p *pages) deliveries(c echo.Context) error {
 
 // deliveryView is what delivery.html shows.
 type deliveryView struct {
-	query.DeliveryCourse
+	query.DeliveryDetails
 	Met      string
 	Sentence string // the reason in words
 	Attempts []attemptRow
@@ -216,7 +216,7 @@ func (p *pages) delivery(c echo.Context) error {
 		return err
 	}
 	view := deliveryView{
-		DeliveryCourse: *d, Attempts: attemptRows(d.Course), Body: display.OrEmpty(d.BodyText),
+		DeliveryDetails: *d, Attempts: attemptRows(d.History), Body: display.OrEmpty(d.BodyText),
 		SQL: fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id),
 	}
 	if d.Reason != nil {
@@ -235,7 +235,7 @@ func (p *pages) delivery(c echo.Context) error {
 
 // pendingView adds what comes next for a pending delivery.
 func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error) {
-	d := &view.DeliveryCourse
+	d := &view.DeliveryDetails
 	work := pendingWork{
 		topic: d.Topic, subscription: d.Subscription, subscriptionID: d.SubscriptionID, attempts: d.DeliveryLine.Attempts,
 		hold: display.OrEmpty(d.DeliveryLine.Hold), job: jobState(d.Job),

@@ -72,8 +72,8 @@ func (p *pages) events(c echo.Context) error {
 		return err
 	}
 	looked := ""
-	if found.LookedTo != nil {
-		looked = found.LookedTo.String()
+	if found.SearchedTo != nil {
+		looked = found.SearchedTo.String()
 	}
 	return p.show(c, "events", "Events", true, eventsView{
 		Filter: f, From: fieldTime(f.From), To: fieldTime(f.To), Rows: found.Rows, Filtered: f != query.EventFilter{},
@@ -200,7 +200,7 @@ func (p *pages) batches(c echo.Context) error {
 	view := batchesView{
 		Filter: f, States: choices(deliveryStates, f.State), Filtered: f != query.BatchFilter{},
 		Paging: display.PagingOf(c, found.Page, func(l query.BatchLine) string { return display.IDText(l.BatchID) }).
-			WithFurther(c, display.IDOrNothing(found.LookedTo)),
+			WithFurther(c, display.IDOrNothing(found.SearchedTo)),
 	}
 	for _, line := range found.Rows {
 		view.Rows = append(view.Rows, batchRowOf(line))
@@ -240,7 +240,7 @@ func (p *pages) batch(c echo.Context) error {
 		return err
 	}
 	view := batchView{
-		batchRow: batchRowOf(b.BatchLine), Attempts: attemptRows(b.Course), Listed: b.Listed,
+		batchRow: batchRowOf(b.BatchLine), Attempts: attemptRows(b.History), Listed: b.Listed,
 		SQL: fmt.Sprintf("select * from postrider.batch_members where batch_id = %d order by position", id),
 	}
 	for i := range view.Attempts {

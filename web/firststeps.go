@@ -24,7 +24,7 @@ type firstStep struct {
 // firstSteps are shown until something has been published and an event subscription exists; else nil. An installation
 // that published in the last day is not asked about further.
 func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *query.Overview) ([]firstStep, error) {
-	if total(o.Day.Minutes).Published > 0 || o.Standing.Pending > 0 {
+	if total(o.Day.Minutes).Published > 0 || o.Current.Pending > 0 {
 		return nil, nil
 	}
 	topics, err := p.store.Reader.ReadTopics(ctx, "", query.Turn[string]{Limit: display.PageSize})

@@ -78,7 +78,7 @@ func (p *pages) overview(c echo.Context) error {
 const rateSpan = 5
 
 func tilesOf(o *query.Overview, now time.Time) []tile {
-	st := &o.Standing
+	st := &o.Current
 	recent := lastMinutes(o.LastHour.Minutes, rateSpan)
 	hour, day := total(o.LastHour.Minutes), total(o.Day.Minutes)
 	p50, p95 := "–", ""
@@ -107,7 +107,7 @@ func tilesOf(o *query.Overview, now time.Time) []tile {
 // standingHeld is how far all deliveries on hold are counted.
 const standingHeld = 20_000
 
-func backlogTile(st *query.Standing) tile {
+func backlogTile(st *query.CurrentState) tile {
 	t := tile{
 		Label: "Backlog", Figure: display.Grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending",
 	}
@@ -121,7 +121,7 @@ func backlogTile(st *query.Standing) tile {
 // by then.
 const oldTile = 10 * time.Minute
 
-func oldestTile(st *query.Standing, now time.Time) tile {
+func oldestTile(st *query.CurrentState, now time.Time) tile {
 	t := tile{Label: "Oldest undelivered", Figure: "–", Note: "nothing is owed"}
 	if st.OldestOwedSince == nil {
 		return t
@@ -148,7 +148,7 @@ func finalTile(day query.Minute, pending int64) tile {
 	return t
 }
 
-func sweeperTile(st *query.Standing) tile {
+func sweeperTile(st *query.CurrentState) tile {
 	t := tile{
 		Label: "Sweeper finds", Figure: display.Grouped(st.SweeperFinds),
 		Note: "nothing came apart; " + display.Plural(st.Nodes, "node"), Tone: "good",

@@ -26,7 +26,7 @@ func TestSQLOfAFilterIsOneStatement(t *testing.T) {
 		deadLetterSQL(query.DeadLetterQuery{}))
 	require.Equal(t, "select * from postrider.dead_letters\n where topic = 'a''; drop table x; --'\n   and last_status "+
 		"is null\n   and dead_lettered_at >= '2026-01-31 00:00:00Z'\n order by dead_lettered_at desc, dead_letter_id desc",
-		deadLetterSQL(query.DeadLetterQuery{Unanswered: true, DeadLetterFilter: query.DeadLetterFilter{
+		deadLetterSQL(query.DeadLetterQuery{WithoutResponse: true, DeadLetterFilter: query.DeadLetterFilter{
 			Topic: new("a'; drop table x; --"), DeadLetteredFrom: &from,
 		}}))
 }

@@ -139,7 +139,7 @@ func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 	switch {
 	case q.Err != nil:
 		return f.DeadLetterFilter, q.Err
-	case f.Unanswered:
+	case f.WithoutResponse:
 		return f.DeadLetterFilter, fmt.Errorf("%w: those without an answer are found by their outcome", display.ErrQuery)
 	case f.DeadLetteredUntil == nil:
 		f.DeadLetteredUntil = new(p.now().UTC().Truncate(time.Microsecond))

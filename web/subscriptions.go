@@ -67,7 +67,7 @@ type subscriptionView struct {
 	Filter                       string
 	Headers                      []string
 	Explanation                  *explanation
-	Course                       query.SubscriptionCourse
+	Details                      query.SubscriptionDetails
 	Day                          query.Minute
 	Success                      string
 	P50, P95                     string
@@ -114,28 +114,28 @@ func (p *pages) subscription(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	course, err := p.store.Reader.ReadSubscriptionCourse(ctx, sub, r.Span, r.Step)
+	details, err := p.store.Reader.ReadSubscriptionDetails(ctx, sub, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
 	view := subscriptionView{
-		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Course: *course, Day: total(course.Day.Minutes),
+		Subscription: *sub, Path: subscriptionPath(sub.Topic, sub.Name), Details: *details, Day: total(details.Day.Minutes),
 		Ranges: display.RangeLinks(c, r),
-		Charts: []display.Chart{display.OutcomeChart(r, course.Range), display.LatencyChart(r,
-			course.Range.Minutes), display.TrafficChart(r, display.OwedSeries, course.Range.Minutes)},
-		Held: atMost(course.Held, heldLimit), Pending: atMost(course.Pending, heldLimit),
-		Deliveries: deliveryRows(course.Deliveries),
+		Charts: []display.Chart{display.OutcomeChart(r, details.Range), display.LatencyChart(r,
+			details.Range.Minutes), display.TrafficChart(r, display.OwedSeries, details.Range.Minutes)},
+		Held: atMost(details.Held, heldLimit), Pending: atMost(details.Pending, heldLimit),
+		Deliveries: deliveryRows(details.Deliveries),
 		CanPause:   sub.Hold.Reason != catalog.HoldPaused, Batching: sub.Batching(),
 		CanProbe: sub.Hold.Reason == catalog.HoldProbation, HoldText: holdText(sub.Hold.Reason),
 		MaxEvents: sub.Batch().MaxEvents, BatchKilobytes: sub.Batch().PreferredKilobytes,
 	}
 	view.Success = display.Percent(view.Day.Attempts-view.Day.Failures, view.Day.Attempts)
-	view.P50, view.P95 = quantiles(&course.Day.Latency)
+	view.P50, view.P95 = quantiles(&details.Day.Latency)
 	deliveries := "/ui/deliveries?topic=" + sub.Topic + "&subscription=" + sub.Name + "&outcome="
-	view.Outcomes = sharesOf(course.Day.Outcomes, func(name string) string { return deliveries + name })
+	view.Outcomes = sharesOf(details.Day.Outcomes, func(name string) string { return deliveries + name })
 	letters := "/ui/dead-letters?topic=" + sub.Topic + "&subscription=" + sub.Name + "&reason="
-	view.Reasons = sharesOf(course.Day.Reasons, func(name string) string { return letters + name })
-	view.Latency = latencyShares(&course.Day.Latency)
+	view.Reasons = sharesOf(details.Day.Reasons, func(name string) string { return letters + name })
+	view.Latency = latencyShares(&details.Day.Latency)
 	if filter, err := json.Marshal(sub.Filter); err == nil {
 		view.Filter = string(filter)
 	}
@@ -247,7 +247,7 @@ func (p *pages) topics(c echo.Context) error {
 
 // topicView is what topic.html shows.
 type topicView struct {
-	query.TopicCourse
+	query.TopicDetails
 	// DuplicateWindow is for how long an event is known to have been published; 0 for not at all.
 	DuplicateWindow time.Duration
 	Mapping         []mappedLine // of a topic that takes events of the publisher's own schema
@@ -268,7 +268,7 @@ func (p *pages) topic(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	name := c.Param("topic")
-	course, err := p.store.Reader.ReadTopicCourse(ctx, name, r.Span, r.Step)
+	details, err := p.store.Reader.ReadTopicDetails(ctx, name, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
@@ -287,10 +287,10 @@ func (p *pages) topic(c echo.Context) error {
 		return err
 	}
 	view := topicView{
-		TopicCourse: *course, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic),
-		Day: total(course.Day.Minutes), More: subs.Older, Events: events.Rows,
+		TopicDetails: *details, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic),
+		Day: total(details.Day.Minutes), More: subs.Older, Events: events.Rows,
 		Ranges: display.RangeLinks(c, r), Charts: []display.Chart{
-			display.TrafficChart(r, display.PublishedSeries, course.Range.Minutes), display.OutcomeChart(r, course.Range),
+			display.TrafficChart(r, display.PublishedSeries, details.Range.Minutes), display.OutcomeChart(r, details.Range),
 		},
 	}
 	for _, line := range subs.Rows {

@@ -155,6 +155,6 @@ func (p *pages) audit(c echo.Context) error {
 	return p.show(c, "audit", "Audit", true, auditView{
 		Filter: f, Rows: found.Rows, Filtered: f != query.AuditFilter{},
 		Paging: display.PagingOf(c, found.Page, func(l query.AuditLine) string { return display.IDText(l.AuditID) }).
-			WithFurther(c, display.IDOrNothing(found.LookedTo)),
+			WithFurther(c, display.IDOrNothing(found.SearchedTo)),
 	})
 }

@@ -138,7 +138,7 @@ func (e *Exports) LoadExport(ctx context.Context, id, job int64) (*Export, error
 		return nil, postgres.ReadFailed("an export", err)
 	}
 	x.File = file
-	err = query.WalkLetters(ctx, e.db, exportLettersWhere, []any{id}, func(l *query.Letter) error {
+	err = query.WalkDeadLetters(ctx, e.db, exportLettersWhere, []any{id}, func(l *query.StoredDeadLetter) error {
 		x.Letters = append(x.Letters, ExportLetter{ID: l.ID, DeadLetter: l.EventGrid(x.Form())})
 		return nil
 	})

@@ -30,7 +30,7 @@ func (m *Handlers) ListAudit(ctx context.Context, r api.ListAuditRequestObject) 
 	}
 	id := func(l query.AuditLine) int64 { return l.AuditID }
 	return api.ListAudit200JSONResponse{Value: described(page.Rows, DescribeAudit), NextLink: nextOf("/v1/audit", p,
-		turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
+		turn.Limit, page, id, numberText)}, nil
 }
 
 // DescribeAudit is a row of the audit as the REST API and `audit list -o json` write it.

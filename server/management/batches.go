@@ -36,7 +36,7 @@ func (m *Handlers) ListBatches(
 	}
 	id := func(l query.BatchLine) int64 { return l.BatchID }
 	return api.ListBatches200JSONResponse{Value: described(page.Rows, DescribeBatch), NextLink: nextOf("/v1/batches", p,
-		turn.Limit, page.Page, page.LookedTo, id, numberText)}, nil
+		turn.Limit, page, id, numberText)}, nil
 }
 
 // GetBatch answers GET /v1/batches/{batchId}.
@@ -79,10 +79,10 @@ func (m *Handlers) ListBatchAttempts(
 	if err != nil {
 		return nil, err
 	}
-	return api.ListBatchAttempts200JSONResponse{Value: described(b.Course, DescribeAttempt)}, nil
+	return api.ListBatchAttempts200JSONResponse{Value: described(b.History, DescribeAttempt)}, nil
 }
 
-func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*query.BatchCourse, error) {
+func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*query.BatchDetails, error) {
 	b, err := m.Store.Reader.ReadBatch(ctx, id, after, members)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "batch %d does not exist, or is not kept any more", id)

@@ -43,7 +43,7 @@ func (m *Handlers) ListDeliveries(
 	}
 	place := func(l query.DeliveryLine) query.DeliveryPlace { return l.Place() }
 	return api.ListDeliveries200JSONResponse{Value: described(page.Rows, DescribeDelivery), NextLink: nextOf(
-		"/v1/deliveries", p, turn.Limit, page.Page, page.LookedTo, place, placeText)}, nil
+		"/v1/deliveries", p, turn.Limit, page, place, placeText)}, nil
 }
 
 // operation reads the id of an operation; nil for none.

@@ -38,7 +38,7 @@ func (m *Handlers) ListEvents(
 	}
 	id := func(l query.EventLine) uuid.UUID { return l.SystemID }
 	return api.ListEvents200JSONResponse{Value: described(page.Rows, DescribeEvent), NextLink: nextOf("/v1/events", p,
-		turn.Limit, page.Page, page.LookedTo, id, idText)}, nil
+		turn.Limit, page, id, idText)}, nil
 }
 
 // GetEvent answers GET /v1/events/{systemId}.

@@ -66,7 +66,7 @@ func (m *Handlers) ExportDeadLetters(
 		return nil, err
 	}
 	var found problems
-	f := query.LetterFilter{
+	f := query.StoredDeadLetterFilter{
 		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription),
 		Reason: found.text("reason", p.Reason),
 		After:  query.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id},
@@ -92,13 +92,13 @@ func (m *Handlers) ExportDeadLetters(
 
 // readExported reads one page. last is the place of its last dead letter if there are more.
 func readExported(
-	ctx context.Context, db *postgres.DB, f query.LetterFilter, format string, limit int,
+	ctx context.Context, db *postgres.DB, f query.StoredDeadLetterFilter, format string, limit int,
 ) (read exportedPage, last *query.DeadLetterPlace, err error) {
 	const step = 50 // a page that is full early has read no more than this for nothing
 	size := 0
 	for n := step; n == step; {
 		n = 0
-		err := query.EachLetter(ctx, db.Pool, f, step, func(l *query.Letter) error {
+		err := query.EachDeadLetter(ctx, db.Pool, f, step, func(l *query.StoredDeadLetter) error {
 			if len(read.records) == limit || size > maxExportedPage {
 				return errPageFull
 			}
@@ -121,7 +121,7 @@ func readExported(
 }
 
 // exportedLetter is one dead letter in one line.
-func exportedLetter(l *query.Letter, format string) (json.RawMessage, error) {
+func exportedLetter(l *query.StoredDeadLetter, format string) (json.RawMessage, error) {
 	var line bytes.Buffer
 	if format == exportAsRows {
 		encoder := json.NewEncoder(&line)
@@ -175,7 +175,7 @@ type letterRow struct {
 	Body            json.RawMessage `json:"body"`
 }
 
-func letterRowOf(l *query.Letter) letterRow {
+func letterRowOf(l *query.StoredDeadLetter) letterRow {
 	return letterRow{
 		DeadLetterID: l.ID, DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic, Subscription: l.Subscription,
 		Reason: l.Reason, Attempts: l.Attempts,

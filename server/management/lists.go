@@ -33,14 +33,14 @@ func parseNumber(text string) (int64, error) { return strconv.ParseInt(text, 10,
 
 func numberText(n int64) string { return strconv.FormatInt(n, 10) }
 
-// nextOf links to the page after one that was read: behind its last row, or where its look ended. asked are the
-// parameters of this page, which it keeps; null on the last page.
+// nextOf links to the page after one that was read: after its last row, or where its search ended. asked are the
+// parameters of this page, which the link keeps; nil on the last page.
 func nextOf[T, K any](
-	path string, asked any, limit int, page query.Page[T], lookedTo *K, key func(T) K, text func(K) string,
+	path string, asked any, limit int, page query.SearchedPage[T, K], key func(T) K, text func(K) string,
 ) *string {
 	switch {
-	case lookedTo != nil:
-		return linkTo(path, asked, limit, text(*lookedTo))
+	case page.SearchedTo != nil:
+		return linkTo(path, asked, limit, text(*page.SearchedTo))
 	case page.Older:
 		return linkTo(path, asked, limit, text(key(page.Rows[len(page.Rows)-1])))
 	default:

@@ -378,14 +378,14 @@ func TestEachLetter(t *testing.T) {
 		SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'many', 'dead_lettered_at',
 		    l.dead_lettered_at - (n % 7) * interval '1 second', 'reason', CASE n % 2 WHEN 0 THEN 'A' ELSE 'B' END))).*
 		FROM postrider_internal.dead_letters l, generate_series(1, 1200) n WHERE l.event_id LIKE '%-0'`)
-	read := func(f query.LetterFilter) (n int) {
+	read := func(f query.StoredDeadLetterFilter) (n int) {
 		if f.Until.IsZero() {
 			f.Until = b.store.Clock.Now().Add(time.Hour)
 		}
-		var last query.Letter
+		var last query.StoredDeadLetter
 		for more := true; more; { // in steps of 500
 			before := n
-			require.NoError(t, query.EachLetter(t.Context(), b.pool, f, 500, func(l *query.Letter) error {
+			require.NoError(t, query.EachDeadLetter(t.Context(), b.pool, f, 500, func(l *query.StoredDeadLetter) error {
 				require.False(t, l.DeadLetteredAt.Before(last.DeadLetteredAt), "the oldest first")
 				require.True(t, strings.HasPrefix(string(l.Body), `{"id":`))
 				n, last = n+1, *l
@@ -396,16 +396,16 @@ func TestEachLetter(t *testing.T) {
 		}
 		return n
 	}
-	require.Equal(t, 1203, read(query.LetterFilter{}))
-	require.Equal(t, 600, read(query.LetterFilter{Reason: "A", Topic: "orders", Subscription: "all"}))
-	require.Zero(t, read(query.LetterFilter{Topic: "other"}))
-	require.Zero(t, read(query.LetterFilter{Subscription: "other"}))
+	require.Equal(t, 1203, read(query.StoredDeadLetterFilter{}))
+	require.Equal(t, 600, read(query.StoredDeadLetterFilter{Reason: "A", Topic: "orders", Subscription: "all"}))
+	require.Zero(t, read(query.StoredDeadLetterFilter{Topic: "other"}))
+	require.Zero(t, read(query.StoredDeadLetterFilter{Subscription: "other"}))
 	var newest time.Time
 	require.NoError(t,
 		b.pool.QueryRow(t.Context(), "SELECT max(dead_lettered_at) FROM postrider.dead_letters").Scan(&newest))
-	require.Equal(t, 1, read(query.LetterFilter{From: newest}))
-	require.Equal(t, 1202, read(query.LetterFilter{Until: newest}))
+	require.Equal(t, 1, read(query.StoredDeadLetterFilter{From: newest}))
+	require.Equal(t, 1202, read(query.StoredDeadLetterFilter{Until: newest}))
 	require.ErrorIs(t,
-		query.EachLetter(t.Context(), b.pool, query.LetterFilter{Until: b.store.Clock.Now().Add(time.Hour)}, 1,
-			func(*query.Letter) error { return context.Canceled }), context.Canceled)
+		query.EachDeadLetter(t.Context(), b.pool, query.StoredDeadLetterFilter{Until: b.store.Clock.Now().Add(time.Hour)}, 1,
+			func(*query.StoredDeadLetter) error { return context.Canceled }), context.Canceled)
 }

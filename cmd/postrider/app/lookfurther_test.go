@@ -35,9 +35,9 @@ func (b *bundle) testALookGoesOnWhereItEnded(t *testing.T) {
 			}
 			found, looks = found+len(page.Rows), looks+1
 			switch {
-			case page.LookedTo != nil:
+			case page.SearchedTo != nil:
 				require.False(t, page.Older)
-				turn.Before = page.LookedTo
+				turn.Before = page.SearchedTo
 			case page.Older:
 				turn.Before = &query.DeliveryPlace{DeliveryID: last}
 			default:
@@ -63,10 +63,10 @@ func (b *bundle) testALookGoesOnWhereItEnded(t *testing.T) {
 		page, err := b.store.Reader.ReadEvents(t.Context(), query.EventFilter{Topic: "vouchers"}, turn)
 		require.NoError(t, err)
 		total += len(page.Rows)
-		if !page.Older && page.LookedTo == nil {
+		if !page.Older && page.SearchedTo == nil {
 			break
 		}
-		if turn.Before = page.LookedTo; page.Older {
+		if turn.Before = page.SearchedTo; page.Older {
 			turn.Before = &page.Rows[len(page.Rows)-1].SystemID
 		}
 	}

@@ -48,7 +48,7 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 			func(turn query.Turn[query.DeliveryPlace]) (query.Page[query.DeliveryLine], *query.DeliveryPlace) {
 				page, err := b.store.Reader.ReadDeliveries(t.Context(), f, turn)
 				require.NoError(t, err)
-				return page.Page, page.LookedTo
+				return page.Page, page.SearchedTo
 			})
 		for _, place := range places {
 			ids = append(ids, place.DeliveryID)
@@ -130,7 +130,7 @@ func TestListOfBatches(t *testing.T) {
 			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
 				page, err := b.store.Reader.ReadBatches(t.Context(), f, turn)
 				require.NoError(t, err)
-				return page.Page, page.LookedTo
+				return page.Page, page.SearchedTo
 			})
 	}
 	for name, row := range map[string]struct {
@@ -187,7 +187,7 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {
 				page, err := b.store.Reader.ReadBatches(t.Context(), row.filter, turn)
 				require.NoError(t, err)
-				return page.Page, page.LookedTo
+				return page.Page, page.SearchedTo
 			})
 		require.Len(t, got, row.rows, name)
 		require.LessOrEqual(t, pages, row.pages, name)
@@ -210,7 +210,7 @@ func TestListOfTheAudit(t *testing.T) {
 			func(turn query.Turn[int64]) (query.Page[query.AuditLine], *int64) {
 				page, err := query.NewReader(postgres.NewDB(b.pool), postgres.NewClock()).ReadAudit(ctx, f, turn)
 				require.NoError(t, err)
-				return page.Page, page.LookedTo
+				return page.Page, page.SearchedTo
 			})
 		return list, pages
 	}

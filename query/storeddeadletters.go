@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// LetterFilter selects dead letters; "" = all.
-type LetterFilter struct {
+// StoredDeadLetterFilter selects dead letters; "" = all.
+type StoredDeadLetterFilter struct {
 	Topic, Subscription, Reason string
 	// After is the dead letter after which reading continues.
 	After DeadLetterPlace
@@ -23,22 +23,24 @@ type LetterFilter struct {
 }
 
 var (
-	letterStatement = sqlFile("letters.sql")
-	lettersAfter    = sqlFile("letters_after.sql")
+	storedDeadLetters      = sqlFile("stored_dead_letters.sql")
+	storedDeadLettersAfter = sqlFile("stored_dead_letters_after.sql")
 )
 
-// EachLetter calls do for up to limit dead letters, the oldest first, without erased ones, until do fails. Only one is
-// in memory at a time.
-func EachLetter(ctx context.Context, pool *pgxpool.Pool, f LetterFilter, limit int, do func(*Letter) error) error {
+// EachDeadLetter calls do for up to limit dead letters, the oldest first, without erased ones, until do fails. Only one
+// is in memory at a time.
+func EachDeadLetter(
+	ctx context.Context, pool *pgxpool.Pool, f StoredDeadLetterFilter, limit int, do func(*StoredDeadLetter) error,
+) error {
 	if f.After.DeadLetteredAt.Before(f.From) {
 		f.After = DeadLetterPlace{DeadLetteredAt: f.From}
 	}
 	args := []any{f.After.DeadLetteredAt, f.After.DeadLetterID, f.Until, f.Topic, f.Subscription, f.Reason, limit}
-	return WalkLetters(ctx, pool, lettersAfter, args, do)
+	return WalkDeadLetters(ctx, pool, storedDeadLettersAfter, args, do)
 }
 
-// Letter is one dead letter with its body.
-type Letter struct {
+// StoredDeadLetter is one dead letter with its body.
+type StoredDeadLetter struct {
 	ID                                  uuid.UUID
 	DeadLetteredAt                      time.Time
 	Topic, Subscription                 string
@@ -66,7 +68,7 @@ type Letter struct {
 }
 
 // EventGrid returns the dead letter in a form of Event Grid.
-func (l *Letter) EventGrid(form event.DeadLetterForm) event.DeadLetter {
+func (l *StoredDeadLetter) EventGrid(form event.DeadLetterForm) event.DeadLetter {
 	d := event.DeadLetter{
 		Topic: l.Topic, Delivery: event.Schema(l.EventDeliverySchema), Reason: l.Reason, Attempts: l.Attempts,
 		Outcome: l.LastOutcome, Status: l.LastStatus, PublishedAt: l.PublishedAt,
@@ -82,15 +84,17 @@ func (l *Letter) EventGrid(form event.DeadLetterForm) event.DeadLetter {
 	return d
 }
 
-// WalkLetters reads dead letters one by one; where is a WHERE clause on l.
-func WalkLetters(ctx context.Context, db postgres.Querier, where string, args []any, do func(*Letter) error) error {
-	rows, err := db.Query(ctx, letterStatement+where, args...)
+// WalkDeadLetters reads dead letters one by one; where is a WHERE clause on l.
+func WalkDeadLetters(
+	ctx context.Context, db postgres.Querier, where string, args []any, do func(*StoredDeadLetter) error,
+) error {
+	rows, err := db.Query(ctx, storedDeadLetters+where, args...)
 	if err != nil {
 		return postgres.ReadFailed("dead letters", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		l, err := pgx.RowToAddrOfStructByName[Letter](rows)
+		l, err := pgx.RowToAddrOfStructByName[StoredDeadLetter](rows)
 		if err != nil {
 			return postgres.ReadFailed("dead letters", err)
 		}
