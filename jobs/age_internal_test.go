@@ -20,7 +20,7 @@ func TestAgeThatCannotBeLookedUpIsLookedUpAgain(t *testing.T) {
 			FirstAttemptAt: finished.Add(-time.Minute), ScheduledAt: finished, FinishedAt: finished,
 			Limits: policy.Limits{TTL: time.Minute},
 		}
-		v := (&attempt{policy: &p}).checkAgain(judged)
+		v := (&attempt{rules: policy.Rules{Policy: &p}}).checkAgain(judged)
 		require.Equal(t, policy.Retry, v.Action, p.Name)
 		require.Equal(t, finished, v.At, p.Name)
 		judged.OwedSince, judged.Limits.TTL = finished, 24*time.Hour

@@ -28,6 +28,9 @@ const maxReruns = 20
 // were never attempted.
 const beginPause = 2 * time.Second
 
+// beginTimeout bounds each step before the request.
+const beginTimeout = time.Minute
+
 // loadTries bounds how often a work is loaded again because its holds were read too long ago. A database that is always
 // slow must not stop delivery.
 const loadTries = 3
@@ -45,8 +48,8 @@ type deliverer struct {
 	engine *Engine
 }
 
-// Timeout implements river.Worker: none. Every wait has its own bound (the gate, loading, the ack timeout), except the
-// one that must not have one: until results can be recorded. River's would cost a goroutine and two timers for each
+// Timeout implements river.Worker: none. Every wait has its own bound (the gate, beginTimeout, the ack timeout), except
+// the one that must not have one: until results can be recorded. River's would cost a goroutine and two timers for each
 // attempt, 4 % of the service's time.
 func (d *deliverer) Timeout(*river.Job[queue.AttemptArgs]) time.Duration { return -1 }
 
@@ -96,13 +99,11 @@ type attempt struct {
 	begun  bool   // from here on a failure is a rerun: of these events, and perhaps with a request that was sent
 	leave  func() // gives the place at the endpoint back, once
 
-	work   *queue.Work
-	sub    *catalog.Subscription
-	rules  policy.Rules
-	policy *policy.Policy // that of rules
+	work  *queue.Work
+	sub   *catalog.Subscription
+	rules policy.Rules
 
-	events int         // how many events the request carries
-	trace  event.Trace // that they share
+	trace  event.Trace // that the events of the request share
 	token  string      // that the request carried; "" = none
 	posted http.Header // the headers of the request; nil = none was made
 }
@@ -126,9 +127,13 @@ func (a *attempt) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if !work.Fresh() && try < loadTries {
+			work.Release()
+			continue
+		}
 		a.work = work
 		ready, err := a.begin(ctx)
-		if ready && err == nil && (work.Fresh() || try == loadTries) {
+		if ready && err == nil && (work.Fresh() || try >= loadTries) {
 			defer work.Release()
 			return a.post()
 		}
@@ -152,13 +157,15 @@ func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
 	return true, nil
 }
 
-// park puts on hold what found no place at its endpoint; a later wave releases it. For a batch cutter that is what the
-// next batches would have been cut from.
+// park puts on hold what found no place at its endpoint; a later wave releases it. A batch cutter holds all open
+// deliveries of the event subscription.
 func (a *attempt) park(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if a.args.CutsBatch() {
+		ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+		defer cancel()
 		return a.engine.store.Loader.HoldOpen(ctx, a.args.Subscription, a.job, catalog.HoldAdmission)
 	}
 	return a.engine.store.Recorder.Record(context.Background(), delivery.Result{
@@ -170,6 +177,8 @@ func (a *attempt) park(ctx context.Context) error {
 // cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels what is pending:
 // a publish that was in progress may have committed after the deletion.
 func (a *attempt) cut(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
 	found, err := a.configure(ctx)
 	switch {
 	case err != nil:
@@ -188,6 +197,8 @@ func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
 	if work := a.engine.handoff.Work(a.job.JobID); work != nil {
 		return work, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
 	return a.engine.store.Loader.Load(ctx, a.args, a.job)
 }
 
@@ -213,6 +224,8 @@ func (a *attempt) begin(ctx context.Context) (ready bool, err error) {
 
 // cancel ends the deliveries of a deleted event subscription.
 func (a *attempt) cancel(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
 	reason, err := a.engine.store.Subscriptions.CancelReason(ctx, a.args.Subscription)
 	if err != nil {
 		return err
@@ -230,13 +243,14 @@ func (a *attempt) post() error {
 	if err != nil {
 		return err
 	}
-	a.events, a.trace = len(a.work.Members), event.TraceOf(a.work.Events())
+	a.trace = event.TraceOf(a.work.Events())
 	started, size, header := a.work.Now(), len(body), a.header()
 	if a.sub.Signing != nil {
 		a.sign(header, a.work.MessageID(), started, body)
 	}
 	for i := range a.work.Members { // the request has its own copy
-		if a.work.Members[i].Event.Body = nil; i >= loggedEvents {
+		a.work.Members[i].Event.Body = nil
+		if i >= loggedEvents {
 			a.work.Members[i].Event = event.Event{}
 		}
 	}
@@ -258,12 +272,12 @@ func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) err
 	now := a.work.Now()
 	a.engine.store.Failpoint.Reach(PointAnswered)
 	a.leave() // recording is no load on the endpoint
-	a.engine.gate.Learn(a.sub.ID, a.policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
+	a.engine.gate.Learn(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
 	facts := a.facts(started, now, met)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
 		facts.OwedSince = a.work.Members[i].OwedSince
-		verdicts[i] = policy.Decide(a.policy, facts)
+		verdicts[i] = policy.Decide(a.rules.Policy, facts)
 	}
 	a.checkExpired(facts, verdicts)
 	verdict, apart := together(verdicts)

@@ -116,7 +116,7 @@ func (x explained) delivery(published time.Time) *attempt {
 		engine: &Engine{options: Options{Jitter: func() float64 { return 0 }}},
 		work:   &queue.Work{Members: []queue.Member{{OwedSince: published}}, NextAttemptAt: published},
 		sub:    &catalog.Subscription{SubscriptionSpec: catalog.SubscriptionSpec{EndpointKind: x.kind}},
-		rules:  x.rules, policy: x.rules.Policy,
+		rules:  x.rules,
 	}
 }
 
@@ -149,13 +149,13 @@ func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64,
 			times = append(times, at)
 			facts := a.facts(now, now, endpoint.Answer{Result: met})
 			facts.OwedSince = a.work.Members[0].OwedSince
-			verdict = policy.Decide(a.policy, facts)
+			verdict = policy.Decide(a.rules.Policy, facts)
 		}
 		if verdict.Action != policy.Retry {
 			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}
 		}
 		if rest != nil {
-			*rest, _ = a.policy.AfterProbe(*rest, a.policy.Classify(a.sub.EndpointKind, met), met, now)
+			*rest, _ = a.rules.Policy.AfterProbe(*rest, a.rules.Policy.Classify(a.sub.EndpointKind, met), met, now)
 		}
 		if a.work.FirstAttemptAt == nil {
 			a.work.FirstAttemptAt = &now

@@ -54,6 +54,7 @@ var clockReaders = map[string]string{
 	"idempotency.go postpone":      "how long a request has waited",
 	"commit.go commitFiltered":     "how old a look at the holds is",
 	"load.go query":                "how old a look at the holds is",
+	"token.go request":             "how long a token lives",
 	"sweep.go sweep":               "how long a pass took",
 	"load.go readMembers":          "how old the holds are that were read",
 	"handoff.go Next":              "how long ago the database was asked for jobs",

@@ -13,7 +13,7 @@ import (
 // attempt as timed out: with one, the attempt is repeated, and no retry exists that a response could cancel.
 func (a *attempt) follow(k *endpoint.Call, recorded error, started time.Time) {
 	go a.engine.endpoint.Finish(k, recorded, func(met endpoint.Answer) {
-		if verdict, why, counts := lateVerdict(a.policy, a.sub.EndpointKind, met.Result); counts {
+		if verdict, why, counts := lateVerdict(a.rules.Policy, a.sub.EndpointKind, met.Result); counts {
 			a.concludeLate(a.attempted(verdict, started, met), met, why)
 		}
 	})

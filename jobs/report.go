@@ -74,7 +74,7 @@ func (a *attempt) report(r *delivery.Result, met endpoint.Answer, now time.Time,
 		return
 	}
 	a.engine.options.OnAttempt(AttemptReport{
-		Topic: a.sub.Topic, Subscription: a.sub.Name, Events: a.events,
+		Topic: a.sub.Topic, Subscription: a.sub.Name, Events: len(a.work.Members),
 		EventID: a.work.Members[0].Event.ID, EventType: a.work.Members[0].Event.Type,
 		Number: r.Number, Result: met.Result, Duration: met.Duration, Verdict: r.Verdict, Now: now,
 		Outcome: r.Outcome, Endpoint: a.sub.EndpointBaseURL, Trace: a.trace,
@@ -170,7 +170,7 @@ func (a *attempt) sent(r *delivery.Result) []slog.Attr {
 	for i := range ids {
 		ids[i] = safe(a.work.Members[i].Event.ID)
 	}
-	return []slog.Attr{slog.Int64("batch_id", r.BatchID), slog.Int("events", a.events), slog.Any("event_ids", ids)}
+	return []slog.Attr{slog.Int64("batch_id", r.BatchID), slog.Int("events", len(a.work.Members)), slog.Any("event_ids", ids)}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"postrider/jobs/endpoint"
 	"postrider/jobs/queue"
 	"postrider/policy"
-	"postrider/postgres"
 )
 
 // loggedEvents is how many events of a batch a line of the log names.
@@ -78,7 +76,10 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 	if err := a.record(policy.Verdict{Action: delivery.Leave}, fates); err != nil || len(a.work.Members) > 0 {
 		return err
 	}
-	return errors.Join(a.record(policy.Verdict{Action: delivery.Cancel}, nil), postgres.ErrNotFound)
+	if err := a.record(policy.Verdict{Action: delivery.Cancel}, nil); err != nil {
+		return err
+	}
+	return a.job.Gone()
 }
 
 // header returns what Event Grid sends with every delivery, see docs/endpoints.md. Members of a batch have the same
@@ -96,7 +97,7 @@ func (a *attempt) header() http.Header {
 	h.Set("Aeg-Subscription-Name", strings.ToUpper(a.sub.Name))
 	h.Set("Aeg-Delivery-Count", strconv.Itoa(a.work.Attempts)) // attempts made before this one
 	h.Set("Aeg-Metadata-Version", event.MetadataVersion(a.sub.EventDeliverySchema))
-	if a.events == 1 {
+	if len(a.work.Members) == 1 {
 		h.Set("Aeg-Output-Event-Id", first.SystemID.String())
 		if a.sub.EventDeliverySchema != event.CloudEvents {
 			setIfValid(h, "Aeg-Data-Version", first.Event.DataVersion)
@@ -136,7 +137,7 @@ func (a *attempt) send(header http.Header, body *endpoint.Payload) (
 ) {
 	met, late, err = a.engine.endpoint.Send(&endpoint.Request{
 		URL: a.sub.EndpointURL, Header: header, Body: body, Connection: &a.sub.Connection,
-		AckTimeout: a.policy.AckTimeout, Window: a.policy.LateAnswerWindow,
+		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateAnswerWindow,
 	})
 	a.token, a.posted = met.Token, met.Sent
 	return met, late, err

@@ -23,7 +23,7 @@ func (a *attempt) facts(started, now time.Time, met endpoint.Answer) policy.Atte
 		Result: met.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
 		FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
-		HonorRetryAfter: a.policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.RetryAfter, now)),
+		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
 }
@@ -71,7 +71,7 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 			verdicts[i] = a.checkAgain(facts)
 		case found:
 			facts.OwedSince = since
-			verdicts[i] = policy.Decide(a.policy, facts)
+			verdicts[i] = policy.Decide(a.rules.Policy, facts)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 // that it would have now.
 func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
 	facts.OwedSince = facts.FinishedAt
-	v := policy.Decide(a.policy, facts)
+	v := policy.Decide(a.rules.Policy, facts)
 	if v.At.After(v.NotBefore) {
 		v.NotBefore = v.At
 	}
@@ -97,15 +97,13 @@ func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 
 func (a *attempt) result(verdict policy.Verdict) delivery.Result {
 	r := delivery.Result{
-		JobToken: a.job, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns, Verdict: verdict,
-		DueAt: a.work.NextAttemptAt, LastHold: a.work.LastHold, Rest: a.work.Rest,
+		JobToken: a.job, DeliveryID: a.args.Delivery, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns,
+		Verdict: verdict,
+		DueAt:   a.work.NextAttemptAt, LastHold: a.work.LastHold, Rest: a.work.Rest,
 		BatchID: a.work.BatchID, BatchCreatedAt: a.work.BatchCreatedAt, Events: len(a.work.Members),
 	}
-	if a.work.BatchID == 0 {
-		r.DeliveryID = a.args.Delivery
-	}
-	if a.policy != nil {
-		r.RetryPolicy = a.policy.Name
+	if a.rules.Policy != nil {
+		r.RetryPolicy = a.rules.Policy.Name
 	}
 	return r
 }
@@ -116,7 +114,7 @@ func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met endpo
 	r.Number, r.StartedAt, r.Duration = a.work.Attempts+1, started, met.Duration
 	r.Timings = delivery.Timings(met.Timings)
 	r.Status, r.Err, r.Error = met.Result.Status, met.Result.Err, met.ErrorText
-	r.Outcome = a.policy.Classify(a.sub.EndpointKind, met.Result)
+	r.Outcome = a.rules.Policy.Classify(a.sub.EndpointKind, met.Result)
 	r.ResponseHeaders, r.ResponseExcerpt = met.Headers, met.Excerpt
 	r.RequestHeaders = a.sentHeaders()
 	r.FirstEvent = a.work.Members[0].SystemID

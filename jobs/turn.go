@@ -29,7 +29,6 @@ func (a *attempt) configure(ctx context.Context) (bool, error) {
 	if a.rules, ok = catalogue.Rules(sub.ID); !ok {
 		return false, fmt.Errorf("event subscription %q of topic %q: %w", sub.Name, sub.Topic, errNoPolicy)
 	}
-	a.policy = a.rules.Policy
 	return true, nil
 }
 
@@ -73,14 +72,14 @@ func (a *attempt) stays(m *queue.Member, alone bool, now time.Time) (verdict pol
 	case a.reruns >= maxReruns:
 		return policy.Verdict{Action: policy.Retry, At: now, Reason: policy.ReasonTooManyReruns}, false
 	}
-	verdict, due := policy.Due(a.policy, policy.Turn{
+	verdict, due := policy.Due(a.rules.Policy, policy.Turn{
 		Attempts: a.work.Attempts, OwedSince: m.OwedSince, Now: now, Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
 	})
 	if !due {
 		return verdict, false
 	}
 	if a.work.Hold == catalog.HoldProbation &&
-		a.policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter) {
+		a.rules.Policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter) {
 		return a.abandon(policy.ReasonProbation), false
 	}
 	return policy.Verdict{}, true
@@ -110,7 +109,7 @@ func (a *attempt) putOff(now time.Time) (first time.Time, off bool) {
 		return time.Time{}, false
 	}
 	for i := range a.work.Members {
-		at, early := a.policy.PutOff(*a.work.NotBefore, a.work.Members[i].OwedSince, now, a.rules.Limits)
+		at, early := a.rules.Policy.PutOff(*a.work.NotBefore, a.work.Members[i].OwedSince, now, a.rules.Limits)
 		if early && (!off || at.Before(first)) {
 			first, off = at, true
 		}

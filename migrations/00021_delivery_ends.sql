@@ -165,17 +165,17 @@ WITH finished AS (
            CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up,
            CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
       FROM finished f
-     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.event_subscriptions s
-                          WHERE s.id = f.subscription_id LIMIT 1) s
+     CROSS JOIN LATERAL (
+           SELECT * FROM postrider_internal.event_subscriptions s WHERE s.id = f.subscription_id LIMIT 1) s
      CROSS JOIN LATERAL (SELECT * FROM postrider_internal.topics t WHERE t.id = f.topic_id LIMIT 1) t
-     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e
-                          WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
-      LEFT JOIN LATERAL (SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
-                                p.dead_letter_give_up / f.time_scale AS give_up
-                           FROM postrider_internal.retry_policies p
-                          WHERE p.name = f.retry_policy
-                            AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob')
-                          LIMIT 1) x ON true
+     CROSS JOIN LATERAL (
+           SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
+      LEFT JOIN LATERAL (
+           SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
+                  p.dead_letter_give_up / f.time_scale AS give_up
+             FROM postrider_internal.retry_policies p
+            WHERE p.name = f.retry_policy
+              AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
      WHERE f.state = 'dead_lettered'
 )
 SELECT count(*), count(*) FILTER (WHERE f.state IN ('dead_lettered', 'dropped')) INTO ended, failed FROM finished f;

@@ -15,8 +15,7 @@ import (
 )
 
 var (
-	// BindStatement is exported for tests of its plan.
-	BindStatement     = sqlFile("bind.sql")
+	bindStatement     = sqlFile("bind.sql")
 	heldStatement     = sqlFile("held.sql")
 	holdOpenStatement = sqlFile("hold_open.sql")
 	valuesStatement   = sqlFile("members.sql", "batch")
@@ -75,8 +74,6 @@ type cut struct {
 // batches are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and
 // what was open is now on hold as well), or the job is gone.
 func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue.JobToken) error {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
 	state := l.cuts.of(sub.ID)
 	job := state.enter(token)
 	if job == nil {
@@ -91,8 +88,6 @@ func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue
 		l.Notifier.Poke()
 	}
 	switch {
-	case errors.Is(err, errNothingCut):
-		return token.Gone()
 	case errors.Is(err, postgres.ErrNotFound):
 		return err
 	case err != nil:
@@ -108,7 +103,7 @@ func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue
 }
 
 // errNothingCut: nothing was open. The cutter's job and those that it has taken over are gone.
-var errNothingCut = errors.New("nothing was open")
+var errNothingCut = fmt.Errorf("nothing was open: %w", queue.ErrJobGone)
 
 // run cuts in one transaction. If it returns a hold of the event subscription, it has done nothing.
 func (c *cut) run(ctx context.Context) (hold string, err error) {
@@ -238,7 +233,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	remains, first := len(ids) < len(open), false
 	batch := &pgx.Batch{}
 	batch.Queue(c.loader.DB.Keeping(postgres.KeepPlan))
-	batch.Queue(BindStatement, c.sub.ID, c.token.JobID, ids, of, bytes).
+	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if taken := c.taken(); len(taken) > 0 {
 		queue.QueueEnd(batch, taken)

@@ -22,7 +22,7 @@ func (l *Loader) WaitingCutters(subscription int64) int {
 func DeliveryStatements() map[string]postgres.KeptStatement {
 	statements := map[string]postgres.KeptStatement{}
 	for name, sql := range map[string]string{
-		"bind": BindStatement, "load": loadStatement, "record": recordStatement, "record ends": recordEndsStatement,
+		"bind": bindStatement, "load": loadStatement, "record": recordStatement, "record ends": recordEndsStatement,
 		"batch": batchStatement, "members": membersStatement,
 	} {
 		statements[name] = postgres.KeptStatement{SQL: sql, Settings: postgres.KeepPlan}

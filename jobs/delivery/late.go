@@ -50,9 +50,6 @@ func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (e
 		"outcome":       string(result.Outcome), "response_headers": result.ResponseHeaders,
 		"response_excerpt": result.ResponseExcerpt,
 	}
-	if result.BatchID != 0 {
-		args["delivery"] = postgres.NullInt(0)
-	}
 	for range lateTries {
 		err = r.DB.QueryRow(ctx, lateStatement, args).Scan(&ended)
 		if !postgres.IsTransient(err) {

@@ -63,10 +63,10 @@ func NewLoader(parts LoaderParts, fail postgres.Failpoint) *Loader {
 // Load reads what a job is to send, if its row is still the token of that delivery, or of a batch. ErrNotFound: it is
 // not, and there is nothing to do.
 func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.JobToken) (*queue.Work, error) {
-	rest := queue.RestOf(l.Cache.Catalogue(), args.Subscription)
 	if args.Delivery == 0 {
-		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job, Rest: rest})
+		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job})
 	}
+	rest := queue.RestOf(l.Cache.Catalogue(), args.Subscription)
 	req := &loadRequest{deliveryID: args.Delivery, job: job, rest: rest, done: make(chan loadAnswer, 1)}
 	l.queue.Add(req)
 	select {
@@ -99,8 +99,6 @@ func (l *Loader) loadBatch(ctx context.Context, w *queue.Work) (*queue.Work, err
 }
 
 func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
 	err = l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(batchStatement, w.Job.JobID).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&w.BatchID, &w.Attempts, &w.SkippedMarks, &bytes, &w.NextAttemptAt, &w.NotBefore,
@@ -119,21 +117,19 @@ func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err
 // readMembers reads the members with their events, and whether an attempt may be made now, in one round trip. The
 // latter first: members whose age a resume is about to correct must not be seen without the pause.
 func (l *Loader) readMembers(ctx context.Context, w *queue.Work) error {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	rests := map[string]queue.RestRow{}
+	rest, rests := queue.RestOf(l.Cache.Catalogue(), w.SubscriptionID), map[string]queue.RestRow{}
 	w.AsOf = time.Now()
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		queueHold(batch, w)
 		batch.Queue(membersStatement, w.BatchID).Query(func(rows pgx.Rows) error {
 			return eachMember(rows, func(m *queue.Member) { w.Members = append(w.Members, *m) })
 		})
-		queueRests(batch, rests, w.Rest)
+		queueRests(batch, rests, rest)
 	})
 	if err != nil {
 		return fmt.Errorf("%w: read the events of batch %d: %w", postgres.ErrUnavailable, w.BatchID, err)
 	}
-	w.SetRest(w.Rest, rests)
+	w.SetRest(rest, rests)
 	return nil
 }
 
@@ -212,7 +208,7 @@ func (l *Loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 	for _, req := range group {
 		work := found[req.deliveryID]
 		switch {
-		case work == nil || work.jobID != req.job.JobID:
+		case work == nil || work.Job.JobID != req.job.JobID:
 			req.done <- loadAnswer{err: fmt.Errorf("delivery %d: %w", req.deliveryID, postgres.ErrNotFound)}
 		case work.old:
 			req.old = true
@@ -230,8 +226,7 @@ func (l *Loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 // loaded is a row of load.sql.
 type loaded struct {
 	queue.Work
-	jobID int64
-	old   bool // see loadRequest
+	old bool // see loadRequest
 }
 
 func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (map[int64]*loaded, error) {
@@ -247,7 +242,7 @@ func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 		return nil, err
 	}
 	for _, req := range group {
-		if work := found[req.deliveryID]; work != nil {
+		if work := found[req.deliveryID]; work != nil && work.Job.JobID == req.job.JobID {
 			work.Job, work.AsOf = req.job, asOf
 			work.SetRest(req.rest, rests)
 			l.now = work.ReadAt
@@ -284,7 +279,7 @@ func readLoaded(rows pgx.Rows, found map[int64]*loaded) error {
 		m.Event.Time = postgres.TimeOrNone(at)
 		work := new(loaded)
 		*work = w
-		work.jobID, work.LoadedAt = *job, time.Now()
+		work.Job.JobID, work.LoadedAt = *job, time.Now()
 		work.SetMember(&m)
 		found[m.DeliveryID] = work
 		w.NotBefore, w.FirstAttemptAt, m.Event.Body = nil, nil, nil // the next row must not write into these

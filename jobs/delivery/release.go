@@ -59,7 +59,6 @@ func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool
 	} else {
 		r.Traffic.Released(subscription, released, limit)
 	}
-	r.count.Add(int64(forCutter))
 	return released + forCutter, nil
 }
 
@@ -87,7 +86,7 @@ func (r *Releaser) release(
 		return 0, 0, fmt.Errorf("release held deliveries: %w", err)
 	}
 	if released+forCutter > 0 {
-		r.count.Add(int64(released))
+		r.count.Add(int64(released + forCutter))
 		r.Reach(PointRefill)
 		r.Notifier.Poke()
 	}

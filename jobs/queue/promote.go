@@ -30,12 +30,6 @@ const (
 	wakeInterval = time.Second
 )
 
-// ElseScheduled ends "CASE WHEN due", for the state of a new job. Up to 5 s ahead it is available, with its time:
-// River's poll is exact then. Later ones wait for Promote: each fetch reads past what is available and not due (500,000
-// such rows: 39 ms an empty poll).
-const ElseScheduled = ` <= now() + interval '5 seconds' THEN 'available' ELSE 'scheduled' ` +
-	`END::postrider_internal.river_job_state`
-
 var (
 	promoteStatement = sqlFile("promote.sql")
 	wakeStatement    = sqlFile("wake.sql")

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"postrider/catalog"
@@ -82,7 +81,7 @@ type Member struct {
 	EventMissing bool
 }
 
-// SetMember makes the delivery the only member.
+// SetMember makes the delivery the only member. The Work must not be copied afterward: Members refers to a part of it.
 func (w *Work) SetMember(m *Member) {
 	w.single[0] = *m
 	w.Members = w.single[:]
@@ -90,13 +89,16 @@ func (w *Work) SetMember(m *Member) {
 
 // Keep removes the members for which keep is false, and returns them.
 func (w *Work) Keep(keep func(*Member) bool) (gone []Member) {
-	w.Members = slices.DeleteFunc(w.Members, func(m Member) bool {
-		if keep(&m) {
-			return false
+	kept := w.Members[:0]
+	for i := range w.Members {
+		if m := &w.Members[i]; keep(m) {
+			kept = append(kept, *m)
+		} else {
+			gone = append(gone, *m)
 		}
-		gone = append(gone, m)
-		return true
-	})
+	}
+	clear(w.Members[len(kept):])
+	w.Members = kept
 	return gone
 }
 

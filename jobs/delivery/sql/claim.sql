@@ -27,23 +27,11 @@ WITH probation AS MATERIALIZED (
                   WHERE NOT EXISTS (SELECT FROM delivery) AND b.subscription_id = ANY ($2::bigint[])
                     AND b.hold IS NOT NULL AND b.next_attempt_at <= now() ORDER BY b.id LIMIT 1)
        AND hold IS NOT NULL FOR UPDATE SKIP LOCKED
-), probe AS MATERIALIZED (
-    SELECT p.*, nextval('postrider_internal.river_job_id_seq') AS job_id
+), wave AS MATERIALIZED (
+    SELECT p.*, now() AS due, nextval('postrider_internal.river_job_id_seq') AS job_id
       FROM (SELECT 'd' AS what, * FROM delivery UNION ALL SELECT 'b', * FROM batch) p
-), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET hold = NULL, last_hold = p.hold, job_id = p.job_id, held_reruns = 0
-      FROM probe p WHERE p.what = 'd' AND d.id = p.id
-), batches AS (
-    UPDATE postrider_internal.batches b SET hold = NULL, last_hold = p.hold, job_id = p.job_id, held_reruns = 0
-      FROM probe p WHERE p.what = 'b' AND b.id = p.id
-), job AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id, 'available', jsonb_strip_nulls(jsonb_build_object('s', subscription_id, what, id, 'n', attempts + 1,
-                                                                     'r', nullif(held_reruns, 0))),
-           CASE what WHEN 'd' THEN 'deliver' ELSE 'batch' END, 'deliveries', 1, 1000, now()
-      FROM probe
 ), marked AS (
-    UPDATE postrider_internal.probations p SET probe_job_id = probe.job_id, updated_at = now()
-      FROM probe WHERE p.rest_key = $1
-)
-SELECT EXISTS (SELECT FROM probe)
+    UPDATE postrider_internal.probations p SET probe_job_id = wave.job_id, updated_at = now()
+      FROM wave WHERE p.rest_key = $1
+), -- start.sql
+SELECT EXISTS (SELECT FROM wave)

@@ -1,14 +1,13 @@
 -- How a delivery ends: its history, the counts, and its dead letter. It is the last part of each statement that deletes
--- deliveries and returns them as "finished", with how they end: state, reason,
--- error, excerpt, retry_policy, dead_letter_id, and time_scale.
+-- deliveries and returns them as "finished", with how they end: state, reason, error, excerpt, retry_policy,
+-- dead_letter_id, and time_scale.
 history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
-           attempts,
-           reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at, state, reason,
-           last_outcome, redelivered_from, operation_id, dead_letter_id)
-    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts,
-           reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, now(), state, reason,
-           last_outcome, redelivered_from, operation_id, dead_letter_id
+           attempts, reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at,
+           state, reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
+    SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day,
+           attempts, reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, now(),
+           state, reason, last_outcome, redelivered_from, operation_id, dead_letter_id
       FROM finished
 ), ends_counted AS (
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
@@ -16,8 +15,8 @@ history AS (
            array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, state, detail, NULL, count,
                           operation_id)::postrider_internal.rollup_entry)
       FROM (SELECT topic_id, subscription_id, state, operation_id, count(*) AS count,
-                   CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt' ELSE coalesce(reason,
-                          '') END AS detail
+                   CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'
+                        ELSE coalesce(reason, '') END AS detail
               FROM finished GROUP BY topic_id, subscription_id, state, detail, operation_id) c
      GROUP BY 1
 -- begin other
@@ -31,24 +30,23 @@ history AS (
            export_state, export_due_at, export_give_up_at, export_attempts, body)
     SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name,
            s.name, s.endpoint_base_url, f.reason, f.attempts, f.last_outcome, f.last_status, f.error, f.excerpt,
-           f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid,
-                  f.event_day, e.event_id,
-           e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate,
-                  f.retry_policy, f.redelivered_from,
+           f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time,
+           f.event_uuid, f.event_day, e.event_id, e.event_type, e.subject, e.source, e.data_version,
+           e.schema, e.traceparent, e.tracestate, f.retry_policy, f.redelivered_from,
            CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up,
            CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
       FROM finished f
-     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.event_subscriptions s
-            WHERE s.id = f.subscription_id LIMIT 1) s
+     CROSS JOIN LATERAL (
+           SELECT * FROM postrider_internal.event_subscriptions s WHERE s.id = f.subscription_id LIMIT 1) s
      CROSS JOIN LATERAL (SELECT * FROM postrider_internal.topics t WHERE t.id = f.topic_id LIMIT 1) t
-     CROSS JOIN LATERAL (SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid
-            AND e.day = f.event_day LIMIT 1) e
-      LEFT JOIN LATERAL (SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
-                                p.dead_letter_give_up / f.time_scale AS give_up
-                           FROM postrider_internal.retry_policies p
-                          WHERE p.name = f.retry_policy
-                            AND s.dead_letter_destination ->> 'endpointType' IN ('Blob',
-                                   'StorageBlob') LIMIT 1) x ON true
+     CROSS JOIN LATERAL (
+           SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
+      LEFT JOIN LATERAL (
+           SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
+                  p.dead_letter_give_up / f.time_scale AS give_up
+             FROM postrider_internal.retry_policies p
+            WHERE p.name = f.retry_policy
+              AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
      WHERE f.state = 'dead_lettered'
 -- end
 )

@@ -145,8 +145,7 @@ WITH input AS (
     RETURNING b.id, b.subscription_id, b.job_id, b.attempts, b.next_attempt_at, r.verdict
 ), next_jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT id, CASE WHEN at <= now() + interval '5 seconds' THEN 'available'
-        ELSE 'scheduled' END::postrider_internal.river_job_state,
+    SELECT id, postrider_internal.job_state(at),
            args, kind, 'deliveries', 1, 1000, at
       FROM (SELECT next_job AS id, jsonb_build_object('d', id, 's', subscription_id, 'n', made + 1) AS args,
                    'deliver' AS kind, next_at AS at

@@ -40,28 +40,13 @@ WITH allowed AS MATERIALIZED (
        AND (NOT @batching::boolean OR id = ANY (ARRAY (SELECT id FROM oldest WHERE attempts > 0)))
      ORDER BY owed_since, id LIMIT (SELECT n FROM left_over) FOR UPDATE SKIP LOCKED
 ), wave AS MATERIALIZED (
-    SELECT 'b' AS what, members, id, attempts, held_reruns, hold, greatest(now(), next_attempt_at) AS due,
-           nextval('postrider_internal.river_job_id_seq') AS job_id
+    SELECT 'b' AS what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
+           greatest(now(), next_attempt_at) AS due, nextval('postrider_internal.river_job_id_seq') AS job_id
       FROM chosen_batches
      UNION ALL
-    SELECT 'd', 1, id, attempts, held_reruns, hold, greatest(now(), next_attempt_at),
+    SELECT 'd', 1, id, @subscription::bigint, attempts, held_reruns, hold, greatest(now(), next_attempt_at),
            nextval('postrider_internal.river_job_id_seq')
       FROM chosen_deliveries
-), batches AS (
-    UPDATE postrider_internal.batches b SET hold = NULL, last_hold = w.hold, job_id = w.job_id, held_reruns = 0
-      FROM wave w WHERE w.what = 'b' AND b.id = w.id
-), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET hold = NULL, last_hold = w.hold, job_id = w.job_id, held_reruns = 0
-      FROM wave w WHERE w.what = 'd' AND d.id = w.id
-), jobs AS (
-    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
-    SELECT job_id,
-           CASE WHEN due <= now() + interval '5 seconds' THEN 'available'
-                ELSE 'scheduled' END::postrider_internal.river_job_state,
-           jsonb_strip_nulls(jsonb_build_object('s', @subscription::bigint, what, id, 'n', attempts + 1,
-                                                'r', nullif(held_reruns, 0))),
-           CASE what WHEN 'd' THEN 'deliver' ELSE 'batch' END, 'deliveries', 1, 1000, due
-      FROM wave
-)
+), -- start.sql
 SELECT (SELECT coalesce(sum(members), 0) FROM wave) AS released,
        (SELECT count(*) FROM oldest WHERE attempts = 0) AS for_cutter
