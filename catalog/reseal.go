@@ -98,8 +98,6 @@ func resealRows(
 	}
 	batch := &pgx.Batch{}
 	for _, r := range list {
-		args := []any{r.ID}
-		var set []string
 		for i, sealed := range r.Values {
 			if sealed == nil {
 				continue
@@ -108,14 +106,21 @@ func resealRows(
 			if err != nil {
 				return after, 0, err
 			}
-			args = append(args, sealer.Seal(table.name+"."+table.columns[i], plain))
-			set = append(set, fmt.Sprintf("%s = $%d", table.columns[i], len(args)))
+			r.Values[i] = sealer.Seal(table.name+"."+table.columns[i], plain)
 		}
-		update := fmt.Sprintf("UPDATE postrider_internal.%s SET %s WHERE id = $1", table.name, strings.Join(set, ", "))
-		batch.Queue(update, args...)
+		batch.Queue(table.update(), r.ID, r.Values)
 		after = r.ID
 	}
 	return after, len(list), tx.SendBatch(ctx, batch).Close()
+}
+
+// update is the statement that replaces the values of a row.
+func (t sealedTable) update() string {
+	set := make([]string, len(t.columns))
+	for i, column := range t.columns {
+		set[i] = fmt.Sprintf("%s = ($2::bytea[])[%d]", column, i+1)
+	}
+	return fmt.Sprintf("UPDATE postrider_internal.%s SET %s WHERE id = $1", t.name, strings.Join(set, ", "))
 }
 
 // sealedByOthers is the condition that something in a row was sealed with another key than this one: its id is bytes 2
@@ -128,8 +133,8 @@ func (t sealedTable) sealedByOthers(key string) string {
 	return strings.Join(any, " OR ")
 }
 
-// retire closes the other keys. Whoever is sealing with one holds its row, so that the look afterwards sees what came
-// of it; whoever comes later is refused.
+// retire retires the other keys. A transaction that seals with one of them has its row locked, so that the check after
+// this update sees what it sealed; a later one is rejected.
 func retire(ctx context.Context, pool *pgxpool.Pool, sealer *postgres.Sealer) (retired []string, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		const others = `UPDATE postrider_internal.encryption_keys SET retired_at = now()
