@@ -8,6 +8,12 @@ CREATE TYPE postrider_internal.envelope AS (
     traceparent text, tracestate text, body bytea
 );
 
+-- How a member of an envelope is checked: the field that holds it, what stands for a missing one, bounds of its length
+-- in bytes, and the texts that are allowed, NULL for all.
+CREATE TYPE postrider_internal.envelope_rule AS (
+    member text, field text, fallback text, required boolean, shortest integer, longest integer, allowed text[]
+);
+
 -- +goose StatementBegin
 -- Refuses a publish: 22023 with a message that reads "event.eventType is required", and the field as COLUMN for
 -- programs.
@@ -20,37 +26,6 @@ CREATE FUNCTION postrider_internal.kind_in_words(value jsonb) RETURNS text LANGU
 SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN 'an array' WHEN 'string'
     THEN 'a string' WHEN 'boolean' THEN 'a boolean'
             WHEN 'number' THEN 'a number' ELSE 'null' END $$;
-
--- A text of an envelope, NULL where it is absent or null and may be. Lengths are bytes. A line break would begin a
--- header of the publisher's own, where such a text goes into one. also_numbers: the digits of a number will do.
-CREATE FUNCTION postrider_internal.envelope_text(event jsonb, place text, name text, required boolean,
-    least_bytes integer, most_bytes integer, also_numbers boolean DEFAULT false)
-    RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    given text := event ->> name;
-    bytes integer;
-BEGIN
-    IF given IS NULL THEN
-        IF required THEN
-            PERFORM postrider_internal.refuse_event(place || '.' || name, 'is required');
-        END IF;
-        RETURN NULL;
-    END IF;
-    IF jsonb_typeof(event -> name) <> 'string' AND NOT (also_numbers AND jsonb_typeof(event -> name) = 'number') THEN
-        PERFORM postrider_internal.refuse_event(place || '.' || name,
-            format('must be a string%s, is %s', CASE WHEN also_numbers THEN ' or a number' END,
-                postrider_internal.kind_in_words(event -> name)));
-    END IF;
-    bytes := octet_length(given);
-    IF bytes < least_bytes OR bytes > most_bytes THEN
-        PERFORM postrider_internal.refuse_event(place || '.' || name, format('must be %s to %s bytes long, is %s',
-            least_bytes, most_bytes, bytes));
-    END IF;
-    IF strpos(given, E'\n') > 0 OR strpos(given, E'\r') > 0 THEN
-        PERFORM postrider_internal.refuse_event(place || '.' || name, 'must not contain a line break');
-    END IF;
-    RETURN given;
-END $$;
 
 -- An RFC 3339 time. The calendar is checked here: to catch the error of a cast would cost a subtransaction for each
 -- event.
@@ -118,75 +93,64 @@ BEGIN
     RETURN e;
 END $$;
 
--- An event in the Event Grid schema. Its id and its time are made where they are missing.
--- Source: Microsoft, Azure Event Grid event schema, 2023-05-24.
-CREATE FUNCTION postrider_internal.event_grid_envelope(e postrider_internal.envelope, event jsonb, place text,
-    topic text, at timestamptz)
-    RETURNS postrider_internal.envelope LANGUAGE plpgsql STABLE AS $$
+-- The members of an envelope that are checked; the first five become columns. A custom event has the members of the
+-- Event Grid schema, in the fields that its topic's mapping names, with defaults.
+-- Sources: Microsoft, Azure Event Grid event schema, 2023-05-24, and Map custom fields to Event Grid schema,
+-- 2021-09-28; CNCF, CloudEvents 1.0.2.
+CREATE FUNCTION postrider_internal.envelope_rules(topic text, schema text, mapping jsonb)
+    RETURNS postrider_internal.envelope_rule[] LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    said text;
+    -- member, field, fallback, required, shortest, longest, allowed; a literal is read once in a session
+    rules postrider_internal.envelope_rule[] := CASE schema WHEN 'CloudEventSchemaV1_0' THEN '{
+        "(id,id,,t,1,1024,)",
+        "(type,type,,t,1,1024,)",
+        "(subject,subject,,f,1,4096,)",
+        "(time,time,,f,1,1024,)",
+        "(source,source,,t,1,1024,)",
+        "(specversion,specversion,,t,1,1024,{1.0})",
+        "(datacontenttype,datacontenttype,,f,1,1024,)",
+        "(dataschema,dataschema,,f,1,4096,)"
+    }'::postrider_internal.envelope_rule[] ELSE '{
+        "(id,id,,t,1,1024,)",
+        "(eventType,eventType,,t,1,1024,)",
+        "(subject,subject,,t,0,4096,)",
+        "(eventTime,eventTime,,t,1,1024,)",
+        "(dataVersion,dataVersion,,f,0,1024,)",
+        "(topic,topic,,f,0,1024,)",
+        "(metadataVersion,metadataVersion,,f,0,1024,{1})"
+    }' END;
+    mapped jsonb;
 BEGIN
-    IF event ->> 'id' IS NULL THEN
-        event := event || jsonb_build_object('id', e.id);
+    IF schema <> 'CloudEventSchemaV1_0' THEN
+        rules[6].allowed := ARRAY ['', topic, '/topics/' || topic];
     END IF;
-    IF event ->> 'eventTime' IS NULL THEN
-        event := event || jsonb_build_object('eventTime', to_char(at AT TIME ZONE 'UTC',
-            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+    IF mapping IS NOT NULL THEN
+        rules := rules[:6];
+        FOR i IN 1 .. 6 LOOP
+            mapped := mapping -> 'properties' -> rules[i].member;
+            rules[i].field := nullif(mapped ->> 'sourceField', '');
+            rules[i].fallback := mapped ->> 'defaultValue';
+            rules[i].required := rules[i].required AND rules[i].field IS NOT NULL AND rules[i].fallback IS NULL;
+        END LOOP;
     END IF;
-    e.event_id := postrider_internal.envelope_text(event, place, 'id', true, 1, 1024);
-    e.subject := postrider_internal.envelope_text(event, place, 'subject', true, 0, 4096);
-    e.event_type := postrider_internal.envelope_text(event, place, 'eventType', true, 1, 1024);
-    e.event_time := postrider_internal.envelope_time(place || '.eventTime', postrider_internal.envelope_text(event,
-        place, 'eventTime', true, 1, 1024));
-    e.data_version := coalesce(postrider_internal.envelope_text(event, place, 'dataVersion', false, 0, 1024), '');
-    e.source := '';
-    said := postrider_internal.envelope_text(event, place, 'topic', false, 0, 1024);
-    IF said <> '' AND said NOT IN (topic, '/topics/' || topic) THEN
-        PERFORM postrider_internal.refuse_event(place || '.topic', format('must be absent, empty, "%s" or "/topics/%s"',
-            topic, topic));
-    END IF;
-    IF postrider_internal.envelope_text(event, place, 'metadataVersion', false, 0, 1024) <> '1' THEN
-        PERFORM postrider_internal.refuse_event(place || '.metadataVersion', 'must be absent or "1"');
-    END IF;
-    e.body := convert_to(event::text, 'UTF8');
-    RETURN e;
+    RETURN rules;
 END $$;
 
--- A CloudEvent. Its id and its specversion are made where they are missing; of its extensions, names and kinds are
--- checked. Source: CNCF, CloudEvents 1.0.2 and its JSON event format; the length of a name is Event Grid's.
-CREATE FUNCTION postrider_internal.cloud_event_envelope(e postrider_internal.envelope, event jsonb, place text)
-    RETURNS postrider_internal.envelope LANGUAGE plpgsql STABLE AS $$
+-- Checks the data of a CloudEvent, and the names and kinds of its extension attributes.
+-- Source: CNCF, CloudEvents 1.0.2 and its JSON event format; the length of a name is Event Grid's.
+CREATE FUNCTION postrider_internal.check_cloud_event(event jsonb, place text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+    encoded jsonb := nullif(event -> 'data_base64', 'null');
     name text;
     value jsonb;
 BEGIN
-    IF event ->> 'id' IS NULL THEN
-        event := event || jsonb_build_object('id', e.id);
-    END IF;
-    IF event ->> 'specversion' IS NULL THEN
-        event := event || '{"specversion": "1.0"}';
-    END IF;
-    IF postrider_internal.envelope_text(event, place, 'specversion', true, 1, 1024) <> '1.0' THEN
-        PERFORM postrider_internal.refuse_event(place || '.specversion', 'must be "1.0"');
-    END IF;
-    e.event_id := postrider_internal.envelope_text(event, place, 'id', true, 1, 1024);
-    e.source := postrider_internal.envelope_text(event, place, 'source', true, 1, 1024);
-    e.event_type := postrider_internal.envelope_text(event, place, 'type', true, 1, 1024);
-    e.subject := coalesce(postrider_internal.envelope_text(event, place, 'subject', false, 1, 4096), '');
-    e.event_time := postrider_internal.envelope_time(place || '.time', postrider_internal.envelope_text(event, place,
-        'time', false, 1, 1024));
-    PERFORM postrider_internal.envelope_text(event, place, 'datacontenttype', false, 1, 1024);
-    PERFORM postrider_internal.envelope_text(event, place, 'dataschema', false, 1, 4096);
-    e.data_version := '';
-    IF event ->> 'data_base64' IS NOT NULL THEN
-        IF event ? 'data' THEN
-            PERFORM postrider_internal.refuse_event(place || '.data_base64', 'must not stand beside data');
-        ELSIF jsonb_typeof(event -> 'data_base64') <> 'string' THEN
-            PERFORM postrider_internal.refuse_event(place || '.data_base64', 'must be a string, is '
-                || postrider_internal.kind_in_words(event -> 'data_base64'));
-        ELSIF event ->> 'data_base64' !~ '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$' THEN
-            PERFORM postrider_internal.refuse_event(place || '.data_base64', 'must be base64 with padding');
-        END IF;
+    IF encoded IS NOT NULL AND (event ? 'data' OR jsonb_typeof(encoded) <> 'string'
+        OR encoded #>> '{}' !~ '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$') THEN
+        PERFORM postrider_internal.refuse_event(place || '.data_base64', CASE
+            WHEN event ? 'data' THEN 'must not stand beside data'
+            WHEN jsonb_typeof(encoded) <> 'string' THEN 'must be a string, is '
+                || postrider_internal.kind_in_words(encoded)
+            ELSE 'must be base64 with padding' END);
     END IF;
     FOR name, value IN SELECT * FROM jsonb_each(event -
         '{specversion,id,source,type,subject,time,datacontenttype,dataschema,data,data_base64}'::text[]) LOOP
@@ -199,54 +163,79 @@ BEGIN
                     || postrider_internal.kind_in_words(value));
         END IF;
     END LOOP;
-    e.body := convert_to(event::text, 'UTF8');
-    RETURN postrider_internal.with_trace(e, event);
 END $$;
 
--- One member of a custom event's envelope, where its topic's mapping says: a field, a default, or a field with a
--- default.
-CREATE FUNCTION postrider_internal.mapped_text(event jsonb, place text, mapped jsonb, target text, required boolean,
-    least_bytes integer, most_bytes integer)
-    RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+-- Reads the texts of an envelope by the rules, NULL where there is none. Lengths are bytes. A line break would begin a
+-- header of the publisher's own, where such a text goes into one. also_numbers: the digits of a number are a text too.
+CREATE FUNCTION postrider_internal.envelope_texts(event jsonb, place text, rules postrider_internal.envelope_rule[],
+    also_numbers boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    field text := mapped ->> 'sourceField';
+    texts text[] := '{}';
+    r postrider_internal.envelope_rule;
     given text;
+    kind text;
+    problem text;
 BEGIN
-    IF field <> '' THEN
-        given := postrider_internal.envelope_text(event, place, field, false, least_bytes, most_bytes, true);
-    END IF;
-    given := coalesce(given, mapped ->> 'defaultValue');
-    IF given IS NULL AND required THEN
-        PERFORM postrider_internal.refuse_event(place || '.' || field,
-            format('is required: inputSchemaMapping takes %s from it', target));
-    END IF;
-    RETURN given;
+    FOREACH r IN ARRAY rules LOOP
+        given := event ->> r.field;
+        kind := jsonb_typeof(event -> r.field);
+        problem := CASE
+            WHEN given IS NULL THEN CASE WHEN r.required THEN 'is required'
+                || CASE WHEN also_numbers THEN format(': inputSchemaMapping takes %s from it', r.member) ELSE '' END END
+            WHEN kind <> 'string' AND NOT (also_numbers AND kind = 'number') THEN format('must be a string%s, is %s',
+                CASE WHEN also_numbers THEN ' or a number' END, postrider_internal.kind_in_words(event -> r.field))
+            WHEN octet_length(given) NOT BETWEEN r.shortest AND r.longest
+                THEN format('must be %s to %s bytes long, is %s', r.shortest, r.longest, octet_length(given))
+            WHEN strpos(given, E'\n') > 0 OR strpos(given, E'\r') > 0 THEN 'must not contain a line break'
+            WHEN given <> ALL (r.allowed) THEN format('must be "%s"', array_to_string(r.allowed, '" or "')) END;
+        IF problem IS NOT NULL THEN
+            PERFORM postrider_internal.refuse_event(place || '.' || r.field, problem);
+        END IF;
+        texts := texts || coalesce(given, r.fallback);
+    END LOOP;
+    RETURN texts;
 END $$;
 
--- The publisher's own JSON. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28.
-CREATE FUNCTION postrider_internal.custom_envelope(e postrider_internal.envelope, event jsonb, place text, topic text,
-    mapping jsonb, at timestamptz)
-    RETURNS postrider_internal.envelope LANGUAGE plpgsql STABLE AS $$
+-- Reads and checks one event. A missing id, eventTime and specversion is filled in.
+CREATE FUNCTION postrider_internal.read_event(event jsonb, place text, rules postrider_internal.envelope_rule[],
+    schema text, at timestamptz) RETURNS postrider_internal.envelope LANGUAGE plpgsql AS $$
 DECLARE
-    m jsonb := mapping -> 'properties';
-    said text;
+    e postrider_internal.envelope;
+    cloud boolean := schema = 'CloudEventSchemaV1_0';
+    texts text[];
 BEGIN
-    e.event_id := CASE WHEN m ->> 'id' IS NULL THEN e.id::text ELSE postrider_internal.mapped_text(event, place,
-        m -> 'id', 'id', true, 1, 1024) END;
-    e.subject := coalesce(postrider_internal.mapped_text(event, place, m -> 'subject', 'subject', true, 0, 4096), '');
-    e.event_type := postrider_internal.mapped_text(event, place, m -> 'eventType', 'eventType', true, 1, 1024);
-    e.event_time := CASE WHEN m ->> 'eventTime' IS NULL THEN at ELSE
-        postrider_internal.envelope_time(place || '.' || (m -> 'eventTime' ->> 'sourceField'),
-            postrider_internal.mapped_text(event, place, m -> 'eventTime', 'eventTime', true, 1, 1024)) END;
-    e.data_version := coalesce(postrider_internal.mapped_text(event, place, m -> 'dataVersion', 'dataVersion', false, 0,
-        1024), '');
-    e.source := '';
-    said := postrider_internal.mapped_text(event, place, m -> 'topic', 'topic', false, 0, 1024);
-    IF said <> '' AND said NOT IN (topic, '/topics/' || topic) THEN
-        PERFORM postrider_internal.refuse_event(place || '.' || (m -> 'topic' ->> 'sourceField'),
-            format('is the event''s topic: must be absent, empty, "%s" or "/topics/%s"', topic, topic));
+    e.id := postrider_internal.new_uuid();
+    IF jsonb_typeof(event) <> 'object' THEN
+        PERFORM postrider_internal.refuse_event(place, 'must be an object, is '
+            || postrider_internal.kind_in_words(event));
+    ELSIF schema <> 'CustomEventSchema' AND event ->> 'id' IS NULL THEN
+        event := event || jsonb_build_object('id', e.id);
+    END IF;
+    IF schema = 'EventGridSchema' AND event ->> 'eventTime' IS NULL THEN
+        event := event || jsonb_build_object('eventTime', to_char(at AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+    ELSIF cloud AND event ->> 'specversion' IS NULL THEN
+        event := event || '{"specversion": "1.0"}';
+    END IF;
+    texts := postrider_internal.envelope_texts(event, place, rules, schema = 'CustomEventSchema');
+    e.event_id := coalesce(texts[1], e.id::text);
+    e.event_type := texts[2];
+    e.subject := coalesce(texts[3], '');
+    e.event_time := CASE WHEN texts[4] IS NOT NULL THEN postrider_internal.envelope_time(place || '.'
+        || rules[4].field, texts[4]) WHEN NOT cloud THEN at END;
+    e.data_version := CASE WHEN cloud THEN '' ELSE coalesce(texts[5], '') END;
+    e.source := CASE WHEN cloud THEN texts[5] ELSE '' END;
+    IF cloud THEN
+        PERFORM postrider_internal.check_cloud_event(event, place);
+        e := postrider_internal.with_trace(e, event);
     END IF;
     e.body := convert_to(event::text, 'UTF8');
+    IF octet_length(e.body) > 1048576 THEN
+        PERFORM postrider_internal.refuse_event(place, format('an event has at most 1048576 bytes, this one has %s',
+            octet_length(e.body)));
+    ELSIF postrider_internal.nests_deeper(event::text, 256) THEN
+        PERFORM postrider_internal.refuse_event(place, 'objects and arrays may nest 256 deep at most');
+    END IF;
     RETURN e;
 END $$;
 
@@ -315,7 +304,7 @@ DECLARE
     event jsonb;
     at timestamptz := clock_timestamp();
     accepted_on date := (at AT TIME ZONE 'UTC')::date;
-    place text;
+    rules postrider_internal.envelope_rule[];
     n integer := 0;
     e postrider_internal.envelope;
     accepted postrider_internal.envelope[] := '{}';
@@ -329,25 +318,11 @@ BEGIN
             ELSE format('topic "%s" does not exist', topic_name) END,
             COLUMN = 'topic', HINT = 'SELECT topic FROM postrider.topics lists those there are.';
     END IF;
+    rules := postrider_internal.envelope_rules(t.name, t.schema, t.mapping);
     FOR event IN SELECT * FROM jsonb_array_elements(events) LOOP
-        place := CASE WHEN alone THEN 'event' ELSE format('events[%s]', n) END;
+        e := postrider_internal.read_event(event, CASE WHEN alone THEN 'event' ELSE format('events[%s]', n) END, rules,
+            t.schema, at);
         n := n + 1;
-        IF jsonb_typeof(event) <> 'object' THEN
-            PERFORM postrider_internal.refuse_event(place, 'must be an object, is '
-                || postrider_internal.kind_in_words(event));
-        END IF;
-        e := NULL;
-        e.id := postrider_internal.new_uuid();
-        e := CASE t.schema WHEN 'EventGridSchema' THEN postrider_internal.event_grid_envelope(e, event, place, t.name,
-            at)
-                           WHEN 'CloudEventSchemaV1_0' THEN postrider_internal.cloud_event_envelope(e, event, place)
-                           ELSE postrider_internal.custom_envelope(e, event, place, t.name, t.mapping, at) END;
-        IF octet_length(e.body) > 1048576 THEN
-            PERFORM postrider_internal.refuse_event(place, format('an event has at most 1048576 bytes, this one has %s',
-                octet_length(e.body)));
-        ELSIF postrider_internal.nests_deeper(event::text, 256) THEN
-            PERFORM postrider_internal.refuse_event(place, 'objects and arrays may nest 256 deep at most');
-        END IF;
         accepted := accepted || e;
         ids := ids || e.id;
     END LOOP;
@@ -388,8 +363,7 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION postrider_internal.accept_events, postrider_internal.take_accepted, postrider_internal.take_key,
-    postrider_internal.custom_envelope, postrider_internal.mapped_text, postrider_internal.cloud_event_envelope,
-    postrider_internal.event_grid_envelope, postrider_internal.with_trace, postrider_internal.nests_deeper,
-    postrider_internal.envelope_time, postrider_internal.envelope_text, postrider_internal.kind_in_words,
-    postrider_internal.refuse_event;
-DROP TYPE postrider_internal.envelope;
+    postrider_internal.read_event, postrider_internal.envelope_texts, postrider_internal.check_cloud_event,
+    postrider_internal.envelope_rules, postrider_internal.with_trace, postrider_internal.nests_deeper,
+    postrider_internal.envelope_time, postrider_internal.kind_in_words, postrider_internal.refuse_event;
+DROP TYPE postrider_internal.envelope, postrider_internal.envelope_rule;
