@@ -12,27 +12,26 @@ import (
 const (
 	beatInterval   = time.Second
 	deadAfterBeats = 4
-	// A heartbeat that takes longer is given up with its connection, in time for the next one to come over a new
-	// connection before the others have written four.
+	// A heartbeat that takes longer is abandoned with its connection, in time for the next one to use a new connection
+	// before the other nodes have written four.
 	beatTimeout       = 2 * time.Second
 	reclaimInterval   = time.Second
 	housekeepInterval = time.Minute
 	drainInterval     = 5 * time.Second
 	expireInterval    = time.Second
 	tellInterval      = time.Second
-	// A statement of the clockwork that takes longer is stuck; the next tick tries again.
+	// A statement of the maintenance loops that takes longer is stuck; the next tick tries again.
 	clockworkTimeout = 10 * time.Second
 )
 
-// every calls do at once and then once per interval until ctx ends. Errors are logged and forgotten: the next tick is
-// the retry.
+// every calls do at once and then once per interval until ctx ends. Errors are logged: the next tick is the retry.
 func (e *Engine) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
 	e.everyOr(ctx, interval, nil, what, do)
 }
 
-// everyOr calls do whenever it is asked to, too.
+// everyOr also calls do on request.
 func (e *Engine) everyOr(
-	ctx context.Context, interval time.Duration, asked <-chan struct{}, what string, do func(context.Context) error,
+	ctx context.Context, interval time.Duration, requested <-chan struct{}, what string, do func(context.Context) error,
 ) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -48,7 +47,7 @@ func (e *Engine) everyOr(
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-asked:
+		case <-requested:
 		}
 	}
 }
@@ -61,8 +60,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// keepLease writes this node's heartbeat and watches the others'. It does nothing else: what the dead leave behind is
-// replaced beside it, by statements that wait for the pool and may take their time.
+// keepLease writes this node's heartbeat and reads those of the others. It does nothing else: jobs of dead nodes are
+// replaced beside it, by statements that wait for the pool and may take longer.
 func (e *Engine) keepLease(ctx context.Context) {
 	watch := newLeaseWatch()
 	e.every(ctx, beatInterval, "the heartbeat", func(ctx context.Context) error {
@@ -74,21 +73,21 @@ func (e *Engine) keepLease(ctx context.Context) {
 		}
 		dead := watch.dead(beats)
 		for node, beat := range dead {
-			e.log.Warn("a node stopped beating; its attempts are made again by the others", "node", node)
+			e.log.Warn("a node stopped its heartbeat; the other nodes repeat its attempts", "node", node)
 			if err := e.store.Nodes.Unregister(ctx, node, &beat); err != nil {
 				return err
 			}
 		}
 		if len(dead) > 0 {
-			signal(e.died) // no second is spent on waiting for the next look
+			signal(e.died) // do not wait for the next tick
 		}
 		return nil
 	})
 }
 
-// reclaim replaces the jobs of nodes that are gone, and this node's own that never arrived.
+// reclaim replaces the jobs of dead nodes, and this node's own that never arrived.
 func (e *Engine) reclaim(ctx context.Context) {
-	e.everyOr(ctx, reclaimInterval, e.died, "taking up interrupted attempts", func(ctx context.Context) error {
+	e.everyOr(ctx, reclaimInterval, e.died, "reclaiming interrupted attempts", func(ctx context.Context) error {
 		lost, err := e.store.JobRows.ReclaimFromLost(ctx)
 		if err != nil {
 			return err
@@ -98,14 +97,15 @@ func (e *Engine) reclaim(ctx context.Context) {
 			return err
 		}
 		if lost+own > 0 {
-			e.log.Warn("interrupted attempts are made again", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
+			e.log.Warn("interrupted attempts are repeated", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
 		}
 		return nil
 	})
 }
 
-// leaseWatch decides who is dead: a node whose heartbeat did not move while this node wrote four of its own. Counting
-// own heartbeats instead of seconds keeps everyone alive through a restart of PostgreSQL, when nobody can write.
+// leaseWatch decides which nodes are dead: those whose heartbeat did not move while this node wrote four of its own.
+// Counting own heartbeats instead of seconds keeps all nodes alive through a restart of PostgreSQL, when no node can
+// write.
 type leaseWatch struct{ seen map[string]sighting }
 
 type sighting struct {
@@ -115,7 +115,7 @@ type sighting struct {
 
 func newLeaseWatch() *leaseWatch { return &leaseWatch{seen: map[string]sighting{}} }
 
-// dead takes the others' heartbeats as read after one more own heartbeat.
+// dead returns the dead nodes. It takes the others' heartbeats as read after one more own heartbeat.
 func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	dead := map[string]int64{}
 	seen := make(map[string]sighting, len(beats))
@@ -133,22 +133,22 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// keepPartitions keeps a week of partitions ahead. Every minute, though a partition is needed once a day: a database
-// that was away over midnight must not cost a day.
+// keepPartitions keeps a week of partitions ahead. It checks every minute, though a partition is needed once a day: a
+// database that was unavailable over midnight must not cost a day.
 func (e *Engine) keepPartitions(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "making partitions", e.store.Maintenance.EnsurePartitions)
+	e.every(ctx, housekeepInterval, "creating partitions", e.store.Maintenance.EnsurePartitions)
 }
 
-// retain removes what is over and has been kept for long enough.
+// retain removes finished data that is older than its retention.
 func (e *Engine) retain(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "removing what has been kept for long enough",
+	e.every(ctx, housekeepInterval, "removing data past its retention",
 		func(ctx context.Context) error { return e.store.Maintenance.Retain(ctx, e.options.Retention) })
 }
 
-// clean removes the rows of jobs that River has finalized itself, probations that nobody is on any more, idempotency
-// keys whose time is over, old handshakes and operations, notices for nobody, and sessions that are over.
+// clean removes jobs that River has finalized itself, probations without event subscriptions, expired idempotency keys,
+// old handshakes and operations, notices without a reader, and expired sessions.
 func (e *Engine) clean(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "removing what is over", func(ctx context.Context) error {
+	e.every(ctx, housekeepInterval, "removing expired rows", func(ctx context.Context) error {
 		return errors.Join(e.store.JobRows.CleanJobs(ctx), e.store.Recorder.CleanProbations(ctx),
 			e.store.Publisher.CleanIdempotencyKeys(ctx), e.store.Handshakes.CleanHandshakes(ctx),
 			e.store.Maintenance.CleanNotices(ctx), e.store.Operator.CleanOperations(ctx),
@@ -156,8 +156,8 @@ func (e *Engine) clean(ctx context.Context) {
 	})
 }
 
-// forget gives back what this node remembers of event subscriptions that were deleted: where some are made and deleted
-// all day, it would only grow.
+// forget frees what this node remembers of deleted event subscriptions: if some are created and deleted all day, that
+// would only grow.
 func (e *Engine) forget(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "forgetting deleted event subscriptions", func(context.Context) error {
 		catalogue := e.store.Cache.Catalogue()
@@ -171,17 +171,17 @@ func (e *Engine) forget(ctx context.Context) {
 	})
 }
 
-// drain cancels what deleted event subscriptions are still owed, where the deletion itself did not get through it.
+// drain cancels the pending deliveries of deleted event subscriptions, if the deletion itself did not complete it.
 func (e *Engine) drain(ctx context.Context) {
 	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Subscriptions.Drain)
 }
 
-// expire deletes event subscriptions whose time has come. They have matched nothing since that moment, on every node.
+// expire deletes event subscriptions that have expired. They have matched nothing since that moment, on every node.
 func (e *Engine) expire(ctx context.Context) {
 	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.store.Subscriptions.ExpireSubscriptions)
 }
 
-// tellOperators publishes what was noted for them to topic postrider.system.
+// tellOperators publishes the notices for operators to topic postrider.system.
 func (e *Engine) tellOperators(ctx context.Context) {
 	e.every(ctx, tellInterval, "telling what was noted for topic "+catalog.SystemTopic, func(ctx context.Context) error {
 		told, err := e.store.Maintenance.PublishNotices(ctx)
@@ -192,7 +192,7 @@ func (e *Engine) tellOperators(ctx context.Context) {
 	})
 }
 
-// KeepPartitions makes partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it by
+// KeepPartitions creates partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it
 // itself.
 func KeepPartitions(ctx context.Context, m *Maintenance, log *slog.Logger) {
 	(&Engine{store: Parts{Maintenance: m}, log: log}).keepPartitions(ctx)

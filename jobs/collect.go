@@ -7,24 +7,24 @@ import (
 )
 
 const (
-	// promote looks for publishes by SQL that nobody told of, every 250 ms: they were not to wake anybody, their
-	// transaction went on for longer than the watch they met, or the notification was lost. collectPoll is for when it is
-	// busy.
+	// collectPoll finds publishes by SQL without a notification: their publisher chose not to notify, their transaction
+	// was longer than the watch that it saw, or the notification was lost. Due finds them earlier, unless it is busy.
 	collectPoll = 5 * time.Second
 	// collectRetry follows an error.
 	collectRetry = 500 * time.Millisecond
-	// While they come, it looks again after as long, and nobody has to wake it. A look takes a quarter of a millisecond.
+	// collectPause is the pause between two searches while publishes come; no publisher has to notify then. A search
+	// takes 0.25 ms.
 	collectPause = 5 * time.Millisecond
-	// More of them are gathered with more time between: in groups of 300 an event takes PostgreSQL two thirds of what it
-	// takes in groups of 100.
+	// collectRestEach and collectRestMost lengthen that pause with the number of publishes: in groups of 300 an event
+	// takes PostgreSQL two thirds of the time that it takes in groups of 100.
 	collectRestEach = 500 * time.Microsecond
 	collectRestMost = 250 * time.Millisecond
-	// collectPatience is how long it goes on when none come any more. In the first third of it the watch is renewed, which
-	// then holds for a second: the last third is for transactions that end later.
+	// collectPatience is how long the searches go on when no more publishes come. In its first third the watch is
+	// renewed, which then holds for a second: the last third is for transactions that end later.
 	collectPatience = 3 * time.Second
 )
 
-// collect gathers what is published by SQL.
+// collect gathers publishes by SQL.
 func (e *Engine) collect(ctx context.Context) {
 	for {
 		select {
@@ -59,8 +59,8 @@ func (e *Engine) collectAwhile(ctx context.Context) {
 	}
 }
 
-// collectRest is how long the next look waits after one that found n. One that found nothing is long where PostgreSQL
-// cannot forget those that are gone, for a transaction that stays open for hours.
+// collectRest returns the pause after a search that found n publishes. A search that found none takes long if PostgreSQL
+// cannot remove those that are gone, because a transaction stays open for hours.
 func collectRest(n int, took time.Duration) time.Duration {
 	rest := time.Duration(n) * collectRestEach
 	if n == 0 {
@@ -69,39 +69,39 @@ func collectRest(n int, took time.Duration) time.Duration {
 	return min(max(rest, collectPause), collectRestMost)
 }
 
-// collectOnce also makes the deliveries: what comes meanwhile is gathered together next time, the more the more there
-// is to do.
+// collectOnce also creates the deliveries. Publishes that come meanwhile are gathered together next time: the more, the
+// busier the node is.
 func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 	defer cancel()
 	n, jobs, err := e.store.Publisher.CollectPublishes(bounded)
 	if err != nil && ctx.Err() == nil {
-		e.log.Warn("what was published by SQL could not be gathered, trying again", "in", collectRetry, "error", err)
+		e.log.Warn("publishes by SQL could not be gathered, trying again", "in", collectRetry, "error", err)
 		pause(ctx, collectRetry)
 	}
 	took = time.Since(began)
-	var made sync.WaitGroup
+	var routed sync.WaitGroup
 	for _, job := range jobs {
-		made.Go(func() {
+		routed.Go(func() {
 			if err := e.route(ctx, job); err != nil && ctx.Err() == nil {
-				// It is taken up again when it was in nobody's hands for 15 s; its row says which topic and events.
-				e.log.Error("events that were published by SQL have no deliveries yet: PostgreSQL refuses to make them, trying "+
-					"again; postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
+				// It is reclaimed after 15 s. Its row has the topic and the events.
+				e.log.Error("deliveries of events published by SQL could not be created, trying again; "+
+					"postrider_internal.routes has their topic and ids", "route_job", job, "error", err)
 			}
 		})
 	}
-	made.Wait()
+	routed.Wait()
 	return n, took
 }
 
-// watchPublishes says after how long the watch has to be renewed.
+// watchPublishes returns the time after which the watch has to be renewed.
 func (e *Engine) watchPublishes(ctx context.Context) time.Duration {
 	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 	defer cancel()
 	promised, err := e.store.Publisher.WatchPublishes(bounded)
 	if err != nil {
-		e.log.Warn("publishers by SQL could not be told that this node is looking; they go on to notify", "error", err)
+		e.log.Warn("the watch for publishes by SQL could not be renewed; their publishers notify meanwhile", "error", err)
 	}
 	return promised / 2
 }

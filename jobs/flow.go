@@ -25,7 +25,7 @@ const (
 // promote runs on every node and trusts no leader. It looks for those who gather what was published by SQL, too.
 func (e *Engine) promote(ctx context.Context) {
 	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
-		look, err := e.store.JobRows.Look(ctx)
+		look, err := e.store.JobRows.Due(ctx)
 		if look.Published {
 			e.wake.RequestCollect()
 		}

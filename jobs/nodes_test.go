@@ -95,7 +95,7 @@ func TestFailedHeartbeatsMakeNobodyDead(t *testing.T) {
 	b.keepBeating(t, "other")
 	b.beats(t, b.store.Node, 2)
 
-	require.NotContains(t, log.String(), "a node stopped beating")
+	require.NotContains(t, log.String(), "a node stopped its heartbeat")
 }
 
 // During a rolling upgrade an older node meets jobs of a kind that only the newer ones know, and sees such a node die.

@@ -12,8 +12,8 @@ import (
 	"postrider/postgres"
 )
 
-// The pauses of a result that could not be written down. It is tried until the process stops: made again, a request
-// would ask an endpoint that has answered, and a file would be written twice.
+// The pauses of a result that could not be recorded. It is tried until the process stops: a repeated request would
+// reach an endpoint that has responded, and a file would be written twice.
 const (
 	recordMinPause = 100 * time.Millisecond
 	recordMaxPause = 5 * time.Second
@@ -21,9 +21,9 @@ const (
 	dropTimeout = 5 * time.Second
 )
 
-// workOwned is one run of a job that a row owns: a handshake's request, or an export's try. What is owned is read, and
-// do comes to a result that it writes down. Only where it could not even be read it waits for a moment; an endpoint or
-// a location that refuses is a result.
+// workOwned is one run of a job that a row owns: a request of a handshake, or a try of an export. It loads the row; do
+// obtains a result and records it. If the row cannot be loaded, the job is deferred. A failure of an endpoint or a
+// location is a result.
 func workOwned[T any](
 	ctx context.Context, e *Engine, what string, id int64, token queue.JobToken,
 	load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error,
@@ -45,9 +45,9 @@ func workOwned[T any](
 	return e.settled(job, err)
 }
 
-// drop ends a job that is nobody's token, unless it is known to be gone: by its time as well, see store.JobToken.
-// River, which would do it by the id alone, is told of nothing. What is left of it where the database does not answer
-// is found like a job whose fetch was not answered.
+// drop ends a job that is no row's token, unless it is known to be gone: by its time as well, see queue.JobToken.
+// River, which would end it by the id alone, is not involved. If the database does not respond, the row is reclaimed
+// like a job whose fetch got no response.
 func (e *Engine) drop(job queue.JobToken, known error) {
 	e.ended.add(job.JobID)
 	if errors.Is(known, queue.ErrJobGone) {
@@ -60,8 +60,7 @@ func (e *Engine) drop(job queue.JobToken, known error) {
 	}
 }
 
-// settled notes how a job has ended that is no delivery's: nobody need look for its row, or Stop gives it back as a new
-// one.
+// settled notes how a job has ended that is not a delivery's: else Stop would give it back as a new row.
 func (e *Engine) settled(job int64, err error) error {
 	switch {
 	case err == nil:
@@ -72,7 +71,7 @@ func (e *Engine) settled(job int64, err error) error {
 	return err
 }
 
-// untilRecorded repeats until it is written down or the process stops. Repeating is safe: a job that is gone changes
+// untilRecorded repeats record until it succeeds or the process stops. Repeating is safe: a job that is gone changes
 // nothing.
 func (e *Engine) untilRecorded(ctx context.Context, what string, id int64, record func() error) error {
 	for wait := recordMinPause; ; wait = min(2*wait, recordMaxPause) {

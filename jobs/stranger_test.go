@@ -145,7 +145,7 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 		"= next_attempt_at - interval '2 minutes'")
 	swept, err := b.store.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, jobs.Swept{Mended: 1}, swept)
+	require.Equal(t, jobs.Swept{Repaired: 1}, swept)
 
 	b.subscribe(t, "batched", sink.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	b.start(t, nil)

@@ -13,10 +13,10 @@ const (
 	sweepRest = 100
 
 	mergeInterval = 10 * time.Second
-	// vacuumInterval is a compromise: a fetch reads past what died since, a vacuum reads every index of the table. Every 5
-	// s cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.
+	// vacuumInterval is a compromise: a fetch reads past the jobs that ended since, a vacuum reads every index of the
+	// table. Every 5 s cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.
 	vacuumInterval = 15 * time.Second
-	// vacuumTimeout is amply what a table of millions takes; one that is cut off has done nothing.
+	// vacuumTimeout is more than a table of millions takes; a vacuum that is cut off has done nothing.
 	vacuumTimeout = 10 * time.Minute
 )
 
@@ -28,7 +28,7 @@ func (e *Engine) sweep(ctx context.Context) {
 		found, err := e.store.Maintenance.Sweep(ctx)
 		if found.Total() > 0 {
 			e.log.Error("inconsistent deliveries and jobs were repaired; this should never happen",
-				"deliveries_without_job", found.Mended, "jobs_without_delivery", found.Removed,
+				"deliveries_without_job", found.Repaired, "jobs_without_delivery", found.Removed,
 				"routes_without_job", found.Routes, "handshakes_without_job", found.Handshakes,
 				"exports_without_job", found.Exports, "operations_without_job", found.Operations)
 		}

@@ -16,9 +16,9 @@ const sweepStep = 10_000
 // Swept is what one pass of the sweeper repaired. It should be nothing: all else is a defect of postrider, or a user
 // changed the tables.
 type Swept struct {
-	// Mended deliveries and batches had no live job and have one again, marked as a rerun; open deliveries, a batch
+	// Repaired deliveries and batches had no live job and have one again, marked as a rerun; open deliveries, a batch
 	// cutter.
-	Mended int
+	Repaired int
 	// Removed jobs belonged to a delivery that is finished, or has another job.
 	Removed int
 	// Routes had no live job and have one again.
@@ -33,36 +33,32 @@ type Swept struct {
 
 // Total is the number of repairs.
 func (s *Swept) Total() int {
-	return s.Mended + s.Removed + s.Routes + s.Handshakes + s.Exports + s.Operations
+	return s.Repaired + s.Removed + s.Routes + s.Handshakes + s.Exports + s.Operations
 }
 
 // repair is a statement of the sweeper. It returns the last id that it read, or 0 at the end, and how many rows it
 // repaired.
 type repair struct {
 	name, statement string
-	byID            bool                // it takes the id after which it reads
-	count           func(s *Swept) *int // of its repairs
-	queue           string              // of the jobs that it inserts
+	byID            bool   // it takes the id after which it reads
+	count           *int   // of its repairs
+	queue           string // of the jobs that it inserts
 }
 
-func (s *Swept) mended() *int     { return &s.Mended }
-func (s *Swept) removed() *int    { return &s.Removed }
-func (s *Swept) routes() *int     { return &s.Routes }
-func (s *Swept) handshakes() *int { return &s.Handshakes }
-func (s *Swept) exports() *int    { return &s.Exports }
-func (s *Swept) operations() *int { return &s.Operations }
-
-var repairs = []repair{
-	{"deliveries", sqlFile("repairdeliveries.sql"), true, (*Swept).mended, queue.DeliverQueue},
-	{"stray jobs", sqlFile("removestrays.sql"), true, (*Swept).removed, ""},
-	{"routes", sqlFile("repairroutes.sql"), false, (*Swept).routes, queue.RouteQueue},
-	{"handshakes", sqlFile("repairhandshakes.sql"), false, (*Swept).handshakes, queue.HandshakeQueue},
-	{"exports", sqlFile("repairexports.sql"), false, (*Swept).exports, queue.ExportQueue},
-	{"dead letters", sqlFile("freedeadletters.sql"), false, (*Swept).exports, ""},
-	{"operations", sqlFile("repairoperations.sql"), false, (*Swept).operations, queue.OperationQueue},
-	{"batches", sqlFile("repairbatches.sql"), true, (*Swept).mended, queue.DeliverQueue},
-	{"members of batches", sqlFile("repairmembers.sql"), false, (*Swept).mended, queue.DeliverQueue},
-	{"batch cutters", sqlFile("repaircutters.sql"), false, (*Swept).mended, queue.DeliverQueue},
+// repairs are all of them, in order. They count in s.
+func repairs(s *Swept) []repair {
+	return []repair{
+		{"deliveries", sqlFile("repairdeliveries.sql"), true, &s.Repaired, queue.DeliverQueue},
+		{"stray jobs", sqlFile("removestrays.sql"), true, &s.Removed, ""},
+		{"routes", sqlFile("repairroutes.sql"), false, &s.Routes, queue.RouteQueue},
+		{"handshakes", sqlFile("repairhandshakes.sql"), false, &s.Handshakes, queue.HandshakeQueue},
+		{"exports", sqlFile("repairexports.sql"), false, &s.Exports, queue.ExportQueue},
+		{"dead letters", sqlFile("freedeadletters.sql"), false, &s.Exports, ""},
+		{"operations", sqlFile("repairoperations.sql"), false, &s.Operations, queue.OperationQueue},
+		{"batches", sqlFile("repairbatches.sql"), true, &s.Repaired, queue.DeliverQueue},
+		{"members of batches", sqlFile("repairmembers.sql"), false, &s.Repaired, queue.DeliverQueue},
+		{"batch cutters", sqlFile("repaircutters.sql"), false, &s.Repaired, queue.DeliverQueue},
+	}
 }
 
 // SweeperFinds is the number of repairs since the process began.
@@ -75,9 +71,9 @@ var errSweeping = errors.New("another node sweeps")
 // changed in the last 60 s. While another node does that, it ends.
 func (m *Maintenance) Sweep(ctx context.Context) (swept Swept, err error) {
 	defer func() { m.finds.Add(int64(swept.Total())) }()
-	for _, r := range repairs {
+	for _, r := range repairs(&swept) {
 		n, err := m.repair(ctx, r)
-		*r.count(&swept) += n
+		*r.count += n
 		if n > 0 && r.queue != "" {
 			m.notifier.PokeQueue(ctx, r.queue)
 		}

@@ -18,11 +18,11 @@ const (
 
 var deadJobsStatement = sqlFile("deadjobs.sql")
 
-// VacuumJobs vacuums the table of jobs if many are dead. Autovacuum looks at a database once a minute
-// (autovacuum_naptime, which no table can set for itself): at 5,000 events/s that is 300,000 dead jobs, and each fetch
-// steps over the index pages of all of them to the first that lives. Where somebody vacuums already, or this role may
-// not, nothing happens. What the last one could not remove, as while somebody's transaction stays open, is no reason
-// for the next one.
+// VacuumJobs vacuums the table of jobs if many are dead. Autovacuum visits a database once a minute
+// (autovacuum_naptime, which no table can set): at 5,000 events/s that is 300,000 dead jobs, and each fetch reads past
+// the index entries of all of them to the first live job. It does nothing if another session vacuums the table, or if
+// this role may not. Rows that the last vacuum could not remove, because a transaction stays open, are no reason for
+// the next one.
 func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 	dead, due := int64(0), false
 	err := m.db.QueryRow(ctx, deadJobsStatement, vacuumDead, m.deadLeft.Load()).Scan(&dead, &due)
@@ -32,7 +32,7 @@ func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 		}
 		m.deadLeft.Store(dead)
 	} else if dead < m.deadLeft.Load() {
-		m.deadLeft.Store(dead) // somebody else's vacuum removed them
+		m.deadLeft.Store(dead) // another vacuum removed them
 	}
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("vacuum the table of jobs: %w", err)

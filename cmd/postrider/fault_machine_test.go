@@ -37,7 +37,7 @@ func frozenNodeWakes(t *testing.T) {
 	lasts := time.After(faultTime(0, 10*time.Second))
 	sink.open() // the frozen node's requests are answered too
 	db.drained()
-	require.Contains(t, awake.stderr.String(), "a node stopped beating")
+	require.Contains(t, awake.stderr.String(), "a node stopped its heartbeat")
 	<-lasts
 
 	const everything = `SELECT md5((SELECT string_agg(d::text, ' ' ORDER BY delivery_id) FROM postrider.deliveries d)

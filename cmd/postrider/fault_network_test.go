@@ -217,7 +217,7 @@ func (l *stubborn) settled(db *database, sink *gate, duplicates int) bench.Verdi
 func requireNobodyDead(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
-		require.NotContains(t, n.stderr.String(), "a node stopped beating")
+		require.NotContains(t, n.stderr.String(), "a node stopped its heartbeat")
 	}
 }
 

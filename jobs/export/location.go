@@ -17,23 +17,23 @@ import (
 	"postrider/policy"
 )
 
-// File is a file that is being written to a location outside. It is there, whole, once Commit has succeeded, and not
+// File is a file that is being written to an external location. It exists, complete, once Commit has succeeded, and not
 // before.
 type File struct {
 	io.Writer
-	// Commit ends the file. Abort leaves nothing of it behind, as far as that can be had; after Commit it does nothing.
+	// Commit ends the file. Abort removes what was written, as far as possible; after Commit it does nothing.
 	Commit func() error
 	Abort  func()
 }
 
-// CreateFile begins a file in a location. What is there by that name gives way to it. The connection to a bucket is
-// left to the end of the process.
+// CreateFile begins a file in a location, and replaces one of that name. The connection to a bucket stays open until
+// the process ends.
 func CreateFile(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
 	return NewPlaces(policy.ExportLocations{}).create(ctx, target, name)
 }
 
-// createLocalFile writes beside the file and then renames: who looks finds it whole or not at all. A root keeps it in
-// its directory, whatever names and symbolic links say. The directory must be there: one that is missing may be a disk
+// createLocalFile writes beside the file and then renames it, so a reader finds it complete or not at all. A root keeps
+// it in its directory, whatever names and symbolic links say. The directory must exist: a missing one may be a disk
 // that is not mounted.
 func createLocalFile(directory, name string) (*File, error) {
 	root, err := os.OpenRoot(directory)
@@ -65,7 +65,7 @@ func createLocalFile(directory, name string) (*File, error) {
 	}}, nil
 }
 
-// What is in a dead letter is its publisher's: others on the machine need not read it.
+// Dead letters are the publisher's data: other users of the machine need not read them.
 const (
 	directoryMode = 0o750
 	fileMode      = 0o640
@@ -78,7 +78,7 @@ func openBelow(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 }
 
-// syncDirectory makes a rename last through a power cut.
+// syncDirectory makes a rename survive a power failure.
 func syncDirectory(root *os.Root, name string) error {
 	directory, err := root.Open(name)
 	if err != nil {
@@ -87,7 +87,7 @@ func syncDirectory(root *os.Root, name string) error {
 	return errors.Join(directory.Sync(), directory.Close())
 }
 
-// openBucket opens a bucket the way its operator says, with the credentials that the cloud's own library finds.
+// openBucket opens a bucket as its operator configured it, with the credentials that the library of the cloud finds.
 func openBucket(ctx context.Context, l policy.Location) (*blob.Bucket, error) {
 	url := l.Scheme + "://" + l.Bucket
 	if l.Query != "" {
@@ -129,13 +129,13 @@ type Places struct {
 	buckets map[policy.Location]*blob.Bucket
 }
 
-// NewPlaces returns no open bucket yet; files are written below the locations that the server allows.
+// NewPlaces returns Places with no open bucket. Files are written below the locations that the server allows.
 func NewPlaces(locations policy.ExportLocations) *Places {
 	return &Places{Locations: locations, buckets: map[policy.Location]*blob.Bucket{}}
 }
 
 func (p *Places) bucket(ctx context.Context, l policy.Location) (*blob.Bucket, error) {
-	l.Path = "" // is the objects', not the bucket's
+	l.Path = "" // it belongs to the objects, not to the bucket
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if bucket, ok := p.buckets[l]; ok {
@@ -148,7 +148,7 @@ func (p *Places) bucket(ctx context.Context, l policy.Location) (*blob.Bucket, e
 	return bucket, err
 }
 
-// Write puts a file into a place, whole or not at all.
+// Write writes a file to a place, completely or not at all.
 func (p *Places) Write(ctx context.Context, target policy.ExportTarget, name string, body []byte) error {
 	f, err := p.create(ctx, target, name)
 	if err != nil {

@@ -11,25 +11,26 @@ import (
 	"postrider/postgres"
 )
 
-// ExportResult is what one try to write an export came to.
+// ExportResult is the result of one try to write an export.
 type ExportResult struct {
 	Job    int64
 	Export *Export
-	// Location is the URL of the file that was written; "" = nothing was.
+	// Location is the URL of the file that was written; "" for none.
 	Location string
-	// Error is why nothing was written. GiveUp: trying again is of no use.
+	// Error is why nothing was written. GiveUp: another try is of no use.
 	Error  string
 	GiveUp bool
-	// Unfit are those that could not be written although the file was, with the reason.
+	// Unfit has the dead letters that could not be written although the file was, with the reasons.
 	Unfit map[uuid.UUID]string
 }
 
 var recordStatement = sqlFile("record.sql")
 
-// Exported is what became of an export's dead letters.
+// Exported has the numbers of an export's dead letters, by what became of them.
 type Exported struct{ Written, GivenUp, Pending int }
 
-// RecordExport writes down what a try came to. A job that is nobody's any more changes nothing, and that is no error.
+// RecordExport records the result of a try. It is no error that a job is not the export's any more; then nothing
+// changes.
 func (e *Exports) RecordExport(ctx context.Context, r *ExportResult) (done Exported, err error) {
 	err = pgx.BeginFunc(ctx, e.db, func(tx pgx.Tx) error {
 		done, err = e.recordExport(ctx, tx, r)
@@ -60,8 +61,8 @@ func (e *Exports) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) 
 	return done, noteExportsGivenUp(ctx, tx, givenUp, r)
 }
 
-// noteExportsGivenUp notes, in the transaction that marks them so, that these dead letters will not be written outside
-// any more.
+// noteExportsGivenUp inserts a notice, in the transaction that marks them so, that these dead letters will not be
+// exported any more.
 func noteExportsGivenUp(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *ExportResult) error {
 	reason := r.Error
 	if reason == "" { // the file was written, without these

@@ -18,7 +18,7 @@ import (
 	"postrider/query"
 )
 
-// Exports are the dead letters that are to be written to a location outside the database.
+// Exports are the dead letters that are to be written to an external location.
 type Exports struct {
 	db       *postgres.DB
 	notifier *queue.Notifier
@@ -33,7 +33,7 @@ func NewExports(db *postgres.DB, notifier *queue.Notifier) *Exports {
 
 // ExportCounters count dead letters since the process began.
 type ExportCounters struct {
-	// Written to a location, and GivenUp.
+	// Written to a location, and given up.
 	Written, GivenUp int64
 }
 
@@ -43,12 +43,12 @@ func (e *Exports) ExportCounters() ExportCounters {
 }
 
 const (
-	// maxExported and maxExportedBytes bound one file: the node that writes it has it in memory. A dead letter that is
-	// larger goes alone.
+	// maxExported and maxExportedBytes bound one file, which the node has in memory. A larger dead letter is written
+	// alone.
 	maxExported      = 1000
 	maxExportedBytes = 8 << 20
-	// exportLanes is how many event subscriptions one look takes up; the next comes a second later.
-	exportLanes = 100
+	// maxClaims is how many event subscriptions one call claims dead letters of; the next call is a second later.
+	maxClaims = 100
 )
 
 var (
@@ -57,21 +57,21 @@ var (
 	loadStatement  = sqlFile("load.sql")
 )
 
-// ClaimExports takes up the dead letters that are due to be exported, and says of how many event subscriptions. Every
-// node calls it again and again.
+// ClaimExports claims the dead letters that are due to be exported, and returns of how many event subscriptions. Every
+// node calls it repeatedly.
 func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
-	rows, err := e.db.Query(ctx, dueStatement, exportLanes)
+	rows, err := e.db.Query(ctx, dueStatement, maxClaims)
 	if err != nil {
 		return 0, fmt.Errorf("look for dead letters to export: %w", err)
 	}
-	lanes, err := postgres.CollectIDs(rows)
+	subscriptions, err := postgres.CollectIDs(rows)
 	if err != nil {
 		return 0, fmt.Errorf("look for dead letters to export: %w", err)
 	}
-	for _, subscription := range lanes {
+	for _, subscription := range subscriptions {
 		var taken int
 		if err := e.db.QueryRow(ctx, claimStatement, subscription, maxExported, maxExportedBytes).Scan(&taken); err != nil {
-			return claimed, fmt.Errorf("take up dead letters to export: %w", err)
+			return claimed, fmt.Errorf("claim dead letters to export: %w", err)
 		}
 		if taken > 0 {
 			claimed++
@@ -86,16 +86,16 @@ func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
 // Export is one file of dead letters that is to be written.
 type Export struct {
 	ID int64
-	// Topic and Subscription are names; both may have been deleted meanwhile. Namespace: the topic is a namespace's.
+	// Topic and Subscription are names; both may have been deleted meanwhile. Namespace: it is a namespace's topic.
 	Topic, Subscription string
 	Namespace           bool
-	// Destination is where the event subscription's dead letters go by now; nil where that is no location outside any
-	// more.
+	// Destination is the current dead-letter destination of the event subscription; nil if that is no external location
+	// any more.
 	Destination *policy.DeadLetterProperties
-	// File and CreatedAt make the file's name.
+	// File and CreatedAt form the file's name.
 	File      uuid.UUID
 	CreatedAt time.Time
-	// Tries is how many have failed.
+	// Tries is the number of failed tries.
 	Tries   int
 	Letters []ExportLetter
 }
@@ -106,7 +106,7 @@ type ExportLetter struct {
 	event.DeadLetter
 }
 
-// Path is the file's name within its location.
+// Path returns the file's name within its location.
 func (x *Export) Path() string {
 	of := strings.ToUpper(x.Subscription)
 	if x.Namespace {
@@ -115,7 +115,7 @@ func (x *Export) Path() string {
 	return policy.DeadLetterPath(of, x.CreatedAt, x.File.String())
 }
 
-// Form is how its dead letters are written.
+// Form returns how its dead letters are written.
 func (x *Export) Form() event.DeadLetterForm {
 	if x.Namespace {
 		return event.DeadLetterAround
@@ -125,7 +125,7 @@ func (x *Export) Form() event.DeadLetterForm {
 
 const exportLettersWhere = `WHERE l.export_id = $1 ORDER BY l.export_due_at, l.id`
 
-// LoadExport reads what a job is to write. ErrNotFound: the job is nobody's any more.
+// LoadExport reads what a job is to write. ErrNotFound: the job is not the export's any more.
 func (e *Exports) LoadExport(ctx context.Context, id, job int64) (*Export, error) {
 	x := &Export{}
 	var file [16]byte

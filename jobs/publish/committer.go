@@ -115,7 +115,7 @@ func (p *Publisher) flush(group []*publishRequest) {
 
 // finish brings every request of the group to an answer, or puts it off.
 func (p *Publisher) finish(ctx context.Context, group []*publishRequest) {
-	defer p.putOff(group)
+	defer p.deferBusy(group)
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
 		group = refilter(group, p.cache.Catalogue())

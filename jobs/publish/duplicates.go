@@ -12,29 +12,30 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// detects reports whether the events of a request are looked for among those that were published before.
+// detects reports whether duplicates of the events are detected.
 func (req *publishRequest) detects() bool { return req.Receipt.Topic.DuplicateWindow > 0 }
 
-// eventKey is what an event is told by within its topic; postrider_internal.event_key makes the same. No source has a
-// zero byte.
+// eventKey identifies an event within its topic; postrider_internal.event_key computes the same. No source has a zero
+// byte.
 func eventKey(e *event.Event) (key [16]byte) {
 	sum := sha256.Sum256([]byte(e.Source + "\x00" + e.ID))
 	return [16]byte(sum[:])
 }
 
-// takeEvents takes the keys of events that are new, and answers the id that stands for each; NULL where another
-// transaction is in the way.
+// takeEvents takes the keys of new events, and returns for each event the id of the first one with its key; NULL if
+// another transaction has one of the keys.
 const takeEvents = "SELECT postrider_internal.try_take_events($1, $2, $3, $4)"
 
-// claims are the requests of a group by what is known of them.
+// claims are the requests of a group, by whether they are new.
 type claims struct {
 	version int64
-	// firsts has, for a request whose events were looked for, the id that stands for each of them.
+	// firsts has, for a request whose duplicates are detected, the id of the first event for each of its events.
 	firsts                map[*publishRequest][][16]byte
 	fresh, repeated, busy []*publishRequest
 }
 
-// claim takes what is new of a group, in one round trip for events and one for keys, with whatever stands in the batch.
+// claim takes the keys of a group, in one round trip for events and one for requests, together with the statements of
+// the batch.
 func claim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) (*claims, error) {
 	c := &claims{version: group[0].version(), firsts: map[*publishRequest][][16]byte{}}
 	var detecting, keyed []*publishRequest
@@ -55,7 +56,7 @@ func claim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*p
 			c.busy = append(c.busy, req)
 		case req.IdempotencyKey != "":
 			keyed = append(keyed, req)
-		default: // also where the topic has ceased to detect duplicates
+		default: // or the topic does not detect duplicates any more
 			c.fresh = append(c.fresh, req)
 		}
 	}
@@ -65,8 +66,8 @@ func claim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*p
 	return c, c.takeKeys(ctx, conn, batch, keyed)
 }
 
-// takeEvents asks for the events of all requests at once. Where somebody is in the way of one, it asks for each request
-// by itself.
+// takeEvents takes the keys of all events at once. If another transaction has one of them, it takes those of each
+// request separately.
 func (c *claims) takeEvents(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
 	var all [][16]byte
 	batch.Queue(takeEvents, eventKeyColumns(group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&all) })
@@ -111,7 +112,7 @@ func eventKeyColumns(group []*publishRequest) []any {
 	return []any{topics, minutes, keys, ids}
 }
 
-// ids are what a request is answered with.
+// ids are the event ids of the response.
 func (c *claims) ids(req *publishRequest) [][16]byte {
 	if firsts := c.firsts[req]; firsts != nil {
 		return firsts
@@ -123,7 +124,7 @@ func (c *claims) ids(req *publishRequest) [][16]byte {
 	return ids
 }
 
-// stored are the requests that have something new, each with that alone.
+// stored returns the requests that have new events, each with these alone.
 func (c *claims) stored() []*publishRequest {
 	stored := make([]*publishRequest, 0, len(c.fresh))
 	for _, req := range c.fresh {
@@ -137,7 +138,7 @@ func (c *claims) stored() []*publishRequest {
 	return stored
 }
 
-// duplicates says of each event of a request whether another one stands for it; nil where none does.
+// duplicates reports for each event of a request whether it is a duplicate; nil if none is.
 func (c *claims) duplicates(req *publishRequest) []bool {
 	duplicates := make([]bool, len(c.firsts[req]))
 	for i, first := range c.firsts[req] {
@@ -149,7 +150,7 @@ func (c *claims) duplicates(req *publishRequest) []bool {
 	return duplicates
 }
 
-// without is a request of its own, with the rest of the events.
+// without returns a request with the events that are no duplicates.
 func (req *publishRequest) without(duplicates []bool) *publishRequest {
 	rest := &publishRequest{
 		Publication: req.Publication, catalogue: req.catalogue, routed: req.routed, keyed: true, done: make(chan error, 1),
@@ -169,8 +170,8 @@ func (req *publishRequest) without(duplicates []bool) *publishRequest {
 	return rest
 }
 
-// end is how a transaction ends that has stored nothing: not even keys of events where the request's own key was taken
-// before.
+// end returns how a transaction ends that has stored nothing. It must not store keys of events if the key of their
+// request was taken before.
 func (c *claims) end() string {
 	for _, req := range slices.Concat(c.repeated, c.busy) {
 		if c.firsts[req] != nil {
@@ -180,7 +181,7 @@ func (c *claims) end() string {
 	return "COMMIT"
 }
 
-// answer tells the publishers, after the commit.
+// answer completes the requests, after the commit.
 func (c *claims) answer() {
 	for _, req := range c.fresh {
 		if duplicates := c.duplicates(req); duplicates != nil {

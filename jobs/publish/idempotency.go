@@ -18,19 +18,19 @@ const (
 	// MaxIdempotencyKey is how many bytes a key may have.
 	MaxIdempotencyKey = 255
 
-	// keyedGroup bounds how many keys are taken one by one when another transaction has one of them.
+	// keyedGroup bounds how many keys are taken one by one if another transaction has one of them.
 	keyedGroup = 256
-	// keyPatience is how long a publish waits while another one is at its key: other nodes are done by then, a user's
-	// transaction may stay open for hours. Meanwhile it asks again each keyPause, and keeps nobody else waiting.
+	// keyPatience is how long a publish waits while another one has its key: other nodes are done by then, but a user's
+	// transaction may stay open for hours. Meanwhile it tries again each keyPause, and delays no other publish.
 	keyPatience = time.Second
 	keyPause    = 20 * time.Millisecond
 )
 
-// takeKeys takes keys that are free, and answers for each whether it was; NULL where another transaction is in the way.
+// takeKeys takes keys that are free, and returns for each whether it was; NULL if another transaction has one of them.
 const takeKeys = "SELECT postrider_internal.try_take_keys($1, $2, $3, $4)"
 
-// requireCatalogue is asked last, for a key must never be kept without its events: it is a serialisation failure where
-// the catalogue has moved on from the version that the filters were taken from.
+// requireCatalogue is called last, because a key must never be stored without its events: it fails with a serialization
+// failure if the filters used an outdated catalog.
 const requireCatalogue = "SELECT postrider_internal.require_catalogue($1)"
 
 func keyHash(key string) []byte {
@@ -38,14 +38,14 @@ func keyHash(key string) []byte {
 	return hash[:]
 }
 
-// mayRepeat reports whether what was published before is not stored again.
+// mayRepeat reports whether events that were published before are not stored again.
 func (req *publishRequest) mayRepeat() bool { return req.IdempotencyKey != "" || req.detects() }
 
-// hasBoth reports whether both a key and events are to be looked for.
+// hasBoth reports whether the request has a key, and events whose duplicates are detected.
 func (req *publishRequest) hasBoth() bool { return req.IdempotencyKey != "" && req.detects() }
 
-// fitsKeyed measures a group of requests with keys: the same key is asked for once in a transaction, and what is routed
-// is alone in it.
+// fitsKeyed limits a group of requests with keys: a transaction takes the same key once, and a routed request is alone
+// in it.
 func fitsKeyed() func(*publishRequest) bool {
 	fits, seen, n, alone := fitsGroup(), map[string]bool{}, 0, false
 	return func(req *publishRequest) bool {
@@ -60,12 +60,12 @@ func fitsKeyed() func(*publishRequest) bool {
 	}
 }
 
-// key is unique among topics, too.
+// key is unique among all topics.
 func (req *publishRequest) key() string { return req.Topic + "\x00" + req.IdempotencyKey }
 
-// commitKeyed stores what is new of a group. The rest was published before, and is answered as it was then. What has a
-// key and events to look for has a transaction of its own: where one of the two cannot be had, the other must not be
-// kept.
+// commitKeyed stores the new events of a group; the others were published before and get the response of that time. A
+// request with a key and events to check has its own transaction: if one of them cannot be had, the other must not be
+// stored.
 func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, filtered bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
@@ -83,9 +83,9 @@ func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, fi
 	return p.claimAndStore(ctx, together, filtered)
 }
 
-// claimAndStore takes keys by the catalogue in memory, and lets requireCatalogue say whether it was the newest;
-// filtered reads the catalogue in the transaction's own snapshot instead. There, what somebody took after the snapshot
-// is a serialisation failure, too. Whatever fails so is tried again.
+// claimAndStore takes keys by the catalog in memory, and requireCatalogue checks that it is current; filtered reads the
+// catalog in the snapshot of the transaction instead. There, a key that was taken after the snapshot is a serialization
+// failure too. All these failures are tried again.
 func (p *Publisher) claimAndStore(ctx context.Context, group []*publishRequest, filtered bool) error {
 	err := p.db.WithConn(ctx, func(conn *pgxpool.Conn) (err error) {
 		began, batch := time.Now(), &pgx.Batch{}
@@ -126,8 +126,8 @@ func (p *Publisher) storeClaimed(ctx context.Context, conn *pgxpool.Conn, claims
 	return nil
 }
 
-// putOff lets requests wait for whoever is at the same. Nobody looks at them afterwards: they may be in another group.
-func (p *Publisher) putOff(group []*publishRequest) {
+// deferBusy lets requests wait for the transactions that have their keys. After that they may be in another group.
+func (p *Publisher) deferBusy(group []*publishRequest) {
 	for _, req := range group {
 		if req.postponed {
 			req.claimed.Store(false) // its client may go away again
@@ -136,18 +136,18 @@ func (p *Publisher) putOff(group []*publishRequest) {
 	}
 }
 
-// postpone has a request put off, unless it has waited for long enough.
+// postpone defers a request, unless it has waited long enough.
 func (req *publishRequest) postpone() {
 	if time.Since(req.queued) <= keyPatience {
 		req.postponed = true
 		return
 	}
-	req.answer(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is under way",
+	req.answer(fmt.Errorf("%w: another publish of the same idempotency key, or of the same event, is in progress",
 		postgres.ErrUnavailable))
 }
 
-// takeKeys takes the keys of all requests at once, with whatever stands in the batch. Where another transaction has one
-// of them, it takes those of each request by itself.
+// takeKeys takes the keys of all requests at once, together with the statements of the batch. If another transaction
+// has one of them, it takes those of each request separately.
 func (c *claims) takeKeys(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
 	var free []bool
 	if len(group) > 0 {
@@ -173,7 +173,7 @@ func (c *claims) takeKeys(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Ba
 	return conn.SendBatch(ctx, singly).Close()
 }
 
-// taken sorts requests by whether their keys were free; nil: another transaction is in the way.
+// taken divides requests by whether their keys were free; nil: another transaction has one of them.
 func (c *claims) taken(group []*publishRequest, free []bool) {
 	for i, req := range group {
 		switch {

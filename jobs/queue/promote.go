@@ -17,15 +17,14 @@ import (
 const (
 	// promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
 	promoteStep = 2500
-	// Parking costs the database 60 to 90 microseconds a delivery: 90,000 retries of one endpoint that are due at once
-	// would take a core for 7 s. So no more than parkStep are parked in a call, four times a second, while there is
-	// something to park; the endpoint itself is not let through faster anyway.
+	// parkStep bounds how many jobs one call puts on hold. Each costs PostgreSQL 60 to 90 µs: 90,000 retries of one
+	// endpoint that are due at once would take a core for 7 s. The endpoint itself gets no more either.
 	parkStep = 250
-	// Meanwhile the retries of others, which come after those in the index, are looked for past them: 90,000 rows to read,
-	// a tenth of a second.
-	lookPast = 2 * time.Second
-	// Behind one flood may be another one. So many are looked past, at a step of parkStep each.
-	lookRounds = 8
+	// pastInterval is how often retries of other event subscriptions are searched for, which come after such a flood in
+	// the index: 90,000 rows to read take 0.1 s.
+	pastInterval = 2 * time.Second
+	// pastRounds is how many floods one behind the other are passed, at a step of parkStep each.
+	pastRounds = 8
 	// wakeInterval is how late a route may be whose step failed.
 	wakeInterval = time.Second
 )
@@ -33,18 +32,18 @@ const (
 var (
 	promoteStatement = sqlFile("promote.sql")
 	wakeStatement    = sqlFile("wake.sql")
-	lookStatement    = sqlFile("look.sql")
+	dueStatement     = sqlFile("due.sql")
 )
 
-// Look says what there is to do: Promote, or CollectPublishes. Every node asks every 250 ms.
-type Look struct{ Promote, Published bool }
+// Due reports what there is to do: Promote, or CollectPublishes.
+type Due struct{ Promote, Published bool }
 
-// Look looks.
-func (q *JobRows) Look(ctx context.Context) (look Look, err error) {
-	if err := q.db.QueryRow(ctx, lookStatement).Scan(&look.Promote, &look.Published); err != nil {
-		return look, fmt.Errorf("look for what is due: %w", err)
+// Due checks what there is to do. Every node calls it every 250 ms.
+func (q *JobRows) Due(ctx context.Context) (due Due, err error) {
+	if err := q.db.QueryRow(ctx, dueStatement).Scan(&due.Promote, &due.Published); err != nil {
+		return due, fmt.Errorf("check what is due: %w", err)
 	}
-	return look, nil
+	return due, nil
 }
 
 // Room bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for
@@ -58,8 +57,8 @@ type Room struct {
 // PointPromote is the failpoint after due jobs became available and before a fetcher is woken.
 const PointPromote = "promote"
 
-// Promote makes the jobs available whose time has come and says how many were due. Where no room is given there is
-// DefaultRoom. Every node calls it every 250 ms while Look finds any; nodes skip each other's rows.
+// Promote makes due jobs available and returns how many were due. An event subscription without a room has DefaultRoom.
+// Every node calls it every 250 ms while Due reports any; nodes skip each other's rows.
 func (q *JobRows) Promote(ctx context.Context, rooms ...Room) (int, error) {
 	total, err := q.promoteScheduled(ctx, rooms)
 	if err == nil && q.promoter.wakes(time.Now()) {
@@ -86,16 +85,16 @@ func (q *JobRows) wake(ctx context.Context, total *int) error {
 	return nil
 }
 
-// promoter remembers whose retries flood the queue.
+// promoter remembers which event subscriptions flood the queue with due retries.
 type promoter struct {
 	mu       sync.Mutex
-	flooding []string // ids of the event subscriptions that the last step had to park something of
-	lookedAt time.Time
+	flooding []string // ids of the event subscriptions that the last step put jobs of on hold
+	passedAt time.Time
 	wokeAt   time.Time
 }
 
-// wakes says whether it is time to look for the jobs whose times are River's own: seldom, for they are few, and four
-// looks at nothing four times a second were a quarter of what an idle node asks.
+// wakes reports whether it is time to search for jobs whose times are River's own. They are few: with a search at each
+// call they were a quarter of an idle node's statements.
 func (p *promoter) wakes(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,17 +105,17 @@ func (p *promoter) wakes(now time.Time) bool {
 	return true
 }
 
-// look says how many rows the next step may take, and whether it is time to look past the flood.
-func (p *promoter) look(now time.Time) (step int, past []string) {
+// next returns how many rows the next step may take, and the event subscriptions to pass if it is time for that.
+func (p *promoter) next(now time.Time) (step int, past []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.flooding) == 0 {
 		return promoteStep, nil
 	}
-	if now.Sub(p.lookedAt) < lookPast {
+	if now.Sub(p.passedAt) < pastInterval {
 		return parkStep, nil
 	}
-	p.lookedAt = now
+	p.passedAt = now
 	return parkStep, p.flooding
 }
 
@@ -126,13 +125,13 @@ func (p *promoter) saw(flooding []string) {
 	p.flooding = flooding
 }
 
-// promoteScheduled goes on while every job of a step fits.
+// promoteScheduled continues while every job of a step fits.
 func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
 	left := make(map[int64]Room, len(rooms))
 	for _, r := range rooms {
 		left[r.SubscriptionID] = r
 	}
-	step, past := q.promoter.look(time.Now())
+	step, past := q.promoter.next(time.Now())
 	if past != nil {
 		if total, err = q.promotePast(ctx, left, past); err != nil {
 			return total, err
@@ -150,9 +149,9 @@ func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Room) (total int
 	}
 }
 
-// promotePast goes on behind those that flood, and behind each further one that it meets there.
+// promotePast promotes jobs of all event subscriptions but those given, and those that it finds to flood the queue too.
 func (q *JobRows) promotePast(ctx context.Context, left map[int64]Room, past []string) (total int, err error) {
-	for step, rounds := parkStep, 0; rounds < lookRounds; {
+	for step, rounds := parkStep, 0; rounds < pastRounds; {
 		due, flooding, err := q.promoteOnce(ctx, left, step, past)
 		if err != nil {
 			return total, err
@@ -169,8 +168,8 @@ func (q *JobRows) promotePast(ctx context.Context, left map[int64]Room, past []s
 	return total, nil
 }
 
-// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and takes off their room
-// what it made available. flooding are those that it had to park something of.
+// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and reduces their room by the
+// jobs that it made available. flooding are those that it put jobs of on hold.
 func (q *JobRows) promoteOnce(
 	ctx context.Context, left map[int64]Room, step int, without []string,
 ) (due int, flooding []string, err error) {
@@ -202,8 +201,8 @@ func promoteColumns(step int, rooms map[int64]Room) []any {
 	var jobs []int
 	var holds []pgtype.Text
 	for _, r := range rooms {
-		subscriptions, jobs, holds = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0)), append(holds,
-			postgres.NullText(r.Hold))
+		subscriptions, jobs = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0))
+		holds = append(holds, postgres.NullText(r.Hold))
 	}
 	return []any{step, DefaultRoom, subscriptions, jobs, holds}
 }

@@ -21,21 +21,21 @@ const (
 	// A sample that takes long is taken less often: it may use a tenth of a connection's time.
 	sampleShare = 10
 	sampleLimit = 5 * time.Second
-	// idleInterval: where nothing waited and this node has queued nothing since, only what other nodes publish can be
-	// missed, and they count that themselves.
+	// idleInterval is the pause while nothing waits and this node has queued nothing since. Only publishes of other nodes
+	// can be missed, and these nodes count them.
 	idleInterval = time.Second
-	// DefaultRoom is how many jobs of an event subscription may wait where nothing is known of its endpoint: four for each
-	// of the 64 calls it starts with.
+	// DefaultRoom is how many jobs of an event subscription may wait while its endpoint is unknown: four for each of the
+	// 64 calls it starts with.
 	DefaultRoom = 256
-	// blindRoom is the same on a node that publishes and makes no attempts, and so never knows: it must not slow down a
-	// fast endpoint, and the nodes that know put on hold what is too much.
+	// blindRoom is the same on a node that publishes and makes no attempts: it must not slow down a fast endpoint, and
+	// the nodes that make attempts put the surplus on hold.
 	blindRoom = 2000
 )
 
 // Waiting is an event subscription that has deliveries on hold.
 type Waiting struct {
 	SubscriptionID int64
-	// Hold is the event subscription's own; "" when it is open and its deliveries may go.
+	// Hold is the event subscription's own; "" if its deliveries may be attempted.
 	Hold string
 	// Held counts its deliveries and batches on hold, up to DefaultRoom.
 	Held int
@@ -51,7 +51,7 @@ type HoldState struct {
 type RestState struct {
 	Key []byte
 	Met policy.Result // what started the hold
-	// ProbeDue: its time has come and no probe is under way.
+	// ProbeDue: a probe is due and none is in progress.
 	ProbeDue bool
 }
 
@@ -79,14 +79,14 @@ type Traffic struct {
 	mu      sync.Mutex
 	latest  *TrafficSample
 	crowded map[int64]bool // more are on hold than the next release takes: new ones wait behind them
-	// Queued by this node, less what it has finished, since the latest sample began, and since the one before: what was
-	// committed while a sample was taken may be in it or not.
+	// Jobs queued by this node, less those that it has finished, since the latest sample began, and since the one before.
+	// A job that was committed while a sample was taken may be in it or not.
 	since, before map[int64]int
 	// queued receives when the first delivery is queued after a sample that found nothing.
 	queued chan struct{}
 }
 
-// room says how many jobs of an event subscription may be queued, given how many are queued for the others; see Gate.
+// room returns how many jobs of an event subscription may be queued, given how many are queued for the others; see Gate.
 type room interface {
 	Room(subscription int64, others int) int
 }
@@ -115,14 +115,14 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	return t.LatestTraffic(), nil
 }
 
-// Room is how many more jobs of an event subscription may be queued now; 0 or less for none.
+// Room returns how many more jobs of an event subscription may be queued now; 0 or less for none.
 func (t *Traffic) Room(subscription int64) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.roomFor(subscription)
 }
 
-// roomFor counts an event subscription that takes batches by events: a call takes as many as a batch may have.
+// roomFor counts events if an event subscription takes batches: a call takes as many as a batch may have.
 func (t *Traffic) roomFor(subscription int64) int {
 	limit := blindRoom
 	if t.gate != nil {
@@ -134,65 +134,65 @@ func (t *Traffic) roomFor(subscription int64) int {
 	return limit - t.latest.Queued[subscription] - t.since[subscription] - t.before[subscription]
 }
 
-// maxOpenEvents bounds what waits for the next batch of an event subscription.
+// maxOpenEvents bounds the deliveries that wait for the next batch of an event subscription.
 const maxOpenEvents = 20_000
 
-// Admissions is how many deliveries of each event subscription a publish may give jobs to.
+// Admissions has how many deliveries of each event subscription a publish may give jobs to.
 type Admissions map[int64]*admission
 
 type admission struct{ room, taken int }
 
-// Take asks for one delivery.
+// Take takes room for one delivery; false if there is none.
 func (a Admissions) Take(subscription int64) bool {
-	lane := a[subscription]
-	if lane.taken >= lane.room {
+	of := a[subscription]
+	if of.taken >= of.room {
 		return false
 	}
-	lane.taken++
+	of.taken++
 	return true
 }
 
-// Admit looks up the room of each event subscription that deliveries are made for. Where a crowd is on hold, new
-// deliveries queue up behind it: else those that wait would wait for ever.
-func (t *Traffic) Admit(wanted iter.Seq[*catalog.Subscription]) Admissions {
+// Admit returns the room of each event subscription that gets deliveries. If many are on hold, new deliveries wait
+// behind them: else those would wait without end.
+func (t *Traffic) Admit(matched iter.Seq[*catalog.Subscription]) Admissions {
 	admitted := Admissions{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for sub := range wanted {
+	for sub := range matched {
 		if _, known := admitted[sub.ID]; known {
 			continue
 		}
-		lane := &admission{}
+		of := &admission{}
 		if !t.crowded[sub.ID] {
-			lane.room = t.roomFor(sub.ID)
+			of.room = t.roomFor(sub.ID)
 		}
-		admitted[sub.ID] = lane
+		admitted[sub.ID] = of
 	}
 	return admitted
 }
 
-// Add counts what was committed.
+// Add counts the jobs that were committed.
 func (t *Traffic) Add(admitted Admissions) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.since) == 0 {
 		signal(t.queued)
 	}
-	for subscription, lane := range admitted {
-		if lane.taken > 0 {
-			t.since[subscription] += lane.taken
+	for subscription, of := range admitted {
+		if of.taken > 0 {
+			t.since[subscription] += of.taken
 		}
 	}
 }
 
-// AddOne counts what was queued for one event subscription; less than 0 is what left the queue.
+// AddOne counts the jobs queued for one event subscription; less than 0 are jobs that left the queue.
 func (t *Traffic) AddOne(subscription int64, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.since[subscription] += n
 }
 
-// Released counts a wave. One that found less than it may have taken leaves no crowd.
+// Released counts a wave. One that found less than its limit leaves nothing on hold.
 func (t *Traffic) Released(subscription int64, n, limit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,7 +214,7 @@ func (t *Traffic) Run(ctx context.Context) {
 	pause := time.Duration(0)
 	for t.rest(ctx, pause) {
 		began := time.Now()
-		_ = t.sample(ctx) // an outage: the next one is taken soon, and admission goes by the last
+		_ = t.sample(ctx) // in an outage admission uses the last one, and the next one is soon
 		pause = min(max(sampleInterval, sampleShare*time.Since(began)), sampleLimit)
 	}
 }
@@ -237,12 +237,12 @@ func (t *Traffic) rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// idle says that nothing waits, as far as this node knows.
+// idle reports that nothing waits, as far as this node knows.
 func (t *Traffic) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-t.queued: // of before
+	case <-t.queued: // an old one
 	default:
 	}
 	return t.latest.QueuedInAll == 0 && len(t.latest.Waiting) == 0 && len(t.since) == 0
@@ -258,7 +258,7 @@ var (
 	waitingStatement    = sqlFile("waiting.sql")
 )
 
-// sample asks the database what waits.
+// sample reads what waits.
 func (t *Traffic) sample(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()
@@ -287,7 +287,7 @@ func (t *Traffic) sample(ctx context.Context) error {
 		Query(Each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
-		return fmt.Errorf("look at what waits: %w", err)
+		return fmt.Errorf("read what waits: %w", err)
 	}
 	t.end(fresh)
 	return nil
@@ -307,8 +307,8 @@ func (t *Traffic) begin() {
 	t.before, t.since = t.since, map[int64]int{}
 }
 
-// keep goes on counting from the sample before one that failed: a database that is too busy to tell what waits must not
-// look as if nothing did.
+// keep continues to count from the sample before one that failed: while the database is too busy to be read, it must not
+// seem that nothing waits.
 func (t *Traffic) keep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -333,7 +333,7 @@ func (t *Traffic) end(fresh *TrafficSample) {
 	t.latest, t.crowded, t.before = fresh, crowded, nil
 }
 
-// holdOf is the hold that an event subscription is told to be on.
+// holdOf returns the hold that an event subscription is on; "" for none.
 func (t *TrafficSample) holdOf(c *catalog.Catalogue, subscription int64) string {
 	if hold, ok := t.Holds[subscription]; ok {
 		return hold.Reason
@@ -346,8 +346,8 @@ func (t *TrafficSample) holdOf(c *catalog.Catalogue, subscription int64) string 
 	return ""
 }
 
-// ProbesDue are the keys of the probations that are due for a probe and that deliveries wait for. Of the others there
-// may be many: of endpoints that no event matches, and of event subscriptions that were deleted.
+// ProbesDue returns the keys of the probations that are due for a probe and that deliveries wait for. There may be many
+// others: of endpoints that no event matches, and of event subscriptions that were deleted.
 func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
 	met := map[string]bool{}
 	for _, w := range t.Waiting {
@@ -363,7 +363,7 @@ func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
 	return keys
 }
 
-// RestOf is the probation that holds an event subscription's deliveries; the zero RestState if there is none.
+// RestOf returns the probation that holds an event subscription's deliveries; the zero RestState if there is none.
 func (t *TrafficSample) RestOf(c *catalog.Catalogue, sub *catalog.Subscription) RestState {
 	return t.Rests[string(c.RestKey(sub))]
 }

@@ -179,7 +179,7 @@ func TestSweepMendsBatches(t *testing.T) {
 			require.Equal(t, jobs.Swept{}, b.sweep(t), "touched a moment ago")
 			b.age(t)
 			b.exec(t, ageBatches)
-			require.Equal(t, jobs.Swept{Mended: row.want}, b.sweep(t))
+			require.Equal(t, jobs.Swept{Repaired: row.want}, b.sweep(t))
 			require.Equal(t, jobs.Swept{}, b.sweep(t))
 			if name != "the batch names no job" { // the job that it has lost finds that it is nobody's
 				require.Zero(t, b.count(t, brokenTokens))

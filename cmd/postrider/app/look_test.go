@@ -12,8 +12,8 @@ import (
 func TestLook(t *testing.T) {
 	t.Parallel()
 	b, _ := operateSetup(t)
-	look := func() queue.Look {
-		found, err := b.store.JobRows.Look(t.Context())
+	look := func() queue.Due {
+		found, err := b.store.JobRows.Due(t.Context())
 		require.NoError(t, err)
 		return found
 	}
@@ -26,7 +26,7 @@ func TestLook(t *testing.T) {
 		"state = 'available', queue = 'routes', scheduled_at = now() + interval '1 minute'",
 	} {
 		b.exec(t, "UPDATE postrider_internal.river_job SET "+due)
-		require.Equal(t, queue.Look{Promote: true}, look(), due)
+		require.Equal(t, queue.Due{Promote: true}, look(), due)
 	}
 	for _, later := range []string{
 		"state = 'scheduled', scheduled_at = now() + interval '1 hour'",
@@ -36,5 +36,5 @@ func TestLook(t *testing.T) {
 		require.Zero(t, look(), later)
 	}
 	b.exec(t, `SELECT postrider.publish('orders', '{"eventType": "test", "subject": "sql"}')`)
-	require.Equal(t, queue.Look{Published: true}, look())
+	require.Equal(t, queue.Due{Published: true}, look())
 }

@@ -63,22 +63,22 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 		want     jobs.Swept
 	}{
 		"the job row is gone": {
-			"DELETE FROM postrider_internal.river_job WHERE id = " + firstJob, jobs.Swept{Mended: 1},
+			"DELETE FROM postrider_internal.river_job WHERE id = " + firstJob, jobs.Swept{Repaired: 1},
 		},
-		"all job rows are gone": {"DELETE FROM postrider_internal.river_job", jobs.Swept{Mended: 5}},
+		"all job rows are gone": {"DELETE FROM postrider_internal.river_job", jobs.Swept{Repaired: 5}},
 		"the delivery names no job": {"UPDATE postrider_internal.deliveries SET job_id = NULL WHERE id = " +
-			firstDelivery, jobs.Swept{Mended: 1, Removed: 1}},
+			firstDelivery, jobs.Swept{Repaired: 1, Removed: 1}},
 		"the delivery names a wrong job": {"UPDATE postrider_internal.deliveries SET job_id = 999999 WHERE id = " +
-			firstDelivery, jobs.Swept{Mended: 1, Removed: 1}},
+			firstDelivery, jobs.Swept{Repaired: 1, Removed: 1}},
 		"two deliveries name one job": {
 			"UPDATE postrider_internal.deliveries SET job_id = (SELECT max(job_id) FROM postrider_internal.deliveries) " +
 				"WHERE id = " + firstDelivery,
-			jobs.Swept{Mended: 1, Removed: 1},
+			jobs.Swept{Repaired: 1, Removed: 1},
 		},
 		"two deliveries have each other's job": {
 			`UPDATE postrider_internal.deliveries d SET job_id = o.job_id FROM postrider_internal.deliveries o
 			  WHERE d.id IN (` + firstDelivery + `, ` + firstDelivery + ` + 1) AND o.id = 2 * ` + firstDelivery + ` + 1 - d.id`,
-			jobs.Swept{Mended: 2, Removed: 2},
+			jobs.Swept{Repaired: 2, Removed: 2},
 		},
 		"the delivery is gone": {
 			"DELETE FROM postrider_internal.deliveries WHERE id = " + firstDelivery, jobs.Swept{Removed: 1},
@@ -86,11 +86,11 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 		"all deliveries are gone": {"DELETE FROM postrider_internal.deliveries", jobs.Swept{Removed: 5}},
 		"River discarded the job": {
 			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now() WHERE id = " + firstJob,
-			jobs.Swept{Mended: 1},
+			jobs.Swept{Repaired: 1},
 		},
 		"River completed the job": {
 			"UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE id = " + firstJob,
-			jobs.Swept{Mended: 1},
+			jobs.Swept{Repaired: 1},
 		},
 		"a held delivery kept its job": {
 			"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = " + firstDelivery,
@@ -118,9 +118,9 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 
 			require.Equal(t, row.want, b.sweep(t))
 
-			require.EqualValues(t, row.want.Mended+row.want.Removed, b.store.Maintenance.SweeperFinds())
-			require.Equal(t, row.want.Mended, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1"))
-			require.Equal(t, row.want.Mended, b.count(t, "SELECT count(*) FROM postrider_internal.river_job "+
+			require.EqualValues(t, row.want.Repaired+row.want.Removed, b.store.Maintenance.SweeperFinds())
+			require.Equal(t, row.want.Repaired, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1"))
+			require.Equal(t, row.want.Repaired, b.count(t, "SELECT count(*) FROM postrider_internal.river_job "+
 				"WHERE args ->> 'r' = '1' AND state = 'available' AND args ->> 'n' = '1'"))
 			require.Zero(t, b.count(t, brokenFree))
 			require.Equal(t, jobs.Swept{}, b.sweep(t), "nothing is left to find")
@@ -148,7 +148,7 @@ func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 	require.Equal(t, jobs.Swept{}, b.sweep(t), "its last attempt began a moment ago")
 	b.age(t)
 
-	require.Equal(t, jobs.Swept{Mended: 1}, b.sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 1}, b.sweep(t))
 
 	require.Equal(t, 1, b.count(t,
 		`SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.deliveries d ON d.job_id = j.id
@@ -165,7 +165,7 @@ func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 		"SELECT id FROM postrider_internal.river_job")
 	b.age(t)
 
-	require.Equal(t, jobs.Swept{Mended: 1}, b.sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 1}, b.sweep(t))
 
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE args ->> 'r' = '20'"))
 	_, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: int64(d)}, queue.JobToken{JobID: int64(j)})
@@ -225,7 +225,7 @@ func TestSweepSkipsADeliveryThatSomebodyIsHolding(t *testing.T) {
 		"UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'paused' WHERE id = "+firstDelivery)
 	require.NoError(t, err)
 
-	require.Equal(t, jobs.Swept{Mended: 2}, b.sweep(t), "it neither waits nor gives a job to what gets a hold")
+	require.Equal(t, jobs.Swept{Repaired: 2}, b.sweep(t), "it neither waits nor gives a job to what gets a hold")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, jobs.Swept{}, b.sweep(t))
 	require.Zero(t, b.count(t, brokenFree))
@@ -285,7 +285,7 @@ func TestSweepGoesStepByStep(t *testing.T) {
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE args ->> 'd' IN ('1', '9999', '10000', '20000', '35000')")
 	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE id IN (10001, 34999)")
 
-	require.Equal(t, jobs.Swept{Mended: 5, Removed: 2}, b.sweep(t))
+	require.Equal(t, jobs.Swept{Repaired: 5, Removed: 2}, b.sweep(t))
 
 	require.Equal(t, 5, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns > 0"))
 	require.Equal(t, n-2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job j "+
