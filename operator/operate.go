@@ -40,7 +40,7 @@ func (o *Operator) Cancel(ctx context.Context, delivery int64) error {
 }
 
 // RetryNow makes a pending delivery's next attempt due now. ErrNotFound; ErrPaused, ErrNotValidated or ErrConflict: its
-// event subscription is on hold; ErrConflict: it has ended, or an attempt is under way.
+// event subscription is on hold; ErrConflict: it has ended, or an attempt is running.
 func (o *Operator) RetryNow(ctx context.Context, delivery int64) error {
 	if err := o.do(ctx, "retry a delivery", "SELECT postrider_internal.retry_now($1, $2, $3)", delivery); err != nil {
 		return err
@@ -49,21 +49,21 @@ func (o *Operator) RetryNow(ctx context.Context, delivery int64) error {
 	return nil
 }
 
-// DeadLetterNow gives a pending delivery up and returns the dead letter's id. The errors are those of Cancel.
+// DeadLetterNow dead-letters a pending delivery and returns the dead letter's id. The errors are those of Cancel.
 func (o *Operator) DeadLetterNow(ctx context.Context, delivery int64) (letter uuid.UUID, err error) {
 	return letter, o.call(ctx, "dead-letter a delivery", "SELECT postrider_internal.dead_letter_now($1, $2, $3)",
 		&letter, delivery)
 }
 
-// TestDelivery delivers a sample event to one event subscription alone, whatever its filter says, and returns the
+// TestDelivery delivers a sample event to one event subscription, which need not match its filter, and returns the
 // delivery's id; see postrider.test_delivery(). ErrNotFound; ErrConflict: it has expired.
 func (o *Operator) TestDelivery(ctx context.Context, topic, subscription string) (delivery int64, err error) {
 	return delivery, o.call(ctx, "make a test delivery", "SELECT postrider_internal.test_delivery($1, $2, $3, $4)",
 		&delivery, topic, subscription)
 }
 
-// EraseEvent erases what an event says, everywhere, and cancels what is pending of it; see postrider.erase_event(). It
-// says how many events were erased: 0 = it was before. ErrNotFound.
+// EraseEvent erases the content of an event everywhere and cancels its pending deliveries, see postrider.erase_event().
+// It returns how many events were erased: 0 = it was erased before. ErrNotFound.
 func (o *Operator) EraseEvent(ctx context.Context, systemID uuid.UUID) (erased int, err error) {
 	return erased, o.call(ctx, "erase an event", "SELECT postrider_internal.erase_event($1, NULL, $2, $3)",
 		&erased, systemID)
@@ -76,7 +76,8 @@ func (o *Operator) EraseSubject(
 	ctx context.Context, topic, subject string,
 ) (erased int, operation *uuid.UUID, err error) {
 	const call = "SELECT erased, operation_id FROM postrider_internal.erase_subject($1, $2, $3, $4)"
-	return erased, operation, o.ask(ctx, "erase the events of a subject", call, []any{&erased, &operation}, topic, subject)
+	err = o.scan(ctx, "erase the events of a subject", call, []any{&erased, &operation}, topic, subject)
+	return erased, operation, err
 }
 
 func (o *Operator) do(ctx context.Context, doing, function string, args ...any) error {
@@ -84,19 +85,19 @@ func (o *Operator) do(ctx context.Context, doing, function string, args ...any) 
 	return o.call(ctx, doing, "SELECT coalesce(("+function+")::text, '')", &nothing, args...)
 }
 
-// operateTries: what PostgreSQL rolled back to let another through is tried again.
+// operateTries is how often a call is tried that PostgreSQL rolls back because of another transaction.
 const operateTries = 3
 
-// call calls one of the functions that act; their last two arguments say who does.
-func (o *Operator) call(ctx context.Context, doing, function string, answer any, args ...any) error {
-	return o.ask(ctx, doing, function, []any{answer}, args...)
+// call calls an SQL function that returns one value. The last two arguments of each such function are the actor.
+func (o *Operator) call(ctx context.Context, doing, function string, result any, args ...any) error {
+	return o.scan(ctx, doing, function, []any{result}, args...)
 }
 
-// ask is call for a function that answers several values.
-func (o *Operator) ask(ctx context.Context, doing, function string, answers []any, args ...any) (err error) {
+// scan is call for a function that returns several values.
+func (o *Operator) scan(ctx context.Context, doing, function string, results []any, args ...any) (err error) {
 	who := access.ActorOf(ctx)
 	for range operateTries {
-		if err = o.db.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(answers...); err == nil {
+		if err = o.db.QueryRow(ctx, function, append(args, who.Name, who.Address)...).Scan(results...); err == nil {
 			return nil
 		}
 		if !postgres.IsTransient(err) {

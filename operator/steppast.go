@@ -16,10 +16,10 @@ import (
 
 // stepEvents redelivers the next past events of one day that match the event subscription's filter. The operation ends
 // with the last day.
-func (o *Operator) stepEvents(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepped, err error) {
+func (o *Operator) stepEvents(ctx context.Context, tx pgx.Tx, op *operationRow) (step stepResult, err error) {
 	sub, gone, err := o.targetOf(ctx, tx, *op.TargetID)
 	if err != nil || gone != "" {
-		step.failure = &gone
+		step.Failure = &gone
 		return step, err
 	}
 	place := query.Past{
@@ -37,7 +37,7 @@ func (o *Operator) stepEvents(ctx context.Context, tx pgx.Tx, op *operationRow) 
 		}
 	}
 	step.Taken = int(step.Done) // the rate is that of deliveries
-	step.last = place.Pass(&found, read, op.most())
+	step.Last = place.Pass(&found, read, op.most())
 	step.ReachedAt, step.ReachedID = pgtype.Timestamptz{Time: place.Day, Valid: true}, &place.After
 	return step, nil
 }
@@ -61,7 +61,7 @@ func (o *Operator) targetOf(
 // redeliverPast creates the deliveries of the events that match, and returns how many events it has read.
 func redeliverPast(
 	ctx context.Context, tx pgx.Tx, op *operationRow, sub *catalog.Subscription, day time.Time, ids [][16]byte,
-) (step stepped, read int, err error) {
+) (step stepResult, read int, err error) {
 	matched, sizes, read, err := query.MatchPast(ctx, tx, sub.Topic, &sub.Filter, day, ids)
 	if err != nil {
 		return step, 0, err

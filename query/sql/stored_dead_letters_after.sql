@@ -1,4 +1,4 @@
--- Which dead letters EachLetter reads, the oldest first.
+-- Which dead letters EachDeadLetter reads, the oldest first.
  WHERE (l.dead_lettered_at, l.id) > ($1, $2)
    AND l.dead_lettered_at < $3
    AND ($4 = '' OR l.topic = $4)
