@@ -59,8 +59,8 @@ func (e *Engine) collectAwhile(ctx context.Context) {
 	}
 }
 
-// collectRest returns the pause after a search that found n publishes. A search that found none takes long if PostgreSQL
-// cannot remove those that are gone, because a transaction stays open for hours.
+// collectRest returns the pause after a search that found n publishes. A search that found none takes long if
+// PostgreSQL cannot remove those that are gone, because a transaction stays open for hours.
 func collectRest(n int, took time.Duration) time.Duration {
 	rest := time.Duration(n) * collectRestEach
 	if n == 0 {

@@ -115,7 +115,8 @@ func requireBeating(t *testing.T, db *database, nodes []*node) {
 	}
 	require.Equal(t, len(nodes), one[int](db, "SELECT count(*) FROM postrider_internal.nodes"))
 	for _, n := range nodes {
-		require.NotContains(t, n.stderr.String(), "a node stopped its heartbeat", "no node was taken for dead, even for a moment")
+		require.NotContains(t, n.stderr.String(), "a node stopped its heartbeat",
+			"no node was taken for dead, even for a moment")
 	}
 }
 

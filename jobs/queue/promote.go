@@ -168,8 +168,8 @@ func (q *JobRows) promotePast(ctx context.Context, left map[int64]Room, past []s
 	return total, nil
 }
 
-// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and reduces their room by the
-// jobs that it made available. flooding are those that it put jobs of on hold.
+// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and reduces their room by
+// the jobs that it made available. flooding are those that it put jobs of on hold.
 func (q *JobRows) promoteOnce(
 	ctx context.Context, left map[int64]Room, step int, without []string,
 ) (due int, flooding []string, err error) {

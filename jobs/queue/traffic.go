@@ -86,7 +86,8 @@ type Traffic struct {
 	queued chan struct{}
 }
 
-// room returns how many jobs of an event subscription may be queued, given how many are queued for the others; see Gate.
+// room returns how many jobs of an event subscription may be queued, given how many are queued for the others; see
+// Gate.
 type room interface {
 	Room(subscription int64, others int) int
 }
@@ -307,8 +308,8 @@ func (t *Traffic) begin() {
 	t.before, t.since = t.since, map[int64]int{}
 }
 
-// keep continues to count from the sample before one that failed: while the database is too busy to be read, it must not
-// seem that nothing waits.
+// keep continues to count from the sample before one that failed: while the database is too busy to be read, it must
+// not seem that nothing waits.
 func (t *Traffic) keep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
