@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lockedFor is how long the tests below keep a row locked: longer than the lock_timeout of any statement (2 s, and 0.5 s
-// in the recorder) and than many retries of a blocked result (0.25 s each).
+// lockedFor is how long the tests below keep a row locked: longer than the lock_timeout of any statement (2 s, and 0.5
+// s in the recorder) and than many retries of a blocked result (0.25 s each).
 func lockedFor() time.Duration {
 	if *faults {
 		return time.Minute

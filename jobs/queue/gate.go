@@ -148,8 +148,8 @@ func (g *Gate) join(subscription int64, limit int) (turn chan struct{}, entered 
 }
 
 // Block counts results of an event subscription that cannot be recorded, because another transaction has locked a row
-// that they need; less than 0 is how many were recorded after all. Each of them occupies a worker. If these are too many,
-// event subscriptions with such results get no further places, and the other workers serve the others.
+// that they need; less than 0 is how many were recorded after all. Each of them occupies a worker. If these are too
+// many, event subscriptions with such results get no further places, and the other workers serve the others.
 func (g *Gate) Block(subscription int64, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
