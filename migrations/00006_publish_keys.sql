@@ -5,8 +5,6 @@ CREATE TABLE postrider_internal.idempotency_keys (
     topic_id    bigint NOT NULL,
     key_hash    bytea NOT NULL,
     event_uuids uuid[] NOT NULL,
-    event_day   date NOT NULL,
-    created_at  timestamptz NOT NULL DEFAULT now(),
     expires_at  timestamptz NOT NULL,
     PRIMARY KEY (topic_id, key_hash)
 );
@@ -94,19 +92,16 @@ BEGIN
         SELECT a.*, sum(size) OVER (ORDER BY place) AS last FROM unnest(topics, hashes, sizes)
         WITH ORDINALITY AS a(topic_id, key_hash, size, place)
     ), taken AS (
-        INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, created_at,
-            expires_at)
-        SELECT a.topic_id, a.key_hash, ids[a.last - a.size + 1 : a.last], (clock_timestamp() AT TIME ZONE 'UTC')::date,
-               clock_timestamp(), clock_timestamp() + interval '24 hours'
+        INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, expires_at)
+        SELECT a.topic_id, a.key_hash, ids[a.last - a.size + 1 : a.last], clock_timestamp() + interval '24 hours'
           FROM asked a
          WHERE NOT EXISTS (SELECT FROM postrider_internal.idempotency_keys known
                  WHERE known.topic_id = a.topic_id AND known.key_hash = a.key_hash
                    AND known.expires_at > clock_timestamp())
          ORDER BY a.topic_id, a.key_hash
-        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE SET event_uuids = excluded.event_uuids,
-            event_day = excluded.event_day,
-               created_at = excluded.created_at, expires_at = excluded.expires_at
-               WHERE k.expires_at <= clock_timestamp()
+        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey
+        DO UPDATE SET event_uuids = excluded.event_uuids, expires_at = excluded.expires_at
+         WHERE k.expires_at <= clock_timestamp()
         RETURNING k.topic_id, k.key_hash
     )
     SELECT array_agg(EXISTS (SELECT FROM taken t WHERE t.topic_id = a.topic_id AND t.key_hash = a.key_hash)

@@ -242,7 +242,7 @@ END $$;
 -- Takes the key of a publish for 24 hours, or answers the ids of the events that were published with it. A transaction
 -- that is open and took the same key is waited for: only its end says which of the two it is. A repeat only reads, and
 -- locks nothing.
-CREATE FUNCTION postrider_internal.take_key(topic_id bigint, key text, ids uuid[], accepted_on date) RETURNS uuid[]
+CREATE FUNCTION postrider_internal.take_key(topic_id bigint, key text, ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql AS $$
 DECLARE
     hash bytea := sha256(convert_to(key, 'UTF8'));
@@ -258,11 +258,10 @@ BEGIN
         IF FOUND THEN
             RETURN taken;
         END IF;
-        INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, event_day, created_at,
-            expires_at)
-        VALUES (take_key.topic_id, hash, ids, accepted_on, clock_timestamp(), clock_timestamp() + interval '24 hours')
-        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey DO UPDATE SET event_uuids = excluded.event_uuids,
-            event_day = excluded.event_day, created_at = excluded.created_at, expires_at = excluded.expires_at
+        INSERT INTO postrider_internal.idempotency_keys AS k (topic_id, key_hash, event_uuids, expires_at)
+        VALUES (take_key.topic_id, hash, ids, clock_timestamp() + interval '24 hours')
+        ON CONFLICT ON CONSTRAINT idempotency_keys_pkey
+        DO UPDATE SET event_uuids = excluded.event_uuids, expires_at = excluded.expires_at
          WHERE k.expires_at <= clock_timestamp();
         IF FOUND THEN
             RETURN NULL;
@@ -334,7 +333,7 @@ BEGIN
             HINT = 'Start postrider serve: it makes them seven days ahead.';
     END IF;
     IF idempotency_key IS NOT NULL THEN
-        taken := postrider_internal.take_key(t.id, idempotency_key, ids, accepted_on);
+        taken := postrider_internal.take_key(t.id, idempotency_key, ids);
         IF taken IS NOT NULL THEN
             RETURN taken;
         END IF;

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	_ "embed" // .sql files
 	"fmt"
 	"time"
 
@@ -23,8 +22,7 @@ const (
 	publishWatch = time.Second
 )
 
-//go:embed sql/collect.sql
-var collectStatement string
+var collectStatement = sqlFile("collect.sql")
 
 // PointCollect is the failpoint after publishes by SQL got their route jobs.
 const PointCollect = "collect"

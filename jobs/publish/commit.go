@@ -2,9 +2,7 @@ package publish
 
 import (
 	"context"
-	_ "embed" // .sql files
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,19 +14,8 @@ import (
 	"postrider/postgres"
 )
 
-var (
-	//go:embed sql/deliveries.sql
-	deliveriesPart string
-	//go:embed sql/publish.sql
-	publishFile string
-	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog.
-	publishStatement = withDeliveries(publishFile)
-)
-
-// withDeliveries includes deliveries.sql in a statement.
-func withDeliveries(statement string) string {
-	return strings.Replace(statement, "-- deliveries.sql", "\n"+deliveriesPart, 1)
-}
+// publishStatement is T1. It returns what offeredRow has, after the version of the catalog.
+var publishStatement = sqlFile("publish.sql")
 
 // commit stores a group whose requests were all filtered by the same version. errStale: nothing was stored.
 func (p *Publisher) commit(ctx context.Context, group []*publishRequest) error {

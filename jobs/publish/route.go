@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	_ "embed" // .sql files
 	"errors"
 	"fmt"
 	"slices"
@@ -35,24 +34,18 @@ const (
 
 var (
 	// storeRouteStatement is T1 of a request that is stored with a route.
-	//go:embed sql/storeroute.sql
-	storeRouteStatement string
-	//go:embed sql/fanout.sql
-	fanOutFile string
-	//go:embed sql/matched.sql
-	matchedPart string
-	//go:embed sql/readroutes.sql
-	readRoutesStatement string
-
-	fanOutParts = strings.Split(withDeliveries(fanOutFile), "-- matched.sql")
+	storeRouteStatement  = sqlFile("storeroute.sql")
+	readRoutesStatement  = sqlFile("readroutes.sql")
+	fanOutStatement      = sqlFile("fanout.sql", "matched")
+	fanOutBySQLStatement = sqlFile("fanout.sql")
 )
 
-// fanOutStatement makes one step. matched: some of the events were published by SQL.
-func fanOutStatement(routes []*routing, matched bool) string {
+// fanOut returns the statement for one step. matched: some of the events were published by SQL.
+func fanOut(routes []*routing, matched bool) string {
 	if !matched {
-		return fanOutParts[0] + fanOutParts[1]
+		return fanOutStatement
 	}
-	return fanOutParts[0] + strings.Replace(matchedPart, catalog.AllEvents, eventsOf(routes), 1) + fanOutParts[1]
+	return strings.Replace(fanOutBySQLStatement, catalog.AllEvents, eventsOf(routes), 1)
 }
 
 // routeColumns turns a request into the columns of storeRouteStatement.
@@ -167,7 +160,7 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		admitted = p.traffic.Admit(subscriptionsOf(owed))
 		var found int64
 		matched := matchedColumns(routes)
-		statement := fanOutStatement(routes, matched != nil)
+		statement := fanOut(routes, matched != nil)
 		row := tx.QueryRow(ctx, statement, append(p.fanOutColumns(catalogue, routes, owed, admitted), matched...)...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale

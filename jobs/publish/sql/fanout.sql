@@ -51,5 +51,8 @@ WITH fresh AS (
            array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, kind, '', NULL, count,
                           NULL)::postrider_internal.rollup_entry)
       FROM entries GROUP BY 1
-) -- matched.sql
+)
+-- begin matched
+-- matched.sql
+-- end
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue
