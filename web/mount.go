@@ -203,10 +203,3 @@ func (p *pages) elsewhere(c echo.Context) error {
 		return echo.ErrMethodNotAllowed
 	}
 }
-
-// pageTime bounds the database's part of a page: a person gets an answer, or hears that there is none.
-const pageTime = 15 * time.Second
-
-func pageContext(c echo.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Request().Context(), pageTime)
-}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"fmt"
 	"html/template"
@@ -130,4 +131,11 @@ func (p *pages) render(c echo.Context, status int, name string, f frame) error {
 		return err
 	}
 	return c.HTMLBlob(status, page)
+}
+
+// pageTime bounds the database's part of a page: a person gets an answer, or hears that there is none.
+const pageTime = 15 * time.Second
+
+func pageContext(c echo.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Request().Context(), pageTime)
 }

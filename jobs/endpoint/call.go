@@ -63,35 +63,6 @@ func (k *Call) answered() (done func()) {
 	return func() { patience.Stop() }
 }
 
-// postOpen is post under a policy that takes late answers: at the ack timeout the attempt has timed out, and the call
-// stays open until the window, counted from the send, is over. Then late is that call, and has to be given to follow.
-func (c *Client) postOpen(k *Call, ackTimeout, window time.Duration) (met Answer, late *Call, err error) {
-	ctx, cut := context.WithCancelCause(c.requests)
-	k.cut, k.met = cut, make(chan reply, 1)
-	go func() {
-		defer cut(nil)
-		met, err := c.exchange(ctx, k)
-		k.met <- reply{met, err}
-	}()
-	ack := time.NewTimer(ackTimeout)
-	defer ack.Stop()
-	select {
-	case r := <-k.met:
-		return r.answer, nil, r.err
-	case <-ack.C:
-	}
-	if c.late.keep(k, window-ackTimeout) {
-		met = Answer{Result: policy.Result{Err: policy.ErrorTimeout}, Timings: k.watch.read(), Duration: k.elapsed()}
-		met.Cause = context.DeadlineExceeded
-		met.timedOut(ackTimeout)
-		return met, k, nil
-	}
-	cut(context.DeadlineExceeded) // no answer yet, or one whose body goes on
-	r := <-k.met
-	r.answer.timedOut(ackTimeout)
-	return r.answer, nil, r.err
-}
-
 // lateCalls are a node's calls that stay open after their attempts have ended.
 type lateCalls struct {
 	mu     sync.Mutex
