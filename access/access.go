@@ -35,12 +35,11 @@ func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 // Access manages API keys, users and their sessions, and writes the audit. The admin token is not part of it: it is
 // configuration, and works without all of these. Its methods are safe for concurrent use.
 type Access struct {
-	db        *postgres.DB
-	log       *slog.Logger
-	keys      *remembered[*APIKey]
-	sessions  *remembered[*Session]
-	strangers *strangers
-	addresses *addresses
+	db       *postgres.DB
+	log      *slog.Logger
+	keys     *remembered[*APIKey]
+	sessions *remembered[*Session]
+	throttle *throttle
 }
 
 // AccessOf returns the Access of a database. It needs no encryption key.
@@ -52,7 +51,7 @@ func AccessOf(pool *pgxpool.Pool) *Access {
 func NewAccess(db *postgres.DB, log *slog.Logger) *Access {
 	return &Access{
 		db: db, log: log, keys: newRemembered[*APIKey](), sessions: newRemembered[*Session](),
-		strangers: newStrangers(), addresses: newAddresses(),
+		throttle: newThrottle(),
 	}
 }
 
@@ -111,17 +110,11 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 	return err
 }
 
-// CleanSessions removes sessions, logins and personal keys that have ended, and addresses without a recent sign-in.
+// CleanSessions removes sessions, logins and personal keys that have ended.
 func (a *Access) CleanSessions(ctx context.Context) error {
-	const (
-		clean  = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
-		forget = "DELETE FROM postrider_internal.sign_in_places WHERE last_sign_in_at <= now() - $1::interval"
-	)
+	const clean = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
 	if _, err := a.db.Exec(ctx, clean); err != nil {
 		return fmt.Errorf("remove sessions that have ended: %w", err)
-	}
-	if _, err := a.db.Exec(ctx, forget, familiarFor); err != nil {
-		return fmt.Errorf("remove addresses without a recent sign-in: %w", err)
 	}
 	return a.cleanLogins(ctx)
 }

@@ -96,7 +96,6 @@ const (
 	auditUserMade             AuditAction = "user_made"
 	auditUserReplaced         AuditAction = "user_replaced"
 	auditUserDeleted          AuditAction = "user_deleted"
-	auditUserLockedOut        AuditAction = "user_locked_out"
 	auditPasswordChanged      AuditAction = "password_changed"
 	auditSignedIn             AuditAction = "signed_in"
 	auditSignInFailed         AuditAction = "sign_in_failed"

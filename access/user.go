@@ -14,17 +14,15 @@ import (
 
 // User is somebody who may sign in; see the view postrider.users.
 type User struct {
-	Name          string
-	Role          Role
-	Disabled      bool
-	CreatedAt     time.Time
-	CreatedBy     string
-	ChangedAt     time.Time
-	DisabledAt    *time.Time
-	LastSignInAt  *time.Time
-	FailedSignIns int
-	LockedUntil   *time.Time
-	Sessions      int
+	Name         string
+	Role         Role
+	Disabled     bool
+	CreatedAt    time.Time
+	CreatedBy    string
+	ChangedAt    time.Time
+	DisabledAt   *time.Time
+	LastSignInAt *time.Time
+	Sessions     int
 }
 
 // UserSpec is what is set of a user. "" and nil leave a user who is there as they are; a new one needs a role and a
@@ -44,7 +42,7 @@ var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$`)
 const UserNameRule = "2 to 63 letters, digits, dots, underscores, at signs and hyphens, the first a letter or digit"
 
 const userColumns = "SELECT name, role, disabled, created_at, created_by, changed_at, disabled_at, last_sign_in_at, " +
-	"failed_sign_ins, locked_until, sessions FROM postrider.users "
+	"sessions FROM postrider.users "
 
 // Users lists users by name, those behind the one given, limit at most. ErrUnavailable.
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, error) {
@@ -94,9 +92,9 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 	})
 }
 
-// PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions; a
-// new password ends a lock-out as well. A new password and being disabled also end their personal keys. With another
-// role those may do what both roles allow. *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in
+// PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions. A
+// new password and being disabled also end their personal keys. With another role those may do what both roles allow.
+// *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in
 // would leave no administrator who can sign in. ErrPrecondition when one of the conditions does not hold.
 // ErrUnavailable.
 func (a *Access) PutUser(
@@ -189,11 +187,6 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	}
 	if err := refuseLastAdmin(ctx, tx, was); err != nil {
 		return err
-	}
-	if hash != "" {
-		if err := forgetPlaces(ctx, tx, id); err != nil {
-			return err
-		}
 	}
 	if _, err := endSessions(ctx, tx, id); err != nil {
 		return err

@@ -65,6 +65,7 @@ var clockReaders = map[string]string{
 	"promote.go Promote":           "how long ago jobs of River's own times were looked for",
 	"promote.go promoteScheduled":  "how long ago a flood was looked past",
 	"remember.go memory":           "how long ago a credential was looked up",
+	"signin.go verify":             "how long ago wrong passwords were sent",
 	"hooks.go PublishFiltered":     "how long a request has waited",
 	"publish.go Publish":           "how long a request has waited",
 	"traffic.go Run":               "how long a sample took",

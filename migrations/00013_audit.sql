@@ -53,9 +53,9 @@ COMMENT ON COLUMN postrider.audit.action IS
     'delivery_attributes_shown, signing_secrets_shown, signing_secret_rotated, policy_made, policy_replaced, '
     'policy_deleted, dead_letter_redelivered, dead_letter_purged, operation_started, operation_canceled, '
     'operation_finished, api_key_made, api_key_revoked, login_approved, login_denied (of postrider login), user_made, '
-    'user_replaced, user_deleted, user_locked_out, password_changed, signed_in, sign_in_failed (one row for those of a '
-    'minute), signed_out, sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a '
-    'topic), encryption_keys_retired.';
+    'user_replaced, user_deleted, password_changed, signed_in, sign_in_failed (a wrong password), signed_out, '
+    'sessions_ended, requests_rejected (one row for those of a minute, an address, a status and a topic), '
+    'encryption_keys_retired.';
 COMMENT ON COLUMN postrider.audit.topic IS 'Topic; NULL = the action concerns no topic.';
 COMMENT ON COLUMN postrider.audit.subscription IS 'Event subscription; NULL = the action concerns none.';
 COMMENT ON COLUMN postrider.audit.details IS
@@ -63,9 +63,9 @@ COMMENT ON COLUMN postrider.audit.details IS
     'endpointValidation (where it differs now or is skip), keys, stopTimeToLive, policy, deadLetterId, eventId, '
     'deliveryId, systemId, events (how many were erased), operationId with what was asked of it and how far it came, '
     'key with its scope and expiresAt, machine and requestedFrom (the computer of a personal key, and its address), '
-    'user with role and disabled where they differ now and password: true where it does, status (401, 403 or 429 of '
-    'requests_rejected), times (how many requests were rejected, or how many wrong passwords; without user for names '
-    'that nobody has), sessions. Never a value that may be a secret, nor an erased subject.';
+    'user (of sign_in_failed only if there is such a user) with role and disabled where they differ now and password: '
+    'true where it does, status (401, 403 or 429 of requests_rejected), times (how many requests were rejected), '
+    'sessions. Never a value that may be a secret, nor an erased subject.';
 COMMENT ON COLUMN postrider.audit.changes IS
     'For a changed topic, event subscription, retry policy, user or key: each changed setting with its old and new '
     'value, {"labels": {"old": [], "new": ["a"]}}. {"changed": true} for a secret and for a value of more than 4 KiB. '

@@ -2,8 +2,7 @@
 
 -- Who may use the service, beside the admin token, which is configuration and in no table. Of an API key and of a
 -- session there is only the SHA-256: both are 32 random bytes, which nobody finds by trying, so a fast hash will do.
--- People choose passwords, so those have a slow one. failed_* belong to the lock-out and to the audit, which has one
--- row for the wrong passwords of a minute: failed_untold are those that no row has yet.
+-- People choose passwords, so those have a slow one.
 CREATE TABLE postrider_internal.users (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name            text NOT NULL UNIQUE CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$'),
@@ -13,12 +12,7 @@ CREATE TABLE postrider_internal.users (
     created_by      text NOT NULL,
     changed_at      timestamptz NOT NULL DEFAULT now(),
     disabled_at     timestamptz,
-    last_sign_in_at timestamptz,
-    failed_sign_ins integer NOT NULL DEFAULT 0,
-    failed_at       timestamptz,
-    failed_told_at  timestamptz,
-    failed_untold   integer NOT NULL DEFAULT 0,
-    locked_until    timestamptz
+    last_sign_in_at timestamptz
 );
 
 CREATE TABLE postrider_internal.api_keys (
@@ -77,19 +71,6 @@ CREATE TABLE postrider_internal.sessions (
 );
 CREATE INDEX sessions_user_idx ON postrider_internal.sessions (user_id);
 
--- Where somebody has signed in from: an address, or an IPv6 address's /64. The wrong passwords shown there for that
--- name are counted here and not with the user, so that who guesses elsewhere does not shut its owner out. Another
--- password forgets them all.
-CREATE TABLE postrider_internal.sign_in_places (
-    user_id         bigint NOT NULL REFERENCES postrider_internal.users ON DELETE CASCADE,
-    place           text NOT NULL,
-    last_sign_in_at timestamptz NOT NULL DEFAULT now(),
-    failed_sign_ins integer NOT NULL DEFAULT 0,
-    failed_at       timestamptz,
-    locked_until    timestamptz,
-    PRIMARY KEY (user_id, place)
-);
-
 -- +goose StatementBegin
 -- A session ends 12 hours after its owner was last seen, and at its own expires_at in any case.
 CREATE FUNCTION postrider_internal.session_ends(s postrider_internal.sessions) RETURNS timestamptz LANGUAGE sql
@@ -128,8 +109,7 @@ COMMENT ON COLUMN postrider.api_keys.machine IS
 
 CREATE VIEW postrider.users AS
 SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.created_at, u.created_by, u.changed_at, u.disabled_at,
-       u.last_sign_in_at, u.failed_sign_ins,
-       CASE WHEN u.locked_until > now() THEN u.locked_until END AS locked_until,
+       u.last_sign_in_at,
        (SELECT count(*)::integer FROM postrider_internal.sessions s WHERE s.user_id = u.id
            AND postrider_internal.session_ends(s) > now()) AS sessions
   FROM postrider_internal.users u;
@@ -143,17 +123,11 @@ COMMENT ON COLUMN postrider.users.created_by IS 'Who added the user; values as i
 COMMENT ON COLUMN postrider.users.changed_at IS 'When role, password or disabled last changed.';
 COMMENT ON COLUMN postrider.users.disabled_at IS 'Since when they cannot sign in; NULL = they can.';
 COMMENT ON COLUMN postrider.users.last_sign_in_at IS 'When they last signed in; NULL = never.';
-COMMENT ON COLUMN postrider.users.failed_sign_ins IS
-    'Wrong passwords since the last sign-in, except from addresses of earlier sign-ins. Reset after a day without '
-    'one.';
-COMMENT ON COLUMN postrider.users.locked_until IS
-    'Until when passwords are not checked, after 10 or more wrong ones, except from addresses of earlier sign-ins; '
-    'NULL = not locked.';
 COMMENT ON COLUMN postrider.users.sessions IS 'How many sessions are open.';
 
 -- +goose Down
 DROP VIEW postrider.users, postrider.api_keys;
 DROP FUNCTION postrider_internal.session_ends;
-DROP TABLE postrider_internal.sign_in_places, postrider_internal.sessions, postrider_internal.login_requests;
+DROP TABLE postrider_internal.sessions, postrider_internal.login_requests;
 DROP FUNCTION postrider_internal.key_scope;
 DROP TABLE postrider_internal.api_keys, postrider_internal.users;

@@ -82,7 +82,7 @@ func (p *pages) signIn(c echo.Context) error {
 }
 
 func (p *pages) refuseSignIn(c echo.Context, err error) error {
-	said := p.lockedOut(err)
+	said := throttled(err)
 	switch {
 	case said != nil:
 	case errors.Is(err, access.ErrWrongCredentials):
@@ -94,16 +94,14 @@ func (p *pages) refuseSignIn(c echo.Context, err error) error {
 	return p.signInPage(c)
 }
 
-// lockedOut is nil where the error is another.
-func (p *pages) lockedOut(err error) *refusedError {
+// throttled returns nil if the error is another one.
+func throttled(err error) *refusedError {
 	var locked *access.LockedError
 	if !errors.As(err, &locked) {
 		return nil
 	}
-	wait := max(locked.Until.Sub(p.now()).Round(time.Second), time.Second)
-	return &refusedError{
-		status: http.StatusTooManyRequests, text: "Too many wrong passwords. Try again in " + display.Count(wait) + ".",
-	}
+	text := "Too many wrong passwords. Try again in " + display.Count(locked.Wait) + "."
+	return &refusedError{status: http.StatusTooManyRequests, text: text}
 }
 
 // triedCookie tells the sign-in page that somebody has just signed in: where the session's cookie is missing then, the
@@ -209,7 +207,7 @@ func (p *pages) firstAdmin(c echo.Context) error {
 
 // accountRefusal words what the store refuses about users and keys; nil for what is no refusal.
 func (p *pages) accountRefusal(err error) *refusedError {
-	if said := p.lockedOut(err); said != nil {
+	if said := throttled(err); said != nil {
 		return said
 	}
 	switch {

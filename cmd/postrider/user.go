@@ -20,7 +20,7 @@ type userCmd struct {
 	List     userListCmd     `cmd:"" help:"List the users."`
 	Show     userShowCmd     `cmd:"" help:"Show a user."`
 	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end, and their personal keys may do no more than it."`
-	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions, their personal keys and a lock-out end."`
+	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions and personal keys end."`
 	Disable  userDisableCmd  `cmd:"" help:"Keep a user out without removing them; their sessions and personal keys end."`
 	Enable   userEnableCmd   `cmd:"" help:"Let a user in again who was kept out."`
 	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions and personal keys end."`
@@ -143,14 +143,10 @@ func (c *userListCmd) Run(ctx context.Context) error {
 }
 
 func userState(u *access.User) string {
-	switch {
-	case u.Disabled:
+	if u.Disabled {
 		return "disabled"
-	case u.LockedUntil != nil:
-		return "locked until " + momentOr("", u.LockedUntil)
-	default:
-		return "active"
 	}
+	return "active"
 }
 
 type userShowCmd struct {
@@ -172,7 +168,7 @@ func (c *userShowCmd) Run(ctx context.Context) error {
 		return c.Print(management.DescribeUser(u), func(w io.Writer) {
 			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions,
 				"last signed in", momentOr("never", u.LastSignInAt),
-				"failed sign-ins", u.FailedSignIns, "added", u.CreatedAt, "added by", u.CreatedBy)
+				"added", u.CreatedAt, "added by", u.CreatedBy)
 		})
 	})
 }

@@ -2605,14 +2605,8 @@ type User struct {
 	// Etag Version of their role, password and disabled, for If-Match.
 	Etag string `json:"etag"`
 
-	// FailedSignIns Wrong passwords since they last signed in.
-	FailedSignIns int `json:"failedSignIns"`
-
 	// LastSignInAt When they last signed in; null means never.
 	LastSignInAt *time.Time `json:"lastSignInAt"`
-
-	// LockedUntil Until when no password is looked at.
-	LockedUntil *time.Time `json:"lockedUntil"`
 
 	// Name Their name. The audit calls them user:NAME.
 	Name string `json:"name"`

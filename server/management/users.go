@@ -99,8 +99,7 @@ func DescribeUser(u *access.User) api.User {
 	return api.User{
 		Name: u.Name, Role: api.UserRole(u.Role), Disabled: u.Disabled, Etag: api.ETagOf(u.Version()),
 		CreatedAt: u.CreatedAt.UTC(), CreatedBy: u.CreatedBy, ChangedAt: u.ChangedAt.UTC(),
-		LastSignInAt: utcOrNull(u.LastSignInAt), FailedSignIns: u.FailedSignIns, LockedUntil: utcOrNull(u.LockedUntil),
-		Sessions: u.Sessions,
+		LastSignInAt: utcOrNull(u.LastSignInAt), Sessions: u.Sessions,
 	}
 }
 

@@ -5,13 +5,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,9 +41,6 @@ func (b *bundle) signIn(t *testing.T, name string) (token string) {
 // elsewhere is another node's memory, or this one's a second later.
 func (b *bundle) elsewhere() *access.Access { return access.AccessOf(b.pool) }
 
-// anywhere is an address of somewhere().
-var anywhere = regexp.MustCompile(`\b10\.0\.\d+\.\d+\b`)
-
 // audited takes the rows of the audit, as "actor address action topic details".
 func (b *bundle) audited(t *testing.T) []string {
 	t.Helper()
@@ -60,7 +52,7 @@ func (b *bundle) audited(t *testing.T) []string {
 	for rows.Next() {
 		var row string
 		require.NoError(t, rows.Scan(&row))
-		list = append(list, anywhere.ReplaceAllString(row, "ADDRESS"))
+		list = append(list, row)
 	}
 	require.NoError(t, rows.Err())
 	return list
@@ -161,141 +153,16 @@ func TestWrongCredentials(t *testing.T) {
 		_, _, err := b.store.Access.SignIn(t.Context(), tried[0], tried[1], someBrowser)
 		require.ErrorIs(t, err, access.ErrWrongCredentials, "%.20q", tried)
 	}
-	require.Equal(t, 3, b.count(t, "SELECT failed_sign_ins FROM postrider.users"))
+	require.Equal(t, 3, b.count(t,
+		`SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{"user": "anna"}'`))
+	require.Equal(t, 6, b.count(t,
+		"SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed' AND details = '{}'"))
 	b.signIn(t, "anna")
-	require.Zero(t, b.count(t, "SELECT failed_sign_ins FROM postrider.users"))
 
 	_, err := b.store.Access.PutUser(t.Context(), "anna", access.UserSpec{Role: access.RoleViewer, Disabled: new(true)})
 	require.NoError(t, err)
 	_, _, err = b.store.Access.SignIn(t.Context(), "anna", annasPassword, someBrowser)
 	require.ErrorIs(t, err, access.ErrWrongCredentials)
-}
-
-var guessers atomic.Uint32
-
-// somewhere is an address that nobody has guessed from.
-func somewhere() access.SignInFrom {
-	n := guessers.Add(1)
-	return access.SignInFrom{Address: fmt.Sprintf("10.0.%d.%d", n>>8, n&255)}
-}
-
-// failures shows n wrong passwords, which must be looked at.
-func (b *bundle) failures(t *testing.T, a *access.Access, name string, n int) {
-	t.Helper()
-	for i := range n {
-		_, _, err := a.SignIn(t.Context(), name, wrongPassword, somewhere())
-		require.ErrorIs(t, err, access.ErrWrongCredentials, "the %d.", i+1)
-	}
-}
-
-func TestLockOut(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
-	b.user(t, "bob", access.RoleViewer)
-	b.audited(t)
-	var locked *access.LockedError
-	for _, name := range []string{"anna", "nobody"} {
-		b.failures(t, b.store.Access, name, 10)
-		var err error
-		for range 8 { // a slow machine may not be back within the first seconds
-			if _, _, err = b.store.Access.SignIn(t.Context(), name, wrongPassword, somewhere()); errors.As(err, &locked) {
-				break
-			}
-		}
-		require.ErrorAs(t, err, &locked, name)
-		require.ErrorContains(t, err, "too many wrong passwords")
-	}
-	b.exec(t, "UPDATE postrider_internal.users SET failed_sign_ins = 10, locked_until = now() + interval '1 minute' "+
-		"WHERE name = 'anna'")
-	for _, a := range []*access.Access{b.store.Access, b.elsewhere()} {
-		_, _, err := a.SignIn(t.Context(), "anna", annasPassword, someBrowser)
-		require.ErrorAs(t, err, &locked, "the right one is not looked at either, on no node")
-		require.ErrorAs(t, a.ChangePassword(t.Context(), "anna", annasPassword, "twelve horses at least"), &locked)
-	}
-	b.signIn(t, "bob")
-
-	b.exec(t, "UPDATE postrider_internal.users SET failed_untold = 9 WHERE name = 'anna'")
-	seconds := []int{}
-	for range 13 {
-		b.exec(t, "UPDATE postrider_internal.users SET locked_until = now() WHERE name = 'anna'")
-		b.failures(t, b.store.Access, "anna", 1)
-		seconds = append(seconds, b.count(t,
-			"SELECT extract(epoch FROM locked_until - failed_at)::int FROM postrider_internal.users WHERE name = 'anna'"))
-	}
-	require.Equal(t, []int{2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900, 900, 900}, seconds)
-	require.Equal(t, []string{
-		`signIn ADDRESS sign_in_failed - {"user": "anna", "times": 1}`,
-		`signIn ADDRESS user_locked_out - {"user": "anna"}`,
-		`signIn ADDRESS sign_in_failed - {"times": 1}`,
-		`user:bob 192.0.2.7 signed_in - {"user": "bob"}`,
-	}, b.audited(t), "guessing does not fill the audit")
-	b.exec(t, "UPDATE postrider_internal.users SET locked_until = now(), failed_told_at = failed_told_at - interval '1 "+
-		"minute' WHERE name = 'anna'")
-	b.failures(t, b.store.Access, "anna", 1)
-	require.Equal(t, []string{`signIn ADDRESS sign_in_failed - {"user": "anna", "times": 23}`}, b.audited(t))
-
-	b.exec(t, "UPDATE postrider_internal.users SET locked_until = now(), failed_at = failed_at - interval '1 day' "+
-		"WHERE name = 'anna'")
-	b.failures(t, b.store.Access, "anna", 1)
-	require.Equal(t, 1, b.count(t, "SELECT failed_sign_ins FROM postrider.users WHERE name = 'anna'"),
-		"a day later they are forgotten")
-	b.failures(t, b.store.Access, "anna", 9)
-	_, err := b.store.Access.PutUser(t.Context(), "anna",
-		access.UserSpec{Role: access.RoleViewer, Password: new(annasPassword)})
-	require.NoError(t, err)
-	b.signIn(t, "anna")
-}
-
-// Who tries one password for many names is put off by their address, and nobody else is.
-func TestGuessingFromOneAddress(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
-	b.user(t, "bob", access.RoleViewer)
-	_, _, err := b.store.Access.SignIn(t.Context(), "bob", annasPassword, access.SignInFrom{Address: "2001:db8::bb"})
-	require.NoError(t, err)
-	var locked *access.LockedError
-	tried := 0
-	for err = access.ErrWrongCredentials; errors.Is(err, access.ErrWrongCredentials); tried++ {
-		require.Less(t, tried, 60)
-		_, _, err = b.store.Access.SignIn(t.Context(), fmt.Sprintf("name%d", tried), wrongPassword,
-			access.SignInFrom{Address: fmt.Sprintf("2001:db8::%d", tried)})
-	}
-	require.ErrorAs(t, err, &locked)
-	require.GreaterOrEqual(t, tried, 31)
-	_, _, err = b.store.Access.SignIn(t.Context(), "anna", annasPassword, access.SignInFrom{Address: "2001:db8::ffff"})
-	require.ErrorAs(t, err, &locked, "its neighbour, in the same /64")
-	_, _, err = b.store.Access.SignIn(t.Context(), "bob", annasPassword, access.SignInFrom{Address: "2001:db8::ffff"})
-	require.NoError(t, err, "who signed in from there before is not shut out")
-	b.signIn(t, "anna")
-}
-
-// A crowd of guesses at one moment meets the lock-out too, and one that hangs up has guessed all the same.
-func TestGuessesAtOnce(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
-	var wrong, locked int
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	for range 40 {
-		group.Go(func() {
-			_, _, err := b.store.Access.SignIn(t.Context(), "anna", wrongPassword, somewhere())
-			mu.Lock()
-			defer mu.Unlock()
-			var lock *access.LockedError
-			if errors.As(err, &lock) {
-				locked++
-			} else if errors.Is(err, access.ErrWrongCredentials) {
-				wrong++
-			}
-		})
-	}
-	group.Wait()
-	require.Equal(t, 40, wrong+locked)
-	require.LessOrEqual(t, wrong, 13, "ten, one ahead of the lock, and one a second")
-	require.Equal(t, wrong, b.count(t, "SELECT failed_sign_ins FROM postrider.users"))
 }
 
 func TestSessionTimes(t *testing.T) {
@@ -379,7 +246,7 @@ func TestWhatEndsSessions(t *testing.T) {
 		{"the wrong old password", func(ctx context.Context) error {
 			require.ErrorIs(t, users.ChangePassword(ctx, "anna", wrongPassword, annasPassword), access.ErrWrongCredentials)
 			return nil
-		}, true, `sign_in_failed - {"user": "anna", "times": 1}`},
+		}, true, `sign_in_failed - {"user": "anna"}`},
 		{"one's own password", func(ctx context.Context) error {
 			return users.ChangePassword(ctx, "anna", annasPassword, annasPassword)
 		}, false, `password_changed - {"user": "anna"}`},

@@ -1,6 +1,10 @@
 package app_test
 
 import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,58 +14,106 @@ import (
 	"postrider/postgres"
 )
 
-// Who guesses a name elsewhere does not keep its owner out of where they have signed in before, on no node; what is
-// guessed there has a lock of its own.
-func TestFamiliarPlaces(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.user(t, "anna", access.RoleViewer)
-	home := access.SignInFrom{Address: "2001:db8::1"}
-	signIn := func(a *access.Access, password string, from access.SignInFrom) error {
-		_, _, err := a.SignIn(t.Context(), "anna", password, from)
-		return err
+// guess sends n wrong passwords for a name from an address, all of which are checked.
+func (b *bundle) guess(t *testing.T, name, address string, n int) {
+	t.Helper()
+	for i := range n {
+		_, _, err := b.store.Access.SignIn(t.Context(), name, wrongPassword, access.SignInFrom{Address: address})
+		require.ErrorIs(t, err, access.ErrWrongCredentials, "the %d.", i+1)
 	}
-	require.NoError(t, signIn(b.store.Access, annasPassword, home))
-	const lockOut = "UPDATE postrider_internal.users SET failed_sign_ins = 20, failed_at = now(), locked_until = now() " +
-		"+ interval '15 minutes'"
-	b.exec(t, lockOut)
-	var locked *access.LockedError
-	require.ErrorAs(t, signIn(b.elsewhere(), annasPassword, access.SignInFrom{Address: "2001:db8:1::1"}), &locked)
-	require.NoError(t, signIn(b.elsewhere(), annasPassword, access.SignInFrom{Address: "2001:db8::2"}),
-		"a node that has just begun, and a neighbour in the same /64")
-
-	b.exec(t, "UPDATE postrider_internal.sign_in_places SET failed_sign_ins = 9, failed_at = now()")
-	for range 9 {
-		require.ErrorIs(t, signIn(b.store.Access, wrongPassword, somewhere()), access.ErrWrongCredentials)
-	}
-	require.ErrorIs(t, signIn(b.store.Access, wrongPassword, home), access.ErrWrongCredentials)
-	b.exec(t, "UPDATE postrider_internal.sign_in_places SET locked_until = locked_until + interval '1 minute'")
-	require.ErrorAs(t, signIn(b.elsewhere(), annasPassword, home), &locked, "ten were shown there")
-	require.Equal(t, 9, b.count(t, "SELECT failed_sign_ins FROM postrider.users"), "elsewhere")
-
-	_, err := b.store.Access.PutUser(t.Context(), "anna", access.UserSpec{Password: new(annasPassword)})
-	require.NoError(t, err)
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sign_in_places"),
-		"another password: who knew the old one is a stranger")
-	require.NoError(t, signIn(b.store.Access, annasPassword, home))
-	b.exec(t, "UPDATE postrider_internal.sign_in_places SET last_sign_in_at = now() - interval '31 days'")
-	b.exec(t, lockOut)
-	require.ErrorAs(t, signIn(b.store.Access, annasPassword, home), &locked, "a month ago")
-	require.NoError(t, b.store.Access.CleanSessions(t.Context()))
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.sign_in_places"))
 }
 
-// What a wrong password costs the database is in nobody's time: neither for a name that there is, nor for another.
-func TestWrongPasswordsTakeTheirTime(t *testing.T) {
+// requireThrottled fails unless the password is not checked for so long.
+func (b *bundle) requireThrottled(t *testing.T, name, password, address string, most time.Duration) {
+	t.Helper()
+	_, _, err := b.store.Access.SignIn(t.Context(), name, password, access.SignInFrom{Address: address})
+	var locked *access.LockedError
+	require.ErrorAs(t, err, &locked)
+	require.Positive(t, locked.Wait)
+	require.LessOrEqual(t, locked.Wait, most)
+}
+
+// After ten wrong passwords from one address not even the right one is checked there, whether a user has the name or
+// not. The owner signs in from another address, and their session goes on.
+func TestWrongPasswordsForOneName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.user(t, "anna", access.RoleViewer)
-	for _, name := range []string{"anna", "nobody"} {
-		began := time.Now()
-		_, _, err := b.store.Access.SignIn(t.Context(), name, wrongPassword, somewhere())
-		require.ErrorIs(t, err, access.ErrWrongCredentials)
-		require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond, name)
+	b.user(t, "bob", access.RoleViewer)
+	here := someBrowser.Address
+	session := b.signIn(t, "anna")
+	b.audited(t)
+	for _, name := range []string{"anna", "unknown"} {
+		b.guess(t, name, here, 10)
+		b.requireThrottled(t, name, annasPassword, here, time.Minute)
 	}
+	rows := b.audited(t)
+	require.Len(t, rows, 20, "none for passwords that are not checked")
+	require.Equal(t, `signIn 192.0.2.7 sign_in_failed - {"user": "anna"}`, rows[0])
+	require.Equal(t, "signIn 192.0.2.7 sign_in_failed - {}", rows[19], "no name that no user has")
+
+	var locked *access.LockedError
+	ctx := access.WithActor(t.Context(), access.Actor{Name: "user:anna", Address: here})
+	require.ErrorAs(t, b.store.Access.ChangePassword(ctx, "anna", annasPassword, "twelve horses at least"), &locked)
+	_, err := b.store.Access.SessionOf(t.Context(), session)
+	require.NoError(t, err)
+	b.signIn(t, "bob")
+	_, _, err = b.store.Access.SignIn(t.Context(), "anna", annasPassword, access.SignInFrom{Address: "192.0.2.8"})
+	require.NoError(t, err)
+	b.requireThrottled(t, "anna", annasPassword, here, time.Minute)
+}
+
+// A client that tries one password for many names is throttled by its address, and no other client is.
+func TestWrongPasswordsFromOneAddress(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", access.RoleViewer)
+	tried := 0
+	for err := access.ErrWrongCredentials; errors.Is(err, access.ErrWrongCredentials); tried++ {
+		require.Less(t, tried, 60)
+		_, _, err = b.store.Access.SignIn(t.Context(), fmt.Sprint("name", tried), wrongPassword,
+			access.SignInFrom{Address: fmt.Sprintf("2001:db8::%d", tried)})
+	}
+	require.GreaterOrEqual(t, tried, 31, "a slow machine needs more, as one is checked each 10 s")
+	b.requireThrottled(t, "anna", annasPassword, "2001:db8::ffff", 10*time.Second)
+	b.signIn(t, "anna")
+}
+
+// Guesses that arrive at once are throttled too.
+func TestWrongPasswordsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", access.RoleViewer)
+	var wrong, throttled atomic.Int32
+	var group sync.WaitGroup
+	for range 40 {
+		group.Go(func() {
+			_, _, err := b.store.Access.SignIn(t.Context(), "anna", wrongPassword, someBrowser)
+			if locked := (*access.LockedError)(nil); errors.As(err, &locked) {
+				throttled.Add(1)
+			} else if errors.Is(err, access.ErrWrongCredentials) {
+				wrong.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	require.EqualValues(t, 40, wrong.Load()+throttled.Load())
+	require.LessOrEqual(t, wrong.Load(), int32(11), "ten, and one that was checked at the same time as the tenth")
+}
+
+// The audit gets a bounded number of rows, whatever names are tried from whatever addresses.
+func TestWrongPasswordsDoNotFillTheAudit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.user(t, "anna", access.RoleViewer)
+	began := time.Now()
+	for i := range 60 {
+		b.guess(t, "anna", fmt.Sprintf("198.51.100.%d", i), 1)
+		b.guess(t, fmt.Sprint("unknown", i), fmt.Sprintf("203.0.113.%d", i), 1)
+	}
+	rows := b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'sign_in_failed'")
+	require.GreaterOrEqual(t, rows, 100)
+	require.LessOrEqual(t, rows, 101+int(time.Since(began)/time.Second))
 }
 
 // A change that says nothing of the role leaves whatever it is by then.

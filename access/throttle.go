@@ -1,0 +1,85 @@
+package access
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"postrider/policy"
+)
+
+// LockedError reports that passwords for the name, or from the address, are not checked now, the right one included.
+type LockedError struct {
+	// Wait is how long until the next password is checked, in whole seconds.
+	Wait time.Duration
+}
+
+// Error says how long to wait.
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("too many wrong passwords; try again in %s", e.Wait)
+}
+
+// How many wrong passwords a node accepts before it stops checking passwords, and how soon it checks the next one.
+var (
+	// wrongPerAddress is more than the users behind one address mistype, and too few to try one password for many names.
+	wrongPerAddress = policy.Bucket{Burst: 30, Every: 10 * time.Second}
+	// wrongPerSource is for one name from one address, so that a client elsewhere does not lock out its owner.
+	wrongPerSource = policy.Bucket{Burst: 10, Every: time.Minute}
+	// wrongPerName is for one name from all addresses. Only a distributed attack reaches it.
+	wrongPerName = policy.Bucket{Burst: 1000, Every: 10 * time.Second}
+	// wrongAudited bounds the rows that the audit gets of wrong passwords. It is one bucket for all names: with separate
+	// ones, the time of the commit would show whether a name that got no row has a user.
+	wrongAudited = policy.Bucket{Burst: 100, Every: time.Second}
+)
+
+// source is a name and the address that passwords for it come from: an IPv4 address, an IPv6 /64, or none.
+type source struct {
+	name    [32]byte // SHA-256, whether a user has the name or not
+	address netip.Prefix
+}
+
+func sourceOf(name, address string) source {
+	parsed, _ := netip.ParseAddr(address) // the zero address if it is none
+	return source{name: hashSecret(name), address: policy.Neighbours(parsed)}
+}
+
+// throttle counts the wrong passwords that this node was sent.
+type throttle struct {
+	mu        sync.Mutex
+	addresses *policy.Buckets[netip.Prefix]
+	sources   *policy.Buckets[source]
+	names     *policy.Buckets[[32]byte]
+	audited   time.Time // when the bucket of the audit's rows is full
+}
+
+func newThrottle() *throttle {
+	return &throttle{
+		addresses: policy.NewBuckets[netip.Prefix](wrongPerAddress), sources: policy.NewBuckets[source](wrongPerSource),
+		names: policy.NewBuckets[[32]byte](wrongPerName),
+	}
+}
+
+// check returns a *LockedError while one of the source's buckets is empty.
+func (t *throttle) check(s source, now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wait := max(t.addresses.Wait(s.address, now), t.sources.Wait(s, now), t.names.Wait(s.name, now))
+	if wait == 0 {
+		return nil
+	}
+	return &LockedError{(wait + time.Second - 1).Truncate(time.Second)}
+}
+
+// wrong counts a wrong password, and reports whether the audit gets a row of it.
+func (t *throttle) wrong(s source, now time.Time) (audit bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addresses.Take(s.address, now)
+	t.sources.Take(s, now)
+	t.names.Take(s.name, now)
+	if audit = wrongAudited.Wait(t.audited, now) == 0; audit {
+		t.audited = wrongAudited.Take(t.audited, now)
+	}
+	return audit
+}
