@@ -68,9 +68,9 @@ func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
 // PolicyVersion is the version of a retry policy, for Condition.Versions; 0 if there is none of this name.
 func (c *Catalogue) PolicyVersion(name string) int64 { return c.policyVersions[name] }
 
-// RestKey names what shares a probation under the event subscription's policy; nil under a policy without probation.
-// The SQL function rest_key returns the same.
-func (c *Catalogue) RestKey(sub *Subscription) []byte {
+// ProbationKey names what shares a probation under the event subscription's policy; nil under a policy without
+// probation.
+func (c *Catalogue) ProbationKey(sub *Subscription) []byte {
 	p, ok := c.policies[sub.RetryPolicy]
 	if !ok {
 		return nil

@@ -147,7 +147,7 @@ func (h *Holds) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, refused)
 	}
 	err = pgx.BeginFunc(ctx, h.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, probe, h.cache.Catalogue().RestKey(sub)); err != nil {
+		if _, err := tx.Exec(ctx, probe, h.cache.Catalogue().ProbationKey(sub)); err != nil {
 			return err
 		}
 		return access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditProbed, Topic: topic, Subscription: name})

@@ -87,7 +87,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		return
 	}
 	second := x.delivery(published.Add(time.Second))
-	second.work.Hold, second.work.Rest = catalog.HoldProbation, queue.Rest{Held: true, Met: rest.Met}
+	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Met: rest.Met}
 	verdict, _, due := second.turn(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
 	if verdict.Action != delivery.Hold {
@@ -97,7 +97,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		require.Equal(t, policy.BehaviorDocumented, behavior, x.name)
 		return
 	}
-	second.work.Hold, second.work.Rest.Probe = "", true
+	second.work.Hold, second.work.Probation.Probe = "", true
 	times, end = second.course(x.met, &rest)
 	require.Equal(t, x.explained.End.State, end.State, x.name)
 	if len(x.explained.Attempts) == 1 {

@@ -122,7 +122,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
 	if w.Hold == catalog.HoldProbation &&
-		p.EndsInProbation(sub.EndpointKind, t.RestOf(catalogue, sub).Met, rules.DeadLetter) {
+		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(catalogue, sub).Met, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := e.store.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)

@@ -99,7 +99,7 @@ func (a *attempt) result(verdict policy.Verdict) delivery.Result {
 	r := delivery.Result{
 		JobToken: a.job, DeliveryID: a.args.Delivery, SubscriptionID: a.work.SubscriptionID, Reruns: a.reruns,
 		Verdict: verdict,
-		DueAt:   a.work.NextAttemptAt, LastHold: a.work.LastHold, Rest: a.work.Rest,
+		DueAt:   a.work.NextAttemptAt, LastHold: a.work.LastHold, Probation: a.work.Probation,
 		BatchID: a.work.BatchID, BatchCreatedAt: a.work.BatchCreatedAt, Events: len(a.work.Members),
 	}
 	if a.rules.Policy != nil {

@@ -79,7 +79,7 @@ func (a *attempt) stays(m *queue.Member, alone bool, now time.Time) (verdict pol
 		return verdict, false
 	}
 	if a.work.Hold == catalog.HoldProbation &&
-		a.rules.Policy.EndsInProbation(a.sub.EndpointKind, a.work.Rest.Met, a.rules.DeadLetter) {
+		a.rules.Policy.EndsInProbation(a.sub.EndpointKind, a.work.Probation.Met, a.rules.DeadLetter) {
 		return a.abandon(policy.ReasonProbation), false
 	}
 	return policy.Verdict{}, true

@@ -132,20 +132,20 @@ func (c *cut) run(ctx context.Context) (hold string, err error) {
 // lock locks the token, makes other nodes' cutters of the event subscription wait, and returns its hold.
 func (c *cut) lock(ctx context.Context) (hold string, err error) {
 	w := queue.Work{SubscriptionID: c.sub.ID, Job: c.token}
-	rest, rests := queue.RestOf(c.loader.Cache.Catalogue(), c.sub.ID), map[string]queue.RestRow{}
+	rest, rests := queue.ProbationOf(c.loader.Cache.Catalogue(), c.sub.ID), map[string]queue.ProbationRow{}
 	batch := &pgx.Batch{}
 	batch.Queue(queue.TakeLock, queue.LockBatching, c.sub.ID)
 	batch.Queue(lockJobStatement, c.token.JobID, c.token.JobMade).
 		QueryRow(func(row pgx.Row) error { return row.Scan(nil) })
 	queueHold(batch, &w)
-	queueRests(batch, rests, rest)
+	queueProbations(batch, rests, rest)
 	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return "", c.token.Gone()
 		}
 		return "", err
 	}
-	w.SetRest(rest, rests)
+	w.SetProbation(rest, rests)
 	return w.Hold, nil
 }
 

@@ -52,7 +52,7 @@ func TestForgetLeavesWhatIsThere(t *testing.T) {
 	gone := &catalog.Subscription{ID: 3, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: "by itself"}}
 	for _, sub := range []*catalog.Subscription{subs[0], subs[1], gone} {
 		s.Loader.cuts.of(sub.ID)
-		s.Recorder.failing.set(string(c.RestKey(sub)), true)
+		s.Recorder.failing.set(string(c.ProbationKey(sub)), true)
 	}
 	s.Recorder.failing.set("endpoint of nobody", true)
 	kept := s.Loader.cuts.of(1)
@@ -63,7 +63,7 @@ func TestForgetLeavesWhatIsThere(t *testing.T) {
 	require.Same(t, kept, s.Loader.cuts.of(1))
 	require.Len(t, s.Recorder.failing.keys, 2)
 	require.True(t, s.Recorder.failing.has("endpoint"))
-	require.True(t, s.Recorder.failing.has(string(c.RestKey(subs[1]))))
+	require.True(t, s.Recorder.failing.has(string(c.ProbationKey(subs[1]))))
 }
 
 // A pump may be at work when its event subscription is deleted.

@@ -57,7 +57,7 @@ func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (e
 		}
 	}
 	if err == nil && result.Verdict.Action == policy.Delivered {
-		err = r.endRest(ctx, result.Rest.Key)
+		err = r.endProbation(ctx, result.Probation.Key)
 	}
 	if err != nil {
 		return ended, fmt.Errorf("record a %s's late answer: %w", what, err)

@@ -66,7 +66,7 @@ func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.Job
 	if args.Delivery == 0 {
 		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job})
 	}
-	rest := queue.RestOf(l.Cache.Catalogue(), args.Subscription)
+	rest := queue.ProbationOf(l.Cache.Catalogue(), args.Subscription)
 	req := &loadRequest{deliveryID: args.Delivery, job: job, rest: rest, done: make(chan loadAnswer, 1)}
 	l.queue.Add(req)
 	select {
@@ -117,19 +117,19 @@ func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err
 // readMembers reads the members with their events, and whether an attempt may be made now, in one round trip. The
 // latter first: members whose age a resume is about to correct must not be seen without the pause.
 func (l *Loader) readMembers(ctx context.Context, w *queue.Work) error {
-	rest, rests := queue.RestOf(l.Cache.Catalogue(), w.SubscriptionID), map[string]queue.RestRow{}
+	rest, rests := queue.ProbationOf(l.Cache.Catalogue(), w.SubscriptionID), map[string]queue.ProbationRow{}
 	w.AsOf = time.Now()
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		queueHold(batch, w)
 		batch.Queue(membersStatement, w.BatchID).Query(func(rows pgx.Rows) error {
 			return eachMember(rows, func(m *queue.Member) { w.Members = append(w.Members, *m) })
 		})
-		queueRests(batch, rests, rest)
+		queueProbations(batch, rests, rest)
 	})
 	if err != nil {
 		return fmt.Errorf("%w: read the events of batch %d: %w", postgres.ErrUnavailable, w.BatchID, err)
 	}
-	w.SetRest(rest, rests)
+	w.SetProbation(rest, rests)
 	return nil
 }
 
@@ -163,7 +163,7 @@ func eachMember(rows pgx.Rows, each func(*queue.Member)) error {
 type loadRequest struct {
 	deliveryID int64
 	job        queue.JobToken
-	rest       queue.Rest
+	rest       queue.Probation
 	old        bool // the event is of another day than those that were read
 	done       chan loadAnswer
 }
@@ -231,12 +231,12 @@ type loaded struct {
 
 func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (map[int64]*loaded, error) {
 	ids := postgres.Column(group, func(req *loadRequest) int64 { return req.deliveryID })
-	found, rests := make(map[int64]*loaded, len(group)), map[string]queue.RestRow{}
+	found, rests := make(map[int64]*loaded, len(group)), map[string]queue.ProbationRow{}
 	from, to := l.days(group)
 	asOf := time.Now()
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readLoaded(rows, found) })
-		queueRests(batch, rests, postgres.Column(group, func(req *loadRequest) queue.Rest { return req.rest })...)
+		queueProbations(batch, rests, postgres.Column(group, func(req *loadRequest) queue.Probation { return req.rest })...)
 	})
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	for _, req := range group {
 		if work := found[req.deliveryID]; work != nil && work.Job.JobID == req.job.JobID {
 			work.Job, work.AsOf = req.job, asOf
-			work.SetRest(req.rest, rests)
+			work.SetProbation(req.rest, rests)
 			l.now = work.ReadAt
 		}
 	}

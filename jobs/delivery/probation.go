@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// queueRests reads the state of probations. Most of them have no row.
-func queueRests(batch *pgx.Batch, found map[string]queue.RestRow, rests ...queue.Rest) {
+// queueProbations reads the state of probations. Most of them have no row.
+func queueProbations(batch *pgx.Batch, found map[string]queue.ProbationRow, rests ...queue.Probation) {
 	const query = `SELECT rest_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(condition, 'other')
 		FROM postrider_internal.probations WHERE rest_key = ANY ($1)`
 	keys := map[string][]byte{}
@@ -32,7 +32,7 @@ func queueRests(batch *pgx.Batch, found map[string]queue.RestRow, rests ...queue
 		return
 	}
 	var key []byte
-	var row queue.RestRow
+	var row queue.ProbationRow
 	columns := []any{&key, &row.Held, &row.Probe, &row.Condition}
 	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(queue.Each(columns, func() { found[string(key)] = row }))
 }
@@ -82,14 +82,14 @@ func (f *failing) retain(c *catalog.Catalogue) {
 	}
 	used := map[string]bool{}
 	for sub := range c.Subscriptions() {
-		used[string(c.RestKey(sub))] = true
+		used[string(c.ProbationKey(sub))] = true
 	}
 	maps.DeleteFunc(f.keys, func(key string, _ bool) bool { return !used[key] })
 }
 
 // evidence is what a result says of the health of what rests together.
 type evidence struct {
-	queue.Rest
+	queue.Probation
 	outcome  policy.Outcome
 	met      policy.Result
 	jobID    int64
@@ -103,11 +103,11 @@ type evidence struct {
 // success and nothing is known to have failed.
 func (r *Recorder) evidenceOf(q *Result) *evidence {
 	success := q.Outcome == policy.OutcomeDelivered
-	if q.Number == 0 || q.Rest.Key == "" || success && !q.Rest.Failing && !r.failing.has(q.Rest.Key) {
+	if q.Number == 0 || q.Probation.Key == "" || success && !q.Probation.Failing && !r.failing.has(q.Probation.Key) {
 		return nil
 	}
 	return &evidence{
-		Rest: q.Rest, outcome: q.Outcome, met: policy.Result{Status: q.Status, Err: q.Err}, jobID: q.JobID,
+		Probation: q.Probation, outcome: q.Outcome, met: policy.Result{Status: q.Status, Err: q.Err}, jobID: q.JobID,
 		event: q.FirstEvent, first: q.Number == 1,
 		finished: q.StartedAt.Add(q.Duration), told: r.Cache.Catalogue().NotifiesOf(q.SubscriptionID),
 	}
@@ -169,16 +169,18 @@ func (s *standing) count(e *evidence, now time.Time) {
 }
 
 const (
-	makeRests = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
+	insertProbations = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
 		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key
 		ON CONFLICT (rest_key) DO NOTHING`
-	lockRests = `SELECT rest_key, endpoint_base_url, since, until, coalesce(cause, ''), coalesce(condition, 'other'), step,
+	lockProbations = `SELECT rest_key, endpoint_base_url, since, until,
+		coalesce(cause, ''), coalesce(condition, 'other'), step,
 			failures_in_a_row, failed_events, coalesce(probe_job_id, 0), told, now()
 		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
-	writeRest = `UPDATE postrider_internal.probations SET since = $2, until = $3, cause = $4, condition = $5, step = $6,
+	updateProbation = `UPDATE postrider_internal.probations
+		SET since = $2, until = $3, cause = $4, condition = $5, step = $6,
 			failures_in_a_row = $7, probe_job_id = $8, told = $9, failed_events = $10, updated_at = now()
 		WHERE rest_key = $1`
-	dropRest = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
+	deleteProbation = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
 )
 
 // queueStandings locks the rows concerned, and makes those that a failure may need.
@@ -191,8 +193,8 @@ func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*s
 			failed, urls = append(failed, []byte(e.Key)), append(urls, e.EndpointBaseURL)
 		}
 	}
-	batch.Queue(makeRests, failed, urls)
-	batch.Queue(lockRests, all).Query(func(rows pgx.Rows) error {
+	batch.Queue(insertProbations, failed, urls)
+	batch.Queue(lockProbations, all).Query(func(rows pgx.Rows) error {
 		var key []byte
 		var since, until pgtype.Timestamptz
 		var condition string
@@ -218,9 +220,9 @@ func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[
 	for _, st := range standings {
 		switch rest := st.rest; {
 		case rest == (policy.Rest{}):
-			batch.Queue(dropRest, []byte(st.key))
+			batch.Queue(deleteProbation, []byte(st.key))
 		case st.changed || rest != st.before:
-			batch.Queue(writeRest, []byte(st.key), postgres.NullTime(rest.Since), postgres.NullTime(rest.Until),
+			batch.Queue(updateProbation, []byte(st.key), postgres.NullTime(rest.Since), postgres.NullTime(rest.Until),
 				postgres.NullText(string(rest.Cause)),
 				rest.Met.String(), rest.Step, rest.FailuresInARow, postgres.NullInt(st.probe), st.told, st.counted)
 		}
@@ -230,13 +232,13 @@ func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[
 	}
 	for _, st := range standings {
 		r.failing.set(st.key, st.rest != (policy.Rest{}))
-		r.tellRest(st)
+		r.logProbation(st)
 	}
 	return nil
 }
 
-// tellRest logs a hold's beginning and its end.
-func (r *Recorder) tellRest(st *standing) {
+// logProbation logs a hold's beginning and its end.
+func (r *Recorder) logProbation(st *standing) {
 	switch {
 	case !st.before.Held() && st.rest.Held():
 		r.Log.Warn(
@@ -248,13 +250,13 @@ func (r *Recorder) tellRest(st *standing) {
 	}
 }
 
-// endRest ends a probation, and the counting of failures, after a late success. The timeout before it was counted as a
-// failure; but the endpoint works, if slowly, and a probation would make it slower still.
-func (r *Recorder) endRest(ctx context.Context, key string) error {
+// endProbation ends a probation, and the counting of failures, after a late success. The timeout before it was counted
+// as a failure; but the endpoint works, if slowly, and a probation would make it slower still.
+func (r *Recorder) endProbation(ctx context.Context, key string) error {
 	if key == "" {
 		return nil
 	}
-	if _, err := r.DB.Exec(ctx, dropRest, []byte(key)); err != nil {
+	if _, err := r.DB.Exec(ctx, deleteProbation, []byte(key)); err != nil {
 		return fmt.Errorf("end the probation: %w", err)
 	}
 	r.failing.set(key, false)

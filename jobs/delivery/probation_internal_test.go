@@ -13,7 +13,9 @@ func TestFailingForgetsWhatHasNoRow(t *testing.T) {
 	var f failing
 	f.set("released elsewhere", true)
 	f.set("still failing", true)
-	heard := []*evidence{{Rest: queue.Rest{Key: "released elsewhere"}}, {Rest: queue.Rest{Key: "still failing"}}}
+	heard := []*evidence{
+		{Probation: queue.Probation{Key: "released elsewhere"}}, {Probation: queue.Probation{Key: "still failing"}},
+	}
 	f.forget(heard, map[string]*standing{"still failing": {}})
 	require.False(t, f.has("released elsewhere"))
 	require.True(t, f.has("still failing"))

@@ -110,7 +110,7 @@ func (r *Releaser) onlyInProbation(key []byte) []int64 {
 	catalogue, holds := r.Cache.Catalogue(), r.Traffic.LatestTraffic().Holds
 	var ids []int64
 	for sub := range catalogue.Subscriptions() {
-		if _, held := holds[sub.ID]; !held && bytes.Equal(catalogue.RestKey(sub), key) {
+		if _, held := holds[sub.ID]; !held && bytes.Equal(catalogue.ProbationKey(sub), key) {
 			ids = append(ids, sub.ID)
 		}
 	}

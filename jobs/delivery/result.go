@@ -64,8 +64,8 @@ type Result struct {
 	// Fates are the deliveries of a batch with a verdict of their own. They leave the batch, unless it ends. A batch's
 	// delivery that becomes a dead letter always has a fate.
 	Fates []Fate
-	// Rest is the Work's.
-	Rest queue.Rest
+	// Probation is the Work's.
+	Probation queue.Probation
 	// FirstEvent is the system id of the first event of the request. A failed request counts as one failure, of this
 	// event; see policy.AfterFailure.
 	FirstEvent uuid.UUID

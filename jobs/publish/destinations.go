@@ -34,7 +34,7 @@ func publishedDestinations(group []*publishRequest) *destinationColumns {
 		c.add(topic, 0, n, nil, false)
 	}
 	for id, sub := range subscriptions {
-		c.add(sub.TopicID, id, counts[id], catalogue.RestKey(sub), sub.Batching())
+		c.add(sub.TopicID, id, counts[id], catalogue.ProbationKey(sub), sub.Batching())
 	}
 	return c
 }

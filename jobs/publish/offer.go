@@ -89,7 +89,7 @@ func (o *offers) commit(row *offeredRow) {
 		w.Job = queue.JobToken{JobID: row.jobs[n], JobMade: row.began}
 		w.Members[0].DeliveryID, w.Members[0].OwedSince = row.ids[n], row.began
 		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, o.asOf
-		w.SetRest(queue.RestOf(o.catalogue, w.SubscriptionID), nil)
+		w.SetProbation(queue.ProbationOf(o.catalogue, w.SubscriptionID), nil)
 		jobs[n] = queue.LocalJob{Work: w, Job: o.job(w, row.began)}
 	}
 	o.end(jobs)

@@ -183,7 +183,7 @@ func (p *Publisher) fanOutColumns(
 		d.add(o.route.EventUUIDs[o.event], o.sub, admitted.Take(o.sub.ID), o.route.events[o.event].Bytes)
 		if !met[o.sub.ID] {
 			met[o.sub.ID] = true
-			destinations.add(o.sub.TopicID, o.sub.ID, 0, c.RestKey(o.sub), o.sub.Batching())
+			destinations.add(o.sub.TopicID, o.sub.ID, 0, c.ProbationKey(o.sub), o.sub.Batching())
 		}
 	}
 	return []any{

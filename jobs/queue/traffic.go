@@ -47,8 +47,8 @@ type HoldState struct {
 	TimeToLiveStopped, Resuming bool
 }
 
-// RestState is a probation that holds deliveries.
-type RestState struct {
+// ActiveProbation is a probation that holds deliveries.
+type ActiveProbation struct {
 	Key []byte
 	Met policy.Result // what started the hold
 	// ProbeDue: a probe is due and none is in progress.
@@ -61,9 +61,9 @@ type TrafficSample struct {
 	// deliveries that wait for the next batch, and the members of batches whose job is ready or running.
 	Queued map[int64]int
 	// Holds are the event subscriptions' own holds, other than probation.
-	Holds   map[int64]HoldState
-	Rests   map[string]RestState
-	Waiting []Waiting
+	Holds      map[int64]HoldState
+	Probations map[string]ActiveProbation
+	Waiting    []Waiting
 	// QueuedInAll is the sum of Queued.
 	QueuedInAll int
 }
@@ -266,12 +266,14 @@ func (t *Traffic) sample(ctx context.Context) error {
 	t.sampling.Lock()
 	defer t.sampling.Unlock()
 	t.begin()
-	fresh := &TrafficSample{Queued: map[int64]int{}, Holds: map[int64]HoldState{}, Rests: map[string]RestState{}}
+	fresh := &TrafficSample{
+		Queued: map[int64]int{}, Holds: map[int64]HoldState{}, Probations: map[string]ActiveProbation{},
+	}
 	batch := &pgx.Batch{}
 	var id int64
 	var n int
 	var hold HoldState
-	var rest RestState
+	var rest ActiveProbation
 	batch.Queue(queuedStatement).Query(Each([]any{&id, &n}, func() {
 		fresh.Queued[id] += n
 		fresh.QueuedInAll += n
@@ -281,7 +283,7 @@ func (t *Traffic) sample(ctx context.Context) error {
 	var condition string
 	batch.Queue(probationsStatement).Query(Each([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
 		rest.Met = policy.ParseResult(condition)
-		fresh.Rests[string(rest.Key)] = rest
+		fresh.Probations[string(rest.Key)] = rest
 		rest.Key = nil
 	}))
 	batch.Queue(waitingStatement, DefaultRoom).
@@ -340,7 +342,7 @@ func (t *TrafficSample) holdOf(c *catalog.Catalogue, subscription int64) string 
 		return hold.Reason
 	}
 	if sub, ok := c.Subscription(subscription); ok {
-		if _, resting := t.Rests[string(c.RestKey(sub))]; resting {
+		if _, resting := t.Probations[string(c.ProbationKey(sub))]; resting {
 			return catalog.HoldProbation
 		}
 	}
@@ -356,7 +358,7 @@ func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
 			continue
 		}
 		if sub, ok := c.Subscription(w.SubscriptionID); ok {
-			if rest := t.RestOf(c, sub); rest.ProbeDue && !met[string(rest.Key)] {
+			if rest := t.ProbationOf(c, sub); rest.ProbeDue && !met[string(rest.Key)] {
 				met[string(rest.Key)], keys = true, append(keys, rest.Key)
 			}
 		}
@@ -364,7 +366,8 @@ func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
 	return keys
 }
 
-// RestOf returns the probation that holds an event subscription's deliveries; the zero RestState if there is none.
-func (t *TrafficSample) RestOf(c *catalog.Catalogue, sub *catalog.Subscription) RestState {
-	return t.Rests[string(c.RestKey(sub))]
+// ProbationOf returns the probation that holds an event subscription's deliveries; the zero ActiveProbation if there is
+// none.
+func (t *TrafficSample) ProbationOf(c *catalog.Catalogue, sub *catalog.Subscription) ActiveProbation {
+	return t.Probations[string(c.ProbationKey(sub))]
 }

@@ -58,8 +58,8 @@ type Work struct {
 	TimeToLiveStopped bool
 	// LastHold is the hold that this attempt waited for; "" for none.
 	LastHold string
-	// Rest is the probation that the policy provides for, and its state.
-	Rest Rest
+	// Probation is the probation that the policy provides for, and its state.
+	Probation Probation
 
 	AsOf     time.Time // when reading the holds began, on the process's monotonic clock
 	ReadAt   time.Time // database clock
@@ -134,8 +134,8 @@ func (w *Work) Release() {
 	}
 }
 
-// Rest is the probation that applies to a delivery, and its state when the delivery was read.
-type Rest struct {
+// Probation is the probation that applies to a delivery, and its state when the delivery was read.
+type Probation struct {
 	// Policy and EndpointBaseURL are nil and "" if the policy has no probation.
 	Policy          *policy.Policy
 	EndpointBaseURL string
@@ -148,33 +148,33 @@ type Rest struct {
 	Key string
 }
 
-// RestOf is the probation that applies to an event subscription's deliveries, without its state.
-func RestOf(c *catalog.Catalogue, subscription int64) Rest {
+// ProbationOf is the probation that applies to an event subscription's deliveries, without its state.
+func ProbationOf(c *catalog.Catalogue, subscription int64) Probation {
 	sub, ok := c.Subscription(subscription)
 	if !ok {
-		return Rest{}
+		return Probation{}
 	}
-	key := c.RestKey(sub)
+	key := c.ProbationKey(sub)
 	if key == nil {
-		return Rest{}
+		return Probation{}
 	}
 	rules, _ := c.Rules(subscription)
-	return Rest{Policy: rules.Policy, EndpointBaseURL: sub.EndpointBaseURL, Key: string(key)}
+	return Probation{Policy: rules.Policy, EndpointBaseURL: sub.EndpointBaseURL, Key: string(key)}
 }
 
-// RestRow is what an attempt needs to know of a probation.
-type RestRow struct {
+// ProbationRow is what an attempt needs to know of a probation.
+type ProbationRow struct {
 	Held      bool
 	Probe     int64
 	Condition string
 }
 
-// SetRest sets the probation of the work from the rows found. A pause or a missing validation goes first.
-func (w *Work) SetRest(rest Rest, found map[string]RestRow) {
+// SetProbation sets the probation of the work from the rows found. A pause or a missing validation goes first.
+func (w *Work) SetProbation(rest Probation, found map[string]ProbationRow) {
 	row, failing := found[rest.Key]
 	rest.Failing, rest.Held, rest.Probe = failing, row.Held, row.Held && row.Probe == w.Job.JobID
 	rest.Met = policy.ParseResult(row.Condition)
-	w.Rest = rest
+	w.Probation = rest
 	if w.Hold == "" && rest.Held && !rest.Probe {
 		w.Hold = catalog.HoldProbation
 	}

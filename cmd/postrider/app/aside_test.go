@@ -135,7 +135,7 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 		work, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i], Subscription: sub.ID}, j[i])
 		require.NoError(t, err)
 		r := result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
-		r.Rest = work.Rest
+		r.Probation = work.Probation
 		work.Release()
 		go func() {
 			if b.store.Recorder.Record(t.Context(), r) == nil {

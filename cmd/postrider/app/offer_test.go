@@ -79,7 +79,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 		require.Equal(t, fresh.SystemID, own.SystemID)
 		require.True(t, fresh.OwedSince.Equal(own.OwedSince))
 		require.True(t, loaded.NextAttemptAt.Equal(h.Work.NextAttemptAt))
-		require.Equal(t, loaded.Rest, h.Work.Rest)
+		require.Equal(t, loaded.Probation, h.Work.Probation)
 		require.WithinDuration(t, loaded.Now(), h.Work.Now(), time.Minute)
 		require.JSONEq(t, fmt.Sprintf(`{"d":%d,"s":%d,"n":1}`, own.DeliveryID, h.Work.SubscriptionID), string(h.Job.Args))
 		loaded.Release()
@@ -177,8 +177,9 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 		require.Len(t, handed, 1, name)
 		loaded, err := b.store.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.ID})
 		require.NoError(t, err)
-		require.NotNil(t, loaded.Rest.Policy)
-		require.Equal(t, loaded.Rest, handed[0].Work.Rest, "%s: the same as if it had been loaded by the new one", name)
+		require.NotNil(t, loaded.Probation.Policy)
+		require.Equal(t, loaded.Probation, handed[0].Work.Probation,
+			"%s: the same as if it had been loaded by the new one", name)
 		loaded.Release()
 		handed[0].Work.Release()
 	}
