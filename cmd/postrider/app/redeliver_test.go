@@ -58,6 +58,12 @@ func TestRedeliver(t *testing.T) {
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_from = $2",
 			again[1], letter), "lineage")
+	details, err := b.store.Reader.ReadDelivery(t.Context(), delivery)
+	require.NoError(t, err)
+	require.Equal(t, "dead letter", details.RedeliveredFromKind)
+	row, err := b.store.Reader.ReadDeadLetter(t.Context(), again[1])
+	require.NoError(t, err)
+	require.Equal(t, "dead letter", row.RedeliveredFromKind)
 }
 
 func TestRedeliverRefuses(t *testing.T) {
