@@ -201,22 +201,11 @@ func (c *claims) keyColumns(group []*publishRequest) []any {
 	return []any{topics, hashes, sizes, ids}
 }
 
-const (
-	cleanKeys = `
-DELETE FROM postrider_internal.idempotency_keys WHERE ctid = ANY (ARRAY (
-    SELECT ctid FROM postrider_internal.idempotency_keys
-     WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
-	cleanEvents = `
-DELETE FROM postrider_internal.event_keys WHERE ctid = ANY (ARRAY (
-    SELECT ctid FROM postrider_internal.event_keys
-     WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))`
-)
-
 // CleanIdempotencyKeys removes the keys of requests and of events that have expired.
 func (p *Publisher) CleanIdempotencyKeys(ctx context.Context) error {
-	for _, clean := range []string{cleanKeys, cleanEvents} {
-		if err := p.db.DeleteInSteps(ctx, clean, queue.CleanStep); err != nil {
-			return fmt.Errorf("remove expired keys of publishes: %w", err)
+	for _, file := range []string{"cleankeys.sql", "cleanevents.sql"} {
+		if err := p.db.DeleteInSteps(ctx, sqlFile(file), queue.CleanStep); err != nil {
+			return fmt.Errorf("run %s: %w", file, err)
 		}
 	}
 	return nil
