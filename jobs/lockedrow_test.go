@@ -33,6 +33,8 @@ func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...an
 	require.NoError(t, err)
 	require.EqualValues(t, 1, locked.RowsAffected())
 	begin()
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
 	last := time.Now().Add(lockedFor())
 	for i := 0; time.Now().Before(last); i++ {
 		id, published := fmt.Sprint("meanwhile-", i), time.Now()
@@ -41,7 +43,7 @@ func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...an
 			report = b.attempt(t)
 		}
 		require.Less(t, time.Since(published), 3*time.Second, id)
-		time.Sleep(20 * time.Millisecond)
+		<-pace.C
 	}
 	require.NoError(t, tx.Commit(t.Context()), "the row was locked throughout")
 }

@@ -170,7 +170,9 @@ func (a *attempt) sent(r *delivery.Result) []slog.Attr {
 	for i := range ids {
 		ids[i] = safe(a.work.Members[i].Event.ID)
 	}
-	return []slog.Attr{slog.Int64("batch_id", r.BatchID), slog.Int("events", len(a.work.Members)), slog.Any("event_ids", ids)}
+	return []slog.Attr{
+		slog.Int64("batch_id", r.BatchID), slog.Int("events", len(a.work.Members)), slog.Any("event_ids", ids),
+	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

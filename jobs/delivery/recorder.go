@@ -58,7 +58,8 @@ type Recorder struct {
 	healthy chan struct{} // closed while flushes succeed
 }
 
-// RecorderParts are what a Recorder needs. Gate is nil on a node that makes no attempts. TimeScale is Options.TimeScale.
+// RecorderParts are what a Recorder needs. Gate is nil on a node that makes no attempts. TimeScale is
+// Options.TimeScale.
 type RecorderParts struct {
 	DB        *postgres.DB
 	Cache     *catalog.Cache
