@@ -55,15 +55,15 @@ func NewAccess(db *postgres.DB, log *slog.Logger) *Access {
 	}
 }
 
-// Prefixes of the names that the audit has for who came with an API key, and for who has signed in.
+// Prefixes of the names that the audit has for API keys and users.
 const (
 	keyActor  = "key:"
 	userActor = "user:"
 )
 
-// letIn reports that the actor was let in by what Access keeps, and not by the admin token or by having the database's
-// URL.
-func (a Actor) letIn() bool {
+// hasStoredCredential reports whether the actor sent an API key or a session, and not the admin token or a command with
+// the database's URL.
+func (a Actor) hasStoredCredential() bool {
 	return strings.HasPrefix(a.Name, keyActor) || strings.HasPrefix(a.Name, userActor)
 }
 

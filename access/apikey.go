@@ -39,7 +39,7 @@ func (s Scope) Role() Role {
 	return map[Scope]Role{ScopeRead: RoleViewer, ScopeOperate: RoleOperator, ScopeAdmin: RoleAdmin}[s]
 }
 
-// APIKey is what is known of a key; see the view postrider.api_keys. Nobody knows the key itself but who was shown it.
+// APIKey describes a key; see the view postrider.api_keys. The key itself is not stored.
 type APIKey struct {
 	Name  string
 	Scope Scope
@@ -57,7 +57,7 @@ type APIKey struct {
 	Owner, Machine *string
 }
 
-// Actor is whoever sends the key from the address given, for WithActor. A personal key acts in its owner's name.
+// Actor is the program or user that sends the key from the address, for WithActor. A personal key acts as its owner.
 func (k *APIKey) Actor(address string) Actor {
 	if k.Owner != nil {
 		return Actor{Name: userActor + *k.Owner, Address: address, Role: k.Scope.Role(), PersonalKey: k.Name}
@@ -88,7 +88,7 @@ var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 // KeyNameRule is what the name of an API key may be, in words.
 const KeyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
 
-func (s *APIKeySpec) judge() error {
+func (s *APIKeySpec) validate() error {
 	switch {
 	case !keyName.MatchString(s.Name):
 		return postgres.Refusal(postgres.ErrInvalid, "name", "name must be %s", KeyNameRule)
@@ -110,11 +110,11 @@ const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_
 	"revoked_at, " +
 	"owner, machine FROM postrider.api_keys "
 
-// CreateAPIKey makes a key, which is answered here and never again. *FunctionError: ErrInvalid; ErrConflict where the
-// name is taken, be it by a key that was revoked, for the audit has its name; ErrNotFound where there is no such topic.
+// CreateAPIKey creates a key, which is returned here and never again. *FunctionError: ErrInvalid; ErrConflict if the
+// name is taken, also by a revoked key, because the audit has its name; ErrNotFound if there is no such topic.
 // ErrUnavailable.
 func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string, made *APIKey, err error) {
-	if err := spec.judge(); err != nil {
+	if err := spec.validate(); err != nil {
 		return "", nil, err
 	}
 	key = APIKeyPrefix + newSecret()
@@ -137,7 +137,7 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 	if err != nil {
 		return "", nil, err
 	}
-	a.keys.forgetAll() // somebody may have tried it: nothing was found, and that is remembered
+	a.keys.forgetAll() // it may have been sent already, and that nothing was found is remembered
 	return key, made, nil
 }
 

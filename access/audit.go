@@ -11,7 +11,7 @@ import (
 	"postrider/postgres"
 )
 
-// Actor is who changes the configuration or asks for a secret, as the audit tells it.
+// Actor is who changes the configuration or reads a secret, for the audit.
 type Actor struct {
 	// Name of the person, program or credential.
 	Name string
@@ -19,7 +19,7 @@ type Actor struct {
 	Address string
 	// PersonalKey is the name of the personal API key that the user sent; "" where it was another credential.
 	PersonalKey string
-	// Role is what a door has found the actor to be allowed; "" where no door has asked. The store itself asks nobody.
+	// Role is what the API has found the actor to be allowed; "" if it was not checked. Access does not check it.
 	Role Role
 }
 
@@ -33,7 +33,7 @@ const (
 	RoleAdmin    Role = "admin"    // also changes the configuration, reads secrets and lets others in
 )
 
-// Allows says whether who has this role may do what needs the other.
+// Allows reports whether this role may do what needs the other.
 func (r Role) Allows(needed Role) bool {
 	rank := map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
 	return rank[needed] > 0 && rank[r] >= rank[needed]

@@ -55,10 +55,10 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 	const insert = `INSERT INTO postrider_internal.login_requests
 			(key_hash, hint, user_code, machine, address, scope, expires_at)
 		VALUES ($1, $2, $3, $4, nullif($5::text, ''), $6, now() + $7::interval) RETURNING expires_at`
-	if err := spec.judge(); err != nil {
+	if err := spec.validate(); err != nil {
 		return "", nil, err
 	}
-	if err := a.makeRoom(ctx); err != nil {
+	if err := a.evictLogins(ctx); err != nil {
 		return "", nil, err
 	}
 	secret, hash, hint := newKeySecret()
@@ -74,9 +74,9 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 	return secret, l, nil
 }
 
-// makeRoom removes pending logins until fewer than MaxPendingLogins are left, so that no sender can keep others from
+// evictLogins removes pending logins until fewer than MaxPendingLogins are left, so that no sender can keep others from
 // beginning one.
-func (a *Access) makeRoom(ctx context.Context) error {
+func (a *Access) evictLogins(ctx context.Context) error {
 	const (
 		pending = `SELECT key_hash, coalesce(address, '') AS address FROM postrider_internal.login_requests
 			WHERE state = 'pending' AND expires_at > now() ORDER BY created_at, key_hash`

@@ -47,8 +47,8 @@ func takeTurn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// judgePassword rejects what is no password for this user.
-func judgePassword(name, password string) error {
+// validatePassword rejects a password that the user cannot have.
+func validatePassword(name, password string) error {
 	switch {
 	case len(password) < MinPassword || len(password) > MaxPassword:
 		return postgres.Refusal(postgres.ErrInvalid, "password", "password must have %d to %d bytes, not %d", MinPassword,
@@ -62,7 +62,7 @@ func judgePassword(name, password string) error {
 
 // hashPassword returns what is stored of a password: a PHC string, with its parameters and a random salt.
 func hashPassword(ctx context.Context, name, password string) (string, error) {
-	if err := judgePassword(name, password); err != nil {
+	if err := validatePassword(name, password); err != nil {
 		return "", err
 	}
 	done, err := takeTurn(ctx)

@@ -32,7 +32,7 @@ type PersonalKeySpec struct {
 	Role Role
 }
 
-func (s *PersonalKeySpec) judge() error {
+func (s *PersonalKeySpec) validate() error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 	switch {
 	case strings.TrimSpace(s.Machine) == "" || len([]rune(s.Machine)) > maxMachine ||
@@ -106,7 +106,7 @@ func (k *APIKey) auditChanges() map[string]any {
 func (a *Access) CreatePersonalKey(
 	ctx context.Context, owner string, spec PersonalKeySpec,
 ) (key string, made *APIKey, err error) {
-	if err := spec.judge(); err != nil {
+	if err := spec.validate(); err != nil {
 		return "", nil, err
 	}
 	p := personalKey{owner: owner, machine: spec.Machine, scope: spec.Role.scope()}

@@ -11,17 +11,17 @@ import (
 
 // Credentials that come with every request are looked up in the database once a second.
 const (
-	// rememberFor is how long a node goes by what it found: as long as one that was taken away may still work.
+	// rememberFor is how long a node uses what it found, and so how long a revoked credential may still work.
 	rememberFor = time.Second
-	// mostRemembered bounds the memory, some MB. Whoever shows ten thousand different ones makes it forget others, which
-	// costs a query.
+	// mostRemembered bounds the memory to some MB. A client that sends ten thousand different credentials makes the node
+	// forget others, each of which costs a query.
 	mostRemembered = 10_000
-	// lookUpTime bounds a look. It is nobody's request alone, so it does not end with one.
+	// lookUpTime bounds a lookup. Several requests can share it, so it does not end with one of them.
 	lookUpTime = 5 * time.Second
 )
 
-// remembered is what was found lately, by the SHA-256 of what was asked for; that nothing was found is remembered too.
-// Whoever asks for the same thing at the same moment waits for the same answer.
+// remembered is what was found in the last second, by the SHA-256 of the credential; that nothing was found is
+// remembered too. Concurrent requests with the same credential share one lookup.
 type remembered[V any] struct {
 	mu   sync.Mutex
 	kept map[[32]byte]*memory[V]
@@ -29,14 +29,14 @@ type remembered[V any] struct {
 
 type memory[V any] struct {
 	found chan struct{} // closed when the rest is there
-	at    time.Time     // before the look began: what it found may have changed since
+	at    time.Time     // before the lookup began: what it found may have changed since
 	value V
 	err   error
 }
 
 func newRemembered[V any]() *remembered[V] { return &remembered[V]{kept: map[[32]byte]*memory[V]{}} }
 
-// get answers what is remembered, or else what find finds. Nothing is remembered where the database did not answer.
+// get returns what is remembered, or else what find finds. Nothing is remembered if the database is unavailable.
 func (r *remembered[V]) get(ctx context.Context, key [32]byte, find func(context.Context) (V, error)) (V, error) {
 	m, mine := r.memory(key)
 	if mine {

@@ -11,7 +11,7 @@ import (
 	"postrider/postgres"
 )
 
-// Session is somebody who has signed in, as long as they stay so.
+// Session is that of a user who has signed in.
 type Session struct {
 	// User is their name.
 	User string
@@ -42,9 +42,9 @@ var (
 	insertSessionRow = sqlFile("session_insert.sql")
 )
 
-// SessionOf finds the session that a token is for, and keeps it alive: its owner has asked for something. What was
-// found holds for a second on this node, so a session that was ended elsewhere works for no longer than that. It is
-// others' too, and must not be changed. ErrNotFound: there is none, or it is over; ErrUnavailable.
+// SessionOf finds the session of a token, and extends it. What was found is used for a second on this node, so a
+// session that was ended elsewhere works no longer than that. Callers share the result and must not change it.
+// ErrNotFound: there is no session, or it has ended; ErrUnavailable.
 func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) {
 	s, err := a.WatchedSession(ctx, token)
 	if err != nil || !s.unseen {
@@ -53,8 +53,8 @@ func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) 
 	return a.seen(ctx, token, s)
 }
 
-// WatchedSession is SessionOf for what a page asks for by itself: the session is found, and grows old all the same. A
-// page that refreshes itself would keep it alive for as long as the browser runs, whoever sits before it.
+// WatchedSession is SessionOf for requests that a page sends by itself: it does not extend the session. A page that
+// refreshes itself would extend it as long as the browser runs.
 func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, error) {
 	hash := hashSecret(token)
 	return a.sessions.get(ctx, hash, func(ctx context.Context) (*Session, error) { return a.session(ctx, hash[:]) })

@@ -13,11 +13,11 @@ import (
 	"postrider/postgres"
 )
 
-// SignInFrom is where somebody signs in from; it is kept with the session.
+// SignInFrom is the client that a user signs in with; it is stored with the session.
 type SignInFrom struct {
 	// Address of the connection, without its port.
 	Address string
-	// UserAgent is what the browser says of itself; its first 300 characters are kept.
+	// UserAgent is that of the browser; its first 300 characters are stored.
 	UserAgent string
 }
 
@@ -28,9 +28,9 @@ const sessionLife = 7 * 24 * time.Hour
 // recordTime bounds what is written after a password was checked, also if the client closes the connection meanwhile.
 const recordTime = 5 * time.Second
 
-// SignIn begins a session. The token is what its owner shows from then on, 43 characters of base64url; the database has
-// no more than its SHA-256. ErrWrongCredentials: there is no such user, the password is another, or the user is
-// disabled; *LockedError; ErrUnavailable.
+// SignIn begins a session. The browser sends the token from then on, 43 characters of base64url; the database has only
+// its SHA-256. ErrWrongCredentials: there is no such user, the password is wrong, or the user is disabled;
+// *LockedError; ErrUnavailable.
 func (a *Access) SignIn(
 	ctx context.Context, name, password string, from SignInFrom,
 ) (token string, s *Session, err error) {
@@ -163,10 +163,10 @@ func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, fro
 	return s, nil
 }
 
-// ChangePassword replaces a user's password by another, and ends all their sessions and personal keys. The errors are
-// those of SignIn, for the old one, and ErrInvalid.
+// ChangePassword replaces a user's password, and ends all their sessions and personal keys. The errors are those of
+// SignIn, for the old password, and ErrInvalid.
 func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) error {
-	if err := judgePassword(name, fresh); err != nil {
+	if err := validatePassword(name, fresh); err != nil {
 		return err
 	}
 	user, err := a.verify(ctx, name, old)
@@ -197,7 +197,7 @@ func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) er
 	})
 }
 
-// auditUser writes that something was done to a user.
+// auditUser writes an action on a user.
 func auditUser(ctx context.Context, tx pgx.Tx, action AuditAction, name string, details map[string]any) error {
 	return auditUserChange(ctx, tx, action, name, details, nil)
 }

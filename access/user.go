@@ -12,7 +12,7 @@ import (
 	"postrider/postgres"
 )
 
-// User is somebody who may sign in; see the view postrider.users.
+// User is a user of the dashboard; see the view postrider.users.
 type User struct {
 	Name         string
 	Role         Role
@@ -25,7 +25,7 @@ type User struct {
 	Sessions     int
 }
 
-// UserSpec is what is set of a user. "" and nil leave a user who is there as they are; a new one needs a role and a
+// UserSpec has the settings of a user. "" and nil leave those of an existing user; a new one needs a role and a
 // password, and is not disabled.
 type UserSpec struct {
 	Role     Role
@@ -76,7 +76,7 @@ func (a *Access) HasUsers(ctx context.Context) (has bool, err error) {
 // ErrUnavailable.
 func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) error {
 	spec := UserSpec{Role: RoleAdmin, Password: &password}
-	hash, err := spec.judge(ctx, name)
+	hash, err := spec.validate(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -92,15 +92,14 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 	})
 }
 
-// PutUser makes or changes a user; made says which. Another role or password, or being disabled, ends their sessions. A
-// new password and being disabled also end their personal keys. With another role those may do what both roles allow.
-// *FunctionError: ErrInvalid, or ErrLastAdmin where somebody who was let in
-// would leave no administrator who can sign in. ErrPrecondition when one of the conditions does not hold.
-// ErrUnavailable.
+// PutUser creates or changes a user; made reports which. Another role or password, or being disabled, ends their
+// sessions. A new password and being disabled also end their personal keys. With another role those may do what both
+// roles allow. *FunctionError: ErrInvalid, or ErrLastAdmin if a user or an API key would leave no administrator who can
+// sign in. ErrPrecondition if one of the conditions does not hold. ErrUnavailable.
 func (a *Access) PutUser(
 	ctx context.Context, name string, spec UserSpec, when ...postgres.Condition,
 ) (made bool, err error) {
-	hash, err := spec.judge(ctx, name)
+	hash, err := spec.validate(ctx, name)
 	if err != nil {
 		return false, err
 	}
@@ -126,8 +125,8 @@ func (a *Access) PutUser(
 	return made, err
 }
 
-// judge refuses what cannot be set, and hashes the password, before anything is locked.
-func (s *UserSpec) judge(ctx context.Context, name string) (hash string, err error) {
+// validate rejects invalid settings, and hashes the password, before anything is locked.
+func (s *UserSpec) validate(ctx context.Context, name string) (hash string, err error) {
 	if !userName.MatchString(name) {
 		return "", postgres.Refusal(postgres.ErrInvalid, "name", "name must be %s", UserNameRule)
 	}
@@ -236,10 +235,10 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 	})
 }
 
-// refuseLastAdmin looks at what a change has left. Who has the admin token or the database's URL needs no user to let
-// others in, and may do what they like.
+// refuseLastAdmin rejects a change that leaves no administrator. The admin token and the database's URL need none, so
+// they may do it.
 func refuseLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
-	if was.Role != RoleAdmin || was.Disabled || !ActorOf(ctx).letIn() {
+	if was.Role != RoleAdmin || was.Disabled || !ActorOf(ctx).hasStoredCredential() {
 		return nil
 	}
 	var left bool
