@@ -90,7 +90,7 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 		return err
 	case postgres.IsPoison(err):
 		a.log.Warn("the database rejected a change", "change", doing, "error", err, "sqlstate", postgres.SQLState(err))
-		return postgres.Unstorable(err)
+		return postgres.ValueError(err)
 	default:
 		return postgres.Outage(doing, err)
 	}

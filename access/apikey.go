@@ -91,15 +91,16 @@ const KeyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the
 func (s *APIKeySpec) validate() error {
 	switch {
 	case !keyName.MatchString(s.Name):
-		return postgres.Refusal(postgres.ErrInvalid, "name", "name must be %s", KeyNameRule)
+		return postgres.NewFunctionError(postgres.ErrInvalid, "name", "name must be %s", KeyNameRule)
 	case s.Scope != ScopePublish && s.Scope.Role() == "":
-		return postgres.Refusal(postgres.ErrInvalid, "scope", "scope must be publish, read, operate or admin")
+		return postgres.NewFunctionError(postgres.ErrInvalid, "scope", "scope must be publish, read, operate or admin")
 	case !utf8.ValidString(s.Topic) || strings.ContainsRune(s.Topic, 0):
-		return postgres.Refusal(postgres.ErrInvalid, "topic", "topic must be UTF-8 without the character 0")
+		return postgres.NewFunctionError(postgres.ErrInvalid, "topic", "topic must be UTF-8 without the character 0")
 	case s.Topic != "" && s.Scope != ScopePublish:
-		return postgres.Refusal(postgres.ErrInvalid, "topic", "topic must be absent: it is for scope publish")
+		return postgres.NewFunctionError(postgres.ErrInvalid, "topic", "topic must be absent: it is for scope publish")
 	case s.ExpiresInDays != nil && (*s.ExpiresInDays < 1 || *s.ExpiresInDays > maxKeyDays):
-		return postgres.Refusal(postgres.ErrInvalid, "expiresInDays", "expiresInDays must be between 1 and %d, not %d",
+		return postgres.NewFunctionError(postgres.ErrInvalid, "expiresInDays",
+			"expiresInDays must be between 1 and %d, not %d",
 			maxKeyDays, *s.ExpiresInDays)
 	default:
 		return nil
@@ -151,7 +152,7 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 			return err
 		}
 		if !there {
-			return postgres.Refusal(postgres.ErrNotFound, "topic", "topic %q does not exist", spec.Topic)
+			return postgres.NewFunctionError(postgres.ErrNotFound, "topic", "topic %q does not exist", spec.Topic)
 		}
 	}
 	hash := hashSecret(key)
@@ -161,7 +162,7 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 		return err
 	}
 	if tag.RowsAffected() == 0 {
-		return postgres.Refusal(postgres.ErrNameTaken, "name",
+		return postgres.NewFunctionError(postgres.ErrNameTaken, "name",
 			"there is an API key %q already; the name of one that was revoked stays taken", spec.Name)
 	}
 	return nil
@@ -201,7 +202,7 @@ func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
 }
 
 func noKey(name string) error {
-	return postgres.Refusal(postgres.ErrNotFound, "name", "there is no API key %q", name)
+	return postgres.NewFunctionError(postgres.ErrNotFound, "name", "there is no API key %q", name)
 }
 
 // RevokeAPIKey ends a key for good: on this node at once, on the others within a second. One that was revoked before
@@ -257,7 +258,7 @@ func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
 		_, err = a.db.Exec(ctx, used, hash)
 	}
 	if err != nil {
-		return nil, postgres.ReadFailed("an API key", err)
+		return nil, postgres.ReadError("an API key", err)
 	}
 	return k, nil
 }

@@ -69,7 +69,7 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 	}
 	row := a.db.QueryRow(ctx, insert, hash, hint, l.UserCode, l.Machine, l.Address, spec.Role.scope(), loginLife)
 	if err = row.Scan(&l.ExpiresAt); err != nil {
-		return "", nil, postgres.ReadFailed("a login", err)
+		return "", nil, postgres.ReadError("a login", err)
 	}
 	return secret, l, nil
 }
@@ -87,7 +87,7 @@ func (a *Access) evictLogins(ctx context.Context) error {
 		return err
 	}
 	if _, err := a.db.Exec(ctx, remove, surplusLogins(list, MaxPendingLogins-1)); err != nil {
-		return postgres.ReadFailed("a login", err)
+		return postgres.ReadError("a login", err)
 	}
 	return nil
 }
@@ -134,14 +134,14 @@ func scanLogin(row pgx.Row) (*Login, error) {
 		return nil, noLogin()
 	}
 	if err != nil {
-		return nil, postgres.ReadFailed("a login", err)
+		return nil, postgres.ReadError("a login", err)
 	}
 	l.Role = scope.Role()
 	return l, nil
 }
 
 func noLogin() error {
-	return postgres.Refusal(postgres.ErrNotFound, "",
+	return postgres.NewFunctionError(postgres.ErrNotFound, "",
 		"there is no such login, or it has expired: one waits for 10 minutes")
 }
 

@@ -51,10 +51,11 @@ func takeTurn(ctx context.Context) (done func(), err error) {
 func validatePassword(name, password string) error {
 	switch {
 	case len(password) < MinPassword || len(password) > MaxPassword:
-		return postgres.Refusal(postgres.ErrInvalid, "password", "password must have %d to %d bytes, not %d", MinPassword,
+		return postgres.NewFunctionError(postgres.ErrInvalid, "password", "password must have %d to %d bytes, not %d",
+			MinPassword,
 			MaxPassword, len(password))
 	case !utf8.ValidString(password):
-		return postgres.Refusal(postgres.ErrInvalid, "password", "password must be UTF-8")
+		return postgres.NewFunctionError(postgres.ErrInvalid, "password", "password must be UTF-8")
 	default:
 		return checkStrength(name, password)
 	}

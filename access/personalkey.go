@@ -37,9 +37,11 @@ func (s *PersonalKeySpec) validate() error {
 	switch {
 	case strings.TrimSpace(s.Machine) == "" || len([]rune(s.Machine)) > maxMachine ||
 		strings.ContainsFunc(s.Machine, unprintable):
-		return postgres.Refusal(postgres.ErrInvalid, "machine", "machine must be 1 to %d printable characters", maxMachine)
+		return postgres.NewFunctionError(postgres.ErrInvalid, "machine", "machine must be 1 to %d printable characters",
+			maxMachine)
 	case s.Role != "" && !s.Role.Allows(RoleViewer):
-		return postgres.Refusal(postgres.ErrInvalid, "role", "role must be viewer, operator or admin, not %q", string(s.Role))
+		return postgres.NewFunctionError(postgres.ErrInvalid, "role", "role must be viewer, operator or admin, not %q",
+			string(s.Role))
 	default:
 		return nil
 	}

@@ -53,7 +53,7 @@ func (r *remembered[V]) get(ctx context.Context, key [32]byte, find func(context
 		return m.value, m.err
 	case <-ctx.Done():
 		var none V
-		return none, postgres.ReadFailed("a credential", ctx.Err())
+		return none, postgres.ReadError("a credential", ctx.Err())
 	}
 }
 

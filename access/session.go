@@ -68,7 +68,7 @@ func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
 		return nil, fmt.Errorf("session: %w", postgres.ErrNotFound)
 	}
 	if err != nil {
-		return nil, postgres.ReadFailed("a session", err)
+		return nil, postgres.ReadError("a session", err)
 	}
 	return s, nil
 }
@@ -83,7 +83,7 @@ func (a *Access) seen(ctx context.Context, token string, found *Session) (*Sessi
 		return found, nil // another request was faster, or the session has just ended: the next lookup finds out
 	}
 	if err != nil {
-		return nil, postgres.ReadFailed("a session", err)
+		return nil, postgres.ReadError("a session", err)
 	}
 	a.sessions.forget(hash)
 	return &s, nil

@@ -110,7 +110,7 @@ func (a *Access) account(ctx context.Context, name string) (*account, error) {
 	u := &account{}
 	err := a.db.QueryRow(ctx, query, name).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return nil, postgres.ReadFailed("a user", err)
+		return nil, postgres.ReadError("a user", err)
 	}
 	return u, nil
 }

@@ -43,7 +43,7 @@ func checkStrength(name, password string) error {
 	if min(strengthOf(rated, known), strengthOf(plainLetters.Replace(rated), known)) >= leastStrength {
 		return nil
 	}
-	return postgres.Refusal(postgres.ErrInvalid, "password",
+	return postgres.NewFunctionError(postgres.ErrInvalid, "password",
 		"password is too easy to guess: avoid names, common words, keyboard rows, "+
 			"sequences and dates; use four or more unrelated words, or let a password manager create one")
 }

@@ -67,7 +67,7 @@ func (a *Access) User(ctx context.Context, name string) (*User, error) {
 // HasUsers reports whether there is a user, disabled or not. ErrUnavailable.
 func (a *Access) HasUsers(ctx context.Context) (has bool, err error) {
 	if err := a.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.users)").Scan(&has); err != nil {
-		return false, postgres.ReadFailed("the users", err)
+		return false, postgres.ReadError("the users", err)
 	}
 	return has, nil
 }
@@ -109,7 +109,7 @@ func (a *Access) PutUser(
 		const query = "SELECT id, role, disabled_at IS NOT NULL, changed_at FROM postrider_internal.users WHERE name = $1"
 		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.ChangedAt)
 		if made = errors.Is(err, pgx.ErrNoRows); made {
-			if err := postgres.Allow(when, 0); err != nil {
+			if err := postgres.CheckConditions(when, 0); err != nil {
 				return err
 			}
 			return insertUser(ctx, tx, name, &spec, hash)
@@ -117,7 +117,7 @@ func (a *Access) PutUser(
 		if err != nil {
 			return err
 		}
-		if err := postgres.Allow(when, was.Version()); err != nil {
+		if err := postgres.CheckConditions(when, was.Version()); err != nil {
 			return err
 		}
 		return changeUser(ctx, tx, id, name, &was, &spec, hash)
@@ -128,10 +128,10 @@ func (a *Access) PutUser(
 // validate rejects invalid settings, and hashes the password, before anything is locked.
 func (s *UserSpec) validate(ctx context.Context, name string) (hash string, err error) {
 	if !userName.MatchString(name) {
-		return "", postgres.Refusal(postgres.ErrInvalid, "name", "name must be %s", UserNameRule)
+		return "", postgres.NewFunctionError(postgres.ErrInvalid, "name", "name must be %s", UserNameRule)
 	}
 	if s.Role != "" && !s.Role.Allows(RoleViewer) {
-		return "", postgres.Refusal(postgres.ErrInvalid, "role", "role must be viewer, operator or admin")
+		return "", postgres.NewFunctionError(postgres.ErrInvalid, "role", "role must be viewer, operator or admin")
 	}
 	if s.Password == nil {
 		return "", nil
@@ -143,10 +143,11 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at)
 		VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END)`
 	if spec.Role == "" {
-		return postgres.Refusal(postgres.ErrInvalid, "role", "role is required for a new user: viewer, operator or admin")
+		return postgres.NewFunctionError(postgres.ErrInvalid, "role",
+			"role is required for a new user: viewer, operator or admin")
 	}
 	if hash == "" {
-		return postgres.Refusal(postgres.ErrInvalid, "password", "password is required for a new user")
+		return postgres.NewFunctionError(postgres.ErrInvalid, "password", "password is required for a new user")
 	}
 	disabled := spec.Disabled != nil && *spec.Disabled
 	if _, err := tx.Exec(ctx, insert, name, hash, string(spec.Role), ActorOf(ctx).Name, disabled); err != nil {
@@ -224,7 +225,7 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.ChangedAt); err != nil {
 			return err
 		}
-		if err := postgres.Allow(when, was.Version()); err != nil {
+		if err := postgres.CheckConditions(when, was.Version()); err != nil {
 			return err
 		}
 		if err := refuseLastAdmin(ctx, tx, &was); err != nil {
@@ -247,7 +248,7 @@ func refuseLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
 		return err
 	}
 	if !left {
-		return postgres.Refusal(ErrLastAdmin, "",
+		return postgres.NewFunctionError(ErrLastAdmin, "",
 			"nobody would be left who can sign in as an administrator; the admin token may do it all the same")
 	}
 	return nil
@@ -265,5 +266,5 @@ func userID(ctx context.Context, tx pgx.Tx, name string) (id int64, err error) {
 }
 
 func noUser(name string) error {
-	return postgres.Refusal(postgres.ErrNotFound, "name", "there is no user %q", name)
+	return postgres.NewFunctionError(postgres.ErrNotFound, "name", "there is no user %q", name)
 }

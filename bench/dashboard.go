@@ -197,11 +197,11 @@ func (l *looking) dashboard(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := server.New(server.Options{Store: s.API(), AdminToken: newSecret(), Logger: quiet})
+	api, err := server.New(server.Options{Parts: s.API(), AdminToken: newSecret(), Logger: quiet})
 	if err != nil {
 		return nil, err
 	}
-	return web.Handler(web.Options{Store: s.Dashboard(), API: api.Handler(), Open: true, Logger: quiet})
+	return web.Handler(web.Options{Parts: s.Dashboard(), API: api.Handler(), Open: true, Logger: quiet})
 }
 
 // lookAtAll asks for all pages in turn, again and again, so that each meets what the others have left in memory.

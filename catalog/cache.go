@@ -22,13 +22,13 @@ const (
 	reloadTimeout = 5 * time.Second
 )
 
-// Cache is the newest Catalogue that this process has read. Its methods may be called from any goroutine.
+// Cache is the newest Snapshot that this process has read. Its methods may be called from any goroutine.
 type Cache struct {
 	records
 	clock     *postgres.Clock
 	timeScale int // see policy.Rules.Scaled
 
-	catalogue atomic.Pointer[Catalogue]
+	catalogue atomic.Pointer[Snapshot]
 	reloading sync.Mutex
 	confirmer confirmer
 }
@@ -39,12 +39,12 @@ func NewCache(
 ) (*Cache, error) {
 	c := &Cache{records: records{db, sealer, log}, clock: clock, timeScale: timeScale}
 	c.confirmer.reload = c.Reload
-	c.catalogue.Store(emptyCatalogue())
+	c.catalogue.Store(emptySnapshot())
 	return c, c.Reload(ctx)
 }
 
-// Catalogue is at most a second old while Run runs and the database is available.
-func (c *Cache) Catalogue() *Catalogue { return c.catalogue.Load() }
+// Snapshot is at most a second old while Run runs and the database is available.
+func (c *Cache) Snapshot() *Snapshot { return c.catalogue.Load() }
 
 // Run reloads the catalog every second until ctx ends.
 func (c *Cache) Run(ctx context.Context) {
@@ -63,7 +63,7 @@ func (c *Cache) Run(ctx context.Context) {
 	}
 }
 
-// Reload reads what has changed since the Catalogue in memory, within 5 s. Without changes it costs one trivial query.
+// Reload reads what has changed since the Snapshot in memory, within 5 s. Without changes it costs one trivial query.
 func (c *Cache) Reload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (c *Cache) Reload(ctx context.Context) error {
 	defer c.reloading.Unlock()
 	const query = `SELECT version, pg_postmaster_start_time(), clock_timestamp() FROM postrider_internal.catalogue`
 	old := c.catalogue.Load()
-	var found Catalogue
+	var found Snapshot
 	var now time.Time
 	sent := time.Now()
 	if err := c.db.QueryRow(ctx, query).Scan(&found.Version, &found.server, &now); err != nil {
@@ -81,9 +81,9 @@ func (c *Cache) Reload(ctx context.Context) error {
 	if found.Version == old.Version && found.server.Equal(old.server) {
 		return nil
 	}
-	// One snapshot for all tables: a Catalogue never mixes two versions.
+	// One snapshot for all tables: a Snapshot never mixes two versions.
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	var fresh *Catalogue
+	var fresh *Snapshot
 	err := pgx.BeginTxFunc(ctx, c.db, options, func(tx pgx.Tx) (err error) {
 		fresh, err = c.ReadIn(ctx, tx, old)
 		return err
@@ -95,9 +95,9 @@ func (c *Cache) Reload(ctx context.Context) error {
 	return nil
 }
 
-// ReadIn reads the Catalogue as the caller's transaction sees it: what has changed since old, or everything if this
+// ReadIn reads the Snapshot as the caller's transaction sees it: what has changed since old, or everything if this
 // database may have lost what old has. A failover or a crash that loses commits takes back their versions too.
-func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Catalogue) (*Catalogue, error) {
+func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) (*Snapshot, error) {
 	const query = "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalogue"
 	var version int64
 	var server time.Time
@@ -105,9 +105,9 @@ func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Catalogue)
 		return nil, err
 	}
 	if version < old.Version || !server.Equal(old.server) {
-		old = emptyCatalogue()
+		old = emptySnapshot()
 	}
-	fresh := &Catalogue{
+	fresh := &Snapshot{
 		Version: version, server: server, topics: maps.Clone(old.topics), subs: maps.Clone(old.subs),
 		subsByTopic: maps.Clone(old.subsByTopic), filters: maps.Clone(old.filters),
 		policies: old.policies, policyVersions: old.policyVersions, policyList: old.policyList,
@@ -133,7 +133,7 @@ func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Catalogue)
 	return fresh, nil
 }
 
-// Confirm returns once the Catalogue in memory is one that was read after the call. A client whose topic or key is not
+// Confirm returns once the Snapshot in memory is one that was read after the call. A client whose topic or key is not
 // in memory calls it before it is rejected.
 func (c *Cache) Confirm(ctx context.Context) error { return c.confirmer.confirm(ctx) }
 

@@ -19,7 +19,7 @@ func (s *Subscription) Expired(now time.Time) bool {
 }
 
 // readyExpiration notes whether event subscriptions of a topic can expire: only then matching needs the time.
-func (c *Catalogue) readyExpiration(topicID int64) {
+func (c *Snapshot) readyExpiration(topicID int64) {
 	delete(c.expiring, topicID)
 	if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.ExpirationTimeUTC != nil }) {
 		c.expiring[topicID] = true
@@ -27,13 +27,13 @@ func (c *Catalogue) readyExpiration(topicID int64) {
 }
 
 // unexpired removes the expired event subscriptions.
-func (c *Catalogue) unexpired(wanting []*Subscription) []*Subscription {
+func (c *Snapshot) unexpired(wanting []*Subscription) []*Subscription {
 	now := c.now()
 	return slices.DeleteFunc(wanting, func(s *Subscription) bool { return s.Expired(now) })
 }
 
 // anyExpired reports whether an event subscription is to be deleted.
-func (c *Catalogue) anyExpired() bool {
+func (c *Snapshot) anyExpired() bool {
 	for topicID := range c.expiring {
 		now := c.now()
 		if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.Expired(now) }) {
@@ -43,10 +43,10 @@ func (c *Catalogue) anyExpired() bool {
 	return false
 }
 
-// ExpireSubscriptions deletes event subscriptions whose expirationTimeUtc has passed, and cancels their pending
-// deliveries. It reads the database only if the Catalogue in memory has one.
-func (s *Subscriptions) ExpireSubscriptions(ctx context.Context) error {
-	if !s.cache.Catalogue().anyExpired() {
+// Expire deletes event subscriptions whose expirationTimeUtc has passed, and cancels their pending
+// deliveries. It reads the database only if the Snapshot in memory has one.
+func (s *Subscriptions) Expire(ctx context.Context) error {
+	if !s.cache.Snapshot().anyExpired() {
 		return nil
 	}
 	const where = "WHERE s.deleted_at IS NULL AND s.expiration_time_utc <= now()"
@@ -76,7 +76,7 @@ func (s *Subscriptions) ExpireSubscriptions(ctx context.Context) error {
 	return nil
 }
 
-// CancelReason is why the deliveries of an event subscription that is not in the Catalogue are canceled.
+// CancelReason is why the deliveries of an event subscription that is not in the Snapshot are canceled.
 func (s *Subscriptions) CancelReason(ctx context.Context, subscription int64) (policy.Reason, error) {
 	reason := policy.ReasonEventSubscriptionDeleted
 	const query = "SELECT coalesce(postrider_internal.deletion_reason($1), $2)"

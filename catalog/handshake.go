@@ -66,11 +66,12 @@ const (
 	PurposeDeletion   = "deletion"
 )
 
-// ErrNoAnswerYet says that an endpoint has not answered its handshake in time to take the place of one that works.
-var ErrNoAnswerYet = errors.New("the endpoint has not answered yet")
+// ErrValidationPending says that an endpoint has not answered its handshake in time to take the place of one that
+// works.
+var ErrValidationPending = errors.New("the endpoint has not answered yet")
 
-// ErrCallbackOver says that validationUrl was opened too late, or for a handshake that had failed.
-var ErrCallbackOver = errors.New("the validation is over")
+// ErrValidationExpired says that validationUrl was opened too late, or for a handshake that had failed.
+var ErrValidationExpired = errors.New("the validation is over")
 
 // ValidationFailedError says that a handshake failed, and with it what it was made for: nothing was changed.
 type ValidationFailedError struct{ Handshake *Handshake }
@@ -84,7 +85,7 @@ func (e *ValidationFailedError) Error() string {
 type Handshake struct {
 	ID      int64
 	Purpose string
-	// Topic and Subscription are names: there need be no event subscription yet, or any more.
+	// Get and Subscription are names: there need be no event subscription yet, or any more.
 	Topic, Subscription          string
 	EndpointURL, EndpointBaseURL string
 	Connection                   policy.Connection
@@ -147,7 +148,7 @@ const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purp
 	@connection_sealed, @headers)`
 
 // BeginValidation begins the handshake with the endpoint of an event subscription that exists or is to be created. It
-// returns when the first request has its job. publicURL is the beginning of validationUrl. Call WaitHandshake next, and
+// returns when the first request has its job. publicURL is the beginning of validationUrl. Call Wait next, and
 // then PutValidated or ConcludeValidation. *policy.ValidationError: a secret to keep does not exist. ErrUnavailable.
 func (s *Handshakes) BeginValidation(
 	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
@@ -226,15 +227,15 @@ func (s *Handshakes) beginDeletion(ctx context.Context, tx pgx.Tx, sub *Subscrip
 	return nil
 }
 
-// How often WaitHandshake reads: an endpoint may respond within milliseconds, and waiting for a hundred that do not
+// How often Wait reads: an endpoint may respond within milliseconds, and waiting for a hundred that do not
 // must not cost the database more than 400 queries per second.
 const (
 	handshakePoll    = 10 * time.Millisecond
 	handshakePollMax = 250 * time.Millisecond
 )
 
-// WaitHandshake returns when the handshake is no longer pending, or when the time has passed. It fails when ctx ends.
-func (s *Handshakes) WaitHandshake(ctx context.Context, id int64, most time.Duration) error {
+// Wait returns when the handshake is no longer pending, or when the time has passed. It fails when ctx ends.
+func (s *Handshakes) Wait(ctx context.Context, id int64, most time.Duration) error {
 	const query = "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1"
 	giveUp := time.NewTimer(most)
 	defer giveUp.Stop()
@@ -288,14 +289,14 @@ func (s *Handshakes) handshakeWhere(
 ) (*Handshake, *handshakeRow, error) {
 	rows, err := db.Query(ctx, handshakeQuery+where, args...)
 	if err != nil {
-		return nil, nil, postgres.ReadFailed("a handshake", err)
+		return nil, nil, postgres.ReadError("a handshake", err)
 	}
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[handshakeRow])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil, fmt.Errorf("handshake: %w", postgres.ErrNotFound)
 	}
 	if err != nil {
-		return nil, nil, postgres.ReadFailed("a handshake", err)
+		return nil, nil, postgres.ReadError("a handshake", err)
 	}
 	h := &Handshake{
 		ID: r.ID, Purpose: r.Purpose, Topic: r.Topic, Subscription: r.Subscription,
@@ -318,8 +319,8 @@ func (s *Handshakes) handshakeWhere(
 	return h, r, err
 }
 
-// HandshakeOf reads a handshake with its steps, the oldest first; ErrNotFound.
-func (s *Handshakes) HandshakeOf(ctx context.Context, id int64) (*Handshake, error) {
+// Get reads a handshake with its steps, the oldest first; ErrNotFound.
+func (s *Handshakes) Get(ctx context.Context, id int64) (*Handshake, error) {
 	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1", id)
 	if err != nil {
 		return nil, err
@@ -332,7 +333,7 @@ func (s *Handshakes) readSteps(ctx context.Context, db postgres.Querier, h *Hand
 		FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
 	rows, err := db.Query(ctx, query, h.ID)
 	if err != nil {
-		return postgres.ReadFailed("the steps of a handshake", err)
+		return postgres.ReadError("the steps of a handshake", err)
 	}
 	h.Steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (step HandshakeStep, err error) {
 		var microseconds int64
@@ -341,14 +342,14 @@ func (s *Handshakes) readSteps(ctx context.Context, db postgres.Querier, h *Hand
 		return step, err
 	})
 	if err != nil {
-		return postgres.ReadFailed("the steps of a handshake", err)
+		return postgres.ReadError("the steps of a handshake", err)
 	}
 	return nil
 }
 
-// LoadHandshake reads the handshake that a job makes the next request of. ErrNotFound: the handshake has another job by
+// Load reads the handshake that a job makes the next request of. ErrNotFound: the handshake has another job by
 // now, or has ended.
-func (s *Handshakes) LoadHandshake(ctx context.Context, id, job int64) (*Handshake, error) {
+func (s *Handshakes) Load(ctx context.Context, id, job int64) (*Handshake, error) {
 	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
 	return h, err
 }

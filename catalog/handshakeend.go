@@ -23,9 +23,9 @@ type HandshakeResult struct {
 	After   time.Duration
 }
 
-// RecordHandshake records the result of a request, and changes the event subscription that the handshake validates: its
+// Record records the result of a request, and changes the event subscription that the handshake validates: its
 // hold ends, or stays. For a job that is gone it does nothing, without an error.
-func (s *Handshakes) RecordHandshake(ctx context.Context, r *HandshakeResult) (err error) {
+func (s *Handshakes) Record(ctx context.Context, r *HandshakeResult) (err error) {
 	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
 		_, err = s.recordHandshake(ctx, s.db, r)
 		return err
@@ -130,8 +130,8 @@ func endValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error
 }
 
 // CompleteValidation completes the handshake whose validationUrl was opened. Some endpoints open it at once, before
-// their response is recorded; opening it twice is no error. ErrNotFound: there is no such handshake. ErrCallbackOver:
-// it has failed or expired.
+// their response is recorded; opening it twice is no error. ErrNotFound: there is no such handshake.
+// ErrValidationExpired: it has failed or expired.
 func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code string) error {
 	const where = "WHERE code_hash = $1 AND topic = $2 AND subscription = $3 AND callback"
 	hash := s.codeHash(code)
@@ -146,7 +146,7 @@ func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code s
 		case h.State == HandshakeSucceeded:
 			return nil
 		case h.State == HandshakeFailed, h.State == HandshakeAwaiting && !h.ReadAt.Before(*h.CallbackExpiresAt):
-			return ErrCallbackOver
+			return ErrValidationExpired
 		}
 		if err := s.completeHandshake(ctx, tx, h); err != nil {
 			return err
@@ -173,19 +173,19 @@ func (s *Handshakes) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handsh
 	return nil
 }
 
-// handshakesCleaned is how many handshakes one call of CleanHandshakes removes at most.
+// handshakesCleaned is how many handshakes one call of Clean removes at most.
 const handshakesCleaned = 10_000
 
-// CleanHandshakes removes handshakes that ended 30 days ago and validate no event subscription.
-func (s *Handshakes) CleanHandshakes(ctx context.Context) error {
+// Clean removes handshakes that ended 30 days ago and validate no event subscription.
+func (s *Handshakes) Clean(ctx context.Context) error {
 	if _, err := s.db.Exec(ctx, cleanStatement, handshakesCleaned); err != nil {
 		return fmt.Errorf("remove old handshakes: %w", err)
 	}
 	return nil
 }
 
-// ExpireHandshakes fails the handshakes whose validationUrl was not opened in time.
-func (s *Handshakes) ExpireHandshakes(ctx context.Context) error {
+// Expire fails the handshakes whose validationUrl was not opened in time.
+func (s *Handshakes) Expire(ctx context.Context) error {
 	const query = `SELECT EXISTS (
 		SELECT FROM postrider_internal.handshakes WHERE state = 'awaiting' AND callback_expires_at <= now())`
 	var due bool

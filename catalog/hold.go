@@ -38,11 +38,11 @@ type Holds struct {
 	fail  postgres.Failpoint
 }
 
-// PauseSubscription holds an event subscription's deliveries until ResumeSubscription: none is attempted, none is lost.
+// Pause holds an event subscription's deliveries until Resume: none is attempted, none is lost.
 // The next publish on every node sees it; an attempt in progress finishes. Their time to live goes on, unless
 // stopTimeToLive: then a delivery is as old at the resume as it was at the pause. Pausing again changes only that, for
 // the whole pause; nil leaves it. ErrNotFound.
-func (h *Holds) PauseSubscription(
+func (h *Holds) Pause(
 	ctx context.Context, topic, name string, stopTimeToLive *bool,
 ) (*Subscription, error) {
 	const pause = "SELECT postrider_internal.pause($1, $2, $3, $4, $5)"
@@ -75,9 +75,9 @@ func waitUntilVisible(ctx context.Context) {
 	}
 }
 
-// ResumeSubscription ends a pause. The deliveries it held are released in steps, see Refill. It does nothing for an
+// Resume ends a pause. The deliveries it held are released in steps, see Refill. It does nothing for an
 // event subscription that is not paused. ErrNotFound.
-func (h *Holds) ResumeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
+func (h *Holds) Resume(ctx context.Context, topic, name string) (*Subscription, error) {
 	sub, err := h.changeHold(ctx, topic, name, "SELECT postrider_internal.resume($1, $2, $3, $4)")
 	h.fail.Reach(PointRelease)
 	if err != nil || !sub.Hold.Resuming {
@@ -122,18 +122,18 @@ func (h *Holds) moveTimeToLive(ctx context.Context, subscription int64, wait boo
 	return more, nil
 }
 
-// ReleaseSubscription ends an event subscription's probation at once, without a probe: held deliveries are released in
+// Release ends an event subscription's probation at once, without a probe: held deliveries are released in
 // steps. If the policy's probation is the endpoint's, it ends for all event subscriptions of the endpoint. Without a
-// probation it does nothing. ErrNotFound; ErrPaused: ResumeSubscription ends a pause; ErrNotValidated.
-func (h *Holds) ReleaseSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
+// probation it does nothing. ErrNotFound; ErrPaused: Resume ends a pause; ErrNotValidated.
+func (h *Holds) Release(ctx context.Context, topic, name string) (*Subscription, error) {
 	sub, err := h.changeHold(ctx, topic, name, "SELECT postrider_internal.release($1, $2, $3, $4)")
 	h.fail.Reach(PointRelease)
 	return sub, err
 }
 
-// ProbeSubscription makes a probation's next probe, one delivery, due now. Its success ends the probation; its failure
+// Probe makes a probation's next probe, one delivery, due now. Its success ends the probation; its failure
 // begins the next one. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation.
-func (h *Holds) ProbeSubscription(ctx context.Context, topic, name string) (*Subscription, error) {
+func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, error) {
 	const probe = `UPDATE postrider_internal.probations SET until = least(until, now()), updated_at = now()
 		WHERE rest_key = $1 AND since IS NOT NULL`
 	sub, err := h.subscriptionOf(ctx, h.db, topic, name)
@@ -147,7 +147,7 @@ func (h *Holds) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, refused)
 	}
 	err = pgx.BeginFunc(ctx, h.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, probe, h.cache.Catalogue().ProbationKey(sub)); err != nil {
+		if _, err := tx.Exec(ctx, probe, h.cache.Snapshot().ProbationKey(sub)); err != nil {
 			return err
 		}
 		return access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditProbed, Topic: topic, Subscription: name})
@@ -159,8 +159,8 @@ func (h *Holds) ProbeSubscription(ctx context.Context, topic, name string) (*Sub
 	return h.subscriptionOf(ctx, h.db, topic, name)
 }
 
-// HeldDeliveries counts the deliveries of an event subscription that are on hold.
-func (h *Holds) HeldDeliveries(ctx context.Context, subscription int64) (held int, err error) {
+// CountHeld counts the deliveries of an event subscription that are on hold.
+func (h *Holds) CountHeld(ctx context.Context, subscription int64) (held int, err error) {
 	const query = `SELECT
 		(SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = $1 AND hold IS NOT NULL) +
 		(SELECT coalesce(sum(members), 0) FROM postrider_internal.batches WHERE subscription_id = $1 AND hold IS NOT NULL)`
@@ -185,7 +185,7 @@ func (h *Holds) changeHold(
 		return err
 	})
 	if err != nil {
-		return nil, postgres.Failed("change the hold of an event subscription", err)
+		return nil, postgres.CallError("change the hold of an event subscription", err)
 	}
 	return sub, nil
 }

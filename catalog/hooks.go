@@ -2,10 +2,10 @@ package catalog
 
 import "postrider/policy"
 
-// NewCatalogue builds a catalog in memory, for tests of code that reads one. The event subscriptions of a topic keep
+// NewSnapshot builds a catalog in memory, for tests of code that reads one. The event subscriptions of a topic keep
 // their order.
-func NewCatalogue(version int64, topics []*Topic, subs []*Subscription, policies map[string]*policy.Policy) *Catalogue {
-	c := emptyCatalogue()
+func NewSnapshot(version int64, topics []*Topic, subs []*Subscription, policies map[string]*policy.Policy) *Snapshot {
+	c := emptySnapshot()
 	c.Version = version
 	for _, t := range topics {
 		c.topics[t.Name] = t
@@ -21,7 +21,7 @@ func NewCatalogue(version int64, topics []*Topic, subs []*Subscription, policies
 }
 
 // StaticCache is a cache that always has the same catalog, for tests.
-func StaticCache(c *Catalogue) *Cache {
+func StaticCache(c *Snapshot) *Cache {
 	cache := &Cache{}
 	cache.catalogue.Store(c)
 	return cache

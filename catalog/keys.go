@@ -41,11 +41,11 @@ func CheckKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error
 		}
 		rows, err := tx.Query(ctx, query)
 		if err != nil {
-			return postgres.ReadFailed("the encryption keys' proofs", err)
+			return postgres.ReadError("the encryption keys' proofs", err)
 		}
 		keys, err := pgx.CollectRows(rows, pgx.RowToStructByName[sealedBy])
 		if err != nil {
-			return postgres.ReadFailed("the encryption keys' proofs", err)
+			return postgres.ReadError("the encryption keys' proofs", err)
 		}
 		if err := accept(s, keys); err != nil {
 			return err

@@ -28,13 +28,13 @@ func nameFree(ctx context.Context, db postgres.Querier, kind, statement, name st
 	case err != nil:
 		return fmt.Errorf("read the name of the %s: %w", kind, err)
 	}
-	return postgres.Refusal(postgres.ErrNameTaken, "name",
+	return postgres.NewFunctionError(postgres.ErrNameTaken, "name",
 		"%s %q cannot be created: %q exists, and names must not differ only in letter case", kind, name, existing)
 }
 
-// SubscriptionNameFree reports whether an event subscription that does not exist can have this name. *FunctionError,
+// CheckNameFree reports whether an event subscription that does not exist can have this name. *FunctionError,
 // which is ErrConflict: one exists whose name differs only in letter case.
-func (s *Subscriptions) SubscriptionNameFree(ctx context.Context, topic *Topic, name string) error {
+func (s *Subscriptions) CheckNameFree(ctx context.Context, topic *Topic, name string) error {
 	return subscriptionNameFree(ctx, s.db, topic.ID, name)
 }
 

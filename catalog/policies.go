@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func (c *Catalogue) readPolicies(ctx context.Context, tx postgres.Querier) error {
+func (c *Snapshot) readPolicies(ctx context.Context, tx postgres.Querier) error {
 	var newest int64
 	const query = "SELECT coalesce(max(version), 0) FROM postrider_internal.retry_policies"
 	if err := tx.QueryRow(ctx, query).Scan(&newest); err != nil {

@@ -42,10 +42,10 @@ func (e *PolicyInUseError) Unwrap() error { return postgres.ErrConflict }
 // Policies changes retry policies.
 type Policies struct{ cache *Cache }
 
-// PutPolicy creates or replaces a retry policy, and returns its version. Pending deliveries use it from their next
+// Put creates or replaces a retry policy, and returns its version. Pending deliveries use it from their next
 // decision on; other nodes have it within a second. p must have no Mistakes. ErrBuiltIn; ErrPrecondition;
 // *PolicyInUseError: it no longer allows batches, and event subscriptions use them.
-func (s *Policies) PutPolicy(
+func (s *Policies) Put(
 	ctx context.Context, p *policy.Policy, when ...postgres.Condition,
 ) (version int64, created bool, err error) {
 	err = s.changePolicies(ctx, func(tx pgx.Tx) error {
@@ -55,12 +55,12 @@ func (s *Policies) PutPolicy(
 	return version, created, err
 }
 
-// DeletePolicy deletes a retry policy. ErrNotFound; ErrBuiltIn; ErrPrecondition; *PolicyInUseError.
-func (s *Policies) DeletePolicy(ctx context.Context, name string, when ...postgres.Condition) error {
+// Delete deletes a retry policy. ErrNotFound; ErrBuiltIn; ErrPrecondition; *PolicyInUseError.
+func (s *Policies) Delete(ctx context.Context, name string, when ...postgres.Condition) error {
 	return s.changePolicies(ctx, func(tx pgx.Tx) error { return deletePolicy(ctx, tx, name, when) })
 }
 
-// changePolicies reloads after a failed precondition too. Policies are read from the Catalogue in memory: a client that
+// changePolicies reloads after a failed precondition too. Policies are read from the Snapshot in memory: a client that
 // reads again must not get the same old version.
 func (s *Policies) changePolicies(ctx context.Context, change func(pgx.Tx) error) error {
 	err := s.cache.change(ctx, change)
@@ -101,7 +101,7 @@ func putPolicy(
 	if err != nil {
 		return 0, false, err
 	}
-	if err := postgres.Allow(when, existing); err != nil {
+	if err := postgres.CheckConditions(when, existing); err != nil {
 		return 0, false, err
 	}
 	if !p.Batching {
@@ -162,7 +162,7 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []postgres.C
 	case existing == 0:
 		return fmt.Errorf("retry policy %q: %w", name, postgres.ErrNotFound)
 	}
-	if err := postgres.Allow(when, existing); err != nil {
+	if err := postgres.CheckConditions(when, existing); err != nil {
 		return err
 	}
 	if err := refuseUsed(ctx, tx, name, false); err != nil {

@@ -200,11 +200,11 @@ func (r records) querySubscriptions(
 ) ([]*Subscription, error) {
 	rows, err := db.Query(ctx, subscriptionQuery+where, args...)
 	if err != nil {
-		return nil, postgres.ReadFailed("event subscriptions", err)
+		return nil, postgres.ReadError("event subscriptions", err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[subscriptionRow])
 	if err != nil {
-		return nil, postgres.ReadFailed("event subscriptions", err)
+		return nil, postgres.ReadError("event subscriptions", err)
 	}
 	subs := make([]*Subscription, 0, len(list))
 	for i := range list {
@@ -264,8 +264,8 @@ func (r records) subscription(row *subscriptionRow) (*Subscription, error) {
 	return sub, nil
 }
 
-// SubscriptionOf reads one event subscription; ErrNotFound.
-func (s *Subscriptions) SubscriptionOf(ctx context.Context, topic, name string) (*Subscription, error) {
+// Get reads one event subscription; ErrNotFound.
+func (s *Subscriptions) Get(ctx context.Context, topic, name string) (*Subscription, error) {
 	return s.subscriptionOf(ctx, s.db, topic, name)
 }
 
@@ -281,9 +281,9 @@ func (r records) subscriptionOf(ctx context.Context, db postgres.Querier, topic,
 	return subs[0], nil
 }
 
-// ListSubscriptions lists a topic's event subscriptions by name, after the given name, at most limit. ErrNotFound:
+// List lists a topic's event subscriptions by name, after the given name, at most limit. ErrNotFound:
 // there is no such topic.
-func (s *Subscriptions) ListSubscriptions(
+func (s *Subscriptions) List(
 	ctx context.Context, topic, after string, limit int,
 ) ([]*Subscription, error) {
 	if _, err := s.topic(ctx, s.db, topic); err != nil {
@@ -294,9 +294,9 @@ func (s *Subscriptions) ListSubscriptions(
 	return s.querySubscriptions(ctx, s.db, where, topic, after, limit)
 }
 
-// LockSubscription reads an event subscription in the caller's transaction, and locks it: a deletion waits for the
+// Lock reads an event subscription in the caller's transaction, and locks it: a deletion waits for the
 // commit, and then cancels the deliveries that the transaction has inserted. ErrNotFound if it was deleted.
-func (s *Subscriptions) LockSubscription(ctx context.Context, tx pgx.Tx, id int64) (*Subscription, error) {
+func (s *Subscriptions) Lock(ctx context.Context, tx pgx.Tx, id int64) (*Subscription, error) {
 	const lock = "SELECT FROM postrider_internal.event_subscriptions WHERE id = $1 AND deleted_at IS NULL FOR SHARE"
 	tag, err := tx.Exec(ctx, lock, id)
 	if err != nil {

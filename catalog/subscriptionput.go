@@ -13,28 +13,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PutSubscription creates or replaces an event subscription; created says which. Pending deliveries use the new
+// Put creates or replaces an event subscription; created says which. Pending deliveries use the new
 // settings from their next attempt on. ErrNotFound: there is no such topic. *FunctionError, which is ErrConflict: a
 // name exists that differs only in letter case. ErrNoPolicy. *policy.ValidationError: a secret to keep does not exist.
 // ErrPrecondition. ErrNotValidated: the endpoint must be validated first, see BeginValidation.
-func (s *Subscriptions) PutSubscription(
+func (s *Subscriptions) Put(
 	ctx context.Context, topic, name string, spec SubscriptionSpec, when ...postgres.Condition,
 ) (sub *Subscription, created bool, err error) {
 	return s.putSubscription(ctx, topic, name, spec, change{}, when)
 }
 
-// PatchSubscription is PutSubscription for a client that changes only some settings: an endpoint whose handshake has
+// Patch is Put for a client that changes only some settings: an endpoint whose handshake has
 // failed is validated again only if it, or the schema delivered to it, is another one.
-func (s *Subscriptions) PatchSubscription(
+func (s *Subscriptions) Patch(
 	ctx context.Context, topic, name string, spec SubscriptionSpec, when ...postgres.Condition,
 ) (*Subscription, error) {
 	sub, _, err := s.putSubscription(ctx, topic, name, spec, change{patch: true}, when)
 	return sub, err
 }
 
-// PutValidated is PutSubscription with the handshake that BeginValidation has begun with this endpoint. Unless it has
-// succeeded, the event subscription is stored and its deliveries wait until the handshake ends. *ValidationFailedError:
-// the handshake failed. ErrNoAnswerYet: it is pending, and a validated endpoint would be replaced. Both change nothing.
+// PutValidated is Put with the handshake that BeginValidation has begun with this endpoint. Unless it has succeeded,
+// the event subscription is stored and its deliveries wait until the handshake ends. *ValidationFailedError: the
+// handshake failed. ErrValidationPending: it is pending, and a validated endpoint would be replaced. Both change
+// nothing.
 func (s *Subscriptions) PutValidated(
 	ctx context.Context, topic, name string, spec SubscriptionSpec, handshake int64, when ...postgres.Condition,
 ) (sub *Subscription, created bool, err error) {
@@ -69,7 +70,7 @@ func (s *Subscriptions) putIn(
 	if err != nil {
 		return nil, created, err
 	}
-	if err := postgres.Allow(when, existing.version()); err != nil {
+	if err := postgres.CheckConditions(when, existing.version()); err != nil {
 		return nil, created, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 	}
 	if err := usablePolicy(ctx, tx, spec.RetryPolicy); err != nil {
@@ -170,17 +171,17 @@ func (s *Subscriptions) subscriptionArgs(spec *SubscriptionSpec, by validation) 
 	return args, nil
 }
 
-// DeleteSubscription deletes an event subscription and cancels its pending deliveries. History and dead letters stay;
+// Delete deletes an event subscription and cancels its pending deliveries. History and dead letters stay;
 // the name can be used again at once. A validated endpoint gets a notice. Cancellations that take longer than
 // drainPatience, or that a crash interrupts, are left to Drain. ErrNotFound, ErrPrecondition.
-func (s *Subscriptions) DeleteSubscription(ctx context.Context, topic, name string, when ...postgres.Condition) error {
+func (s *Subscriptions) Delete(ctx context.Context, topic, name string, when ...postgres.Condition) error {
 	var id int64
 	err := s.cache.change(ctx, func(tx pgx.Tx) error {
 		sub, err := s.subscriptionOf(ctx, tx, topic, name)
 		if err != nil {
 			return err
 		}
-		if err := postgres.Allow(when, sub.version()); err != nil {
+		if err := postgres.CheckConditions(when, sub.version()); err != nil {
 			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 		}
 		id = sub.ID

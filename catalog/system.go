@@ -14,37 +14,37 @@ import (
 // postrider publishes to it.
 const SystemTopic = "postrider.system"
 
-// ErrOwnTopic means: SystemTopic cannot be deleted, and has no access keys.
-var ErrOwnTopic = errors.New("it is postrider's own topic")
+// ErrSystemTopic means: SystemTopic cannot be deleted, and has no access keys.
+var ErrSystemTopic = errors.New("it is postrider's own topic")
 
 func refuseOwn(topic string) error {
 	if topic == SystemTopic {
-		return fmt.Errorf("topic %q: %w", topic, ErrOwnTopic)
+		return fmt.Errorf("topic %q: %w", topic, ErrSystemTopic)
 	}
 	return nil
 }
 
-// EnsureSystemTopic creates SystemTopic if it does not exist. Nodes that start at the same time wait for each other.
+// EnsureSystem creates SystemTopic if it does not exist. Nodes that start at the same time wait for each other.
 // Its access keys are never shown.
-func (t *Topics) EnsureSystemTopic(ctx context.Context) error {
-	if _, made := t.cache.Catalogue().Topic(SystemTopic); made {
+func (t *Topics) EnsureSystem(ctx context.Context) error {
+	if _, made := t.cache.Snapshot().Topic(SystemTopic); made {
 		return nil
 	}
-	if _, _, err := t.PutTopic(ctx, SystemTopic, TopicSpec{Kind: TopicBasic, InputSchema: event.CloudEvents}); err != nil {
+	if _, _, err := t.Put(ctx, SystemTopic, TopicSpec{Kind: TopicBasic, InputSchema: event.CloudEvents}); err != nil {
 		return fmt.Errorf("make topic %s: %w", SystemTopic, err)
 	}
 	return nil
 }
 
 // HasSystemSubscribers reports whether SystemTopic has event subscriptions. Without one, no notice is stored.
-func (c *Catalogue) HasSystemSubscribers() bool {
+func (c *Snapshot) HasSystemSubscribers() bool {
 	topic, made := c.topics[SystemTopic]
 	return made && len(c.subsByTopic[topic.ID]) > 0
 }
 
 // NotifiesOf reports whether SystemTopic gets events about an event subscription's deliveries. There are none about its
 // own event subscriptions: an endpoint that fails would get an event about each failure, forever.
-func (c *Catalogue) NotifiesOf(subscription int64) bool {
+func (c *Snapshot) NotifiesOf(subscription int64) bool {
 	sub, known := c.subs[subscription]
 	return c.HasSystemSubscribers() && (!known || sub.Topic != SystemTopic)
 }

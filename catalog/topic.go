@@ -23,7 +23,7 @@ const (
 	TopicNamespace TopicKind = "namespace"
 )
 
-// Topic is where publishers post events.
+// Get is where publishers post events.
 type Topic struct {
 	ID          int64
 	Name        string
@@ -89,11 +89,11 @@ type topicRow struct {
 func (r records) queryTopics(ctx context.Context, db postgres.Querier, where string, args ...any) ([]*Topic, error) {
 	rows, err := db.Query(ctx, topicQuery+where, args...)
 	if err != nil {
-		return nil, postgres.ReadFailed("topics", err)
+		return nil, postgres.ReadError("topics", err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[topicRow])
 	if err != nil {
-		return nil, postgres.ReadFailed("topics", err)
+		return nil, postgres.ReadError("topics", err)
 	}
 	topics := make([]*Topic, len(list))
 	for i, row := range list {
@@ -103,8 +103,8 @@ func (r records) queryTopics(ctx context.Context, db postgres.Querier, where str
 	return topics, nil
 }
 
-// Topic reads one topic by name; ErrNotFound.
-func (t *Topics) Topic(ctx context.Context, name string) (*Topic, error) {
+// Get reads one topic by name; ErrNotFound.
+func (t *Topics) Get(ctx context.Context, name string) (*Topic, error) {
 	return t.topic(ctx, t.db, name)
 }
 
@@ -119,15 +119,15 @@ func (r records) topic(ctx context.Context, db postgres.Querier, name string) (*
 	return topics[0], nil
 }
 
-// ListTopics lists topics by name, after the given name, at most limit.
-func (t *Topics) ListTopics(ctx context.Context, after string, limit int) ([]*Topic, error) {
+// List lists topics by name, after the given name, at most limit.
+func (t *Topics) List(ctx context.Context, after string, limit int) ([]*Topic, error) {
 	return t.queryTopics(ctx, t.db, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
-// PutTopic creates a topic, or changes the retention and the window of an existing one. It returns the keys only of a
+// Put creates a topic, or changes the retention and the window of an existing one. It returns the keys only of a
 // new topic. *FunctionError, which is ErrConflict: the topic has another kind, schema or mapping, or a name exists that
 // differs only in letter case. ErrPrecondition.
-func (t *Topics) PutTopic(
+func (t *Topics) Put(
 	ctx context.Context, name string, spec TopicSpec, when ...postgres.Condition,
 ) (*Topic, *AccessKeys, error) {
 	if spec.Kind == TopicNamespace && spec.EventRetentionInDays == 0 {
@@ -144,7 +144,7 @@ func (t *Topics) PutTopic(
 		if made = errors.Is(err, postgres.ErrNotFound); err != nil && !made {
 			return err
 		}
-		if err := postgres.Allow(when, existing.version()); err != nil {
+		if err := postgres.CheckConditions(when, existing.version()); err != nil {
 			return fmt.Errorf("topic %q: %w", name, err)
 		}
 		if made {
@@ -214,14 +214,14 @@ var ErrTopicExists = fmt.Errorf("the topic exists: %w", postgres.ErrConflict)
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
 	if t.Kind != spec.Kind {
-		return postgres.Refusal(ErrTopicExists, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
+		return postgres.NewFunctionError(ErrTopicExists, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
 	}
 	if t.InputSchema != spec.InputSchema {
-		return postgres.Refusal(ErrTopicExists, "", "topic %q has inputSchema %s, which cannot be changed", t.Name,
+		return postgres.NewFunctionError(ErrTopicExists, "", "topic %q has inputSchema %s, which cannot be changed", t.Name,
 			t.InputSchema)
 	}
 	if !reflect.DeepEqual(t.InputSchemaMapping, spec.InputSchemaMapping) {
-		return postgres.Refusal(ErrTopicExists, "",
+		return postgres.NewFunctionError(ErrTopicExists, "",
 			"topic %q has another inputSchemaMapping, which cannot be changed", t.Name)
 	}
 	return nil
@@ -245,9 +245,9 @@ func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec T
 	return auditTopic(ctx, tx, access.AuditTopicMade, name, nil, nil)
 }
 
-// DeleteTopic deletes a topic. ErrNotFound; ErrPrecondition; ErrOwnTopic. ErrConflict: it has event subscriptions,
+// Delete deletes a topic. ErrNotFound; ErrPrecondition; ErrSystemTopic. ErrConflict: it has event subscriptions,
 // whose deletion cancels deliveries and must be requested for each.
-func (t *Topics) DeleteTopic(ctx context.Context, name string, when ...postgres.Condition) error {
+func (t *Topics) Delete(ctx context.Context, name string, when ...postgres.Condition) error {
 	if err := refuseOwn(name); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (t *Topics) DeleteTopic(ctx context.Context, name string, when ...postgres.
 		if err != nil {
 			return err
 		}
-		if err := postgres.Allow(when, topic.version()); err != nil {
+		if err := postgres.CheckConditions(when, topic.version()); err != nil {
 			return fmt.Errorf("topic %q: %w", name, err)
 		}
 		var subs int

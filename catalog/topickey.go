@@ -97,8 +97,8 @@ var NoTopic = sync.OnceValue(func() *Topic {
 	return &Topic{Key1Hash: postgres.HashKey(one), Key2Hash: postgres.HashKey(other), signing: known}
 })
 
-// TopicKeys returns both access keys of a topic, which the audit records first. ErrNotFound, ErrOwnTopic.
-func (t *Topics) TopicKeys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
+// Keys returns both access keys of a topic, which the audit records first. ErrNotFound, ErrSystemTopic.
+func (t *Topics) Keys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
 	if err := refuseOwn(topic); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (t *Topics) topicKeys(ctx context.Context, db postgres.Querier, topic strin
 		return 0, nil, fmt.Errorf("topic %q: %w", topic, postgres.ErrNotFound)
 	}
 	if err != nil {
-		return 0, nil, postgres.ReadFailed("a topic's keys", err)
+		return 0, nil, postgres.ReadError("a topic's keys", err)
 	}
 	keys := &AccessKeys{}
 	if keys.Key1, err = t.sealer.Open(key1Column, sealed1); err != nil {
@@ -131,9 +131,9 @@ func (t *Topics) topicKeys(ctx context.Context, db postgres.Querier, topic strin
 	return id, keys, err
 }
 
-// RegenerateTopicKey replaces one of a topic's access keys and returns both. Every node rejects the old key from the
-// next publish on. ErrNotFound, ErrOwnTopic.
-func (t *Topics) RegenerateTopicKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
+// RegenerateKey replaces one of a topic's access keys and returns both. Every node rejects the old key from the
+// next publish on. ErrNotFound, ErrSystemTopic.
+func (t *Topics) RegenerateKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
 	if err := refuseOwn(topic); err != nil {
 		return nil, err
 	}
@@ -162,9 +162,9 @@ func (t *Topics) RegenerateTopicKey(ctx context.Context, topic string, name KeyN
 	return keys, nil
 }
 
-// SetTopicKeys replaces both access keys. Every node rejects the old ones from the next publish on. ErrNotFound,
-// ErrOwnTopic.
-func (t *Topics) SetTopicKeys(ctx context.Context, name string, keys AccessKeys) error {
+// SetKeys replaces both access keys. Every node rejects the old ones from the next publish on. ErrNotFound,
+// ErrSystemTopic.
+func (t *Topics) SetKeys(ctx context.Context, name string, keys AccessKeys) error {
 	if err := refuseOwn(name); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (s *Subscriptions) validationOf(
 		return validation{}, s.handshakes.validationFailed(ctx, tx, h)
 	}
 	if h.State == HandshakePending && existing != nil && !existing.NotValidated() {
-		return validation{}, ErrNoAnswerYet
+		return validation{}, ErrValidationPending
 	}
 	return validation{ValidationRequired, provisioned(h.State, stateWhilePending(existing)), h.ID}, nil
 }

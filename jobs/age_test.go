@@ -49,7 +49,7 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 			b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '50 seconds'")
 			b.start(t, nil)
 			<-h.begun
-			_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "all", &test.stop)
+			_, err := b.store.Holds.Pause(t.Context(), topicName, "all", &test.stop)
 			require.NoError(t, err)
 			b.exec(t, agedAtPause, "51 seconds")
 			b.become(t, 1,
@@ -128,7 +128,7 @@ func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
 			t.Parallel()
 			b, e := begin(t)
 			stop := true
-			_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "all", &stop)
+			_, err := b.store.Holds.Pause(t.Context(), topicName, "all", &stop)
 			require.NoError(t, err)
 			b.laterBy(t, "30 seconds")
 			b.resume(t, "all")

@@ -60,7 +60,7 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[queue.AttemptArgs])
 	defer release()
 	defer d.engine.progress.begin()()
 	defer d.engine.handoff.Forget(job.ID)
-	d.engine.store.Failpoint.Reach(PointFetched)
+	d.engine.parts.Failpoint.Reach(PointFetched)
 	a := &attempt{
 		engine: d.engine, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1,
 	}
@@ -69,7 +69,7 @@ func (d *deliverer) Work(ctx context.Context, job *river.Job[queue.AttemptArgs])
 
 // tokenOf is the row of a job.
 func tokenOf(job *rivertype.JobRow) queue.JobToken {
-	return queue.JobToken{JobID: job.ID, JobMade: job.CreatedAt}
+	return queue.JobToken{JobID: job.ID, CreatedAt: job.CreatedAt}
 }
 
 // worked returns to River how an attempt went.
@@ -147,7 +147,7 @@ func (a *attempt) run(ctx context.Context) error {
 // enter waits until results can be recorded, and takes a place at the endpoint; false if it has none free. After true
 // the caller must leave.
 func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
-	if err := a.engine.store.Recorder.WaitRecording(ctx); err != nil {
+	if err := a.engine.parts.Recorder.WaitRecording(ctx); err != nil {
 		return false, err
 	}
 	if !a.engine.gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
@@ -166,9 +166,9 @@ func (a *attempt) park(ctx context.Context) error {
 	if a.args.CutsBatch() {
 		ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 		defer cancel()
-		return a.engine.store.Loader.HoldOpen(ctx, a.args.Subscription, a.job, catalog.HoldAdmission)
+		return a.engine.parts.Loader.HoldOpen(ctx, a.args.Subscription, a.job, catalog.HoldAdmission)
 	}
-	return a.engine.store.Recorder.Record(context.Background(), delivery.Result{
+	return a.engine.parts.Recorder.Record(context.Background(), delivery.Result{
 		JobToken: a.job, DeliveryID: a.args.Delivery, BatchID: a.args.Batch, SubscriptionID: a.args.Subscription,
 		Reruns: a.reruns, Verdict: policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldAdmission},
 	})
@@ -184,12 +184,12 @@ func (a *attempt) cut(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found:
-		return a.engine.store.Loader.Cut(ctx, a.sub, a.job)
+		return a.engine.parts.Loader.Cut(ctx, a.sub, a.job)
 	}
-	if err := a.engine.store.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
+	if err := a.engine.parts.Subscriptions.CancelPending(ctx, a.args.Subscription); err != nil {
 		return err
 	}
-	return a.engine.store.JobRows.EndJob(ctx, a.job)
+	return a.engine.parts.JobRows.EndJob(ctx, a.job)
 }
 
 // load reads the work, unless it came with the job.
@@ -199,7 +199,7 @@ func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
-	return a.engine.store.Loader.Load(ctx, a.args, a.job)
+	return a.engine.parts.Loader.Load(ctx, a.args, a.job)
 }
 
 // begin reports whether the work may be sent now, and records what becomes of it otherwise.
@@ -226,7 +226,7 @@ func (a *attempt) begin(ctx context.Context) (ready bool, err error) {
 func (a *attempt) cancel(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
-	reason, err := a.engine.store.Subscriptions.CancelReason(ctx, a.args.Subscription)
+	reason, err := a.engine.parts.Subscriptions.CancelReason(ctx, a.args.Subscription)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (a *attempt) post() error {
 // conclude lets the policy decide about each member, and records what it decided.
 func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) error {
 	now := a.work.Now()
-	a.engine.store.Failpoint.Reach(PointAnswered)
+	a.engine.parts.Failpoint.Reach(PointAnswered)
 	a.leave() // recording is no load on the endpoint
 	a.engine.gate.Learn(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
 	facts := a.facts(started, now, met)
@@ -286,7 +286,7 @@ func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) err
 	for _, n := range apart {
 		result.Fates = append(result.Fates, delivery.Fate{DeliveryID: a.work.Members[n].DeliveryID, Verdict: verdicts[n]})
 	}
-	if err := a.engine.store.Recorder.Record(context.Background(), result); err != nil {
+	if err := a.engine.parts.Recorder.Record(context.Background(), result); err != nil {
 		return err
 	}
 	a.report(&result, met, now, false)

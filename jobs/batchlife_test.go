@@ -59,7 +59,7 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	b.run(t, "dead", "all")
 	var job queue.JobToken
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT id, created_at FROM postrider_internal.river_job").
-		Scan(&job.JobID, &job.JobMade))
+		Scan(&job.JobID, &job.CreatedAt))
 	require.NoError(t, b.store.Loader.Cut(t.Context(), sub, job))
 	batch, err := b.store.Loader.Load(t.Context(), queue.AttemptArgs{Subscription: sub.ID}, job)
 	require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestDeletingTheEventSubscriptionOfABatchUnderWay(t *testing.T) {
 	b.publishAtOnce(t, "e", 3)
 	<-h.begun
 	b.publishAtOnce(t, "open", 2)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "all"))
 	h.letGo()
 	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'")
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job WHERE state <> 'completed'")

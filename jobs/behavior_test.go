@@ -162,14 +162,14 @@ func TestChangedBehaviorDecidesWhatIsOwed(t *testing.T) {
 	b.attempt(t)
 	b.requireGap(t, 2*time.Minute, "billing")
 	elsewhere, _ := newStore(t, b.url, "node-2")
-	sub, err := elsewhere.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
+	sub, err := elsewhere.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	changed := sub.SubscriptionSpec
 	changed.Behavior = policy.BehaviorDocumented
-	_, _, err = elsewhere.Subscriptions.PutSubscription(t.Context(), topicName, "billing", changed)
+	_, _, err = elsewhere.Subscriptions.Put(t.Context(), topicName, "billing", changed)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		rules, _ := b.store.Cache.Catalogue().Rules(sub.ID)
+		rules, _ := b.store.Cache.Snapshot().Rules(sub.ID)
 		return !rules.Policy.HonorRetryAfter
 	}, patience, tick)
 	b.travel(t)
@@ -211,7 +211,7 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 
 	elsewhere, _ := newStore(t, b.url, "node-2")
 	topic.EventRetentionInDays = 1
-	_, _, err := elsewhere.Topics.PutTopic(t.Context(), topicName, topic)
+	_, _, err := elsewhere.Topics.Put(t.Context(), topicName, topic)
 	require.NoError(t, err)
 	require.Equal(t, 5,
 		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))

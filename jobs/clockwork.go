@@ -39,7 +39,7 @@ func (e *Engine) everyOr(
 		bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 		err := do(bounded)
 		cancel()
-		e.store.Disk.Noticed(err)
+		e.parts.Disk.Noticed(err)
 		if err != nil && ctx.Err() == nil {
 			e.log.Warn(what+" failed, trying again", "in", interval, "error", err)
 		}
@@ -67,14 +67,14 @@ func (e *Engine) keepLease(ctx context.Context) {
 	e.every(ctx, beatInterval, "the heartbeat", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 		defer cancel()
-		beats, err := e.store.Nodes.Beat(ctx, e.host, e.store.Maintenance.SweeperFinds())
+		beats, err := e.parts.Nodes.Beat(ctx, e.host, e.parts.Maintenance.SweeperFinds())
 		if err != nil {
 			return err
 		}
 		dead := watch.dead(beats)
 		for node, beat := range dead {
 			e.log.Warn("a node stopped its heartbeat; the other nodes repeat its attempts", "node", node)
-			if err := e.store.Nodes.Unregister(ctx, node, &beat); err != nil {
+			if err := e.parts.Nodes.Unregister(ctx, node, &beat); err != nil {
 				return err
 			}
 		}
@@ -88,11 +88,11 @@ func (e *Engine) keepLease(ctx context.Context) {
 // reclaim replaces the jobs of dead nodes, and this node's own that never arrived.
 func (e *Engine) reclaim(ctx context.Context) {
 	e.everyOr(ctx, reclaimInterval, e.died, "reclaiming interrupted attempts", func(ctx context.Context) error {
-		lost, err := e.store.JobRows.ReclaimFromLost(ctx)
+		lost, err := e.parts.JobRows.ReclaimFromLost(ctx)
 		if err != nil {
 			return err
 		}
-		own, err := e.store.JobRows.ReclaimOwn(ctx, append(e.active.IDs(), e.handoff.NotBegun()...))
+		own, err := e.parts.JobRows.ReclaimOwn(ctx, append(e.active.IDs(), e.handoff.NotBegun()...))
 		if err != nil {
 			return err
 		}
@@ -136,23 +136,23 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 // keepPartitions keeps a week of partitions ahead. It checks every minute, though a partition is needed once a day: a
 // database that was unavailable over midnight must not cost a day.
 func (e *Engine) keepPartitions(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "creating partitions", e.store.Maintenance.EnsurePartitions)
+	e.every(ctx, housekeepInterval, "creating partitions", e.parts.Maintenance.EnsurePartitions)
 }
 
 // retain removes finished data that is older than its retention.
 func (e *Engine) retain(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing data past its retention",
-		func(ctx context.Context) error { return e.store.Maintenance.Retain(ctx, e.options.Retention) })
+		func(ctx context.Context) error { return e.parts.Maintenance.Retain(ctx, e.options.Retention) })
 }
 
 // clean removes jobs that River has finalized itself, probations without event subscriptions, expired idempotency keys,
 // old handshakes and operations, notices without a reader, and expired sessions.
 func (e *Engine) clean(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "removing expired rows", func(ctx context.Context) error {
-		return errors.Join(e.store.JobRows.CleanJobs(ctx), e.store.Recorder.CleanProbations(ctx),
-			e.store.Publisher.CleanIdempotencyKeys(ctx), e.store.Handshakes.CleanHandshakes(ctx),
-			e.store.Maintenance.CleanNotices(ctx), e.store.Operator.CleanOperations(ctx),
-			e.store.Access.CleanSessions(ctx), e.store.JobRows.CleanLocks(ctx))
+		return errors.Join(e.parts.JobRows.CleanJobs(ctx), e.parts.Recorder.CleanProbations(ctx),
+			e.parts.Publisher.CleanIdempotencyKeys(ctx), e.parts.Handshakes.Clean(ctx),
+			e.parts.Maintenance.CleanNotices(ctx), e.parts.Operator.CleanOperations(ctx),
+			e.parts.Access.CleanSessions(ctx), e.parts.JobRows.CleanLocks(ctx))
 	})
 }
 
@@ -160,31 +160,31 @@ func (e *Engine) clean(ctx context.Context) {
 // would only grow.
 func (e *Engine) forget(ctx context.Context) {
 	e.every(ctx, housekeepInterval, "forgetting deleted event subscriptions", func(context.Context) error {
-		catalogue := e.store.Cache.Catalogue()
+		catalogue := e.parts.Cache.Snapshot()
 		e.gate.Forget(func(id int64) bool {
 			_, known := catalogue.Subscription(id)
 			return known
 		})
-		e.store.Loader.Forget()
-		e.store.Recorder.Forget()
+		e.parts.Loader.Forget()
+		e.parts.Recorder.Forget()
 		return nil
 	})
 }
 
 // drain cancels the pending deliveries of deleted event subscriptions, if the deletion itself did not complete it.
 func (e *Engine) drain(ctx context.Context) {
-	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.store.Subscriptions.Drain)
+	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.parts.Subscriptions.Drain)
 }
 
 // expire deletes event subscriptions that have expired. They have matched nothing since that moment, on every node.
 func (e *Engine) expire(ctx context.Context) {
-	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.store.Subscriptions.ExpireSubscriptions)
+	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.parts.Subscriptions.Expire)
 }
 
 // tellOperators publishes the notices for operators to topic postrider.system.
 func (e *Engine) tellOperators(ctx context.Context) {
 	e.every(ctx, tellInterval, "telling what was noted for topic "+catalog.SystemTopic, func(ctx context.Context) error {
-		told, err := e.store.Maintenance.PublishNotices(ctx)
+		told, err := e.parts.Maintenance.PublishNotices(ctx)
 		if told > 0 {
 			e.wake.RequestCollect()
 		}
@@ -195,5 +195,5 @@ func (e *Engine) tellOperators(ctx context.Context) {
 // KeepPartitions creates partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it
 // itself.
 func KeepPartitions(ctx context.Context, m *Maintenance, log *slog.Logger) {
-	(&Engine{store: Parts{Maintenance: m}, log: log}).keepPartitions(ctx)
+	(&Engine{parts: Parts{Maintenance: m}, log: log}).keepPartitions(ctx)
 }

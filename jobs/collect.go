@@ -75,7 +75,7 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 	defer cancel()
-	n, jobs, err := e.store.Publisher.CollectPublishes(bounded)
+	n, jobs, err := e.parts.Publisher.CollectPublishes(bounded)
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("publishes by SQL could not be gathered, trying again", "in", collectRetry, "error", err)
 		pause(ctx, collectRetry)
@@ -99,7 +99,7 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 func (e *Engine) watchPublishes(ctx context.Context) time.Duration {
 	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
 	defer cancel()
-	promised, err := e.store.Publisher.WatchPublishes(bounded)
+	promised, err := e.parts.Publisher.WatchPublishes(bounded)
 	if err != nil {
 		e.log.Warn("the watch for publishes by SQL could not be renewed; their publishers notify meanwhile", "error", err)
 	}

@@ -30,7 +30,7 @@ func breakable(t *testing.T, url string) *bundle {
 	b := &bundle{url: url, attempts: make(chan jobs.AttemptReport, 10_000)}
 	b.store, b.pool = newStore(t, url, "publisher")
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
-	_, _, err := b.store.Topics.PutTopic(t.Context(), topicName,
+	_, _, err := b.store.Topics.Put(t.Context(), topicName,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	return b

@@ -33,7 +33,7 @@ func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.List
 // GetExecutor implements riverdriver.Driver.
 func (d driver) GetExecutor() riverdriver.Executor {
 	e := d.engine
-	return executor{d.Driver.GetExecutor(), e.store.JobRows, e.ended, e.handoff, e.wake}
+	return executor{d.Driver.GetExecutor(), e.parts.JobRows, e.ended, e.handoff, e.wake}
 }
 
 type executor struct {

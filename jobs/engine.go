@@ -46,9 +46,9 @@ const (
 	giveBackTimeout = 3 * time.Second
 )
 
-// Options of an Engine. Store is required, and must be one with MaxWorkers.
+// Options of an Engine. Parts is required, and must be one with MaxWorkers.
 type Options struct {
-	Store  Parts
+	Parts  Parts
 	Logger *slog.Logger // default slog.Default()
 	// AllowCIDR opens address ranges that policy.Address refuses, such as loopback in dev.
 	AllowCIDR []netip.Prefix
@@ -84,7 +84,7 @@ type Options struct {
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 
-	maxWorkers    int           // of Store
+	maxWorkers    int           // of Parts
 	resolver      *net.Resolver // nil = the system's; tests have their own
 	stallInterval time.Duration // tests check more often
 }
@@ -122,7 +122,7 @@ func (o *Options) withDefaults() {
 // Engine makes delivery attempts. One per process.
 type Engine struct {
 	options  Options
-	store    Parts
+	parts    Parts
 	log      *slog.Logger
 	lines    ration // of the log
 	host     string
@@ -130,7 +130,7 @@ type Engine struct {
 	gate     *queue.Gate
 	endpoint *endpoint.Client
 	cut      context.CancelFunc // ends the requests in flight
-	places   *export.Places     // outside, for dead letters
+	places   *export.Locations  // outside, for dead letters
 
 	handoff     *queue.Handoff
 	active      *queue.JobSet
@@ -149,24 +149,24 @@ type Engine struct {
 
 // New prepares an engine; Start sets it going.
 func New(o Options) (*Engine, error) {
-	if o.Store.Handoff == nil {
+	if o.Parts.Handoff == nil {
 		return nil, errors.New("jobs: a Store with MaxWorkers is required")
 	}
 	o.withDefaults()
-	o.maxWorkers = o.Store.Handoff.Workers()
+	o.maxWorkers = o.Parts.Handoff.Workers()
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	e := &Engine{
-		options: o, store: o.Store, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		handoff: o.Store.Handoff, active: o.Store.Active, wake: o.Store.Wake, gate: o.Store.Gate,
-		interrupted: queue.NewJobSet(), ended: newEndedJobs(), places: export.NewPlaces(o.DeadLetters),
+		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
+		handoff: o.Parts.Handoff, active: o.Parts.Active, wake: o.Parts.Wake, gate: o.Parts.Gate,
+		interrupted: queue.NewJobSet(), ended: newEndedJobs(), places: export.NewLocations(o.DeadLetters),
 	}
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{
 		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy, Resolver: o.resolver,
-		MaxIdleConnections: o.maxWorkers, Sent: func() { e.store.Failpoint.Reach(PointSent) },
+		MaxIdleConnections: o.maxWorkers, Sent: func() { e.parts.Failpoint.Reach(PointSent) },
 	})
 	workers := river.NewWorkers()
 	river.AddWorkerArgs(workers, queue.AttemptArgs{Delivery: 1}, &deliverer{engine: e})
@@ -180,7 +180,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("add River's workers: %w", err)
 	}
-	d := driver{riverpgxv5.New(o.Store.DB.Pool), e}
+	d := driver{riverpgxv5.New(o.Parts.DB.Pool), e}
 	if e.river, err = river.NewClient(d, e.riverConfig(workers)); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
@@ -189,7 +189,7 @@ func New(o Options) (*Engine, error) {
 
 func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	return &river.Config{
-		ID:      e.store.Node,
+		ID:      e.parts.Node,
 		Schema:  migrations.Schema,
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{
@@ -215,7 +215,7 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 		// docs/operations.md.
 		LeaderElectionDisabled: true,
 		SoftStopTimeout:        e.options.StopTimeout,
-		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.store.Node}},
+		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.parts.Node}},
 		Logger:                 slog.New(onlyErrors{e.log.Handler()}),
 	}
 }
@@ -249,10 +249,10 @@ func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
 
 // Start announces the node, sets the clockwork going and begins to fetch.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := e.store.Maintenance.EnsurePartitions(ctx); err != nil {
+	if err := e.parts.Maintenance.EnsurePartitions(ctx); err != nil {
 		return err
 	}
-	if err := e.store.Nodes.Register(ctx, e.host); err != nil {
+	if err := e.parts.Nodes.Register(ctx, e.host); err != nil {
 		return err
 	}
 	e.handoff.Open(fetchPollInterval, e.idlePollInterval())
@@ -299,15 +299,15 @@ func (e *Engine) Stop(ctx context.Context) error {
 // one up as a rerun.
 func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
 	cut := within(ctx, giveBackTimeout, func(ctx context.Context) error {
-		_, err := e.store.JobRows.Reclaim(ctx, e.interrupted.IDs())
+		_, err := e.parts.JobRows.Reclaim(ctx, e.interrupted.IDs())
 		return err
 	})
 	unbegun := within(ctx, giveBackTimeout, func(ctx context.Context) error {
-		_, err := e.store.JobRows.GiveBack(ctx, neverBegun)
+		_, err := e.parts.JobRows.GiveBack(ctx, neverBegun)
 		return err
 	})
 	lease := within(ctx, clockworkTimeout,
-		func(ctx context.Context) error { return e.store.Nodes.Unregister(ctx, e.store.Node, nil) })
+		func(ctx context.Context) error { return e.parts.Nodes.Unregister(ctx, e.parts.Node, nil) })
 	return errors.Join(cut, unbegun, lease)
 }
 

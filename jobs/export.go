@@ -49,7 +49,7 @@ func (w *exporter) Timeout(*river.Job[ExportArgs]) time.Duration { return -1 }
 
 // Work implements river.Worker. A location that refuses is a result and no error.
 func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
-	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.store.Exports.LoadExport,
+	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.parts.Exports.LoadExport,
 		w.engine.export)
 }
 
@@ -67,7 +67,7 @@ func (e *Engine) export(ctx context.Context, x *export.Export, job int64) error 
 	}
 	var done export.Exported
 	err := e.untilRecorded(ctx, "an export", x.ID, func() (err error) {
-		done, err = e.store.Exports.RecordExport(ctx, r)
+		done, err = e.parts.Exports.RecordExport(ctx, r)
 		return err
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func exportBody(x *export.Export) (body []byte, unfit map[uuid.UUID]string) {
 // claimExports takes up what is due.
 func (e *Engine) claimExports(ctx context.Context) {
 	e.everyOr(ctx, exportInterval, e.exported, "taking up dead letters to export", func(ctx context.Context) error {
-		_, err := e.store.Exports.ClaimExports(ctx)
+		_, err := e.parts.Exports.ClaimExports(ctx)
 		return err
 	})
 }

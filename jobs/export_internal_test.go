@@ -86,7 +86,7 @@ func TestErrorsOfBucketsArePlain(t *testing.T) {
 	text := "s3://dead?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL
 	location, err := policy.ParseLocation(text)
 	require.NoError(t, err)
-	places := export.NewPlaces(policy.ExportLocations{})
+	places := export.NewLocations(policy.ExportLocations{})
 	t.Cleanup(places.Close)
 	err = places.Write(t.Context(), policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
 	require.ErrorContains(t, err, "operation error S3")

@@ -42,7 +42,7 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	<-h.begun
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "all"))
 	canceled := func() int {
 		return b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
 			"AND reason = 'EventSubscriptionDeleted' AND attempts = 0 AND last_outcome IS NULL")
@@ -132,7 +132,7 @@ func TestResultThatCannotBeRecorded(t *testing.T) {
 	var id int64
 	require.NoError(t,
 		b.pool.QueryRow(t.Context(), "SELECT j.id, j.created_at, d.id FROM postrider_internal.deliveries d "+
-			"JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.JobMade, &id))
+			"JOIN postrider_internal.river_job j ON j.id = d.job_id").Scan(&job.JobID, &job.CreatedAt, &id))
 	unknown := delivery.Result{
 		JobToken: job, DeliveryID: id, Number: 1, StartedAt: time.Now(), Verdict: policy.Verdict{Action: "unknown"},
 	}

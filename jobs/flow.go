@@ -25,34 +25,34 @@ const (
 // promote runs on every node and trusts no leader. It looks for those who gather what was published by SQL, too.
 func (e *Engine) promote(ctx context.Context) {
 	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
-		look, err := e.store.JobRows.Due(ctx)
+		look, err := e.parts.JobRows.Due(ctx)
 		if look.Published {
 			e.wake.RequestCollect()
 		}
 		if err != nil || !look.Promote {
 			return err
 		}
-		_, err = e.store.JobRows.Promote(ctx, e.rooms(e.store.Traffic.LatestTraffic())...)
+		_, err = e.parts.JobRows.Promote(ctx, e.rooms(e.parts.Traffic.LatestTraffic())...)
 		return err
 	})
 }
 
 // rooms bounds the promotion of those that have jobs queued, are on hold, or fail. The others have the default.
-func (e *Engine) rooms(t *queue.TrafficSample) []queue.Room {
-	rooms := map[int64]queue.Room{}
+func (e *Engine) rooms(t *queue.TrafficSample) []queue.Capacity {
+	rooms := map[int64]queue.Capacity{}
 	for id := range t.Queued {
-		rooms[id] = queue.Room{SubscriptionID: id, Jobs: e.store.Traffic.Room(id)}
+		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Room(id)}
 	}
 	for _, id := range e.gate.Failing() {
-		rooms[id] = queue.Room{SubscriptionID: id, Jobs: e.store.Traffic.Room(id)}
+		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Room(id)}
 	}
 	for _, w := range t.Waiting { // whoever waits already goes first
-		rooms[w.SubscriptionID] = queue.Room{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
+		rooms[w.SubscriptionID] = queue.Capacity{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
 	}
 	for id, hold := range t.Holds {
-		rooms[id] = queue.Room{SubscriptionID: id, Hold: hold.Reason}
+		rooms[id] = queue.Capacity{SubscriptionID: id, Hold: hold.Reason}
 	}
-	list := make([]queue.Room, 0, len(rooms))
+	list := make([]queue.Capacity, 0, len(rooms))
 	for _, r := range rooms {
 		list = append(list, r)
 	}
@@ -65,17 +65,17 @@ func (e *Engine) rooms(t *queue.TrafficSample) []queue.Room {
 func (e *Engine) refill(ctx context.Context) {
 	round := 0
 	e.every(ctx, flowInterval, "releasing held deliveries", func(ctx context.Context) error {
-		traffic := e.store.Traffic.LatestTraffic()
+		traffic := e.parts.Traffic.LatestTraffic()
 		for id, hold := range traffic.Holds {
 			if !hold.Resuming {
 				continue
 			}
-			if err := e.store.Holds.MoveTimeToLive(ctx, id); err != nil {
+			if err := e.parts.Holds.MoveTimeToLive(ctx, id); err != nil {
 				return err
 			}
 		}
-		for _, key := range traffic.ProbesDue(e.store.Cache.Catalogue()) {
-			if _, err := e.store.Releaser.ClaimProbe(ctx, key); err != nil {
+		for _, key := range traffic.ProbesDue(e.parts.Cache.Snapshot()) {
+			if _, err := e.parts.Releaser.ClaimProbe(ctx, key); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func turned[T any](list []T, by int) []T {
 }
 
 func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queue.Waiting) error {
-	catalogue, room := e.store.Cache.Catalogue(), e.store.Traffic.Room(w.SubscriptionID)
+	catalogue, room := e.parts.Cache.Snapshot(), e.parts.Traffic.Room(w.SubscriptionID)
 	sub, known := catalogue.Subscription(w.SubscriptionID)
 	if room <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
 		return nil
@@ -112,7 +112,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 		room = min(room, trialWave)
 	}
 	if w.Hold == "" {
-		_, err := e.store.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), room)
+		_, err := e.parts.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), room)
 		return err
 	}
 	rules, known := catalogue.Rules(sub.ID)
@@ -125,16 +125,16 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(catalogue, sub).Met, rules.DeadLetter) {
 		age = 0
 	}
-	_, err := e.store.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)
+	_, err := e.parts.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, room)
 	return err
 }
 
 // limit is this node's share of an event subscription's maxConcurrentDeliveries, 0 for none: nodes share it evenly, and
 // each has at least one.
 func (e *Engine) limit(subscription int64) int {
-	sub, ok := e.store.Cache.Catalogue().Subscription(subscription)
+	sub, ok := e.parts.Cache.Snapshot().Subscription(subscription)
 	if !ok || sub.MaxConcurrentDeliveries == nil {
 		return 0
 	}
-	return max(*sub.MaxConcurrentDeliveries/e.store.Nodes.WorkerNodes(), 1)
+	return max(*sub.MaxConcurrentDeliveries/e.parts.Nodes.WorkerNodes(), 1)
 }

@@ -63,7 +63,7 @@ func (w *handshaker) Timeout(*river.Job[HandshakeArgs]) time.Duration { return -
 // Work implements river.Worker. An endpoint that does not answer is a result and no error.
 func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) error {
 	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, tokenOf(job.JobRow),
-		w.engine.store.Handshakes.LoadHandshake, w.engine.shake)
+		w.engine.parts.Handshakes.Load, w.engine.shake)
 }
 
 // shake makes one request and writes down what it came to.
@@ -92,7 +92,7 @@ func (e *Engine) shake(ctx context.Context, h *catalog.Handshake, job int64) err
 	log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription,
 		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.Summary, "status", met.Status, "verdict", why,
 		"state", r.State)
-	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.store.Handshakes.RecordHandshake(ctx, r) })
+	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.parts.Handshakes.Record(ctx, r) })
 }
 
 // standing is the handshake's state after an answer.
@@ -193,7 +193,7 @@ func concealing(h *catalog.Handshake, token string) func(string) string {
 
 // expireHandshakes ends handshakes that somebody had to complete and did not.
 func (e *Engine) expireHandshakes(ctx context.Context) {
-	e.every(ctx, awaitInterval, "ending handshakes", e.store.Handshakes.ExpireHandshakes)
+	e.every(ctx, awaitInterval, "ending handshakes", e.parts.Handshakes.Expire)
 }
 
 // askAuthorized makes a request of a handshake, with a token if the event subscription uses OAuth: an endpoint that

@@ -42,9 +42,9 @@ func (b *bundle) startShaking(t *testing.T, change func(*jobs.Options)) {
 // begin begins a handshake.
 func (b *bundle) begin(t *testing.T, name string, spec catalog.SubscriptionSpec) (id int64) {
 	t.Helper()
-	topic, err := b.store.Topics.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Get(t.Context(), topicName)
 	require.NoError(t, err)
-	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), topicName, name, spec)
+	_, _, err = b.store.Subscriptions.Put(t.Context(), topicName, name, spec)
 	require.ErrorIs(t, err, postgres.ErrNotValidated)
 	id, err = b.store.Handshakes.BeginValidation(t.Context(), topic, name, &spec, "https://events.example.com")
 	require.NoError(t, err)
@@ -55,13 +55,13 @@ func (b *bundle) begin(t *testing.T, name string, spec catalog.SubscriptionSpec)
 func (b *bundle) shake(t *testing.T, name string, spec catalog.SubscriptionSpec) *catalog.Handshake {
 	t.Helper()
 	id := b.begin(t, name, spec)
-	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
 	return b.handshake(t, id)
 }
 
 func (b *bundle) handshake(t *testing.T, id int64) *catalog.Handshake {
 	t.Helper()
-	h, err := b.store.Handshakes.HandshakeOf(t.Context(), id)
+	h, err := b.store.Handshakes.Get(t.Context(), id)
 	require.NoError(t, err)
 	return h
 }
@@ -332,7 +332,7 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	b.subscribe(t, "cloudy", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	status <- http.StatusInternalServerError
 	status <- http.StatusAccepted
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "billing"))
 	b.become(t, 1,
 		"SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded' AND tries = 2")
 	r := e.requests()[1]
@@ -347,7 +347,7 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	require.Equal(t, "/topics/orders/eventSubscriptions/billing", events[0].Data.EventSubscriptionID)
 
 	status <- http.StatusOK
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "cloudy"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "cloudy"))
 	b.become(t, 2, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion' AND state = 'succeeded'")
 	r = e.requests()[2]
 	require.Equal(t, "application/cloudevents+json; charset=utf-8", r.header.Get("Content-Type"))
@@ -359,7 +359,7 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 	status <- http.StatusOK
 	spec := asking(e.URL, event.EventGrid)
 	b.put(t, "stranger", spec, b.shake(t, "stranger", spec).ID)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "stranger"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "stranger"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion'"))
 }
 
@@ -374,13 +374,13 @@ func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
 	require.NoError(t,
 		b.pool.QueryRow(t.Context(), "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at "+
 			"= now(), attempted_by = '{dead}' RETURNING id").Scan(&job))
-	died, err := b.store.Handshakes.LoadHandshake(t.Context(), id, job)
+	died, err := b.store.Handshakes.Load(t.Context(), id, job)
 	require.NoError(t, err)
 	sub := b.put(t, "billing", spec, id)
 	require.Equal(t, catalog.ProvisioningCreating, sub.ProvisioningState)
 	lost := *died
 	lost.CreatedAt = died.CreatedAt.Add(-time.Second)
-	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(),
+	require.NoError(t, b.store.Handshakes.Record(t.Context(),
 		&catalog.HandshakeResult{Job: job, Handshake: &lost, State: catalog.HandshakeFailed, Message: "lost"}))
 	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State,
 		"nor does a word on a handshake that a failover lost, whose ids this one has")
@@ -388,7 +388,7 @@ func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
 	b.startShaking(t, nil)
 	b.become(t, 1,
 		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
-	require.NoError(t, b.store.Handshakes.RecordHandshake(t.Context(),
+	require.NoError(t, b.store.Handshakes.Record(t.Context(),
 		&catalog.HandshakeResult{Job: job, Handshake: died, State: catalog.HandshakeFailed, Message: "late"}))
 	h := b.handshake(t, id)
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, "the dead node's word counts no more")
@@ -413,7 +413,7 @@ func TestStopInTheMiddleOfAHandshake(t *testing.T) {
 	second := b.newEngine(t, other, nil)
 	require.NoError(t, second.Start(t.Context()))
 	defer requireStops(t, second)
-	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
 	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
 }
 
@@ -482,6 +482,6 @@ func TestSweeperMendsHandshakes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, jobs.Swept{Handshakes: 1}, found)
 	b.startShaking(t, nil)
-	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
 	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
 }

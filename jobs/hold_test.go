@@ -12,13 +12,13 @@ import (
 
 func (b *bundle) pause(t *testing.T, name string) {
 	t.Helper()
-	_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, name, nil)
+	_, err := b.store.Holds.Pause(t.Context(), topicName, name, nil)
 	require.NoError(t, err)
 }
 
 func (b *bundle) resume(t *testing.T, name string) {
 	t.Helper()
-	_, err := b.store.Holds.ResumeSubscription(t.Context(), topicName, name)
+	_, err := b.store.Holds.Resume(t.Context(), topicName, name)
 	require.NoError(t, err)
 }
 
@@ -147,6 +147,6 @@ func TestDeletingAPausedSubscriptionCancelsWhatItHolds(t *testing.T) {
 	b.start(t, nil)
 	b.pause(t, "billing")
 	b.publishOne(t, "a")
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "billing"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
 }

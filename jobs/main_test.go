@@ -117,7 +117,7 @@ func setupSpec(t *testing.T, topic catalog.TopicSpec) *bundle {
 	b.store, b.pool = newStore(t, b.url, "node-1")
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	t.Cleanup(func() { b.requireInvariants(t) })
-	_, _, err := b.store.Topics.PutTopic(t.Context(), topicName, topic)
+	_, _, err := b.store.Topics.Put(t.Context(), topicName, topic)
 	require.NoError(t, err)
 	return b
 }
@@ -161,7 +161,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func (b *bundle) newEngine(t *testing.T, s *app.System, change func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
-		Store: s.Engine(), Logger: quiet(), StopTimeout: time.Second,
+		Parts: s.Engine(), Logger: quiet(), StopTimeout: time.Second,
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		Jitter:    func() float64 { return 0 },
 		OnAttempt: func(r jobs.AttemptReport) { b.attempts <- r },
@@ -201,7 +201,7 @@ func (b *bundle) subscribe(
 	if change != nil {
 		change(&spec)
 	}
-	sub, _, err := b.store.Subscriptions.PutSubscription(t.Context(), topicName, name, spec)
+	sub, _, err := b.store.Subscriptions.Put(t.Context(), topicName, name, spec)
 	require.NoError(t, err)
 	return sub
 }

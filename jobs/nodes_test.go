@@ -144,7 +144,7 @@ func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	e := b.newEngine(t, b.store, nil)
 	e.Met(kept.ID)
 	e.Met(gone.ID)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "gone"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "gone"))
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, e) })

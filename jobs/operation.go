@@ -47,13 +47,13 @@ func (w *operationWorker) Timeout(*river.Job[OperationArgs]) time.Duration { ret
 // too slow for the rate.
 func (w *operationWorker) Work(ctx context.Context, job *river.Job[OperationArgs]) error {
 	release := w.engine.active.Add(job.ID)
-	until, more, err := w.engine.store.Operator.Operate(ctx, job.ID)
+	until, more, err := w.engine.parts.Operator.Operate(ctx, job.ID)
 	release()
 	if err := w.engine.settled(job.ID, err); err != nil || !more {
 		return err
 	}
 	if pause(ctx, until); ctx.Err() == nil {
-		w.engine.store.Notifier.PokeQueue(ctx, queue.OperationQueue)
+		w.engine.parts.Notifier.PokeQueue(ctx, queue.OperationQueue)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (e *Engine) drop(job queue.JobToken, known error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
-	if err := e.store.JobRows.EndJob(ctx, job); !errors.Is(err, queue.ErrJobGone) {
+	if err := e.parts.JobRows.EndJob(ctx, job); !errors.Is(err, queue.ErrJobGone) {
 		e.log.Warn("a job that has nothing to do could not be ended", "job", job.JobID, "error", err)
 	}
 }

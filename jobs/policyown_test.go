@@ -21,7 +21,7 @@ func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
 	require.NoError(t, err)
 	p, err := management.ReadPolicy(name, body)
 	require.NoError(t, err)
-	_, made, err := b.store.Policies.PutPolicy(t.Context(), p)
+	_, made, err := b.store.Policies.Put(t.Context(), p)
 	require.NoError(t, err)
 	require.True(t, made)
 	return p
@@ -81,13 +81,13 @@ func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
 	b.requireGap(t, 10*time.Second, "billing")
 
 	elsewhere, _ := newStore(t, b.url, "node-2")
-	p, _ := elsewhere.Cache.Catalogue().Policy("mine")
+	p, _ := elsewhere.Cache.Snapshot().Policy("mine")
 	changed := p.Clone()
 	changed.Steps, changed.MaxMaxAttempts, changed.DefaultMaxAttempts = []time.Duration{time.Second, 7 * time.Minute}, 3, 3
-	_, _, err := elsewhere.Policies.PutPolicy(t.Context(), &changed)
+	_, _, err := elsewhere.Policies.Put(t.Context(), &changed)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { // the running node's own reload, once per second
-		seen, _ := b.store.Cache.Catalogue().Policy("mine")
+		seen, _ := b.store.Cache.Snapshot().Policy("mine")
 		return seen.MaxMaxAttempts == 3
 	}, patience, tick)
 	b.travel(t)
@@ -110,7 +110,7 @@ func TestReplacedPolicyEndsItsRests(t *testing.T) {
 			p := builtin.Clone()
 			p.Name, p.BuiltIn, p.Probation.Scope, p.Probation.Trigger, p.Steps = "mine", false, scope, 1,
 				[]time.Duration{time.Hour}
-			_, _, err := b.store.Policies.PutPolicy(t.Context(), &p)
+			_, _, err := b.store.Policies.Put(t.Context(), &p)
 			require.NoError(t, err)
 			b.subscribe(t, "billing", e.URL, under("mine"))
 			b.start(t, nil)
@@ -120,7 +120,7 @@ func TestReplacedPolicyEndsItsRests(t *testing.T) {
 
 			e.status.Store(http.StatusOK)
 			p.Probation = policy.Probation{Scope: policy.ProbationNone, Action: policy.ProbationHold}
-			_, _, err = b.store.Policies.PutPolicy(t.Context(), &p)
+			_, _, err = b.store.Policies.Put(t.Context(), &p)
 			require.NoError(t, err)
 			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action, "the held event")
 			require.Zero(t, b.count(t, onProbation))

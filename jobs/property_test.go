@@ -215,7 +215,7 @@ func (w *world) step(t *testing.T) {
 		w.endRests(t)
 	case n < 87:
 		w.log("delete %s", lane.kind.name)
-		require.NoError(t, w.store.Subscriptions.DeleteSubscription(t.Context(), topicName, lane.kind.name))
+		require.NoError(t, w.store.Subscriptions.Delete(t.Context(), topicName, lane.kind.name))
 		w.model.remove(lane)
 	case n < 90:
 		w.remake(t)
@@ -260,7 +260,7 @@ func (w *world) owe(ids []string) {
 func (w *world) pauseOne(t *testing.T, lane *modelLane, stop bool) {
 	t.Helper()
 	w.log("pause %s, stop the time to live %v", lane.kind.name, stop)
-	_, err := w.store.Holds.PauseSubscription(t.Context(), topicName, lane.kind.name, &stop)
+	_, err := w.store.Holds.Pause(t.Context(), topicName, lane.kind.name, &stop)
 	require.NoError(t, err)
 	w.model.pause(lane, stop)
 }
@@ -294,7 +294,7 @@ func (w *world) endRests(t *testing.T) {
 		return
 	}
 	for _, lane := range w.live() {
-		_, err := w.store.Holds.ReleaseSubscription(t.Context(), topicName, lane.kind.name)
+		_, err := w.store.Holds.Release(t.Context(), topicName, lane.kind.name)
 		w.log("release %s: %v", lane.kind.name, err)
 		if lane.paused {
 			require.ErrorIs(t, err, postgres.ErrPaused)
@@ -387,7 +387,7 @@ func (w *world) drain(t *testing.T) {
 	w.model.travel()
 	within(t, "everything has ended", func() bool {
 		for _, lane := range w.live() {
-			_, err := w.store.Holds.ReleaseSubscription(t.Context(), topicName, lane.kind.name)
+			_, err := w.store.Holds.Release(t.Context(), topicName, lane.kind.name)
 			require.NoError(t, err)
 		}
 		w.bundle.travel(t)

@@ -142,7 +142,7 @@ func (a *attempt) line(r *delivery.Result, met endpoint.Answer, late bool) []slo
 	if !r.Verdict.At.IsZero() {
 		line = append(line, slog.Time("next_attempt_at", r.Verdict.At.UTC()))
 	}
-	return append(line, slog.String("why", safe(r.Verdict.Why.String())), slog.String("node", a.engine.store.Node))
+	return append(line, slog.String("why", safe(r.Verdict.Why.String())), slog.String("node", a.engine.parts.Node))
 }
 
 // originalText is the original error of an attempt without secrets.

@@ -25,7 +25,7 @@ func BenchmarkReport(b *testing.B) {
 	for _, says := range []LogAttempts{LogAll, LogNone} {
 		b.Run(string(says), func(b *testing.B) {
 			log := slog.New(slog.NewJSONHandler(io.MultiWriter(), nil)) // to nobody, but written
-			e := &Engine{log: log, options: Options{LogAttempts: says}, store: Parts{}}
+			e := &Engine{log: log, options: Options{LogAttempts: says}, parts: Parts{}}
 			a := &attempt{engine: e, sub: &catalog.Subscription{Topic: "orders", Name: "billing"}, work: &queue.Work{
 				Members: make([]queue.Member, 1),
 			}}
@@ -64,7 +64,7 @@ func TestLinesAreRationed(t *testing.T) {
 func TestLinesHaveTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), store: Parts{}}
+	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), parts: Parts{}}
 	e.options.LogAttempts = LogAll
 	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)}}
 	var met endpoint.Answer

@@ -58,7 +58,7 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 	for i := range ids {
 		ids[i] = a.work.Members[i].DeliveryID
 	}
-	owed, err := a.engine.store.Loader.OwedSince(context.Background(), ids, facts.FinishedAt)
+	owed, err := a.engine.parts.Loader.OwedSince(context.Background(), ids, facts.FinishedAt)
 	if err != nil {
 		a.engine.log.Warn("it could not be checked whether a delivery has expired; its next turn checks again",
 			"subscription", a.sub.ID, "error", err)
@@ -92,7 +92,7 @@ func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
 func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 	result := a.result(verdict)
 	result.Fates = fates
-	return a.engine.store.Recorder.Record(context.Background(), result)
+	return a.engine.parts.Recorder.Record(context.Background(), result)
 }
 
 func (a *attempt) result(verdict policy.Verdict) delivery.Result {

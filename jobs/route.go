@@ -44,7 +44,7 @@ func (w *routeWorker) Work(ctx context.Context, job *river.Job[RouteArgs]) error
 func (e *Engine) route(ctx context.Context, jobID int64) error {
 	release := e.active.Add(jobID)
 	defer release()
-	err := e.store.Publisher.Route(ctx, jobID)
+	err := e.parts.Publisher.Route(ctx, jobID)
 	if errors.Is(err, context.Canceled) {
 		e.interrupted.Add(jobID) // given back by Stop, as a new row: this one may still make its step
 	}

@@ -130,7 +130,7 @@ func TestRoutedEventsObeyWhatChangedMeanwhile(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribeMany(t, 3, e.URL)
 	b.publishAtOnce(t, "e", 10)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "sub-0"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "sub-0"))
 	b.pause(t, "sub-1")
 	b.start(t, nil)
 	b.become(t, 10, deliveredQuery+" AND subscription = 'sub-2'")

@@ -208,7 +208,7 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 
 	b.exec(t, "INSERT INTO postrider_internal.retry_policy_cells VALUES ('mine', 'webhook', '500', 'retry', '9 minutes')")
 	require.Eventually(t, func() bool { // the store's own reload, once per second
-		p, _ := b.store.Cache.Catalogue().Policy("mine")
+		p, _ := b.store.Cache.Snapshot().Policy("mine")
 		return p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == 9*time.Minute
 	}, patience, tick)
 	require.Equal(t, 2, b.travel(t))

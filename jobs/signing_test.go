@@ -24,7 +24,7 @@ func signing(s *catalog.SubscriptionSpec) { s.Signed = true }
 // secret is the newest one of an event subscription.
 func (b *bundle) secret(t *testing.T, name string) string {
 	t.Helper()
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, name)
+	sub, err := b.store.Subscriptions.Get(t.Context(), topicName, name)
 	require.NoError(t, err)
 	return sub.Signing.Secrets[0].Text()
 }
@@ -208,7 +208,7 @@ func TestRotatedSecretsOnEveryNode(t *testing.T) {
 	secret := b.rotate(t, "signed", 0)
 	engine := b.newEngine(t, other, nil)
 	require.Eventually(t, func() bool {
-		known, ok := other.Cache.Catalogue().Subscription(sub.ID)
+		known, ok := other.Cache.Snapshot().Subscription(sub.ID)
 		return ok && known.Signing.Secrets[0].Text() == secret
 	}, patience, tick)
 	require.NoError(t, engine.Start(t.Context()))

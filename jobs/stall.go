@@ -48,7 +48,7 @@ func (e *Engine) watchStall(ctx context.Context) {
 			overdue := len(e.handoff.NotBegun()) > 0
 			if !overdue {
 				var err error
-				if overdue, err = query.Overdue(ctx, e.store.DB.Pool); err != nil {
+				if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
 					return err
 				}
 			}

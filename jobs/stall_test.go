@@ -47,7 +47,7 @@ func TestIdleNodeIsNotStalled(t *testing.T) {
 	b.publishOne(t, "locked")
 	b.exec(t, overdue)
 	b.subscribe(t, "paused", sink.URL, nil)
-	_, err := b.store.Holds.PauseSubscription(t.Context(), topicName, "paused", nil)
+	_, err := b.store.Holds.Pause(t.Context(), topicName, "paused", nil)
 	require.NoError(t, err)
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)

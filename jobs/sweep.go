@@ -25,7 +25,7 @@ const (
 func (e *Engine) sweep(ctx context.Context) {
 	e.every(ctx, sweepInterval, "sweeping", func(context.Context) error { // each step has its own timeout
 		began := time.Now()
-		found, err := e.store.Maintenance.Sweep(ctx)
+		found, err := e.parts.Maintenance.Sweep(ctx)
 		if found.Total() > 0 {
 			e.log.Error("inconsistent deliveries and jobs were repaired; this should never happen",
 				"deliveries_without_job", found.Repaired, "jobs_without_delivery", found.Removed,
@@ -33,7 +33,7 @@ func (e *Engine) sweep(ctx context.Context) {
 				"exports_without_job", found.Exports, "operations_without_job", found.Operations)
 		}
 		if err == nil {
-			pause(ctx, time.Duration(sweepRest*e.store.Nodes.WorkerNodes())*time.Since(began))
+			pause(ctx, time.Duration(sweepRest*e.parts.Nodes.WorkerNodes())*time.Since(began))
 		}
 		return err
 	})
@@ -42,7 +42,7 @@ func (e *Engine) sweep(ctx context.Context) {
 // mergeRollups keeps the appended counts few.
 func (e *Engine) mergeRollups(ctx context.Context) {
 	e.every(ctx, mergeInterval, "merging roll-ups", func(ctx context.Context) error {
-		_, err := e.store.Maintenance.MergeRollups(ctx)
+		_, err := e.parts.Maintenance.MergeRollups(ctx)
 		return err
 	})
 }
@@ -52,6 +52,6 @@ func (e *Engine) vacuum(ctx context.Context) {
 	e.every(ctx, vacuumInterval, "vacuuming", func(context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, vacuumTimeout)
 		defer cancel()
-		return e.store.Maintenance.VacuumJobs(ctx)
+		return e.parts.Maintenance.VacuumJobs(ctx)
 	})
 }

@@ -19,8 +19,8 @@ import (
 // beTold subscribes an endpoint to postrider.system, as anybody would.
 func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
 	t.Helper()
-	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
-	_, _, err := b.store.Subscriptions.PutSubscription(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
+	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
+	_, _, err := b.store.Subscriptions.Put(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
 		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents,
 		RetryPolicy: policy.DefaultName,
 		Filter:      filter.Filter{IncludedEventTypes: types},
@@ -160,7 +160,7 @@ func TestProbationOfASharedEndpointIsToldOnce(t *testing.T) {
 	b.start(t, nil)
 	b.publishOne(t, "a")
 	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, patience, tick)
-	_, err := b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
+	_, err := b.store.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, patience, tick)
 	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"},

@@ -8,7 +8,7 @@ import (
 // PublishNotices publishes notices to SystemTopic as events, and returns how many there were. All nodes call it each
 // second; one of them does it.
 func (m *Maintenance) PublishNotices(ctx context.Context) (told int, err error) {
-	if !m.cache.Catalogue().HasSystemSubscribers() {
+	if !m.cache.Snapshot().HasSystemSubscribers() {
 		return 0, nil
 	}
 	if err := m.db.QueryRow(ctx, "SELECT postrider_internal.tell()").Scan(&told); err != nil {

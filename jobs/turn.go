@@ -13,14 +13,14 @@ import (
 
 // configure finds the event subscription and its rules; false if it was deleted.
 func (a *attempt) configure(ctx context.Context) (bool, error) {
-	catalogue := a.engine.store.Cache.Catalogue()
+	catalogue := a.engine.parts.Cache.Snapshot()
 	sub, ok := catalogue.Subscription(a.args.Subscription)
 	// Created on another node within the last second, or deleted; or validated within the last second.
 	if !ok || sub.NotValidated() && (a.work == nil || a.work.Hold == "") {
-		if err := a.engine.store.Cache.Reload(ctx); err != nil {
+		if err := a.engine.parts.Cache.Reload(ctx); err != nil {
 			return false, err
 		}
-		catalogue = a.engine.store.Cache.Catalogue()
+		catalogue = a.engine.parts.Cache.Snapshot()
 		if sub, ok = catalogue.Subscription(a.args.Subscription); !ok {
 			return false, nil
 		}

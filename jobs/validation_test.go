@@ -34,15 +34,15 @@ func TestLateAnswerReleasesWhatWasHeld(t *testing.T) {
 	}
 	require.Equal(t, 3, b.count(t, notValidatedQuery))
 	require.Len(t, e.requests(), 1)
-	_, err := b.store.Holds.ReleaseSubscription(t.Context(), topicName, "billing")
+	_, err := b.store.Holds.Release(t.Context(), topicName, "billing")
 	require.ErrorIs(t, err, postgres.ErrNotValidated)
-	_, err = b.store.Holds.ProbeSubscription(t.Context(), topicName, "billing")
+	_, err = b.store.Holds.Probe(t.Context(), topicName, "billing")
 	require.ErrorIs(t, err, postgres.ErrNotValidated)
 
 	hang.letGo()
 	b.attemptsMade(t, 3)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
-	sub, err = b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
+	sub, err = b.store.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Empty(t, sub.Hold.Reason)
@@ -88,13 +88,13 @@ func TestEndpointThatWorksIsKeptUntilAnotherAnswers(t *testing.T) {
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
 	_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, "billing", spec, id)
-	require.ErrorIs(t, err, catalog.ErrNoAnswerYet)
+	require.ErrorIs(t, err, catalog.ErrValidationPending)
 	b.publishOne(t, "a")
 	b.attemptsMade(t, 1)
 	require.Len(t, before.requests(), 1)
 	hang.letGo()
-	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
-	kept, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
+	kept, err := b.store.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, old.Version, kept.Version)
 
@@ -178,18 +178,18 @@ func TestValidationURLIsOpened(t *testing.T) {
 	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code), "opened twice")
 	require.Equal(t, 1, b.count(t,
 		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), topicName, "billing"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "billing"))
 
 	h, _ = put("late")
 	b.exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
 	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
-		catalog.ErrCallbackOver)
-	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
+		catalog.ErrValidationExpired)
+	require.NoError(t, b.store.Handshakes.Expire(t.Context()))
 	b.become(t, 1, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'late' "+
 		"AND provisioning_state = 'Failed' AND hold = 'not_validated'")
 	require.Equal(t, catalog.HandshakeFailed, b.handshake(t, h.ID).State)
 	require.ErrorIs(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "late", h.Code),
-		catalog.ErrCallbackOver)
+		catalog.ErrValidationExpired)
 }
 
 // Some endpoints open validationUrl while they are still asked.
@@ -228,12 +228,12 @@ func TestValidatingOnceMore(t *testing.T) {
 	h := b.shake(t, "billing", spec)
 	b.put(t, "billing", spec, h.ID)
 	b.put(t, "billing", spec, 0) // nothing has changed: no handshake is needed
-	topic, err := b.store.Topics.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Get(t.Context(), topicName)
 	require.NoError(t, err)
 	again := func() (int64, *catalog.Subscription, error) {
 		id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "billing", &spec, "")
 		require.NoError(t, err)
-		require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+		require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
 		sub, err := b.store.Subscriptions.ConcludeValidation(t.Context(), topicName, "billing", id)
 		return id, sub, err
 	}
@@ -263,7 +263,7 @@ func TestStoringAndConcludingInAnyOrder(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
 	b.startShaking(t, nil)
-	topic, err := b.store.Topics.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Get(t.Context(), topicName)
 	require.NoError(t, err)
 	const many = 40
 	errs := make(chan error, many)
@@ -272,7 +272,7 @@ func TestStoringAndConcludingInAnyOrder(t *testing.T) {
 			spec, name := asking(fmt.Sprintf("%s/%d", e.URL, n), event.EventGrid), fmt.Sprintf("sub-%d", n)
 			id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, name, &spec, "")
 			if err == nil && n%2 == 0 {
-				err = b.store.Handshakes.WaitHandshake(t.Context(), id, time.Duration(n)*time.Millisecond)
+				err = b.store.Handshakes.Wait(t.Context(), id, time.Duration(n)*time.Millisecond)
 			}
 			if err == nil {
 				_, _, err = b.store.Subscriptions.PutValidated(t.Context(), topicName, name, spec, id)
@@ -355,13 +355,13 @@ func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 // subscription go by it.
 func (b *bundle) again(t *testing.T, name string) *catalog.Subscription {
 	t.Helper()
-	topic, err := b.store.Topics.Topic(t.Context(), topicName)
+	topic, err := b.store.Topics.Get(t.Context(), topicName)
 	require.NoError(t, err)
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, name)
+	sub, err := b.store.Subscriptions.Get(t.Context(), topicName, name)
 	require.NoError(t, err)
 	id, err := b.store.Handshakes.RepeatValidation(t.Context(), topic, sub, "")
 	require.NoError(t, err)
-	require.NoError(t, b.store.Handshakes.WaitHandshake(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
 	sub, err = b.store.Subscriptions.ConcludeValidation(t.Context(), topicName, name, id)
 	require.NoError(t, err)
 	require.Equal(t, id, sub.HandshakeID)
@@ -377,7 +377,7 @@ func TestEarlierHandshakeValidates(t *testing.T) {
 	b.startShaking(t, nil)
 	spec := asking(e.URL, event.EventGrid)
 	state := func(name string) catalog.ProvisioningState {
-		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, name)
+		sub, err := b.store.Subscriptions.Get(t.Context(), topicName, name)
 		require.NoError(t, err)
 		return sub.ProvisioningState
 	}
@@ -387,7 +387,7 @@ func TestEarlierHandshakeValidates(t *testing.T) {
 	b.publishOne(t, "a")
 	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", first.Code))
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topicName, "billing")
+	sub, err := b.store.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Equal(t, first.ID, sub.HandshakeID)
@@ -473,15 +473,15 @@ func TestWhatIsAskedForAgain(t *testing.T) {
 	require.Equal(t, h.ID, kept.HandshakeID)
 
 	b.exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE id = $1", h.ID)
-	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
+	require.NoError(t, b.store.Handshakes.Expire(t.Context()))
 	spec.Labels = []string{"b"}
-	kept, err := b.store.Subscriptions.PatchSubscription(t.Context(), topicName, "billing", spec)
+	kept, err := b.store.Subscriptions.Patch(t.Context(), topicName, "billing", spec)
 	require.NoError(t, err)
 	require.Equal(t, catalog.ProvisioningFailed, kept.ProvisioningState)
 	require.Equal(t, catalog.HoldNotValidated, kept.Hold.Reason)
-	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), topicName, "billing", spec)
+	_, _, err = b.store.Subscriptions.Put(t.Context(), topicName, "billing", spec)
 	require.ErrorIs(t, err, postgres.ErrNotValidated)
 	spec.EndpointURL += "/elsewhere"
-	_, err = b.store.Subscriptions.PatchSubscription(t.Context(), topicName, "billing", spec)
+	_, err = b.store.Subscriptions.Patch(t.Context(), topicName, "billing", spec)
 	require.ErrorIs(t, err, postgres.ErrNotValidated)
 }

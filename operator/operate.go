@@ -104,5 +104,5 @@ func (o *Operator) scan(ctx context.Context, doing, function string, results []a
 			break
 		}
 	}
-	return postgres.Failed(doing, err)
+	return postgres.CallError(doing, err)
 }

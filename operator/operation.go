@@ -71,7 +71,7 @@ func (o *Operator) Operate(ctx context.Context, job int64) (pause time.Duration,
 		}
 		o.log.Warn("a step of an operation failed, trying again", "job", job, "in", wait, "error", err,
 			"sqlstate", postgres.SQLState(err))
-		if !postgres.WaitAbout(ctx, wait) {
+		if !postgres.WaitJittered(ctx, wait) {
 			return 0, false, fmt.Errorf("execute a step of an operation: %w", ctx.Err())
 		}
 	}

@@ -46,7 +46,7 @@ func (o *Operator) stepEvents(ctx context.Context, tx pgx.Tx, op *operationRow) 
 func (o *Operator) targetOf(
 	ctx context.Context, tx pgx.Tx, id int64,
 ) (sub *catalog.Subscription, gone string, err error) {
-	sub, err = o.subscriptions.LockSubscription(ctx, tx, id)
+	sub, err = o.subscriptions.Lock(ctx, tx, id)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
 		return nil, "the event subscription was deleted", nil

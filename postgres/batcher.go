@@ -98,9 +98,9 @@ func Isolate[T any](group []T, do func([]T) error, blame func(T, error) error) e
 	return Isolate(group[middle:], do, blame)
 }
 
-// WaitAbout waits before another try, for half of the time given to all of it: so nodes that failed together do not
+// WaitJittered waits before another try, for half of the time given to all of it: so nodes that failed together do not
 // come back together. It is false where ctx ended first.
-func WaitAbout(ctx context.Context, pause time.Duration) bool {
+func WaitJittered(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false

@@ -11,8 +11,9 @@ type Condition struct {
 	Versions []int64
 }
 
-// Allow returns ErrPrecondition if a condition is not true of a record with this version; 0 is one that does not exist.
-func Allow(when []Condition, version int64) error {
+// CheckConditions returns ErrPrecondition if a condition is not true of a record with this version; 0 is one that does
+// not exist.
+func CheckConditions(when []Condition, version int64) error {
 	for _, c := range when {
 		switch exists := version != 0; {
 		case c.Absent && exists,

@@ -107,7 +107,7 @@ func (db *DB) Read(ctx context.Context, what string, read func(pgx.Tx) error) er
 func readOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
-		if err := EndAfter(ctx, tx, readTime); err != nil {
+		if err := SetStatementTimeout(ctx, tx, readTime); err != nil {
 			return err
 		}
 		return read(tx)
@@ -118,7 +118,7 @@ func readOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) e
 	case SQLState(err) == QueryCanceled:
 		return fmt.Errorf("read %s within %s: %w: %w", what, readTime, ErrTooSlow, err)
 	default:
-		return ReadFailed(what, err)
+		return ReadError(what, err)
 	}
 }
 
@@ -136,25 +136,26 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 		defer pooled.Release()
 		return readOver(ctx, pooled, what, read)
 	case patience.Err() == nil:
-		return ReadFailed(what, err)
+		return ReadError(what, err)
 	}
 	own, err := pgx.ConnectConfig(ctx, db.Config().ConnConfig)
 	if err != nil {
-		return ReadFailed(what, err)
+		return ReadError(what, err)
 	}
-	defer HangUp(own)
+	defer CloseConn(own)
 	return readOver(ctx, own, what, read)
 }
 
-// HangUp closes a connection within a second: the other end may be gone.
-func HangUp(conn *pgx.Conn) {
+// CloseConn closes a connection within a second: the other end may be gone.
+func CloseConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
 }
 
-// EndAfter sets PostgreSQL's own timeout for each statement of tx: a statement whose caller left would run on.
-func EndAfter(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
+// SetStatementTimeout sets PostgreSQL's own timeout for each statement of tx: a statement whose caller left would run
+// on.
+func SetStatementTimeout(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
 	_, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(limit.Milliseconds()))
 	return err
 }
@@ -185,7 +186,7 @@ func Row[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs
 func Collect[T any](ctx context.Context, db beginner, query string, args ...any) (found []T, err error) {
 	options := pgx.TxOptions{AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
-		if err := EndAfter(ctx, tx, CollectTime); err != nil {
+		if err := SetStatementTimeout(ctx, tx, CollectTime); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, query, args...)
@@ -196,7 +197,7 @@ func Collect[T any](ctx context.Context, db beginner, query string, args ...any)
 		return err
 	})
 	if err != nil {
-		return nil, ReadFailed("a report", err)
+		return nil, ReadError("a report", err)
 	}
 	return found, nil
 }

@@ -59,7 +59,7 @@ func (d *Disk) Watch(ctx context.Context) {
 			return
 		case <-d.found:
 		}
-		for d.full.Load() && WaitAbout(ctx, diskProbePause) {
+		for d.full.Load() && WaitJittered(ctx, diskProbePause) {
 			// While the database is unavailable nothing new is known. Any other error is no sign of a full disk.
 			if err := ProbeDisk(ctx, d.db.Pool); err == nil || !IsOutage(err) {
 				d.full.Store(false)

@@ -101,8 +101,8 @@ func IsOutage(err error) bool {
 	}
 }
 
-// ReadFailed is outage for reading.
-func ReadFailed(what string, err error) error { return Outage("read "+what, err) }
+// ReadError is outage for reading.
+func ReadError(what string, err error) error { return Outage("read "+what, err) }
 
 // Outage adds what failed, and ErrUnavailable if the same may succeed later.
 func Outage(doing string, err error) error {

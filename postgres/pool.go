@@ -140,9 +140,9 @@ func MissingSettings(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 	return statements, nil
 }
 
-// Forgetful names the settings with which PostgreSQL may forget a commit that it has answered: fsync,
+// UnsafeSettings names the settings with which PostgreSQL may forget a commit that it has answered: fsync,
 // synchronous_commit and full_page_writes, where they are off.
-func Forgetful(ctx context.Context, pool *pgxpool.Pool) (names []string, err error) {
+func UnsafeSettings(ctx context.Context, pool *pgxpool.Pool) (names []string, err error) {
 	rows, _ := pool.Query(ctx, `SELECT name FROM unnest('{fsync,full_page_writes,synchronous_commit}'::text[]) AS name
 		WHERE current_setting(name) = 'off'`)
 	if names, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {

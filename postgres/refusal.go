@@ -28,8 +28,8 @@ func (e *FunctionError) Error() string { return e.Message }
 // Unwrap returns the error of this package that it is.
 func (e *FunctionError) Unwrap() error { return e.kind }
 
-// Refusal creates a FunctionError of a kind, such as ErrInvalid.
-func Refusal(kind error, field, format string, args ...any) error {
+// NewFunctionError creates a FunctionError of a kind, such as ErrInvalid.
+func NewFunctionError(kind error, field, format string, args ...any) error {
 	return &FunctionError{Message: fmt.Sprintf(format, args...), Field: field, kind: kind}
 }
 
@@ -66,8 +66,8 @@ func AsFunctionError(err error) error {
 	return err
 }
 
-// Failed returns the FunctionError of a call of a function of schema postrider, or what failed.
-func Failed(doing string, err error) error {
+// CallError returns the FunctionError of a call of a function of schema postrider, or what failed.
+func CallError(doing string, err error) error {
 	var refusal *FunctionError
 	if err = AsFunctionError(err); errors.As(err, &refusal) {
 		return err
@@ -75,16 +75,16 @@ func Failed(doing string, err error) error {
 	return Outage(doing, err)
 }
 
-// Unstorable is the plain error of a change that PostgreSQL rejects because of its values: another try is rejected as
+// ValueError is the plain error of a change that PostgreSQL rejects because of its values: another try is rejected as
 // well. The log has PostgreSQL's error.
-func Unstorable(err error) error {
+func ValueError(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return err
 	}
 	if strings.HasPrefix(pgErr.Code, "23") {
-		return Refusal(ErrConflict, pgErr.ColumnName,
+		return NewFunctionError(ErrConflict, pgErr.ColumnName,
 			"another request has changed this at the same time; read it again, and try again")
 	}
-	return Refusal(ErrInvalid, pgErr.ColumnName, "the request holds a value that cannot be stored")
+	return NewFunctionError(ErrInvalid, pgErr.ColumnName, "the request holds a value that cannot be stored")
 }

@@ -112,7 +112,7 @@ func (r *Reader) CountEvents(
 		}
 		n, last, err := r.countNext(ctx, topic, place, match)
 		if err != nil {
-			return found, postgres.ReadFailed("past events", err)
+			return found, postgres.ReadError("past events", err)
 		}
 		found.Matched, end = found.Matched+n, last
 	}
@@ -124,7 +124,7 @@ func (r *Reader) countNext(
 	ctx context.Context, topic string, place *Past, match *filter.Filter,
 ) (n int64, end bool, err error) {
 	err = pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := postgres.EndAfter(ctx, tx, postgres.CollectTime); err != nil {
+		if err := postgres.SetStatementTimeout(ctx, tx, postgres.CollectTime); err != nil {
 			return err
 		}
 		next, err := place.Scan(ctx, tx, ScanStep)
@@ -153,7 +153,7 @@ func (r *Reader) pastOf(
 	var text []byte
 	row := r.db.QueryRow(ctx, pastBegin, topic, subscription, from, until)
 	if err := row.Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
-		return nil, nil, postgres.Failed("count past events", err)
+		return nil, nil, postgres.CallError("count past events", err)
 	}
 	if err := json.Unmarshal(text, match); err != nil {
 		return nil, nil, fmt.Errorf("read the filter of event subscription %q: %w", subscription, err)

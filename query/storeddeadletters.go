@@ -90,20 +90,20 @@ func WalkDeadLetters(
 ) error {
 	rows, err := db.Query(ctx, storedDeadLetters+where, args...)
 	if err != nil {
-		return postgres.ReadFailed("dead letters", err)
+		return postgres.ReadError("dead letters", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		l, err := pgx.RowToAddrOfStructByName[StoredDeadLetter](rows)
 		if err != nil {
-			return postgres.ReadFailed("dead letters", err)
+			return postgres.ReadError("dead letters", err)
 		}
 		if err := do(l); err != nil {
 			return err
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return postgres.ReadFailed("dead letters", err)
+		return postgres.ReadError("dead letters", err)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func ReadFilter(ctx context.Context, pool *pgxpool.Pool, topic, name string) (*S
 		err = json.Unmarshal(filter, &f.Filter)
 	}
 	if err != nil {
-		return nil, postgres.ReadFailed(fmt.Sprintf("the filter of event subscription %q of topic %q", name, topic), err)
+		return nil, postgres.ReadError(fmt.Sprintf("the filter of event subscription %q of topic %q", name, topic), err)
 	}
 	return &f, nil
 }
@@ -64,7 +64,7 @@ func LastEventsWithin(
 	ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int, timeout time.Duration,
 ) (events []event.Event, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := postgres.EndAfter(ctx, tx, timeout); err != nil {
+		if err := postgres.SetStatementTimeout(ctx, tx, timeout); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, lastEvents, topicID, limit)
@@ -78,7 +78,7 @@ func LastEventsWithin(
 	case postgres.SQLState(err) == postgres.QueryCanceled:
 		return nil, fmt.Errorf("read the topic's last events within %s: %w: %w", timeout, postgres.ErrTooSlow, err)
 	case err != nil:
-		return nil, postgres.ReadFailed("events", err)
+		return nil, postgres.ReadError("events", err)
 	}
 	return events, nil
 }

@@ -82,7 +82,7 @@ func TestWhoMayWhat(t *testing.T) {
 			delete(written, route)
 		}
 		fresh, err := server.New(server.Options{
-			Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
+			Parts: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
 			DefaultValidation: vouched, ValidationWait: time.Millisecond,
 		})
 		require.NoError(t, err)

@@ -33,13 +33,13 @@ func (s *Server) openValidationURL(c echo.Context) error {
 		return api.TooManyGuesses(wait, "from your address")
 	}
 	auth.ActAs(c, access.Actor{Name: auth.ValidatorName, Address: c.RealIP()})
-	switch err := s.store.Handshakes.CompleteValidation(c.Request().Context(), topic, name, code); {
+	switch err := s.parts.Handshakes.CompleteValidation(c.Request().Context(), topic, name, code); {
 	case errors.Is(err, postgres.ErrNotFound):
 		if wait := s.auth.Guesses.Wrong(from, topic, time.Now()); wait > 0 {
 			return api.TooManyGuesses(wait, "for this topic")
 		}
 		return noValidation()
-	case errors.Is(err, catalog.ErrCallbackOver):
+	case errors.Is(err, catalog.ErrValidationExpired):
 		return api.Refuse(http.StatusBadRequest, management.CodeValidationOver,
 			"this validation is over: it failed, or its time has passed; POST "+
 				"/v1/topics/{topic}/subscriptions/{subscription}/validate begins another one")

@@ -56,7 +56,7 @@ func TestConnectionRoundTrip(t *testing.T) {
 	require.Equal(t, map[string]any{"tokenUrl": "https://login.example.com/token", "clientId": "shop", "scope": "orders"},
 		made.json(http.StatusCreated)["oauth2"])
 	stored := func() (privateKey, secret string) {
-		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+		sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 		require.NoError(t, err)
 		return sub.Connection.ClientCertificate.PrivateKey, sub.Connection.OAuth2.ClientSecret
 	}

@@ -211,7 +211,7 @@ func TestOutage(t *testing.T) {
 	u.Host = listener.Addr().String()
 
 	s, err := server.New(server.Options{
-		Store: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+		Parts: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	admin := []string{"Authorization", "Bearer " + adminToken}

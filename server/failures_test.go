@@ -80,7 +80,7 @@ func failing(t *testing.T, settings string) (s *server.Server, db *pgx.Conn, way
 	t.Cleanup(way.cut)
 	u.Host = listener.Addr().String()
 	s, err = server.New(server.Options{
-		Store: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.NewJSONHandler(log, nil)),
+		Parts: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.NewJSONHandler(log, nil)),
 		DefaultValidation: vouched,
 	})
 	require.NoError(t, err)

@@ -130,7 +130,7 @@ func TestQueuedPublishesOfGoneClientsAreNotStored(t *testing.T) {
 	query.Set("lock_timeout", "30s") // longer than the grace, unlike the default
 	patient.RawQuery = query.Encode()
 	srv, err := server.New(server.Options{
-		Store: openStore(t, patient.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+		Parts: openStore(t, patient.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	arrived := make(chan struct{}, 10)

@@ -45,7 +45,7 @@ func TestPoliciesAreCopied(t *testing.T) {
 		require.Equal(t, without(t, read.body), without(t, b.manage(http.MethodPut, path, read.body).body),
 			"put again as it is")
 
-		own, ok := b.store.Cache.Catalogue().Policy(fmt.Sprintf("copy-%d", i))
+		own, ok := b.store.Cache.Snapshot().Policy(fmt.Sprintf("copy-%d", i))
 		require.True(t, ok)
 		requireSameCourses(t, &built, own)
 	}

@@ -92,7 +92,7 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	}
 	// The events share the body's memory; the store keeps none of it once Publish has returned.
 	defer api.Free(body)
-	receipt, err := s.store.Publisher.Publish(r.Context(), publish.Publication{
+	receipt, err := s.parts.Publisher.Publish(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,
 		IdempotencyKey: key,

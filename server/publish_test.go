@@ -104,7 +104,7 @@ func TestPublishCredentials(t *testing.T) {
 	keys := b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
 	key1, key2 := keys["key1"].(string), keys["key2"].(string)
 	other := b.topic("parcels", "")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "made-by-dev", catalog.TopicSpec{
+	_, _, err := b.store.Topics.Put(t.Context(), "made-by-dev", catalog.TopicSpec{
 		Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &catalog.AccessKeys{Key1: devKey, Key2: devKey},
 	})
 	require.NoError(t, err)
@@ -155,13 +155,13 @@ func TestPublishCredentials(t *testing.T) {
 func TestDevKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.AllowDevKey = true })
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "made-by-dev", catalog.TopicSpec{
+	_, _, err := b.store.Topics.Put(t.Context(), "made-by-dev", catalog.TopicSpec{
 		Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &catalog.AccessKeys{Key1: devKey, Key2: devKey},
 	})
 	require.NoError(t, err)
 	require.Equal(t, 200, b.publish("made-by-dev", devKey, "["+gridEvent("1")+"]").status)
 
-	serving, err := server.New(server.Options{Store: b.store.API(), AdminToken: adminToken, DevKey: devKey})
+	serving, err := server.New(server.Options{Parts: b.store.API(), AdminToken: adminToken, DevKey: devKey})
 	require.NoError(t, err)
 	refused := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "["+gridEvent("1")+"]",
 		"aeg-sas-key", devKey)
@@ -400,13 +400,13 @@ func TestPublishSeesOtherNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := openStore(t, b.dbURL)
-	_, keys, err := other.Topics.PutTopic(t.Context(), "elsewhere",
+	_, keys, err := other.Topics.Put(t.Context(), "elsewhere",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	require.Equal(t, 200, b.publish("elsewhere", keys.Key1, "["+gridEvent("1")+"]").status,
 		"a topic made on another node a moment ago")
 
-	_, _, err = other.Subscriptions.PutSubscription(t.Context(), "elsewhere", "late", catalog.SubscriptionSpec{
+	_, _, err = other.Subscriptions.Put(t.Context(), "elsewhere", "late", catalog.SubscriptionSpec{
 		EndpointURL: "https://example.com", EndpointBaseURL: "https://example.com", EndpointKind: "webhook",
 		EventDeliverySchema: event.EventGrid, RetryPolicy: "ga-2021",
 	})
@@ -416,8 +416,8 @@ func TestPublishSeesOtherNodes(t *testing.T) {
 		b.rows("SELECT subscription, event_id FROM postrider.deliveries"),
 		"an event subscription made on another node a moment ago")
 
-	require.NoError(t, other.Subscriptions.DeleteSubscription(t.Context(), "elsewhere", "late"))
-	require.NoError(t, other.Topics.DeleteTopic(t.Context(), "elsewhere"))
+	require.NoError(t, other.Subscriptions.Delete(t.Context(), "elsewhere", "late"))
+	require.NoError(t, other.Topics.Delete(t.Context(), "elsewhere"))
 	b.publish("elsewhere", keys.Key1, "["+gridEvent("3")+"]").refused(401, "Unauthorized")
 }
 

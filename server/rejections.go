@@ -85,7 +85,7 @@ func (s *Server) topicOf(c echo.Context) string {
 	if !publishes {
 		name = api.PathValue(c, "topic")
 	}
-	topic, exists := s.store.Cache.Catalogue().Topic(name)
+	topic, exists := s.parts.Cache.Snapshot().Topic(name)
 	if !exists {
 		return ""
 	}
@@ -149,7 +149,7 @@ func (s *Server) writeRejections(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rejectionsTime)
 	defer cancel()
-	if err := s.store.Access.NoteRejections(ctx, rows); err != nil {
+	if err := s.parts.Access.NoteRejections(ctx, rows); err != nil {
 		s.log.Error("rejected requests are missing in the audit", "error", err)
 	}
 }

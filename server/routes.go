@@ -40,7 +40,7 @@ type route struct {
 // routes are what people and publishers use; machineRoutes is the rest.
 func (s *Server) routes() []route {
 	m := &management.Handlers{
-		Store: s.store, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, Locations: s.options.DeadLetters,
+		Parts: s.parts, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, Locations: s.options.DeadLetters,
 		FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits,
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
 		NoSignIn: s.options.NoSignIn,

@@ -23,10 +23,10 @@ import (
 	"postrider/server/openapi"
 )
 
-// Options of a Server. Store and AdminToken are required.
+// Options of a Server. Parts and AdminToken are required.
 type Options struct {
-	// Store is what the API works with.
-	Store management.Parts
+	// Parts is what the API works with.
+	Parts management.Parts
 	// AdminToken is what administrators send as a bearer token; it also publishes to every topic.
 	AdminToken string
 	// AllowCIDR are the address ranges that endpoints may be in although they are refused by default, such as 10.0.0.0/8.
@@ -100,7 +100,7 @@ func (n NotReadyError) Error() string { return string(n) }
 type Server struct {
 	options   Options
 	auth      *auth.Authenticator
-	store     management.Parts
+	parts     management.Parts
 	log       *slog.Logger
 	echo      *echo.Echo
 	reference *openapi.Reference
@@ -117,7 +117,7 @@ type Server struct {
 // required option is missing, or when the admin token is the key that everybody knows.
 func New(o Options) (*Server, error) {
 	switch {
-	case o.Store.DB == nil:
+	case o.Parts.DB == nil:
 		return nil, errors.New("server: Store is required")
 	case o.AdminToken == "":
 		return nil, errors.New("server: AdminToken is required")
@@ -137,14 +137,14 @@ func New(o Options) (*Server, error) {
 		o.Stopping = context.Background()
 	}
 	if o.Ready == nil {
-		o.Ready = pings(o.Store.Reader)
+		o.Ready = pings(o.Parts.Reader)
 	}
 	rejectedKey := o.DevKey
 	if o.AllowDevKey {
 		rejectedKey = ""
 	}
 	s := &Server{
-		options: o, auth: auth.NewAuthenticator(o.Store.Access, o.Store.Clock, o.AdminToken, rejectedKey), store: o.Store,
+		options: o, auth: auth.NewAuthenticator(o.Parts.Access, o.Parts.Clock, o.AdminToken, rejectedKey), parts: o.Parts,
 		log: o.Logger, echo: echo.New(),
 		reference: openapi.NewReference(specification), rate: auth.NewRate(o.RequestsPerSecond), stats: newStats(),
 		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},

@@ -108,7 +108,7 @@ func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *b
 	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
 	b.store = openWorkers(t, b.dbURL, workers)
 	options := server.Options{
-		Store: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
+		Parts: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
 		DefaultValidation: vouched, ValidationWait: time.Millisecond,
 		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 	}
@@ -273,15 +273,15 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 		says    string
 	}{
 		"no store":       {server.Options{AdminToken: "a"}, "Store is required"},
-		"no admin token": {server.Options{Store: s.API()}, "AdminToken is required"},
+		"no admin token": {server.Options{Parts: s.API()}, "AdminToken is required"},
 		"the admin token is the well-known key": {
-			server.Options{Store: s.API(), AdminToken: devKey, DevKey: devKey}, "well-known",
+			server.Options{Parts: s.API(), AdminToken: devKey, DevKey: devKey}, "well-known",
 		},
 	} {
 		_, err := server.New(row.options)
 		require.ErrorContains(t, err, row.says, name)
 	}
-	_, err := server.New(server.Options{Store: s.API(), AdminToken: devKey, DevKey: devKey, AllowDevKey: true})
+	_, err := server.New(server.Options{Parts: s.API(), AdminToken: devKey, DevKey: devKey, AllowDevKey: true})
 	require.NoError(t, err, "under dev it may be")
 }
 

@@ -70,7 +70,7 @@ func TestPatchKeepsWhatItDoesNotName(t *testing.T) {
 	b := setup(t)
 	b.topic("orders", "")
 	spec := func() catalog.SubscriptionSpec {
-		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+		sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 		require.NoError(t, err)
 		return sub.SubscriptionSpec
 	}
@@ -381,9 +381,9 @@ func TestNamespaceLimits(t *testing.T) {
 	require.Equal(t, 1,
 		b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE event_time_to_live_in_minutes = 1440"))
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.topics WHERE event_retention_in_days = 1"))
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "shop", "billing")
+	sub, err := b.store.Subscriptions.Get(t.Context(), "shop", "billing")
 	require.NoError(t, err)
-	rules, known := b.store.Cache.Catalogue().Rules(sub.ID)
+	rules, known := b.store.Cache.Snapshot().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 24*time.Hour, rules.Limits.TTL, "the engine's")
 	require.InDelta(t, 7, b.manage(http.MethodPut, topic, `{"kind":"namespace"}`).json(200)["eventRetentionInDays"], 0,

@@ -149,7 +149,7 @@ func TestPublishWithTheKeyInTheQuery(t *testing.T) {
 	b := setup(t)
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xfb, 0xef, 0xff}, 11)[:32]) // has + and /
 	require.Contains(t, key, "+")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{
+	_, _, err := b.store.Topics.Put(t.Context(), "orders", catalog.TopicSpec{
 		Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &catalog.AccessKeys{Key1: key, Key2: key},
 	})
 	require.NoError(t, err)
@@ -175,14 +175,14 @@ func TestPublishWithTheKeyInTheQuery(t *testing.T) {
 func TestTokensSignedWithTheDevKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.AllowDevKey = true })
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "made-by-dev", catalog.TopicSpec{
+	_, _, err := b.store.Topics.Put(t.Context(), "made-by-dev", catalog.TopicSpec{
 		Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &catalog.AccessKeys{Key1: devKey, Key2: devKey},
 	})
 	require.NoError(t, err)
 	signed := token(t, devKey, b.url+"/topics/made-by-dev", time.Now().UTC().Add(time.Hour).Format(usEnglish), dotNet)
 	require.Equal(t, 200, b.send(http.MethodPost, "/topics/made-by-dev/api/events", "[]", "aeg-sas-token", signed).status)
 
-	serving, err := server.New(server.Options{Store: b.store.API(), AdminToken: adminToken, DevKey: devKey})
+	serving, err := server.New(server.Options{Parts: b.store.API(), AdminToken: adminToken, DevKey: devKey})
 	require.NoError(t, err)
 	refused := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "[]", "aeg-sas-token", signed)
 	require.Contains(t, refused.refused(401, "Unauthorized").Message, "loopback")
@@ -192,7 +192,7 @@ func TestTokensSignedWithTheDevKey(t *testing.T) {
 func TestKeysThatCannotSign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", catalog.TopicSpec{
+	_, _, err := b.store.Topics.Put(t.Context(), "orders", catalog.TopicSpec{
 		Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &catalog.AccessKeys{Key1: "not base64", Key2: ""},
 	})
 	require.NoError(t, err)
@@ -257,7 +257,7 @@ func TestRegeneratedKeysOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other, err := server.New(server.Options{
-		Store: openStore(t, b.dbURL).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+		Parts: openStore(t, b.dbURL).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	const path = "/topics/orders/api/events"

@@ -137,7 +137,7 @@ func publishTopic(c echo.Context) (name string, publishes bool) {
 // failureKey has the code that the publisher was told.
 func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey {
 	key := FailureKey{Topic: topic, Status: c.Response().Status, Code: api.CodeInternal}
-	if _, exists := s.store.Cache.Catalogue().Topic(topic); !exists {
+	if _, exists := s.parts.Cache.Snapshot().Topic(topic); !exists {
 		key.Topic = ""
 	}
 	if answer := api.AnswerTo(err, c); answer != nil {

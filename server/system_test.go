@@ -15,7 +15,7 @@ import (
 func TestTheSystemTopic(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
+	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
 	const path = "/v1/topics/" + catalog.SystemTopic
 	var list struct {
 		Value []struct{ Name, InputSchema string }

@@ -29,7 +29,7 @@ func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
 		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, 0
 	}}, change...)...)
 	engine, err := jobs.New(jobs.Options{
-		Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond,
+		Parts: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond,
 		StopTimeout: time.Second,
 	})
 	require.NoError(t, err)
@@ -354,7 +354,7 @@ func TestChangesKeepTheLink(t *testing.T) {
 		require.Equal(t, made["validation"], kept["validation"], method)
 	}
 	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
-	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
+	require.NoError(t, b.store.Handshakes.Expire(t.Context()))
 	failed := b.manage(http.MethodPatch, billing, `{"labels":["a"]}`).json(http.StatusOK)
 	require.Equal(t, "Failed", failed["provisioningState"])
 	require.Equal(t, "not_validated", failed["hold"].(map[string]any)["reason"])
@@ -377,7 +377,7 @@ func TestConditionalPutAfterAFailedHandshake(t *testing.T) {
 	})
 	b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
 	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now()")
-	require.NoError(t, b.store.Handshakes.ExpireHandshakes(t.Context()))
+	require.NoError(t, b.store.Handshakes.Expire(t.Context()))
 	works.Store(true)
 	etag := b.manage(http.MethodGet, billing, "").json(http.StatusOK)["etag"].(string)
 	put := b.send(http.MethodPut, billing, to(e), "Authorization", "Bearer "+adminToken, "Content-Type",

@@ -36,7 +36,7 @@ func (p *pages) showAccount(c echo.Context, made *access.APIKey, secret string) 
 		ctx, cancel := pageContext(c)
 		defer cancel()
 		var err error
-		if view.Keys, err = p.store.Access.PersonalKeys(ctx, session.User); err != nil {
+		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, session.User); err != nil {
 			return err
 		}
 		for _, choice := range roleChoices {
@@ -62,7 +62,7 @@ func (p *pages) changePassword(ctx context.Context, c echo.Context) (href string
 	case c.FormValue("password") != c.FormValue("again"):
 		return "", wrongForm("the two passwords differ.")
 	}
-	if err := p.store.Access.ChangePassword(ctx, session.User, c.FormValue("old"), c.FormValue("password")); err != nil {
+	if err := p.parts.Access.ChangePassword(ctx, session.User, c.FormValue("old"), c.FormValue("password")); err != nil {
 		return "", err
 	}
 	dropSession(c)
@@ -75,7 +75,7 @@ func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context) (href str
 		return "", errNoSession
 	}
 	dropSession(c)
-	_, err = p.store.Access.EndSessions(ctx, session.User)
+	_, err = p.parts.Access.EndSessions(ctx, session.User)
 	return "/ui/sign-in?done=signed-out", err
 }
 
@@ -106,7 +106,7 @@ var roleChoices = []roleChoice{
 func (p *pages) users(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Access.Users(ctx, "", accountsShown+1)
+	list, err := p.parts.Access.Users(ctx, "", accountsShown+1)
 	if err != nil {
 		return err
 	}
@@ -125,20 +125,20 @@ func (p *pages) users(c echo.Context) error {
 
 func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name, password := c.FormValue("name"), c.FormValue("password")
-	switch _, err := p.store.Access.User(ctx, name); {
+	switch _, err := p.parts.Access.User(ctx, name); {
 	case err == nil: // a person who adds somebody would be surprised to have changed somebody
 		return "", &refusedError{status: http.StatusConflict, text: "Nothing was done: there is a user of this name already."}
 	case !errors.Is(err, postgres.ErrNotFound):
 		return "", err
 	}
-	_, err = p.store.Access.PutUser(ctx, name,
+	_, err = p.parts.Access.PutUser(ctx, name,
 		access.UserSpec{Role: access.Role(c.FormValue("role")), Password: &password})
 	return "/ui/users?done=user-added", err
 }
 
 func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name := c.Param("user")
-	if _, err := p.store.Access.User(ctx, name); err != nil {
+	if _, err := p.parts.Access.User(ctx, name); err != nil {
 		return "", err
 	}
 	change := access.UserSpec{} // what is not named stays as it is then, whoever else changes it meanwhile
@@ -150,17 +150,17 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 	case "disable", "enable":
 		change.Disabled = new(c.FormValue("change") == "disable")
 	case "sessions":
-		_, err = p.store.Access.EndSessions(ctx, name)
+		_, err = p.parts.Access.EndSessions(ctx, name)
 		return "/ui/users?done=sessions-ended", err
 	default:
 		return "", wrongForm("the form asks for no change.")
 	}
-	_, err = p.store.Access.PutUser(ctx, name, change)
+	_, err = p.parts.Access.PutUser(ctx, name, change)
 	return "/ui/users?done=user-changed", err
 }
 
 func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, err error) {
-	return "/ui/users?done=user-removed", p.store.Access.DeleteUser(ctx, c.Param("user"))
+	return "/ui/users?done=user-removed", p.parts.Access.DeleteUser(ctx, c.Param("user"))
 }
 
 // apiKeysView is what api-keys.html shows.
@@ -193,7 +193,7 @@ func (p *pages) apiKeys(c echo.Context) error { return p.showAPIKeys(c, nil, "")
 func (p *pages) showAPIKeys(c echo.Context, made *access.APIKey, secret string) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Access.APIKeys(ctx, "", accountsShown+1)
+	list, err := p.parts.Access.APIKeys(ctx, "", accountsShown+1)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (p *pages) createAPIKey(c echo.Context) error {
 	if err == nil {
 		var key string
 		var made *access.APIKey
-		if key, made, err = p.store.Access.CreateAPIKey(ctx, spec); err == nil {
+		if key, made, err = p.parts.Access.CreateAPIKey(ctx, spec); err == nil {
 			return p.showAPIKeys(c, made, key)
 		}
 	}
@@ -247,7 +247,7 @@ func apiKeySpec(c echo.Context) (spec access.APIKeySpec, err error) {
 }
 
 func (p *pages) revokeAPIKey(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.store.Access.RevokeAPIKey(ctx, c.Param("key"))
+	_, err = p.parts.Access.RevokeAPIKey(ctx, c.Param("key"))
 	return "/ui/api-keys?done=key-revoked", err
 }
 

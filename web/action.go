@@ -132,22 +132,22 @@ func (p *pages) act(do deed, page echo.HandlerFunc) echo.HandlerFunc {
 
 func (p *pages) pause(ctx context.Context, c echo.Context) (href string, err error) {
 	stop := c.FormValue("stopTimeToLive") != ""
-	_, err = p.store.Holds.PauseSubscription(ctx, c.Param("topic"), c.Param("subscription"), &stop)
+	_, err = p.parts.Holds.Pause(ctx, c.Param("topic"), c.Param("subscription"), &stop)
 	return subscriptionDone(c, "paused"), err
 }
 
 func (p *pages) resume(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.store.Holds.ResumeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	_, err = p.parts.Holds.Resume(ctx, c.Param("topic"), c.Param("subscription"))
 	return subscriptionDone(c, "resumed"), err
 }
 
 func (p *pages) release(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.store.Holds.ReleaseSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	_, err = p.parts.Holds.Release(ctx, c.Param("topic"), c.Param("subscription"))
 	return subscriptionDone(c, "released"), err
 }
 
 func (p *pages) probe(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.store.Holds.ProbeSubscription(ctx, c.Param("topic"), c.Param("subscription"))
+	_, err = p.parts.Holds.Probe(ctx, c.Param("topic"), c.Param("subscription"))
 	return subscriptionDone(c, "probed"), err
 }
 
@@ -166,7 +166,7 @@ func (p *pages) retryNow(ctx context.Context, c echo.Context) (href string, err 
 	if !ok {
 		return "", postgres.ErrNotFound
 	}
-	return deliveryPath(id) + "?done=retried", p.store.Operator.RetryNow(ctx, id)
+	return deliveryPath(id) + "?done=retried", p.parts.Operator.RetryNow(ctx, id)
 }
 
 func (p *pages) cancelDelivery(ctx context.Context, c echo.Context) (href string, err error) {
@@ -174,7 +174,7 @@ func (p *pages) cancelDelivery(ctx context.Context, c echo.Context) (href string
 	if !ok {
 		return "", postgres.ErrNotFound
 	}
-	return deliveryPath(id) + "?done=canceled", p.store.Operator.Cancel(ctx, id)
+	return deliveryPath(id) + "?done=canceled", p.parts.Operator.Cancel(ctx, id)
 }
 
 func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string, err error) {
@@ -182,6 +182,6 @@ func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string,
 	if !ok {
 		return "", postgres.ErrNotFound
 	}
-	letter, err := p.store.Operator.DeadLetterNow(ctx, id)
+	letter, err := p.parts.Operator.DeadLetterNow(ctx, id)
 	return deadLetterPath(letter) + "?done=dead-lettered", err
 }

@@ -68,7 +68,7 @@ func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, 
 	if p.codes.exhausted(user, p.now()) {
 		return nil, &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong codes. Try again in a minute."}
 	}
-	login, err := p.store.Access.Login(ctx, code)
+	login, err := p.parts.Access.Login(ctx, code)
 	if errors.Is(err, postgres.ErrNotFound) {
 		p.codes.wrong(user, p.now())
 	}
@@ -94,12 +94,12 @@ func (p *pages) decideLogin(done string, decide func(ctx context.Context, code, 
 }
 
 func (p *pages) approveLogin(ctx context.Context, code, user string) error {
-	_, err := p.store.Access.ApproveLogin(ctx, code, user)
+	_, err := p.parts.Access.ApproveLogin(ctx, code, user)
 	return err
 }
 
 func (p *pages) denyLogin(ctx context.Context, code, _ string) error {
-	return p.store.Access.DenyLogin(ctx, code)
+	return p.parts.Access.DenyLogin(ctx, code)
 }
 
 // wrongCodes bounds how many codes of logins a user may try on this node.
@@ -134,7 +134,7 @@ func (p *pages) createPersonalKey(c echo.Context) error {
 		return p.account(c)
 	}
 	spec := access.PersonalKeySpec{Machine: c.FormValue("machine"), Role: access.Role(c.FormValue("role"))}
-	key, made, err := p.store.Access.CreatePersonalKey(ctx, session.User, spec)
+	key, made, err := p.parts.Access.CreatePersonalKey(ctx, session.User, spec)
 	if err == nil {
 		return p.showAccount(c, made, key)
 	}
@@ -150,6 +150,6 @@ func (p *pages) revokePersonalKey(ctx context.Context, c echo.Context) (href str
 	if !ok {
 		return "", errNoSession
 	}
-	_, err = p.store.Access.RevokePersonalKey(ctx, session.User, c.Param("key"))
+	_, err = p.parts.Access.RevokePersonalKey(ctx, session.User, c.Param("key"))
 	return "/ui/account?done=key-revoked", err
 }

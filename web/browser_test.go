@@ -271,7 +271,7 @@ func (w *browser) testForm(t *testing.T, b *bundle, base string) {
 	w.do(t, chromedp.Navigate(base+at), chromedp.WaitReady(chromedp.CSS("#page")),
 		chromedp.Click(chromedp.CSS(`form[action$="/pause"] button`)), chromedp.WaitVisible(chromedp.CSS(".done")))
 	require.Contains(t, w.value(t, `document.querySelector(".done").textContent`), "Paused.")
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "accounting")
+	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "accounting")
 	require.NoError(t, err)
 	require.Equal(t, "paused", sub.Hold.Reason)
 	w.do(t, chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)),

@@ -77,7 +77,7 @@ func (p *pages) testDelivery(c echo.Context) error {
 		return c.Redirect(http.StatusSeeOther, subscriptionPath(c.Param("topic"), c.Param("subscription")))
 	}
 	return p.act(func(ctx context.Context, c echo.Context) (string, error) {
-		id, err := p.store.Operator.TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
+		id, err := p.parts.Operator.TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
 		return deliveryPath(id) + "?done=tested", err
 	}, p.subscription)(c)
 }
@@ -130,11 +130,11 @@ func (p *pages) confirmDeletion(ctx context.Context, c echo.Context, d *deletion
 func (p *pages) deleteSubscription(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	sub, err := p.store.Subscriptions.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
+	sub, err := p.parts.Subscriptions.Get(ctx, c.Param("topic"), c.Param("subscription"))
 	if err != nil {
 		return err
 	}
-	details, err := p.store.Reader.ReadSubscriptionDetails(ctx, sub, time.Hour, time.Minute)
+	details, err := p.parts.Reader.ReadSubscriptionDetails(ctx, sub, time.Hour, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -162,11 +162,11 @@ func (p *pages) deleteSubscription(c echo.Context) error {
 func (p *pages) deleteTopic(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	topic, err := p.store.Topics.Topic(ctx, c.Param("topic"))
+	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}
-	subs, err := p.store.Subscriptions.ListSubscriptions(ctx, topic.Name, "", 1)
+	subs, err := p.parts.Subscriptions.List(ctx, topic.Name, "", 1)
 	if err != nil {
 		return err
 	}

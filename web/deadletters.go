@@ -89,7 +89,7 @@ func (p *pages) deadLetters(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadDeadLetters(ctx, f, turn)
+	found, err := p.parts.Reader.ReadDeadLetters(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (p *pages) readDeadLetter(c echo.Context) (*deadLetterView, error) {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	d, err := p.store.Reader.ReadDeadLetter(ctx, id)
+	d, err := p.parts.Reader.ReadDeadLetter(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func (p *pages) deliveries(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadDeliveries(ctx, f, turn)
+	found, err := p.parts.Reader.ReadDeliveries(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (p *pages) delivery(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	d, err := p.store.Reader.ReadDelivery(ctx, id)
+	d, err := p.parts.Reader.ReadDelivery(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error)
 		hold: display.OrEmpty(d.DeliveryLine.Hold), job: jobState(d.Job),
 		unbatched: d.Job == nil && d.BatchID == nil, due: d.NextAttemptAt,
 	}
-	if rules, ok := p.store.Cache.Catalogue().Rules(view.SubscriptionID); ok {
+	if rules, ok := p.parts.Cache.Snapshot().Rules(view.SubscriptionID); ok {
 		if n := rules.Limits.MaxAttempts; n > 0 {
 			view.Limit = fmt.Sprint(n)
 		}

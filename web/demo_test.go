@@ -57,7 +57,7 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 	const update = `UPDATE postrider_internal.deliveries SET attempts = $2, owed_since = now() + $3,
 		       first_attempt_at = now() + $3,
 		   last_attempt_at = now() + $4, next_attempt_at = now() + $5, last_outcome = 'Busy', last_status = 503 WHERE id = $1`
-	rules, ok := b.store.Cache.Catalogue().Rules(11)
+	rules, ok := b.store.Cache.Snapshot().Rules(11)
 	require.True(t, ok)
 	course, due := demoAttempts(), time.Unix(0, 0)
 	verdicts, starts := make([]policy.Verdict, len(course)), make([]time.Time, len(course))

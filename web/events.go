@@ -67,7 +67,7 @@ func (p *pages) events(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadEvents(ctx, f, turn)
+	found, err := p.parts.Reader.ReadEvents(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (p *pages) event(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	row, err := p.store.Reader.ReadEvent(ctx, id)
+	row, err := p.parts.Reader.ReadEvent(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (p *pages) event(c echo.Context) error {
 
 // judgementsOf asks every filter of the topic, as it is now, the same functions that publishing asks.
 func (p *pages) judgementsOf(ctx context.Context, row *query.EventRow) (list []judgement, more bool, err error) {
-	subs, err := p.store.Subscriptions.ListSubscriptions(ctx, row.Topic, "", judged+1)
+	subs, err := p.parts.Subscriptions.List(ctx, row.Topic, "", judged+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -193,7 +193,7 @@ func (p *pages) batches(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadBatches(ctx, f, turn)
+	found, err := p.parts.Reader.ReadBatches(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (p *pages) batch(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	b, err := p.store.Reader.ReadBatch(ctx, id, int(min(*from, 1<<30)), memberPage+1)
+	b, err := p.parts.Reader.ReadBatch(ctx, id, int(min(*from, 1<<30)), memberPage+1)
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func (p *pages) problems(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Reader.ReadProblems(ctx, topic, problemSpans[within])
+	list, err := p.parts.Reader.ReadProblems(ctx, topic, problemSpans[within])
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *query.Overvie
 	if total(o.Day.Minutes).Published > 0 || o.Current.Pending > 0 {
 		return nil, nil
 	}
-	topics, err := p.store.Reader.ReadTopics(ctx, "", query.Turn[string]{Limit: display.PageSize})
+	topics, err := p.parts.Reader.ReadTopics(ctx, "", query.Turn[string]{Limit: display.PageSize})
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context, o *query.Overvie
 		}
 		subscribed = subscribed || line.Subscriptions > 0
 	}
-	events, err := p.store.Reader.ReadEvents(ctx, query.EventFilter{}, query.Turn[uuid.UUID]{Limit: 1})
+	events, err := p.parts.Reader.ReadEvents(ctx, query.EventFilter{}, query.Turn[uuid.UUID]{Limit: 1})
 	if err != nil || subscribed && len(events.Rows) > 0 {
 		return nil, err
 	}

@@ -272,7 +272,7 @@ func TestSubscriptionFormKeepsWhatIsNotTouched(t *testing.T) {
 
 func (b *bundle) spec(t *testing.T, topic, name string) catalog.SubscriptionSpec {
 	t.Helper()
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), topic, name)
+	sub, err := b.store.Subscriptions.Get(t.Context(), topic, name)
 	require.NoError(t, err)
 	return sub.SubscriptionSpec
 }

@@ -25,7 +25,7 @@ func TestHostileTextInForms(t *testing.T) {
 			EventType: &event.MappedFieldWithDefault{SourceField: "a"}, Subject: &event.MappedFieldWithDefault{SourceField: "b"},
 		},
 	}
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "own",
+	_, _, err := b.store.Topics.Put(t.Context(), "own",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &mapped})
 	require.NoError(t, err)
 	for i, bad := range hostile {

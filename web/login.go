@@ -50,9 +50,9 @@ func (p *pages) sessionOf(c echo.Context) (*access.Session, error) {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	if asksByItself(c.Request()) {
-		return p.store.Access.WatchedSession(ctx, cookie.Value)
+		return p.parts.Access.WatchedSession(ctx, cookie.Value)
 	}
-	return p.store.Access.SessionOf(ctx, cookie.Value)
+	return p.parts.Access.SessionOf(ctx, cookie.Value)
 }
 
 // asksByItself reports that a page refreshes itself, or follows the tail, with nobody who need be looking. Forms that

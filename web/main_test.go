@@ -81,12 +81,12 @@ func setupWorkers(t *testing.T, workers int, change ...func(*web.Options)) *bund
 	b.store, err = newStore(t.Context(), pool, workers)
 	require.NoError(t, err)
 	api, err := server.New(server.Options{
-		Store: b.store.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler),
+		Parts: b.store.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler),
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
 	})
 	require.NoError(t, err)
 	options := web.Options{
-		Store: b.store.Dashboard(), API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler),
+		Parts: b.store.Dashboard(), API: api.Handler(), Open: true, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&options)
@@ -136,7 +136,7 @@ func alive(t *testing.T, change ...func(*web.Options)) *bundle {
 	done := make(chan struct{})
 	go func() { defer close(done); b.store.Run(ctx) }()
 	engine, err := jobs.New(jobs.Options{
-		Store: b.store.Engine(), Logger: slog.New(slog.DiscardHandler),
+		Parts: b.store.Engine(), Logger: slog.New(slog.DiscardHandler),
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
 	})
 	require.NoError(t, err)
@@ -309,7 +309,7 @@ func orText(text, otherwise string) string {
 // subscribe makes an event subscription and the topic it belongs to.
 func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*catalog.SubscriptionSpec)) {
 	t.Helper()
-	_, _, err := b.store.Topics.PutTopic(t.Context(), topic,
+	_, _, err := b.store.Topics.Put(t.Context(), topic,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	spec := catalog.SubscriptionSpec{
@@ -319,13 +319,13 @@ func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*cat
 	for _, f := range change {
 		f(&spec)
 	}
-	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), topic, name, spec)
+	_, _, err = b.store.Subscriptions.Put(t.Context(), topic, name, spec)
 	require.NoError(t, err)
 }
 
 func (b *bundle) pause(t *testing.T, topic, subscription string) {
 	t.Helper()
-	_, err := b.store.Holds.PauseSubscription(t.Context(), topic, subscription, nil)
+	_, err := b.store.Holds.Pause(t.Context(), topic, subscription, nil)
 	require.NoError(t, err)
 }
 

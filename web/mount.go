@@ -15,10 +15,10 @@ import (
 	"postrider/query"
 )
 
-// Options of the dashboard. Store and API are required, and AdminToken unless Open.
+// Options of the dashboard. Parts and API are required, and AdminToken unless Open.
 type Options struct {
-	// Store is where the pages read from, and what their actions ask.
-	Store Parts
+	// Parts is where the pages read from, and what their actions ask.
+	Parts Parts
 	// API is the REST API. Forms that change the configuration are clients of it, so that one place judges settings and
 	// words what is wrong with them; a request made in a person's name has their store.Actor in its context. Required.
 	API http.Handler
@@ -37,7 +37,7 @@ type Options struct {
 
 // pages is the dashboard. Each of its handlers is named after its route and its template file.
 type pages struct {
-	store     Parts
+	parts     Parts
 	api       http.Handler
 	bootstrap *bootstrap
 	codes     *wrongCodes
@@ -53,7 +53,7 @@ type pages struct {
 // Mount adds the dashboard's routes to e, all of them at /ui and below. It parses and tries every template first: an
 // error means a mistake in the options or in this build, never a database that is away.
 func Mount(e *echo.Echo, o Options) error {
-	if o.Store.DB == nil {
+	if o.Parts.DB == nil {
 		return errors.New("web: Store is required")
 	}
 	if o.API == nil {
@@ -69,8 +69,8 @@ func Mount(e *echo.Echo, o Options) error {
 		o.Stopping = context.Background()
 	}
 	p := &pages{
-		store: o.Store, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger,
-		now: o.Store.Clock.Now, retention: o.Retention, stopping: o.Stopping,
+		parts: o.Parts, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger,
+		now: o.Parts.Clock.Now, retention: o.Retention, stopping: o.Stopping,
 	}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)

@@ -21,7 +21,7 @@ func TestMountRefusesOptionsThatLackSomething(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]web.Options{
 		"no store":             {AdminToken: token},
-		"no admin token":       {Store: web.Parts{DB: &postgres.DB{}}},
+		"no admin token":       {Parts: web.Parts{DB: &postgres.DB{}}},
 		"neither, though open": {Open: true},
 	} {
 		t.Run(name, func(t *testing.T) {

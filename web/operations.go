@@ -58,7 +58,7 @@ func (p *pages) operations(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	list, err := p.store.Reader.Operations(ctx, after, display.PageSize+1)
+	list, err := p.parts.Reader.Operations(ctx, after, display.PageSize+1)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (p *pages) operation(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	o, err := p.store.Reader.Operation(ctx, id)
+	o, err := p.parts.Reader.Operation(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href strin
 		return "", postgres.ErrNotFound
 	}
 	done := "over"
-	canceled, err := p.store.Operator.CancelOperation(ctx, id)
+	canceled, err := p.parts.Operator.CancelOperation(ctx, id)
 	if canceled {
 		done = "stopped"
 	}

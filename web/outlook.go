@@ -42,7 +42,7 @@ type pendingWork struct {
 // outlookOf reads the hold of the event subscription: it also stops attempts that are only scheduled yet.
 func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (outlook, error) {
 	o := outlook{Hold: w.hold}
-	sub, err := p.store.Subscriptions.SubscriptionOf(ctx, w.topic, w.subscription)
+	sub, err := p.parts.Subscriptions.Get(ctx, w.topic, w.subscription)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound): // deleted a moment ago
 	case err != nil:
@@ -54,7 +54,7 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (outlook, error) 
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
 	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission
-	if rules, ok := p.store.Cache.Catalogue().Rules(w.subscriptionID); ok {
+	if rules, ok := p.parts.Cache.Snapshot().Rules(w.subscriptionID); ok {
 		w.limit = rules.Limits.MaxAttempts
 	}
 	o.Next = nextText(w, o.Hold, p.now())

@@ -53,11 +53,11 @@ func (p *pages) overview(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	o, err := p.store.Reader.ReadOverview(ctx, r.Span, r.Step)
+	o, err := p.parts.Reader.ReadOverview(ctx, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
-	problems, err := p.store.Reader.ReadProblems(ctx, "", time.Hour)
+	problems, err := p.parts.Reader.ReadProblems(ctx, "", time.Hour)
 	if err != nil {
 		return err
 	}

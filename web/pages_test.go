@@ -278,9 +278,9 @@ func TestSubscriptionsThatAreNotValidatedSayHowItStands(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.subscribe(t, "orders", "billing")
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
-	topic, err := b.store.Topics.Topic(t.Context(), "orders")
+	topic, err := b.store.Topics.Get(t.Context(), "orders")
 	require.NoError(t, err)
 	spec := sub.SubscriptionSpec
 	spec.EndpointValidation = catalog.ValidationRequired
@@ -323,7 +323,7 @@ func TestActionsOfAnEventSubscription(t *testing.T) {
 	b.subscribe(t, "orders", "billing")
 	const at = "/ui/subscriptions/orders/billing"
 	holds := func() string {
-		sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+		sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 		require.NoError(t, err)
 		return fmt.Sprint(sub.Hold.Reason, sub.Hold.TimeToLiveStopped)
 	}

@@ -50,7 +50,7 @@ type comparedCell struct {
 const shownPolicies = 5
 
 func (p *pages) policies(c echo.Context) error {
-	all := p.store.Cache.Catalogue().Policies()
+	all := p.parts.Cache.Snapshot().Policies()
 	wanted := c.QueryParams()["policy"]
 	var shown []*policy.Policy
 	view := policiesView{}
@@ -61,7 +61,7 @@ func (p *pages) policies(c echo.Context) error {
 		}
 		view.Choices = append(view.Choices, choice{candidate.Name, here || candidate.Name == policy.DefaultName})
 	}
-	shown = withDefaultFirst(shown, p.store.Cache.Catalogue())
+	shown = withDefaultFirst(shown, p.parts.Cache.Snapshot())
 	for _, candidate := range shown {
 		view.Names, view.Sources = append(view.Names, candidate.Name), append(view.Sources, candidate.Source)
 		view.Deeds = append(view.Deeds, policyDeeds{candidate.Name, !candidate.BuiltIn})
@@ -72,7 +72,7 @@ func (p *pages) policies(c echo.Context) error {
 
 // withDefaultFirst puts the default policy first: the others are compared with it. It is added if it was not chosen,
 // and replaces the last of as many as fit.
-func withDefaultFirst(shown []*policy.Policy, catalogue *catalog.Catalogue) []*policy.Policy {
+func withDefaultFirst(shown []*policy.Policy, catalogue *catalog.Snapshot) []*policy.Policy {
 	byDefault, ok := catalogue.Policy(policy.DefaultName)
 	if !ok {
 		return shown

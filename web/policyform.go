@@ -275,7 +275,7 @@ func (p *pages) refusePolicy(ctx context.Context, c echo.Context, f *form, name 
 func (p *pages) deletePolicy(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	catalogue := p.store.Cache.Catalogue()
+	catalogue := p.parts.Cache.Snapshot()
 	found, known := catalogue.Policy(c.Param("name"))
 	if !known {
 		return postgres.ErrNotFound

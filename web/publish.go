@@ -38,7 +38,7 @@ type publishView struct {
 func (p *pages) publish(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	topic, err := p.store.Topics.Topic(ctx, c.Param("topic"))
+	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (p *pages) publishBox(
 	_, err := p.ask(ctx, c, http.MethodPost, doorOf(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Answered = true
-		if err := p.store.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
+		if err := p.parts.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
 			return err
 		}
 		view.Events, err = p.publishedEvents(ctx, topic, body, before)
@@ -105,7 +105,7 @@ func (p *pages) publishedEvents(
 	}
 	var found []query.EventLine
 	for _, filter := range filters {
-		page, err := p.store.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(filters)})
+		page, err := p.parts.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(filters)})
 		if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	if err != nil {
 		return "", err
 	}
-	delivery, err := p.store.Operator.Redeliver(ctx, id, form.to, c.FormValue("again") != "")
+	delivery, err := p.parts.Operator.Redeliver(ctx, id, form.to, c.FormValue("again") != "")
 	return deliveryPath(delivery) + "?done=redelivered", err
 }
 
@@ -45,7 +45,7 @@ func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err 
 	if err != nil {
 		return "", postgres.ErrNotFound
 	}
-	purged, err := p.store.Operator.Purge(ctx, id)
+	purged, err := p.parts.Operator.Purge(ctx, id)
 	if err == nil && !purged {
 		err = postgres.ErrNotFound
 	}
@@ -154,7 +154,7 @@ func (p *pages) countLetters(ctx context.Context, f query.DeadLetterFilter, view
 	bounded, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	f.Redelivered = nil // both are told
-	found, err := p.store.Reader.CountDeadLetters(bounded, &f)
+	found, err := p.parts.Reader.CountDeadLetters(bounded, &f)
 	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("count dead letters within %s: %w: %w", countTime, postgres.ErrTooSlow, err)
 	}
@@ -167,7 +167,7 @@ func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string,
 	if err != nil {
 		return "", err
 	}
-	id, err := p.store.Operator.RedeliverAll(ctx, &f, form.to, form.rate)
+	id, err := p.parts.Operator.RedeliverAll(ctx, &f, form.to, form.rate)
 	return operationPath(id) + "?done=started", err
 }
 
@@ -176,7 +176,7 @@ func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err
 	if err != nil {
 		return "", err
 	}
-	id, err := p.store.Operator.PurgeAll(ctx, &f, form.rate)
+	id, err := p.parts.Operator.PurgeAll(ctx, &f, form.rate)
 	return operationPath(id) + "?done=started", err
 }
 

@@ -50,7 +50,7 @@ func (p *pages) signInPage(c echo.Context) error {
 	if session, err := p.sessionOf(c); err == nil && session != nil {
 		return c.Redirect(http.StatusSeeOther, ownPage(c.QueryParam("to")))
 	}
-	there, err := p.store.Access.HasUsers(ctx)
+	there, err := p.parts.Access.HasUsers(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,13 +69,13 @@ func (p *pages) signInPage(c echo.Context) error {
 func (p *pages) signIn(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	token, _, err := p.store.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"),
+	token, _, err := p.parts.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"),
 		access.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
 	if err != nil {
 		return p.refuseSignIn(c, err)
 	}
 	if cookie, err := c.Cookie(sessionCookie); err == nil && cookie.Value != "" {
-		_ = p.store.Access.SignOut(ctx, cookie.Value) // it ends by itself
+		_ = p.parts.Access.SignOut(ctx, cookie.Value) // it ends by itself
 	}
 	setSession(c, token)
 	return c.Redirect(http.StatusSeeOther, ownPage(c.FormValue("to")))
@@ -134,7 +134,7 @@ func (p *pages) signOut(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	if cookie, err := c.Cookie(sessionCookie); err == nil {
-		if err := p.store.Access.SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, postgres.ErrNotFound) {
+		if err := p.parts.Access.SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, postgres.ErrNotFound) {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (p *pages) firstAdmin(c echo.Context) error {
 		err = wrongForm("the two passwords differ.")
 	}
 	if err == nil {
-		err = p.store.Access.CreateFirstAdmin(
+		err = p.parts.Access.CreateFirstAdmin(
 			access.WithActor(ctx, access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin}),
 			c.FormValue("name"), c.FormValue("password"))
 	}

@@ -38,7 +38,7 @@ const choosable = 500
 func (p *pages) chooseTopic(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	topics, err := p.store.Topics.ListTopics(ctx, "", choosable)
+	topics, err := p.parts.Topics.List(ctx, "", choosable)
 	if err != nil {
 		return err
 	}
@@ -73,17 +73,17 @@ func (p *pages) editSubscription(c echo.Context, topic, name string) error {
 func (p *pages) openSubscription(ctx context.Context, c echo.Context, topic, name string) (*subscriptionEditor, error) {
 	e := &subscriptionEditor{}
 	var err error
-	if e.topic, err = p.store.Topics.Topic(ctx, topic); err != nil {
+	if e.topic, err = p.parts.Topics.Get(ctx, topic); err != nil {
 		return nil, err
 	}
-	e.policies = p.store.Cache.Catalogue().Policies()
+	e.policies = p.parts.Cache.Snapshot().Policies()
 	e.action = "/ui/subscriptions/new?topic=" + topic
 	spec := catalog.SubscriptionSpec{EndpointKind: "webhook", Behavior: "safe", RetryPolicy: "ga-2021"}
 	if e.topic.Kind == catalog.TopicNamespace {
 		spec.RetryPolicy = "namespace-2023"
 	}
 	if name != "" {
-		if e.existing, err = p.store.Subscriptions.SubscriptionOf(ctx, topic, name); err != nil {
+		if e.existing, err = p.parts.Subscriptions.Get(ctx, topic, name); err != nil {
 			return nil, err
 		}
 		e.action, spec = subscriptionPath(topic, name)+"/edit", e.existing.SubscriptionSpec
@@ -196,7 +196,7 @@ func (p *pages) refuseSubscription(ctx context.Context, c echo.Context, e *subsc
 	case late && e.existing == nil:
 		refused.Details = []apiProblem{{Target: "name", Message: "There is an event subscription of this name already."}}
 	case late:
-		if e.existing, err = p.store.Subscriptions.SubscriptionOf(ctx, e.topic.Name, e.existing.Name); err != nil {
+		if e.existing, err = p.parts.Subscriptions.Get(ctx, e.topic.Name, e.existing.Name); err != nil {
 			return err
 		}
 		was := e.form.get("was")

@@ -41,7 +41,7 @@ func (p *pages) subscriptions(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadSubscriptions(ctx, f, turn)
+	found, err := p.parts.Reader.ReadSubscriptions(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -110,11 +110,11 @@ func (p *pages) subscription(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	sub, err := p.store.Subscriptions.SubscriptionOf(ctx, c.Param("topic"), c.Param("subscription"))
+	sub, err := p.parts.Subscriptions.Get(ctx, c.Param("topic"), c.Param("subscription"))
 	if err != nil {
 		return err
 	}
-	details, err := p.store.Reader.ReadSubscriptionDetails(ctx, sub, r.Span, r.Step)
+	details, err := p.parts.Reader.ReadSubscriptionDetails(ctx, sub, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (p *pages) subscription(c echo.Context) error {
 
 // explainFailure asks the policy itself what would follow if a delivery began now and met 500 each time.
 func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView) {
-	retryPolicy, ok := p.store.Cache.Catalogue().Policy(sub.RetryPolicy)
+	retryPolicy, ok := p.parts.Cache.Snapshot().Policy(sub.RetryPolicy)
 	if !ok {
 		return
 	}
@@ -234,7 +234,7 @@ func (p *pages) topics(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadTopics(ctx, name, turn)
+	found, err := p.parts.Reader.ReadTopics(ctx, name, turn)
 	if err != nil {
 		return err
 	}
@@ -268,20 +268,20 @@ func (p *pages) topic(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	name := c.Param("topic")
-	details, err := p.store.Reader.ReadTopicDetails(ctx, name, r.Span, r.Step)
+	details, err := p.parts.Reader.ReadTopicDetails(ctx, name, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
-	topic, err := p.store.Topics.Topic(ctx, name)
+	topic, err := p.parts.Topics.Get(ctx, name)
 	if err != nil {
 		return err
 	}
-	subs, err := p.store.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name},
+	subs, err := p.parts.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name},
 		query.Turn[query.SubscriptionKey]{Limit: display.PageSize})
 	if err != nil {
 		return err
 	}
-	events, err := p.store.Reader.ReadEvents(ctx, query.EventFilter{Topic: name}, query.Turn[uuid.UUID]{Limit: 10})
+	events, err := p.parts.Reader.ReadEvents(ctx, query.EventFilter{Topic: name}, query.Turn[uuid.UUID]{Limit: 10})
 	// the topic may have been silent while very many others were published to
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err

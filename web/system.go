@@ -36,7 +36,7 @@ func (p *pages) jobs(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadJobs(ctx, f, turn)
+	found, err := p.parts.Reader.ReadJobs(ctx, f, turn)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ type dayRow struct {
 func (p *pages) storage(c echo.Context) error {
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadStorage(ctx)
+	found, err := p.parts.Reader.ReadStorage(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (p *pages) audit(c echo.Context) error {
 	}
 	ctx, cancel := pageContext(c)
 	defer cancel()
-	found, err := p.store.Reader.ReadAudit(ctx, f, turn)
+	found, err := p.parts.Reader.ReadAudit(ctx, f, turn)
 	if err != nil {
 		return err
 	}

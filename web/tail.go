@@ -76,7 +76,7 @@ func (p *pages) tailStream(c echo.Context) error {
 		return nil
 	}
 	control := http.NewResponseController(w)
-	tail := p.store.Reader.NewTail(f)
+	tail := p.parts.Reader.NewTail(f)
 	beat := time.Now()
 	_ = control.Flush() // the browser hears that it is connected
 	for p.stillIn(c) {

@@ -185,7 +185,7 @@ func (p *pages) editTopic(c echo.Context, name string) error {
 	var existing *catalog.Topic
 	f := newForm()
 	if name != "" {
-		found, err := p.store.Topics.Topic(ctx, name)
+		found, err := p.parts.Topics.Get(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -264,7 +264,7 @@ type accessKey struct{ Name, Key string }
 func (p *pages) topicKeys(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
-	topic, err := p.store.Topics.Topic(ctx, c.Param("topic"))
+	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}

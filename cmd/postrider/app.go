@@ -117,7 +117,7 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if a.store, err = app.New(ctx, withFailpoint(s)); err != nil {
 		return nil, err
 	}
-	if err = a.store.Topics.EnsureSystemTopic(ctx); err != nil {
+	if err = a.store.Topics.EnsureSystem(ctx); err != nil {
 		return nil, err
 	}
 	run, stopRun := context.WithCancel(context.Background())
@@ -154,7 +154,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	engine, err := jobs.New(jobs.Options{
-		Store: a.store.Engine(), Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
+		Parts: a.store.Engine(), Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
 		Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
 		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version.Number(), LogAttempts: o.logAttempts,
 		OnAttempt: o.onAttempt, Retention: o.retention,
@@ -174,7 +174,7 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 func (a *instance) listen(run context.Context, o appOptions) error {
 	m := &metrics{store: a.store, meter: query.NewMeter(a.store.DB), engine: a.engine, role: o.role, log: o.log}
 	srv, err := server.New(server.Options{
-		Store: a.store.API(), AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
+		Parts: a.store.API(), AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
 		FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev,
 		DevKey:        o.devKey,
 		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,
@@ -192,7 +192,7 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	if o.role.answers() {
 		if err := web.Mount(srv.Echo(),
 			web.Options{
-				Store: a.store.Dashboard(), API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention,
+				Parts: a.store.Dashboard(), API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention,
 				Stopping: streams, Logger: o.log,
 			}); err != nil {
 			stopStreams()

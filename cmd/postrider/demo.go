@@ -26,18 +26,18 @@ type demo struct {
 func (d *demo) setUp(ctx context.Context) error {
 	keys := &catalog.AccessKeys{Key1: d.key, Key2: newSecret()}
 	spec := catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: keys}
-	_, made, err := d.store.Topics.PutTopic(ctx, demoTopic, spec)
+	_, made, err := d.store.Topics.Put(ctx, demoTopic, spec)
 	if err != nil {
 		return err
 	}
 	if made == nil { // kept from an earlier run, with that run's keys
-		if err := d.store.Topics.SetTopicKeys(ctx, demoTopic, *keys); err != nil {
+		if err := d.store.Topics.SetKeys(ctx, demoTopic, *keys); err != nil {
 			return err
 		}
 	}
 	for name, path := range map[string]string{"ok": "/ok", "flaky": "/flaky", "refused": "/status/400"} {
 		url := d.sink + path
-		_, _, err := d.store.Subscriptions.PutSubscription(ctx, demoTopic, name, catalog.SubscriptionSpec{
+		_, _, err := d.store.Subscriptions.Put(ctx, demoTopic, name, catalog.SubscriptionSpec{
 			EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
 			RetryPolicy: policy.DefaultName,
 		})

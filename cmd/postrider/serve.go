@@ -81,7 +81,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 
 // warnForgetful: what a 200 promises is no more than what PostgreSQL's commit does.
 func warnForgetful(ctx context.Context, s *app.System, log *slog.Logger) error {
-	names, err := postgres.Forgetful(ctx, s.DB.Pool)
+	names, err := postgres.UnsafeSettings(ctx, s.DB.Pool)
 	if len(names) > 0 {
 		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: switch these settings on, for "+
 			"the cluster, the database and the role", "settings", strings.Join(names, ", "))

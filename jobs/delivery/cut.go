@@ -50,10 +50,10 @@ const cutAhead = 1000
 
 // openDelivery is one that belongs to no batch yet.
 type openDelivery struct {
-	id    int64
-	bytes int
-	held  bool
-	owed  time.Time
+	id           int64
+	bytes        int
+	held         bool
+	pendingSince time.Time
 }
 
 // cut is one turn of a batch cutter.
@@ -132,10 +132,10 @@ func (c *cut) run(ctx context.Context) (hold string, err error) {
 // lock locks the token, makes other nodes' cutters of the event subscription wait, and returns its hold.
 func (c *cut) lock(ctx context.Context) (hold string, err error) {
 	w := queue.Work{SubscriptionID: c.sub.ID, Job: c.token}
-	rest, rests := queue.ProbationOf(c.loader.Cache.Catalogue(), c.sub.ID), map[string]queue.ProbationRow{}
+	rest, rests := queue.ProbationOf(c.loader.Cache.Snapshot(), c.sub.ID), map[string]queue.ProbationRow{}
 	batch := &pgx.Batch{}
 	batch.Queue(queue.TakeLock, queue.LockBatching, c.sub.ID)
-	batch.Queue(lockJobStatement, c.token.JobID, c.token.JobMade).
+	batch.Queue(lockJobStatement, c.token.JobID, c.token.CreatedAt).
 		QueryRow(func(row pgx.Row) error { return row.Scan(nil) })
 	queueHold(batch, &w)
 	queueProbations(batch, rests, rest)
@@ -154,7 +154,7 @@ func (c *cut) lock(ctx context.Context) (hold string, err error) {
 // transaction; a cut that finds less than it may take reads these too.
 func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)
-	c.lookedBack = 0
+	c.searched = 0
 	limit := max(c.sub.Batch().MaxEvents, cutAhead) + 1
 	if room := min(c.loader.Traffic.Room(c.sub.ID), limit); c.sub.Batching() && room > 0 {
 		if found, err = c.readHeld(ctx, room); err != nil {
@@ -166,28 +166,29 @@ func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 		return nil, err
 	}
 	got, began := len(found)+len(open), time.Now()
-	if c.cursor != 0 && (got == 0 || got < limit && !began.Before(c.covered) || began.Sub(c.openLooked) >= lookAnew) {
-		c.openLooked = began
+	if c.cursor != 0 &&
+		(got == 0 || got < limit && !began.Before(c.covered) || began.Sub(c.openSearchedAt) >= searchInterval) {
+		c.openSearchedAt = began
 		before, err := c.read(ctx, openStatement, c.sub.ID, 0, c.cursor, max(limit-got, cutAhead))
 		if err != nil {
 			return nil, err
 		}
-		c.lookedBack = time.Since(began)
+		c.searched = time.Since(began)
 		found = append(found, before...)
 	}
-	c.later = c.lookedBack > c.slow
+	c.later = c.searched > c.slow
 	return append(found, open...), nil
 }
 
 // readHeld goes on from the cursor, or begins anew if less is found there than may be taken.
 func (c *cut) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
-	if time.Since(c.heldLooked) < lookAnew {
+	if time.Since(c.heldSearchedAt) < searchInterval {
 		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.owedSince, c.heldCursor.id, limit)
 		if err != nil || len(found) == limit {
 			return found, err
 		}
 	}
-	c.heldLooked = time.Now()
+	c.heldSearchedAt = time.Now()
 	return c.read(ctx, heldStatement, c.sub.ID, time.Time{}, 0, limit)
 }
 
@@ -197,7 +198,7 @@ func (c *cut) read(ctx context.Context, statement string, args ...any) ([]openDe
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (o openDelivery, err error) {
-		return o, row.Scan(&o.id, &o.bytes, &o.held, &o.owed)
+		return o, row.Scan(&o.id, &o.bytes, &o.held, &o.pendingSince)
 	})
 }
 
@@ -211,7 +212,7 @@ func (c *cut) end(ctx context.Context) error {
 	batch := &pgx.Batch{}
 	queue.QueueEnd(batch, append(c.taken(), c.token))
 	if more {
-		batch.Queue(cutterStatement, c.sub.ID, lookLater)
+		batch.Queue(cutterStatement, c.sub.ID, searchLater)
 	}
 	return c.tx.SendBatch(ctx, batch).Close()
 }
@@ -242,7 +243,7 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 		batch.Queue(cutterStatement, c.sub.ID, time.Duration(0))
 	}
 	if c.later {
-		batch.Queue(cutterStatement, c.sub.ID, lookLater)
+		batch.Queue(cutterStatement, c.sub.ID, searchLater)
 	}
 	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
 		return false, err
@@ -261,7 +262,7 @@ func (c *cut) move(open []openDelivery, cut int) {
 	for _, o := range open[:cut] {
 		if o.held {
 			c.held++
-			c.heldCursor = heldPlace{o.owed, o.id}
+			c.heldCursor = heldPlace{o.pendingSince, o.id}
 		} else {
 			last = o.id
 		}
@@ -278,7 +279,7 @@ func (c *cut) move(open []openDelivery, cut int) {
 // batches divides the first open deliveries into batches. From here on, bytes are counted as they are sent.
 func (c *cut) batches(ctx context.Context, open []openDelivery) (batches [][]openDelivery, err error) {
 	var schema event.Schema
-	if topic, ok := c.loader.Cache.Catalogue().Topic(c.sub.Topic); ok {
+	if topic, ok := c.loader.Cache.Snapshot().Topic(c.sub.Topic); ok {
 		schema = topic.InputSchema
 	}
 	added := event.Overhead(schema, c.sub.EventDeliverySchema, c.sub.Topic)
@@ -314,7 +315,7 @@ func (c *cut) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
 // the hold. It returns ErrNotFound: there is nothing to send.
 func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.JobToken, hold string) error {
 	args := pgx.NamedArgs{
-		"subscription": subscription, "job": token.JobID, "job_made": token.JobMade, "hold": hold, "step": holdStep,
+		"subscription": subscription, "job": token.JobID, "job_made": token.CreatedAt, "hold": hold, "step": holdStep,
 	}
 	for n := holdStep; n > 0; {
 		if err := l.DB.QueryRow(ctx, holdOpenStatement, args).Scan(&n); err != nil {

@@ -27,12 +27,12 @@ type cutState struct {
 	// would pass over the entries of all that was cut since the last vacuum.
 	cursor int64
 	// Slow searches before the cursor are left to a cutter that is due soon; until covered no other searches there.
-	slow, lookedBack time.Duration
-	covered          time.Time
+	slow, searched time.Duration
+	covered        time.Time
 	// heldCursor is the same for what was on hold, which is read from its beginning once a second.
-	heldCursor heldPlace
-	heldLooked time.Time
-	openLooked time.Time
+	heldCursor     heldPlace
+	heldSearchedAt time.Time
+	openSearchedAt time.Time
 
 	mu      sync.Mutex
 	waiting []*cutter // guarded by mu
@@ -47,11 +47,11 @@ type heldPlace struct {
 const (
 	// lookAnew is how often what is before a cursor is read, whatever is behind it. Without the cursor each cut passed
 	// over the index entries of all that was cut since the last vacuum (13 of 100 microseconds for each event).
-	lookAnew = time.Second
+	searchInterval = time.Second
 	// slowLook is more than 100,000 entries that no vacuum could remove yet, as while a transaction stays open.
-	slowLook = 20 * time.Millisecond
+	slowSearch = 20 * time.Millisecond
 	// lookLater is when a cutter searches in the others' place. They trust in it for a bit less: it cannot run before.
-	lookLater, lookTrust = 250 * time.Millisecond, 200 * time.Millisecond
+	searchLater, searchTrust = 250 * time.Millisecond, 200 * time.Millisecond
 )
 
 func (c *cutStates) of(subscription int64) *cutState {
@@ -67,7 +67,7 @@ func (c *cutStates) of(subscription int64) *cutState {
 }
 
 // retain removes the states of event subscriptions that do not exist any more.
-func (c *cutStates) retain(catalogue *catalog.Catalogue) {
+func (c *cutStates) retain(catalogue *catalog.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.all, func(id int64, one *cutState) bool {
@@ -135,7 +135,7 @@ func (c *cutState) leave(own *cutter, committed bool) {
 func (c *cutState) trust(began time.Time) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	c.covered = began.Add(lookTrust)
+	c.covered = began.Add(searchTrust)
 }
 
 // taken are the jobs that the cutter has taken over.
@@ -148,4 +148,4 @@ func (c *cutter) taken() []queue.JobToken {
 }
 
 // Forget removes what this process remembers of event subscriptions that were deleted.
-func (l *Loader) Forget() { l.cuts.retain(l.Cache.Catalogue()) }
+func (l *Loader) Forget() { l.cuts.retain(l.Cache.Snapshot()) }

@@ -19,8 +19,8 @@ func twoSubscriptions() []*catalog.Subscription {
 	}
 }
 
-func withTwo(subs []*catalog.Subscription) *catalog.Catalogue {
-	return catalog.NewCatalogue(1, nil, subs, map[string]*policy.Policy{
+func withTwo(subs []*catalog.Subscription) *catalog.Snapshot {
+	return catalog.NewSnapshot(1, nil, subs, map[string]*policy.Policy{
 		"by endpoint": {Probation: policy.Probation{Scope: policy.ProbationEndpoint}},
 		"by itself":   {Probation: policy.Probation{Scope: policy.ProbationEventSubscription}},
 	})
@@ -32,7 +32,7 @@ type forgetful struct {
 	Recorder *Recorder
 }
 
-func newForgetful(c *catalog.Catalogue) *forgetful {
+func newForgetful(c *catalog.Snapshot) *forgetful {
 	cache := catalog.StaticCache(c)
 	return &forgetful{
 		Loader: NewLoader(LoaderParts{Cache: cache}, nil), Recorder: NewRecorder(RecorderParts{Cache: cache}, nil),

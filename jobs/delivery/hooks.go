@@ -6,9 +6,9 @@ import (
 	"postrider/postgres"
 )
 
-// LookBackSlowerThan sets from which duration a search for earlier deliveries of a batch counts as slow. It is for
+// SearchSlowerThan sets from which duration a search for earlier deliveries of a batch counts as slow. It is for
 // tests, before Run.
-func (l *Loader) LookBackSlowerThan(d time.Duration) { l.cuts.slow = d }
+func (l *Loader) SearchSlowerThan(d time.Duration) { l.cuts.slow = d }
 
 // WaitingCutters is the number of batch cutters of an event subscription that wait for their turn. It is for tests.
 func (l *Loader) WaitingCutters(subscription int64) int {

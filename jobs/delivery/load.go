@@ -56,7 +56,7 @@ type LoaderParts struct {
 func NewLoader(parts LoaderParts, fail postgres.Failpoint) *Loader {
 	return &Loader{
 		LoaderParts: parts, Failpoint: fail, queue: postgres.NewBatcher[*loadRequest](),
-		cuts: cutStates{slow: slowLook},
+		cuts: cutStates{slow: slowSearch},
 	}
 }
 
@@ -66,8 +66,8 @@ func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.Job
 	if args.Delivery == 0 {
 		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job})
 	}
-	rest := queue.ProbationOf(l.Cache.Catalogue(), args.Subscription)
-	req := &loadRequest{deliveryID: args.Delivery, job: job, rest: rest, done: make(chan loadAnswer, 1)}
+	rest := queue.ProbationOf(l.Cache.Snapshot(), args.Subscription)
+	req := &loadRequest{deliveryID: args.Delivery, job: job, rest: rest, done: make(chan loadResult, 1)}
 	l.queue.Add(req)
 	select {
 	case answer := <-req.done:
@@ -117,7 +117,7 @@ func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err
 // readMembers reads the members with their events, and whether an attempt may be made now, in one round trip. The
 // latter first: members whose age a resume is about to correct must not be seen without the pause.
 func (l *Loader) readMembers(ctx context.Context, w *queue.Work) error {
-	rest, rests := queue.ProbationOf(l.Cache.Catalogue(), w.SubscriptionID), map[string]queue.ProbationRow{}
+	rest, rests := queue.ProbationOf(l.Cache.Snapshot(), w.SubscriptionID), map[string]queue.ProbationRow{}
 	w.AsOf = time.Now()
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		queueHold(batch, w)
@@ -165,10 +165,10 @@ type loadRequest struct {
 	job        queue.JobToken
 	rest       queue.Probation
 	old        bool // the event is of another day than those that were read
-	done       chan loadAnswer
+	done       chan loadResult
 }
 
-type loadAnswer struct {
+type loadResult struct {
 	work *queue.Work
 	err  error
 }
@@ -180,7 +180,7 @@ func (l *Loader) Run(ctx context.Context) {
 		for len(group) > 0 {
 			free := l.Memory.Wait(ctx)
 			if ctx.Err() != nil {
-				answerAll(group, fmt.Errorf("%w: this node is stopping", postgres.ErrUnavailable))
+				respondAll(group, fmt.Errorf("%w: this node is stopping", postgres.ErrUnavailable))
 				return
 			}
 			group = l.load(group, free)
@@ -202,14 +202,14 @@ func (l *Loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 	defer cancel()
 	found, err := l.query(ctx, group, free)
 	if err != nil {
-		answerAll(group, fmt.Errorf("%w: load deliveries: %w", postgres.ErrUnavailable, err))
+		respondAll(group, fmt.Errorf("%w: load deliveries: %w", postgres.ErrUnavailable, err))
 		return nil
 	}
 	for _, req := range group {
 		work := found[req.deliveryID]
 		switch {
 		case work == nil || work.Job.JobID != req.job.JobID:
-			req.done <- loadAnswer{err: fmt.Errorf("delivery %d: %w", req.deliveryID, postgres.ErrNotFound)}
+			req.done <- loadResult{err: fmt.Errorf("delivery %d: %w", req.deliveryID, postgres.ErrNotFound)}
 		case work.old:
 			req.old = true
 			rest = append(rest, req)
@@ -217,7 +217,7 @@ func (l *Loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 			rest = append(rest, req)
 		default:
 			work.Free = l.Memory.Take(int64(len(work.Members[0].Event.Body)))
-			req.done <- loadAnswer{work: &work.Work}
+			req.done <- loadResult{work: &work.Work}
 		}
 	}
 	return rest
@@ -288,9 +288,9 @@ func readLoaded(rows pgx.Rows, found map[int64]*loaded) error {
 	return err
 }
 
-func answerAll(group []*loadRequest, err error) {
+func respondAll(group []*loadRequest, err error) {
 	for _, req := range group {
-		req.done <- loadAnswer{err: err}
+		req.done <- loadResult{err: err}
 	}
 }
 

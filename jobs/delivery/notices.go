@@ -11,7 +11,7 @@ import (
 func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
 	const note = `SELECT postrider_internal.note_ends($1::bigint[] ||
 		ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
-	catalogue := r.Cache.Catalogue()
+	catalogue := r.Cache.Snapshot()
 	if !catalogue.HasSystemSubscribers() {
 		return
 	}

@@ -34,7 +34,8 @@ func queueProbations(batch *pgx.Batch, found map[string]queue.ProbationRow, rest
 	var key []byte
 	var row queue.ProbationRow
 	columns := []any{&key, &row.Held, &row.Probe, &row.Condition}
-	batch.Queue(query, slices.Collect(maps.Values(keys))).Query(queue.Each(columns, func() { found[string(key)] = row }))
+	batch.Queue(query, slices.Collect(maps.Values(keys))).
+		Query(queue.EachRow(columns, func() { found[string(key)] = row }))
 }
 
 // failing remembers the probations' keys that this node has left with failures: a success that was sent before must
@@ -65,7 +66,7 @@ func (f *failing) set(key string, failing bool) {
 
 // forget takes out what has no row any more: another node's success or a person's release has removed it, and each
 // further success here would ask for it again.
-func (f *failing) forget(heard []*evidence, standings map[string]*standing) {
+func (f *failing) forget(heard []*healthSignal, standings map[string]*probation) {
 	for _, e := range heard {
 		if standings[e.Key] == nil {
 			f.set(e.Key, false)
@@ -74,7 +75,7 @@ func (f *failing) forget(heard []*evidence, standings map[string]*standing) {
 }
 
 // retain forgets the keys that nothing goes by any more.
-func (f *failing) retain(c *catalog.Catalogue) {
+func (f *failing) retain(c *catalog.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.keys) == 0 {
@@ -88,7 +89,7 @@ func (f *failing) retain(c *catalog.Catalogue) {
 }
 
 // evidence is what a result says of the health of what rests together.
-type evidence struct {
+type healthSignal struct {
 	queue.Probation
 	outcome  policy.Outcome
 	met      policy.Result
@@ -101,20 +102,20 @@ type evidence struct {
 
 // evidenceOf is nil where the result can change nothing: no request was made, the policy has no probation, or it is a
 // success and nothing is known to have failed.
-func (r *Recorder) evidenceOf(q *Result) *evidence {
+func (r *Recorder) evidenceOf(q *Result) *healthSignal {
 	success := q.Outcome == policy.OutcomeDelivered
 	if q.Number == 0 || q.Probation.Key == "" || success && !q.Probation.Failing && !r.failing.has(q.Probation.Key) {
 		return nil
 	}
-	return &evidence{
+	return &healthSignal{
 		Probation: q.Probation, outcome: q.Outcome, met: policy.Result{Status: q.Status, Err: q.Err}, jobID: q.JobID,
 		event: q.FirstEvent, first: q.Number == 1,
-		finished: q.StartedAt.Add(q.Duration), told: r.Cache.Catalogue().NotifiesOf(q.SubscriptionID),
+		finished: q.StartedAt.Add(q.Duration), told: r.Cache.Snapshot().NotifiesOf(q.SubscriptionID),
 	}
 }
 
 // standing is a probation's row while it is locked.
-type standing struct {
+type probation struct {
 	key     string
 	baseURL string
 	rest    policy.Rest
@@ -126,9 +127,9 @@ type standing struct {
 }
 
 // weigh lets the policy judge each piece of evidence, in the order in which the calls ended.
-func weigh(standings map[string]*standing, found []*evidence, now time.Time) {
+func weigh(standings map[string]*probation, found []*healthSignal, now time.Time) {
 	slices.SortStableFunc(found,
-		func(a, b *evidence) int { return cmp.Compare(a.finished.UnixNano(), b.finished.UnixNano()) })
+		func(a, b *healthSignal) int { return cmp.Compare(a.finished.UnixNano(), b.finished.UnixNano()) })
 	for _, e := range found {
 		s := standings[e.Key]
 		if s == nil {
@@ -141,7 +142,7 @@ func weigh(standings map[string]*standing, found []*evidence, now time.Time) {
 	}
 }
 
-func (s *standing) weigh(e *evidence, now time.Time) {
+func (s *probation) weigh(e *healthSignal, now time.Time) {
 	if s.probe == e.jobID {
 		s.probe, s.changed = 0, true
 		s.rest, _ = e.Policy.AfterProbe(s.rest, e.outcome, e.met, now)
@@ -154,7 +155,7 @@ func (s *standing) weigh(e *evidence, now time.Time) {
 	s.count(e, now)
 }
 
-func (s *standing) count(e *evidence, now time.Time) {
+func (s *probation) count(e *healthSignal, now time.Time) {
 	if s.rest.Held() {
 		return
 	}
@@ -184,7 +185,7 @@ const (
 )
 
 // queueStandings locks the rows concerned, and makes those that a failure may need.
-func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*standing, now *time.Time) {
+func queueStandings(batch *pgx.Batch, found []*healthSignal, standings map[string]*probation, now *time.Time) {
 	var all, failed [][]byte
 	var urls []string
 	for _, e := range found {
@@ -198,7 +199,7 @@ func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*s
 		var key []byte
 		var since, until pgtype.Timestamptz
 		var condition string
-		s := standing{}
+		s := probation{}
 		columns := []any{
 			&key, &s.baseURL, &since, &until, &s.rest.Cause, &condition, &s.rest.Step, &s.rest.FailuresInARow, &s.counted,
 			&s.probe, &s.told, now,
@@ -215,7 +216,7 @@ func queueStandings(batch *pgx.Batch, found []*evidence, standings map[string]*s
 	})
 }
 
-func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[string]*standing) error {
+func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[string]*probation) error {
 	batch := &pgx.Batch{}
 	for _, st := range standings {
 		switch rest := st.rest; {
@@ -238,7 +239,7 @@ func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[
 }
 
 // logProbation logs a hold's beginning and its end.
-func (r *Recorder) logProbation(st *standing) {
+func (r *Recorder) logProbation(st *probation) {
 	switch {
 	case !st.before.Held() && st.rest.Held():
 		r.Log.Warn(
@@ -278,4 +279,4 @@ func (r *Recorder) CleanProbations(ctx context.Context) error {
 }
 
 // Forget drops what this process remembers of event subscriptions that were deleted.
-func (r *Recorder) Forget() { r.failing.retain(r.Cache.Catalogue()) }
+func (r *Recorder) Forget() { r.failing.retain(r.Cache.Snapshot()) }

@@ -13,10 +13,10 @@ func TestFailingForgetsWhatHasNoRow(t *testing.T) {
 	var f failing
 	f.set("released elsewhere", true)
 	f.set("still failing", true)
-	heard := []*evidence{
+	heard := []*healthSignal{
 		{Probation: queue.Probation{Key: "released elsewhere"}}, {Probation: queue.Probation{Key: "still failing"}},
 	}
-	f.forget(heard, map[string]*standing{"still failing": {}})
+	f.forget(heard, map[string]*probation{"still failing": {}})
 	require.False(t, f.has("released elsewhere"))
 	require.True(t, f.has("still failing"))
 }

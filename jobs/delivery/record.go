@@ -54,7 +54,7 @@ func (r *Recorder) recordArgs(group []*recording) []any {
 // resultColumns are the columns of a result.
 var resultColumns = parameters[*recording]{
 	param("job_id", "bigint", func(q *recording) int64 { return q.JobID }),
-	param("job_made", "timestamptz", func(q *recording) time.Time { return q.JobMade }),
+	param("job_made", "timestamptz", func(q *recording) time.Time { return q.CreatedAt }),
 	param("delivery_id", "bigint", func(q *recording) pgtype.Int8 { return postgres.NullInt(q.DeliveryID) }),
 	param("batch_id", "bigint", func(q *recording) pgtype.Int8 { return postgres.NullInt(q.BatchID) }),
 	param("subscription_id", "bigint", func(q *recording) int64 { return q.SubscriptionID }),

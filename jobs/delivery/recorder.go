@@ -225,7 +225,7 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 		r.Disk.Noticed(err)
 		r.Log.Warn("results could not be recorded and are kept in memory; no new requests until they are recorded",
 			"results", len(group), "retry_in", pause, "error", err)
-		if !postgres.WaitAbout(ctx, pause) {
+		if !postgres.WaitJittered(ctx, pause) {
 			return
 		}
 		pause = min(pause*2, recordMaxPause)
@@ -273,7 +273,7 @@ func (r *Recorder) write(group []*recording) error {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
 	r.Reach(PointRecordInside)
-	var found []*evidence
+	var found []*healthSignal
 	for _, req := range group {
 		if e := r.evidenceOf(&req.Result); e != nil {
 			found = append(found, e)
@@ -296,7 +296,7 @@ func (r *Recorder) write(group []*recording) error {
 // recordGroup returns the jobs whose results were recorded; the rows of the others were gone. A group that shows
 // nothing about endpoints takes one round trip.
 func (r *Recorder) recordGroup(
-	ctx context.Context, group []*recording, found []*evidence,
+	ctx context.Context, group []*recording, found []*healthSignal,
 ) (recorded []int64, err error) {
 	if len(found) > 0 {
 		return r.recordWithEvidence(ctx, group, found)
@@ -311,17 +311,17 @@ func (r *Recorder) recordGroup(
 
 // recordWithEvidence uses only results whose job row existed: a node that was thought dead is no evidence.
 func (r *Recorder) recordWithEvidence(
-	ctx context.Context, group []*recording, found []*evidence,
+	ctx context.Context, group []*recording, found []*healthSignal,
 ) (recorded []int64, err error) {
 	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
-		standings, now := map[string]*standing{}, time.Time{}
+		standings, now := map[string]*probation{}, time.Time{}
 		batch := &pgx.Batch{}
 		r.queueGroup(batch, group, &recorded)
 		queueStandings(batch, found, standings, &now)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return err
 		}
-		heard := slices.DeleteFunc(found, func(e *evidence) bool { return !slices.Contains(recorded, e.jobID) })
+		heard := slices.DeleteFunc(found, func(e *healthSignal) bool { return !slices.Contains(recorded, e.jobID) })
 		weigh(standings, heard, now)
 		if err := r.writeStandings(ctx, tx, standings); err != nil {
 			return err

@@ -107,7 +107,7 @@ func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, er
 
 // onlyInProbation lists the event subscriptions of one probation that have no other hold.
 func (r *Releaser) onlyInProbation(key []byte) []int64 {
-	catalogue, holds := r.Cache.Catalogue(), r.Traffic.LatestTraffic().Holds
+	catalogue, holds := r.Cache.Snapshot(), r.Traffic.LatestTraffic().Holds
 	var ids []int64
 	for sub := range catalogue.Subscriptions() {
 		if _, held := holds[sub.ID]; !held && bytes.Equal(catalogue.ProbationKey(sub), key) {

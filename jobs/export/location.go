@@ -29,7 +29,7 @@ type File struct {
 // CreateFile begins a file in a location, and replaces one of that name. The connection to a bucket stays open until
 // the process ends.
 func CreateFile(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
-	return NewPlaces(policy.ExportLocations{}).create(ctx, target, name)
+	return NewLocations(policy.ExportLocations{}).create(ctx, target, name)
 }
 
 // createLocalFile writes beside the file and then renames it, so a reader finds it complete or not at all. A root keeps
@@ -121,20 +121,20 @@ func createObject(ctx context.Context, bucket *blob.Bucket, key string) (*File, 
 	return &File{Writer: w, Commit: commit, Abort: abort}, nil
 }
 
-// Places keeps the buckets open that a node writes to: finding the credentials of one takes a second.
-type Places struct {
+// Locations keeps the buckets open that a node writes to: finding the credentials of one takes a second.
+type Locations struct {
 	Locations policy.ExportLocations
 
 	mu      sync.Mutex
 	buckets map[policy.Location]*blob.Bucket
 }
 
-// NewPlaces returns Places with no open bucket. Files are written below the locations that the server allows.
-func NewPlaces(locations policy.ExportLocations) *Places {
-	return &Places{Locations: locations, buckets: map[policy.Location]*blob.Bucket{}}
+// NewLocations returns Locations with no open bucket. Files are written below the locations that the server allows.
+func NewLocations(locations policy.ExportLocations) *Locations {
+	return &Locations{Locations: locations, buckets: map[policy.Location]*blob.Bucket{}}
 }
 
-func (p *Places) bucket(ctx context.Context, l policy.Location) (*blob.Bucket, error) {
+func (p *Locations) bucket(ctx context.Context, l policy.Location) (*blob.Bucket, error) {
 	l.Path = "" // it belongs to the objects, not to the bucket
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *Places) bucket(ctx context.Context, l policy.Location) (*blob.Bucket, e
 }
 
 // Write writes a file to a place, completely or not at all.
-func (p *Places) Write(ctx context.Context, target policy.ExportTarget, name string, body []byte) error {
+func (p *Locations) Write(ctx context.Context, target policy.ExportTarget, name string, body []byte) error {
 	f, err := p.create(ctx, target, name)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (p *Places) Write(ctx context.Context, target policy.ExportTarget, name str
 	return f.Commit()
 }
 
-func (p *Places) create(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
+func (p *Locations) create(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
 	if target.Location.Scheme == "file" {
 		return createLocalFile(target.Location.Path, path.Join(target.Below, name))
 	}
@@ -173,7 +173,7 @@ func (p *Places) create(ctx context.Context, target policy.ExportTarget, name st
 }
 
 // Close closes all buckets.
-func (p *Places) Close() {
+func (p *Locations) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, bucket := range p.buckets {

@@ -97,11 +97,11 @@ type Export struct {
 	CreatedAt time.Time
 	// Tries is the number of failed tries.
 	Tries   int
-	Letters []ExportLetter
+	Letters []ExportRow
 }
 
-// ExportLetter is one dead letter of a file.
-type ExportLetter struct {
+// ExportRow is one dead letter of a file.
+type ExportRow struct {
 	ID uuid.UUID
 	event.DeadLetter
 }
@@ -135,11 +135,11 @@ func (e *Exports) LoadExport(ctx context.Context, id, job int64) (*Export, error
 		return nil, fmt.Errorf("export: %w", postgres.ErrNotFound)
 	}
 	if err != nil {
-		return nil, postgres.ReadFailed("an export", err)
+		return nil, postgres.ReadError("an export", err)
 	}
 	x.File = file
 	err = query.WalkDeadLetters(ctx, e.db, exportLettersWhere, []any{id}, func(l *query.StoredDeadLetter) error {
-		x.Letters = append(x.Letters, ExportLetter{ID: l.ID, DeadLetter: l.EventGrid(x.Form())})
+		x.Letters = append(x.Letters, ExportRow{ID: l.ID, DeadLetter: l.EventGrid(x.Form())})
 		return nil
 	})
 	return x, err

@@ -51,7 +51,7 @@ func (p *Publisher) beginFiltered(
 	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	catalogue, err := p.cache.ReadIn(ctx, conn, p.cache.Catalogue())
+	catalogue, err := p.cache.ReadIn(ctx, conn, p.cache.Snapshot())
 	if err != nil {
 		return nil, fmt.Errorf("read the catalogue: %w", err)
 	}

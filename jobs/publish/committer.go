@@ -105,7 +105,7 @@ func (p *Publisher) finish(ctx context.Context, group []*publishRequest) {
 	defer p.deferBusy(group)
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
-		group = refilter(group, p.cache.Catalogue())
+		group = refilter(group, p.cache.Snapshot())
 		commit := p.commit
 		switch {
 		case len(group) > 0 && group[0].keyed: // then all of them are

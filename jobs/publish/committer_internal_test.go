@@ -32,7 +32,7 @@ func TestRequestHasOneAnswerAlsoAfterItWasTaken(t *testing.T) {
 func TestRefilterLeavesTheCallersGroupAlone(t *testing.T) {
 	t.Parallel()
 	gone, kept := request("gone"), request("kept")
-	catalogue := catalog.NewCatalogue(7, []*catalog.Topic{{ID: 1, Name: "kept"}}, nil, nil)
+	catalogue := catalog.NewSnapshot(7, []*catalog.Topic{{ID: 1, Name: "kept"}}, nil, nil)
 	group := []*publishRequest{gone, kept}
 
 	require.Equal(t, []*publishRequest{kept}, refilter(group, catalogue))
@@ -46,7 +46,7 @@ func TestRefilterPutsOff(t *testing.T) {
 	t.Parallel()
 	req := request("orders")
 	orders := &catalog.Topic{ID: 1, Name: "orders", DuplicateWindow: time.Minute}
-	catalogue := catalog.NewCatalogue(7, []*catalog.Topic{orders}, nil, nil)
+	catalogue := catalog.NewSnapshot(7, []*catalog.Topic{orders}, nil, nil)
 	require.Empty(t, refilter([]*publishRequest{req}, catalogue))
 	require.Empty(t, req.done)
 	require.True(t, req.keyed && req.postponed)

@@ -21,7 +21,7 @@ func fitsGroup() func(*publishRequest) bool {
 
 // refilter answers the requests that the catalogue refuses and returns the others, all of its version. Those whose
 // topic has begun to detect duplicates since they were queued are put off, for another queue.
-func refilter(group []*publishRequest, catalogue *catalog.Catalogue) []*publishRequest {
+func refilter(group []*publishRequest, catalogue *catalog.Snapshot) []*publishRequest {
 	kept := make([]*publishRequest, 0, len(group)) // not in place: the caller still holds group
 	for _, req := range group {
 		if err := req.refilter(catalogue); err != nil {

@@ -22,14 +22,14 @@ func (p *Publisher) LimitSteps(deliveries, bytes int) {
 // is for tests.
 func (p *Publisher) PublishFiltered(ctx context.Context, publication Publication) (err error) {
 	req := &publishRequest{Publication: publication, queued: time.Now(), done: make(chan error, 1)}
-	if err := req.admittedBy(p.cache.Catalogue()); err != nil {
+	if err := req.admittedBy(p.cache.Snapshot()); err != nil {
 		return err
 	}
 	if req.Receipt.Events, err = publication.Parse(req.Receipt.Topic); err != nil {
 		return err
 	}
 	req.identify(p.ids)
-	req.filter(p.cache.Catalogue(), p.threshold)
+	req.filter(p.cache.Snapshot(), p.threshold)
 	if req.keyed = req.mayRepeat(); req.keyed {
 		err = p.commitKeyed(ctx, []*publishRequest{req}, true)
 	} else {

@@ -14,7 +14,7 @@ import (
 // offers are the deliveries of one group of publishes that this node's workers attempt without fetching their jobs.
 type offers struct {
 	p         *Publisher
-	catalogue *catalog.Catalogue // that the group was filtered by
+	catalogue *catalog.Snapshot // that the group was filtered by
 	// reserved workers were free for the group; left of them have no delivery yet.
 	reserved, left int
 	asOf           time.Time
@@ -86,7 +86,7 @@ func (o *offers) commit(row *offeredRow) {
 	for n, place := range row.places {
 		w := o.works[place-1]
 		o.works[place-1] = nil
-		w.Job = queue.JobToken{JobID: row.jobs[n], JobMade: row.began}
+		w.Job = queue.JobToken{JobID: row.jobs[n], CreatedAt: row.began}
 		w.Members[0].DeliveryID, w.Members[0].OwedSince = row.ids[n], row.began
 		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, o.asOf
 		w.SetProbation(queue.ProbationOf(o.catalogue, w.SubscriptionID), nil)

@@ -62,7 +62,7 @@ type publishRequest struct {
 	Receipt Receipt
 	// catalogue is the one that wanting was taken from. Whatever else is said of those event subscriptions has to be, too:
 	// the one in memory may be older.
-	catalogue *catalog.Catalogue
+	catalogue *catalog.Snapshot
 	wanting   [][]*catalog.Subscription // per event
 	// routed: it owes too many deliveries for one transaction. They are made by its route, and wanting is nil.
 	routed bool
@@ -104,7 +104,7 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 		return &req.Receipt, nil
 	}
 	req.identify(p.ids)
-	req.filter(p.cache.Catalogue(), p.threshold)
+	req.filter(p.cache.Snapshot(), p.threshold)
 	if err := p.commitOrQueue(ctx, req); err != nil {
 		return nil, err
 	}
@@ -115,19 +115,19 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 // newest: a topic or a key made a moment ago on another node must work here. Requests that come together share that
 // look.
 func (p *Publisher) admit(ctx context.Context, req *publishRequest) error {
-	if err := req.admittedBy(p.cache.Catalogue()); err == nil {
+	if err := req.admittedBy(p.cache.Snapshot()); err == nil {
 		return nil
 	}
 	if err := p.cache.Confirm(ctx); err != nil {
 		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
 	}
-	return req.admittedBy(p.cache.Catalogue())
+	return req.admittedBy(p.cache.Snapshot())
 }
 
 // ErrUnauthorized means: the publication's Authorize rejected the topic as it is now.
 var ErrUnauthorized = errors.New("unauthorized")
 
-func (req *publishRequest) admittedBy(c *catalog.Catalogue) error {
+func (req *publishRequest) admittedBy(c *catalog.Snapshot) error {
 	topic, ok := c.Topic(req.Topic)
 	if !ok && req.Authorize != nil && !req.Authorize(catalog.NoTopic()) {
 		return ErrUnauthorized
@@ -155,13 +155,13 @@ func (req *publishRequest) identify(from *postgres.IDs) {
 
 // filter decides who is owed what, by one version of the catalogue. Past the threshold the request is routed, and only
 // the numbers are kept: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
-func (req *publishRequest) filter(c *catalog.Catalogue, threshold int) {
+func (req *publishRequest) filter(c *catalog.Snapshot, threshold int) {
 	req.catalogue = c
 	req.wanting = make([][]*catalog.Subscription, len(req.Receipt.Events))
 	req.Receipt.Matched = make([]int, len(req.Receipt.Events))
 	owed := 0
 	for i := range req.Receipt.Events {
-		wanting := c.Wanting(req.Receipt.Topic.ID, &req.Receipt.Events[i])
+		wanting := c.Matching(req.Receipt.Topic.ID, &req.Receipt.Events[i])
 		req.Receipt.Matched[i] = len(wanting)
 		owed += len(wanting)
 		if req.routed = req.routed || owed > threshold; req.routed {
@@ -181,7 +181,7 @@ func (req *publishRequest) version() int64 {
 }
 
 // refilter decides again after the catalogue moved. The topic may be gone, or its keys changed.
-func (req *publishRequest) refilter(c *catalog.Catalogue) error {
+func (req *publishRequest) refilter(c *catalog.Snapshot) error {
 	if req.version() == c.Version {
 		return nil
 	}

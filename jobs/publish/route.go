@@ -102,7 +102,7 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 			continue
 		}
 		p.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
-		if !postgres.WaitAbout(ctx, pause) {
+		if !postgres.WaitJittered(ctx, pause) {
 			return
 		}
 		pause = min(pause*2, routeMaxPause)
@@ -139,7 +139,7 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		if _, err := tx.Exec(ctx, p.db.Keeping(postgres.KeepPlan)); err != nil {
 			return fmt.Errorf("keep plans: %w", err)
 		}
-		catalogue := p.cache.Catalogue()
+		catalogue := p.cache.Snapshot()
 		if snapshot {
 			if catalogue, err = p.cache.ReadIn(ctx, tx, catalogue); err != nil {
 				return fmt.Errorf("read the catalogue: %w", err)

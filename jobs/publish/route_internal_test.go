@@ -13,10 +13,10 @@ import (
 )
 
 // routingCatalogue has one topic with event subscriptions of the ids given, in this order.
-func routingCatalogue(ids ...int64) *catalog.Catalogue { return catalogueOf(routingSubs(ids...)) }
+func routingCatalogue(ids ...int64) *catalog.Snapshot { return catalogueOf(routingSubs(ids...)) }
 
-func catalogueOf(subs []*catalog.Subscription) *catalog.Catalogue {
-	return catalog.NewCatalogue(0, nil, subs, nil)
+func catalogueOf(subs []*catalog.Subscription) *catalog.Snapshot {
+	return catalog.NewSnapshot(0, nil, subs, nil)
 }
 
 func routingSubs(ids ...int64) (subs []*catalog.Subscription) {

@@ -39,7 +39,7 @@ type routedDelivery struct {
 // readRoutes reads the routes of a group of jobs, each with the events from its place on, as the catalogue's filters
 // need them.
 func (p *Publisher) readRoutes(
-	ctx context.Context, tx pgx.Tx, c *catalog.Catalogue, group []*routeRequest, events int,
+	ctx context.Context, tx pgx.Tx, c *catalog.Snapshot, group []*routeRequest, events int,
 ) ([]*routing, error) {
 	jobs := make([]int64, len(group))
 	for i, req := range group {
@@ -60,7 +60,7 @@ func (p *Publisher) readRoutes(
 }
 
 // readEvents reads the events of routes: with their bodies only if an advanced filter may need them.
-func (p *Publisher) readEvents(ctx context.Context, tx pgx.Tx, c *catalog.Catalogue, routes []*routing) error {
+func (p *Publisher) readEvents(ctx context.Context, tx pgx.Tx, c *catalog.Snapshot, routes []*routing) error {
 	var days []time.Time
 	var ids [][16]byte
 	for _, route := range routes {
@@ -93,7 +93,7 @@ func eventsOf(routes []*routing) string {
 
 // cutRoutes takes up to limit deliveries from the routes: an equal share from each, so that a small route does not wait
 // for a large one, and what is left of that from the first that has more.
-func cutRoutes(routes []*routing, c *catalog.Catalogue, limit int) []routedDelivery {
+func cutRoutes(routes []*routing, c *catalog.Snapshot, limit int) []routedDelivery {
 	var owed []routedDelivery
 	share := limit / len(routes)
 	for _, r := range routes {
@@ -106,7 +106,7 @@ func cutRoutes(routes []*routing, c *catalog.Catalogue, limit int) []routedDeliv
 }
 
 // take appends up to limit deliveries and moves the route's place behind them.
-func (r *routing) take(owed []routedDelivery, c *catalog.Catalogue, limit int) []routedDelivery {
+func (r *routing) take(owed []routedDelivery, c *catalog.Snapshot, limit int) []routedDelivery {
 	for ; r.taken < len(r.events); r.taken, r.After = r.taken+1, 0 {
 		wanting := r.wanting(c)
 		if len(wanting) == 0 && r.After == 0 {
@@ -137,12 +137,12 @@ func (r *routing) missing() (n int) {
 
 // wanting lists who is still to get the event that the route has come to, by id: the catalogue's order is not the same
 // after a change. Who came after the event was accepted does not get it.
-func (r *routing) wanting(c *catalog.Catalogue) []*catalog.Subscription {
+func (r *routing) wanting(c *catalog.Snapshot) []*catalog.Subscription {
 	e := &r.events[r.taken]
 	if e.PublishedAt.IsZero() { // its row is gone, though no day that owes anything is ever removed
 		return nil
 	}
-	wanting := slices.DeleteFunc(c.Wanting(r.TopicID, &e.Event), func(s *catalog.Subscription) bool {
+	wanting := slices.DeleteFunc(c.Matching(r.TopicID, &e.Event), func(s *catalog.Subscription) bool {
 		return s.ID <= r.After || s.CreatedAt.After(e.PublishedAt)
 	})
 	slices.SortFunc(wanting, func(a, b *catalog.Subscription) int { return cmp.Compare(a.ID, b.ID) })
@@ -166,7 +166,7 @@ func subscriptionsOf(owed []routedDelivery) iter.Seq[*catalog.Subscription] {
 
 // fanOutColumns turns one step into the columns of fanOutStatement.
 func (p *Publisher) fanOutColumns(
-	c *catalog.Catalogue, routes []*routing, owed []routedDelivery, admitted queue.Admissions,
+	c *catalog.Snapshot, routes []*routing, owed []routedDelivery, admitted queue.Admissions,
 ) []any {
 	var jobs, ids, after []int64
 	var finished []bool

@@ -45,8 +45,8 @@ func (q *JobRows) JobCounters() JobCounters {
 // lost would end the delivery of one that is not. So the row must also be of the same time.
 type JobToken struct {
 	JobID int64
-	// JobMade is the row's created_at, to the microsecond.
-	JobMade time.Time
+	// CreatedAt is the row's created_at, to the microsecond.
+	CreatedAt time.Time
 }
 
 // ErrJobGone is the ErrNotFound of a job whose row does not exist any more.
@@ -61,7 +61,7 @@ DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timest
 
 // EndJob deletes a job that has nothing to do, and returns ErrJobGone.
 func (q *JobRows) EndJob(ctx context.Context, token JobToken) error {
-	if _, err := q.db.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.JobMade}); err != nil {
+	if _, err := q.db.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.CreatedAt}); err != nil {
 		return fmt.Errorf("%w: end job %d: %w", postgres.ErrUnavailable, token.JobID, err)
 	}
 	return token.Gone()
@@ -70,7 +70,7 @@ func (q *JobRows) EndJob(ctx context.Context, token JobToken) error {
 // QueueEnd deletes jobs as a part of a batch.
 func QueueEnd(batch *pgx.Batch, tokens []JobToken) {
 	ids := postgres.Column(tokens, func(t JobToken) int64 { return t.JobID })
-	batch.Queue(endJobStatement, ids, postgres.Column(tokens, func(t JobToken) time.Time { return t.JobMade }))
+	batch.Queue(endJobStatement, ids, postgres.Column(tokens, func(t JobToken) time.Time { return t.CreatedAt }))
 }
 
 // CleanStep is how many rows one statement of a clean-up deletes at most.

@@ -109,7 +109,7 @@ func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) (err
 		}
 	}
 	if err = statements(conn); err != nil {
-		postgres.HangUp(conn)
+		postgres.CloseConn(conn)
 		conn = nil
 	}
 	return err
@@ -118,7 +118,7 @@ func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) (err
 // Close ends the connection. A later heartbeat would open another.
 func (n *Nodes) Close() {
 	if conn := <-n.conn; conn != nil {
-		postgres.HangUp(conn)
+		postgres.CloseConn(conn)
 	}
 	n.conn <- nil
 }

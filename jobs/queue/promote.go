@@ -17,7 +17,7 @@ import (
 const (
 	// promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
 	promoteStep = 2500
-	// parkStep bounds how many jobs one call puts on hold. Each costs PostgreSQL 60 to 90 µs: 90,000 retries of one
+	// parkStep bounds how many jobs one call puts on hold. EachRow costs PostgreSQL 60 to 90 µs: 90,000 retries of one
 	// endpoint that are due at once would take a core for 7 s. The endpoint itself gets no more either.
 	parkStep = 250
 	// pastInterval is how often retries of other event subscriptions are searched for, which come after such a flood in
@@ -46,9 +46,9 @@ func (q *JobRows) Due(ctx context.Context) (due Due, err error) {
 	return due, nil
 }
 
-// Room bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for
+// Capacity bounds how many due jobs of an event subscription Promote makes available; the others get the hold, "" for
 // admission.
-type Room struct {
+type Capacity struct {
 	SubscriptionID int64
 	Jobs           int
 	Hold           string
@@ -59,7 +59,7 @@ const PointPromote = "promote"
 
 // Promote makes due jobs available and returns how many were due. An event subscription without a room has DefaultRoom.
 // Every node calls it every 250 ms while Due reports any; nodes skip each other's rows.
-func (q *JobRows) Promote(ctx context.Context, rooms ...Room) (int, error) {
+func (q *JobRows) Promote(ctx context.Context, rooms ...Capacity) (int, error) {
 	total, err := q.promoteScheduled(ctx, rooms)
 	if err == nil && q.promoter.wakes(time.Now()) {
 		err = q.wake(ctx, &total)
@@ -126,8 +126,8 @@ func (p *promoter) saw(flooding []string) {
 }
 
 // promoteScheduled continues while every job of a step fits.
-func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Room) (total int, err error) {
-	left := make(map[int64]Room, len(rooms))
+func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Capacity) (total int, err error) {
+	left := make(map[int64]Capacity, len(rooms))
 	for _, r := range rooms {
 		left[r.SubscriptionID] = r
 	}
@@ -150,7 +150,7 @@ func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Room) (total int
 }
 
 // promotePast promotes jobs of all event subscriptions but those given, and those that it finds to flood the queue too.
-func (q *JobRows) promotePast(ctx context.Context, left map[int64]Room, past []string) (total int, err error) {
+func (q *JobRows) promotePast(ctx context.Context, left map[int64]Capacity, past []string) (total int, err error) {
 	for step, rounds := parkStep, 0; rounds < pastRounds; {
 		due, flooding, err := q.promoteOnce(ctx, left, step, past)
 		if err != nil {
@@ -171,7 +171,7 @@ func (q *JobRows) promotePast(ctx context.Context, left map[int64]Room, past []s
 // promoteOnce makes one step over the due jobs of all event subscriptions but those given, and reduces their room by
 // the jobs that it made available. flooding are those that it put jobs of on hold.
 func (q *JobRows) promoteOnce(
-	ctx context.Context, left map[int64]Room, step int, without []string,
+	ctx context.Context, left map[int64]Capacity, step int, without []string,
 ) (due int, flooding []string, err error) {
 	rows, err := q.db.Query(ctx, promoteStatement,
 		append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
@@ -183,7 +183,7 @@ func (q *JobRows) promoteOnce(
 	_, err = pgx.ForEachRow(rows, []any{&subscription, &met, &fitting, &fit}, func() error {
 		r, known := left[subscription]
 		if !known {
-			r = Room{SubscriptionID: subscription, Jobs: DefaultRoom}
+			r = Capacity{SubscriptionID: subscription, Jobs: DefaultRoom}
 		}
 		r.Jobs -= fit
 		left[subscription] = r
@@ -196,7 +196,7 @@ func (q *JobRows) promoteOnce(
 	return due, flooding, err
 }
 
-func promoteColumns(step int, rooms map[int64]Room) []any {
+func promoteColumns(step int, rooms map[int64]Capacity) []any {
 	var subscriptions []int64
 	var jobs []int
 	var holds []pgtype.Text

@@ -116,7 +116,7 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	return t.LatestTraffic(), nil
 }
 
-// Room returns how many more jobs of an event subscription may be queued now; 0 or less for none.
+// Capacity returns how many more jobs of an event subscription may be queued now; 0 or less for none.
 func (t *Traffic) Room(subscription int64) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *Traffic) roomFor(subscription int64) int {
 	if t.gate != nil {
 		limit = t.gate.Room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
 	}
-	if sub, ok := t.cache.Catalogue().Subscription(subscription); ok && sub.Batching() {
+	if sub, ok := t.cache.Snapshot().Subscription(subscription); ok && sub.Batching() {
 		limit = min(limit*sub.Batch().MaxEvents, maxOpenEvents)
 	}
 	return limit - t.latest.Queued[subscription] - t.since[subscription] - t.before[subscription]
@@ -274,20 +274,20 @@ func (t *Traffic) sample(ctx context.Context) error {
 	var n int
 	var hold HoldState
 	var rest ActiveProbation
-	batch.Queue(queuedStatement).Query(Each([]any{&id, &n}, func() {
+	batch.Queue(queuedStatement).Query(EachRow([]any{&id, &n}, func() {
 		fresh.Queued[id] += n
 		fresh.QueuedInAll += n
 	}))
 	batch.Queue(holdsStatement).
-		Query(Each([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
+		Query(EachRow([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
 	var condition string
-	batch.Queue(probationsStatement).Query(Each([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
+	batch.Queue(probationsStatement).Query(EachRow([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
 		rest.Met = policy.ParseResult(condition)
 		fresh.Probations[string(rest.Key)] = rest
 		rest.Key = nil
 	}))
 	batch.Queue(waitingStatement, DefaultRoom).
-		Query(Each([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
+		Query(EachRow([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
 		return fmt.Errorf("read what waits: %w", err)
@@ -296,8 +296,8 @@ func (t *Traffic) sample(ctx context.Context) error {
 	return nil
 }
 
-// Each scans rows into columns, and calls take after each.
-func Each(columns []any, take func()) func(pgx.Rows) error {
+// EachRow scans rows into columns, and calls take after each.
+func EachRow(columns []any, take func()) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, columns, func() error { take(); return nil })
 		return err
@@ -322,7 +322,7 @@ func (t *Traffic) keep() {
 }
 
 func (t *Traffic) end(fresh *TrafficSample) {
-	catalogue := t.cache.Catalogue()
+	catalogue := t.cache.Snapshot()
 	crowded := map[int64]bool{}
 	for i := range fresh.Waiting {
 		w := &fresh.Waiting[i]
@@ -337,7 +337,7 @@ func (t *Traffic) end(fresh *TrafficSample) {
 }
 
 // holdOf returns the hold that an event subscription is on; "" for none.
-func (t *TrafficSample) holdOf(c *catalog.Catalogue, subscription int64) string {
+func (t *TrafficSample) holdOf(c *catalog.Snapshot, subscription int64) string {
 	if hold, ok := t.Holds[subscription]; ok {
 		return hold.Reason
 	}
@@ -351,7 +351,7 @@ func (t *TrafficSample) holdOf(c *catalog.Catalogue, subscription int64) string 
 
 // ProbesDue returns the keys of the probations that are due for a probe and that deliveries wait for. There may be many
 // others: of endpoints that no event matches, and of event subscriptions that were deleted.
-func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
+func (t *TrafficSample) ProbesDue(c *catalog.Snapshot) (keys [][]byte) {
 	met := map[string]bool{}
 	for _, w := range t.Waiting {
 		if w.Hold != catalog.HoldProbation {
@@ -368,6 +368,6 @@ func (t *TrafficSample) ProbesDue(c *catalog.Catalogue) (keys [][]byte) {
 
 // ProbationOf returns the probation that holds an event subscription's deliveries; the zero ActiveProbation if there is
 // none.
-func (t *TrafficSample) ProbationOf(c *catalog.Catalogue, sub *catalog.Subscription) ActiveProbation {
+func (t *TrafficSample) ProbationOf(c *catalog.Snapshot, sub *catalog.Subscription) ActiveProbation {
 	return t.Probations[string(c.ProbationKey(sub))]
 }

@@ -149,7 +149,7 @@ type Probation struct {
 }
 
 // ProbationOf is the probation that applies to an event subscription's deliveries, without its state.
-func ProbationOf(c *catalog.Catalogue, subscription int64) Probation {
+func ProbationOf(c *catalog.Snapshot, subscription int64) Probation {
 	sub, ok := c.Subscription(subscription)
 	if !ok {
 		return Probation{}

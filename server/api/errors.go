@@ -256,7 +256,7 @@ func storeRefusal(err error) *RejectionError {
 			"the database's disk is full; nothing was stored; try again later")
 	case errors.Is(err, postgres.ErrNotFound):
 		return Refuse(http.StatusNotFound, CodeNotFound, "what the request names does not exist")
-	case errors.Is(err, catalog.ErrOwnTopic):
+	case errors.Is(err, catalog.ErrSystemTopic):
 		return RefuseConflict(ConflictCodeSystemTopic,
 			"topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are "+
 				"nobody's", catalog.SystemTopic)

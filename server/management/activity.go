@@ -31,9 +31,9 @@ func (m *Handlers) ListActivity(
 	if err != nil {
 		return nil, err
 	}
-	tail := m.Store.Reader.NewTail(f)
+	tail := m.Parts.Reader.NewTail(f)
 	if p.Cursor != nil {
-		tail, err = m.Store.Reader.ResumeTail(f, page.After)
+		tail, err = m.Parts.Reader.ResumeTail(f, page.After)
 		if errors.Is(err, postgres.ErrInvalid) {
 			return nil, api.Invalid("cursor", "must be one that a nextLink had")
 		}

@@ -16,7 +16,7 @@ func (m *Handlers) ListAPIKeys(
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.Store.Access.APIKeys(ctx, page.After, page.Limit+1)
+	list, err := m.Parts.Access.APIKeys(ctx, page.After, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (m *Handlers) CreateAPIKey(
 	if !api.Storable(spec.Topic) {
 		return nil, api.TopicNotFound(spec.Topic)
 	}
-	key, made, err := m.Store.Access.CreateAPIKey(ctx, spec)
+	key, made, err := m.Parts.Access.CreateAPIKey(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (m *Handlers) GetAPIKey(ctx context.Context, r api.GetAPIKeyRequestObject) 
 	if !api.Storable(r.ApiKey) {
 		return nil, apiKeyNotFound(r.ApiKey)
 	}
-	k, err := m.Store.Access.APIKey(ctx, r.ApiKey)
+	k, err := m.Parts.Access.APIKey(ctx, r.ApiKey)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (m *Handlers) RevokeAPIKey(
 	if !api.Storable(r.ApiKey) {
 		return nil, apiKeyNotFound(r.ApiKey)
 	}
-	k, err := m.Store.Access.RevokeAPIKey(ctx, r.ApiKey)
+	k, err := m.Parts.Access.RevokeAPIKey(ctx, r.ApiKey)
 	if err != nil {
 		return nil, err
 	}

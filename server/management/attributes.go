@@ -19,7 +19,7 @@ func (m *Handlers) deliveryAttributes(
 	list := attributesOf(optional(given, nil))
 	var stored []policy.DeliveryAttribute
 	if api.Storable(name) && slices.ContainsFunc(list, func(a policy.DeliveryAttribute) bool { return a.Withheld() }) {
-		switch sub, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic, name); {
+		switch sub, err := m.Parts.Subscriptions.Get(ctx, topic, name); {
 		case err == nil:
 			stored = sub.DeliveryAttributes
 		case !errors.Is(err, postgres.ErrNotFound):
@@ -81,7 +81,7 @@ func attributesJSON(list []policy.DeliveryAttribute, reveal bool) []api.Delivery
 func (m *Handlers) RevealSubscriptionEndpoint(
 	ctx context.Context, r api.RevealSubscriptionEndpointRequestObject,
 ) (api.RevealSubscriptionEndpointResponseObject, error) {
-	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealEndpoint)
+	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Parts.Subscriptions.RevealEndpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (m *Handlers) RevealSubscriptionEndpoint(
 func (m *Handlers) RevealSubscriptionHeaders(
 	ctx context.Context, r api.RevealSubscriptionHeadersRequestObject,
 ) (api.RevealSubscriptionHeadersResponseObject, error) {
-	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealDeliveryAttributes)
+	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Parts.Subscriptions.RevealDeliveryAttributes)
 	if err != nil {
 		return nil, err
 	}

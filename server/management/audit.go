@@ -24,7 +24,7 @@ func (m *Handlers) ListAudit(ctx context.Context, r api.ListAuditRequestObject) 
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	page, err := m.Store.Reader.ReadAudit(ctx, f, turn)
+	page, err := m.Parts.Reader.ReadAudit(ctx, f, turn)
 	if err != nil {
 		return nil, err
 	}

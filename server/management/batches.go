@@ -30,7 +30,7 @@ func (m *Handlers) ListBatches(
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	page, err := m.Store.Reader.ReadBatches(ctx, f, turn)
+	page, err := m.Parts.Reader.ReadBatches(ctx, f, turn)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (m *Handlers) ListBatchAttempts(
 }
 
 func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*query.BatchDetails, error) {
-	b, err := m.Store.Reader.ReadBatch(ctx, id, after, members)
+	b, err := m.Parts.Reader.ReadBatch(ctx, id, after, members)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "batch %d does not exist, or is not kept any more", id)
 	}

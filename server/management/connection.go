@@ -22,7 +22,7 @@ func (m *Handlers) connection(
 	}
 	var stored *policy.Connection
 	if api.Storable(name) {
-		switch sub, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic, name); {
+		switch sub, err := m.Parts.Subscriptions.Get(ctx, topic, name); {
 		case err == nil:
 			stored = &sub.Connection
 		case !errors.Is(err, postgres.ErrNotFound):

@@ -36,7 +36,7 @@ func (m *Handlers) ListDeadLetters(
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	list, err := m.Store.Reader.ListDeadLetters(ctx, filter,
+	list, err := m.Parts.Reader.ListDeadLetters(ctx, filter,
 		query.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.Limit+1)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (m *Handlers) GetDeadLetter(
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
 	}
-	l, err := m.Store.Reader.GetDeadLetter(ctx, id)
+	l, err := m.Parts.Reader.GetDeadLetter(ctx, id)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
 		return nil, deadLetterNotFound(r.DeadLetterId)
@@ -76,7 +76,7 @@ func (m *Handlers) PurgeDeadLetter(
 	if err != nil {
 		return nil, deadLetterNotFound(r.DeadLetterId)
 	}
-	purged, err := m.Store.Operator.Purge(ctx, id)
+	purged, err := m.Parts.Operator.Purge(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
@@ -100,7 +100,7 @@ func (m *Handlers) RedeliverDeadLetter(
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	delivery, err := m.Store.Operator.Redeliver(ctx, id, to, optional(b.Again, false))
+	delivery, err := m.Parts.Operator.Redeliver(ctx, id, to, optional(b.Again, false))
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +125,10 @@ func (m *Handlers) RedeliverDeadLetters(
 		if filter.Redelivered == nil {
 			filter.Redelivered = new(false)
 		}
-		n, err := m.Store.Reader.CountDeadLetters(ctx, filter)
+		n, err := m.Parts.Reader.CountDeadLetters(ctx, filter)
 		return api.RedeliverDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
-	id, err := m.Store.Operator.RedeliverAll(ctx, filter, to, rate)
+	id, err := m.Parts.Operator.RedeliverAll(ctx, filter, to, rate)
 	if err != nil {
 		return nil, err
 	}
@@ -150,10 +150,10 @@ func (m *Handlers) PurgeDeadLetters(
 		return nil, err
 	}
 	if optional(b.DryRun, false) {
-		n, err := m.Store.Reader.CountDeadLetters(ctx, filter)
+		n, err := m.Parts.Reader.CountDeadLetters(ctx, filter)
 		return api.PurgeDeadLetters200JSONResponse(DescribeMatched(n)), err
 	}
-	id, err := m.Store.Operator.PurgeAll(ctx, filter, rate)
+	id, err := m.Parts.Operator.PurgeAll(ctx, filter, rate)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func (m *Handlers) ListDeliveries(
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	page, err := m.Store.Reader.ReadDeliveries(ctx, f, turn)
+	page, err := m.Parts.Reader.ReadDeliveries(ctx, f, turn)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (m *Handlers) ListDeliveryAttempts(
 	if _, err := m.delivery(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
-	attempts, err := m.Store.Reader.Attempts(ctx, r.DeliveryId, maxAttemptsShown)
+	attempts, err := m.Parts.Reader.Attempts(ctx, r.DeliveryId, maxAttemptsShown)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (m *Handlers) ListDeliveryAttempts(
 func (m *Handlers) CancelDelivery(
 	ctx context.Context, r api.CancelDeliveryRequestObject,
 ) (api.CancelDeliveryResponseObject, error) {
-	if err := m.Store.Operator.Cancel(ctx, r.DeliveryId); err != nil {
+	if err := m.Parts.Operator.Cancel(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
 	shown, err := m.delivery(ctx, r.DeliveryId)
@@ -116,7 +116,7 @@ func (m *Handlers) CancelDelivery(
 func (m *Handlers) RetryDelivery(
 	ctx context.Context, r api.RetryDeliveryRequestObject,
 ) (api.RetryDeliveryResponseObject, error) {
-	if err := m.Store.Operator.RetryNow(ctx, r.DeliveryId); err != nil {
+	if err := m.Parts.Operator.RetryNow(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
 	shown, err := m.delivery(ctx, r.DeliveryId)
@@ -130,7 +130,7 @@ func (m *Handlers) RetryDelivery(
 func (m *Handlers) DeadLetterDelivery(
 	ctx context.Context, r api.DeadLetterDeliveryRequestObject,
 ) (api.DeadLetterDeliveryResponseObject, error) {
-	if _, err := m.Store.Operator.DeadLetterNow(ctx, r.DeliveryId); err != nil {
+	if _, err := m.Parts.Operator.DeadLetterNow(ctx, r.DeliveryId); err != nil {
 		return nil, err
 	}
 	shown, err := m.delivery(ctx, r.DeliveryId)
@@ -148,7 +148,7 @@ func (m *Handlers) EraseEvent(
 	if err != nil {
 		return nil, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
 	}
-	erased, err := m.Store.Operator.EraseEvent(ctx, id)
+	erased, err := m.Parts.Operator.EraseEvent(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (m *Handlers) EraseSubject(
 	case !api.Storable(r.Body.Subject):
 		return api.EraseSubject200JSONResponse{}, nil // no event can have it
 	}
-	erased, operation, err := m.Store.Operator.EraseSubject(ctx, r.Topic, r.Body.Subject)
+	erased, operation, err := m.Parts.Operator.EraseSubject(ctx, r.Topic, r.Body.Subject)
 	switch {
 	case err != nil:
 		return nil, err
@@ -179,7 +179,7 @@ func (m *Handlers) EraseSubject(
 }
 
 func (m *Handlers) delivery(ctx context.Context, id int64) (api.Delivery, error) {
-	found, err := m.Store.Reader.Delivery(ctx, id)
+	found, err := m.Parts.Reader.Delivery(ctx, id)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return api.Delivery{}, api.Refuse(http.StatusNotFound, api.CodeNotFound, "delivery %d does not exist", id)
 	}

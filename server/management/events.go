@@ -32,7 +32,7 @@ func (m *Handlers) ListEvents(
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	page, err := m.Store.Reader.ReadEvents(ctx, f, turn)
+	page, err := m.Parts.Reader.ReadEvents(ctx, f, turn)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (m *Handlers) GetEvent(ctx context.Context, r api.GetEventRequestObject) (a
 	if err != nil {
 		return nil, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
 	}
-	row, err := m.Store.Reader.ReadEvent(ctx, id)
+	row, err := m.Parts.Reader.ReadEvent(ctx, id)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "event %s does not exist, or is not kept any more", id)
 	}

@@ -77,10 +77,10 @@ func (m *Handlers) ExportDeadLetters(
 		return nil, err
 	}
 	f.From = optional(from, time.Time{})
-	if f.Until = optional(until, m.Store.Clock.Now()); until == nil { // for the pages that follow
+	if f.Until = optional(until, m.Parts.Clock.Now()); until == nil { // for the pages that follow
 		p.DeadLetteredUntil = new(f.Until.UTC().Format(time.RFC3339Nano))
 	}
-	read, last, err := readExported(ctx, m.Store.DB, f, optional(p.Format, exportAsEventGrid), page.Limit)
+	read, last, err := readExported(ctx, m.Parts.DB, f, optional(p.Format, exportAsEventGrid), page.Limit)
 	if err != nil {
 		return nil, err
 	}

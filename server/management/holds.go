@@ -19,7 +19,7 @@ func (m *Handlers) PauseSubscription(
 	}
 	shown, err := m.change(ctx, r.Topic, r.Subscription,
 		func(ctx context.Context, topic, name string) (*catalog.Subscription, error) {
-			return m.Store.Holds.PauseSubscription(ctx, topic, name, stopTimeToLive)
+			return m.Parts.Holds.Pause(ctx, topic, name, stopTimeToLive)
 		})
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (m *Handlers) PauseSubscription(
 func (m *Handlers) ResumeSubscription(
 	ctx context.Context, r api.ResumeSubscriptionRequestObject,
 ) (api.ResumeSubscriptionResponseObject, error) {
-	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ResumeSubscription)
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Parts.Holds.Resume)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (m *Handlers) ResumeSubscription(
 func (m *Handlers) ReleaseSubscription(
 	ctx context.Context, r api.ReleaseSubscriptionRequestObject,
 ) (api.ReleaseSubscriptionResponseObject, error) {
-	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ReleaseSubscription)
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Parts.Holds.Release)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (m *Handlers) ReleaseSubscription(
 func (m *Handlers) ProbeSubscription(
 	ctx context.Context, r api.ProbeSubscriptionRequestObject,
 ) (api.ProbeSubscriptionResponseObject, error) {
-	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Store.Holds.ProbeSubscription)
+	shown, err := m.change(ctx, r.Topic, r.Subscription, m.Parts.Holds.Probe)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (m *Handlers) TestDelivery(
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	id, err := m.Store.Operator.TestDelivery(ctx, r.Topic, r.Subscription)
+	id, err := m.Parts.Operator.TestDelivery(ctx, r.Topic, r.Subscription)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
@@ -113,7 +113,7 @@ func (m *Handlers) counted(ctx context.Context, s *catalog.Subscription) (shown 
 	if shown.Hold == nil {
 		return shown, nil
 	}
-	held, err := m.Store.Holds.HeldDeliveries(ctx, s.ID)
+	held, err := m.Parts.Holds.CountHeld(ctx, s.ID)
 	if err != nil {
 		return api.Subscription{}, err
 	}

@@ -60,18 +60,18 @@ func (m *Handlers) whatIf(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec,
 ) (api.Subscription, error) {
 	sub := catalog.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
-	before, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic.Name, name)
+	before, err := m.Parts.Subscriptions.Get(ctx, topic.Name, name)
 	switch {
 	case err == nil:
 		sub = *before
 	case !errors.Is(err, postgres.ErrNotFound):
 		return api.Subscription{}, err
 	default:
-		if err := m.Store.Subscriptions.SubscriptionNameFree(ctx, topic, name); err != nil {
+		if err := m.Parts.Subscriptions.CheckNameFree(ctx, topic, name); err != nil {
 			return api.Subscription{}, err
 		}
 		sub.ProvisioningState = catalog.ProvisioningSucceeded
-		sub.CreatedAt, sub.UpdatedAt = m.Store.Clock.Now(), m.Store.Clock.Now()
+		sub.CreatedAt, sub.UpdatedAt = m.Parts.Clock.Now(), m.Parts.Clock.Now()
 	}
 	sub.SubscriptionSpec = spec
 	return m.subscriptionJSON(&sub), nil

@@ -24,7 +24,7 @@ func (m *Handlers) BeginLogin(
 			"a login; postrider dev on this machine needs no personal key")
 	}
 	spec := access.PersonalKeySpec{Machine: r.Body.Machine, Role: access.Role(optional(r.Body.Role, ""))}
-	secret, l, err := m.Store.Access.BeginLogin(ctx, spec)
+	secret, l, err := m.Parts.Access.BeginLogin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (m *Handlers) PollLogin(ctx context.Context, r api.PollLoginRequestObject) 
 	if !access.IsAPIKey(r.Body.DeviceCode) {
 		return nil, api.Invalid("deviceCode", "is required: what POST /v1/logins answered")
 	}
-	l, key, err := m.Store.Access.LoginOf(ctx, r.Body.DeviceCode)
+	l, key, err := m.Parts.Access.LoginOf(ctx, r.Body.DeviceCode)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (m *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.W
 	who := access.ActorOf(ctx)
 	me := api.Me{Name: who.Name, Role: api.UserRole(who.Role)}
 	if name := who.APIKey(); name != "" {
-		k, err := m.Store.Access.APIKey(ctx, name)
+		k, err := m.Parts.Access.APIKey(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (m *Handlers) RevokeMyKey(
 		return nil, api.RefuseConflict(api.ConflictCodeNotPersonalKey, "%s did not send a personal key: "+
 			"an administrator revokes other API keys by DELETE /v1/apiKeys/{apiKey}", who.Name)
 	}
-	if _, err := m.Store.Access.RevokeAPIKey(ctx, who.PersonalKey); err != nil {
+	if _, err := m.Parts.Access.RevokeAPIKey(ctx, who.PersonalKey); err != nil {
 		return nil, err
 	}
 	return api.RevokeMyKey204Response{}, nil

@@ -26,7 +26,7 @@ func (m *Handlers) ListOperations(
 	if place.id != uuid.Nil {
 		after = &query.Operation{OperationID: place.id, CreatedAt: place.at}
 	}
-	list, err := m.Store.Reader.Operations(ctx, after, page.Limit+1)
+	list, err := m.Parts.Reader.Operations(ctx, after, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (m *Handlers) CancelOperation(
 	if err != nil {
 		return nil, operationNotFound(r.OperationId)
 	}
-	if _, err := m.Store.Operator.CancelOperation(ctx, id); err != nil {
+	if _, err := m.Parts.Operator.CancelOperation(ctx, id); err != nil {
 		return nil, err
 	}
 	o, err := m.operation(ctx, id)
@@ -82,14 +82,14 @@ func (m *Handlers) RedeliverEvents(
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	if !from.Before(m.Store.Clock.Now()) {
+	if !from.Before(m.Parts.Clock.Now()) {
 		return nil, api.Invalid("from", "must be in the past")
 	}
 	if optional(b.DryRun, false) {
-		found, err := m.Store.Reader.CountEvents(ctx, r.Topic, r.Subscription, *from, until)
+		found, err := m.Parts.Reader.CountEvents(ctx, r.Topic, r.Subscription, *from, until)
 		return api.RedeliverEvents200JSONResponse(DescribeMatched(found)), noSubscription(err, r.Topic, r.Subscription)
 	}
-	id, err := m.Store.Operator.RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
+	id, err := m.Parts.Operator.RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
 	if err != nil {
 		return nil, noSubscription(err, r.Topic, r.Subscription)
 	}
@@ -107,7 +107,7 @@ func noSubscription(err error, topic, subscription string) error {
 }
 
 func (m *Handlers) operation(ctx context.Context, id uuid.UUID) (api.Operation, error) {
-	o, err := m.Store.Reader.Operation(ctx, id)
+	o, err := m.Parts.Reader.Operation(ctx, id)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
 		return api.Operation{}, operationNotFound(id.String())

@@ -90,7 +90,7 @@ func (m *Handlers) patch(
 		return nil, nil, false, err
 	}
 	when = append(slices.Clone(when), postgres.Condition{Versions: []int64{before.Version}})
-	after, err = m.Store.Subscriptions.PatchSubscription(ctx, topic, name, spec, when...)
+	after, err = m.Parts.Subscriptions.Patch(ctx, topic, name, spec, when...)
 	if shook = errors.Is(err, postgres.ErrNotValidated); shook {
 		after, _, err = m.putValidated(ctx, parent, name, spec, when...)
 	}

@@ -15,7 +15,7 @@ func (m *Handlers) ListPolicies(
 	context.Context, api.ListPoliciesRequestObject,
 ) (api.ListPoliciesResponseObject, error) {
 	answer := api.ListPolicies200JSONResponse{Value: []api.Policy{}}
-	catalogue := m.Store.Cache.Catalogue()
+	catalogue := m.Parts.Cache.Snapshot()
 	for _, p := range catalogue.Policies() {
 		answer.Value = append(answer.Value, DescribePolicy(p, catalogue.PolicyVersion(p.Name)))
 	}
@@ -39,7 +39,7 @@ func (m *Handlers) GetPolicy(ctx context.Context, r api.GetPolicyRequestObject) 
 // policyNames are those of all policies, the built-in ones first.
 func (m *Handlers) policyNames() []string {
 	var names []string
-	for _, p := range m.Store.Cache.Catalogue().Policies() {
+	for _, p := range m.Parts.Cache.Snapshot().Policies() {
 		names = append(names, p.Name)
 	}
 	return names
@@ -54,12 +54,12 @@ func (m *Handlers) policy(ctx context.Context, name string) (*policy.Policy, err
 
 // policyVersion is policy with the version of what it found: both from one catalogue, so that they belong together.
 func (m *Handlers) policyVersion(ctx context.Context, name string) (*policy.Policy, int64, error) {
-	catalogue := m.Store.Cache.Catalogue()
+	catalogue := m.Parts.Cache.Snapshot()
 	if _, ok := catalogue.Policy(name); !ok {
-		if err := m.Store.Cache.Reload(ctx); err != nil {
+		if err := m.Parts.Cache.Reload(ctx); err != nil {
 			return nil, 0, err
 		}
-		catalogue = m.Store.Cache.Catalogue()
+		catalogue = m.Parts.Cache.Snapshot()
 	}
 	p, _ := catalogue.Policy(name)
 	return p, catalogue.PolicyVersion(name), nil

@@ -29,7 +29,7 @@ func (m *Handlers) PutPolicy(ctx context.Context, r api.PutPolicyRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	version, made, err := m.Store.Policies.PutPolicy(ctx, p, when...)
+	version, made, err := m.Parts.Policies.Put(ctx, p, when...)
 	shown := DescribePolicy(p, version)
 	switch {
 	case err != nil:
@@ -51,7 +51,7 @@ func (m *Handlers) DeletePolicy(
 	if !api.Storable(r.Policy) {
 		return nil, policyNotFound(r.Policy)
 	}
-	if err := m.Store.Policies.DeletePolicy(ctx, r.Policy, when...); err != nil {
+	if err := m.Parts.Policies.Delete(ctx, r.Policy, when...); err != nil {
 		return nil, policyRefusal(r.Policy, "", r.Params.IfMatch, err)
 	}
 	return api.DeletePolicy204Response{}, nil

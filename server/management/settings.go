@@ -59,7 +59,7 @@ func (m *Handlers) subscriptionSpec(
 	spec.DeadLetter, spec.DeadLetterProperties = m.deadLetterDestination(&found, b.DeadLetterDestination)
 	found.behavior(b)
 	found.labels(spec.Labels)
-	spec.ExpirationTimeUTC = found.expiration(b.ExpirationTimeUtc, m.Store.Clock.Now())
+	spec.ExpirationTimeUTC = found.expiration(b.ExpirationTimeUtc, m.Parts.Clock.Now())
 	spec.EndpointValidation = m.endpointValidation(&found, b.EndpointValidation, spec.EndpointBaseURL)
 	return spec, found.Err()
 }

@@ -21,7 +21,7 @@ func signed(b *api.SigningSettings) bool { return b != nil && optional(b.Enabled
 func (m *Handlers) GetSigningSecrets(
 	ctx context.Context, r api.GetSigningSecretsRequestObject,
 ) (api.GetSigningSecretsResponseObject, error) {
-	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Store.Subscriptions.RevealSigningSecrets)
+	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Parts.Subscriptions.RevealSigningSecrets)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (m *Handlers) RotateSigningSecret(
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	sub, err := m.Store.Subscriptions.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
+	sub, err := m.Parts.Subscriptions.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
 	var refused *policy.ValidationError
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
@@ -80,7 +80,7 @@ func (m *Handlers) liveSecrets(s *catalog.Subscription) []policy.SigningSecret {
 	if s.Signing == nil {
 		return nil
 	}
-	return s.Signing.Live(m.Store.Clock.Now())
+	return s.Signing.Live(m.Parts.Clock.Now())
 }
 
 func (m *Handlers) signingSecrets(s *catalog.Subscription) api.SigningSecrets {

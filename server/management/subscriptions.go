@@ -24,7 +24,7 @@ func (m *Handlers) ListSubscriptions(
 	if !api.Storable(r.Topic) {
 		return nil, api.TopicNotFound(r.Topic)
 	}
-	list, err := m.Store.Subscriptions.ListSubscriptions(ctx, r.Topic, page.After, page.Limit+1)
+	list, err := m.Parts.Subscriptions.List(ctx, r.Topic, page.After, page.Limit+1)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.TopicNotFound(r.Topic)
 	}
@@ -106,7 +106,7 @@ func (m *Handlers) subscription(ctx context.Context, topic, name string) (*catal
 	if !api.Storable(topic) || !api.Storable(name) {
 		return nil, api.SubscriptionNotFound(topic, name)
 	}
-	sub, err := m.Store.Subscriptions.SubscriptionOf(ctx, topic, name)
+	sub, err := m.Parts.Subscriptions.Get(ctx, topic, name)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(topic, name)
 	}
@@ -141,7 +141,7 @@ func (m *Handlers) DeleteSubscription(
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	err = m.Store.Subscriptions.DeleteSubscription(ctx, r.Topic, r.Subscription, when...)
+	err = m.Parts.Subscriptions.Delete(ctx, r.Topic, r.Subscription, when...)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
@@ -189,7 +189,7 @@ func (m *Handlers) subscriptionJSON(s *catalog.Subscription) api.Subscription {
 // rules are what holds for its deliveries: the policy's ranges, or the topic's retention, may have changed since its
 // limits were set.
 func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
-	p, known := m.Store.Cache.Catalogue().Policy(s.RetryPolicy)
+	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy)
 	if !known { // made on another node within the last second
 		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
 	}

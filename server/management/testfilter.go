@@ -26,7 +26,7 @@ func (m *Handlers) TestSubscriptionFilter(
 	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
-	f, err := query.ReadFilter(ctx, m.Store.DB.Pool, r.Topic, r.Subscription)
+	f, err := query.ReadFilter(ctx, m.Parts.DB.Pool, r.Topic, r.Subscription)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	}
@@ -80,7 +80,7 @@ func (m *Handlers) testedEvents(ctx context.Context, topic *catalog.Topic, b *ap
 	case brought:
 		return readTestedEvent(topic, b.Event)
 	}
-	events, err := query.LastEvents(ctx, m.Store.DB.Pool, topic.ID, last)
+	events, err := query.LastEvents(ctx, m.Parts.DB.Pool, topic.ID, last)
 	return events, lastEventsRefusal(err)
 }
 

@@ -13,7 +13,7 @@ import (
 func (m *Handlers) ListTopicKeys(
 	ctx context.Context, r api.ListTopicKeysRequestObject,
 ) (api.ListTopicKeysResponseObject, error) {
-	keys, err := accessKeys(r.Topic, func() (*catalog.AccessKeys, error) { return m.Store.Topics.TopicKeys(ctx, r.Topic) })
+	keys, err := accessKeys(r.Topic, func() (*catalog.AccessKeys, error) { return m.Parts.Topics.Keys(ctx, r.Topic) })
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (m *Handlers) RegenerateTopicKey(
 	}
 	name := catalog.KeyName(r.Body.KeyName)
 	keys, err := accessKeys(r.Topic,
-		func() (*catalog.AccessKeys, error) { return m.Store.Topics.RegenerateTopicKey(ctx, r.Topic, name) })
+		func() (*catalog.AccessKeys, error) { return m.Parts.Topics.RegenerateKey(ctx, r.Topic, name) })
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 
 // Handlers answer the routes under /v1. The generated handlers read parameters and write answers around it.
 type Handlers struct {
-	Store        Parts
+	Parts        Parts
 	Allow        []netip.Prefix
 	AllowHTTP    bool
 	FilterLimits filter.Limits
@@ -40,7 +40,7 @@ func (m *Handlers) ListTopics(
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.Store.Topics.ListTopics(ctx, page.After, page.Limit+1)
+	list, err := m.Parts.Topics.List(ctx, page.After, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (m *Handlers) PutTopic(ctx context.Context, r api.PutTopicRequestObject) (a
 	if err != nil {
 		return nil, err
 	}
-	topic, keys, err := m.Store.Topics.PutTopic(ctx, r.Topic, spec, when...)
+	topic, keys, err := m.Parts.Topics.Put(ctx, r.Topic, spec, when...)
 	switch {
 	case errors.Is(err, postgres.ErrPrecondition):
 		return nil, api.RefusePrecondition("topic", r.Topic, r.Params.IfMatch)
@@ -189,7 +189,7 @@ func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, erro
 	if !api.Storable(name) {
 		return nil, api.TopicNotFound(name)
 	}
-	topic, err := m.Store.Topics.Topic(ctx, name)
+	topic, err := m.Parts.Topics.Get(ctx, name)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.TopicNotFound(name)
 	}
@@ -207,7 +207,7 @@ func (m *Handlers) DeleteTopic(
 	if !api.Storable(r.Topic) {
 		return nil, api.TopicNotFound(r.Topic)
 	}
-	err = m.Store.Topics.DeleteTopic(ctx, r.Topic, when...)
+	err = m.Parts.Topics.Delete(ctx, r.Topic, when...)
 	switch {
 	case errors.Is(err, postgres.ErrPrecondition):
 		return nil, api.RefusePrecondition("topic", r.Topic, r.Params.IfMatch)

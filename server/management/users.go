@@ -16,7 +16,7 @@ func (m *Handlers) ListUsers(ctx context.Context, r api.ListUsersRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	list, err := m.Store.Access.Users(ctx, page.After, page.Limit+1)
+	list, err := m.Parts.Access.Users(ctx, page.After, page.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -38,14 +38,14 @@ func (m *Handlers) PutUser(ctx context.Context, r api.PutUserRequestObject) (api
 	if err != nil {
 		return nil, err
 	}
-	made, err := m.Store.Access.PutUser(ctx, r.User, spec, when...)
+	made, err := m.Parts.Access.PutUser(ctx, r.User, spec, when...)
 	if errors.Is(err, postgres.ErrPrecondition) {
 		return nil, api.RefusePrecondition("user", r.User, r.Params.IfMatch)
 	}
 	if err != nil {
 		return nil, err
 	}
-	u, err := m.Store.Access.User(ctx, r.User)
+	u, err := m.Parts.Access.User(ctx, r.User)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (m *Handlers) GetUser(ctx context.Context, r api.GetUserRequestObject) (api
 	if !api.Storable(r.User) {
 		return nil, userNotFound(r.User)
 	}
-	u, err := m.Store.Access.User(ctx, r.User)
+	u, err := m.Parts.Access.User(ctx, r.User)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (m *Handlers) DeleteUser(
 	if err != nil {
 		return nil, err
 	}
-	err = m.Store.Access.DeleteUser(ctx, r.User, when...)
+	err = m.Parts.Access.DeleteUser(ctx, r.User, when...)
 	if errors.Is(err, postgres.ErrPrecondition) {
 		return nil, api.RefusePrecondition("user", r.User, r.Params.IfMatch)
 	}

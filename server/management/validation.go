@@ -79,7 +79,7 @@ func SkipOnLoopback(host string) catalog.EndpointValidation {
 func (m *Handlers) put(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition,
 ) (*catalog.Subscription, bool, error) {
-	sub, made, err := m.Store.Subscriptions.PutSubscription(ctx, topic.Name, name, spec, when...)
+	sub, made, err := m.Parts.Subscriptions.Put(ctx, topic.Name, name, spec, when...)
 	if errors.Is(err, postgres.ErrNotValidated) {
 		return m.putValidated(ctx, topic, name, spec, when...)
 	}
@@ -89,15 +89,15 @@ func (m *Handlers) put(
 func (m *Handlers) putValidated(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition,
 ) (*catalog.Subscription, bool, error) {
-	handshake, err := m.Store.Handshakes.BeginValidation(ctx, topic, name, &spec, baseOf(ctx))
+	handshake, err := m.Parts.Handshakes.BeginValidation(ctx, topic, name, &spec, baseOf(ctx))
 	if err != nil {
 		return nil, false, err
 	}
-	if err := m.Store.Handshakes.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
+	if err := m.Parts.Handshakes.Wait(ctx, handshake, m.ValidationWait); err != nil {
 		return nil, false, err
 	}
-	sub, made, err := m.Store.Subscriptions.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
-	if errors.Is(err, catalog.ErrNoAnswerYet) {
+	sub, made, err := m.Parts.Subscriptions.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
+	if errors.Is(err, catalog.ErrValidationPending) {
 		return nil, false, api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
 			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that "+
 				"there was is kept. Try again, or set endpointValidation to skip.",
@@ -138,14 +138,14 @@ func (m *Handlers) ValidateSubscription(
 	if err != nil {
 		return nil, err
 	}
-	handshake, err := m.Store.Handshakes.RepeatValidation(ctx, topic, sub, baseOf(ctx))
+	handshake, err := m.Parts.Handshakes.RepeatValidation(ctx, topic, sub, baseOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Store.Handshakes.WaitHandshake(ctx, handshake, m.ValidationWait); err != nil {
+	if err := m.Parts.Handshakes.Wait(ctx, handshake, m.ValidationWait); err != nil {
 		return nil, err
 	}
-	sub, err = m.Store.Subscriptions.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)
+	sub, err = m.Parts.Subscriptions.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
@@ -167,7 +167,7 @@ func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*api
 	if s.HandshakeID == 0 {
 		return nil, nil
 	}
-	h, err := m.Store.Handshakes.HandshakeOf(ctx, s.HandshakeID)
+	h, err := m.Parts.Handshakes.Get(ctx, s.HandshakeID)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, nil
 	}

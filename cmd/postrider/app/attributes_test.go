@@ -31,7 +31,7 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	require.Equal(t, list, sub.DeliveryAttributes)
 	require.NotNil(t, sub.Headers)
 	require.Equal(t, "say ***", sub.Secrets.Redact("say hidden-value"))
-	cached, ok := b.store.Cache.Catalogue().Subscription(sub.ID)
+	cached, ok := b.store.Cache.Snapshot().Subscription(sub.ID)
 	require.True(t, ok)
 	require.Equal(t, list, cached.DeliveryAttributes)
 
@@ -54,9 +54,9 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	var mistake *policy.ValidationError
 	s := spec()
 	s.DeliveryAttributes = []policy.DeliveryAttribute{secretHeader("X-Other", nil)}
-	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), "orders", "billing", s)
+	_, _, err = b.store.Subscriptions.Put(t.Context(), "orders", "billing", s)
 	require.ErrorAs(t, err, &mistake)
-	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), "orders", "new-one", s)
+	_, _, err = b.store.Subscriptions.Put(t.Context(), "orders", "new-one", s)
 	require.ErrorAs(t, err, &mistake)
 
 	none := b.subscription(t, "orders", "billing", nil)
@@ -79,7 +79,7 @@ func TestSecretIsKeptAsItIsStored(t *testing.T) {
 	other, _ := newStore(t, b.url, "node-2")
 	s := spec()
 	s.DeliveryAttributes = []policy.DeliveryAttribute{secretHeader("X-A", nil)}
-	sub, made, err := other.Subscriptions.PutSubscription(t.Context(), "orders", "billing", s)
+	sub, made, err := other.Subscriptions.Put(t.Context(), "orders", "billing", s)
 	require.NoError(t, err)
 	require.False(t, made)
 	require.Equal(t, "second", *sub.DeliveryAttributes[0].Value)
@@ -113,7 +113,7 @@ func TestRevealWritesTheAuditFirst(t *testing.T) {
 	sub, err := b.store.Subscriptions.RevealEndpoint(somebody, "orders", "billing")
 	require.Error(t, err)
 	require.Nil(t, sub)
-	keys, err := b.store.Topics.TopicKeys(somebody, "orders")
+	keys, err := b.store.Topics.Keys(somebody, "orders")
 	require.Error(t, err)
 	require.Nil(t, keys)
 }
@@ -125,11 +125,11 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 	b.topic(t, "orders")
 	b.topic(t, "empty")
 	b.subscription(t, "orders", "billing", nil)
-	mine, ok := b.store.Cache.Catalogue().Policy(policy.DefaultName)
+	mine, ok := b.store.Cache.Snapshot().Policy(policy.DefaultName)
 	require.True(t, ok)
 	own := *mine
 	own.Name, own.BuiltIn = "mine", false
-	_, _, err := b.store.Policies.PutPolicy(t.Context(), &own)
+	_, _, err := b.store.Policies.Put(t.Context(), &own)
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(),
 		"ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
@@ -146,39 +146,39 @@ func TestNoChangeWithoutItsAudit(t *testing.T) {
 	before := state()
 	for name, change := range map[string]func(context.Context) error{
 		"PutTopic": func(ctx context.Context) error {
-			_, _, err := b.store.Topics.PutTopic(ctx, "another",
+			_, _, err := b.store.Topics.Put(ctx, "another",
 				catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: "EventGridSchema"})
 			return err
 		},
-		"DeleteTopic": func(ctx context.Context) error { return b.store.Topics.DeleteTopic(ctx, "empty") },
+		"DeleteTopic": func(ctx context.Context) error { return b.store.Topics.Delete(ctx, "empty") },
 		"RegenerateTopicKey": func(ctx context.Context) error {
-			_, err := b.store.Topics.RegenerateTopicKey(ctx, "orders", catalog.Key1)
+			_, err := b.store.Topics.RegenerateKey(ctx, "orders", catalog.Key1)
 			return err
 		},
 		"SetTopicKeys": func(ctx context.Context) error {
-			return b.store.Topics.SetTopicKeys(ctx, "orders", catalog.AccessKeys{Key1: "a", Key2: "b"})
+			return b.store.Topics.SetKeys(ctx, "orders", catalog.AccessKeys{Key1: "a", Key2: "b"})
 		},
 		"PutSubscription": func(ctx context.Context) error {
-			_, _, err := b.store.Subscriptions.PutSubscription(ctx, "orders", "billing", spec())
+			_, _, err := b.store.Subscriptions.Put(ctx, "orders", "billing", spec())
 			return err
 		},
 		"DeleteSubscription": func(ctx context.Context) error {
-			return b.store.Subscriptions.DeleteSubscription(ctx, "orders", "billing")
+			return b.store.Subscriptions.Delete(ctx, "orders", "billing")
 		},
 		"PauseSubscription": func(ctx context.Context) error {
-			_, err := b.store.Holds.PauseSubscription(ctx, "orders", "billing", nil)
+			_, err := b.store.Holds.Pause(ctx, "orders", "billing", nil)
 			return err
 		},
 		"ResumeSubscription": func(ctx context.Context) error {
-			_, err := b.store.Holds.ResumeSubscription(ctx, "orders", "billing")
+			_, err := b.store.Holds.Resume(ctx, "orders", "billing")
 			return err
 		},
 		"ReleaseSubscription": func(ctx context.Context) error {
-			_, err := b.store.Holds.ReleaseSubscription(ctx, "orders", "billing")
+			_, err := b.store.Holds.Release(ctx, "orders", "billing")
 			return err
 		},
-		"PutPolicy":    func(ctx context.Context) error { _, _, err := b.store.Policies.PutPolicy(ctx, &own); return err },
-		"DeletePolicy": func(ctx context.Context) error { return b.store.Policies.DeletePolicy(ctx, "mine") },
+		"PutPolicy":    func(ctx context.Context) error { _, _, err := b.store.Policies.Put(ctx, &own); return err },
+		"DeletePolicy": func(ctx context.Context) error { return b.store.Policies.Delete(ctx, "mine") },
 	} {
 		require.ErrorContains(t, change(t.Context()), "full_now", name)
 		require.Equal(t, before, state(), name)

@@ -45,7 +45,7 @@ func TestTheAuditHasThePolicysOldAndNewValues(t *testing.T) {
 	const names = "SELECT string_agg(DISTINCT split_part(n, ' ', 1), ' ') " +
 		"FROM postrider.audit, jsonb_object_keys(changes) n WHERE action = 'policy_replaced'"
 	require.Equal(t, "ackTimeoutSeconds cells.azure-resource cells.webhook", b.text(t, names))
-	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "own"))
+	require.NoError(t, b.store.Policies.Delete(t.Context(), "own"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.audit WHERE action = 'policy_deleted' "+
 		"AND (changes #>> '{ackTimeoutSeconds,old}')::int = 20"))
 }

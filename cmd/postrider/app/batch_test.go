@@ -228,7 +228,7 @@ func TestTwoNodesCutDisjointBatchesAndLoseNothing(t *testing.T) {
 func TestCutterGoesBackForWhatItPassed(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 2, 1024)
-	b.store.Loader.LookBackSlowerThan(time.Hour)
+	b.store.Loader.SearchSlowerThan(time.Hour)
 	b.publish(t, "orders", "early", 1)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1") // as if it were not committed yet
 	b.publish(t, "orders", "late", 6)
@@ -312,7 +312,7 @@ func TestPumpsThatWaitEndTogether(t *testing.T) {
 func TestSlowLookBackIsLeftToALaterPump(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 2, 1024)
-	b.store.Loader.LookBackSlowerThan(0)
+	b.store.Loader.SearchSlowerThan(0)
 	b.publish(t, "orders", "early", 1)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET job_id = -1")
 	b.publish(t, "orders", "middle", 1)

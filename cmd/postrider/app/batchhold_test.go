@@ -27,7 +27,7 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused' AND attempts = 0"))
 	require.Equal(t, 3, b.count(t, "SELECT held_deliveries FROM postrider.event_subscriptions"))
-	held, err := b.store.Holds.HeldDeliveries(t.Context(), sub.ID)
+	held, err := b.store.Holds.CountHeld(t.Context(), sub.ID)
 	require.NoError(t, err)
 	require.Equal(t, 3, held)
 
@@ -66,14 +66,14 @@ func TestPumpMeetsAPause(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 10, 64)
 	b.publish(t, "orders", "e", 25)
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	require.Empty(t, b.cutAll(t, sub))
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Equal(t, 25, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 
-	_, err = b.store.Holds.ResumeSubscription(t.Context(), "orders", "all")
+	_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, true, 100)
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestPromoteParksBatchesThatFindNoRoom(t *testing.T) {
 			batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	}
 	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now()")
-	due, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: sub.ID, Jobs: 4})
+	due, err := b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: sub.ID, Jobs: 4})
 	require.NoError(t, err)
 	require.Equal(t, 3, due)
 	require.Equal(t, 2,
@@ -131,7 +131,7 @@ func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 	held.Number = 0
 	require.NoError(t, b.store.Recorder.Record(t.Context(), held))
 	b.publish(t, "orders", "open", 2)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Equal(t, 8, b.count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND reason = 'EventSubscriptionDeleted'"))
 	require.Equal(t, 2, b.count(t,

@@ -39,7 +39,7 @@ func TestPromoteMovesWhatIsDueAndNothingElse(t *testing.T) {
 	var moved [2]int
 	for i, s := range []*app.System{b.store, other} {
 		group.Go(func() {
-			n, err := s.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: 1, Jobs: 100_000})
+			n, err := s.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: 1, Jobs: 100_000})
 			require.NoError(t, err)
 			moved[i] = n
 		})
@@ -189,7 +189,7 @@ func TestPoliciesAreReadFromTheirRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, want := range policy.Builtins() {
-		got, ok := b.store.Cache.Catalogue().Policy(want.Name)
+		got, ok := b.store.Cache.Snapshot().Policy(want.Name)
 		require.True(t, ok, want.Name)
 		require.ElementsMatch(t, want.Cells, got.Cells, want.Name)
 		shown := got.Clone()
@@ -197,7 +197,7 @@ func TestPoliciesAreReadFromTheirRows(t *testing.T) {
 		require.Equal(t, want, shown, want.Name)
 	}
 	names := []string{}
-	for _, p := range b.store.Cache.Catalogue().Policies() {
+	for _, p := range b.store.Cache.Snapshot().Policies() {
 		names = append(names, p.Name)
 	}
 	require.Equal(t, []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"}, names)
@@ -206,7 +206,7 @@ func TestPoliciesAreReadFromTheirRows(t *testing.T) {
 		"WHERE policy = 'ga-2021' AND condition = '503' AND endpoint_kind = 'webhook'")
 	require.NoError(t, err)
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	p, _ := b.store.Cache.Catalogue().Policy("ga-2021")
+	p, _ := b.store.Cache.Snapshot().Policy("ga-2021")
 	require.Equal(t, 77*time.Second, p.Cell(policy.KindWebhook, policy.Result{Status: 503}).MinDelay,
 		"a change of a cell is a change of the catalogue")
 }
@@ -220,7 +220,7 @@ func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.river_job "+
 		"WHERE args ->> 'd' = (SELECT min(id)::text FROM postrider_internal.deliveries)")
 	require.NoError(t, err)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 }

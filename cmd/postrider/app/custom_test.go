@@ -24,7 +24,7 @@ func (b *bundle) customTopic(t *testing.T, name string) *catalog.Topic {
 		json.Unmarshal(
 			[]byte(`{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"no"},"dataVersion":{"sourceField":"v"},
 		"eventType":{"sourceField":"kind","defaultValue":"test"},"subject":{"sourceField":"who","defaultValue":"s"}}}`), &m))
-	topic, _, err := b.store.Topics.PutTopic(t.Context(), name,
+	topic, _, err := b.store.Topics.Put(t.Context(), name,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &m})
 	require.NoError(t, err)
 	return topic
@@ -47,12 +47,12 @@ func TestCustomTopicIsReadBack(t *testing.T) {
 	made := b.customTopic(t, "orders")
 	again := b.customTopic(t, "orders")
 	require.Equal(t, made, again, "the same mapping once more")
-	cached, ok := b.store.Cache.Catalogue().Topic("orders")
+	cached, ok := b.store.Cache.Snapshot().Topic("orders")
 	require.True(t, ok)
 	require.Equal(t, made.InputSchemaMapping, cached.InputSchemaMapping)
 	changed := *made.InputSchemaMapping
 	changed.Properties.ID = nil
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+	_, _, err := b.store.Topics.Put(t.Context(), "orders",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: &changed})
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.Nil(t, b.topic(t, "plain").InputSchemaMapping)
@@ -180,7 +180,7 @@ func TestReadFilter(t *testing.T) {
 			InputSchemaMapping: custom.InputSchemaMapping,
 		}, read.Topic)
 
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "custom", "billing"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "custom", "billing"))
 	for _, names := range [][2]string{{"custom", "billing"}, {"nowhere", "billing"}} {
 		_, err = query.ReadFilter(t.Context(), b.store.DB.Pool, names[0], names[1])
 		require.ErrorIs(t, err, postgres.ErrNotFound)

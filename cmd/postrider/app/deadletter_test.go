@@ -37,7 +37,7 @@ func (b *bundle) giveUp(t *testing.T) (letters []uuid.UUID) {
 			RetryPolicy: policy.DefaultName, Number: 1, StartedAt: time.Now(), Status: 400, Outcome: policy.OutcomeBadRequest,
 			Verdict: policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded},
 		}
-		require.NoError(t, rows.Scan(&r.DeliveryID, &r.JobID, &r.SubscriptionID, &r.JobMade))
+		require.NoError(t, rows.Scan(&r.DeliveryID, &r.JobID, &r.SubscriptionID, &r.CreatedAt))
 		results = append(results, r)
 	}
 	require.NoError(t, rows.Err())

@@ -14,7 +14,7 @@ func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "paused", nil)
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "paused", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "paused", nil)
 	require.NoError(t, err)
 	b.exec(t, "CREATE FUNCTION slowly() RETURNS trigger "+
 		"LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NEW; END'")
@@ -34,7 +34,7 @@ func TestDrainCancelsWhatASlowPublishHeldAfterTheDeletion(t *testing.T) {
 		return b.count(t,
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
 	}, 5*time.Second, 5*time.Millisecond)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "paused"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "paused"))
 	require.NoError(t, blocker.Rollback(t.Context()))
 	require.NoError(t, <-published)
 

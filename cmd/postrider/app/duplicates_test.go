@@ -24,7 +24,7 @@ import (
 // window makes a topic detect duplicates for so long; 0 ends it.
 func (b *bundle) window(t *testing.T, name string, window time.Duration) {
 	t.Helper()
-	topic, _, err := b.store.Topics.PutTopic(t.Context(), name,
+	topic, _, err := b.store.Topics.Put(t.Context(), name,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, DuplicateWindow: window})
 	require.NoError(t, err)
 	require.Equal(t, window, topic.DuplicateWindow)
@@ -143,7 +143,7 @@ func TestReceiptOfDuplicates(t *testing.T) {
 func TestDuplicatesAreToldBySourceAndID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+	_, _, err := b.store.Topics.Put(t.Context(), "orders",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents, DuplicateWindow: time.Hour})
 	require.NoError(t, err)
 	publish := func(source, id string) {

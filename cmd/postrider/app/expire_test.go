@@ -46,7 +46,7 @@ func TestExpireSubscriptions(t *testing.T) {
 		func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC, s.MaxEventsPerBatch = &at, new(2) })
 	b.subscription(t, "orders", "lasting", nil)
 	b.publish(t, "orders", "e", 3)
-	require.NoError(t, b.store.Subscriptions.ExpireSubscriptions(t.Context()))
+	require.NoError(t, b.store.Subscriptions.Expire(t.Context()))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "their time has not come")
 	other, _ := newStore(t, b.url, "node-2")
 	require.Eventually(t, func() bool { return b.store.Clock.Now().After(at.Add(50 * time.Millisecond)) }, 10*time.Second,
@@ -54,7 +54,7 @@ func TestExpireSubscriptions(t *testing.T) {
 	var group sync.WaitGroup
 	for _, s := range []*app.System{b.store, other} {
 		group.Go(func() {
-			if err := s.Subscriptions.ExpireSubscriptions(t.Context()); err != nil {
+			if err := s.Subscriptions.Expire(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -75,7 +75,7 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	topic := catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents}
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "shop", topic)
+	_, _, err := b.store.Topics.Put(t.Context(), "shop", topic)
 	require.NoError(t, err)
 	b.subscription(t, "shop", "first", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "namespace-2023" })
 	other, _ := newStore(t, b.url, "node-2")
@@ -84,13 +84,13 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 	})
 	rules := func() policy.Rules {
 		require.NoError(t, other.Cache.Reload(t.Context()))
-		r, known := other.Cache.Catalogue().Rules(sub.ID)
+		r, known := other.Cache.Snapshot().Rules(sub.ID)
 		require.True(t, known)
 		return r
 	}
 	require.Equal(t, 7*24*time.Hour, rules().Limits.TTL)
 	topic.EventRetentionInDays = 2
-	changed, keys, err := b.store.Topics.PutTopic(t.Context(), "shop", topic)
+	changed, keys, err := b.store.Topics.Put(t.Context(), "shop", topic)
 	require.NoError(t, err)
 	require.Nil(t, keys)
 	require.Equal(t, 2, changed.EventRetentionInDays)
@@ -98,17 +98,17 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 
 	own, _ := policy.Builtin("namespace-2023")
 	own.Name, own.BuiltIn, own.DefaultMaxAttempts = "mine", false, 7
-	_, _, err = b.store.Policies.PutPolicy(t.Context(), &own)
+	_, _, err = b.store.Policies.Put(t.Context(), &own)
 	require.NoError(t, err)
 	sub = b.subscription(t, "shop", "second", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "mine" })
 	require.Equal(t, 7, rules().Limits.MaxAttempts)
 	own.DefaultMaxAttempts = 4
-	_, _, err = b.store.Policies.PutPolicy(t.Context(), &own)
+	_, _, err = b.store.Policies.Put(t.Context(), &own)
 	require.NoError(t, err)
 	require.Equal(t, 4, rules().Limits.MaxAttempts, "the policy was changed, not the event subscription")
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "shop", "second"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "shop", "second"))
 	require.NoError(t, other.Cache.Reload(t.Context()))
-	_, known := other.Cache.Catalogue().Rules(sub.ID)
+	_, known := other.Cache.Snapshot().Rules(sub.ID)
 	require.False(t, known)
 }
 
@@ -117,14 +117,14 @@ func TestConditions(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	put := func(when ...postgres.Condition) error {
-		_, _, err := b.store.Subscriptions.PutSubscription(t.Context(), "orders", "billing", spec(), when...)
+		_, _, err := b.store.Subscriptions.Put(t.Context(), "orders", "billing", spec(), when...)
 		return err
 	}
 	require.ErrorIs(t, put(postgres.Condition{Present: true}), postgres.ErrPrecondition)
 	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{1}}), postgres.ErrPrecondition)
 	require.NoError(t, put(postgres.Condition{Absent: true}))
 	require.ErrorIs(t, put(postgres.Condition{Absent: true}), postgres.ErrPrecondition)
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
 	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{}}), postgres.ErrPrecondition)
 	require.ErrorIs(t, put(postgres.Condition{}, postgres.Condition{Versions: []int64{sub.Version + 1}}),
@@ -133,16 +133,16 @@ func TestConditions(t *testing.T) {
 	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition,
 		"it has another by now")
 	require.ErrorIs(t,
-		b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "billing",
+		b.store.Subscriptions.Delete(t.Context(), "orders", "billing",
 			postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition)
 	require.ErrorIs(t,
-		b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "nothing", postgres.Condition{Present: true}),
+		b.store.Subscriptions.Delete(t.Context(), "orders", "nothing", postgres.Condition{Present: true}),
 		postgres.ErrNotFound)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 
 	var group sync.WaitGroup
 	var lock sync.Mutex
-	sub, err = b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+	sub, err = b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
 	done := 0
 	for range 8 {

@@ -81,7 +81,7 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	for _, name := range []string{"ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
 		sub := b.subscription(t, "orders", name, func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy = name })
 		b.bury(t, sub, 1)
-		require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", name))
+		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", name))
 	}
 	sub := b.subscription(t, "orders", "rows", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows })
 	b.bury(t, sub, 1)
@@ -132,8 +132,8 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "Billing", outside)
 	b.bury(t, sub, 3)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "Billing"))
-	require.NoError(t, b.store.Topics.DeleteTopic(t.Context(), "orders"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "Billing"))
+	require.NoError(t, b.store.Topics.Delete(t.Context(), "orders"))
 	b.afterDelay(t)
 	b.claim(t, 1)
 	b.claim(t, 0)

@@ -90,17 +90,17 @@ func TestLostChangesOfTheCatalogueAreForgotten(t *testing.T) {
 	b.topic(t, "orders")
 	before := b.count(t, "SELECT version FROM postrider_internal.catalogue")
 	b.topic(t, "lost")
-	cached := b.store.Cache.Catalogue().Version
+	cached := b.store.Cache.Snapshot().Version
 	b.exec(t, "DELETE FROM postrider_internal.topics WHERE name = 'lost'")
 	b.exec(t, "UPDATE postrider_internal.catalogue SET version = $1", before)
 
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	_, found := b.store.Cache.Catalogue().Topic("lost")
+	_, found := b.store.Cache.Snapshot().Topic("lost")
 	require.False(t, found)
-	_, found = b.store.Cache.Catalogue().Topic("orders")
+	_, found = b.store.Cache.Snapshot().Topic("orders")
 	require.True(t, found)
 	b.topic(t, "found")
-	require.Greater(t, b.store.Cache.Catalogue().Version, cached, "the lost version is given to no other change")
+	require.Greater(t, b.store.Cache.Snapshot().Version, cached, "the lost version is given to no other change")
 }
 
 // An answer that comes after its ack timeout ends no delivery but that of the event it is about.

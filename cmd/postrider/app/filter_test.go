@@ -69,7 +69,7 @@ func TestAdvancedFiltersDecideWhoIsOwed(t *testing.T) {
 	require.Equal(t, []int{2, 1, 2, 2, 2, 2, 3, 2}, receipt.Matched)
 	b.requireOwed(t, want)
 
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	b.subscription(t, "orders", "red", nil)
 	receipt, err = b.store.Publisher.Publish(t.Context(), colours(8))
 	require.NoError(t, err)

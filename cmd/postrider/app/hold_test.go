@@ -28,13 +28,13 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 	b.subscription(t, "orders", "open", nil)
 	other, _ := newStore(t, b.url, "node-2")
 	for i := range 10 {
-		sub, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "paused", nil)
+		sub, err := b.store.Holds.Pause(t.Context(), "orders", "paused", nil)
 		require.NoError(t, err)
 		require.Equal(t, catalog.HoldPaused, sub.Hold.Reason)
 		require.NotNil(t, sub.Hold.Since)
 		_, err = other.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("held-%d", i), 1))
 		require.NoError(t, err)
-		sub, err = b.store.Holds.ResumeSubscription(t.Context(), "orders", "paused")
+		sub, err = b.store.Holds.Resume(t.Context(), "orders", "paused")
 		require.NoError(t, err)
 		require.Empty(t, sub.Hold.Reason)
 		_, err = other.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("free-%d", i), 1))
@@ -46,7 +46,7 @@ func TestPublishToAPausedSubscriptionHolds(t *testing.T) {
 	require.Equal(t, 20,
 		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NULL AND subscription = 'open'"))
 	require.Zero(t, b.count(t, brokenTokens))
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "never", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "never", nil)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
@@ -55,14 +55,14 @@ func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 300)
 	traffic, err := b.store.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Hold: catalog.HoldPaused, Held: queue.DefaultRoom}},
 		traffic.Waiting)
-	_, err = b.store.Holds.ResumeSubscription(t.Context(), "orders", "all")
+	_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	traffic, err = b.store.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestRefillStopsAtAPause(t *testing.T) {
 		b := setup(t)
 		b.topic(t, "orders")
 		sub := b.subscription(t, "orders", "all", nil)
-		_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+		_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 		require.NoError(t, err)
 		b.publish(t, "orders", "e", 2)
 		n, err := b.store.Releaser.Refill(t.Context(), sub.ID, batching, 10)
@@ -144,7 +144,7 @@ func TestReleaseExpired(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 3)
 	_, err = b.pool.Exec(t.Context(),
@@ -194,9 +194,9 @@ func TestPausingAndResumingUnderLoadLosesNothing(t *testing.T) {
 		}
 	})
 	for range 30 {
-		_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+		_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 		require.NoError(t, err)
-		_, err = b.store.Holds.ResumeSubscription(t.Context(), "orders", "all")
+		_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
 		require.NoError(t, err)
 	}
 	cancel()
@@ -221,7 +221,7 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
 	stop := true
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", &stop)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", &stop)
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 3)
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET resumed_at = now()")
@@ -233,7 +233,7 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 
 	paused := make(chan error, 1)
 	go func() {
-		_, err := b.store.Holds.PauseSubscription(context.Background(), "orders", "all", nil)
+		_, err := b.store.Holds.Pause(context.Background(), "orders", "all", nil)
 		paused <- err
 	}()
 	require.Eventually(t, func() bool {
@@ -244,7 +244,7 @@ func TestPauseDuringAResumeIsNotLost(t *testing.T) {
 	require.NoError(t, <-paused)
 
 	require.NoError(t, b.store.Holds.MoveTimeToLive(t.Context(), sub.ID))
-	now, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "all")
+	now, err := b.store.Subscriptions.Get(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	require.Equal(t, catalog.HoldPaused, now.Hold.Reason)
 	require.False(t, now.Hold.Resuming)

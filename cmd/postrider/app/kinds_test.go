@@ -80,7 +80,7 @@ func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
 			require.Zero(t, n)
 		}},
 		"the drain": {"scheduled", func(t *testing.T, b *bundle) {
-			require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+			require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 			require.NoError(t, b.store.Subscriptions.Drain(t.Context()))
 			require.Zero(t,
 				b.count(t, "SELECT count(*) FROM postrider_internal.event_subscriptions WHERE drained_at IS NOT NULL"),

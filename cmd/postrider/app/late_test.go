@@ -131,7 +131,7 @@ func TestLateSuccessAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	b, sub := lateSetup(t)
 	r := b.timedOut(t, sub, 1)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	ended, err := b.store.Recorder.RecordLate(t.Context(), late(r[0], 200), "200")
 	require.NoError(t, err)
 	require.False(t, ended)

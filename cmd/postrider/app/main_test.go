@@ -106,7 +106,7 @@ func openStore(t *testing.T, url string, o app.Options, change func(*app.System)
 
 func (b *bundle) topic(t *testing.T, name string) *catalog.Topic {
 	t.Helper()
-	topic, _, err := b.store.Topics.PutTopic(t.Context(), name,
+	topic, _, err := b.store.Topics.Put(t.Context(), name,
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	return topic
@@ -128,7 +128,7 @@ func (b *bundle) subscription(
 	if change != nil {
 		change(&s)
 	}
-	sub, _, err := b.store.Subscriptions.PutSubscription(t.Context(), topic, name, s)
+	sub, _, err := b.store.Subscriptions.Put(t.Context(), topic, name, s)
 	require.NoError(t, err)
 	return sub
 }

@@ -95,7 +95,7 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 	b.subscription(t, "orders", "batches", batching(10, 64))
 	failing := b.subscription(t, "orders", "failing",
 		func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/failing" })
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "paused", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "paused", nil)
 	require.NoError(t, err)
 	b.exec(t,
 		"INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)",

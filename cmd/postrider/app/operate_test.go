@@ -72,7 +72,7 @@ func TestCancelEndsWhateverIsPending(t *testing.T) {
 			b.fetched(t, "node-1")
 		},
 		"on hold": func(t *testing.T, b *bundle, _ *catalog.Subscription) {
-			_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+			_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 			require.NoError(t, err)
 			b.publish(t, "orders", "e", 1)
 		},
@@ -220,7 +220,7 @@ func TestRetryNowMakesANewJob(t *testing.T) {
 func TestRetryNowIsRefused(t *testing.T) {
 	t.Parallel()
 	pause := func(t *testing.T, b *bundle) {
-		_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+		_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 		require.NoError(t, err)
 	}
 	for name, row := range map[string]struct {

@@ -27,7 +27,7 @@ func (b *bundle) outcomes(t *testing.T, id uuid.UUID) string {
 func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	t.Parallel()
 	b, _ := deadMany(t, 7)
-	sub, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "all")
+	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	b.publish(t, "orders", "other", 2) // deliveries of no operation
 	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
@@ -69,7 +69,7 @@ func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {
 	_, err = b.store.Maintenance.MergeRollups(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "pending 3 delivered 1 dead-lettered 1 dropped 1 canceled 1", b.outcomes(t, id), "merged or not")
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", b.outcomes(t, id))
 	b.exec(t, "TRUNCATE postrider_internal.delivery_history")
 	require.Equal(t, "pending 0 delivered 1 dead-lettered 1 dropped 1 canceled 4", b.outcomes(t, id),

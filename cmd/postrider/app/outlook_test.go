@@ -68,7 +68,7 @@ func TestTheNextAttemptIsNeverPast(t *testing.T) {
 		"USING (subscription_id, hold_until) WHERE hold_until = now()"
 	require.Equal(t, 1, b.count(t, untilNow), "the probe is due")
 
-	_, err := b.store.Holds.PauseSubscription(t.Context(), sub.Topic, sub.Name, nil)
+	_, err := b.store.Holds.Pause(t.Context(), sub.Topic, sub.Name, nil)
 	require.NoError(t, err)
 	require.Nil(t, b.outlook(t, id).HoldUntil, "the pause outlasts the probation")
 }
@@ -106,7 +106,7 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	subs := map[string]*catalog.Subscription{}
-	for _, p := range b.store.Cache.Catalogue().Policies() {
+	for _, p := range b.store.Cache.Snapshot().Policies() {
 		subs[p.Name] = b.subscription(t, "orders", p.Name, func(s *catalog.SubscriptionSpec) { s.RetryPolicy = p.Name })
 		least := int(p.MinTTL / time.Minute)
 		subs[p.Name+"-least"] = b.subscription(t, "orders", p.Name+"-least", func(s *catalog.SubscriptionSpec) {
@@ -129,7 +129,7 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 			var id int64
 			var owedSince, expiresAt time.Time
 			require.NoError(t, rows.Scan(&id, &owedSince, &expiresAt))
-			rules, ok := b.store.Cache.Catalogue().Rules(id)
+			rules, ok := b.store.Cache.Snapshot().Rules(id)
 			require.True(t, ok)
 			require.Equal(t, rules.Policy.Deadline(owedSince, rules.Limits.TTL), expiresAt, rules.Policy.Name)
 		}
@@ -142,7 +142,7 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now()")
 
 	one := subs["ga-2021"]
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", one.Name, new(true))
+	_, err := b.store.Holds.Pause(t.Context(), "orders", one.Name, new(true))
 	require.NoError(t, err)
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '1 hour'")
 	const older = "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours' " +

@@ -28,7 +28,7 @@ func copyNamed(t *testing.T, from, to string) *policy.Policy {
 
 func (b *bundle) putPolicy(t *testing.T, p *policy.Policy) (made bool) {
 	t.Helper()
-	_, made, err := b.store.Policies.PutPolicy(t.Context(), p)
+	_, made, err := b.store.Policies.Put(t.Context(), p)
 	require.NoError(t, err)
 	return made
 }
@@ -54,7 +54,7 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		p := copyNamed(t, from, name)
 		require.True(t, b.putPolicy(t, p))
 		require.False(t, b.putPolicy(t, p))
-		stored, ok := b.store.Cache.Catalogue().Policy(name)
+		stored, ok := b.store.Cache.Snapshot().Policy(name)
 		require.True(t, ok, "this node has it before the answer")
 		require.Equal(t, inOrder(p.Clone()), *stored)
 	}
@@ -62,11 +62,11 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 	other.AckTimeout, other.Steps[0], other.JitterCap, other.Source = 290*time.Millisecond+time.Second,
 		1001*time.Millisecond, 123*time.Microsecond, "mine"
 	require.False(t, b.putPolicy(t, other))
-	stored, _ := b.store.Cache.Catalogue().Policy("own-3")
+	stored, _ := b.store.Cache.Snapshot().Policy("own-3")
 	require.Equal(t, inOrder(other.Clone()), *stored, "replaced as a whole, to the microsecond")
 
 	var listed []string
-	for _, p := range b.store.Cache.Catalogue().Policies() {
+	for _, p := range b.store.Cache.Snapshot().Policies() {
 		listed = append(listed, p.Name)
 	}
 	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
@@ -83,7 +83,7 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	b := setup(t)
 	other, _ := newStore(t, b.url, "node-2")
 	has := func(name string, floor time.Duration) bool {
-		p, ok := other.Cache.Catalogue().Policy(name)
+		p, ok := other.Cache.Snapshot().Policy(name)
 		return ok && p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == floor
 	}
 	mine := copyNamed(t, "ga-2021", "mine")
@@ -97,9 +97,9 @@ func TestPoliciesReachTheOtherNodes(t *testing.T) {
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	require.True(t, has("mine", time.Minute))
 
-	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "mine"))
+	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine"))
 	require.NoError(t, other.Cache.Reload(t.Context()))
-	_, ok := other.Cache.Catalogue().Policy("mine")
+	_, ok := other.Cache.Snapshot().Policy("mine")
 	require.False(t, ok)
 }
 
@@ -109,14 +109,14 @@ func TestConditionsOfPolicies(t *testing.T) {
 	b := setup(t)
 	mine := copyNamed(t, "ga-2021", "mine")
 	put := func(when postgres.Condition) (int64, error) {
-		version, _, err := b.store.Policies.PutPolicy(t.Context(), mine, when)
+		version, _, err := b.store.Policies.Put(t.Context(), mine, when)
 		return version, err
 	}
 	_, err := put(postgres.Condition{Present: true})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
 	first, err := put(postgres.Condition{Absent: true})
 	require.NoError(t, err)
-	require.Equal(t, first, b.store.Cache.Catalogue().PolicyVersion("mine"))
+	require.Equal(t, first, b.store.Cache.Snapshot().PolicyVersion("mine"))
 	_, err = put(postgres.Condition{Absent: true})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
 
@@ -136,16 +136,16 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	second, err := put(postgres.Condition{Present: true})
 	require.NoError(t, err)
-	_, _, err = other.Policies.PutPolicy(t.Context(), mine, postgres.Condition{Versions: []int64{first}})
+	_, _, err = other.Policies.Put(t.Context(), mine, postgres.Condition{Versions: []int64{first}})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
-	require.Equal(t, second, other.Cache.Catalogue().PolicyVersion("mine"),
+	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"),
 		"whoever reads again there sees what was changed here")
-	require.ErrorIs(t, b.store.Policies.DeletePolicy(t.Context(), "mine", postgres.Condition{Versions: []int64{first}}),
+	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []int64{first}}),
 		postgres.ErrPrecondition)
-	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "mine",
-		postgres.Condition{Versions: []int64{b.store.Cache.Catalogue().PolicyVersion("mine")}}))
-	require.Zero(t, b.store.Cache.Catalogue().PolicyVersion("mine"))
-	_, _, err = b.store.Policies.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"),
+	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine",
+		postgres.Condition{Versions: []int64{b.store.Cache.Snapshot().PolicyVersion("mine")}}))
+	require.Zero(t, b.store.Cache.Snapshot().PolicyVersion("mine"))
+	_, _, err = b.store.Policies.Put(t.Context(), copyNamed(t, "ga-2018", "ga-2021"),
 		postgres.Condition{Absent: true})
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
 }
@@ -153,11 +153,11 @@ func TestConditionsOfPolicies(t *testing.T) {
 func TestBuiltInPoliciesNeverChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := b.store.Policies.PutPolicy(t.Context(), copyNamed(t, "ga-2018", "ga-2021"))
+	_, _, err := b.store.Policies.Put(t.Context(), copyNamed(t, "ga-2018", "ga-2021"))
 	require.ErrorIs(t, err, catalog.ErrBuiltIn)
-	require.ErrorIs(t, b.store.Policies.DeletePolicy(t.Context(), "ga-2021"), catalog.ErrBuiltIn)
-	require.ErrorIs(t, b.store.Policies.DeletePolicy(t.Context(), "mine"), postgres.ErrNotFound)
-	stored, _ := b.store.Cache.Catalogue().Policy("ga-2021")
+	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "ga-2021"), catalog.ErrBuiltIn)
+	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
+	stored, _ := b.store.Cache.Snapshot().Policy("ga-2021")
 	builtin, _ := policy.Builtin("ga-2021")
 	require.Equal(t, inOrder(builtin), *stored)
 }
@@ -175,7 +175,7 @@ func TestDeletePolicy(t *testing.T) {
 		users = append(users, "orders/"+name)
 	}
 	var used *catalog.PolicyInUseError
-	err := b.store.Policies.DeletePolicy(t.Context(), "mine")
+	err := b.store.Policies.Delete(t.Context(), "mine")
 	require.ErrorAs(t, err, &used)
 	require.ErrorIs(t, err, postgres.ErrConflict)
 	require.Equal(t, catalog.PolicyInUseError{Policy: "mine", Users: users[:10], Count: 12}, *used)
@@ -183,25 +183,25 @@ func TestDeletePolicy(t *testing.T) {
 	require.Contains(t, used.Error(), "orders/sub-09 and 2 more")
 
 	for i := range 12 {
-		require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
+		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
 	}
-	require.NoError(t, b.store.Policies.DeletePolicy(t.Context(), "mine"),
+	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine"),
 		"event subscriptions that are deleted use nothing")
-	_, ok := b.store.Cache.Catalogue().Policy("mine")
+	_, ok := b.store.Cache.Snapshot().Policy("mine")
 	require.False(t, ok)
 	require.Zero(t, b.count(t, "SELECT (SELECT count(*) FROM postrider.retry_policies "+
 		"WHERE name = 'mine') + (SELECT count(*) FROM postrider.retry_policy_cells WHERE policy = 'mine')"))
-	require.ErrorIs(t, b.store.Policies.DeletePolicy(t.Context(), "mine"), postgres.ErrNotFound)
+	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine"), postgres.ErrNotFound)
 
 	s := spec()
 	under(&s)
-	_, _, err = b.store.Subscriptions.PutSubscription(t.Context(), "orders", "late", s)
+	_, _, err = b.store.Subscriptions.Put(t.Context(), "orders", "late", s)
 	require.ErrorIs(t, err, catalog.ErrNoPolicy)
 	require.NotErrorIs(t, err, postgres.ErrNotFound, "that would be the topic")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 
 	require.True(t, b.putPolicy(t, copyNamed(t, "ga-2018", "mine")), "the name is free again")
-	stored, _ := b.store.Cache.Catalogue().Policy("mine")
+	stored, _ := b.store.Cache.Snapshot().Policy("mine")
 	require.Equal(t, inOrder(*copyNamed(t, "ga-2018", "mine")), *stored)
 	b.subscription(t, "orders", "late", under)
 }
@@ -220,12 +220,12 @@ func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxEventsPerBatch = "mine", &size })
 	mine.Batching = false
 	var used *catalog.PolicyInUseError
-	_, _, err := b.store.Policies.PutPolicy(t.Context(), mine)
+	_, _, err := b.store.Policies.Put(t.Context(), mine)
 	require.ErrorAs(t, err, &used)
 	require.Equal(t, []string{"orders/counted", "orders/sized"}, used.Users)
-	stored, _ := b.store.Cache.Catalogue().Policy("mine")
+	stored, _ := b.store.Cache.Snapshot().Policy("mine")
 	require.True(t, stored.Batching)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "sized"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "sized"))
 	one := 1
 	b.subscription(t, "orders", "counted", func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = "mine", &one, &size

@@ -145,7 +145,7 @@ func TestChangeThatWasAnsweredIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
 		require.Equal(t, i+1, receipt.Matched[0], "the other node published without event subscription %s", name)
 	}
 	for i := range 20 {
-		require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
+		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("sub-%02d", i)))
 		receipt, err := other.Publisher.Publish(t.Context(), publication("orders", fmt.Sprintf("gone-%d", i), 1))
 		require.NoError(t, err)
 		require.Equal(t, 19-i, receipt.Matched[0])
@@ -183,7 +183,7 @@ func TestPublishRacingWithDeletesLeavesNothingOwed(t *testing.T) {
 	}
 	for range 30 {
 		b.subscription(t, "orders", "brief", nil)
-		require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "brief"))
+		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "brief"))
 	}
 	cancel()
 	group.Wait()
@@ -258,7 +258,7 @@ func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := catalog.AccessKeys{Key1: "one", Key2: "two"}
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+	_, _, err := b.store.Topics.Put(t.Context(), "orders",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &old})
 	require.NoError(t, err)
 	other, _ := newStore(t, b.url, "node-2")
@@ -274,7 +274,7 @@ func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
 		_, err := other.Publisher.Publish(t.Context(), with(key))
 		require.NoError(t, err)
 	}
-	require.NoError(t, b.store.Topics.SetTopicKeys(t.Context(), "orders", catalog.AccessKeys{Key1: "three", Key2: "two"}))
+	require.NoError(t, b.store.Topics.SetKeys(t.Context(), "orders", catalog.AccessKeys{Key1: "three", Key2: "two"}))
 	_, err = other.Publisher.Publish(t.Context(), with("one"))
 	require.ErrorIs(t, err, publish.ErrUnauthorized,
 		"it is checked again in the transaction, by the catalogue of that moment")
@@ -282,5 +282,5 @@ func TestReplacedKeysAreRefusedByTheNextPublishOnEveryNode(t *testing.T) {
 		_, err := other.Publisher.Publish(t.Context(), with(key))
 		require.NoError(t, err)
 	}
-	require.ErrorIs(t, b.store.Topics.SetTopicKeys(t.Context(), "never", old), postgres.ErrNotFound)
+	require.ErrorIs(t, b.store.Topics.SetKeys(t.Context(), "never", old), postgres.ErrNotFound)
 }

@@ -100,7 +100,7 @@ func plantedQuestions(t *testing.T) *bundle {
 	b.subscription(t, "orders", "mail", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.EndpointBaseURL = "https://example.com/mail", "https://example.com/mail"
 	})
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "mail", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "mail", nil)
 	require.NoError(t, err)
 	b.exec(t, "DELETE FROM postrider_internal.audit")
 	planted, err := os.ReadFile("testdata/questions.sql")

@@ -25,7 +25,7 @@ func (b *bundle) fetched(t *testing.T, node string) (deliveries []int64, jobs []
 	for rows.Next() {
 		var d int64
 		var j queue.JobToken
-		require.NoError(t, rows.Scan(&d, &j.JobID, &j.JobMade))
+		require.NoError(t, rows.Scan(&d, &j.JobID, &j.CreatedAt))
 		deliveries, jobs = append(deliveries, d), append(jobs, j)
 	}
 	require.NoError(t, rows.Err())
@@ -100,8 +100,8 @@ func TestRecordDeadLetterIsSelfContained(t *testing.T) {
 		policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonMaxDeliveryAttemptsExceeded})
 	r.ResponseExcerpt = []byte{0xff, 0x00, 'x'}
 	require.NoError(t, b.store.Recorder.Record(t.Context(), r))
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
-	require.NoError(t, b.store.Topics.DeleteTopic(t.Context(), "orders"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Topics.Delete(t.Context(), "orders"))
 	_, err := b.pool.Exec(t.Context(), "DELETE FROM postrider_internal.events")
 	require.NoError(t, err)
 

@@ -94,7 +94,7 @@ func TestRedeliverRefuses(t *testing.T) {
 	require.Contains(t, b.refusedBy(t, call, letters[1]),
 		`event subscription "all" of topic "orders" has expired (SQLSTATE 55000)`)
 	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'all')", letters[1]), "has expired")
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Contains(t, b.refusedBy(t, call, letters[1]), `event subscription "all" of topic "orders" was deleted`)
 
 	_, err := b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{}, false)
@@ -290,9 +290,9 @@ func TestDeletionSeesRedeliveries(t *testing.T) {
 	// or it is ended after 5 s, see postrider.redeliver
 	_, err = tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = 0")
 	require.NoError(t, err)
-	require.ErrorIs(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"), postgres.ErrUnavailable)
+	require.ErrorIs(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"), postgres.ErrUnavailable)
 	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' AND redelivered_from = $1", letter))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
@@ -304,14 +304,14 @@ func TestRedeliverToAPausedSubscriptionWaits(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
 	letter := b.dead(t, "orders", "e", 1)[0]
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	b.exec(t, "SELECT postrider.redeliver($1)", letter)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
 	n, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	_, err = b.store.Holds.ResumeSubscription(t.Context(), "orders", "all")
+	_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	n, err = b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func TestRotateKeys(t *testing.T) {
 			spec := spec()
 			secretive(n % subscriptions)(&spec)
 			spec.Labels = []string{fmt.Sprint(n)}
-			if _, _, err := behind.Subscriptions.PutSubscription(t.Context(), "orders", fmt.Sprintf("s%03d", n%subscriptions),
+			if _, _, err := behind.Subscriptions.Put(t.Context(), "orders", fmt.Sprintf("s%03d", n%subscriptions),
 				spec); err != nil {
 				if n == 0 || !retired(err) {
 					t.Errorf("change %d: %v", n, err)
@@ -85,7 +85,7 @@ func TestRotateKeys(t *testing.T) {
 	other, err := app.New(t.Context(), app.Options{Pool: pool, Sealer: fresh, Node: "after"})
 	require.NoError(t, err)
 	for n := range subscriptions {
-		sub, err := other.Subscriptions.SubscriptionOf(t.Context(), "orders", fmt.Sprintf("s%03d", n))
+		sub, err := other.Subscriptions.Get(t.Context(), "orders", fmt.Sprintf("s%03d", n))
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("https://example.com/hook?code=%d", n), sub.EndpointURL)
 		require.Equal(t, "secret", *sub.DeliveryAttributes[0].Value)

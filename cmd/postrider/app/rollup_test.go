@@ -97,7 +97,7 @@ func TestRollupsCountWhatHappened(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.rollup_deltas"))
 	}
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "all"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	require.Zero(t, b.count(t, miscountedRollups),
 		"canceled deliveries are counted, and the deleted event subscription's counts stay")
 	require.Equal(t, 2, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'canceled'"))

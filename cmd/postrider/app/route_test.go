@@ -220,10 +220,10 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	b.publish(t, "orders", "e", 6)
 	b.store.Publisher.LimitSteps(9, 0) // the fourth event subscription of the second event
 	b.step(t, b.store)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "sub-1"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "sub-1"))
 	change := spec()
 	change.Filter = filter.Filter{IncludedEventTypes: []string{"other"}}
-	_, _, err := b.store.Subscriptions.PutSubscription(t.Context(), "orders", "sub-2", change)
+	_, _, err := b.store.Subscriptions.Put(t.Context(), "orders", "sub-2", change)
 	require.NoError(t, err)
 	b.subscription(t, "orders", "late", nil)
 
@@ -256,7 +256,7 @@ func TestRoutedPublishSeesTheChangeThatWasAnswered(t *testing.T) {
 		b.routeAll(t, other)
 		require.Equal(t, 12,
 			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = $1", fmt.Sprintf("after-%d-0", i)))
-		require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", fmt.Sprintf("new-%d", i)))
+		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", fmt.Sprintf("new-%d", i)))
 	}
 	require.Zero(t, b.count(t, brokenTokens))
 }
@@ -290,7 +290,7 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 	b.subscription(t, "orders", "paused-batching", func(s *catalog.SubscriptionSpec) { n := 10; s.MaxEventsPerBatch = &n })
 	b.publish(t, "orders", "e", 5)
 	for _, name := range []string{"paused", "paused-batching"} {
-		_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", name, nil)
+		_, err := b.store.Holds.Pause(t.Context(), "orders", name, nil)
 		require.NoError(t, err)
 	}
 	b.routeAll(t, b.store)

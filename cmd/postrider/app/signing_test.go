@@ -31,7 +31,7 @@ func TestRotateSigningSecret(t *testing.T) {
 	require.Equal(t, given, rotated.Signing.Secrets[0].Key)
 	require.Equal(t, made.Signing.Secrets[0].Key, rotated.Signing.Secrets[1].Key)
 	require.Equal(t, rotated.Signing.Secrets[0].CreatedAt.Add(time.Hour), *rotated.Signing.Secrets[1].ValidUntil)
-	cached, ok := b.store.Cache.Catalogue().Subscription(made.ID)
+	cached, ok := b.store.Cache.Snapshot().Subscription(made.ID)
 	require.True(t, ok)
 	require.Equal(t, rotated.Signing, cached.Signing, "this node knows it at once")
 	require.Greater(t, rotated.Version, made.Version, "and the others by the version")
@@ -44,7 +44,7 @@ func TestRotateSigningSecret(t *testing.T) {
 	require.ErrorIs(t, err, catalog.ErrNotSigned)
 	_, err = b.store.Subscriptions.RotateSigningSecret(t.Context(), "orders", "never", nil, 0)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	again, err := b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+	again, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
 	require.Equal(t, rotated.Signing, again.Signing, "nothing half-written")
 }
@@ -70,7 +70,7 @@ func TestSigningSecretsAreBoundToTheirColumn(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(),
 		"UPDATE postrider_internal.event_subscriptions SET signing_sealed = endpoint_sealed")
 	require.NoError(t, err)
-	_, err = b.store.Subscriptions.SubscriptionOf(t.Context(), "orders", "billing")
+	_, err = b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.ErrorContains(t, err, "event_subscriptions.signing_sealed")
 }
 

@@ -41,7 +41,7 @@ func TestPlainEventsTakeTheShortWay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "cloud",
+	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -312,7 +312,7 @@ func TestPublishRowChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "cloud",
+	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
 	b.exec(t, `CREATE TABLE orders (region text, nr integer, total numeric, PRIMARY KEY (region, nr));

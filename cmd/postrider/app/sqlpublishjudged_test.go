@@ -113,7 +113,7 @@ func TestPublishJudgesAsREST(t *testing.T) {
 			if schema == event.Custom {
 				topic.InputSchemaMapping = sqlMapping
 			}
-			_, _, err := b.store.Topics.PutTopic(t.Context(), "orders", topic)
+			_, _, err := b.store.Topics.Put(t.Context(), "orders", topic)
 			require.NoError(t, err)
 			accepted, refused := 0, 0
 			for _, e := range variants(base) {

@@ -381,7 +381,7 @@ func (b *bundle) take(t *testing.T, node string, limit int) (deliveries []int64,
 	require.NoError(t, err)
 	var d int64
 	var j queue.JobToken
-	_, err = pgx.ForEachRow(rows, []any{&d, &j.JobID, &j.JobMade}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&d, &j.JobID, &j.CreatedAt}, func() error {
 		deliveries, jobs = append(deliveries, d), append(jobs, j)
 		return nil
 	})

@@ -27,7 +27,7 @@ type notice struct {
 // beTold makes the topic, and somebody who subscribes to it.
 func (b *bundle) beTold(t *testing.T) *catalog.Subscription {
 	t.Helper()
-	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
+	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
 	return b.subscription(t, catalog.SystemTopic, "operators",
 		func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 }
@@ -127,14 +127,14 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	require.NoError(t, b.store.Topics.EnsureSystemTopic(t.Context()))
+	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 3, refused)
 	require.Zero(t, b.noted(t))
 	b.beTold(t)
 	b.fail(t, "orders", sub, 1, refused)
 	require.Equal(t, 1, b.noted(t))
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), catalog.SystemTopic, "operators"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, "operators"))
 	b.fail(t, "orders", sub, 1, refused)
 	require.Equal(t, 1, b.noted(t))
 
@@ -143,7 +143,7 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 	b.fail(t, "orders", sub, 1, refused)
 	require.NoError(t, b.store.Maintenance.CleanNotices(t.Context()))
 	require.Equal(t, 1, b.noted(t))
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), catalog.SystemTopic, stays.Name))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, stays.Name))
 	require.NoError(t, b.store.Maintenance.CleanNotices(t.Context()))
 	require.Zero(t, b.noted(t))
 }
@@ -275,9 +275,9 @@ func TestExpiredSubscriptionsAreTold(t *testing.T) {
 	at := b.store.Clock.Now().Add(300 * time.Millisecond)
 	b.subscription(t, "orders", "brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	b.subscription(t, "orders", "deleted", nil)
-	require.NoError(t, b.store.Subscriptions.DeleteSubscription(t.Context(), "orders", "deleted"))
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "deleted"))
 	require.Eventually(t, func() bool {
-		return b.store.Subscriptions.ExpireSubscriptions(t.Context()) == nil &&
+		return b.store.Subscriptions.Expire(t.Context()) == nil &&
 			b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
 	}, 10*time.Second, 10*time.Millisecond)
 	told := b.tell(t)
@@ -369,7 +369,7 @@ func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 	var group sync.WaitGroup
 	for _, s := range append(stores, stores...) {
 		group.Go(func() {
-			if err := s.Topics.EnsureSystemTopic(t.Context()); err != nil {
+			if err := s.Topics.EnsureSystem(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -379,13 +379,13 @@ func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.topics WHERE topic = $1 AND input_schema = 'CloudEventSchemaV1_0'",
 			catalog.SystemTopic))
 
-	require.ErrorIs(t, b.store.Topics.DeleteTopic(t.Context(), catalog.SystemTopic), catalog.ErrOwnTopic)
-	_, err := b.store.Topics.TopicKeys(t.Context(), catalog.SystemTopic)
-	require.ErrorIs(t, err, catalog.ErrOwnTopic)
-	_, err = b.store.Topics.RegenerateTopicKey(t.Context(), catalog.SystemTopic, catalog.Key1)
-	require.ErrorIs(t, err, catalog.ErrOwnTopic)
-	require.ErrorIs(t, b.store.Topics.SetTopicKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}),
-		catalog.ErrOwnTopic)
+	require.ErrorIs(t, b.store.Topics.Delete(t.Context(), catalog.SystemTopic), catalog.ErrSystemTopic)
+	_, err := b.store.Topics.Keys(t.Context(), catalog.SystemTopic)
+	require.ErrorIs(t, err, catalog.ErrSystemTopic)
+	_, err = b.store.Topics.RegenerateKey(t.Context(), catalog.SystemTopic, catalog.Key1)
+	require.ErrorIs(t, err, catalog.ErrSystemTopic)
+	require.ErrorIs(t, b.store.Topics.SetKeys(t.Context(), catalog.SystemTopic, catalog.AccessKeys{}),
+		catalog.ErrSystemTopic)
 	for _, call := range []string{
 		`postrider.publish('postrider.system', '{"type": "a", "source": "b"}')`,
 		`postrider.publish_batch('postrider.system', '[]')`,

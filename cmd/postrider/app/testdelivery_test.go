@@ -48,7 +48,7 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "grid")
 	b.customTopic(t, "own")
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "cloud",
+	_, _, err := b.store.Topics.Put(t.Context(), "cloud",
 		catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
 	require.NoError(t, err)
 	for topic, schema := range map[string]event.Schema{
@@ -57,7 +57,7 @@ func TestTestDeliveryInEverySchema(t *testing.T) {
 		b.subscription(t, topic, "all", func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = schema })
 		_, err := b.store.Operator.TestDelivery(t.Context(), topic, "all")
 		require.NoError(t, err, topic)
-		made, err := b.store.Topics.Topic(t.Context(), topic)
+		made, err := b.store.Topics.Get(t.Context(), topic)
 		require.NoError(t, err)
 		events, err := query.LastEvents(t.Context(), b.store.DB.Pool, made.ID, 1)
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestTestDeliveryWaitsOrIsRefused(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)
 	operator := b.store.Operator
-	_, err := b.store.Holds.PauseSubscription(t.Context(), "orders", "all", nil)
+	_, err := b.store.Holds.Pause(t.Context(), "orders", "all", nil)
 	require.NoError(t, err)
 	_, err = operator.TestDelivery(t.Context(), "orders", "all")
 	require.NoError(t, err)

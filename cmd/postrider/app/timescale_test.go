@@ -22,14 +22,14 @@ func TestTimeScale(t *testing.T) {
 		func(s *catalog.SubscriptionSpec) { outside(s); s.EventTimeToLiveInMinutes = new(120) })
 	require.NoError(t, fast.Cache.Reload(t.Context()))
 
-	rules, known := fast.Cache.Catalogue().Rules(sub.ID)
+	rules, known := fast.Cache.Snapshot().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, []time.Duration{2 * time.Minute, time.Second, 30 * time.Second},
 		[]time.Duration{rules.Limits.TTL, rules.Policy.Steps[2], rules.Policy.AckTimeout})
-	shown, known := fast.Cache.Catalogue().Policy("ga-2021")
+	shown, known := fast.Cache.Snapshot().Policy("ga-2021")
 	require.True(t, known)
 	require.Equal(t, time.Minute, shown.Steps[2])
-	exact, known := b.store.Cache.Catalogue().Rules(sub.ID)
+	exact, known := b.store.Cache.Snapshot().Rules(sub.ID)
 	require.True(t, known)
 	require.Equal(t, 2*time.Hour, exact.Limits.TTL)
 	require.Equal(t, 1,

@@ -45,9 +45,9 @@ func TestACrowdOfGuesses(t *testing.T) {
 		})
 	}
 	for i := range 3 {
-		old, err := b.store.Topics.TopicKeys(t.Context(), "orders")
+		old, err := b.store.Topics.Keys(t.Context(), "orders")
 		require.NoError(t, err)
-		keys, err := b.store.Topics.RegenerateTopicKey(t.Context(), "orders", catalog.Key1)
+		keys, err := b.store.Topics.RegenerateKey(t.Context(), "orders", catalog.Key1)
 		require.NoError(t, err)
 		_, err = other.Publisher.Publish(t.Context(), withKey(fmt.Sprintf("new-%d", i), keys.Key1))
 		require.NoError(t, err, "the new key, at once")
@@ -62,27 +62,27 @@ func TestRegenerateTopicKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	given := catalog.AccessKeys{Key1: "one", Key2: "two"}
-	_, _, err := b.store.Topics.PutTopic(t.Context(), "orders",
+	_, _, err := b.store.Topics.Put(t.Context(), "orders",
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: &given})
 	require.NoError(t, err)
-	keys, err := b.store.Topics.TopicKeys(t.Context(), "orders")
+	keys, err := b.store.Topics.Keys(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, &given, keys)
-	keys, err = b.store.Topics.RegenerateTopicKey(t.Context(), "orders", catalog.Key2)
+	keys, err = b.store.Topics.RegenerateKey(t.Context(), "orders", catalog.Key2)
 	require.NoError(t, err)
 	require.Equal(t, "one", keys.Key1)
 	raw, err := base64.StdEncoding.DecodeString(keys.Key2)
 	require.NoError(t, err)
 	require.Len(t, raw, 32)
 
-	_, err = b.store.Topics.RegenerateTopicKey(t.Context(), "orders", "key3")
+	_, err = b.store.Topics.RegenerateKey(t.Context(), "orders", "key3")
 	require.ErrorContains(t, err, "key3")
-	again, err := b.store.Topics.TopicKeys(t.Context(), "orders")
+	again, err := b.store.Topics.Keys(t.Context(), "orders")
 	require.NoError(t, err)
 	require.Equal(t, keys, again, "nothing half-written")
-	_, err = b.store.Topics.RegenerateTopicKey(t.Context(), "never", catalog.Key1)
+	_, err = b.store.Topics.RegenerateKey(t.Context(), "never", catalog.Key1)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	_, err = b.store.Topics.TopicKeys(t.Context(), "never")
+	_, err = b.store.Topics.Keys(t.Context(), "never")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
@@ -90,9 +90,9 @@ func TestSigned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	keys, err := b.store.Topics.TopicKeys(t.Context(), "orders")
+	keys, err := b.store.Topics.Keys(t.Context(), "orders")
 	require.NoError(t, err)
-	topic, err := b.store.Topics.Topic(t.Context(), "orders")
+	topic, err := b.store.Topics.Get(t.Context(), "orders")
 	require.NoError(t, err)
 	for name, key := range map[string]string{"key1": keys.Key1, "key2": keys.Key2} {
 		h := hmac.New(sha256.New, catalog.SigningKey(key))
@@ -116,9 +116,9 @@ func TestKeysSealedWithAnotherKeySignNothing(t *testing.T) {
 	_, err := b.pool.Exec(t.Context(),
 		"UPDATE postrider_internal.topics SET key1_sealed = set_byte(key1_sealed, 5, 7), key2_sealed = 'x'")
 	require.NoError(t, err)
-	topic, err := b.store.Topics.Topic(t.Context(), "orders")
+	topic, err := b.store.Topics.Get(t.Context(), "orders")
 	require.NoError(t, err, "topics can be read")
 	require.False(t, topic.Signed("text", make([]byte, 32)))
-	_, err = b.store.Topics.TopicKeys(t.Context(), "orders")
+	_, err = b.store.Topics.Keys(t.Context(), "orders")
 	require.ErrorContains(t, err, "sealed")
 }

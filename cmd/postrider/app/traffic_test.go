@@ -97,7 +97,7 @@ func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
 	b.publish(t, "orders", "e", 1000)
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second', "+
 		"args = args || '{\"r\": 2}'")
-	due, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: flooding.ID, Jobs: 10})
+	due, err := b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10})
 	require.NoError(t, err)
 	require.Equal(t, 2000, due)
 	const available = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' " +
@@ -108,8 +108,8 @@ func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
 	require.Positive(t, b.count(t, admissionQuery))
 	// not all at a stretch
 	for b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'") > 0 {
-		_, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: flooding.ID},
-			queue.Room{SubscriptionID: other.ID})
+		_, err := b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID},
+			queue.Capacity{SubscriptionID: other.ID})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 990, b.count(t, admissionQuery+" AND subscription = 'flooding'"))
@@ -136,18 +136,18 @@ func TestPromoteLooksPastAFlood(t *testing.T) {
 		return b.count(t,
 			"SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND (args ->> 's')::bigint = $1", id)
 	}
-	room := queue.Room{SubscriptionID: flooding.ID, Jobs: 10}
+	room := queue.Capacity{SubscriptionID: flooding.ID, Jobs: 10}
 	met, err := b.store.JobRows.Promote(t.Context(), room)
 	require.NoError(t, err)
 	require.Less(t, met, 9000, "one step")
 	require.Equal(t, 10, promoted(flooding.ID))
 	require.Zero(t, promoted(other.ID))
-	_, err = b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: flooding.ID})
+	_, err = b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID})
 	require.NoError(t, err)
 	require.Equal(t, 7, promoted(other.ID))
 	require.Equal(t, 10, promoted(flooding.ID))
 	for left := 9000; left > 0; {
-		_, err = b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: flooding.ID})
+		_, err = b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: flooding.ID})
 		require.NoError(t, err)
 		left = b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'scheduled'")
 	}
@@ -166,8 +166,8 @@ func TestPromoteLooksPastSeveralFloods(t *testing.T) {
 		      ($3, 7, interval '5 seconds')) s(id, jobs, ago), generate_series(1, s.jobs) i`,
 		first.ID, second.ID, other.ID)
 	for range 2 { // the first one meets the flood, the second one looks past it
-		_, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: first.ID},
-			queue.Room{SubscriptionID: second.ID})
+		_, err := b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: first.ID},
+			queue.Capacity{SubscriptionID: second.ID})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 7,
@@ -184,7 +184,7 @@ func TestPromoteParksWhatIsPaused(t *testing.T) {
 	sub := b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 3)
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'scheduled', scheduled_at = now() - interval '1 second'")
-	_, err := b.store.JobRows.Promote(t.Context(), queue.Room{SubscriptionID: sub.ID, Hold: catalog.HoldPaused})
+	_, err := b.store.JobRows.Promote(t.Context(), queue.Capacity{SubscriptionID: sub.ID, Hold: catalog.HoldPaused})
 	require.NoError(t, err)
 	require.Equal(t, 3, b.count(t, heldQuery))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
@@ -207,15 +207,15 @@ func TestTrafficSample(t *testing.T) {
 	require.Equal(t, map[int64]int{sub.ID: 7}, traffic.Queued)
 	require.Equal(t, 7, traffic.QueuedInAll)
 	require.Len(t, traffic.Probations, 1)
-	rest := traffic.ProbationOf(other.Cache.Catalogue(), sub)
+	rest := traffic.ProbationOf(other.Cache.Snapshot(), sub)
 	require.True(t, rest.ProbeDue)
 	require.Equal(t, policy.Result{Status: 503}, rest.Met)
-	require.Empty(t, traffic.ProbesDue(other.Cache.Catalogue()), "nothing waits")
+	require.Empty(t, traffic.ProbesDue(other.Cache.Snapshot()), "nothing waits")
 	b.publish(t, "orders", "held", 2)
 	traffic, err = other.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Hold: catalog.HoldProbation, Held: 2}}, traffic.Waiting)
-	require.Equal(t, [][]byte{rest.Key}, traffic.ProbesDue(other.Cache.Catalogue()))
+	require.Equal(t, [][]byte{rest.Key}, traffic.ProbesDue(other.Cache.Snapshot()))
 }
 
 // While no sample can be taken, what was queued since the last one goes on counting.

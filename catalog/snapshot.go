@@ -12,9 +12,9 @@ import (
 	"postrider/policy/filter"
 )
 
-// Catalogue is the configuration that publishing and delivering need, in one version. It never changes: a reload makes
+// Snapshot is the configuration that publishing and delivering need, in one version. It never changes: a reload makes
 // a new one.
-type Catalogue struct {
+type Snapshot struct {
 	Version int64
 	// server is when PostgreSQL was started. A restarted or another server may lack the last changes.
 	server time.Time
@@ -36,41 +36,41 @@ type Catalogue struct {
 	policiesSeen   int64
 }
 
-func emptyCatalogue() *Catalogue {
-	return &Catalogue{
+func emptySnapshot() *Snapshot {
+	return &Snapshot{
 		topics: map[string]*Topic{}, subsByTopic: map[int64][]*Subscription{}, filters: map[int64]*filter.Set{},
 		subs: map[int64]*Subscription{}, policies: map[string]*policy.Policy{}, expiring: map[int64]bool{},
 		rules: map[int64]policy.Rules{},
 	}
 }
 
-// Topic finds a topic by name.
-func (c *Catalogue) Topic(name string) (*Topic, bool) {
+// Get finds a topic by name.
+func (c *Snapshot) Topic(name string) (*Topic, bool) {
 	t, ok := c.topics[name]
 	return t, ok
 }
 
 // Subscription finds an event subscription by its id.
-func (c *Catalogue) Subscription(id int64) (*Subscription, bool) {
+func (c *Snapshot) Subscription(id int64) (*Subscription, bool) {
 	s, ok := c.subs[id]
 	return s, ok
 }
 
 // Subscriptions returns all event subscriptions, in no order. They must not be changed.
-func (c *Catalogue) Subscriptions() iter.Seq[*Subscription] { return maps.Values(c.subs) }
+func (c *Snapshot) Subscriptions() iter.Seq[*Subscription] { return maps.Values(c.subs) }
 
 // Policy finds a retry policy by name.
-func (c *Catalogue) Policy(name string) (*policy.Policy, bool) {
+func (c *Snapshot) Policy(name string) (*policy.Policy, bool) {
 	p, ok := c.policies[name]
 	return p, ok
 }
 
 // PolicyVersion is the version of a retry policy, for Condition.Versions; 0 if there is none of this name.
-func (c *Catalogue) PolicyVersion(name string) int64 { return c.policyVersions[name] }
+func (c *Snapshot) PolicyVersion(name string) int64 { return c.policyVersions[name] }
 
 // ProbationKey names what shares a probation under the event subscription's policy; nil under a policy without
 // probation.
-func (c *Catalogue) ProbationKey(sub *Subscription) []byte {
+func (c *Snapshot) ProbationKey(sub *Subscription) []byte {
 	p, ok := c.policies[sub.RetryPolicy]
 	if !ok {
 		return nil
@@ -86,26 +86,26 @@ func (c *Catalogue) ProbationKey(sub *Subscription) []byte {
 }
 
 // Rules are the resolved settings of an event subscription's deliveries; none without it or its retry policy.
-func (c *Catalogue) Rules(subscription int64) (policy.Rules, bool) {
+func (c *Snapshot) Rules(subscription int64) (policy.Rules, bool) {
 	r, ok := c.rules[subscription]
 	return r, ok
 }
 
 // Policies lists all retry policies: the built-in ones by age, then own ones by name.
-func (c *Catalogue) Policies() []*policy.Policy { return c.policyList }
+func (c *Snapshot) Policies() []*policy.Policy { return c.policyList }
 
 // HasAdvancedFilters reports whether the event subscriptions of a topic may need an event's body to be matched.
-func (c *Catalogue) HasAdvancedFilters(topicID int64) bool { return c.filters[topicID] != nil }
+func (c *Snapshot) HasAdvancedFilters(topicID int64) bool { return c.filters[topicID] != nil }
 
-// Wanting lists the event subscriptions of a topic whose filter matches the event and that have not expired.
-func (c *Catalogue) Wanting(topicID int64, e *event.Event) []*Subscription {
+// Matching lists the event subscriptions of a topic whose filter matches the event and that have not expired.
+func (c *Snapshot) Matching(topicID int64, e *event.Event) []*Subscription {
 	if c.expiring[topicID] {
 		return c.unexpired(c.matching(topicID, e))
 	}
 	return c.matching(topicID, e)
 }
 
-func (c *Catalogue) matching(topicID int64, e *event.Event) []*Subscription {
+func (c *Snapshot) matching(topicID int64, e *event.Event) []*Subscription {
 	subs := c.subsByTopic[topicID]
 	if filters := c.filters[topicID]; filters != nil {
 		return wantingAdvanced(subs, filters, e)
@@ -148,7 +148,7 @@ func EventView(topic string, e *event.Event) filter.EventView {
 }
 
 // apply stores the changes, and returns the event subscriptions whose rules may have changed.
-func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) (changed []int64) {
+func (c *Snapshot) apply(topics []*Topic, subs []*Subscription) (changed []int64) {
 	for _, t := range topics {
 		subs = append(c.retained(t), subs...)
 		// A deleted topic's name may already belong to a newer one.
@@ -172,7 +172,7 @@ func (c *Catalogue) apply(topics []*Topic, subs []*Subscription) (changed []int6
 }
 
 // retained are copies of a topic's event subscriptions with its changed retention: the originals are being read.
-func (c *Catalogue) retained(t *Topic) (subs []*Subscription) {
+func (c *Snapshot) retained(t *Topic) (subs []*Subscription) {
 	for _, s := range c.subsByTopic[t.ID] {
 		if s.EventRetentionInDays != t.EventRetentionInDays {
 			again := *s
@@ -184,7 +184,7 @@ func (c *Catalogue) retained(t *Topic) (subs []*Subscription) {
 }
 
 // resolve computes the rules of event subscriptions.
-func (c *Catalogue) resolve(subscriptions []int64) {
+func (c *Snapshot) resolve(subscriptions []int64) {
 	for _, id := range subscriptions {
 		delete(c.rules, id)
 		if s, ok := c.subs[id]; ok {
@@ -196,7 +196,7 @@ func (c *Catalogue) resolve(subscriptions []int64) {
 }
 
 // readyFilters prepares a topic's filters, once per reload, if there are advanced filters.
-func (c *Catalogue) readyFilters(topicID int64) {
+func (c *Snapshot) readyFilters(topicID int64) {
 	delete(c.filters, topicID)
 	subs := c.subsByTopic[topicID]
 	if !slices.ContainsFunc(subs, func(s *Subscription) bool { return s.Filter.Advanced() }) {
@@ -210,7 +210,7 @@ func (c *Catalogue) readyFilters(topicID int64) {
 }
 
 // applySubscription makes a new list for its topic: the old one is being read by others.
-func (c *Catalogue) applySubscription(s *Subscription) {
+func (c *Snapshot) applySubscription(s *Subscription) {
 	delete(c.subs, s.ID)
 	list := make([]*Subscription, 0, len(c.subsByTopic[s.TopicID])+1)
 	for _, other := range c.subsByTopic[s.TopicID] {
