@@ -1,4 +1,4 @@
-# `make dev` and `make test` need Go and make, nothing else: PostgreSQL is found or installed by the programs themselves.
+# `make dev` and `make test` need Go, make and PostgreSQL 15 or newer, which they fetch on Debian and Ubuntu.
 .DEFAULT_GOAL := help
 .PHONY: help build dev test test-race test-faults test-long lint lint-openapi vulncheck fmt generate bench screenshots clean
 

@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 		help()
 		return
 	}
+	pgdev.TempInMemory()
 	os.Exit(pgdev.RunTests(m, migrate))
 }
 

@@ -1,3 +1,6 @@
+// Package pgdev finds, starts and stops a private PostgreSQL: one for the dev verb, one per test process, one per
+// benchmark. It listens on 127.0.0.1 with a random password, and stops when the process ends that started it. Package
+// pgdev never uses a server that runs already, and is not for production.
 package pgdev
 
 import (
@@ -5,176 +8,193 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math/rand/v2"
 	"net"
-	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
-	// superuser owns the private cluster. It is PostgreSQL's own default name, so that it cannot collide with a role of
-	// the schema's.
-	superuser = "postgres"
-	// bootDeadline covers the crash recovery of a kept folder: up to max_wal_size (4 GB) of WAL to replay.
-	bootDeadline = 2 * time.Minute
-	// quitDeadline is how long an immediate shutdown may take before the postmaster is killed.
-	quitDeadline = 5 * time.Second
-	// stopDeadline is how long a fast shutdown may take when the caller's context sets no earlier end.
-	stopDeadline = 20 * time.Second
-	// poll is the pause between two looks at something that is about to become true.
-	poll = 5 * time.Millisecond
+	superuser    = "postgres"       // PostgreSQL's default name: no role of postrider's schema has it
+	shm          = "/dev/shm"       // a file system in memory on Linux
+	bootDeadline = 2 * time.Minute  // with the crash recovery of a kept directory: up to max_wal_size (4 GB) of WAL
+	lockDeadline = 10 * time.Second // of a kept directory: the server of a killed run may be in its last checkpoint
+	stopDeadline = 20 * time.Second // of a fast shutdown
+	quitDeadline = 5 * time.Second  // of an immediate shutdown
+	poll         = 5 * time.Millisecond
 )
 
-// Options says what kind of private server Start makes. The zero value is a server for tests:
-// any free port, a temporary folder, no durability, no progress lines.
+// Options configure Start. The zero value is a server for tests: a free port, a temporary directory, not durable.
 type Options struct {
-	// Dir keeps the data between runs. Empty means a temporary folder that Stop removes.
-	Dir string
-	// Port is the wanted TCP port on 127.0.0.1. 0 means any free one.
-	Port int
-	// Settings are added to, and win over, the package's own lines of postgresql.conf.
-	Settings map[string]string
-	// Durable keeps fsync, synchronous_commit and full_page_writes on. Without it a crash of the machine
-	// (not of the server) may lose data: right for tests, wrong for anything that is measured or kept.
-	Durable bool
-	// Log receives progress lines meant for a person. Nil discards them.
-	Log io.Writer
-	// Fallback takes a free port when Port is taken, and says so in one line on Log, instead of failing.
-	Fallback bool
+	Dir      string            // keeps the data between runs; empty is a temporary directory, which Stop removes
+	Port     int               // on 127.0.0.1; if it is 0 or taken, a free one
+	Settings map[string]string // override the defaults in postgresql.conf
+	Durable  bool              // fsync and full_page_writes are on, for benchmarks and for data to keep
+	Log      io.Writer         // receives progress lines for a person; nil discards them
 
-	prepare bool // have a cluster prepared for this server and those after it
+	cache string // replaces owner.cacheDir in tests
 }
 
-// Server is one running private PostgreSQL. Its methods may be called from several goroutines.
+// Server is a running private PostgreSQL. Its methods may be called from several goroutines.
 type Server struct {
-	opts   Options
-	bin    installation
-	owner  identity
-	folder *folder
+	opts     Options
+	owner    owner
+	dir      string // has data/ (the cluster) and postgres.log
+	bin      installation
+	password string
+	port     int
+	guardian *guardian
 
 	mu      sync.Mutex
-	port    int
 	proc    *process
 	stopped bool
 }
 
-// Start finds the server programs (installing them if need be), prepares the data folder, starts the server and returns
-// when it has answered a query. Its errors say what to do next; one about a server that did not come up ends with the
-// last lines of the server's log. The server outlives ctx: only Stop, Kill or the end of this process ends it.
+// Start finds or fetches PostgreSQL, creates the cluster if there is none, starts the server and waits until it accepts
+// connections. The error of a failed start ends with the server's log. The server outlives ctx: only Stop, Kill or the
+// end of this process ends it.
 func Start(ctx context.Context, opts Options) (*Server, error) {
-	return startWith(ctx, opts, programs)
-}
-
-// finder gets the server programs for data of a major version, 0 where there are no data yet.
-type finder func(ctx context.Context, owner identity, major int, log io.Writer) (installation, error)
-
-func startWith(ctx context.Context, opts Options, find finder) (*Server, error) {
-	if opts.Log == nil {
-		opts.Log = io.Discard
-	}
 	owner, err := unprivileged()
+	if err == nil && opts.cache == "" {
+		opts.cache, err = owner.cacheDir()
+	}
+	if err := errors.Join(err, openToAll(opts.cache)); err != nil {
+		return nil, fmt.Errorf("pgdev: %w", err)
+	}
+	s := &Server{opts: opts, owner: owner}
+	if opts.Log == nil {
+		s.opts.Log = io.Discard
+	}
+	if err = s.openDir(); err == nil {
+		err = s.start(ctx)
+	}
 	if err != nil {
-		return nil, err
-	}
-	for _, root := range []string{"/dev/shm", os.TempDir(), "/tmp"} {
-		sweep(root) // in memory too when it is full: what fills it may be ours
-	}
-	f, err := openFolder(ctx, opts.Dir, owner.tempRoots(opts.Durable), owner)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{opts: opts, owner: owner, folder: f}
-	if err := s.start(ctx, find); err != nil {
-		return nil, errors.Join(err, f.close())
+		return nil, fmt.Errorf("pgdev: %w", errors.Join(err, s.close()))
 	}
 	return s, nil
 }
 
-// start runs the steps that need the locked folder: programs that fit its data, a cluster in it, a port, a postmaster.
-func (s *Server) start(ctx context.Context, find finder) error {
-	major, err := s.folder.major()
-	if err != nil {
-		return err
+// openDir creates or reuses the directory of the options. Temporary data that need not be durable are in memory.
+func (s *Server) openDir() (err error) {
+	if s.opts.Dir != "" {
+		if s.dir, err = filepath.Abs(s.opts.Dir); err == nil {
+			err = os.MkdirAll(s.dir, 0o755)
+		}
+	} else {
+		root := os.TempDir()
+		if room, _ := memory(); room && !s.opts.Durable {
+			root = shm
+		}
+		if s.dir, err = os.MkdirTemp(root, "postrider-pg-"); err == nil {
+			err = openToAll(s.dir)
+		}
 	}
-	if s.bin, err = find(ctx, s.owner, major, s.opts.Log); err != nil {
+	if err == nil {
+		s.guardian, err = guard(s.dir, s.opts.Dir == "")
+	}
+	if err == nil && !s.owner.canEnter(s.dir) {
+		err = fmt.Errorf("PostgreSQL does not run as root, and the user %s, which runs it, may not enter %s: choose "+
+			"another directory, such as /var/lib/postrider, or start postrider as another user", s.owner.name, s.dir)
+	}
+	return err
+}
+
+func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
+
+// openToAll creates a directory in which the owner can reach its files. Its private files have mode 0600.
+func openToAll(dir string) error { return errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o711)) }
+
+func (s *Server) start(ctx context.Context) error {
+	raw, err := os.ReadFile(s.file("data/PG_VERSION"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read version of the data: %w", err)
+	}
+	major, _ := strconv.Atoi(strings.TrimSpace(string(raw))) // 0: there is no cluster yet
+	if s.bin, err = programs(ctx, s.owner, s.opts, major); err != nil {
 		return err
 	}
 	if major == 0 {
-		if err := s.initialise(ctx); err != nil {
-			return err
+		if err := s.createCluster(ctx); err != nil {
+			return fmt.Errorf("create cluster: %w", err)
 		}
 	}
-	if s.port, err = choosePort(s.opts); err != nil {
-		return err
+	password, err := os.ReadFile(s.file("data/" + passwordFile))
+	if err != nil {
+		return fmt.Errorf("%s has a cluster but no password file: choose another directory: %w", s.dir, err)
 	}
-	return s.boot(ctx)
+	s.password = string(password)
+	for range 5 { // another process may take the port first
+		s.port = choosePort(s.opts)
+		if err = s.boot(ctx); err == nil || !strings.Contains(err.Error(), "could not bind") {
+			break
+		}
+	}
+	return err
 }
 
-// URL is the address of one of the server's databases as superuser, password included.
-func (s *Server) URL(database string) string {
-	u := url.URL{
-		Scheme:   "postgres",
-		User:     url.UserPassword(superuser, s.folder.password),
-		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port())),
-		Path:     "/" + database,
-		RawQuery: "sslmode=disable",
+// close removes a temporary directory. It retries for a while, because sessions of a killed server may still write.
+func (s *Server) close() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), quitDeadline)
+	defer cancel()
+	for s.opts.Dir == "" && s.dir != "" {
+		if err = os.RemoveAll(s.dir); err == nil || !pause(ctx, 10*poll) {
+			break
+		}
 	}
-	return u.String()
+	s.guardian.release()
+	return err
+}
+
+// URL is the address of a database for the superuser, with the password.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable", superuser, s.password, s.port, database)
 }
 
 // Port is the TCP port on 127.0.0.1.
-func (s *Server) Port() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.port
-}
+func (s *Server) Port() int { return s.port }
 
-// PID is the process id of the postmaster, also of one that has ended.
+// Dir is the directory of the data and the log.
+func (s *Server) Dir() string { return s.dir }
+
+// Binaries is the directory of the server's programs. Some installations have no pg_dump there.
+func (s *Server) Binaries() string { return s.bin.dir }
+
+// Version is the server's release, for example "15.18".
+func (s *Server) Version() string { return s.bin.version }
+
+// PID is the process id of the postmaster, also after it ended.
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc.pid()
+	return s.proc.cmd.Process.Pid
 }
 
-// Dir is the folder that holds the data, the password and the log.
-func (s *Server) Dir() string { return s.folder.path }
-
-// Version is the server's version as its program prints it, such as "15.18" or "18.4".
-func (s *Server) Version() string { return s.bin.version.String() }
-
-// Binaries is the folder of the server programs in use.
-func (s *Server) Binaries() string { return s.bin.dir }
-
-// LogFile is the path of the server's own log.
-func (s *Server) LogFile() string { return s.folder.logFile() }
-
-// CreateDatabase makes an empty database unless one of that name exists.
+// CreateDatabase creates an empty database unless it exists.
 func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return fmt.Errorf("pgdev: create database %s: %w", name, err)
-	}
-	defer conn.Close(ctx)
-	var exists bool
-	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&exists)
-	if err == nil && !exists {
+	if err == nil {
+		defer conn.Close(ctx)
 		_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	}
-	if err != nil {
+	var rejected *pgconn.PgError
+	if err != nil && (!errors.As(err, &rejected) || rejected.Code != "42P04") { // duplicate_database
 		return fmt.Errorf("pgdev: create database %s: %w", name, err)
 	}
 	return nil
 }
 
-// Stop ends the server with a fast shutdown: sessions are cut, transactions rolled back, a checkpoint written. When ctx
-// ends (or 20 s pass) first, the server is made to quit at once, which is safe but costs a recovery at the next start.
-// Temporary data are removed. A second Stop does nothing.
+// Stop shuts the server down and removes a temporary directory. When ctx or 20 s end, the shutdown is an immediate one.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,92 +202,193 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	}
 	s.stopped = true
-	return errors.Join(s.proc.shutdown(ctx), s.folder.close())
+	s.proc.stop(ctx)
+	return s.close()
 }
 
-// Kill ends the postmaster with SIGKILL and returns once it is gone, as a crash of the database would. Its sessions
-// notice within moments by themselves. Restart brings the server back.
+// Kill ends the postmaster with SIGKILL, as a crash would. Its sessions end shortly after.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.proc.signal(syscall.SIGKILL); err != nil {
-		return fmt.Errorf("pgdev: kill server: %w", err)
+	if !s.proc.kill() {
+		return errors.New("pgdev: the killed server does not end")
 	}
-	<-s.proc.done
 	return nil
 }
 
-// Restart ends the server with a fast shutdown, unless it is down already, and starts it on the same port and data.
+// Restart shuts the server down unless it is down, and starts it with the same port and data.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return errors.New("pgdev: restart: the server was stopped for good")
 	}
-	if err := s.proc.shutdown(ctx); err != nil {
-		return err
+	s.proc.stop(ctx)
+	if err := s.boot(ctx); err != nil {
+		return fmt.Errorf("pgdev: restart: %w", err)
 	}
-	return s.bootOn(ctx, s.port)
+	return nil
 }
 
-// initialise makes the cluster beside its final place and renames it, so that a run killed halfway leaves nothing that
-// looks like a cluster. A temporary one is copied where one is prepared.
-func (s *Server) initialise(ctx context.Context) error {
-	fresh := s.folder.data() + ".new"
-	if s.opts.prepare {
-		if err := prepare(ctx, s.owner, s.bin); err != nil {
-			fmt.Fprintln(s.opts.Log, err) // it costs half a second
-		}
+// Outgoing connections have higher ports (Linux: from 32768): none takes the server's port while it restarts.
+const lowestFreePort, highestFreePort = 20000, 32767
+
+// choosePort returns the port of the options, or a free one.
+func choosePort(opts Options) int {
+	port := opts.Port
+	for port == 0 || taken(port) {
+		port = lowestFreePort + rand.IntN(highestFreePort-lowestFreePort+1)
 	}
-	if !s.folder.temporary || copyPrepared(ctx, s.owner, s.bin, fresh, s.folder.password) != nil {
-		// --no-sync: a fresh cluster that a power cut spoils is simply made again.
-		if err := initdb(ctx, s.owner, s.bin, fresh, "--pwfile="+s.folder.passwordFile(), "--no-sync"); err != nil {
+	if port != opts.Port && opts.Port != 0 {
+		fmt.Fprintf(opts.Log, "Port %d is taken; using %d instead.\n", opts.Port, port)
+	}
+	return port
+}
+
+// taken connects, because on macOS a bind succeeds beside a listener on all addresses.
+func taken(port int) bool {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
+}
+
+// boot starts the postmaster and waits until it accepts connections. It retries what ends by itself: a server of a
+// killed run, or sessions of a killed postmaster.
+func (s *Server) boot(ctx context.Context) error {
+	if err := s.write(s.file("data/postgresql.conf"), config(s.opts, s.port)); err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	passing := regexp.MustCompile(`lock file ".*" already exists|pre-existing shared memory block`)
+	for end := time.Now().Add(lockDeadline); ; {
+		err := s.bootOnce(ctx)
+		if err == nil || !passing.MatchString(err.Error()) || time.Now().After(end) || !pause(ctx, 10*poll) {
 			return err
 		}
 	}
-	if err := os.Rename(fresh, s.folder.data()); err != nil {
-		return fmt.Errorf("pgdev: keep data folder: %w", err)
-	}
-	return nil
 }
 
-// initdb makes a cluster in a folder, from which all else is removed.
-func initdb(ctx context.Context, owner identity, bin installation, dir string, more ...string) error {
-	if err := emptyFolder(owner, dir); err != nil {
-		return err
-	}
-	args := append(clusterArgs(bin.version), more...)
-	cmd := owner.command(ctx, filepath.Join(bin.dir, "initdb"), append(args, "--pgdata="+dir)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("pgdev: initdb: %w\n%s", err, tail(string(out)))
-	}
-	return nil
-}
-
-// emptyFolder makes a folder that only the server's user enters, or empties the one that a killed run left.
-func emptyFolder(owner identity, dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
-		err = owner.mkdir(dir)
-	}
+// bootOnce is one try. An error leaves no process behind and ends with the server's log of this try.
+func (s *Server) bootOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
+	defer cancel()
+	log, err := os.OpenFile(s.file("postgres.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("pgdev: prepare data folder: %w", err)
+		return fmt.Errorf("open server log: %w", err)
+	}
+	defer log.Close()
+	before, _ := log.Seek(0, io.SeekEnd)
+	// The server outlives the context of its start.
+	cmd := s.owner.command(context.WithoutCancel(ctx), filepath.Join(s.bin.dir, "postgres"), "-D", s.file("data"))
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start server: %w", err)
+	}
+	fmt.Fprintln(s.guardian.pipe, cmd.Process.Pid)
+	s.proc = &process{cmd, make(chan struct{})}
+	go s.proc.run()
+	if err := s.awaitReady(ctx); err != nil {
+		s.proc.stop(ctx)
+		text, _ := io.ReadAll(io.NewSectionReader(log, before, 1<<20))
+		return fmt.Errorf("server on port %d: %w\n%s", s.port, err, tail(string(text)))
 	}
 	return nil
 }
 
-// clusterArgs are what every cluster is made with.
-func clusterArgs(v version) []string {
-	return append([]string{"--username=" + superuser, "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"},
-		localeArgs(v)...)
+// awaitReady returns nil when a connection succeeds, or the reason why none can.
+func (s *Server) awaitReady(ctx context.Context) error {
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres")+"&connect_timeout=1")
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-s.proc.done:
+			return errors.New("it ended at once")
+		case <-ctx.Done():
+			return fmt.Errorf("no connection: %w", err)
+		case <-time.After(poll):
+		}
+	}
 }
 
-// localeArgs asks for an order by code point, the same on every system. From 17 on PostgreSQL brings that order
-// together with Unicode letter case of its own; before, plain C gives the order, and knows the case of ASCII letters
-// only.
-func localeArgs(v version) []string {
-	if v.major >= 17 {
-		return []string{"--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"}
+// tail is the last twelve lines.
+func tail(log string) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-12):], "\n")
+}
+
+// pause waits for d, and reports false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
-	return []string{"--locale=C"}
+}
+
+// guardian is a shell that, when this process ends, even by SIGKILL, stops the postmaster and removes a temporary
+// directory. It reads the postmaster's process ids from a pipe, which ends with this process. The kernel's parent-death
+// signal exists on Linux only, and also fires when the thread ends that started the child.
+type guardian struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+const guardianScript = `trap '' HUP INT TERM
+while read -r line; do pid=$line; done
+kill -INT "$pid"
+for _ in $(seq 300); do kill -0 "$pid" || break; sleep 0.1; done
+! "$2" || rm -rf "$1"`
+
+func guard(dir string, temporary bool) (*guardian, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardianScript, "sh", dir, strconv.FormatBool(temporary))
+	cmd.SysProcAttr = ownGroup()
+	pipe, err := cmd.StdinPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		return nil, err
+	}
+	return &guardian{cmd, pipe}, nil
+}
+
+// release ends the guardian before it acts.
+func (g *guardian) release() {
+	if g != nil {
+		_ = g.cmd.Process.Kill()
+		_ = g.cmd.Wait()
+	}
+}
+
+// process is a postmaster that this process started.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the postmaster has ended
+}
+
+func (p *process) run() {
+	_ = p.cmd.Wait() // the server's log has the reason of a failure
+	close(p.done)
+}
+
+// stop ends the postmaster by a fast shutdown, after ctx or the deadline by an immediate one, at last by SIGKILL.
+func (p *process) stop(ctx context.Context) {
+	rest := context.WithoutCancel(ctx)
+	_ = p.ends(ctx, syscall.SIGINT, stopDeadline) || p.ends(rest, syscall.SIGQUIT, quitDeadline) || p.kill()
+}
+
+func (p *process) kill() bool { return p.ends(context.Background(), syscall.SIGKILL, time.Minute) }
+
+// ends sends a signal and reports whether the postmaster ends in time.
+func (p *process) ends(ctx context.Context, signal os.Signal, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_ = p.cmd.Process.Signal(signal) // it fails if the postmaster has ended
+	select {
+	case <-p.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

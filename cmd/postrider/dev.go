@@ -134,7 +134,7 @@ func (d *dev) start(ctx context.Context) error {
 func (d *dev) startPostgres(ctx context.Context) error {
 	started := time.Now()
 	server, err := pgdev.Start(ctx,
-		pgdev.Options{Dir: d.options.Keep, Port: d.options.PGPort, Fallback: true, Durable: true, Log: d.out})
+		pgdev.Options{Dir: d.options.Keep, Port: d.options.PGPort, Durable: true, Log: d.out})
 	if err != nil {
 		return fmt.Errorf("start the private PostgreSQL: %w", err)
 	}
