@@ -11,36 +11,40 @@ import (
 	"time"
 )
 
-// admin speaks the management API of a service and asks sinks for their figures.
+// parallelChanges is how many topics or event subscriptions are created at once. Changes wait for one another.
+const parallelChanges = 16
+
+// admin is a client of the management API, and of a receiver's /stats.
 type admin struct {
 	base, token string
 	client      http.Client
 }
 
-// creators is how many calls are made at once where there are many: changes of the catalogue wait for one another, and
-// for their commits, so more would only wait longer.
-const creators = 16
-
 func newAdmin(base, token string) *admin {
 	return &admin{base: base, token: token, client: http.Client{
-		Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: creators},
+		Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: parallelChanges},
 	}}
 }
 
-// call sends in as JSON, unless nil, and reads the answer's JSON into out, unless nil. Any status but 2xx is an error
-// with what the service said.
-func (a *admin) call(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
+// settings is a JSON object.
+type settings map[string]any
+
+// call sends in as JSON, unless nil, and reads the response into out, unless nil. Any status but 2xx is an error.
+func (a *admin) call(ctx context.Context, method, path string, in, out any) (err error) {
+	defer func() {
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", method, path, err)
+			err = fmt.Errorf("%s %s: %w", method, path, err)
 		}
-		body = bytes.NewReader(text)
+	}()
+	var body []byte
+	if in != nil {
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if a.token != "" {
@@ -48,94 +52,72 @@ func (a *admin) call(ctx context.Context, method, path string, in, out any) erro
 	}
 	resp, err := a.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	switch {
 	case err != nil:
+		return err
 	case resp.StatusCode/100 != 2:
-		err = fmt.Errorf("answered %d: %s", resp.StatusCode, bytes.TrimSpace(text))
+		return fmt.Errorf("response %d: %s", resp.StatusCode, bytes.TrimSpace(text))
 	case out != nil:
-		err = json.Unmarshal(text, out)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return json.Unmarshal(text, out)
 	}
 	return nil
 }
 
-// createTopic makes a topic and returns one of its access keys. Only the answer that makes a topic has keys, so it must
-// be new.
+func subscriptionPath(topic, name string) string {
+	return "/v1/topics/" + topic + "/subscriptions/" + name
+}
+
+// createTopic returns an access key of the new topic.
 func (a *admin) createTopic(ctx context.Context, topic string) (string, error) {
 	var created struct {
 		Key1 string `json:"key1"`
 	}
-	if err := a.call(ctx, http.MethodPut, "/v1/topics/"+topic, struct{}{}, &created); err != nil {
-		return "", err
+	err := a.call(ctx, http.MethodPut, "/v1/topics/"+topic, settings{}, &created)
+	if err == nil && created.Key1 == "" {
+		err = errors.New("topic " + topic + " exists already: delete it first")
 	}
-	if created.Key1 == "" {
-		return "",
-			errors.New("topic " + topic + " exists already, with access keys that somebody else may change: delete it first")
+	return created.Key1, err
+}
+
+// subscribe creates an event subscription without a validation handshake.
+func (a *admin) subscribe(ctx context.Context, topic, name, endpoint string, more settings) error {
+	s := settings{"endpointUrl": endpoint, "endpointValidation": "skip"}
+	for name, value := range more {
+		s[name] = value
 	}
-	return created.Key1, nil
+	return a.call(ctx, http.MethodPut, subscriptionPath(topic, name), s, nil)
 }
 
-// subscription is what a benchmark says of an event subscription; the rest is the default.
-type subscription struct {
-	EndpointURL string `json:"endpointUrl"`
-	// EndpointValidation is always skip: the endpoints are the benchmark's own.
-	EndpointValidation string       `json:"endpointValidation"`
-	RetryPolicy        *retryPolicy `json:"retryPolicy,omitempty"`
-	Filter             *filter      `json:"filter,omitempty"`
-	// Above 1 event and with this size, batches are cut by number alone.
-	MaxEventsPerBatch  int `json:"maxEventsPerBatch,omitempty"`
-	PreferredBatchSize int `json:"preferredBatchSizeInKilobytes,omitempty"`
+// bySubject is the filter for events whose subject begins so. It is case-sensitive: the other comparison costs more.
+func bySubject(prefix string) settings {
+	return settings{"subjectBeginsWith": prefix, "isSubjectCaseSensitive": true}
 }
 
-type retryPolicy struct {
-	Policy string `json:"policy"`
+func (a *admin) pause(ctx context.Context, topic, name string) error {
+	return a.call(ctx, http.MethodPost, subscriptionPath(topic, name)+"/pause", nil, nil)
 }
 
-// filter is always case-sensitive: comparing without regard to case costs the publish more, and is not what is
-// measured.
-type filter struct {
-	SubjectBeginsWith      string `json:"subjectBeginsWith"`
-	IsSubjectCaseSensitive bool   `json:"isSubjectCaseSensitive"`
+func (a *admin) resume(ctx context.Context, topic, name string) error {
+	return a.call(ctx, http.MethodPost, subscriptionPath(topic, name)+"/resume", nil, nil)
 }
 
-// wanting is the filter for the events whose subject begins so.
-func wanting(subject string) *filter {
-	return &filter{SubjectBeginsWith: subject, IsSubjectCaseSensitive: true}
-}
-
-func (a *admin) createSubscription(ctx context.Context, topic, name string, s subscription) error {
-	s.EndpointValidation = "skip"
-	return a.call(ctx, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name, s, nil)
-}
-
-// setPaused pauses or resumes an event subscription.
-func (a *admin) setPaused(ctx context.Context, topic, name string, paused bool) error {
-	verb := "resume"
-	if paused {
-		verb = "pause"
+// copyPolicy creates a copy of a retry policy with other settings.
+func (a *admin) copyPolicy(ctx context.Context, from, to string, changes settings) error {
+	var policy settings
+	if err := a.call(ctx, http.MethodGet, "/v1/policies/"+from, nil, &policy); err != nil {
+		return err
 	}
-	return a.call(ctx, http.MethodPost, "/v1/topics/"+topic+"/subscriptions/"+name+"/"+verb, nil, nil)
-}
-
-// remove deletes a topic with those event subscriptions.
-func (a *admin) remove(ctx context.Context, topic string, subscriptions []string) error {
-	var errs []error
-	for _, name := range subscriptions {
-		errs = append(errs, a.call(ctx, http.MethodDelete, "/v1/topics/"+topic+"/subscriptions/"+name, nil, nil))
+	for name, value := range changes {
+		policy[name] = value
 	}
-	errs = append(errs, a.call(ctx, http.MethodDelete, "/v1/topics/"+topic, nil, nil))
-	return errors.Join(errs...)
+	return a.call(ctx, http.MethodPut, "/v1/policies/"+to, policy, nil)
 }
 
-// sinkStats asks a CountingSink.
-func (a *admin) sinkStats(ctx context.Context) (stats SinkStats, err error) {
+// stats is of a receiver.
+func (a *admin) stats(ctx context.Context) (stats receiverStats, err error) {
 	return stats, a.call(ctx, http.MethodGet, "/stats", nil, &stats)
 }
-
-func (a *admin) close() { a.client.CloseIdleConnections() }

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func startRole(t *testing.T, role string, args ...string) *child {
+func startRole(t *testing.T, role string) *child {
 	t.Helper()
-	c, err := startChild(t.TempDir(), role, os.Args[0], []string{roleVariable + "=" + role}, args...)
+	c, err := startChild(t.TempDir(), role, os.Args[0], []string{roleVariable + "=" + role})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.stop() })
 	return c
@@ -20,28 +20,26 @@ func startRole(t *testing.T, role string, args ...string) *child {
 func TestChildThatBreaks(t *testing.T) {
 	t.Parallel()
 	c := startRole(t, "broken")
-	_, err := c.ready(t.Context(), filepath.Join(t.TempDir(), "ready"), "api")
+	_, err := c.awaitReady(t.Context(), "api")
 	require.ErrorContains(t, err, "broken ended: exit status 1")
-	require.ErrorContains(t, err, "no database here", "the last lines of its log say why")
-	require.ErrorContains(t, c.wait(t.Context()), "no database here")
+	require.ErrorContains(t, err, "no database here", "the end of its log")
 	require.NoError(t, c.stop(), "it has ended already")
 }
 
 func TestChildThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	c := startRole(t, "silent")
-	ready := filepath.Join(t.TempDir(), "ready")
-	require.NoError(t, os.WriteFile(ready, []byte(`{"api":`), 0o600), "half written, or not by us")
+	require.NoError(t, os.WriteFile(c.ready, []byte(`{"api":`), 0o600), "half written")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := c.ready(ctx, ready, "api")
+	_, err := c.awaitReady(ctx, "api")
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "silent is not ready")
-	require.ErrorIs(t, c.wait(ctx), context.Canceled)
+	_ = c.stop()
 	select {
 	case <-c.done:
 	default:
-		require.Fail(t, "wait stops the child when its context ends")
+		require.Fail(t, "the child has not ended")
 	}
 }
 
@@ -53,30 +51,26 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist, "no folder for its log")
 }
 
-func TestGuardTellsWhichProcessDied(t *testing.T) {
+func TestGuardNamesTheProcessThatEnded(t *testing.T) {
 	t.Parallel()
-	service, _ := startSinkChild(t, "sink")
-	sink, _ := startSinkChild(t, "sink")
-	r := rig{service: service, sink: sink}
-	ctx, release := r.guard(t.Context())
-	defer release()
-	require.NoError(t, ctx.Err())
-	require.NoError(t, r.service.cmd.Process.Kill())
-	<-ctx.Done()
-	require.ErrorContains(t, context.Cause(ctx), "sink ended: signal: killed")
-	require.NoError(t, r.sink.stop())
+	s := system{service: startRole(t, "silent"), sink: startRole(t, "silent")}
+	err := s.guarded(t.Context(), func(ctx context.Context) error {
+		require.NoError(t, ctx.Err())
+		require.NoError(t, s.service.cmd.Process.Kill())
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	require.ErrorContains(t, err, "silent ended: signal: killed")
 }
 
 func TestChildEnvironment(t *testing.T) {
-	t.Parallel()
-	got := childEnvironment(
-		[]string{"PATH=/bin", "POSTRIDER_LISTEN=:1", "DATABASE_URL=postgres://production", "PGHOST=production", "HOME=/root"})
-	require.Equal(t, []string{"PATH=/bin", "HOME=/root"}, got)
-}
-
-func TestLastLines(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "b\nc", lastLines([]byte("a\nb\nc\n"), 2))
-	require.Equal(t, "a", lastLines([]byte("a"), 2))
-	require.Empty(t, lastLines(nil, 2))
+	t.Setenv("POSTRIDER_LISTEN", ":1")
+	t.Setenv("DATABASE_URL", "postgres://production")
+	t.Setenv("PGHOST", "production")
+	c := startRole(t, "silent")
+	require.Contains(t, c.cmd.Env, roleVariable+"=silent")
+	require.Contains(t, c.cmd.Env, "PATH="+os.Getenv("PATH"))
+	for _, name := range []string{"POSTRIDER_LISTEN=:1", "DATABASE_URL=postgres://production", "PGHOST=production"} {
+		require.NotContains(t, c.cmd.Env, name)
+	}
 }

@@ -1,5 +1,3 @@
-// Package bench is the other two ends of postrider: publishers that note what was acknowledged, sinks that note what
-// arrived, the ledgers that tell what was lost between them, and the scenarios that measure the binary with them. It
-// decides nothing about deliveries and serves nothing in production: the bench verb, the sink verb, dev and fault tests
-// use it.
+// Package bench measures postrider. It starts the program as its users do, publishes events to it, receives them in
+// another process, and reports throughput, latency, cost and losses. Tests use its ledgers to find lost events.
 package bench

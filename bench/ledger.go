@@ -13,57 +13,50 @@ import (
 	"sync"
 )
 
-// Hash is the SHA-256 of one event's JSON object, from brace to brace, without the array around it. Its zero value
+// Hash is the SHA-256 of one event's JSON object, from brace to brace, without the array around it. The zero value
 // means that the bytes were not noted.
 type Hash [sha256.Size]byte
 
-// Ledger is a file of one line per event: its id, a space, the hash of its bytes in hexadecimal or "-". A publisher
-// notes an event after it was answered 200, a sink when it was received. What is lost is told from two such files
-// alone, never from the tables of the service that may have lost it. Its methods may be called from several goroutines.
+// Ledger is a file with one line for each event: its id, a space, the hash of its bytes in hexadecimal or "-". A
+// publisher notes an event after the response 200, an endpoint when it receives it. Lost events are found by comparing
+// two such files, never from the tables of the service that may have lost them. Methods are safe for concurrent use.
 type Ledger struct {
 	mu   sync.Mutex
-	file *os.File
-	out  io.Writer // file, or a buffer before it
-	line []byte
-	err  error // the first failure, kept: a ledger with a hole proves nothing
+	file io.WriteCloser
+	err  error // the first failure: a ledger with a hole proves nothing
 }
 
-// OpenLedger opens a publisher's ledger for appending. Each line is one write to the file, so that a publisher may be
-// killed at any moment without losing what it noted (a crash of the machine is not covered).
+// OpenLedger opens a ledger for appending. Each line is written to the file at once: a program that is killed loses no
+// line that it noted.
 func OpenLedger(path string) (*Ledger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	return &Ledger{file: file, out: file}, nil
+	return &Ledger{file: file}, nil
 }
 
-// openBufferedLedger opens a sink's ledger: lines reach the file in blocks of 64 KiB, and all of them at Close.
+// openBufferedLedger starts a ledger whose lines reach the file in blocks, and all of them at Close.
 func openBufferedLedger(path string) (*Ledger, error) {
-	l, err := OpenLedger(path)
-	if err != nil {
-		return nil, err
+	file, err := createBuffered(path)
+	return &Ledger{file: file}, err
+}
+
+// Note appends an event. The id must not contain a line break. After an error every later Note and Close return it.
+func (l *Ledger) Note(id string, hash Hash) error {
+	return l.write(appendLine(nil, "", []byte(id), hash))
+}
+
+// write appends what appendLine has made.
+func (l *Ledger) write(lines []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		if _, err := l.file.Write(lines); err != nil {
+			l.err = fmt.Errorf("write ledger: %w", err)
+		}
 	}
-	l.out = bufio.NewWriterSize(l.file, 64<<10)
-	return l, nil
-}
-
-// Note appends an event. The id must hold no line break, which no event's id does. An error stays: every later Note and
-// Close return it too.
-func (l *Ledger) Note(id string, hash Hash) error { return l.note("", []byte(id), hash) }
-
-func (l *Ledger) note(prefix string, id []byte, hash Hash) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.line = appendLine(l.line[:0], prefix, id, hash)
-	return l.write(l.line)
-}
-
-// noteLines appends what appendLine made, in one write.
-func (l *Ledger) noteLines(lines []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.write(lines)
+	return l.err
 }
 
 func appendLine(lines []byte, prefix string, id []byte, hash Hash) []byte {
@@ -74,30 +67,34 @@ func appendLine(lines []byte, prefix string, id []byte, hash Hash) []byte {
 	return append(hex.AppendEncode(lines, hash[:]), '\n')
 }
 
-func (l *Ledger) write(lines []byte) error {
-	if l.err != nil {
-		return l.err
-	}
-	if _, err := l.out.Write(lines); err != nil {
-		l.err = fmt.Errorf("write ledger: %w", err)
-	}
-	return l.err
-}
-
-// Close writes what is buffered, waits until the disk has it and closes the file.
+// Close completes the file.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.err
-	if buffer, ok := l.out.(*bufio.Writer); ok && err == nil {
-		err = buffer.Flush()
-	}
+	err := errors.Join(l.err, l.file.Close())
 	l.err = os.ErrClosed
-	if err = errors.Join(err, l.file.Sync(), l.file.Close()); err != nil {
+	if err != nil {
 		return fmt.Errorf("close ledger: %w", err)
 	}
 	return nil
 }
+
+// bufferedFile is a file that is written in blocks.
+type bufferedFile struct {
+	*bufio.Writer
+	file *os.File
+}
+
+func createBuffered(path string) (*bufferedFile, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create the file of what arrives: %w", err)
+	}
+	return &bufferedFile{bufio.NewWriterSize(file, 64<<10), file}, nil
+}
+
+// Close implements io.Closer.
+func (f *bufferedFile) Close() error { return errors.Join(f.Flush(), f.file.Close()) }
 
 // Entry is one line of a ledger.
 type Entry struct {
@@ -105,8 +102,8 @@ type Entry struct {
 	Hash Hash // zero: not noted
 }
 
-// ReadLedger reads a ledger's lines in their order. A last line without its end is left out: its writer was killed
-// while writing it. Any other line that is none of a ledger's is an error that names its number.
+// ReadLedger reads a ledger. A last line without its end is left out: its writer was killed while writing it. Any
+// other invalid line is an error that names its number.
 func ReadLedger(path string) ([]Entry, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -120,45 +117,45 @@ func ReadLedger(path string) ([]Entry, error) {
 		}
 		entry, ok := parseEntry(line)
 		if !ok {
-			return nil, fmt.Errorf("read ledger: %s: line %d is no entry", path, number)
+			return nil, fmt.Errorf("read ledger: %s: line %d is invalid", path, number)
 		}
 		entries, raw = append(entries, entry), rest
 	}
 }
 
-// parseEntry splits at the last space, because an id may hold spaces.
-func parseEntry(line []byte) (Entry, bool) {
+// parseEntry splits at the last space, because an id may contain spaces.
+func parseEntry(line []byte) (e Entry, ok bool) {
 	space := bytes.LastIndexByte(line, ' ')
 	if space < 1 {
-		return Entry{}, false
+		return e, false
 	}
-	entry, hash := Entry{ID: string(line[:space])}, line[space+1:]
-	if string(hash) == "-" {
-		return entry, true
+	e.ID = string(line[:space])
+	switch hash := line[space+1:]; {
+	case string(hash) == "-":
+		return e, true
+	case len(hash) != hex.EncodedLen(len(e.Hash)):
+		return e, false
+	default:
+		_, err := hex.Decode(e.Hash[:], hash)
+		return e, err == nil
 	}
-	if len(hash) != hex.EncodedLen(len(entry.Hash)) {
-		return Entry{}, false
-	}
-	_, err := hex.Decode(entry.Hash[:], hash)
-	return entry, err == nil
 }
 
-// Verdict is what two ledgers say of the way between them. The lists hold ids, sorted, each once.
+// Verdict compares what was published with what was received. The lists contain ids, sorted, each once.
 type Verdict struct {
 	Published int // acknowledged to the publisher
-	Received  int // receipts at the sink, duplicates included
-	// Lost were acknowledged and are not in the sink's ledger: the one thing that must never happen.
+	Received  int // receipts, duplicates included
+	// Lost were acknowledged and not received: this must never happen.
 	Lost []string
-	// Changed arrived, at least once, with other bytes than were published. Only where both ledgers noted a hash.
+	// Changed were received, at least once, with other bytes than were published. Only if both ledgers have a hash.
 	Changed []string
-	// Unacknowledged arrived although the publisher noted no 200: right after a crash that swallowed the answer, wrong
-	// else.
+	// Unacknowledged were received although the publisher got no 200: right only after a crash.
 	Unacknowledged []string
 	// Duplicates are the receipts beyond the first of each id.
 	Duplicates int
 }
 
-// Compare holds a sink's ledger against its publisher's.
+// Compare compares the ledger of an endpoint with the publisher's.
 func Compare(published, received []Entry) Verdict {
 	sent := make(map[string]Hash, len(published))
 	for _, e := range published {

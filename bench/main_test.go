@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -36,7 +34,8 @@ func TestMain(m *testing.M) {
 			_ = os.RemoveAll(builtIn)
 		}
 		os.Exit(code)
-	}))
+	}), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"), // ends after 10 s
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 
 // builtIn is the folder of the program that build made for the tests of this process, below disk: a run that is killed
@@ -60,7 +59,7 @@ func play(role string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	switch role {
-	case "silent": // runs until it is asked to end, and is never ready
+	case "silent": // runs until it is stopped, and is never ready
 		<-ctx.Done()
 	case "broken":
 		return fmt.Errorf("first line\nno database here")
@@ -68,29 +67,6 @@ func play(role string) error {
 		if os.Args[1] == "serve" {
 			return fmt.Errorf("port trouble")
 		}
-	case "sink":
-		return RunSink(ctx, SinkOptions{Listen: "127.0.0.1:0", ReadyFile: os.Args[1]})
-	case "net/http sink":
-		return runStandardSink(ctx, os.Args[1])
 	}
-	return nil
-}
-
-// runStandardSink is RunSink by the standard library's server: the yardstick for ours.
-func runStandardSink(ctx context.Context, ready string) error {
-	sink, err := NewCountingSink("")
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := http.Server{Handler: sink}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := writeReady(ready, map[string]string{"sink": "http://" + listener.Addr().String()}); err != nil {
-		return err
-	}
-	_ = server.Serve(listener)
 	return nil
 }

@@ -1,154 +1,240 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 )
 
 // The scenarios of Noisy.
 const (
-	ScenarioHang    = "hang"    // one endpoint that accepts requests and never answers is owed very many deliveries
-	ScenarioHang20  = "hang20"  // twenty such endpoints are owed many
-	ScenarioRetries = "retries" // the retries of one endpoint that answers 503 come due at one moment
-	ScenarioTopics  = "topics"  // no noise: very many topics against one
+	ScenarioHang    = "hang"    // one endpoint that never responds, with a large backlog
+	ScenarioHang20  = "hang20"  // twenty such endpoints
+	ScenarioRetries = "retries" // the retries of one endpoint that responds 503 become due at the same time
+	ScenarioTopics  = "topics"  // no noise: many topics against one
 )
-
-// NoisyScenarios are all scenarios, in the order in which they run.
-func NoisyScenarios() []string {
-	return []string{ScenarioHang, ScenarioHang20, ScenarioRetries, ScenarioTopics}
-}
 
 const (
-	defaultBaseline = 15 * time.Second
-	// warmUpShare of the baseline's length goes before it: the first second of a load is its slowest.
+	// warmUpShare of the baseline's length comes before it: the first second of a load is its slowest.
 	warmUpShare = 5
-	// loadTail is how long the load goes on after what is measured, so that the last second is a whole one.
-	loadTail         = 300 * time.Millisecond
-	defaultNoiseRate = 200
+	// loadTail is how long the load continues after the last phase, so that its last second is a whole one.
+	loadTail = 300 * time.Millisecond
+	// nameLimit is what the five digits in names hold.
+	nameLimit = 100_000
 )
 
-// NoisyOptions says what Noisy measures. Binary is required; the rest has defaults.
+// NoisyOptions say what Noisy measures. "The others" are the event subscriptions that are measured, "noise" is the bad
+// endpoints.
 type NoisyOptions struct {
-	// Binary is the path of the postrider program; it runs as service and as sink.
-	Binary string
-	// Scenarios to run, each on a database of its own; default all of them.
-	Scenarios []string
-	// Baseline is how long the others are measured without the noise, default 15 s; Duration how long with it, default 30
-	// s. At least 1 s each.
-	Baseline, Duration time.Duration
-
-	// The others: Subscriptions (default 1,000) on Topics (default 1), each at an endpoint of its own that answers at
-	// once. An event goes to one of them, in turn.
-	Subscriptions, Topics int
-	// Clients, Rate and EventBytes are of the load of the others, as in Options.
-	Clients    int
-	Rate       float64
-	EventBytes int
-
-	// Owed is what the endpoint of hang is owed when the noise begins; default 500,000.
-	Owed int
-	// Endpoints is how many hang in hang20, default 20; OwedEach what each of them is owed, default 5,000.
-	Endpoints, OwedEach int
-	// NoiseRate is how many events per second are published for the endpoints that hang while the noise lasts; default
-	// 200.
-	NoiseRate float64
-	// Retries is how many come due at one moment in retries; default 90,000.
-	Retries int
-	// Policy is the retry policy of the bad endpoints; default ga-2018, which has no probation to help the others. retries
-	// uses a copy of it that waits an hour after the first attempt, so that no retry comes due before it shall.
-	Policy string
-	// ManyTopics is the number of topics in topics, each with one event subscription; default 10,000.
-	ManyTopics int
-	// Command is what the report says was run; "" prints the options that matter.
-	Command string
+	Binary        string        // path of the postrider program
+	Command       string        // for the report
+	Scenarios     []string      // each has its own database
+	Baseline      time.Duration // how long the others are measured without the noise, at least 1 s
+	Duration      time.Duration // and how long with it
+	Subscriptions int           // of the others; each event goes to one of them, in turn
+	Topics        int           // of the others
+	Clients       int           // of the load of the others, as the next two: see Options
+	Rate          float64
+	EventBytes    int
+	Owed          int     // the backlog of hang
+	Endpoints     int     // that hang in hang20
+	OwedEach      int     // the backlog of each
+	NoiseRate     float64 // events per second published for the endpoints that hang
+	Retries       int     // that become due at the same time
+	Policy        string  // of the bad endpoints
+	ManyTopics    int     // in topics, each with one event subscription
 }
 
-func (o *NoisyOptions) prepare() error {
-	if len(o.Scenarios) == 0 {
-		o.Scenarios = NoisyScenarios()
-	}
-	o.Baseline, o.Duration = orDefault(o.Baseline, defaultBaseline), orDefault(o.Duration, defaultDuration)
-	o.Subscriptions, o.Topics = orDefault(o.Subscriptions, 1000), orDefault(o.Topics, 1)
-	o.Clients, o.EventBytes = orDefault(o.Clients, defaultClients), orDefault(o.EventBytes, defaultEventBytes)
-	o.Owed, o.Endpoints, o.OwedEach = orDefault(o.Owed, 500_000), orDefault(o.Endpoints, 20), orDefault(o.OwedEach, 5000)
-	o.NoiseRate, o.Retries = orDefault(o.NoiseRate, defaultNoiseRate), orDefault(o.Retries, 90_000)
-	o.Policy, o.ManyTopics = orDefault(o.Policy, "ga-2018"), orDefault(o.ManyTopics, 10_000)
-	o.Command = orDefault(o.Command, o.command())
-	return o.validate()
-}
-
-// command is what was run, with the flags that matter to its scenarios.
-func (o *NoisyOptions) command() string {
-	text := fmt.Sprintf("postrider bench noisy --scenario %s --baseline %s --duration %s --clients %d --event-bytes %d",
-		strings.Join(o.Scenarios, ","), o.Baseline, o.Duration, o.Clients, o.EventBytes)
-	add := func(format string, args ...any) { text += fmt.Sprintf(format, args...) }
-	if o.Rate > 0 {
-		add(" --rate %g", o.Rate)
-	}
-	if len(o.Scenarios) > 1 || o.Scenarios[0] != ScenarioTopics {
-		add(" --subscriptions %d --topics %d --policy %s --noise-rate %g", o.Subscriptions, o.Topics, o.Policy, o.NoiseRate)
-	}
-	for _, name := range o.Scenarios {
-		switch name {
-		case ScenarioHang:
-			add(" --owed %d", o.Owed)
-		case ScenarioHang20:
-			add(" --endpoints %d --owed-each %d", o.Endpoints, o.OwedEach)
-		case ScenarioRetries:
-			add(" --retries %d", o.Retries)
-		case ScenarioTopics:
-			add(" --many-topics %d", o.ManyTopics)
-		}
-	}
-	return text
-}
-
-func (o *NoisyOptions) validate() error {
-	for _, name := range o.Scenarios {
-		if !slices.Contains(NoisyScenarios(), name) {
-			return fmt.Errorf("noisy: there is no scenario %q, only %s", name, strings.Join(NoisyScenarios(), ", "))
-		}
-	}
-	least := min(o.Clients, o.Subscriptions, o.Topics, o.Owed, o.Endpoints, o.OwedEach, o.Retries, o.ManyTopics)
+// Validate returns an error that names an invalid option.
+func (o *NoisyOptions) Validate() error {
+	least := min(o.Subscriptions, o.Topics, o.Owed, o.Endpoints, o.OwedEach, o.Retries, o.ManyTopics)
 	switch {
-	case o.Binary == "":
-		return errors.New("noisy: Binary is required")
 	case min(o.Baseline, o.Duration) < minDuration:
-		return fmt.Errorf("noisy: baseline and duration must be %s or more", minDuration)
-	case least < 1 || o.Rate < 0 || o.NoiseRate < 0:
-		return errors.New("noisy: all numbers must be positive")
+		return fmt.Errorf("the baseline and the duration must be %s or more", minDuration)
+	case least < 1 || o.Clients < 0 || o.Rate < 0 || o.NoiseRate < 0:
+		return errors.New("all numbers must be positive")
 	case o.Topics > o.Subscriptions:
-		return errors.New("noisy: there must be an event subscription for each topic")
+		return errors.New("there must be an event subscription for each topic")
+	case o.EventBytes < leastEventBytes:
+		return fmt.Errorf("an event has %d bytes at least, not %d", leastEventBytes, o.EventBytes)
 	case max(o.Subscriptions, o.Endpoints, o.ManyTopics) >= nameLimit:
-		return fmt.Errorf("noisy: there may be fewer than %d topics, event subscriptions and endpoints", nameLimit)
+		return fmt.Errorf("there may be fewer than %d topics, event subscriptions and endpoints", nameLimit)
 	}
 	return nil
 }
 
-// Noisy measures what a bad endpoint costs the other event subscriptions: on a postrider of its own, on this machine
-// and in processes as users have them, it measures the others without the noise and then with it, in one run, because
-// only what one run measured may be compared. Progress goes to log. Everything it started has ended when it returns.
+// Noisy measures what a bad endpoint costs the other event subscriptions: first without it and then with it, in one
+// run, because only measurements of one run can be compared. Progress goes to log.
 //
-// An error means that there is nothing to report, as with Run. What was lost, and a bound that is not met, are the
-// report's: see NoisyReport.Err and NoisyReport.Unmet.
+// An error means that there is no report, as with Run. Lost events and bounds that were not met are in the report, see
+// NoisyReport.Err and NoisyReport.Unmet.
 func Noisy(ctx context.Context, o NoisyOptions, log io.Writer) (report NoisyReport, err error) {
-	if err := o.prepare(); err != nil {
-		return report, err
-	}
+	o.Clients = cmp.Or(o.Clients, defaultClients)
 	report = NoisyReport{Command: o.Command, Machine: thisMachine()}
-	log = &lockedWriter{Writer: log}
 	for _, name := range o.Scenarios {
-		t := &trial{o: o, result: NoisyResult{Scenario: name, Clients: o.Clients, EventBytes: o.EventBytes}}
-		if err := t.try(ctx, log); err != nil {
-			return report, fmt.Errorf("noisy: %s: %w", name, err)
+		r := &noisyRun{o: o, result: NoisyResult{Scenario: name, Clients: o.Clients, EventBytes: o.EventBytes}}
+		if err := withSystem(ctx, o.Binary, "", name, log, func(s *system) (err error) {
+			r.system = s
+			if report.Settings, err = s.readSettings(ctx); err != nil {
+				return err
+			}
+			return r.measure(ctx)
+		}); err != nil {
+			return report, err
 		}
-		report.Settings = t.settings
-		report.Results = append(report.Results, t.result)
+		report.Results = append(report.Results, r.result)
 	}
 	return report, nil
+}
+
+// noisyRun is one scenario.
+type noisyRun struct {
+	*system
+	o      NoisyOptions
+	result NoisyResult
+	noise  noise
+
+	baseline, noisy, again span // again is of topics
+}
+
+// measure runs the scenario and completes its result.
+func (r *noisyRun) measure(ctx context.Context) error {
+	scenario := r.measureNoise
+	if r.result.Scenario == ScenarioTopics {
+		scenario = r.measureTopics
+	}
+	if err := r.guarded(ctx, scenario); err != nil {
+		return err
+	}
+	counted, arrivals, err := r.conclude(ctx, &r.result.outcome)
+	if err != nil {
+		return err
+	}
+	r.result.Ended = counted.otherwise + counted.deadLettered
+	r.result.addArrivals(arrivals, r.baseline, r.noisy, r.again)
+	return nil
+}
+
+// measureNoise measures the others, then the others beside the noise, under one load without a gap.
+func (r *noisyRun) measureNoise(ctx context.Context) error {
+	targets, err := r.createOthers(ctx, "bench", r.o.Topics, r.o.Subscriptions)
+	if err != nil {
+		return err
+	}
+	if err := r.prepareNoise(ctx); err != nil {
+		return err
+	}
+	begins := time.Now().Add(r.warmUp())
+	if !r.noise.at.IsZero() {
+		begins = r.noise.at.Add(-r.o.Baseline)
+	}
+	if err := r.measureStretches(ctx, targets, begins,
+		stretch{"baseline", r.o.Baseline, &r.baseline, &r.result.Baseline, nil},
+		stretch{"noise", r.o.Duration, &r.noisy, &r.result.Noisy, r.startNoise}); err != nil {
+		return err
+	}
+	return r.accountForNoise(ctx)
+}
+
+// measureTopics measures one topic, then many with one event subscription each, then the one again: creating the many
+// takes a while, and the last measurement shows whether the machine has changed meanwhile.
+func (r *noisyRun) measureTopics(ctx context.Context) error {
+	one, err := r.createOthers(ctx, "one", 1, 1)
+	if err != nil {
+		return err
+	}
+	r.result.Again = &PhaseReport{}
+	alone := func(targets []target, s stretch) error {
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
+		return r.measureStretches(ctx, targets, time.Now().Add(r.warmUp()), s)
+	}
+	if err := alone(one, stretch{"one topic", r.o.Baseline, &r.baseline, &r.result.Baseline, nil}); err != nil {
+		return err
+	}
+	many, err := r.createOthers(ctx, "many", r.o.ManyTopics, r.o.ManyTopics)
+	if err != nil {
+		return err
+	}
+	if err := alone(many, stretch{"many topics", r.o.Duration, &r.noisy, &r.result.Noisy, nil}); err != nil {
+		return err
+	}
+	return alone(one, stretch{"one topic again", r.o.Baseline, &r.again, r.result.Again, nil})
+}
+
+func (r *noisyRun) warmUp() time.Duration { return r.o.Baseline / warmUpShare }
+
+// stretch is a part of a load that is measured.
+type stretch struct {
+	name   string
+	length time.Duration
+	span   *span
+	report *PhaseReport
+	start  func(context.Context) error // at its beginning; nil: nothing
+}
+
+// measureStretches publishes to the targets, measures the stretches from that moment on, and waits until everything is
+// delivered. The noise ends with the last stretch, and what is still pending of it is not awaited.
+func (r *noisyRun) measureStretches(
+	ctx context.Context, targets []target, begins time.Time, stretches ...stretch,
+) error {
+	until := begins.Add(loadTail)
+	for _, s := range stretches {
+		until = until.Add(s.length)
+	}
+	loaded, err := r.publishLoad(ctx, loadOptions{
+		targets: targets, clients: r.o.Clients, rate: r.o.Rate, duration: time.Until(until), eventBytes: r.o.EventBytes,
+		eventsPerRequest: 1,
+	}, func(ctx context.Context) error {
+		waitUntil(ctx, begins)
+		for _, s := range stretches {
+			r.say("%s, %s", s.name, s.length)
+			before, now := r.cpu(), time.Now()
+			*s.span = span{now, now.Add(s.length)}
+			if s.start != nil {
+				if err := s.start(ctx); err != nil {
+					return err
+				}
+			}
+			if !waitUntil(ctx, s.span.to) {
+				return ctx.Err()
+			}
+			s.report.CPUSeconds = used(before, r.cpu())
+		}
+		return r.noise.forAll(ctx, r.api.pause)
+	})
+	r.result.addLoad(loaded)
+	if err != nil {
+		return err
+	}
+	return r.drain(ctx, r.result.Published)
+}
+
+// createOthers creates event subscriptions at their own paths, on that many topics.
+func (r *noisyRun) createOthers(ctx context.Context, name string, topics, subscriptions int) ([]target, error) {
+	keys, names := make([]string, topics), make([]string, topics)
+	r.say("creating topics: %d, event subscriptions: %d", topics, subscriptions)
+	err := parallel(ctx, parallelChanges, topics, func(ctx context.Context, i int) (err error) {
+		names[i] = fmt.Sprintf("%s-%05d", name, i)
+		keys[i], err = r.api.createTopic(ctx, names[i])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.topics = append(r.topics, names...)
+	r.result.Topics, r.result.Subscriptions = topics, subscriptions
+	targets := make([]target, subscriptions)
+	return targets, parallel(ctx, parallelChanges, subscriptions, func(ctx context.Context, i int) error {
+		sub, topic := fmt.Sprintf("sub-%05d", i), i%topics
+		targets[i] = target{
+			url: r.publishURL(names[topic]), key: keys[topic], subject: "/" + sub + "/load",
+			prefixes: []string{sub + "/"},
+		}
+		return r.api.subscribe(ctx, names[topic], sub, r.sinkAPI.base+"/"+sub, settings{"filter": bySubject("/" + sub + "/")})
+	})
 }

@@ -4,16 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
+// leastThroughput and mostP99 limit what noise may cost the others.
 const (
-	// leastThroughput and mostP99 are the bounds of what noise may cost the others: a fifth of their throughput, and a
-	// doubled 99th percentile.
 	leastThroughput = 0.8
 	mostP99         = 2.0
 )
 
-// NoisyReport is what a Noisy run came to.
+// NoisyReport is the result of Noisy.
 type NoisyReport struct {
 	Command  string        `json:"command"`
 	Results  []NoisyResult `json:"results"`
@@ -21,7 +21,7 @@ type NoisyReport struct {
 	Machine  Machine       `json:"machine"`
 }
 
-// NoisyResult is one scenario. Unless it says noise, a figure is of the others.
+// NoisyResult is one scenario. Figures are of the others, unless they name the noise.
 type NoisyResult struct {
 	Scenario      string `json:"scenario"`
 	Topics        int    `json:"topics"`
@@ -29,49 +29,55 @@ type NoisyResult struct {
 	Clients       int    `json:"clients"`
 	EventBytes    int    `json:"eventBytes"`
 
-	// Baseline is without the noise, Noisy with it; of topics, Baseline is of one topic and Noisy of the many.
+	// Baseline is without the noise, Noisy with it; of topics, Baseline is one topic and Noisy the many.
 	Baseline PhaseReport `json:"baseline"`
 	Noisy    PhaseReport `json:"noisy"`
-	// Again is of topics: the one topic once more, with the many there. If it differs from Baseline, either they cost the
-	// others something by being there, or the machine has changed meanwhile.
+	// Again is the one topic of topics once more, beside the many.
 	Again *PhaseReport `json:"again,omitempty"`
-	// FirstSecond and FirstFiveSeconds are the latency of the noise's beginning.
+	// FirstSecond and FirstFiveSeconds are the latency at the beginning of the noise.
 	FirstSecond      Latencies      `json:"firstSecondMs"`
 	FirstFiveSeconds Latencies      `json:"firstFiveSecondsMs"`
 	Seconds          []SecondReport `json:"secondsOfNoise"`
-	WorstSecond      int            `json:"worstSecond"` // the index in Seconds of the lowest throughput
+	WorstSecond      int            `json:"worstSecond"` // the index of the lowest throughput in Seconds
 	Ratios           Ratios         `json:"ratios"`
 	Bounds           []Bound        `json:"bounds"`
+	Noise            NoiseReport    `json:"noise"`
 
-	Noise NoiseReport `json:"noise"`
-
-	// The whole load of the others, warm-up included. See Report.
-	Published      int64    `json:"published"`
-	Refused        int64    `json:"refused"`
-	Failed         int64    `json:"failed"`
-	FirstError     string   `json:"firstError,omitempty"`
-	Delivered      int64    `json:"delivered"`
-	Ended          int64    `json:"ended"`
-	Left           int64    `json:"left"`
-	Received       int64    `json:"received"`
-	Lost           int      `json:"lost"`
-	Duplicates     int      `json:"duplicates"`
-	Changed        int      `json:"changed"`
-	Unacknowledged int      `json:"unacknowledged"`
-	LostIDs        []string `json:"lostIds,omitempty"`
+	outcome       // of the whole load, warm-up included
+	Ended   int64 `json:"ended"` // deliveries that were dead-lettered, dropped or canceled
 }
 
-// NoiseReport is what the bad endpoints were owed and got. Of topics it is empty.
+// PhaseReport is what arrived in one phase, each event once.
+type PhaseReport struct {
+	StartedAt          time.Time `json:"startedAt"`
+	Seconds            float64   `json:"seconds"`
+	Delivered          int64     `json:"delivered"`
+	DeliveredPerSecond float64   `json:"deliveredPerSecond"`
+	// Latency is from an event's publish to its arrival. That of the noise is of every event that arrived after its
+	// beginning and was sent before its end.
+	Latency    Latencies          `json:"latencyMs"`
+	CPUSeconds map[string]float64 `json:"cpuSeconds"` // as in Figures
+}
+
+// SecondReport is one second of the noise. Its latency is of the events sent in it. The first second includes those in
+// progress when the noise began.
+type SecondReport struct {
+	Delivered int64   `json:"delivered"`
+	Ratio     float64 `json:"ratio"` // to the baseline's average second
+	P50       float64 `json:"p50Ms"`
+	P99       float64 `json:"p99Ms"`
+}
+
+// NoiseReport is about the bad endpoints. It is empty for topics.
 type NoiseReport struct {
 	Endpoints int    `json:"endpoints"`
 	Policy    string `json:"policy,omitempty"`
-	Owed      int64  `json:"owed"`      // deliveries, when the noise began
+	Owed      int64  `json:"owed"`      // pending deliveries when the noise began
 	Published int64  `json:"published"` // events, those of Owed included
-	// Calls is how many delivery attempts met them while the noise lasted; FirstCallAfter is when the first one did, in
-	// seconds from its beginning, 0 when none did.
+	// Calls are the delivery attempts while the noise lasted. FirstCallAfter is 0 if there was none.
 	Calls          int64   `json:"calls"`
 	FirstCallAfter float64 `json:"firstCallAfterSeconds"`
-	// Unaccounted are deliveries of accepted events that the database knows nothing of: pending, dead-lettered, anything.
+	// Unaccounted are accepted events without a delivery in the database.
 	Unaccounted int64 `json:"unaccounted"`
 }
 
@@ -85,7 +91,7 @@ type Ratios struct {
 	FirstFiveSecondsP99   float64 `json:"firstFiveSecondsP99"`
 }
 
-// Bound is a ratio that noise must keep.
+// Bound is the limit of a ratio.
 type Bound struct {
 	Name   string  `json:"name"` // throughput or p99
 	AtMost bool    `json:"atMost"`
@@ -94,192 +100,176 @@ type Bound struct {
 	Met    bool    `json:"met"`
 }
 
+// String is the bound for a person.
 func (b Bound) String() string {
-	sign, verdict := ">=", "not met"
+	sign, met := ">=", "met"
 	if b.AtMost {
 		sign = "<="
 	}
-	if b.Met {
-		verdict = "met"
+	if !b.Met {
+		met = "not met"
 	}
-	return fmt.Sprintf("%s %g: %s", sign, b.Limit, verdict)
+	return fmt.Sprintf("%s %g %s %g: %s", b.Name, b.Value, sign, b.Limit, met)
 }
 
-// compare fills in ratios and bounds.
+// received is what arrived of a stretch of time.
+type received struct {
+	span
+	n    int64
+	took []time.Duration // by the time of sending
+}
+
+func (r *received) report(cpu map[string]float64) PhaseReport {
+	p := PhaseReport{StartedAt: r.from.UTC(), Delivered: r.n, Latency: latencies(r.took), CPUSeconds: cpu}
+	p.Seconds = round(r.length().Seconds(), 3)
+	_, p.DeliveredPerSecond = perSecond(r.n, r.length())
+	return p
+}
+
+// addArrivals counts by the time of arrival and measures latency by the time of sending. Events that were in progress
+// when the noise began belong to it.
+func (r *NoisyResult) addArrivals(arrivals []arrival, baseline, noisy, again span) {
+	firstFive := span{noisy.from, noisy.from.Add(min(5*time.Second, noisy.length()))}
+	parts := []*received{{span: baseline}, {span: noisy}, {span: firstFive}, {span: again}}
+	for from := noisy.from; !from.Add(time.Second).After(noisy.to); from = from.Add(time.Second) {
+		parts = append(parts, &received{span: span{from, from.Add(time.Second)}})
+	}
+	for _, a := range arrivals {
+		if !a.Acknowledged {
+			r.Noise.addCall(a, noisy)
+			continue
+		}
+		sent := a.SentAt
+		if a.At >= noisy.from.UnixNano() && baseline.holds(sent) {
+			sent = noisy.from.UnixNano()
+		}
+		for _, p := range parts {
+			if p.holds(a.At) {
+				p.n++
+			}
+			if p.holds(sent) {
+				p.took = append(p.took, time.Duration(a.At-a.SentAt))
+			}
+		}
+	}
+	r.Baseline, r.Noisy = parts[0].report(r.Baseline.CPUSeconds), parts[1].report(r.Noisy.CPUSeconds)
+	r.FirstFiveSeconds = latencies(parts[2].took)
+	if r.Again != nil {
+		*r.Again = parts[3].report(r.Again.CPUSeconds)
+	}
+	for i, s := range parts[4:] {
+		l, share := latencies(s.took), ratio(float64(s.n), r.Baseline.DeliveredPerSecond)
+		r.Seconds = append(r.Seconds, SecondReport{Delivered: s.n, Ratio: share, P50: l.P50, P99: l.P99})
+		if i == 0 {
+			r.FirstSecond = l
+		}
+		if s.n < r.Seconds[r.WorstSecond].Delivered {
+			r.WorstSecond = i
+		}
+	}
+	r.compare()
+}
+
+// addCall counts a delivery attempt of a bad endpoint.
+func (n *NoiseReport) addCall(a arrival, noisy span) {
+	after := round(float64(a.At-noisy.from.UnixNano())/1e9, 3)
+	if noisy.holds(a.At) {
+		if n.Calls++; n.Calls == 1 || after < n.FirstCallAfter {
+			n.FirstCallAfter = after
+		}
+	}
+}
+
 func (r *NoisyResult) compare() {
-	was := r.Baseline
+	was, is := r.Baseline, r.Noisy
 	r.Ratios = Ratios{
-		Throughput: ratio(r.Noisy.DeliveredPerSecond, was.DeliveredPerSecond),
-		P50:        ratio(r.Noisy.Latency.P50, was.Latency.P50), P99: ratio(r.Noisy.Latency.P99, was.Latency.P99),
+		Throughput: ratio(is.DeliveredPerSecond, was.DeliveredPerSecond),
+		P50:        ratio(is.Latency.P50, was.Latency.P50), P99: ratio(is.Latency.P99, was.Latency.P99),
 		FirstSecondP99:      ratio(r.FirstSecond.P99, was.Latency.P99),
 		FirstFiveSecondsP99: ratio(r.FirstFiveSeconds.P99, was.Latency.P99),
 	}
 	if len(r.Seconds) > 0 {
 		r.Ratios.WorstSecondThroughput = r.Seconds[r.WorstSecond].Ratio
 	}
-	r.Bounds = []Bound{
-		{Name: "throughput", Limit: leastThroughput, Value: r.Ratios.Throughput, Met: r.Ratios.Throughput >= leastThroughput},
-	}
+	throughput, p99 := r.Ratios.Throughput, r.Ratios.P99
+	r.Bounds = []Bound{{"throughput", false, leastThroughput, throughput, throughput >= leastThroughput}}
 	if r.Scenario != ScenarioTopics {
 		// A phase in which nothing arrived has no p99, and meets no bound.
-		met := r.Ratios.P99 > 0 && r.Ratios.P99 <= mostP99
-		r.Bounds = append(r.Bounds, Bound{Name: "p99", AtMost: true, Limit: mostP99, Value: r.Ratios.P99, Met: met})
+		r.Bounds = append(r.Bounds, Bound{"p99", true, mostP99, p99, p99 > 0 && p99 <= mostP99})
 	}
 }
 
-// add takes over what the publishers saw; a scenario may have several loads.
-func (r *NoisyResult) add(l LoadReport) {
-	r.Published, r.Refused, r.Failed = r.Published+l.Published, r.Refused+l.Refused, r.Failed+l.Failed
-	if l.FirstError != nil && r.FirstError == "" {
-		r.FirstError = l.FirstError.Error()
-	}
-}
-
-// judge takes over what the ledgers say.
-func (r *NoisyResult) judge(v Verdict) {
-	r.Received, r.Lost, r.Duplicates = int64(v.Received), len(v.Lost), v.Duplicates
-	r.Changed, r.Unacknowledged, r.LostIDs = len(v.Changed), len(v.Unacknowledged), v.Lost[:min(len(v.Lost), 10)]
-}
-
-// Err is nil when nothing was lost in any scenario: every acknowledged event of the others was delivered, unchanged,
-// and recorded as delivered, and the database knows of every delivery that the bad endpoints are owed.
+// Err is nil if nothing was lost: every accepted event of the others was delivered unchanged and recorded, and the
+// database has a delivery for every accepted event of the noise.
 func (n NoisyReport) Err() error {
 	var errs []error
 	for _, r := range n.Results {
-		wrong := listed([]tally{
-			{int64(r.Lost), "lost"},
-			{int64(r.Changed), "changed on the way"},
-			{r.Left, "left undelivered"},
-			{r.Ended, "given up"},
-			{r.Noise.Unaccounted, "of the noise unaccounted for"},
-		})
-		if wrong != "" {
-			errs = append(errs, fmt.Errorf("%s: of %d events published: %s", r.Scenario, r.Published, wrong))
+		if err := r.err(r.Ended, r.Noise.Unaccounted); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Scenario, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Unmet is nil when all bounds were met; else it names those that were not.
+// Unmet names the bounds that were not met; nil if there are none.
 func (n NoisyReport) Unmet() error {
 	var errs []error
 	for _, r := range n.Results {
 		for _, b := range r.Bounds {
 			if !b.Met {
-				errs = append(errs,
-					fmt.Errorf("%s: %s %g is not %s", r.Scenario, b.Name, b.Value, strings.TrimSuffix(b.String(), ": not met")))
+				errs = append(errs, fmt.Errorf("%s: %s", r.Scenario, b))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// String is the report for a person, without the last line's end.
+// String is the report for a person.
 func (n NoisyReport) String() string {
-	var b strings.Builder
+	var p printer
 	for _, r := range n.Results {
-		r.print(&b)
-		b.WriteString("\n")
+		r.print(&p)
 	}
-	fmt.Fprintf(&b, "%-10s  %s\n%-10s  %s\n%-10s  %s", "PostgreSQL", n.Settings, "machine", n.Machine, "command",
-		n.Command)
-	return b.String()
+	p.line("PostgreSQL", "%s", n.Settings)
+	p.line("machine", "%s", n.Machine)
+	p.line("command", "%s", n.Command)
+	return strings.TrimSuffix(p.String(), "\n")
 }
 
-func (r NoisyResult) print(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: %s\n", r.Scenario, r.title())
-	row := func(name, format string, before, after, quotient float64, verdict string) {
-		line := fmt.Sprintf("  %-20s "+format+" "+format+" %9.2f   %s", name, before, after, quotient, verdict)
-		fmt.Fprintln(b, strings.TrimRight(line, " "))
+func (r NoisyResult) print(p *printer) {
+	fmt.Fprintf(p, "%s: topics %d, event subscriptions %d", r.Scenario, r.Topics, r.Subscriptions)
+	first, second := "one topic", "many"
+	if r.Scenario != ScenarioTopics {
+		first, second = "baseline", "noise"
+		fmt.Fprintf(p, ", bad endpoints %d (%s)", r.Noise.Endpoints, r.Noise.Policy)
 	}
-	before, after := r.phaseNames()
-	fmt.Fprintf(b, "  %-20s %12s %12s %9s\n", "", before, after, "ratio")
-	was, is, verdicts := r.Baseline, r.Noisy, r.verdicts()
-	const number, ms = "%12.0f", "%12.1f"
-	row("delivered/s", number, was.DeliveredPerSecond, is.DeliveredPerSecond, r.Ratios.Throughput, verdicts["throughput"])
+	fmt.Fprintf(p, "\n%-18s %12s %12s %8s\n", "", first, second, "ratio")
+	was, is := r.Baseline, r.Noisy
+	row := func(name string, was, is, ratio float64) { p.line(name, "%12.1f %12.1f %8.2f", was, is, ratio) }
+	row("delivered/s", was.DeliveredPerSecond, is.DeliveredPerSecond, r.Ratios.Throughput)
 	if len(r.Seconds) > 0 {
-		row("  worst second", number, was.DeliveredPerSecond, float64(r.Seconds[r.WorstSecond].Delivered),
-			r.Ratios.WorstSecondThroughput, fmt.Sprintf("second %d", r.WorstSecond+1))
+		row("worst second", was.DeliveredPerSecond, float64(r.Seconds[r.WorstSecond].Delivered),
+			r.Ratios.WorstSecondThroughput)
 	}
 	if r.Again != nil {
-		row("  one topic again", number, was.DeliveredPerSecond, r.Again.DeliveredPerSecond,
-			ratio(r.Again.DeliveredPerSecond, was.DeliveredPerSecond), "")
+		row("one topic again", was.DeliveredPerSecond, r.Again.DeliveredPerSecond,
+			ratio(r.Again.DeliveredPerSecond, was.DeliveredPerSecond))
 	}
-	row("latency p50 ms", ms, was.Latency.P50, is.Latency.P50, r.Ratios.P50, "")
-	row("latency p99 ms", ms, was.Latency.P99, is.Latency.P99, r.Ratios.P99, verdicts["p99"])
-	row("  first second", ms, was.Latency.P99, r.FirstSecond.P99, r.Ratios.FirstSecondP99, "")
-	row("  first 5 seconds", ms, was.Latency.P99, r.FirstFiveSeconds.P99, r.Ratios.FirstFiveSecondsP99, "")
-	r.printRest(b)
-}
-
-func (r NoisyResult) printRest(b *strings.Builder) {
-	if len(r.Seconds) > 0 {
-		fmt.Fprintf(b, "  per second           %s\n",
-			r.perSecond(func(s SecondReport) string { return fmt.Sprint(s.Delivered) }))
-		fmt.Fprintf(b, "  p99 per second, ms   %s\n",
-			r.perSecond(func(s SecondReport) string { return fmt.Sprintf("%.0f", s.P99) }))
-	}
-	fmt.Fprintf(b, "  left, lost           %d, %d of %d (duplicates %d, changed %d, given up %d)\n", r.Left, r.Lost,
-		r.Published, r.Duplicates, r.Changed, r.Ended)
-	if r.Refused+r.Failed > 0 {
-		fmt.Fprintf(b, "  not accepted         %d refused, %d unanswered; first: %s\n", r.Refused, r.Failed, r.FirstError)
-	}
-	if r.Noise.Endpoints > 0 {
-		fmt.Fprintf(b,
-			"  noise                %d calls, the first after %.2f s; owed %d and %d more published, %d unaccounted for\n",
-			r.Noise.Calls, r.Noise.FirstCallAfter, r.Noise.Owed, r.Noise.Published-r.Noise.Owed, r.Noise.Unaccounted)
-	}
-	before, after := r.phaseNames()
-	for _, phase := range []struct {
-		name string
-		used map[string]float64
-	}{{before, r.Baseline.CPUSeconds}, {after, r.Noisy.CPUSeconds}} {
-		if len(phase.used) > 0 {
-			fmt.Fprintf(b, "  CPU s, %-13s %s\n", phase.name, cpuText(phase.used))
-		}
-	}
-}
-
-func (r NoisyResult) phaseNames() (before, after string) {
-	if r.Scenario == ScenarioTopics {
-		return "one topic", "many"
-	}
-	return "baseline", "noise"
-}
-
-func (r NoisyResult) title() string {
-	if r.Scenario == ScenarioTopics {
-		return fmt.Sprintf("%s with one event subscription each, against one topic with one", counted(r.Topics, "topic"))
-	}
-	what := "never answering"
-	if r.Scenario == ScenarioRetries {
-		what = "answering 503, with all retries due at one moment"
-	}
-	return fmt.Sprintf("%s on %s, beside %s %s (%s)", counted(r.Subscriptions, "event subscription"),
-		counted(r.Topics, "topic"),
-		counted(r.Noise.Endpoints, "endpoint"), what, r.Noise.Policy)
-}
-
-// counted is a number of things in words.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-func (r NoisyResult) verdicts() map[string]string {
-	verdicts := map[string]string{}
+	row("latency p50 ms", was.Latency.P50, is.Latency.P50, r.Ratios.P50)
+	row("latency p99 ms", was.Latency.P99, is.Latency.P99, r.Ratios.P99)
+	row("first second p99", was.Latency.P99, r.FirstSecond.P99, r.Ratios.FirstSecondP99)
+	row("first 5 s p99", was.Latency.P99, r.FirstFiveSeconds.P99, r.Ratios.FirstFiveSecondsP99)
 	for _, b := range r.Bounds {
-		verdicts[b.Name] = b.String()
+		p.line("bound", "%s", b)
 	}
-	return verdicts
-}
-
-func (r NoisyResult) perSecond(text func(SecondReport) string) string {
-	words := make([]string, 0, len(r.Seconds))
-	for _, s := range r.Seconds {
-		words = append(words, text(s))
+	for i, s := range r.Seconds {
+		p.line(fmt.Sprintf("second %d", i+1), "%d delivered, p99 %.0f ms", s.Delivered, s.P99)
 	}
-	return strings.Join(words, " ")
+	r.outcome.print(p, r.Ended)
+	if n := r.Noise; n.Endpoints > 0 {
+		p.line("noise", "%d calls, the first after %.2f s; backlog %d, %d more published, %d without a delivery", n.Calls,
+			n.FirstCallAfter, n.Owed, n.Published-n.Owed, n.Unaccounted)
+	}
+	p.line("CPU s, "+first, "%s", cpuText(was.CPUSeconds))
+	p.line("CPU s, "+second, "%s", cpuText(is.CPUSeconds))
 }

@@ -3,14 +3,12 @@ package bench
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Report is what a run of a scenario came to. Times are on one clock, the machine's. Its own Figures are those of the
-// last phase, the one that the scenario is about.
+// Report is the result of a scenario. Its own Figures are those of the last phase.
 type Report struct {
 	Scenario         string `json:"scenario"`
 	Command          string `json:"command"`
@@ -20,82 +18,119 @@ type Report struct {
 	Subscriptions    int    `json:"subscriptions"`
 
 	Figures
-	// Phases are all that was measured, in its order.
 	Phases []Figures `json:"phases"`
-	// Cost is the last phase against the first, of two of the same load: failing and backlog.
+	// Cost compares the last phase with the first, of failing and backlog.
 	Cost *Cost `json:"cost,omitempty"`
 
-	// Ceilings are what parts of the machine reach alone; nil when they were not measured.
-	Ceilings *Ceilings `json:"ceilings"`
-	// RatioToRiverPost is what was delivered, or dead-lettered, per second against Ceilings.RiverPost; nil without one.
-	RatioToRiverPost *float64 `json:"ratioToRiverPost"`
-
-	// What follows is of the whole run.
-	Published int64 `json:"published"` // events answered 200
-	Refused   int64 `json:"refused"`   // answered otherwise
-	Failed    int64 `json:"failed"`    // not answered
-	// FirstError is what the first of them met.
-	FirstError string `json:"firstError,omitempty"`
-
-	Delivered    int64 `json:"delivered"`    // deliveries the database calls delivered
-	DeadLettered int64 `json:"deadLettered"` // given up, with a dead letter: what deadletters wants, a failure elsewhere
-	Ended        int64 `json:"ended"`        // in any other way: dropped, canceled
-	Left         int64 `json:"left"`         // neither
-	// The next five are told from the ledgers of publishers and sink, not from the database: see Verdict. Of deadletters,
-	// the dead letters themselves stand in for the sink's.
-	Received       int64 `json:"received"`
-	Lost           int   `json:"lost"`
-	Duplicates     int   `json:"duplicates"`
-	Changed        int   `json:"changed"`
-	Unacknowledged int   `json:"unacknowledged"`
-	// LostIDs names up to ten of the lost events.
-	LostIDs []string `json:"lostIds,omitempty"`
-	// Waiting is the backlog that was there to the end; Unaccounted are accepted events whose delivery it lacks.
+	outcome // of the whole run
+	// DeadLettered and Ended are deliveries that ended with a dead letter, and otherwise: dropped or canceled.
+	DeadLettered int64 `json:"deadLettered"`
+	Ended        int64 `json:"ended"`
+	// Waiting is the backlog at the end; Unaccounted are accepted events without a delivery in it.
 	Waiting     int64 `json:"waiting,omitempty"`
 	Unaccounted int64 `json:"unaccounted,omitempty"`
 
-	// Checkpoints were forced while something was measured, one in the middle of each phase; 0 in a database that forbids
-	// it.
+	// Checkpoints were forced, one in the middle of each phase; 0 if the database does not allow it.
 	Checkpoints int      `json:"checkpoints"`
 	Settings    Settings `json:"settings"`
 	Machine     Machine  `json:"machine"`
 }
 
+// outcome is what became of the events of a run.
+type outcome struct {
+	Published  int64  `json:"published"` // events with response 200
+	Refused    int64  `json:"refused"`   // with another response
+	Failed     int64  `json:"failed"`    // without a response
+	FirstError string `json:"firstError,omitempty"`
+
+	Delivered int64 `json:"delivered"` // deliveries that the database calls delivered
+	Left      int64 `json:"left"`      // pending ones
+	// The following are from the ledgers of publishers and endpoint, not from the database: see Verdict.
+	Received       int64    `json:"received"`
+	Lost           int      `json:"lost"`
+	Duplicates     int      `json:"duplicates"`
+	Changed        int      `json:"changed"`
+	Unacknowledged int      `json:"unacknowledged"`
+	LostIDs        []string `json:"lostIds,omitempty"` // up to ten
+}
+
+func (o *outcome) addLoad(l loadReport) {
+	o.Published, o.Refused, o.Failed = o.Published+l.published, o.Refused+l.rejected, o.Failed+l.failed
+	if l.firstError != nil && o.FirstError == "" {
+		o.FirstError = l.firstError.Error()
+	}
+}
+
+func (o *outcome) addVerdict(v Verdict) {
+	o.Received, o.Lost, o.Duplicates = int64(v.Received), len(v.Lost), v.Duplicates
+	o.Changed, o.Unacknowledged, o.LostIDs = len(v.Changed), len(v.Unacknowledged), v.Lost[:min(len(v.Lost), 10)]
+}
+
+// err is nil if every accepted event was delivered unchanged. otherwise are deliveries that ended in another way,
+// unaccounted those of other event subscriptions that the database does not have.
+func (o *outcome) err(otherwise, unaccounted int64) error {
+	var wrong []string
+	for _, w := range []struct {
+		n    int64
+		what string
+	}{
+		{int64(o.Lost), "lost"},
+		{int64(o.Changed), "changed"},
+		{o.Left, "not delivered"},
+		{otherwise, "dead-lettered, dropped or canceled"},
+		{unaccounted, "without a delivery"},
+	} {
+		if w.n > 0 {
+			wrong = append(wrong, fmt.Sprintf("%d %s", w.n, w.what))
+		}
+	}
+	if wrong != nil {
+		return fmt.Errorf("of %d events published: %s", o.Published, strings.Join(wrong, ", "))
+	}
+	return nil
+}
+
+func (o *outcome) print(p *printer, otherwise int64) {
+	p.line("left, lost", "%d, %d of %d (duplicates %d, changed %d, dead-lettered, dropped or canceled %d)", o.Left, o.Lost,
+		o.Published, o.Duplicates, o.Changed, otherwise)
+	if o.Refused+o.Failed > 0 {
+		p.line("not accepted", "%d rejected, %d without a response; first: %s", o.Refused, o.Failed, o.FirstError)
+	}
+}
+
 // Figures are of one phase.
 type Figures struct {
 	Phase string `json:"phase"`
-	// AcceptedPerSecond are events answered with 200, from the first publish to the last answer, which is PublishSeconds.
+	// AcceptedPerSecond are events with response 200, in PublishSeconds: from the first publish to the last response.
 	AcceptedPerSecond float64 `json:"acceptedPerSecond"`
 	PublishSeconds    float64 `json:"publishSeconds"`
-	// DeliveredPerSecond are deliveries, from the first publish to the last one that was recorded, which is
-	// DeliverSeconds. In failing they are what arrived in PublishSeconds: the last retries come long after.
+	// DeliveredPerSecond are deliveries, in DeliverSeconds: from the first publish to the last one that was recorded. In
+	// failing they are what arrived in PublishSeconds: the last retries come long after.
 	DeliveredPerSecond float64 `json:"deliveredPerSecond"`
 	DeliverSeconds     float64 `json:"deliverSeconds"`
-	// DeadLettersPerSecond are counted in the same way.
-	DeadLettersPerSecond float64 `json:"deadLettersPerSecond,omitempty"`
-	// EventsPerAttempt is how many events a request that the sink acknowledged had on average.
+	// EventsPerAttempt is the average number of events in an acknowledged request.
 	EventsPerAttempt float64 `json:"eventsPerAttempt"`
-	// LatencyMs is from an event's publish to its arrival; in an open loop from when it was due. Where delivery is paused
-	// it is PublishLatencyMs, and of what was published before the phase there is none.
+	// LatencyMs is from an event's publish to its arrival; in an open loop from the time at which it was due. If delivery
+	// is paused it is PublishLatencyMs; what was published before the phase has none.
 	LatencyMs Latencies `json:"latencyMs,omitzero"`
-	// PublishLatencyMs is from the same moment to the answer.
+	// PublishLatencyMs is from the same moment to the response.
 	PublishLatencyMs Latencies `json:"publishLatencyMs,omitzero"`
-	// PublishStallMs is the longest time in which nothing was accepted from anybody, DeliveryStallMs in which nothing
-	// arrived while events were published.
+	// PublishStallMs is the longest time without a response 200, DeliveryStallMs without an arrival while events were
+	// published.
 	PublishStallMs  float64 `json:"publishStallMs,omitempty"`
 	DeliveryStallMs float64 `json:"deliveryStallMs,omitempty"`
 
-	// CPUSeconds are by process: postgres (with its sessions), service, sink, load; then "others", what else ran on the
-	// machine, and "idle". A run beside busy others says little. What the system does not tell is absent.
+	// CPUSeconds are by process: postgres (with its sessions), service, sink, load; then "others", which is everything
+	// else on the machine, and "idle". What the system does not report is absent.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
 	// CPUSecondsPer10k are those of service and postgres for 10,000 deliveries. This and the next two are divided by the
-	// deliveries that ended in the phase; where delivery is paused, by those that were made.
+	// deliveries that ended in the phase; if delivery is paused, by those that were created.
 	CPUSecondsPer10k map[string]float64 `json:"cpuSecondsPer10k"`
-	// TableBytesPerDelivery is what our tables and their indexes have grown by, WALBytesPerDelivery what the server wrote
-	// to its write-ahead log.
+	// TableBytesPerDelivery is the growth of our tables and indexes, WALBytesPerDelivery what the server wrote to its
+	// write-ahead log.
 	TableBytesPerDelivery float64 `json:"tableBytesPerDelivery"`
 	WALBytesPerDelivery   float64 `json:"walBytesPerDelivery"`
-	// RSSPeakMB is the most memory (resident, MiB) that the service has had since the phase began.
+	// RSSPeakMB is the most memory (resident, MiB) of the service since the phase began.
 	RSSPeakMB float64 `json:"rssPeakMB"`
 }
 
@@ -105,7 +140,7 @@ type Cost struct {
 	Delivered   float64 `json:"delivered"`
 	LatencyP99  float64 `json:"latencyP99"`
 	ServiceCPU  float64 `json:"serviceCpu"`  // per delivery, as the next
-	PostgresCPU float64 `json:"postgresCpu"` // 0 when it is not known
+	PostgresCPU float64 `json:"postgresCpu"` // 0 if it is not known
 }
 
 func newReport(o Options) Report {
@@ -115,32 +150,31 @@ func newReport(o Options) Report {
 	}
 }
 
-// publish takes over what the publishers saw.
-func (f *Figures) publish(l LoadReport) {
-	f.PublishSeconds, f.AcceptedPerSecond = rate(l.Published, l.EndedAt.Sub(l.StartedAt))
-	f.PublishLatencyMs, f.PublishStallMs = l.Latency, round(l.Stall.Seconds()*1000, 1)
+func (f *Figures) addPublish(l loadReport) {
+	f.PublishSeconds, f.AcceptedPerSecond = perSecond(l.published, l.to.Sub(l.from))
+	f.PublishLatencyMs, f.PublishStallMs = l.latency, millis(l.stall)
 }
 
-// deliver takes over what ended between two looks, counted from a moment.
-func (f *Figures) deliver(before, after look, began time.Time) {
+// addDeliveries counts from began to the last delivery that was recorded.
+func (f *Figures) addDeliveries(before, after snapshot, began time.Time) {
 	last := time.Unix(0, after.sink.LastAt)
-	if recorded := after.rows.LastEndedAt; recorded != nil && recorded.After(last) {
+	if recorded := after.deliveries.lastEndedAt; recorded != nil && recorded.After(last) {
 		last = *recorded
 	}
-	_, f.DeadLettersPerSecond = rate(after.rows.DeadLettered-before.rows.DeadLettered, last.Sub(began))
-	f.DeliverSeconds, f.DeliveredPerSecond = rate(after.rows.Delivered-before.rows.Delivered, last.Sub(began))
+	f.DeliverSeconds, f.DeliveredPerSecond = perSecond(after.deliveries.delivered-before.deliveries.delivered,
+		last.Sub(began))
 	if requests := after.sink.Requests - before.sink.Requests; requests > 0 {
 		f.EventsPerAttempt = round(float64(after.sink.Received-before.sink.Received)/float64(requests), 1)
 	}
 }
 
-// each divides what was spent between two looks by a number of deliveries.
-func (f *Figures) each(before, after look, n int64) {
+// addCost divides what was spent by a number of deliveries.
+func (f *Figures) addCost(before, after snapshot, n int64) {
 	if n <= 0 {
 		return
 	}
-	f.TableBytesPerDelivery = round(float64(after.weight.Tables-before.weight.Tables)/float64(n), 0)
-	f.WALBytesPerDelivery = round(float64(after.weight.WAL-before.weight.WAL)/float64(n), 0)
+	f.TableBytesPerDelivery = round(float64(after.written.tables-before.written.tables)/float64(n), 0)
+	f.WALBytesPerDelivery = round(float64(after.written.wal-before.written.wal)/float64(n), 0)
 	f.CPUSecondsPer10k = map[string]float64{}
 	for _, name := range []string{"service", "postgres"} {
 		if seconds, known := f.CPUSeconds[name]; known {
@@ -149,12 +183,11 @@ func (f *Figures) each(before, after look, n int64) {
 	}
 }
 
-// arrive takes over what the arrivals say of a phase.
-func (p *phase) arrive(arrivals []Arrival) {
-	var latency Histogram
+func (p *phase) addArrivals(arrivals []arrival) {
+	var took []time.Duration
 	var within, last, stall int64
 	for _, a := range arrivals {
-		if a.Acknowledged == p.refused {
+		if !a.Acknowledged {
 			continue
 		}
 		if p.sent.holds(a.At) {
@@ -165,200 +198,92 @@ func (p *phase) arrive(arrivals []Arrival) {
 			last = max(last, a.At)
 		}
 		if p.sent.holds(a.SentAt) {
-			latency.Record(time.Duration(a.At - a.SentAt))
+			took = append(took, time.Duration(a.At-a.SentAt))
 		}
 	}
-	if p.window {
-		p.figures.DeliverSeconds, p.figures.DeliveredPerSecond = rate(within, p.sent.to.Sub(p.sent.from))
+	if p.duringPublish {
+		p.figures.DeliverSeconds, p.figures.DeliveredPerSecond = perSecond(within, p.sent.length())
 	}
-	if !p.paused {
-		p.figures.LatencyMs = latency.Latencies()
-		p.figures.DeliveryStallMs = round(time.Duration(stall).Seconds()*1000, 1)
-	}
-}
-
-// add takes over what the publishers saw.
-func (t *Report) add(l LoadReport) {
-	t.Published, t.Refused, t.Failed = t.Published+l.Published, t.Refused+l.Refused, t.Failed+l.Failed
-	if l.FirstError != nil && t.FirstError == "" {
-		t.FirstError = l.FirstError.Error()
+	p.figures.LatencyMs, p.figures.DeliveryStallMs = latencies(took), millis(time.Duration(stall))
+	if p.paused {
+		p.figures.LatencyMs = p.figures.PublishLatencyMs
 	}
 }
 
-// count takes over what the database says.
-func (t *Report) count(r rows) {
-	t.Delivered, t.DeadLettered, t.Ended, t.Left = r.Delivered, r.DeadLettered, r.Ended, r.Left
-}
-
-// judge takes over what the ledgers say.
-func (t *Report) judge(v Verdict) {
-	t.Received, t.Lost, t.Duplicates = int64(v.Received), len(v.Lost), v.Duplicates
-	t.Changed, t.Unacknowledged, t.LostIDs = len(v.Changed), len(v.Unacknowledged), v.Lost[:min(len(v.Lost), 10)]
-}
-
-// conclude takes over the phases, and compares.
-func (t *Report) conclude(phases []phase, arrivals []Arrival) {
+func (r *Report) addPhases(phases []phase, arrivals []arrival) {
 	for _, p := range phases {
-		p.arrive(arrivals)
-		t.Phases = append(t.Phases, p.figures)
+		p.addArrivals(arrivals)
+		r.Phases = append(r.Phases, p.figures)
 	}
-	if len(phases) == 0 {
-		return
-	}
-	t.Figures = t.Phases[len(phases)-1]
-	if t.Scenario == "failing" || t.Scenario == "backlog" {
-		t.Cost = t.Figures.against(t.Phases[0])
-	}
-	ended := t.DeliveredPerSecond + t.DeadLettersPerSecond
-	if t.Ceilings != nil && t.Ceilings.RiverPost > 0 && ended > 0 {
-		share := ratio(ended, t.Ceilings.RiverPost)
-		t.RatioToRiverPost = &share
-	}
-}
-
-func (f Figures) against(other Figures) *Cost {
-	return &Cost{
-		Accepted:    ratio(f.AcceptedPerSecond, other.AcceptedPerSecond),
-		Delivered:   ratio(f.DeliveredPerSecond, other.DeliveredPerSecond),
-		LatencyP99:  ratio(f.LatencyMs.P99, other.LatencyMs.P99),
-		ServiceCPU:  ratio(f.CPUSecondsPer10k["service"], other.CPUSecondsPer10k["service"]),
-		PostgresCPU: ratio(f.CPUSecondsPer10k["postgres"], other.CPUSecondsPer10k["postgres"]),
-	}
-}
-
-// rate is the time in seconds and the number per second; nothing takes no time.
-func rate(n int64, d time.Duration) (seconds, perSecond float64) {
-	if n == 0 || d <= 0 {
-		return 0, 0
-	}
-	return round(d.Seconds(), 3), round(float64(n)/d.Seconds(), 1)
-}
-
-func round(x float64, digits int) float64 {
-	unit := math.Pow10(digits)
-	return math.Round(x*unit) / unit
-}
-
-// used is the difference of two looks at CPU times, with what the machine did for others told apart.
-func used(before, after map[string]float64) map[string]float64 {
-	difference, ours := map[string]float64{}, 0.0
-	for name, seconds := range after {
-		difference[name] = round(seconds-before[name], 2)
-		if name != machineBusy && name != "idle" {
-			ours += seconds - before[name]
+	first, last := r.Phases[0], r.Phases[len(phases)-1]
+	r.Figures = last
+	if r.Scenario == "failing" || r.Scenario == "backlog" {
+		r.Cost = &Cost{
+			Accepted:    ratio(last.AcceptedPerSecond, first.AcceptedPerSecond),
+			Delivered:   ratio(last.DeliveredPerSecond, first.DeliveredPerSecond),
+			LatencyP99:  ratio(last.LatencyMs.P99, first.LatencyMs.P99),
+			ServiceCPU:  ratio(last.CPUSecondsPer10k["service"], first.CPUSecondsPer10k["service"]),
+			PostgresCPU: ratio(last.CPUSecondsPer10k["postgres"], first.CPUSecondsPer10k["postgres"]),
 		}
 	}
-	if busy, ok := difference[machineBusy]; ok {
-		difference["others"] = round(max(busy-ours, 0), 2)
-		delete(difference, machineBusy)
-	}
-	return difference
 }
 
-// Err is nil when every acknowledged event was delivered, or became a dead letter where that is what is measured:
-// unchanged, and recorded.
-func (t Report) Err() error {
-	givenUp := t.Ended
-	if t.Scenario != "deadletters" {
-		givenUp += t.DeadLettered
-	}
-	wrong := listed([]tally{
-		{int64(t.Lost), "lost"},
-		{int64(t.Changed), "changed on the way"},
-		{t.Left, "left undelivered"},
-		{givenUp, "given up"},
-		{t.Unaccounted, "of the backlog unaccounted for"},
-	})
-	if wrong == "" {
-		return nil
-	}
-	return fmt.Errorf("of %d events published: %s", t.Published, wrong)
+// Err is nil if every accepted event was delivered unchanged, and recorded.
+func (r Report) Err() error { return r.err(r.DeadLettered+r.Ended, r.Unaccounted) }
+
+// printer prints lines of a name and a value.
+type printer struct{ strings.Builder }
+
+func (p *printer) line(name, format string, args ...any) {
+	text := fmt.Sprintf("%-18s "+format, append([]any{name}, args...)...)
+	p.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-// tally is a number of events that something befell.
-type tally struct {
-	n    int64
-	what string
-}
-
-// listed names what is not zero; "" when all is.
-func listed(tallies []tally) string {
-	var texts []string
-	for _, t := range tallies {
-		if t.n > 0 {
-			texts = append(texts, fmt.Sprintf("%d %s", t.n, t.what))
+// String is the report for a person.
+func (r Report) String() string {
+	var p printer
+	for _, f := range r.Phases {
+		if len(r.Phases) > 1 {
+			fmt.Fprintf(&p, "%s:\n", f.Phase)
 		}
+		f.print(&p)
 	}
-	return strings.Join(texts, ", ")
-}
-
-// String is the report for a person, without the last line's end.
-func (t Report) String() string {
-	var b strings.Builder
-	for _, f := range t.Phases {
-		if len(t.Phases) > 1 {
-			fmt.Fprintf(&b, "%s:\n", f.Phase)
-		}
-		f.print(&b)
-	}
-	line := printer(&b)
-	if c := t.Cost; c != nil {
-		line("cost", "accepted x %.2f, delivered x %.2f, p99 x %.2f, CPU per delivery: service x %.2f, postgres x %.2f",
+	if c := r.Cost; c != nil {
+		p.line("cost", "accepted x %.2f, delivered x %.2f, p99 x %.2f, CPU per delivery: service x %.2f, postgres x %.2f",
 			c.Accepted, c.Delivered, c.LatencyP99, c.ServiceCPU, c.PostgresCPU)
 	}
-	if t.Waiting > 0 {
-		line("backlog", "%d deliveries waited to the end", t.Waiting)
+	if r.Waiting > 0 {
+		p.line("backlog", "%d deliveries waited until the end", r.Waiting)
 	}
-	line("left, lost", "%d, %d of %d (duplicates %d, changed %d, dead letters %d, given up otherwise %d)",
-		t.Left, t.Lost, t.Published, t.Duplicates, t.Changed, t.DeadLettered, t.Ended)
-	if t.Refused+t.Failed > 0 {
-		line("not accepted", "%d refused, %d unanswered; first: %s", t.Refused, t.Failed, t.FirstError)
-	}
-	if t.Ceilings != nil {
-		line("ceilings", "%s", t.Ceilings)
-	}
-	if t.RatioToRiverPost != nil {
-		line("of River + POST", "%.2f", *t.RatioToRiverPost)
-	}
-	line("PostgreSQL", "%s", t.Settings)
-	line("machine", "%s", t.Machine)
-	line("command", "%s", t.Command)
-	return strings.TrimSuffix(b.String(), "\n")
+	r.outcome.print(&p, r.DeadLettered+r.Ended)
+	p.line("PostgreSQL", "%s", r.Settings)
+	p.line("machine", "%s", r.Machine)
+	p.line("command", "%s", r.Command)
+	return strings.TrimSuffix(p.String(), "\n")
 }
 
-// printer prints lines of a name and what it stands for.
-func printer(b *strings.Builder) func(name, format string, args ...any) {
-	return func(name, format string, args ...any) {
-		fmt.Fprintf(b, "%-18s "+format+"\n", append([]any{name}, args...)...)
-	}
-}
-
-func (f Figures) print(b *strings.Builder) {
-	line := printer(b)
+func (f Figures) print(p *printer) {
 	if f.AcceptedPerSecond > 0 {
-		line("accepted", "%.0f events/s for %.1f s", f.AcceptedPerSecond, f.PublishSeconds)
+		p.line("accepted", "%.0f events/s for %.1f s", f.AcceptedPerSecond, f.PublishSeconds)
 	}
 	if f.DeliveredPerSecond > 0 {
-		line("delivered", "%.0f/s in %.1f s, %.1f events in a request", f.DeliveredPerSecond, f.DeliverSeconds,
+		p.line("delivered", "%.0f/s in %.1f s, %.1f events in a request", f.DeliveredPerSecond, f.DeliverSeconds,
 			f.EventsPerAttempt)
 	}
-	if f.DeadLettersPerSecond > 0 {
-		line("dead letters", "%.0f/s", f.DeadLettersPerSecond)
-	}
 	if f.PublishLatencyMs != (Latencies{}) {
-		line("publish latency", "%s", f.PublishLatencyMs)
+		p.line("publish latency", "%s", f.PublishLatencyMs)
 	}
 	if f.LatencyMs != (Latencies{}) && f.LatencyMs != f.PublishLatencyMs {
-		line("delivery latency", "%s", f.LatencyMs)
+		p.line("delivery latency", "%s", f.LatencyMs)
 	}
 	if f.PublishStallMs > 0 {
-		line("longest silence", "%.0f ms without an answer to any publish, %.0f ms without an arrival meanwhile",
-			f.PublishStallMs, f.DeliveryStallMs)
+		p.line("longest stall", "%.0f ms without a response to a publish, %.0f ms without an arrival", f.PublishStallMs,
+			f.DeliveryStallMs)
 	}
-	line("each delivery", "%.0f bytes of tables, %.0f of WAL; 10,000: CPU seconds %s", f.TableBytesPerDelivery,
+	p.line("each delivery", "%.0f bytes of tables, %.0f of WAL; 10,000: CPU seconds %s", f.TableBytesPerDelivery,
 		f.WALBytesPerDelivery, cpuText(f.CPUSecondsPer10k))
-	line("CPU seconds", "%s", cpuText(f.CPUSeconds))
-	line("memory", "%.0f MB of the service at its peak", f.RSSPeakMB)
+	p.line("CPU seconds", "%s", cpuText(f.CPUSeconds))
+	p.line("memory", "%.0f MB of the service at its peak", f.RSSPeakMB)
 }
 
 func cpuText(seconds map[string]float64) string {
@@ -367,16 +292,4 @@ func cpuText(seconds map[string]float64) string {
 		parts = append(parts, fmt.Sprintf("%s %.1f", name, seconds[name]))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// String is the settings for a person.
-func (s Settings) String() string {
-	return fmt.Sprintf("%s, fsync %s, synchronous_commit %s, full_page_writes %s", s.Version, s.Fsync, s.SynchronousCommit,
-		s.FullPageWrites)
-}
-
-// String is the machine for a person.
-func (m Machine) String() string {
-	return fmt.Sprintf("%d CPUs (%s), %.0f GB, %s; service, database, publishers and sink share it", m.CPUs, m.Model,
-		float64(m.MemoryBytes)/(1<<30), m.OS)
 }

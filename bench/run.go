@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,276 +9,208 @@ import (
 	"time"
 )
 
-const (
-	// stallLimit is how long nothing may arrive before the wait for the rest is given up. The first retries of a failed
-	// delivery come after 10 and 30 s, so a minute of silence means that something is stuck.
-	stallLimit = time.Minute
-	drainPoll  = 100 * time.Millisecond
-	// leftPoll is how often the database is asked what is left while the sink still misses some: seldom, for it counts
-	// rows.
-	leftPoll = 2 * time.Second
-)
-
-// run is one run of a scenario, on a rig of its own.
-type run struct {
-	*rig
-	o        Options
-	scenario scenario
-	report   Report
-	phases   []phase
-	owed     int64 // deliveries of what was accepted so far
+// Options say what Run measures. A scenario ignores the options that it has no use for.
+type Options struct {
+	Binary           string        // path of the postrider program
+	Command          string        // for the report
+	Scenario         string        // one of Scenarios
+	Duration         time.Duration // of publishing in each phase, at least 1 s
+	Clients          int           // connections, each with one request in progress; 0: 256, or 32 if requests have many
+	Rate             float64       // events per second in an open loop; 0: each client publishes after the last response
+	EventBytes       int           // of an event's JSON object
+	EventsPerRequest int
+	EventsPerBatch   int
+	Subscriptions    int           // that match each event
+	AnswerAfter      time.Duration // how long the endpoint of throughput takes to respond
+	FailurePercent   int           // the share of requests that the endpoint of failing answers with 503
+	Waiting          int           // deliveries of another event subscription that wait in backlog
+	Waits            string        // WaitPaused or WaitScheduled
+	DatabaseURL      string        // an empty database, which keeps the events; "": a private server, removed at the end
 }
 
-// phase is a stretch of load that is measured. What a scenario says of it is in the first group.
-type phase struct {
-	name    string
-	target  Target
-	paused  bool // nothing is delivered
-	refused bool // the sink acknowledges nothing
-	sql     bool // published by SQL
-	// also is done beside the load; nil = nothing.
-	also   func(ctx context.Context) error
-	window bool // deliveries are counted while events are published: the last retries come long after
+const (
+	minDuration = time.Second
+	// maxEvents is the limit of a request, and of a batch; maxRequestBytes of a request.
+	maxEvents       = 5000
+	maxRequestBytes = 1 << 20
+)
 
-	sent    span // from the first publish to the last answer; of nothing published, the phase
+// Validate returns an error that names an invalid option.
+func (o *Options) Validate() error {
+	request := o.EventsPerRequest*(o.EventBytes+1) + 1
+	switch {
+	case o.Duration < minDuration:
+		return fmt.Errorf("the duration must be %s or more, not %s", minDuration, o.Duration)
+	case min(o.Subscriptions, o.EventsPerRequest, o.EventsPerBatch) < 1 || min(o.Clients, o.Waiting) < 0 ||
+		o.Rate < 0 || o.AnswerAfter < 0:
+		return errors.New("all numbers must be positive")
+	case o.Scenario == "latency" && o.Rate == 0:
+		return errors.New("--rate must be positive")
+	case o.EventBytes < leastEventBytes:
+		return fmt.Errorf("an event has %d bytes at least, not %d", leastEventBytes, o.EventBytes)
+	case max(o.EventsPerRequest, o.EventsPerBatch) > maxEvents:
+		return fmt.Errorf("a request, and a batch, has %d events at most", maxEvents)
+	case request > maxRequestBytes:
+		return fmt.Errorf("a request has %d bytes at most, and %d events of %d bytes are %d", maxRequestBytes,
+			o.EventsPerRequest, o.EventBytes, request)
+	case o.FailurePercent < 0 || o.FailurePercent > 99:
+		return fmt.Errorf("1 to 99 percent of the requests can fail, not %d", o.FailurePercent)
+	}
+	return nil
+}
+
+// Run measures one scenario and ends all processes that it started. Progress goes to log.
+//
+// An error means that there is no report: a process ended (with the end of its log), no event was accepted, or ctx
+// ended. Events that were lost or left are in the report, see Report.Err.
+func Run(ctx context.Context, o Options, log io.Writer) (report Report, err error) {
+	if o.Clients == 0 && o.EventsPerRequest > 1 {
+		o.Clients = 32
+	}
+	o.Clients = cmp.Or(o.Clients, defaultClients)
+	r := &run{o: o, report: newReport(o)}
+	err = withSystem(ctx, o.Binary, o.DatabaseURL, o.Scenario, log, func(s *system) error {
+		r.system = s
+		if err := s.guarded(ctx, r.runScenario); err != nil {
+			return err
+		}
+		return r.conclude(ctx)
+	})
+	return r.report, err
+}
+
+// run is one run of a scenario.
+type run struct {
+	*system
+	o        Options
+	report   Report
+	phases   []phase
+	expected int64 // deliveries of the events that were accepted so far
+}
+
+// phase is a part of a run that is measured.
+type phase struct {
+	name   string
+	target target
+	paused bool // nothing is delivered
+	// duringPublish counts the deliveries while events are published: the last retries come long after.
+	duringPublish bool
+
+	sent    span // from the first publish to the last response; if nothing is published, the phase
 	figures Figures
 }
 
-// look is what processes and database had done at one moment.
-type look struct {
-	cpu    map[string]float64
-	weight weight
-	rows   rows
-	sink   SinkStats
+// snapshot is what processes and database have done so far.
+type snapshot struct {
+	cpu        map[string]float64
+	written    written
+	deliveries deliveries
+	sink       receiverStats
 }
 
-// try runs the scenario and fills in its report.
-func (b *run) try(ctx context.Context, log io.Writer) (err error) {
-	options := rigOptions{Binary: b.o.Binary, DatabaseURL: b.o.DatabaseURL, Label: b.o.Scenario}
-	if !b.o.NoCeilings {
-		options.Before = b.measureCeilings
-	}
-	if b.rig, err = newRig(ctx, options, log); err != nil {
+func (r *run) runScenario(ctx context.Context) (err error) {
+	if r.report.Settings, err = r.readSettings(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	if b.report.Settings, err = readSettings(ctx, b.conn); err != nil {
-		return err
-	}
-	if err := b.guarded(ctx, func(ctx context.Context) error { return b.scenario.run(b, ctx) }); err != nil {
-		return err
-	}
-	return b.conclude(ctx)
+	return scenarios[r.o.Scenario](r, ctx)
 }
 
-// conclude fills in what is known once everything has arrived.
-func (b *run) conclude(ctx context.Context) error {
-	counted, err := b.count(ctx)
-	if err != nil {
-		return err
-	}
-	verdict, err := b.verdict(ctx)
-	if err != nil {
-		return err
-	}
-	arrivals, err := ReadArrivals(b.arrivalsPath())
-	if err != nil {
-		return err
-	}
-	b.report.count(counted)
-	b.report.judge(verdict)
-	b.report.conclude(b.phases, arrivals)
-	return nil
-}
-
-// verdict stops the sink, which completes its files.
-func (b *run) verdict(ctx context.Context) (Verdict, error) {
-	if b.scenario.verdict != nil {
-		return b.scenario.verdict(b, ctx)
-	}
-	return b.compare()
-}
-
-// measure puts the load on the phase's target, waits until all of it is delivered, and notes what it took.
-func (b *run) measure(ctx context.Context, p phase) error {
-	b.say("%s, %s", p.name, b.o.Duration)
-	before, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	loaded, err := b.publishAndDrain(ctx, p)
-	if err != nil {
-		return err
-	}
-	p.sent = span{loaded.StartedAt, loaded.EndedAt}
-	p.figures.publish(loaded)
-	if p.paused {
-		p.figures.LatencyMs = loaded.Latency
-	}
-	return b.end(ctx, p, before)
-}
-
-// measureDrain notes what it takes to deliver what is owed, once start lets it.
-func (b *run) measureDrain(ctx context.Context, name string, start func(context.Context) error) error {
-	b.say("%s", name)
-	before, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := start(ctx); err != nil {
-		return err
-	}
-	waiting := before.rows.Left
-	stop := b.progress(ctx, func() int64 { return waiting }, 1)
-	defer stop()
-	if err := b.awaitArrivals(ctx, (before.sink.Distinct+b.owed)/2); err != nil {
-		return err
-	}
-	if err := b.checkpoint(ctx); err != nil {
-		return err
-	}
-	if err := b.drain(ctx, b.owed); err != nil {
-		return err
-	}
-	return b.end(ctx, phase{name: name, sent: span{began, time.Now()}}, before)
-}
-
-// begin lets the database finish with what was before, and looks.
-func (b *run) begin(ctx context.Context) (look, error) {
-	if len(b.phases) > 0 {
-		if err := b.settle(ctx); err != nil {
-			return look{}, err
-		}
-	}
-	return b.look(ctx)
-}
-
-func (b *run) look(ctx context.Context) (l look, err error) {
-	if l.sink, err = b.sinkAPI.sinkStats(ctx); err != nil {
-		return l, err
-	}
-	if l.rows, err = b.count(ctx); err != nil {
-		return l, err
-	}
-	if l.weight, err = b.weigh(ctx); err != nil {
-		return l, err
-	}
-	forgetPeak(b.service.pid())
-	l.cpu = b.cpu()
-	return l, nil
-}
-
-// end notes the phase.
-func (b *run) end(ctx context.Context, p phase, before look) error {
-	cpu := b.cpu() // counting rows costs some
-	after, err := b.look(ctx)
-	if err != nil {
-		return err
-	}
-	p.figures.Phase, p.figures.RSSPeakMB = p.name, peakMB(b.service.pid())
-	p.figures.CPUSeconds = used(before.cpu, cpu)
-	p.figures.deliver(before, after, p.sent.from)
-	if p.paused {
-		p.figures.each(before, after, after.rows.Left-before.rows.Left)
-	} else {
-		p.figures.each(before, after, after.rows.done()-before.rows.done())
-	}
-	b.phases = append(b.phases, p)
-	return nil
-}
-
-// publishAndDrain has the load on the phase's target, with a checkpoint in the middle, and returns when nothing is left
-// to deliver, or nothing has arrived for a minute.
-func (b *run) publishAndDrain(ctx context.Context, p phase) (loaded LoadReport, err error) {
-	ledger, err := OpenLedger(b.publishedPath())
-	if err != nil {
-		return loaded, err
-	}
-	database := ""
-	if p.sql {
-		database = b.databaseURL
-	}
-	load, err := NewLoad(LoadOptions{
-		Targets: []Target{p.target}, DatabaseURL: database, Clients: b.o.Clients, Rate: b.o.Rate, Duration: b.o.Duration,
-		EventBytes:       b.o.EventBytes,
-		EventsPerRequest: b.o.EventsPerRequest, Ledger: ledger,
-	})
-	if err != nil {
-		return loaded, errors.Join(err, ledger.Close())
-	}
-	stop := b.progress(ctx, load.Published, len(b.prefixes))
-	defer stop()
-	loaded, err = beside(ctx, load, func(ctx context.Context) error {
-		began := time.Now()
-		if p.also != nil {
-			if err := p.also(ctx); err != nil {
-				return err
-			}
-		}
-		if !pause(ctx, b.o.Duration/2-time.Since(began)) {
-			return nil
-		}
-		return b.checkpoint(ctx)
-	})
-	b.report.add(loaded)
-	b.owed += loaded.Published * int64(len(b.prefixes))
-	switch err = errors.Join(err, ledger.Close()); {
-	case err != nil:
-		return loaded, err
-	case loaded.Published == 0:
-		return loaded, b.service.explain(fmt.Errorf("not one event was accepted: %w", loaded.FirstError))
-	case p.paused:
-		return loaded, nil
-	}
-	return loaded, b.drain(ctx, b.owed)
-}
-
-// checkpoint has the database write everything out, as it does every few minutes: a run of 30 s without one would look
-// better than an hour.
-func (b *run) checkpoint(ctx context.Context) error {
-	made, err := b.rig.checkpoint(ctx)
-	if made {
-		b.report.Checkpoints++
+// conclude completes the report when everything has arrived.
+func (r *run) conclude(ctx context.Context) error {
+	counted, arrivals, err := r.system.conclude(ctx, &r.report.outcome)
+	if err == nil {
+		r.report.Ended, r.report.DeadLettered = counted.otherwise, counted.deadLettered
+		r.report.addPhases(r.phases, arrivals)
 	}
 	return err
 }
 
-// drain asks the sink, which costs nearly nothing, until all that is owed has arrived, and then the database until it
-// has recorded that. It gives up when nothing has arrived for a minute.
-func (r *rig) drain(ctx context.Context, owed int64) error {
-	asked := time.Now()
-	return r.poll(ctx, func(stats SinkStats) (bool, error) {
-		if stats.Distinct < owed && time.Since(asked) < leftPoll {
-			return false, nil
+// measure publishes for the duration and waits until everything is delivered. A checkpoint falls into the middle of the
+// load: 30 s without one, which comes every few minutes, would look better than an hour.
+func (r *run) measure(ctx context.Context, p phase) error {
+	return r.measurePhase(ctx, p, func(p *phase, _ snapshot) error {
+		loaded, err := r.publishLoad(ctx, loadOptions{
+			targets: []target{p.target}, clients: r.o.Clients, rate: r.o.Rate, duration: r.o.Duration,
+			eventBytes: r.o.EventBytes, eventsPerRequest: r.o.EventsPerRequest,
+		}, func(ctx context.Context) error {
+			if !pause(ctx, r.o.Duration/2) {
+				return nil
+			}
+			return r.checkpoint(ctx)
+		})
+		r.report.addLoad(loaded)
+		r.expected += loaded.published * int64(len(p.target.prefixes))
+		p.sent = span{loaded.from, loaded.to}
+		p.figures.addPublish(loaded)
+		if err != nil || p.paused {
+			return err
 		}
-		asked = time.Now()
-		left, err := r.left(ctx)
-		return left == 0, err
+		return r.drain(ctx, r.expected)
 	})
 }
 
-// awaitArrivals waits until the sink has that many.
-func (r *rig) awaitArrivals(ctx context.Context, n int64) error {
-	return r.poll(ctx, func(stats SinkStats) (bool, error) { return stats.Distinct >= n, nil })
+// measureDrain measures the delivery of what is pending, from start on. A checkpoint falls into the middle.
+func (r *run) measureDrain(ctx context.Context, name string, start func(context.Context) error) error {
+	return r.measurePhase(ctx, phase{name: name}, func(p *phase, before snapshot) error {
+		p.sent.from = time.Now()
+		if err := start(ctx); err != nil {
+			return err
+		}
+		half := (before.sink.Distinct + r.expected) / 2
+		if err := r.awaitSink(ctx, func(s receiverStats) (bool, error) { return s.Distinct >= half, nil }); err != nil {
+			return err
+		}
+		if err := r.checkpoint(ctx); err != nil {
+			return err
+		}
+		err := r.drain(ctx, r.expected)
+		p.sent.to = time.Now()
+		return err
+	})
 }
 
-// poll asks the sink until enough says so, or nothing has arrived for a minute.
-func (r *rig) poll(ctx context.Context, enough func(SinkStats) (bool, error)) error {
-	changed, seen := time.Now(), int64(-1)
-	for {
-		stats, err := r.sinkAPI.sinkStats(ctx)
-		if err != nil {
+func (r *run) measurePhase(ctx context.Context, p phase, do func(p *phase, before snapshot) error) error {
+	r.say("%s, %s", p.name, r.o.Duration)
+	if len(r.phases) > 0 {
+		if err := r.settle(ctx); err != nil {
 			return err
-		}
-		if got := stats.Received + stats.TurnedAway; got != seen {
-			seen, changed = got, time.Now()
-		}
-		if done, err := enough(stats); done || err != nil || time.Since(changed) > stallLimit {
-			return err
-		}
-		if !pause(ctx, drainPoll) {
-			return ctx.Err()
 		}
 	}
+	service := r.service.cmd.Process.Pid
+	resetPeak(service)
+	before, err := r.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	before.cpu = r.cpu() // after rows were counted, which takes some
+	checkpoints := r.checkpoints
+	if err := do(&p, before); err != nil {
+		return err
+	}
+	after, err := r.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	p.figures.Phase, p.figures.RSSPeakMB = p.name, peakMB(service)
+	p.figures.CPUSeconds = used(before.cpu, after.cpu)
+	p.figures.addDeliveries(before, after, p.sent.from)
+	n := after.deliveries.delivered - before.deliveries.delivered
+	if p.paused {
+		n = after.deliveries.left - before.deliveries.left
+	}
+	p.figures.addCost(before, after, n)
+	r.phases, r.report.Checkpoints = append(r.phases, p), r.report.Checkpoints+r.checkpoints-checkpoints
+	return nil
+}
+
+func (r *run) snapshot(ctx context.Context) (s snapshot, err error) {
+	s.cpu = r.cpu()
+	if s.sink, err = r.sinkAPI.stats(ctx); err != nil {
+		return s, err
+	}
+	if s.deliveries, err = r.countDeliveries(ctx); err != nil {
+		return s, err
+	}
+	s.written, err = r.countWritten(ctx)
+	return s, err
 }

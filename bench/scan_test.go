@@ -42,12 +42,11 @@ func TestEachEvent(t *testing.T) {
 			t.Parallel()
 			var ids []string
 			var sent []int64
-			n := eachEvent([]byte(tc.body), func(e *receivedEvent) {
+			eachEvent([]byte(tc.body), func(e *receivedEvent) {
 				ids, sent = append(ids, string(e.id)), append(sent, e.sentAt)
 			})
 			require.Equal(t, tc.ids, ids)
 			require.Equal(t, tc.sent, sent)
-			require.Len(t, ids, n)
 		})
 	}
 }

@@ -69,10 +69,10 @@ type bundle struct {
 }
 
 // setup mounts the dashboard open; change may alter its options.
-func setup(t *testing.T, change ...func(*web.Options)) *bundle { return setupWorkers(t, 0, change...) }
+func setup(t testing.TB, change ...func(*web.Options)) *bundle { return setupWorkers(t, 0, change...) }
 
 // setupWorkers is setup with workers for an engine.
-func setupWorkers(t *testing.T, workers int, change ...func(*web.Options)) *bundle {
+func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bundle {
 	t.Helper()
 	pool, err := postgres.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func setupWorkers(t *testing.T, workers int, change ...func(*web.Options)) *bund
 }
 
 // outside is a location that dead letters may be written to, and what a container of Event Grid's stands for.
-func outside(t *testing.T) policy.ExportLocations {
+func outside(t testing.TB) policy.ExportLocations {
 	t.Helper()
 	location, err := policy.ParseLocation("file:///srv/dead")
 	require.NoError(t, err)

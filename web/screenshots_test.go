@@ -9,7 +9,6 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"io"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -20,7 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
+	"postrider/cmd/postrider/app/week"
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/web"
@@ -45,7 +44,7 @@ func demo(t *testing.T) *bundle {
 	b := setup(t, func(o *web.Options) {
 		o.Retention = query.Retention{DeliveredDays: 30, AttemptsDays: 14}
 	})
-	require.NoError(t, bench.FillWeek(t.Context(), b.pool, demoDeliveries, io.Discard))
+	require.NoError(t, week.Fill(t.Context(), b.pool, demoDeliveries))
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1",

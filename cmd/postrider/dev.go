@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"postrider/bench"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
@@ -168,7 +167,7 @@ func (d *dev) startListeners(ctx context.Context) error {
 	}
 	d.ready.API, d.ready.Sink = "http://"+local.Reachable(d.api.Addr()), "http://"+local.Reachable(d.sink.Addr())
 	go func() {
-		if err := serveSink(ctx, d.sink, bench.NewDemoSink(nil)); err != nil {
+		if err := serveSink(ctx, d.sink, local.NewDemoSink(nil)); err != nil {
 			d.out.Line("The demo endpoint stopped: " + err.Error())
 		}
 	}()

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/bench"
+	"postrider/cmd/postrider/local"
 )
 
 // pooler is a real PgBouncer before one database.
@@ -126,7 +127,7 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	db := pooledDatabase(t)
 	quickRetries(db)
-	sink := httptest.NewServer(bench.NewDemoSink(nil))
+	sink := httptest.NewServer(local.NewDemoSink(nil))
 	t.Cleanup(sink.Close)
 	n := startNode(t, db)
 	key := n.topic("orders")

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
 	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/local"
 )
 
 // remote is a service that the tests of the verbs of the REST API share: each has topics of its own.
@@ -352,7 +352,7 @@ func busyEndpoint(t *testing.T) string {
 	t.Helper()
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if !bench.AnswerHandshake(w, r, body) {
+		if !local.AnswerHandshake(w, r, body) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))

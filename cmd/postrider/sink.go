@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"postrider/bench"
 	"postrider/cmd/postrider/local"
 )
 
@@ -36,9 +35,9 @@ func (c *sinkCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
 	base := "http://" + listener.Addr().String()
-	var onRequest func(bench.SinkRequest)
+	var onRequest func(local.SinkRequest)
 	if !c.Quiet {
-		onRequest = func(r bench.SinkRequest) {
+		onRequest = func(r local.SinkRequest) {
 			fmt.Fprintf(os.Stdout, "%s %s attempt %d %v\n", time.Now().Format(time.TimeOnly), r.Path, r.DeliveryCount+1,
 				r.EventIDs)
 		}
@@ -47,7 +46,7 @@ func (c *sinkCmd) Run(ctx context.Context) error {
 	if err := local.WriteReadyFile(c.ReadyFile, local.ReadyInfo{Sink: base}); err != nil {
 		return err
 	}
-	return serveSink(ctx, listener, bench.NewDemoSink(onRequest))
+	return serveSink(ctx, listener, local.NewDemoSink(onRequest))
 }
 
 func serveSink(ctx context.Context, listener net.Listener, handler http.Handler) error {

@@ -1,4 +1,4 @@
--- Gives what bench.FillWeek has made the names, the failures and the faces of an ordinary shop, for the pictures of
+-- Gives what week.Fill has created the names, the failures and the faces of an ordinary shop, for the pictures of
 -- docs/dashboard.md. Nothing is random.
 UPDATE postrider_internal.topics SET name = (ARRAY ['orders', 'invoices', 'customers', 'stock', 'carts', 'returns',
     'reviews', 'prices', 'shipments', 'vouchers'])[id];

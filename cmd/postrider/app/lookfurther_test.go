@@ -1,24 +1,46 @@
 package app_test
 
 import (
-	"io"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
+	"postrider/cmd/postrider/app/week"
 	"postrider/query"
 )
 
-// Both read the same week, which takes longer to make than to read.
+// All read the same week, which takes longer to create than to read.
 func TestListsOfAWeek(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, bench.FillWeek(t.Context(), b.pool, 60_000, io.Discard))
+	require.NoError(t, week.Fill(t.Context(), b.pool, 60_000))
+	t.Run("counts", b.testCountsOfAWeek) //nolint:paralleltest // before a row is deleted
 	//nolint:paralleltest // the other one deletes a row in the end
 	t.Run("a look goes on where it ended", b.testALookGoesOnWhereItEnded)
 	t.Run("deliveries of a time", b.testDeliveriesOfATime) //nolint:paralleltest // after the first
+}
+
+// What week.Fill counts is what its rows say.
+func (b *bundle) testCountsOfAWeek(t *testing.T) {
+	for what, query := range map[string]string{
+		"backlogs": `SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries
+			    GROUP BY 1) d FULL JOIN postrider.backlogs b USING (subscription_id) WHERE n IS DISTINCT FROM owed_deliveries`,
+		"counts": `SELECT count(*) FROM (SELECT state, count(*) AS n FROM postrider.deliveries WHERE state <> 'pending'
+			    GROUP BY 1) d
+			FULL JOIN (SELECT kind AS state, sum(count) AS n FROM postrider.delivery_counts
+			    WHERE kind NOT IN ('owed', 'published', 'attempt') GROUP BY 1) c USING (state) WHERE d.n IS DISTINCT FROM c.n`,
+		"dead letters": `SELECT count(*) FROM postrider.deliveries d FULL JOIN postrider.dead_letters l USING (dead_letter_id)
+			WHERE (d.state = 'dead_lettered') IS DISTINCT FROM (l.dead_letter_id IS NOT NULL)
+			    AND coalesce(d.state, '') NOT IN ('pending', 'delivered', 'dropped', 'canceled')`,
+		"sums": `SELECT count(*) FROM (SELECT kind, detail, sum(count) AS n FROM postrider_internal.rollups GROUP BY 1, 2) r
+			FULL JOIN (SELECT kind, detail, sum(count) AS n FROM postrider_internal.rollup_sums WHERE span = 1 GROUP BY 1, 2) s
+			USING (kind, detail) WHERE r.n IS DISTINCT FROM s.n`,
+		"events": `SELECT count(*) FROM postrider.deliveries WHERE event_id IS NULL`,
+	} {
+		require.Zero(t, b.count(t, query), what)
+	}
+	require.ErrorContains(t, week.Fill(t.Context(), b.pool, 60_000), "the database has topics already")
 }
 
 // What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.

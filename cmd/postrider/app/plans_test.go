@@ -3,7 +3,6 @@ package app_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"postrider/bench"
+	"postrider/cmd/postrider/app/week"
 	"postrider/docs"
 	"postrider/pgdev"
 	"postrider/postgres"
@@ -99,7 +98,7 @@ func TestQuestionsReadLittle(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), url) // as people's sessions are: without the settings of our own
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	require.NoError(t, bench.FillWeek(t.Context(), pool, planDeliveries, io.Discard))
+	require.NoError(t, week.Fill(t.Context(), pool, planDeliveries))
 	statements := map[string]string{}
 	for _, q := range docs.Questions() {
 		statements[q.Name] = q.SQL

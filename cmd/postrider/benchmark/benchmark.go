@@ -1,353 +1,216 @@
 package benchmark
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"strings"
 	"time"
 
 	"postrider/bench"
+	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
 )
 
-// Cmd is bench, with a verb for each measurement.
+// Cmd is bench, with a verb for each scenario.
 type Cmd struct {
-	Throughput  benchThroughputCmd  `cmd:"" help:"Publish as fast as possible over HTTP and deliver everything to a sink in another process."`
-	Publish     benchPublishCmd     `cmd:"" help:"Publish requests of 100 events while delivery is paused."`
-	SQL         benchSQLCmd         `cmd:"" name:"sql" help:"Publish by SQL, in a transaction for each event, from 16 sessions."`
-	Latency     benchLatencyCmd     `cmd:"" help:"Measure latency at 100 events per second."`
-	Remote      benchRemoteCmd      `cmd:"" help:"Deliver to an endpoint that takes 100 ms to answer."`
-	Fanout      benchFanoutCmd      `cmd:"" help:"Deliver each event to ten event subscriptions."`
-	Failing     benchFailingCmd     `cmd:"" help:"Measure what it costs when a fifth of the requests is answered 503."`
-	Deadletters benchDeadlettersCmd `cmd:"" help:"Measure dead letters: every request is answered 400; or how fast SQL answers about millions."`
-	Batched     benchBatchedCmd     `cmd:"" help:"Deliver in batches of 100: what was paused, and while publishing."`
-	Backlog     benchBacklogCmd     `cmd:"" help:"Measure beside a million deliveries that wait."`
-	Dashboard   benchDashboardCmd   `cmd:"" help:"Measure how long each page of the dashboard takes at a million deliveries."`
-	Retention   benchRetentionCmd   `cmd:"" help:"Measure while days whose time is over are removed."`
-	Noisy       benchNoisyCmd       `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow the other event subscriptions down."`
-	Sink        benchSinkCmd        `cmd:"" hidden:"" help:"The sink of a benchmark."`
+	Throughput throughputCmd `cmd:"" help:"Publish as fast as possible and deliver everything to an endpoint in another process."`
+	Publish    publishCmd    `cmd:"" help:"Publish requests of 100 events while delivery is paused."`
+	Latency    latencyCmd    `cmd:"" help:"Measure latency at 100 events per second."`
+	Failing    failingCmd    `cmd:"" help:"Measure the cost of an endpoint that answers a fifth of the requests with 503."`
+	Batched    batchedCmd    `cmd:"" help:"Deliver batches of 100 events: what was paused, and while publishing."`
+	Backlog    backlogCmd    `cmd:"" help:"Measure beside a million deliveries that wait."`
+	Noisy      noisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow down the other event subscriptions."`
+	Sink       sinkCmd       `cmd:"" hidden:"" help:"The endpoint of a benchmark."`
 }
 
-// benchFlags are what every scenario of bench.Run has.
-type benchFlags struct {
+// loadFlags are the flags of every scenario but noisy.
+type loadFlags struct {
+	terminal.OutputFlag
 	Duration    time.Duration `help:"How long to publish, in each phase." default:"30s"`
 	Clients     int           `help:"Publishers, each with one connection; 0 = a good default."`
 	EventBytes  int           `help:"Size of an event in bytes." default:"1024"`
 	DatabaseURL string        `help:"Use this empty database instead of a private one." placeholder:"URL"`
-	NoCeilings  bool          `help:"Do not measure what the parts reach alone."`
-	CeilingTime time.Duration `help:"How long to measure each of them." default:"5s"`
-	Output      string        `short:"o" help:"table, json or yaml." enum:"table,json,yaml" default:"table"`
 }
 
-// rateFlag is of those scenarios whose load may be an open loop.
+// rateFlag is of the scenarios whose load may be an open loop.
 type rateFlag struct {
 	Rate float64 `help:"Events per second; 0 = as fast as the publishers can."`
 }
 
-const (
-	benchHelp = `Load, service, database and sink share this machine. Durability is on (fsync, synchronous_commit,` +
-		` full_page_writes) and
-printed with the figures, and a checkpoint falls into the middle of each phase. First comes what the parts reach ` +
-		`alone (ceilings).
-Nothing may be left or lost at the end: exit code 1 otherwise.
+const loadHelp = `Publishers, service, database and endpoint share this machine. Durability is on (fsync,
+synchronous_commit, full_page_writes), and a checkpoint falls into the middle of each phase. The exit code is 1 if an
+event is lost or left at the end.
 
 Example:
   postrider bench `
-)
 
 // run measures a scenario and prints its report.
-func (f *benchFlags) run(ctx context.Context, scenario string, o bench.Options) error {
-	binary, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program's file: %w", err)
+func (f *loadFlags) run(ctx context.Context, o bench.Options) (err error) {
+	o.Duration, o.Clients, o.EventBytes, o.DatabaseURL = f.Duration, f.Clients, f.EventBytes, f.DatabaseURL
+	o.Subscriptions, o.EventsPerRequest = max(o.Subscriptions, 1), max(o.EventsPerRequest, 1)
+	o.EventsPerBatch = max(o.EventsPerBatch, 1)
+	if err := o.Validate(); err != nil {
+		return terminal.Usagef("bench %s: %s", o.Scenario, err)
 	}
-	o.Binary, o.Scenario, o.Duration, o.Clients, o.EventBytes = binary, scenario, f.Duration, f.Clients, f.EventBytes
-	o.DatabaseURL, o.NoCeilings, o.CeilingTime = f.DatabaseURL, f.NoCeilings, f.CeilingTime
-	if f.Duration <= 0 || f.EventBytes <= 0 || f.CeilingTime <= 0 {
-		return terminal.Usagef("bench %s: --duration, --event-bytes and --ceiling-time must be positive", scenario)
-	}
-	if err := o.Prepare(); err != nil {
-		return terminal.Usagef("bench %s: %s", scenario, err)
+	if o.Binary, o.Command, err = program(f.DatabaseURL); err != nil {
+		return err
 	}
 	report, err := bench.Run(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}
-	if err := printReport(report, f.Output); err != nil {
-		return err
+	if err := f.Print(report, func(w io.Writer) { fmt.Fprintln(w, report) }); err != nil {
+		return fmt.Errorf("print the report: %w", err)
 	}
 	return report.Err()
 }
 
-// printReport prints a benchmark's report as JSON or for a person.
-func printReport(report fmt.Stringer, form string) error {
-	if err := (terminal.OutputFlag{Output: form}).Print(report,
-		func(w io.Writer) { fmt.Fprintln(w, report.String()) }); err != nil {
-		return fmt.Errorf("print the report: %w", err)
+// program is this program's file, and how it was called, without the secret.
+func program(secret string) (binary, command string, err error) {
+	if binary, err = os.Executable(); err != nil {
+		return "", "", fmt.Errorf("find this program's file: %w", err)
 	}
-	return nil
+	command = "postrider " + strings.Join(os.Args[1:], " ")
+	if secret != "" {
+		command = strings.ReplaceAll(command, secret, "URL")
+	}
+	return binary, command, nil
 }
 
-type benchThroughputCmd struct {
-	benchFlags
+type throughputCmd struct {
+	loadFlags
 	rateFlag
-	Subs int `name:"subscriptions" help:"Event subscriptions that want every event." default:"1"`
+	Subs        int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1"`
+	AnswerAfter time.Duration `help:"How long the endpoint takes to respond."`
 }
 
 // Help is shown by bench throughput --help.
-func (benchThroughputCmd) Help() string { return benchHelp + "throughput -o json" }
-
-// Run executes bench throughput.
-func (c *benchThroughputCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "throughput", bench.Options{Rate: c.Rate, Subscriptions: c.Subs})
+func (throughputCmd) Help() string {
+	return loadHelp + `throughput -o json
+  postrider bench throughput --subscriptions 10
+  postrider bench throughput --answer-after 100ms --rate 1000`
 }
 
-type benchPublishCmd struct {
-	benchFlags
+// Run executes bench throughput.
+func (c *throughputCmd) Run(ctx context.Context) error {
+	if c.Subs < 1 {
+		return terminal.Usagef("bench throughput: --subscriptions must be positive")
+	}
+	return c.run(ctx, bench.Options{
+		Scenario: "throughput", Rate: c.Rate, Subscriptions: c.Subs, AnswerAfter: c.AnswerAfter,
+	})
+}
+
+type publishCmd struct {
+	loadFlags
 	Events int `name:"events-per-request" help:"Events in a request." default:"100"`
 }
 
 // Help is shown by bench publish --help.
-func (benchPublishCmd) Help() string { return benchHelp + "publish --events-per-request 10" }
+func (publishCmd) Help() string { return loadHelp + "publish --events-per-request 10" }
 
 // Run executes bench publish.
-func (c *benchPublishCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "publish", bench.Options{EventsPerRequest: c.Events})
+func (c *publishCmd) Run(ctx context.Context) error {
+	if c.Events < 1 {
+		return terminal.Usagef("bench publish: --events-per-request must be positive")
+	}
+	return c.run(ctx, bench.Options{Scenario: "publish", EventsPerRequest: c.Events})
 }
 
-type benchSQLCmd struct {
-	benchFlags
-	rateFlag
-	Events int `name:"events-per-request" help:"Events in a transaction." default:"1"`
-}
-
-// Help is shown by bench sql --help.
-func (benchSQLCmd) Help() string {
-	return `Latency counts from the moment before the statement is sent: the commit is part of it. Bytes are not ` +
-		`compared, for PostgreSQL's jsonb writes
-JSON its own way.
-
-` + benchHelp + "sql --rate 100"
-}
-
-// Run executes bench sql.
-func (c *benchSQLCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "sql", bench.Options{Rate: c.Rate, EventsPerRequest: c.Events})
-}
-
-type benchLatencyCmd struct {
-	benchFlags
+type latencyCmd struct {
+	loadFlags
 	Rate float64 `help:"Events per second." default:"100"`
 }
 
 // Help is shown by bench latency --help.
-func (benchLatencyCmd) Help() string {
-	return `Events are due at fixed times, whatever the answers take, and latency counts from then: a stall is not ` +
-		`hidden by asking less
-often (coordinated omission).
+func (latencyCmd) Help() string {
+	return `Events are due at fixed times, and latency counts from then: a stall also counts for the events that it delays.
 
-` + benchHelp + "latency --rate 500"
+` + loadHelp + "latency --rate 500"
 }
 
 // Run executes bench latency.
-func (c *benchLatencyCmd) Run(ctx context.Context) error {
-	if c.Rate <= 0 {
-		return terminal.Usagef("bench latency: --rate must be positive")
-	}
-	return c.run(ctx, "latency", bench.Options{Rate: c.Rate})
+func (c *latencyCmd) Run(ctx context.Context) error {
+	return c.run(ctx, bench.Options{Scenario: "latency", Rate: c.Rate})
 }
 
-type benchRemoteCmd struct {
-	benchFlags
-	rateFlag
-	AnswerAfter time.Duration `help:"How long the endpoint takes to answer." default:"100ms"`
-}
-
-// Help is shown by bench remote --help.
-func (benchRemoteCmd) Help() string { return benchHelp + "remote --answer-after 250ms --rate 1000" }
-
-// Run executes bench remote.
-func (c *benchRemoteCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "remote", bench.Options{Rate: c.Rate, AnswerAfter: c.AnswerAfter})
-}
-
-type benchFanoutCmd struct {
-	benchFlags
-	rateFlag
-	Subs int `name:"subscriptions" help:"Event subscriptions that want every event." default:"10"`
-}
-
-// Help is shown by bench fanout --help.
-func (benchFanoutCmd) Help() string { return benchHelp + "fanout --subscriptions 50" }
-
-// Run executes bench fanout.
-func (c *benchFanoutCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "fanout", bench.Options{Rate: c.Rate, Subscriptions: c.Subs})
-}
-
-type benchFailingCmd struct {
-	benchFlags
+type failingCmd struct {
+	loadFlags
 	rateFlag
 	Percent int `help:"How many of a hundred requests are answered 503." default:"20"`
 }
 
 // Help is shown by bench failing --help.
-func (benchFailingCmd) Help() string {
-	return `Measures without failures, and then with them. Retries come 6 seconds after a failure, so that they are ` +
-		`part of what is measured.
+func (failingCmd) Help() string {
+	return `Measures without failures, and then with them. Retries come 6 seconds after a failure.
 
-` + benchHelp + "failing --percent 50"
+` + loadHelp + "failing --percent 50"
 }
 
 // Run executes bench failing.
-func (c *benchFailingCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "failing", bench.Options{Rate: c.Rate, FailurePercent: c.Percent})
+func (c *failingCmd) Run(ctx context.Context) error {
+	return c.run(ctx, bench.Options{Scenario: "failing", Rate: c.Rate, FailurePercent: c.Percent})
 }
 
-type benchDeadlettersCmd struct {
-	benchFlags
-	rateFlag
-	Deliveries int `help:"Make a database of that many deliveries, a tenth of them dead letters, and time the questions of docs/sql.md instead." placeholder:"N"`
-	Rounds     int `help:"How many times to ask each of them." default:"20"`
-}
-
-// Help is shown by bench deadletters --help.
-func (benchDeadlettersCmd) Help() string {
-	return `With --deliveries nothing is published: a private database is filled with a week's deliveries by SQL (ten ` +
-		`million take
-11 GB and some minutes), and each of the questions that postrider sql --questions lists is asked as postrider sql ` +
-		`does. Times are reported,
-and nothing is judged.
-
-` + benchHelp + `deadletters -o json
-  postrider bench deadletters --deliveries 10000000`
-}
-
-// Run executes bench deadletters.
-func (c *benchDeadlettersCmd) Run(ctx context.Context) error {
-	if c.Deliveries != 0 {
-		return c.ask(ctx)
-	}
-	return c.run(ctx, "deadletters", bench.Options{Rate: c.Rate})
-}
-
-// ask times the questions.
-func (c *benchDeadlettersCmd) ask(ctx context.Context) error {
-	o := bench.QuestionsOptions{Deliveries: c.Deliveries, Rounds: c.Rounds, DatabaseURL: c.DatabaseURL}
-	if err := o.Prepare(); err != nil || c.Rounds == 0 {
-		return terminal.Usagef("bench deadletters: %v", cmp.Or(err, errors.New("--rounds must be positive")))
-	}
-	report, err := bench.RunQuestions(ctx, o, os.Stderr)
-	if err != nil {
-		return err
-	}
-	return printReport(report, c.Output)
-}
-
-type benchDashboardCmd struct {
-	Deliveries  int    `help:"How many deliveries there are, a tenth of them dead letters." default:"1000000" placeholder:"N"`
-	Rounds      int    `help:"How many times to ask for each page." default:"20"`
-	DatabaseURL string `help:"Use this empty database instead of a private one." placeholder:"URL"`
-	Output      string `short:"o" help:"table, json or yaml." enum:"table,json,yaml" default:"table"`
-}
-
-// Help is shown by bench dashboard --help.
-func (benchDashboardCmd) Help() string {
-	return `A private database is filled with a week's deliveries by SQL, as bench deadletters --deliveries does (a ` +
-		`million take 1.1 GB and a minute or two), and
-every page of the dashboard is asked for over HTTP, with filters that find much, little and nothing. Times are ` +
-		`reported, and nothing is judged.
-"CPU ms" is what a page costs PostgreSQL and the service, however busy the machine is.
-
-Example:
-  postrider bench dashboard --deliveries 100000
-  postrider bench dashboard -o json`
-}
-
-// Run executes bench dashboard.
-func (c *benchDashboardCmd) Run(ctx context.Context) error {
-	o := bench.DashboardOptions{Deliveries: c.Deliveries, Rounds: c.Rounds, DatabaseURL: c.DatabaseURL}
-	if c.Deliveries == 0 || c.Rounds == 0 {
-		return terminal.Usagef("bench dashboard: --deliveries and --rounds must be positive")
-	}
-	if err := o.Prepare(); err != nil {
-		return terminal.Usagef("bench dashboard: %s", err)
-	}
-	report, err := bench.RunDashboard(ctx, o, os.Stderr)
-	if err != nil {
-		return err
-	}
-	return printReport(report, c.Output)
-}
-
-type benchBatchedCmd struct {
-	benchFlags
+type batchedCmd struct {
+	loadFlags
 	Events int `name:"events-per-request" help:"Events in a request of the publishers." default:"100"`
-	Batch  int `name:"events-per-batch" help:"Events in a batch that is delivered, at most." default:"100"`
+	Batch  int `name:"events-per-batch" help:"Events in a delivered batch, at most." default:"100"`
 }
 
 // Help is shown by bench batched --help.
-func (benchBatchedCmd) Help() string {
+func (batchedCmd) Help() string {
 	return `Measures publishing while delivery is paused, then delivering that, then both at once.
 
-` + benchHelp + "batched --events-per-batch 1000"
+` + loadHelp + "batched --events-per-batch 1000"
 }
 
 // Run executes bench batched.
-func (c *benchBatchedCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "batched", bench.Options{EventsPerRequest: c.Events, EventsPerBatch: c.Batch})
+func (c *batchedCmd) Run(ctx context.Context) error {
+	if min(c.Events, c.Batch) < 1 {
+		return terminal.Usagef("bench batched: --events-per-request and --events-per-batch must be positive")
+	}
+	return c.run(ctx, bench.Options{Scenario: "batched", EventsPerRequest: c.Events, EventsPerBatch: c.Batch})
 }
 
-type benchBacklogCmd struct {
-	benchFlags
+type backlogCmd struct {
+	loadFlags
 	rateFlag
-	Waiting int    `help:"How many deliveries wait, for another event subscription." default:"1000000"`
+	Waiting int    `help:"How many deliveries of another event subscription wait." default:"1000000"`
 	Waits   string `help:"How: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
 }
 
 // Help is shown by bench backlog --help.
-func (benchBacklogCmd) Help() string {
+func (backlogCmd) Help() string {
 	return `Measures an event subscription alone, and then beside the backlog of another.
 
-` + benchHelp + "backlog --waits scheduled"
+` + loadHelp + "backlog --waits scheduled"
 }
 
 // Run executes bench backlog.
-func (c *benchBacklogCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "backlog", bench.Options{Rate: c.Rate, Waiting: c.Waiting, Waits: c.Waits})
+func (c *backlogCmd) Run(ctx context.Context) error {
+	return c.run(ctx, bench.Options{Scenario: "backlog", Rate: c.Rate, Waiting: c.Waiting, Waits: c.Waits})
 }
 
-type benchRetentionCmd struct {
-	benchFlags
-	rateFlag
-	Days int `help:"How many days are removed, each as large as what was published before." default:"7"`
-}
-
-// Help is shown by bench retention --help.
-func (benchRetentionCmd) Help() string {
-	return `Measures while everything is kept, and then while old days are removed. The longest silence says how long ` +
-		`that kept anybody waiting.
-
-` + benchHelp + "retention --days 20"
-}
-
-// Run executes bench retention.
-func (c *benchRetentionCmd) Run(ctx context.Context) error {
-	return c.run(ctx, "retention", bench.Options{Rate: c.Rate, Days: c.Days})
-}
-
-type benchSinkCmd struct {
+type sinkCmd struct {
 	Listen    string `help:"Address to listen on." default:"127.0.0.1:0"`
-	ReadyFile string `help:"Written (JSON) when it answers." placeholder:"FILE"`
-	Ledger    string `help:"File that gets a line per event received." placeholder:"FILE"`
-	Arrivals  string `help:"File that gets a record of when each event arrived." placeholder:"FILE"`
+	ReadyFile string `help:"Written (JSON) when it listens." placeholder:"FILE"`
+	Ledger    string `help:"File for a line per received event." placeholder:"FILE"`
+	Arrivals  string `help:"File for the times of arrival." placeholder:"FILE"`
 }
 
 // Run executes bench sink until ctx ends.
-func (c *benchSinkCmd) Run(ctx context.Context) error {
-	return bench.RunSink(ctx,
-		bench.SinkOptions{Listen: c.Listen, ReadyFile: c.ReadyFile, Ledger: c.Ledger, Arrivals: c.Arrivals})
+func (c *sinkCmd) Run(ctx context.Context) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	ready := local.ReadyInfo{Sink: "http://" + local.Reachable(listener.Addr())}
+	if err := local.WriteReadyFile(c.ReadyFile, ready); err != nil {
+		return err
+	}
+	return bench.RunSink(ctx, listener, c.Ledger, c.Arrivals)
 }

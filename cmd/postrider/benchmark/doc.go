@@ -1,2 +1,2 @@
-// Package benchmark is the verbs of bench: each runs a measurement of package bench and prints its report.
+// Package benchmark is the verbs of bench: each runs a scenario of package bench and prints its report.
 package benchmark

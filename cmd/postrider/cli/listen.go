@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"postrider/bench"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
@@ -181,7 +180,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body could not be read", http.StatusBadRequest)
 		return
 	}
-	if bench.AnswerHandshake(w, r, body) {
+	if local.AnswerHandshake(w, r, body) {
 		if l.form == "table" {
 			l.out.Line(terminal.Clock(began) + " <-> validation handshake answered")
 		}

@@ -1,2 +1,3 @@
-// Package local is for programs that listen on this machine: a free port, and the file that says where they answer.
+// Package local is for programs that listen on this machine: a free port, the file with their address, and the demo
+// endpoint of `postrider sink` and `postrider dev`.
 package local

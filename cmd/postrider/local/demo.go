@@ -1,4 +1,4 @@
-package bench
+package local
 
 import (
 	"context"
@@ -13,41 +13,40 @@ import (
 )
 
 const (
-	// maxSinkBody is twice what Event Grid accepts in one request (1 MB): a whole batch and its array fit.
-	maxSinkBody = 2 << 20
+	// maxBody is twice what Event Grid accepts in one request (1 MB): a whole batch and its array fit.
+	maxBody = 2 << 20
 	// flakyUntil is the delivery count from which /flaky succeeds: two attempts fail, the third is delivered.
 	flakyUntil  = 2
 	defaultSlow = 2 * time.Second
 	maxSlow     = 10 * time.Minute
 )
 
-const demoPaths = `The demo sink has these paths:
+const demoPaths = `The demo endpoint has these paths:
   /ok             200
   /flaky          500 to the first two delivery attempts of an event, then 204
   /slow?ms=2000   200 after that many milliseconds, 600000 at most
   /status/{code}  that status, 200 to 599
-  /hang           no answer until the client goes away
+  /hang           no response until the client closes the connection
 `
 
-// SinkRequest is one request that a demo sink received.
+// SinkRequest is one request that a demo endpoint received.
 type SinkRequest struct {
 	Method, Path string
-	// EventType is the header aeg-event-type: Notification, SubscriptionValidation, ...; "" when absent.
+	// EventType is the header aeg-event-type: Notification, SubscriptionValidation, …; "" if absent.
 	EventType string
-	// Subscription is the header aeg-subscription-name; "" when absent.
+	// Subscription is the header aeg-subscription-name; "" if absent.
 	Subscription string
-	// DeliveryCount is the header aeg-delivery-count: the attempts made before this one. 0 when absent.
+	// DeliveryCount is the header aeg-delivery-count: the attempts made before this one. 0 if absent.
 	DeliveryCount int
 	// EventIDs are the ids of the events in the body, in their order.
 	EventIDs []string
-	// Status is the answer, given before /slow has waited; 0 for /hang, which gives none.
+	// Status is the response's, decided before /slow has waited; 0 of /hang, which sends none.
 	Status int
 }
 
-// NewDemoSink is an endpoint that behaves as its path says, for trying out what postrider makes of each behaviour; any
-// other path is a 404 that lists them. Except at /status and /hang it answers the validation handshakes of both
-// schemas, so that event subscriptions can be made with it. Bodies of more than 2 MiB are a 413. onRequest, unless nil,
-// is told of every request when its answer is decided; it may be called from several goroutines at once. Source of the
+// NewDemoSink is an endpoint that behaves as its path says; any other path is a 404 that lists them. Except at /status
+// and /hang it answers the validation handshakes of both schemas, so that event subscriptions can be created with it.
+// Bodies of more than 2 MiB are a 413. onRequest, unless nil, gets each request; calls may be concurrent. Source of the
 // handshakes: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25; CNCF, HTTP 1.1 Web Hooks for
 // Event Delivery 1.0.1, section 4.
 func NewDemoSink(onRequest func(SinkRequest)) http.Handler {
@@ -55,8 +54,8 @@ func NewDemoSink(onRequest func(SinkRequest)) http.Handler {
 		onRequest = func(SinkRequest) {}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := readBody(w, r)
-		reply := refusal(err)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		reply := rejection(err)
 		if err == nil {
 			reply = demoReply(r, body)
 		}
@@ -65,11 +64,7 @@ func NewDemoSink(onRequest func(SinkRequest)) http.Handler {
 	})
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, maxSinkBody))
-}
-
-// reply is what a sink answers: status 0 stands for no answer at all.
+// reply is a response of the demo endpoint; status 0 is no response.
 type reply struct {
 	status int
 	after  time.Duration
@@ -77,11 +72,9 @@ type reply struct {
 	body   string
 }
 
-func refusal(err error) reply {
+func rejection(err error) reply {
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return reply{
-			status: http.StatusRequestEntityTooLarge, body: fmt.Sprintf("a sink takes %d bytes at most\n", maxSinkBody),
-		}
+		return reply{status: http.StatusRequestEntityTooLarge, body: fmt.Sprintf("the limit is %d bytes\n", maxBody)}
 	}
 	return reply{status: http.StatusBadRequest, body: "the body could not be read\n"}
 }
@@ -133,8 +126,8 @@ func slowReply(ms string) reply {
 	return reply{status: http.StatusOK, after: time.Duration(min(n, int(maxSlow.Milliseconds()))) * time.Millisecond}
 }
 
-// AnswerHandshake answers the validation handshakes of both schemas as the demo sink does, for a receiver of another
-// kind. It reports whether the request was one; nothing is written otherwise. body is the request's.
+// AnswerHandshake answers the validation handshakes of both schemas as the demo endpoint does. It reports whether the
+// request was one; nothing is written otherwise. body is the request's.
 func AnswerHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	shaken, ok := handshake(r.Method, r.Header.Get, body)
 	if ok {
@@ -143,13 +136,12 @@ func AnswerHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return ok
 }
 
-// handshake answers the proof that the endpoint wants events: the code of a validation event, or the origin of a
-// CloudEvents OPTIONS request. ok is false for every other request.
+// handshake responds with the code of a validation event, or with the origin of a CloudEvents OPTIONS request. ok is
+// false for every other request.
 func handshake(method string, header func(string) string, body []byte) (answer reply, ok bool) {
 	if origin := header("WebHook-Request-Origin"); method == http.MethodOptions && origin != "" {
-		// Any rate will do: whoever asked for one is told that there is no limit.
 		return reply{status: http.StatusOK, header: map[string]string{
-			"Allow": "POST", "WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*",
+			"Allow": "POST", "WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*", // no limit
 		}}, true
 	}
 	if !strings.EqualFold(header("aeg-event-type"), "SubscriptionValidation") {
@@ -162,7 +154,7 @@ func handshake(method string, header func(string) string, body []byte) (answer r
 	}
 	if json.Unmarshal(body, &events) != nil || len(events) != 1 || events[0].Data.ValidationCode == "" {
 		return reply{
-			status: http.StatusBadRequest, body: "a validation request holds one event with data.validationCode\n",
+			status: http.StatusBadRequest, body: "a validation request has one event with data.validationCode\n",
 		}, true
 	}
 	text, err := json.Marshal(map[string]string{"validationResponse": events[0].Data.ValidationCode})
@@ -179,39 +171,44 @@ func describe(r *http.Request, body []byte, status int) SinkRequest {
 		Method: r.Method, Path: r.URL.Path, EventType: r.Header.Get("aeg-event-type"),
 		Subscription: r.Header.Get("aeg-subscription-name"), DeliveryCount: deliveryCount(r), Status: status,
 	}
-	eachEvent(body, func(e *receivedEvent) { described.EventIDs = append(described.EventIDs, string(e.id)) })
+	type event struct {
+		ID string `json:"id"`
+	}
+	var events []event
+	if json.Unmarshal(body, &events) != nil { // a CloudEvent
+		events = make([]event, 1)
+		if json.Unmarshal(body, &events[0]) != nil {
+			return described
+		}
+	}
+	for _, e := range events {
+		described.EventIDs = append(described.EventIDs, e.ID)
+	}
 	return described
 }
 
 func deliveryCount(r *http.Request) int {
-	n, err := strconv.Atoi(r.Header.Get("aeg-delivery-count"))
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(r.Header.Get("aeg-delivery-count"))
 	return n
 }
 
-// send waits and answers. A client that goes away first ends the wait, and gets no answer from /hang at all: the server
-// closes such a connection when the handler panics with ErrAbortHandler, which it does not log.
+// send waits and responds. A client that closes the connection first ends the wait. Without a response the handler
+// panics with ErrAbortHandler: the server closes the connection and logs nothing.
 func (a reply) send(ctx context.Context, w http.ResponseWriter) {
 	if a.status == 0 {
 		<-ctx.Done()
 		panic(http.ErrAbortHandler)
 	}
-	if a.after > 0 {
-		wait := time.NewTimer(a.after)
-		defer wait.Stop()
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			return
-		}
+	select {
+	case <-time.After(a.after):
+	case <-ctx.Done():
+		return
 	}
 	for name, value := range a.header {
 		w.Header().Set(name, value)
 	}
 	w.WriteHeader(a.status)
 	if a.status != http.StatusNoContent && a.status != http.StatusNotModified {
-		_, _ = io.WriteString(w, a.body) // the client may be gone
+		_, _ = io.WriteString(w, a.body) // the client may have closed the connection
 	}
 }

@@ -1,7 +1,6 @@
--- Fills an empty database for `bench deadletters --deliveries`, with what a week of an ordinary service leaves behind:
--- two deliveries for each event, ten topics of very different sizes, fifty event subscriptions, a tenth of all
--- dead-lettered, a tenth delivered at the second attempt, a twentieth still owed, by three event subscriptions. Nothing
--- is random: two runs have the same rows.
+-- Fills an empty database with what a week of an ordinary service leaves behind: two deliveries for each event, ten
+-- topics of very different sizes, fifty event subscriptions, a tenth of all dead-lettered, a tenth delivered at the
+-- second attempt, a twentieth pending, of three event subscriptions. Nothing is random: two runs have the same rows.
 CREATE SCHEMA bench;
 
 -- Events are numbered from 0 and come at one rate; those before first have been made already.

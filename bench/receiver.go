@@ -1,0 +1,195 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// receiver is the endpoint of a benchmark. It responds 204 and notes what arrives. The path of a request is part of an
+// event's name: at /a its name is "a/" and its id. So event subscriptions of one topic are told apart by their paths.
+// Some paths behave differently:
+//
+//	/hang…             no response
+//	/failing/{percent} 503 for that share of the requests, evenly spread, and 200 for the others
+//	/slow/{ms}/…       204 after so many milliseconds
+type receiver struct {
+	ctx      context.Context // of its life
+	ledger   *Ledger         // of the events that were acknowledged
+	arrivals *bufferedFile   // of arrival records
+	failing  atomic.Int64    // requests at /failing
+
+	mu    sync.Mutex // of the files, too
+	seen  map[string]struct{}
+	name  []byte // reused
+	line  []byte // reused
+	stats receiverStats
+}
+
+// receiverStats is what a receiver has counted so far.
+type receiverStats struct {
+	Requests int64 `json:"requests"` // those that were acknowledged, as the next two
+	Received int64 `json:"received"` // events, duplicates included
+	Distinct int64 `json:"distinct"` // names
+	// NotAcknowledged are requests without a response or with a status that is no success.
+	NotAcknowledged int64 `json:"notAcknowledged"`
+	LastAt          int64 `json:"lastAt"` // when the last event arrived, in nanoseconds since 1970
+}
+
+// arrival is the first receipt of an event, or one that was not acknowledged. Times are in nanoseconds since 1970.
+type arrival struct {
+	SentAt       int64 // data.sentAt of the event; 0 if there is none
+	At           int64
+	Acknowledged bool
+}
+
+// maxBody is twice the limit of a request with events: a whole batch and its array fit.
+const maxBody = 2 << 20
+
+var arrivalBytes = binary.Size(arrival{})
+
+// RunSink serves the endpoint of a benchmark until ctx ends. It writes the two files; the paths may be "".
+func RunSink(ctx context.Context, listener net.Listener, ledger, arrivals string) (err error) {
+	r := &receiver{ctx: ctx, seen: map[string]struct{}{}}
+	if r.ledger, err = openBufferedLedger(cmp.Or(ledger, os.DevNull)); err != nil {
+		return err
+	}
+	if r.arrivals, err = createBuffered(cmp.Or(arrivals, os.DevNull)); err != nil {
+		return errors.Join(err, r.ledger.Close())
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	server := fasthttp.Server{
+		Handler: r.handle, MaxRequestBodySize: maxBody, NoDefaultServerHeader: true, NoDefaultDate: true,
+		NoDefaultContentType: true, CloseOnShutdown: true,
+	}
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve the endpoint of the benchmark: %w", err)
+	}
+	return nil
+}
+
+// close completes the files. Later requests are answered 500, because nothing notes them.
+func (r *receiver) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(r.ledger.Close(), r.arrivals.Close())
+}
+
+func (r *receiver) handle(request *fasthttp.RequestCtx) {
+	path, now := string(request.Path()), time.Now()
+	if path == "/stats" {
+		r.sendStats(request)
+		return
+	}
+	status, delay := r.behavior(path)
+	err := r.note(path, request.PostBody(), status/100 == 2, now)
+	switch {
+	case err != nil:
+		request.Error(err.Error(), http.StatusInternalServerError)
+	case status == 0:
+		request.HijackSetNoResponse(true)
+		request.Hijack(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }) // until the client closes the connection
+	case pause(r.ctx, delay):
+		request.SetStatusCode(status)
+	}
+}
+
+// behavior returns status 0 for no response.
+func (r *receiver) behavior(path string) (status int, delay time.Duration) {
+	kind, value, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if strings.HasPrefix(kind, "hang") {
+		return 0, 0
+	}
+	value, _, _ = strings.Cut(value, "/")
+	number, err := strconv.Atoi(value)
+	switch {
+	case err != nil || number < 0:
+	case kind == "slow":
+		return http.StatusNoContent, time.Duration(number) * time.Millisecond
+	case kind == "failing":
+		if n, percent := r.failing.Add(1), int64(number); n*percent/100 > (n-1)*percent/100 {
+			return http.StatusServiceUnavailable, 0
+		}
+		return http.StatusOK, 0 // the policies of before 2019 take 204 for a failure
+	}
+	return http.StatusNoContent, 0
+}
+
+// note counts a request and its events, and writes them to the files.
+func (r *receiver) note(path string, body []byte, acknowledged bool, now time.Time) (err error) {
+	prefix := path[1:] + "/"
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if acknowledged {
+		r.stats.Requests++
+	} else {
+		r.stats.NotAcknowledged++
+	}
+	eachEvent(body, func(e *receivedEvent) {
+		if first := acknowledged && len(e.id) > 0 && r.count(prefix, e, now, &err); first || !acknowledged {
+			r.line, _ = binary.Append(r.line[:0], binary.LittleEndian, arrival{e.sentAt, now.UnixNano(), acknowledged})
+			_, failed := r.arrivals.Write(r.line)
+			err = errors.Join(err, failed)
+		}
+	})
+	return err
+}
+
+// count reports whether the event has not arrived before.
+func (r *receiver) count(prefix string, e *receivedEvent, now time.Time, err *error) (first bool) {
+	r.line = appendLine(r.line[:0], prefix, e.id, sha256.Sum256(e.text))
+	*err = errors.Join(*err, r.ledger.write(r.line))
+	r.stats.Received++
+	r.stats.LastAt = now.UnixNano()
+	r.name = append(append(r.name[:0], prefix...), e.id...)
+	if _, twice := r.seen[string(r.name)]; twice {
+		return false
+	}
+	r.seen[string(r.name)] = struct{}{}
+	return true
+}
+
+func (r *receiver) sendStats(request *fasthttp.RequestCtx) {
+	r.mu.Lock()
+	stats := r.stats
+	stats.Distinct = int64(len(r.seen))
+	r.mu.Unlock()
+	request.SetContentType("application/json")
+	_ = json.NewEncoder(request).Encode(stats)
+}
+
+// readArrivals reads the file of arrivals, which is complete when the receiver has ended.
+func readArrivals(path string) ([]arrival, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read arrivals: %w", err)
+	}
+	arrivals := make([]arrival, len(raw)/arrivalBytes)
+	if _, err := binary.Decode(raw, binary.LittleEndian, arrivals); err != nil {
+		return nil, fmt.Errorf("read arrivals: %w", err)
+	}
+	return arrivals, nil
+}
+
+// span is a stretch of time, its end not included.
+type span struct{ from, to time.Time }
+
+func (s span) holds(nanos int64) bool { return nanos >= s.from.UnixNano() && nanos < s.to.UnixNano() }
+
+func (s span) length() time.Duration { return s.to.Sub(s.from) }

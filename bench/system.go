@@ -1,0 +1,359 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"postrider/migrations"
+	"postrider/pgdev"
+)
+
+// system is a whole postrider on one machine, in processes as its users have them: database, service, endpoint. The
+// publishers run in this process.
+type system struct {
+	binary   string
+	log      io.Writer
+	printing sync.Mutex
+	label    string // before lines of progress
+	dir      string // of logs, ready files, ledgers
+
+	databaseURL   string
+	database      *pgdev.Server // nil if the database is the user's
+	conn          *pgx.Conn
+	service, sink *child
+	api, sinkAPI  *admin
+
+	topics      []string // whose deliveries are measured
+	suffix      string   // of names in the user's database
+	checkpoints int      // forced so far
+	undo        []func(context.Context) error
+}
+
+// withSystem starts everything, with the user's database if there is a URL, and ends it after do.
+func withSystem(
+	ctx context.Context, binary, databaseURL, label string, log io.Writer, do func(*system) error,
+) error {
+	dir, err := os.MkdirTemp("", "postrider-bench-")
+	if err != nil {
+		return fmt.Errorf("create a folder for ledgers and logs: %w", err)
+	}
+	s := &system{binary: binary, databaseURL: databaseURL, label: label, log: log, dir: dir}
+	s.say("starting")
+	if err = s.start(ctx); err == nil {
+		err = do(s)
+	}
+	if err = errors.Join(err, s.close()); err != nil {
+		return fmt.Errorf("bench %s: %w", label, err)
+	}
+	return nil
+}
+
+func (s *system) start(ctx context.Context) (err error) {
+	if s.databaseURL != "" {
+		s.suffix = "-" + newRunID()
+	} else {
+		if s.database, err = pgdev.Start(ctx, pgdev.Options{Durable: true, Log: s.log}); err != nil {
+			return err
+		}
+		if err = s.database.CreateDatabase(ctx, "postrider"); err != nil {
+			return err
+		}
+		s.databaseURL = s.database.URL("postrider")
+	}
+	if s.conn, err = pgx.Connect(ctx, s.databaseURL); err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	token, key := rand.Text()+rand.Text(), []byte(rand.Text() + rand.Text())[:32]
+	environment := []string{
+		"POSTRIDER_DATABASE_URL=" + s.databaseURL, "POSTRIDER_ADMIN_TOKEN=" + token,
+		"POSTRIDER_ENCRYPTION_KEY=" + base64.StdEncoding.EncodeToString(key),
+	}
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	var base string
+	if s.service, base, err = startServer(ctx, s.dir, "service", s.binary, environment, "api", "serve", "--allow-cidr",
+		"127.0.0.0/8"); err != nil {
+		return err
+	}
+	s.api = newAdmin(base, token)
+	if s.sink, base, err = startServer(ctx, s.dir, "sink", s.binary, nil, "sink", "bench", "sink", "--ledger",
+		s.receivedPath(), "--arrivals", s.arrivalsPath()); err != nil {
+		return err
+	}
+	s.sinkAPI = newAdmin(base, "")
+	running, stop := context.WithCancel(ctx)
+	s.undo = append(s.undo, func(context.Context) error {
+		stop()
+		s.api.client.CloseIdleConnections()
+		s.sinkAPI.client.CloseIdleConnections()
+		return nil
+	})
+	go s.showProgress(running)
+	return nil
+}
+
+func (s *system) migrate(ctx context.Context) error {
+	pool, err := pgxpool.New(ctx, s.databaseURL)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer pool.Close()
+	return migrations.Up(ctx, pool, io.Discard)
+}
+
+func (s *system) publishedPath() string { return filepath.Join(s.dir, "published") }
+func (s *system) receivedPath() string  { return filepath.Join(s.dir, "received") }
+func (s *system) arrivalsPath() string  { return filepath.Join(s.dir, "arrivals") }
+
+// say prints a line of progress.
+func (s *system) say(format string, args ...any) {
+	s.printing.Lock()
+	defer s.printing.Unlock()
+	fmt.Fprintf(s.log, s.label+": "+format+"\n", args...)
+}
+
+// endpoint is an event subscription to create, and its path at the receiver.
+type endpoint struct {
+	subscription, path string
+	more               settings
+}
+
+// createTopic creates a topic with event subscriptions.
+func (s *system) createTopic(ctx context.Context, name string, endpoints ...endpoint) (t target, err error) {
+	name += s.suffix
+	if t.key, err = s.api.createTopic(ctx, name); err != nil {
+		return t, err
+	}
+	s.onClose("/v1/topics/" + name)
+	for _, e := range endpoints {
+		if err := s.api.subscribe(ctx, name, e.subscription, s.sinkAPI.base+e.path, e.more); err != nil {
+			return t, err
+		}
+		s.onClose(subscriptionPath(name, e.subscription))
+		t.prefixes = append(t.prefixes, e.path[1:]+"/")
+	}
+	t.url = s.publishURL(name)
+	return t, nil
+}
+
+// measuredTopic is createTopic for deliveries that are measured.
+func (s *system) measuredTopic(ctx context.Context, name string, endpoints ...endpoint) (target, error) {
+	s.topics = append(s.topics, name+s.suffix)
+	return s.createTopic(ctx, name, endpoints...)
+}
+
+func (s *system) publishURL(topic string) string {
+	return s.api.base + "/topics/" + topic + "/api/events"
+}
+
+// onClose has the resource deleted from the user's database.
+func (s *system) onClose(path string) {
+	if s.database == nil {
+		s.undo = append(s.undo, func(ctx context.Context) error {
+			return s.api.call(ctx, http.MethodDelete, path, nil, nil)
+		})
+	}
+}
+
+// guarded runs do. When the service or the endpoint ends meanwhile, the context of do ends, and that is the error.
+func (s *system) guarded(parent context.Context, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	for _, c := range []*child{s.service, s.sink} {
+		go func() {
+			select {
+			case <-c.done:
+				cancel(c.ended())
+			case <-ctx.Done():
+			}
+		}()
+	}
+	err := do(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && parent.Err() == nil {
+		return cause
+	}
+	return err
+}
+
+// conclude counts deliveries, stops the endpoint, which completes its files, and compares the ledgers.
+func (s *system) conclude(ctx context.Context, o *outcome) (counted deliveries, arrivals []arrival, err error) {
+	if counted, err = s.countDeliveries(ctx); err != nil {
+		return counted, nil, err
+	}
+	if err := s.sink.stop(); err != nil {
+		return counted, nil, err
+	}
+	published, err := ReadLedger(s.publishedPath())
+	if err != nil {
+		return counted, nil, err
+	}
+	received, err := ReadLedger(s.receivedPath())
+	if err != nil {
+		return counted, nil, err
+	}
+	o.Delivered, o.Left = counted.delivered, counted.left
+	o.addVerdict(Compare(published, received))
+	arrivals, err = readArrivals(s.arrivalsPath())
+	return counted, arrivals, err
+}
+
+// cpu is the CPU time so far, see cpuSeconds.
+func (s *system) cpu() map[string]float64 {
+	postgres := 0
+	if s.database != nil {
+		postgres = s.database.PID()
+	}
+	return cpuSeconds(postgres,
+		map[int]string{s.service.cmd.Process.Pid: "service", s.sink.cmd.Process.Pid: "sink", os.Getpid(): "load"})
+}
+
+// close ends everything in the reverse order of its start.
+func (s *system) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	var errs []error
+	for _, undo := range slices.Backward(s.undo) {
+		errs = append(errs, undo(ctx))
+	}
+	for _, c := range []*child{s.sink, s.service} {
+		if c != nil {
+			errs = append(errs, c.stop())
+		}
+	}
+	if s.conn != nil {
+		errs = append(errs, s.conn.Close(ctx))
+	}
+	if s.database != nil {
+		errs = append(errs, s.database.Stop(ctx))
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+const (
+	// stallLimit is how long nothing may arrive before a wait ends. The first retries of a failed delivery come after 10
+	// and 30 s, so a minute means that something is stuck.
+	stallLimit = time.Minute
+	sinkPoll   = 100 * time.Millisecond
+	// databasePoll is longer: counting what is left costs something.
+	databasePoll     = 2 * time.Second
+	progressInterval = 5 * time.Second
+)
+
+// drain waits until that many events have arrived and the database has recorded it, or nothing has arrived for
+// stallLimit.
+func (s *system) drain(ctx context.Context, events int64) error {
+	checked := time.Now()
+	return s.awaitSink(ctx, func(stats receiverStats) (bool, error) {
+		if stats.Distinct < events && time.Since(checked) < databasePoll {
+			return false, nil
+		}
+		checked = time.Now()
+		left, err := s.pending(ctx, s.topics)
+		return left == 0, err
+	})
+}
+
+// awaitSink polls the endpoint until the condition holds, or nothing has arrived for stallLimit.
+func (s *system) awaitSink(ctx context.Context, condition func(receiverStats) (bool, error)) error {
+	changed, seen := time.Now(), int64(-1)
+	for {
+		stats, err := s.sinkAPI.stats(ctx)
+		if err != nil {
+			return err
+		}
+		if got := stats.Received + stats.NotAcknowledged; got != seen {
+			seen, changed = got, time.Now()
+		}
+		if done, err := condition(stats); done || err != nil || time.Since(changed) > stallLimit {
+			return err
+		}
+		if !pause(ctx, sinkPoll) {
+			return ctx.Err()
+		}
+	}
+}
+
+// showProgress prints every few seconds how many events have arrived, until ctx ends.
+func (s *system) showProgress(ctx context.Context) {
+	for before := int64(0); pause(ctx, progressInterval); {
+		if stats, err := s.sinkAPI.stats(ctx); err == nil && stats.Distinct != before {
+			s.say("%d events have arrived, %.0f/s", stats.Distinct,
+				float64(stats.Distinct-before)/progressInterval.Seconds())
+			before = stats.Distinct
+		}
+	}
+}
+
+// parallel calls do for 0 … n-1, that many at once.
+func parallel(ctx context.Context, atOnce, n int, do func(ctx context.Context, i int) error) error {
+	group, running := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := 0; i < n && running.Err() == nil; i++ {
+		group.Go(func() error { return do(running, i) })
+	}
+	return errors.Join(group.Wait(), ctx.Err())
+}
+
+// publishLoad runs a load, and do beside it; an error of do ends the load. The ledger gets the accepted events.
+func (s *system) publishLoad(
+	ctx context.Context, o loadOptions, do func(context.Context) error,
+) (loaded loadReport, err error) {
+	if o.ledger, err = OpenLedger(s.publishedPath()); err != nil {
+		return loaded, err
+	}
+	l, err := newLoad(o)
+	if err == nil {
+		both, ctx := errgroup.WithContext(ctx)
+		both.Go(func() (err error) {
+			loaded, err = l.publish(ctx)
+			return err
+		})
+		both.Go(func() error { return do(ctx) })
+		err = both.Wait()
+	}
+	if err = errors.Join(err, o.ledger.Close()); err == nil && loaded.published == 0 {
+		err = s.service.explain(fmt.Errorf("no event was accepted: %w", loaded.firstError))
+	}
+	return loaded, err
+}
+
+const (
+	// bulkEvents of bulkBytes each are one request of 640 KB: 1 MiB is the limit.
+	bulkEvents = 2000
+	bulkBytes  = 320
+	// bulkRequests are in progress at once; more would only queue for two CPUs.
+	bulkRequests = 2
+)
+
+// publishBulk publishes that many small events for each target, in large requests.
+func (s *system) publishBulk(ctx context.Context, targets []target, each int) error {
+	run, requests := newRunID(), (each+bulkEvents-1)/bulkEvents
+	client, disconnect := newClient(ctx, targets[0], bulkRequests)
+	defer disconnect()
+	s.say("publishing %d events in advance", each*len(targets))
+	return parallel(ctx, bulkRequests, requests*len(targets), func(_ context.Context, i int) error {
+		t, first := targets[i/requests], i%requests*bulkEvents
+		w, err := newEventWriter(t, bulkBytes)
+		if err != nil {
+			return err
+		}
+		var p publication
+		p.prepare(t, w, run, int64(i/requests*each+first), min(each-first, bulkEvents), time.Now())
+		return p.send(client)
+	})
+}
