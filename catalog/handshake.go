@@ -85,7 +85,7 @@ func (e *ValidationFailedError) Error() string {
 type Handshake struct {
 	ID      int64
 	Purpose string
-	// Get and Subscription are names: there need be no event subscription yet, or any more.
+	// Topic and Subscription are names: there need be no event subscription yet, or any more.
 	Topic, Subscription          string
 	EndpointURL, EndpointBaseURL string
 	Connection                   policy.Connection

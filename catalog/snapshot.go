@@ -44,7 +44,7 @@ func emptySnapshot() *Snapshot {
 	}
 }
 
-// Get finds a topic by name.
+// Topic finds a topic by name.
 func (c *Snapshot) Topic(name string) (*Topic, bool) {
 	t, ok := c.topics[name]
 	return t, ok

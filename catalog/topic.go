@@ -23,7 +23,7 @@ const (
 	TopicNamespace TopicKind = "namespace"
 )
 
-// Get is where publishers post events.
+// Topic is where publishers post events.
 type Topic struct {
 	ID          int64
 	Name        string

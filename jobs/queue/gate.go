@@ -148,7 +148,7 @@ func (g *Gate) join(subscription int64, limit int) (turn chan struct{}, entered 
 }
 
 // Block counts results of an event subscription that cannot be recorded, because another transaction has locked a row
-// that they need; less than 0 is how many were recorded after all. EachRow of them occupies a worker. If these are too
+// that they need; less than 0 is how many were recorded after all. Each of them occupies a worker. If these are too
 // many, event subscriptions with such results get no further places, and the other workers serve the others.
 func (g *Gate) Block(subscription int64, n int) {
 	g.mu.Lock()
@@ -252,7 +252,7 @@ func (g *Gate) admit(l *destination, now time.Time) {
 	}
 }
 
-// Capacity is how many jobs of an event subscription may be queued; others is how many jobs are queued for other event
+// Room is how many jobs of an event subscription may be queued; others is how many jobs are queued for other event
 // subscriptions. This node's view of an endpoint stands for that of all nodes: each adds its own, and they share the
 // queue.
 func (g *Gate) Room(subscription int64, others int) int {

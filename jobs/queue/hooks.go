@@ -12,7 +12,7 @@ func (t *Traffic) FixRoom(of func(subscription int64, others int) int) { t.gate 
 
 type fixedRoom func(subscription int64, others int) int
 
-// Capacity implements room.
+// Room implements room.
 func (f fixedRoom) Room(subscription int64, others int) int { return f(subscription, others) }
 
 // Waiting returns the jobs that publishes gave to free workers, and the number of workers reserved. It is for tests.

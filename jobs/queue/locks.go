@@ -7,7 +7,7 @@ import (
 	"postrider/postgres"
 )
 
-// Work that only one node may do at a time, by rows of postrider_internal.locks. EachRow lock lasts as long as its
+// Work that only one node may do at a time, by rows of postrider_internal.locks. Each lock lasts as long as its
 // transaction and is taken before all others.
 const (
 	LockPartitions = "partitions"

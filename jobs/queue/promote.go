@@ -17,7 +17,7 @@ import (
 const (
 	// promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
 	promoteStep = 2500
-	// parkStep bounds how many jobs one call puts on hold. EachRow costs PostgreSQL 60 to 90 µs: 90,000 retries of one
+	// parkStep bounds how many jobs one call puts on hold. Each costs PostgreSQL 60 to 90 µs: 90,000 retries of one
 	// endpoint that are due at once would take a core for 7 s. The endpoint itself gets no more either.
 	parkStep = 250
 	// pastInterval is how often retries of other event subscriptions are searched for, which come after such a flood in

@@ -116,7 +116,7 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	return t.LatestTraffic(), nil
 }
 
-// Capacity returns how many more jobs of an event subscription may be queued now; 0 or less for none.
+// Room returns how many more jobs of an event subscription may be queued now; 0 or less for none.
 func (t *Traffic) Room(subscription int64) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,4 @@
--- What starts work that waits: each row of "wave" (what: d for a delivery, b for a batch; id, subscription_id, attempts,
+-- Starts work that waits: each row of "wave" (what: d for a delivery, b for a batch; id, subscription_id, attempts,
 -- held_reruns, hold, due, job_id) loses its hold and gets a job, in one row version.
 batches AS (
     UPDATE postrider_internal.batches b SET hold = NULL, last_hold = w.hold, job_id = w.job_id, held_reruns = 0
