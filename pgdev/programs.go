@@ -151,7 +151,7 @@ func (o owner) own(path string) error { return os.Lchown(path, o.uid, o.gid) }
 
 // canEnter lets the kernel decide: groups and access control lists count.
 func (o owner) canEnter(dir string) bool {
-	return o.name == "" || o.command(context.Background(), "test", "-x", dir).Run() == nil
+	return o.name == "" || o.command(context.Background(), "/bin/sh", "-c", `test -x "$0"`, dir).Run() == nil
 }
 
 // cacheDir holds the fetched programs and the prepared cluster. The owner cannot enter root's home.

@@ -1,5 +1,5 @@
--- Records a response that came after the ack timeout had ended its attempt, of a delivery or of a batch. All of it needs
--- timed_out, the row of that attempt: an attempt that was never recorded (its node was thought dead, its job was
+-- Records a response that came after the ack timeout had ended its attempt, of a delivery or of a batch. All of it
+-- needs timed_out, the row of that attempt: an attempt that was never recorded (its node was thought dead, its job was
 -- replaced) has no late response, and none has two.
 --
 -- A late success ends the delivery or the batch only by deleting the job row of the queued retry: the row is the token
