@@ -18,6 +18,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/cmd/postrider/app"
+	"postrider/cmd/postrider/metrics"
 	"postrider/cmd/postrider/version"
 	"postrider/jobs"
 	"postrider/policy"
@@ -172,20 +173,20 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 }
 
 func (a *instance) listen(run context.Context, o appOptions) error {
-	m := &metrics{store: a.store, meter: query.NewMeter(a.store.DB), engine: a.engine, role: o.role, log: o.log}
+	m := &metrics.Collector{System: a.store, Engine: a.engine, Role: string(o.role), Log: o.log}
 	srv, err := server.New(server.Options{
 		Parts: a.store.API(), AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
 		FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev,
 		DevKey:        o.devKey,
 		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,
 		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
-		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.handler(), OpenMetrics: o.openMetrics,
+		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.Handler(), OpenMetrics: o.openMetrics,
 		NoSignIn: o.openUI,
 	})
 	if err != nil {
 		return err
 	}
-	m.server = srv
+	m.Server = srv
 	a.running.Go(func() { srv.Run(run) })
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)

@@ -1,4 +1,4 @@
-package main
+package metrics
 
 import (
 	"cmp"
@@ -21,42 +21,46 @@ import (
 	"postrider/server"
 )
 
-// metrics answers /metrics. It counts nothing itself: store, jobs and server have counted, and the database has.
-type metrics struct {
-	store  *app.System
-	meter  *query.Meter
-	engine *jobs.Engine // nil on a node that delivers nothing
-	server *server.Server
-	role   role
-	log    *slog.Logger
+// Collector answers /metrics. It counts nothing itself: the parts of the node and the database do.
+type Collector struct {
+	// System are the parts of the node; Engine is nil on a node that delivers nothing.
+	System *app.System
+	Engine *jobs.Engine
+	Server *server.Server
+	// Role is a label of the build's metric.
+	Role string
+	Log  *slog.Logger
+
+	meter *query.Meter
 }
 
 // meterPatience is less than the 10 s that Prometheus waits for a scrape: an outage is to be a metric and not a gap.
 const meterPatience = 5 * time.Second
 
-// handler serves them in Prometheus' text format, or in OpenMetrics where that is asked for.
-func (m *metrics) handler() http.Handler {
+// Handler serves metrics in Prometheus' text format, or in OpenMetrics if the client accepts it.
+func (m *Collector) Handler() http.Handler {
+	m.meter = query.NewMeter(m.System.DB)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry,
-		promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)})
+		promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(m.Log.Handler(), slog.LevelWarn)})
 }
 
 // Describe implements prometheus.Collector. It names nothing, because what there is depends on what is subscribed to
 // what.
-func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+func (m *Collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (m *metrics) Collect(to chan<- prometheus.Metric) {
+func (m *Collector) Collect(to chan<- prometheus.Metric) {
 	out := series(to)
 	m.collectService(out)
-	collectStore(out, m.store)
-	if m.engine != nil {
-		collectEngine(out, m.engine.Stats())
+	collectStore(out, m.System)
+	if m.Engine != nil {
+		collectEngine(out, m.Engine.Stats())
 	}
-	collectServer(out, m.server.Stats())
-	out.gauge(buildInfo, 1, version.Number(), version.Revision(), runtime.Version(), string(m.role))
+	collectServer(out, m.Server.Stats())
+	out.gauge(buildInfo, 1, version.Number(), version.Revision(), runtime.Version(), m.Role)
 }
 
 // series takes metrics of which only the values are known when somebody asks.
@@ -82,12 +86,12 @@ func (s series) histogram(what *prometheus.Desc, d postgres.Distribution, unit f
 }
 
 // collectService is what the database knows.
-func (m *metrics) collectService(out series) {
+func (m *Collector) collectService(out series) {
 	ctx, cancel := context.WithTimeout(context.Background(), meterPatience)
 	defer cancel()
 	r, err := m.meter.Read(ctx)
 	if err != nil {
-		m.log.Warn("the database could not be asked for metrics", "error", err)
+		m.Log.Warn("the database could not be asked for metrics", "error", err)
 		out.gauge(databaseUp, 0)
 		return
 	}
@@ -105,7 +109,7 @@ func (m *metrics) collectService(out series) {
 	for hold, n := range m.heldSubscriptions() {
 		out.gauge(heldSubscribers, float64(n), hold)
 	}
-	out.gauge(queuedDeliveries, float64(m.store.Traffic.LatestTraffic().QueuedInAll))
+	out.gauge(queuedDeliveries, float64(m.System.Traffic.LatestTraffic().QueuedInAll))
 }
 
 // holds are all there are: a series that comes and goes is hard to alert on.
@@ -125,9 +129,9 @@ func held(counted []query.Counted) map[string]int64 {
 }
 
 // heldSubscriptions counts by hold.
-func (m *metrics) heldSubscriptions() map[string]int64 {
+func (m *Collector) heldSubscriptions() map[string]int64 {
 	counts := holds()
-	for _, w := range m.store.Traffic.LatestTraffic().Waiting {
+	for _, w := range m.System.Traffic.LatestTraffic().Waiting {
 		counts[cmp.Or(w.Hold, catalog.HoldAdmission)]++
 	}
 	return counts

@@ -1,0 +1,2 @@
+// Package metrics serves the metrics of a node to Prometheus.
+package metrics
