@@ -34,7 +34,7 @@ func (s *Server) createCluster(ctx context.Context) error {
 	if err := s.emptyDir(fresh); err != nil {
 		return err
 	}
-	if err := s.run(ctx, "cp", "-R", prepared+"/.", fresh); err != nil {
+	if err := s.run(ctx, "/bin/sh", "-c", `cp -R "$0" "$1"`, prepared+"/.", fresh); err != nil {
 		return err
 	}
 	return os.Rename(fresh, s.file("data"))

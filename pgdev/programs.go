@@ -101,7 +101,7 @@ func fetch(ctx context.Context, owner owner, opts Options) error {
 	fmt.Fprintf(opts.Log, "Fetching PostgreSQL from the packages of this system into %s ...\n", dir)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", fetchScript, "sh", dir)
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", fetchScript, "sh", dir)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil || inspect(ctx, owner, dir+"/bin").major < oldestMajor {

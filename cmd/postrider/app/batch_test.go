@@ -47,7 +47,7 @@ func (b *bundle) fetchBatches(t *testing.T, node string) []batchJob {
 	rows, err := b.pool.Query(t.Context(),
 		`UPDATE postrider_internal.river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $1) WHERE state = 'available' AND kind = 'batch' AND scheduled_at <= now()
-		RETURNING id AS job_id, created_at AS job_made, args -> 'b' IS NULL AS pump`, node)
+		RETURNING id AS job_id, created_at, args -> 'b' IS NULL AS pump`, node)
 	require.NoError(t, err)
 	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[batchJob])
 	require.NoError(t, err)
