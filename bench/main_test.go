@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*HostClient).connsCleaner"), // ends after 10 s
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")) // ends after 10 s
 }
 
 // builtIn is the folder of the program that build made for the tests of this process, below disk: a run that is killed

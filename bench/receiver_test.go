@@ -142,7 +142,8 @@ func TestRunSink(t *testing.T) {
 	api := newAdmin("http://"+listener.Addr().String(), "")
 	defer api.client.CloseIdleConnections()
 	require.NoError(t, api.call(t.Context(), "POST", "/", settings{"id": "a"}, nil))
-	require.ErrorContains(t, api.call(t.Context(), "POST", "/", strings.Repeat("x", maxBody), nil), "response 400")
+	// The response may be lost: the connection is closed while the client still writes.
+	require.Error(t, api.call(t.Context(), "POST", "/", strings.Repeat("x", maxBody), nil))
 	stop()
 	require.NoError(t, <-ended)
 	_, err := net.Dial("tcp", listener.Addr().String())

@@ -262,20 +262,23 @@ func (s *Server) boot(ctx context.Context) error {
 	}
 	passing := regexp.MustCompile(`lock file ".*" already exists|pre-existing shared memory block`)
 	for end := time.Now().Add(lockDeadline); ; {
-		err := s.bootOnce(ctx)
-		if err == nil || !passing.MatchString(err.Error()) || time.Now().After(end) || !pause(ctx, 10*poll) {
-			return err
+		log, err := s.bootOnce(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case !passing.MatchString(log) || time.Now().After(end) || !pause(ctx, 10*poll):
+			return fmt.Errorf("%w\n%s", err, tail(log))
 		}
 	}
 }
 
-// bootOnce is one try. An error leaves no process behind and ends with the server's log of this try.
-func (s *Server) bootOnce(ctx context.Context) error {
+// bootOnce is one try. An error leaves no process behind, and comes with the server's log of this try.
+func (s *Server) bootOnce(ctx context.Context) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
 	defer cancel()
 	log, err := os.OpenFile(s.file("postgres.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("open server log: %w", err)
+		return "", fmt.Errorf("open server log: %w", err)
 	}
 	defer log.Close()
 	before, _ := log.Seek(0, io.SeekEnd)
@@ -283,7 +286,7 @@ func (s *Server) bootOnce(ctx context.Context) error {
 	cmd := s.owner.command(context.WithoutCancel(ctx), filepath.Join(s.bin.dir, "postgres"), "-D", s.file("data"))
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start server: %w", err)
+		return "", fmt.Errorf("start server: %w", err)
 	}
 	fmt.Fprintln(s.guardian.pipe, cmd.Process.Pid)
 	s.proc = &process{cmd, make(chan struct{})}
@@ -291,9 +294,9 @@ func (s *Server) bootOnce(ctx context.Context) error {
 	if err := s.awaitReady(ctx); err != nil {
 		s.proc.stop(ctx)
 		text, _ := io.ReadAll(io.NewSectionReader(log, before, 1<<20))
-		return fmt.Errorf("server on port %d: %w\n%s", s.port, err, tail(string(text)))
+		return string(text), fmt.Errorf("server on port %d: %w", s.port, err)
 	}
-	return nil
+	return "", nil
 }
 
 // awaitReady returns nil when a connection succeeds, or the reason why none can.
@@ -330,8 +333,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // guardian is a shell that, when this process ends, even by SIGKILL, stops the postmaster and removes a temporary
-// directory. It reads the postmaster's process ids from a pipe, which ends with this process. The kernel's parent-death
-// signal exists on Linux only, and also fires when the thread ends that started the child.
+// directory. It reads the postmaster's process ids from a pipe, which ends with this process.
 type guardian struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
