@@ -173,15 +173,13 @@ const (
 	insertProbations = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
 		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key
 		ON CONFLICT (rest_key) DO NOTHING`
-	lockProbations = `SELECT rest_key, endpoint_base_url, since, until,
-		coalesce(cause, ''), coalesce(condition, 'other'), step,
-			failures_in_a_row, failed_events, coalesce(probe_job_id, 0), told, now()
-		FROM postrider_internal.probations WHERE rest_key = ANY ($1) ORDER BY rest_key FOR UPDATE`
-	updateProbation = `UPDATE postrider_internal.probations
-		SET since = $2, until = $3, cause = $4, condition = $5, step = $6,
-			failures_in_a_row = $7, probe_job_id = $8, told = $9, failed_events = $10, updated_at = now()
-		WHERE rest_key = $1`
 	deleteProbation = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
+)
+
+var (
+	lockProbations  = sqlFile("lock_probations.sql")
+	updateProbation = sqlFile("update_probation.sql")
+	cleanProbations = sqlFile("clean_probations.sql")
 )
 
 // queueStandings locks the rows concerned, and makes those that a failure may need.
@@ -264,19 +262,14 @@ func (r *Recorder) endProbation(ctx context.Context, key string) error {
 	return nil
 }
 
-// CleanProbations removes what has failed where no event subscription is left that could succeed there: they were
-// deleted, or name another endpoint or policy by now.
+// CleanProbations removes probations that no event subscription uses any more: they were deleted, or have another
+// endpoint or policy by now.
 func (r *Recorder) CleanProbations(ctx context.Context) error {
-	const clean = `DELETE FROM postrider_internal.probations p WHERE p.updated_at < now() - interval '1 hour'
-		    AND NOT EXISTS (
-		SELECT FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r
-		    ON r.name = s.retry_policy
-		 WHERE s.deleted_at IS NULL AND postrider_internal.rest_key(r.probation_scope, s.endpoint_hash, s.id) = p.rest_key)`
-	if _, err := r.DB.Exec(ctx, clean); err != nil {
-		return fmt.Errorf("remove probations of nobody: %w", err)
+	if _, err := r.DB.Exec(ctx, cleanProbations); err != nil {
+		return fmt.Errorf("remove unused probations: %w", err)
 	}
 	return nil
 }
 
-// Forget drops what this process remembers of event subscriptions that were deleted.
+// Forget removes what this process remembers of event subscriptions that were deleted.
 func (r *Recorder) Forget() { r.failing.retain(r.Cache.Snapshot()) }
