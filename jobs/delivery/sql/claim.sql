@@ -10,6 +10,9 @@ WITH probation AS MATERIALIZED (
      WHERE rest_key = $1 AND since IS NOT NULL AND until <= now()
        AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.probe_job_id
            AND j.finalized_at IS NULL)
+       -- Another node may have claimed since this statement's snapshot, which does not see that node's job.
+       AND p.probe_job_id IS NOT DISTINCT FROM (
+           SELECT seen.probe_job_id FROM postrider_internal.probations seen WHERE seen.rest_key = $1)
        FOR UPDATE SKIP LOCKED
 ), oldest AS MATERIALIZED (
     SELECT d.id FROM probation, unnest($2::bigint[]) AS s(id)
