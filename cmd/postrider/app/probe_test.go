@@ -34,6 +34,7 @@ func TestOneProbeIsClaimed(t *testing.T) {
 		}
 		nodes.Wait()
 		require.EqualValues(t, 1, claims.Load())
-		b.exec(t, "UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now() WHERE finalized_at IS NULL")
+		b.exec(t, `UPDATE postrider_internal.river_job SET state = 'completed', finalized_at = now()
+			WHERE finalized_at IS NULL`)
 	}
 }
