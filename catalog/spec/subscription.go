@@ -1,0 +1,216 @@
+package spec
+
+import (
+	"math"
+
+	"postrider/event"
+	"postrider/policy"
+)
+
+// Sections of an event subscription's settings.
+const (
+	Endpoint    = "Endpoint"
+	Filter      = "Filter"
+	Delivery    = "Delivery"
+	Retry       = "Retry"
+	DeadLetters = "Dead letters"
+	Connection  = "Connection"
+	Advanced    = "Advanced"
+)
+
+// maxCertificateBytes and maxOAuthBytes bound what real certificates and credentials need several times over.
+const (
+	maxCertificateBytes = 64 << 10
+	maxOAuthBytes       = 4096
+)
+
+var deliverySchemas = []string{string(event.EventGrid), string(event.CloudEvents), string(event.CustomInput)}
+
+// Subscription are the settings of an event subscription. Names are Event Grid's if it has the setting.
+var Subscription = []Setting{
+	{
+		Name: "endpointUrl", Section: Endpoint, Label: "URL", Kind: URL, Max: 2048, Secret: true, Flag: "endpoint", Azure: true,
+		Help:    "URL that events are delivered to. It is not shown again with its query, which often holds a secret.",
+		Example: "https://billing.example.com/events",
+	},
+	{
+		Name: "eventDeliverySchema", Section: Endpoint, Label: "Schema", Kind: Choice, Choices: deliverySchemas, Azure: true,
+		Help: "Schema of the delivered events.", Default: "the topic's input schema",
+	},
+	{
+		Name: "endpointValidation", Section: Endpoint, Label: "Validation", Kind: Choice,
+		Choices: []string{"required", "skip"}, Default: "required",
+		Help: "required: a new endpoint must pass the validation handshake before the first delivery; saving waits up to " +
+			"15 s for it. skip: an operator is responsible for the endpoint.",
+	},
+	{
+		Name: "endpointKind", Section: Endpoint, Label: "Kind", Kind: Choice, Default: "webhook",
+		Choices: []string{string(policy.KindWebhook), string(policy.KindAzureResource)},
+		Help:    "Column of the retry policy's status table.",
+	},
+	{
+		Name: "filter.includedEventTypes", Section: Filter, Label: "Event types", Kind: Lines, Azure: true,
+		Help: "Match only events of these types, compared exactly.", Default: "every type", Example: "Shop.OrderPlaced",
+	},
+	{
+		Name: "filter.subjectBeginsWith", Section: Filter, Label: "Subject prefix", Kind: Text, Azure: true,
+		Help: "Match only events whose subject begins with this text.", Default: "any subject", Example: "orders/",
+	},
+	{
+		Name: "filter.subjectEndsWith", Section: Filter, Label: "Subject suffix", Kind: Text, Azure: true,
+		Help: "Match only events whose subject ends with this text.", Default: "any subject", Example: ".jpg",
+	},
+	{
+		Name: "filter.isSubjectCaseSensitive", Section: Filter, Label: "Case-sensitive subject", Kind: Switch, Azure: true,
+		Flag: "subject-case-sensitive", Help: "Compare the subject's prefix and suffix with regard to case.",
+		Default: "false",
+	},
+	{
+		Name: "filter.enableAdvancedFilteringOnArrays", Section: Filter, Label: "Match array elements", Kind: Switch,
+		Azure: true, Flag: "enable-advanced-filtering-on-arrays", Aliases: []string{"enable-af-arr"},
+		Help:    "Advanced filters match an array if one of its elements matches.",
+		Default: "false",
+	},
+	{
+		Name: "filter.advancedFilters", Section: Filter, Label: "Advanced filters", Kind: JSON, Azure: true,
+		Flag: "advanced-filter", Default: "none", Example: "data.total NumberGreaterThan 100",
+		Help: "Conditions on the event's content; all of them must hold.",
+	},
+	{
+		Name: "maxEventsPerBatch", Section: Delivery, Label: "Events per batch", Kind: Whole, Min: 1, Max: 5000, Azure: true,
+		Help:    "Most events in one request. More than 1 delivers batches. postrider does not wait for a batch to fill.",
+		Default: "1; 10 if only preferredBatchSizeInKilobytes is set",
+	},
+	{
+		Name: "preferredBatchSizeInKilobytes", Section: Delivery, Label: "Batch size (KiB)", Kind: Whole, Min: 1, Max: 1024,
+		Azure: true, Aliases: []string{"pref-batch-size-kb"}, Default: "64 if batches are on",
+		Help: "Target size of a batch's body in KiB. A larger single event is sent alone.",
+	},
+	{
+		Name: "maxConcurrentDeliveries", Section: Delivery, Label: "Concurrent requests", Kind: Whole, Min: 1,
+		Max: math.MaxInt32, Help: "Most requests in flight, counted over all nodes.",
+		Default: "adapts to the endpoint",
+	},
+	{
+		Name: "signing.enabled", Section: Delivery, Label: "Sign deliveries", Kind: Switch, Flag: "signing", Default: "false",
+		Help: "Sign deliveries as Standard Webhooks describes. Setting it to false deletes the secrets.",
+	},
+	{
+		Name: "deliveryAttributeMappings", Section: Delivery, Label: "Headers", Kind: JSON, Azure: true, Default: "none",
+		Flag: "delivery-attribute-mapping", Example: "X-Team static billing", Secret: true,
+		Help: "Headers of every delivery: a fixed value, a secret, or a field of the event.",
+	},
+	{
+		Name: "retryPolicy.policy", Section: Retry, Label: "Retry policy", Kind: Text, Example: "ga-2021",
+		Help: "Name of the retry policy.", Default: "ga-2021; namespace-2023 on a namespace topic",
+	},
+	{
+		Name: "retryPolicy.maxDeliveryAttempts", Section: Retry, Label: "Delivery attempts", Kind: Whole, Azure: true,
+		Help: "Most delivery attempts, within the range of the retry policy.", Default: "the retry policy's", Example: "10",
+	},
+	{
+		Name: "retryPolicy.eventTimeToLiveInMinutes", Section: Retry, Label: "Time to live (min)", Kind: Whole, Azure: true,
+		Flag: "event-ttl", Help: "Minutes after publishing until an event is no longer attempted, within the range of the " +
+			"retry policy.", Default: "the retry policy's", Example: "1440",
+	},
+	{
+		Name: "retryPolicy.maxDeliveryCount", Section: "", Kind: Whole, Flag: "-", Label: "Delivery count",
+		Help: "Name of maxDeliveryAttempts on a namespace topic.", Default: "maxDeliveryAttempts",
+	},
+	{
+		Name: "retryPolicy.eventTimeToLive", Section: "", Kind: Text, Flag: "-", Label: "Time to live",
+		Help:    "Name of eventTimeToLiveInMinutes on a namespace topic: an ISO 8601 duration of whole minutes.",
+		Default: "eventTimeToLiveInMinutes", Example: "P1DT2H",
+	},
+	{
+		Name: "deadLetterDestination.endpointType", Section: DeadLetters, Label: "Destination", Kind: Choice, Flag: "-",
+		Choices: []string{"Rows", "None", "Blob", "StorageBlob"}, Default: "Rows under behavior safe",
+		Help: "Where events go that cannot be delivered. Rows: a dead letter in this database. None: the event is dropped. " +
+			"Blob and StorageBlob: a dead letter, also written to a storage location.",
+	},
+	{
+		Name: "deadLetterDestination.properties.url", Section: DeadLetters, Label: "Blob location", Kind: Text, Flag: "-",
+		Help:    "Of Blob: a location that an operator has allowed with serve --dead-letter-location, or a place within it.",
+		Default: "none", Example: "s3://bucket/dead-letters",
+	},
+	{
+		Name: "deadLetterDestination.properties.prefix", Section: DeadLetters, Label: "Blob prefix", Kind: Text, Flag: "-",
+		Help: "Of Blob: path within the location.", Default: "none",
+	},
+	{
+		Name: "deadLetterDestination.properties.resourceId", Section: DeadLetters, Label: "Storage resource", Kind: Text,
+		Flag: "-", Help: "Of StorageBlob: resource id of a storage account or of a container in it.", Default: "none",
+		Example: "/subscriptions/…/storageAccounts/NAME",
+	},
+	{
+		Name: "deadLetterDestination.properties.blobContainerName", Section: DeadLetters, Label: "Storage container",
+		Kind: Text, Flag: "-", Help: "Of StorageBlob: name of the container.", Default: "none",
+	},
+	{
+		Name: "minimumTlsVersionAllowed", Section: Connection, Label: "Minimum TLS", Kind: Choice, Default: "1.2",
+		Choices: []string{string(policy.TLS12), string(policy.TLS13)},
+		Help:    "Lowest TLS version that the endpoint may use.",
+	},
+	{
+		Name: "certificateAuthorities", Section: Connection, Label: "Certificate authorities", Kind: PEM,
+		Max: maxCertificateBytes, Default: "those that the system trusts", Example: "-----BEGIN CERTIFICATE-----",
+		Help: "PEM. One of these authorities must have issued the endpoint's certificate.",
+	},
+	{
+		Name: "clientCertificate.certificate", Section: Connection, Label: "Client certificate", Kind: PEM,
+		Max: maxCertificateBytes, Flag: "client-certificate", Default: "none", Example: "-----BEGIN CERTIFICATE-----",
+		Help: "PEM. Certificate that postrider presents to the endpoint, followed by its chain.",
+	},
+	{
+		Name: "clientCertificate.privateKey", Section: Connection, Label: "Private key", Kind: PEM, Secret: true,
+		Max: maxCertificateBytes, Flag: "client-key", Default: "the stored one", Example: "-----BEGIN PRIVATE KEY-----",
+		Help: "PEM, not encrypted. Key of the client certificate. It is not shown again.",
+	},
+	{
+		Name: "oauth2.tokenUrl", Section: Connection, Label: "OAuth token URL", Kind: URL, Flag: "oauth2-token-url",
+		Help: "Source of the access token that each request carries (OAuth 2.0 client credentials).", Default: "no token",
+		Example: "https://login.example.com/oauth2/token",
+	},
+	{
+		Name: "oauth2.clientId", Section: Connection, Label: "OAuth client id", Kind: Text, Max: maxOAuthBytes,
+		Flag: "oauth2-client-id", Help: "Client id at the token URL.", Default: "none",
+	},
+	{
+		Name: "oauth2.clientSecret", Section: Connection, Label: "OAuth client secret", Kind: Text, Max: maxOAuthBytes,
+		Secret: true, Flag: "oauth2-client-secret-file", Default: "the stored one",
+		Help: "Client secret at the token URL. It is not shown again.",
+	},
+	{
+		Name: "oauth2.scope", Section: Connection, Label: "OAuth scope", Kind: Text, Max: maxOAuthBytes,
+		Flag: "oauth2-scope", Help: "Scope of the access token.", Default: "none", Example: "api://orders/.default",
+	},
+	{
+		Name: "behavior", Section: Advanced, Label: "Behavior", Kind: Choice, Default: "safe",
+		Choices: []string{string(policy.BehaviorSafe), string(policy.BehaviorDocumented)},
+		Help: "safe: no event is lost by a rule that you did not choose. documented: the retry policy's page, taken " +
+			"literally.",
+	},
+	{
+		Name: "honorRetryAfter", Section: Advanced, Label: "Honor Retry-After", Kind: Switch, Default: "as behavior says",
+		Help: "An endpoint's Retry-After header defers the next attempt.",
+	},
+	{
+		Name: "probationAction", Section: Advanced, Label: "During probation", Kind: Choice, Default: "as behavior says",
+		Choices: []string{string(policy.ProbationHold), string(policy.ProbationDocumented)},
+		Help:    "hold: events wait until the endpoint recovers. documented: they may be dead-lettered without an attempt.",
+	},
+	{
+		Name: "retryTransportErrors", Section: Advanced, Label: "Retry transport errors", Kind: Switch,
+		Default: "as behavior says",
+		Help:    "Retry if there was no response, even if the status table says never.",
+	},
+	{
+		Name: "labels", Section: Advanced, Label: "Labels", Kind: Lines, Azure: true, Max: 100, Default: "none",
+		Help: "Free texts of 1 to 256 characters each.", Example: "team-billing",
+	},
+	{
+		Name: "expirationTimeUtc", Section: Advanced, Label: "Expires (UTC)", Kind: Time, Azure: true,
+		Flag: "expiration-date", Help: "Time at which the event subscription is deleted and its pending deliveries are " +
+			"canceled.", Default: "never", Example: "2030-01-31T12:00:00Z",
+	},
+}
