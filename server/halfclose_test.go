@@ -129,8 +129,10 @@ func TestQueuedPublishesOfGoneClientsAreNotStored(t *testing.T) {
 	query := patient.Query()
 	query.Set("lock_timeout", "30s") // longer than the grace, unlike the default
 	patient.RawQuery = query.Encode()
+	counters := server.NewCounters()
 	srv, err := server.New(server.Options{
 		Parts: openStore(t, patient.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.DiscardHandler),
+		Counters: counters,
 	})
 	require.NoError(t, err)
 	arrived := make(chan struct{}, 10)
@@ -154,7 +156,7 @@ func TestQueuedPublishesOfGoneClientsAreNotStored(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, half.StatusCode)
 	require.Equal(t, "1", half.Header.Get("Retry-After"))
 	failed := func() (n int64) {
-		for _, times := range srv.Stats().PublishFailures {
+		for _, times := range counters.Read().PublishFailures {
 			n += times
 		}
 		return n

@@ -110,7 +110,7 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 		s.auth.Guesses.Opened(from, topic, credential.Digest)
 	}
 	took := time.Since(began)
-	s.stats.stored(topic, receipt, took)
+	s.options.Counters.stored(topic, receipt, took)
 	if s.options.OnPublish != nil && !receipt.Repeated {
 		s.options.OnPublish(reportOf(topic, receipt, took))
 	}

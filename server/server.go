@@ -67,6 +67,8 @@ type Options struct {
 	// Metrics answers /metrics; nil for nothing there. OpenMetrics lets everybody ask, as in dev; else whoever may read.
 	Metrics     http.Handler
 	OpenMetrics bool
+	// Counters count the responses, for Metrics; default new ones.
+	Counters *Counters
 	// Stopping ends with the program: requests that still run are then canceled. Default: never.
 	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
 	// NoSignIn rejects logins: no user signs in to the dashboard beside this API, so none could approve one.
@@ -107,7 +109,6 @@ type Server struct {
 	rate      *auth.Rate // nil = no limit
 	begun     *auth.Rate // logins that begin, by address
 	polled    *auth.Rate // polls of logins, by address
-	stats     *stats
 
 	rejections *rejections
 	failures   *failures
@@ -133,6 +134,9 @@ func New(o Options) (*Server, error) {
 	if o.ForwardedHeader == "" {
 		o.ForwardedHeader = auth.XForwardedFor
 	}
+	if o.Counters == nil {
+		o.Counters = NewCounters()
+	}
 	if o.Stopping == nil {
 		o.Stopping = context.Background()
 	}
@@ -146,7 +150,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, auth: auth.NewAuthenticator(o.Parts.Access, o.Parts.Clock, o.AdminToken, rejectedKey), parts: o.Parts,
 		log: o.Logger, echo: echo.New(),
-		reference: openapi.NewReference(specification), rate: auth.NewRate(o.RequestsPerSecond), stats: newStats(),
+		reference: openapi.NewReference(specification), rate: auth.NewRate(o.RequestsPerSecond),
 		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},
 	}
 	s.begun, s.polled = auth.RateOf(loginsBegun), auth.RateOf(loginsPolled)

@@ -90,12 +90,13 @@ func vouched(string) catalog.EndpointValidation { return catalog.ValidationSkip 
 
 // bundle is a server on a database of its own.
 type bundle struct {
-	t      *testing.T
-	dbURL  string
-	url    string
-	store  *app.System
-	server *server.Server
-	db     *pgx.Conn
+	t        *testing.T
+	dbURL    string
+	url      string
+	store    *app.System
+	server   *server.Server
+	counters *server.Counters
+	db       *pgx.Conn
 }
 
 func setup(t *testing.T, change ...func(*server.Options)) *bundle {
@@ -107,8 +108,10 @@ func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *b
 	t.Helper()
 	b := &bundle{t: t, dbURL: pgdev.NewDatabase(t)}
 	b.store = openWorkers(t, b.dbURL, workers)
+	b.counters = server.NewCounters()
 	options := server.Options{
-		Parts: b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
+		Counters: b.counters,
+		Parts:    b.store.API(), AdminToken: adminToken, DevKey: devKey, Logger: slog.New(slog.DiscardHandler),
 		DefaultValidation: vouched, ValidationWait: time.Millisecond,
 		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 	}

@@ -27,7 +27,7 @@ type FailureKey struct {
 	Status      int
 }
 
-// Stats is what this node's server has answered since it was made.
+// Stats are the responses of a server since its counters were created.
 type Stats struct {
 	// Answers are the requests by how long they took, in nanoseconds.
 	Answers map[AnswerKey]postgres.Distribution
@@ -39,8 +39,9 @@ type Stats struct {
 	Unmatched map[string]int64
 }
 
-// stats counts answers: a look into a map and two atomic additions for each request.
-type stats struct {
+// Counters count the responses of a server: one lookup in a map and two atomic additions for each request. Their methods
+// are safe for concurrent use.
+type Counters struct {
 	published *postgres.Histogram
 
 	mu        sync.RWMutex
@@ -49,8 +50,9 @@ type stats struct {
 	unmatched map[string]int64
 }
 
-func newStats() *stats {
-	return &stats{
+// NewCounters returns counters at zero.
+func NewCounters() *Counters {
+	return &Counters{
 		published: newTimes(), answers: map[AnswerKey]*postgres.Histogram{}, failures: map[FailureKey]int64{},
 		unmatched: map[string]int64{},
 	}
@@ -70,10 +72,10 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 		if err := next(c); err != nil {
 			c.Error(err)
 			if topic, publishes := publishTopic(c); publishes {
-				s.stats.failed(s.failureKey(c, topic, err))
+				s.options.Counters.failed(s.failureKey(c, topic, err))
 			}
 		}
-		s.stats.times(AnswerKey{known(c.Request().Method), c.Path(), c.Response().Status}).Observe(int64(time.Since(began)))
+		s.options.Counters.times(AnswerKey{known(c.Request().Method), c.Path(), c.Response().Status}).Observe(int64(time.Since(began)))
 		return nil
 	}
 }
@@ -88,35 +90,35 @@ func known(method string) string {
 	return ""
 }
 
-func (s *stats) times(key AnswerKey) *postgres.Histogram {
-	s.mu.RLock()
-	h := s.answers[key]
-	s.mu.RUnlock()
+func (n *Counters) times(key AnswerKey) *postgres.Histogram {
+	n.mu.RLock()
+	h := n.answers[key]
+	n.mu.RUnlock()
 	if h != nil {
 		return h
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.answers[key] == nil {
-		s.answers[key] = newTimes()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.answers[key] == nil {
+		n.answers[key] = newTimes()
 	}
-	return s.answers[key]
+	return n.answers[key]
 }
 
-func (s *stats) failed(key FailureKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failures[key]++
+func (n *Counters) failed(key FailureKey) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failures[key]++
 }
 
 // stored counts a publish request that was answered after its commit.
-func (s *stats) stored(topic string, receipt *publish.Receipt, took time.Duration) {
-	s.published.Observe(int64(took))
+func (n *Counters) stored(topic string, receipt *publish.Receipt, took time.Duration) {
+	n.published.Observe(int64(took))
 	for i, matched := range receipt.Matched {
 		if matched == 0 && !receipt.Repeated && (receipt.Duplicates == nil || !receipt.Duplicates[i]) {
-			s.mu.Lock()
-			s.unmatched[topic]++
-			s.mu.Unlock()
+			n.mu.Lock()
+			n.unmatched[topic]++
+			n.mu.Unlock()
 		}
 	}
 }
@@ -146,9 +148,8 @@ func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey 
 	return key
 }
 
-// Stats reads the counts.
-func (s *Server) Stats() Stats {
-	n := s.stats
+// Read returns the counts.
+func (n *Counters) Read() Stats {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	answers := make(map[AnswerKey]postgres.Distribution, len(n.answers))

@@ -41,7 +41,7 @@ func TestAnswersAreCounted(t *testing.T) {
 	}
 	b.manage("PROPFIND", "/v1/topics", "").refused(http.StatusMethodNotAllowed, "MethodNotAllowed")
 
-	stats := b.server.Stats()
+	stats := b.counters.Read()
 	count := func(key server.AnswerKey) (n int64) {
 		for _, c := range stats.Answers[key].Counts {
 			n += c

@@ -21,53 +21,29 @@ import (
 	"postrider/cmd/postrider/metrics"
 	"postrider/cmd/postrider/version"
 	"postrider/jobs"
-	"postrider/policy"
-	"postrider/policy/filter"
 	"postrider/postgres"
-	"postrider/query"
 	"postrider/server"
 	"postrider/web"
 )
 
-// appOptions is what serve and dev say of one running service.
+// appOptions are the options of one running service, from the flags of serve or dev.
 type appOptions struct {
 	database   databaseFlags
 	role       role
 	maxConns   int
-	timeScale  int // see store.Options; 0 and 1 are real time
+	maxWorkers int
+	timeScale  int // see app.Options; 0 and 1 are real time
 	sealer     *postgres.Sealer
-	adminToken string
-	// listener answers without TLS, secureListener with it, showing the certificate. One of them, or both.
+	// listener serves without TLS, secureListener with it and the certificate. At least one is set.
 	listener       net.Listener
 	secureListener net.Listener
 	certificate    *certificate
-	egress         egress
-	ingress        ingress
-	// filterLimits bound the filters of event subscriptions; zero for Event Grid's.
-	filterLimits filter.Limits
-	// retention is how long what is over is kept; zero for ever, as in dev.
-	retention query.Retention
-	// headerLimits bound the custom headers of event subscriptions; zero for Event Grid's.
-	headerLimits policy.HeaderLimits
-	// deadLetters are the locations outside that dead letters may be written to; zero for none.
-	deadLetters policy.ExportLocations
-	maxWorkers  int
-	stopTimeout time.Duration
-	log         *slog.Logger
-	logAttempts jobs.LogAttempts
-
-	publicURL string
-	webhook   webhookFlags
-	// defaultValidation is endpointValidation of who states none; nil for required.
-	defaultValidation func(host string) catalog.EndpointValidation
-
-	openUI   bool   // dashboard without login: dev on loopback
-	devKey   string // well-known access key, refused unless allowDevKey
-	allowDev bool
-	// openMetrics answers /metrics to everybody: dev.
-	openMetrics bool
-	onPublish   func(server.PublishReport)
-	onAttempt   func(jobs.AttemptReport)
+	log            *slog.Logger
+	// api and engine are without what startApp adds: the parts, and what the engine has in common with the API.
+	api    server.Options
+	engine jobs.Options
+	// openUI is the dashboard without login: dev on loopback.
+	openUI bool
 }
 
 // instance is one running service. Parts are started in the order of the fields and stopped in reverse.
@@ -139,7 +115,8 @@ func (a *instance) startTracing(ctx context.Context, node string, o *appOptions)
 	if a.tracing, err = startTracing(ctx, node); err != nil || a.tracing == nil {
 		return err
 	}
-	o.onPublish, o.onAttempt = both(o.onPublish, a.tracing.published), both(o.onAttempt, a.tracing.attempted)
+	o.api.OnPublish = both(o.api.OnPublish, a.tracing.published)
+	o.engine.OnAttempt = both(o.engine.OnAttempt, a.tracing.attempted)
 	return nil
 }
 
@@ -154,14 +131,12 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 }
 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
-	engine, err := jobs.New(jobs.Options{
-		Parts: a.store.Engine(), Logger: o.log, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
-		Proxy: o.egress.proxy, StopTimeout: o.stopTimeout,
-		PollOnly: o.database.PgBouncer, UserAgent: "postrider/" + version.Number(), LogAttempts: o.logAttempts,
-		OnAttempt: o.onAttempt, Retention: o.retention,
-		MaxHeaderBytes: o.headerLimits.MaxValueBytes, DeadLetters: o.deadLetters,
-		WebhookOrigin: o.webhook.WebhookOrigin, WebhookRequestRate: o.webhook.WebhookRequestRate,
-	})
+	e := o.engine
+	e.Parts, e.Logger, e.PollOnly = a.store.Engine(), o.log, o.database.PgBouncer
+	e.UserAgent = "postrider/" + version.Number()
+	e.AllowCIDR, e.AllowHTTP, e.DeadLetters = o.api.AllowCIDR, o.api.AllowHTTP, o.api.DeadLetters
+	e.MaxHeaderBytes = o.api.HeaderLimits.MaxValueBytes
+	engine, err := jobs.New(e)
 	if err != nil {
 		return err
 	}
@@ -173,36 +148,29 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 }
 
 func (a *instance) listen(run context.Context, o appOptions) error {
-	m := &metrics.Collector{System: a.store, Engine: a.engine, Role: string(o.role), Log: o.log}
-	srv, err := server.New(server.Options{
-		Parts: a.store.API(), AdminToken: o.adminToken, AllowCIDR: o.egress.allow, AllowHTTP: o.egress.allowHTTP,
-		FilterLimits: o.filterLimits, HeaderLimits: o.headerLimits, DeadLetters: o.deadLetters, AllowDevKey: o.allowDev,
-		DevKey:        o.devKey,
-		LocalHostOnly: o.allowDev, Ready: a.isReady, Stopping: run, Logger: o.log, OnPublish: o.onPublish,
-		TrustedProxies: o.ingress.trusted, ForwardedHeader: o.ingress.header, RequestsPerSecond: o.ingress.perSecond,
-		PublicURL: o.publicURL, DefaultValidation: o.defaultValidation, Metrics: m.Handler(), OpenMetrics: o.openMetrics,
-		NoSignIn: o.openUI,
-	})
+	counters := server.NewCounters()
+	api := o.api
+	api.Parts, api.Logger, api.Ready, api.Stopping, api.Counters = a.store.API(), o.log, a.isReady, run, counters
+	api.Metrics = metrics.NewHandler(a.store, a.engine, counters, string(o.role), o.log)
+	srv, err := server.New(api)
 	if err != nil {
 		return err
 	}
-	m.Server = srv
 	a.running.Go(func() { srv.Run(run) })
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)
 	if o.role.answers() {
-		if err := web.Mount(srv.Echo(),
-			web.Options{
-				Parts: a.store.Dashboard(), API: srv.Handler(), AdminToken: o.adminToken, Open: o.openUI, Retention: o.retention,
-				Stopping: streams, Logger: o.log,
-			}); err != nil {
+		if err := web.Mount(srv.Echo(), web.Options{
+			Parts: a.store.Dashboard(), API: srv.Handler(), AdminToken: api.AdminToken, Open: o.openUI,
+			Retention: o.engine.Retention, Stopping: streams, Logger: o.log,
+		}); err != nil {
 			stopStreams()
 			return err
 		}
 		handler = srv.Handler()
 	}
 	a.answer(run, o, handler)
-	a.http.RegisterOnShutdown(stopStreams) // else the shutdown would wait for whoever follows the tail
+	a.http.RegisterOnShutdown(stopStreams) // or the shutdown waits for clients that follow the tail
 	a.ready.Store(true)
 	return nil
 }

@@ -51,116 +51,116 @@ func (f logFlags) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, options))
 }
 
-// filterFlags bound the filter of each event subscription that is put from then on; the defaults are Event Grid's.
+// filterFlags bound the filter of each event subscription that is stored from then on; the defaults are Event Grid's.
 type filterFlags struct {
-	MaxAdvancedFilters int `help:"Advanced filters of an event subscription." default:"25" env:"POSTRIDER_MAX_ADVANCED_FILTERS"`
-	MaxFilterValues    int `help:"Values in all advanced filters of an event subscription together." default:"25" env:"POSTRIDER_MAX_FILTER_VALUES"`
-	MaxFilterString    int `help:"Characters of one string value." default:"512" env:"POSTRIDER_MAX_FILTER_STRING"`
+	MaxAdvancedFilters int `help:"Advanced filters of an event subscription." default:"25" range:"1..1000" env:"POSTRIDER_MAX_ADVANCED_FILTERS"`
+	MaxFilterValues    int `help:"Values in all advanced filters of an event subscription together." default:"25" range:"1..10000" env:"POSTRIDER_MAX_FILTER_VALUES"`
+	MaxFilterString    int `help:"Characters of one string value." default:"512" range:"1..10000" env:"POSTRIDER_MAX_FILTER_STRING"`
 }
 
-func (f filterFlags) limits() (filter.Limits, error) {
-	for _, flag := range []struct {
-		name        string
-		value, most int
-	}{
-		{"--max-advanced-filters", f.MaxAdvancedFilters, 1000},
-		{"--max-filter-values", f.MaxFilterValues, 10_000},
-		{"--max-filter-string", f.MaxFilterString, 10_000},
-	} {
-		if flag.value < 1 || flag.value > flag.most {
-			return filter.Limits{}, terminal.Usagef("%s %d: must be 1 to %d", flag.name, flag.value, flag.most)
-		}
-	}
+func (f filterFlags) limits() filter.Limits {
 	return filter.Limits{
 		MaxFilters: f.MaxAdvancedFilters, MaxValues: f.MaxFilterValues, MaxStringLength: f.MaxFilterString,
-	}, nil
-}
-
-// retentionFlags are in whole days (UTC) before the current one. The nodes of one database should agree: what the
-// shortest says is gone.
-type retentionFlags struct {
-	KeepDeliveredDays   int `help:"Days for which events, finished deliveries and batches are kept; an event that is still owed stays. 0 = for ever." default:"30" env:"POSTRIDER_KEEP_DELIVERED_DAYS"`
-	KeepAttemptsDays    int `help:"Days for which delivery attempts are kept; 0 = for ever." default:"30" env:"POSTRIDER_KEEP_ATTEMPTS_DAYS"`
-	KeepDeadLettersDays int `help:"Days for which dead letters are kept; 0 = for ever." default:"0" env:"POSTRIDER_KEEP_DEAD_LETTERS_DAYS"`
-	KeepCountsDays      int `help:"Days for which counts by the minute are kept; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_COUNTS_DAYS"`
-	KeepAuditDays       int `help:"Days for which the audit is kept; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_AUDIT_DAYS"`
-	KeepKeysDays        int `help:"Days for which API keys stay listed that were revoked or have expired; 0 = for ever." default:"400" env:"POSTRIDER_KEEP_KEYS_DAYS"`
-}
-
-func (f retentionFlags) retention() (query.Retention, error) {
-	const most = 36_500
-	for _, flag := range []struct {
-		name  string
-		value int
-	}{
-		{"--keep-delivered-days", f.KeepDeliveredDays},
-		{"--keep-attempts-days", f.KeepAttemptsDays},
-		{"--keep-dead-letters-days", f.KeepDeadLettersDays},
-		{"--keep-counts-days", f.KeepCountsDays},
-		{"--keep-audit-days", f.KeepAuditDays},
-		{"--keep-keys-days", f.KeepKeysDays},
-	} {
-		if flag.value < 0 || flag.value > most {
-			return query.Retention{}, terminal.Usagef("%s %d: must be 0 (for ever) to %d", flag.name, flag.value, most)
-		}
 	}
+}
+
+// retentionFlags are in whole days (UTC) before the current one. The nodes of one database should agree: the shortest
+// retention applies.
+type retentionFlags struct {
+	KeepDeliveredDays   int `help:"Days to keep events, finished deliveries and batches; an event with a pending delivery stays. 0 = forever." default:"30" range:"0..36500" env:"POSTRIDER_KEEP_DELIVERED_DAYS"`
+	KeepAttemptsDays    int `help:"Days to keep delivery attempts; 0 = forever." default:"30" range:"0..36500" env:"POSTRIDER_KEEP_ATTEMPTS_DAYS"`
+	KeepDeadLettersDays int `help:"Days to keep dead letters; 0 = forever." default:"0" range:"0..36500" env:"POSTRIDER_KEEP_DEAD_LETTERS_DAYS"`
+	KeepCountsDays      int `help:"Days to keep counts by the minute; 0 = forever." default:"400" range:"0..36500" env:"POSTRIDER_KEEP_COUNTS_DAYS"`
+	KeepAuditDays       int `help:"Days to keep the audit; 0 = forever." default:"400" range:"0..36500" env:"POSTRIDER_KEEP_AUDIT_DAYS"`
+	KeepKeysDays        int `help:"Days to list API keys that are revoked or have expired; 0 = forever." default:"400" range:"0..36500" env:"POSTRIDER_KEEP_KEYS_DAYS"`
+}
+
+func (f retentionFlags) retention() query.Retention {
 	return query.Retention{
 		DeliveredDays: f.KeepDeliveredDays, AttemptsDays: f.KeepAttemptsDays, DeadLettersDays: f.KeepDeadLettersDays,
-		CountsDays: f.KeepCountsDays,
-		AuditDays:  f.KeepAuditDays, KeysDays: f.KeepKeysDays,
-	}, nil
+		CountsDays: f.KeepCountsDays, AuditDays: f.KeepAuditDays, KeysDays: f.KeepKeysDays,
+	}
 }
 
-// headerFlags bound the custom headers of each event subscription that is put from then on; the defaults are Event
+// headerFlags bound the custom headers of each event subscription that is stored from then on; the defaults are Event
 // Grid's.
 type headerFlags struct {
-	MaxDeliveryHeaders     int `help:"Custom headers of an event subscription." default:"10" env:"POSTRIDER_MAX_DELIVERY_HEADERS"`
-	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value; one from an event that is longer is not sent." default:"4096" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
+	MaxDeliveryHeaders     int `help:"Custom headers of an event subscription." default:"10" range:"1..100" env:"POSTRIDER_MAX_DELIVERY_HEADERS"`
+	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value; one from an event that is longer is not sent." default:"4096" range:"1..65536" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
 }
 
-func (f headerFlags) limits() (policy.HeaderLimits, error) {
-	switch {
-	case f.MaxDeliveryHeaders < 1 || f.MaxDeliveryHeaders > 100:
-		return policy.HeaderLimits{}, terminal.Usagef("--max-delivery-headers %d: must be 1 to 100", f.MaxDeliveryHeaders)
-	case f.MaxDeliveryHeaderBytes < 1 || f.MaxDeliveryHeaderBytes > 65_536:
-		return policy.HeaderLimits{}, terminal.Usagef("--max-delivery-header-bytes %d: must be 1 to 65536",
-			f.MaxDeliveryHeaderBytes)
-	}
-	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}, nil
+func (f headerFlags) limits() policy.HeaderLimits {
+	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}
 }
 
 // webhookFlags are about the validation handshake with endpoints, see docs/endpoints.md.
 type webhookFlags struct {
-	PublicURL          string `name:"public-url" help:"How endpoints reach this service: what a handshake's validationUrl begins with. Default: what the management request was sent to." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
-	WebhookOrigin      string `help:"Who asks endpoints of CloudEvents for permission (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`
-	WebhookRequestRate int    `help:"Requests a minute that endpoints of CloudEvents are asked for (WebHook-Request-Rate); 0 does not ask." default:"0" env:"POSTRIDER_WEBHOOK_REQUEST_RATE"`
+	PublicURL          string `name:"public-url" help:"How endpoints reach this service: the beginning of a handshake's validationUrl. Default: the URL that the management request was sent to." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
+	WebhookOrigin      string `help:"Origin for which endpoints of CloudEvents are requested to grant permission (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`
+	WebhookRequestRate int    `help:"Requests per minute to request from endpoints of CloudEvents (WebHook-Request-Rate); 0 requests none." default:"0" range:"0.." env:"POSTRIDER_WEBHOOK_REQUEST_RATE"`
 }
 
-// parse judges the flags and returns the public URL without a slash at its end.
-func (f webhookFlags) parse() (publicURL string, err error) {
+func (f webhookFlags) check() error {
 	u, err := url.Parse(f.PublicURL)
 	switch {
 	case f.PublicURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 		u.RawQuery != "" || u.Fragment != ""):
-		return "", terminal.Usagef("--public-url %q: not a URL such as https://events.example.com", f.PublicURL)
+		return terminal.Usagef("--public-url %q: not a URL such as https://events.example.com", f.PublicURL)
 	case f.WebhookOrigin == "" || strings.ContainsFunc(f.WebhookOrigin, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", terminal.Usagef("--webhook-origin %q: not a name such as events.example.com", f.WebhookOrigin)
-	case f.WebhookRequestRate < 0:
-		return "", terminal.Usagef("--webhook-request-rate %d: must not be negative", f.WebhookRequestRate)
+		return terminal.Usagef("--webhook-origin %q: not a name such as events.example.com", f.WebhookOrigin)
 	}
-	return strings.TrimRight(f.PublicURL, "/"), nil
+	return nil
 }
 
-func parsePrefixes(flag string, values []string) ([]netip.Prefix, error) {
-	prefixes := make([]netip.Prefix, 0, len(values))
-	for _, value := range values {
-		prefix, err := netip.ParsePrefix(value)
-		if err != nil {
-			return nil, terminal.Usagef("%s %q: not an address range such as 10.0.0.0/8", flag, value)
-		}
-		prefixes = append(prefixes, prefix)
+// egressFlags say which addresses deliveries may go to, and how, see docs/endpoints.md.
+type egressFlags struct {
+	AllowCIDR     []netip.Prefix `name:"allow-cidr" help:"Address ranges that endpoints may be in although they are private, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
+	AllowHTTP     bool           `name:"allow-http" help:"Endpoints at public addresses may have http URLs; those in --allow-cidr always may." env:"POSTRIDER_ALLOW_HTTP"`
+	DeliveryProxy string         `help:"Send requests to endpoints through this proxy (http, https or socks5), which must then reject private addresses." env:"POSTRIDER_DELIVERY_PROXY" placeholder:"URL"`
+}
+
+// proxy returns nil without a proxy. The error does not repeat the URL, which may contain a password.
+func (f egressFlags) proxy() (*url.URL, error) {
+	if f.DeliveryProxy == "" {
+		return nil, nil //nolint:nilnil // no proxy is no error
 	}
-	return prefixes, nil
+	u, err := url.Parse(f.DeliveryProxy)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" || u.Hostname() == "" {
+		return nil, terminal.Usagef("--delivery-proxy: not a URL such as http://proxy.example.com:3128")
+	}
+	return u, nil
+}
+
+// ingressFlags bound incoming requests and connections, and name trusted proxies, see docs/security.md.
+type ingressFlags struct {
+	TrustedProxies    []netip.Prefix `help:"Address ranges of the proxies in front of this service, which report the client's address." env:"POSTRIDER_TRUSTED_PROXIES" placeholder:"CIDR"`
+	ForwardedHeader   string         `help:"Header in which those proxies report the client's address: x-forwarded-for or forwarded." enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" env:"POSTRIDER_FORWARDED_HEADER"`
+	RequestsPerSecond int            `help:"Requests per second of one credential on this node; more are answered with 429. 0 = no limit." default:"0" range:"0..1000000" env:"POSTRIDER_REQUESTS_PER_SECOND"`
+	MaxConnections    int            `help:"Connections to this node at a time; more wait to be accepted." default:"10000" range:"1..1000000" env:"POSTRIDER_MAX_CONNECTIONS"`
+}
+
+// deadLetterFlags name the locations outside the database that dead letters may be written to, so that no user who may
+// change an event subscription can have a node write elsewhere or send its cloud credentials to another server. The
+// nodes of one database should agree.
+type deadLetterFlags struct {
+	DeadLetterLocation  []string `help:"Locations to which, or within which, event subscriptions may write their dead letters: file:///directory, s3://bucket?region=…, azblob://container." env:"POSTRIDER_DEAD_LETTER_LOCATION" placeholder:"URL"`
+	DeadLetterContainer []string `help:"Meaning of Event Grid's storage containers (StorageBlob): ACCOUNT/CONTAINER=URL, with the account's name or resource id." env:"POSTRIDER_DEAD_LETTER_CONTAINER" placeholder:"CONTAINER=URL"`
+}
+
+func (f deadLetterFlags) locations() (found policy.ExportLocations, err error) {
+	for _, raw := range f.DeadLetterLocation {
+		location, err := policy.ParseLocation(raw)
+		if err != nil {
+			return found, terminal.Usagef("--dead-letter-location %q: %v", raw, err)
+		}
+		found.Allowed = append(found.Allowed, location)
+	}
+	for _, raw := range f.DeadLetterContainer {
+		if err := found.AddContainer(raw); err != nil {
+			return found, terminal.Usagef("--dead-letter-container %q: %v", raw, err)
+		}
+	}
+	return found, nil
 }
 
 // newSecret is 32 random bytes in base64: a token or an encryption key.

@@ -19,6 +19,7 @@ import (
 	"postrider/pgdev"
 	"postrider/policy"
 	"postrider/postgres"
+	"postrider/server"
 	"postrider/server/management"
 )
 
@@ -33,11 +34,9 @@ const (
 	devDatabase    = "postrider"
 	devStopTimeout = 2 * time.Second
 	devStopWithin  = 4 * time.Second
-
-	// maxTimeScale is a day in a second. The engine looks for due attempts every 100 ms: beyond this it would see nothing
-	// but that.
-	maxTimeScale = 86400
 )
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 type devCmd struct {
 	Listen     string `help:"Address of the REST API and the dashboard; a taken port falls to a free one." default:"127.0.0.1:7480"`
@@ -48,7 +47,8 @@ type devCmd struct {
 	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
 	ReadyFile  string `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
 	deadLetterFlags
-	TimeScale int        `name:"time-scale" help:"Make every wait between attempts this many times as short, 1 to 86400: under 60 a day of retries takes 24 minutes." default:"1" placeholder:"N"`
+	// A day in a second at most: the engine polls for due attempts every 100 ms.
+	TimeScale int        `name:"time-scale" help:"Make every wait between attempts this many times as short, 1 to 86400: under 60 a day of retries takes 24 minutes." default:"1" range:"1..86400" placeholder:"N"`
 	Validate  bool       `help:"Make endpoints on this machine answer the validation handshake, too; else it is left out for those."`
 	LogLevel  slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
@@ -87,9 +87,6 @@ type dev struct {
 
 // Run executes dev until ctx ends.
 func (c *devCmd) Run(ctx context.Context) error {
-	if c.TimeScale < 1 || c.TimeScale > maxTimeScale {
-		return terminal.Usagef("--time-scale must be between 1 and %d, a day in a second, not %d", maxTimeScale, c.TimeScale)
-	}
 	d := &dev{options: c, out: terminal.NewPrinter(os.Stdout)}
 	defer d.out.Close()
 	err := d.start(ctx)
@@ -196,16 +193,17 @@ func (d *dev) startService(ctx context.Context) error {
 	}
 	d.app, err = startApp(ctx, appOptions{
 		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16,
-		timeScale: d.options.TimeScale, sealer: sealer, adminToken: d.ready.AdminToken,
-		listener: d.api, secureListener: d.secure, certificate: certificate,
-		egress: egress{
-			allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, allowHTTP: true,
+		timeScale: d.options.TimeScale, sealer: sealer, listener: d.api, secureListener: d.secure,
+		certificate: certificate, log: log, openUI: local,
+		api: server.Options{
+			AdminToken: d.ready.AdminToken, AllowCIDR: loopback, AllowHTTP: true, DeadLetters: deadLetters,
+			DefaultValidation: validation, DevKey: devAccessKey, AllowDevKey: local, LocalHostOnly: local, NoSignIn: local,
+			OpenMetrics: local, OnPublish: d.published,
 		},
-		stopTimeout: devStopTimeout, log: log, logAttempts: jobs.LogNone, // dev prints them itself
-		defaultValidation: validation,
-		deadLetters:       deadLetters,
-		openUI:            local, openMetrics: local, devKey: devAccessKey, allowDev: local, onPublish: d.published,
-		onAttempt: d.attempted,
+		engine: jobs.Options{
+			StopTimeout: devStopTimeout, LogAttempts: jobs.LogNone, // dev prints them itself
+			OnAttempt: d.attempted,
+		},
 	})
 	return err
 }

@@ -57,6 +57,6 @@ func TestDevRefusesAScale(t *testing.T) {
 	for _, scale := range []string{"0", "-1", "86401"} {
 		refused := postrider(t, nil, "dev", "--time-scale="+scale)
 		require.Equal(t, 2, refused.code)
-		require.Contains(t, refused.stderr, "--time-scale must be between 1 and 86400")
+		require.Contains(t, refused.stderr, "--time-scale "+scale+": must be 1 to 86400")
 	}
 }

@@ -79,10 +79,10 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
 	}
-	out, err := c.parse()
-	if err != nil {
+	if _, err := c.proxy(); err != nil {
 		return err
 	}
+	out := c.egressFlags
 	var found findings
 	c.look(ctx, &found, out)
 	for _, url := range c.Endpoint {
@@ -108,7 +108,7 @@ func printFindings(w io.Writer, found findings) {
 }
 
 // look goes as far as the database lets it.
-func (c *doctorCmd) look(ctx context.Context, found *findings, out egress) {
+func (c *doctorCmd) look(ctx context.Context, found *findings, out egressFlags) {
 	open := postgres.OpenPool
 	if c.PgBouncer {
 		open = postgres.OpenPoolThroughPgBouncer

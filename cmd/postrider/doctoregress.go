@@ -22,11 +22,11 @@ const egressTimeout = 5 * time.Second
 
 // judgeEgress judges an endpoint as the service does when it calls one, and connects to it. What it says names no
 // query, which may be a secret.
-func judgeEgress(ctx context.Context, found *findings, endpoint string, out egress) {
+func judgeEgress(ctx context.Context, found *findings, endpoint string, out egressFlags) {
 	u, open, may := judgeAddresses(ctx, found, endpoint, out)
 	switch {
 	case !may:
-	case out.proxy != nil:
+	case out.DeliveryProxy != "":
 		found.ok("egress", "%s has a URL that may be called; where its name leads, the proxy decides", policy.BaseURL(u))
 	default:
 		judgeConnection(ctx, found, u, open)
@@ -50,15 +50,15 @@ func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 }
 
 // judge parts the addresses of an endpoint into those that may be called and why the others may not.
-func (e egress) judge(u *url.URL, addresses []netip.Addr) (open []netip.Addr, refused []string) {
+func (f egressFlags) judge(u *url.URL, addresses []netip.Addr) (open []netip.Addr, refused []string) {
 	port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0, which is nobody's, where it is the scheme's own
 	for _, a := range addresses {
-		err := policy.Address(a, e.allow)
+		err := policy.Address(a, f.AllowCIDR)
 		if err == nil {
-			err = policy.Port(netip.AddrPortFrom(a, uint16(port)), e.allow)
+			err = policy.Port(netip.AddrPortFrom(a, uint16(port)), f.AllowCIDR)
 		}
-		if err == nil && u.Scheme == "http" && !e.allowHTTP {
-			err = policy.PlainAddress(a, e.allow)
+		if err == nil && u.Scheme == "http" && !f.AllowHTTP {
+			err = policy.PlainAddress(a, f.AllowCIDR)
 		}
 		if err != nil {
 			refused = append(refused, err.Error())

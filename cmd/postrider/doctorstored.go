@@ -21,7 +21,7 @@ const judgedHosts = 50
 
 // judgeStored judges the hosts of the endpoints that are stored, as far as their addresses go: none is connected to.
 // What is refused is a warning: the service may have been given other flags than this doctor.
-func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egress) {
+func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egressFlags) {
 	const check = "egress"
 	stored, err := query.ReadEndpointHosts(ctx, pool, judgedHosts)
 	switch {
@@ -46,7 +46,7 @@ func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 	}
 	if good > 0 {
 		found.ok(check, "%s of stored endpoints may be called%s", terminal.Plural(good, "host"),
-			terminal.Either(out.proxy == nil, "", " as far as their URLs go: where their names lead, the proxy decides"))
+			terminal.Either(out.DeliveryProxy == "", "", " as far as their URLs go: where their names lead, the proxy decides"))
 	}
 	if left := stored.All - len(stored.Hosts); left > 0 {
 		found.warn(check,
@@ -56,7 +56,7 @@ func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 }
 
 // judgeHosts judges all of them at once, so that slow names take no longer than one; of each it tells what is wrong.
-func judgeHosts(ctx context.Context, hosts []query.EndpointHost, out egress) []findings {
+func judgeHosts(ctx context.Context, hosts []query.EndpointHost, out egressFlags) []findings {
 	wrong := make([]findings, len(hosts))
 	var judges sync.WaitGroup
 	for i := range hosts {
@@ -69,21 +69,21 @@ func judgeHosts(ctx context.Context, hosts []query.EndpointHost, out egress) []f
 // judgeAddresses judges an endpoint by its URL and the addresses of its name, as the service does when it calls one.
 // may is whether it may be called; open are the addresses that may, none where a proxy looks the name up.
 func judgeAddresses(
-	ctx context.Context, found *findings, endpoint string, out egress,
+	ctx context.Context, found *findings, endpoint string, out egressFlags,
 ) (u *url.URL, open []netip.Addr, may bool) {
 	const check = "egress"
-	u, err := policy.EndpointURL(endpoint, out.allow)
-	if err == nil && !out.allowHTTP {
-		err = policy.PlainEndpoint(u, out.allow)
+	u, err := policy.EndpointURL(endpoint, out.AllowCIDR)
+	if err == nil && !out.AllowHTTP {
+		err = policy.PlainEndpoint(u, out.AllowCIDR)
 	}
-	if err == nil && out.proxy != nil {
+	if err == nil && out.DeliveryProxy != "" {
 		err = policy.ProxiedPort(u)
 	}
 	if err != nil {
 		found.fail(check, fmt.Sprintf("the endpoint: %v", err), egressRemedy(u))
 		return u, nil, false
 	}
-	if out.proxy != nil {
+	if out.DeliveryProxy != "" {
 		return u, nil, true
 	}
 	host := policy.BaseURL(u)

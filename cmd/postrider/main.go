@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"syscall"
 
@@ -77,6 +79,7 @@ func run(ctx context.Context, args []string) int {
 		kong.ShortUsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(addressRange)),
 		kong.Exit(func(code int) { // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
 			fmt.Fprint(os.Stderr, hint)
 			os.Exit(min(code*2, 2))
@@ -96,7 +99,9 @@ func run(ctx context.Context, args []string) int {
 		parser.FatalIfErrorf(err)
 		return 2
 	}
-	err = kctx.Run()
+	if err = checkRanges(kctx); err == nil {
+		err = kctx.Run()
+	}
 	var usage *terminal.UsageError
 	var coded *terminal.ExitError
 	switch {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -13,9 +14,11 @@ import (
 
 	"postrider/cmd/postrider/app"
 	"postrider/cmd/postrider/local"
-	"postrider/cmd/postrider/terminal"
 	"postrider/cmd/postrider/version"
+	"postrider/jobs"
 	"postrider/postgres"
+	"postrider/server"
+	"postrider/server/auth"
 )
 
 // stopGrace is what a clean stop may take beyond the attempts in flight.
@@ -28,9 +31,9 @@ type serveCmd struct {
 	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz, /readyz and /metrics)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
 	AdminToken  string        `help:"Token for /v1, 32 characters or more; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen      string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
-	MaxConns    int           `help:"Connections to the database." default:"16" env:"POSTRIDER_MAX_CONNS"`
-	MaxWorkers  int           `help:"Delivery attempts in flight on this node." default:"1000" env:"POSTRIDER_MAX_WORKERS"`
-	StopTimeout time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" env:"POSTRIDER_STOP_TIMEOUT"`
+	MaxConns    int           `help:"Connections to the database." default:"16" range:"2..1000" env:"POSTRIDER_MAX_CONNS"`
+	MaxWorkers  int           `help:"Delivery attempts in flight on this node." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
+	StopTimeout time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
 	ReadyFile   string        `help:"Written (JSON) when everything answers." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
 	encryptionFlags
 	ingressFlags
@@ -96,7 +99,7 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 	if err != nil {
 		return "", fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
-	listener = netutil.LimitListener(listener, o.ingress.maxConnections)
+	listener = netutil.LimitListener(listener, c.MaxConnections)
 	if o.certificate == nil {
 		o.listener = listener
 		return "http://" + listener.Addr().String(), nil
@@ -117,66 +120,44 @@ func (c *serveCmd) announce(a *instance, o appOptions, base string) local.ReadyI
 	return local.ReadyInfo{API: base}
 }
 
-func (c *serveCmd) options() (appOptions, error) {
+func (c *serveCmd) options() (o appOptions, err error) {
 	if err := c.require(); err != nil {
-		return appOptions{}, err
+		return o, err
 	}
 	if err := c.checkSecrets(); err != nil {
-		return appOptions{}, err
+		return o, err
 	}
-	sealer, err := c.sealer()
-	if err != nil {
-		return appOptions{}, err
-	}
-	egress, err := c.egressFlags.parse()
-	if err != nil {
-		return appOptions{}, err
-	}
-	limits, err := c.filterFlags.limits()
-	if err != nil {
-		return appOptions{}, err
-	}
-	ingress, err := c.ingressFlags.parse()
-	if err != nil {
-		return appOptions{}, err
+	if err := c.webhookFlags.check(); err != nil {
+		return o, err
 	}
 	log := c.logger()
-	certificate, err := c.tlsFlags.open(log)
-	if err != nil {
-		return appOptions{}, err
+	o = appOptions{
+		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, maxWorkers: c.MaxWorkers, log: log,
+		api: server.Options{
+			AllowCIDR: c.AllowCIDR, AllowHTTP: c.AllowHTTP, FilterLimits: c.filterFlags.limits(),
+			HeaderLimits: c.headerFlags.limits(), PublicURL: strings.TrimRight(c.PublicURL, "/"), DevKey: devAccessKey,
+			TrustedProxies: c.TrustedProxies, RequestsPerSecond: c.RequestsPerSecond,
+			ForwardedHeader: auth.ForwardedHeader(http.CanonicalHeaderKey(c.ForwardedHeader)),
+		},
+		engine: jobs.Options{
+			StopTimeout: max(c.StopTimeout, time.Millisecond), LogAttempts: c.LogAttempts, Retention: c.retention(),
+			WebhookOrigin: c.WebhookOrigin, WebhookRequestRate: c.WebhookRequestRate,
+		},
 	}
-	retention, err := c.retentionFlags.retention()
-	if err != nil {
-		return appOptions{}, err
+	if o.sealer, err = c.sealer(); err != nil {
+		return o, err
 	}
-	headers, err := c.headerFlags.limits()
-	if err != nil {
-		return appOptions{}, err
+	if o.engine.Proxy, err = c.proxy(); err != nil {
+		return o, err
 	}
-	publicURL, err := c.webhookFlags.parse()
-	if err != nil {
-		return appOptions{}, err
+	if o.api.DeadLetters, err = c.locations(); err != nil {
+		return o, err
 	}
-	deadLetters, err := c.deadLetterFlags.locations()
-	if err != nil {
-		return appOptions{}, err
+	if o.certificate, err = c.tlsFlags.open(log); err != nil {
+		return o, err
 	}
-	switch {
-	case c.MaxConns < 2 || c.MaxConns > 1000:
-		return appOptions{}, terminal.Usagef("--max-conns %d: must be 2 to 1000", c.MaxConns)
-	case c.MaxWorkers < 1 || c.MaxWorkers > 10_000:
-		return appOptions{}, terminal.Usagef("--max-workers %d: must be 1 to 10000", c.MaxWorkers)
-	case c.StopTimeout < 0:
-		return appOptions{}, terminal.Usagef("--stop-timeout %s: must not be negative", c.StopTimeout)
-	}
-	return appOptions{
-		database: c.databaseFlags, role: c.Role, maxConns: c.MaxConns, sealer: sealer, adminToken: c.token(), egress: egress,
-		ingress:    ingress,
-		maxWorkers: c.MaxWorkers, stopTimeout: max(c.StopTimeout, time.Millisecond), log: log, logAttempts: c.LogAttempts,
-		devKey:       devAccessKey,
-		filterLimits: limits, certificate: certificate, retention: retention, headerLimits: headers,
-		publicURL: publicURL, webhook: c.webhookFlags, deadLetters: deadLetters,
-	}, nil
+	o.api.AdminToken = c.token()
+	return o, nil
 }
 
 func (c *serveCmd) checkSecrets() error {

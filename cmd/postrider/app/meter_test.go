@@ -136,16 +136,16 @@ func TestStatsCountTransactions(t *testing.T) {
 	d, j := b.fetched(t, "node-1")
 	require.NoError(t,
 		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Delivered})))
-	stats := b.store.Stats()
-	require.Equal(t, int64(7), stats.PublishGroups.Sum)
-	require.Equal(t, int64(1), stats.RecordFlushes.Sum)
-	require.Positive(t, stats.PublishTime.Sum)
-	require.Positive(t, stats.RecordTime.Sum)
-	require.Zero(t,
-		stats.RecordFailures+stats.SweeperFinds+stats.WaitingPublishes+stats.WaitingPublishBytes+stats.WaitingResults)
+	publishes, records := b.store.Publisher.PublishCounters(), b.store.Recorder.RecorderCounters()
+	require.Equal(t, int64(7), publishes.Groups.Sum)
+	require.Equal(t, int64(1), records.Flushes.Sum)
+	require.Positive(t, publishes.Time.Sum)
+	require.Positive(t, records.Time.Sum)
+	require.Zero(t, records.Failures+b.store.Maintenance.SweeperFinds()+publishes.Waiting+publishes.WaitingBytes+
+		records.Waiting)
 	n, err := b.store.JobRows.Reclaim(t.Context(), []int64{j[1].JobID, j[2].JobID})
 	require.NoError(t, err)
-	require.Equal(t, int64(n), b.store.Stats().Reclaimed)
+	require.Equal(t, int64(n), b.store.JobRows.JobCounters().Reclaimed)
 }
 
 // Nobody removes the row of the last node that delivers when it is killed: it must not count as one that does.
@@ -219,11 +219,11 @@ func TestMeterTellsOfExports(t *testing.T) {
 	x, job := b.load(t)
 	b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"})
 	tells(2, 3600)
-	require.Zero(t, b.store.Stats().ExportsGivenUp)
+	require.Zero(t, b.store.Exports.ExportCounters().GivenUp)
 	x, job = b.load(t)
 	b.recordExport(t, export.ExportResult{
 		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"},
 	})
 	tells(0, 0)
-	require.Equal(t, [2]int64{1, 1}, [2]int64{b.store.Stats().Exported, b.store.Stats().ExportsGivenUp})
+	require.Equal(t, export.ExportCounters{Written: 1, GivenUp: 1}, b.store.Exports.ExportCounters())
 }

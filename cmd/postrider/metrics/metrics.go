@@ -21,46 +21,46 @@ import (
 	"postrider/server"
 )
 
-// Collector answers /metrics. It counts nothing itself: the parts of the node and the database do.
-type Collector struct {
-	// System are the parts of the node; Engine is nil on a node that delivers nothing.
-	System *app.System
-	Engine *jobs.Engine
-	Server *server.Server
-	// Role is a label of the build's metric.
-	Role string
-	Log  *slog.Logger
-
-	meter *query.Meter
+// collector serves /metrics. It counts nothing itself: the parts of the node and the database do.
+type collector struct {
+	system   *app.System
+	engine   *jobs.Engine
+	counters *server.Counters
+	role     string
+	log      *slog.Logger
+	meter    *query.Meter
 }
 
 // meterPatience is less than the 10 s that Prometheus waits for a scrape: an outage is to be a metric and not a gap.
 const meterPatience = 5 * time.Second
 
-// Handler serves metrics in Prometheus' text format, or in OpenMetrics if the client accepts it.
-func (m *Collector) Handler() http.Handler {
-	m.meter = query.NewMeter(m.System.DB)
+// NewHandler serves the metrics of a node in Prometheus' text format, or in OpenMetrics if the client accepts it. engine
+// is nil on a node that makes no attempts; role is a label of the build's metric.
+func NewHandler(
+	system *app.System, engine *jobs.Engine, counters *server.Counters, role string, log *slog.Logger,
+) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, collectors.NewGoCollector(),
+	registry.MustRegister(
+		&collector{system, engine, counters, role, log, query.NewMeter(system.DB)}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry,
-		promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(m.Log.Handler(), slog.LevelWarn)})
+		promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)})
 }
 
 // Describe implements prometheus.Collector. It names nothing, because what there is depends on what is subscribed to
 // what.
-func (m *Collector) Describe(chan<- *prometheus.Desc) {}
+func (m *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (m *Collector) Collect(to chan<- prometheus.Metric) {
+func (m *collector) Collect(to chan<- prometheus.Metric) {
 	out := series(to)
 	m.collectService(out)
-	collectStore(out, m.System)
-	if m.Engine != nil {
-		collectEngine(out, m.Engine.Stats())
+	collectStore(out, m.system)
+	if m.engine != nil {
+		collectEngine(out, m.engine.Stats())
 	}
-	collectServer(out, m.Server.Stats())
-	out.gauge(buildInfo, 1, version.Number(), version.Revision(), runtime.Version(), m.Role)
+	collectServer(out, m.counters.Read())
+	out.gauge(buildInfo, 1, version.Number(), version.Revision(), runtime.Version(), m.role)
 }
 
 // series takes metrics of which only the values are known when somebody asks.
@@ -86,12 +86,12 @@ func (s series) histogram(what *prometheus.Desc, d postgres.Distribution, unit f
 }
 
 // collectService is what the database knows.
-func (m *Collector) collectService(out series) {
+func (m *collector) collectService(out series) {
 	ctx, cancel := context.WithTimeout(context.Background(), meterPatience)
 	defer cancel()
 	r, err := m.meter.Read(ctx)
 	if err != nil {
-		m.Log.Warn("the database could not be asked for metrics", "error", err)
+		m.log.Warn("the database could not be asked for metrics", "error", err)
 		out.gauge(databaseUp, 0)
 		return
 	}
@@ -109,7 +109,7 @@ func (m *Collector) collectService(out series) {
 	for hold, n := range m.heldSubscriptions() {
 		out.gauge(heldSubscribers, float64(n), hold)
 	}
-	out.gauge(queuedDeliveries, float64(m.System.Traffic.LatestTraffic().QueuedInAll))
+	out.gauge(queuedDeliveries, float64(m.system.Traffic.LatestTraffic().QueuedInAll))
 }
 
 // holds are all there are: a series that comes and goes is hard to alert on.
@@ -129,9 +129,9 @@ func held(counted []query.Counted) map[string]int64 {
 }
 
 // heldSubscriptions counts by hold.
-func (m *Collector) heldSubscriptions() map[string]int64 {
+func (m *collector) heldSubscriptions() map[string]int64 {
 	counts := holds()
-	for _, w := range m.System.Traffic.LatestTraffic().Waiting {
+	for _, w := range m.system.Traffic.LatestTraffic().Waiting {
 		counts[cmp.Or(w.Hold, catalog.HoldAdmission)]++
 	}
 	return counts
