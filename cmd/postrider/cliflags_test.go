@@ -4,6 +4,8 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,25 +46,33 @@ func knownFlag(t *testing.T, name string) bool {
 	return name == "include-full-endpoint-url" // the Azure CLI's
 }
 
+// completions are what a shell gets for a command line, in order.
+func completions(t *testing.T, words string) []string {
+	t.Helper()
+	line := "postrider " + words
+	r := postrider(t, []string{"COMP_LINE=" + line, "COMP_POINT=" + strconv.Itoa(len(line))})
+	require.Zero(t, r.code, r.stderr)
+	return slices.Sorted(strings.Lines(r.stdout))
+}
+
 func TestCompletions(t *testing.T) {
 	t.Parallel()
-	node := newParser(t).Model.Node
-	require.Contains(t, completions(node, nil), "subscription")
-	require.NotContains(t, completions(node, nil), "complete-words")
-	require.Equal(t, []string{"create"}, completions(node, []string{"topic", "cr"}))
-	require.Equal(t, []string{"--advanced-filter"},
-		completions(node, []string{"subscription", "create", "orders", "billing", "--endpoint", "x", "--adv"}))
-	require.Equal(t, []string{"json", "table", "yaml"}, completions(node, []string{"topic", "list", "-o", ""}))
-	require.Equal(t, []string{"bash", "fish", "zsh"}, completions(node, []string{"completion", ""}))
-	require.Empty(t, completions(node, []string{"publish", "--key", ""}))
+	require.Contains(t, completions(t, ""), "subscription\n")
+	require.Equal(t, []string{"create\n"}, completions(t, "topic cr"))
+	require.Equal(t, []string{"--advanced-filter\n"},
+		completions(t, "subscription create orders billing --endpoint x --adv"))
+	require.Equal(t, []string{"json\n", "table\n", "yaml\n"}, completions(t, "topic list -o "))
+	require.Equal(t, []string{"bash\n", "fish\n", "zsh\n"}, completions(t, "completion "))
+	require.Equal(t, []string{"throughput\n"}, completions(t, "bench t"))
+	require.Empty(t, completions(t, "bench si"), "hidden")
+	require.Empty(t, completions(t, "publish --key "))
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		require.Contains(t, postrider(t, nil, "completion", shell).stdout, "complete-words")
+		require.Contains(t, postrider(t, nil, "completion", shell).stdout, program)
 	}
-	piped := startProcess(t, nil, "/bin/bash", "--norc", "-c",
-		`source <("$0" completion bash); COMP_WORDS=("$0" topic cr); COMP_CWORD=2; _postrider; echo "${COMPREPLY[@]}"`,
+	sourced := startProcess(t, nil, "/bin/bash", "--norc", "-c", `source <("$0" completion bash); complete -p postrider`,
 		program)
-	require.Zero(t, piped.wait(), piped.stderr.String())
-	require.Equal(t, "create\n", piped.stdout.String())
+	require.Zero(t, sourced.wait(), sourced.stderr.String())
+	require.Equal(t, "complete -o bashdefault -o default -C '"+program+"' postrider\n", sourced.stdout.String())
 }
 
 func TestTimesThatAreWrong(t *testing.T) {

@@ -49,7 +49,7 @@ func TestEveryVerbHelps(t *testing.T) {
 
 // silent are the verbs that print no data, or run until they are ended.
 var silent = []string{
-	"bench sink", "completion", "complete-words", "deadletter export", "dev", "migrate up", "ready", "serve", "sink",
+	"bench sink", "completion", "deadletter export", "dev", "migrate up", "ready", "serve", "sink",
 }
 
 // Every verb that prints data, or changes something, prints it as JSON, too.
@@ -60,7 +60,7 @@ func TestEveryVerbHasJSON(t *testing.T) {
 		if slices.Contains(silent, verb) {
 			continue
 		}
-		has := slices.ContainsFunc(flagsOf(leaf),
+		has := slices.ContainsFunc(slices.Concat(leaf.AllFlags(true)...),
 			func(f *kong.Flag) bool { return f.Name == "output" && strings.Contains(f.Enum, "json") })
 		require.True(t, has, "%s prints data and has no -o json", verb)
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 
 	"postrider/cmd/postrider/benchmark"
 	"postrider/cmd/postrider/cli"
@@ -41,8 +42,7 @@ type verbs struct {
 	Apply   management.ApplyCmd `cmd:"" help:"Make topics, event subscriptions and retry policies what a file says, after showing what would change."`
 	Doctor  doctorCmd           `cmd:"" help:"Look for what is wrong with the database, its settings and the nodes, and say what to do."`
 
-	Completion    completionCmd    `cmd:"" help:"Print the completion script of a shell."`
-	CompleteWords completeWordsCmd `cmd:"" hidden:"" name:"complete-words"`
+	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 
 	Subscription management.SubscriptionCmd `cmd:"" help:"Make, change, list, show and delete event subscriptions; ask about them, and hold or release their deliveries."`
 	Delivery     cli.DeliveryCmd            `cmd:"" help:"List, show, cancel, retry or give up deliveries."`
@@ -89,6 +89,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "postrider:", err)
 		return 1
 	}
+	kongcompletion.Register(parser) // exits if a shell requests completions
 	if len(args) > 0 && args[0] == "help" { // as many programs have it: help topic create
 		args = append(slices.Clone(args[1:]), "--help")
 	}

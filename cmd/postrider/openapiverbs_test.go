@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestEveryOperationHasAVerb(t *testing.T) {
 	for _, leaf := range newParser(t).Model.Leaves(true) {
 		_, verb, _ := strings.Cut(leaf.FullPath(), " ")
 		flags[verb] = []string{""}
-		for _, flag := range flagsOf(leaf) {
+		for _, flag := range slices.Concat(leaf.AllFlags(true)...) {
 			flags[verb] = append(flags[verb], flag.Name)
 		}
 	}

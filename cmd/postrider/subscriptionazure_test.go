@@ -82,5 +82,5 @@ func TestAzureCommandLinesAreHelped(t *testing.T) {
 		require.Empty(t, refused.stdout, "what a pipe gets is no usage")
 	}
 	require.NotContains(t, postrider(t, nil, "subscription", "create", "--help").stdout, "--source-resource-id")
-	require.Empty(t, completions(newParser(t).Model.Node, []string{"subscription", "create", "--source"}))
+	require.Empty(t, completions(t, "subscription create --source"))
 }
