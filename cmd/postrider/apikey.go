@@ -13,19 +13,19 @@ import (
 )
 
 type apikeyCmd struct {
-	Create apikeyCreateCmd `cmd:"" help:"Make an API key and print it. It is shown once."`
-	List   apikeyListCmd   `cmd:"" help:"List the API keys, those that were revoked too."`
-	Show   apikeyShowCmd   `cmd:"" help:"Show what is known of an API key; the key itself was shown once."`
-	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. It works nowhere a second later."`
+	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once."`
+	List   apikeyListCmd   `cmd:"" help:"List the API keys, revoked ones too." example:"apikey list"`
+	Show   apikeyShowCmd   `cmd:"" help:"Show an API key without the key itself, which was shown once." example:"apikey show ci -o json"`
+	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. A second later it works nowhere."`
 }
 
 type apikeyCreateCmd struct {
 	databaseFlags
 	terminal.OutputFlag
-	Name          string `arg:"" help:"Name of the key; the audit calls whoever sends it key:NAME."`
-	Scope         string `required:"" enum:"publish,read,operate,admin" help:"What it opens: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
-	Topic         string `help:"With scope publish: the one topic that it publishes to (default: every topic)." placeholder:"TOPIC"`
-	ExpiresInDays *int   `help:"It works for so many days (default: until it is revoked)." placeholder:"DAYS"`
+	Name          string `arg:"" help:"Name of the key; the audit names its actions key:NAME."`
+	Scope         string `required:"" enum:"publish,read,operate,admin" help:"Scope: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
+	Topic         string `help:"With scope publish: the only topic to publish to (default: every topic)." placeholder:"TOPIC"`
+	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
 
 // Help is shown by apikey create --help.
@@ -54,7 +54,7 @@ func (c *apikeyCreateCmd) Run(ctx context.Context) error {
 	})
 }
 
-// opens says what a key is for, in a few words.
+// opens describes what a key gives access to.
 func opens(k *access.APIKey) string {
 	switch {
 	case k.Scope != access.ScopePublish:
@@ -71,9 +71,6 @@ type apikeyListCmd struct {
 	terminal.OutputFlag
 }
 
-// Help is shown by apikey list --help.
-func (apikeyListCmd) Help() string { return "Example:\n  postrider apikey list" }
-
 // Run executes apikey list.
 func (c *apikeyListCmd) Run(ctx context.Context) error {
 	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
@@ -87,12 +84,8 @@ func (c *apikeyListCmd) Run(ctx context.Context) error {
 		}
 		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tMADE BY")
-			for i := range list {
-				k := &list[i]
-				topic := "-"
-				if k.Scope == access.ScopePublish {
-					topic = "every"
-				}
+			for _, k := range list {
+				topic := terminal.Either(k.Scope == access.ScopePublish, "every", "-")
 				if k.Topic != nil {
 					topic = *k.Topic
 				}
@@ -127,14 +120,14 @@ func momentOr(otherwise string, t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-type apikeyShowCmd struct {
+// oneKey is for verbs about one API key.
+type oneKey struct {
 	databaseFlags
 	terminal.OutputFlag
 	Name string `arg:"" help:"Name of the key."`
 }
 
-// Help is shown by apikey show --help.
-func (apikeyShowCmd) Help() string { return "Example:\n  postrider apikey show ci -o json" }
+type apikeyShowCmd struct{ oneKey }
 
 // Run executes apikey show.
 func (c *apikeyShowCmd) Run(ctx context.Context) error {
@@ -152,16 +145,12 @@ func (c *apikeyShowCmd) Run(ctx context.Context) error {
 	})
 }
 
-type apikeyRevokeCmd struct {
-	databaseFlags
-	terminal.OutputFlag
-	Name string `arg:"" help:"Name of the key."`
-}
+type apikeyRevokeCmd struct{ oneKey }
 
 // Help is shown by apikey revoke --help.
 func (apikeyRevokeCmd) Help() string {
-	return "It stays listed, and its name stays taken, for 400 days or as long as the service was told " +
-		"(--keep-keys-days). Revoking it again is nothing.\n\nExample:\n  postrider apikey revoke ci"
+	return "The key stays listed, and its name stays taken, for 400 days or as long as serve --keep-keys-days says. " +
+		"Revoking it again changes nothing.\n\nExample:\n  postrider apikey revoke ci"
 }
 
 // Run executes apikey revoke.

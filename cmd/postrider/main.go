@@ -33,7 +33,7 @@ type verbs struct {
 	Sink    sinkCmd              `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
 	Bench   benchmark.Cmd        `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
 	Ready   readyCmd             `cmd:"" help:"Ask a node on this machine whether it is ready, or alive, for health checks of containers."`
-	Version versionCmd           `cmd:"" help:"Print version and build."`
+	Version versionCmd           `cmd:"" help:"Print version and build." example:"version -o json"`
 
 	Topic   management.TopicCmd `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
 	Publish cli.PublishCmd      `cmd:"" help:"Publish events from files, from standard input, or made up."`
@@ -79,6 +79,7 @@ func run(ctx context.Context, args []string) int {
 		kong.ShortUsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.PostBuild(addExamples),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(addressRange)),
 		kong.Exit(func(code int) { // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
 			fmt.Fprint(os.Stderr, hint)
@@ -117,4 +118,14 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "postrider:", terminal.PlainLines(err.Error()))
 		return 1
 	}
+}
+
+// addExamples adds the command line in a verb's tag to its help: example:"user list".
+func addExamples(k *kong.Kong) error { //nolint:unparam // the signature is kong's
+	for _, leaf := range k.Model.Leaves(false) {
+		if line := leaf.Tag.Get("example"); line != "" {
+			leaf.Detail = "Example:\n  " + k.Model.Name + " " + line
+		}
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 type migrateCmd struct {
 	Up     migrateUpCmd     `cmd:"" help:"Create or upgrade the schema. Safe to run from many places at once, and again."`
-	Status migrateStatusCmd `cmd:"" help:"Show the schema's version and the one this build needs; exit code 1 when it is too old."`
+	Status migrateStatusCmd `cmd:"" help:"Show the schema's version and the one this build needs; exit code 1 when it is too old." example:"migrate status -o json"`
 }
 
 type migrateUpCmd struct {
@@ -73,11 +73,6 @@ type migrateStatusCmd struct {
 	databaseFlags
 	logFlags
 	terminal.OutputFlag
-}
-
-// Help is shown by migrate status --help.
-func (migrateStatusCmd) Help() string {
-	return "Example:\n  postrider migrate status -o json"
 }
 
 // Run executes migrate status.

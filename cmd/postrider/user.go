@@ -16,23 +16,23 @@ import (
 )
 
 type userCmd struct {
-	Add      userAddCmd      `cmd:"" help:"Add somebody who may sign in to the dashboard."`
-	List     userListCmd     `cmd:"" help:"List the users."`
-	Show     userShowCmd     `cmd:"" help:"Show a user."`
-	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end, and their personal keys may do no more than it."`
+	Add      userAddCmd      `cmd:"" help:"Add a user, who may then sign in to the dashboard."`
+	List     userListCmd     `cmd:"" help:"List the users." example:"user list"`
+	Show     userShowCmd     `cmd:"" help:"Show a user." example:"user show anna"`
+	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end, and their personal keys may do no more than it." example:"user role anna operator"`
 	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions and personal keys end."`
-	Disable  userDisableCmd  `cmd:"" help:"Keep a user out without removing them; their sessions and personal keys end."`
-	Enable   userEnableCmd   `cmd:"" help:"Let a user in again who was kept out."`
+	Disable  userDisableCmd  `cmd:"" help:"Disable a user without removing them; their sessions and personal keys end."`
+	Enable   userEnableCmd   `cmd:"" help:"Enable a user who was disabled." example:"user enable anna"`
 	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions and personal keys end."`
 }
 
-// passwordFlag says where a password comes from. It is no argument: those are in the list of processes and in the
+// passwordFlag says where a password comes from. It is not an argument: those are in the list of processes and in the
 // shell's history.
 type passwordFlag struct {
-	PasswordStdin bool `help:"Read the password from standard input, without the line's end (default: ask for it on the terminal)."`
+	PasswordStdin bool `help:"Read the password from standard input, without the line's end (default: prompt on the terminal)."`
 }
 
-// read reads a password, of 12 to 1024 bytes as the store will say.
+// read reads a password; access checks it.
 func (f passwordFlag) read() (string, error) {
 	if f.PasswordStdin {
 		raw, err := io.ReadAll(io.LimitReader(os.Stdin, access.MaxPassword+3))
@@ -42,7 +42,7 @@ func (f passwordFlag) read() (string, error) {
 		return string(bytes.TrimSuffix(bytes.TrimSuffix(raw, []byte("\n")), []byte("\r"))), nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return "", terminal.Usagef("standard input is no terminal: to read the password from it, say --password-stdin")
+		return "", terminal.Usagef("standard input is not a terminal: use --password-stdin to read the password from it")
 	}
 	once, err := ask("Password: ")
 	if err != nil {
@@ -69,23 +69,49 @@ func ask(question string) (string, error) {
 	return string(raw), nil
 }
 
-// userNow is what a user is, as the API tells it.
-func userNow(ctx context.Context, a *access.Access, name string) func() (any, error) {
-	return func() (any, error) {
-		u, err := a.User(ctx, name)
+// oneUser is for verbs about one user.
+type oneUser struct {
+	databaseFlags
+	terminal.OutputFlag
+	Name string `arg:"" help:"Name of the user."`
+}
+
+// put creates or changes the user and prints done, a format of the name and the arguments.
+func (o *oneUser) put(ctx context.Context, a *access.Access, spec access.UserSpec, done string, args ...any) error {
+	if _, err := a.PutUser(ctx, o.Name, spec); err != nil {
+		return err
+	}
+	return o.Done(func() (any, error) {
+		u, err := a.User(ctx, o.Name)
 		if err != nil {
 			return nil, err
 		}
 		return management.DescribeUser(u), nil
-	}
+	}, done, append([]any{o.Name}, args...)...)
+}
+
+// existing calls do if there is such a user.
+func (o *oneUser) existing(ctx context.Context, do func(context.Context, *access.Access, *access.User) error) error {
+	return o.access(ctx, func(ctx context.Context, a *access.Access) error {
+		u, err := a.User(ctx, o.Name)
+		if err != nil {
+			return err
+		}
+		return do(ctx, a, u)
+	})
+}
+
+// change is put for a user who exists.
+func (o *oneUser) change(ctx context.Context, spec access.UserSpec, done string, args ...any) error {
+	return o.existing(ctx, func(ctx context.Context, a *access.Access, _ *access.User) error {
+		return o.put(ctx, a, spec, done, args...)
+	})
 }
 
 type userAddCmd struct {
-	databaseFlags
-	terminal.OutputFlag
+	oneUser
 	passwordFlag
-	Name string `arg:"" help:"Name to sign in with."`
-	Role string `required:"" enum:"viewer,operator,admin" help:"What they may do: viewer, operator or admin." placeholder:"ROLE"`
+	Role string `required:"" enum:"viewer,operator,admin" help:"Role of the user: viewer, operator or admin." placeholder:"ROLE"`
 }
 
 // Help is shown by user add --help.
@@ -105,10 +131,8 @@ func (c *userAddCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := a.PutUser(ctx, c.Name, access.UserSpec{Role: access.Role(c.Role), Password: &password}); err != nil {
-			return err
-		}
-		return c.Done(userNow(ctx, a, c.Name), "User %s was added, with the role %s.", c.Name, c.Role)
+		return c.put(ctx, a, access.UserSpec{Role: access.Role(c.Role), Password: &password},
+			"User %s was added, with the role %s.", c.Role)
 	})
 }
 
@@ -116,9 +140,6 @@ type userListCmd struct {
 	databaseFlags
 	terminal.OutputFlag
 }
-
-// Help is shown by user list --help.
-func (userListCmd) Help() string { return "Example:\n  postrider user list" }
 
 // Run executes user list.
 func (c *userListCmd) Run(ctx context.Context) error {
@@ -133,149 +154,83 @@ func (c *userListCmd) Run(ctx context.Context) error {
 		}
 		return c.Print(described, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
-			for i := range list {
-				u := &list[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(u), u.Sessions,
+			for _, u := range list {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(&u), u.Sessions,
 					momentOr("never", u.LastSignInAt), u.CreatedBy)
 			}
 		})
 	})
 }
 
-func userState(u *access.User) string {
-	if u.Disabled {
-		return "disabled"
-	}
-	return "active"
-}
+func userState(u *access.User) string { return terminal.Either(u.Disabled, "disabled", "active") }
 
-type userShowCmd struct {
-	databaseFlags
-	terminal.OutputFlag
-	Name string `arg:"" help:"Name of the user."`
-}
-
-// Help is shown by user show --help.
-func (userShowCmd) Help() string { return "Example:\n  postrider user show anna" }
+type userShowCmd struct{ oneUser }
 
 // Run executes user show.
 func (c *userShowCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		u, err := a.User(ctx, c.Name)
-		if err != nil {
-			return err
-		}
+	return c.existing(ctx, func(_ context.Context, _ *access.Access, u *access.User) error {
 		return c.Print(management.DescribeUser(u), func(w io.Writer) {
 			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions,
-				"last signed in", momentOr("never", u.LastSignInAt),
-				"added", u.CreatedAt, "added by", u.CreatedBy)
+				"last signed in", momentOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
 		})
 	})
 }
 
 type userRoleCmd struct {
-	databaseFlags
-	terminal.OutputFlag
-	Name string `arg:"" help:"Name of the user."`
+	oneUser
 	Role string `arg:"" enum:"viewer,operator,admin" help:"viewer, operator or admin."`
 }
 
-// Help is shown by user role --help.
-func (userRoleCmd) Help() string { return "Example:\n  postrider user role anna operator" }
-
 // Run executes user role.
 func (c *userRoleCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		if _, err := a.User(ctx, c.Name); err != nil {
-			return err
-		}
-		if _, err := a.PutUser(ctx, c.Name, access.UserSpec{Role: access.Role(c.Role)}); err != nil {
-			return err
-		}
-		return c.Done(userNow(ctx, a, c.Name), "User %s has the role %s.", c.Name, c.Role)
-	})
+	return c.change(ctx, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
 }
 
 type userPasswordCmd struct {
-	databaseFlags
-	terminal.OutputFlag
+	oneUser
 	passwordFlag
-	Name string `arg:"" help:"Name of the user."`
 }
 
 // Help is shown by user password --help.
 func (userPasswordCmd) Help() string {
-	return "The old one is not asked for: whoever has the database's URL may do this.\n\nExample:\n  postrider user " +
-		"password anna"
+	return "The old password is not required: the database's URL is enough.\n\nExample:\n  postrider user password anna"
 }
 
 // Run executes user password.
 func (c *userPasswordCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		if _, err := a.User(ctx, c.Name); err != nil {
-			return err
-		}
+	return c.existing(ctx, func(ctx context.Context, a *access.Access, _ *access.User) error {
 		password, err := c.read()
 		if err != nil {
 			return err
 		}
-		if _, err := a.PutUser(ctx, c.Name, access.UserSpec{Password: &password}); err != nil {
-			return err
-		}
-		return c.Done(userNow(ctx, a, c.Name), "User %s has another password.", c.Name)
+		return c.put(ctx, a, access.UserSpec{Password: &password}, "User %s has another password.")
 	})
 }
 
-type userDisableCmd struct {
-	databaseFlags
-	terminal.OutputFlag
-	Name string `arg:"" help:"Name of the user."`
-}
+type userDisableCmd struct{ oneUser }
 
 // Help is shown by user disable --help.
 func (userDisableCmd) Help() string {
-	return "Name, role and password stay, and removing is not undone. Whoever has the database's URL may keep out the " +
-		"last admin, too: user enable, or the admin token, lets one in again.\n\nExample:\n  postrider user disable anna"
+	return "Name, role and password stay, so that the user can be enabled again. With the database's URL you can also " +
+		"disable the last admin: user enable, or the admin token, lets one in again.\n\nExample:\n  postrider user " +
+		"disable anna"
 }
 
 // Run executes user disable.
 func (c *userDisableCmd) Run(ctx context.Context) error {
-	return c.setDisabled(ctx, c.OutputFlag, c.Name, true, "User %s is kept out.")
+	return c.change(ctx, access.UserSpec{Disabled: new(true)}, "User %s is kept out.")
 }
 
-type userEnableCmd struct {
-	databaseFlags
-	terminal.OutputFlag
-	Name string `arg:"" help:"Name of the user."`
-}
-
-// Help is shown by user enable --help.
-func (userEnableCmd) Help() string { return "Example:\n  postrider user enable anna" }
+type userEnableCmd struct{ oneUser }
 
 // Run executes user enable.
 func (c *userEnableCmd) Run(ctx context.Context) error {
-	return c.setDisabled(ctx, c.OutputFlag, c.Name, false, "User %s may sign in again.")
-}
-
-func (f databaseFlags) setDisabled(
-	ctx context.Context, out terminal.OutputFlag, name string, disabled bool, done string,
-) error {
-	return f.access(ctx, func(ctx context.Context, a *access.Access) error {
-		if _, err := a.User(ctx, name); err != nil {
-			return err
-		}
-		if _, err := a.PutUser(ctx, name, access.UserSpec{Disabled: &disabled}); err != nil {
-			return err
-		}
-		return out.Done(userNow(ctx, a, name), done, name)
-	})
+	return c.change(ctx, access.UserSpec{Disabled: new(false)}, "User %s may sign in again.")
 }
 
 type userRemoveCmd struct {
-	databaseFlags
-	terminal.OutputFlag
+	oneUser
 	terminal.ConfirmFlag
-	Name string `arg:"" help:"Name of the user."`
 }
 
 // Help is shown by user remove --help.

@@ -23,9 +23,6 @@ type versionCmd struct {
 	terminal.OutputFlag
 }
 
-// Help is shown by version --help.
-func (versionCmd) Help() string { return "Example:\n  postrider version -o json" }
-
 // Run executes version.
 func (c versionCmd) Run() error {
 	return c.PrintOne(version.Read(), version.Read().String())
