@@ -13,10 +13,10 @@ import (
 )
 
 type apikeyCmd struct {
-	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once."`
+	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders"`
 	List   apikeyListCmd   `cmd:"" help:"List the API keys, revoked ones too." example:"apikey list"`
 	Show   apikeyShowCmd   `cmd:"" help:"Show an API key without the key itself, which was shown once." example:"apikey show ci -o json"`
-	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. A second later it works nowhere."`
+	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. A second later it works nowhere." detail:"The key stays listed, and its name stays taken, for 400 days or as long as serve --keep-keys-days says. Revoking it again changes nothing." example:"apikey revoke ci"`
 }
 
 type apikeyCreateCmd struct {
@@ -26,16 +26,6 @@ type apikeyCreateCmd struct {
 	Scope         string `required:"" enum:"publish,read,operate,admin" help:"Scope: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
 	Topic         string `help:"With scope publish: the only topic to publish to (default: every topic)." placeholder:"TOPIC"`
 	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
-}
-
-// Help is shown by apikey create --help.
-func (apikeyCreateCmd) Help() string {
-	return `The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as ` +
-		`aeg-sas-key; see docs/access.md.
-
-Examples:
-  postrider apikey create ci --scope operate --expires-in-days 90
-  postrider apikey create shop --scope publish --topic orders`
 }
 
 // Run executes apikey create.
@@ -146,12 +136,6 @@ func (c *apikeyShowCmd) Run(ctx context.Context) error {
 }
 
 type apikeyRevokeCmd struct{ oneKey }
-
-// Help is shown by apikey revoke --help.
-func (apikeyRevokeCmd) Help() string {
-	return "The key stays listed, and its name stays taken, for 400 days or as long as serve --keep-keys-days says. " +
-		"Revoking it again changes nothing.\n\nExample:\n  postrider apikey revoke ci"
-}
 
 // Run executes apikey revoke.
 func (c *apikeyRevokeCmd) Run(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"reflect"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -30,9 +31,9 @@ type verbs struct {
 	Keys    keysCmd              `cmd:"" help:"Rotate the key that secrets in the database are sealed with."`
 	Policy  management.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and make your own. The built-in ones need no database."`
 	SQL     sqlCmd               `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
-	Sink    sinkCmd              `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang."`
+	Sink    sinkCmd              `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang." detail:"Paths: /ok responds with 200, /flaky with 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} with that code, /hang never." example:"sink --listen 127.0.0.1:7481"`
 	Bench   benchmark.Cmd        `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
-	Ready   readyCmd             `cmd:"" help:"Ask a node on this machine whether it is ready, or alive, for health checks of containers."`
+	Ready   readyCmd             `cmd:"" help:"Check that a node on this machine is ready, or alive, for health checks of containers." detail:"The exit code is 0 if it is, and 1 if it is not; the reason is printed." example:"ready --listen 127.0.0.1:7480; ready --live"`
 	Version versionCmd           `cmd:"" help:"Print version and build." example:"version -o json"`
 
 	Topic   management.TopicCmd `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string) int {
 		kong.ShortUsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.PostBuild(addExamples),
+		kong.PostBuild(describeVerbs),
 		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(addressRange)),
 		kong.Exit(func(code int) { // kong's own code: 80 for wrong usage, 1 for a bad value in the environment
 			fmt.Fprint(os.Stderr, hint)
@@ -90,7 +91,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "postrider:", err)
 		return 1
 	}
-	kongcompletion.Register(parser) // exits if a shell requests completions
+	kongcompletion.Register(parser)         // exits if a shell requests completions
 	if len(args) > 0 && args[0] == "help" { // as many programs have it: help topic create
 		args = append(slices.Clone(args[1:]), "--help")
 	}
@@ -120,11 +121,18 @@ func run(ctx context.Context, args []string) int {
 	}
 }
 
-// addExamples adds the command line in a verb's tag to its help: example:"user list".
-func addExamples(k *kong.Kong) error { //nolint:unparam // the signature is kong's
+// describeVerbs completes the help of verbs from their tags: detail:"A sentence." and example:"user list; user list -o json".
+func describeVerbs(k *kong.Kong) error { //nolint:unparam // the signature is kong's
 	for _, leaf := range k.Model.Leaves(false) {
-		if line := leaf.Tag.Get("example"); line != "" {
-			leaf.Detail = "Example:\n  " + k.Model.Name + " " + line
+		if detail := leaf.Tag.Get("detail"); detail != "" {
+			leaf.Detail = detail + "\n\n"
+		}
+		examples := strings.Split(leaf.Tag.Get("example"), "; ")
+		if examples[0] != "" {
+			leaf.Detail += terminal.Either(len(examples) == 1, "Example:", "Examples:")
+		}
+		for _, line := range examples {
+			leaf.Detail += terminal.Either(line == "", "", "\n  "+k.Model.Name+" "+line)
 		}
 	}
 	return nil

@@ -22,12 +22,6 @@ type readyCmd struct {
 	Live    bool   `help:"Ask only whether its process answers, which it does while the database is away. For those who restart what fails."`
 }
 
-// Help is shown by ready --help.
-func (readyCmd) Help() string {
-	return "Exit code 0 where it is, 1 where it is not; the reason is printed.\n\nExample:\n  postrider ready --listen " +
-		"127.0.0.1:7480\n  postrider ready --live"
-}
-
 const readyPatience = 3 * time.Second
 
 // Run executes ready.

@@ -18,15 +18,6 @@ type sinkCmd struct {
 	Quiet     bool   `help:"Do not print a line per request."`
 }
 
-// Help is shown by sink --help.
-func (sinkCmd) Help() string {
-	return `Paths: /ok answers 200, /flaky 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} that ` +
-		`code, /hang never.
-
-Example:
-  postrider sink --listen 127.0.0.1:7481`
-}
-
 // Run executes sink until ctx ends.
 func (c *sinkCmd) Run(ctx context.Context) error {
 	var config net.ListenConfig

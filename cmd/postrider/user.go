@@ -20,10 +20,10 @@ type userCmd struct {
 	List     userListCmd     `cmd:"" help:"List the users." example:"user list"`
 	Show     userShowCmd     `cmd:"" help:"Show a user." example:"user show anna"`
 	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end, and their personal keys may do no more than it." example:"user role anna operator"`
-	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions and personal keys end."`
-	Disable  userDisableCmd  `cmd:"" help:"Disable a user without removing them; their sessions and personal keys end."`
+	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions and personal keys end." detail:"The old password is not required: the database's URL is enough." example:"user password anna"`
+	Disable  userDisableCmd  `cmd:"" help:"Disable a user without removing them; their sessions and personal keys end." detail:"Name, role and password stay, so that the user can be enabled again. With the database's URL you can also disable the last admin: user enable, or the admin token, lets one in again." example:"user disable anna"`
 	Enable   userEnableCmd   `cmd:"" help:"Enable a user who was disabled." example:"user enable anna"`
-	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions and personal keys end."`
+	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions and personal keys end." detail:"The audit keeps the name." example:"user remove anna; user remove anna --yes"`
 }
 
 // passwordFlag says where a password comes from. It is not an argument: those are in the list of processes and in the
@@ -191,11 +191,6 @@ type userPasswordCmd struct {
 	passwordFlag
 }
 
-// Help is shown by user password --help.
-func (userPasswordCmd) Help() string {
-	return "The old password is not required: the database's URL is enough.\n\nExample:\n  postrider user password anna"
-}
-
 // Run executes user password.
 func (c *userPasswordCmd) Run(ctx context.Context) error {
 	return c.existing(ctx, func(ctx context.Context, a *access.Access, _ *access.User) error {
@@ -208,13 +203,6 @@ func (c *userPasswordCmd) Run(ctx context.Context) error {
 }
 
 type userDisableCmd struct{ oneUser }
-
-// Help is shown by user disable --help.
-func (userDisableCmd) Help() string {
-	return "Name, role and password stay, so that the user can be enabled again. With the database's URL you can also " +
-		"disable the last admin: user enable, or the admin token, lets one in again.\n\nExample:\n  postrider user " +
-		"disable anna"
-}
 
 // Run executes user disable.
 func (c *userDisableCmd) Run(ctx context.Context) error {
@@ -231,11 +219,6 @@ func (c *userEnableCmd) Run(ctx context.Context) error {
 type userRemoveCmd struct {
 	oneUser
 	terminal.ConfirmFlag
-}
-
-// Help is shown by user remove --help.
-func (userRemoveCmd) Help() string {
-	return "The audit keeps the name.\n\nExamples:\n  postrider user remove anna\n  postrider user remove anna --yes"
 }
 
 // Run executes user remove.

@@ -16,14 +16,21 @@ import (
 
 // Cmd is bench, with a verb for each scenario.
 type Cmd struct {
-	Throughput throughputCmd `cmd:"" help:"Publish as fast as possible and deliver everything to an endpoint in another process."`
-	Publish    publishCmd    `cmd:"" help:"Publish requests of 100 events while delivery is paused."`
-	Latency    latencyCmd    `cmd:"" help:"Measure latency at 100 events per second."`
-	Failing    failingCmd    `cmd:"" help:"Measure the cost of an endpoint that answers a fifth of the requests with 503."`
-	Batched    batchedCmd    `cmd:"" help:"Deliver batches of 100 events: what was paused, and while publishing."`
-	Backlog    backlogCmd    `cmd:"" help:"Measure beside a million deliveries that wait."`
+	Throughput throughputCmd `cmd:"" help:"Publish as fast as possible and deliver everything to an endpoint in another process." example:"bench throughput -o json; bench throughput --subscriptions 10; bench throughput --answer-after 100ms --rate 1000"`
+	Publish    publishCmd    `cmd:"" help:"Publish requests of 100 events while delivery is paused." example:"bench publish --events-per-request 10"`
+	Latency    latencyCmd    `cmd:"" help:"Measure latency at 100 events per second." detail:"Events are due at fixed times, and latency counts from then: a stall also counts for the events that it delays." example:"bench latency --rate 500"`
+	Failing    failingCmd    `cmd:"" help:"Measure the cost of an endpoint that answers a fifth of the requests with 503." detail:"Measures without failures, and then with them. Retries come 6 seconds after a failure." example:"bench failing --percent 50"`
+	Batched    batchedCmd    `cmd:"" help:"Deliver batches of 100 events: what was paused, and while publishing." detail:"Measures publishing while delivery is paused, then delivering that, then both at once." example:"bench batched --events-per-batch 1000"`
+	Backlog    backlogCmd    `cmd:"" help:"Measure beside a million deliveries that wait." detail:"Measures an event subscription alone, and then beside the backlog of another." example:"bench backlog --waits scheduled"`
 	Noisy      noisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow down the other event subscriptions."`
 	Sink       sinkCmd       `cmd:"" hidden:"" help:"The endpoint of a benchmark."`
+}
+
+// Help is shown by bench --help.
+func (Cmd) Help() string {
+	return `Publishers, service, database and endpoint share this machine. Durability is on (fsync,
+synchronous_commit, full_page_writes), and a checkpoint falls into the middle of each phase. The exit code is 1 if an
+event is lost or left at the end.`
 }
 
 // loadFlags are the flags of every scenario but noisy.
@@ -39,13 +46,6 @@ type loadFlags struct {
 type rateFlag struct {
 	Rate float64 `help:"Events per second; 0 = as fast as the publishers can."`
 }
-
-const loadHelp = `Publishers, service, database and endpoint share this machine. Durability is on (fsync,
-synchronous_commit, full_page_writes), and a checkpoint falls into the middle of each phase. The exit code is 1 if an
-event is lost or left at the end.
-
-Example:
-  postrider bench `
 
 // run measures a scenario and prints its report.
 func (f *loadFlags) run(ctx context.Context, o bench.Options) (err error) {
@@ -83,22 +83,12 @@ func program(secret string) (binary, command string, err error) {
 type throughputCmd struct {
 	loadFlags
 	rateFlag
-	Subs        int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1"`
+	Subs        int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1" range:"1.."`
 	AnswerAfter time.Duration `help:"How long the endpoint takes to respond."`
-}
-
-// Help is shown by bench throughput --help.
-func (throughputCmd) Help() string {
-	return loadHelp + `throughput -o json
-  postrider bench throughput --subscriptions 10
-  postrider bench throughput --answer-after 100ms --rate 1000`
 }
 
 // Run executes bench throughput.
 func (c *throughputCmd) Run(ctx context.Context) error {
-	if c.Subs < 1 {
-		return terminal.Usagef("bench throughput: --subscriptions must be positive")
-	}
 	return c.run(ctx, bench.Options{
 		Scenario: "throughput", Rate: c.Rate, Subscriptions: c.Subs, AnswerAfter: c.AnswerAfter,
 	})
@@ -106,30 +96,17 @@ func (c *throughputCmd) Run(ctx context.Context) error {
 
 type publishCmd struct {
 	loadFlags
-	Events int `name:"events-per-request" help:"Events in a request." default:"100"`
+	Events int `name:"events-per-request" help:"Events in a request." default:"100" range:"1.."`
 }
-
-// Help is shown by bench publish --help.
-func (publishCmd) Help() string { return loadHelp + "publish --events-per-request 10" }
 
 // Run executes bench publish.
 func (c *publishCmd) Run(ctx context.Context) error {
-	if c.Events < 1 {
-		return terminal.Usagef("bench publish: --events-per-request must be positive")
-	}
 	return c.run(ctx, bench.Options{Scenario: "publish", EventsPerRequest: c.Events})
 }
 
 type latencyCmd struct {
 	loadFlags
 	Rate float64 `help:"Events per second." default:"100"`
-}
-
-// Help is shown by bench latency --help.
-func (latencyCmd) Help() string {
-	return `Events are due at fixed times, and latency counts from then: a stall also counts for the events that it delays.
-
-` + loadHelp + "latency --rate 500"
 }
 
 // Run executes bench latency.
@@ -143,13 +120,6 @@ type failingCmd struct {
 	Percent int `help:"How many of a hundred requests are answered 503." default:"20"`
 }
 
-// Help is shown by bench failing --help.
-func (failingCmd) Help() string {
-	return `Measures without failures, and then with them. Retries come 6 seconds after a failure.
-
-` + loadHelp + "failing --percent 50"
-}
-
 // Run executes bench failing.
 func (c *failingCmd) Run(ctx context.Context) error {
 	return c.run(ctx, bench.Options{Scenario: "failing", Rate: c.Rate, FailurePercent: c.Percent})
@@ -157,22 +127,12 @@ func (c *failingCmd) Run(ctx context.Context) error {
 
 type batchedCmd struct {
 	loadFlags
-	Events int `name:"events-per-request" help:"Events in a request of the publishers." default:"100"`
-	Batch  int `name:"events-per-batch" help:"Events in a delivered batch, at most." default:"100"`
-}
-
-// Help is shown by bench batched --help.
-func (batchedCmd) Help() string {
-	return `Measures publishing while delivery is paused, then delivering that, then both at once.
-
-` + loadHelp + "batched --events-per-batch 1000"
+	Events int `name:"events-per-request" help:"Events in a request of the publishers." default:"100" range:"1.."`
+	Batch  int `name:"events-per-batch" help:"Events in a delivered batch, at most." default:"100" range:"1.."`
 }
 
 // Run executes bench batched.
 func (c *batchedCmd) Run(ctx context.Context) error {
-	if min(c.Events, c.Batch) < 1 {
-		return terminal.Usagef("bench batched: --events-per-request and --events-per-batch must be positive")
-	}
 	return c.run(ctx, bench.Options{Scenario: "batched", EventsPerRequest: c.Events, EventsPerBatch: c.Batch})
 }
 
@@ -181,13 +141,6 @@ type backlogCmd struct {
 	rateFlag
 	Waiting int    `help:"How many deliveries of another event subscription wait." default:"1000000"`
 	Waits   string `help:"How: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
-}
-
-// Help is shown by bench backlog --help.
-func (backlogCmd) Help() string {
-	return `Measures an event subscription alone, and then beside the backlog of another.
-
-` + loadHelp + "backlog --waits scheduled"
 }
 
 // Run executes bench backlog.
