@@ -161,7 +161,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func (b *bundle) newEngine(t *testing.T, s *app.System, change func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
-		Parts: s.Engine(), Logger: quiet(), StopTimeout: time.Second,
+		Parts: s.Parts, Logger: quiet(), StopTimeout: time.Second,
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 		Jitter:    func() float64 { return 0 },
 		OnAttempt: func(r jobs.AttemptReport) { b.attempts <- r },

@@ -29,7 +29,7 @@ func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
 		o.AllowCIDR, o.DefaultValidation, o.ValidationWait = local, nil, 0
 	}}, change...)...)
 	engine, err := jobs.New(jobs.Options{
-		Parts: b.store.Engine(), Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond,
+		Parts: b.store.Parts, Logger: slog.New(slog.DiscardHandler), AllowCIDR: local, HandshakePause: time.Millisecond,
 		StopTimeout: time.Second,
 	})
 	require.NoError(t, err)

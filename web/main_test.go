@@ -136,7 +136,7 @@ func alive(t *testing.T, change ...func(*web.Options)) *bundle {
 	done := make(chan struct{})
 	go func() { defer close(done); b.store.Run(ctx) }()
 	engine, err := jobs.New(jobs.Options{
-		Parts: b.store.Engine(), Logger: slog.New(slog.DiscardHandler),
+		Parts: b.store.Parts, Logger: slog.New(slog.DiscardHandler),
 		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, StopTimeout: time.Second,
 	})
 	require.NoError(t, err)

@@ -132,7 +132,7 @@ func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error 
 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	e := o.engine
-	e.Parts, e.Logger, e.PollOnly = a.store.Engine(), o.log, o.database.PgBouncer
+	e.Parts, e.Logger, e.PollOnly = a.store.Parts, o.log, o.database.PgBouncer
 	e.UserAgent = "postrider/" + version.Number()
 	e.AllowCIDR, e.AllowHTTP, e.DeadLetters = o.api.AllowCIDR, o.api.AllowHTTP, o.api.DeadLetters
 	e.MaxHeaderBytes = o.api.HeaderLimits.MaxValueBytes

@@ -17,8 +17,8 @@ import (
 	"postrider/postgres"
 )
 
-// openDatabase waits for a database that is just starting, as after a reboot or in compose.
-func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.Logger) (*pgxpool.Pool, error) {
+// openPool connects to nothing yet.
+func (f databaseFlags) openPool(ctx context.Context, maxConns int) (*pgxpool.Pool, error) {
 	open := postgres.OpenPool
 	if f.PgBouncer {
 		open = postgres.OpenPoolThroughPgBouncer
@@ -26,6 +26,15 @@ func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.
 	pool, err := open(ctx, f.DatabaseURL, maxConns)
 	if err != nil {
 		return nil, terminal.Usagef("POSTRIDER_DATABASE_URL: %v", err)
+	}
+	return pool, nil
+}
+
+// openDatabase waits for a database that is just starting, as after a reboot or in compose.
+func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.Logger) (*pgxpool.Pool, error) {
+	pool, err := f.openPool(ctx, maxConns)
+	if err != nil {
+		return nil, err
 	}
 	if err = awaitDatabase(ctx, pool, log); err == nil {
 		err = f.checkPooler(ctx, pool)
@@ -120,13 +129,9 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 	if err := f.require(); err != nil {
 		return err
 	}
-	open := postgres.OpenPool
-	if f.PgBouncer {
-		open = postgres.OpenPoolThroughPgBouncer
-	}
-	pool, err := open(ctx, f.DatabaseURL, 2)
+	pool, err := f.openPool(ctx, 2)
 	if err != nil {
-		return terminal.Usagef("POSTRIDER_DATABASE_URL: %v", err)
+		return err
 	}
 	defer pool.Close()
 	if err := pool.Ping(ctx); err != nil {

@@ -88,30 +88,15 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 		return err
 	}
 	now := func() (any, error) {
-		return rotatedKeys{
-			sealer.KeyID(),
-			rotatedRows{sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"]},
-			append([]string{}, retired...),
-		}, nil
+		rows := map[string]int{
+			"topics": sealed["topics"], "eventSubscriptions": sealed["event_subscriptions"], "handshakes": sealed["handshakes"],
+		}
+		return map[string]any{"keyId": sealer.KeyID(), "sealed": rows, "retired": append([]string{}, retired...)}, nil
 	}
-	return c.Done(now, "%s", tellRotation(sealer.KeyID(), sealed, retired))
+	return c.Done(now, "%s", describeRotation(sealer.KeyID(), sealed, retired))
 }
 
-// rotatedKeys is what keys rotate prints as JSON.
-type rotatedKeys struct {
-	KeyID   string      `json:"keyId"`
-	Sealed  rotatedRows `json:"sealed"`
-	Retired []string    `json:"retired"`
-}
-
-// rotatedRows are how many were sealed anew.
-type rotatedRows struct {
-	Topics             int `json:"topics"`
-	EventSubscriptions int `json:"eventSubscriptions"`
-	Handshakes         int `json:"handshakes"`
-}
-
-func tellRotation(key string, sealed map[string]int, retired []string) string {
+func describeRotation(key string, sealed map[string]int, retired []string) string {
 	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, terminal.Plural(sealed["topics"], "topic"),
 		terminal.Plural(sealed["event_subscriptions"], "event subscription"),
 		terminal.Plural(sealed["handshakes"], "handshake"))

@@ -53,43 +53,16 @@ type Options struct {
 // System is the wired parts of a node: everything but the REST API, the dashboard and the engine. Publishing, loading
 // and recording need Run.
 type System struct {
-	Node string
-	DB   *postgres.DB
+	// Parts are those of the engine. Active, Wake, Handoff and Gate are nil on a node that makes no attempts.
+	jobs.Parts
+
 	// Clock is the database's time.
-	Clock *postgres.Clock
-	IDs   *postgres.IDs
-	Disk  *postgres.Disk
-	// Failpoint is nil but in tests.
-	Failpoint postgres.Failpoint
-
-	Cache         *catalog.Cache
-	Topics        *catalog.Topics
-	Subscriptions *catalog.Subscriptions
-	Holds         *catalog.Holds
-	Handshakes    *catalog.Handshakes
-	Policies      *catalog.Policies
-
-	Access   *access.Access
+	Clock    *postgres.Clock
+	IDs      *postgres.IDs
+	Topics   *catalog.Topics
+	Policies *catalog.Policies
 	Reader   *query.Reader
-	Operator *operator.Operator
-
-	Nodes    *queue.Nodes
-	Notifier *queue.Notifier
-	Traffic  *queue.Traffic
-	JobRows  *queue.JobRows
 	Memory   *queue.Memory
-	// Active, Wake, Handoff and Gate are nil on a node that makes no attempts.
-	Active  *queue.JobSet
-	Wake    *queue.Wake
-	Handoff *queue.Handoff
-	Gate    *queue.Gate
-
-	Publisher   *publish.Publisher
-	Loader      *delivery.Loader
-	Recorder    *delivery.Recorder
-	Releaser    *delivery.Releaser
-	Exports     *export.Exports
-	Maintenance *jobs.Maintenance
 }
 
 // New wires a system and reads the catalog once.
@@ -109,10 +82,10 @@ func New(ctx context.Context, o Options) (*System, error) {
 		return nil, err
 	}
 	s := &System{
-		Node: o.Node, DB: db, Clock: clock, IDs: postgres.NewIDs(clock), Disk: postgres.NewDisk(db, o.Logger),
-		Failpoint: o.Failpoint, Cache: cache, Access: access.NewAccess(db, o.Logger), Reader: query.NewReader(db, clock),
-		Memory: queue.NewMemory(o.MaxBodyBytes),
+		Clock: clock, IDs: postgres.NewIDs(clock), Reader: query.NewReader(db, clock), Memory: queue.NewMemory(o.MaxBodyBytes),
 	}
+	s.Node, s.DB, s.Disk, s.Failpoint = o.Node, db, postgres.NewDisk(db, o.Logger), o.Failpoint
+	s.Cache, s.Access = cache, access.NewAccess(db, o.Logger)
 	s.Topics, s.Subscriptions, s.Holds, s.Handshakes, s.Policies = catalog.NewParts(cache, o.Node, o.Failpoint)
 	s.Nodes = queue.NewNodes(o.Pool.Config().ConnConfig, o.Node, o.Version, o.TimeScale)
 	if o.MaxWorkers > 0 {
