@@ -39,27 +39,46 @@ Examples:
   postrider doctor --endpoint https://billing.example.com/events`
 }
 
-// finding is one thing that was looked at.
+const ok, warn, fail = "ok", "warn", "fail" // levels of a finding
+
+// finding is the result of one check.
 type finding struct {
-	Level  string `json:"level"` // ok, warn or fail
+	Level  string `json:"level"`
 	Check  string `json:"check"`
 	Says   string `json:"says"`
-	Remedy string `json:"remedy"` // "" of what is ok
+	Remedy string `json:"remedy"` // "" if it is ok
 }
 
-// findings gather.
 type findings []finding
 
+// problem is a finding if it exists.
+type problem struct {
+	exists              bool
+	level, says, remedy string
+}
+
+// check adds the problems that exist, or else that the check is ok, unless there is nothing to say about that.
+func (f *findings) check(check, says string, problems ...problem) {
+	wrong := false
+	for _, p := range problems {
+		if p.exists {
+			wrong = true
+			*f = append(*f, finding{p.level, check, p.says, p.remedy})
+		}
+	}
+	if !wrong && says != "" {
+		*f = append(*f, finding{ok, check, says, ""})
+	}
+}
+
 func (f *findings) ok(check, format string, args ...any) {
-	*f = append(*f, finding{"ok", check, fmt.Sprintf(format, args...), ""})
+	f.check(check, fmt.Sprintf(format, args...))
 }
-
 func (f *findings) warn(check, says, remedy string) {
-	*f = append(*f, finding{"warn", check, says, remedy})
+	f.check(check, "", problem{true, warn, says, remedy})
 }
-
 func (f *findings) fail(check, says, remedy string) {
-	*f = append(*f, finding{"fail", check, says, remedy})
+	f.check(check, "", problem{true, fail, says, remedy})
 }
 
 func (f findings) count(level string) (n int) {
@@ -82,16 +101,15 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	if _, err := c.proxy(); err != nil {
 		return err
 	}
-	out := c.egressFlags
 	var found findings
-	c.look(ctx, &found, out)
+	c.look(ctx, &found)
 	for _, url := range c.Endpoint {
-		judgeEgress(ctx, &found, url, out)
+		judgeEgress(ctx, &found, url, c.egressFlags)
 	}
 	if err := c.Print(found, func(w io.Writer) { printFindings(w, found) }); err != nil {
 		return err
 	}
-	if found.count("fail") > 0 {
+	if found.count(fail) > 0 {
 		return errUnwell
 	}
 	return nil
@@ -104,16 +122,12 @@ func printFindings(w io.Writer, found findings) {
 			fmt.Fprintf(w, "\t\t→ %s\n", terminal.OneLine(f.Remedy))
 		}
 	}
-	fmt.Fprintf(w, "(%d ok, %d to watch, %d to mend)\n", found.count("ok"), found.count("warn"), found.count("fail"))
+	fmt.Fprintf(w, "(%d ok, %d to watch, %d to mend)\n", found.count(ok), found.count(warn), found.count(fail))
 }
 
 // look goes as far as the database lets it.
-func (c *doctorCmd) look(ctx context.Context, found *findings, out egressFlags) {
-	open := postgres.OpenPool
-	if c.PgBouncer {
-		open = postgres.OpenPoolThroughPgBouncer
-	}
-	pool, err := open(ctx, c.DatabaseURL, 2)
+func (c *doctorCmd) look(ctx context.Context, found *findings) {
+	pool, err := c.openPool(ctx, 2)
 	if err != nil {
 		found.fail("connection", fmt.Sprintf("the database URL cannot be used: %v", err),
 			"write it as postgres://user:password@host:5432/name")
@@ -123,54 +137,52 @@ func (c *doctorCmd) look(ctx context.Context, found *findings, out egressFlags) 
 	if !c.reach(ctx, found, pool) {
 		return
 	}
-	asked := time.Now()
+	queried := time.Now()
 	seen, err := query.ReadServer(ctx, pool)
 	if err != nil {
-		found.fail("server", fmt.Sprintf("the server's state cannot be read: %v", err), "look at PostgreSQL's log")
+		found.fail("server", fmt.Sprintf("the server's state cannot be read: %v", err), "read PostgreSQL's log")
 		return
 	}
-	judgeServer(found, seen, asked.Add(time.Since(asked)/2))
+	judgeServer(found, seen, queried.Add(time.Since(queried)/2))
 	judgeDisk(found, postgres.ProbeDisk(ctx, pool))
 	if c.lookAtOwn(ctx, found, pool, seen) {
-		judgeStored(ctx, found, pool, out)
+		judgeStored(ctx, found, pool, c.egressFlags)
 	}
 }
 
-// reach is about the way to the database: whether it answers, and whether a pooler is on it.
+// reach checks whether the database answers, and for a pooler before it.
 func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Pool) bool {
 	err := pool.Ping(ctx)
-	if refused := poolerRefusal(err, c.PgBouncer); refused != nil {
-		found.fail("pooler", refused.Error(),
-			"set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
-		return false
-	}
-	if err != nil {
+	rejected := poolerRefusal(err, c.PgBouncer)
+	if err != nil && rejected == nil {
 		found.fail("connection", fmt.Sprintf("the database does not answer: %v", err),
 			"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs")
 		return false
 	}
-	if err := c.checkPooler(ctx, pool); err != nil {
-		found.fail("pooler", err.Error(),
-			"set --pgbouncer where PgBouncer is on the way, or lead the URL to PostgreSQL itself")
+	if err == nil {
+		rejected = c.checkPooler(ctx, pool)
+	}
+	if rejected != nil {
+		found.fail("pooler", rejected.Error(), "set --pgbouncer if the URL is PgBouncer's, or use PostgreSQL's own URL")
 		return false
 	}
 	if !c.PgBouncer {
-		found.ok("pooler", "none on the way that drops settings")
+		found.ok("pooler", "none before the database that drops settings")
 		return true
 	}
-	switch statements, err := postgres.MissingSettings(ctx, pool); {
-	case err != nil:
-		found.fail("pooler", err.Error(), "look at PgBouncer's log")
+	statements, err := postgres.MissingSettings(ctx, pool)
+	if err != nil {
+		found.fail("pooler", err.Error(), "read PgBouncer's log")
 		return false
-	case statements != "":
-		found.warn("pooler", "PgBouncer passes no session settings on, and the role has not got them", "run: "+statements)
-	default:
-		found.ok("pooler", "PgBouncer, and the role has the settings that it does not pass on")
 	}
+	found.check("pooler", "PgBouncer, and the role has the settings that it does not pass on", problem{
+		statements != "", warn, "PgBouncer passes no session settings on, and the role does not have them",
+		"run: " + statements,
+	})
 	return true
 }
 
-// lookAtOwn is about what is ours in the database; it reports whether that can be read.
+// lookAtOwn checks what postrider has in the database, and reports whether that can be read.
 func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *query.Checkup) bool {
 	status, err := migrations.ReadStatus(ctx, pool)
 	switch {
@@ -220,13 +232,10 @@ func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.P
 		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with")
 		return
 	}
-	switch err := catalog.TryKey(ctx, pool, sealer); {
-	case errors.Is(err, catalog.ErrNothingSealed):
-		found.ok("encryption key", "%v", err)
-	case err != nil:
-		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up "+
-			"with; without it endpoints and access keys cannot be read")
-	default:
-		found.ok("encryption key", "it opens what is sealed")
-	}
+	err = catalog.TryKey(ctx, pool, sealer)
+	nothing := errors.Is(err, catalog.ErrNothingSealed)
+	found.check("encryption key", terminal.Either(nothing, fmt.Sprint(err), "it opens what is sealed"), problem{
+		err != nil && !nothing, fail, fmt.Sprint(err), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set " +
+			"up with; without it endpoints and access keys cannot be read",
+	})
 }
