@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 
 	"postrider/catalog"
 	"postrider/event"
@@ -42,41 +41,23 @@ const (
 	PointAnswered = "answered"
 )
 
-// deliverer is the River worker. Its job is one delivery attempt: one HTTP request.
-type deliverer struct {
-	river.WorkerDefaults[queue.AttemptArgs]
-	engine *Engine
-}
-
-// Timeout implements river.Worker: none. Every wait has its own bound (the gate, beginTimeout, the ack timeout), except
-// the one that must not have one: until results can be recorded. River's would cost a goroutine and two timers for each
-// attempt, 4 % of the service's time.
-func (d *deliverer) Timeout(*river.Job[queue.AttemptArgs]) time.Duration { return -1 }
-
-// Work implements river.Worker. An endpoint's failure is an outcome and no error. An error means that the attempt has
-// no outcome: River then runs the job again, which counts as a rerun once the attempt has begun.
-func (d *deliverer) Work(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
-	release := d.engine.active.Add(job.ID)
+// deliver is one delivery attempt: one HTTP request. An endpoint's failure is an outcome and no error. An error means
+// that the attempt has no outcome: River then runs the job again, which counts as a rerun once the attempt has begun.
+func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs]) error {
+	release := e.parts.Active.Add(job.ID)
 	defer release()
-	defer d.engine.progress.begin()()
-	defer d.engine.handoff.Forget(job.ID)
-	d.engine.parts.Failpoint.Reach(PointFetched)
-	a := &attempt{
-		engine: d.engine, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1,
-	}
-	return d.engine.worked(a, a.run(ctx))
-}
-
-// tokenOf is the row of a job.
-func tokenOf(job *rivertype.JobRow) queue.JobToken {
-	return queue.JobToken{JobID: job.ID, CreatedAt: job.CreatedAt}
+	defer e.progress.begin()()
+	defer e.parts.Handoff.Forget(job.ID)
+	e.parts.Failpoint.Reach(PointFetched)
+	a := &attempt{engine: e, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}
+	return e.worked(a, a.run(ctx))
 }
 
 // worked returns to River how an attempt went.
 func (e *Engine) worked(a *attempt, err error) error {
 	switch {
 	case err == nil:
-		e.ended.add(a.job.JobID) // recorded: the row is gone
+		e.ended.Add(a.job.JobID) // recorded: the row is gone
 	case errors.Is(err, postgres.ErrNotFound):
 		e.drop(a.job, err) // ended, canceled or given to another job meanwhile: this row is no delivery's token
 		return nil
@@ -150,10 +131,10 @@ func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
 	if err := a.engine.parts.Recorder.WaitRecording(ctx); err != nil {
 		return false, err
 	}
-	if !a.engine.gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+	if !a.engine.parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
 		return false, nil
 	}
-	a.leave = sync.OnceFunc(func() { a.engine.gate.Leave(a.args.Subscription) })
+	a.leave = sync.OnceFunc(func() { a.engine.parts.Gate.Leave(a.args.Subscription) })
 	return true, nil
 }
 
@@ -194,7 +175,7 @@ func (a *attempt) cut(ctx context.Context) error {
 
 // load reads the work, unless it came with the job.
 func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
-	if work := a.engine.handoff.Work(a.job.JobID); work != nil {
+	if work := a.engine.parts.Handoff.Work(a.job.JobID); work != nil {
 		return work, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
@@ -272,7 +253,7 @@ func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) err
 	now := a.work.Now()
 	a.engine.parts.Failpoint.Reach(PointAnswered)
 	a.leave() // recording is no load on the endpoint
-	a.engine.gate.Learn(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
+	a.engine.parts.Gate.Learn(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
 	facts := a.facts(started, now, met)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {

@@ -19,35 +19,87 @@ const (
 	housekeepInterval = time.Minute
 	drainInterval     = 5 * time.Second
 	expireInterval    = time.Second
-	tellInterval      = time.Second
+	noticeInterval    = time.Second
+
+	sweepInterval = time.Minute
+	// sweepRest bounds the sweepers of all nodes to a hundredth of a core: after a pass a node rests that many times as
+	// long as the pass took, for each node. A pass over a million deliveries and their jobs takes 8.5 s, so it begins each
+	// 14 minutes.
+	sweepRest     = 100
+	mergeInterval = 10 * time.Second
+
 	// A statement of the maintenance loops that takes longer is stuck; the next tick tries again.
 	clockworkTimeout = 10 * time.Second
 )
 
-// every calls do at once and then once per interval until ctx ends. Errors are logged: the next tick is the retry.
-func (e *Engine) every(ctx context.Context, interval time.Duration, what string, do func(context.Context) error) {
-	e.everyOr(ctx, interval, nil, what, do)
+// loop is a task that each node repeats until its engine stops.
+type loop struct {
+	what      string // for the log
+	interval  time.Duration
+	requested <-chan struct{} // runs it before the interval is over; nil = never
+	run       func(context.Context) error
+	unbounded bool // it bounds its statements itself
 }
 
-// everyOr also calls do on request.
-func (e *Engine) everyOr(
-	ctx context.Context, interval time.Duration, requested <-chan struct{}, what string, do func(context.Context) error,
-) {
-	tick := time.NewTicker(interval)
+func (e *Engine) loops() []loop {
+	p := &e.parts
+	return []loop{
+		{what: "promoting due jobs", interval: flowInterval, run: e.promote},
+		{what: "releasing held deliveries", interval: flowInterval, run: e.refill},
+		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported,
+			run: uncounted(p.Exports.ClaimExports)},
+		{what: "the heartbeat", interval: beatInterval, run: e.beat},
+		{what: "reclaiming interrupted attempts", interval: reclaimInterval, requested: e.died, run: e.reclaim},
+		{what: "checking for progress", interval: e.options.stallInterval, run: e.checkProgress},
+		{what: "sweeping", interval: sweepInterval, run: e.sweep, unbounded: true},
+		{what: "canceling deliveries of deleted event subscriptions", interval: drainInterval, run: p.Subscriptions.Drain},
+		{what: "deleting expired event subscriptions", interval: expireInterval, run: p.Subscriptions.Expire},
+		{what: "ending handshakes", interval: awaitInterval, run: p.Handshakes.Expire},
+		{what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval, run: e.publishNotices},
+		{what: "merging roll-ups", interval: mergeInterval, run: uncounted(p.Maintenance.MergeRollups)},
+		partitionLoop(p.Maintenance),
+		{what: "removing data past its retention", interval: housekeepInterval,
+			run: func(ctx context.Context) error { return p.Maintenance.Retain(ctx, e.options.Retention) }},
+		{what: "removing expired rows", interval: housekeepInterval, run: e.clean},
+		{what: "forgetting deleted event subscriptions", interval: housekeepInterval, run: e.forget},
+		{what: "vacuuming", interval: vacuumInterval, run: p.Maintenance.VacuumJobs, unbounded: true},
+	}
+}
+
+// uncounted drops the count that a task returns.
+func uncounted(run func(context.Context) (int, error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := run(ctx)
+		return err
+	}
+}
+
+// partitionLoop keeps a week of partitions ahead. It checks every minute, though a partition is needed once a day: a
+// database that was unavailable over midnight must not cost a day.
+func partitionLoop(m *Maintenance) loop {
+	return loop{what: "creating partitions", interval: housekeepInterval, run: m.EnsurePartitions}
+}
+
+// repeat runs a loop at once and then at its interval until ctx ends. Errors are logged: the next run is the retry.
+func (e *Engine) repeat(ctx context.Context, l loop) {
+	tick := time.NewTicker(l.interval)
 	defer tick.Stop()
 	for {
-		bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
-		err := do(bounded)
+		bounded, cancel := ctx, context.CancelFunc(func() {})
+		if !l.unbounded {
+			bounded, cancel = context.WithTimeout(ctx, clockworkTimeout)
+		}
+		err := l.run(bounded)
 		cancel()
 		e.parts.Disk.Noticed(err)
 		if err != nil && ctx.Err() == nil {
-			e.log.Warn(what+" failed, trying again", "in", interval, "error", err)
+			e.log.Warn(l.what+" failed, trying again", "in", l.interval, "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-requested:
+		case <-l.requested:
 		}
 	}
 }
@@ -60,47 +112,42 @@ func signal(c chan struct{}) {
 	}
 }
 
-// keepLease writes this node's heartbeat and reads those of the others. It does nothing else: jobs of dead nodes are
-// replaced beside it, by statements that wait for the pool and may take longer.
-func (e *Engine) keepLease(ctx context.Context) {
-	watch := newLeaseWatch()
-	e.every(ctx, beatInterval, "the heartbeat", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
-		defer cancel()
-		beats, err := e.parts.Nodes.Beat(ctx, e.host, e.parts.Maintenance.SweeperFinds())
-		if err != nil {
+// beat writes this node's heartbeat and reads those of the others. It does nothing else: jobs of dead nodes are
+// replaced by another loop, in statements that wait for the pool and may take longer.
+func (e *Engine) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	beats, err := e.parts.Nodes.Beat(ctx, e.host, e.parts.Maintenance.SweeperFinds())
+	if err != nil {
+		return err
+	}
+	dead := e.leases.dead(beats)
+	for node, beat := range dead {
+		e.log.Warn("a node stopped its heartbeat; the other nodes repeat its attempts", "node", node)
+		if err := e.parts.Nodes.Unregister(ctx, node, &beat); err != nil {
 			return err
 		}
-		dead := watch.dead(beats)
-		for node, beat := range dead {
-			e.log.Warn("a node stopped its heartbeat; the other nodes repeat its attempts", "node", node)
-			if err := e.parts.Nodes.Unregister(ctx, node, &beat); err != nil {
-				return err
-			}
-		}
-		if len(dead) > 0 {
-			signal(e.died) // do not wait for the next tick
-		}
-		return nil
-	})
+	}
+	if len(dead) > 0 {
+		signal(e.died) // do not wait for the next tick
+	}
+	return nil
 }
 
 // reclaim replaces the jobs of dead nodes, and this node's own that never arrived.
-func (e *Engine) reclaim(ctx context.Context) {
-	e.everyOr(ctx, reclaimInterval, e.died, "reclaiming interrupted attempts", func(ctx context.Context) error {
-		lost, err := e.parts.JobRows.ReclaimFromLost(ctx)
-		if err != nil {
-			return err
-		}
-		own, err := e.parts.JobRows.ReclaimOwn(ctx, append(e.active.IDs(), e.handoff.NotBegun()...))
-		if err != nil {
-			return err
-		}
-		if lost+own > 0 {
-			e.log.Warn("interrupted attempts are repeated", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
-		}
-		return nil
-	})
+func (e *Engine) reclaim(ctx context.Context) error {
+	lost, err := e.parts.JobRows.ReclaimFromLost(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := e.parts.JobRows.ReclaimOwn(ctx, append(e.parts.Active.IDs(), e.parts.Handoff.NotBegun()...))
+	if err != nil {
+		return err
+	}
+	if lost+own > 0 {
+		e.log.Warn("interrupted attempts are repeated", "from_lost_nodes", lost, "fetched_but_never_arrived", own)
+	}
+	return nil
 }
 
 // leaseWatch decides which nodes are dead: those whose heartbeat did not move while this node wrote four of its own.
@@ -133,67 +180,56 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// keepPartitions keeps a week of partitions ahead. It checks every minute, though a partition is needed once a day: a
-// database that was unavailable over midnight must not cost a day.
-func (e *Engine) keepPartitions(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "creating partitions", e.parts.Maintenance.EnsurePartitions)
-}
-
-// retain removes finished data that is older than its retention.
-func (e *Engine) retain(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "removing data past its retention",
-		func(ctx context.Context) error { return e.parts.Maintenance.Retain(ctx, e.options.Retention) })
-}
-
 // clean removes jobs that River has finalized itself, probations without event subscriptions, expired idempotency keys,
 // old handshakes and operations, notices without a reader, and expired sessions.
-func (e *Engine) clean(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "removing expired rows", func(ctx context.Context) error {
-		return errors.Join(e.parts.JobRows.CleanJobs(ctx), e.parts.Recorder.CleanProbations(ctx),
-			e.parts.Publisher.CleanIdempotencyKeys(ctx), e.parts.Handshakes.Clean(ctx),
-			e.parts.Maintenance.CleanNotices(ctx), e.parts.Operator.CleanOperations(ctx),
-			e.parts.Access.CleanSessions(ctx), e.parts.JobRows.CleanLocks(ctx))
-	})
+func (e *Engine) clean(ctx context.Context) error {
+	return errors.Join(e.parts.JobRows.CleanJobs(ctx), e.parts.Recorder.CleanProbations(ctx),
+		e.parts.Publisher.CleanIdempotencyKeys(ctx), e.parts.Handshakes.Clean(ctx),
+		e.parts.Maintenance.CleanNotices(ctx), e.parts.Operator.CleanOperations(ctx),
+		e.parts.Access.CleanSessions(ctx), e.parts.JobRows.CleanLocks(ctx))
 }
 
 // forget frees what this node remembers of deleted event subscriptions: if some are created and deleted all day, that
 // would only grow.
-func (e *Engine) forget(ctx context.Context) {
-	e.every(ctx, housekeepInterval, "forgetting deleted event subscriptions", func(context.Context) error {
-		catalogue := e.parts.Cache.Snapshot()
-		e.gate.Forget(func(id int64) bool {
-			_, known := catalogue.Subscription(id)
-			return known
-		})
-		e.parts.Loader.Forget()
-		e.parts.Recorder.Forget()
-		return nil
+func (e *Engine) forget(context.Context) error {
+	catalogue := e.parts.Cache.Snapshot()
+	e.parts.Gate.Forget(func(id int64) bool {
+		_, known := catalogue.Subscription(id)
+		return known
 	})
+	e.parts.Loader.Forget()
+	e.parts.Recorder.Forget()
+	return nil
 }
 
-// drain cancels the pending deliveries of deleted event subscriptions, if the deletion itself did not complete it.
-func (e *Engine) drain(ctx context.Context) {
-	e.every(ctx, drainInterval, "canceling deliveries of deleted event subscriptions", e.parts.Subscriptions.Drain)
+// publishNotices publishes the notices for operators to topic postrider.system.
+func (e *Engine) publishNotices(ctx context.Context) error {
+	published, err := e.parts.Maintenance.PublishNotices(ctx)
+	if published > 0 {
+		e.parts.Wake.RequestCollect()
+	}
+	return err
 }
 
-// expire deletes event subscriptions that have expired. They have matched nothing since that moment, on every node.
-func (e *Engine) expire(ctx context.Context) {
-	e.every(ctx, expireInterval, "deleting expired event subscriptions", e.parts.Subscriptions.Expire)
-}
-
-// tellOperators publishes the notices for operators to topic postrider.system.
-func (e *Engine) tellOperators(ctx context.Context) {
-	e.every(ctx, tellInterval, "telling what was noted for topic "+catalog.SystemTopic, func(ctx context.Context) error {
-		told, err := e.parts.Maintenance.PublishNotices(ctx)
-		if told > 0 {
-			e.wake.RequestCollect()
-		}
-		return err
-	})
+// sweep repairs what is inconsistent. That should be nothing, so a repair is logged as an error: some statement
+// separated a delivery from its job. Each step has its own timeout.
+func (e *Engine) sweep(ctx context.Context) error {
+	began := time.Now()
+	found, err := e.parts.Maintenance.Sweep(ctx)
+	if found.Total() > 0 {
+		e.log.Error("inconsistent deliveries and jobs were repaired; this should never happen",
+			"deliveries_without_job", found.Repaired, "jobs_without_delivery", found.Removed,
+			"routes_without_job", found.Routes, "handshakes_without_job", found.Handshakes,
+			"exports_without_job", found.Exports, "operations_without_job", found.Operations)
+	}
+	if err == nil {
+		pause(ctx, time.Duration(sweepRest*e.parts.Nodes.WorkerNodes())*time.Since(began))
+	}
+	return err
 }
 
 // KeepPartitions creates partitions until ctx ends, for a node that stores events and has no Engine. An Engine does it
 // itself.
 func KeepPartitions(ctx context.Context, m *Maintenance, log *slog.Logger) {
-	(&Engine{parts: Parts{Maintenance: m}, log: log}).keepPartitions(ctx)
+	(&Engine{parts: Parts{Maintenance: m}, log: log}).repeat(ctx, partitionLoop(m))
 }

@@ -30,7 +30,7 @@ func (e *Engine) collect(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.wake.CollectRequested():
+		case <-e.parts.Wake.CollectRequested():
 		case <-time.After(collectPoll):
 		}
 		n, took := e.collectOnce(ctx)

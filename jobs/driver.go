@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/riverqueue/river/riverdriver"
@@ -25,23 +24,19 @@ type driver struct {
 // GetListener implements riverdriver.Driver.
 func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.Listener {
 	if d.engine.options.PollOnly {
-		return &listener{Listener: deaf{p.Schema}, wake: d.engine.wake}
+		return &listener{Listener: deaf{p.Schema}, wake: d.engine.parts.Wake}
 	}
-	return &listener{Listener: d.Driver.GetListener(p), wake: d.engine.wake}
+	return &listener{Listener: d.Driver.GetListener(p), wake: d.engine.parts.Wake}
 }
 
 // GetExecutor implements riverdriver.Driver.
 func (d driver) GetExecutor() riverdriver.Executor {
-	e := d.engine
-	return executor{d.Driver.GetExecutor(), e.parts.JobRows, e.ended, e.handoff, e.wake}
+	return executor{d.Driver.GetExecutor(), d.engine}
 }
 
 type executor struct {
 	riverdriver.Executor
-	rows    *queue.JobRows
-	ended   *endedJobs
-	handoff *queue.Handoff
-	wake    *queue.Wake
+	engine *Engine
 }
 
 // JobGetAvailable implements riverdriver.Executor. River's clock does not matter: a job is due by the database's clock.
@@ -62,19 +57,20 @@ func (e executor) JobGetAvailable(
 
 func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]queue.Job, error) {
 	if p.Queue != queue.DeliverQueue {
-		return e.rows.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
+		return e.engine.parts.JobRows.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
 	}
-	local, query := e.handoff.Next(p.MaxToLock)
+	handoff := e.engine.parts.Handoff
+	local, query := handoff.Next(p.MaxToLock)
 	if !query {
 		return local, nil
 	}
 	requested := p.MaxToLock - len(local)
-	fetched, err := e.rows.Fetch(ctx, p.Queue, p.Kind, requested)
+	fetched, err := e.engine.parts.JobRows.Fetch(ctx, p.Queue, p.Kind, requested)
 	switch {
 	case err == nil:
-		e.handoff.Fetched(len(fetched), requested)
+		handoff.Fetched(len(fetched), requested)
 	case len(local) > 0: // these must run; the others are fetched next
-		e.wake.Request(queue.DeliverQueue)
+		e.engine.parts.Wake.Request(queue.DeliverQueue)
 		return local, nil
 	}
 	return append(local, fetched...), err
@@ -99,9 +95,9 @@ func jobRow(j *queue.Job) *rivertype.JobRow {
 func (e executor) JobSetStateIfRunningMany(
 	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
-	left := e.ended.without(p)
+	left := without(p, e.engine.ended.Take(p.ID))
 	if again := putOff(left); len(again) > 0 {
-		n, err := e.rows.Defer(ctx, again)
+		n, err := e.engine.parts.JobRows.Defer(ctx, again)
 		if err != nil || n == len(left.ID) {
 			return nil, err
 		}
@@ -129,36 +125,10 @@ func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.Deferre
 	return jobs
 }
 
-// endedJobs are those whose attempt was recorded, until River asks for them.
-type endedJobs struct {
-	mu  sync.Mutex
-	ids map[int64]struct{}
-}
-
-func newEndedJobs() *endedJobs { return &endedJobs{ids: map[int64]struct{}{}} }
-
-func (e *endedJobs) add(id int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.ids[id] = struct{}{}
-}
-
-// forget says for each job whether it has ended, and forgets it: River completes a job once.
-func (e *endedJobs) forget(ids []int64) (ended []bool) {
-	ended = make([]bool, len(ids))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i, id := range ids {
-		if _, ended[i] = e.ids[id]; ended[i] {
-			delete(e.ids, id)
-		}
-	}
-	return ended
-}
-
 // without is p without the jobs that have ended.
-func (e *endedJobs) without(p *riverdriver.JobSetStateIfRunningManyParams) *riverdriver.JobSetStateIfRunningManyParams {
-	ended := e.forget(p.ID)
+func without(
+	p *riverdriver.JobSetStateIfRunningManyParams, ended []bool,
+) *riverdriver.JobSetStateIfRunningManyParams {
 	if !slices.Contains(ended, true) {
 		return p
 	}

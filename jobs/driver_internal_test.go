@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"postrider/jobs/queue"
+
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
@@ -37,10 +39,10 @@ func finishing(ids ...int64) *riverdriver.JobSetStateIfRunningManyParams {
 
 func TestRiverFinishesOnlyJobsThatMayBeThere(t *testing.T) {
 	t.Parallel()
-	under, ended := &asked{}, newEndedJobs()
-	e := executor{Executor: under, ended: ended}
+	under, ended := &asked{}, queue.NewJobSet()
+	e := executor{Executor: under, engine: &Engine{ended: ended}}
 	for _, id := range []int64{1, 3, 4} {
-		ended.add(id)
+		ended.Add(id)
 	}
 
 	rows, err := e.JobSetStateIfRunningMany(t.Context(), finishing(1, 2, 3, 5))
@@ -56,5 +58,5 @@ func TestRiverFinishesOnlyJobsThatMayBeThere(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, rows)
 	require.Len(t, under.params, 2, "the database is not asked for nothing")
-	require.Empty(t, ended.ids)
+	require.Zero(t, ended.Len())
 }

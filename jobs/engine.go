@@ -2,12 +2,10 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -28,23 +26,8 @@ import (
 	"postrider/query"
 )
 
-const (
-	// A fetch takes at most the free workers, at most once per cooldown: 1,000 workers at 2 ms never bound the rate,
-	// and a lone job waits 2 ms at most.
-	fetchCooldown = 2 * time.Millisecond
-	// rareCooldown is for queues with few jobs: a flood of wake-ups for them costs 50 fetches a second.
-	rareCooldown = 20 * time.Millisecond
-	// Notifications may be lost (a fetch can be notified just before the commit); the poll finds those jobs.
-	fetchPollInterval = 100 * time.Millisecond
-	// The polls of an idle node were half of its queries.
-	idlePollInterval = 250 * time.Millisecond
-	// Where nothing can be notified the poll is all there is. River adds up to 10 ms. Measured: a lone event reached its
-	// endpoint 15 ms after its publish was answered (2 ms with notifications), and an idle node took 3 % of a core of the
-	// database (1 %).
-	pollOnlyInterval = 20 * time.Millisecond
-	// giveBackTimeout is how long a stop tries to give jobs back. What is left is taken up when the lease is gone.
-	giveBackTimeout = 3 * time.Second
-)
+// giveBackTimeout is how long a stop tries to give jobs back. The rest is reclaimed when the lease is gone.
+const giveBackTimeout = 3 * time.Second
 
 // Options of an Engine. Parts is required, and must be one with MaxWorkers.
 type Options struct {
@@ -84,8 +67,6 @@ type Options struct {
 	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
 	OnAttempt func(AttemptReport)
 
-	maxWorkers    int           // of Parts
-	resolver      *net.Resolver // nil = the system's; tests have their own
 	stallInterval time.Duration // tests check more often
 }
 
@@ -127,17 +108,16 @@ type Engine struct {
 	lines    ration // of the log
 	host     string
 	river    *river.Client[pgx.Tx]
-	gate     *queue.Gate
 	endpoint *endpoint.Client
 	cut      context.CancelFunc // ends the requests in flight
 	places   *export.Locations  // outside, for dead letters
 
-	handoff     *queue.Handoff
-	active      *queue.JobSet
-	wake        *queue.Wake
-	ended       *endedJobs    // jobs whose row is gone, until River completes them
+	ended       *queue.JobSet // jobs whose row is gone, until River completes them
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
 	progress    progress
+	leases      *leaseWatch
+	stalls      stallWatch
+	refills     int
 	stalled     atomic.Int64 // a duration, see Stalled
 
 	died     chan struct{} // a node was found dead
@@ -153,61 +133,40 @@ func New(o Options) (*Engine, error) {
 		return nil, errors.New("jobs: a Store with MaxWorkers is required")
 	}
 	o.withDefaults()
-	o.maxWorkers = o.Parts.Handoff.Workers()
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		handoff: o.Parts.Handoff, active: o.Parts.Active, wake: o.Parts.Wake, gate: o.Parts.Gate,
-		interrupted: queue.NewJobSet(), ended: newEndedJobs(), places: export.NewLocations(o.DeadLetters),
+		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: newLeaseWatch(), places: export.NewLocations(o.DeadLetters),
 	}
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{
-		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy, Resolver: o.resolver,
-		MaxIdleConnections: o.maxWorkers, Sent: func() { e.parts.Failpoint.Reach(PointSent) },
+		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy,
+		MaxIdleConnections: o.Parts.Handoff.Workers(), Sent: func() { e.parts.Failpoint.Reach(PointSent) },
 	})
-	workers := river.NewWorkers()
-	river.AddWorkerArgs(workers, queue.AttemptArgs{Delivery: 1}, &deliverer{engine: e})
-	river.AddWorkerArgs(workers, queue.AttemptArgs{Batch: 1}, &deliverer{engine: e})
-	err = errors.Join(
-		river.AddWorkerSafely(workers, &routeWorker{engine: e}),
-		river.AddWorkerSafely(workers, &handshaker{engine: e}),
-		river.AddWorkerSafely(workers, &exporter{engine: e}),
-		river.AddWorkerSafely(workers, &operationWorker{engine: e}),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("add River's workers: %w", err)
-	}
 	d := driver{riverpgxv5.New(o.Parts.DB.Pool), e}
-	if e.river, err = river.NewClient(d, e.riverConfig(workers)); err != nil {
+	if e.river, err = river.NewClient(d, e.riverConfig()); err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}
 	return e, nil
 }
 
-func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
+func (e *Engine) riverConfig() *river.Config {
 	return &river.Config{
-		ID:      e.parts.Node,
-		Schema:  migrations.Schema,
-		Workers: workers,
-		Queues: map[string]river.QueueConfig{
-			queue.DeliverQueue: {MaxWorkers: e.options.maxWorkers},
-			queue.RouteQueue:   {MaxWorkers: routeWorkers, FetchPollInterval: routePollInterval},
-			queue.HandshakeQueue: {
-				MaxWorkers: handshakeWorkers, FetchPollInterval: e.handshakePoll(), FetchCooldown: rareCooldown,
-			},
-			queue.ExportQueue: {MaxWorkers: exportWorkers, FetchPollInterval: exportInterval, FetchCooldown: rareCooldown},
-			queue.OperationQueue: {
-				MaxWorkers: operationWorkers, FetchPollInterval: e.operationPoll(), FetchCooldown: rareCooldown,
-			},
-		},
+		ID:                  e.parts.Node,
+		Schema:              migrations.Schema,
+		Workers:             e.workers(),
+		Queues:              e.queues(),
 		FetchCooldown:       fetchCooldown,
-		FetchPollInterval:   e.pollInterval(),
+		FetchPollInterval:   e.poll(fetchPollInterval, pollOnlyInterval),
 		FetchOnlyKnownKinds: true,
 		MaxAttempts:         1000,
 		RetryPolicy:         retryPolicy{},
+		// Every wait of a job has its own bound, except the one that must not have one: until results can be recorded.
+		// River's timeout would cost a goroutine and two timers for each attempt, 4 % of the service's time.
+		JobTimeout: -1,
 		// River's leader does four things that every node does here, or none: its scheduler makes up to 10,000 due jobs
 		// available at once, past the gate (one endpoint's 90,000 retries so kept everybody else waiting for 12 s); its
 		// rescuer gives a stuck job out again under the same id, which breaks "a job row is one attempt", and discards kinds
@@ -220,33 +179,6 @@ func (e *Engine) riverConfig(workers *river.Workers) *river.Config {
 	}
 }
 
-func (e *Engine) pollInterval() time.Duration {
-	if e.options.PollOnly {
-		return pollOnlyInterval
-	}
-	return fetchPollInterval
-}
-
-// idlePollInterval is 0 where no notifications arrive: then an idle node polls like a busy one.
-func (e *Engine) idlePollInterval() time.Duration {
-	if e.options.PollOnly {
-		return 0
-	}
-	return idlePollInterval
-}
-
-// retryPolicy is met by jobs whose attempt began and came to no outcome, such as those cut by a stop:
-// 1 s, 2 s, 4 s, … 60 s. It never decides about a delivery; that is the policy table's.
-type retryPolicy struct{}
-
-// NextRetry implements river.ClientRetryPolicy.
-func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
-	var args queue.AttemptArgs
-	_ = json.Unmarshal(job.EncodedArgs, &args)
-	exponent := min(max(args.Reruns+job.Attempt-1, 0), 6)
-	return time.Now().Add(min(time.Second<<exponent, time.Minute))
-}
-
 // Start announces the node, sets the clockwork going and begins to fetch.
 func (e *Engine) Start(ctx context.Context) error {
 	if err := e.parts.Maintenance.EnsurePartitions(ctx); err != nil {
@@ -255,15 +187,12 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := e.parts.Nodes.Register(ctx, e.host); err != nil {
 		return err
 	}
-	e.handoff.Open(fetchPollInterval, e.idlePollInterval())
+	e.parts.Handoff.Open(fetchPollInterval, e.poll(idlePollInterval, 0)) // 0: an idle node polls like a busy one
 	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stopClockwork = stop
-	for _, loop := range []func(context.Context){
-		e.promote, e.refill, e.collect, e.claimExports, e.keepLease, e.reclaim, e.sweep, e.drain, e.expire,
-		e.expireHandshakes,
-		e.tellOperators, e.mergeRollups, e.keepPartitions, e.retain, e.clean, e.forget, e.vacuum, e.watchStall,
-	} {
-		e.clockwork.Go(func() { loop(clockwork) })
+	e.clockwork.Go(func() { e.collect(clockwork) })
+	for _, l := range e.loops() {
+		e.clockwork.Go(func() { e.repeat(clockwork, l) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {
 		stop()
@@ -278,9 +207,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.endpoint.CloseLate()
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
-	neverBegun := e.handoff.Close()
+	neverBegun := e.parts.Handoff.Close()
 	err := e.river.Stop(ctx)
-	neverBegun = append(neverBegun, e.handoff.Close()...)
+	neverBegun = append(neverBegun, e.parts.Handoff.Close()...)
 	if err != nil {
 		err = fmt.Errorf("stop River: %w", err)
 	} else {

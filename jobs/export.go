@@ -8,52 +8,23 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 
 	"postrider/event"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
-	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
 const (
-	// exportWorkers is how many files of dead letters one node writes at once, each of which it has in memory: 8 MiB of
-	// events, twice.
-	exportWorkers = 4
-	// exportInterval is how late dead letters may be taken up. What follows at once, because more is due, is not late.
-	// They are due five minutes after their last attempt, or at once where a policy says so: a look each second would cost
-	// an idle node more than it is worth.
+	// exportInterval is how late dead letters may be claimed; while more are due, the next claim follows at once. They are
+	// due five minutes after their last attempt, or at once if their policy says so: a check each second would cost an
+	// idle node more than it is worth.
 	exportInterval = 5 * time.Second
-	// maxExportError is as much as is kept of why a location refused.
+	// maxExportError bounds the text that is kept of an error of a location.
 	maxExportError = 1000
 )
 
-// ExportArgs name an export.
-type ExportArgs struct {
-	Export int64 `json:"x"`
-}
-
-// Kind implements river.JobArgs.
-func (ExportArgs) Kind() string { return queue.ExportKind }
-
-// exporter is the River worker of exports. Its job is one try to write one file.
-type exporter struct {
-	river.WorkerDefaults[ExportArgs]
-	engine *Engine
-}
-
-// Timeout implements river.Worker: none. The try has a limit of its own, and what it came to is written down for as
-// long as it takes.
-func (w *exporter) Timeout(*river.Job[ExportArgs]) time.Duration { return -1 }
-
-// Work implements river.Worker. A location that refuses is a result and no error.
-func (w *exporter) Work(ctx context.Context, job *river.Job[ExportArgs]) error {
-	return workOwned(ctx, w.engine, "an export", job.Args.Export, tokenOf(job.JobRow), w.engine.parts.Exports.LoadExport,
-		w.engine.export)
-}
-
-// export tries once to write a file, and writes down what that came to.
+// export tries once to write a file, and records the result.
 func (e *Engine) export(ctx context.Context, x *export.Export, job int64) error {
 	r := &export.ExportResult{Job: job, Export: x}
 	original := ""
@@ -148,12 +119,4 @@ func exportBody(x *export.Export) (body []byte, unfit map[uuid.UUID]string) {
 		body = record
 	}
 	return append(body, ']'), unfit
-}
-
-// claimExports takes up what is due.
-func (e *Engine) claimExports(ctx context.Context) {
-	e.everyOr(ctx, exportInterval, e.exported, "taking up dead letters to export", func(ctx context.Context) error {
-		_, err := e.parts.Exports.ClaimExports(ctx)
-		return err
-	})
 }

@@ -22,19 +22,17 @@ const (
 	trialWave = 16
 )
 
-// promote runs on every node and trusts no leader. It looks for those who gather what was published by SQL, too.
-func (e *Engine) promote(ctx context.Context) {
-	e.every(ctx, flowInterval, "promoting due jobs", func(ctx context.Context) error {
-		look, err := e.parts.JobRows.Due(ctx)
-		if look.Published {
-			e.wake.RequestCollect()
-		}
-		if err != nil || !look.Promote {
-			return err
-		}
-		_, err = e.parts.JobRows.Promote(ctx, e.rooms(e.parts.Traffic.LatestTraffic())...)
+// promote runs on every node and trusts no leader. It also checks for publishes by SQL.
+func (e *Engine) promote(ctx context.Context) error {
+	due, err := e.parts.JobRows.Due(ctx)
+	if due.Published {
+		e.parts.Wake.RequestCollect()
+	}
+	if err != nil || !due.Promote {
 		return err
-	})
+	}
+	_, err = e.parts.JobRows.Promote(ctx, e.rooms(e.parts.Traffic.LatestTraffic())...)
+	return err
 }
 
 // rooms bounds the promotion of those that have jobs queued, are on hold, or fail. The others have the default.
@@ -43,7 +41,7 @@ func (e *Engine) rooms(t *queue.TrafficSample) []queue.Capacity {
 	for id := range t.Queued {
 		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Room(id)}
 	}
-	for _, id := range e.gate.Failing() {
+	for _, id := range e.parts.Gate.Failing() {
 		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Room(id)}
 	}
 	for _, w := range t.Waiting { // whoever waits already goes first
@@ -59,37 +57,33 @@ func (e *Engine) rooms(t *queue.TrafficSample) []queue.Capacity {
 	return list
 }
 
-// refill releases what is on hold without cause, lets probes through, and brings to their end those held deliveries
-// whose time to live has passed. It looks at the state and not at events: whatever was missed is found a moment later,
-// by any node.
-func (e *Engine) refill(ctx context.Context) {
-	round := 0
-	e.every(ctx, flowInterval, "releasing held deliveries", func(ctx context.Context) error {
-		traffic := e.parts.Traffic.LatestTraffic()
-		for id, hold := range traffic.Holds {
-			if !hold.Resuming {
-				continue
-			}
-			if err := e.parts.Holds.MoveTimeToLive(ctx, id); err != nil {
-				return err
-			}
+// refill releases what is on hold without cause, lets probes through, and ends held deliveries whose time to live has
+// passed. It reads the state and not events: what one call misses, the next call finds, on any node.
+func (e *Engine) refill(ctx context.Context) error {
+	traffic := e.parts.Traffic.LatestTraffic()
+	for id, hold := range traffic.Holds {
+		if !hold.Resuming {
+			continue
 		}
-		for _, key := range traffic.ProbesDue(e.parts.Cache.Snapshot()) {
-			if _, err := e.parts.Releaser.ClaimProbe(ctx, key); err != nil {
-				return err
-			}
+		if err := e.parts.Holds.MoveTimeToLive(ctx, id); err != nil {
+			return err
 		}
-		round++
-		for _, w := range turned(traffic.Waiting, rand.Int()) { //nolint:gosec // spreads turns, keeps no secret
-			if w.Hold != "" && round%heldRounds != 0 {
-				continue
-			}
-			if err := e.releaseFrom(ctx, traffic, w); err != nil {
-				return err
-			}
+	}
+	for _, key := range traffic.ProbesDue(e.parts.Cache.Snapshot()) {
+		if _, err := e.parts.Releaser.ClaimProbe(ctx, key); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	e.refills++
+	for _, w := range turned(traffic.Waiting, rand.Int()) { //nolint:gosec // spreads turns, keeps no secret
+		if w.Hold != "" && e.refills%heldRounds != 0 {
+			continue
+		}
+		if err := e.releaseFrom(ctx, traffic, w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // turned begins the list elsewhere. With thousands that wait one round takes longer than it may, and one whose
@@ -108,7 +102,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	if room <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
 		return nil
 	}
-	if !e.gate.Knows(w.SubscriptionID) {
+	if !e.parts.Gate.Knows(w.SubscriptionID) {
 		room = min(room, trialWave)
 	}
 	if w.Hold == "" {

@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 
 	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs/endpoint"
-	"postrider/jobs/queue"
 	"postrider/policy"
 	"postrider/policy/filter"
 )
@@ -24,47 +22,8 @@ import (
 // answer with nothing else.
 const DefaultWebhookOrigin = "eventgrid.azure.net"
 
-const (
-	// handshakeWorkers is how many requests of handshakes one node has in flight. They mostly wait for an endpoint, at
-	// most 30 s; what is beyond waits for its turn, and no delivery with it.
-	handshakeWorkers = 200
-	// handshakePollInterval is the net under notifications, and how late a further request may be. Where nobody listens,
-	// somebody waits for handshakePollOnly.
-	handshakePollInterval = time.Second
-	handshakePollOnly     = 100 * time.Millisecond
-	// awaitInterval is how late a handshake may end whose validationUrl was not opened.
-	awaitInterval = 5 * time.Second
-)
-
-func (e *Engine) handshakePoll() time.Duration {
-	if e.options.PollOnly {
-		return handshakePollOnly
-	}
-	return handshakePollInterval
-}
-
-// HandshakeArgs name a handshake.
-type HandshakeArgs struct {
-	Handshake int64 `json:"h"`
-}
-
-// Kind implements river.JobArgs.
-func (HandshakeArgs) Kind() string { return queue.HandshakeKind }
-
-// handshaker is the River worker of handshakes. Its job is one request.
-type handshaker struct {
-	river.WorkerDefaults[HandshakeArgs]
-	engine *Engine
-}
-
-// Timeout implements river.Worker: none. The request has a limit of its own.
-func (w *handshaker) Timeout(*river.Job[HandshakeArgs]) time.Duration { return -1 }
-
-// Work implements river.Worker. An endpoint that does not answer is a result and no error.
-func (w *handshaker) Work(ctx context.Context, job *river.Job[HandshakeArgs]) error {
-	return workOwned(ctx, w.engine, "a handshake", job.Args.Handshake, tokenOf(job.JobRow),
-		w.engine.parts.Handshakes.Load, w.engine.shake)
-}
+// awaitInterval is how late a handshake may end whose validationUrl was not opened.
+const awaitInterval = 5 * time.Second
 
 // shake makes one request and writes down what it came to.
 func (e *Engine) shake(ctx context.Context, h *catalog.Handshake, job int64) error {
@@ -189,11 +148,6 @@ func concealing(h *catalog.Handshake, token string) func(string) string {
 	}
 	code := regexp.MustCompile("(?i)" + regexp.QuoteMeta(h.Code))
 	return func(text string) string { return secrets.Redact(code.ReplaceAllLiteralString(text, "(code)")) }
-}
-
-// expireHandshakes ends handshakes that somebody had to complete and did not.
-func (e *Engine) expireHandshakes(ctx context.Context) {
-	e.every(ctx, awaitInterval, "ending handshakes", e.parts.Handshakes.Expire)
 }
 
 // askAuthorized makes a request of a handshake, with a token if the event subscription uses OAuth: an endpoint that

@@ -21,7 +21,7 @@ func (a *attempt) follow(k *endpoint.Call, recorded error, started time.Time) {
 
 // concludeLate records the response that came after the ack timeout.
 func (a *attempt) concludeLate(result delivery.Result, met endpoint.Answer, why string) {
-	a.engine.gate.Learn(a.sub.ID, result.Outcome, met.Result)
+	a.engine.parts.Gate.Learn(a.sub.ID, result.Outcome, met.Result)
 	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late response could not be recorded; the retry is made", "delivery", result.DeliveryID,

@@ -29,7 +29,7 @@ func workOwned[T any](
 	load func(ctx context.Context, id, job int64) (T, error), do func(ctx context.Context, owned T, job int64) error,
 ) error {
 	job := token.JobID
-	release := e.active.Add(job)
+	release := e.parts.Active.Add(job)
 	defer release()
 	owned, err := load(ctx, id, job)
 	switch {
@@ -49,7 +49,7 @@ func workOwned[T any](
 // River, which would end it by the id alone, is not involved. If the database does not respond, the row is reclaimed
 // like a job whose fetch got no response.
 func (e *Engine) drop(job queue.JobToken, known error) {
-	e.ended.add(job.JobID)
+	e.ended.Add(job.JobID)
 	if errors.Is(known, queue.ErrJobGone) {
 		return
 	}
@@ -64,7 +64,7 @@ func (e *Engine) drop(job queue.JobToken, known error) {
 func (e *Engine) settled(job int64, err error) error {
 	switch {
 	case err == nil:
-		e.ended.add(job)
+		e.ended.Add(job)
 	case errors.Is(err, endpoint.ErrInterrupted), errors.Is(err, context.Canceled):
 		e.interrupted.Add(job)
 	}

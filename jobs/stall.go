@@ -37,31 +37,26 @@ func (w *stallWatch) moves(p *progress) bool {
 	return moved
 }
 
-// watchStall checks that this node begins attempts when some are due. On hold, nothing is due.
-func (e *Engine) watchStall(ctx context.Context) {
-	watch, interval := stallWatch{}, e.options.stallInterval
-	e.every(ctx, interval, "checking for progress", func(ctx context.Context) error {
-		if watch.moves(&e.progress) {
-			watch.idle = 0
-		} else {
-			// handed over and never begun: a job in the database is that of another node then
-			overdue := len(e.handoff.NotBegun()) > 0
-			if !overdue {
-				var err error
-				if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
-					return err
-				}
-			}
-			if watch.idle++; !overdue {
-				watch.idle = 0
+// checkProgress checks that this node begins attempts when some are due. On hold, nothing is due.
+func (e *Engine) checkProgress(ctx context.Context) error {
+	overdue := false
+	if !e.stalls.moves(&e.progress) {
+		// given to this node and never begun: a job in the database is that of another node then
+		if overdue = len(e.parts.Handoff.NotBegun()) > 0; !overdue {
+			var err error
+			if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
+				return err
 			}
 		}
-		stalled := time.Duration(watch.idle) * interval
-		if before := time.Duration(e.stalled.Swap(int64(stalled))); stalled >= StalledTooLong && before < StalledTooLong {
-			e.log.Error("deliveries are due and this node begins no attempt; restart it", "for", stalled)
-		}
-		return nil
-	})
+	}
+	if e.stalls.idle++; !overdue {
+		e.stalls.idle = 0
+	}
+	stalled := time.Duration(e.stalls.idle) * e.options.stallInterval
+	if before := time.Duration(e.stalled.Swap(int64(stalled))); stalled >= StalledTooLong && before < StalledTooLong {
+		e.log.Error("deliveries are due and this node begins no attempt; restart it", "for", stalled)
+	}
+	return nil
 }
 
 // Stalled is for how long this node has begun no attempt while deliveries were due; 0 when none are, or attempts are in

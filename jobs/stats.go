@@ -15,6 +15,6 @@ type Stats struct {
 // Stats reads the counts.
 func (e *Engine) Stats() Stats {
 	return Stats{
-		InFlight: e.active.Len(), MaxWorkers: e.options.maxWorkers, OpenCalls: e.endpoint.OpenCalls(), Stalled: e.Stalled(),
+		InFlight: e.parts.Active.Len(), MaxWorkers: e.parts.Handoff.Workers(), OpenCalls: e.endpoint.OpenCalls(), Stalled: e.Stalled(),
 	}
 }
