@@ -41,20 +41,22 @@ func (s Scope) Role() Role {
 
 // APIKey describes a key; see the view postrider.api_keys. The key itself is not stored.
 type APIKey struct {
-	Name  string
-	Scope Scope
+	// Key is the key itself: only in the response that creates it.
+	Key   string `db:"-" json:"key,omitempty"`
+	Name  string `json:"name"`
+	Scope Scope  `json:"scope" enum:"publish,read,operate,admin"`
 	// Topic is the one that a key of ScopePublish publishes to; nil for every topic.
-	Topic *string
-	Hint  string
-	// State is active, expired or revoked.
-	State      string
-	CreatedAt  time.Time
-	CreatedBy  string
-	ExpiresAt  *time.Time
-	LastUsedAt *time.Time
-	RevokedAt  *time.Time
-	// Owner is the user whose personal key it is, and Machine the computer that it was made for; nil of a program's key.
-	Owner, Machine *string
+	Topic      *string    `json:"topic"`
+	Hint       string     `json:"hint"`
+	State      string     `json:"state" enum:"active,expired,revoked"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	CreatedBy  string     `json:"createdBy"`
+	ExpiresAt  *time.Time `json:"expiresAt"`
+	LastUsedAt *time.Time `json:"lastUsedAt"`
+	RevokedAt  *time.Time `json:"revokedAt"`
+	// Owner is the user of a personal key, and Machine the computer that it was created for; nil for a program's key.
+	Owner   *string `json:"owner"`
+	Machine *string `json:"machine"`
 }
 
 // Actor is the program or user that sends the key from the address, for WithActor. A personal key acts as its owner.
@@ -72,12 +74,12 @@ func (k *APIKey) Publishes(topic string) bool {
 
 // APIKeySpec is what is set of a new key.
 type APIKeySpec struct {
-	Name  string
-	Scope Scope
+	Name  string `json:"name"`
+	Scope Scope  `json:"scope" enum:"publish,read,operate,admin"`
 	// Topic must exist, and is for ScopePublish alone; "" for every topic.
-	Topic string
-	// ExpiresInDays is how long it works, by the database's clock, from 1 to 3650 days; nil for ever.
-	ExpiresInDays *int
+	Topic string `json:"topic,omitempty" nullable:"true"`
+	// ExpiresInDays is how long it works, by the database's clock; nil for ever.
+	ExpiresInDays *int `json:"expiresInDays,omitempty" nullable:"true" minimum:"1" maximum:"3650"`
 }
 
 // maxKeyDays is the longest time after which a key can expire.

@@ -27,9 +27,9 @@ const (
 // PersonalKeySpec is what is set of a new personal key.
 type PersonalKeySpec struct {
 	// Machine is the computer that the key is for, as its user calls it: 1 to 100 printable characters.
-	Machine string
+	Machine string `json:"machine"`
 	// Role is the most that the key may do; "" for as much as its owner.
-	Role Role
+	Role Role `json:"role,omitempty" enum:"viewer,operator,admin"`
 }
 
 func (s *PersonalKeySpec) validate() error {

@@ -14,35 +14,37 @@ import (
 
 // User is a user of the dashboard; see the view postrider.users.
 type User struct {
-	Name         string
-	Role         Role
-	Disabled     bool
-	CreatedAt    time.Time
-	CreatedBy    string
-	ChangedAt    time.Time
-	DisabledAt   *time.Time
-	LastSignInAt *time.Time
-	Sessions     int
+	Name     string `json:"name"`
+	Role     Role   `json:"role" enum:"viewer,operator,admin"`
+	Disabled bool   `json:"disabled"`
+	// Version changes with the role, the password and Disabled.
+	Version      postgres.Version `json:"etag"`
+	CreatedAt    time.Time        `json:"createdAt"`
+	CreatedBy    string           `json:"createdBy"`
+	ChangedAt    time.Time        `json:"changedAt"`
+	DisabledAt   *time.Time       `json:"-"`
+	LastSignInAt *time.Time       `json:"lastSignInAt"`
+	Sessions     int              `json:"sessions"`
 }
 
 // UserSpec has the settings of a user. "" and nil leave those of an existing user; a new one needs a role and a
 // password, and is not disabled.
 type UserSpec struct {
-	Role     Role
-	Password *string
-	Disabled *bool
+	Role     Role    `json:"role" enum:"viewer,operator,admin"`
+	Password *string `json:"password,omitempty" format:"password" minLength:"12" maxLength:"1024"`
+	Disabled *bool   `json:"disabled,omitempty"`
 }
-
-// Version is that of what was set, for a Condition: another one each time it changes.
-func (u *User) Version() int64 { return u.ChangedAt.UnixMicro() }
 
 var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{1,62}$`)
 
 // UserNameRule is what the name of a user may be, in words.
 const UserNameRule = "2 to 63 letters, digits, dots, underscores, at signs and hyphens, the first a letter or digit"
 
+// userVersion is the column that Version is read from.
+const userVersion = "(extract(epoch FROM changed_at) * 1000000)::bigint AS version"
+
 const userColumns = "SELECT name, role, disabled, created_at, created_by, changed_at, disabled_at, last_sign_in_at, " +
-	"sessions FROM postrider.users "
+	"sessions, " + userVersion + " FROM postrider.users "
 
 // Users lists users by name, those behind the one given, limit at most. ErrUnavailable.
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, error) {
@@ -106,8 +108,9 @@ func (a *Access) PutUser(
 	err = a.amongUsers(ctx, "change a user", func(tx pgx.Tx) error {
 		var was User
 		var id int64
-		const query = "SELECT id, role, disabled_at IS NOT NULL, changed_at FROM postrider_internal.users WHERE name = $1"
-		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.ChangedAt)
+		const query = "SELECT id, role, disabled_at IS NOT NULL, " + userVersion +
+			" FROM postrider_internal.users WHERE name = $1"
+		err := tx.QueryRow(ctx, query, name).Scan(&id, &was.Role, &was.Disabled, &was.Version)
 		if made = errors.Is(err, pgx.ErrNoRows); made {
 			if err := postgres.CheckConditions(when, 0); err != nil {
 				return err
@@ -117,7 +120,7 @@ func (a *Access) PutUser(
 		if err != nil {
 			return err
 		}
-		if err := postgres.CheckConditions(when, was.Version()); err != nil {
+		if err := postgres.CheckConditions(when, int64(was.Version)); err != nil {
 			return err
 		}
 		return changeUser(ctx, tx, id, name, &was, &spec, hash)
@@ -220,12 +223,12 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 			return err
 		}
 		var was User
-		const remove = "DELETE FROM postrider_internal.users WHERE id = $1 RETURNING role, disabled_at IS " +
-			"NOT NULL, changed_at"
-		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.ChangedAt); err != nil {
+		const remove = "DELETE FROM postrider_internal.users WHERE id = $1 RETURNING role, disabled_at IS NOT NULL, " +
+			userVersion
+		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.Version); err != nil {
 			return err
 		}
-		if err := postgres.CheckConditions(when, was.Version()); err != nil {
+		if err := postgres.CheckConditions(when, int64(was.Version)); err != nil {
 			return err
 		}
 		if err := refuseLastAdmin(ctx, tx, &was); err != nil {

@@ -1,6 +1,25 @@
 package postgres
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Version is the version of a record's settings. Its text is an entity tag (RFC 9110, 8.8.3).
+type Version int64
+
+// String returns the entity tag.
+func (v Version) String() string { return `"` + strconv.FormatInt(int64(v), 10) + `"` }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Version) UnmarshalText(text []byte) error {
+	_, err := fmt.Sscanf(string(text), `"%d"`, (*int64)(v))
+	return err
+}
 
 // Condition is what must be true of a record for a change of it. The change's own transaction checks it. The zero
 // Condition is always true.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -88,12 +89,25 @@ func openPool(ctx context.Context, url string, maxConns int, configure func(*pgx
 	config.MaxConnLifetimeJitter = 5 * time.Minute
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
 	setParam(config, "application_name", "postrider") // the one parameter that every PgBouncer takes
+	config.AfterConnect = readUTC
 	configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the connection pool: %w", err)
 	}
 	return pool, nil
+}
+
+// readUTC makes pgx return times in UTC instead of the time zone of this machine: they are shown as they were read.
+func readUTC(_ context.Context, conn *pgx.Conn) error {
+	times := &pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	}
+	conn.TypeMap().RegisterType(times)
+	conn.TypeMap().RegisterType(&pgtype.Type{
+		Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID, Codec: &pgtype.ArrayCodec{ElementType: times},
+	})
+	return nil
 }
 
 func setParam(config *pgxpool.Config, name, value string) {

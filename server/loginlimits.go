@@ -19,14 +19,16 @@ var (
 )
 
 // limitLogins bounds the requests of an address, and notes the address for the user who approves the login.
-func (s *Server) limitLogins(limit *auth.Rate, next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
+func (s *Server) limitLogins(limit *auth.Rate, r api.Route) api.Route {
+	next := r.Handle
+	r.Handle = func(c echo.Context) error {
 		if wait := limit.Take(auth.CallerFrom(c.Request()), time.Now()); wait > 0 {
 			return tooManyLogins(wait, "too many logins from your address")
 		}
 		auth.ActAs(c, access.Actor{Address: c.RealIP()})
 		return next(c)
 	}
+	return r
 }
 
 func tooManyLogins(wait time.Duration, what string) error {

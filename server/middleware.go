@@ -116,8 +116,6 @@ func (s *Server) secrets(next api.StrictHandlerFunc, _ string) api.StrictHandler
 		case api.RotateSigningSecretRequestObject:
 			what, about = "the signing secret of an event subscription was replaced",
 				[]any{"topic", r.Topic, "subscription", r.Subscription}
-		case api.CreateAPIKeyRequestObject:
-			what, about = "an API key was made", []any{"key", r.Body.Name, "scope", r.Body.Scope}
 		}
 		if what != "" {
 			s.log.Info(what, append(about, "client", c.RealIP(), "actor", access.ActorOf(c.Request().Context()).Name)...)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"postrider/server/api"
+	"postrider/access"
 )
 
 // typed runs the program with something at standard input.
@@ -42,7 +42,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 		"\n")
 	require.Equal(t, "API key shop was made: it publishes to topic orders. It is shown this once:", lines[0])
 	shop := lines[len(lines)-1]
-	var made api.APIKey
+	var made access.APIKey
 	require.NoError(t,
 		json.Unmarshal([]byte(run(0, "create", "ci", "--scope", "read", "--expires-in-days", "90", "-o", "json").stdout),
 			&made))
@@ -58,14 +58,14 @@ func TestAPIKeyVerbs(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, try(http.MethodPost, "/topics/orders/api/events", cloudEvent("1"), shop))
 	require.Equal(t, http.StatusForbidden, try(http.MethodGet, "/v1/topics", "", shop))
-	require.Equal(t, http.StatusOK, try(http.MethodGet, "/v1/topics", "", *made.Key))
+	require.Equal(t, http.StatusOK, try(http.MethodGet, "/v1/topics", "", made.Key))
 
 	list := run(0, "list")
 	require.Regexp(t, `(?m)^ci +read +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
 	require.Regexp(t, `(?m)^shop +publish +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
 	require.Regexp(t, `(?m)^opens +it publishes to topic orders$`, run(0, "show", "shop").stdout)
-	var shown api.APIKey
+	var shown access.APIKey
 	require.NoError(t, json.Unmarshal([]byte(run(0, "show", "shop", "-o", "json").stdout), &shown))
 	require.Equal(t, "active", string(shown.State))
 	require.Contains(t, run(0, "revoke", "shop").stdout, "API key shop is revoked since 20")
@@ -113,9 +113,9 @@ func TestUserVerbs(t *testing.T) {
 		run(0, "another "+password, "password", "anna", "--password-stdin").stdout)
 	require.NotEqual(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
 	require.Regexp(t, `(?m)^anna +viewer +active +0 +never +cli$`, run(0, "", "list").stdout)
-	var list []api.User
+	var list []access.User
 	require.NoError(t, json.Unmarshal([]byte(run(0, "", "list", "-o", "json").stdout), &list))
-	require.Equal(t, api.UserRole("viewer"), list[0].Role)
+	require.Equal(t, access.RoleViewer, list[0].Role)
 
 	require.Contains(t, run(2, "short\n", "add", "bob", "--role", "viewer", "--password-stdin").stderr,
 		"password must have 12 to 1024 bytes, not 5")

@@ -8,8 +8,6 @@ import (
 
 	"postrider/access"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server/api"
-	"postrider/server/management"
 )
 
 type apikeyCmd struct {
@@ -36,9 +34,8 @@ func (c *apikeyCreateCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		described := management.DescribeAPIKey(made)
-		described.Key = &key
-		return c.Print(described, func(w io.Writer) {
+		made.Key = key
+		return c.Print(made, func(w io.Writer) {
 			fmt.Fprintf(w, "API key %s was made: %s. It is shown this once:\n%s\n", made.Name, opens(made), key)
 		})
 	})
@@ -68,11 +65,7 @@ func (c *apikeyListCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		described := make([]api.APIKey, len(list))
-		for i := range list {
-			described[i] = management.DescribeAPIKey(&list[i])
-		}
-		return c.Print(described, func(w io.Writer) {
+		return c.Print(list, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tMADE BY")
 			for _, k := range list {
 				topic := terminal.Either(k.Scope == access.ScopePublish, "every", "-")
@@ -126,7 +119,7 @@ func (c *apikeyShowCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.Print(management.DescribeAPIKey(k), func(w io.Writer) {
+		return c.Print(k, func(w io.Writer) {
 			terminal.PrintNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt,
 				"made by", k.CreatedBy,
 				"expires", momentOr("never", k.ExpiresAt), "last used", momentOr("never", k.LastUsedAt), "revoked",
@@ -144,7 +137,7 @@ func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.Done(func() (any, error) { return management.DescribeAPIKey(k), nil }, "API key %s is revoked since %s.",
+		return c.Done(func() (any, error) { return k, nil }, "API key %s is revoked since %s.",
 			k.Name, momentOr("", k.RevokedAt))
 	})
 }

@@ -11,8 +11,6 @@ import (
 
 	"postrider/access"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server/api"
-	"postrider/server/management"
 )
 
 type userCmd struct {
@@ -86,7 +84,7 @@ func (o *oneUser) put(ctx context.Context, a *access.Access, spec access.UserSpe
 		if err != nil {
 			return nil, err
 		}
-		return management.DescribeUser(u), nil
+		return u, nil
 	}, done, append([]any{o.Name}, args...)...)
 }
 
@@ -148,11 +146,7 @@ func (c *userListCmd) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		described := make([]api.User, len(list))
-		for i := range list {
-			described[i] = management.DescribeUser(&list[i])
-		}
-		return c.Print(described, func(w io.Writer) {
+		return c.Print(list, func(w io.Writer) {
 			fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
 			for _, u := range list {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(&u), u.Sessions,
@@ -169,7 +163,7 @@ type userShowCmd struct{ oneUser }
 // Run executes user show.
 func (c *userShowCmd) Run(ctx context.Context) error {
 	return c.existing(ctx, func(_ context.Context, _ *access.Access, u *access.User) error {
-		return c.Print(management.DescribeUser(u), func(w io.Writer) {
+		return c.Print(u, func(w io.Writer) {
 			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions,
 				"last signed in", momentOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
 		})

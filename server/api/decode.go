@@ -140,8 +140,11 @@ func (p *Problems) entries(raw []byte, t reflect.Type, path string) {
 // memberTypes lists the JSON names of a struct's fields, in alphabetical order, with their types.
 func memberTypes(t reflect.Type) (types map[string]reflect.Type, names []string) {
 	types = map[string]reflect.Type{}
-	for field := range t.Fields() {
+	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue // embedded, or no member
+		}
 		types[name] = field.Type
 		names = append(names, name)
 	}
@@ -155,7 +158,7 @@ func kindInWords(t reflect.Type) string {
 		return "a string"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number"
 	case reflect.Float64:
 		return "a number"

@@ -1,3 +1,3 @@
-// Package api is what the REST API reads and writes: the types and routes generated from openapi.yaml, bodies, pages of
+// Package api is what the REST API reads and writes: routes with typed requests and responses, bodies, pages of
 // lists, entity tags and error responses.
 package api

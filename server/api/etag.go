@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -12,7 +13,7 @@ import (
 // ETagOf is the entity tag of the settings of a topic, an event subscription or a retry policy. The version is drawn
 // anew each time they are written and whenever a validation moves on, for all of them from one row of numbers: no two
 // states ever share one.
-func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+func ETagOf(version int64) string { return postgres.Version(version).String() }
 
 var (
 	entityTags = regexp.MustCompile(`^[ \t]*((W/)?"[^"]*"[ \t]*(,[ \t]*|$))+$`)
@@ -41,6 +42,33 @@ func Conditions(match, noneMatch *string) ([]postgres.Condition, error) {
 		found.Value("If-None-Match", "must be *: only what does not exist can be asked for")
 	}
 	return when, found.Err()
+}
+
+// IfMatchHeader is the condition of a change: only in one of these versions.
+type IfMatchHeader struct {
+	IfMatch *string `header:"If-Match"`
+}
+
+// Conditions reads the header.
+func (h IfMatchHeader) Conditions() ([]postgres.Condition, error) { return Conditions(h.IfMatch, nil) }
+
+// Rejected is err, or the response 412 if err says that the condition does not hold of the thing.
+func (h IfMatchHeader) Rejected(err error, what, name string) error {
+	if errors.Is(err, postgres.ErrPrecondition) {
+		return RefusePrecondition(what, name, h.IfMatch)
+	}
+	return err
+}
+
+// PutHeaders are the conditions of a PUT.
+type PutHeaders struct {
+	IfMatchHeader
+	IfNoneMatch *string `header:"If-None-Match"`
+}
+
+// Conditions reads both headers.
+func (h PutHeaders) Conditions() ([]postgres.Condition, error) {
+	return Conditions(h.IfMatchHeader.IfMatch, h.IfNoneMatch)
 }
 
 // versionsOf reads entity tags. One that is weak, or none of ours, is the tag of nothing.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"net/url"
 	"strconv"
@@ -47,4 +48,39 @@ func Cut[T any](p Page, list []T, path string, name func(T) string) (shown []T, 
 	}
 	link := path + "?" + query.Encode()
 	return shown, &link
+}
+
+// PageParams are the parameters of a list that is read page by page.
+type PageParams struct {
+	Limit  int     `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor *string `query:"cursor"`
+}
+
+// Page reads the parameters.
+func (p *PageParams) Page() (Page, error) { return ReadPage(&p.Limit, p.Cursor) }
+
+// List is one page of a list.
+type List[T any] struct {
+	Value    []T     `json:"value"`
+	NextLink *string `json:"nextLink"`
+}
+
+// ListByName is a page of a list that is sorted by name. read returns the items after a name.
+func ListByName[T any](
+	ctx context.Context, params *PageParams, path string,
+	read func(ctx context.Context, after string, limit int) ([]T, error), name func(T) string,
+) (*List[T], error) {
+	page, err := params.Page()
+	if err != nil {
+		return nil, err
+	}
+	list, err := read(ctx, page.After, page.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	shown, next := Cut(page, list, path, name)
+	if shown == nil {
+		shown = []T{}
+	}
+	return &List[T]{Value: shown, NextLink: next}, nil
 }

@@ -10,34 +10,58 @@ import (
 )
 
 const (
-	loginLife     = 10 * time.Minute // as the store has it
+	loginLife     = 10 * time.Minute // as package access has it
 	pollInterval  = 2 * time.Second
 	loginPagePath = "/ui/login"
 )
 
-// BeginLogin answers POST /v1/logins.
-func (m *Handlers) BeginLogin(
-	ctx context.Context, r api.BeginLoginRequestObject,
-) (api.BeginLoginResponseObject, error) {
+// BeginLoginRequest is the request POST /v1/logins.
+type BeginLoginRequest struct{ Body access.PersonalKeySpec }
+
+// LoginBegun is a login that waits for its approval.
+type LoginBegun struct {
+	DeviceCode              string `json:"deviceCode"`
+	UserCode                string `json:"userCode"`
+	VerificationURI         string `json:"verificationUri"`
+	VerificationURIComplete string `json:"verificationUriComplete"`
+	ExpiresInSeconds        int    `json:"expiresInSeconds"`
+	IntervalInSeconds       int    `json:"intervalInSeconds"`
+}
+
+// BeginLogin responds to POST /v1/logins.
+func (m *Handlers) BeginLogin(ctx context.Context, r *BeginLoginRequest) (*api.Created[LoginBegun], error) {
 	if m.NoSignIn {
 		return nil, api.RefuseConflict(api.ConflictCodeNoSignIn, "no user signs in to this server, so none can approve "+
 			"a login; postrider dev on this machine needs no personal key")
 	}
-	spec := access.PersonalKeySpec{Machine: r.Body.Machine, Role: access.Role(optional(r.Body.Role, ""))}
-	secret, l, err := m.Parts.Access.BeginLogin(ctx, spec)
+	secret, l, err := m.Parts.Access.BeginLogin(ctx, r.Body)
 	if err != nil {
 		return nil, err
 	}
 	page := baseOf(ctx) + loginPagePath
-	return api.BeginLogin201JSONResponse{
-		DeviceCode: secret, UserCode: l.UserCode, VerificationUri: page,
-		VerificationUriComplete: page + "?code=" + url.QueryEscape(l.UserCode),
+	return &api.Created[LoginBegun]{Body: &LoginBegun{
+		DeviceCode: secret, UserCode: l.UserCode, VerificationURI: page,
+		VerificationURIComplete: page + "?code=" + url.QueryEscape(l.UserCode),
 		ExpiresInSeconds:        int(loginLife.Seconds()), IntervalInSeconds: int(pollInterval.Seconds()),
-	}, nil
+	}}, nil
 }
 
-// PollLogin answers POST /v1/logins/poll.
-func (m *Handlers) PollLogin(ctx context.Context, r api.PollLoginRequestObject) (api.PollLoginResponseObject, error) {
+// PollLoginRequest is the request POST /v1/logins/poll.
+type PollLoginRequest struct{ Body LoginPoll }
+
+// LoginPoll names the login that is polled.
+type LoginPoll struct {
+	DeviceCode string `json:"deviceCode"`
+}
+
+// LoginStatus is the state of a login, and the personal key once the login is approved.
+type LoginStatus struct {
+	State  access.LoginState `json:"state" enum:"pending,approved,denied"`
+	APIKey *access.APIKey    `json:"apiKey,omitempty"`
+}
+
+// PollLogin responds to POST /v1/logins/poll.
+func (m *Handlers) PollLogin(ctx context.Context, r *PollLoginRequest) (*LoginStatus, error) {
 	if !access.IsAPIKey(r.Body.DeviceCode) {
 		return nil, api.Invalid("deviceCode", "is required: what POST /v1/logins answered")
 	}
@@ -45,40 +69,41 @@ func (m *Handlers) PollLogin(ctx context.Context, r api.PollLoginRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	status := api.LoginStatus{State: api.LoginStatusState(l.State)}
 	if key != nil {
-		described := DescribeAPIKey(key)
-		described.Key = &r.Body.DeviceCode // an approved login's secret is the key
-		status.ApiKey = &described
+		key.Key = r.Body.DeviceCode // the secret of an approved login is the key
 	}
-	return api.PollLogin200JSONResponse(status), nil
+	return &LoginStatus{State: l.State, APIKey: key}, nil
 }
 
-// WhoAmI answers GET /v1/me.
-func (m *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.WhoAmIResponseObject, error) {
+// Me is the actor that a credential belongs to.
+type Me struct {
+	Name      string      `json:"name"`
+	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
+	APIKey    *string     `json:"apiKey"`
+	ExpiresAt *time.Time  `json:"expiresAt"`
+}
+
+// WhoAmI responds to GET /v1/me.
+func (m *Handlers) WhoAmI(ctx context.Context, _ *struct{}) (*Me, error) {
 	who := access.ActorOf(ctx)
-	me := api.Me{Name: who.Name, Role: api.UserRole(who.Role)}
+	me := Me{Name: who.Name, Role: who.Role}
 	if name := who.APIKey(); name != "" {
 		k, err := m.Parts.Access.APIKey(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		me.ApiKey, me.ExpiresAt = &name, utcOrNull(k.ExpiresAt)
+		me.APIKey, me.ExpiresAt = &name, k.ExpiresAt
 	}
-	return api.WhoAmI200JSONResponse(me), nil
+	return &me, nil
 }
 
-// RevokeMyKey answers DELETE /v1/me/key.
-func (m *Handlers) RevokeMyKey(
-	ctx context.Context, _ api.RevokeMyKeyRequestObject,
-) (api.RevokeMyKeyResponseObject, error) {
+// RevokeMyKey responds to DELETE /v1/me/key.
+func (m *Handlers) RevokeMyKey(ctx context.Context, _ *struct{}) (*api.NoContent, error) {
 	who := access.ActorOf(ctx)
 	if who.PersonalKey == "" {
 		return nil, api.RefuseConflict(api.ConflictCodeNotPersonalKey, "%s did not send a personal key: "+
 			"an administrator revokes other API keys by DELETE /v1/apiKeys/{apiKey}", who.Name)
 	}
-	if _, err := m.Parts.Access.RevokeAPIKey(ctx, who.PersonalKey); err != nil {
-		return nil, err
-	}
-	return api.RevokeMyKey204Response{}, nil
+	_, err := m.Parts.Access.RevokeAPIKey(ctx, who.PersonalKey)
+	return &api.NoContent{}, err
 }

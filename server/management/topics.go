@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"net/url"
 	"time"
@@ -28,6 +29,7 @@ type Handlers struct {
 	DefaultValidation func(host string) catalog.EndpointValidation
 	ValidationWait    time.Duration
 	NoSignIn          bool
+	Log               *slog.Logger
 }
 
 var _ api.StrictServerInterface = (*Handlers)(nil)

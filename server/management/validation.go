@@ -32,15 +32,15 @@ type publicBase struct{}
 
 // KnowBase notes what the management request itself was sent to, unless publicURL says how the world reaches this
 // service.
-func KnowBase(publicURL string) api.StrictMiddlewareFunc {
-	return func(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
-		return func(c echo.Context, request any) (any, error) {
+func KnowBase(publicURL string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
 			base := publicURL
 			if base == "" {
 				base = (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
 			}
 			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), publicBase{}, base)))
-			return next(c, request)
+			return next(c)
 		}
 	}
 }

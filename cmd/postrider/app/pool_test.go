@@ -2,7 +2,9 @@ package app_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"postrider/pgdev"
@@ -37,4 +39,18 @@ func TestStatementsThatConnectionsRemember(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(pooled.Close)
 	require.True(t, postgres.ThroughPgBouncer(pooled))
+}
+
+func TestTimesAreReadInUTC(t *testing.T) {
+	t.Parallel()
+	pool, err := postgres.OpenPool(t.Context(), pgdev.NewDatabase(t)+"&timezone=Asia/Tokyo", 1)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
+		var one time.Time
+		var list []*time.Time
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT now(), array[now(), null]", mode).Scan(&one, &list))
+		require.Equal(t, time.UTC, one.Location())
+		require.Equal(t, time.UTC, list[0].Location())
+	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server/api"
+	"postrider/server/management"
 )
 
 // LoginCmd is login.
@@ -56,12 +56,10 @@ func (c *LoginCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := c.authorize(ctx, client)
-	if err != nil {
+	if client.Key, err = c.authorize(ctx, client); err != nil {
 		return err
 	}
-	client.Key = *key.Key
-	var me api.Me
+	var me management.Me
 	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return err
 	}
@@ -139,26 +137,25 @@ func (c *LoginCmd) complete(saved *rest.SavedServers) error {
 	return rest.RequireSecret(c.Server)
 }
 
-// authorize begins a login and waits until a user has approved it.
-func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (*api.APIKey, error) {
-	wanted := api.LoginSettings{Machine: c.Machine}
+// authorize begins a login and waits until a user has approved it. It returns the personal key.
+func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (key string, err error) {
+	wanted := rest.Object{"machine": c.Machine}
 	if c.Role != "" {
-		wanted.Role = new(api.UserRole(c.Role))
+		wanted["role"] = c.Role
 	}
-	var begun api.LoginBegun
+	var begun management.LoginBegun
 	if err := client.Call(ctx, http.MethodPost, "/v1/logins", wanted, &begun); err != nil {
 		if rest.IsStatus(err, http.StatusNotFound) {
-			return nil, fmt.Errorf("%s has no logins: is it a postrider of this version? %w", client.Base, err)
+			return "", fmt.Errorf("%s has no logins: is it a postrider of this version? %w", client.Base, err)
 		}
-		return nil, err
+		return "", err
 	}
 	fmt.Fprintf(os.Stderr, "Open this page, sign in, and compare the code:\n\n  %s\n\n  code: %s\n\n",
-		terminal.Cell(begun.VerificationUriComplete), terminal.Cell(begun.UserCode))
+		terminal.Cell(begun.VerificationURIComplete), terminal.Cell(begun.UserCode))
 	if !c.NoBrowser {
-		openBrowser(ctx, begun.VerificationUriComplete)
+		openBrowser(ctx, begun.VerificationURIComplete)
 	}
-	var key *api.APIKey
-	err := terminal.Await("the login is approved", func() (err error) {
+	err = terminal.Await("the login is approved", func() (err error) {
 		key, err = poll(ctx, client, &begun)
 		return err
 	})
@@ -166,27 +163,27 @@ func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (*api.API
 }
 
 // poll returns the key when the login is approved. While the server does not answer, the login may still be approved.
-func poll(ctx context.Context, client *rest.Client, begun *api.LoginBegun) (*api.APIKey, error) {
+func poll(ctx context.Context, client *rest.Client, begun *management.LoginBegun) (key string, err error) {
 	interval := max(time.Duration(begun.IntervalInSeconds)*time.Second, time.Second)
 	expires := time.Now().Add(time.Duration(begun.ExpiresInSeconds) * time.Second)
 	for tick := time.NewTimer(interval); ; tick.Reset(interval) {
 		select {
 		case <-ctx.Done():
-			return nil, errors.New("the login was interrupted; nothing was stored")
+			return "", errors.New("the login was interrupted; nothing was stored")
 		case <-tick.C:
 		}
-		var status api.LoginStatus
-		err := client.Call(ctx, http.MethodPost, "/v1/logins/poll", api.LoginPoll{DeviceCode: begun.DeviceCode}, &status)
+		var status management.LoginStatus
+		err := client.Call(ctx, http.MethodPost, "/v1/logins/poll", management.LoginPoll{DeviceCode: begun.DeviceCode}, &status)
 		switch {
 		case rest.IsStatus(err, http.StatusNotFound) || err != nil && time.Now().After(expires):
-			return nil, errors.New("the login was not approved in time; run postrider login again")
+			return "", errors.New("the login was not approved in time; run postrider login again")
 		case rest.IsStatus(err, http.StatusTooManyRequests):
 			interval += time.Second // as RFC 8628's slow_down
 		case err != nil:
-		case status.State == api.LoginStatusStateDenied:
-			return nil, errors.New("the login was denied")
-		case status.State == api.LoginStatusStateApproved && status.ApiKey != nil && status.ApiKey.Key != nil:
-			return status.ApiKey, nil
+		case status.State == "denied":
+			return "", errors.New("the login was denied")
+		case status.State == "approved" && status.APIKey != nil:
+			return status.APIKey.Key, nil
 		}
 	}
 }

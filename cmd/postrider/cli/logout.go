@@ -9,7 +9,7 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server/api"
+	"postrider/server/management"
 )
 
 // LogoutCmd is logout.
@@ -94,16 +94,16 @@ func (c *WhoamiCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var me api.Me
+	var me management.Me
 	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return err
 	}
 	shown := struct {
-		api.Me
+		management.Me
 		Server string `json:"server"`
 	}{me, client.Base}
 	return c.Print(shown, func(w io.Writer) {
-		terminal.PrintNamed(w, "name", me.Name, "role", me.Role, "server", client.Base, "API key", me.ApiKey, "expires",
+		terminal.PrintNamed(w, "name", me.Name, "role", me.Role, "server", client.Base, "API key", me.APIKey, "expires",
 			me.ExpiresAt)
 	})
 }
