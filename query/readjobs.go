@@ -36,7 +36,7 @@ var (
 
 // Jobs is a page of jobs, and the number of jobs in each state among the first 100,000 that PostgreSQL reads.
 type Jobs struct {
-	Page[JobLine]
+	SearchedPage[JobLine, int64]
 	States []Counted
 }
 
@@ -47,10 +47,9 @@ func (r *Reader) ReadJobs(ctx context.Context, f JobFilter, t Turn[int64]) (j *J
 		if j.States, err = postgres.Rows[Counted](ctx, tx, jobStates, pgx.NamedArgs{"limit": countLimit}); err != nil {
 			return err
 		}
-		page, err := readPage[JobLine](ctx, tx, &jobList, t, false, pgx.NamedArgs{
+		j.SearchedPage, err = readPage[JobLine](ctx, tx, &jobList, t, false, pgx.NamedArgs{
 			"state": given(f.State), "kind": given(f.Kind),
 		})
-		j.Page = page.Page
 		return err
 	})
 	return j, err

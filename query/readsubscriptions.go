@@ -39,15 +39,17 @@ var (
 	pendingStatement = sqlFile("pending.sql")
 )
 
+// SubscriptionPage is a page of event subscriptions.
+type SubscriptionPage = SearchedPage[SubscriptionLine, SubscriptionKey]
+
 // ReadSubscriptions reads a page of event subscriptions in the order of topic and name: Before of the turn continues
 // after a name. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadSubscriptions(
 	ctx context.Context, f SubscriptionsFilter, t Turn[SubscriptionKey],
-) (Page[SubscriptionLine], error) {
-	return read(ctx, r, "event subscriptions", func(tx pgx.Tx) (Page[SubscriptionLine], error) {
+) (SubscriptionPage, error) {
+	return read(ctx, r, "event subscriptions", func(tx pgx.Tx) (SubscriptionPage, error) {
 		args := pgx.NamedArgs{"topic": given(f.Topic), "name": given(f.Name), "hold": given(f.Hold)}
-		found, err := readPage[SubscriptionLine](ctx, tx, &subscriptionList, t, false, args)
-		return found.Page, err
+		return readPage[SubscriptionLine](ctx, tx, &subscriptionList, t, false, args)
 	})
 }
 

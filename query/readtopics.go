@@ -24,12 +24,14 @@ type TopicLine struct {
 
 var topicList = list[string]{page: sqlFile("topics.sql")}
 
+// TopicPage is a page of topics.
+type TopicPage = SearchedPage[TopicLine, string]
+
 // ReadTopics reads a page of topics whose names contain name, in the order of their names: Before of the turn continues
 // after a name. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadTopics(ctx context.Context, name string, t Turn[string]) (Page[TopicLine], error) {
-	return read(ctx, r, "topics", func(tx pgx.Tx) (Page[TopicLine], error) {
-		found, err := readPage[TopicLine](ctx, tx, &topicList, t, false, pgx.NamedArgs{"name": given(name)})
-		return found.Page, err
+func (r *Reader) ReadTopics(ctx context.Context, name string, t Turn[string]) (TopicPage, error) {
+	return read(ctx, r, "topics", func(tx pgx.Tx) (TopicPage, error) {
+		return readPage[TopicLine](ctx, tx, &topicList, t, false, pgx.NamedArgs{"name": given(name)})
 	})
 }
 

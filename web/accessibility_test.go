@@ -50,7 +50,7 @@ func (w *browser) requireForEverybody(t *testing.T, path string) {
 	require.Empty(t, w.value(t, accessibility), "%s, light", path)
 	w.size(t, 1440, 900, "dark")
 	require.Empty(t, w.value(t, accessibility), "%s, dark", path)
-	for _, width := range []int64{360, 3840} {
+	for _, width := range []int64{360, 1200, 3840} {
 		w.size(t, width, 900, "light")
 		w.requireFits(t, path, width)
 	}

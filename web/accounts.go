@@ -7,77 +7,200 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
+	"postrider/policy"
 	"postrider/postgres"
 )
 
+// newKey is an API key that was just created. Its secret is shown once, on the page of the form that created it: a
+// redirect would have to carry it.
+type newKey struct {
+	*access.APIKey
+	Secret string
+}
+
+// keyInContext is where an action stores the key that it has created.
+const keyInContext = "postrider.key"
+
+// keyCreated is the result of an action that creates a key.
+func keyCreated(c echo.Context, secret string, key *access.APIKey, err error) (href string, _ error) {
+	if err == nil {
+		c.Set(keyInContext, &newKey{key, secret})
+	}
+	return "", err
+}
+
+// typed is what the form of a rejected action had; "" after a success.
+func typed(c echo.Context, name string) string {
+	if c.Get(refusalKey) == nil {
+		return ""
+	}
+	return c.FormValue(name)
+}
+
 // accountView is what account.html shows.
 type accountView struct {
-	Session *access.Session // nil where nobody has to sign in
+	Session *access.Session // nil on a dashboard without a login
 	Least   int
 	Keys    []access.APIKey // personal keys that work
 	Roles   []access.Role   // those that a personal key may have
-	Made    *access.APIKey  // with its secret, which is shown once
-	Secret  string
-	Machine string // as it was typed, if it was rejected
+	Made    *newKey
+	Machine string // as it was typed
 }
 
-func (p *pages) account(c echo.Context) error {
-	return p.showAccount(c, nil, "")
-}
-
-func (p *pages) showAccount(c echo.Context, made *access.APIKey, secret string) error {
-	session, _ := c.Get(sessionKey).(*access.Session)
-	view := accountView{Session: session, Least: access.MinPassword, Made: made, Secret: secret}
-	if session != nil {
-		ctx, cancel := pageContext(c)
-		defer cancel()
-		var err error
-		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, session.User); err != nil {
+func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
+	view := accountView{Session: sessionIn(c), Least: access.MinPassword, Machine: typed(c, "machine")}
+	view.Made, _ = c.Get(keyInContext).(*newKey)
+	if view.Session != nil {
+		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, view.Session.User); err != nil {
 			return err
 		}
 		for _, choice := range roleChoices {
-			if session.Role.Allows(choice.Role) {
+			if view.Session.Role.Allows(choice.Role) {
 				view.Roles = append([]access.Role{choice.Role}, view.Roles...)
 			}
-		}
-		if made == nil {
-			view.Machine = c.FormValue("machine")
 		}
 	}
 	return p.show(c, "account", "Your account", false, view)
 }
 
-// errNoSession: a dashboard without a login has no accounts to change.
-var errNoSession = &refusedError{status: http.StatusConflict, text: "Nothing was done: nobody signs in here."}
+// own is an action on the account of the user who has signed in.
+func (p *pages) own(
+	do func(ctx context.Context, c echo.Context, user string) (href string, err error), show page,
+) echo.HandlerFunc {
+	return p.act(func(ctx context.Context, c echo.Context) (string, error) {
+		if session := sessionIn(c); session != nil {
+			return do(ctx, c, session.User)
+		}
+		return "", &refusedError{status: http.StatusConflict, text: "Nothing was done: no user signs in here."}
+	}, show)
+}
 
-func (p *pages) changePassword(ctx context.Context, c echo.Context) (href string, err error) {
-	session, ok := c.Get(sessionKey).(*access.Session)
-	switch {
-	case !ok:
-		return "", errNoSession
-	case c.FormValue("password") != c.FormValue("again"):
-		return "", wrongForm("the two passwords differ.")
-	}
-	if err := p.parts.Access.ChangePassword(ctx, session.User, c.FormValue("old"), c.FormValue("password")); err != nil {
+func (p *pages) changePassword(ctx context.Context, c echo.Context, user string) (href string, err error) {
+	password, err := newPassword(c)
+	if err != nil {
 		return "", err
 	}
-	dropSession(c)
-	return "/ui/sign-in?done=password-changed", nil // every session has ended, this one too
+	if err := p.parts.Access.ChangePassword(ctx, user, c.FormValue("old"), password); err != nil {
+		return "", err
+	}
+	setSession(c, "") // all sessions have ended
+	return "/ui/sign-in?done=password-changed", nil
 }
 
-func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context) (href string, err error) {
-	session, ok := c.Get(sessionKey).(*access.Session)
-	if !ok {
-		return "", errNoSession
-	}
-	dropSession(c)
-	_, err = p.parts.Access.EndSessions(ctx, session.User)
+func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context, user string) (href string, err error) {
+	setSession(c, "")
+	_, err = p.parts.Access.EndSessions(ctx, user)
 	return "/ui/sign-in?done=signed-out", err
 }
+
+func (p *pages) createPersonalKey(ctx context.Context, c echo.Context, user string) (href string, err error) {
+	spec := access.PersonalKeySpec{Machine: c.FormValue("machine"), Role: access.Role(c.FormValue("role"))}
+	secret, key, err := p.parts.Access.CreatePersonalKey(ctx, user, spec)
+	return keyCreated(c, secret, key, err)
+}
+
+func (p *pages) revokePersonalKey(ctx context.Context, c echo.Context, user string) (href string, err error) {
+	_, err = p.parts.Access.RevokePersonalKey(ctx, user, c.Param("key"))
+	return "/ui/account?done=key-revoked", err
+}
+
+// loginView is what login.html shows.
+type loginView struct {
+	Code    string        // as it was entered, if no login waits under it
+	Login   *access.Login // nil: the page requests the code
+	Session *access.Session
+	// Gets is the role of the key: the requested one, but at most the user's.
+	Gets access.Role
+	// Done is "login-approved" or "login-denied" after the decision.
+	Done string
+}
+
+// loginPage shows a login of the command line to the user who is to approve it.
+func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
+	view := loginView{Session: sessionIn(c)}
+	if view.Session == nil {
+		return p.show(c, "login", "Approve a login", false, view)
+	}
+	if c.Request().Method != http.MethodPost {
+		view.Done = c.QueryParam("done")
+	}
+	if view.Code = c.FormValue("code"); view.Code != "" {
+		view.Login, err = p.loginOf(ctx, view.Session.User, view.Code)
+		if said := refusalOf(err); said != nil {
+			c.Set(refusalKey, said)
+		} else if err != nil {
+			return err
+		}
+	}
+	if view.Login != nil {
+		view.Gets = view.Session.Role
+		if requested := view.Login.Role; requested != "" && view.Session.Role.Allows(requested) {
+			view.Gets = requested
+		}
+	}
+	return p.show(c, "login", "Approve a login", false, view)
+}
+
+// loginOf finds a login, and limits the wrong codes of a user.
+func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, error) {
+	if p.codes.exhausted(user, p.now()) {
+		return nil, &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong codes. Try again in a minute."}
+	}
+	login, err := p.parts.Access.Login(ctx, code)
+	if errors.Is(err, postgres.ErrNotFound) {
+		p.codes.wrong(user, p.now())
+		return nil, &refusedError{status: http.StatusNotFound, text: "No login waits under this code. It may have expired, " +
+			"or it was decided already: run postrider login again."}
+	}
+	return login, err
+}
+
+func (p *pages) approveLogin(ctx context.Context, c echo.Context, user string) (href string, err error) {
+	login, err := p.loginOf(ctx, user, c.FormValue("code"))
+	if err == nil {
+		_, err = p.parts.Access.ApproveLogin(ctx, login.UserCode, user)
+	}
+	return "/ui/login?done=login-approved", err
+}
+
+func (p *pages) denyLogin(ctx context.Context, c echo.Context, user string) (href string, err error) {
+	login, err := p.loginOf(ctx, user, c.FormValue("code"))
+	if err == nil {
+		err = p.parts.Access.DenyLogin(ctx, login.UserCode)
+	}
+	return "/ui/login?done=login-denied", err
+}
+
+// wrongCodes limits how many codes of logins a user may try on this node.
+type wrongCodes struct {
+	mu    sync.Mutex
+	users *policy.Buckets[string]
+}
+
+func newWrongCodes() *wrongCodes {
+	return &wrongCodes{users: policy.NewBuckets[string](policy.Bucket{Burst: 10, Every: 10 * time.Second})}
+}
+
+func (w *wrongCodes) exhausted(user string, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.users.Wait(user, now) > 0
+}
+
+func (w *wrongCodes) wrong(user string, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.users.Take(user, now)
+}
+
+// accountsShown is the number of users or keys that a page lists; the REST API lists all.
+const accountsShown = 500
 
 // usersView is what users.html shows.
 type usersView struct {
@@ -86,7 +209,7 @@ type usersView struct {
 	Roles []roleChoice
 	Me    string
 	Least int
-	// What was typed, where it was refused.
+	// As they were typed.
 	Name string
 	Role access.Role
 }
@@ -96,28 +219,23 @@ type roleChoice struct {
 	May  string
 }
 
-// roleChoices say what each role may.
+// roleChoices say what each role may do.
 var roleChoices = []roleChoice{
 	{access.RoleViewer, "sees everything but secrets"},
 	{access.RoleOperator, "also redelivers, purges, holds and releases"},
-	{access.RoleAdmin, "also changes the configuration, sees secrets and lets others in"},
+	{access.RoleAdmin, "also changes the configuration, sees secrets and adds users"},
 }
 
-func (p *pages) users(c echo.Context) error {
-	ctx, cancel := pageContext(c)
-	defer cancel()
+func (p *pages) users(ctx context.Context, c echo.Context) error {
 	list, err := p.parts.Access.Users(ctx, "", accountsShown+1)
 	if err != nil {
 		return err
 	}
 	view := usersView{
 		Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Roles: roleChoices,
-		Least: access.MinPassword, Name: c.FormValue("name"), Role: access.Role(c.FormValue("role")),
+		Least: access.MinPassword, Name: typed(c, "name"), Role: access.Role(typed(c, "role")),
 	}
-	if view.Role == "" {
-		view.Role = access.RoleViewer
-	}
-	if session, ok := c.Get(sessionKey).(*access.Session); ok {
+	if session := sessionIn(c); session != nil {
 		view.Me = session.User
 	}
 	return p.show(c, "users", "Users", false, view)
@@ -126,7 +244,7 @@ func (p *pages) users(c echo.Context) error {
 func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name, password := c.FormValue("name"), c.FormValue("password")
 	switch _, err := p.parts.Access.User(ctx, name); {
-	case err == nil: // a person who adds somebody would be surprised to have changed somebody
+	case err == nil: // PutUser would change this user
 		return "", &refusedError{status: http.StatusConflict, text: "Nothing was done: there is a user of this name already."}
 	case !errors.Is(err, postgres.ErrNotFound):
 		return "", err
@@ -141,7 +259,7 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 	if _, err := p.parts.Access.User(ctx, name); err != nil {
 		return "", err
 	}
-	change := access.UserSpec{} // what is not named stays as it is then, whoever else changes it meanwhile
+	change := access.UserSpec{} // settings without a value stay as they are
 	switch c.FormValue("change") {
 	case "role":
 		change.Role = access.Role(c.FormValue("role"))
@@ -153,7 +271,7 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 		_, err = p.parts.Access.EndSessions(ctx, name)
 		return "/ui/users?done=sessions-ended", err
 	default:
-		return "", wrongForm("the form asks for no change.")
+		return "", wrongForm("the form has no change.")
 	}
 	_, err = p.parts.Access.PutUser(ctx, name, change)
 	return "/ui/users?done=user-changed", err
@@ -168,9 +286,8 @@ type apiKeysView struct {
 	Rows   []access.APIKey
 	More   bool // than are shown
 	Scopes []scopeChoice
-	Made   *access.APIKey // with its secret, which is shown this once
-	Secret string
-	// What was typed, where it was refused.
+	Made   *newKey
+	// As they were typed.
 	Name, Topic, Days string
 	Scope             access.Scope
 }
@@ -180,7 +297,7 @@ type scopeChoice struct {
 	May   string
 }
 
-// scopeChoices say what each scope opens.
+// scopeChoices say what each scope allows.
 var scopeChoices = []scopeChoice{
 	{access.ScopePublish, "publishes, to one topic or to all"},
 	{access.ScopeRead, "reads everything but secrets"},
@@ -188,62 +305,32 @@ var scopeChoices = []scopeChoice{
 	{access.ScopeAdmin, "also changes the configuration and reads secrets"},
 }
 
-func (p *pages) apiKeys(c echo.Context) error { return p.showAPIKeys(c, nil, "") }
-
-func (p *pages) showAPIKeys(c echo.Context, made *access.APIKey, secret string) error {
-	ctx, cancel := pageContext(c)
-	defer cancel()
+func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
 	list, err := p.parts.Access.APIKeys(ctx, "", accountsShown+1)
 	if err != nil {
 		return err
 	}
 	view := apiKeysView{
-		Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Scopes: scopeChoices, Made: made,
-		Secret: secret, Scope: access.Scope(c.FormValue("scope")),
+		Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Scopes: scopeChoices,
+		Name: typed(c, "name"), Topic: typed(c, "topic"), Days: typed(c, "days"), Scope: access.Scope(typed(c, "scope")),
 	}
-	if view.Scope == "" {
-		view.Scope = access.ScopePublish
-	}
-	if made == nil {
-		view.Name, view.Topic, view.Days = c.FormValue("name"), c.FormValue("topic"), c.FormValue("days")
-	}
+	view.Made, _ = c.Get(keyInContext).(*newKey)
 	return p.show(c, "api-keys", "API keys", false, view)
 }
 
-// accountsShown is more users or keys than anybody wants to look at; the REST API has them all.
-const accountsShown = 500
-
-// createAPIKey answers with the page itself: a redirect would have to carry the key.
-func (p *pages) createAPIKey(c echo.Context) error {
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	spec, err := apiKeySpec(c)
-	if err == nil {
-		var key string
-		var made *access.APIKey
-		if key, made, err = p.parts.Access.CreateAPIKey(ctx, spec); err == nil {
-			return p.showAPIKeys(c, made, key)
-		}
-	}
-	if said := p.accountRefusal(err); said != nil {
-		c.Set(refusalKey, said)
-		return p.apiKeys(c)
-	}
-	return err
-}
-
-func apiKeySpec(c echo.Context) (spec access.APIKeySpec, err error) {
-	spec = access.APIKeySpec{
+func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, err error) {
+	spec := access.APIKeySpec{
 		Name: c.FormValue("name"), Scope: access.Scope(c.FormValue("scope")), Topic: strings.TrimSpace(c.FormValue("topic")),
 	}
 	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
 		days, err := strconv.Atoi(text)
 		if err != nil {
-			return spec, wrongForm("the days must be a whole number, or empty for never.")
+			return "", wrongForm("the days must be a whole number, or empty for never.")
 		}
 		spec.ExpiresInDays = &days
 	}
-	return spec, nil
+	secret, key, err := p.parts.Access.CreateAPIKey(ctx, spec)
+	return keyCreated(c, secret, key, err)
 }
 
 func (p *pages) revokeAPIKey(ctx context.Context, c echo.Context) (href string, err error) {

@@ -5,24 +5,26 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"path"
 	"strings"
+
+	"github.com/labstack/echo/v4"
 )
 
-// The libraries are vendored as they were published; static/LICENSES.txt says from where and under which terms.
+// The libraries are vendored as they were published; static/LICENSES.txt has their sources and licenses.
 //
 //go:embed static
 var staticFiles embed.FS
 
-// asset is a file that browsers may keep for good: its address changes with its content.
+// asset is an embedded file. Browsers may keep it forever: its address changes with its content.
 type asset struct {
-	name string // with the hash: style.0123456789ab.css
-	path string // where it is served
+	path string // with the hash: /ui/static/style.0123456789ab.css
 	kind string // media type
 	body []byte
 }
 
-// hashDigits are enough to tell one build's file from another's (48 bits).
+// hashDigits distinguish the files of different builds (48 bits).
 const hashDigits = 12
 
 var mediaTypes = map[string]string{
@@ -31,7 +33,7 @@ var mediaTypes = map[string]string{
 	".txt": "text/plain; charset=utf-8",
 }
 
-// loadAssets reads the embedded files; the maps find them by their file's name and by the name they are served under.
+// loadAssets reads the embedded files. The maps find them by the file's name and by the name they are served under.
 func loadAssets() (byFile, byName map[string]*asset, err error) {
 	files, err := staticFiles.ReadDir("static")
 	if err != nil {
@@ -43,15 +45,21 @@ func loadAssets() (byFile, byName map[string]*asset, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("read an embedded file: %w", err)
 		}
-		a := newAsset(file.Name(), body)
-		byFile[file.Name()], byName[a.name] = a, a
+		sum, ext := sha256.Sum256(body), path.Ext(file.Name())
+		name := strings.TrimSuffix(file.Name(), ext) + "." + hex.EncodeToString(sum[:])[:hashDigits] + ext
+		a := &asset{path: "/ui/static/" + name, kind: mediaTypes[ext], body: body}
+		byFile[file.Name()], byName[name] = a, a
 	}
 	return byFile, byName, nil
 }
 
-func newAsset(file string, body []byte) *asset {
-	sum := sha256.Sum256(body)
-	ext := path.Ext(file)
-	name := strings.TrimSuffix(file, ext) + "." + hex.EncodeToString(sum[:])[:hashDigits] + ext
-	return &asset{name: name, path: "/ui/static/" + name, kind: mediaTypes[ext], body: body}
+// static serves each file under its present name only: an old page beside a new build gets a 404, not a wrong file that
+// the browser would keep for a year.
+func (p *pages) static(c echo.Context) error {
+	a, ok := p.assets[c.Param("file")]
+	if !ok {
+		return echo.ErrNotFound
+	}
+	c.Response().Header().Set(echo.HeaderCacheControl, "public, max-age=31536000, immutable")
+	return c.Blob(http.StatusOK, a.kind, a.body)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
+	"postrider/web/display"
 )
 
 // configForm is a form on a page of its own, at one address: GET shows it, POST does what its button says.
@@ -141,7 +142,7 @@ func (p *pages) deleteSubscription(c echo.Context) error {
 	path := subscriptionPath(sub.Topic, sub.Name)
 	waiting := "Nothing is owed to it at the moment."
 	if details.Pending > 0 {
-		waiting = "What it is owed and has not got yet is canceled, " + atMost(details.Pending, heldLimit) +
+		waiting = "What it is owed and has not got yet is canceled, " + display.AtMost(details.Pending, 10_000) +
 			" by now: no dead letters come of it."
 	}
 	return p.confirmDeletion(ctx, c, &deletion{

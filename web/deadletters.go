@@ -1,17 +1,17 @@
 package web
 
 import (
+	"cmp"
+	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/policy"
+	"postrider/operator"
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
@@ -19,18 +19,12 @@ import (
 
 // deadLettersView is what dead-letters.html shows.
 type deadLettersView struct {
-	Filter   query.DeadLetterFilter
-	Status   string
-	From, To string
-	Total    string
-	Partly   bool // of the newest that were looked through alone
-	Filtered bool
+	list[query.DeadLetter]
+	Matching query.DeadLetterFilter
+	Total    int64
+	Partly   bool // only the newest dead letters were searched
 	Facets   []facetGroup
-	Rows     []deadLetterRow
-	Paging   display.Paging
-	SQL      string
-	Export   exportLine
-	// The pages that do something to all that match; "" where the filter is none of theirs.
+	// Redeliver and Purge are the pages of the bulk operations; "" if they do not know the filter.
 	Redeliver, Purge string
 }
 
@@ -40,13 +34,7 @@ type facetGroup struct {
 	All    string // the page without this filter; "" = it has none
 }
 
-type deadLetterRow struct {
-	query.DeadLetter
-	Sentence string // the reason in words
-	Met      string
-}
-
-// facetNames are in the order of the questions: why, what was met, by whom, when.
+// facetNames are in the order of the questions: why, with which result, to which event subscription, when.
 var facetNames = []struct{ facet, title string }{
 	{"reason", "Reason"},
 	{"outcome", "Outcome"},
@@ -55,96 +43,71 @@ var facetNames = []struct{ facet, title string }{
 	{"day", "Day (UTC)"},
 }
 
-// deadLetterTotal is how far what matches is counted.
-const deadLetterTotal = 10_000
-
-func deadLetterQuery(q *display.Params) (d query.DeadLetterQuery) {
-	d.Topic, d.Subscription, d.Reason, d.LastOutcome = given(q.Name("topic")), given(q.Name("subscription")),
-		given(q.Name("reason")), given(q.Name("outcome"))
-	d.EventID, d.EventType = given(q.Text("eventId")), given(q.Text("eventType"))
-	d.DeadLetteredFrom, d.DeadLetteredUntil = q.Time("from"), q.Time("to")
-	switch n := q.Number("status"); {
-	case n == nil:
-	case *n == 0:
+// deadLetterQuery reads the filter of dead letters.
+func deadLetterQuery(f *display.Filter) (d query.DeadLetterQuery) {
+	given := func(text string) *string {
+		if text == "" {
+			return nil
+		}
+		return &text
+	}
+	topic, subscription := owner(f)
+	d.Topic, d.Subscription = given(topic), given(subscription)
+	d.Reason = given(f.Name("", "reason", "reason = ?"))
+	d.LastOutcome = given(f.Name("", "outcome", "last_outcome = ?"))
+	if n := f.Number("", "status", "coalesce(last_status, 0) = ?"); n != nil && *n == 0 {
 		d.WithoutResponse = true
-	default:
+	} else if n != nil {
 		d.LastStatus = new(int(min(*n, 999)))
 	}
+	d.EventID = given(f.Text("Event id", "eventId", "event_id = ?"))
+	d.EventType = given(f.Text("Event type", "eventType", "event_type = ?"))
+	d.DeadLetteredFrom = f.Time("From (UTC)", "from", "dead_lettered_at >= ?")
+	d.DeadLetteredUntil = f.Time("To (UTC)", "to", "dead_lettered_at < ?")
 	return d
 }
 
-// given is nil for a filter that was left empty.
-func given(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func (p *pages) deadLetters(c echo.Context) error {
-	q := display.QueryOf(c)
-	f, turn := deadLetterQuery(q), display.TurnOf(q, display.ParseDeadLetterPlace)
-	if q.Err != nil {
-		return q.Err
-	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	found, err := p.parts.Reader.ReadDeadLetters(ctx, f, turn)
+func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
+	f := display.FilterOf(c)
+	filter := deadLetterQuery(f)
+	found := &query.DeadLetterPage{}
+	list, err := listOf(c, "dead letter", f, (*query.DeadLetter).Place,
+		func(t query.Turn[query.DeadLetterPlace]) (
+			_ query.SearchedPage[query.DeadLetter, query.DeadLetterPlace], err error,
+		) {
+			found, err = p.parts.Reader.ReadDeadLetters(ctx, filter, t)
+			return found.SearchedPage, err
+		})
 	if err != nil {
 		return err
 	}
-	looked := ""
-	if found.SearchedTo != nil {
-		looked = display.DeadLetterPlace(*found.SearchedTo)
-	}
+	list.SQL = f.SQL("dead_letters", "dead_lettered_at desc, dead_letter_id desc")
 	view := deadLettersView{
-		Partly: found.Partly,
-		Filter: f.DeadLetterFilter, Status: c.QueryParam("status"), From: fieldTime(f.DeadLetteredFrom),
-		To:    fieldTime(f.DeadLetteredUntil),
-		Total: atMost(int(found.Total), deadLetterTotal), Filtered: !reflect.ValueOf(f).IsZero(),
+		list: list, Matching: filter.DeadLetterFilter, Total: found.Total, Partly: found.Partly,
 		Facets: facetsOf(c, found.Facets),
-		Paging: display.PagingOf(c, found.Page,
-			func(l query.DeadLetter) string { return display.DeadLetterPlace(l.Place()) }).WithFurther(c, looked),
-		SQL: deadLetterSQL(f), Export: exportOf(&f.DeadLetterFilter),
 	}
-	if !f.WithoutResponse {
+	if !filter.WithoutResponse {
 		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
 		view.Purge = display.SameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "")
 	}
-	for _, line := range found.Rows {
-		view.Rows = append(view.Rows, deadLetterRowOf(line))
-	}
 	return p.show(c, "dead-letters", "Dead letters", true, view)
-}
-
-func deadLetterRowOf(line query.DeadLetter) deadLetterRow {
-	return deadLetterRow{
-		DeadLetter: line, Sentence: policy.Reason(line.Reason).Sentence(), Met: display.Met(line.Attempts, line.LastStatus),
-	}
-}
-
-// fieldTime is a time as a field of a form holds it.
-func fieldTime(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04")
 }
 
 func facetsOf(c echo.Context, facets map[string][]query.Facet) []facetGroup {
 	var groups []facetGroup
 	for _, kind := range facetNames {
-		group := facetGroup{Name: kind.title}
 		var counts []query.Counted
 		for _, f := range facets[kind.facet] {
 			counts = append(counts, query.Counted{Name: f.Name, Count: f.Count})
 		}
-		group.Shares = sharesOf(counts, func(name string) string { return facetHref(c, kind.facet, name) })
+		href := func(value string) string {
+			return display.With(c, append([]string{"before", "", "after", ""}, facetFilter(kind.facet, value)...)...)
+		}
+		group := facetGroup{Name: kind.title, Shares: sharesOf(counts, href)}
 		for i := range group.Shares {
 			s := &group.Shares[i]
-			s.Here = facetHere(c, kind.facet, s.Name)
-			if s.Here {
-				group.All = facetHref(c, kind.facet, "")
+			if s.Here = facetHere(c, facetFilter(kind.facet, s.Name)); s.Here {
+				group.All = href("")
 			}
 			s.Name = facetText(kind.facet, s.Name)
 		}
@@ -153,141 +116,94 @@ func facetsOf(c echo.Context, facets map[string][]query.Facet) []facetGroup {
 	return groups
 }
 
-// facetHref is the page with this value for its filter; "" without any.
-func facetHref(c echo.Context, facet, value string) string {
+// facetFilter is the filter for a facet's value: parameter, value, parameter, value. "" removes it.
+func facetFilter(facet, value string) []string {
 	switch facet {
 	case "subscription":
 		topic, name, _ := strings.Cut(value, "/")
-		return display.With(c, "before", "", "after", "", "topic", topic, "subscription", name)
+		return []string{"subscription", name, "topic", topic}
 	case "day":
 		next := ""
 		if day, err := time.Parse(time.DateOnly, value); err == nil {
 			next = day.AddDate(0, 0, 1).Format(time.DateOnly)
 		}
-		return display.With(c, "before", "", "after", "", "from", value, "to", next)
+		return []string{"from", value, "to", next}
 	default:
-		return display.With(c, "before", "", "after", "", facet, value)
+		return []string{facet, value}
 	}
 }
 
-func facetHere(c echo.Context, facet, value string) bool {
-	switch facet {
-	case "subscription":
-		return c.QueryParam("subscription") != "" && value == c.QueryParam("topic")+"/"+c.QueryParam("subscription")
-	case "day":
-		return c.QueryParam("from") == value
-	default:
-		return value != "" && c.QueryParam(facet) == value
+// facetHere reports whether the page has this filter.
+func facetHere(c echo.Context, filter []string) bool {
+	here := filter[1] != ""
+	for i := 0; i < len(filter); i += 2 {
+		here = here && c.QueryParam(filter[i]) == filter[i+1]
 	}
+	return here
 }
 
 func facetText(facet, value string) string {
+	n, err := strconv.Atoi(value)
 	switch {
 	case facet == "status" && value == "0":
 		return "no answer"
-	case facet == "status":
-		n, _ := strconv.Atoi(value)
+	case facet == "status" && err == nil:
 		return display.StatusText(n)
-	case value == "":
-		return "not attempted"
 	default:
-		return value
+		return cmp.Or(value, "not attempted")
 	}
-}
-
-// quoteSQL writes a text as SQL does.
-func quoteSQL(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
-
-// deadLetterSQL is the page's filter for people who go on in psql.
-func deadLetterSQL(q query.DeadLetterQuery) string {
-	var where []string
-	add := func(condition, value string) { where = append(where, condition+value) }
-	for _, c := range []struct {
-		column string
-		value  *string
-	}{
-		{"topic", q.Topic},
-		{"subscription", q.Subscription},
-		{"reason", q.Reason},
-		{"last_outcome", q.LastOutcome},
-		{"event_id", q.EventID},
-		{"event_type", q.EventType},
-	} {
-		if c.value != nil {
-			add(c.column+" = ", quoteSQL(*c.value))
-		}
-	}
-	if q.LastStatus != nil {
-		add("last_status = ", strconv.Itoa(*q.LastStatus))
-	}
-	if q.WithoutResponse {
-		add("last_status is null", "")
-	}
-	if q.DeadLetteredFrom != nil {
-		add("dead_lettered_at >= ", quoteSQL(q.DeadLetteredFrom.UTC().Format("2006-01-02 15:04:05Z")))
-	}
-	if q.DeadLetteredUntil != nil {
-		add("dead_lettered_at < ", quoteSQL(q.DeadLetteredUntil.UTC().Format("2006-01-02 15:04:05Z")))
-	}
-	return selectSQL("dead_letters", where, "dead_lettered_at desc, dead_letter_id desc")
-}
-
-// selectSQL is the statement that asks a view for what a page shows.
-func selectSQL(view string, where []string, order string) string {
-	statement := "select * from postrider." + view
-	if len(where) > 0 {
-		statement += "\n where " + strings.Join(where, "\n   and ")
-	}
-	return statement + "\n order by " + order
 }
 
 // deadLetterView is what dead-letter.html shows.
 type deadLetterView struct {
 	query.DeadLetterRow
-	Sentence, Met string
-	Body, Answer  string
-	Steps         []step
-	SQL           string
-	// What was typed into the form, when it was refused.
-	ToTopic, ToSubscription string
-	Again                   bool
+	Steps []step
+	SQL   string
+	// As they were typed into the form.
+	ToTopic, ToSubscription, Again string
 }
 
-// step is a moment of a course.
+// step is a moment in the life of a delivery.
 type step struct {
 	At   time.Time
 	Text string
 }
 
-func (p *pages) deadLetter(c echo.Context) error {
-	view, err := p.readDeadLetter(c)
+func (p *pages) deadLetter(ctx context.Context, c echo.Context) error {
+	view, err := p.readDeadLetter(ctx, c)
 	if err != nil {
 		return err
 	}
-	return p.show(c, "dead-letter", "Dead letter", true, *view)
+	return p.show(c, "dead-letter", "Dead letter", true, view)
 }
 
-func (p *pages) readDeadLetter(c echo.Context) (*deadLetterView, error) {
-	id, err := uuid.Parse(c.Param("id"))
+// purging is the page that confirms the purge of a dead letter.
+func (p *pages) purging(ctx context.Context, c echo.Context) error {
+	view, err := p.readDeadLetter(ctx, c)
 	if err != nil {
-		return nil, postgres.ErrNotFound
+		return err
 	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
+	return p.show(c, "dead-letter-purge", "Purge this dead letter?", false, view,
+		link{deadLetterPath(view.DeadLetterID), "Dead letter"})
+}
+
+func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLetterView, err error) {
+	id, err := uuidParam(c)
+	if err != nil {
+		return view, err
+	}
 	d, err := p.parts.Reader.ReadDeadLetter(ctx, id)
 	if err != nil {
-		return nil, err
+		return view, err
 	}
-	row := deadLetterRowOf(d.DeadLetter)
-	return &deadLetterView{
-		DeadLetterRow: *d, Sentence: row.Sentence, Met: row.Met, Body: display.OrEmpty(d.BodyText),
-		Answer: display.OrEmpty(d.LastResponse), Steps: deadLetterSteps(&d.DeadLetter),
-		SQL:     "select * from postrider.dead_letters where dead_letter_id = " + quoteSQL(id.String()),
-		ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Again: c.FormValue("again") != "",
+	return deadLetterView{
+		DeadLetterRow: *d, Steps: deadLetterSteps(&d.DeadLetter),
+		SQL:     "select * from postrider.dead_letters where dead_letter_id = " + display.QuoteSQL(id.String()),
+		ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Again: c.FormValue("again"),
 	}, nil
 }
 
-// deadLetterSteps are the moments that a dead letter knows of, in their order.
+// deadLetterSteps are the moments that are known of a dead letter, in their order.
 func deadLetterSteps(d *query.DeadLetter) []step {
 	steps := []step{{d.PublishedAt, "published"}}
 	if !d.OwedSince.Equal(d.PublishedAt) {
@@ -299,10 +215,64 @@ func deadLetterSteps(d *query.DeadLetter) []step {
 	if d.LastAttemptAt != nil && d.Attempts > 1 {
 		steps = append(steps, step{*d.LastAttemptAt, fmt.Sprintf("attempt %d, the last", d.Attempts)})
 	}
-	steps = append(steps, step{d.DeadLetteredAt, "given up"})
+	steps = append(steps, step{d.DeadLetteredAt, "dead-lettered"})
 	if d.RedeliveredAt != nil {
 		steps = append(steps, step{*d.RedeliveredAt, "redelivered"})
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return a.At.Compare(b.At) })
 	return steps
+}
+
+func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := uuidParam(c)
+	if err != nil {
+		return "", err
+	}
+	form, err := letterFormOf(c)
+	if err != nil {
+		return "", err
+	}
+	delivery, err := p.parts.Operator.Redeliver(ctx, id, form.to, c.FormValue("again") != "")
+	return deliveryPath(delivery) + "?done=redelivered", err
+}
+
+func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := uuidParam(c)
+	if err != nil {
+		return "", err
+	}
+	purged, err := p.parts.Operator.Purge(ctx, id)
+	if err == nil && !purged {
+		err = postgres.ErrNotFound
+	}
+	return "/ui/dead-letters?done=purged", err
+}
+
+// letterForm is what the forms of dead letters have.
+type letterForm struct {
+	to          operator.Target
+	rate        int   // per second; 0 = no limit
+	redelivered *bool // which of the dead letters that match; nil = the default of the operation
+}
+
+// maxRate is more than any database can do: a larger rate is a mistake.
+const maxRate = 1_000_000
+
+func letterFormOf(c echo.Context) (form letterForm, err error) {
+	if err := c.Request().ParseForm(); err != nil {
+		return form, wrongForm("the form cannot be read.")
+	}
+	f := display.FilterOfForm(c.Request().PostForm)
+	form.to = operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")}
+	if which := f.OneOf("", "redelivered", "", []string{"true", "false"}, ""); which != "" {
+		form.redelivered = new(which == "true")
+	}
+	rate := f.Number("", "rate", "")
+	if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {
+		return form, wrongForm("the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text.")
+	}
+	if rate != nil {
+		form.rate = int(*rate)
+	}
+	return form, nil
 }

@@ -8,183 +8,115 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/policy"
-	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
 )
 
-var (
-	deliveryStates = query.DeliveryStates
-	holdWords      = query.HoldReasons
-	outcomeWords   = []string{
-		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
-		"SocketError", "ResolutionError", "Canceled", "GenericError",
-		"Probation", "Aborted",
-	}
-)
-
-// deliveriesView is what deliveries.html shows.
-type deliveriesView struct {
-	Filter                  query.DeliveryFilter
-	States, Holds, Outcomes []choice
-	Rows                    []deliveryRow
-	Paging                  display.Paging
-	Filtered                bool
-	SQL                     string
+var outcomeWords = []string{
+	"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
+	"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted",
 }
 
-// deliverySQL asks for what the page lists.
-func deliverySQL(f *query.DeliveryFilter) string {
-	var where []string
-	for _, c := range []struct{ column, value string }{
-		{"topic", f.Topic},
-		{"subscription", f.Subscription},
-		{"state", f.State},
-		{"hold", f.Hold},
-		{"last_outcome", f.Outcome},
-	} {
-		if c.value != "" {
-			where = append(where, c.column+" = "+quoteSQL(c.value))
-		}
+// eventID reads the publisher's id of an event, or postrider's.
+func eventID(c echo.Context, f *display.Filter) string {
+	condition := "event_id = ?"
+	if _, err := uuid.Parse(c.QueryParam("event")); err == nil {
+		condition = "system_id = ?"
 	}
-	if id, err := uuid.Parse(f.Event); err == nil {
-		where = append(where, "system_id = "+quoteSQL(id.String()))
-	} else if f.Event != "" {
-		where = append(where, "event_id = "+quoteSQL(f.Event))
-	}
-	if f.Operation != nil {
-		where = append(where, "operation_id = "+quoteSQL(f.Operation.String()))
-	}
-	return selectSQL("deliveries", where, "delivery_id desc") + " limit 50"
+	return f.Text("Event id", "event", condition)
 }
 
-// choice is a word of a list to choose from.
-type choice struct {
-	Word string
-	Here bool
-}
-
-func choices(words []string, here string) []choice {
-	list := make([]choice, len(words))
-	for i, word := range words {
-		list[i] = choice{word, word == here}
-	}
-	return list
-}
-
-type deliveryRow struct {
-	query.DeliveryLine
-	Met string
-}
-
-func deliveryRows(lines []query.DeliveryLine) []deliveryRow {
-	rows := make([]deliveryRow, len(lines))
-	for i, line := range lines {
-		rows[i] = deliveryRow{DeliveryLine: line}
-		if line.Attempts > 0 {
-			rows[i].Met = display.Met(line.Attempts, line.LastStatus)
-		}
-	}
-	return rows
-}
-
-// deliveryPlace is all that the page's address has to tell: its list runs by id, whatever the filter.
-func deliveryPlace(l query.DeliveryLine) string { return display.IDText(l.DeliveryID) }
-
-func parseDeliveryPlace(text string) (query.DeliveryPlace, bool) {
-	id, ok := display.ParseID(text)
-	return query.DeliveryPlace{DeliveryID: id}, ok
-}
-
-func (p *pages) deliveries(c echo.Context) error {
-	q := display.QueryOf(c)
-	f := query.DeliveryFilter{
-		Topic: q.Name("topic"), Subscription: q.Name("subscription"), State: q.OneOf("state", deliveryStates),
-		Hold:    q.OneOf("hold", holdWords),
-		Outcome: q.Name("outcome"), Event: q.Text("event"),
-	}
-	if text := q.Text("operation"); text != "" {
+func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
+	f := display.FilterOf(c)
+	var filter query.DeliveryFilter
+	filter.Topic, filter.Subscription = owner(f)
+	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
+	filter.Hold = f.OneOf("Hold", "hold", "hold = ?", query.HoldReasons, "")
+	filter.Outcome = f.Suggest("Last outcome", "outcome", "last_outcome = ?", outcomeWords)
+	filter.Event = eventID(c, f)
+	if text := f.Text("", "operation", "operation_id = ?"); text != "" {
 		id, err := uuid.Parse(text)
 		if err != nil {
-			q.Refuse("operation")
+			f.Reject("operation")
 		}
-		f.Operation = &id
+		filter.Operation = &id
 	}
-	turn := display.TurnOf(q, parseDeliveryPlace)
-	if q.Err != nil {
-		return q.Err
-	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	found, err := p.parts.Reader.ReadDeliveries(ctx, f, turn)
+	list, err := listOf(c, "delivery", f, (*query.DeliveryLine).Place,
+		func(t query.Turn[query.DeliveryPlace]) (query.DeliveryPage, error) {
+			return p.parts.Reader.ReadDeliveries(ctx, filter, t)
+		})
 	if err != nil {
 		return err
 	}
-	looked := ""
-	if found.SearchedTo != nil {
-		looked = display.IDText(found.SearchedTo.DeliveryID)
-	}
-	return p.show(c, "deliveries", "Deliveries", true, deliveriesView{
-		Filter: f, States: choices(deliveryStates, f.State), Holds: choices(holdWords, f.Hold),
-		Outcomes: choices(outcomeWords, f.Outcome),
-		Rows:     deliveryRows(found.Rows), Paging: display.PagingOf(c, found.Page, deliveryPlace).WithFurther(c, looked),
-		Filtered: f != query.DeliveryFilter{}, SQL: deliverySQL(&f),
-	})
+	list.SQL = f.SQL("deliveries", "delivery_id desc")
+	return p.show(c, "deliveries", "Deliveries", true, list)
 }
 
 // deliveryView is what delivery.html shows.
 type deliveryView struct {
 	query.DeliveryDetails
-	Met      string
-	Sentence string // the reason in words
-	Attempts []attemptRow
-	Limit    string     // how many attempts it may have
-	EndsAt   *time.Time // when its time to live is over; nil where it has ended
-	TimeLeft string
-	Outlook  outlook
-	Body     string
-	SQL      string
+	Limit   int      // of attempts; 0 = none
+	Outlook *outlook // nil if the delivery has ended
+	SQL     string
 }
 
-// attemptRow is one attempt of a timeline.
-type attemptRow struct {
-	query.AttemptLine
-	Met    string
-	Phases []display.Phase
-	Times  string // the phases in words
-	Waited string // how long it waited after its turn had come; "" = not for long
-	Then   string // what the policy decided
+func (p *pages) delivery(ctx context.Context, c echo.Context) error {
+	id, err := numberParam(c)
+	if err != nil {
+		return err
+	}
+	d, err := p.parts.Reader.ReadDelivery(ctx, id)
+	if err != nil {
+		return err
+	}
+	view := deliveryView{
+		DeliveryDetails: *d,
+		SQL:             fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id),
+	}
+	if d.State == "pending" {
+		work := pendingWork{
+			topic: d.Topic, subscription: d.Subscription, attempts: d.Attempts, hold: display.OrEmpty(d.Hold),
+			job: jobState(d.Job), unbatched: d.Job == nil && d.BatchID == nil, due: d.NextAttemptAt, ends: d.ExpiresAt,
+			limit: p.attemptLimit(d.SubscriptionID),
+		}
+		view.Limit = work.limit
+		if view.Outlook, err = p.outlookOf(ctx, &work); err != nil {
+			return err
+		}
+	}
+	return p.show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)
 }
 
-// longWait is from when on an attempt's wait for its turn is told.
+// attemptLimit is how many attempts the deliveries of an event subscription may have; 0 = any number.
+func (p *pages) attemptLimit(subscription int64) int {
+	rules, ok := p.parts.Cache.Snapshot().Rules(subscription)
+	if !ok {
+		return 0
+	}
+	return rules.Limits.MaxAttempts
+}
+
+// longest is the duration of the longest of some attempts in milliseconds.
+func longest(history []query.AttemptLine) (longest float64) {
+	for i := range history {
+		longest = max(longest, history[i].DurationMs)
+	}
+	return longest
+}
+
+// longWait is from when on the wait of a due attempt is shown.
 const longWait = 5 * time.Second
 
-func attemptRows(course []query.AttemptLine) []attemptRow {
-	longest := 0.0
-	for i := range course {
-		longest = max(longest, course[i].DurationMs)
+// waited is how long an attempt waited after it was due; "" if not for long.
+func waited(a query.AttemptLine) string {
+	if a.DueAt == nil || a.StartedAt.Sub(*a.DueAt) <= longWait {
+		return ""
 	}
-	rows := make([]attemptRow, len(course))
-	for i, a := range course {
-		row := attemptRow{
-			AttemptLine: a, Met: display.Met(1, a.Status), Phases: display.PhasesOf(&a, longest), Then: verdictText(&a),
-		}
-		var times []string
-		for _, phase := range row.Phases {
-			times = append(times, phase.Name+" "+phase.Text)
-		}
-		row.Times = display.Phrase(times...)
-		if a.DueAt != nil && a.StartedAt.Sub(*a.DueAt) > longWait {
-			row.Waited = display.Span(a.StartedAt.Sub(*a.DueAt))
-		}
-		rows[i] = row
-	}
-	return rows
+	return display.Span(a.StartedAt.Sub(*a.DueAt))
 }
 
-// verdictText says what a verdict means.
-func verdictText(a *query.AttemptLine) string {
+// verdictText says what the policy decided after an attempt.
+func verdictText(a query.AttemptLine) string {
 	switch a.Verdict {
 	case "deliver":
 		if a.Late {
@@ -202,53 +134,4 @@ func verdictText(a *query.AttemptLine) string {
 	default:
 		return a.Verdict
 	}
-}
-
-func (p *pages) delivery(c echo.Context) error {
-	id, ok := display.ParseID(c.Param("id"))
-	if !ok {
-		return postgres.ErrNotFound
-	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	d, err := p.parts.Reader.ReadDelivery(ctx, id)
-	if err != nil {
-		return err
-	}
-	view := deliveryView{
-		DeliveryDetails: *d, Attempts: attemptRows(d.History), Body: display.OrEmpty(d.BodyText),
-		SQL: fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id),
-	}
-	if d.Reason != nil {
-		view.Sentence = policy.Reason(*d.Reason).Sentence()
-	}
-	if d.DeliveryLine.Attempts > 0 {
-		view.Met = display.Met(d.DeliveryLine.Attempts, d.LastStatus)
-	}
-	if d.State == "pending" {
-		if err := p.pendingView(ctx, &view); err != nil {
-			return err
-		}
-	}
-	return p.show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)
-}
-
-// pendingView adds what comes next for a pending delivery.
-func (p *pages) pendingView(ctx context.Context, view *deliveryView) (err error) {
-	d := &view.DeliveryDetails
-	work := pendingWork{
-		topic: d.Topic, subscription: d.Subscription, subscriptionID: d.SubscriptionID, attempts: d.DeliveryLine.Attempts,
-		hold: display.OrEmpty(d.DeliveryLine.Hold), job: jobState(d.Job),
-		unbatched: d.Job == nil && d.BatchID == nil, due: d.NextAttemptAt,
-	}
-	if rules, ok := p.parts.Cache.Snapshot().Rules(view.SubscriptionID); ok {
-		if n := rules.Limits.MaxAttempts; n > 0 {
-			view.Limit = fmt.Sprint(n)
-		}
-	}
-	if ends := view.ExpiresAt; ends != nil {
-		view.EndsAt, view.TimeLeft, work.ends = ends, display.Span(max(0, ends.Sub(p.now()))), ends
-	}
-	view.Outlook, err = p.outlookOf(ctx, &work)
-	return err
 }

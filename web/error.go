@@ -12,13 +12,13 @@ import (
 	"postrider/web/display"
 )
 
-// errorView is what error.html shows. Its texts are all ours: an error's own text may hold addresses, names and SQL.
+// errorView is what error.html shows. It has no text of an error: that may hold addresses, names and SQL.
 type errorView struct {
 	Status        int
 	Title, Detail string
 }
 
-// explain turns an error of a page into a page. It logs those that are the server's.
+// explain turns an error of a page into a page, and logs the server's own errors.
 func (p *pages) explain(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
@@ -32,8 +32,8 @@ func (p *pages) explain(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// logFailure logs why a page failed, unless the browser has gone. A page that took too long is a warning: less would be
-// read in time.
+// logFailure logs why a page failed, unless the browser has disconnected. A page that took too long is a warning: its
+// user can choose a filter that reads less.
 func (p *pages) logFailure(c echo.Context, status int, err error) {
 	ctx := c.Request().Context()
 	if status < http.StatusInternalServerError || ctx.Err() != nil {
@@ -50,7 +50,7 @@ func (p *pages) logFailure(c echo.Context, status int, err error) {
 	p.log.Log(ctx, level, "a page of the dashboard failed", args...)
 }
 
-// statusOf is the only place where the dashboard's errors become status codes.
+// statusOf is the status code for an error.
 func statusOf(err error) int {
 	var answer *echo.HTTPError
 	var role *roleError
@@ -86,45 +86,45 @@ func errorViewOf(status int, err error) errorView {
 		view.Title, view.Detail = "You may not do that", "It needs the role "+string(role.needed)+", and yours is "+
 			string(role.has)+". Nothing was changed. An admin can give you the role under Users."
 	case errors.Is(err, postgres.ErrNotFound):
-		view.Title, view.Detail = "It is not there",
-			"What the address names does not exist, or no longer: what is over is kept for as long as the retention says."
+		view.Title, view.Detail = "It does not exist", "It never existed, or it was deleted at the end of its retention."
 	case errors.Is(err, postgres.ErrPaused):
 		view.Detail = "The event subscription is paused. Resume it first."
 	case errors.Is(err, postgres.ErrNotValidated):
 		view.Detail = "The endpoint has not been validated yet."
 	case errors.Is(err, catalog.ErrNoProbation):
-		view.Detail = "The event subscription is not on probation any more."
+		view.Detail = "The event subscription is no longer on probation."
 	}
 	return view
 }
 
 var errorTexts = map[int]errorView{
-	http.StatusBadRequest: {Title: "That is not a filter of this page", Detail: "The address asks for " +
-		"something that no page of this dashboard asks for. Start again from the menu."},
-	http.StatusUnauthorized: {
-		Title: "Sign in first", Detail: "Your session is over, or there was none. Nothing was changed.",
+	http.StatusBadRequest: {
+		Title: "This page has no such filter", Detail: "The address has a parameter that the page cannot use. Start again " +
+			"from the menu.",
 	},
-	http.StatusForbidden: {Title: "Another site sent this form", Detail: "The browser says that it does not " +
-		"come from a page of this dashboard. Nothing was changed."},
-	http.StatusNotFound: {
-		Title: "There is no such page", Detail: "The pages of this dashboard are in the menu.",
+	http.StatusUnauthorized: {Title: "Sign in first", Detail: "Your session has ended. Nothing was changed."},
+	http.StatusForbidden: {
+		Title: "Another site sent this form", Detail: "It does not come from a page of this dashboard. Nothing was changed.",
 	},
-	http.StatusMethodNotAllowed: {
-		Title: "This page only reads", Detail: "Nothing was changed. What can be changed has a form of its own.",
+	http.StatusNotFound:         {Title: "There is no such page", Detail: "The menu has the pages of this dashboard."},
+	http.StatusMethodNotAllowed: {Title: "This page accepts no changes", Detail: "Nothing was changed."},
+	http.StatusUnsupportedMediaType: {
+		Title: "This is not a form of the dashboard", Detail: "Its forms are sent as application/x-www-form-urlencoded. " +
+			"Nothing was changed.",
 	},
-	http.StatusUnsupportedMediaType: {Title: "That is not one of our forms", Detail: "Forms of this dashboard are sent " +
-		"as application/x-www-form-urlencoded. Nothing was changed."},
 	http.StatusRequestEntityTooLarge: {
-		Title: "That is too much", Detail: "No form of this dashboard is so large. Nothing was changed.",
+		Title: "The form is too large", Detail: "No form of this dashboard is so large. Nothing was changed.",
 	},
-	http.StatusConflict: {
-		Title: "Things have changed meanwhile", Detail: "Nothing was done. Go back and look again.",
+	http.StatusConflict: {Title: "It has changed meanwhile", Detail: "Nothing was done. Go back and check again."},
+	http.StatusMisdirectedRequest: {
+		Title: "Use localhost", Detail: "This dashboard runs without a login: it is served only at localhost or an IP address.",
 	},
-	http.StatusMisdirectedRequest: {Title: "Ask for localhost", Detail: "This dashboard runs without a login, so it " +
-		"answers only under localhost or an IP address."},
-	http.StatusServiceUnavailable: {Title: "The database does not answer", Detail: "Nothing that was accepted is lost: " +
-		"it waits in PostgreSQL. Reload this page in a moment."},
-	http.StatusGatewayTimeout: {Title: "That took too long", Detail: "PostgreSQL looked for five seconds and was " +
-		"stopped. Name an event subscription, an event or a shorter time, or ask in SQL, where nobody stops you."},
-	http.StatusInternalServerError: {Title: "This page could not be made", Detail: "The cause is in the server's log."},
+	http.StatusServiceUnavailable: {
+		Title: "The database does not answer", Detail: "No accepted event is lost. Reload this page in a moment.",
+	},
+	http.StatusGatewayTimeout: {
+		Title: "The query took too long", Detail: "PostgreSQL stopped it after five seconds. Filter by an event " +
+			"subscription, an event or a shorter time, or query with SQL, which has no such limit.",
+	},
+	http.StatusInternalServerError: {Title: "This page could not be made", Detail: "The server's log has the cause."},
 }

@@ -1,3 +1,6 @@
+// Package web is the dashboard under /ui/: pages that are rendered on the server, complete without JavaScript and
+// refreshed with it. Pages read through package query. Actions call the same packages as the REST API, and forms that
+// change the configuration call the REST API itself. Texts of publishers and endpoints are shown as text only.
 package web
 
 import (
@@ -12,30 +15,45 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
+	"postrider/catalog"
+	"postrider/operator"
+	"postrider/postgres"
 	"postrider/query"
 )
 
+// Parts are what the dashboard works with. All are required.
+type Parts struct {
+	DB            *postgres.DB
+	Clock         *postgres.Clock
+	Cache         *catalog.Cache
+	Topics        *catalog.Topics
+	Subscriptions *catalog.Subscriptions
+	Holds         *catalog.Holds
+	Access        *access.Access
+	Reader        *query.Reader
+	Operator      *operator.Operator
+}
+
 // Options of the dashboard. Parts and API are required, and AdminToken unless Open.
 type Options struct {
-	// Parts is where the pages read from, and what their actions ask.
 	Parts Parts
-	// API is the REST API. Forms that change the configuration are clients of it, so that one place judges settings and
-	// words what is wrong with them; a request made in a person's name has their store.Actor in its context. Required.
+	// API is the REST API. Forms that change the configuration are its clients, so that settings are validated in one
+	// place. The context of a request has the user as its access.Actor.
 	API http.Handler
-	// AdminToken makes the first admin, where nobody can sign in yet.
+	// AdminToken creates the first admin while no user exists.
 	AdminToken string
-	// Open shows the pages to everybody who can connect: only for a server of one person on the loopback interface.
-	// Requests must then name localhost or an IP address as their host.
+	// Open serves the dashboard without a login: only for a server on the loopback interface. Requests must then have
+	// localhost or an IP address as their host.
 	Open bool
-	// Retention is what the storage page says about when days are dropped.
+	// Retention is shown by the storage page.
 	Retention query.Retention
-	// Stopping ends with the program: what streams goes on no longer. Default: never.
+	// Stopping ends streams when the program stops. Default: never.
 	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// pages is the dashboard. Each of its handlers is named after its route and its template file.
+// pages is the dashboard. Its handlers have the names of their templates.
 type pages struct {
 	parts     Parts
 	api       http.Handler
@@ -44,22 +62,19 @@ type pages struct {
 	log       *slog.Logger
 	now       func() time.Time
 	retention query.Retention
-	stopping  context.Context    //nolint:containedctx // see Options
-	templates *template.Template // the layout, the parts and a page for each of views
-	files     map[string]*asset  // by their file's name
-	assets    map[string]*asset  // by the name that they are served under
+	stopping  context.Context //nolint:containedctx // see Options
+	templates *template.Template
+	files     map[string]*asset // by the names of the files
+	assets    map[string]*asset // by the names that they are served under
 }
 
-// Mount adds the dashboard's routes to e, all of them at /ui and below. It parses and tries every template first: an
-// error means a mistake in the options or in this build, never a database that is away.
+// Mount adds the dashboard's routes to e, all of them at /ui and below. An error is a mistake in the options or in this
+// build, never an unavailable database.
 func Mount(e *echo.Echo, o Options) error {
-	if o.Parts.DB == nil {
-		return errors.New("web: Store is required")
-	}
-	if o.API == nil {
-		return errors.New("web: API is required")
-	}
-	if o.AdminToken == "" && !o.Open {
+	switch {
+	case o.Parts.DB == nil, o.API == nil:
+		return errors.New("web: Parts and API are required")
+	case o.AdminToken == "" && !o.Open:
 		return errors.New("web: AdminToken is required unless Open")
 	}
 	if o.Logger == nil {
@@ -75,71 +90,69 @@ func Mount(e *echo.Echo, o Options) error {
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
-	p.mount(e, p.login(o.Open), o.Open)
+	p.mount(e, o.Open)
 	return nil
 }
 
-// Handler is the dashboard alone, for who does not serve the REST API beside it; see Mount.
-func Handler(o Options) (http.Handler, error) {
-	e := echo.New()
-	e.IPExtractor = echo.ExtractIPDirect() // else echo believes an X-Forwarded-For that anybody may send
-	return e, Mount(e, o)
-}
-
+// load reads the files of the dashboard. The templates are one set, which shares the parts: a set for each page would
+// need 12 MB.
 func (p *pages) load() (err error) {
 	if p.files, p.assets, err = loadAssets(); err != nil {
 		return err
 	}
-	return p.parseTemplates()
+	p.templates, err = template.New("pages").Funcs(p.helpers()).ParseFS(templateFiles, "templates/*.html")
+	return err
 }
 
-// readMethods are the methods of a page. Echo answers HEAD only where it is told to.
+// Handler is the dashboard alone, for a server without the REST API; see Mount.
+func Handler(o Options) (http.Handler, error) {
+	e := echo.New()
+	e.IPExtractor = echo.ExtractIPDirect() // else echo trusts the X-Forwarded-For of any client
+	return e, Mount(e, o)
+}
+
+// readMethods are the methods of a page. Echo serves HEAD only if it is named.
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
-// The files, the redirect and the sign-in page need no login.
-func (p *pages) mount(e *echo.Echo, login echo.MiddlewareFunc, open bool) {
+// mount adds all routes. The files, the redirect and the sign-in page need no login.
+func (p *pages) mount(e *echo.Echo, open bool) {
+	login := p.login(open)
 	ui := e.Group("/ui", secure, p.explain, bounded(maxForm))
-	// First what is nobody's page, so that no answer below /ui leaves without the headers of secure; the routes that
-	// follow replace these where they say more.
+	// Every other path below /ui, so that no response lacks the headers of secure.
 	ui.Any("", p.elsewhere, login)
 	ui.Any("/*", p.elsewhere, login)
-	ui.Match(readMethods, "", p.index)
+	ui.Match(readMethods, "", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, "/ui/") })
 	ui.Match(readMethods, "/static/:file", p.static)
-	for path, page := range p.routes() {
-		ui.Match(readMethods, path, page, login, requires(access.RoleViewer))
+	for path, show := range p.viewerPages() {
+		ui.Match(readMethods, path, timed(show), login, requires(access.RoleViewer))
 	}
-	for path, page := range p.adminPages() {
-		ui.Match(readMethods, path, page, login, requires(access.RoleAdmin))
-	}
+	ui.Match(readMethods, "/tail/stream", p.tailStream, login, requires(access.RoleViewer))
+	ui.Match(readMethods, "/users", timed(p.users), login, requires(access.RoleAdmin))
+	ui.Match(readMethods, "/api-keys", timed(p.apiKeys), login, requires(access.RoleAdmin))
 	for path, form := range p.forms() {
 		ui.Match(readMethods, path, form.handle, login, requires(form.needs))
 		ui.POST(path, form.handle, sameOrigin(), login, requires(form.needs))
 	}
-	for path, action := range p.actions() {
-		ui.POST(path, action, sameOrigin(), login, requires(access.RoleOperator))
-	}
-	for path, action := range p.adminActions() {
-		ui.POST(path, action, sameOrigin(), login, requires(access.RoleAdmin))
-	}
-	for path, action := range p.ownActions() {
-		ui.POST(path, action, sameOrigin(), login)
+	for role, actions := range p.actions() {
+		for path, action := range actions {
+			ui.POST(path, action, sameOrigin(), login, requires(role))
+		}
 	}
 	if open {
-		return // nobody signs in, and nobody is to be made who could
+		return // no user signs in, and none is to be created
 	}
-	ui.Match(readMethods, "/sign-in", p.signInPage)
-	for path, action := range p.strangersActions() {
+	ui.Match(readMethods, "/sign-in", timed(p.signInPage))
+	for path, action := range p.signInActions() {
 		ui.POST(path, action, sameOrigin(), bounded(maxStrangersForm))
 	}
 }
 
-// routes are the pages below /ui.
-func (p *pages) routes() map[string]echo.HandlerFunc {
-	return map[string]echo.HandlerFunc{
+// viewerPages are the pages that every role may see.
+func (p *pages) viewerPages() map[string]page {
+	return map[string]page{
 		"/":                                   p.overview,
 		"/problems":                           p.problems,
 		"/tail":                               p.tail,
-		"/tail/stream":                        p.tailStream,
 		"/events":                             p.events,
 		"/events/:id":                         p.event,
 		"/deliveries":                         p.deliveries,
@@ -166,18 +179,12 @@ func (p *pages) routes() map[string]echo.HandlerFunc {
 	}
 }
 
-// adminPages are pages about who else may come in.
-func (p *pages) adminPages() map[string]echo.HandlerFunc {
-	return map[string]echo.HandlerFunc{"/users": p.users, "/api-keys": p.apiKeys}
-}
-
-// contentSecurityPolicy lets a page load our own files and nothing else, and lets it ask and post to nobody but us.
-// Should a template ever let a publisher's text through as markup, there is still no script in it that the browser
-// would run and no address it would send anything to.
+// contentSecurityPolicy lets a page load only our own files and send requests only to us. If a template ever wrote a
+// publisher's text as markup, the browser would still run no script in it.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// secure sets the headers of every answer. Pages show what publishers sent, so no cache on the way may keep them.
+// secure sets the headers of every response. Pages show events, so no cache may store them.
 func secure(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
@@ -189,11 +196,7 @@ func secure(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func (p *pages) index(c echo.Context) error {
-	return c.Redirect(http.StatusMovedPermanently, "/ui/")
-}
-
-// elsewhere answers what no page answers.
+// elsewhere responds for paths and methods that no page has.
 func (p *pages) elsewhere(c echo.Context) error {
 	switch c.Request().Method {
 	case http.MethodGet, http.MethodHead:

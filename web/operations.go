@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,150 +14,212 @@ import (
 	"postrider/web/display"
 )
 
-// operationsView is what operations.html shows.
-type operationsView struct {
-	Rows   []operationRow
-	Paging display.Paging
+// manyView is what dead-letters-many.html shows: which dead letters a bulk operation would change, and how many.
+type manyView struct {
+	Purge bool
+	// Matching are the dead letters before the time when they were counted: later ones are not changed.
+	Matching query.DeadLetterFilter
+	// Fresh were not redelivered before, Redelivered were.
+	Fresh, Redelivered int64
+	// AtLeast: counting stopped, and there may be more. The operation changes those as well.
+	AtLeast      bool
+	Action, Back string
+	// As they were typed into the form.
+	Rate, ToTopic, ToSubscription, Which string
 }
 
-// operationRow is an operation in words.
-type operationRow struct {
-	query.Operation
-	What     string
-	Progress string
-	Percent  int
-	Rate     string
+// All is the number of dead letters that match.
+func (v manyView) All() int64 { return v.Fresh + v.Redelivered }
+
+func (p *pages) manyToRedeliver(ctx context.Context, c echo.Context) error {
+	return p.many(ctx, c, false, "Redeliver all that match?", "/ui/dead-letters/redeliver")
 }
 
-// operationWhat says what a kind of operation does.
-var operationWhat = map[string]string{
-	"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events",
-	"erase_subject": "Erases the events of a subject",
+func (p *pages) manyToPurge(ctx context.Context, c echo.Context) error {
+	return p.many(ctx, c, true, "Purge all that match?", "/ui/dead-letters/purge")
 }
 
-func operationRowOf(o query.Operation) operationRow {
-	row := operationRow{Operation: o, What: operationWhat[o.Kind], Rate: rateText(o.RatePerSecond)}
-	row.Progress, row.Percent = progress(&o)
-	return row
+// many is the page that confirms a bulk operation.
+func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title, path string) error {
+	f, err := p.manyFilter(c)
+	if err != nil {
+		return err
+	}
+	view := manyView{
+		Purge: purge, Matching: f,
+		Action: display.SameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
+		Back:   display.SameFilter(c, "/ui/dead-letters"),
+		Rate:   c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"),
+		Which: c.FormValue("redelivered"),
+	}
+	if err = p.countLetters(ctx, f, &view); err != nil {
+		return err
+	}
+	return p.show(c, "dead-letters-many", title, false, view, link{view.Back, "Dead letters"})
+}
+
+// manyFilter is the filter of the address, up to now: a user who confirms a number confirms no later dead letters.
+func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
+	f := display.FilterOf(c)
+	filter := deadLetterQuery(f)
+	if filter.WithoutResponse {
+		f.Reject("status")
+	}
+	if filter.DeadLetteredUntil == nil {
+		filter.DeadLetteredUntil = new(p.now().UTC().Truncate(time.Microsecond))
+	}
+	return filter.DeadLetterFilter, f.Err
+}
+
+// countTime is longer than CountDeadLetters counts.
+const countTime = 8 * time.Second
+
+func (p *pages) countLetters(ctx context.Context, f query.DeadLetterFilter, view *manyView) error {
+	bounded, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	f.Redelivered = nil // the page shows both numbers
+	found, err := p.parts.Reader.CountDeadLetters(bounded, &f)
+	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("count dead letters within %s: %w: %w", countTime, postgres.ErrTooSlow, err)
+	}
+	view.Fresh, view.Redelivered, view.AtLeast = found.Matched-found.Redelivered, found.Redelivered, found.AtLeast
+	return err
+}
+
+func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {
+	return p.startMany(c, func(f *query.DeadLetterFilter, form *letterForm) (uuid.UUID, error) {
+		return p.parts.Operator.RedeliverAll(ctx, f, form.to, form.rate)
+	})
+}
+
+func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err error) {
+	return p.startMany(c, func(f *query.DeadLetterFilter, form *letterForm) (uuid.UUID, error) {
+		return p.parts.Operator.PurgeAll(ctx, f, form.rate)
+	})
+}
+
+func (p *pages) startMany(
+	c echo.Context, start func(*query.DeadLetterFilter, *letterForm) (uuid.UUID, error),
+) (href string, err error) {
+	f, err := p.manyFilter(c)
+	if err != nil {
+		return "", err
+	}
+	form, err := letterFormOf(c)
+	if err != nil {
+		return "", err
+	}
+	f.Redelivered = form.redelivered
+	id, err := start(&f, &form)
+	return operationPath(id) + "?done=started", err
 }
 
 func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String() }
 
-func operationPlace(o query.Operation) string {
-	return display.DeadLetterPlace(query.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID})
+// operationKinds say what the kinds of operations do.
+var operationKinds = map[string]string{
+	"redeliver": "Redelivers dead letters", "purge": "Purges dead letters", "redeliver_events": "Redelivers past events",
+	"erase_subject": "Erases the events of a subject",
 }
 
-func (p *pages) operations(c echo.Context) error {
-	q := display.QueryOf(c)
-	// a moment and an id too; there is no way back but to the first page
-	turn := display.TurnOf(q, display.ParseDeadLetterPlace)
-	if q.Err != nil {
-		return q.Err
-	}
-	var after *query.Operation
-	if turn.Before != nil {
-		after = &query.Operation{CreatedAt: turn.Before.DeadLetteredAt, OperationID: turn.Before.DeadLetterID}
-	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	list, err := p.parts.Reader.Operations(ctx, after, display.PageSize+1)
+func (p *pages) operations(ctx context.Context, c echo.Context) error {
+	list, err := listOf(c, "operation", display.FilterOf(c),
+		func(o *query.Operation) query.DeadLetterPlace {
+			return query.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID}
+		},
+		func(t query.Turn[query.DeadLetterPlace]) (page query.SearchedPage[query.Operation, query.DeadLetterPlace], err error) {
+			var after *query.Operation
+			if t.Before != nil { // there is no way back but to the first page
+				after = &query.Operation{CreatedAt: t.Before.DeadLetteredAt, OperationID: t.Before.DeadLetterID}
+			}
+			found, err := p.parts.Reader.Operations(ctx, after, t.Limit+1)
+			page.Rows, page.Older = found[:min(len(found), t.Limit)], len(found) > t.Limit
+			return page, err
+		})
 	if err != nil {
 		return err
 	}
-	page := query.Page[query.Operation]{Rows: list[:min(len(list), display.PageSize)], Older: len(list) > display.PageSize}
-	view := operationsView{Paging: display.PagingOf(c, page, operationPlace)}
-	for _, o := range page.Rows {
-		view.Rows = append(view.Rows, operationRowOf(o))
-	}
-	return p.show(c, "operations", "Operations", true, view)
+	return p.show(c, "operations", "Operations", true, list)
 }
 
 // operationView is what operation.html shows.
 type operationView struct {
-	operationRow
-	Running bool
-	Facts   []fact
-	To      string // the event subscription that everything goes to; "" = each its own
-	Took    string
-	Pace    string // so many a second; "" = nothing to go by yet
-	Left    string // how long it takes yet; "" = nobody knows
-	// Outcomes say what became of its redeliveries; none for a purge or an erasure.
+	query.Operation
+	progress
+	All bool // it has no filter
+	// Outcomes are the states of its redeliveries; none for a purge or an erasure.
 	Outcomes []operationOutcome
 }
 
-// operationOutcome is how many redeliveries are in one state, with the list of them.
+// progress is how far an operation has come.
+type progress struct {
+	Running bool
+	Seen    int64
+	Percent int
+	Took    string
+	Pace    string // per second; "" = not known yet
+	Left    string // the time until its end; "" = not known
+}
+
+// operationOutcome is the number of redeliveries in one state, with their list.
 type operationOutcome struct {
-	Label string
-	Count int64
-	Href  string
-	Tone  string
+	Label, State string
+	Count        *int64
+	Failed       bool
 }
 
-func outcomesOf(o *query.Operation) (outcomes []operationOutcome) {
-	if o.Pending == nil {
-		return nil
-	}
-	add := func(label, state string, count *int64, failed bool) {
-		outcome := operationOutcome{
-			Label: label, Count: *count, Href: "/ui/deliveries?operation=" + o.OperationID.String() + "&state=" + state,
-		}
-		if failed && *count > 0 {
-			outcome.Tone = "bad"
-		}
-		outcomes = append(outcomes, outcome)
-	}
-	add("Pending", "pending", o.Pending, false)
-	add("Delivered", "delivered", o.Delivered, false)
-	add("Dead-lettered again", "dead_lettered", o.DeadLettered, true)
-	add("Dropped", "dropped", o.Dropped, true)
-	add("Canceled", "canceled", o.Canceled, false)
-	return outcomes
-}
-
-func (p *pages) operation(c echo.Context) error {
-	id, err := uuid.Parse(c.Param("id"))
-	if err != nil {
-		return postgres.ErrNotFound
-	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	o, err := p.parts.Reader.Operation(ctx, id)
-	if err != nil {
-		return err
-	}
-	view := operationViewOf(o, p.now())
-	return p.show(c, "operation", view.What, view.Running, view)
-}
-
-func operationViewOf(o *query.Operation, now time.Time) operationView {
-	view := operationView{
-		operationRow: operationRowOf(*o), Running: o.State == query.OperationRunning, Facts: filterFacts(&o.Filter),
-		Outcomes: outcomesOf(o),
-	}
-	if o.Subscription != nil {
-		view.To = *o.Subscription + " of " + display.OrEmpty(o.Topic)
+func progressOf(o query.Operation, now time.Time) (pr progress) {
+	pr.Running, pr.Seen = o.State == query.OperationRunning, o.Done+o.Skipped+o.Failed
+	if o.Matched != nil && !o.MatchedAtLeast {
+		pr.Percent = int(100 * min(pr.Seen, *o.Matched) / max(1, *o.Matched))
 	}
 	if o.FinishedAt != nil {
 		now = *o.FinishedAt
 	}
 	took := max(0, now.Sub(o.CreatedAt))
-	view.Took = display.Span(took)
-	seen := o.Done + o.Skipped + o.Failed
-	if seen == 0 || took < time.Second {
-		return view
+	pr.Took = display.Span(took)
+	if pr.Seen == 0 || took < time.Second {
+		return pr
 	}
-	pace := float64(seen) / took.Seconds()
-	view.Pace = display.PerSecond(pace)
-	if view.Running && o.Matched != nil && *o.Matched > seen {
-		view.Left = display.Span(time.Duration(float64(*o.Matched-seen) / pace * float64(time.Second)))
+	pace := float64(pr.Seen) / took.Seconds()
+	pr.Pace = display.PerSecond(pace)
+	if pr.Running && o.Matched != nil && *o.Matched > pr.Seen {
+		pr.Left = display.Span(time.Duration(float64(*o.Matched-pr.Seen) / pace * float64(time.Second)))
 	}
-	return view
+	return pr
+}
+
+func (p *pages) operation(ctx context.Context, c echo.Context) error {
+	id, err := uuidParam(c)
+	if err != nil {
+		return err
+	}
+	o, err := p.parts.Reader.Operation(ctx, id)
+	if err != nil {
+		return err
+	}
+	view := operationView{Operation: *o, progress: progressOf(*o, p.now())}
+	filter, err := o.Filter.Text()
+	if err != nil {
+		return err
+	}
+	view.All = filter == "{}"
+	if o.Pending != nil {
+		view.Outcomes = []operationOutcome{
+			{"Pending", "pending", o.Pending, false},
+			{"Delivered", "delivered", o.Delivered, false},
+			{"Dead-lettered again", "dead_lettered", o.DeadLettered, true},
+			{"Dropped", "dropped", o.Dropped, true},
+			{"Canceled", "canceled", o.Canceled, false},
+		}
+	}
+	return p.show(c, "operation", operationKinds[o.Kind], view.Running, view)
 }
 
 func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuid.Parse(c.Param("id"))
+	id, err := uuidParam(c)
 	if err != nil {
-		return "", postgres.ErrNotFound
+		return "", err
 	}
 	done := "over"
 	canceled, err := p.parts.Operator.CancelOperation(ctx, id)

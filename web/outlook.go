@@ -12,24 +12,23 @@ import (
 	"postrider/web/display"
 )
 
-// outlook is what comes next for a pending delivery or batch, as its page shows it.
+// outlook is what happens next to a pending delivery or batch, as its page shows it.
 type outlook struct {
-	// Hold is why no attempt is made now: its own hold, or else the one of its event subscription, which its next attempt
-	// will meet. "" = none. Since and Until are its times if they are known: a probation ends with the next probe.
+	// Hold is why no attempt is made now: its own hold, or else that of its event subscription. "" = none. Since and
+	// Until are its times if they are known: a probation ends with the next probe.
 	Hold         string
 	Since, Until *time.Time
 	// Probe is the path that sends the next probe of a probation now; "" = no probation.
 	Probe string
 	// CanRetry: no hold rejects an attempt now.
 	CanRetry bool
-	// Next answers "what happens next" in one or two sentences.
+	// Next says what happens next in one or two sentences.
 	Next string
 }
 
 // pendingWork is what the outlook of a delivery or batch depends on.
 type pendingWork struct {
 	topic, subscription string
-	subscriptionID      int64
 	attempts            int
 	hold                string
 	limit               int        // of attempts; 0 = none
@@ -40,8 +39,8 @@ type pendingWork struct {
 }
 
 // outlookOf reads the hold of the event subscription: it also stops attempts that are only scheduled yet.
-func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (outlook, error) {
-	o := outlook{Hold: w.hold}
+func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error) {
+	o := &outlook{Hold: w.hold}
 	sub, err := p.parts.Subscriptions.Get(ctx, w.topic, w.subscription)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound): // deleted a moment ago
@@ -54,9 +53,6 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (outlook, error) 
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
 	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission
-	if rules, ok := p.parts.Cache.Snapshot().Rules(w.subscriptionID); ok {
-		w.limit = rules.Limits.MaxAttempts
-	}
 	o.Next = nextText(w, o.Hold, p.now())
 	return o, nil
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -58,22 +59,29 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 	}
 }
 
-func TestFinalTileCountsWhatHasEnded(t *testing.T) {
+func TestDeliveredTileCountsWhatHasEnded(t *testing.T) {
 	t.Parallel()
-	tile := finalTile(query.Minute{Delivered: 9, Ended: 10}, 1234)
-	require.Equal(t, "90.0 %", tile.Figure)
-	require.Equal(t, "of 10 that ended in 24 h; 1,234 pending", tile.Note)
-	tile = finalTile(query.Minute{Delivered: 9, Ended: 10, DeadLetters: 1}, 0)
-	require.Equal(t, "1 dead letter in 24 h", tile.Note)
-	require.Equal(t, "bad", tile.Tone)
+	view := overviewView{
+		Overview: &query.Overview{Current: query.CurrentState{Pending: 1234}}, Total: query.Minute{Delivered: 9, Ended: 10},
+	}
+	tile := shown(t, "delivered-tile", view)
+	require.Contains(t, tile, "90.0 %")
+	require.Contains(t, tile, "of 10 that ended in 24 h; 1,234 pending")
+	require.NotContains(t, tile, "bad")
+	view.Total.DeadLetters, view.Current.Pending = 1, 0
+	tile = shown(t, "delivered-tile", view)
+	require.Contains(t, tile, ">1 dead letter in 24 h<")
+	require.Contains(t, tile, `class="figure bad"`)
 }
 
 func TestStepsNameTheTopicThatExists(t *testing.T) {
 	t.Parallel()
-	steps := stepsOf("http://localhost:7480", "", false, false)
-	require.Contains(t, steps[0].Command, "curl -X PUT http://localhost:7480/v1/topics/orders")
-	require.Empty(t, steps[2].Href, "there is no topic to publish to")
-	steps = stepsOf("http://localhost:7480", "sales", true, false)
-	require.True(t, steps[0].Done && steps[1].Done && !steps[2].Done)
-	require.Equal(t, "/ui/topics/sales/publish", steps[2].Href)
+	view := overviewView{Overview: &query.Overview{}, First: &firstSteps{Server: "http://localhost:7480"}}
+	steps := shown(t, "overview.html", view)
+	require.Contains(t, steps, "curl -X PUT http://localhost:7480/v1/topics/orders")
+	require.NotContains(t, steps, "/publish", "there is no topic to publish to")
+	view.First.Topic, view.First.Subscribed = "sales", true
+	steps = shown(t, "overview.html", view)
+	require.Equal(t, 2, strings.Count(steps, "badge good"))
+	require.Contains(t, steps, `href="/ui/topics/sales/publish"`)
 }

@@ -1,34 +1,32 @@
 package web
 
 import (
-	"strconv"
+	"context"
+	"net/url"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
 	"postrider/query"
 	"postrider/web/display"
 )
 
 // overviewView is what overview.html shows.
 type overviewView struct {
-	Tiles    []tile
-	Ranges   []display.RangeLink
-	Charts   []display.Chart
-	Problems []problemRow
-	Holds    []holdRow
-	Reasons  []share
-	First    []firstStep // of an installation that has published nothing yet; else none
+	*query.Overview
+	// Recent, Hour and Total are the sums of the last 5 whole minutes, of the last hour and of the last 24 hours.
+	Recent, Hour, Total query.Minute
+	OldIsLate           bool // the oldest pending delivery is older than lateAge
+	Ranges              []display.RangeLink
+	Charts              []display.Chart
+	Problems            []query.Problem
+	Reasons             []share
+	First               *firstSteps // of an installation without deliveries; else nil
 }
 
-// tile is a figure to look at.
-type tile struct {
-	Label, Figure, Unit, Note string
-	Tone                      string // "" = nothing to say about it
-	Href                      string
-}
-
-// share is a part of a whole, with the part's bar in percent.
+// share is a part of a whole, with the width of its bar in percent.
 type share struct {
 	Name, Href string
 	Count      int64
@@ -36,23 +34,18 @@ type share struct {
 	Here       bool // the page is filtered by it
 }
 
-type holdRow struct {
-	query.HoldLine
-	Href string
-	Held string
-}
-
-// overviewProblems are how many groups of failures the overview shows.
+// overviewProblems is the number of groups of failures that the overview shows.
 const overviewProblems = 5
 
-func (p *pages) overview(c echo.Context) error {
-	q := display.QueryOf(c)
-	r := display.RangeOf(q)
-	if q.Err != nil {
-		return q.Err
+// lateAge is the age from which a pending delivery is marked: the built-in schedules have made four attempts by then.
+const lateAge = 10 * time.Minute
+
+func (p *pages) overview(ctx context.Context, c echo.Context) error {
+	f := display.FilterOf(c)
+	r := display.RangeOf(f)
+	if f.Err != nil {
+		return f.Err
 	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
 	o, err := p.parts.Reader.ReadOverview(ctx, r.Span, r.Step)
 	if err != nil {
 		return err
@@ -61,108 +54,61 @@ func (p *pages) overview(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	minutes := o.LastHour.Minutes
+	whole := minutes[:max(0, len(minutes)-1)]
+	oldest := o.Current.OldestOwedSince
 	view := overviewView{
-		Tiles: tilesOf(o, p.now()), Ranges: display.RangeLinks(c, r),
-		Charts: []display.Chart{display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r,
-			o.Range), display.LatencyChart(r, o.Range.Minutes)},
-		Problems: problemRows(problems[:min(len(problems), overviewProblems)]), Holds: holdRows(o.Holds),
-		Reasons: sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
+		Overview: o, Recent: total(whole[max(0, len(whole)-5):]), Hour: total(minutes), Total: total(o.Day.Minutes),
+		OldIsLate: oldest != nil && p.now().Sub(*oldest) > lateAge,
+		Ranges:    display.RangeLinks(c, r),
+		Charts: []display.Chart{
+			display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r, o.Range),
+			display.LatencyChart(r, o.Range.Minutes),
+		},
+		Problems: problems[:min(len(problems), overviewProblems)],
+		Reasons:  sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
-	if view.First, err = p.firstSteps(ctx, c, o); err != nil {
-		return err
+	if view.Total.Published == 0 && o.Current.Pending == 0 {
+		if view.First, err = p.firstSteps(ctx, c); err != nil {
+			return err
+		}
 	}
 	return p.show(c, "overview", "Overview", true, view)
 }
 
-// rateSpan is the time that rates are taken over: the last whole minutes.
-const rateSpan = 5
-
-func tilesOf(o *query.Overview, now time.Time) []tile {
-	st := &o.Current
-	recent := lastMinutes(o.LastHour.Minutes, rateSpan)
-	hour, day := total(o.LastHour.Minutes), total(o.Day.Minutes)
-	p50, p95 := "–", ""
-	if st.LagP50 != nil && st.LagP95 != nil {
-		p50, p95 = display.Milliseconds(*st.LagP50*1000), "95 % within "+display.Milliseconds(*st.LagP95*1000)
-	}
-	return []tile{
-		{
-			Label: "Published", Figure: display.PerSecond(float64(recent.Published) / (60 * rateSpan)), Unit: "/s",
-			Note: display.Grouped(hour.Published) + " in the last hour", Href: "/ui/events",
-		},
-		{
-			Label: "Delivered", Figure: display.PerSecond(float64(recent.Delivered) / (60 * rateSpan)), Unit: "/s",
-			Note: display.Grouped(hour.Delivered) + " in the last hour", Href: "/ui/deliveries?state=delivered",
-		},
-		backlogTile(st),
-		oldestTile(st, now),
-		{Label: "Delivered at first attempt", Figure: display.Percent(day.FirstAttempt, day.Ended), Note: "of " +
-			display.Grouped(day.Ended) + " that ended in 24 h"},
-		finalTile(day, st.Pending),
-		{Label: "Lag, median", Figure: p50, Note: p95},
-		sweeperTile(st),
-	}
+// firstSteps is what has been done on the way to the first delivery.
+type firstSteps struct {
+	Server                string // its address
+	Topic                 string // "" = there is none
+	Subscribed, Published bool
 }
 
-// standingHeld is how far all deliveries on hold are counted.
-const standingHeld = 20_000
-
-func backlogTile(st *query.CurrentState) tile {
-	t := tile{
-		Label: "Backlog", Figure: display.Grouped(st.Pending), Note: "nothing on hold", Href: "/ui/deliveries?state=pending",
+// firstSteps is nil if an event subscription exists and an event was published.
+func (p *pages) firstSteps(ctx context.Context, c echo.Context) (*firstSteps, error) {
+	topics, err := p.parts.Reader.ReadTopics(ctx, "", query.Turn[string]{Limit: display.PageSize})
+	if err != nil {
+		return nil, err
 	}
-	if st.Held > 0 {
-		t.Note = atMost(int(st.Held), standingHeld) + " on hold"
+	first := &firstSteps{Server: serverAddress(c)}
+	for _, line := range topics.Rows {
+		if line.Topic == catalog.SystemTopic {
+			continue
+		}
+		if first.Topic == "" || line.Subscriptions > 0 && !first.Subscribed {
+			first.Topic = line.Topic
+		}
+		first.Subscribed = first.Subscribed || line.Subscriptions > 0
 	}
-	return t
+	events, err := p.parts.Reader.ReadEvents(ctx, query.EventFilter{}, query.Turn[uuid.UUID]{Limit: 1})
+	if first.Published = len(events.Rows) > 0; err != nil || first.Subscribed && first.Published {
+		return nil, err
+	}
+	return first, nil
 }
 
-// oldTile is the age from which an unfinished delivery is worth a look: the built-in schedules have made four attempts
-// by then.
-const oldTile = 10 * time.Minute
-
-func oldestTile(st *query.CurrentState, now time.Time) tile {
-	t := tile{Label: "Oldest undelivered", Figure: "–", Note: "nothing is owed"}
-	if st.OldestOwedSince == nil {
-		return t
-	}
-	age := now.Sub(*st.OldestOwedSince)
-	t.Figure, t.Note, t.Href = display.Span(max(age, 0)), "delivery "+strconv.FormatInt(*st.OldestID, 10),
-		"/ui/deliveries/"+strconv.FormatInt(*st.OldestID, 10)
-	if age > oldTile {
-		t.Tone = "waiting"
-	}
-	return t
-}
-
-// finalTile is the share of what has ended: a pending delivery is neither a success nor a failure yet.
-func finalTile(day query.Minute, pending int64) tile {
-	t := tile{Label: "Delivered in the end", Figure: display.Percent(day.Delivered, day.Ended), Href: "/ui/dead-letters"}
-	t.Note = "of " + display.Grouped(day.Ended) + " that ended in 24 h"
-	if day.DeadLetters > 0 {
-		t.Tone, t.Note = "bad", display.Plural(int(day.DeadLetters), "dead letter")+" in 24 h"
-	}
-	if pending > 0 {
-		t.Note += "; " + display.Grouped(pending) + " pending"
-	}
-	return t
-}
-
-func sweeperTile(st *query.CurrentState) tile {
-	t := tile{
-		Label: "Sweeper finds", Figure: display.Grouped(st.SweeperFinds),
-		Note: "nothing came apart; " + display.Plural(st.Nodes, "node"), Tone: "good",
-	}
-	if st.SweeperFinds > 0 {
-		t.Tone, t.Note = "bad", "mended; it should be 0; "+display.Plural(st.Nodes, "node")
-	}
-	return t
-}
-
-// lastMinutes adds up the last n that are over.
-func lastMinutes(minutes []query.Minute, n int) query.Minute {
-	over := minutes[:max(0, len(minutes)-1)]
-	return total(over[max(0, len(over)-n):])
+// serverAddress is the server's address as the browser knows it.
+func serverAddress(c echo.Context) string {
+	return (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
 }
 
 func total(minutes []query.Minute) (sum query.Minute) {
@@ -186,28 +132,33 @@ func sharesOf(counts []query.Counted, href func(name string) string) []share {
 	}
 	shares := make([]share, len(counts))
 	for i, c := range counts {
-		shares[i] = share{Name: c.Name, Href: href(c.Name), Count: c.Count, Percent: max(1, int(100*c.Count/most))}
+		shares[i] = share{Name: c.Name, Href: href(c.Name), Count: c.Count, Percent: int((100*c.Count + most - 1) / most)}
 	}
 	return shares
 }
 
-// heldLimit is how far the deliveries on hold of one event subscription are counted.
-const heldLimit = 10_000
-
-func holdRows(lines []query.HoldLine) []holdRow {
-	rows := make([]holdRow, len(lines))
-	for i, line := range lines {
-		rows[i] = holdRow{
-			HoldLine: line, Href: subscriptionPath(line.Topic, line.Subscription), Held: atMost(line.HeldDeliveries, heldLimit),
-		}
-	}
-	return rows
+// problemsView is what problems.html shows.
+type problemsView struct {
+	Filter *display.Filter
+	Within string
+	Rows   []query.Problem
 }
 
-// atMost says a number as far as it was counted: "10,000+" where counting ended there.
-func atMost(n, limit int) string {
-	if n >= limit {
-		return display.Grouped(limit) + "+"
+// problemSpans are the spans to choose from.
+var problemSpans = map[string]time.Duration{
+	"15m": 15 * time.Minute, "1h": time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour,
+}
+
+func (p *pages) problems(ctx context.Context, c echo.Context) error {
+	f := display.FilterOf(c)
+	topic := f.Name("Topic", "topic", "")
+	within := problemSpans[f.OneOf("Within the last", "within", "", []string{"15m", "1h", "6h", "24h", "7d"}, "24h")]
+	if f.Err != nil {
+		return f.Err
 	}
-	return display.Grouped(n)
+	list, err := p.parts.Reader.ReadProblems(ctx, topic, within)
+	if err != nil {
+		return err
+	}
+	return p.show(c, "problems", "Problems", true, problemsView{Filter: f, Within: display.Span(within), Rows: list})
 }

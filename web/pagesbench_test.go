@@ -1,9 +1,11 @@
 package web_test
 
 import (
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,12 +44,16 @@ func BenchmarkPages(b *testing.B) {
 		"/ui/events/%s":       "SELECT id FROM postrider_internal.events ORDER BY id DESC OFFSET 1000 LIMIT 1",
 		"/ui/deliveries/%s":   "SELECT id FROM postrider_internal.delivery_history WHERE attempts = 2 ORDER BY id LIMIT 1",
 		"/ui/dead-letters/%s": "SELECT id FROM postrider_internal.dead_letters ORDER BY dead_lettered_at LIMIT 1",
-		"/ui/events?before=%s": "SELECT id FROM postrider_internal.events WHERE day = (SELECT min(day) " +
+		"/ui/events?before=%s": "SELECT to_json(id) FROM postrider_internal.events WHERE day = (SELECT min(day) " +
 			"FROM postrider_internal.events) ORDER BY id DESC LIMIT 1",
-		"/ui/deliveries?state=dropped&before=%s": "SELECT max(id) / 10 FROM postrider_internal.delivery_history",
+		"/ui/deliveries?state=dropped&before=%s": `SELECT format('{"SystemID":"00000000-0000-0000-0000-000000000000",` +
+			`"DeliveryID":%s}', max(id) / 10) FROM postrider_internal.delivery_history`,
 	} {
 		var value string
 		require.NoError(b, d.pool.QueryRow(b.Context(), "SELECT ("+query+")::text").Scan(&value))
+		if strings.Contains(path, "before=") {
+			value = base64.RawURLEncoding.EncodeToString([]byte(value))
+		}
 		pages = append(pages, fmt.Sprintf(path, value))
 	}
 	for _, path := range pages {

@@ -1,7 +1,10 @@
 package web
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,24 +12,20 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"postrider/catalog"
 	"postrider/policy"
 	"postrider/web/display"
 )
 
-// policiesView is what policies.html shows: retry policies beside one another.
+// policiesView is what policies.html shows: retry policies side by side.
 type policiesView struct {
-	Choices []choice
-	Names   []string
-	Sources []string
-	Groups  []comparison
-	Deeds   []policyDeeds
+	Choices  []policyChoice
+	Policies []*policy.Policy
+	Groups   []comparison
 }
 
-// policyDeeds is what may be done to a policy: every one can be copied, and one's own changed.
-type policyDeeds struct {
+type policyChoice struct {
 	Name string
-	Own  bool
+	Here bool
 }
 
 // comparison is a part of the table.
@@ -35,50 +34,46 @@ type comparison struct {
 	Rows []comparedRow
 }
 
+// comparedRow is a property: its text in each policy.
 type comparedRow struct {
-	Name   string
-	Cells  []comparedCell
-	Differ bool // the policies do not all say the same
+	Name  string
+	Cells []string
 }
 
-type comparedCell struct {
-	Text  string
-	Other bool // differs from the default policy
-}
-
-// shownPolicies is how many fit beside one another.
+// shownPolicies is the number of policies that fit side by side.
 const shownPolicies = 5
 
-func (p *pages) policies(c echo.Context) error {
-	all := p.parts.Cache.Snapshot().Policies()
+// policies compares policies with the default policy, which is the first.
+func (p *pages) policies(_ context.Context, c echo.Context) error {
 	wanted := c.QueryParams()["policy"]
-	var shown []*policy.Policy
 	view := policiesView{}
-	for _, candidate := range all {
-		here := slices.Contains(wanted, candidate.Name) || len(wanted) == 0
-		if here = here && len(shown) < shownPolicies; here {
-			shown = append(shown, candidate)
+	for _, candidate := range p.parts.Cache.Snapshot().Policies() {
+		byDefault := candidate.Name == policy.DefaultName
+		here := byDefault || len(wanted) == 0 || slices.Contains(wanted, candidate.Name)
+		switch {
+		case byDefault:
+			view.Policies = slices.Insert(view.Policies, 0, candidate)
+		case here:
+			view.Policies = append(view.Policies, candidate)
 		}
-		view.Choices = append(view.Choices, choice{candidate.Name, here || candidate.Name == policy.DefaultName})
+		view.Choices = append(view.Choices, policyChoice{candidate.Name, here})
 	}
-	shown = withDefaultFirst(shown, p.parts.Cache.Snapshot())
-	for _, candidate := range shown {
-		view.Names, view.Sources = append(view.Names, candidate.Name), append(view.Sources, candidate.Source)
-		view.Deeds = append(view.Deeds, policyDeeds{candidate.Name, !candidate.BuiltIn})
+	view.Policies = view.Policies[:min(len(view.Policies), shownPolicies)]
+	for _, group := range slices.Concat(policyProperties, []propertyGroup{
+		{"Status codes, webhook", statusProperties(view.Policies, policy.KindWebhook)},
+		{"Status codes, azure-resource", statusProperties(view.Policies, policy.KindAzureResource)},
+	}) {
+		compared := comparison{Name: group.name}
+		for _, property := range group.properties {
+			row := comparedRow{Name: property.name}
+			for _, p := range view.Policies {
+				row.Cells = append(row.Cells, property.text(p))
+			}
+			compared.Rows = append(compared.Rows, row)
+		}
+		view.Groups = append(view.Groups, compared)
 	}
-	view.Groups = comparisonsOf(shown)
 	return p.show(c, "policies", "Retry policies", false, view)
-}
-
-// withDefaultFirst puts the default policy first: the others are compared with it. It is added if it was not chosen,
-// and replaces the last of as many as fit.
-func withDefaultFirst(shown []*policy.Policy, catalogue *catalog.Snapshot) []*policy.Policy {
-	byDefault, ok := catalogue.Policy(policy.DefaultName)
-	if !ok {
-		return shown
-	}
-	others := slices.DeleteFunc(slices.Clone(shown), func(p *policy.Policy) bool { return p.Name == byDefault.Name })
-	return append([]*policy.Policy{byDefault}, others[:min(len(others), shownPolicies-1)]...)
 }
 
 // property is a row of the comparison.
@@ -87,160 +82,136 @@ type property struct {
 	text func(p *policy.Policy) string
 }
 
-func comparisonsOf(policies []*policy.Policy) []comparison {
-	return []comparison{
-		{"Schedule", compare(policies, scheduleProperties)},
-		{"Limits", compare(policies, limitProperties)},
-		{"What is given up", compare(policies, endProperties)},
-		{"Probation", compare(policies, probationProperties)},
-		{"Status codes, webhook", compare(policies, cellProperties(policies, policy.KindWebhook))},
-		{"Status codes, azure-resource", compare(policies, cellProperties(policies, policy.KindAzureResource))},
-	}
+type propertyGroup struct {
+	name       string
+	properties []property
 }
 
-func compare(policies []*policy.Policy, properties []property) []comparedRow {
-	rows := make([]comparedRow, 0, len(properties))
-	for _, property := range properties {
-		row := comparedRow{Name: property.name}
-		for _, p := range policies {
-			cell := comparedCell{Text: property.text(p)}
-			cell.Other = len(row.Cells) > 0 && cell.Text != row.Cells[0].Text
-			row.Differ = row.Differ || cell.Other
-			row.Cells = append(row.Cells, cell)
-		}
-		rows = append(rows, row)
-	}
-	return rows
+var policyProperties = []propertyGroup{
+	{"Schedule", []property{
+		{"Ack timeout", func(p *policy.Policy) string { return display.Span(p.AckTimeout) }},
+		{"Steps", func(p *policy.Policy) string {
+			var steps []string
+			for _, step := range p.Steps {
+				steps = append(steps, display.Span(step))
+			}
+			return strings.Join(steps, ", ")
+		}},
+		{"Then every", func(p *policy.Policy) string { return display.Span(p.Tail) }},
+		{"Measured", func(p *policy.Policy) string {
+			return map[policy.Basis]string{
+				policy.BasisGap: "from the failure", policy.BasisOffset: "from the first attempt",
+			}[p.Basis]
+		}},
+		{"Jitter", func(p *policy.Policy) string {
+			if p.JitterFraction == 0 {
+				return "none"
+			}
+			return fmt.Sprintf("up to %g %%, at most %s", 100*p.JitterFraction, display.Span(p.JitterCap))
+		}},
+		{"No attempt later than", func(p *policy.Policy) string { return spanOr(p.RetryWindow, "no such limit") }},
+		{"Retry-After, documented", func(p *policy.Policy) string { return yes(p.HonorRetryAfter) }},
+		{"Retry-After, at most", func(p *policy.Policy) string { return display.Span(p.RetryAfterCap) }},
+		{"Late success counts for", func(p *policy.Policy) string { return spanOr(p.LateAnswerWindow, "not at all") }},
+		{"Batches", func(p *policy.Policy) string { return yes(p.Batching) }},
+	}},
+	{"Limits", []property{
+		{"Attempts", func(p *policy.Policy) string {
+			if p.DefaultMaxAttempts == 0 {
+				return "no limit"
+			}
+			return strconv.Itoa(p.DefaultMaxAttempts)
+		}},
+		{"Attempts that may be set", func(p *policy.Policy) string {
+			return fmt.Sprintf("%d to %d", p.MinMaxAttempts, p.MaxMaxAttempts)
+		}},
+		{"Time to live", func(p *policy.Policy) string { return display.Span(p.DefaultTTL) }},
+		{"Time to live that may be set", func(p *policy.Policy) string {
+			return display.Span(p.MinTTL) + " to " + display.Span(p.MaxTTL)
+		}},
+		{"Expires", func(p *policy.Policy) string {
+			return map[policy.Expiry]string{
+				policy.ExpiryAtTTL: "at that moment", policy.ExpiryNextAttempt: "when the next attempt is due",
+			}[p.Expiry]
+		}},
+	}},
+	{"End", []property{
+		{"Dead letters, documented", func(p *policy.Policy) string {
+			return map[string]string{
+				policy.DeadLetterRows: "kept as rows", policy.DeadLetterNone: "none: dropped",
+			}[p.DeadLetterDefault]
+		}},
+		{"Export after", func(p *policy.Policy) string { return display.Span(p.DeadLetterDelay) }},
+		{"Export retried for", func(p *policy.Policy) string { return display.Span(p.DeadLetterGiveUp) }},
+		{"Transport errors, documented", func(p *policy.Policy) string {
+			return map[bool]string{true: "retried", false: "by the status codes"}[p.RetryTransportErrors]
+		}},
+	}},
+	{"Probation", []property{
+		{"Applies to", func(p *policy.Policy) string {
+			return map[policy.ProbationScope]string{
+				policy.ProbationNone: "nothing", policy.ProbationEndpoint: "the endpoint",
+				policy.ProbationEventSubscription: "the event subscription",
+			}[p.Probation.Scope]
+		}},
+		{"After failures in a row", onProbation(func(p *policy.Probation) string { return strconv.Itoa(p.Trigger) })},
+		{"First probation", onProbation(func(p *policy.Probation) string { return spanOr(p.First, "by outcome") })},
+		{"Longest probation", onProbation(func(p *policy.Probation) string { return spanOr(p.Max, "by outcome") })},
+		{"By outcome", func(p *policy.Policy) string {
+			var parts []string
+			for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
+				parts = append(parts, string(outcome)+" "+display.Span(p.Probation.ByOutcome[outcome]))
+			}
+			return cmp.Or(strings.Join(parts, ", "), "no")
+		}},
+		{"Meanwhile, documented", onProbation(func(p *policy.Probation) string { return string(p.Action) })},
+	}},
 }
 
-var scheduleProperties = []property{
-	{"Ack timeout", func(p *policy.Policy) string { return display.Span(p.AckTimeout) }},
-	{"Steps", func(p *policy.Policy) string { return spans(p.Steps) }},
-	{"Then every", func(p *policy.Policy) string { return display.Span(p.Tail) }},
-	{"Measured", func(p *policy.Policy) string {
-		return map[policy.Basis]string{
-			policy.BasisGap: "from the failure", policy.BasisOffset: "from the first attempt",
-		}[p.Basis]
-	}},
-	{"Jitter", func(p *policy.Policy) string {
-		if p.JitterFraction == 0 {
-			return "none"
-		}
-		return fmt.Sprintf("up to %s %%, at most %s", strconv.FormatFloat(100*p.JitterFraction, 'f', -1, 64),
-			display.Span(p.JitterCap))
-	}},
-	{"No attempt later than", func(p *policy.Policy) string { return spanOr(p.RetryWindow, "no such limit") }},
-	{"Retry-After, documented", func(p *policy.Policy) string { return yes(p.HonorRetryAfter) }},
-	{"Retry-After, at most", func(p *policy.Policy) string { return display.Span(p.RetryAfterCap) }},
-	{"Late success counts for", func(p *policy.Policy) string { return spanOr(p.LateAnswerWindow, "not at all") }},
-	{"Batches", func(p *policy.Policy) string { return yes(p.Batching) }},
-}
-
-var limitProperties = []property{
-	{"Attempts", func(p *policy.Policy) string {
-		if p.DefaultMaxAttempts == 0 {
-			return "no limit"
-		}
-		return strconv.Itoa(p.DefaultMaxAttempts)
-	}},
-	{"Attempts that may be set", func(p *policy.Policy) string {
-		return fmt.Sprintf("%d to %d", p.MinMaxAttempts,
-			p.MaxMaxAttempts)
-	}},
-	{"Time to live", func(p *policy.Policy) string { return display.Span(p.DefaultTTL) }},
-	{"Time to live that may be set", func(p *policy.Policy) string {
-		return display.Span(p.MinTTL) + " to " +
-			display.Span(p.MaxTTL)
-	}},
-	{"Expires", func(p *policy.Policy) string {
-		return map[policy.Expiry]string{
-			policy.ExpiryAtTTL: "at that moment", policy.ExpiryNextAttempt: "at the next attempt's turn",
-		}[p.Expiry]
-	}},
-}
-
-var endProperties = []property{
-	{"Dead letters, documented", func(p *policy.Policy) string {
-		return map[string]string{
-			policy.DeadLetterRows: "kept as rows", policy.DeadLetterNone: "none: dropped",
-		}[p.DeadLetterDefault]
-	}},
-	{"Outside location after", func(p *policy.Policy) string { return display.Span(p.DeadLetterDelay) }},
-	{"Outside location tried for", func(p *policy.Policy) string { return display.Span(p.DeadLetterGiveUp) }},
-	{"Transport errors, documented", func(p *policy.Policy) string {
-		return map[bool]string{true: "retried", false: "as the table says"}[p.RetryTransportErrors]
-	}},
-}
-
-var probationProperties = []property{
-	{"Rests", func(p *policy.Policy) string {
-		return map[policy.ProbationScope]string{
-			policy.ProbationNone: "nothing", policy.ProbationEndpoint: "the endpoint",
-			policy.ProbationEventSubscription: "the event subscription",
-		}[p.Probation.Scope]
-	}},
-	{"After failures in a row", func(p *policy.Policy) string { return resting(p, strconv.Itoa(p.Probation.Trigger)) }},
-	{"First rest", func(p *policy.Policy) string { return resting(p, spanOr(p.Probation.First, "by outcome")) }},
-	{"Longest rest", func(p *policy.Policy) string { return resting(p, spanOr(p.Probation.Max, "by outcome")) }},
-	{"Rest by outcome", func(p *policy.Policy) string {
-		var parts []string
-		for outcome, rest := range p.Probation.ByOutcome {
-			parts = append(parts, string(outcome)+" "+display.Span(rest))
-		}
-		slices.Sort(parts)
-		return spanText(strings.Join(parts, ", "), "no")
-	}},
-	{"Meanwhile, documented", func(p *policy.Policy) string { return resting(p, string(p.Probation.Action)) }},
-}
-
-// cellProperties are the conditions that any of the policies names.
-func cellProperties(policies []*policy.Policy, kind policy.EndpointKind) []property {
-	var conditions []string
+// statusProperties are the conditions that any of the policies names: status codes first, then errors.
+func statusProperties(policies []*policy.Policy, kind policy.EndpointKind) (properties []property) {
+	conditions := map[string]string{} // by a text to sort by
 	for _, p := range policies {
 		for _, cell := range p.Cells {
-			if cell.EndpointKind == kind && !slices.Contains(conditions, cell.Condition) {
-				conditions = append(conditions, cell.Condition)
+			if cell.EndpointKind != kind {
+				continue
 			}
+			rank := "1"
+			switch {
+			case cell.Condition[0] >= '0' && cell.Condition[0] <= '9':
+				rank = "0"
+			case cell.Condition == "other":
+				rank = "2"
+			}
+			conditions[rank+cell.Condition] = cell.Condition
 		}
 	}
-	slices.SortFunc(conditions, func(a, b string) int { return strings.Compare(conditionOrder(a), conditionOrder(b)) })
-	properties := make([]property, len(conditions))
-	for i, condition := range conditions {
-		properties[i] = property{condition, func(p *policy.Policy) string { return cellText(p, kind, condition) }}
+	for _, key := range slices.Sorted(maps.Keys(conditions)) {
+		condition := conditions[key]
+		properties = append(properties,
+			property{condition, func(p *policy.Policy) string { return statusText(p, kind, condition) }})
 	}
 	return properties
 }
 
-// conditionOrder sorts statuses first, errors next, the rest last.
-func conditionOrder(condition string) string {
-	switch {
-	case condition[0] >= '0' && condition[0] <= '9':
-		return "0" + condition
-	case condition == "other":
-		return "2"
-	default:
-		return "1" + condition
+// statusText says what a policy does on a condition; without an entry for it, what it does on "other".
+func statusText(p *policy.Policy, kind policy.EndpointKind, condition string) string {
+	at := func(condition string) int {
+		return slices.IndexFunc(p.Cells, func(cell policy.Cell) bool {
+			return cell.EndpointKind == kind && cell.Condition == condition
+		})
 	}
-}
-
-func cellText(p *policy.Policy, kind policy.EndpointKind, condition string) string {
-	at := func(condition string) *policy.Cell {
-		for i := range p.Cells {
-			if p.Cells[i].EndpointKind == kind && p.Cells[i].Condition == condition {
-				return &p.Cells[i]
-			}
-		}
-		return nil
+	i := at(condition)
+	if i < 0 {
+		i = at("other")
 	}
-	cell := at(condition)
-	if cell == nil {
-		if cell = at("other"); cell == nil {
-			return "retry"
-		}
+	if i < 0 {
+		return "retry"
 	}
+	cell := p.Cells[i]
 	text := map[policy.Action]string{
 		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried",
-		policy.ActionNeverIfDeadLetter: "never retried where dead letters are kept",
+		policy.ActionNeverIfDeadLetter: "never retried if dead letters are kept",
 	}[cell.Action]
 	if cell.MinDelay > 0 && cell.Action != policy.ActionNever {
 		text += " after " + display.Span(cell.MinDelay) + " or later"
@@ -255,11 +226,14 @@ func yes(is bool) string {
 	return "no"
 }
 
-func resting(p *policy.Policy, text string) string {
-	if p.Probation.Scope == policy.ProbationNone {
-		return "–"
+// onProbation is a property of policies that have a probation.
+func onProbation(text func(*policy.Probation) string) func(*policy.Policy) string {
+	return func(p *policy.Policy) string {
+		if p.Probation.Scope == policy.ProbationNone {
+			return "–"
+		}
+		return text(&p.Probation)
 	}
-	return text
 }
 
 func spanOr(d time.Duration, none string) string {
@@ -267,19 +241,4 @@ func spanOr(d time.Duration, none string) string {
 		return none
 	}
 	return display.Span(d)
-}
-
-func spanText(text, none string) string {
-	if text == "" {
-		return none
-	}
-	return text
-}
-
-func spans(list []time.Duration) string {
-	parts := make([]string, len(list))
-	for i, d := range list {
-		parts[i] = display.Span(d)
-	}
-	return strings.Join(parts, ", ")
 }

@@ -21,20 +21,20 @@ import (
 	"postrider/web/display"
 )
 
-// publishView is what publish.html shows: a box with an event, and the same for a terminal and for psql.
+// publishView is what publish.html shows: a form with an event, and the commands that publish the same.
 type publishView struct {
 	Action    string
 	Topic     string
 	Schema    string
 	Event     formField
 	Curl, SQL string
-	Twins     string // why there are none
-	Answered  bool
+	Invalid   bool // the event is not JSON: there are no commands
+	Accepted  bool
 	Events    []query.EventLine
 	Others    []string
 }
 
-// publish posts what is in the box to the topic, through the same door as every publisher.
+// publish publishes the event of the form through the REST API.
 func (p *pages) publish(c echo.Context) error {
 	ctx, cancel := p.formContext(c)
 	defer cancel()
@@ -52,7 +52,7 @@ func (p *pages) publish(c echo.Context) error {
 			return err
 		}
 		if !f.has("preview") {
-			if err := p.publishBox(ctx, c, topic, f, &view); err != nil {
+			if err := p.publishForm(ctx, c, topic, f, &view); err != nil {
 				return err
 			}
 		}
@@ -62,19 +62,21 @@ func (p *pages) publish(c echo.Context) error {
 		Hint: "One event, or an array of them, in the topic’s schema: " + view.Schema + ".",
 	})[0]
 	view.Others = f.others
-	view.Curl, view.SQL, view.Twins = twinsOf(c, topic, f.get("event"))
+	if view.Invalid = !json.Valid([]byte(f.get("event"))); !view.Invalid {
+		view.Curl, view.SQL = commandsOf(c, topic, spelledOut(f.get("event")))
+	}
 	return p.show(c, "publish", "Publish to "+topic.Name, false, view, link{"/ui/topics/" + topic.Name, topic.Name})
 }
 
-// publishBox publishes, and finds the events that have come of it.
-func (p *pages) publishBox(
+// publishForm publishes, and finds the events that were stored.
+func (p *pages) publishForm(
 	ctx context.Context, c echo.Context, topic *catalog.Topic, f *form, view *publishView,
 ) error {
 	body, contentType := publicationOf(topic, f.get("event"))
 	before := p.now().Add(-time.Second)
-	_, err := p.ask(ctx, c, http.MethodPost, doorOf(topic), []byte(body), echo.HeaderContentType, contentType)
+	_, err := p.ask(ctx, c, http.MethodPost, publishPath(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
-		view.Answered = true
+		view.Accepted = true
 		if err := p.parts.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
 			return err
 		}
@@ -90,22 +92,18 @@ func (p *pages) publishBox(
 	return nil
 }
 
-// publishedEvents are the events since then with the ids that the box has, or else the topic's newest: a custom event's
-// id may have been made.
+// publishedEvents are the events of a body that were stored since then. If it has no ids, they are the topic's newest:
+// the mapping of a custom event may have created its id.
 func (p *pages) publishedEvents(
 	ctx context.Context, topic *catalog.Topic, body string, since time.Time,
-) ([]query.EventLine, error) {
+) (found []query.EventLine, err error) {
 	ids := idsIn(body)
-	filters := make([]query.EventFilter, 0, len(ids))
+	if len(ids) == 0 {
+		ids = []string{""}
+	}
 	for _, id := range ids {
-		filters = append(filters, query.EventFilter{Topic: topic.Name, Event: id, From: &since})
-	}
-	if len(filters) == 0 {
-		filters = []query.EventFilter{{Topic: topic.Name, From: &since}}
-	}
-	var found []query.EventLine
-	for _, filter := range filters {
-		page, err := p.parts.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(filters)})
+		filter := query.EventFilter{Topic: topic.Name, Event: id, From: &since}
+		page, err := p.parts.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(ids)})
 		if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 			return nil, err
 		}
@@ -114,10 +112,10 @@ func (p *pages) publishedEvents(
 	return found, nil
 }
 
-// publishedShown is how many of the published events are shown.
+// publishedShown is the number of published events that are shown.
 const publishedShown = 10
 
-// eventsIn are the events of a body: an array's, or the one that it is.
+// eventsIn are the events of a body: an array, or one event.
 func eventsIn(body string) (list []map[string]json.RawMessage) {
 	if json.Unmarshal([]byte(body), &list) == nil {
 		return list
@@ -129,7 +127,7 @@ func eventsIn(body string) (list []map[string]json.RawMessage) {
 	return []map[string]json.RawMessage{one}
 }
 
-// idsIn are the ids of the first events of a body, where they have any.
+// idsIn are the ids of the first events of a body.
 func idsIn(body string) (ids []string) {
 	list := eventsIn(body)
 	for _, members := range list[:min(len(list), publishedShown)] {
@@ -141,16 +139,16 @@ func idsIn(body string) (ids []string) {
 	return ids
 }
 
-// doorOf is where the topic is published to.
-func doorOf(t *catalog.Topic) string {
+// publishPath is the path of the REST API that publishes to the topic.
+func publishPath(t *catalog.Topic) string {
 	if t.Kind == catalog.TopicNamespace {
 		return "/topics/" + url.PathEscape(t.Name) + ":publish"
 	}
 	return "/topics/" + url.PathEscape(t.Name) + "/api/events"
 }
 
-// publicationOf is the body and the content type of what is in the box. The Event Grid schema is published in arrays,
-// so that one event gets brackets around it.
+// publicationOf is the request for the event of the form. One event of the Event Grid schema gets brackets: they are
+// published in arrays.
 func publicationOf(t *catalog.Topic, box string) (body, contentType string) {
 	array := strings.HasPrefix(box, "[")
 	switch {
@@ -165,26 +163,20 @@ func publicationOf(t *catalog.Topic, box string) (body, contentType string) {
 	}
 }
 
-// twinsOf are the commands that publish the same: for a shell, with the key in $KEY, and for psql. why says what stands
-// in their way.
-func twinsOf(c echo.Context, t *catalog.Topic, box string) (curl, sql, why string) {
-	if !json.Valid([]byte(box)) {
-		return "", "", "What is in the box is not one JSON document yet."
-	}
-	box = spelledOut(box)
-	body, contentType := publicationOf(t, box)
-	address := (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String() + doorOf(t)
-	curl = "curl -i " + quoteShell(address) + " \\\n  -H \"aeg-sas-key: $KEY\" -H " +
-		quoteShell("Content-Type: "+contentType) + " \\\n  --data-raw " + quoteShell(body)
+// commandsOf are the commands that publish an event or an array of them: for a shell, with the key in $KEY, and for
+// psql.
+func commandsOf(c echo.Context, t *catalog.Topic, events string) (curl, sql string) {
+	body, contentType := publicationOf(t, events)
+	curl = "curl -i " + display.QuoteShell(serverAddress(c)+publishPath(t)) + " \\\n  -H \"aeg-sas-key: $KEY\" -H " +
+		display.QuoteShell("Content-Type: "+contentType) + " \\\n  --data-raw " + display.QuoteShell(body)
 	function := "postrider.publish"
-	if strings.HasPrefix(box, "[") {
+	if strings.HasPrefix(events, "[") {
 		function = "postrider.publish_batch"
 	}
-	return curl, "SELECT " + function + "(" + quoteSQL(t.Name) + ", " + dollarQuoted(box) + "::jsonb);", ""
+	return curl, "SELECT " + function + "(" + display.QuoteSQL(t.Name) + ", " + dollarQuoted(events) + "::jsonb);"
 }
 
-// spelledOut writes the characters of a JSON document that nobody can see as its escapes: who copies a command sees all
-// of it.
+// spelledOut writes invisible characters of a JSON document as escapes: a user who copies a command sees all of it.
 func spelledOut(document string) string {
 	var out strings.Builder
 	for _, r := range document {
@@ -199,8 +191,8 @@ func spelledOut(document string) string {
 	return out.String()
 }
 
-// dollarQuoted writes a text as PostgreSQL reads it letter for letter. The tag is one that does not end the text too
-// early, neither in it nor across its end: "…$event" would do that with "$event$".
+// dollarQuoted writes a text as a literal that PostgreSQL does not unescape. Its tag neither occurs in the text nor
+// begins at its end: "…$event" would be ended by "$event$".
 func dollarQuoted(text string) string {
 	tag := "$event$"
 	for n := 1; strings.Index(text+tag, tag) != len(text); n++ {
@@ -209,57 +201,55 @@ func dollarQuoted(text string) string {
 	return tag + text + tag
 }
 
-// sampleEvent is an event that the topic takes, to begin with.
+const (
+	sampleType    = "Shop.OrderPlaced"
+	sampleSubject = "orders/1807"
+	sampleData    = `{"total":12.50,"currency":"EUR"}`
+)
+
+// sampleEvent is an event that the topic accepts.
 func sampleEvent(t *catalog.Topic, now time.Time) string {
-	id, at := uuid.NewString(), now.UTC().Format("2006-01-02T15:04:05Z")
+	id, at := uuid.NewString(), now.UTC().Format(time.RFC3339)
 	switch t.InputSchema {
 	case event.CloudEvents:
-		return display.Pretty(`{"specversion":"1.0","id":` + quoted(id) + `,"source":` + quoted("/"+t.Name) +
-			`,"type":"Shop.OrderPlaced","subject":"orders/1807","time":` + quoted(at) +
-			`,"datacontenttype":"application/json","data":{"total":12.50,"currency":"EUR"}}`)
+		return display.Pretty(fmt.Sprintf(`{"specversion":"1.0","id":"%s","source":"/%s","type":"%s","subject":"%s",`+
+			`"time":"%s","datacontenttype":"application/json","data":%s}`, id, t.Name, sampleType, sampleSubject, at, sampleData))
 	case event.EventGrid:
-		return display.Pretty(`{"id":` + quoted(id) + `,"eventType":"Shop.OrderPlaced","subject":"orders/1807","eventTime":` +
-			quoted(at) + `,"dataVersion":"1.0","data":{"total":12.50,"currency":"EUR"}}`)
+		return display.Pretty(fmt.Sprintf(`{"id":"%s","eventType":"%s","subject":"%s","eventTime":"%s",`+
+			`"dataVersion":"1.0","data":%s}`, id, sampleType, sampleSubject, at, sampleData))
 	default:
-		return display.Pretty(sampleOfMapping(t.InputSchemaMapping, id, at))
+		text, err := plainJSON(sampleOfMapping(t.InputSchemaMapping, id, at))
+		if err != nil {
+			return "{}"
+		}
+		return display.Pretty(string(text))
 	}
 }
 
 // sampleOfMapping has a member for each field that the mapping names.
-func sampleOfMapping(m *event.Mapping, id, at string) string {
+func sampleOfMapping(m *event.Mapping, id, at string) map[string]string {
 	members := map[string]string{"currency": "EUR"}
-	put := func(field, value string) {
-		if field != "" {
-			members[field] = value
+	if m == nil {
+		return members
+	}
+	for _, member := range []struct {
+		field *event.MappedField
+		value string
+	}{{m.Properties.ID, id}, {m.Properties.EventTime, at}} {
+		if member.field != nil {
+			members[member.field.SourceField] = member.value
 		}
 	}
-	if m != nil {
-		for _, one := range []struct {
-			field *event.MappedField
-			value string
-		}{{m.Properties.ID, id}, {m.Properties.EventTime, at}} {
-			if one.field != nil {
-				put(one.field.SourceField, one.value)
-			}
-		}
-		for _, one := range []struct {
-			field *event.MappedFieldWithDefault
-			value string
-		}{
-			{m.Properties.EventType, "Shop.OrderPlaced"},
-			{m.Properties.Subject, "orders/1807"},
-			{m.Properties.DataVersion, "1.0"},
-		} {
-			if one.field != nil {
-				put(one.field.SourceField, one.value)
-			}
+	for _, member := range []struct {
+		field *event.MappedFieldWithDefault
+		value string
+	}{
+		{m.Properties.EventType, sampleType}, {m.Properties.Subject, sampleSubject}, {m.Properties.DataVersion, "1.0"},
+	} {
+		if member.field != nil {
+			members[member.field.SourceField] = member.value
 		}
 	}
-	text, err := plainJSON(members)
-	if err != nil {
-		return "{}"
-	}
-	return string(text)
+	delete(members, "") // a field that has only a default
+	return members
 }
-
-func quoted(text string) string { return string(textJSON(text)) }

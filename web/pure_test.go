@@ -19,18 +19,6 @@ import (
 	"postrider/web/display"
 )
 
-func TestSQLOfAFilterIsOneStatement(t *testing.T) {
-	t.Parallel()
-	from := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	require.Equal(t, "select * from postrider.dead_letters\n order by dead_lettered_at desc, dead_letter_id desc",
-		deadLetterSQL(query.DeadLetterQuery{}))
-	require.Equal(t, "select * from postrider.dead_letters\n where topic = 'a''; drop table x; --'\n   and last_status "+
-		"is null\n   and dead_lettered_at >= '2026-01-31 00:00:00Z'\n order by dead_lettered_at desc, dead_letter_id desc",
-		deadLetterSQL(query.DeadLetterQuery{WithoutResponse: true, DeadLetterFilter: query.DeadLetterFilter{
-			Topic: new("a'; drop table x; --"), DeadLetteredFrom: &from,
-		}}))
-}
-
 func TestStatusOfErrors(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -79,7 +67,7 @@ func TestQuoteShell(t *testing.T) {
 		"orders": "orders", "a-b_c.d/e:1": "a-b_c.d/e:1", "": "''", "-x": "'-x'", "it's": `'it'\''s'`, "$(x)": "'$(x)'",
 		"a b\n": "'a b\n'",
 	} {
-		require.Equal(t, want, quoteShell(given))
+		require.Equal(t, want, display.QuoteShell(given))
 	}
 }
 
@@ -110,9 +98,9 @@ func TestOperationsSayHowFarTheyAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			view := operationViewOf(&row.operation, now)
+			got := progressOf(row.operation, now)
 			require.Equal(t, []any{row.progress, row.pace, row.left, row.percent},
-				[]any{view.Progress, view.Pace, view.Left, view.Percent})
+				[]any{shown(t, "seen", row.operation), got.Pace, got.Left, got.Percent})
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -12,149 +13,99 @@ import (
 
 // jobsView is what jobs.html shows.
 type jobsView struct {
-	Filter   query.JobFilter
-	States   []share
-	Kinds    []choice
-	Rows     []query.JobLine
-	Paging   display.Paging
-	Filtered bool
+	list[query.JobLine]
+	States []share
 }
 
-var (
-	jobStates = []string{
-		"available", "running", "scheduled", "retryable", "completed", "cancelled", "discarded", "pending",
-	}
-	jobKinds = query.JobKinds()
-)
+var jobStates = []string{
+	"available", "running", "scheduled", "retryable", "completed", "cancelled", "discarded", "pending",
+}
 
-func (p *pages) jobs(c echo.Context) error {
-	q := display.QueryOf(c)
-	f := query.JobFilter{State: q.OneOf("state", jobStates), Kind: q.Name("kind")}
-	turn := display.TurnOf(q, display.ParseID)
-	if q.Err != nil {
-		return q.Err
+func (p *pages) jobs(ctx context.Context, c echo.Context) error {
+	f := display.FilterOf(c)
+	filter := query.JobFilter{
+		State: f.OneOf("", "state", "", jobStates, ""), Kind: f.Suggest("Kind", "kind", "", query.JobKinds()),
 	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	found, err := p.parts.Reader.ReadJobs(ctx, f, turn)
+	found := &query.Jobs{}
+	list, err := listOf(c, "job", f, func(l *query.JobLine) int64 { return l.ID },
+		func(t query.Turn[int64]) (_ query.SearchedPage[query.JobLine, int64], err error) {
+			found, err = p.parts.Reader.ReadJobs(ctx, filter, t)
+			return found.SearchedPage, err
+		})
 	if err != nil {
 		return err
 	}
-	view := jobsView{
-		Filter: f, Kinds: choices(jobKinds, f.Kind), Rows: found.Rows, Filtered: f != query.JobFilter{},
-		States: sharesOf(found.States,
-			func(name string) string { return display.With(c, "before", "", "after", "", "state", name) }),
-		Paging: display.PagingOf(c, found.Page, func(l query.JobLine) string { return display.IDText(l.ID) }),
-	}
+	view := jobsView{list: list, States: sharesOf(found.States, func(name string) string {
+		return display.With(c, "before", "", "after", "", "state", name)
+	})}
 	for i := range view.States {
-		view.States[i].Here = view.States[i].Name == f.State
+		view.States[i].Here = view.States[i].Name == filter.State
 	}
 	return p.show(c, "jobs", "Jobs", true, view)
+}
+
+func (p *pages) audit(ctx context.Context, c echo.Context) error {
+	f := display.FilterOf(c)
+	filter := query.AuditFilter{Actor: f.Name("Who", "actor", ""), Action: f.Name("What", "action", "")}
+	filter.Topic, filter.Subscription = owner(f)
+	list, err := listOf(c, "entry", f, func(l *query.AuditLine) int64 { return l.AuditID },
+		func(t query.Turn[int64]) (query.AuditPage, error) { return p.parts.Reader.ReadAudit(ctx, filter, t) })
+	if err != nil {
+		return err
+	}
+	return p.show(c, "audit", "Audit", true, list)
 }
 
 // storageView is what storage.html shows.
 type storageView struct {
 	query.Storage
-	Parents []parentRow
-	Largest int64
+	Parents []parentTable
+	Largest int64 // partition, in bytes
 }
 
-// parentRow is a partitioned table with its days.
-type parentRow struct {
-	Name    string
-	Bytes   int64
-	Days    []dayRow
-	Ahead   int    // partitions of days to come, which are empty
-	Keeps   string // the retention in words
-	NextDay string // the day that is dropped next, and when
+// parentTable is a partitioned table with its days.
+type parentTable struct {
+	Name  string
+	Bytes int64
+	Days  []query.Partition
+	Ahead int // partitions of the following days, which are empty
+	Keeps int // days; 0 = forever
 }
 
-type dayRow struct {
-	query.Partition
-	Percent int
-	Rows    string
+// Oldest is the day that is dropped next; nil if none is.
+func (t parentTable) Oldest() *time.Time {
+	if t.Keeps == 0 || len(t.Days) == 0 {
+		return nil
+	}
+	return &t.Days[len(t.Days)-1].Day
 }
 
-func (p *pages) storage(c echo.Context) error {
-	ctx, cancel := pageContext(c)
-	defer cancel()
+// Dropped is when the oldest day is dropped.
+func (t parentTable) Dropped() time.Time { return t.Oldest().AddDate(0, 0, t.Keeps+1) }
+
+func (p *pages) storage(ctx context.Context, c echo.Context) error {
 	found, err := p.parts.Reader.ReadStorage(ctx)
 	if err != nil {
 		return err
 	}
 	view := storageView{Storage: *found}
 	view.Version, _, _ = strings.Cut(found.Version, " ") // without the packager's
-	for _, part := range found.Partitions {
-		view.Largest = max(view.Largest, part.Bytes)
-	}
-	view.Parents = p.parentsOf(found, view.Largest)
-	return p.show(c, "storage", "Storage", true, view)
-}
-
-func (p *pages) parentsOf(found *query.Storage, largest int64) (parents []parentRow) {
 	keeps := map[string]int{
 		"events": p.retention.DeliveredDays, "delivery_history": p.retention.DeliveredDays,
 		"delivery_attempts": p.retention.AttemptsDays,
 	}
 	for _, part := range found.Partitions {
-		if len(parents) == 0 || parents[len(parents)-1].Name != part.Parent {
-			parents = append(parents, parentRow{Name: part.Parent, Keeps: keptFor(keeps[part.Parent])})
+		view.Largest = max(view.Largest, part.Bytes)
+		if len(view.Parents) == 0 || view.Parents[len(view.Parents)-1].Name != part.Parent {
+			view.Parents = append(view.Parents, parentTable{Name: part.Parent, Keeps: keeps[part.Parent]})
 		}
-		parent := &parents[len(parents)-1]
+		parent := &view.Parents[len(view.Parents)-1]
 		parent.Bytes += part.Bytes
 		if part.Day.After(found.Today) {
 			parent.Ahead++
-			continue
-		}
-		row := dayRow{Partition: part, Rows: "not counted yet"}
-		if part.Rows >= 0 {
-			row.Rows = "about " + display.Grouped(part.Rows)
-		}
-		if largest > 0 {
-			row.Percent = int(100 * part.Bytes / largest)
-		}
-		parent.Days = append(parent.Days, row)
-		if days := keeps[part.Parent]; days > 0 { // the last that is seen is the oldest
-			parent.NextDay = part.Day.Format(time.DateOnly) + " is dropped on " +
-				part.Day.AddDate(0, 0, days+1).Format(time.DateOnly)
+		} else {
+			parent.Days = append(parent.Days, part)
 		}
 	}
-	return parents
-}
-
-func keptFor(days int) string {
-	if days == 0 {
-		return "kept for ever"
-	}
-	return "kept for " + display.Plural(days, "day")
-}
-
-// auditView is what audit.html shows.
-type auditView struct {
-	Filter   query.AuditFilter
-	Rows     []query.AuditLine
-	Paging   display.Paging
-	Filtered bool
-}
-
-func (p *pages) audit(c echo.Context) error {
-	q := display.QueryOf(c)
-	f := query.AuditFilter{
-		Actor: q.Name("actor"), Action: q.Name("action"), Topic: q.Name("topic"), Subscription: q.Name("subscription"),
-	}
-	turn := display.TurnOf(q, display.ParseID)
-	if q.Err != nil {
-		return q.Err
-	}
-	ctx, cancel := pageContext(c)
-	defer cancel()
-	found, err := p.parts.Reader.ReadAudit(ctx, f, turn)
-	if err != nil {
-		return err
-	}
-	return p.show(c, "audit", "Audit", true, auditView{
-		Filter: f, Rows: found.Rows, Filtered: f != query.AuditFilter{},
-		Paging: display.PagingOf(c, found.Page, func(l query.AuditLine) string { return display.IDText(l.AuditID) }).
-			WithFurther(c, display.IDOrNothing(found.SearchedTo)),
-	})
+	return p.show(c, "storage", "Storage", true, view)
 }

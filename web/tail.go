@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,38 +18,35 @@ import (
 
 // tailView is what tail.html shows.
 type tailView struct {
-	Filter   query.TailFilter
-	Stream   string
-	Filtered bool
+	Filter *display.Filter
+	Stream string
 }
 
-func tailFilter(c echo.Context) (query.TailFilter, error) {
-	q := display.QueryOf(c)
-	return query.TailFilter{Topic: q.Name("topic"), Subscription: q.Name("subscription"), Failed: q.Set("failed")}, q.Err
+func tailFilter(c echo.Context) (f *display.Filter, filter query.TailFilter) {
+	f = display.FilterOf(c)
+	filter.Topic, filter.Subscription = owner(f)
+	filter.Failed = f.Check("Only failures", "failed", "")
+	return f, filter
 }
 
-func (p *pages) tail(c echo.Context) error {
-	f, err := tailFilter(c)
-	if err != nil {
-		return err
+func (p *pages) tail(_ context.Context, c echo.Context) error {
+	f, _ := tailFilter(c)
+	if f.Err != nil {
+		return f.Err
 	}
-	stream := "/ui/tail/stream"
-	if query := c.Request().URL.RawQuery; query != "" {
-		stream += "?" + c.QueryParams().Encode()
-	}
-	return p.show(c, "tail", "Live tail", false, tailView{Filter: f, Stream: stream, Filtered: f != query.TailFilter{}})
+	return p.show(c, "tail", "Live tail", false, tailView{f, display.SameFilter(c, "/ui/tail/stream")})
 }
 
 const (
-	// tailPause is between two looks: as soon as a person notices.
+	// tailPause is the time between two reads.
 	tailPause = time.Second
-	// tailWrite is how long a reader may take to take a message.
+	// tailWrite is how long the browser may take to receive a message.
 	tailWrite = 15 * time.Second
-	// tailBeat keeps proxies from closing a stream on which nothing happens.
+	// tailBeat keeps proxies from closing a stream without messages.
 	tailBeat = 15 * time.Second
 )
 
-// tailMessage is one line as the page's script gets it. All of it is text to be shown as text.
+// tailMessage is one line for the page's script, which shows all of it as text.
 type tailMessage struct {
 	At      string `json:"at"`
 	Kind    string `json:"kind"`
@@ -62,11 +60,11 @@ type tailMessage struct {
 	Href    string `json:"href"`
 }
 
-// tailStream sends what happens as server-sent events, until the reader goes or the program stops.
+// tailStream sends what happens as server-sent events, until the browser disconnects or the program stops.
 func (p *pages) tailStream(c echo.Context) error {
-	f, err := tailFilter(c)
-	if err != nil {
-		return err
+	f, filter := tailFilter(c)
+	if f.Err != nil {
+		return f.Err
 	}
 	w := c.Response()
 	w.Header().Set(echo.HeaderContentType, "text/event-stream")
@@ -76,16 +74,16 @@ func (p *pages) tailStream(c echo.Context) error {
 		return nil
 	}
 	control := http.NewResponseController(w)
-	tail := p.parts.Reader.NewTail(f)
+	tail := p.parts.Reader.NewTail(filter)
 	beat := time.Now()
-	_ = control.Flush() // the browser hears that it is connected
-	for p.stillIn(c) {
-		messages, err := p.look(c, tail)
+	_ = control.Flush() // the browser learns that it is connected
+	for p.signedIn(c) {
+		messages, err := p.tailMessages(c, tail)
 		if err != nil {
-			return nil // the browser asks again by itself
+			return nil // the browser connects again by itself
 		}
 		if len(messages) == 0 && time.Since(beat) > tailBeat {
-			messages = []byte(": still here\n\n")
+			messages = []byte(": alive\n\n")
 		}
 		if len(messages) > 0 {
 			beat = time.Now()
@@ -108,17 +106,17 @@ func (p *pages) tailStream(c echo.Context) error {
 	return nil
 }
 
-// stillIn: a session may have ended since the stream began. What was found of it holds for a second.
-func (p *pages) stillIn(c echo.Context) bool {
-	if c.Get(sessionKey) == nil {
-		return true // nobody has to sign in
+// signedIn reports whether the session still lasts. Package access reads it at most once a second.
+func (p *pages) signedIn(c echo.Context) bool {
+	if sessionIn(c) == nil {
+		return true // a dashboard without a login
 	}
 	_, err := p.sessionOf(c)
 	return err == nil
 }
 
-// look is what one look has found, as the stream sends it.
-func (p *pages) look(c echo.Context, tail *query.Tail) ([]byte, error) {
+// tailMessages are the messages for what happened since the last call.
+func (p *pages) tailMessages(c echo.Context, tail *query.Tail) ([]byte, error) {
 	ctx, cancel := pageContext(c)
 	defer cancel()
 	lines, err := tail.Next(ctx)

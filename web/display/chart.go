@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -52,13 +51,13 @@ func (r *chartRange) step() string {
 	}[r.Name]
 }
 
-// RangeOf reads the range from the address; the first where there is none.
-func RangeOf(q *Params) *chartRange {
+// RangeOf reads the range of a page's charts; the first if the address names none.
+func RangeOf(f *Filter) *chartRange {
 	names := make([]string, len(chartRanges))
 	for i := range chartRanges {
 		names[i] = chartRanges[i].Name
 	}
-	name := q.OneOf("range", names)
+	name := f.OneOf("", "range", "", names, "")
 	return &chartRanges[max(0, slices.Index(names, name))]
 }
 
@@ -232,7 +231,7 @@ type Phase struct {
 
 // PhasesOf splits an attempt's time as its row tells: those of a reused connection have no name resolution, no connect,
 // no TLS.
-func PhasesOf(a *query.AttemptLine, longest float64) []Phase {
+func PhasesOf(a query.AttemptLine, longest float64) []Phase {
 	if longest <= 0 {
 		return nil
 	}
@@ -263,15 +262,4 @@ func PhasesOf(a *query.AttemptLine, longest float64) []Phase {
 		add("no answer", "none", rest)
 	}
 	return phases
-}
-
-// Phrase joins what is not empty.
-func Phrase(parts ...string) string {
-	var said []string
-	for _, part := range parts {
-		if part != "" {
-			said = append(said, part)
-		}
-	}
-	return strings.Join(said, ", ")
 }

@@ -1,7 +1,6 @@
 package display
 
 import (
-	"net/url"
 	"testing"
 	"time"
 
@@ -52,11 +51,11 @@ func TestLatencyChartHasGaps(t *testing.T) {
 func TestRangeIsOneOfThem(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{"": "1h", "1h": "1h", "24h": "24h", "7d": "7d"} {
-		q := &Params{Values: url.Values{"range": {value}}}
+		q := filterWith("range", value)
 		require.Equal(t, want, RangeOf(q).Name)
 		require.NoError(t, q.Err)
 	}
-	q := &Params{Values: url.Values{"range": {"8d"}}}
+	q := filterWith("range", "8d")
 	require.Equal(t, "1h", RangeOf(q).Name)
 	require.ErrorIs(t, q.Err, ErrQuery)
 	for _, r := range chartRanges {
@@ -67,7 +66,7 @@ func TestRangeIsOneOfThem(t *testing.T) {
 
 func TestPhasesFillTheAttempt(t *testing.T) {
 	t.Parallel()
-	phases := PhasesOf(&query.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)},
+	phases := PhasesOf(query.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)},
 		100)
 	require.Equal(t, []Phase{
 		{"DNS", "phase-dns", "5.0 ms", "0.000%", "5.000%"},
@@ -76,8 +75,8 @@ func TestPhasesFillTheAttempt(t *testing.T) {
 		{"answer", "phase-read", "10 ms", "40.000%", "10.000%"},
 	}, phases)
 	require.Equal(t, []Phase{{"no answer", "phase-none", "30.00 s", "0.000%", "100.000%"}},
-		PhasesOf(&query.AttemptLine{DurationMs: 30_000}, 30_000))
-	require.Empty(t, PhasesOf(&query.AttemptLine{}, 0))
+		PhasesOf(query.AttemptLine{DurationMs: 30_000}, 30_000))
+	require.Empty(t, PhasesOf(query.AttemptLine{}, 0))
 }
 
 func TestSparkShowsASingleFailure(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"net/http"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +27,14 @@ func Grouped(n any) string {
 		out.WriteRune(d)
 	}
 	return sign + out.String()
+}
+
+// AtMost prints a number that was counted up to a limit: "10,000+" at the limit.
+func AtMost(n any, limit int) string {
+	if reflect.Indirect(reflect.ValueOf(n)).Int() >= int64(limit) {
+		return Grouped(limit) + "+"
+	}
+	return Grouped(n)
 }
 
 // PerSecond prints a rate with two digits that mean something: 1,234 12.3 0.25 0.
@@ -189,4 +199,23 @@ func Met(attempts int, status *int) string {
 		return "no answer"
 	}
 	return StatusText(*status)
+}
+
+// Phrase joins the parts that are not empty.
+func Phrase(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+}
+
+// IDText prints an id.
+func IDText(id int64) string { return strconv.FormatInt(id, 10) }
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:][A-Za-z0-9_./:-]*$`)
+
+// QuoteShell writes a text as one word of a shell command. A word that begins with a dash would still be an option; no
+// name does.
+func QuoteShell(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -52,9 +52,9 @@ func Count(d time.Duration) string {
 }
 
 // Plural is a number of things: "1 event", "2 events".
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+func Plural(n any, noun string) string {
+	if count := Grouped(n); count != "1" {
+		return count + " " + noun + "s"
 	}
-	return Grouped(n) + " " + noun + "s"
+	return "1 " + noun
 }

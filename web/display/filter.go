@@ -1,0 +1,167 @@
+package display
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+)
+
+// ErrQuery is the error of a parameter that a page does not know, or that has a value it cannot use.
+var ErrQuery = errors.New("not a filter of this page")
+
+// Filter reads the parameters of a page. Each method that reads one adds a field to the page's filter form, hidden if
+// it has no label. If the parameter is set, its SQL condition is added to the statement for the same rows: "?" stands
+// for its value.
+type Filter struct {
+	Path   string // of the page
+	Fields []Field
+	// Set reports whether the address has any of the parameters.
+	Set bool
+	// Err is about the first parameter that has a wrong value.
+	Err    error
+	values url.Values
+	where  []string
+}
+
+// Field is a field of a filter form: an input, or a select if it has options.
+type Field struct {
+	Label, Name, Kind, Value string
+	Options                  []string
+	Required                 bool // a select without an option for all
+}
+
+// FilterOf reads the parameters of a page's address.
+func FilterOf(c echo.Context) *Filter {
+	return &Filter{Path: c.Request().URL.Path, values: c.QueryParams()}
+}
+
+// FilterOfForm reads the fields of a form.
+func FilterOfForm(values url.Values) *Filter { return &Filter{values: values} }
+
+// maxFilter is the length of the longest event id, type and subject that can be accepted.
+const maxFilter = 4096
+
+// Reject records that a parameter has a wrong value.
+func (f *Filter) Reject(name string) {
+	if f.Err == nil {
+		f.Err = fmt.Errorf("%w: %s", ErrQuery, name)
+	}
+}
+
+func (f *Filter) add(field Field, condition, value string) {
+	f.Fields = append(f.Fields, field)
+	f.Set = f.Set || value != ""
+	if condition != "" && value != "" {
+		f.where = append(f.where, strings.ReplaceAll(condition, "?", QuoteSQL(value)))
+	}
+}
+
+// Text reads any text that PostgreSQL can store.
+func (f *Filter) Text(label, name, condition string) string {
+	return f.text(label, name, condition, f.values.Get(name))
+}
+
+// Name reads a name or a part of one, without white space around it.
+func (f *Filter) Name(label, name, condition string) string {
+	return f.text(label, name, condition, strings.TrimSpace(f.values.Get(name)))
+}
+
+func (f *Filter) text(label, name, condition, value string) string {
+	if len(value) > maxFilter || !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+		f.Reject(name)
+		return ""
+	}
+	f.add(Field{Label: label, Name: name, Kind: "search", Value: value}, condition, value)
+	return value
+}
+
+// Suggest reads a name and suggests some in a select.
+func (f *Filter) Suggest(label, name, condition string, words []string) string {
+	value := f.Name(label, name, condition)
+	if value != "" && !slices.Contains(words, value) {
+		words = append(slices.Clip(words), value)
+	}
+	f.Fields[len(f.Fields)-1].Options = words
+	return value
+}
+
+// OneOf reads one of some words; fallback if the address has none.
+func (f *Filter) OneOf(label, name, condition string, words []string, fallback string) string {
+	value := f.values.Get(name)
+	if value != "" && !slices.Contains(words, value) {
+		f.Reject(name)
+		value = ""
+	}
+	field := Field{Label: label, Name: name, Value: value, Options: words, Required: fallback != ""}
+	if value == "" {
+		field.Value = fallback
+	}
+	f.add(field, condition, value)
+	return field.Value
+}
+
+// Check reports whether a parameter is set.
+func (f *Filter) Check(label, name, condition string) bool {
+	value := f.values.Get(name)
+	f.add(Field{Label: label, Name: name, Kind: "checkbox", Value: value}, condition, value)
+	return value != ""
+}
+
+// Number reads a whole number; nil if there is none.
+func (f *Filter) Number(label, name, condition string) *int64 {
+	value := strings.TrimSpace(f.values.Get(name))
+	if value == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		f.Reject(name)
+		return nil
+	}
+	f.add(Field{Label: label, Name: name, Value: value}, condition, value)
+	return &n
+}
+
+// timeForms are what a browser's field sends, what users write, and what the pages show.
+var timeForms = []string{
+	"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", "2006-01-02 15:04:05", "2006-01-02 15:04", time.RFC3339Nano,
+}
+
+// Time reads a time in UTC; nil if there is none.
+func (f *Filter) Time(label, name, condition string) *time.Time {
+	value := strings.TrimSuffix(strings.TrimSpace(f.values.Get(name)), " UTC")
+	field := Field{Label: label, Name: name, Kind: "datetime-local"}
+	if value == "" {
+		f.add(field, "", "")
+		return nil
+	}
+	for _, form := range timeForms {
+		t, err := time.Parse(form, value)
+		if t = t.UTC(); err == nil && t.Year() >= 1970 && t.Year() <= 9999 {
+			field.Value = t.Format("2006-01-02T15:04")
+			f.add(field, condition, t.Format("2006-01-02 15:04:05.999999Z"))
+			return &t
+		}
+	}
+	f.Reject(name)
+	return nil
+}
+
+// SQL is the statement that lists what the page lists, from a documented view.
+func (f *Filter) SQL(view, order string) string {
+	statement := "select * from postrider." + view
+	if len(f.where) > 0 {
+		statement += "\n where " + strings.Join(f.where, "\n   and ")
+	}
+	return statement + "\n order by " + order + " limit " + strconv.Itoa(PageSize)
+}
+
+// QuoteSQL writes a text as a literal of SQL.
+func QuoteSQL(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

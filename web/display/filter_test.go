@@ -1,0 +1,65 @@
+package display
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"postrider/query"
+)
+
+func filterWith(name, value string) *Filter { return FilterOfForm(url.Values{name: {value}}) }
+
+func TestPlaceOfADeadLetterComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	want := query.DeadLetterPlace{
+		DeadLetteredAt: time.Date(2026, 1, 31, 9, 30, 15, 123_456_000, time.UTC),
+		DeadLetterID:   uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057"),
+	}
+	got := parsePlace[query.DeadLetterPlace](filterWith("before", placeText(want)), "before")
+	require.NotNil(t, got)
+	require.Equal(t, want, *got)
+}
+
+// A place is either rejected or has one spelling.
+func FuzzParsePlace(f *testing.F) {
+	for _, seed := range []string{
+		"", "AAAA", strings.Repeat("A", 32), strings.Repeat("_", 32), placeText("orders\x00"),
+		placeText(query.DeadLetterPlace{DeadLetteredAt: time.Unix(1, 0)}),
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		filter := filterWith("before", text)
+		if key := parsePlace[query.DeadLetterPlace](filter, "before"); key != nil {
+			require.NoError(t, filter.Err)
+			require.Equal(t, text, placeText(*key))
+		} else if text != "" {
+			require.ErrorIs(t, filter.Err, ErrQuery)
+		}
+		if name := parsePlace[string](filterWith("before", text), "before"); name != nil {
+			require.NotContains(t, *name, "\x00")
+		}
+	})
+}
+
+func TestSQLOfAFilterIsOneStatement(t *testing.T) {
+	t.Parallel()
+	const order = "dead_lettered_at desc, dead_letter_id desc"
+	empty := FilterOfForm(nil)
+	empty.Name("Topic", "topic", "topic = ?")
+	require.Equal(t, "select * from postrider.dead_letters\n order by "+order+" limit 50", empty.SQL("dead_letters", order))
+	require.False(t, empty.Set)
+	f := FilterOfForm(url.Values{"topic": {"a'; drop table x; --"}, "status": {"0"}, "from": {"2026-01-31"}})
+	f.Name("Topic", "topic", "topic = ?")
+	f.Number("", "status", "last_status is null")
+	f.Time("From (UTC)", "from", "dead_lettered_at >= ?")
+	require.Equal(t, "select * from postrider.dead_letters\n where topic = 'a''; drop table x; --'\n   and last_status "+
+		"is null\n   and dead_lettered_at >= '2026-01-31 00:00:00Z'\n order by "+order+" limit 50",
+		f.SQL("dead_letters", order))
+	require.True(t, f.Set)
+}

@@ -1,0 +1,102 @@
+package web
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
+	"postrider/query"
+	"postrider/web/display"
+)
+
+// views are the types that the templates show.
+var views = map[string]any{
+	"overview": overviewView{Overview: &query.Overview{}}, "problems": problemsView{Filter: &display.Filter{}},
+	"tail":   tailView{Filter: &display.Filter{}},
+	"events": emptyList[query.EventLine](), "event": eventView{}, "deliveries": emptyList[query.DeliveryLine](),
+	"delivery": deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
+	"dead-letters": deadLettersView{list: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
+	"dead-letter-purge": deadLetterView{}, "dead-letters-many": manyView{},
+	"operations": emptyList[query.Operation](), "operation": operationView{},
+	"topics": emptyList[query.TopicLine](), "topic": topicView{},
+	"subscriptions": emptyList[query.SubscriptionLine](), "subscription": subscriptionView{Subscription: &catalog.Subscription{}},
+	"policies": policiesView{}, "jobs": jobsView{list: emptyList[query.JobLine]()}, "storage": storageView{},
+	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{}, "login": loginView{},
+	"users": usersView{}, "api-keys": apiKeysView{},
+	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{},
+	"policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{},
+	"topic-delete": deletionView{}, "policy-delete": deletionView{}, "error": errorView{},
+}
+
+func emptyList[T any]() list[T] { return list[T]{Filter: &display.Filter{}} }
+
+// html/template finds a missing field or an unsafe place only when it executes: each template is executed with an empty
+// value, and with one in which every pointer is set and every list has a row.
+func TestTemplatesFitTheirViews(t *testing.T) {
+	t.Parallel()
+	p := newTestPages(t)
+	files, err := templateFiles.ReadDir("templates")
+	require.NoError(t, err)
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".html")
+		if name == "layout" || strings.HasSuffix(name, "parts") || name == "problem-rows" {
+			continue
+		}
+		view, ok := views[name]
+		require.True(t, ok, "the test has no view for template %s", name)
+		filled := reflect.New(reflect.TypeOf(view)).Elem()
+		fill(filled, 0)
+		for _, sample := range []any{view, filled.Interface()} {
+			f := frame{Menu: menu, View: sample, Trail: []link{{"/", "x"}}, Done: "x", Refused: "x", Live: true}
+			_, err := p.page(name, f)
+			require.NoError(t, err)
+		}
+	}
+}
+
+// newTestPages is a dashboard without a database: it can show pages.
+func newTestPages(t *testing.T) *pages {
+	t.Helper()
+	p := &pages{now: time.Now}
+	require.NoError(t, p.load())
+	return p
+}
+
+// shown is a part of a page as text.
+func shown(t *testing.T, part string, view any) string {
+	t.Helper()
+	var out strings.Builder
+	require.NoError(t, newTestPages(t).templates.ExecuteTemplate(&out, part, view))
+	return out.String()
+}
+
+// fillDepth is deeper than any view; a type that contains itself ends there.
+const fillDepth = 8
+
+// fill sets every pointer and gives every list a row.
+func fill(v reflect.Value, depth int) {
+	if depth > fillDepth || !v.CanSet() && v.Kind() != reflect.Struct {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth+1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth+1)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), depth+1)
+		}
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+	}
+}
