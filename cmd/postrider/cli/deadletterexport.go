@@ -42,7 +42,8 @@ Examples:
 
 // Run executes deadletter export.
 func (c *deadletterExportCmd) Run(ctx context.Context) error {
-	if err := rest.CheckSpan(c.From, c.Until); err != nil {
+	filter, err := rest.Filter(c)
+	if err != nil {
 		return err
 	}
 	client, err := c.Client()
@@ -54,7 +55,7 @@ func (c *deadletterExportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer out.Abort()
-	if err := c.export(ctx, client, out); err != nil {
+	if err := c.export(ctx, client, filter, out); err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {
@@ -64,10 +65,10 @@ func (c *deadletterExportCmd) Run(ctx context.Context) error {
 }
 
 // export writes the dead letters page by page.
-func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, out io.Writer) error {
+func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, filter rest.Object, out io.Writer) error {
 	line, letters, written := terminal.NewProgressLine(), 0, 0
 	defer line.End()
-	for next := rest.ListURL("/v1/deadLetterExport", rest.Given(c), 500); next != ""; {
+	for next := rest.ListURL("/v1/deadLetterExport", filter, 500); next != ""; {
 		var p struct {
 			Value    []json.RawMessage
 			NextLink string

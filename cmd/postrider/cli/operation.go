@@ -7,125 +7,79 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 	"postrider/server/api"
 )
 
-// OperationCmd is operation with its verbs.
-type OperationCmd struct {
-	List operationListCmd `cmd:"" help:"List redeliveries, purges and erasures of many, the newest first."`
-	Show operationShowCmd `cmd:"" help:"Show how far one of them has come."`
-}
-
-type operationListCmd struct {
+// bulkFlags are for verbs whose work an operation of the service does.
+type bulkFlags struct {
 	rest.Flags
-	rest.LimitFlag
+	Rate   int  `help:"At most so many in a second (default: as fast as possible)." placeholder:"N"`
+	DryRun bool `help:"Count what matches, and do nothing."`
+	NoWait bool `help:"Start it and print its id; the service goes on."`
 }
 
-// Help is shown by operation list --help.
-func (operationListCmd) Help() string {
-	return "Those that are over are kept for 30 days. deadletter cancel stops one.\n\nExample:\n  postrider operation list"
-}
-
-var operationColumns = []rest.Column{
-	{Title: "OPERATION", Path: "operationId"},
-	{Title: "KIND", Path: "kind"},
-	{Title: "STATE", Path: "state"},
-	{Title: "HOW FAR", Text: howFar},
-	{Title: "STARTED", Path: "createdAt"},
-	{Title: "BY", Path: "startedBy"},
-	{Title: "ENDED", Path: "finishedAt"},
-}
-
-// Run executes operation list.
-func (c *operationListCmd) Run(ctx context.Context) error {
-	return c.List(ctx, "/v1/operations", nil, c.Limit, operationColumns)
-}
-
-type operationShowCmd struct {
-	rest.Flags
-	ID string `arg:"" name:"id" help:"Id of the operation."`
-}
-
-// Help is shown by operation show --help.
-func (operationShowCmd) Help() string {
-	return "Example:\n  postrider operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
-}
-
-var operationLines = []rest.Column{
-	{Title: "operation", Path: "operationId"},
-	{Title: "kind", Path: "kind"},
-	{Title: "state", Path: "state"},
-	{Title: "how far", Text: howFar},
-	{Title: "topic", Path: "topic"},
-	{Title: "subscription", Path: "subscription"},
-	{Title: "started", Path: "createdAt"},
-	{Title: "by", Path: "startedBy"},
-	{Title: "ended", Path: "finishedAt"},
-	{Title: "last error", Path: "lastError"},
-}
-
-// Run executes operation show.
-func (c *operationShowCmd) Run(ctx context.Context) error {
-	id, err := readID("an operation", c.ID)
+// start starts an operation and follows it; with --dry-run it counts instead. thing is what it works through.
+func (f *bulkFlags) start(ctx context.Context, path string, settings rest.Object, thing string) error {
+	client, err := f.Client()
 	if err != nil {
 		return err
 	}
-	return c.Show(ctx, rest.ItemURL("/v1/operations", id),
-		func(w io.Writer, o rest.Object) { rest.PrintObject(w, operationLines, o) })
+	if f.Rate > 0 {
+		settings["ratePerSecond"] = f.Rate
+	}
+	if f.DryRun {
+		settings["dryRun"] = true
+	}
+	var response rest.Object
+	if err := client.Call(ctx, http.MethodPost, path, settings, &response); err != nil {
+		return err
+	}
+	if !f.DryRun {
+		return follow(ctx, client, response["operationId"], f.NoWait, f.OutputFlag)
+	}
+	return f.Print(response, func(w io.Writer) {
+		n, stopped := integerAt(response, "matched"), response["atLeast"] == true
+		fmt.Fprintf(w, "%s%s %s%s.\n", terminal.Either(stopped, "At least ", ""), terminal.Plural(n, thing),
+			terminal.Either(n == 1, "matches", "match"), terminal.Either(stopped, "; counting was stopped", ""))
+	})
 }
 
-// readID reads the id of what, such as "a dead letter".
-func readID(what, text string) (uuid.UUID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return id, terminal.Usagef("%q is no id of %s: it is a UUID", text, what)
+func (f *bulkFlags) checkRate() error {
+	if f.Rate < 0 {
+		return terminal.Usagef("--rate %d: must be 1 or more", f.Rate)
 	}
-	return id, nil
+	return nil
 }
 
 type deadletterCancelCmd struct {
 	rest.Flags
-	Operation string `arg:"" help:"Id of the operation; operation list shows them."`
-}
-
-// Help is shown by deadletter cancel --help.
-func (deadletterCancelCmd) Help() string {
-	return "What is done stays done.\n\nExample:\n  postrider deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+	Operation operationID `arg:"" help:"Id of the operation; operation list shows them."`
 }
 
 // Run executes deadletter cancel.
 func (c *deadletterCancelCmd) Run(ctx context.Context) error {
-	id, err := readID("an operation", c.Operation)
-	if err != nil {
-		return err
-	}
-	at := rest.ItemURL("/v1/operations", id)
+	at := rest.ItemURL("/v1/operations", c.Operation)
 	var before rest.Object
 	if err := c.Call(ctx, http.MethodGet, at, nil, &before); err != nil {
 		return err
 	}
 	done := terminal.Either(before["state"] == running, "was canceled", "was over already")
-	return c.Act(ctx, at+"/cancel", nil, "Operation %s %s.", id, done)
+	return c.Act(ctx, at+"/cancel", nil, "Operation %s %s.", c.Operation, done)
 }
 
 const (
 	running        = string(api.OperationStateRunning)
 	followInterval = 250 * time.Millisecond
-	// idlePatience is how long nothing may happen before a hint says that a service must run.
+	// idlePatience is how long an operation may make no progress before a hint says that a node must deliver.
 	idlePatience = 5 * time.Second
 )
 
-// follow waits until an operation is over and prints how it ended. On a terminal a line shows how far it is.
-func follow(ctx context.Context, client *rest.Client, id string, noWait bool, out terminal.OutputFlag) error {
-	tick := time.NewTicker(followInterval)
-	defer tick.Stop()
+// follow waits until an operation has ended and prints its result. On a terminal a line shows the progress.
+func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out terminal.OutputFlag) error {
 	hinted, line := false, terminal.NewProgressLine()
 	defer line.End()
 	for began := time.Now(); ; {
@@ -142,12 +96,10 @@ func follow(ctx context.Context, client *rest.Client, id string, noWait bool, ou
 			hinted = true
 			line.End()
 			fmt.Fprintln(os.Stderr,
-				"postrider: nothing was done yet: does a node run that delivers (serve --role all or worker)?")
+				"postrider: no progress yet: does a node run that delivers (serve --role all or worker)?")
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %s", id, id)
+		if pause(ctx, followInterval) != nil {
+			return fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %[1]s", id)
 		}
 	}
 }
@@ -175,7 +127,7 @@ func integerAt(o rest.Object, name string) (n int64) {
 	return n
 }
 
-// worked is how many an operation has looked at.
+// worked is how many an operation has worked through.
 func worked(o rest.Object) int64 {
 	return integerAt(o, "done") + integerAt(o, "skipped") + integerAt(o, "failed")
 }
@@ -195,25 +147,14 @@ func howFar(o rest.Object) string {
 	return fmt.Sprintf("%v%s %s, %v skipped, %v failed", o["done"], of, verb, o["skipped"], o["failed"])
 }
 
-// progress is a line that shows how far an operation is.
+// progress is a line that shows the progress of an operation.
 func progress(o rest.Object) string {
-	var line strings.Builder
+	line := fmt.Sprintf("%v: %s", o["state"], howFar(o))
 	if o["matched"] != nil && o["matchedAtLeast"] != true {
-		line.WriteString(terminal.Bar(worked(o), integerAt(o, "matched")))
+		line = terminal.Bar(worked(o), integerAt(o, "matched")) + line
 	}
-	fmt.Fprintf(&line, "%v: %s", o["state"], howFar(o))
 	if o["reachedAt"] != nil {
-		fmt.Fprintf(&line, ", searched until %s", rest.Column{Path: "reachedAt"}.Cell(o))
+		line += ", searched until " + rest.Column{Path: "reachedAt"}.Cell(o)
 	}
-	return line.String()
-}
-
-// printMatched prints what a dry run found; thing is one of them.
-func printMatched(f terminal.OutputFlag, found rest.Object, thing string) error {
-	return f.Print(found, func(w io.Writer) {
-		n, stopped := integerAt(found, "matched"), found["atLeast"] == true
-		text := terminal.Plural(n, thing) + terminal.Either(n == 1, " matches", " match")
-		fmt.Fprintf(w, "%s%s%s.\n", terminal.Either(stopped, "At least ", ""), text,
-			terminal.Either(stopped, "; counting was stopped", ""))
-	})
+	return line
 }

@@ -356,6 +356,9 @@ func SetText(settings Object, name, value string) {
 
 // Objects are those of a list inside an object.
 func Objects(o Object, path string) (list []Object) {
+	if list, ok := ValueAt(o, path).([]Object); ok {
+		return list
+	}
 	values, _ := ValueAt(o, path).([]any)
 	for _, value := range values {
 		if one, ok := value.(Object); ok {

@@ -59,13 +59,6 @@ func PrintColumns(w io.Writer, columns []Column, list []Object) {
 	}
 }
 
-// PrintObject writes a line for each value.
-func PrintObject(w io.Writer, lines []Column, o Object) {
-	for _, c := range lines {
-		fmt.Fprintf(w, "%s\t%s\n", c.Title, c.Cell(o))
-	}
-}
-
 // Call makes one request. The flags of the verb say to which server.
 func (f Flags) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
 	client, err := f.Client()
@@ -79,22 +72,6 @@ func (f Flags) Call(ctx context.Context, method, path string, body, into any, he
 func (f Flags) NoServer(err error) bool {
 	var response *Error
 	return err != nil && f.Server == "" && !errors.As(err, &response)
-}
-
-// List prints the first objects of a list: those that match the filter, at most limit.
-func (f Flags) List(ctx context.Context, path string, filter Object, limit int, columns []Column) error {
-	if limit < 1 || limit > maxListed {
-		return terminal.Usagef("--limit %d: must be 1 to %d", limit, maxListed)
-	}
-	client, err := f.Client()
-	if err != nil {
-		return err
-	}
-	list, err := client.first(ctx, path, filter, limit)
-	if err != nil {
-		return err
-	}
-	return f.Print(list, func(w io.Writer) { PrintColumns(w, columns, list) })
 }
 
 // All prints a whole list.
@@ -128,13 +105,19 @@ func (f Flags) Act(ctx context.Context, path string, body any, done string, args
 	return f.Print(now, func(w io.Writer) { fmt.Fprintf(w, done+"\n", args...) })
 }
 
-// LimitFlag is a flag of verbs that list the newest of many.
-type LimitFlag struct {
-	Limit int `help:"How many to list at most: 1 to 10000." default:"50" placeholder:"N"`
+// Filter is Given of flags that may have a span of time, From and Until, which must not be empty.
+func Filter(flags any) (Object, error) {
+	value := reflect.Indirect(reflect.ValueOf(flags))
+	if value.FieldByName("From").IsValid() {
+		from, _ := value.FieldByName("From").Interface().(*time.Time)
+		until, _ := value.FieldByName("Until").Interface().(*time.Time)
+		if from != nil && until != nil && !from.Before(*until) {
+			return nil, terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(*from),
+				terminal.Time(*until))
+		}
+	}
+	return Given(flags), nil
 }
-
-// maxListed bounds a list of a command line.
-const maxListed = 10_000
 
 // Given are the values of the flags that were given, by the name that the REST API has for them: the flag's tag api.
 func Given(flags any) Object {
@@ -161,8 +144,8 @@ func addGiven(o Object, flags reflect.Value) {
 	}
 }
 
-// first reads the first objects of a list, at most limit, page by page.
-func (c *Client) first(ctx context.Context, path string, filter Object, limit int) ([]Object, error) {
+// First reads the first objects of a list, at most limit, page by page.
+func (c *Client) First(ctx context.Context, path string, filter Object, limit int) ([]Object, error) {
 	const maxPage = 1000
 	list := []Object{}
 	for next := ListURL(path, filter, min(limit, maxPage)); ; {
@@ -187,33 +170,6 @@ func ListURL(path string, filter Object, limit int) string {
 	return path + "?" + query.Encode()
 }
 
-// CheckSpan rejects a span of time that is empty.
-func CheckSpan(from, until *time.Time) error {
-	if from != nil && until != nil && !from.Before(*until) {
-		return terminal.Usagef("--from must be before --until: %s is not before %s", terminal.Time(*from),
-			terminal.Time(*until))
-	}
-	return nil
-}
-
-// StateAndHold is a state with the hold that keeps it.
-func StateAndHold(o Object) string {
-	if hold := ValueAt(o, "hold"); hold != nil {
-		return fmt.Sprintf("%v, %v", o["state"], hold)
-	}
-	return fmt.Sprint(o["state"])
-}
-
-// LastResult is the last status of an endpoint, or the outcome of an attempt without a response.
-func LastResult(o Object) string {
-	for _, name := range []string{"lastStatus", "lastOutcome"} {
-		if value := o[name]; value != nil {
-			return fmt.Sprint(value)
-		}
-	}
-	return "-"
-}
-
 // HowMany counts a list as far as one page goes: "3 pending deliveries", "more than 100 pending deliveries".
 func (f Flags) HowMany(ctx context.Context, path string, filter Object, thing string) (string, error) {
 	const most = 100
@@ -221,7 +177,7 @@ func (f Flags) HowMany(ctx context.Context, path string, filter Object, thing st
 	if err != nil {
 		return "", err
 	}
-	list, err := client.first(ctx, path, filter, most+1)
+	list, err := client.First(ctx, path, filter, most+1)
 	if err != nil {
 		return "", err
 	}

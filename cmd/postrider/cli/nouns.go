@@ -1,0 +1,89 @@
+package cli
+
+import "time"
+
+// DeliveryCmd is delivery with its verbs.
+type DeliveryCmd struct {
+	List          listVerb[deliveryFilter] `cmd:"" path:"/v1/deliveries" help:"List deliveries, the newest first." detail:"Pending and finished ones. With --from or --until they are in the order of their events, else in the order in which they were created." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
+	Show          showVerb[deliveryArg]    `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
+	Cancel        actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"End a pending delivery." detail:"An attempt that is in progress may still reach the endpoint; its result is not recorded." example:"delivery cancel 4711"`
+	RetryNow      actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of a pending delivery due now." detail:"Its count of attempts and its time to live stay. Rejected while an attempt is in progress, and while its event subscription is on hold." example:"delivery retry-now 4711"`
+	DeadLetterNow actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Make a pending delivery a dead letter." detail:"Also if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
+}
+
+type deliveryArg struct {
+	ID int64 `arg:"" name:"id" help:"Id of the delivery, as delivery list shows it."`
+}
+
+// stateFilter is common to deliveries and batches.
+type stateFilter struct {
+	Topic        string `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	Subscription string `api:"subscription" help:"To this event subscription." placeholder:"NAME"`
+	State        string `api:"state" help:"In this state: pending, delivered, dead_lettered, dropped or canceled." enum:",pending,delivered,dead_lettered,dropped,canceled" default:"" placeholder:"STATE"`
+	Hold         string `api:"hold" help:"On this hold: paused, not_validated, probation or admission." enum:",paused,not_validated,probation,admission" default:"" placeholder:"HOLD"`
+}
+
+type deliveryFilter struct {
+	stateFilter
+	LastOutcome string      `api:"lastOutcome" help:"With this outcome of the last attempt, such as Busy." placeholder:"OUTCOME"`
+	EventID     string      `api:"eventId" name:"event-id" help:"Of the event with this id: the publisher's, or postrider's own." placeholder:"ID"`
+	Operation   operationID `api:"operationId" help:"That this operation redelivered: its id." placeholder:"ID"`
+	From        *time.Time  `api:"publishedFrom" help:"Of events that were published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until       *time.Time  `api:"publishedUntil" aliases:"to" help:"Of events that were published before this time." placeholder:"TIME"`
+}
+
+// BatchCmd is batch with its verbs.
+type BatchCmd struct {
+	List listVerb[stateFilter] `cmd:"" path:"/v1/batches" help:"List batches, the newest first." example:"batch list --topic orders --subscription audit; batch list --state pending -o json"`
+	Show showVerb[batchArg]    `cmd:"" path:"/v1/batches/{id}" help:"Show a batch, its attempts, and the deliveries that it was cut of." example:"batch show 4711; batch show 4711 -o json"`
+}
+
+type batchArg struct {
+	ID int64 `arg:"" name:"id" help:"Id of the batch, as batch list shows it."`
+}
+
+// EventCmd is event with its verbs.
+type EventCmd struct {
+	List  listVerb[eventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
+	Show  showVerb[eventArg]    `cmd:"" path:"/v1/events/{system-id}" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
+	Erase eventEraseCmd         `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere."`
+}
+
+type eventFilter struct {
+	Topic         string     `api:"topic" help:"Of this topic." placeholder:"NAME"`
+	EventID       string     `api:"eventId" name:"event-id" help:"With this id: the publisher's, or postrider's own." placeholder:"ID"`
+	EventType     string     `api:"eventType" help:"Of this event type." placeholder:"TYPE"`
+	Subject       string     `api:"subject" help:"With this subject." placeholder:"SUBJECT"`
+	SubjectPrefix string     `api:"subjectPrefix" help:"With a subject that begins with this." placeholder:"PREFIX"`
+	From          *time.Time `api:"publishedFrom" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until         *time.Time `api:"publishedUntil" aliases:"to" help:"Published before this time." placeholder:"TIME"`
+	Unmatched     bool       `api:"unmatched" help:"Only those that matched no event subscription."`
+}
+
+type eventArg struct {
+	ID systemID `arg:"" name:"system-id" help:"postrider's own id of the event; event list finds it by the publisher's."`
+}
+
+// OperationCmd is operation with its verbs.
+type OperationCmd struct {
+	List listVerb[struct{}]     `cmd:"" path:"/v1/operations" help:"List redeliveries, purges and erasures of many, the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
+	Show showVerb[operationArg] `cmd:"" path:"/v1/operations/{id}" help:"Show the progress of one of them." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+}
+
+type operationArg struct {
+	ID operationID `arg:"" name:"id" help:"Id of the operation, as operation list shows it."`
+}
+
+// AuditCmd is audit.
+type AuditCmd struct {
+	List listVerb[auditFilter] `cmd:"" path:"/v1/audit" help:"List who did what, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
+}
+
+type auditFilter struct {
+	Actor        string     `api:"actor" help:"By this actor: user:NAME, key:NAME, admin, cli, signIn or a role of the database." placeholder:"WHO"`
+	Action       string     `api:"action" help:"Only this, such as subscription_paused." placeholder:"ACTION"`
+	Topic        string     `api:"topic" help:"About this topic." placeholder:"NAME"`
+	Subscription string     `api:"subscription" help:"About this event subscription." placeholder:"NAME"`
+	From         *time.Time `api:"from" help:"At this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
+	Until        *time.Time `api:"until" aliases:"to" help:"Before this time." placeholder:"TIME"`
+}
