@@ -3,7 +3,6 @@ package access
 import (
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"postrider/policy"
@@ -46,24 +45,21 @@ func sourceOf(name, address string) source {
 
 // throttle counts the wrong passwords that this node was sent.
 type throttle struct {
-	mu        sync.Mutex
 	addresses *policy.Buckets[netip.Prefix]
 	sources   *policy.Buckets[source]
 	names     *policy.Buckets[[32]byte]
-	audited   time.Time // when the bucket of the audit's rows is full
+	audited   *policy.Buckets[struct{}]
 }
 
 func newThrottle() *throttle {
 	return &throttle{
 		addresses: policy.NewBuckets[netip.Prefix](wrongPerAddress), sources: policy.NewBuckets[source](wrongPerSource),
-		names: policy.NewBuckets[[32]byte](wrongPerName),
+		names: policy.NewBuckets[[32]byte](wrongPerName), audited: policy.NewBuckets[struct{}](wrongAudited),
 	}
 }
 
 // check returns a *LockedError while one of the source's buckets is empty.
 func (t *throttle) check(s source, now time.Time) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	wait := max(t.addresses.Wait(s.address, now), t.sources.Wait(s, now), t.names.Wait(s.name, now))
 	if wait == 0 {
 		return nil
@@ -73,13 +69,8 @@ func (t *throttle) check(s source, now time.Time) error {
 
 // wrong counts a wrong password, and reports whether the audit gets a row of it.
 func (t *throttle) wrong(s source, now time.Time) (audit bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.addresses.Take(s.address, now)
 	t.sources.Take(s, now)
 	t.names.Take(s.name, now)
-	if audit = wrongAudited.Wait(t.audited, now) == 0; audit {
-		t.audited = wrongAudited.Take(t.audited, now)
-	}
-	return audit
+	return t.audited.TryTake(struct{}{}, now) == 0
 }

@@ -2,55 +2,81 @@ package policy
 
 import (
 	"net/netip"
+	"sync"
 	"time"
 )
 
 const (
-	// MostBuckets bounds a memory of Buckets, a few MB.
+	// MostBuckets bounds the memory of Buckets to a few MB.
 	MostBuckets = 10_000
-	// forgetAmong: when the memory is full, the one that owes least among so many is forgotten.
+	// forgetAmong is among how many buckets the fullest is forgotten if there are MostBuckets.
 	forgetAmong = 8
 )
 
-// Buckets are many buckets of one kind, such as one for each address. All that is kept of one is when it is full again,
-// and of no more than MostBuckets. It is not made for several goroutines at once.
+// Buckets are token buckets of one kind, such as one for each address, MostBuckets at most. Their methods are safe for
+// concurrent use.
 type Buckets[K comparable] struct {
 	kind Bucket
-	full map[K]time.Time
+	mu   sync.RWMutex
+	full map[K]time.Time // when each is full again
 }
 
-// NewBuckets makes buckets that are all full.
+// NewBuckets returns buckets that are all full.
 func NewBuckets[K comparable](kind Bucket) *Buckets[K] {
 	return &Buckets[K]{kind: kind, full: map[K]time.Time{}}
 }
 
-// Wait is how long it takes until there is a token in key's bucket; 0 = there is one.
-func (b *Buckets[K]) Wait(key K, now time.Time) time.Duration { return b.kind.Wait(b.full[key], now) }
+// Wait returns how long it takes until there is a token in key's bucket; 0 if there is one.
+func (b *Buckets[K]) Wait(key K, now time.Time) time.Duration {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.kind.Wait(b.full[key], now)
+}
 
-// Take takes a token of key's bucket. In a full memory it looks at a few others, and forgets the one that is full again
-// first.
+// Take takes a token of key's bucket, which may go into debt.
 func (b *Buckets[K]) Take(key K, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.take(key, now)
+}
+
+// TryTake takes a token of key's bucket and returns 0, or returns how long it takes until there is one.
+func (b *Buckets[K]) TryTake(key K, now time.Time) (wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if wait = b.kind.Wait(b.full[key], now); wait == 0 {
+		b.take(key, now)
+	}
+	return wait
+}
+
+func (b *Buckets[K]) take(key K, now time.Time) {
 	if _, known := b.full[key]; !known && len(b.full) >= MostBuckets {
-		delete(b.full, b.leastOwing())
+		delete(b.full, b.fullest())
 	}
 	b.full[key] = b.kind.Take(b.full[key], now)
 }
 
-// Len is how many are remembered.
-func (b *Buckets[K]) Len() int { return len(b.full) }
+// Len returns how many buckets are remembered.
+func (b *Buckets[K]) Len() int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.full)
+}
 
-func (b *Buckets[K]) leastOwing() (least K) {
+// fullest returns the fullest of a few buckets.
+func (b *Buckets[K]) fullest() (fullest K) {
 	var soonest time.Time
 	looked := 0
 	for key, at := range b.full { // begins anywhere
 		if looked == 0 || at.Before(soonest) {
-			least, soonest = key, at
+			fullest, soonest = key, at
 		}
 		if looked++; looked == forgetAmong {
 			break
 		}
 	}
-	return least
+	return fullest
 }
 
 // Neighbours are the addresses that one sender may have: an IPv4 address alone, or an IPv6 address with its /64. The

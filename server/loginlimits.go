@@ -22,7 +22,7 @@ var (
 func (s *Server) limitLogins(limit *auth.Rate, r api.Route) api.Route {
 	next := r.Handle
 	r.Handle = func(c echo.Context) error {
-		if wait := limit.Take(auth.CallerFrom(c.Request()), time.Now()); wait > 0 {
+		if wait := limit.TryTake(auth.CallerFrom(c.Request()), time.Now()); wait > 0 {
 			return tooManyLogins(wait, "too many logins from your address")
 		}
 		auth.ActAs(c, access.Actor{Address: c.RealIP()})

@@ -132,7 +132,7 @@ func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 		if path := r.URL.Path; path == "/healthz" || path == "/readyz" || access.ActorOf(r.Context()).Role != "" {
 			return next(c)
 		}
-		if wait := s.rate.Take(auth.CallerOf(r), time.Now()); wait > 0 {
+		if wait := s.rate.TryTake(auth.CallerOf(r), time.Now()); wait > 0 {
 			no := api.Refuse(http.StatusTooManyRequests, api.CodeTooManyRequests,
 				"more than %d requests a second with this credential; wait for as long as Retry-After says",
 				s.options.RequestsPerSecond)

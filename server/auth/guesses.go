@@ -26,10 +26,11 @@ const mostRemembered = policy.MostBuckets
 // credential that was right from this address is let through, to be checked as ever. One that was right from elsewhere
 // is not: a slowed address would otherwise test guesses at any speed against the credentials that others use.
 type guesses struct {
-	mu        sync.RWMutex
 	addresses *policy.Buckets[netip.Prefix]
 	topics    *policy.Buckets[string]
-	right     map[rightOnce]struct{}
+
+	mu    sync.RWMutex
+	right map[rightOnce]struct{}
 }
 
 type rightOnce struct {
@@ -47,12 +48,12 @@ func newGuesses() *guesses {
 
 // Wait is how long the address must wait before its credential is looked at; 0 = not at all.
 func (g *guesses) Wait(from netip.Prefix, topic string, credential digest, now time.Time) time.Duration {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
 	wait := g.addresses.Wait(from, now)
 	if wait == 0 {
 		return 0
 	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
 	if _, known := g.right[rightOnce{from, topic, credential}]; known {
 		return 0
 	}
@@ -61,8 +62,6 @@ func (g *guesses) Wait(from netip.Prefix, topic string, credential digest, now t
 
 // Wrong notes a wrong credential. It returns how long this topic has had too many of them; 0 = it has not.
 func (g *guesses) Wrong(from netip.Prefix, topic string, now time.Time) time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	wait := g.topics.Wait(topic, now)
 	g.addresses.Take(from, now)
 	g.topics.Take(strings.Clone(topic), now)

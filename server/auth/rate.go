@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -12,12 +11,8 @@ import (
 	"postrider/policy"
 )
 
-// Rate bounds the requests of each credential, on this node. Who shows none is counted by the address. A bucket holds
-// one second's.
-type Rate struct {
-	mu      sync.Mutex
-	buckets *policy.Buckets[caller]
-}
+// Rate bounds the requests of each credential, on this node. Requests without one are counted by address.
+type Rate = policy.Buckets[caller]
 
 type caller struct {
 	credential digest
@@ -38,7 +33,7 @@ func CallerOf(r *http.Request) caller {
 // CallerFrom is the address of a request.
 func CallerFrom(r *http.Request) caller { return caller{from: Sender(r.RemoteAddr)} }
 
-// NewRate is nil, no limit, for 0.
+// NewRate returns buckets that hold the requests of one second; nil, no limit, for 0.
 func NewRate(perSecond int) *Rate {
 	if perSecond <= 0 {
 		return nil
@@ -47,15 +42,4 @@ func NewRate(perSecond int) *Rate {
 }
 
 // RateOf bounds requests by these buckets.
-func RateOf(bucket policy.Bucket) *Rate { return &Rate{buckets: policy.NewBuckets[caller](bucket)} }
-
-// Take returns how long the caller must wait; 0 = the request may go on.
-func (l *Rate) Take(who caller, now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if wait := l.buckets.Wait(who, now); wait > 0 {
-		return wait // a request that is refused costs nothing
-	}
-	l.buckets.Take(who, now)
-	return 0
-}
+func RateOf(bucket policy.Bucket) *Rate { return policy.NewBuckets[caller](bucket) }
