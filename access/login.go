@@ -5,9 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +18,6 @@ const (
 	loginLife = 10 * time.Minute
 	// MaxPendingLogins bounds the logins that wait for their approval, for all nodes together.
 	MaxPendingLogins = 1000
-	// sharedPrefix is what the IPv6 addresses of one site have in common: a site has a /48, with 65,536 networks.
-	sharedPrefix = 48
 )
 
 // LoginState is what became of a login.
@@ -58,8 +53,9 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 	if err := spec.validate(); err != nil {
 		return "", nil, err
 	}
-	if err := a.evictLogins(ctx); err != nil {
-		return "", nil, err
+	// No sender can keep others from beginning a login.
+	if _, err := a.db.Exec(ctx, evictLogins, MaxPendingLogins-1); err != nil {
+		return "", nil, postgres.ReadError("a login", err)
 	}
 	secret, hash, hint := newKeySecret()
 	code := randomLetters(8)
@@ -74,54 +70,7 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 	return secret, l, nil
 }
 
-// evictLogins removes pending logins until fewer than MaxPendingLogins are left, so that no sender can keep others from
-// beginning one.
-func (a *Access) evictLogins(ctx context.Context) error {
-	const (
-		pending = `SELECT key_hash, coalesce(address, '') AS address FROM postrider_internal.login_requests
-			WHERE state = 'pending' AND expires_at > now() ORDER BY created_at, key_hash`
-		remove = "DELETE FROM postrider_internal.login_requests WHERE key_hash = ANY ($1) AND state = 'pending'"
-	)
-	list, err := postgres.Collect[pendingLogin](ctx, a.db, pending)
-	if err != nil || len(list) < MaxPendingLogins {
-		return err
-	}
-	if _, err := a.db.Exec(ctx, remove, surplusLogins(list, MaxPendingLogins-1)); err != nil {
-		return postgres.ReadError("a login", err)
-	}
-	return nil
-}
-
-type pendingLogin struct {
-	KeyHash []byte
-	Address string
-}
-
-// surplusLogins returns the hashes of those that must go until most are left: one after the other the oldest of the
-// sender that has most. The list begins with the oldest.
-func surplusLogins(list []pendingLogin, most int) (gone [][]byte) {
-	held := map[string]int{}
-	for _, l := range list {
-		held[loginSender(l.Address)]++
-	}
-	for len(list) > most {
-		largest := slices.Max(slices.Collect(maps.Values(held)))
-		i := slices.IndexFunc(list, func(l pendingLogin) bool { return held[loginSender(l.Address)] == largest })
-		held[loginSender(list[i].Address)]--
-		gone, list = append(gone, list[i].KeyHash), slices.Delete(list, i, i+1)
-	}
-	return gone
-}
-
-// loginSender is an IPv4 address, the network of an IPv6 address, or the text as it is.
-func loginSender(address string) string {
-	parsed, err := netip.ParseAddr(address)
-	if err != nil || parsed.Unmap().Is4() {
-		return address
-	}
-	network, _ := parsed.WithZone("").Prefix(sharedPrefix) // an IPv6 address has 128 bits
-	return network.String()
-}
+var evictLogins = sqlFile("login_evict.sql")
 
 const loginColumns = `SELECT user_code, state, machine, coalesce(address, ''), coalesce(scope, ''), expires_at
 	FROM postrider_internal.login_requests WHERE expires_at > now() AND `
