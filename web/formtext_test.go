@@ -38,7 +38,7 @@ func TestHostileTextInForms(t *testing.T) {
 					IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad,
 					AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}},
 				}
-				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, Value: &bad}}
+				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &bad}}}
 				s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: bad, Prefix: bad}
 			})
 			form := url.Values{}

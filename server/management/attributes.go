@@ -38,8 +38,8 @@ func attributesOf(given []api.DeliveryAttributeSettings) []policy.DeliveryAttrib
 	for i, a := range given {
 		p := a.Properties
 		list[i] = policy.DeliveryAttribute{
-			Name: a.Name, Type: policy.DeliveryAttributeType(a.Type), Value: p.Value, IsSecret: optional(p.IsSecret, false),
-			SourceField: optional(p.SourceField, ""),
+			Name: a.Name, Type: policy.DeliveryAttributeType(a.Type), AttributeProperties: policy.AttributeProperties{Value: p.Value, IsSecret: optional(p.IsSecret, false), SourceField: optional(p.SourceField, "")}, 
+			
 		}
 	}
 	return list

@@ -71,8 +71,8 @@ func TestStatedSettingsAreComplete(t *testing.T) {
 		RetryTransportErrors: new(true),
 		Labels:               []string{"l"}, ExpirationTimeUTC: &at, Signed: true,
 		DeliveryAttributes: []policy.DeliveryAttribute{
-			{Name: "X-A", Type: policy.AttributeStatic, Value: new("secret"), IsSecret: true},
-			{Name: "X-B", Type: policy.AttributeDynamic, SourceField: "data.a"},
+			{Name: "X-A", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: new("secret"), IsSecret: true}, },
+			{Name: "X-B", Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{SourceField: "data.a"}},
 		},
 		Connection: policy.Connection{
 			MinimumTLSVersion: policy.TLS13, CertificateAuthorities: "ca", ClientCertificate: &policy.ClientCertificate{
