@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,63 +13,51 @@ import (
 	"postrider/access"
 )
 
-// settingNames are those settings that are not called as their field with a small first letter; "" is no setting of its
-// own.
-var settingNames = map[string]string{
-	"EndpointURL": "endpointUrl", "EndpointBaseURL": "", "DeadLetter": "deadLetterDestination",
-	"DeadLetterProperties": "deadLetterDestination.properties", "DeliveryAttributes": "deliveryAttributeMappings",
-	"Signed": "signing", "ExpirationTimeUTC": "expirationTimeUtc", "Connection": "",
-	"MinimumTLSVersion": "minimumTlsVersionAllowed", "OAuth2": "oauth2",
-	"RetryPolicy": "retryPolicy.policy", "MaxDeliveryAttempts": "retryPolicy.maxDeliveryAttempts",
-	"EventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
-}
-
-// settings returns the settings by name, as the REST API spells them, and the names in their order. A struct's own
-// fields are settings of their own.
-func (s *SubscriptionSpec) settings() (names []string, values access.Settings) {
-	values = access.Settings{}
-	names = flatten(reflect.ValueOf(*s), "", values, nil)
-	return flatten(reflect.ValueOf(s.Connection), "", values, names), values // settings of the first rank
-}
-
-func flatten(v reflect.Value, path string, values access.Settings, names []string) []string {
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		name, listed := settingNames[field.Name]
-		if !listed {
-			name = strings.ToLower(field.Name[:1]) + field.Name[1:]
+// flatSettings returns the settings by their path in the JSON of the REST API.
+func (s *SubscriptionSpec) flatSettings() access.Settings {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil
+	}
+	values := access.Settings{}
+	for name, value := range members {
+		var nested map[string]json.RawMessage
+		if json.Unmarshal(value, &nested) != nil || nested == nil || !groups[name] {
+			values[name] = value
+			continue
 		}
-		_, whole := v.Field(i).Interface().(json.Marshaler)
-		switch {
-		case name == "":
-		case field.Type.Kind() == reflect.Struct && !whole:
-			names = flatten(v.Field(i), path+name+".", values, names)
-		default:
-			values[path+name] = v.Field(i).Interface()
-			names = append(names, path+name)
+		for member, inner := range nested {
+			values[name+"."+member] = inner
 		}
 	}
-	return names
+	return values
 }
 
-// differentSettings names the settings that differ, as the REST API spells them.
+// groups are the objects whose members are settings of their own.
+var groups = map[string]bool{"filter": true, "retryPolicy": true}
+
+// differentSettings names the settings that differ.
 func differentSettings(old, fresh *SubscriptionSpec) []string {
 	found := []string{}
-	names, before := old.settings()
-	_, after := fresh.settings()
-	for _, name := range names {
-		if !access.SameValue(before[name], after[name]) {
-			found = append(found, name)
+	before, after := old.flatSettings(), fresh.flatSettings()
+	for _, side := range []access.Settings{before, after} {
+		for name := range side {
+			if !access.SameValue(before[name], after[name]) && !slices.Contains(found, name) {
+				found = append(found, name)
+			}
 		}
 	}
+	slices.Sort(found)
 	return found
 }
 
 // changesFrom are the changes from other settings to these.
 func (s *SubscriptionSpec) changesFrom(other *SubscriptionSpec) map[string]any {
-	_, before := other.settings()
-	_, after := s.settings()
-	return access.Changes(before, after)
+	return access.Changes(other.flatSettings(), s.flatSettings())
 }
 
 // auditPut writes the settings of a new event subscription, or those that changed, into the audit.
@@ -79,7 +67,7 @@ func auditPut(
 	e := access.AuditEntry{Action: access.AuditSubscriptionMade, Topic: topic, Subscription: name}
 	before := &SubscriptionSpec{}
 	if existing != nil {
-		e.Action, before = access.AuditSubscriptionReplaced, &existing.SubscriptionSpec
+		e.Action, before = access.AuditSubscriptionReplaced, &existing.Stated
 	}
 	e.Details = map[string]any{"settings": differentSettings(before, spec)}
 	e.Changes = spec.changesFrom(before)

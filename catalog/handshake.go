@@ -134,18 +134,13 @@ func handshakeSchema(delivery event.Schema) event.Schema {
 	return event.EventGrid
 }
 
-const (
-	handshakeEndpointColumn   = "handshakes.endpoint_sealed"
-	handshakeCodeColumn       = "handshakes.code_sealed"
-	handshakeConnectionColumn = "handshakes.connection_sealed"
-)
+const handshakeCodeColumn = "handshakes.code_sealed"
 
 func (r records) endpointHash(endpoint string) []byte { return r.sealer.Mac("endpoint " + endpoint) }
 func (s *Handshakes) codeHash(code string) []byte     { return s.sealer.Mac("handshake " + code) }
 
 const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purpose, @topic, @subscription,
-	@subscription_id, @endpoint, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url, @connection,
-	@connection_sealed, @headers)`
+	@subscription_id, @settings, @secrets, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url)`
 
 // BeginValidation begins the handshake with the endpoint of an event subscription that exists or is to be created. It
 // returns when the first request has its job. publicURL is the beginning of validationUrl. Call Wait next, and
@@ -168,7 +163,10 @@ func (s *Handshakes) BeginValidation(
 func (s *Handshakes) RepeatValidation(
 	ctx context.Context, topic *Topic, sub *Subscription, publicURL string,
 ) (id int64, err error) {
-	args := s.validationArgs(topic, sub.Name, &sub.SubscriptionSpec, publicURL)
+	args, err := s.validationArgs(topic, sub.Name, sub.SubscriptionSpec, publicURL)
+	if err != nil {
+		return 0, err
+	}
 	args["subscription_id"] = sub.ID
 	e := access.AuditEntry{Action: access.AuditValidationAsked, Topic: topic.Name, Subscription: sub.Name}
 	begin := func(tx pgx.Tx) error { return tx.QueryRow(ctx, beginHandshakeStatement, args).Scan(&id) }
@@ -178,49 +176,55 @@ func (s *Handshakes) RepeatValidation(
 	return id, nil
 }
 
-// validationArgsOf is validationArgs with the stored values of the secret headers that the client did not send.
+// validationArgsOf is validationArgs with the stored values of the secrets that the client did not send.
 func (s *Handshakes) validationArgsOf(
 	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
 ) (pgx.NamedArgs, error) {
-	with := *spec
-	if slices.ContainsFunc(spec.DeliveryAttributes, func(a policy.DeliveryAttribute) bool { return a.Withheld() }) {
-		existing, err := s.subscriptionOf(ctx, s.db, topic.Name, name)
-		if err != nil && !errors.Is(err, postgres.ErrNotFound) {
-			return nil, err
-		}
-		if with.DeliveryAttributes, err = keepAttributes(spec.DeliveryAttributes, existing); err != nil {
-			return nil, err
-		}
+	existing, err := s.subscriptionOf(ctx, s.db, topic.Name, name)
+	if err != nil && !errors.Is(err, postgres.ErrNotFound) {
+		return nil, err
 	}
-	return s.validationArgs(topic, name, &with, publicURL), nil
+	with := spec.WithDefaults(topic)
+	if err := with.keepSecrets(existing); err != nil {
+		return nil, err
+	}
+	return s.validationArgs(topic, name, with, publicURL)
 }
 
-func (s *Handshakes) validationArgs(topic *Topic, name string, spec *SubscriptionSpec, publicURL string) pgx.NamedArgs {
+func (s *Handshakes) validationArgs(
+	topic *Topic, name string, spec SubscriptionSpec, publicURL string,
+) (pgx.NamedArgs, error) {
+	args, err := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
+	if err != nil {
+		return nil, err
+	}
 	code := uuid.NewString()
-	args := s.handshakeArgs(PurposeValidation, topic.Name, name, spec)
 	args["code"], args["code_hash"] = s.sealer.Seal(handshakeCodeColumn, code), s.codeHash(code)
 	args["callback"], args["public_url"] = topic.Kind == TopicBasic, publicURL
-	return args
+	return args, nil
 }
 
-// handshakeArgs are the parameters of beginHandshakeStatement; those of a validation are NULL.
-func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec *SubscriptionSpec) pgx.NamedArgs {
-	open, sealed := s.sealConnection(handshakeConnectionColumn, &spec.Connection)
-	static := slices.DeleteFunc(slices.Clone(spec.DeliveryAttributes), func(a policy.DeliveryAttribute) bool {
-		return a.Type != policy.AttributeStatic
-	})
-	return pgx.NamedArgs{
-		"purpose": purpose, "topic": topic, "subscription": name, "subscription_id": nil,
-		"endpoint": s.sealer.Seal(handshakeEndpointColumn, spec.EndpointURL), "base_url": spec.EndpointBaseURL,
-		"hash": s.endpointHash(spec.EndpointURL), "schema": handshakeSchema(spec.EventDeliverySchema),
-		"code": nil, "code_hash": nil, "callback": false, "public_url": "", "connection": open,
-		"connection_sealed": sealed, "headers": s.sealAttributes(handshakeHeadersColumn, static),
+// handshakeArgs are the parameters of beginHandshakeStatement; those of a validation are NULL. A handshake keeps its own
+// copy of the settings: it can precede its event subscription and outlive it.
+func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec SubscriptionSpec) (pgx.NamedArgs, error) {
+	settings, secrets, err := s.sealSpec(handshakeSecretsColumn, spec)
+	if err != nil {
+		return nil, err
 	}
+	return pgx.NamedArgs{
+		"purpose": purpose, "topic": topic, "subscription": name, "subscription_id": nil, "settings": settings,
+		"secrets": secrets, "base_url": spec.EndpointBaseURL(), "hash": s.endpointHash(spec.EndpointURL),
+		"schema": handshakeSchema(spec.EventDeliverySchema), "code": nil, "code_hash": nil, "callback": false,
+		"public_url": "",
+	}, nil
 }
 
 // beginDeletion begins the notice to the endpoint of a deleted event subscription.
 func (s *Handshakes) beginDeletion(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
-	args := s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, &sub.SubscriptionSpec)
+	args, err := s.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, sub.SubscriptionSpec)
+	if err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, beginHandshakeStatement, args); err != nil {
 		return fmt.Errorf("notify the endpoint of the deletion: %w", err)
 	}
@@ -261,7 +265,8 @@ type handshakeRow struct {
 	ID                  int64
 	Purpose             string
 	Topic, Subscription string
-	EndpointSealed      []byte
+	Settings            []byte
+	SecretsSealed       []byte
 	EndpointBaseURL     string `db:"endpoint_base_url"`
 	Schema              string
 	CodeSealed          []byte
@@ -276,9 +281,6 @@ type handshakeRow struct {
 	ReadAt              time.Time
 	EndpointHash        []byte
 	JobID               *int64
-	Connection          *policy.Connection
-	ConnectionSealed    []byte
-	HeadersSealed       []byte
 }
 
 var handshakeQuery = sqlFile("handshake.sql")
@@ -304,15 +306,14 @@ func (s *Handshakes) handshakeWhere(
 		Callback: r.Callback, PublicURL: r.PublicURL, State: HandshakeState(r.State), Tries: r.Tries, Message: r.Message,
 		CallbackExpiresAt: r.CallbackExpiresAt, CreatedAt: r.CreatedAt, ConcludedAt: r.ConcludedAt, ReadAt: r.ReadAt,
 	}
-	if h.EndpointURL, err = s.sealer.Open(handshakeEndpointColumn, r.EndpointSealed); err != nil {
+	spec, err := s.openSpec(handshakeSecretsColumn, r.Settings, r.SecretsSealed)
+	if err != nil {
 		return nil, nil, err
 	}
-	if h.Connection, err = s.openConnection(handshakeConnectionColumn, r.Connection, r.ConnectionSealed); err != nil {
-		return nil, nil, err
-	}
-	if h.Headers, err = s.openAttributes(handshakeHeadersColumn, r.HeadersSealed); err != nil {
-		return nil, nil, err
-	}
+	h.EndpointURL, h.Connection = spec.EndpointURL, spec.Connection
+	h.Headers = slices.DeleteFunc(spec.DeliveryAttributes, func(a policy.DeliveryAttribute) bool {
+		return a.Type != policy.AttributeStatic
+	})
 	if r.CodeSealed != nil {
 		h.Code, err = s.sealer.Open(handshakeCodeColumn, r.CodeSealed)
 	}

@@ -99,7 +99,7 @@ func TryKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error {
 	var proofs, endpoint []byte
 	const query = `SELECT
 		(SELECT proof FROM postrider_internal.encryption_keys ORDER BY key_id = $1 DESC LIMIT 1),
-		(SELECT endpoint_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`
+		(SELECT secrets_sealed FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL LIMIT 1)`
 	err := pool.QueryRow(ctx, query, s.KeyID()).Scan(&proofs, &endpoint)
 	switch {
 	case err != nil:
@@ -113,7 +113,7 @@ func TryKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error {
 		}
 	}
 	if endpoint != nil {
-		_, err = s.Open(endpointColumn, endpoint)
+		_, err = s.Open(secretsColumn, endpoint)
 	}
 	return err
 }

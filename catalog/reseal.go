@@ -16,8 +16,8 @@ import (
 // sealedTables are all sealed columns, except the keys' own proofs.
 var sealedTables = []sealedTable{
 	{"topics", []string{"key1_sealed", "key2_sealed"}},
-	{"event_subscriptions", []string{"endpoint_sealed", "delivery_headers_sealed", "signing_sealed", "connection_sealed"}},
-	{"handshakes", []string{"endpoint_sealed", "code_sealed", "connection_sealed", "headers_sealed"}},
+	{"event_subscriptions", []string{"secrets_sealed", "signing_sealed"}},
+	{"handshakes", []string{"secrets_sealed", "code_sealed"}},
 }
 
 type sealedTable struct {

@@ -53,7 +53,7 @@ func (r records) openSigning(sealed []byte) (*policy.Signing, error) {
 
 // RotateSigningSecret puts a new secret before those that sign an event subscription's deliveries; the previous ones go
 // on signing for a while. A nil key is generated. Other nodes use it within a second. ErrNotFound; ErrNotSigned;
-// *policy.ValidationError, see policy.Signing.Rotate.
+// *policy.ValidationError, see policy.SigningKeys.Rotate.
 func (s *Subscriptions) RotateSigningSecret(
 	ctx context.Context, topic, name string, key []byte, previous time.Duration,
 ) (sub *Subscription, err error) {
@@ -65,10 +65,10 @@ func (s *Subscriptions) RotateSigningSecret(
 		if err != nil {
 			return err
 		}
-		if !existing.Signed {
+		if !existing.Signing.Enabled {
 			return fmt.Errorf("event subscription %q of topic %q: %w", name, topic, ErrNotSigned)
 		}
-		rotated, err := existing.Signing.Rotate(key, s.cache.secretTime(), previous)
+		rotated, err := existing.SigningKeys.Rotate(key, s.cache.secretTime(), previous)
 		if err != nil {
 			return err
 		}

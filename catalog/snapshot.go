@@ -71,7 +71,7 @@ func (c *Snapshot) PolicyVersion(name string) int64 { return c.policyVersions[na
 // ProbationKey names what shares a probation under the event subscription's policy; nil under a policy without
 // probation.
 func (c *Snapshot) ProbationKey(sub *Subscription) []byte {
-	p, ok := c.policies[sub.RetryPolicy]
+	p, ok := c.policies[sub.RetryPolicy.Policy]
 	if !ok {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (c *Snapshot) resolve(subscriptions []int64) {
 	for _, id := range subscriptions {
 		delete(c.rules, id)
 		if s, ok := c.subs[id]; ok {
-			if p, ok := c.policies[s.RetryPolicy]; ok {
+			if p, ok := c.policies[s.RetryPolicy.Policy]; ok {
 				c.rules[id] = p.Resolve(s.Wishes()).Scaled(c.timeScale)
 			}
 		}

@@ -2,84 +2,15 @@ package catalog
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"postrider/event"
 	"postrider/policy"
-	"postrider/policy/filter"
 	"postrider/postgres"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// DeadLetterDestination is where events go that could not be delivered.
-type DeadLetterDestination string
-
-// The destinations. The zero value follows the behavior: Rows under safe, the policy's default under documented.
-const (
-	DeadLetterUnset DeadLetterDestination = ""
-	DeadLetterRows  DeadLetterDestination = "Rows"
-	DeadLetterNone  DeadLetterDestination = "None"
-	// DeadLetterBlob and DeadLetterStorageBlob are rows that are also exported. The second is Event Grid's name.
-	DeadLetterBlob        DeadLetterDestination = "Blob"
-	DeadLetterStorageBlob DeadLetterDestination = "StorageBlob"
-)
-
-// Outside reports whether dead letters are also exported.
-func (d DeadLetterDestination) Outside() bool {
-	return d == DeadLetterBlob || d == DeadLetterStorageBlob
-}
-
-// SubscriptionSpec are the settings of an event subscription.
-type SubscriptionSpec struct {
-	EndpointURL         string
-	EndpointBaseURL     string // EndpointURL without its query string: what is shown
-	EndpointKind        policy.EndpointKind
-	EventDeliverySchema event.Schema
-	RetryPolicy         string
-	// MaxDeliveryAttempts and EventTimeToLiveInMinutes are nil for the policy's default.
-	MaxDeliveryAttempts      *int
-	EventTimeToLiveInMinutes *int
-	Filter                   filter.Filter
-	DeadLetter               DeadLetterDestination
-	// DeadLetterProperties name the location of exports; nil without exports.
-	DeadLetterProperties *policy.DeadLetterProperties
-	// MaxEventsPerBatch and PreferredBatchSizeInKilobytes switch batches on; see policy.ResolveBatch.
-	MaxEventsPerBatch             *int
-	PreferredBatchSizeInKilobytes *int
-	// MaxConcurrentDeliveries bounds the requests in flight of all nodes together; nil = adaptive.
-	MaxConcurrentDeliveries *int
-	// DeliveryAttributes are the custom headers of its deliveries.
-	DeliveryAttributes []policy.DeliveryAttribute
-	// Behavior is "" for safe. The three settings after it follow it if nil. See policy.Wishes.
-	Behavior             policy.Behavior
-	HonorRetryAfter      *bool
-	ProbationAction      *policy.ProbationAction
-	RetryTransportErrors *bool
-	Labels               []string
-	// ExpirationTimeUTC is when the event subscription matches no more events and is deleted; nil = never.
-	ExpirationTimeUTC *time.Time
-	// Signed: deliveries are signed with the event subscription's own secrets, see policy.Signing.
-	Signed bool
-	// Connection is how the endpoint is connected to.
-	Connection policy.Connection
-	// EndpointValidation is whether the endpoint must be validated before the first delivery.
-	EndpointValidation EndpointValidation
-}
-
-// Batching reports whether events are delivered in batches.
-func (s *SubscriptionSpec) Batching() bool {
-	_, on := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
-	return on
-}
-
-// Batch is how batches are cut: one event each if batches are off.
-func (s *SubscriptionSpec) Batch() policy.BatchSettings {
-	settings, _ := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
-	return settings
-}
 
 // Subscription is an event subscription: a filter and an endpoint on one topic.
 type Subscription struct {
@@ -87,11 +18,15 @@ type Subscription struct {
 	TopicID int64
 	Topic   string
 	Name    string
+	// SubscriptionSpec has defaults for the settings without which it cannot be delivered; Stated is as stored.
 	SubscriptionSpec
+	Stated SubscriptionSpec
+	// EndpointBaseURL is the endpoint's URL without its query, which may contain a secret.
+	EndpointBaseURL string
 	// EventRetentionInDays is its topic's.
 	EventRetentionInDays int
-	// Signing signs the deliveries; nil = they are not signed.
-	Signing           *policy.Signing
+	// SigningKeys signs the deliveries; nil = they are not signed.
+	SigningKeys       *policy.Signing
 	ProvisioningState ProvisioningState
 	// HandshakeID is the handshake that validates it; 0 = none.
 	HandshakeID int64
@@ -134,11 +69,11 @@ func (s *Subscription) version() int64 {
 func (s *Subscription) Wishes() policy.Wishes {
 	w := policy.Wishes{
 		Behavior: s.Behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: s.ProbationAction,
-		RetryTransportErrors: s.RetryTransportErrors, MaxAttempts: s.MaxDeliveryAttempts,
-		TTLMinutes: s.EventTimeToLiveInMinutes, MostTTL: time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
+		RetryTransportErrors: s.RetryTransportErrors, MaxAttempts: s.RetryPolicy.MaxDeliveryAttempts,
+		TTLMinutes: s.RetryPolicy.EventTimeToLiveInMinutes, MostTTL: time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
 	}
-	if s.DeadLetter != DeadLetterUnset {
-		kept := s.DeadLetter != DeadLetterNone
+	if d := s.DeadLetterDestination; d != nil {
+		kept := d.EndpointType != DeadLetterNone
 		w.DeadLetter = &kept
 	}
 	return w
@@ -156,40 +91,26 @@ type Subscriptions struct {
 }
 
 type subscriptionRow struct {
-	ID, TopicID                       int64
-	Topic, Name                       string
-	EndpointSealed                    []byte
-	EndpointBaseURL                   string `db:"endpoint_base_url"`
-	EndpointHash                      []byte
-	EndpointKind, EventDeliverySchema string
-	RetryPolicy                       string
-	MaxDeliveryAttempts               *int
-	EventTimeToLiveInMinutes          *int
-	Filter                            []byte
-	DeadLetter, ProvisioningState     string
-	DeadLetterProperties              *policy.DeadLetterProperties
-	MaxEventsPerBatch                 *int
-	PreferredBatchSizeInKilobytes     *int
-	MaxConcurrentDeliveries           *int
-	DeliveryHeadersSealed             []byte
-	Behavior                          string
-	HonorRetryAfter                   *bool
-	ProbationAction                   *policy.ProbationAction
-	RetryTransportErrors              *bool
-	Labels                            []string
-	ExpirationTimeUTC                 *time.Time
-	EventRetentionInDays              int
-	SigningSealed                     []byte
-	Hold, HoldCause                   string
-	HoldSince, HoldUntil              *time.Time
-	Probing, TTLStopped, Resuming     bool
-	Version                           int64
-	CreatedAt, UpdatedAt              time.Time
-	DeletedAt                         *time.Time
-	EndpointValidation                string
-	HandshakeID                       int64
-	Connection                        *policy.Connection
-	ConnectionSealed                  []byte
+	ID, TopicID                   int64
+	Topic, Name                   string
+	TopicKind                     TopicKind
+	InputSchema                   event.Schema
+	EndpointBaseURL               string `db:"endpoint_base_url"`
+	EndpointHash                  []byte
+	RetryPolicy                   string
+	Settings                      []byte
+	SecretsSealed                 []byte
+	EndpointValidation            EndpointValidation
+	ProvisioningState             ProvisioningState
+	HandshakeID                   int64
+	EventRetentionInDays          int
+	SigningSealed                 []byte
+	Hold, HoldCause               string
+	HoldSince, HoldUntil          *time.Time
+	Probing, TTLStopped, Resuming bool
+	Version                       int64
+	CreatedAt, UpdatedAt          time.Time
+	DeletedAt                     *time.Time
 }
 
 var subscriptionQuery = sqlFile("subscription.sql")
@@ -217,46 +138,24 @@ func (r records) querySubscriptions(
 	return subs, nil
 }
 
-const endpointColumn = "event_subscriptions.endpoint_sealed"
-
 func (r records) subscription(row *subscriptionRow) (*Subscription, error) {
-	endpoint, err := r.sealer.Open(endpointColumn, row.EndpointSealed)
-	if err != nil {
-		return nil, err
-	}
 	sub := &Subscription{
 		ID: row.ID, TopicID: row.TopicID, Topic: row.Topic, Name: row.Name, EndpointHash: row.EndpointHash,
-		ProvisioningState: ProvisioningState(row.ProvisioningState), HandshakeID: row.HandshakeID,
+		EndpointBaseURL: row.EndpointBaseURL, ProvisioningState: row.ProvisioningState, HandshakeID: row.HandshakeID,
 		Hold: HoldStatus{
 			Reason: row.Hold, Since: row.HoldSince, Cause: row.HoldCause, Until: row.HoldUntil, Probing: row.Probing,
 			TimeToLiveStopped: row.TTLStopped, Resuming: row.Resuming,
 		},
-		EventRetentionInDays: row.EventRetentionInDays,
-		Version:              row.Version, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, DeletedAt: row.DeletedAt,
-		SubscriptionSpec: SubscriptionSpec{
-			EndpointURL: endpoint, EndpointBaseURL: row.EndpointBaseURL, EndpointKind: policy.EndpointKind(row.EndpointKind),
-			EventDeliverySchema: event.Schema(row.EventDeliverySchema), RetryPolicy: row.RetryPolicy,
-			MaxDeliveryAttempts: row.MaxDeliveryAttempts, EventTimeToLiveInMinutes: row.EventTimeToLiveInMinutes,
-			DeadLetter: DeadLetterDestination(row.DeadLetter), DeadLetterProperties: row.DeadLetterProperties,
-			MaxEventsPerBatch: row.MaxEventsPerBatch, MaxConcurrentDeliveries: row.MaxConcurrentDeliveries,
-			PreferredBatchSizeInKilobytes: row.PreferredBatchSizeInKilobytes, Behavior: policy.Behavior(row.Behavior),
-			HonorRetryAfter: row.HonorRetryAfter, ProbationAction: row.ProbationAction,
-			RetryTransportErrors: row.RetryTransportErrors, Labels: row.Labels, ExpirationTimeUTC: row.ExpirationTimeUTC,
-			EndpointValidation: EndpointValidation(row.EndpointValidation),
-		},
+		EventRetentionInDays: row.EventRetentionInDays, Version: row.Version,
+		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, DeletedAt: row.DeletedAt,
 	}
-	if sub.Signing, err = r.openSigning(row.SigningSealed); err != nil {
+	var err error
+	if sub.Stated, err = r.openSpec(secretsColumn, row.Settings, row.SecretsSealed); err != nil {
 		return nil, err
 	}
-	sub.Signed = sub.Signing != nil
-	if err := json.Unmarshal(row.Filter, &sub.Filter); err != nil {
-		return nil, fmt.Errorf("read its filter: %w", err)
-	}
-	if sub.DeliveryAttributes, err = r.openAttributes(headersColumn, row.DeliveryHeadersSealed); err != nil {
-		return nil, err
-	}
-	sub.Connection, err = r.openConnection(connectionColumn, row.Connection, row.ConnectionSealed)
-	if err != nil {
+	sub.SubscriptionSpec = sub.Stated.withDefaults(row.TopicKind, row.InputSchema)
+	sub.RetryPolicy.Policy, sub.EndpointValidation = row.RetryPolicy, row.EndpointValidation
+	if sub.SigningKeys, err = r.openSigning(row.SigningSealed); err != nil {
 		return nil, err
 	}
 	sub.Headers = policy.NewHeaderSet(sub.DeliveryAttributes)

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -73,17 +72,18 @@ func (s *Subscriptions) putIn(
 	if err := postgres.CheckConditions(when, existing.version()); err != nil {
 		return nil, created, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, err)
 	}
-	if err := usablePolicy(ctx, tx, spec.RetryPolicy); err != nil {
+	effective := spec.WithDefaults(parent)
+	if err := usablePolicy(ctx, tx, effective.RetryPolicy.Policy); err != nil {
 		return nil, created, err
 	}
 	if err := spec.keepSecrets(existing); err != nil {
 		return nil, created, err
 	}
-	by, err := s.validationOf(ctx, tx, spec, existing, c)
+	by, err := s.validationOf(ctx, tx, &effective, existing, c)
 	if err != nil {
 		return nil, created, err
 	}
-	if err := s.writeSubscription(ctx, tx, parent.ID, name, spec, existing, by); err != nil {
+	if err := s.writeSubscription(ctx, tx, parent, name, spec, existing, by); err != nil {
 		return nil, created, err
 	}
 	if err := auditPut(ctx, tx, topic, name, spec, existing); err != nil {
@@ -114,10 +114,14 @@ func usablePolicy(ctx context.Context, tx pgx.Tx, name string) error {
 
 // keepSecrets replaces the secrets that the client did not send by the stored ones.
 func (s *SubscriptionSpec) keepSecrets(existing *Subscription) (err error) {
-	if s.DeliveryAttributes, err = keepAttributes(s.DeliveryAttributes, existing); err != nil {
+	var stored SubscriptionSpec
+	if existing != nil {
+		stored = existing.Stated
+	}
+	if s.DeliveryAttributes, err = policy.KeepSecrets(s.DeliveryAttributes, stored.DeliveryAttributes); err != nil {
 		return err
 	}
-	s.Connection, err = keepConnection(s.Connection, existing)
+	s.Connection, err = policy.KeepConnectionSecrets(s.Connection, &stored.Connection)
 	return err
 }
 
@@ -127,15 +131,25 @@ var (
 )
 
 func (s *Subscriptions) writeSubscription(
-	ctx context.Context, tx pgx.Tx, topicID int64, name string, spec *SubscriptionSpec, existing *Subscription,
+	ctx context.Context, tx pgx.Tx, topic *Topic, name string, spec *SubscriptionSpec, existing *Subscription,
 	by validation,
 ) error {
-	args, err := s.subscriptionArgs(spec, by)
+	settings, secrets, err := s.sealSpec(secretsColumn, *spec)
 	if err != nil {
 		return err
 	}
+	effective := spec.WithDefaults(topic)
+	args := pgx.NamedArgs{
+		"settings": settings, "secrets": secrets, "endpoint_base_url": spec.EndpointBaseURL(),
+		"endpoint_hash": s.endpointHash(spec.EndpointURL), "schema": effective.EventDeliverySchema,
+		"policy": effective.RetryPolicy.Policy, "expiration": spec.ExpirationTimeUTC, "signing": nil,
+		"validation": by.setting, "provisioning": by.state, "handshake": postgres.NullInt(by.handshake),
+	}
+	if spec.Signing.Enabled {
+		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.cache.secretTime()))
+	}
 	statement := insertSubscription
-	args["topic_id"], args["name"] = topicID, name
+	args["topic_id"], args["name"] = topic.ID, name
 	if existing != nil {
 		statement, args["id"] = updateSubscription, existing.ID
 	}
@@ -143,32 +157,6 @@ func (s *Subscriptions) writeSubscription(
 		return fmt.Errorf("store event subscription %q: %w", name, err)
 	}
 	return nil
-}
-
-// subscriptionArgs are the parameters of both statements.
-func (s *Subscriptions) subscriptionArgs(spec *SubscriptionSpec, by validation) (pgx.NamedArgs, error) {
-	filter, err := json.Marshal(spec.Filter)
-	if err != nil {
-		return nil, fmt.Errorf("write the filter: %w", err)
-	}
-	args := pgx.NamedArgs{
-		"endpoint_sealed":   s.sealer.Seal(endpointColumn, spec.EndpointURL),
-		"endpoint_base_url": spec.EndpointBaseURL, "endpoint_hash": s.endpointHash(spec.EndpointURL),
-		"endpoint_kind": spec.EndpointKind, "schema": spec.EventDeliverySchema, "policy": spec.RetryPolicy,
-		"attempts": spec.MaxDeliveryAttempts, "ttl": spec.EventTimeToLiveInMinutes, "filter": filter,
-		"dead_letter": string(spec.DeadLetter), "dead_letter_properties": spec.DeadLetterProperties,
-		"batch_events": spec.MaxEventsPerBatch, "batch_kilobytes": spec.PreferredBatchSizeInKilobytes,
-		"concurrent": spec.MaxConcurrentDeliveries, "headers": s.sealAttributes(headersColumn, spec.DeliveryAttributes),
-		"behavior": string(spec.Behavior), "honor_retry_after": spec.HonorRetryAfter,
-		"probation_action": (*string)(spec.ProbationAction), "retry_transport_errors": spec.RetryTransportErrors,
-		"labels": append([]string{}, spec.Labels...), "expiration": spec.ExpirationTimeUTC, "signing": nil,
-		"validation": string(by.setting), "provisioning": string(by.state), "handshake": postgres.NullInt(by.handshake),
-	}
-	args["connection"], args["connection_sealed"] = s.sealConnection(connectionColumn, &spec.Connection)
-	if spec.Signed {
-		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.cache.secretTime()))
-	}
-	return args, nil
 }
 
 // Delete deletes an event subscription and cancels its pending deliveries. History and dead letters stay;
@@ -203,7 +191,7 @@ func (s *Subscriptions) Delete(ctx context.Context, topic, name string, when ...
 func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription, why access.AuditAction) error {
 	if err := access.Audit(ctx, tx, access.AuditEntry{
 		Action: why, Topic: sub.Topic, Subscription: sub.Name,
-		Changes: new(SubscriptionSpec).changesFrom(&sub.SubscriptionSpec),
+		Changes: new(SubscriptionSpec).changesFrom(&sub.Stated),
 	}); err != nil {
 		return err
 	}
@@ -213,7 +201,7 @@ func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription
 		}
 	}
 	const deleted = `UPDATE postrider_internal.event_subscriptions
-		SET deleted_at = now(), signing_sealed = NULL, connection_sealed = NULL WHERE id = $1`
+		SET deleted_at = now(), signing_sealed = NULL, secrets_sealed = NULL WHERE id = $1`
 	if _, err := tx.Exec(ctx, deleted, sub.ID); err != nil {
 		return fmt.Errorf("delete event subscription %q of topic %q: %w", sub.Name, sub.Topic, err)
 	}

@@ -14,7 +14,7 @@ import (
 func (b *bundle) aging(t *testing.T, url string, minutes int, batched bool) {
 	t.Helper()
 	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.EventTimeToLiveInMinutes = "ga-2019", &minutes
+		s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = "ga-2019", &minutes
 		if batched {
 			s.MaxEventsPerBatch = new(10)
 		}

@@ -226,7 +226,7 @@ func (a *attempt) post() error {
 	}
 	a.trace = event.TraceOf(a.work.Events())
 	started, size, header := a.work.Now(), len(body), a.header()
-	if a.sub.Signing != nil {
+	if a.sub.SigningKeys != nil {
 		a.sign(header, a.work.MessageID(), started, body)
 	}
 	for i := range a.work.Members { // the request has its own copy

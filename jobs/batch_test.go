@@ -214,7 +214,9 @@ func TestRefusedBatchIsDropped(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL,
-		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone }))
+		both(batching(5, 64), func(s *catalog.SubscriptionSpec) {
+			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+		}))
 	b.publishAtOnce(t, "e", 5)
 	b.start(t, nil)
 	b.attempt(t)

@@ -109,7 +109,7 @@ func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusOK))
 	minute := 1
 	b.subscribe(t, "all", e.URL,
-		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.EventTimeToLiveInMinutes = &minute }))
+		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.RetryPolicy.EventTimeToLiveInMinutes = &minute }))
 	b.publishAtOnce(t, "old", 2)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
 		"= next_attempt_at - interval '1 minute'")
@@ -130,7 +130,9 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	b := setup(t)
 	e := newSwitchable(t, http.StatusServiceUnavailable)
 	minute := 1
-	ttl := func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.EventTimeToLiveInMinutes = "at-ttl", &minute }
+	ttl := func(s *catalog.SubscriptionSpec) {
+		s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = "at-ttl", &minute
+	}
 	b.copyPolicy(t, "ga-2021", "at-ttl", `{"expiry":"at_ttl"}`)
 	b.subscribe(t, "all", e.URL, both(batching(5, 64), ttl))
 	b.publishAtOnce(t, "old", 1)

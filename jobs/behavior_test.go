@@ -14,7 +14,9 @@ import (
 
 // literally takes a policy's columns literally.
 func literally(retryPolicy string) func(*catalog.SubscriptionSpec) {
-	return func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.Behavior = retryPolicy, policy.BehaviorDocumented }
+	return func(s *catalog.SubscriptionSpec) {
+		s.RetryPolicy.Policy, s.Behavior = retryPolicy, policy.BehaviorDocumented
+	}
 }
 
 func TestRetryAfterIsHonouredOrNot(t *testing.T) {
@@ -41,7 +43,7 @@ func TestRetryAfterIsHonouredOrNot(t *testing.T) {
 	} {
 		want[name] = row.want
 		b.subscribe(t, name, e.URL+"/?after=120", func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy, s.Behavior, s.HonorRetryAfter = row.policy, row.behavior, row.honor
+			s.RetryPolicy.Policy, s.Behavior, s.HonorRetryAfter = row.policy, row.behavior, row.honor
 		})
 	}
 	b.start(t, nil)
@@ -62,10 +64,15 @@ func TestDocumentedDeadLettersAreOffUnlessStated(t *testing.T) {
 	b.subscribe(t, "literal-2019", e.URL+"/400", literally("ga-2019"))
 	b.subscribe(t, "literal-2018", e.URL+"/400", literally("ga-2018"))
 	b.subscribe(t, "stated-2019", e.URL+"/400",
-		func(s *catalog.SubscriptionSpec) { literally("ga-2019")(s); s.DeadLetter = catalog.DeadLetterRows })
+		func(s *catalog.SubscriptionSpec) {
+			literally("ga-2019")(s)
+			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
+		})
 	b.subscribe(t, "safe-2021", e.URL+"/404", under("ga-2021"))
 	b.subscribe(t, "literal-2021", e.URL+"/404", literally("ga-2021"))
-	b.subscribe(t, "none-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
+	b.subscribe(t, "none-2021", e.URL+"/404", func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+	})
 	b.subscribe(t, "batch-2021", e.URL+"/404",
 		func(s *catalog.SubscriptionSpec) { literally("ga-2021")(s); s.MaxEventsPerBatch = new(10) })
 	b.start(t, nil)
@@ -97,7 +104,9 @@ func TestProbationEndsOrHoldsWhatWaits(t *testing.T) {
 		"safe":       {under("namespace-2023"), "pending probation"},
 		"documented": {literally("namespace-2023"), "dropped UndeliverableDueToProbationCausedByClientError"},
 		"safe, ends": {
-			func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.ProbationAction = "namespace-2023", &documented },
+			func(s *catalog.SubscriptionSpec) {
+				s.RetryPolicy.Policy, s.ProbationAction = "namespace-2023", &documented
+			},
 			"dead_lettered UndeliverableDueToProbationCausedByClientError",
 		},
 		"documented, not": {
@@ -135,7 +144,7 @@ func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	b.subscribe(t, "strict", refusing, under("strict"))
 	b.subscribe(t, "given-up", refusing,
-		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.RetryTransportErrors = "strict", new(false) })
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy, s.RetryTransportErrors = "strict", new(false) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 5)
@@ -186,11 +195,11 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	b.copyPolicy(t, "namespace-2023", "prompt", `{"expiry":"at_ttl"}`)
 	e := newSwitchable(t, http.StatusInternalServerError)
 	cloud := func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.EventDeliverySchema, s.EventTimeToLiveInMinutes = "prompt", event.CloudEvents, new(7*1440)
+		s.RetryPolicy.Policy, s.EventDeliverySchema, s.RetryPolicy.EventTimeToLiveInMinutes = "prompt", event.CloudEvents, new(7*1440)
 	}
 	b.subscribe(t, "tried", e.URL, cloud)
 	b.subscribe(t, "batched", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.MaxEventsPerBatch = new(10) })
-	b.subscribe(t, "default", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.EventTimeToLiveInMinutes = nil })
+	b.subscribe(t, "default", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.RetryPolicy.EventTimeToLiveInMinutes = nil })
 	b.subscribe(t, "held", e.URL, cloud)
 	b.subscribe(t, "open", e.URL, cloud)
 	b.pause(t, "held")

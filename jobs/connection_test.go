@@ -36,7 +36,7 @@ func secureEndpoint(t *testing.T, config *tls.Config, handler http.HandlerFunc) 
 }
 
 func connecting(c policy.Connection) func(*catalog.SubscriptionSpec) {
-	return func(s *catalog.SubscriptionSpec) { s.Connection, s.MaxDeliveryAttempts = c, new(1) }
+	return func(s *catalog.SubscriptionSpec) { s.Connection, s.RetryPolicy.MaxDeliveryAttempts = c, new(1) }
 }
 
 // Each event subscription trusts whom it names, shows the certificate that is its own, and takes no less than the TLS

@@ -240,7 +240,9 @@ func TestTwentyRerunsAreEnough(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "rows", e.URL+"/rows", nil)
-	b.subscribe(t, "none", e.URL+"/none", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
+	b.subscribe(t, "none", e.URL+"/none", func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+	})
 	b.subscribe(t, "nineteen", e.URL+"/nineteen", nil)
 	b.publishOne(t, "e")
 	b.exec(t, `UPDATE postrider_internal.river_job j

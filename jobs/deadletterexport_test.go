@@ -28,7 +28,7 @@ import (
 // event.
 func into(location string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
-		s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: location}
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: location}}
 	}
 }
 
@@ -118,7 +118,7 @@ func TestDeadLettersAreExported(t *testing.T) {
 	b.subscribe(t, "billing", e.URL, into("file://"+directory+"/late"))
 	b.subscribe(t, "hasty", e.URL, func(s *catalog.SubscriptionSpec) {
 		into("file://" + directory + "/early")(s)
-		s.RetryPolicy = "at-once"
+		s.RetryPolicy.Policy = "at-once"
 	})
 	b.subscribe(t, "rows", e.URL, nil)
 	b.start(t, allowing(t, "file://"+directory))
@@ -187,7 +187,7 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 		"namespace": {
 			catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents, EventRetentionInDays: 7},
 			func(s *catalog.SubscriptionSpec) {
-				s.EventDeliverySchema, s.RetryPolicy = event.CloudEvents, "namespace-2023"
+				s.EventDeliverySchema, s.RetryPolicy.Policy = event.CloudEvents, "namespace-2023"
 			},
 			"application/cloudevents+json", `{"specversion":"1.0","id":"a","source":"s","type":"t"}`, "orders/all",
 			`[{"deadLetterProperties":{"deadletterreason":"Undeliverable due to HTTP bad request.","deliveryattempts":1,` +
@@ -265,7 +265,7 @@ func TestExportOfAPolicyWithoutTimes(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
-	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy = "ga-2018" })
+	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
 	b.start(t, allowing(t, missing))
 	b.publishOne(t, "a")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' AND export_attempts = 1")

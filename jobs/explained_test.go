@@ -94,8 +94,10 @@ func TestLoweredLimitEndsDeliveriesAtTheirTurn(t *testing.T) {
 	e := newSwitchable(t, http.StatusInternalServerError)
 	specs := map[string]func(*catalog.SubscriptionSpec){
 		"single": nil, "batched": batching(10, 64),
-		"dropped": func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone },
-		"equal":   nil,
+		"dropped": func(s *catalog.SubscriptionSpec) {
+			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+		},
+		"equal": nil,
 	}
 	for name, change := range specs {
 		b.subscribe(t, name, e.URL, change)
@@ -114,7 +116,7 @@ func TestLoweredLimitEndsDeliveriesAtTheirTurn(t *testing.T) {
 		if name == "equal" {
 			limit = 3
 		}
-		lowered := func(s *catalog.SubscriptionSpec) { s.MaxDeliveryAttempts = &limit }
+		lowered := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.MaxDeliveryAttempts = &limit }
 		if change != nil {
 			lowered = both(change, lowered)
 		}

@@ -177,7 +177,9 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 	b.withoutProbation(t) // twelve refusals of one endpoint would begin one
 	e := newEndpoint(t, answering(http.StatusBadRequest))
 	b.subscribe(t, "rows", e.URL, nil)
-	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
+	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+	})
 	depth := event.DefaultLimits().MaxDepth - 1
 	rows := map[string]struct {
 		data string

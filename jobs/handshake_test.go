@@ -22,8 +22,8 @@ import (
 // asking is an event subscription whose endpoint has to be validated.
 func asking(url string, schema event.Schema) catalog.SubscriptionSpec {
 	return catalog.SubscriptionSpec{
-		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: schema,
-		RetryPolicy:        policy.DefaultName,
+		EndpointURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: schema,
+		RetryPolicy:        catalog.RetryPolicySpec{Policy: policy.DefaultName},
 		EndpointValidation: catalog.ValidationRequired,
 	}
 }

@@ -124,7 +124,7 @@ func TestHeldDeliveryExpires(t *testing.T) {
 	endpoint := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
 	minute := 1
 	b.subscribe(t, "billing", endpoint.URL, func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.EventTimeToLiveInMinutes = "ga-2018", &minute
+		s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = "ga-2018", &minute
 	})
 	b.start(t, nil)
 	b.pause(t, "billing")

@@ -182,7 +182,9 @@ func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
 	b.subscribe(t, "all", x.URL,
-		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "impatient", new(1) })
+		func(s *catalog.SubscriptionSpec) {
+			s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts = "impatient", new(1)
+		})
 	b.start(t, nil)
 	b.timedOut(t, x, "e").answer(http.StatusOK)
 	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+

@@ -195,8 +195,8 @@ func (b *bundle) subscribe(
 ) *catalog.Subscription {
 	t.Helper()
 	spec := catalog.SubscriptionSpec{
-		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook,
-		EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
+		EndpointURL: url, EndpointKind: policy.KindWebhook,
+		EventDeliverySchema: event.EventGrid, RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
 	}
 	if change != nil {
 		change(&spec)
@@ -208,7 +208,7 @@ func (b *bundle) subscribe(
 
 // under names the retry policy of an event subscription.
 func under(retryPolicy string) func(*catalog.SubscriptionSpec) {
-	return func(s *catalog.SubscriptionSpec) { s.RetryPolicy = retryPolicy }
+	return func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = retryPolicy }
 }
 
 // eventGridBody is an event as a publisher writes it, with data taken as JSON text.

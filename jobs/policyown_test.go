@@ -74,7 +74,9 @@ func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
 	e := newEndpoint(t, answering(http.StatusInternalServerError))
 	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
 	b.subscribe(t, "billing", e.URL,
-		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxDeliveryAttempts = "mine", new(20) })
+		func(s *catalog.SubscriptionSpec) {
+			s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts = "mine", new(20)
+		})
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attempt(t)

@@ -154,7 +154,7 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
 	for i := range 5 {
 		b.subscribe(t, fmt.Sprint("all-", i), bad.URL, func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy = "touchy"
+			s.RetryPolicy.Policy = "touchy"
 			if i > 2 {
 				s.MaxEventsPerBatch = new(10)
 			}

@@ -155,7 +155,9 @@ func (w *world) put(t *testing.T, lane *modelLane) {
 		changes = append(changes, batching(3, 64))
 	}
 	if lane.kind.noDeadLetter {
-		changes = append(changes, func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
+		changes = append(changes, func(s *catalog.SubscriptionSpec) {
+			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+		})
 	}
 	lane.id = w.subscribe(t, lane.kind.name, w.endpoint.URL+"/"+lane.kind.name, both(changes...)).ID
 }

@@ -63,7 +63,7 @@ func TestAttemptsLeaveALine(t *testing.T) {
 			t.Parallel()
 			b, log := setup(t), &book{}
 			url := twice(t)
-			b.subscribe(t, "billing", url+"?code=planted-secret", func(s *catalog.SubscriptionSpec) { s.EndpointBaseURL = url })
+			b.subscribe(t, "billing", url+"?code=planted-secret", nil)
 			b.start(t, func(o *jobs.Options) { o.Logger, o.LogAttempts = slog.New(slog.NewJSONHandler(log, nil)), says })
 			id := "e\u202e1\x1b[31m" + strings.Repeat("x", 300)
 			body, err := json.Marshal(map[string]any{

@@ -128,7 +128,7 @@ func setIfValid(h http.Header, name, value string) {
 func (a *attempt) sign(h http.Header, id string, at time.Time, body []byte) {
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
-	h.Set("Webhook-Signature", a.sub.Signing.Sign(id, at, body))
+	h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, body))
 }
 
 // send sends the attempt's request.

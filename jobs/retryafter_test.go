@@ -72,7 +72,7 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	e := retryAfterEndpoint(t)
 	for _, p := range policy.Builtins() {
 		b.subscribe(t, p.Name, e.URL+"/?after=2000000000", func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy, s.EventTimeToLiveInMinutes = p.Name, new(10)
+			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = p.Name, new(10)
 		})
 	}
 	n := len(policy.Builtins())

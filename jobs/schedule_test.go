@@ -88,9 +88,9 @@ func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
 	all := courses()
 	for _, c := range all {
 		b.subscribe(t, c.name(), c.url(e.URL, refusing), func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy, s.EndpointKind = c.policy.Name, c.kind
+			s.RetryPolicy.Policy, s.EndpointKind = c.policy.Name, c.kind
 			if !c.deadLetter {
-				s.DeadLetter = catalog.DeadLetterNone
+				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 			}
 		})
 	}
@@ -232,7 +232,9 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	for _, p := range policy.Builtins() {
 		b.copyPolicy(t, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
 		b.subscribe(t, p.Name, e.URL,
-			both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows }))
+			both(literally("quick-"+p.Name), func(s *catalog.SubscriptionSpec) {
+				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
+			}))
 		b.subscribe(t, "safe-"+p.Name, e.URL, under("quick-"+p.Name))
 	}
 	b.start(t, nil)
@@ -291,7 +293,7 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 	}
 	for _, row := range rows {
 		b.subscribe(t, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy, s.EventTimeToLiveInMinutes, s.MaxDeliveryAttempts = row.policy, row.ttl, row.limit
+			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes, s.RetryPolicy.MaxDeliveryAttempts = row.policy, row.ttl, row.limit
 		})
 	}
 	b.publishOne(t, "e")
@@ -343,7 +345,9 @@ func TestExpiredWhileTheEngineWasAway(t *testing.T) {
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusOK))
 	b.subscribe(t, "rows", e.URL, nil)
-	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterNone })
+	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+	})
 	b.publishOne(t, "e")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '24 hours', next_attempt_at = "+
 		"now() - interval '24 hours'")

@@ -26,7 +26,7 @@ func testSentHeaders(t *testing.T, status int) {
 	b := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) {
-		s.Signed = true
+		s.Signing.Enabled = true
 		s.DeliveryAttributes = []policy.DeliveryAttribute{
 			staticHeader("X-Open", "open"), staticHeader("X-Repeats", "of hush-hush"), secretHeader("X-Secret", "hush-hush"),
 			secretHeader("Authorization", "Bearer token-1234"), staticHeader("X-Long", strings.Repeat("l", 3000)),

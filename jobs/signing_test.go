@@ -19,14 +19,14 @@ import (
 )
 
 // signing asks for signatures.
-func signing(s *catalog.SubscriptionSpec) { s.Signed = true }
+func signing(s *catalog.SubscriptionSpec) { s.Signing.Enabled = true }
 
 // secret is the newest one of an event subscription.
 func (b *bundle) secret(t *testing.T, name string) string {
 	t.Helper()
 	sub, err := b.store.Subscriptions.Get(t.Context(), topicName, name)
 	require.NoError(t, err)
-	return sub.Signing.Secrets[0].Text()
+	return sub.SigningKeys.Secrets[0].Text()
 }
 
 // rotate gives an event subscription a new secret and answers it.
@@ -34,7 +34,7 @@ func (b *bundle) rotate(t *testing.T, name string, previous time.Duration) strin
 	t.Helper()
 	sub, err := b.store.Subscriptions.RotateSigningSecret(t.Context(), topicName, name, nil, previous)
 	require.NoError(t, err)
-	return sub.Signing.Secrets[0].Text()
+	return sub.SigningKeys.Secrets[0].Text()
 }
 
 // verify asks Standard Webhooks' own library, which also refuses a time that is more than five minutes off.
@@ -209,7 +209,7 @@ func TestRotatedSecretsOnEveryNode(t *testing.T) {
 	engine := b.newEngine(t, other, nil)
 	require.Eventually(t, func() bool {
 		known, ok := other.Cache.Snapshot().Subscription(sub.ID)
-		return ok && known.Signing.Secrets[0].Text() == secret
+		return ok && known.SigningKeys.Secrets[0].Text() == secret
 	}, patience, tick)
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, engine) })

@@ -21,8 +21,8 @@ func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
 	t.Helper()
 	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
 	_, _, err := b.store.Subscriptions.Put(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
-		EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents,
-		RetryPolicy: policy.DefaultName,
+		EndpointURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.CloudEvents,
+		RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
 		Filter:      filter.Filter{IncludedEventTypes: types},
 	})
 	require.NoError(t, err)
@@ -64,7 +64,8 @@ func TestOperatorsAreTold(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
 
 	b.subscribe(t, "billing", bad.URL, func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.DeadLetter = "touchy", catalog.DeadLetterNone
+		s.RetryPolicy.Policy = "touchy"
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
 	b.publishOne(t, "dropped")
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'")

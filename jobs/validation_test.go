@@ -298,7 +298,7 @@ func TestTimeToLiveGoesOnUntilTheEndpointIsValidated(t *testing.T) {
 	b.startShaking(t, nil)
 	spec := asking(e.URL, event.EventGrid)
 	minute := 1
-	spec.RetryPolicy, spec.EventTimeToLiveInMinutes = "ga-2018", &minute
+	spec.RetryPolicy.Policy, spec.RetryPolicy.EventTimeToLiveInMinutes = "ga-2018", &minute
 	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
 	b.publishOne(t, "old")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
@@ -396,7 +396,6 @@ func TestEarlierHandshakeValidates(t *testing.T) {
 	b.put(t, "moved", spec, h.ID)
 	for _, other := range []catalog.SubscriptionSpec{asking(e.URL+"/elsewhere", event.EventGrid), asking(e.URL,
 		event.CloudEvents)} {
-		other.EndpointBaseURL = e.URL
 		b.put(t, "moved", other, b.shake(t, "moved", other).ID)
 		b.exec(t, "UPDATE postrider_internal.handshakes SET state = 'awaiting', concluded_at = NULL WHERE id = $1", h.ID)
 		require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "moved", h.Code))

@@ -317,7 +317,7 @@ func TestPoisonousAnswers(t *testing.T) {
 	}
 	for name, answer := range answers {
 		url, _ := rawEndpoint(t, saying(answer))
-		b.subscribe(t, name, url, func(s *catalog.SubscriptionSpec) { s.MaxDeliveryAttempts = new(1) })
+		b.subscribe(t, name, url, func(s *catalog.SubscriptionSpec) { s.RetryPolicy.MaxDeliveryAttempts = new(1) })
 	}
 	b.start(t, nil)
 	b.publishOne(t, "e")

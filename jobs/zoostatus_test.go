@@ -60,7 +60,7 @@ func (k statusColumn) name() string { return k.policy.Name + "-" + string(k.kind
 
 func (k statusColumn) with(subject string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.EndpointKind, s.Filter = k.policy.Name, k.kind, filter.Filter{SubjectBeginsWith: subject}
+		s.RetryPolicy.Policy, s.EndpointKind, s.Filter = k.policy.Name, k.kind, filter.Filter{SubjectBeginsWith: subject}
 	}
 }
 

@@ -11,15 +11,12 @@ CREATE TABLE postrider_internal.handshakes (
     topic               text NOT NULL,
     subscription        text NOT NULL,
     subscription_id     bigint,
-    endpoint_sealed     bytea NOT NULL,
+    settings            json NOT NULL,
+    secrets_sealed      bytea NOT NULL,
     endpoint_base_url   text NOT NULL,
     endpoint_hash       bytea NOT NULL,
     -- What the handshake speaks; of event subscriptions that are delivered custom events as they came, EventGridSchema.
     schema              text NOT NULL CHECK (schema IN ('EventGridSchema', 'CloudEventSchemaV1_0')),
-    connection          jsonb,
-    connection_sealed   bytea,
-    -- Its Static headers: the requests of a handshake carry them as deliveries do.
-    headers_sealed      bytea,
     code_sealed         bytea,
     code_hash           bytea,
     -- Whether validationUrl may be opened instead of an answer with the code. Namespace topics have none.
@@ -34,11 +31,9 @@ CREATE TABLE postrider_internal.handshakes (
     concluded_at        timestamptz,
     CONSTRAINT validated_by_code CHECK ((purpose = 'validation') = (code_hash IS NOT NULL AND code_sealed IS NOT NULL))
 ) WITH (fillfactor = 80);
-CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF endpoint_sealed, code_sealed, connection_sealed,
-    headers_sealed
+CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, code_sealed
     ON postrider_internal.handshakes FOR EACH ROW
-    EXECUTE FUNCTION postrider_internal.refuse_retired_keys('endpoint_sealed', 'code_sealed', 'connection_sealed',
-        'headers_sealed');
+    EXECUTE FUNCTION postrider_internal.refuse_retired_keys('secrets_sealed', 'code_sealed');
 CREATE UNIQUE INDEX handshakes_code_key ON postrider_internal.handshakes (code_hash) WHERE code_hash IS NOT NULL;
 CREATE INDEX handshakes_awaiting_idx ON postrider_internal.handshakes (callback_expires_at) WHERE state = 'awaiting';
 CREATE INDEX handshakes_pending_idx ON postrider_internal.handshakes (created_at) WHERE state = 'pending';
@@ -63,20 +58,19 @@ CREATE INDEX handshake_steps_handshake_idx ON postrider_internal.handshake_steps
 -- The request of an endpoint that its owner waits for goes before repeated requests, and those before notices of a
 -- deletion.
 CREATE FUNCTION postrider_internal.begin_handshake(
-    purpose text, topic text, subscription text, subscription_id bigint, endpoint_sealed bytea, endpoint_base_url text,
-    endpoint_hash bytea, schema text, code_sealed bytea, code_hash bytea, callback boolean, public_url text,
-    connection jsonb, connection_sealed bytea, headers_sealed bytea
+    purpose text, topic text, subscription text, subscription_id bigint, settings json, secrets_sealed bytea,
+    endpoint_base_url text, endpoint_hash bytea, schema text, code_sealed bytea, code_hash bytea, callback boolean,
+    public_url text
 ) RETURNS bigint LANGUAGE sql AS $$
 WITH handshake AS (
-    INSERT INTO postrider_internal.handshakes AS h (purpose, topic, subscription, subscription_id, endpoint_sealed,
-           endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, connection,
-           connection_sealed, headers_sealed, job_id)
+    INSERT INTO postrider_internal.handshakes AS h (purpose, topic, subscription, subscription_id, settings,
+           secrets_sealed, endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url,
+           job_id)
     VALUES (begin_handshake.purpose, begin_handshake.topic, begin_handshake.subscription,
-        begin_handshake.subscription_id,
-            begin_handshake.endpoint_sealed, begin_handshake.endpoint_base_url, begin_handshake.endpoint_hash,
+            begin_handshake.subscription_id, json_strip_nulls(begin_handshake.settings),
+            begin_handshake.secrets_sealed, begin_handshake.endpoint_base_url, begin_handshake.endpoint_hash,
             begin_handshake.schema, begin_handshake.code_sealed, begin_handshake.code_hash, begin_handshake.callback,
-            begin_handshake.public_url, begin_handshake.connection, begin_handshake.connection_sealed,
-            begin_handshake.headers_sealed, nextval('postrider_internal.river_job_id_seq'))
+            begin_handshake.public_url, nextval('postrider_internal.river_job_id_seq'))
     RETURNING h.id, h.job_id, h.purpose
 ), job AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)

@@ -23,42 +23,51 @@ COMMENT ON COLUMN postrider.topics.duplicate_detection_window_in_minutes IS
     'For so many minutes an event of the same source and id is not stored again; NULL = it is.';
 
 CREATE VIEW postrider.event_subscriptions AS
-SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url, s.endpoint_kind, s.event_delivery_schema,
+SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
+       coalesce(s.settings ->> 'endpointKind', 'webhook') AS endpoint_kind, s.event_delivery_schema,
        s.retry_policy,
-       CASE WHEN s.max_delivery_attempts IS NULL THEN p.default_max_attempts
-            ELSE least(greatest(s.max_delivery_attempts, p.min_max_attempts), p.max_max_attempts)
+       CASE WHEN o.attempts IS NULL THEN p.default_max_attempts
+            ELSE least(greatest(o.attempts, p.min_max_attempts), p.max_max_attempts)
        END AS max_delivery_attempts,
        (postrider_internal.seconds(least(
-            CASE WHEN s.event_time_to_live_in_minutes IS NULL THEN p.default_ttl
-                 ELSE least(greatest(make_interval(mins => s.event_time_to_live_in_minutes), p.min_ttl), p.max_ttl) END,
+            CASE WHEN o.minutes IS NULL THEN p.default_ttl
+                 ELSE least(greatest(make_interval(mins => o.minutes), p.min_ttl), p.max_ttl) END,
             make_interval(days => t.event_retention_in_days))) / 60)::integer AS event_time_to_live_in_minutes,
-       s.filter::jsonb AS filter,
-       coalesce(s.dead_letter_destination, jsonb_build_object('endpointType',
-            CASE WHEN s.behavior = 'documented' AND p.dead_letter_default = 'none' THEN 'None' ELSE 'Rows' END)
+       coalesce(o.settings -> 'filter', '{}') AS filter,
+       coalesce(o.settings -> 'deadLetterDestination', jsonb_build_object('endpointType',
+            CASE WHEN o.behavior = 'documented' AND p.dead_letter_default = 'none' THEN 'None' ELSE 'Rows' END)
        ) AS dead_letter_destination,
-       s.behavior,
-       coalesce(s.max_events_per_batch,
-                CASE WHEN s.preferred_batch_size_in_kilobytes IS NULL THEN 1 ELSE 10 END) AS max_events_per_batch,
-       coalesce(s.preferred_batch_size_in_kilobytes, 64) AS preferred_batch_size_in_kilobytes,
-       s.max_concurrent_deliveries, s.provisioning_state, h.hold, h.cause AS hold_cause, h.since AS hold_since,
+       o.behavior,
+       coalesce((o.settings ->> 'maxEventsPerBatch')::integer,
+                CASE WHEN o.settings ? 'preferredBatchSizeInKilobytes' THEN 10 ELSE 1 END) AS max_events_per_batch,
+       coalesce((o.settings ->> 'preferredBatchSizeInKilobytes')::integer, 64) AS preferred_batch_size_in_kilobytes,
+       (o.settings ->> 'maxConcurrentDeliveries')::integer AS max_concurrent_deliveries, s.provisioning_state, h.hold, h.cause AS hold_cause, h.since AS hold_since,
        CASE h.hold WHEN 'probation' THEN greatest(h.until, now()) END AS hold_until, h.probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
            WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
-       s.signing_sealed IS NOT NULL AS signed, s.endpoint_validation, s.labels, s.created_at, s.updated_at,
-       coalesce(s.honor_retry_after, s.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
-       coalesce(s.probation_action,
-                CASE s.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
-       coalesce(s.retry_transport_errors, s.behavior = 'safe' OR p.retry_transport_errors) AS retry_transport_errors,
+       s.signing_sealed IS NOT NULL AS signed, s.endpoint_validation,
+       ARRAY (SELECT jsonb_array_elements_text(o.settings -> 'labels')) AS labels, s.created_at, s.updated_at,
+       coalesce((o.settings ->> 'honorRetryAfter')::boolean,
+                o.behavior = 'safe' OR p.honor_retry_after) AS honor_retry_after,
+       coalesce(o.settings ->> 'probationAction',
+                CASE o.behavior WHEN 'safe' THEN 'hold' ELSE p.probation_action END) AS probation_action,
+       coalesce((o.settings ->> 'retryTransportErrors')::boolean,
+                o.behavior = 'safe' OR p.retry_transport_errors) AS retry_transport_errors,
        s.expiration_time_utc,
-       coalesce(s.connection ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed,
-       coalesce(s.connection ? 'certificateAuthorities', false) AS own_certificate_authorities,
-       coalesce(s.connection ? 'clientCertificate', false) AS client_certificate,
-       s.connection #>> '{oauth2,tokenUrl}' AS oauth2_token_url, s.id AS subscription_id
+       coalesce(o.settings ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed,
+       o.settings ? 'certificateAuthorities' AS own_certificate_authorities,
+       o.settings ? 'clientCertificate' AS client_certificate,
+       o.settings #>> '{oauth2,tokenUrl}' AS oauth2_token_url, s.id AS subscription_id
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   JOIN postrider_internal.subscription_holds h ON h.subscription_id = s.id
+ CROSS JOIN LATERAL (SELECT s.settings::jsonb AS settings OFFSET 0) j
+ CROSS JOIN LATERAL (
+       SELECT j.settings, coalesce(j.settings ->> 'behavior', 'safe') AS behavior,
+              (j.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer AS attempts,
+              (j.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer AS minutes) o
  WHERE s.deleted_at IS NULL;
 COMMENT ON VIEW postrider.event_subscriptions IS
     'Event subscriptions with their effective settings. Endpoints are shown without their query string, which often '

@@ -93,7 +93,8 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
             THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id)
        END AS hold_until,
        CASE WHEN d.state = 'pending'
-            THEN (SELECT postrider_internal.expires_at(d.id, d.owed_since, s.event_time_to_live_in_minutes,
+            THEN (SELECT postrider_internal.expires_at(d.id, d.owed_since,
+                         (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
                          t.event_retention_in_days,
                          (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, st)
                     FROM postrider_internal.retry_policies p

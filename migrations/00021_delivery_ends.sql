@@ -175,7 +175,7 @@ WITH finished AS (
                   p.dead_letter_give_up / f.time_scale AS give_up
              FROM postrider_internal.retry_policies p
             WHERE p.name = f.retry_policy
-              AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
+              AND s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
      WHERE f.state = 'dead_lettered'
 )
 SELECT count(*), count(*) FILTER (WHERE f.state IN ('dead_lettered', 'dropped')) INTO ended, failed FROM finished f;

@@ -33,7 +33,7 @@ func (v TLSVersion) Number() uint16 {
 // who it is.
 type Connection struct {
 	// MinimumTLSVersion is "" for TLS 1.2.
-	MinimumTLSVersion TLSVersion `json:"minimumTlsVersionAllowed,omitempty"`
+	MinimumTLSVersion TLSVersion `json:"minimumTlsVersionAllowed,omitempty" minLength:"1"`
 	// CertificateAuthorities are PEM certificates. The endpoint's must come from one of them; "" = from one that the
 	// system trusts.
 	CertificateAuthorities string `json:"certificateAuthorities,omitempty"`
@@ -65,36 +65,18 @@ func (c *Connection) Plain() bool {
 	return c.MinimumTLSVersion.Number() == tls.VersionTLS12 && c.CertificateAuthorities == "" && c.ClientCertificate == nil
 }
 
-// ConnectionSecrets are what of a Connection is kept apart, sealed.
-type ConnectionSecrets struct {
-	PrivateKey   string `json:"privateKey,omitempty"`
-	ClientSecret string `json:"clientSecret,omitempty"`
-}
-
-// Split returns what may be shown, and the secrets.
-func (c *Connection) Split() (open Connection, secrets ConnectionSecrets) {
-	open = *c
+// WithoutSecrets returns what may be shown.
+func (c *Connection) WithoutSecrets() Connection {
+	open := *c
 	if c.ClientCertificate != nil {
-		secrets.PrivateKey = c.ClientCertificate.PrivateKey
 		open.ClientCertificate = &ClientCertificate{Certificate: c.ClientCertificate.Certificate}
 	}
 	if c.OAuth2 != nil {
-		secrets.ClientSecret = c.OAuth2.ClientSecret
 		shown := *c.OAuth2
 		shown.ClientSecret = ""
 		open.OAuth2 = &shown
 	}
-	return open, secrets
-}
-
-// Join is the reverse of Split.
-func (c *Connection) Join(secrets ConnectionSecrets) {
-	if c.ClientCertificate != nil {
-		c.ClientCertificate.PrivateKey = secrets.PrivateKey
-	}
-	if c.OAuth2 != nil {
-		c.OAuth2.ClientSecret = secrets.ClientSecret
-	}
+	return open
 }
 
 // KeepConnectionSecrets gives each secret that was left out the one that is stored, so that what was read can be put
@@ -224,7 +206,6 @@ func (o *OAuth2) mistakes(allow []netip.Prefix, say func(field, format string, a
 
 // String tells no secret: a Connection may be met in an error or a log.
 func (c Connection) String() string {
-	open, _ := c.Split()
-	text, _ := json.Marshal(open) // strings can always be written
+	text, _ := json.Marshal(c.WithoutSecrets()) // strings can always be written
 	return string(text)
 }

@@ -19,12 +19,17 @@ const (
 )
 
 // DeliveryAttribute is a header that the deliveries of an event subscription carry beside postrider's own: an entry of
-// deliveryAttributeMappings. As JSON it is what the database keeps sealed.
+// deliveryAttributeMappings.
 //
 // Source: Microsoft, Custom delivery properties, 2023-02-21.
 type DeliveryAttribute struct {
-	Name string                `json:"name"`
-	Type DeliveryAttributeType `json:"type"`
+	Name                string                `json:"name"`
+	Type                DeliveryAttributeType `json:"type"`
+	AttributeProperties `json:"properties"`
+}
+
+// AttributeProperties say what the value of a custom header is.
+type AttributeProperties struct {
 	// Value is a Static one's. Nil in a secret stands for the value that is stored already, see KeepSecrets.
 	Value *string `json:"value,omitempty"`
 	// IsSecret of a Static one: its value is shown by no read, and is taken out of what an endpoint answers.

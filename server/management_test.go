@@ -242,7 +242,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 			`{"endpointUrl":"http://10.0.0.1","endpointKind":"x","eventDeliverySchema":"x","retryPolicy":{"policy":"x"},` +
 				`"filter":{"includedEventTypes":[""]},"deadLetterDestination":{"endpointType":"x"},"maxConcurrentDeliveries":-1}`,
 			[]string{
-				"endpointKind", "endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema",
+				"endpointUrl", "filter.includedEventTypes[0]", "retryPolicy.policy", "eventDeliverySchema", "endpointKind",
 				"maxConcurrentDeliveries", "deadLetterDestination.endpointType",
 			},
 		},
@@ -296,9 +296,9 @@ func TestBatchesAndRequestsInFlight(t *testing.T) {
 		require.Equal(t, []any{row.events, row.kilobytes, row.concurrents},
 			[]any{put["maxEventsPerBatch"], put["preferredBatchSizeInKilobytes"], put["maxConcurrentDeliveries"]}, row.name)
 		require.Equal(t, put, b.manage(http.MethodGet, path, "").json(http.StatusOK), row.name)
-		stored := b.rows(`SELECT concat_ws(' ', coalesce(max_events_per_batch::text, 'null'),
-			    coalesce(preferred_batch_size_in_kilobytes::text, 'null'),
-			coalesce(max_concurrent_deliveries::text, 'null')) AS settings FROM postrider_internal.event_subscriptions`)
+		stored := b.rows(`SELECT concat_ws(' ', coalesce(settings ->> 'maxEventsPerBatch', 'null'),
+			coalesce(settings ->> 'preferredBatchSizeInKilobytes', 'null'),
+			coalesce(settings ->> 'maxConcurrentDeliveries', 'null')) AS settings FROM postrider_internal.event_subscriptions`)
 		require.Equal(t, row.stored, stored[0]["settings"], row.name)
 	}
 	for members, says := range map[string]string{

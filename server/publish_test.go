@@ -407,8 +407,8 @@ func TestPublishSeesOtherNodes(t *testing.T) {
 		"a topic made on another node a moment ago")
 
 	_, _, err = other.Subscriptions.Put(t.Context(), "elsewhere", "late", catalog.SubscriptionSpec{
-		EndpointURL: "https://example.com", EndpointBaseURL: "https://example.com", EndpointKind: "webhook",
-		EventDeliverySchema: event.EventGrid, RetryPolicy: "ga-2021",
+		EndpointURL: "https://example.com", EndpointKind: "webhook",
+		EventDeliverySchema: event.EventGrid, RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"},
 	})
 	require.NoError(t, err)
 	require.Equal(t, 200, b.publish("elsewhere", keys.Key1, "["+gridEvent("2")+"]").status)

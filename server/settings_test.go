@@ -80,9 +80,9 @@ func TestPatchKeepsWhatItDoesNotName(t *testing.T) {
 	require.Equal(t, plain, spec(), "nothing named")
 	b.manage(http.MethodPatch, billing, `{"labels":["a"],"retryPolicy":{"maxDeliveryAttempts":3}}`).json(http.StatusOK)
 	want := plain
-	want.Labels, want.MaxDeliveryAttempts = []string{"a"}, new(3)
+	want.Labels, want.RetryPolicy.MaxDeliveryAttempts = []string{"a"}, new(3)
 	require.Equal(t, want, spec())
-	require.Nil(t, want.EventTimeToLiveInMinutes, "still the policy's default")
+	require.Nil(t, want.RetryPolicy.EventTimeToLiveInMinutes, "still the policy's default")
 	b.manage(http.MethodPatch, billing, `{"labels":null,"retryPolicy":null}`).json(http.StatusOK)
 	require.Equal(t, plain, spec(), "the defaults again")
 

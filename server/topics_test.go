@@ -89,11 +89,9 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 	for _, insert := range []string{
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		 SELECT 'ORDERS', kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash FROM postrider_internal.topics`,
-		`INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url,
-			    endpoint_hash,
-			endpoint_kind, event_delivery_schema, retry_policy)
-		 SELECT topic_id, 'BILLING', endpoint_sealed, endpoint_base_url, endpoint_hash, endpoint_kind, event_delivery_schema,
-		        retry_policy
+		`INSERT INTO postrider_internal.event_subscriptions (topic_id, name, settings, endpoint_base_url, endpoint_hash,
+			event_delivery_schema, retry_policy)
+		 SELECT topic_id, 'BILLING', settings, endpoint_base_url, endpoint_hash, event_delivery_schema, retry_policy
 		   FROM postrider_internal.event_subscriptions`,
 	} {
 		_, err := b.db.Exec(t.Context(), insert)

@@ -297,7 +297,7 @@ func TestTestDeliveryFromThePage(t *testing.T) {
 	b := alive(t)
 	at := endpoint(t) + "/status/202"
 	b.subscribe(t, "orders", "choosy", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL, s.EndpointBaseURL, s.Filter.SubjectBeginsWith = at, at, "nothing begins so"
+		s.EndpointURL, s.Filter.SubjectBeginsWith = at, "nothing begins so"
 	})
 	page := b.requireLeads(t, "/ui/subscriptions/orders/choosy/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
 	require.Contains(t, page, "A sample event is on its way")

@@ -416,7 +416,7 @@ func TestFormThatComesTooLate(t *testing.T) {
 	require.Equal(t, "mine", again.Get("labels"))
 	b.requireLeads(t, path, again, `done=saved$`)
 	require.Equal(t, []string{"mine"}, b.spec(t, "orders", "billing").Labels)
-	require.Nil(t, b.spec(t, "orders", "billing").MaxDeliveryAttempts)
+	require.Nil(t, b.spec(t, "orders", "billing").RetryPolicy.MaxDeliveryAttempts)
 	require.Equal(t, "https://example.com/other", b.spec(t, "orders", "billing").EndpointURL)
 }
 

@@ -33,13 +33,13 @@ func TestHostileTextInForms(t *testing.T) {
 			t.Parallel()
 			name := fmt.Sprint("name", i)
 			b.subscribe(t, "orders", name, func(s *catalog.SubscriptionSpec) {
-				s.EndpointBaseURL, s.Labels = bad, []string{bad}
+				s.EndpointURL, s.Labels = "https://example.com/"+bad, []string{bad}
 				s.Filter = filter.Filter{
 					IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad,
 					AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}},
 				}
 				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &bad}}}
-				s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: bad, Prefix: bad}
+				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: bad, Prefix: bad}}
 			})
 			form := url.Values{}
 			for _, path := range []string{"/ui/subscriptions/orders/" + name + "/edit", "/ui/subscriptions/orders/" + name +

@@ -25,7 +25,7 @@ func TestMainJourneyInABrowser(t *testing.T) {
 	}))
 	t.Cleanup(hook.Close)
 	b.subscribe(t, "orders", "billing",
-		func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = hook.URL, hook.URL })
+		func(s *catalog.SubscriptionSpec) { s.EndpointURL = hook.URL })
 	b.publish(t, "orders", "e-1", "e-2", "e-3")
 	b.eventually(t, 3, "SELECT count(*) FROM postrider.dead_letters")
 	srv := httptest.NewServer(b.echo)

@@ -180,7 +180,7 @@ func seeded(t *testing.T, texts ...string) *bundle {
 	b := alive(t)
 	url := endpoint(t)
 	at := func(path string) func(*catalog.SubscriptionSpec) {
-		return func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = url+path, url+path }
+		return func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + path }
 	}
 	b.subscribe(t, "orders", "accounting", at("/status/200"))
 	b.subscribe(t, "orders", "billing", at("/hostile"), func(s *catalog.SubscriptionSpec) { s.Labels = texts[:1] })
@@ -313,8 +313,8 @@ func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*cat
 		catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid})
 	require.NoError(t, err)
 	spec := catalog.SubscriptionSpec{
-		EndpointURL: "https://example.com/hook?code=planted-secret", EndpointBaseURL: "https://example.com/hook",
-		EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: "ga-2021",
+		EndpointURL:  "https://example.com/hook?code=planted-secret",
+		EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"},
 	}
 	for _, f := range change {
 		f(&spec)

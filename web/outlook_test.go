@@ -148,7 +148,7 @@ func TestPendingBatchShowsItsOutlook(t *testing.T) {
 	b := alive(t)
 	url := endpoint(t)
 	b.subscribe(t, "orders", "bulk", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL, s.EndpointBaseURL, s.MaxEventsPerBatch = url+"/status/503", url+"/status/503", ptr(10)
+		s.EndpointURL, s.MaxEventsPerBatch = url+"/status/503", ptr(10)
 	})
 	b.publish(t, "orders", "e-1", "e-2")
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.batches WHERE attempts = 1")

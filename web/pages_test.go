@@ -389,7 +389,7 @@ func TestTailTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	b := alive(t)
 	url := endpoint(t) + "/status/200"
-	b.subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) { s.EndpointURL, s.EndpointBaseURL = url, url })
+	b.subscribe(t, "orders", "billing", func(s *catalog.SubscriptionSpec) { s.EndpointURL = url })
 	b.publish(t, "orders", "before")
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 	srv := httptest.NewServer(b.echo)

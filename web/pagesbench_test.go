@@ -23,8 +23,8 @@ func BenchmarkPages(b *testing.B) {
 	require.NoError(b, week.Fill(b.Context(), d.pool, *deliveries))
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(b, err)
-	_, err = d.pool.Exec(b.Context(), "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1",
-		sealer.Seal("event_subscriptions.endpoint_sealed", "https://example.com/"))
+	_, err = d.pool.Exec(b.Context(), "UPDATE postrider_internal.event_subscriptions SET secrets_sealed = $1",
+		sealer.Seal("event_subscriptions.secrets_sealed", `{"endpointUrl":"https://example.com/"}`))
 	require.NoError(b, err)
 	require.NoError(b, d.store.Cache.Reload(b.Context()))
 	pages := []string{

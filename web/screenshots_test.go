@@ -47,8 +47,8 @@ func demo(t *testing.T) *bundle {
 	require.NoError(t, week.Fill(t.Context(), b.pool, demoDeliveries))
 	sealer, err := postgres.NewSealer([]byte("0123456789abcdef0123456789abcdef"))
 	require.NoError(t, err)
-	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET endpoint_sealed = $1",
-		sealer.Seal("event_subscriptions.endpoint_sealed", "https://contoso.example/"))
+	_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET secrets_sealed = $1",
+		sealer.Seal("event_subscriptions.secrets_sealed", `{"endpointUrl":"https://contoso.example/"}`))
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), demoSQL)
 	require.NoError(t, err)

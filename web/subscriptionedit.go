@@ -78,9 +78,9 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context, topic, nam
 	}
 	e.policies = p.parts.Cache.Snapshot().Policies()
 	e.action = "/ui/subscriptions/new?topic=" + topic
-	spec := catalog.SubscriptionSpec{EndpointKind: "webhook", Behavior: "safe", RetryPolicy: "ga-2021"}
+	spec := catalog.SubscriptionSpec{EndpointKind: "webhook", Behavior: "safe", RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"}}
 	if e.topic.Kind == catalog.TopicNamespace {
-		spec.RetryPolicy = "namespace-2023"
+		spec.RetryPolicy.Policy = "namespace-2023"
 	}
 	if name != "" {
 		if e.existing, err = p.parts.Subscriptions.Get(ctx, topic, name); err != nil {
@@ -112,7 +112,7 @@ func (e *subscriptionEditor) remember() error {
 func (e *subscriptionEditor) stored() ([]byte, error) {
 	spec := &e.existing.SubscriptionSpec
 	settings := subscriptionSettings(subscriptionForm(spec), spec)
-	settings["endpointBaseUrl"] = spec.EndpointBaseURL
+	settings["endpointBaseUrl"] = spec.EndpointBaseURL()
 	return plainJSON(settings)
 }
 

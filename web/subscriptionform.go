@@ -36,13 +36,13 @@ func subscriptionForm(s *catalog.SubscriptionSpec) *form {
 	for name, value := range map[string]string{
 		"endpointKind": string(s.EndpointKind), "eventDeliverySchema": string(s.EventDeliverySchema),
 		"endpointValidation": string(s.EndpointValidation),
-		"retryPolicy.policy": s.RetryPolicy, "retryPolicy.maxDeliveryAttempts": wholeText(s.MaxDeliveryAttempts),
+		"retryPolicy.policy": s.RetryPolicy.Policy, "retryPolicy.maxDeliveryAttempts": wholeText(s.RetryPolicy.MaxDeliveryAttempts),
 		"maxEventsPerBatch":             wholeText(s.MaxEventsPerBatch),
 		"preferredBatchSizeInKilobytes": wholeText(s.PreferredBatchSizeInKilobytes),
-		"maxConcurrentDeliveries":       wholeText(s.MaxConcurrentDeliveries), "signing.enabled": checkText(s.Signed),
+		"maxConcurrentDeliveries":       wholeText(s.MaxConcurrentDeliveries), "signing.enabled": checkText(s.Signing.Enabled),
 		"behavior": string(s.Behavior), "honorRetryAfter": perhapsText(s.HonorRetryAfter),
 		"retryTransportErrors": perhapsText(s.RetryTransportErrors),
-		"labels":               linesOf(s.Labels), "deadLetterDestination.endpointType": string(s.DeadLetter),
+		"labels":               linesOf(s.Labels), "deadLetterDestination.endpointType": "",
 	} {
 		f.set(name, value)
 	}
@@ -52,8 +52,11 @@ func subscriptionForm(s *catalog.SubscriptionSpec) *form {
 	if s.ExpirationTimeUTC != nil {
 		f.set("expirationTimeUtc", secondsText(*s.ExpirationTimeUTC))
 	}
-	f.fillTimeToLive(s.EventTimeToLiveInMinutes)
-	f.fillDestination(s.DeadLetterProperties)
+	f.fillTimeToLive(s.RetryPolicy.EventTimeToLiveInMinutes)
+	if d := s.DeadLetterDestination; d != nil {
+		f.set("deadLetterDestination.endpointType", string(d.EndpointType))
+		f.fillDestination(d.Properties)
+	}
 	f.fillConnection(&s.Connection)
 	f.fillFilter(&s.Filter)
 	f.fillHeaders(s.DeliveryAttributes)
@@ -285,7 +288,7 @@ func (f *form) destination() any {
 		return nil
 	}
 	destination := map[string]any{"endpointType": kind, "properties": nil}
-	if catalog.DeadLetterDestination(kind).Outside() {
+	if catalog.DeadLetterType(kind).Outside() {
 		properties := map[string]any{}
 		for _, name := range []string{"url", "prefix", "resourceId", "blobContainerName"} {
 			properties[name] = f.orNull(at + "properties." + name)

@@ -117,7 +117,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 
 // explainFailure explains what would follow if a delivery began now and every response had status 500.
 func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView) {
-	retryPolicy, ok := p.parts.Cache.Snapshot().Policy(sub.RetryPolicy)
+	retryPolicy, ok := p.parts.Cache.Snapshot().Policy(sub.RetryPolicy.Policy)
 	if !ok {
 		return
 	}

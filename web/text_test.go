@@ -100,7 +100,7 @@ func TestHostileTextShowsAsText(t *testing.T) {
 			body:    fmt.Sprintf(`{"data":%s,"raw":"%s"}`, quoteJSON(t, bad), strings.ReplaceAll(bad, `"`, `\"`)),
 		})
 		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i),
-			func(s *catalog.SubscriptionSpec) { s.EndpointBaseURL = bad })
+			func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/" + bad })
 		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET name = $1 WHERE name = $2", bad,
 			fmt.Sprint("name", i))
 		require.NoError(t, err)

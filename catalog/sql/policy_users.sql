@@ -4,6 +4,7 @@ SELECT t.name || '/' || s.name, count(*) OVER ()
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
  WHERE s.retry_policy = $1 AND s.deleted_at IS NULL
-   AND (NOT $2 OR s.max_events_per_batch > 1
-               OR s.max_events_per_batch IS NULL AND s.preferred_batch_size_in_kilobytes IS NOT NULL)
+   AND (NOT $2 OR (s.settings ->> 'maxEventsPerBatch')::integer > 1
+               OR s.settings ->> 'maxEventsPerBatch' IS NULL
+                  AND s.settings ->> 'preferredBatchSizeInKilobytes' IS NOT NULL)
  ORDER BY t.name, s.name LIMIT 10

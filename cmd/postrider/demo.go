@@ -38,8 +38,8 @@ func (d *demo) setUp(ctx context.Context) error {
 	for name, path := range map[string]string{"ok": "/ok", "flaky": "/flaky", "refused": "/status/400"} {
 		url := d.sink + path
 		_, _, err := d.store.Subscriptions.Put(ctx, demoTopic, name, catalog.SubscriptionSpec{
-			EndpointURL: url, EndpointBaseURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
-			RetryPolicy: policy.DefaultName,
+			EndpointURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
+			RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
 		})
 		if err != nil {
 			return err

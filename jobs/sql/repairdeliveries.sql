@@ -32,7 +32,8 @@ WITH step AS MATERIALIZED (
        AND (SELECT true FROM postrider_internal.event_subscriptions s
              WHERE s.id = d.subscription_id
                AND (s.deleted_at IS NOT NULL AND s.drained_at IS NULL
-                OR d.job_id IS NULL AND (s.max_events_per_batch > 1 OR s.preferred_batch_size_in_kilobytes IS NOT NULL
+                OR d.job_id IS NULL AND ((s.settings ->> 'maxEventsPerBatch')::integer > 1
+                                         OR s.settings ->> 'preferredBatchSizeInKilobytes' IS NOT NULL
                                          OR s.id IN (SELECT subscription_id FROM cutters)))) IS NULL
 ), ended AS (
     DELETE FROM postrider_internal.river_job j USING broken

@@ -6,12 +6,12 @@ import "encoding/json"
 // as the JSON text they came in, because a number must not be rounded. Source: Microsoft, Understand event filtering
 // for Event Grid subscriptions, 2022-09-09.
 type AdvancedFilter struct {
-	// OperatorType is one of Operators, letter for letter.
-	OperatorType string `json:"operatorType"`
 	// Key is the path of the value: a member of the event, and after each dot a member of the object before it. The names
 	// of the envelope's own members are read without regard to case ("Subject", "Data.color"), all others exactly. A name
 	// that contains a dot cannot be reached, as in Event Grid. Elements of arrays cannot be named.
 	Key string `json:"key"`
+	// OperatorType is one of Operators, letter for letter.
+	OperatorType string `json:"operatorType"`
 	// Value is what an operator of one value compares with.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Values are what an operator of many values compares with; ranges are pairs: [[1, 5], [10, 20]].

@@ -6,7 +6,8 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
        CASE WHEN d.state = 'pending' AND h.hold IS NULL
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        CASE WHEN d.state = 'pending'
-            THEN postrider_internal.expires_at(d.id, d.owed_since, s.event_time_to_live_in_minutes,
+            THEN postrider_internal.expires_at(d.id, d.owed_since,
+                 (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
                  t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n),
                  p, st) END AS expires_at,
        CASE WHEN h.hold = 'probation' AND st.hold IS NULL AND r.since IS NOT NULL

@@ -12,6 +12,9 @@ import (
 	"net/http"
 	"time"
 
+	"postrider/catalog"
+	"postrider/policy/filter"
+
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/runtime"
 )
@@ -517,39 +520,6 @@ func (e StatusCellAction) Valid() bool {
 	}
 }
 
-// Defines values for SubscriptionProvisioningState.
-const (
-	SubscriptionProvisioningStateAwaitingManualAction SubscriptionProvisioningState = "AwaitingManualAction"
-	SubscriptionProvisioningStateCanceled             SubscriptionProvisioningState = "Canceled"
-	SubscriptionProvisioningStateCreating             SubscriptionProvisioningState = "Creating"
-	SubscriptionProvisioningStateDeleting             SubscriptionProvisioningState = "Deleting"
-	SubscriptionProvisioningStateFailed               SubscriptionProvisioningState = "Failed"
-	SubscriptionProvisioningStateSucceeded            SubscriptionProvisioningState = "Succeeded"
-	SubscriptionProvisioningStateUpdating             SubscriptionProvisioningState = "Updating"
-)
-
-// Valid indicates whether the value is a known member of the SubscriptionProvisioningState enum.
-func (e SubscriptionProvisioningState) Valid() bool {
-	switch e {
-	case SubscriptionProvisioningStateAwaitingManualAction:
-		return true
-	case SubscriptionProvisioningStateCanceled:
-		return true
-	case SubscriptionProvisioningStateCreating:
-		return true
-	case SubscriptionProvisioningStateDeleting:
-		return true
-	case SubscriptionProvisioningStateFailed:
-		return true
-	case SubscriptionProvisioningStateSucceeded:
-		return true
-	case SubscriptionProvisioningStateUpdating:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TopicKind.
 const (
 	TopicKindBasic     TopicKind = "basic"
@@ -746,21 +716,7 @@ type Activity struct {
 }
 
 // AdvancedFilter Compares one value of an event, see docs/filters.md. Numbers keep every digit.
-type AdvancedFilter struct {
-	// Key Path of the value: subject, data.order.total.
-	Key string `json:"key"`
-
-	// OperatorType NumberIn, NumberNotIn, NumberLessThan, NumberGreaterThan, NumberLessThanOrEquals, NumberGreaterThanOrEquals, NumberInRange,
-	// NumberNotInRange, BoolEquals, StringContains, StringNotContains, StringBeginsWith, StringNotBeginsWith, StringEndsWith,
-	// StringNotEndsWith, StringIn, StringNotIn, IsNullOrUndefined or IsNotNull.
-	OperatorType string `json:"operatorType"`
-
-	// Value What an operator of one value compares with, a number or a boolean.
-	Value json.RawMessage `json:"value,omitempty"`
-
-	// Values What an operator of many values compares with: numbers, strings, or ranges as pairs.
-	Values []json.RawMessage `json:"values,omitempty"`
-}
+type AdvancedFilter = filter.AdvancedFilter
 
 // AuditEntry Something that somebody did.
 type AuditEntry struct {
@@ -1571,25 +1527,7 @@ type FilterResults struct {
 }
 
 // FilterSettings Which events are wanted; all of them when nothing is said.
-type FilterSettings struct {
-	// AdvancedFilters All of them must hold. At most 25, with 25 values together, unless the operator set other limits.
-	AdvancedFilters *[]AdvancedFilter `json:"advancedFilters,omitempty"`
-
-	// EnableAdvancedFilteringOnArrays Do advanced filters look into arrays? One element that meets the filter is enough.
-	EnableAdvancedFilteringOnArrays *bool `json:"enableAdvancedFilteringOnArrays,omitempty"`
-
-	// IncludedEventTypes Compared exactly; none, or only "All", means every type.
-	IncludedEventTypes *[]string `json:"includedEventTypes,omitempty"`
-
-	// IsSubjectCaseSensitive Whether the case of letters counts in the two.
-	IsSubjectCaseSensitive *bool `json:"isSubjectCaseSensitive,omitempty"`
-
-	// SubjectBeginsWith What the subject must begin with; empty means anything.
-	SubjectBeginsWith *string `json:"subjectBeginsWith,omitempty"`
-
-	// SubjectEndsWith What the subject must end with; empty means anything.
-	SubjectEndsWith *string `json:"subjectEndsWith,omitempty"`
-}
+type FilterSettings = filter.Filter
 
 // FilterTest Which events a filter is tested with; the topic's last 50 when nothing is said.
 type FilterTest struct {
@@ -2312,107 +2250,7 @@ type StatusCellSettings struct {
 }
 
 // Subscription An event subscription with its effective settings.
-type Subscription struct {
-	// Behavior safe: Retry-After is honoured, an attempt without a response is retried, probation holds, and what is given up is kept as a dead letter unless deadLetterDestination says None.
-	// documented: what the retry policy says of these (honorRetryAfter, probation.action, deadLetterDefault); the built-in policies say
-	// what Event Grid's pages do.
-	Behavior Behavior `json:"behavior"`
-
-	// CertificateAuthorities Whom the certificate of the endpoint must come from, in PEM; null means those that the system trusts.
-	CertificateAuthorities *string `json:"certificateAuthorities"`
-
-	// ClientCertificate Shown to an endpoint that asks for one; null means none.
-	ClientCertificate *ClientCertificate `json:"clientCertificate"`
-
-	// CreatedAt When it was made.
-	CreatedAt time.Time `json:"createdAt"`
-
-	// DeadLetterDestination Where events go that are given up. Rows keeps them as dead letters, None drops them. Blob keeps them and writes them to a location outside as well, which an operator
-	// has allowed (serve --dead-letter-location). StorageBlob is Event Grid's own name for that; an operator says what is meant by the container (serve --dead-letter-container).
-	DeadLetterDestination DeadLetterDestination `json:"deadLetterDestination"`
-
-	// DeliveryAttributeMappings Custom headers. The value of a secret one is null.
-	DeliveryAttributeMappings []DeliveryAttribute `json:"deliveryAttributeMappings"`
-
-	// EndpointBaseUrl The endpoint without its query string.
-	EndpointBaseUrl string `json:"endpointBaseUrl"`
-
-	// EndpointKind Which column of the retry policy's status-code table applies.
-	EndpointKind EndpointKind `json:"endpointKind"`
-
-	// EndpointValidation required: the endpoint has to show that it wants events before any is delivered. skip: you vouch for it. Null or left out: required,
-	// and under `postrider dev` skip where the endpoint is on this machine.
-	EndpointValidation EndpointValidation `json:"endpointValidation"`
-
-	// Etag Version of its settings, for If-Match.
-	Etag string `json:"etag"`
-
-	// EventDeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
-	// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
-	EventDeliverySchema DeliverySchema `json:"eventDeliverySchema"`
-
-	// ExpirationTimeUtc When it gets no more events and is deleted; null means never.
-	ExpirationTimeUtc *time.Time `json:"expirationTimeUtc"`
-
-	// Filter Which events are wanted.
-	Filter Filter `json:"filter"`
-
-	// Hold Why its deliveries wait without being attempted; null means they do not.
-	Hold *Hold `json:"hold"`
-
-	// HonorRetryAfter Whether an endpoint's Retry-After puts off the next attempt.
-	HonorRetryAfter bool `json:"honorRetryAfter"`
-
-	// Labels Free texts, in the order in which they were set.
-	Labels []string `json:"labels"`
-
-	// MaxConcurrentDeliveries The most requests in flight at a time; null means as many as the endpoint keeps up with.
-	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries"`
-
-	// MaxEventsPerBatch The most events one request carries; 1 means that every event goes by itself.
-	MaxEventsPerBatch int `json:"maxEventsPerBatch"`
-
-	// MinimumTlsVersionAllowed The least version of TLS that the endpoint may speak.
-	MinimumTlsVersionAllowed string `json:"minimumTlsVersionAllowed"`
-
-	// Name Its name, unique within the topic.
-	Name string `json:"name"`
-
-	// Oauth2 Null means that deliveries carry no token.
-	Oauth2 *OAuth2 `json:"oauth2"`
-
-	// PreferredBatchSizeInKilobytes How large the body of a batch should be.
-	PreferredBatchSizeInKilobytes int `json:"preferredBatchSizeInKilobytes"`
-
-	// ProbationAction An event whose turn comes meanwhile: hold: waits; documented: may be dead-lettered or dropped without an attempt.
-	ProbationAction ProbationAction `json:"probationAction"`
-
-	// ProvisioningState Succeeded: ready for deliveries. Creating, Updating: the validation handshake is under way. AwaitingManualAction: somebody has to open
-	// validationUrl. Failed: the endpoint was not validated. Deleting and Canceled are Event Grid's and not met here.
-	ProvisioningState SubscriptionProvisioningState `json:"provisioningState"`
-
-	// RetryPolicy Effective limits of a delivery.
-	RetryPolicy RetryPolicy `json:"retryPolicy"`
-
-	// RetryTransportErrors Whether another attempt is made where there was no answer, even where the policy says never.
-	RetryTransportErrors bool `json:"retryTransportErrors"`
-
-	// Signing With what deliveries are signed; the secrets themselves are what getSigningSecrets shows.
-	Signing Signing `json:"signing"`
-
-	// Topic Topic whose events it gets.
-	Topic string `json:"topic"`
-
-	// UpdatedAt When its settings were last written.
-	UpdatedAt time.Time `json:"updatedAt"`
-
-	// Validation The last handshake with its endpoint; null where there was none, and in a list.
-	Validation *Validation `json:"validation"`
-}
-
-// SubscriptionProvisioningState Succeeded: ready for deliveries. Creating, Updating: the validation handshake is under way. AwaitingManualAction: somebody has to open
-// validationUrl. Failed: the endpoint was not validated. Deleting and Canceled are Event Grid's and not met here.
-type SubscriptionProvisioningState string
+type Subscription = SubscriptionView
 
 // SubscriptionPage One page of event subscriptions.
 type SubscriptionPage struct {
@@ -2427,77 +2265,7 @@ type SubscriptionPage struct {
 type SubscriptionPatch = json.RawMessage
 
 // SubscriptionSettings What may be said of an event subscription.
-type SubscriptionSettings struct {
-	// Behavior Null or left out: safe.
-	Behavior *Behavior `json:"behavior,omitempty"`
-
-	// CertificateAuthorities Certificates in PEM. The endpoint's must come from one of them and no other authority. Tokens may come from a server that
-	// they or the system's vouch for. Null or left out: those that the system trusts.
-	CertificateAuthorities *string `json:"certificateAuthorities,omitempty"`
-
-	// ClientCertificate Shown to an endpoint that asks for one. Null or left out: none.
-	ClientCertificate *ClientCertificateSettings `json:"clientCertificate,omitempty"`
-
-	// DeadLetterDestination Where events go that are given up. Null or left out: what behavior says; under safe, Rows.
-	DeadLetterDestination *DeadLetterDestination `json:"deadLetterDestination,omitempty"`
-
-	// DeliveryAttributeMappings Headers that every delivery carries beside postrider's own. At most 10, their values at most 4,096 bytes, unless the operator set
-	// other limits. Null or left out: none.
-	DeliveryAttributeMappings *[]DeliveryAttributeSettings `json:"deliveryAttributeMappings,omitempty"`
-
-	// EndpointKind Which column of the retry policy's status-code table applies.
-	EndpointKind *EndpointKind `json:"endpointKind,omitempty"`
-
-	// EndpointUrl Absolute http or https URL, 2,048 characters at most. Never shown again in full.
-	EndpointUrl string `json:"endpointUrl"`
-
-	// EndpointValidation Whether the endpoint has to show that it wants events. Null or left out: required.
-	EndpointValidation *EndpointValidation `json:"endpointValidation,omitempty"`
-
-	// EventDeliverySchema Envelope of the events that are delivered; as they were published, unless said otherwise. EventGridSchema can become
-	// CloudEventSchemaV1_0, and CustomEventSchema both. CustomInputSchema delivers the publisher's own JSON as it was received.
-	EventDeliverySchema *DeliverySchema `json:"eventDeliverySchema,omitempty"`
-
-	// ExpirationTimeUtc From then on it gets no more events; it is deleted, and what it is owed is canceled. A moment in the future. Null or left out: never.
-	ExpirationTimeUtc *string `json:"expirationTimeUtc,omitempty"`
-
-	// Filter Which events are wanted; all of them when nothing is said.
-	Filter *FilterSettings `json:"filter,omitempty"`
-
-	// HonorRetryAfter Whether an endpoint's Retry-After puts off the next attempt. Null or left out: what behavior says.
-	HonorRetryAfter *bool `json:"honorRetryAfter,omitempty"`
-
-	// Labels Free texts, at most 100 of 256 characters each. They are kept in their order.
-	Labels *[]string `json:"labels,omitempty"`
-
-	// MaxConcurrentDeliveries The most requests in flight at a time, of all nodes together. Null or left out: as many as the endpoint keeps up with.
-	MaxConcurrentDeliveries *int `json:"maxConcurrentDeliveries,omitempty"`
-
-	// MaxEventsPerBatch The most events one request carries; none waits until there are so many. Batches are on where this is more than 1, or where only
-	// preferredBatchSizeInKilobytes is set: then it is 10. Policies whose `batching` is false refuse them. Null or left out: not set.
-	MaxEventsPerBatch *int `json:"maxEventsPerBatch,omitempty"`
-
-	// MinimumTlsVersionAllowed The least version of TLS that the endpoint may speak. Null or left out: 1.2.
-	MinimumTlsVersionAllowed *string `json:"minimumTlsVersionAllowed,omitempty"`
-
-	// Oauth2 Null or left out: deliveries carry no token.
-	Oauth2 *OAuth2Settings `json:"oauth2,omitempty"`
-
-	// PreferredBatchSizeInKilobytes How large the body of a batch should be: a target, for one larger event still goes, alone. Null or left out: not set, and 64 where batches are on.
-	PreferredBatchSizeInKilobytes *int `json:"preferredBatchSizeInKilobytes,omitempty"`
-
-	// ProbationAction Null or left out: what behavior says.
-	ProbationAction *ProbationAction `json:"probationAction,omitempty"`
-
-	// RetryPolicy How often and how long an event is tried. What is left out or null is the policy's default.
-	RetryPolicy *RetryPolicySettings `json:"retryPolicy,omitempty"`
-
-	// RetryTransportErrors Whether another attempt is made where there was no answer, even where the policy's table says never. Null or left out: what behavior says.
-	RetryTransportErrors *bool `json:"retryTransportErrors,omitempty"`
-
-	// Signing Null or left out: deliveries are not signed, and the secrets they were signed with until then are deleted.
-	Signing *SigningSettings `json:"signing,omitempty"`
-}
+type SubscriptionSettings = catalog.SubscriptionSpec
 
 // TestDelivery A sample event on its way.
 type TestDelivery struct {

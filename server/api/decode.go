@@ -8,8 +8,10 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
@@ -64,12 +66,15 @@ func DecodeStrictly(body []byte, target any) error {
 	found.members(body, reflect.TypeOf(target), "")
 	var mismatch *json.UnmarshalTypeError
 	if err := json.Unmarshal(body, target); errors.As(err, &mismatch) {
-		found.Value(mismatch.Field, "must be %s", kindInWords(mismatch.Type))
-	} else if err != nil {
+		found.Value(embedded.ReplaceAllString(mismatch.Field, ""), "must be %s", kindInWords(mismatch.Type))
+	} else if err != nil && len(found) == 0 {
 		return Refuse(http.StatusBadRequest, CodeInvalidRequest, "the body cannot be read")
 	}
 	return found.Err()
 }
+
+// embedded finds the Go names of embedded structs in the path of a member; names in JSON begin with a small letter.
+var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
 
 // members adds the members of the object raw that t does not have, and those that are there twice, also of the objects
 // in an array. What is of another kind is left to the decoder. raw is known to be JSON, so reading its tokens cannot
@@ -79,20 +84,37 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 		t = t.Elem()
 	}
 	switch {
+	case t == reflect.TypeFor[time.Time]():
+		p.time(raw, path)
 	case t.Kind() == reflect.Slice && raw[0] == '[':
 		p.entries(raw, t.Elem(), path)
 	case t.Kind() == reflect.Map && raw[0] == '{':
-		p.object(raw, path, func(string) (reflect.Type, bool) { return t.Elem(), true }, nil)
+		p.object(raw, path, func(string) (reflect.StructField, bool) { return reflect.StructField{Type: t.Elem()}, true }, nil)
 	case t.Kind() == reflect.Struct && raw[0] == '{':
-		types, names := memberTypes(t)
-		p.object(raw, path, func(name string) (reflect.Type, bool) {
-			member, known := types[name]
+		members, names := membersOf(t)
+		p.object(raw, path, func(name string) (reflect.StructField, bool) {
+			member, known := members[name]
 			return member, known
 		}, names)
 	}
 }
 
-func (p *Problems) object(raw []byte, path string, known func(string) (reflect.Type, bool), names []string) {
+// time checks what the decoder reports without the member's name.
+func (p *Problems) time(raw []byte, path string) {
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		p.Value(path, "must be a string")
+		return
+	}
+	if text == nil {
+		return
+	}
+	if _, err := time.Parse(time.RFC3339, *text); err != nil {
+		p.Value(path, "must be a date-time as of RFC 3339, such as 2030-01-31T12:00:00Z, not %q", Shorten(*text))
+	}
+}
+
+func (p *Problems) object(raw []byte, path string, known func(string) (reflect.StructField, bool), names []string) {
 	if path != "" {
 		path += "."
 	}
@@ -111,8 +133,10 @@ func (p *Problems) object(raw []byte, path string, known func(string) (reflect.T
 			p.Add(codeUnknownMember, path+name, "is not known here; what is: %s", strings.Join(names, ", "))
 		case seen[name]:
 			p.Value(path+name, "appears twice")
+		case string(value) == `""` && member.Tag.Get("minLength") == "1":
+			p.Value(path+name, "must not be empty")
 		default:
-			p.members(value, member, path+name)
+			p.members(value, member.Type, path+name)
 		}
 		seen[name] = true
 	}
@@ -137,19 +161,29 @@ func (p *Problems) entries(raw []byte, t reflect.Type, path string) {
 	}
 }
 
-// memberTypes lists the JSON names of a struct's fields, in alphabetical order, with their types.
-func memberTypes(t reflect.Type) (types map[string]reflect.Type, names []string) {
-	types = map[string]reflect.Type{}
+// membersOf lists a struct's fields by their JSON names, and these in alphabetical order. The fields of an embedded struct
+// without a name are members of the struct around it.
+func membersOf(t reflect.Type) (members map[string]reflect.StructField, names []string) {
+	members = map[string]reflect.StructField{}
 	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" || name == "-" {
-			continue // embedded, or no member
+		if name != "" && name != "-" && (len(field.Index) == 1 || inlined(t, field.Index)) {
+			members[name] = field
+			names = append(names, name)
 		}
-		types[name] = field.Type
-		names = append(names, name)
 	}
 	slices.Sort(names)
-	return types, names
+	return members, names
+}
+
+// inlined reports whether all embedded structs around a field have no name of their own.
+func inlined(t reflect.Type, index []int) bool {
+	for i := 1; i < len(index); i++ {
+		if t.FieldByIndex(index[:i]).Tag.Get("json") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 func kindInWords(t reflect.Type) string {

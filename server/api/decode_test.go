@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"postrider/catalog"
 )
 
 func TestDecodeStrictly(t *testing.T) {
@@ -16,11 +18,11 @@ func TestDecodeStrictly(t *testing.T) {
 		DecodeStrictly(
 			[]byte(` {"endpointUrl":"u", "retryPolicy" : {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes":null}} `), &got))
 	require.Equal(t,
-		SubscriptionSettings{EndpointUrl: "u", RetryPolicy: &RetryPolicySettings{MaxDeliveryAttempts: &attempts}}, got)
+		SubscriptionSettings{EndpointURL: "u", RetryPolicy: catalog.RetryPolicySpec{MaxDeliveryAttempts: &attempts}}, got)
 
-	got = SubscriptionSettings{EndpointUrl: "before"}
+	got = SubscriptionSettings{EndpointURL: "before"}
 	require.NoError(t, DecodeStrictly([]byte(" \n"), &got), "an empty body says nothing")
-	require.Equal(t, "before", got.EndpointUrl)
+	require.Equal(t, "before", got.EndpointURL)
 
 	for name, row := range map[string]struct{ body, target, says string }{
 		"a name's case": {
@@ -47,6 +49,14 @@ func TestDecodeStrictly(t *testing.T) {
 		},
 		"a string for a boolean": {
 			`{"filter":{"isSubjectCaseSensitive":"yes"}}`, "filter.isSubjectCaseSensitive", "must be true or false",
+		},
+		"a member of the connection": {`{"oauth2":{"tokenURL":"u"}}`, "oauth2.tokenURL", "is not known here; what is: clientId,"},
+		"a number for a certificate": {`{"certificateAuthorities":1}`, "certificateAuthorities", "must be a string"},
+		"no time":                    {`{"expirationTimeUtc":"soon"}`, "expirationTimeUtc", "must be a date-time as of RFC 3339"},
+		"a number for a time":        {`{"expirationTimeUtc":1}`, "expirationTimeUtc", "must be a string"},
+		"a property of a header": {
+			`{"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"Value":"x"}}]}`,
+			"deliveryAttributeMappings[0].properties.Value", "is not known here; what is: isSecret, sourceField, value",
 		},
 		"a number for a string": {`{"endpointUrl":1}`, "endpointUrl", "must be a string"},
 		"a number too large": {

@@ -38,7 +38,7 @@ func ReadTopic(name string, body []byte) (api.Topic, error) {
 // members that there are not, and the filter, whose limits are the server's to judge. Its error names every mistake,
 // one a line.
 func CheckSubscription(name string, body []byte) error {
-	var settings api.SubscriptionSettings
+	var settings catalog.SubscriptionSpec
 	if len(bytes.TrimSpace(body)) == 0 {
 		return errNoObject
 	}
@@ -47,10 +47,10 @@ func CheckSubscription(name string, body []byte) error {
 	}
 	var found problems
 	found.Check(policy.ValidName("subscription", name))
-	if settings.EndpointUrl == "" {
+	if settings.EndpointURL == "" {
 		found.Value("endpointUrl", "is required")
 	}
-	events := filterOf(settings.Filter)
+	events := readFilter(settings.Filter)
 	found.Check(events.ValidateWithin(filter.Limits{MaxFilters: 1000, MaxValues: 10_000, MaxStringLength: 10_000}))
 	return inLines(found.Err())
 }
@@ -73,6 +73,6 @@ func (m *Handlers) whatIf(
 		sub.ProvisioningState = catalog.ProvisioningSucceeded
 		sub.CreatedAt, sub.UpdatedAt = m.Parts.Clock.Now(), m.Parts.Clock.Now()
 	}
-	sub.SubscriptionSpec = spec
+	sub.SubscriptionSpec, sub.EndpointBaseURL = spec.WithDefaults(topic), spec.EndpointBaseURL()
 	return m.subscriptionJSON(&sub), nil
 }

@@ -8,25 +8,25 @@ import (
 	"postrider/server/api"
 )
 
-// limits reads the limits of attempts and of time, which have other names on namespace topics, and judges them; of an
-// unknown policy (nil) it judges no more than the names.
-func (p *problems) limits(
-	under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec,
-) {
-	spec.MaxDeliveryAttempts, spec.EventTimeToLiveInMinutes = b.MaxDeliveryAttempts, b.EventTimeToLiveInMinutes
+// retryPolicy checks the limits of attempts and of time, which have other names on namespace topics, and batches. Of an
+// unknown policy (nil) it checks the names only.
+func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalog.SubscriptionSpec) {
+	stated := s.RetryPolicy
 	if t.Kind != catalog.TopicNamespace {
-		p.namespaceOnly(b)
-	} else if !p.namespaceNames(b, spec) {
+		p.namespaceOnly(&stated)
+	} else if !p.namespaceNames(&stated, &s.RetryPolicy) {
 		return
 	}
+	s.RetryPolicy.MaxDeliveryCount, s.RetryPolicy.EventTimeToLive = nil, nil
 	if under == nil {
 		return
 	}
-	p.attempts(under, b, spec)
-	p.timeToLive(under, t, b, spec)
+	p.attempts(under, &stated, s.RetryPolicy.MaxDeliveryAttempts)
+	p.timeToLive(under, t, &stated, s.RetryPolicy.EventTimeToLiveInMinutes)
+	p.batch(under, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
 }
 
-func (p *problems) namespaceOnly(b *api.RetryPolicySettings) {
+func (p *problems) namespaceOnly(b *catalog.RetryPolicySpec) {
 	if b.MaxDeliveryCount != nil {
 		p.Value("retryPolicy.maxDeliveryCount", "must be absent: it is for namespace topics, here say maxDeliveryAttempts")
 	}
@@ -36,15 +36,15 @@ func (p *problems) namespaceOnly(b *api.RetryPolicySettings) {
 	}
 }
 
-// namespaceNames reports false where a limit cannot be read.
-func (p *problems) namespaceNames(b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) (readable bool) {
+// namespaceNames moves the limits to the names under which they are stored. It reports false if a limit cannot be read.
+func (p *problems) namespaceNames(b, into *catalog.RetryPolicySpec) (readable bool) {
 	before := len(p.Problems)
 	switch {
 	case b.MaxDeliveryCount == nil:
 	case b.MaxDeliveryAttempts != nil:
 		p.Value("retryPolicy.maxDeliveryCount", "must not stand beside maxDeliveryAttempts: they are two names of one limit")
 	default:
-		spec.MaxDeliveryAttempts = b.MaxDeliveryCount
+		into.MaxDeliveryAttempts = b.MaxDeliveryCount
 	}
 	switch {
 	case b.EventTimeToLive == nil:
@@ -56,26 +56,23 @@ func (p *problems) namespaceNames(b *api.RetryPolicySettings, spec *catalog.Subs
 		if err != nil {
 			p.Value("retryPolicy.eventTimeToLive", "%v, not %q", err, api.Shorten(*b.EventTimeToLive))
 		}
-		spec.EventTimeToLiveInMinutes = &minutes
+		into.EventTimeToLiveInMinutes = &minutes
 	}
 	return len(p.Problems) == before
 }
 
-func (p *problems) attempts(under *policy.Policy, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec) {
-	_, err := under.Limits(spec.MaxDeliveryAttempts, nil)
+func (p *problems) attempts(under *policy.Policy, b *catalog.RetryPolicySpec, attempts *int) {
+	_, err := under.Limits(attempts, nil)
 	if err != nil && b.MaxDeliveryCount != nil {
 		p.Value("retryPolicy.maxDeliveryCount", "must be between %d and %d under retry policy %s, not %d",
-			under.MinMaxAttempts, under.MaxMaxAttempts, under.Name, *spec.MaxDeliveryAttempts)
+			under.MinMaxAttempts, under.MaxMaxAttempts, under.Name, *attempts)
 		return
 	}
 	p.Check(err)
 }
 
-// timeToLive judges by the policy's range and, of a namespace topic, by its retention.
-func (p *problems) timeToLive(
-	under *policy.Policy, t *catalog.Topic, b *api.RetryPolicySettings, spec *catalog.SubscriptionSpec,
-) {
-	ttl := spec.EventTimeToLiveInMinutes
+// timeToLive checks the policy's range and, of a namespace topic, its retention.
+func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *catalog.RetryPolicySpec, ttl *int) {
 	if ttl == nil {
 		return
 	}

@@ -1,15 +1,15 @@
 package management
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
-	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"postrider/catalog"
-	"postrider/policy/filter"
+	"postrider/policy"
 	"postrider/postgres"
 	"postrider/server/api"
 )
@@ -35,7 +35,7 @@ func (m *Handlers) PatchSubscription(
 		patch = *r.Body
 	}
 	// Unknown names, names given twice and values of a wrong kind are told as of a put; null is of any kind.
-	if err := api.DecodeStrictly(patch, &api.SubscriptionSettings{}); err != nil {
+	if err := api.DecodeStrictly(patch, &catalog.SubscriptionSpec{}); err != nil {
 		return nil, err
 	}
 	for tries, handshakes := 0, 0; tries < patchTries && handshakes < patchHandshakes; tries++ {
@@ -56,7 +56,7 @@ func (m *Handlers) PatchSubscription(
 			return nil, err
 		}
 		return api.PatchSubscription200JSONResponse{
-			Body: shown, Headers: api.PatchSubscription200ResponseHeaders{ETag: shown.Etag},
+			Body: shown, Headers: api.PatchSubscription200ResponseHeaders{ETag: shown.ETag},
 		}, nil
 	}
 	return nil, api.RefuseConflict(api.ConflictCodeConcurrentChange,
@@ -81,11 +81,11 @@ func (m *Handlers) patch(
 	if err != nil {
 		return nil, nil, false, err
 	}
-	settings, err := patched(&before.SubscriptionSpec, patch)
+	stated, err := patched(before.Stated, patch)
 	if err != nil {
 		return nil, nil, false, err
 	}
-	spec, err := m.subscriptionSpec(ctx, parent, name, settings)
+	spec, err := m.checkSubscription(ctx, parent, name, stated)
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -97,114 +97,51 @@ func (m *Handlers) patch(
 	return before, after, shook, m.putRefused(topic, err)
 }
 
-// patched are the settings that a patch makes of those stated. Whether an endpoint is validated is judged anew with
-// another endpoint, as of a put: nobody has vouched for that one.
-func patched(spec *catalog.SubscriptionSpec, patch json.RawMessage) (*api.SubscriptionSettings, error) {
-	stated := statedSettings(spec)
+// patched applies a JSON merge patch (RFC 7396) to the settings as they are stored, secrets included. A few settings
+// belong to others, and are dropped when a patch replaces those.
+func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after catalog.SubscriptionSpec, err error) {
 	var named struct {
-		RetryPolicy map[string]json.RawMessage
-		EndpointURL *string
-		DeadLetter  struct {
-			EndpointType api.DeadLetterDestinationEndpointType
-		} `json:"deadLetterDestination"`
-		ClientCertificate struct{ Certificate *string }
-		OAuth2            struct{ TokenURL, ClientID *string }
+		RetryPolicy           map[string]json.RawMessage
+		EndpointURL           *string
+		DeadLetterDestination struct{ EndpointType catalog.DeadLetterType }
+		ClientCertificate     struct{ Certificate *string }
+		OAuth2                struct{ TokenURL, ClientID *string }
 	}
-	_ = json.Unmarshal(patch, &named)
-	if named.EndpointURL != nil && *named.EndpointURL != spec.EndpointURL {
-		stated.EndpointValidation = nil
+	_ = json.Unmarshal(patch, &named) // DecodeStrictly has accepted it
+	if named.EndpointURL != nil && *named.EndpointURL != stored.EndpointURL {
+		stored.EndpointValidation = "" // no operator has vouched for the new endpoint
 	}
-	withholdSecrets(stated, named.OAuth2.TokenURL, named.OAuth2.ClientID, named.ClientCertificate.Certificate)
-	if kind := named.DeadLetter.EndpointType; kind != "" && stated.DeadLetterDestination != nil &&
-		kind != stated.DeadLetterDestination.EndpointType {
-		stated.DeadLetterDestination.Properties = nil // those of another kind of destination
+	stored.Connection = withholdSecrets(stored.Connection, named.OAuth2.TokenURL, named.OAuth2.ClientID,
+		named.ClientCertificate.Certificate)
+	kind := named.DeadLetterDestination.EndpointType
+	if d := stored.DeadLetterDestination; d != nil && kind != "" && kind != d.EndpointType {
+		stored.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: d.EndpointType}
 	}
 	if _, other := named.RetryPolicy["maxDeliveryCount"]; other {
-		stated.RetryPolicy.MaxDeliveryAttempts = nil
+		stored.RetryPolicy.MaxDeliveryAttempts = nil
 	}
 	if _, other := named.RetryPolicy["eventTimeToLive"]; other {
-		stated.RetryPolicy.EventTimeToLiveInMinutes = nil
+		stored.RetryPolicy.EventTimeToLiveInMinutes = nil
 	}
-	text, err := plainJSON(stated)
+	text, err := json.Marshal(stored)
 	if err != nil {
-		return nil, err
+		return after, err
 	}
-	if text, err = merge(text, patch); err != nil {
-		return nil, err
+	if text, err = jsonpatch.MergePatch(text, patch); err != nil {
+		return after, err
 	}
-	settings := new(api.SubscriptionSettings)
-	return settings, api.DecodeStrictly(text, settings)
+	return after, api.DecodeStrictly(text, &after)
 }
 
-// statedSettings are an event subscription's settings as they were put. What was left out and has a default of its own
-// by now, such as the delivery schema, is stated.
-func statedSettings(s *catalog.SubscriptionSpec) *api.SubscriptionSettings {
-	kind, schema, behavior, validation := api.EndpointKind(s.EndpointKind), api.DeliverySchema(s.EventDeliverySchema),
-		api.Behavior(s.Behavior), api.EndpointValidation(s.EndpointValidation)
-	stated := &api.SubscriptionSettings{
-		EndpointUrl: s.EndpointURL, EndpointKind: &kind, EventDeliverySchema: &schema, Filter: statedFilter(&s.Filter),
-		RetryPolicy: &api.RetryPolicySettings{
-			Policy: &s.RetryPolicy, MaxDeliveryAttempts: s.MaxDeliveryAttempts,
-			EventTimeToLiveInMinutes: s.EventTimeToLiveInMinutes,
-		},
-		MaxEventsPerBatch: s.MaxEventsPerBatch, PreferredBatchSizeInKilobytes: s.PreferredBatchSizeInKilobytes,
-		MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
-		EndpointValidation:      &validation, Behavior: &behavior, HonorRetryAfter: s.HonorRetryAfter,
-		ProbationAction: (*api.ProbationAction)(s.ProbationAction), RetryTransportErrors: s.RetryTransportErrors,
-		Labels: &s.Labels, Signing: &api.SigningSettings{Enabled: &s.Signed},
-		DeliveryAttributeMappings: statedAttributes(s.DeliveryAttributes),
+// withholdSecrets drops what a patch must not keep: a client secret belongs to its token URL and its client, and a
+// private key to its certificate.
+func withholdSecrets(c policy.Connection, tokenURL, clientID, certificate *string) policy.Connection {
+	open := c.WithoutSecrets()
+	if o := c.OAuth2; o != nil && (tokenURL != nil && *tokenURL != o.TokenURL || clientID != nil && *clientID != o.ClientID) {
+		c.OAuth2 = open.OAuth2
 	}
-	stateConnection(stated, &s.Connection)
-	if s.DeadLetter != catalog.DeadLetterUnset {
-		destination := destinationJSON(s.DeadLetter, s.DeadLetterProperties)
-		stated.DeadLetterDestination = &destination
+	if c.ClientCertificate != nil && certificate != nil {
+		c.ClientCertificate = open.ClientCertificate // the stored one is kept if it fits
 	}
-	if s.ExpirationTimeUTC != nil {
-		at := s.ExpirationTimeUTC.UTC().Format(time.RFC3339Nano)
-		stated.ExpirationTimeUtc = &at
-	}
-	return stated
-}
-
-func statedFilter(f *filter.Filter) *api.FilterSettings {
-	filters := advancedFiltersJSON(f.AdvancedFilters)
-	return &api.FilterSettings{
-		IncludedEventTypes: &f.IncludedEventTypes, SubjectBeginsWith: &f.SubjectBeginsWith,
-		SubjectEndsWith:        &f.SubjectEndsWith,
-		IsSubjectCaseSensitive: &f.IsSubjectCaseSensitive, AdvancedFilters: &filters,
-		EnableAdvancedFilteringOnArrays: &f.EnableAdvancedFilteringOnArrays,
-	}
-}
-
-// merge applies a JSON merge patch (RFC 7396, section 2). Values are copied as they are written: no number is read.
-func merge(target, patch json.RawMessage) (json.RawMessage, error) {
-	var changes map[string]json.RawMessage
-	if json.Unmarshal(patch, &changes) != nil || changes == nil {
-		return patch, nil // no object: it takes the target's place
-	}
-	members := map[string]json.RawMessage{}
-	if json.Unmarshal(target, &members) != nil || members == nil {
-		members = map[string]json.RawMessage{}
-	}
-	for name, change := range changes {
-		if string(change) == "null" {
-			delete(members, name)
-			continue
-		}
-		merged, err := merge(members[name], change)
-		if err != nil {
-			return nil, err
-		}
-		members[name] = merged
-	}
-	return plainJSON(members)
-}
-
-// plainJSON writes JSON without the escapes that are for HTML: text is kept as it was put.
-func plainJSON(v any) (json.RawMessage, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return text.Bytes(), err
+	return c
 }

@@ -14,9 +14,6 @@ import (
 // previousSecretByDefault is how long a replaced secret goes on signing where nothing else is asked for.
 const previousSecretByDefault = 24 * time.Hour
 
-// signed says whether deliveries are to be signed.
-func signed(b *api.SigningSettings) bool { return b != nil && optional(b.Enabled, false) }
-
 // GetSigningSecrets answers POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
 func (m *Handlers) GetSigningSecrets(
 	ctx context.Context, r api.GetSigningSecretsRequestObject,
@@ -77,10 +74,10 @@ func newSecret(b *api.RotateSigningSecretSettings) (key []byte, previous time.Du
 
 // liveSecrets are those that sign now, by the database's clock.
 func (m *Handlers) liveSecrets(s *catalog.Subscription) []policy.SigningSecret {
-	if s.Signing == nil {
+	if s.SigningKeys == nil {
 		return nil
 	}
-	return s.Signing.Live(m.Parts.Clock.Now())
+	return s.SigningKeys.Live(m.Parts.Clock.Now())
 }
 
 func (m *Handlers) signingSecrets(s *catalog.Subscription) api.SigningSecrets {
@@ -96,7 +93,7 @@ func (m *Handlers) signingSecrets(s *catalog.Subscription) api.SigningSecrets {
 // signingJSON shows no secret.
 func (m *Handlers) signingJSON(s *catalog.Subscription) api.Signing {
 	live := m.liveSecrets(s)
-	shown := api.Signing{Enabled: s.Signed, Secrets: len(live)}
+	shown := api.Signing{Enabled: s.Signing.Enabled, Secrets: len(live)}
 	if len(live) > 0 {
 		shown.RotatedAt = utcOrNull(&live[0].CreatedAt)
 	}

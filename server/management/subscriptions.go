@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -53,7 +54,7 @@ func (m *Handlers) PutSubscription(
 	if err != nil {
 		return nil, err
 	}
-	spec, err := m.subscriptionSpec(ctx, topic, r.Subscription, r.Body)
+	spec, err := m.checkSubscription(ctx, topic, r.Subscription, optional(r.Body, catalog.SubscriptionSpec{}))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (m *Handlers) PutSubscription(
 			return nil, err
 		}
 		return api.PutSubscription200JSONResponse{
-			Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.Etag},
+			Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.ETag},
 		}, nil
 	}
 	sub, made, err := m.put(ctx, topic, r.Subscription, spec, when...)
@@ -79,11 +80,11 @@ func (m *Handlers) PutSubscription(
 		return nil, err
 	case made:
 		return api.PutSubscription201JSONResponse{
-			Body: shown, Headers: api.PutSubscription201ResponseHeaders{ETag: shown.Etag},
+			Body: shown, Headers: api.PutSubscription201ResponseHeaders{ETag: shown.ETag},
 		}, nil
 	}
 	return api.PutSubscription200JSONResponse{
-		Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.Etag},
+		Body: shown, Headers: api.PutSubscription200ResponseHeaders{ETag: shown.ETag},
 	}, nil
 }
 
@@ -126,7 +127,7 @@ func (m *Handlers) GetSubscription(
 		return nil, err
 	}
 	return api.GetSubscription200JSONResponse{
-		Body: shown, Headers: api.GetSubscription200ResponseHeaders{ETag: shown.Etag},
+		Body: shown, Headers: api.GetSubscription200ResponseHeaders{ETag: shown.ETag},
 	}, nil
 }
 
@@ -153,59 +154,59 @@ func (m *Handlers) DeleteSubscription(
 	return api.DeleteSubscription204Response{}, nil
 }
 
-// subscriptionJSON shows an event subscription with its effective settings and without its endpoint's secrets.
+// subscriptionJSON shows an event subscription with its effective settings and without its secrets.
 func (m *Handlers) subscriptionJSON(s *catalog.Subscription) api.Subscription {
 	rules := m.rules(s)
-	destination := s.DeadLetter
-	switch {
-	case !rules.DeadLetter:
-		destination = catalog.DeadLetterNone
-	case !destination.Outside():
-		destination = catalog.DeadLetterRows
-	}
 	batch := s.Batch()
 	shown := api.Subscription{
-		Topic: s.Topic, Name: s.Name, EndpointBaseUrl: s.EndpointBaseURL, EndpointKind: api.EndpointKind(s.EndpointKind),
-		EventDeliverySchema: api.DeliverySchema(s.EventDeliverySchema), RetryPolicy: retryPolicyJSON(s, rules.Limits),
-		Filter:                filterJSON(s.Filter),
-		DeadLetterDestination: destinationJSON(destination, s.DeadLetterProperties),
-		MaxEventsPerBatch:     batch.MaxEvents, PreferredBatchSizeInKilobytes: batch.PreferredKilobytes,
-		MaxConcurrentDeliveries: s.MaxConcurrentDeliveries,
-		Behavior:                api.Behavior(s.Behavior), HonorRetryAfter: rules.Policy.HonorRetryAfter,
-		ProbationAction:      api.ProbationAction(rules.Policy.Probation.Action),
-		RetryTransportErrors: rules.Policy.RetryTransportErrors, Labels: append([]string{}, s.Labels...),
-		ExpirationTimeUtc:         utcOrNull(s.ExpirationTimeUTC),
-		Etag:                      api.ETagOf(s.Version),
-		DeliveryAttributeMappings: attributesJSON(s.DeliveryAttributes, false),
-		Signing:                   m.signingJSON(s),
-		ProvisioningState:         api.SubscriptionProvisioningState(s.ProvisioningState),
-		EndpointValidation:        api.EndpointValidation(s.EndpointValidation), Hold: holdJSON(s.Hold),
+		Topic: s.Topic, Name: s.Name, EndpointBaseURL: s.EndpointBaseURL, SubscriptionSpec: s.SubscriptionSpec,
+		Filter: filterJSON(s.Filter), DeadLetterDestination: destinationJSON(s, rules.DeadLetter),
+		DeliveryAttributeMappings: attributesJSON(s.DeliveryAttributes, false), Signing: m.signingJSON(s),
+		MinimumTLSVersionAllowed: cmp.Or(s.MinimumTLSVersion, policy.TLS12),
+		CertificateAuthorities:   textOrNull(s.CertificateAuthorities),
+		ETag:                     api.ETagOf(s.Version), ProvisioningState: s.ProvisioningState, Hold: holdJSON(s.Hold),
 		CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
 	}
-	showConnection(&shown, &s.Connection)
+	open := s.Connection.WithoutSecrets()
+	shown.ClientCertificate = open.ClientCertificate
+	if o := open.OAuth2; o != nil {
+		shown.OAuth2 = &api.OAuth2{TokenUrl: o.TokenURL, ClientId: o.ClientID, Scope: textOrNull(o.Scope)}
+	}
+	effective := &shown.SubscriptionSpec
+	effective.EndpointURL = ""
+	effective.RetryPolicy.MaxDeliveryAttempts = limitOf(rules.Limits.MaxAttempts)
+	effective.RetryPolicy.EventTimeToLiveInMinutes = new(minutes(rules.Limits.TTL))
+	if s.EventRetentionInDays > 0 { // of a namespace topic
+		effective.RetryPolicy.MaxDeliveryCount = effective.RetryPolicy.MaxDeliveryAttempts
+		effective.RetryPolicy.EventTimeToLive = new(span(rules.Limits.TTL))
+	}
+	effective.MaxEventsPerBatch, effective.PreferredBatchSizeInKilobytes = &batch.MaxEvents, &batch.PreferredKilobytes
+	effective.HonorRetryAfter = &rules.Policy.HonorRetryAfter
+	effective.ProbationAction = &rules.Policy.Probation.Action
+	effective.RetryTransportErrors = &rules.Policy.RetryTransportErrors
+	effective.Labels = append([]string{}, s.Labels...)
 	return shown
+}
+
+// destinationJSON is the effective dead-letter destination; it has no secrets.
+func destinationJSON(s *catalog.Subscription, kept bool) catalog.DeadLetterDestination {
+	switch d := s.DeadLetterDestination; {
+	case !kept:
+		return catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
+	case d != nil && d.EndpointType.Outside():
+		return *d
+	}
+	return catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 }
 
 // rules are what holds for its deliveries: the policy's ranges, or the topic's retention, may have changed since its
 // limits were set.
 func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
-	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy)
+	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy.Policy)
 	if !known { // made on another node within the last second
 		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
 	}
 	return p.Resolve(s.Wishes())
-}
-
-func retryPolicyJSON(s *catalog.Subscription, limits policy.Limits) api.RetryPolicy {
-	shown := api.RetryPolicy{
-		Policy: s.RetryPolicy, MaxDeliveryAttempts: limitOf(limits.MaxAttempts),
-		EventTimeToLiveInMinutes: minutes(limits.TTL),
-	}
-	if s.EventRetentionInDays > 0 { // of a namespace topic
-		ttl := span(limits.TTL)
-		shown.MaxDeliveryCount, shown.EventTimeToLive = shown.MaxDeliveryAttempts, &ttl
-	}
-	return shown
 }
 
 func filterJSON(f filter.Filter) api.Filter {

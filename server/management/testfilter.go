@@ -52,7 +52,7 @@ func (m *Handlers) TestFilter(
 	if b == nil {
 		b = &api.TopicFilterTest{}
 	}
-	filter := filterOf(b.Filter)
+	filter := readFilter(optional(b.Filter, filter.Filter{}))
 	var found problems
 	found.Check(filter.ValidateWithin(m.FilterLimits))
 	if err := found.Err(); err != nil {

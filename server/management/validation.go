@@ -50,16 +50,8 @@ func baseOf(ctx context.Context) string {
 	return base
 }
 
-// endpointValidation is the setting as stated, or its default for this endpoint.
-func (m *Handlers) endpointValidation(
-	found *problems, stated *api.EndpointValidation, endpoint string,
-) catalog.EndpointValidation {
-	if stated != nil {
-		if !stated.Valid() {
-			found.Value("endpointValidation", "must be %s or %s", catalog.ValidationRequired, catalog.ValidationSkip)
-		}
-		return catalog.EndpointValidation(*stated)
-	}
+// defaultValidation is endpointValidation for this endpoint if the client states none.
+func (m *Handlers) defaultValidation(endpoint string) catalog.EndpointValidation {
 	if u, err := url.Parse(endpoint); err == nil && m.DefaultValidation != nil {
 		return m.DefaultValidation(u.Hostname())
 	}
@@ -101,7 +93,7 @@ func (m *Handlers) putValidated(
 		return nil, false, api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
 			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that "+
 				"there was is kept. Try again, or set endpointValidation to skip.",
-			spec.EndpointBaseURL, m.ValidationWait)
+			spec.EndpointBaseURL(), m.ValidationWait)
 	}
 	return sub, made, validationRefusal(err)
 }

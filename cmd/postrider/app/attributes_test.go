@@ -13,7 +13,7 @@ import (
 )
 
 func secretHeader(name string, value *string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: value, IsSecret: true}, }
+	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: value, IsSecret: true}}
 }
 
 func TestDeliveryAttributesAreSealed(t *testing.T) {

@@ -77,10 +77,10 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 	topic := catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents}
 	_, _, err := b.store.Topics.Put(t.Context(), "shop", topic)
 	require.NoError(t, err)
-	b.subscription(t, "shop", "first", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "namespace-2023" })
+	b.subscription(t, "shop", "first", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "namespace-2023" })
 	other, _ := newStore(t, b.url, "node-2")
 	sub := b.subscription(t, "shop", "second", func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.EventTimeToLiveInMinutes = "namespace-2023", new(7*1440)
+		s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = "namespace-2023", new(7*1440)
 	})
 	rules := func() policy.Rules {
 		require.NoError(t, other.Cache.Reload(t.Context()))
@@ -100,7 +100,7 @@ func TestRulesFollowWhatTheyAreMadeOf(t *testing.T) {
 	own.Name, own.BuiltIn, own.DefaultMaxAttempts = "mine", false, 7
 	_, _, err = b.store.Policies.Put(t.Context(), &own)
 	require.NoError(t, err)
-	sub = b.subscription(t, "shop", "second", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "mine" })
+	sub = b.subscription(t, "shop", "second", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
 	require.Equal(t, 7, rules().Limits.MaxAttempts)
 	own.DefaultMaxAttempts = 4
 	_, _, err = b.store.Policies.Put(t.Context(), &own)

@@ -22,7 +22,7 @@ import (
 
 // outside has an event subscription's dead letters written to a location.
 func outside(s *catalog.SubscriptionSpec) {
-	s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterBlob, &policy.DeadLetterProperties{URL: "file:///nowhere"}
+	s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: "file:///nowhere"}}
 }
 
 // bury makes n dead letters of an event subscription, each after one attempt a moment ago.
@@ -79,11 +79,13 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	for _, name := range []string{"ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
-		sub := b.subscription(t, "orders", name, func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy = name })
+		sub := b.subscription(t, "orders", name, func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy.Policy = name })
 		b.bury(t, sub, 1)
 		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", name))
 	}
-	sub := b.subscription(t, "orders", "rows", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows })
+	sub := b.subscription(t, "orders", "rows", func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
+	})
 	b.bury(t, sub, 1)
 
 	require.Equal(t,
@@ -296,12 +298,14 @@ func TestExportFollowsTheSetting(t *testing.T) {
 	b.exec(t, "DELETE FROM postrider_internal.dead_letters WHERE event_id LIKE '%-0'")
 	azure := &policy.DeadLetterProperties{ResourceID: "/subscriptions/x", BlobContainerName: "dead"}
 	b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
-		s.DeadLetter, s.DeadLetterProperties = catalog.DeadLetterStorageBlob, azure
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterStorageBlob, Properties: azure}
 	})
 	x, _ := b.load(t)
 	require.Equal(t, azure, x.Destination)
 	require.Len(t, x.Letters, 1)
-	b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) { s.DeadLetter = catalog.DeadLetterRows })
+	b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
+	})
 	x, _ = b.load(t)
 	require.Nil(t, x.Destination)
 	b.exec(t, "DELETE FROM postrider_internal.dead_letters")

@@ -114,9 +114,9 @@ func (b *bundle) topic(t *testing.T, name string) *catalog.Topic {
 
 func spec() catalog.SubscriptionSpec {
 	return catalog.SubscriptionSpec{
-		EndpointURL: "https://example.com/hook?secret=1", EndpointBaseURL: "https://example.com/hook",
+		EndpointURL:         "https://example.com/hook?secret=1",
 		EndpointKind:        policy.KindWebhook,
-		EventDeliverySchema: event.EventGrid, RetryPolicy: policy.DefaultName,
+		EventDeliverySchema: event.EventGrid, RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
 	}
 }
 

@@ -154,16 +154,16 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {
 		b := setup(t)
 		b.topic(t, "orders")
-		never := func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "ga-2018" }
+		never := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "ga-2018" }
 		b.subscription(t, "orders", "resting", never)
 		b.subscription(t, "orders", "calm", never)
 		behind := storeAtRest(t, b.url)
 		behind.Handoff.Open(time.Second, time.Second)
 		b.putPolicy(t, copyNamed(t, policy.DefaultName, "new"))
-		b.subscription(t, "orders", "resting", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "new" })
+		b.subscription(t, "orders", "resting", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "new" })
 		b.subscription(t, "orders", "calm", func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy = "new"
-			s.EndpointURL, s.EndpointBaseURL = "https://example.org/calm", "https://example.org/calm"
+			s.RetryPolicy.Policy = "new"
+			s.EndpointURL = "https://example.org/calm"
 		})
 		b.rest(t, "resting")
 

@@ -167,7 +167,7 @@ func TestDeletePolicy(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	b.putPolicy(t, copyNamed(t, "namespace-2023", "mine"))
-	under := func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "mine" }
+	under := func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" }
 	var users []string
 	for i := range 12 {
 		name := fmt.Sprintf("sub-%02d", i)
@@ -213,11 +213,13 @@ func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 	mine := copyNamed(t, "ga-2021", "mine")
 	b.putPolicy(t, mine)
 	size := 64
-	b.subscription(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "mine" })
+	b.subscription(t, "orders", "alone", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
 	b.subscription(t, "orders", "sized",
-		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.PreferredBatchSizeInKilobytes = "mine", &size })
+		func(s *catalog.SubscriptionSpec) {
+			s.RetryPolicy.Policy, s.PreferredBatchSizeInKilobytes = "mine", &size
+		})
 	b.subscription(t, "orders", "counted",
-		func(s *catalog.SubscriptionSpec) { s.RetryPolicy, s.MaxEventsPerBatch = "mine", &size })
+		func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy, s.MaxEventsPerBatch = "mine", &size })
 	mine.Batching = false
 	var used *catalog.PolicyInUseError
 	_, _, err := b.store.Policies.Put(t.Context(), mine)
@@ -228,7 +230,7 @@ func TestBatchesKeepTheirPolicyBatching(t *testing.T) {
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "sized"))
 	one := 1
 	b.subscription(t, "orders", "counted", func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = "mine", &one, &size
+		s.RetryPolicy.Policy, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes = "mine", &one, &size
 	})
 	require.False(t, b.putPolicy(t, mine), "a maximum of one is no batch")
 }
@@ -241,9 +243,9 @@ func TestViewShowsLimitsInForce(t *testing.T) {
 	b.putPolicy(t, mine)
 	attempts, ttl := 30, 1440
 	b.subscription(t, "orders", "set", func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy, s.MaxDeliveryAttempts, s.EventTimeToLiveInMinutes = "mine", &attempts, &ttl
+		s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts, s.RetryPolicy.EventTimeToLiveInMinutes = "mine", &attempts, &ttl
 	})
-	b.subscription(t, "orders", "unset", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "mine" })
+	b.subscription(t, "orders", "unset", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
 	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes),
 		    ', ' ORDER BY subscription) FROM postrider.event_subscriptions`
 	require.Equal(t, "set 30 1440, unset 30 1440", b.text(t, limits))

@@ -98,7 +98,7 @@ func plantedQuestions(t *testing.T) *bundle {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "billing", nil)
 	b.subscription(t, "orders", "mail", func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL, s.EndpointBaseURL = "https://example.com/mail", "https://example.com/mail"
+		s.EndpointURL = "https://example.com/mail"
 	})
 	_, err := b.store.Holds.Pause(t.Context(), "orders", "mail", nil)
 	require.NoError(t, err)

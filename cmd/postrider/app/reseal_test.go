@@ -26,9 +26,9 @@ func sealer(t *testing.T, key []byte, also ...[]byte) *postgres.Sealer {
 
 func secretive(n int) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
-		s.EndpointURL, s.Signed = fmt.Sprintf("https://example.com/hook?code=%d", n), true
+		s.EndpointURL, s.Signing.Enabled = fmt.Sprintf("https://example.com/hook?code=%d", n), true
 		s.DeliveryAttributes = []policy.DeliveryAttribute{
-			{Name: "X-A", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: new("secret"), IsSecret: true}, },
+			{Name: "X-A", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: new("secret"), IsSecret: true}},
 		}
 		s.Connection = policy.Connection{
 			OAuth2: &policy.OAuth2{TokenURL: "https://login.example.com", ClientID: "a", ClientSecret: "planted"},
@@ -90,7 +90,7 @@ func TestRotateKeys(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("https://example.com/hook?code=%d", n), sub.EndpointURL)
 		require.Equal(t, "secret", *sub.DeliveryAttributes[0].Value)
 		require.Equal(t, "planted", sub.Connection.OAuth2.ClientSecret)
-		require.Len(t, sub.Signing.Secrets, 1)
+		require.Len(t, sub.SigningKeys.Secrets, 1)
 	}
 	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, testKey)), "is retired")
 	require.ErrorContains(t, catalog.CheckKey(t.Context(), b.pool, sealer(t, []byte("00000000000000000000000000000000"))),

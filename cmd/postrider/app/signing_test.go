@@ -13,27 +13,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func signed(s *catalog.SubscriptionSpec) { s.Signed = true }
+func signed(s *catalog.SubscriptionSpec) { s.Signing.Enabled = true }
 
 func TestRotateSigningSecret(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
 	made := b.subscription(t, "orders", "billing", signed)
-	require.Len(t, made.Signing.Secrets, 1)
-	require.Len(t, made.Signing.Secrets[0].Key, 32)
-	require.WithinDuration(t, b.store.Clock.Now(), made.Signing.Secrets[0].CreatedAt, time.Minute)
-	require.Equal(t, made.Signing, b.subscription(t, "orders", "billing", signed).Signing, "putting it again keeps it")
+	require.Len(t, made.SigningKeys.Secrets, 1)
+	require.Len(t, made.SigningKeys.Secrets[0].Key, 32)
+	require.WithinDuration(t, b.store.Clock.Now(), made.SigningKeys.Secrets[0].CreatedAt, time.Minute)
+	require.Equal(t, made.SigningKeys, b.subscription(t, "orders", "billing", signed).SigningKeys, "putting it again keeps it")
 
 	given := []byte("a secret of one's own, 32 bytes.")
 	rotated, err := b.store.Subscriptions.RotateSigningSecret(t.Context(), "orders", "billing", given, time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, given, rotated.Signing.Secrets[0].Key)
-	require.Equal(t, made.Signing.Secrets[0].Key, rotated.Signing.Secrets[1].Key)
-	require.Equal(t, rotated.Signing.Secrets[0].CreatedAt.Add(time.Hour), *rotated.Signing.Secrets[1].ValidUntil)
+	require.Equal(t, given, rotated.SigningKeys.Secrets[0].Key)
+	require.Equal(t, made.SigningKeys.Secrets[0].Key, rotated.SigningKeys.Secrets[1].Key)
+	require.Equal(t, rotated.SigningKeys.Secrets[0].CreatedAt.Add(time.Hour), *rotated.SigningKeys.Secrets[1].ValidUntil)
 	cached, ok := b.store.Cache.Snapshot().Subscription(made.ID)
 	require.True(t, ok)
-	require.Equal(t, rotated.Signing, cached.Signing, "this node knows it at once")
+	require.Equal(t, rotated.SigningKeys, cached.SigningKeys, "this node knows it at once")
 	require.Greater(t, rotated.Version, made.Version, "and the others by the version")
 
 	var invalid *policy.ValidationError
@@ -46,7 +46,7 @@ func TestRotateSigningSecret(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 	again, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
-	require.Equal(t, rotated.Signing, again.Signing, "nothing half-written")
+	require.Equal(t, rotated.SigningKeys, again.SigningKeys, "nothing half-written")
 }
 
 func TestPrintedSubscriptionsShowNoSecret(t *testing.T) {
@@ -55,8 +55,8 @@ func TestPrintedSubscriptionsShowNoSecret(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "billing", signed)
 	shown := fmt.Sprintf("%v %+v %#v", sub, sub, sub)
-	for _, secret := range []string{sub.Signing.Secrets[0].Text(), fmt.Sprintf("%d",
-		sub.Signing.Secrets[0].Key), fmt.Sprintf("%#v", sub.Signing.Secrets[0].Key)} {
+	for _, secret := range []string{sub.SigningKeys.Secrets[0].Text(), fmt.Sprintf("%d",
+		sub.SigningKeys.Secrets[0].Key), fmt.Sprintf("%#v", sub.SigningKeys.Secrets[0].Key)} {
 		require.NotContains(t, shown, secret)
 	}
 }

@@ -16,9 +16,9 @@ func TestManyNoticesAreSummed(t *testing.T) {
 	b.exec(t,
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		SELECT 'topic-' || to_char(i, 'FM000'), 'basic', 'EventGridSchema', '', '', '', '' FROM generate_series(1, 150) i`)
-	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, endpoint_sealed, endpoint_base_url,
-		    endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy)
-		SELECT t.id, 'sub-' || to_char(i, 'FM000'), o.endpoint_sealed, '', '', 'webhook', 'EventGridSchema', 'ga-2021'
+	b.exec(t, `INSERT INTO postrider_internal.event_subscriptions (topic_id, name, settings, secrets_sealed,
+		    endpoint_base_url, endpoint_hash, event_delivery_schema, retry_policy)
+		SELECT t.id, 'sub-' || to_char(i, 'FM000'), o.settings, o.secrets_sealed, '', '', 'EventGridSchema', 'ga-2021'
 		  FROM postrider_internal.topics t, generate_series(1, 150) i, postrider_internal.event_subscriptions o
 		 WHERE t.name = 'topic-001' OR i = 1 AND t.name LIKE 'topic-%'`)
 	for name, row := range map[string]struct {

@@ -19,7 +19,7 @@ func TestTimeScale(t *testing.T) {
 	fast, _ := newStoreWith(t, b.url, app.Options{Node: "node-fast", TimeScale: 60})
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all",
-		func(s *catalog.SubscriptionSpec) { outside(s); s.EventTimeToLiveInMinutes = new(120) })
+		func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy.EventTimeToLiveInMinutes = new(120) })
 	require.NoError(t, fast.Cache.Reload(t.Context()))
 
 	rules, known := fast.Cache.Snapshot().Rules(sub.ID)

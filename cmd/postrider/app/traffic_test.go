@@ -242,7 +242,7 @@ func TestClean(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "endpoint", nil)
-	b.subscription(t, "orders", "own", func(s *catalog.SubscriptionSpec) { s.RetryPolicy = "namespace-2023" })
+	b.subscription(t, "orders", "own", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "namespace-2023" })
 	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, updated_at)
 		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), 'kept', now() - interval '2 hours'
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy

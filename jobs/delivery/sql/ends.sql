@@ -46,7 +46,7 @@ history AS (
                   p.dead_letter_give_up / f.time_scale AS give_up
              FROM postrider_internal.retry_policies p
             WHERE p.name = f.retry_policy
-              AND s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
+              AND s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
      WHERE f.state = 'dead_lettered'
 -- end
 )

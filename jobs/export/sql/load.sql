@@ -1,7 +1,7 @@
 -- The export $1, if $2 is its job.
 SELECT x.id, t.name AS topic, s.name AS subscription, t.kind = 'namespace' AS namespace,
-       CASE WHEN s.dead_letter_destination ->> 'endpointType' IN ('Blob', 'StorageBlob')
-            THEN s.dead_letter_destination -> 'properties' END AS destination,
+       CASE WHEN s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob')
+            THEN (s.settings #> '{deadLetterDestination,properties}')::jsonb END AS destination,
        x.file, x.created_at, x.tries
   FROM postrider_internal.exports x
   JOIN postrider_internal.event_subscriptions s ON s.id = x.subscription_id

@@ -191,10 +191,10 @@ BEGIN
     INSERT INTO postrider_internal.topics (id, name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
     SELECT i, (ARRAY ['orders', 'payments', 'users', 'stock', 'carts', 'returns', 'reviews', 'prices', 'shipments',
         'vouchers'])[i], 'basic', 'EventGridSchema', '', '', '', '' FROM generate_series(1, 10) i;
-    INSERT INTO postrider_internal.event_subscriptions (id, topic_id, name, endpoint_sealed, endpoint_base_url,
-        endpoint_hash, endpoint_kind, event_delivery_schema, retry_policy)
-    SELECT i, (i - 1) / 5 + 1, (ARRAY ['billing', 'shipping', 'mail', 'search', 'warehouse'])[(i - 1) % 5 + 1], '',
-           'https://example.com/' || i, int8send(i), 'webhook', 'EventGridSchema', 'ga-2021'
+    INSERT INTO postrider_internal.event_subscriptions (id, topic_id, name, settings, endpoint_base_url,
+        endpoint_hash, event_delivery_schema, retry_policy)
+    SELECT i, (i - 1) / 5 + 1, (ARRAY ['billing', 'shipping', 'mail', 'search', 'warehouse'])[(i - 1) % 5 + 1], '{}',
+           'https://example.com/' || i, int8send(i), 'EventGridSchema', 'ga-2021'
     FROM generate_series(1, 50) i;
     INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
     VALUES (6, now() - interval '1 day');
@@ -212,9 +212,9 @@ BEGIN
     INSERT INTO postrider_internal.audit (at, actor, action, topic, subscription, details)
     SELECT now() - i * interval '2 minutes', 'admin', 'subscription_replaced', 'orders', 'billing',
            '{"settings": ["filter"]}' FROM generate_series(1, 5000) i;
-    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, endpoint_sealed, endpoint_base_url,
+    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, settings, secrets_sealed, endpoint_base_url,
         endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state)
-    SELECT 'validation', 'orders', 's-' || i, '', 'https://example.com/' || i, '', 'EventGridSchema', '', int4send(i),
+    SELECT 'validation', 'orders', 's-' || i, '{}', '', 'https://example.com/' || i, '', 'EventGridSchema', '', int4send(i),
            true, '', CASE WHEN i % 100 = 0 THEN 'awaiting' ELSE 'succeeded' END FROM generate_series(1, 1000) i;
     PERFORM setval(pg_get_serial_sequence('postrider_internal.topics', 'id'), 10),
         setval(pg_get_serial_sequence('postrider_internal.event_subscriptions', 'id'), 50);
