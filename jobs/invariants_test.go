@@ -79,7 +79,8 @@ SELECT count(*) FROM owed
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN made ON made.id = owed.id
  WHERE coalesce(made.n, 0) <> owed.attempts OR made.n <> made.numbers OR made.n <> made.last
-    OR owed.attempts > coalesce(s.max_delivery_attempts, p.default_max_attempts)`
+    OR owed.attempts > coalesce((s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer,
+       p.default_max_attempts)`
 
 // No attempt began before the time the attempt before it had set, nor before what its answer's floor says, unless
 // somebody wanted it now.
