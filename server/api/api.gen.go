@@ -10,10 +10,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
-
 	"postrider/catalog"
 	"postrider/policy/filter"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/runtime"
