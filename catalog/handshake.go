@@ -204,8 +204,8 @@ func (s *Handshakes) validationArgs(
 	return args, nil
 }
 
-// handshakeArgs are the parameters of beginHandshakeStatement; those of a validation are NULL. A handshake keeps its own
-// copy of the settings: it can precede its event subscription and outlive it.
+// handshakeArgs are the parameters of beginHandshakeStatement; those of a validation are NULL. A handshake keeps its
+// own copy of the settings: it can precede its event subscription and outlive it.
 func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec SubscriptionSpec) (pgx.NamedArgs, error) {
 	settings, secrets, err := s.sealSpec(handshakeSecretsColumn, spec)
 	if err != nil {

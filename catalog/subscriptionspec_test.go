@@ -34,7 +34,9 @@ func fullSpec() SubscriptionSpec {
 		Filter: filter.Filter{
 			IncludedEventTypes: []string{"a"}, SubjectBeginsWith: "<b>", SubjectEndsWith: "c", IsSubjectCaseSensitive: true,
 			AdvancedFilters: []filter.AdvancedFilter{
-				{OperatorType: "NumberIn", Key: "data.n", Values: []json.RawMessage{[]byte("12345678901234567890.50"), []byte("1e3")}},
+				{OperatorType: "NumberIn", Key: "data.n", Values: []json.RawMessage{
+					[]byte("12345678901234567890.50"), []byte("1e3"),
+				}},
 			},
 			EnableAdvancedFilteringOnArrays: true,
 		},
@@ -112,7 +114,8 @@ func TestSpecIsStoredWithSealedSecrets(t *testing.T) {
 	settings, sealed, err := r.sealSpec(secretsColumn, fullSpec())
 	require.NoError(t, err)
 	require.NotContains(t, string(settings)+string(sealed), "planted")
-	require.NotContains(t, string(settings), "example.com/?", "the endpoint's query is a secret, and its host is sealed with it")
+	require.NotContains(t, string(settings), "example.com/?",
+		"the endpoint's query is a secret, and its host is sealed with it")
 	read, err := r.openSpec(secretsColumn, settings, sealed)
 	require.NoError(t, err)
 	require.Equal(t, fullSpec(), read)

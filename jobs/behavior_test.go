@@ -195,11 +195,13 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	b.copyPolicy(t, "namespace-2023", "prompt", `{"expiry":"at_ttl"}`)
 	e := newSwitchable(t, http.StatusInternalServerError)
 	cloud := func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy.Policy, s.EventDeliverySchema, s.RetryPolicy.EventTimeToLiveInMinutes = "prompt", event.CloudEvents, new(7*1440)
+		s.RetryPolicy.Policy, s.EventDeliverySchema, s.RetryPolicy.EventTimeToLiveInMinutes = "prompt", event.CloudEvents,
+			new(7*1440)
 	}
 	b.subscribe(t, "tried", e.URL, cloud)
 	b.subscribe(t, "batched", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.MaxEventsPerBatch = new(10) })
-	b.subscribe(t, "default", e.URL, func(s *catalog.SubscriptionSpec) { cloud(s); s.RetryPolicy.EventTimeToLiveInMinutes = nil })
+	b.subscribe(t, "default", e.URL,
+		func(s *catalog.SubscriptionSpec) { cloud(s); s.RetryPolicy.EventTimeToLiveInMinutes = nil })
 	b.subscribe(t, "held", e.URL, cloud)
 	b.subscribe(t, "open", e.URL, cloud)
 	b.pause(t, "held")

@@ -28,7 +28,9 @@ import (
 // event.
 func into(location string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
-		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: location}}
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{
+			EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: location},
+		}
 	}
 }
 

@@ -64,7 +64,9 @@ func TestHandshakesCarryKeptSecrets(t *testing.T) {
 	spec.DeliveryAttributes = []policy.DeliveryAttribute{secretHeader("X-Key", "s3cret")}
 	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
 	spec.EndpointURL += "/two"
-	spec.DeliveryAttributes = []policy.DeliveryAttribute{{Name: "x-key", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{IsSecret: true}}}
+	spec.DeliveryAttributes = []policy.DeliveryAttribute{
+		{Name: "x-key", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{IsSecret: true}},
+	}
 	require.Equal(t, catalog.HandshakeSucceeded, b.shake(t, "billing", spec).State)
 	require.Equal(t, map[string]string{"X-Key": "s3cret"}, e.requests()[1].custom())
 }

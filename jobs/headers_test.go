@@ -21,7 +21,9 @@ func sending(list ...policy.DeliveryAttribute) func(*catalog.SubscriptionSpec) {
 }
 
 func staticHeader(name, value string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &value}}
+	return policy.DeliveryAttribute{
+		Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &value},
+	}
 }
 
 func secretHeader(name, value string) policy.DeliveryAttribute {
@@ -31,7 +33,9 @@ func secretHeader(name, value string) policy.DeliveryAttribute {
 }
 
 func dynamicHeader(name, sourceField string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{SourceField: sourceField}}
+	return policy.DeliveryAttribute{
+		Name: name, Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{SourceField: sourceField},
+	}
 }
 
 // custom are a request's headers that begin with X-.

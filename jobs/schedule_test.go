@@ -293,7 +293,8 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 	}
 	for _, row := range rows {
 		b.subscribe(t, row.name, fmt.Sprintf("%s/%d", e.URL, row.status), func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes, s.RetryPolicy.MaxDeliveryAttempts = row.policy, row.ttl, row.limit
+			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes, s.RetryPolicy.MaxDeliveryAttempts = row.policy,
+				row.ttl, row.limit
 		})
 	}
 	b.publishOne(t, "e")

@@ -41,7 +41,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        coalesce((o.settings ->> 'maxEventsPerBatch')::integer,
                 CASE WHEN o.settings ? 'preferredBatchSizeInKilobytes' THEN 10 ELSE 1 END) AS max_events_per_batch,
        coalesce((o.settings ->> 'preferredBatchSizeInKilobytes')::integer, 64) AS preferred_batch_size_in_kilobytes,
-       (o.settings ->> 'maxConcurrentDeliveries')::integer AS max_concurrent_deliveries, s.provisioning_state, h.hold, h.cause AS hold_cause, h.since AS hold_since,
+       (o.settings ->> 'maxConcurrentDeliveries')::integer AS max_concurrent_deliveries, s.provisioning_state,
+       h.hold, h.cause AS hold_cause, h.since AS hold_since,
        CASE h.hold WHEN 'probation' THEN greatest(h.until, now()) END AS hold_until, h.probing,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b

@@ -11,7 +11,9 @@ import (
 )
 
 func static(name, value string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &value}}
+	return policy.DeliveryAttribute{
+		Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &value},
+	}
 }
 
 func secret(name, value string) policy.DeliveryAttribute {
@@ -22,11 +24,15 @@ func secret(name, value string) policy.DeliveryAttribute {
 
 // withheld is a secret as reading shows it.
 func withheld(name string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{IsSecret: true}}
+	return policy.DeliveryAttribute{
+		Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{IsSecret: true},
+	}
 }
 
 func dynamic(name, sourceField string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{SourceField: sourceField}}
+	return policy.DeliveryAttribute{
+		Name: name, Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{SourceField: sourceField},
+	}
 }
 
 // mistakes are "field message", in order.

@@ -53,7 +53,9 @@ func TestAudit(t *testing.T) {
 		{"POST", "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`, 400, []string{}},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, 201,
-			[]string{`subscription_made orders/billing {"endpointValidation":"skip","settings":["endpointUrl","endpointValidation"]}`},
+			[]string{
+				`subscription_made orders/billing {"endpointValidation":"skip","settings":["endpointUrl","endpointValidation"]}`,
+			},
 		},
 		{
 			"PUT", billing, `{"endpointUrl":"https://example.com/hook?code=another0","filter":{"subjectBeginsWith":"a",` +

@@ -38,8 +38,12 @@ func TestHostileTextInForms(t *testing.T) {
 					IncludedEventTypes: []string{bad}, SubjectBeginsWith: bad, SubjectEndsWith: bad,
 					AdvancedFilters: []filter.AdvancedFilter{{OperatorType: "StringIn", Key: bad, Values: raws(quoteJSON(t, bad))}},
 				}
-				s.DeliveryAttributes = []policy.DeliveryAttribute{{Name: bad, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &bad}}}
-				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: bad, Prefix: bad}}
+				s.DeliveryAttributes = []policy.DeliveryAttribute{
+					{Name: bad, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: &bad}},
+				}
+				s.DeadLetterDestination = &catalog.DeadLetterDestination{
+					EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: bad, Prefix: bad},
+				}
 			})
 			form := url.Values{}
 			for _, path := range []string{"/ui/subscriptions/orders/" + name + "/edit", "/ui/subscriptions/orders/" + name +

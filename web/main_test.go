@@ -314,7 +314,8 @@ func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*cat
 	require.NoError(t, err)
 	spec := catalog.SubscriptionSpec{
 		EndpointURL:  "https://example.com/hook?code=planted-secret",
-		EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid, RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"},
+		EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
+		RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"},
 	}
 	for _, f := range change {
 		f(&spec)

@@ -78,7 +78,9 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context, topic, nam
 	}
 	e.policies = p.parts.Cache.Snapshot().Policies()
 	e.action = "/ui/subscriptions/new?topic=" + topic
-	spec := catalog.SubscriptionSpec{EndpointKind: "webhook", Behavior: "safe", RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"}}
+	spec := catalog.SubscriptionSpec{
+		EndpointKind: "webhook", Behavior: "safe", RetryPolicy: catalog.RetryPolicySpec{Policy: "ga-2021"},
+	}
 	if e.topic.Kind == catalog.TopicNamespace {
 		spec.RetryPolicy.Policy = "namespace-2023"
 	}

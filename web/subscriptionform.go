@@ -35,12 +35,14 @@ func subscriptionForm(s *catalog.SubscriptionSpec) *form {
 	f := newForm()
 	for name, value := range map[string]string{
 		"endpointKind": string(s.EndpointKind), "eventDeliverySchema": string(s.EventDeliverySchema),
-		"endpointValidation": string(s.EndpointValidation),
-		"retryPolicy.policy": s.RetryPolicy.Policy, "retryPolicy.maxDeliveryAttempts": wholeText(s.RetryPolicy.MaxDeliveryAttempts),
-		"maxEventsPerBatch":             wholeText(s.MaxEventsPerBatch),
-		"preferredBatchSizeInKilobytes": wholeText(s.PreferredBatchSizeInKilobytes),
-		"maxConcurrentDeliveries":       wholeText(s.MaxConcurrentDeliveries), "signing.enabled": checkText(s.Signing.Enabled),
-		"behavior": string(s.Behavior), "honorRetryAfter": perhapsText(s.HonorRetryAfter),
+		"endpointValidation":              string(s.EndpointValidation),
+		"retryPolicy.policy":              s.RetryPolicy.Policy,
+		"retryPolicy.maxDeliveryAttempts": wholeText(s.RetryPolicy.MaxDeliveryAttempts),
+		"maxEventsPerBatch":               wholeText(s.MaxEventsPerBatch),
+		"preferredBatchSizeInKilobytes":   wholeText(s.PreferredBatchSizeInKilobytes),
+		"maxConcurrentDeliveries":         wholeText(s.MaxConcurrentDeliveries),
+		"signing.enabled":                 checkText(s.Signing.Enabled),
+		"behavior":                        string(s.Behavior), "honorRetryAfter": perhapsText(s.HonorRetryAfter),
 		"retryTransportErrors": perhapsText(s.RetryTransportErrors),
 		"labels":               linesOf(s.Labels), "deadLetterDestination.endpointType": "",
 	} {

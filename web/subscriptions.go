@@ -101,8 +101,10 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 			display.TrafficChart(r, display.OwedSeries, details.Range.Minutes),
 		},
 		HoldText: holdText(sub.Hold.Reason), Latency: latencyShares(&details.Day.Latency),
-		Outcomes: sharesOf(details.Day.Outcomes, func(name string) string { return "/ui/deliveries" + of + "&outcome=" + name }),
-		Reasons:  sharesOf(details.Day.Reasons, func(name string) string { return "/ui/dead-letters" + of + "&reason=" + name }),
+		Outcomes: sharesOf(details.Day.Outcomes,
+			func(name string) string { return "/ui/deliveries" + of + "&outcome=" + name }),
+		Reasons: sharesOf(details.Day.Reasons,
+			func(name string) string { return "/ui/dead-letters" + of + "&reason=" + name }),
 	}
 	if median, ok := details.Day.Latency.Quantile(0.5); ok {
 		p95, _ := details.Day.Latency.Quantile(0.95)

@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
-
-	"postrider/catalog"
 )
 
 // text is what a person reads of a page, with white space as one space.
@@ -99,9 +97,9 @@ func TestHostileTextShowsAsText(t *testing.T) {
 			outcome: ptr(bad),
 			body:    fmt.Sprintf(`{"data":%s,"raw":"%s"}`, quoteJSON(t, bad), strings.ReplaceAll(bad, `"`, `\"`)),
 		})
-		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i),
-			func(s *catalog.SubscriptionSpec) { s.EndpointURL = "https://example.com/" + bad })
-		_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.event_subscriptions SET name = $1 WHERE name = $2", bad,
+		b.subscribe(t, fmt.Sprint("topic", i), fmt.Sprint("name", i))
+		_, err := b.pool.Exec(t.Context(),
+			"UPDATE postrider_internal.event_subscriptions SET name = $1, endpoint_base_url = $1 WHERE name = $2", bad,
 			fmt.Sprint("name", i))
 		require.NoError(t, err)
 		_, err = b.pool.Exec(t.Context(), "UPDATE postrider_internal.topics SET name = $1 WHERE name = $2", bad,

@@ -14,8 +14,12 @@ import (
 // twoSubscriptions is one event subscription of each scope of probation: the first by endpoint, the second by itself.
 func twoSubscriptions() []*catalog.Subscription {
 	return []*catalog.Subscription{
-		{ID: 1, EndpointHash: []byte("endpoint"), SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: catalog.RetryPolicySpec{Policy: "by endpoint"}}},
-		{ID: 2, EndpointHash: []byte("other"), SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: catalog.RetryPolicySpec{Policy: "by itself"}}},
+		{ID: 1, EndpointHash: []byte("endpoint"), SubscriptionSpec: catalog.SubscriptionSpec{
+			RetryPolicy: catalog.RetryPolicySpec{Policy: "by endpoint"},
+		}},
+		{ID: 2, EndpointHash: []byte("other"), SubscriptionSpec: catalog.SubscriptionSpec{
+			RetryPolicy: catalog.RetryPolicySpec{Policy: "by itself"},
+		}},
 	}
 }
 
@@ -49,7 +53,9 @@ func TestForgetLeavesWhatIsThere(t *testing.T) {
 	subs := twoSubscriptions()
 	c := withTwo(subs)
 	s := newForgetful(c)
-	gone := &catalog.Subscription{ID: 3, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: catalog.RetryPolicySpec{Policy: "by itself"}}}
+	gone := &catalog.Subscription{
+		ID: 3, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: catalog.RetryPolicySpec{Policy: "by itself"}},
+	}
 	for _, sub := range []*catalog.Subscription{subs[0], subs[1], gone} {
 		s.Loader.cuts.of(sub.ID)
 		s.Recorder.failing.set(string(c.ProbationKey(sub)), true)

@@ -89,7 +89,8 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 	case t.Kind() == reflect.Slice && raw[0] == '[':
 		p.entries(raw, t.Elem(), path)
 	case t.Kind() == reflect.Map && raw[0] == '{':
-		p.object(raw, path, func(string) (reflect.StructField, bool) { return reflect.StructField{Type: t.Elem()}, true }, nil)
+		p.object(raw, path, func(string) (reflect.StructField, bool) { return reflect.StructField{Type: t.Elem()}, true },
+			nil)
 	case t.Kind() == reflect.Struct && raw[0] == '{':
 		members, names := membersOf(t)
 		p.object(raw, path, func(name string) (reflect.StructField, bool) {
@@ -161,8 +162,8 @@ func (p *Problems) entries(raw []byte, t reflect.Type, path string) {
 	}
 }
 
-// membersOf lists a struct's fields by their JSON names, and these in alphabetical order. The fields of an embedded struct
-// without a name are members of the struct around it.
+// membersOf lists a struct's fields by their JSON names, and these in alphabetical order. The fields of an embedded
+// struct without a name are members of the struct around it.
 func membersOf(t reflect.Type) (members map[string]reflect.StructField, names []string) {
 	members = map[string]reflect.StructField{}
 	for _, field := range reflect.VisibleFields(t) {

@@ -50,10 +50,14 @@ func TestDecodeStrictly(t *testing.T) {
 		"a string for a boolean": {
 			`{"filter":{"isSubjectCaseSensitive":"yes"}}`, "filter.isSubjectCaseSensitive", "must be true or false",
 		},
-		"a member of the connection": {`{"oauth2":{"tokenURL":"u"}}`, "oauth2.tokenURL", "is not known here; what is: clientId,"},
+		"a member of the connection": {
+			`{"oauth2":{"tokenURL":"u"}}`, "oauth2.tokenURL", "is not known here; what is: clientId,",
+		},
 		"a number for a certificate": {`{"certificateAuthorities":1}`, "certificateAuthorities", "must be a string"},
-		"no time":                    {`{"expirationTimeUtc":"soon"}`, "expirationTimeUtc", "must be a date-time as of RFC 3339"},
-		"a number for a time":        {`{"expirationTimeUtc":1}`, "expirationTimeUtc", "must be a string"},
+		"no time": {
+			`{"expirationTimeUtc":"soon"}`, "expirationTimeUtc", "must be a date-time as of RFC 3339",
+		},
+		"a number for a time": {`{"expirationTimeUtc":1}`, "expirationTimeUtc", "must be a string"},
 		"a property of a header": {
 			`{"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"Value":"x"}}]}`,
 			"deliveryAttributeMappings[0].properties.Value", "is not known here; what is: isSecret, sourceField, value",

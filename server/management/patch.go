@@ -137,7 +137,8 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 // private key to its certificate.
 func withholdSecrets(c policy.Connection, tokenURL, clientID, certificate *string) policy.Connection {
 	open := c.WithoutSecrets()
-	if o := c.OAuth2; o != nil && (tokenURL != nil && *tokenURL != o.TokenURL || clientID != nil && *clientID != o.ClientID) {
+	if o := c.OAuth2; o != nil &&
+		(tokenURL != nil && *tokenURL != o.TokenURL || clientID != nil && *clientID != o.ClientID) {
 		c.OAuth2 = open.OAuth2
 	}
 	if c.ClientCertificate != nil && certificate != nil {

@@ -17,7 +17,10 @@ func TestPatched(t *testing.T) {
 	stored := catalog.SubscriptionSpec{
 		EndpointURL: "https://example.com/?code=x&y=<&>",
 		Filter: filter.Filter{AdvancedFilters: []filter.AdvancedFilter{
-			{OperatorType: "NumberIn", Key: "data.n", Values: []json.RawMessage{[]byte("12345678901234567890.50"), []byte("1e3")}},
+			{
+				OperatorType: "NumberIn", Key: "data.n",
+				Values: []json.RawMessage{[]byte("12345678901234567890.50"), []byte("1e3")},
+			},
 		}},
 		DeliveryAttributes: []policy.DeliveryAttribute{{
 			Name: "X-Key", Type: policy.AttributeStatic,

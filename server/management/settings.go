@@ -48,6 +48,9 @@ func (m *Handlers) checkSubscription(
 	m.connection(&found, &stated, &stored.Connection)
 	m.deadLetterDestination(&found, stated.DeadLetterDestination)
 	found.labels(stated.Labels)
+	if len(stated.Labels) == 0 {
+		stated.Labels = nil
+	}
 	found.expiration(stated.ExpirationTimeUTC, m.Parts.Clock.Now())
 	if stated.EndpointValidation == "" {
 		stated.EndpointValidation = m.defaultValidation(stated.EndpointURL)
@@ -56,8 +59,8 @@ func (m *Handlers) checkSubscription(
 	return stated, found.Err()
 }
 
-// storedSpec are the stored settings with their secrets, which are kept if the client leaves them out. They are empty if
-// there is no such event subscription.
+// storedSpec are the stored settings with their secrets, which are kept if the client leaves them out. They are empty
+// if there is no such event subscription.
 func (m *Handlers) storedSpec(ctx context.Context, topic, name string) (stored catalog.SubscriptionSpec, err error) {
 	if !api.Storable(name) {
 		return stored, nil

@@ -13,7 +13,10 @@ import (
 )
 
 func secretHeader(name string, value *string) policy.DeliveryAttribute {
-	return policy.DeliveryAttribute{Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: value, IsSecret: true}}
+	return policy.DeliveryAttribute{
+		Name: name, Type: policy.AttributeStatic,
+		AttributeProperties: policy.AttributeProperties{Value: value, IsSecret: true},
+	}
 }
 
 func TestDeliveryAttributesAreSealed(t *testing.T) {
@@ -22,7 +25,9 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	b.topic(t, "orders")
 	list := []policy.DeliveryAttribute{
 		secretHeader("X-Hidden-Name", new("hidden-value")),
-		{Name: "X-B", Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{SourceField: "data.system"}},
+		{Name: "X-B", Type: policy.AttributeDynamic, AttributeProperties: policy.AttributeProperties{
+			SourceField: "data.system",
+		}},
 	}
 	with := func(list []policy.DeliveryAttribute) func(*catalog.SubscriptionSpec) {
 		return func(s *catalog.SubscriptionSpec) { s.DeliveryAttributes = list }

@@ -49,7 +49,9 @@ func (b *bundle) attempted(t *testing.T, verdicts map[int64]policy.Verdict) {
 			continue
 		}
 		r := result(d[i], j[i],
-			&catalog.Subscription{ID: sub, SubscriptionSpec: catalog.SubscriptionSpec{RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName}}}, verdict)
+			&catalog.Subscription{ID: sub, SubscriptionSpec: catalog.SubscriptionSpec{
+				RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
+			}}, verdict)
 		r.Error, r.ResponseHeaders, r.ResponseExcerpt = "malformed: "+secretOf, []byte("X-Echo: "+secretOf),
 			[]byte("echo "+secretOf)
 		require.NoError(t, b.store.Recorder.Record(t.Context(), r))

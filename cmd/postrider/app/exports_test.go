@@ -22,7 +22,9 @@ import (
 
 // outside has an event subscription's dead letters written to a location.
 func outside(s *catalog.SubscriptionSpec) {
-	s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: "file:///nowhere"}}
+	s.DeadLetterDestination = &catalog.DeadLetterDestination{
+		EndpointType: catalog.DeadLetterBlob, Properties: &policy.DeadLetterProperties{URL: "file:///nowhere"},
+	}
 }
 
 // bury makes n dead letters of an event subscription, each after one attempt a moment ago.
@@ -79,7 +81,8 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	for _, name := range []string{"ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
-		sub := b.subscription(t, "orders", name, func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy.Policy = name })
+		sub := b.subscription(t, "orders", name,
+			func(s *catalog.SubscriptionSpec) { outside(s); s.RetryPolicy.Policy = name })
 		b.bury(t, sub, 1)
 		require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", name))
 	}
@@ -298,7 +301,9 @@ func TestExportFollowsTheSetting(t *testing.T) {
 	b.exec(t, "DELETE FROM postrider_internal.dead_letters WHERE event_id LIKE '%-0'")
 	azure := &policy.DeadLetterProperties{ResourceID: "/subscriptions/x", BlobContainerName: "dead"}
 	b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
-		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterStorageBlob, Properties: azure}
+		s.DeadLetterDestination = &catalog.DeadLetterDestination{
+			EndpointType: catalog.DeadLetterStorageBlob, Properties: azure,
+		}
 	})
 	x, _ := b.load(t)
 	require.Equal(t, azure, x.Destination)

@@ -107,7 +107,8 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	b.topic(t, "orders")
 	subs := map[string]*catalog.Subscription{}
 	for _, p := range b.store.Cache.Snapshot().Policies() {
-		subs[p.Name] = b.subscription(t, "orders", p.Name, func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = p.Name })
+		subs[p.Name] = b.subscription(t, "orders", p.Name,
+			func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = p.Name })
 		least := int(p.MinTTL / time.Minute)
 		subs[p.Name+"-least"] = b.subscription(t, "orders", p.Name+"-least", func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.RetryPolicy.EventTimeToLiveInMinutes = p.Name, &least

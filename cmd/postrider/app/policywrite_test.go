@@ -243,7 +243,8 @@ func TestViewShowsLimitsInForce(t *testing.T) {
 	b.putPolicy(t, mine)
 	attempts, ttl := 30, 1440
 	b.subscription(t, "orders", "set", func(s *catalog.SubscriptionSpec) {
-		s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts, s.RetryPolicy.EventTimeToLiveInMinutes = "mine", &attempts, &ttl
+		s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts, s.RetryPolicy.EventTimeToLiveInMinutes = "mine",
+			&attempts, &ttl
 	})
 	b.subscription(t, "orders", "unset", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "mine" })
 	const limits = `SELECT string_agg(concat_ws(' ', subscription, max_delivery_attempts, event_time_to_live_in_minutes),

@@ -34,8 +34,9 @@ func (b *bundle) fetched(t *testing.T, node string) (deliveries []int64, jobs []
 
 func result(id int64, job queue.JobToken, sub *catalog.Subscription, verdict policy.Verdict) delivery.Result {
 	return delivery.Result{
-		JobToken: job, DeliveryID: id, SubscriptionID: sub.ID, RetryPolicy: sub.RetryPolicy.Policy, Number: 1, StartedAt: time.Now(),
-		Duration: time.Millisecond, Status: 503, Outcome: policy.OutcomeBusy, Verdict: verdict,
+		JobToken: job, DeliveryID: id, SubscriptionID: sub.ID, RetryPolicy: sub.RetryPolicy.Policy, Number: 1,
+		StartedAt: time.Now(),
+		Duration:  time.Millisecond, Status: 503, Outcome: policy.OutcomeBusy, Verdict: verdict,
 	}
 }
 

@@ -28,7 +28,9 @@ func secretive(n int) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.Signing.Enabled = fmt.Sprintf("https://example.com/hook?code=%d", n), true
 		s.DeliveryAttributes = []policy.DeliveryAttribute{
-			{Name: "X-A", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: new("secret"), IsSecret: true}},
+			{Name: "X-A", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{
+				Value: new("secret"), IsSecret: true,
+			}},
 		}
 		s.Connection = policy.Connection{
 			OAuth2: &policy.OAuth2{TokenURL: "https://login.example.com", ClientID: "a", ClientSecret: "planted"},

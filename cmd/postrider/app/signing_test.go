@@ -23,7 +23,8 @@ func TestRotateSigningSecret(t *testing.T) {
 	require.Len(t, made.SigningKeys.Secrets, 1)
 	require.Len(t, made.SigningKeys.Secrets[0].Key, 32)
 	require.WithinDuration(t, b.store.Clock.Now(), made.SigningKeys.Secrets[0].CreatedAt, time.Minute)
-	require.Equal(t, made.SigningKeys, b.subscription(t, "orders", "billing", signed).SigningKeys, "putting it again keeps it")
+	require.Equal(t, made.SigningKeys, b.subscription(t, "orders", "billing", signed).SigningKeys,
+		"putting it again keeps it")
 
 	given := []byte("a secret of one's own, 32 bytes.")
 	rotated, err := b.store.Subscriptions.RotateSigningSecret(t.Context(), "orders", "billing", given, time.Hour)

@@ -329,7 +329,9 @@ func TestNoticesTellNoSecret(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = "https://example.com/hook?code=" + planted
 		s.DeliveryAttributes = []policy.DeliveryAttribute{
-			{Name: "X-Key", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{Value: new(string(planted)), IsSecret: true}},
+			{Name: "X-Key", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{
+				Value: new(string(planted)), IsSecret: true,
+			}},
 		}
 		s.Signing.Enabled = true
 	})

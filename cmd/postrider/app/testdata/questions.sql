@@ -112,8 +112,8 @@ BEGIN
     SELECT endpoint_hash, endpoint_base_url, now() - interval '1 hour', now() + interval '10 minutes', 'Busy'
     FROM postrider_internal.event_subscriptions WHERE id = billing;
     INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('node-b', 'b', '1'), ('node-c', 'c', '1');
-    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, settings, secrets_sealed, endpoint_base_url,
-        endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state, message) VALUES
+    INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, settings, secrets_sealed,
+        endpoint_base_url,        endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state, message) VALUES
         ('validation', 'orders', 'new', '{}', '', 'https://example.com/new', '', 'EventGridSchema', '', 'a', true, '',
             'awaiting', 'somebody has to open it'),
         ('validation', 'orders', 'old', '{}', '', 'https://example.com/old', '', 'EventGridSchema', '', 'b', true, '',
