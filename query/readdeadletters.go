@@ -38,18 +38,12 @@ var (
 // facetSample is the number of dead letters, the newest that match, that the facets are counted among.
 const facetSample = 10_000
 
-// Facet is a value that dead letters have in common.
-type Facet struct {
-	Facet, Name string
-	Count       int64
-}
-
 // DeadLetterPage is a page of dead letters, without their bodies, with what they have in common.
 type DeadLetterPage struct {
 	SearchedPage[DeadLetter, DeadLetterPlace]
 	// Facets by name: reason, outcome, status, subscription (topic/subscription), day. Each has its ten most frequent
 	// values among the newest 10,000 dead letters that match.
-	Facets map[string][]Facet
+	Facets map[string][]Counted
 	// Total is the number of dead letters that match, up to 10,000. Partly: only the newest 20,000 were searched.
 	Total  int64
 	Partly bool
@@ -74,7 +68,7 @@ func (q *DeadLetterQuery) search() bool {
 func (r *Reader) ReadDeadLetters(
 	ctx context.Context, q DeadLetterQuery, t Turn[DeadLetterPlace],
 ) (d *DeadLetterPage, err error) {
-	d = &DeadLetterPage{Facets: map[string][]Facet{}}
+	d = &DeadLetterPage{Facets: map[string][]Counted{}}
 	err = r.db.Read(ctx, "dead letters", func(tx pgx.Tx) error {
 		d.SearchedPage, err = readPage[DeadLetter](ctx, tx, &deadLetterList, t, q.search(), q.args())
 		if err != nil {
@@ -96,9 +90,13 @@ func (d *DeadLetterPage) count(ctx context.Context, tx pgx.Tx, q DeadLetterQuery
 			return err
 		}
 	}
-	facets, err := postgres.Rows[Facet](ctx, tx, deadLetterFacets, args)
+	type row struct {
+		Facet string
+		Counted
+	}
+	facets, err := postgres.Rows[row](ctx, tx, deadLetterFacets, args)
 	for _, facet := range facets {
-		d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet)
+		d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet.Counted)
 		if facet.Facet == "all" {
 			d.Total = facet.Count
 		}

@@ -15,6 +15,8 @@ import (
 	"postrider/access"
 	"postrider/policy"
 	"postrider/postgres"
+	"postrider/query"
+	"postrider/web/display"
 )
 
 // newKey is an API key that was just created. Its secret is shown once, on the page of the form that created it: a
@@ -60,9 +62,9 @@ func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
 		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, view.Session.User); err != nil {
 			return err
 		}
-		for _, choice := range roleChoices {
-			if view.Session.Role.Allows(choice.Role) {
-				view.Roles = append([]access.Role{choice.Role}, view.Roles...)
+		for _, role := range []access.Role{access.RoleAdmin, access.RoleOperator, access.RoleViewer} {
+			if view.Session.Role.Allows(role) {
+				view.Roles = append(view.Roles, role)
 			}
 		}
 	}
@@ -199,14 +201,9 @@ func (w *wrongCodes) wrong(user string, now time.Time) {
 	w.users.Take(user, now)
 }
 
-// accountsShown is the number of users or keys that a page lists; the REST API lists all.
-const accountsShown = 500
-
 // usersView is what users.html shows.
 type usersView struct {
-	Rows  []access.User
-	More  bool // than are shown
-	Roles []roleChoice
+	list[access.User]
 	Me    string
 	Least int
 	// As they were typed.
@@ -214,26 +211,18 @@ type usersView struct {
 	Role access.Role
 }
 
-type roleChoice struct {
-	Role access.Role
-	May  string
-}
-
-// roleChoices say what each role may do.
-var roleChoices = []roleChoice{
-	{access.RoleViewer, "sees everything but secrets"},
-	{access.RoleOperator, "also redelivers, purges, holds and releases"},
-	{access.RoleAdmin, "also changes the configuration, sees secrets and adds users"},
-}
-
 func (p *pages) users(ctx context.Context, c echo.Context) error {
-	list, err := p.parts.Access.Users(ctx, "", accountsShown+1)
+	list, err := listOf(c, "user", display.FilterOf(c), func(u *access.User) string { return u.Name },
+		func(t query.Turn[string]) (query.SearchedPage[access.User, string], error) {
+			return forward(t, func(after string, limit int) ([]access.User, error) {
+				return p.parts.Access.Users(ctx, after, limit)
+			})
+		})
 	if err != nil {
 		return err
 	}
 	view := usersView{
-		Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Roles: roleChoices,
-		Least: access.MinPassword, Name: typed(c, "name"), Role: access.Role(typed(c, "role")),
+		list: list, Least: access.MinPassword, Name: typed(c, "name"), Role: access.Role(typed(c, "role")),
 	}
 	if session := sessionIn(c); session != nil {
 		view.Me = session.User
@@ -283,36 +272,26 @@ func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, er
 
 // apiKeysView is what api-keys.html shows.
 type apiKeysView struct {
-	Rows   []access.APIKey
-	More   bool // than are shown
-	Scopes []scopeChoice
-	Made   *newKey
+	list[access.APIKey]
+	Made *newKey
 	// As they were typed.
 	Name, Topic, Days string
 	Scope             access.Scope
 }
 
-type scopeChoice struct {
-	Scope access.Scope
-	May   string
-}
-
-// scopeChoices say what each scope allows.
-var scopeChoices = []scopeChoice{
-	{access.ScopePublish, "publishes, to one topic or to all"},
-	{access.ScopeRead, "reads everything but secrets"},
-	{access.ScopeOperate, "also redelivers, purges, holds and releases"},
-	{access.ScopeAdmin, "also changes the configuration and reads secrets"},
-}
-
 func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
-	list, err := p.parts.Access.APIKeys(ctx, "", accountsShown+1)
+	list, err := listOf(c, "API key", display.FilterOf(c), func(k *access.APIKey) string { return k.Name },
+		func(t query.Turn[string]) (query.SearchedPage[access.APIKey, string], error) {
+			return forward(t, func(after string, limit int) ([]access.APIKey, error) {
+				return p.parts.Access.APIKeys(ctx, after, limit)
+			})
+		})
 	if err != nil {
 		return err
 	}
 	view := apiKeysView{
-		Rows: list[:min(len(list), accountsShown)], More: len(list) > accountsShown, Scopes: scopeChoices,
-		Name: typed(c, "name"), Topic: typed(c, "topic"), Days: typed(c, "days"), Scope: access.Scope(typed(c, "scope")),
+		list: list, Name: typed(c, "name"), Topic: typed(c, "topic"), Days: typed(c, "days"),
+		Scope: access.Scope(typed(c, "scope")),
 	}
 	view.Made, _ = c.Get(keyInContext).(*newKey)
 	return p.show(c, "api-keys", "API keys", false, view)

@@ -175,7 +175,7 @@ func sameOrigin() echo.MiddlewareFunc {
 	}
 }
 
-// refusedError is why an action was not done, in words for the user.
+// refusedError is why a page was not shown or an action was not done, in words for the user.
 type refusedError struct {
 	status int
 	text   string
@@ -214,11 +214,18 @@ func refusalOf(err error) *refusedError {
 		}
 	case errors.Is(err, access.ErrWrongCredentials):
 		return &refusedError{http.StatusForbidden, "Nothing was done: this is not your password."}
-	case errors.Is(err, postgres.ErrNotFound) || !errors.As(err, &said):
+	case errors.Is(err, postgres.ErrNotFound):
 		return nil
+	case errors.As(err, &said):
+		text := "Nothing was done: " + said.Message + ". " + advice(said)
+		return &refusedError{statusOf(err), strings.TrimSpace(text)}
 	}
-	text := "Nothing was done: " + said.Message + ". " + advice(said)
-	return &refusedError{statusOf(err), strings.TrimSpace(text)}
+	for _, conflict := range []error{postgres.ErrPaused, postgres.ErrNotValidated, catalog.ErrNoProbation} {
+		if errors.Is(err, conflict) {
+			return &refusedError{http.StatusConflict, "Nothing was done: " + conflict.Error() + "."}
+		}
+	}
+	return nil
 }
 
 // pageWords are what to do about a refusal with the means of a page; the hints of the functions are SQL.

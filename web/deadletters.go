@@ -93,17 +93,13 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 	return p.show(c, "dead-letters", "Dead letters", true, view)
 }
 
-func facetsOf(c echo.Context, facets map[string][]query.Facet) []facetGroup {
+func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
 	var groups []facetGroup
 	for _, kind := range facetNames {
-		var counts []query.Counted
-		for _, f := range facets[kind.facet] {
-			counts = append(counts, query.Counted{Name: f.Name, Count: f.Count})
-		}
 		href := func(value string) string {
 			return display.With(c, append([]string{"before", "", "after", ""}, facetFilter(kind.facet, value)...)...)
 		}
-		group := facetGroup{Name: kind.title, Shares: sharesOf(counts, href)}
+		group := facetGroup{Name: kind.title, Shares: sharesOf(facets[kind.facet], href)}
 		for i := range group.Shares {
 			s := &group.Shares[i]
 			if s.Here = facetHere(c, facetFilter(kind.facet, s.Name)); s.Here {

@@ -53,10 +53,10 @@ func (p *pages) logFailure(c echo.Context, status int, err error) {
 // statusOf is the status code for an error.
 func statusOf(err error) int {
 	var answer *echo.HTTPError
-	var role *roleError
+	var refused *refusedError
 	switch {
-	case errors.As(err, &role):
-		return http.StatusForbidden
+	case errors.As(err, &refused):
+		return refused.status
 	case errors.As(err, &answer):
 		return answer.Code
 	case errors.Is(err, display.ErrQuery), errors.Is(err, postgres.ErrInvalid):
@@ -80,19 +80,12 @@ func errorViewOf(status int, err error) errorView {
 	if text, ok := errorTexts[status]; ok {
 		view.Title, view.Detail = text.Title, text.Detail
 	}
-	var role *roleError
-	switch {
-	case errors.As(err, &role):
-		view.Title, view.Detail = "You may not do that", "It needs the role "+string(role.needed)+", and yours is "+
-			string(role.has)+". Nothing was changed. An admin can give you the role under Users."
-	case errors.Is(err, postgres.ErrNotFound):
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		view.Detail = refused.text
+	}
+	if errors.Is(err, postgres.ErrNotFound) {
 		view.Title, view.Detail = "It does not exist", "It never existed, or it was deleted at the end of its retention."
-	case errors.Is(err, postgres.ErrPaused):
-		view.Detail = "The event subscription is paused. Resume it first."
-	case errors.Is(err, postgres.ErrNotValidated):
-		view.Detail = "The endpoint has not been validated yet."
-	case errors.Is(err, catalog.ErrNoProbation):
-		view.Detail = "The event subscription is no longer on probation."
 	}
 	return view
 }
@@ -104,7 +97,8 @@ var errorTexts = map[int]errorView{
 	},
 	http.StatusUnauthorized: {Title: "Sign in first", Detail: "Your session has ended. Nothing was changed."},
 	http.StatusForbidden: {
-		Title: "Another site sent this form", Detail: "It does not come from a page of this dashboard. Nothing was changed.",
+		Title: "Not allowed", Detail: "Another site sent this form: it does not come from a page of this dashboard. Nothing " +
+			"was changed.",
 	},
 	http.StatusNotFound:         {Title: "There is no such page", Detail: "The menu has the pages of this dashboard."},
 	http.StatusMethodNotAllowed: {Title: "This page accepts no changes", Detail: "Nothing was changed."},

@@ -32,6 +32,19 @@ func listOf[T, K any](
 	return list[T]{Noun: noun, Filter: f, Rows: page.Rows, Paging: display.PagingOf(c, page, key)}, err
 }
 
+// forward reads a page of a list that can be read only forward, from a place after which limit rows are read.
+func forward[T, K any](
+	t query.Turn[K], read func(after K, limit int) ([]T, error),
+) (page query.SearchedPage[T, K], err error) {
+	var after K
+	if t.Before != nil {
+		after = *t.Before
+	}
+	found, err := read(after, t.Limit+1)
+	page.Rows, page.Older = found[:min(len(found), t.Limit)], len(found) > t.Limit
+	return page, err
+}
+
 // owner reads the fields of an event subscription and its topic.
 func owner(f *display.Filter) (topic, subscription string) {
 	return f.Name("Topic", "topic", "topic = ?"), f.Name("Event subscription", "subscription", "subscription = ?")

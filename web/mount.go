@@ -104,13 +104,6 @@ func (p *pages) load() (err error) {
 	return err
 }
 
-// Handler is the dashboard alone, for a server without the REST API; see Mount.
-func Handler(o Options) (http.Handler, error) {
-	e := echo.New()
-	e.IPExtractor = echo.ExtractIPDirect() // else echo trusts the X-Forwarded-For of any client
-	return e, Mount(e, o)
-}
-
 // readMethods are the methods of a page. Echo serves HEAD only if it is named.
 var readMethods = []string{http.MethodGet, http.MethodHead}
 

@@ -2,14 +2,11 @@ package web
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
 )
@@ -45,17 +42,18 @@ func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title, pat
 	if err != nil {
 		return err
 	}
-	view := manyView{
-		Purge: purge, Matching: f,
-		Action: display.SameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
-		Back:   display.SameFilter(c, "/ui/dead-letters"),
-		Rate:   c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"),
-		Which: c.FormValue("redelivered"),
-	}
-	if err = p.countLetters(ctx, f, &view); err != nil {
+	found, err := p.parts.Reader.CountDeadLetters(ctx, &f)
+	if err != nil {
 		return err
 	}
-	return p.show(c, "dead-letters-many", title, false, view, link{view.Back, "Dead letters"})
+	return p.show(c, "dead-letters-many", title, false, manyView{
+		Purge: purge, Matching: f, Fresh: found.Matched - found.Redelivered, Redelivered: found.Redelivered,
+		AtLeast: found.AtLeast,
+		Action:  display.SameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
+		Back:    display.SameFilter(c, "/ui/dead-letters"),
+		Rate:    c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"),
+		Which: c.FormValue("redelivered"),
+	}, link{display.SameFilter(c, "/ui/dead-letters"), "Dead letters"})
 }
 
 // manyFilter is the filter of the address, up to now: a user who confirms a number confirms no later dead letters.
@@ -69,21 +67,6 @@ func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 		filter.DeadLetteredUntil = new(p.now().UTC().Truncate(time.Microsecond))
 	}
 	return filter.DeadLetterFilter, f.Err
-}
-
-// countTime is longer than CountDeadLetters counts.
-const countTime = 8 * time.Second
-
-func (p *pages) countLetters(ctx context.Context, f query.DeadLetterFilter, view *manyView) error {
-	bounded, cancel := context.WithTimeout(ctx, countTime)
-	defer cancel()
-	f.Redelivered = nil // the page shows both numbers
-	found, err := p.parts.Reader.CountDeadLetters(bounded, &f)
-	if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("count dead letters within %s: %w: %w", countTime, postgres.ErrTooSlow, err)
-	}
-	view.Fresh, view.Redelivered, view.AtLeast = found.Matched-found.Redelivered, found.Redelivered, found.AtLeast
-	return err
 }
 
 func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {
@@ -123,18 +106,17 @@ var operationKinds = map[string]string{
 }
 
 func (p *pages) operations(ctx context.Context, c echo.Context) error {
+	type place = query.DeadLetterPlace
 	list, err := listOf(c, "operation", display.FilterOf(c),
-		func(o *query.Operation) query.DeadLetterPlace {
-			return query.DeadLetterPlace{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID}
-		},
-		func(t query.Turn[query.DeadLetterPlace]) (page query.SearchedPage[query.Operation, query.DeadLetterPlace], err error) {
-			var after *query.Operation
-			if t.Before != nil { // there is no way back but to the first page
-				after = &query.Operation{CreatedAt: t.Before.DeadLetteredAt, OperationID: t.Before.DeadLetterID}
-			}
-			found, err := p.parts.Reader.Operations(ctx, after, t.Limit+1)
-			page.Rows, page.Older = found[:min(len(found), t.Limit)], len(found) > t.Limit
-			return page, err
+		func(o *query.Operation) place { return place{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID} },
+		func(t query.Turn[place]) (query.SearchedPage[query.Operation, place], error) {
+			return forward(t, func(after place, limit int) ([]query.Operation, error) {
+				if t.Before == nil {
+					return p.parts.Reader.Operations(ctx, nil, limit)
+				}
+				from := query.Operation{CreatedAt: after.DeadLetteredAt, OperationID: after.DeadLetterID}
+				return p.parts.Reader.Operations(ctx, &from, limit)
+			})
 		})
 	if err != nil {
 		return err

@@ -102,22 +102,16 @@ func actAs(c echo.Context, who access.Actor) {
 	c.SetRequest(c.Request().WithContext(access.WithActor(c.Request().Context(), who)))
 }
 
-// roleError rejects a user whose role does not allow a page or an action.
-type roleError struct{ needed, has access.Role }
-
-// Error names both roles.
-func (e *roleError) Error() string {
-	return "it needs the role " + string(e.needed) + ", and yours is " + string(e.has)
-}
-
 // requires lets only users pass whose role allows it.
 func requires(role access.Role) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if has := access.ActorOf(c.Request().Context()).Role; !has.Allows(role) {
-				return &roleError{needed: role, has: has}
+			has := access.ActorOf(c.Request().Context()).Role
+			if has.Allows(role) {
+				return next(c)
 			}
-			return next(c)
+			return &refusedError{http.StatusForbidden, "It needs the role " + string(role) + ", and yours is " + string(has) +
+				". Nothing was changed. An admin can give you the role under Users."}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/access"
 	"postrider/catalog"
 	"postrider/query"
 	"postrider/web/display"
@@ -26,7 +27,7 @@ var views = map[string]any{
 	"subscriptions": emptyList[query.SubscriptionLine](), "subscription": subscriptionView{Subscription: &catalog.Subscription{}},
 	"policies": policiesView{}, "jobs": jobsView{list: emptyList[query.JobLine]()}, "storage": storageView{},
 	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{}, "login": loginView{},
-	"users": usersView{}, "api-keys": apiKeysView{},
+	"users": usersView{list: emptyList[access.User]()}, "api-keys": apiKeysView{list: emptyList[access.APIKey]()},
 	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{},
 	"policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{},
 	"topic-delete": deletionView{}, "policy-delete": deletionView{}, "error": errorView{},

@@ -31,34 +31,25 @@ type chartRow struct {
 	Values         []string // "" = nothing was measured
 }
 
-// span of time that charts show, in steps that are some dozens to a hundred: a bar needs a few pixels.
+// chartRange is a span of time that charts show, in 60 to 100 steps: a bar needs a few pixels.
 type chartRange struct {
 	Name, Text string
 	Span, Step time.Duration
 	Label      string // how a step's beginning is written
+	Each       string // what a step is called
 }
 
 var chartRanges = []chartRange{
-	{"1h", "1 h", time.Hour, time.Minute, "15:04"},
-	{"24h", "24 h", 24 * time.Hour, 15 * time.Minute, "15:04"},
-	{"7d", "7 d", 7 * 24 * time.Hour, 2 * time.Hour, "Mon 2 Jan 15:04"},
-}
-
-// step is what one of its steps is called.
-func (r *chartRange) step() string {
-	return map[string]string{
-		"1h": "minute, last hour", "24h": "quarter of an hour, last 24 hours", "7d": "two hours, last 7 days",
-	}[r.Name]
+	{"1h", "1 h", time.Hour, time.Minute, "15:04", "minute, last hour"},
+	{"24h", "24 h", 24 * time.Hour, 15 * time.Minute, "15:04", "quarter of an hour, last 24 hours"},
+	{"7d", "7 d", 7 * 24 * time.Hour, 2 * time.Hour, "Mon 2 Jan 15:04", "two hours, last 7 days"},
 }
 
 // RangeOf reads the range of a page's charts; the first if the address names none.
 func RangeOf(f *Filter) *chartRange {
-	names := make([]string, len(chartRanges))
-	for i := range chartRanges {
-		names[i] = chartRanges[i].Name
-	}
-	name := f.OneOf("", "range", "", names, "")
-	return &chartRanges[max(0, slices.Index(names, name))]
+	name := f.OneOf("", "range", "", []string{"1h", "24h", "7d"}, "1h")
+	i := slices.IndexFunc(chartRanges, func(r chartRange) bool { return r.Name == name })
+	return &chartRanges[i]
 }
 
 // RangeLink is one of the ranges to choose from.
@@ -99,7 +90,7 @@ func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) [
 // TrafficChart shows what came, what was delivered and what failed.
 func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	return Chart{
-		Title: "Per " + r.step(), Form: "lines",
+		Title: "Per " + r.Each, Form: "lines",
 		Series: []series{
 			{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"},
 		},
@@ -126,7 +117,7 @@ var outcomeColours = []string{"bad-mark", "waiting-mark", "series-violet", "seri
 
 // OutcomeChart shows what the attempts met: successes at the bottom, upon them each kind of failure.
 func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
-	ch := Chart{Title: "Attempts by outcome, per " + r.step(), Form: "bars", Series: []series{{"Delivered", "accent"}}}
+	ch := Chart{Title: "Attempts by outcome, per " + r.Each, Form: "bars", Series: []series{{"Delivered", "accent"}}}
 	var failures []string
 	for _, outcome := range counts.Outcomes {
 		if outcome.Name != string(policy.OutcomeDelivered) {
@@ -160,7 +151,7 @@ func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 // LatencyChart shows how long attempts took, where there were any.
 func LatencyChart(r *chartRange, steps []query.Minute) Chart {
 	return Chart{
-		Title: "How long an attempt takes, per " + r.step(), Form: "lines", Unit: "ms",
+		Title: "How long an attempt takes, per " + r.Each, Form: "lines", Unit: "ms",
 		Series: []series{{"Median", "accent"}, {"95 % within", "waiting-mark"}},
 		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			half, ok := m.Latency.Quantile(0.5)

@@ -60,7 +60,7 @@ func TestRangeIsOneOfThem(t *testing.T) {
 	require.ErrorIs(t, q.Err, ErrQuery)
 	for _, r := range chartRanges {
 		require.Zero(t, r.Span%r.Step, r.Name)
-		require.NotEmpty(t, r.step())
+		require.NotEmpty(t, r.Each)
 	}
 }
 
