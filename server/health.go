@@ -8,10 +8,19 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/server/api"
+	"postrider/server/openapi"
 )
 
 //go:embed openapi.yaml
 var specification []byte
+
+// operations are all routes, for the OpenAPI document.
+func (s *Server) operations() (list []openapi.Operation) {
+	for _, r := range append(s.routes(), s.machineRoutes()...) {
+		list = append(list, openapi.Operation{Method: r.method, Path: r.path, Access: r.access.scope(), Route: r.Route})
+	}
+	return list
+}
 
 func (s *Server) specification(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/yaml", specification)

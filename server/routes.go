@@ -32,6 +32,13 @@ func (a permission) role() access.Role {
 	}[a]
 }
 
+// scope is the least scope of an API key that is needed, as the OpenAPI document has it.
+func (a permission) scope() string {
+	return map[permission]string{
+		anyone: "none", publishers: "publish", viewers: "read", operators: "operate", administrators: "admin",
+	}[a]
+}
+
 // route is one line of the access table: who may use an operation, where it is, and what handles it.
 type route struct {
 	method, path string

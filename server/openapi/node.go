@@ -1,0 +1,114 @@
+package openapi
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// members are the members of a mapping by name.
+func members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i < len(n.Content); i += 2 {
+			if !yield(n.Content[i].Value, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// find follows the names from a mapping to a mapping in it; nil if one of them is missing.
+func find(n *yaml.Node, names ...string) *yaml.Node {
+	for _, name := range names {
+		var found *yaml.Node
+		for key, value := range members(n) {
+			if key == name {
+				found = value
+			}
+		}
+		n = found
+	}
+	return n
+}
+
+// textAt is the scalar of that name; "" if there is none.
+func textAt(n *yaml.Node, name string) string {
+	if found := find(n, name); found != nil {
+		return found.Value
+	}
+	return ""
+}
+
+// set sets a member of a mapping.
+func set(n *yaml.Node, name string, value *yaml.Node) {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			n.Content[i+1] = value
+			return
+		}
+	}
+	n.Content = append(n.Content, node(name), value)
+}
+
+// need is the mapping of that name, which is added if it is missing.
+func need(n *yaml.Node, name string) *yaml.Node {
+	if find(n, name) == nil {
+		set(n, name, &yaml.Node{Kind: yaml.MappingNode})
+	}
+	return find(n, name)
+}
+
+func remove(n *yaml.Node, name string) {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			n.Content = slices.Delete(n.Content, i, i+2)
+			return
+		}
+	}
+}
+
+// order sorts the members of a mapping: those named first, in that order, then the others as they are.
+func order(n *yaml.Node, names []string) {
+	var sorted []*yaml.Node
+	for _, name := range names {
+		if value := find(n, name); value != nil {
+			sorted = append(sorted, node(name), value)
+		}
+	}
+	for name, value := range members(n) {
+		if !slices.Contains(names, name) {
+			sorted = append(sorted, node(name), value)
+		}
+	}
+	n.Content = sorted
+}
+
+// node is a value as YAML.
+func node(value any) *yaml.Node {
+	n := new(yaml.Node)
+	if err := n.Encode(value); err != nil {
+		panic(fmt.Sprintf("a value that YAML cannot have: %v", err))
+	}
+	return n
+}
+
+// scalar is the number or word of a tag.
+func scalar(text string) *yaml.Node {
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &n); err != nil || len(n.Content) != 1 {
+		return node(text)
+	}
+	return n.Content[0]
+}
+
+// referTo is a reference to a component.
+func referTo(kind, name string) *yaml.Node {
+	n := node(map[string]string{"$ref": "#/components/" + kind + "/" + name})
+	n.Style = yaml.FlowStyle
+	return n
+}
