@@ -1,8 +1,9 @@
-// Package docs is the folder of the documentation. As a package it knows the questions of sql.md, so that the program
-// asks, the tests check and the benchmark measures the very text that people read.
+// Package docs is the folder of the documentation. As a package it reads the questions of sql.md, so that the program
+// runs, the tests check and the benchmark measures the very text that people read.
 package docs
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"regexp"
@@ -12,29 +13,27 @@ import (
 //go:embed sql.md
 var page string
 
-// Question is one that people on call ask, with the SQL that answers it.
+// Question is a question of operators, with the SQL that answers it.
 type Question struct {
 	// Number counts from 1, in the page's order.
 	Number int
-	// Name is one word for it, in lower case, with hyphens.
+	// Name is one word, in lower case, with hyphens.
 	Name string
 	// Title is the question itself.
 	Title string
-	// SQL is one statement without a semicolon at its end. Names in it are examples: see With.
+	// SQL is one statement without a semicolon at its end, with examples of its parameters: see With.
 	SQL string
 }
 
-// The names that stand in the questions for those of the reader.
-const (
-	ExampleTopic        = "orders"
-	ExampleSubscription = "billing"
-	ExampleEventID      = "order-42"
-)
+// parameters are what a question may be about, each with the example that stands in the SQL of the page.
+var parameters = []struct{ name, example string }{
+	{"topic", "orders"}, {"subscription", "billing"}, {"event-id", "order-42"},
+}
 
 // asked is a heading such as "### 3 `event` What became of one event?" with the fence that follows it.
 var asked = regexp.MustCompile("(?m)^### (\\d+) `([a-z-]+)` (.+)\n(?:[^`#]*\n)?```sql(?: run)?\n((?:[^`]*\n)?)```$")
 
-// Questions are those of sql.md, in its order.
+// Questions returns those of sql.md, in its order.
 func Questions() []Question {
 	found := asked.FindAllStringSubmatch(page, -1)
 	all := make([]Question, len(found))
@@ -44,7 +43,7 @@ func Questions() []Question {
 	return all
 }
 
-// Find is the question of that number or name.
+// Find returns the question of that number or name.
 func Find(nameOrNumber string) (Question, bool) {
 	for _, q := range Questions() {
 		if q.Name == nameOrNumber || fmt.Sprint(q.Number) == nameOrNumber {
@@ -54,26 +53,21 @@ func Find(nameOrNumber string) (Question, bool) {
 	return Question{}, false
 }
 
-// Names are what a question is asked about, instead of the examples; "" leaves the example.
-type Names struct{ Topic, Subscription, EventID string }
-
-// With is the question's SQL about other names. They stand in it as literals, of which each is replaced whole and
-// quoted.
-func (q Question) With(n Names) string {
-	return strings.NewReplacer(
-		literal(ExampleTopic), literal(orElse(n.Topic, ExampleTopic)),
-		literal(ExampleSubscription), literal(orElse(n.Subscription, ExampleSubscription)),
-		literal(ExampleEventID), literal(orElse(n.EventID, ExampleEventID)),
-	).Replace(q.SQL)
+// With returns the question's SQL with other values of its parameters; those that are absent or empty keep the example.
+// In the SQL they are literals, of which each is replaced whole and quoted.
+func (q Question) With(values map[string]string) string {
+	var pairs []string
+	for _, p := range parameters {
+		pairs = append(pairs, literal(p.example), literal(cmp.Or(values[p.name], p.example)))
+	}
+	return strings.NewReplacer(pairs...).Replace(q.SQL)
 }
 
-// About names what the question is asked about: topic, subscription, event-id.
+// About returns the parameters of the question: topic, subscription, event-id.
 func (q Question) About() (names []string) {
-	for _, about := range []struct{ name, example string }{
-		{"topic", ExampleTopic}, {"subscription", ExampleSubscription}, {"event-id", ExampleEventID},
-	} {
-		if strings.Contains(q.SQL, literal(about.example)) {
-			names = append(names, about.name)
+	for _, p := range parameters {
+		if strings.Contains(q.SQL, literal(p.example)) {
+			names = append(names, p.name)
 		}
 	}
 	return names
@@ -86,11 +80,4 @@ func literal(text string) string {
 		return " E" + strings.ReplaceAll(quoted, `\`, `\\`)
 	}
 	return quoted
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

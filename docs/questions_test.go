@@ -50,9 +50,9 @@ func TestWith(t *testing.T) {
 	t.Parallel()
 	q := Question{SQL: "select 'orders', 'billing', 'order-42', 'orders-2', orders"}
 	require.Equal(t, []string{"topic", "subscription", "event-id"}, q.About())
-	require.Equal(t, q.SQL, q.With(Names{}))
+	require.Equal(t, q.SQL, q.With(nil))
 	require.Equal(t, "select 'billing', 'it''s', 'order-42', 'orders-2', orders",
-		q.With(Names{Topic: "billing", Subscription: "it's"}), "replaced once, and quoted")
-	require.Equal(t, `select 'orders', 'billing',  E'\\''; drop', 'orders-2', orders`, q.With(Names{EventID: `\'; drop`}))
+		q.With(map[string]string{"topic": "billing", "subscription": "it's"}), "replaced once, and quoted")
+	require.Equal(t, `select 'orders', 'billing',  E'\\''; drop', 'orders-2', orders`, q.With(map[string]string{"event-id": `\'; drop`}))
 	require.Empty(t, Question{SQL: "select 1"}.About())
 }

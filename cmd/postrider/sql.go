@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,9 @@ import (
 type sqlCmd struct {
 	databaseFlags
 	Output       string        `short:"o" help:"table, json (one object per row), yaml (one document per row) or csv." enum:"table,json,yaml,csv" default:"table"`
-	Timeout      time.Duration `help:"Give the statement up after this long; 0 = never." default:"30s"`
+	Timeout      time.Duration `help:"Time limit of the statement; 0 = none." default:"30s" range:"0.."`
 	Questions    bool          `help:"List the questions of docs/sql.md, which need no SQL of yours."`
-	Question     string        `help:"Ask one of them, by its name or number." placeholder:"NAME"`
+	Question     string        `help:"Run one of them, by its name or number." placeholder:"NAME"`
 	Topic        string        `help:"Topic that the question is about." placeholder:"NAME"`
 	Subscription string        `help:"Event subscription that the question is about." placeholder:"NAME"`
 	EventID      string        `help:"Event that the question is about, by the publisher's id." placeholder:"ID"`
@@ -51,59 +52,53 @@ func (c *sqlCmd) Run(ctx context.Context) error {
 	if err := c.require(); err != nil {
 		return err
 	}
-	return c.ask(ctx, statement)
+	return c.execute(ctx, statement)
 }
 
 func (c *sqlCmd) listQuestions() error {
 	if c.Statement != "" || c.Question != "" {
-		return terminal.Usagef("sql: --questions lists them and asks nothing; leave the statement and --question out")
-	}
-	list := &listedRows{}
-	for _, q := range docs.Questions() {
-		list.rows = append(list.rows, []any{q.Number, q.Name, strings.Join(q.About(), ", "), q.Title, q.SQL})
+		return terminal.Usagef("sql: --questions lists the questions and runs nothing; omit the statement and --question")
 	}
 	names := []string{"number", "name", "about", "question", "sql"}
 	if c.Output == "table" {
 		names = names[:4] // the SQL has many lines
 	}
-	return printRows(os.Stdout, c.Output, names, list)
-}
-
-// statement is what is to be run: the argument's, or a question's.
-func (c *sqlCmd) statement() (string, error) {
-	about := map[string]string{"topic": c.Topic, "subscription": c.Subscription, "event-id": c.EventID}
-	switch {
-	case c.Timeout < 0:
-		return "", terminal.Usagef("sql: --timeout must not be negative")
-	case (c.Statement == "") == (c.Question == ""):
-		return "", terminal.Usagef("sql: say one of <statement> and --question; --questions lists the questions")
-	case c.Statement != "":
-		for name, value := range about {
-			if value != "" {
-				return "", terminal.Usagef("sql: --%s belongs to --question; write it into the statement", name)
+	return printRows(os.Stdout, c.Output, names, func(yield func([]any, error) bool) {
+		for _, q := range docs.Questions() {
+			if !yield([]any{q.Number, q.Name, strings.Join(q.About(), ", "), q.Title, q.SQL}, nil) {
+				return
 			}
 		}
-		return c.Statement, nil
-	}
+	})
+}
+
+// statement returns the argument, or the SQL of a question.
+func (c *sqlCmd) statement() (string, error) {
+	about := map[string]string{"topic": c.Topic, "subscription": c.Subscription, "event-id": c.EventID}
 	q, known := docs.Find(c.Question)
-	if !known {
+	switch {
+	case (c.Statement == "") == (c.Question == ""):
+		return "", terminal.Usagef("sql: say one of <statement> and --question; --questions lists the questions")
+	case c.Question != "" && !known:
 		return "", terminal.Usagef("sql: there is no question %q; --questions lists them", c.Question)
 	}
 	for name, value := range about {
-		switch asked := slices.Contains(q.About(), name); {
-		case asked && value == "":
-			return "", terminal.Usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title,
-				strings.ReplaceAll(name, "-", " "), name)
-		case !asked && value != "":
-			return "", terminal.Usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title,
-				strings.ReplaceAll(name, "-", " "), name)
+		thing := strings.ReplaceAll(name, "-", " ")
+		switch needed := slices.Contains(q.About(), name); {
+		case !known && value != "":
+			return "", terminal.Usagef("sql: --%s belongs to --question; write it into the statement", name)
+		case needed && value == "":
+			return "", terminal.Usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title, thing, name)
+		case !needed && value != "":
+			return "", terminal.Usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title, thing,
+				name)
 		}
 	}
-	return q.With(docs.Names{Topic: c.Topic, Subscription: c.Subscription, EventID: c.EventID}), nil
+	return cmp.Or(c.Statement, q.With(about)), nil
 }
 
-// ask runs the statement and prints its rows.
-func (c *sqlCmd) ask(ctx context.Context, statement string) error {
+// execute runs the statement and prints its rows.
+func (c *sqlCmd) execute(ctx context.Context, statement string) error {
 	// No settings, and nothing prepared below: this works through PgBouncer as it is.
 	conn, err := pgx.Connect(ctx, c.DatabaseURL)
 	if err != nil {
@@ -116,14 +111,11 @@ func (c *sqlCmd) ask(ctx context.Context, statement string) error {
 			return err
 		}
 		rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
-		if err != nil {
-			return c.explain(err)
+		if err == nil {
+			defer rows.Close()
+			err = printRows(os.Stdout, c.Output, columnNames(rows), valuesOf(rows))
 		}
-		defer rows.Close()
-		if err := printRows(os.Stdout, c.Output, columnNames(rows), rows); err != nil {
-			return c.explain(err)
-		}
-		return nil
+		return c.explain(err)
 	})
 }
 
@@ -142,8 +134,11 @@ func (c *sqlCmd) prepare(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// explain says what to do about an error of PostgreSQL, where something can be done.
+// explain adds advice to an error of PostgreSQL.
 func (c *sqlCmd) explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	advice := ""
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {

@@ -97,14 +97,14 @@ func TestSQLRefuses(t *testing.T) {
 	for args, says := range map[string]string{
 		"":                               "say one of <statement> and --question; --questions lists",
 		"--question owed SELECT":         "say one of <statement> and --question",
-		"--questions SELECT":             "--questions lists them and asks nothing",
+		"--questions SELECT":             "--questions lists the questions and runs nothing",
 		"--question nothing":             `there is no question "nothing"; --questions lists them`,
 		"--question 21":                  `there is no question "21"`,
 		"--question owed --topic orders": "is about one subscription: say --subscription",
 		"--question oldest --topic orders": `question "oldest" (How long has the oldest event waited?) is not about one ` +
 			`topic: leave --topic out`,
 		"--topic orders SELECT":             "--topic belongs to --question",
-		"--timeout=-1s SELECT":              "--timeout must not be negative",
+		"--timeout=-1s SELECT":              "--timeout -1s: must not be negative",
 		"-o xml SELECT":                     `--output must be one of "table","json","yaml","csv"`,
 		"--question oldest --database-url=": "no database: set POSTRIDER_DATABASE_URL",
 	} {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,47 +32,45 @@ func keepNumbers(types *pgtype.Map) {
 	})
 }
 
-// someRows are the rows of a query, or such as are in memory already.
-type someRows interface {
-	Next() bool
-	Values() ([]any, error)
-	Err() error
-}
-
-// listedRows are in memory.
-type listedRows struct {
-	rows [][]any
-	next int
-}
-
-// Next goes to the next row.
-func (l *listedRows) Next() bool { l.next++; return l.next <= len(l.rows) }
-
-// Values are those of the row; there may be more than are printed.
-func (l *listedRows) Values() ([]any, error) { return l.rows[l.next-1], nil }
-
-// Err is nil.
-func (l *listedRows) Err() error { return nil }
-
-// printRows prints rows in one of the forms table, json, yaml and csv.
-func printRows(out io.Writer, form string, names []string, rows someRows) error {
-	if len(names) == 0 && !rows.Next() { // refused before there was a column, or a statement that answers nothing
-		return rows.Err()
+// valuesOf returns the values of each row.
+func valuesOf(rows pgx.Rows) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		for rows.Next() {
+			if values, err := rows.Values(); !yield(values, err) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, err)
+		}
 	}
-	as := map[string]func(io.Writer, []string, someRows) error{
-		"table": printTable, "json": printObjects("json"), "yaml": printObjects("yaml"), "csv": printCSV,
-	}[form]
-	return as(out, names, rows)
 }
 
-func printTable(out io.Writer, names []string, rows someRows) error {
+// printRows prints rows as table, json, yaml or csv. A row may have more values than are printed.
+func printRows(out io.Writer, form string, names []string, rows iter.Seq2[[]any, error]) error {
+	if len(names) == 0 { // rejected before there was a column, or a statement without a result
+		for _, err := range rows {
+			return err
+		}
+		return nil
+	}
+	switch form {
+	case "table":
+		return printTable(out, names, rows)
+	case "csv":
+		return printCSV(out, names, rows)
+	default:
+		return printObjects(out, form, names, rows)
+	}
+}
+
+func printTable(out io.Writer, names []string, rows iter.Seq2[[]any, error]) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(names, "\t"))
 	count := 0
-	for rows.Next() {
-		values, err := rows.Values()
+	for values, err := range rows {
 		if err != nil {
-			return fmt.Errorf("read a row: %w", err)
+			return err
 		}
 		cells := make([]string, len(names))
 		for i := range names {
@@ -79,9 +78,6 @@ func printTable(out io.Writer, names []string, rows someRows) error {
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 		count++
-	}
-	if err := rows.Err(); err != nil {
-		return err
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the rows: %w", err)
@@ -92,28 +88,45 @@ func printTable(out io.Writer, names []string, rows someRows) error {
 
 // printCSV prints a line of names and one for each row (RFC 4180). Values are whole; control characters in them are
 // spaces.
-func printCSV(out io.Writer, names []string, rows someRows) error {
+func printCSV(out io.Writer, names []string, rows iter.Seq2[[]any, error]) error {
 	w := csv.NewWriter(out)
-	err := w.Write(names)
-	for err == nil && rows.Next() {
-		var values []any
-		if values, err = rows.Values(); err != nil {
-			return fmt.Errorf("read a row: %w", err)
+	_ = w.Write(names)
+	for values, err := range rows {
+		if err != nil {
+			w.Flush()
+			return err
 		}
 		record := make([]string, len(names))
 		for i := range names {
 			record[i] = terminal.PlainLines(terminal.PlainText(values[i]))
 		}
-		err = w.Write(record)
+		if err := w.Write(record); err != nil {
+			return fmt.Errorf("print the rows: %w", err)
+		}
 	}
 	w.Flush()
-	if err == nil {
-		err = w.Error()
+	return w.Error()
+}
+
+// printObjects prints an object for each row.
+func printObjects(out io.Writer, form string, names []string, rows iter.Seq2[[]any, error]) error {
+	for values, err := range rows {
+		if err != nil {
+			return err
+		}
+		object := make(map[string]any, len(names))
+		for i, name := range names {
+			object[name] = jsonValue(values[i])
+		}
+		text, err := terminal.EncodeLine(form, object)
+		if err == nil {
+			_, err = io.WriteString(out, text)
+		}
+		if err != nil {
+			return fmt.Errorf("print a row: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("print the rows: %w", err)
-	}
-	return rows.Err()
+	return nil
 }
 
 func columnNames(rows pgx.Rows) []string {
@@ -134,28 +147,5 @@ func jsonValue(value any) any {
 		return v.UTC().Format(time.RFC3339Nano)
 	default:
 		return value
-	}
-}
-
-func printObjects(form string) func(io.Writer, []string, someRows) error {
-	return func(out io.Writer, names []string, rows someRows) error {
-		for rows.Next() {
-			values, err := rows.Values()
-			if err != nil {
-				return fmt.Errorf("read a row: %w", err)
-			}
-			object := make(map[string]any, len(names))
-			for i, name := range names {
-				object[name] = jsonValue(values[i])
-			}
-			text, err := terminal.EncodeLine(form, object)
-			if err == nil {
-				_, err = io.WriteString(out, text)
-			}
-			if err != nil {
-				return fmt.Errorf("print a row: %w", err)
-			}
-		}
-		return rows.Err()
 	}
 }

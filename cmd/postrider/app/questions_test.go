@@ -132,8 +132,8 @@ func TestQuestionsAreAnswered(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, b.asReader(t, first(docs.Find("owed")).With(docs.Names{Subscription: "mail"})), 1)
-	require.Empty(t, b.asReader(t, first(docs.Find("event")).With(docs.Names{EventID: "order-'42"})))
+	require.Len(t, b.asReader(t, first(docs.Find("owed")).With(map[string]string{"subscription": "mail"})), 1)
+	require.Empty(t, b.asReader(t, first(docs.Find("event")).With(map[string]string{"event-id": "order-'42"})))
 }
 
 // requireStorage: a row for each day that has a part, and one for the tables without days.
