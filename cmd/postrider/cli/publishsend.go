@@ -1,216 +1,204 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"net/http"
+	"regexp"
 	"strconv"
 	"time"
-
-	"github.com/google/uuid"
 
 	"postrider/bench"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 )
 
-// What a request may have, as the server says.
-const (
-	maxBatchEvents = 5000
-	maxBatchBytes  = 1 << 20
-)
-
 // publisher sends events in requests, one after the other: they are stored in their order.
 type publisher struct {
-	client    *rest.Client
-	target    *publishTarget
-	batch     int
-	rate      float64 // events a second; 0 for as fast as it goes
-	retryFor  time.Duration
-	keepGoing bool
-	run       string // tells this run's idempotency keys from another's
-	all       int    // how many there will be; 0 where nobody knows
+	*PublishCmd
+	client   *rest.Client
+	path     string
+	schema   string // "" if it is not known: the first event shows it
+	run      string // distinguishes the idempotency keys of this run
+	progress *terminal.ProgressLine
 
-	pending  []byte // an event that was read and did not fit
-	tally    tally
-	progress terminal.ProgressLine
+	began time.Time
+	took  []time.Duration // of each accepted request, with its retries
+	done  publishSummary
 }
 
-func newRunID() string { return uuid.NewString() }
+// publishSummary is the result of a publish.
+type publishSummary struct {
+	Topic    string  `json:"topic"`
+	Sent     int     `json:"sent"`
+	Accepted int     `json:"accepted"`
+	Failed   int     `json:"failed"`
+	Requests int     `json:"requests"`
+	Retries  int     `json:"retries"`
+	Seconds  float64 `json:"seconds"`
+	P50Ms    float64 `json:"p50Ms"`
+	P99Ms    float64 `json:"p99Ms"`
+}
 
-// tally counts.
-type tally struct {
-	began                                     time.Time
-	sent, accepted, failed, requests, retries int
-	took                                      []time.Duration // of each accepted request, with its retries
+// summary is the result so far.
+func (p *publisher) summary() publishSummary {
+	s := p.done
+	s.Topic, s.Seconds = p.Topic, roundTo(time.Since(p.began).Seconds(), 3)
+	s.P50Ms, s.P99Ms = millis(bench.Percentile(p.took, 50)), millis(bench.Percentile(p.took, 99))
+	return s
+}
+
+// String is the summary in a sentence.
+func (s publishSummary) String() string {
+	text := fmt.Sprintf("%s to topic %s in %.1f s: %d accepted, %d failed.", terminal.Plural(s.Sent, "event"), s.Topic,
+		s.Seconds, s.Accepted, s.Failed)
+	if s.Accepted > 0 {
+		text += fmt.Sprintf(" A request took %.1f ms (median), %.1f ms (99th percentile).", s.P50Ms, s.P99Ms)
+	}
+	if s.Retries > 0 {
+		text += fmt.Sprintf(" Requests sent again: %d.", s.Retries)
+	}
+	return text
 }
 
 // publish sends everything. Its error names the first events that were not accepted.
-func (p *publisher) publish(ctx context.Context, events eventSource) error {
-	p.tally.began = time.Now()
+func (p *publisher) publish(ctx context.Context, events iter.Seq2[[]byte, error]) (first error) {
+	p.began = time.Now()
 	defer p.progress.End()
-	var first error
-	for {
-		due, err := p.due(ctx)
+	most := p.Batch
+	if p.Rate > 0 { // ten requests a second are steady enough
+		most = min(most, max(1, int(p.Rate/10)))
+	}
+	for request, err := range requests(events, most) {
 		if err != nil {
 			return errors.Join(first, err)
 		}
-		body, n, end := p.gather(events, due)
-		if n > 0 {
-			if err := p.sendBatch(ctx, body, n); err != nil {
-				first = firstOf(first, err)
-				if fatal(err) || !p.keepGoing {
-					return first
-				}
+		if p.Rate > 0 {
+			due := p.began.Add(time.Duration(float64(p.done.Sent) / p.Rate * float64(time.Second)))
+			if err := pause(ctx, time.Until(due)); err != nil {
+				return errors.Join(first, err)
 			}
 		}
-		switch {
-		case errors.Is(end, io.EOF):
-			return first
-		case end != nil:
-			return errors.Join(first, end)
+		if err := p.send(ctx, request); err != nil {
+			first = cmp.Or(first, err)
+			if fatal(err) || !p.KeepGoing {
+				return first
+			}
 		}
 	}
+	return first
 }
 
-func firstOf(first, next error) error {
-	if first != nil {
-		return first
-	}
-	return next
-}
-
-// fatal are refusals that every further request would meet too.
+// fatal reports whether every further request would fail, too.
 func fatal(err error) bool {
 	return rest.IsStatus(err, http.StatusUnauthorized) || rest.IsStatus(err, http.StatusForbidden) ||
 		rest.IsStatus(err, http.StatusNotFound) || errors.Is(err, context.Canceled) || retryable(err)
 }
 
-// due waits until at least one event may be sent and says how many may.
-func (p *publisher) due(ctx context.Context) (int, error) {
-	if p.rate == 0 {
-		return p.batch, ctx.Err()
-	}
-	allowed := int(time.Since(p.tally.began).Seconds()*p.rate) + 1 - p.tally.sent
-	if allowed < 1 {
-		next := p.tally.began.Add(time.Duration(float64(p.tally.sent) / p.rate * float64(time.Second)))
-		if err := pause(ctx, max(time.Until(next), time.Millisecond)); err != nil {
-			return 0, err
-		}
-		allowed = 1
-	}
-	return min(allowed, p.batch), ctx.Err()
-}
-
 // pause waits, unless ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
-		return nil
+	case <-time.After(d):
+		return ctx.Err()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// gather makes an array of at most this many events, and of at most 1 MiB unless one event alone is larger: that is for
-// the server to refuse. end is io.EOF after the last one, or why no more can be read.
-func (p *publisher) gather(events eventSource, most int) (body []byte, n int, end error) {
-	body = []byte{'['}
-	for n < most {
-		e := p.pending
-		if p.pending = nil; e == nil {
-			if e, end = events.next(); end != nil {
-				break
-			}
-		}
-		if n > 0 && len(body)+len(e)+2 > maxBatchBytes {
-			p.pending = e
-			break
-		}
-		if n > 0 {
-			body = append(body, ',')
-		}
-		body = append(body, e...)
-		n++
-	}
-	return append(body, ']'), n, end
+// maxRequestBytes is the limit of the server.
+const maxRequestBytes = 1 << 20
+
+// eventArray is a JSON array of n events.
+type eventArray struct {
+	body []byte
+	n    int
 }
 
-// sendBatch sends one request until it is accepted, refused, or has been tried for long enough.
-func (p *publisher) sendBatch(ctx context.Context, body []byte, n int) error {
-	first := p.tally.sent + 1
-	p.tally.sent += n
-	p.tally.requests++
+// requests groups events into arrays of at most this many events and of at most 1 MiB. An event that alone is larger has
+// its own array: the server rejects it.
+func requests(events iter.Seq2[[]byte, error], most int) iter.Seq2[eventArray, error] {
+	return func(yield func(eventArray, error) bool) {
+		var a eventArray
+		flush := func() bool {
+			full := eventArray{append(a.body, ']'), a.n}
+			a = eventArray{}
+			return full.n == 0 || yield(full, nil)
+		}
+		for event, err := range events {
+			if err != nil {
+				if flush() {
+					yield(eventArray{}, err)
+				}
+				return
+			}
+			if (a.n == most || len(a.body)+len(event)+2 > maxRequestBytes) && !flush() {
+				return
+			}
+			a.body = append(append(a.body, terminal.Either(a.n == 0, byte('['), ',')), event...)
+			a.n++
+		}
+		flush()
+	}
+}
+
+// send repeats a request until it is accepted or rejected, or --retry-for has passed.
+func (p *publisher) send(ctx context.Context, a eventArray) error {
+	first := p.done.Sent + 1
+	p.done.Sent += a.n
+	p.done.Requests++
 	began := time.Now()
-	header, credential := p.target.credential(p.client)
 	headers := []string{
-		header, credential, "Content-Type", p.mediaType(body), "Idempotency-Key",
-		fmt.Sprintf("postrider-cli/%s/%d", p.run, p.tally.requests),
+		"Content-Type", p.mediaType(a.body),
+		"Idempotency-Key", fmt.Sprintf("postrider-cli/%s/%d", p.run, p.done.Requests),
+		"Aeg-Sas-Key", p.Key,
+	}
+	if p.Key == "" {
+		headers = append(headers[:4], "Authorization", "Bearer "+p.client.Key)
 	}
 	for tries := 0; ; tries++ {
-		err, after := p.try(ctx, body, headers)
+		response, err := p.client.Send(ctx, http.MethodPost, p.path, a.body, headers...)
+		after := 0
 		if err == nil {
-			p.tally.accepted += n
-			p.tally.took = append(p.tally.took, time.Since(began))
+			after, _ = strconv.Atoi(response.Header.Get("Retry-After"))
+			err = response.Err()
+		}
+		if err == nil {
+			p.done.Accepted += a.n
+			p.took = append(p.took, time.Since(began))
 			p.show()
 			return nil
 		}
-		wait := max(after, backoff(tries))
-		if !retryable(err) || time.Since(began)+wait > p.retryFor {
-			p.tally.failed += n
-			return &refusedEventsError{first, first + n - 1, err}
+		wait := min(250*time.Millisecond<<min(tries, 10), 15*time.Second)
+		wait = max(wait, time.Duration(after)*time.Second)
+		retries := retryable(err) && time.Since(began)+wait <= p.RetryFor
+		if retries {
+			p.done.Retries++
+			p.show()
+			err = pause(ctx, wait)
 		}
-		p.tally.retries++
-		p.show()
-		if err := pause(ctx, wait); err != nil {
-			p.tally.failed += n
-			return &refusedEventsError{first, first + n - 1, err}
+		if err != nil {
+			p.done.Failed += a.n
+			return &rejectedEventsError{first, first + a.n - 1, err}
 		}
 	}
 }
 
-// try makes one request; after is what Retry-After requests.
-//
-//nolint:revive,staticcheck // the error is what is asked for
-func (p *publisher) try(ctx context.Context, body []byte, headers []string) (err error, after time.Duration) {
-	answer, err := p.client.Send(ctx, http.MethodPost, p.target.path, body, headers...)
-	if err != nil {
-		return err, 0
-	}
-	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-	return answer.Err(), time.Duration(seconds) * time.Second
-}
-
-// backoff doubles from a quarter of a second to 15 s.
-func backoff(tries int) time.Duration {
-	return min(250*time.Millisecond<<min(tries, 10), 15*time.Second)
-}
-
-// mediaType is what the topic takes. Where nobody could be asked, a CloudEvent gives itself away by its specversion.
+// mediaType is that of the topic's schema. If the schema is not known, a CloudEvent is recognized by its specversion.
 func (p *publisher) mediaType(body []byte) string {
-	if p.target.schema == "" {
-		p.target.schema = "EventGridSchema"
+	if p.schema == "" {
+		p.schema = "EventGridSchema"
 		var events []struct{ SpecVersion string }
 		if terminal.DecodeExactly(body, &events) == nil && len(events) > 0 && events[0].SpecVersion != "" {
-			p.target.schema = "CloudEventSchemaV1_0"
+			p.schema = "CloudEventSchemaV1_0"
 		}
 	}
-	if p.target.schema == "CloudEventSchemaV1_0" {
+	if p.schema == "CloudEventSchemaV1_0" {
 		return "application/cloudevents-batch+json"
 	}
 	return "application/json"
-}
-
-func (t *tally) summary(topic string) publishSummary {
-	return publishSummary{
-		Topic: topic, Sent: t.sent, Accepted: t.accepted, Failed: t.failed, Requests: t.requests, Retries: t.retries,
-		Seconds: roundTo(time.Since(t.began).Seconds(), 3), P50Ms: millis(bench.Percentile(t.took, 50)),
-		P99Ms: millis(bench.Percentile(t.took, 99)),
-	}
 }
 
 func roundTo(f float64, digits int) float64 {
@@ -220,11 +208,54 @@ func roundTo(f float64, digits int) float64 {
 
 func millis(d time.Duration) float64 { return roundTo(float64(d)/float64(time.Millisecond), 1) }
 
-// show tells how far it is.
+// show shows the progress.
 func (p *publisher) show() {
 	p.progress.Show(func() string {
-		s := p.tally.summary(p.target.name)
-		return fmt.Sprintf("%s%d sent, %d accepted, %d failed, %.0f/s, p50 %.1f ms, p99 %.1f ms", terminal.Bar(s.Sent, p.all),
-			s.Sent, s.Accepted, s.Failed, float64(s.Accepted)/max(s.Seconds, 0.001), s.P50Ms, s.P99Ms)
+		s := p.summary()
+		return fmt.Sprintf("%s%d sent, %d accepted, %d failed, %.0f/s, p50 %.1f ms, p99 %.1f ms",
+			terminal.Bar(s.Sent, terminal.Either(p.creates(), p.Count, 0)), s.Sent, s.Accepted, s.Failed,
+			float64(s.Accepted)/max(s.Seconds, 0.001), s.P50Ms, s.P99Ms)
 	})
+}
+
+// rejectedEventsError reports which events were not accepted.
+type rejectedEventsError struct {
+	first, last int
+	cause       error
+}
+
+// Error names events by their position in the input, which begins with 1, also if the server counts within its request.
+// Without a response that rejects them, they may have been stored.
+func (e *rejectedEventsError) Error() string {
+	which := fmt.Sprintf("events %d to %d were", e.first, e.last)
+	if e.first == e.last {
+		which = fmt.Sprintf("event %d was", e.first)
+	}
+	var response *rest.Error
+	if !errors.As(e.cause, &response) || response.Status >= http.StatusInternalServerError {
+		return fmt.Sprintf("it is not known whether %s accepted: %v", which, e.cause)
+	}
+	why := positionInRequest.ReplaceAllStringFunc(e.cause.Error(), func(position string) string {
+		n, _ := strconv.Atoi(positionInRequest.FindStringSubmatch(position)[1])
+		return fmt.Sprintf("event %d", e.first+n)
+	})
+	return fmt.Sprintf("%s not accepted: %s", which, why)
+}
+
+var positionInRequest = regexp.MustCompile(`\bevents\[(\d+)\]`)
+
+// Unwrap returns the response of the API, or the error of a request without one.
+func (e *rejectedEventsError) Unwrap() error { return e.cause }
+
+// retryable reports whether the same request may be sent again after this response, or after none.
+func retryable(err error) bool {
+	var response *rest.Error
+	if !errors.As(err, &response) {
+		return !errors.Is(err, context.Canceled)
+	}
+	switch response.Status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/cmd/postrider/cli/rest"
+	"postrider/cmd/postrider/terminal"
 )
 
 // What was not answered, or only with "later", is sent again as the same request.
@@ -37,26 +38,19 @@ func TestPublishIsSentAgainUnderTheSameKey(t *testing.T) {
 	client, err := rest.ServerFlags{Server: server.URL}.Client()
 	require.NoError(t, err)
 	p := &publisher{
-		client: client, target: &publishTarget{name: "orders", path: "/topics/orders/api/events", key: "k"}, batch: 2,
-		retryFor: time.Minute, run: newRunID(),
+		PublishCmd: &PublishCmd{Topic: "orders", Key: "k", Batch: 2, RetryFor: time.Minute}, client: client,
+		path: "/topics/orders/api/events", progress: &terminal.ProgressLine{},
 	}
-	left := []string{`{"specversion":"1.0","n":1.0}`, `{"n":2}`, `{"n":3}`}
-	require.NoError(t, p.publish(t.Context(), givenEvents(func() ([]byte, error) {
-		if len(left) == 0 {
-			return nil, io.EOF
-		}
-		event := left[0]
-		left = left[1:]
-		return []byte(event), nil
-	})))
+	require.NoError(t, p.publish(t.Context(),
+		givenEvents(`{"specversion":"1.0","n":1.0}`, `{"n":2}`, `{"n":3}`)))
 	require.Equal(t, []string{keys[0], keys[0], keys[0], keys[0]}, keys[:4])
 	require.NotEqual(t, keys[0], keys[4])
 	require.Equal(t,
 		[]string{`[{"specversion":"1.0","n":1.0},{"n":2}]`, bodies[0], bodies[0], bodies[0], `[{"n":3}]`}, bodies)
-	require.Equal(t, []int{3, 3, 0, 2}, []int{p.tally.sent, p.tally.accepted, p.tally.failed, p.tally.requests})
+	require.Equal(t, []int{3, 3, 0, 2}, []int{p.done.Sent, p.done.Accepted, p.done.Failed, p.done.Requests})
 	// net/http repeats a request with this header by itself where a connection was lost
-	require.GreaterOrEqual(t, p.tally.retries, 2)
-	require.Equal(t, "CloudEventSchemaV1_0", p.target.schema, "events tell their schema")
+	require.GreaterOrEqual(t, p.done.Retries, 2)
+	require.Equal(t, "CloudEventSchemaV1_0", p.schema, "events tell their schema")
 }
 
 // Who gets no answer in the end must not be told that nothing was stored.
@@ -66,39 +60,34 @@ func TestPublishSaysWhatItDoesNotKnow(t *testing.T) {
 		http.StatusBadRequest: "event 7 was not accepted: ", http.StatusTooManyRequests: "event 7 was not accepted: ",
 		http.StatusServiceUnavailable: "it is not known whether event 7 was accepted: ",
 	} {
-		require.ErrorContains(t, &refusedEventsError{7, 7, &rest.Error{Status: status, Message: "no"}}, says)
+		require.ErrorContains(t, &rejectedEventsError{7, 7, &rest.Error{Status: status, Message: "no"}}, says)
 	}
-	require.ErrorContains(t, &refusedEventsError{7, 9, io.ErrUnexpectedEOF},
+	require.ErrorContains(t, &rejectedEventsError{7, 9, io.ErrUnexpectedEOF},
 		"it is not known whether events 7 to 9 were accepted: ")
 	require.ErrorContains(t,
-		&refusedEventsError{7, 9, &rest.Error{Status: http.StatusBadRequest, Message: "events[2].type: is required"}},
+		&rejectedEventsError{7, 9, &rest.Error{Status: http.StatusBadRequest, Message: "events[2].type: is required"}},
 		"event 9.type: is required")
 }
 
-type givenEvents func() ([]byte, error)
-
-func (f givenEvents) next() ([]byte, error) { return f() }
+func givenEvents(events ...string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, event := range events {
+			if !yield([]byte(event), nil) {
+				return
+			}
+		}
+	}
+}
 
 func TestPublishGathersUpToAMegabyte(t *testing.T) {
 	t.Parallel()
 	large := `{"a":"` + strings.Repeat("x", 400_000) + `"}`
-	p := &publisher{}
-	n := 0
-	source := givenEvents(func() ([]byte, error) {
-		if n++; n > 5 {
-			return nil, io.EOF
-		}
-		return []byte(large), nil
-	})
 	var sizes []int
-	for {
-		body, events, end := p.gather(source, 100)
-		require.True(t, json.Valid(body))
-		require.LessOrEqual(t, len(body), maxBatchBytes)
-		sizes = append(sizes, events)
-		if errors.Is(end, io.EOF) {
-			break
-		}
+	for request, err := range requests(givenEvents(large, large, large, large, large), 100) {
+		require.NoError(t, err)
+		require.True(t, json.Valid(request.body))
+		require.LessOrEqual(t, len(request.body), maxRequestBytes)
+		sizes = append(sizes, request.n)
 	}
 	require.Equal(t, []int{2, 2, 1}, sizes)
 }
