@@ -86,9 +86,8 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	}
 	for _, column := range []string{
 		"key1_sealed FROM postrider_internal.topics", "key1_hash FROM postrider_internal.topics",
-		"endpoint_sealed FROM postrider_internal.event_subscriptions",
+		"secrets_sealed FROM postrider_internal.event_subscriptions",
 		"endpoint_hash FROM postrider_internal.event_subscriptions",
-		"delivery_headers_sealed FROM postrider_internal.event_subscriptions",
 		"signing_sealed FROM postrider_internal.event_subscriptions", "proof FROM postrider_internal.encryption_keys",
 		"key_hash FROM postrider_internal.idempotency_keys", "key_hash FROM postrider_internal.api_keys",
 		"token_hash FROM postrider_internal.sessions",

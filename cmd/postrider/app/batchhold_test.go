@@ -164,7 +164,7 @@ func TestSweepMendsBatches(t *testing.T) {
 		},
 		"the pump is gone, batches are off": {
 			"DELETE FROM postrider_internal.river_job WHERE NOT args ? 'b'; UPDATE postrider_internal.event_subscriptions " +
-				"SET max_events_per_batch = NULL, preferred_batch_size_in_kilobytes = NULL", 3,
+				"SET settings = (settings::jsonb - '{maxEventsPerBatch,preferredBatchSizeInKilobytes}'::text[])::json", 3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestSigningSecretsAreBoundToTheirColumn(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "billing", signed)
 	_, err := b.pool.Exec(t.Context(),
-		"UPDATE postrider_internal.event_subscriptions SET signing_sealed = endpoint_sealed")
+		"UPDATE postrider_internal.event_subscriptions SET signing_sealed = secrets_sealed")
 	require.NoError(t, err)
 	_, err = b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.ErrorContains(t, err, "event_subscriptions.signing_sealed")

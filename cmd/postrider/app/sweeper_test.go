@@ -188,7 +188,8 @@ func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
 		"a deletion cancels its deliveries itself": "DELETE FROM postrider_internal.river_job; " +
 			"UPDATE postrider_internal.event_subscriptions SET deleted_at = now()",
 		"the next batch takes them": `DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries
-			SET job_id = NULL; UPDATE postrider_internal.event_subscriptions SET max_events_per_batch = 10;
+			SET job_id = NULL; UPDATE postrider_internal.event_subscriptions
+				SET settings = (settings::jsonb || '{"maxEventsPerBatch":10}')::json;
 			INSERT INTO postrider_internal.river_job (args, kind, queue, priority, max_attempts)
 			SELECT jsonb_build_object('s', id), 'batch', 'deliveries', 1, 1000 FROM postrider_internal.event_subscriptions`,
 		"a hold is an owner": "DELETE FROM postrider_internal.river_job; UPDATE postrider_internal.deliveries " +

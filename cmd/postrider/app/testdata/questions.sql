@@ -113,7 +113,8 @@ BEGIN
     FROM postrider_internal.event_subscriptions WHERE id = billing;
     INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('node-b', 'b', '1'), ('node-c', 'c', '1');
     INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, settings, secrets_sealed,
-        endpoint_base_url,        endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state, message) VALUES
+        endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state,
+        message) VALUES
         ('validation', 'orders', 'new', '{}', '', 'https://example.com/new', '', 'EventGridSchema', '', 'a', true, '',
             'awaiting', 'somebody has to open it'),
         ('validation', 'orders', 'old', '{}', '', 'https://example.com/old', '', 'EventGridSchema', '', 'b', true, '',

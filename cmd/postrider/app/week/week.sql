@@ -213,9 +213,10 @@ BEGIN
     SELECT now() - i * interval '2 minutes', 'admin', 'subscription_replaced', 'orders', 'billing',
            '{"settings": ["filter"]}' FROM generate_series(1, 5000) i;
     INSERT INTO postrider_internal.handshakes (purpose, topic, subscription, settings, secrets_sealed,
-        endpoint_base_url,        endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state)
+        endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state)
     SELECT 'validation', 'orders', 's-' || i, '{}', '', 'https://example.com/' || i, '', 'EventGridSchema', '',
-           int4send(i),           true, '', CASE WHEN i % 100 = 0 THEN 'awaiting' ELSE 'succeeded' END FROM generate_series(1, 1000) i;
+           int4send(i), true, '', CASE WHEN i % 100 = 0 THEN 'awaiting' ELSE 'succeeded' END
+      FROM generate_series(1, 1000) i;
     PERFORM setval(pg_get_serial_sequence('postrider_internal.topics', 'id'), 10),
         setval(pg_get_serial_sequence('postrider_internal.event_subscriptions', 'id'), 50);
 END $$;
