@@ -22,14 +22,14 @@ func TestFieldOfAMistake(t *testing.T) {
 	t.Parallel()
 	fields := []string{
 		"name", "filter.advancedFilters", "filter.advancedFilters[0].key", "filter.advancedFilters[0].value",
-		"filter.advancedFilters[1].key", "labels", "retryPolicy.eventTimeToLiveInMinutes.days",
+		"filter.advancedFilters[1].key", "labels", "retryPolicy.eventTimeToLiveInMinutes",
 		"deadLetterDestination.properties.url",
 	}
 	for target, want := range map[string]string{
 		"name": "name", "labels[3]": "labels", "filter.advancedFilters[0].values[2]": "filter.advancedFilters[0].value",
 		"filter.advancedFilters[1]":            "filter.advancedFilters",
 		"filter.advancedFilters[1].key":        "filter.advancedFilters[1].key",
-		"retryPolicy.eventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes.days",
+		"retryPolicy.eventTimeToLiveInMinutes": "retryPolicy.eventTimeToLiveInMinutes",
 		"deadLetterDestination.properties":     "deadLetterDestination.properties.url", "nothing": "", "": "", "lab": "",
 	} {
 		require.Equal(t, want, fieldOf(target, fields), target)

@@ -67,7 +67,7 @@ func TestTopicForm(t *testing.T) {
 		b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-plain'"))
 
 	b.requireRefused(t, path, typed(form, "name", "form-plain"), http.StatusPreconditionFailed,
-		"There is a topic of this name already.")
+		"Another topic has this name.")
 	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
 	b.requireRefused(t, path, typed(form, "name", "x"), http.StatusBadRequest, "must be 3 to 64 characters")
 	for _, row := range [][3]string{
@@ -77,12 +77,12 @@ func TestTopicForm(t *testing.T) {
 	} {
 		page := b.requireRefused(t, path, typed(form, "name", "another", row[0], row[1]), http.StatusBadRequest, row[2])
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
-		require.NotContains(t, page, "To be mended")
+		require.NotContains(t, page, "<h2>Errors</h2>")
 	}
 	late := formOf(t, b.page(t, "/ui/topics/form-cloud/edit"))
 	b.put(t, "/v1/topics/form-cloud", `{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":7}`)
 	again := b.requireRefused(t, "/ui/topics/form-cloud/edit", typed(late, "duplicateDetectionWindowInMinutes", "8"),
-		http.StatusPreconditionFailed, "somebody else has changed this topic")
+		http.StatusPreconditionFailed, "another user has changed this topic")
 	b.requireLeads(t, "/ui/topics/form-cloud/edit", formOf(t, again), `done=topic-saved$`)
 	require.Equal(t, "8",
 		b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-cloud'"))
@@ -109,7 +109,7 @@ func TestTopicKeysAreShownAndReplaced(t *testing.T) {
 		b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
 
 	b.requireRefused(t, path, url.Values{"regenerate": {"key1"}}, http.StatusBadRequest,
-		"say that no publisher uses key1 any more")
+		"confirm that no publisher uses key1 any more")
 	b.requireRefused(t, path, url.Values{"regenerate": {"key3"}, "agreed": {"1"}}, http.StatusBadRequest,
 		"keyName must be key1 or key2")
 	require.Equal(t, before, keys())
@@ -130,7 +130,7 @@ func TestDeletionAsksFirst(t *testing.T) {
 	b.requireLeads(t, "/ui/subscriptions/orders/billing/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
 	page := b.page(t, path)
 	requireWellMade(t, path, page)
-	require.Contains(t, text(page), "What it is owed and has not got yet is canceled, 1 by now")
+	require.Contains(t, text(page), "Its pending deliveries are canceled, now 1,")
 	require.Contains(t, text(b.page(t, "/ui/topics/orders/delete")), "It has event subscriptions. Delete those first.")
 	b.requireRefused(t, "/ui/topics/orders/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
 		"Nothing was deleted")
@@ -138,7 +138,7 @@ func TestDeletionAsksFirst(t *testing.T) {
 	seen := url.Values{"etag": {b.tag(t, api)}}
 	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","labels":["x"]}`)
 	b.requireRefused(t, path, seen, http.StatusPreconditionFailed,
-		"Nothing was deleted: it was changed since you looked at it.")
+		"Nothing was deleted: another user has changed it since you opened this page.")
 	b.requireLeads(t, path, url.Values{"etag": {b.tag(t, api)}}, `^/ui/topics/orders\?done=deleted$`)
 	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, path).Code)
 	b.requireLeads(t, "/ui/topics/orders/delete", url.Values{"etag": {b.tag(t, "/v1/topics/orders")}},
@@ -186,28 +186,28 @@ func TestPolicyForm(t *testing.T) {
 	} {
 		page := b.requireRefused(t, path, typed(form, row[0], row[1]), http.StatusBadRequest, row[2])
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
-		require.NotContains(t, page, "To be mended", row[0])
+		require.NotContains(t, page, "<h2>Errors</h2>", row[0])
 	}
 	late := b.requireRefused(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed,
-		"somebody else has changed this retry policy")
+		"another user has changed this retry policy")
 	require.Equal(t, "[1 2 3]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
 	require.Equal(t, "7", formOf(t, late).Get("stepsInSeconds"), "what was typed is kept")
 	b.requireLeads(t, path, formOf(t, late), `done=policy-saved`)
 	require.Equal(t, "[7]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
 	b.requireRefused(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed,
-		"There is a retry policy of this name already.")
+		"Another retry policy has this name.")
 	require.Contains(t, text(b.page(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021")),
 		"Make your own Copy Copy Edit Delete …")
 
 	b.requireRefused(t, "/ui/policies/ga-2021/edit", form, http.StatusConflict, "is built in and never changes")
-	require.Contains(t, text(b.page(t, "/ui/policies/ga-2021/delete")), "It is built in, and never changes.")
+	require.Contains(t, text(b.page(t, "/ui/policies/ga-2021/delete")), "It is built in and never changes.")
 	b.put(t, "/v1/topics/orders", "{}")
 	b.put(t, "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"policy":"my-ga-2021"}}`)
 	b.requireRefused(t, "/ui/policies/my-ga-2021/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2021")}},
 		http.StatusConflict, "Nothing was deleted: ")
 	b.requireRefused(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
-		"Nothing was deleted: it was changed since you looked at it.")
+		"Nothing was deleted: another user has changed it since you opened this page.")
 	b.requireLeads(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2018")}},
 		`^/ui/policies\?done=policy-deleted$`)
 	for _, nowhere := range []string{
@@ -246,7 +246,7 @@ func TestPublishBox(t *testing.T) {
 	require.Contains(t, text(repeated.Body.String()), "Nothing new is stored")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.events WHERE topic = 'grid'"), "a duplicate")
 	page := b.requireRefused(t, path, url.Values{"event": {`{"id":"1"}`}}, http.StatusBadRequest,
-		"Nothing was published. What is to be mended is said where it is.")
+		"Nothing was published. Fix the errors below.")
 	require.Contains(t, text(page), "events[0]")
 	require.Equal(t, `{"id":"1"}`, formOf(t, page).Get("event"))
 	page = b.requireRefused(t, path, url.Values{"event": {"{"}}, http.StatusBadRequest, "Nothing was published.")

@@ -1,6 +1,14 @@
 package web
 
-import "slices"
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"postrider/catalog/spec"
+)
 
 // The kinds of field; each has its part in form-parts.html.
 const (
@@ -15,17 +23,24 @@ const (
 	kindSecret = "password"
 )
 
-// formField is a field of a form, and what is typed in it.
+// fieldKinds are the kinds of field for the kinds of setting. A Switch is a check box if it is on or off by default.
+var fieldKinds = map[spec.Kind]string{
+	spec.Text: kindText, spec.URL: kindURL, spec.PEM: kindLines, spec.Time: kindTime, spec.Choice: kindSelect,
+	spec.Whole: kindNumber, spec.Number: kindText, spec.Switch: kindSelect, spec.Lines: kindLines, spec.List: kindText,
+	spec.JSON: kindJSON,
+}
+
+// formField is a field of a form, with what is entered in it.
 type formField struct {
 	Name, Label, Hint, Kind string
 	Value, Placeholder      string
-	Default                 string // what it has where nothing is stated
+	Default                 string // the value of an empty field
 	Min, Max                string
 	Options                 []formOption
 	Rows                    int // of a text of many lines
 	Wide                    bool
 	Required, Focus         bool
-	Fixed                   bool // shown, but not to be changed any more
+	Fixed                   bool // shown, but it cannot be changed any more
 	Mistakes                []string
 }
 
@@ -33,7 +48,10 @@ type formField struct {
 func (f formField) ID() string { return "f-" + f.Name }
 
 // Checked reports whether a check box is.
-func (f formField) Checked() bool { return f.Value != "" }
+func (f formField) Checked() bool { return f.Value == "true" }
+
+// stated reports whether the field needs the user's attention: it differs from the default, or it is wrong.
+func (f formField) stated() bool { return f.Value != "" && f.Value != f.Default || len(f.Mistakes) > 0 }
 
 // formOption is one of a select.
 type formOption struct {
@@ -65,9 +83,46 @@ type formSection struct {
 	Tester          *filterTester
 }
 
+// unfold opens a folded section in which something is stated or wrong. A folded section lists its fields.
+func (s *formSection) unfold() {
+	s.Open = !s.Folded || slices.ContainsFunc(s.Fields, formField.stated) ||
+		s.List != nil && len(s.List.Rows)+len(s.List.Mistakes) > 0
+	if !s.Folded {
+		return
+	}
+	var labels []string
+	for _, field := range s.Fields {
+		labels = append(labels, field.Label)
+	}
+	if s.List != nil {
+		labels = append(labels, s.List.Title)
+	}
+	s.Lead = strings.Join(labels, ", ")
+}
+
+// names are those of the fields, for what the API says of them.
+func (s *formSection) names() (names []string) {
+	add := func(fields []formField) {
+		for _, field := range fields {
+			names = append(names, field.Name)
+		}
+	}
+	add(s.Fields)
+	if s.List != nil {
+		names = append(names, s.List.Name)
+		for _, row := range s.List.Rows {
+			add(row.Fields)
+		}
+	}
+	if s.Tester != nil {
+		names = append(names, s.Tester.Event.Name)
+	}
+	return names
+}
+
 // formView is what the form templates show.
 type formView struct {
-	Action, Back string // where it is sent to, and where one goes who gives up
+	Action, Back string // where the form is sent, and where Cancel leads
 	Save         string // on its button
 	Etag, Was    string
 	Others       []string
@@ -75,7 +130,7 @@ type formView struct {
 	Sections     []formSection
 }
 
-// fields fills in what was typed, and what is wrong with it.
+// fields fills in what was entered, and what is wrong with it.
 func (f *form) fields(list ...formField) []formField {
 	for i := range list {
 		field := &list[i]
@@ -84,47 +139,189 @@ func (f *form) fields(list ...formField) []formField {
 			field.Options[k].Here = field.Options[k].Value == field.Value
 		}
 		if field.Rows == 0 {
-			field.Rows = 2
+			field.Rows = min(max(2, strings.Count(field.Value, "\n")+1), 12)
 		}
 	}
 	return list
 }
 
-// openWhere opens the folded sections in which something is stated or wrong.
-func openWhere(sections []formSection) []formSection {
-	stated := func(f formField) bool { return f.Value != "" && f.Value != f.Default || len(f.Mistakes) > 0 }
-	for i := range sections {
-		s := &sections[i]
-		s.Open = s.Open || !s.Folded || slices.ContainsFunc(s.Fields, stated) ||
-			s.List != nil && len(s.List.Rows)+len(s.List.Mistakes) > 0
-	}
-	return sections
-}
-
-// namesOf are the names of all fields, for what the API says of them.
-func namesOf(sections []formSection) (names []string) {
-	for _, s := range sections {
-		for _, field := range s.Fields {
-			names = append(names, field.Name)
-		}
-		if s.List == nil {
-			continue
-		}
-		names = append(names, s.List.Name)
-		for _, row := range s.List.Rows {
-			for _, field := range row.Fields {
-				names = append(names, field.Name)
-			}
-		}
-	}
-	return names
-}
-
-// options are a select's; each is a value and what is shown for it, and the first is taken where nothing was.
+// options are a select's: a value and what is shown for it, each. The first is selected if none is.
 func options(pairs ...string) []formOption {
 	list := make([]formOption, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		list = append(list, formOption{Value: pairs[i], Text: pairs[i+1]})
 	}
 	return list
+}
+
+// settingField is the field of a setting.
+func settingField(s *spec.Setting) formField {
+	field := formField{
+		Name: s.Name, Label: s.Label, Kind: fieldKinds[s.Kind], Hint: s.Help, Placeholder: s.Example, Default: s.Default,
+		Required: s.Default == "",
+	}
+	switch s.Kind {
+	case spec.Switch:
+		field.Options = options("", "default: "+s.Default, "true", "yes", "false", "no")
+		if checkBox(s) {
+			field.Kind = kindCheck
+		}
+		return field
+	case spec.Choice:
+		field.Options = options("", "default: "+s.Default)
+		for _, choice := range s.Choices {
+			field.Options = append(field.Options, formOption{Value: choice, Text: choice})
+		}
+		return field
+	case spec.Text:
+		if s.Secret {
+			field.Kind = kindSecret
+		}
+	case spec.Lines:
+		field.Hint += " One per line."
+	case spec.Whole:
+		field.Min = strconv.FormatFloat(s.Min, 'f', -1, 64)
+		if s.Max > 0 {
+			field.Max = strconv.FormatFloat(s.Max, 'f', -1, 64)
+		}
+	default:
+	}
+	field.Wide = s.Kind == spec.URL || s.Kind == spec.PEM || s.Kind == spec.Lines || s.Kind == spec.JSON ||
+		s.Kind == spec.List
+	if limits := s.Limits(); limits != "" {
+		field.Hint += " " + limits + "."
+	}
+	if s.Default != "" {
+		field.Hint += " Default: " + s.Default + "."
+	}
+	return field
+}
+
+func checkBox(s *spec.Setting) bool {
+	return s.Kind == spec.Switch && (s.Default == "true" || s.Default == "false")
+}
+
+// settingsIn are the settings of a table in an object of the REST API, by name. Those that are null are left out, and
+// so are secrets.
+func settingsIn(table []spec.Setting, object json.RawMessage) map[string]json.RawMessage {
+	found := map[string]json.RawMessage{}
+	var walk func(prefix string, object json.RawMessage)
+	walk = func(prefix string, object json.RawMessage) {
+		var members map[string]json.RawMessage
+		_ = json.Unmarshal(object, &members) // what is no object has no settings in it
+		for name, value := range members {
+			name = prefix + name
+			switch s := spec.Find(table, name); {
+			case string(value) == "null", s != nil && s.Secret && s.Kind != spec.JSON:
+			case s != nil:
+				found[name] = value
+			default:
+				walk(name+".", value)
+			}
+		}
+	}
+	walk("", object)
+	return found
+}
+
+const timeLayout = "2006-01-02T15:04:05"
+
+// fieldText writes the value of a setting as its field has it.
+func fieldText(s *spec.Setting, value json.RawMessage) string {
+	var text string
+	var at time.Time
+	var lines []string
+	var list []json.RawMessage
+	switch {
+	case s.Kind == spec.Time && json.Unmarshal(value, &at) == nil:
+		return at.UTC().Format(timeLayout)
+	case s.Kind == spec.Lines && json.Unmarshal(value, &lines) == nil:
+		for i, line := range lines {
+			lines[i] = lineOf(line)
+		}
+		return strings.Join(lines, "\n")
+	case s.Kind == spec.List && json.Unmarshal(value, &list) == nil:
+		return joined(list, ", ")
+	case s.Kind == spec.JSON && json.Unmarshal(value, &list) == nil && len(list) > 0:
+		return "[\n  " + joined(list, ",\n  ") + "\n]"
+	case s.Kind == spec.JSON && (string(value) == "{}" || string(value) == "[]"):
+		return ""
+	case json.Unmarshal(value, &text) == nil:
+		return text
+	}
+	return string(value)
+}
+
+func joined(list []json.RawMessage, separator string) string {
+	texts := make([]string, len(list))
+	for i, value := range list {
+		texts[i] = string(value)
+	}
+	return strings.Join(texts, separator)
+}
+
+// value is what the field of a setting holds, as the REST API takes it: nil for an empty one, which means the default.
+func (f *form) value(s *spec.Setting) any {
+	raw, text := f.values.Get(s.Name), f.get(s.Name)
+	switch {
+	case checkBox(s):
+		return text == "true"
+	case s.Kind == spec.Text && raw != "", s.Kind == spec.PEM && text != "":
+		return raw // white space counts
+	case text == "":
+		return nil
+	case s.Kind == spec.Switch && (text == "true" || text == "false"):
+		return text == "true"
+	case s.Kind == spec.Whole, s.Kind == spec.Number:
+		return numberOf(text)
+	case s.Kind == spec.Lines:
+		return f.lines(s.Name)
+	case s.Kind == spec.List:
+		list := []json.RawMessage{}
+		for _, item := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \n", r) }) {
+			list = append(list, numberOf(item))
+		}
+		return list
+	case s.Kind == spec.JSON && json.Valid([]byte(text)):
+		return json.RawMessage(text)
+	case s.Kind == spec.Time:
+		for _, layout := range []string{"2006-01-02T15:04", timeLayout} {
+			if at, err := time.Parse(layout, text); err == nil {
+				return at.Format(time.RFC3339)
+			}
+		}
+	}
+	return text
+}
+
+// put sets a member of an object by its path.
+func put(object map[string]any, path string, value any) {
+	group, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		object[path] = value
+		return
+	}
+	members, ok := object[group].(map[string]any)
+	if !ok {
+		members = map[string]any{}
+		object[group] = members
+	}
+	put(members, rest, value)
+}
+
+// orNull replaces objects in which every member is null by null.
+func orNull(value any) any {
+	members, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	empty := true
+	for name, member := range members {
+		members[name] = orNull(member)
+		empty = empty && members[name] == nil
+	}
+	if empty {
+		return nil
+	}
+	return members
 }

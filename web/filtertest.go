@@ -9,19 +9,19 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// filterTester is the part of the form that tries its filter, and what came of that.
+// filterTester is the part of the form that tests its filter, with the result.
 type filterTester struct {
 	Action, Part string
 	Event        formField
 	Open         bool
-	Asked, Focus bool
-	Brought      bool // with an event of the person's own
-	Refused      string
-	Wanted       int
+	Done, Focus  bool
+	Entered      bool // with an event that the user entered
+	Rejected     string
+	Matched      int
 	Results      []filterResult
 }
 
-// filterResult is what the filter says of one event.
+// filterResult is the result of the filter for one event.
 type filterResult struct {
 	ID      string
 	Matched bool
@@ -34,42 +34,51 @@ type filterClause struct {
 	Why    string
 }
 
-// testFilter asks the API about the filter that is typed, which nobody has stored.
-func (p *pages) testFilter(ctx context.Context, c echo.Context, e *subscriptionEditor) error {
-	question := map[string]any{"filter": e.form.filter()}
-	if brought := e.form.get("event"); brought != "" {
-		e.tester.Brought = true
-		question["event"] = json.RawMessage(brought)
-		if !json.Valid([]byte(brought)) {
-			e.form.mistake("event", "This is not one JSON document.")
-			c.Set(refusalKey, &refusedError{status: http.StatusBadRequest, text: "The filter was not tested."})
+func (s *subscriptionForm) filterTester(part string) *filterTester {
+	t := s.tester
+	t.Action, t.Part = s.action, part
+	t.Event = s.form.fields(formField{
+		Name: "event", Label: "One event", Kind: kindJSON, Rows: 4, Wide: true, Hint: "In the schema of the topic, " +
+			string(s.topic.InputSchema) + ". Empty: the topic’s last 50 events. Nothing is stored or delivered.",
+	})[0]
+	t.Open = t.Done || len(t.Event.Mistakes) > 0
+	return &t
+}
+
+// testFilter tests the filter of the form, which is not stored.
+func (p *pages) testFilter(ctx context.Context, c echo.Context, s *subscriptionForm) error {
+	const rejected = "The filter was not tested"
+	settings, _ := s.settings()
+	request := map[string]any{"filter": settings["filter"]}
+	if entered := s.form.get("event"); entered != "" {
+		s.tester.Entered = true
+		request["event"] = json.RawMessage(entered)
+		if !json.Valid([]byte(entered)) {
+			s.form.mistake("event", "This is not one JSON document.")
+			c.Set(refusalKey, &refusedError{status: http.StatusBadRequest, text: rejected + "."})
 			return nil
 		}
 	}
-	body, err := plainJSON(question)
+	body, err := plainJSON(request)
 	if err != nil {
 		return fmt.Errorf("write the filter: %w", err)
 	}
-	answer, err := p.ask(ctx, c, http.MethodPost, apiTopic(e.topic.Name)+"/testFilter", body)
+	answer, err := p.ask(ctx, c, http.MethodPost, apiTopic(s.topic.Name)+"/testFilter", body)
 	if err != nil {
-		if !e.form.blame(err, namesOf(append(e.sections(), formSection{Fields: []formField{{Name: "event"}}}))) {
-			return err
+		err = s.reject(c, err, rejected)
+		if others := s.form.others; len(others) > 0 { // shown at the button, the only part of the page that changes
+			s.tester.Done, s.tester.Rejected, s.form.others = true, others[0], nil
 		}
-		c.Set(refusalKey, e.form.refusal(err, "The filter was not tested"))
-		// said where the button is: without the rest of the page, it is the only part that changes
-		if others := e.form.others; len(others) > 0 {
-			e.tester.Asked, e.tester.Refused, e.form.others = true, others[0], nil
-		}
-		return nil
-	}
-	var said struct{ Value []filterResult }
-	if err := answer.read(&said); err != nil {
 		return err
 	}
-	e.tester.Asked, e.tester.Focus, e.tester.Results = true, true, said.Value
-	for _, result := range said.Value {
+	var tested struct{ Value []filterResult }
+	if err := answer.read(&tested); err != nil {
+		return err
+	}
+	s.tester.Done, s.tester.Focus, s.tester.Results = true, true, tested.Value
+	for _, result := range tested.Value {
 		if result.Matched {
-			e.tester.Wanted++
+			s.tester.Matched++
 		}
 	}
 	return nil

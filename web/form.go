@@ -16,8 +16,8 @@ import (
 	"postrider/web/display"
 )
 
-// form is what a person has typed, by the name of the field, and what is wrong with it. A field is called as the REST
-// API calls the setting: what the API says of a setting finds its field.
+// form is what a user has entered, by the name of the field, and what is wrong with it. A field has the name that the
+// setting has in the REST API: an error of the API finds its field.
 type form struct {
 	values   url.Values
 	mistakes map[string][]string // by the field's name
@@ -29,12 +29,12 @@ func newForm() *form { return &form{values: url.Values{}, mistakes: map[string][
 const (
 	// maxForm is more than any form of ours holds; the API takes 1 MiB.
 	maxForm = 2 << 20
-	// maxStrangersForm is what somebody may send who has not signed in.
+	// maxStrangersForm bounds a form that needs no login.
 	maxStrangersForm = 16 << 10
 )
 
-// bounded refuses bodies that no form of ours sends. Reading a multipart form keeps 32 MiB of it in memory and writes
-// the rest to files, and that whoever has not signed in must not be able to ask for.
+// bounded rejects bodies that no form of ours sends. Reading a multipart form keeps 32 MiB of it in memory and writes
+// the rest to files, which a client that has not signed in must not be able to cause.
 func bounded(most int64) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -87,7 +87,7 @@ func rowOf(list, name string) (row int, field string, ok bool) {
 	return row, field, ok && err == nil
 }
 
-// rows counts the rows of a list: those of which any field was sent, the first one with the number 0.
+// rows counts the rows of a list: those of which any field was sent, from number 0 on.
 func (f *form) rows(list string) (n int) {
 	sent := map[int]bool{}
 	for name := range f.values {
@@ -101,16 +101,16 @@ func (f *form) rows(list string) (n int) {
 	return n
 }
 
-// removeRow takes a row out of a list; those behind it move up.
-func (f *form) removeRow(list string, gone int) {
-	if gone < 0 || gone >= f.rows(list) {
+// removeRow removes a row of a list; those after it move up.
+func (f *form) removeRow(list string, removed int) {
+	if removed < 0 || removed >= f.rows(list) {
 		return
 	}
 	kept := url.Values{}
 	for name, values := range f.values {
 		switch row, field, ok := rowOf(list, name); {
-		case ok && row == gone:
-		case ok && row > gone:
+		case ok && row == removed:
+		case ok && row > removed:
 			kept[fmt.Sprintf("%s[%d].%s", list, row-1, field)] = values
 		default:
 			kept[name] = values
@@ -119,18 +119,18 @@ func (f *form) removeRow(list string, gone int) {
 	f.values = kept
 }
 
-// removed reads a button's "list[3]".
-func removed(value string) (list string, row int) {
-	list, rest, found := strings.Cut(value, "[")
-	row, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
-	if !found || err != nil {
-		return "", -1
+// dropEmptyRows removes the rows with nothing in these fields: the API's row numbers are then those of the page.
+func (f *form) dropEmptyRows(list string, fields ...string) {
+	for i := f.rows(list) - 1; i >= 0; i-- {
+		filled := func(field string) bool { return f.has(fmt.Sprintf("%s[%d].%s", list, i, field)) }
+		if !slices.ContainsFunc(fields, filled) {
+			f.removeRow(list, i)
+		}
 	}
-	return list, row
 }
 
-// lines are the lines of a text, without those that are empty. A line that begins with a quotation mark is JSON, for
-// texts that a line cannot hold or that begin or end with white space.
+// lines are the lines of a text, without empty ones. A line that begins with a quotation mark is JSON, for texts that a
+// line cannot hold or that begin or end with white space.
 func (f *form) lines(name string) []string {
 	lines := []string{}
 	for line := range strings.Lines(f.values.Get(name)) {
@@ -151,74 +151,33 @@ func lineOf(text string) string {
 	if text != "" && text == strings.TrimSpace(text) && text[0] != '"' && !strings.ContainsAny(text, "\r\n") {
 		return text
 	}
-	quoted, err := plainJSON(text)
-	if err != nil {
-		return text
-	}
-	return string(quoted)
+	return string(textJSON(text))
 }
 
-func linesOf(texts []string) string {
-	lines := make([]string, len(texts))
-	for i, text := range texts {
-		lines[i] = lineOf(text)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// number is JSON: the number as it was typed, or null where nothing was. What is no number stays a text, for the API to
-// refuse.
-func (f *form) number(name string) json.RawMessage { return numberOf(f.get(name)) }
-
+// numberOf is the number with every digit that was entered. What is no number stays a text, for the API to reject.
 func numberOf(text string) json.RawMessage {
-	if text == "" {
-		return json.RawMessage("null")
-	}
-	if (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && json.Valid([]byte(text)) {
+	if text != "" && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
 	return textJSON(text)
 }
 
 func textJSON(text string) json.RawMessage {
-	quoted, err := plainJSON(text)
-	if err != nil { // a string can always be written
-		return json.RawMessage("null")
-	}
+	quoted, _ := plainJSON(text) // a string can always be written
 	return quoted
 }
 
-// orNull is the text, or null where there is none.
-func (f *form) orNull(name string) any {
-	if text := f.get(name); text != "" {
-		return text
-	}
-	return nil
-}
-
-// perhaps is true, false or null.
-func (f *form) perhaps(name string) any {
-	switch f.get(name) {
-	case "true":
-		return true
-	case "false":
-		return false
-	default:
-		return nil
-	}
-}
-
-// blame takes over what the API refuses, and reports whether err was that. The mistakes of settings go to their fields.
+// blame reports whether err is a rejection by the API, and notes what it says at the fields that it names.
 func (f *form) blame(err error, fields []string) bool {
-	var refused *apiError
-	if !errors.As(err, &refused) ||
-		refused.status >= http.StatusInternalServerError && refused.status != http.StatusServiceUnavailable {
+	var rejected *apiError
+	if !errors.As(err, &rejected) ||
+		rejected.status >= http.StatusInternalServerError && rejected.status != http.StatusServiceUnavailable {
 		return false
 	}
-	if len(refused.Details) == 0 {
-		f.others = append(f.others, refused.Message)
+	if len(rejected.Details) == 0 {
+		f.others = append(f.others, rejected.Message)
 	}
-	for _, problem := range refused.Details {
+	for _, problem := range rejected.Details {
 		field := fieldOf(problem.Target, fields)
 		if slices.Contains(nameTargets, problem.Target) && slices.Contains(fields, "name") {
 			field = "name"
@@ -232,8 +191,7 @@ func (f *form) blame(err error, fields []string) bool {
 	return true
 }
 
-// mistake notes one at its field, whose label stands beside it: the API's name of it need not. What was met three times
-// is said once.
+// mistake notes one at its field, whose label stands beside it: it need not repeat the name.
 func (f *form) mistake(field, message string) {
 	message = strings.TrimPrefix(message, field+" ")
 	if !slices.Contains(f.mistakes[field], message) {
@@ -241,11 +199,11 @@ func (f *form) mistake(field, message string) {
 	}
 }
 
-// nameTargets are how the API calls the name of what is made: it is in the address there.
+// nameTargets are the API's names for the name of what is created: it is in the address there.
 var nameTargets = []string{"topic", "subscription", "policy"}
 
-// fieldOf is the field of what the API names: the one that is called so, or the longest that it lies in, or else the
-// first that lies in it.
+// fieldOf is the field of a target of the API: the one of this name, else the longest that contains it, else the first
+// that it contains.
 func fieldOf(target string, fields []string) string {
 	found := ""
 	target = strings.Replace(target, "].values", "].value", 1) // a condition has one field for both
@@ -266,23 +224,23 @@ func fieldOf(target string, fields []string) string {
 	return ""
 }
 
-// refusal is the status and the sentence above a form that was not taken; nothing says what was not done.
+// refusal is the status and the sentence above a form that was rejected; nothing says what was not done.
 func (f *form) refusal(err error, nothing string) *refusedError {
 	said := &refusedError{status: http.StatusBadRequest, text: nothing + "."}
-	var refused *apiError
-	summed := false // the API says more than what is wrong with each setting, as of a handshake
-	if errors.As(err, &refused) {
-		said.status = refused.status
-		summed = refused.Message != "" &&
-			!slices.ContainsFunc(refused.Details, func(p apiProblem) bool { return p.Message == refused.Message })
+	var rejected *apiError
+	summed := false // the message says more than the details, as of a handshake
+	if errors.As(err, &rejected) {
+		said.status = rejected.status
+		summed = rejected.Message != "" &&
+			!slices.ContainsFunc(rejected.Details, func(p apiProblem) bool { return p.Message == rejected.Message })
 	}
 	switch {
 	case summed:
-		said.text = nothing + ": " + refused.Message
+		said.text = nothing + ": " + rejected.Message
 	case len(f.others) > 0:
 		said.text = nothing + ": " + strings.TrimSuffix(f.others[0], ".") + "."
 	case len(f.mistakes) > 0:
-		said.text = nothing + ". What is to be mended is said where it is."
+		said.text = nothing + ". Fix the errors below."
 	}
 	return said
 }

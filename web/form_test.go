@@ -196,8 +196,8 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 	fields := []string{
 		"name", "by-form", "endpointUrl", "https://example.com/hook?code=5f0c", "endpointKind", "azure-resource",
 		"eventDeliverySchema", "CloudEventSchemaV1_0", "endpointValidation", "skip",
-		"retryPolicy.policy", "ga-2021", "retryPolicy.maxDeliveryAttempts", "7", "retryPolicy.eventTimeToLiveInMinutes.hours",
-		"23", "retryPolicy.eventTimeToLiveInMinutes.minutes", "14",
+		"retryPolicy.policy", "ga-2021", "retryPolicy.maxDeliveryAttempts", "7", "retryPolicy.eventTimeToLiveInMinutes",
+		"1394",
 		"filter.includedEventTypes", "Shop.OrderPlaced\r\n\r\n\" spaced\"\r\n\"\\\"quoted\\\"\"\r\n<b>\r\n",
 		"filter.subjectBeginsWith", " orders/", "filter.subjectEndsWith", "7",
 		"filter.isSubjectCaseSensitive", "true", "filter.enableAdvancedFilteringOnArrays", "true",
@@ -290,15 +290,15 @@ func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
 		"endpointUrl":                     {"endpointUrl", "gopher://example.com", "http or https"},
 		"retryPolicy.maxDeliveryAttempts": {"retryPolicy.maxDeliveryAttempts", "31", "must be between 1 and 30"},
 		"a word":                          {"retryPolicy.maxDeliveryAttempts", "many", "must be a whole number"},
-		"retryPolicy.eventTimeToLiveInMinutes.days": {
-			"retryPolicy.eventTimeToLiveInMinutes.days", "2", "must be between 1 and 1440 minutes",
+		"retryPolicy.eventTimeToLiveInMinutes": {
+			"retryPolicy.eventTimeToLiveInMinutes", "2880", "must be between 1 and 1440 minutes",
 		},
 		"maxEventsPerBatch": {"maxEventsPerBatch", "5001", "must be between 1 and 5000"},
 		"expirationTimeUtc": {"expirationTimeUtc", "2001-01-01T00:00", "must be in the future"},
 		"labels": {
 			"labels", strings.Repeat("x", 257), "labels[0] must be 1 to 256 characters long",
 		},
-		"deadLetterDestination.properties.url": {"deadLetterDestination.endpointType", "Blob", "must be url"},
+		"deadLetterDestination.properties.url": {"deadLetterDestination.endpointType", "Blob", "is required for Blob"},
 		"filter.includedEventTypes": {
 			"filter.includedEventTypes", "All\nother", "filter.includedEventTypes[0]",
 		},
@@ -314,8 +314,8 @@ func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
 			t.Parallel()
 			sent := typed(form, row[0], row[1])
 			page := b.requireRefused(t, path, sent, http.StatusBadRequest, row[2])
-			require.Contains(t, text(page), "Nothing was saved. What is to be mended is said where it is.")
-			require.NotContains(t, page, "To be mended", "every mistake has its field")
+			require.Contains(t, text(page), "Nothing was saved. Fix the errors below.")
+			require.NotContains(t, page, "<h2>Errors</h2>", "every mistake has its field")
 			require.Contains(t, page, `aria-invalid="true"`)
 			again := formOf(t, page)
 			for name := range sent {
@@ -326,7 +326,7 @@ func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
 	b.put(t, "/v1/topics/orders/subscriptions/taken",
 		`{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
 	b.requireRefused(t, path, typed(form, "name", "taken"), http.StatusPreconditionFailed,
-		"There is an event subscription of this name already.")
+		"Another event subscription has this name.")
 	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
 	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/new?topic=nowhere").Code)
 	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/orders/nobody/edit").Code)
@@ -354,10 +354,10 @@ func TestSubscriptionFormTellsOfTheHandshake(t *testing.T) {
 	form := formOf(t, b.page(t, path))
 	require.Contains(t,
 		b.requireLeads(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`),
-		"The endpoint has answered the handshake")
+		"The endpoint has passed the validation handshake")
 	require.Contains(t,
 		b.requireLeads(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"), `/silent\?done=awaiting$`),
-		"somebody has to open the validation URL")
+		"Deliveries wait until the validation URL")
 	page := b.requireRefused(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest,
 		"Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
 	require.Equal(t, 1, strings.Count(page, `<p class="mistake">`), "once, however often it was tried")
@@ -407,7 +407,7 @@ func TestFormThatComesTooLate(t *testing.T) {
 	b.put(t, api, `{"endpointUrl":"https://example.com/other","endpointValidation":"skip","labels":["b"],`+
 		`"retryPolicy":{"maxDeliveryAttempts":5}}`)
 	page := b.requireRefused(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed,
-		"somebody else has changed this event subscription")
+		"another user has changed this event subscription")
 	for _, change := range []string{`labels ["a"] ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5", `endpointBaseUrl ` +
 		`"https://example.com/hook" "https://example.com/other"`} {
 		require.Contains(t, text(page), change)
@@ -451,15 +451,15 @@ func TestFilterOfTheFormIsTested(t *testing.T) {
 		require.Equal(t, "e-1", formOf(t, answer.Body.String()).Get("filter.subjectBeginsWith"))
 		return text(answer.Body.String())
 	}
-	require.Contains(t, ask(), "The topic has no events yet. Paste one above.")
+	require.Contains(t, ask(), "The topic has no events yet. Enter one above.")
 	b.publish(t, "orders", "e-1", "e-2", "<script>window.__x=1</script>")
-	require.Contains(t, ask(), "1 of 3 of the topic’s newest events would be wanted.")
+	require.Contains(t, ask(), "1 of 3 of the topic’s newest events match.")
 	require.Contains(t, ask(),
 		`e-2 subjectBeginsWith fails the subject is "e-2", but must begin with "e-1" advancedFilters[0] passes`)
 	require.Contains(t, ask(), "<script>window.__x=1</script>", "as text")
 	require.Contains(t, ask("event",
 		`{"id":"9","subject":"E-1","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{"n":12345678901234567890.12}}`),
-		"0 of 1 would be wanted. not wanted 9 subjectBeginsWith passes advancedFilters[0] fails data.n is "+
+		"0 of 1 match. does not match 9 subjectBeginsWith passes advancedFilters[0] fails data.n is "+
 			"12345678901234567890.12, but must be less than 12345678901234567890.11")
 	for changed, want := range map[[2]string]string{
 		{"event", "{"}:                           "This is not one JSON document.",
@@ -471,7 +471,7 @@ func TestFilterOfTheFormIsTested(t *testing.T) {
 		page := b.requireRefused(t, path, typed(form, changed[0], changed[1]), http.StatusBadRequest,
 			"The filter was not tested")
 		require.Contains(t, text(page), want)
-		require.NotContains(t, page, "To be mended", changed)
+		require.NotContains(t, page, "<h2>Errors</h2>", changed)
 	}
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 }

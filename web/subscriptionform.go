@@ -1,157 +1,293 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"postrider/catalog"
+	"postrider/catalog/spec"
+	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/web/display"
 )
 
-// The lists of the form of an event subscription.
+// The settings of an event subscription that are lists of rows.
 const (
 	filterList = "filter.advancedFilters"
 	headerList = "deliveryAttributeMappings"
 )
 
-// The kinds of header, as the form has them: the API's Static is two.
-const (
-	headerStatic  = "static"
-	headerSecret  = "secret"
-	headerDynamic = "dynamic"
-)
-
-const minutesADay, minutesAnHour = 24 * 60, 60
-
-// subscriptionForm is the form of an event subscription as it is stored. What was left to a default is empty. Of the
-// endpoint and of secrets there is nothing in it: who types nothing keeps them.
-func subscriptionForm(s *catalog.SubscriptionSpec) *form {
-	f := newForm()
-	for name, value := range map[string]string{
-		"endpointKind": string(s.EndpointKind), "eventDeliverySchema": string(s.EventDeliverySchema),
-		"endpointValidation":              string(s.EndpointValidation),
-		"retryPolicy.policy":              s.RetryPolicy.Policy,
-		"retryPolicy.maxDeliveryAttempts": wholeText(s.RetryPolicy.MaxDeliveryAttempts),
-		"maxEventsPerBatch":               wholeText(s.MaxEventsPerBatch),
-		"preferredBatchSizeInKilobytes":   wholeText(s.PreferredBatchSizeInKilobytes),
-		"maxConcurrentDeliveries":         wholeText(s.MaxConcurrentDeliveries),
-		"signing.enabled":                 checkText(s.Signing.Enabled),
-		"behavior":                        string(s.Behavior), "honorRetryAfter": perhapsText(s.HonorRetryAfter),
-		"retryTransportErrors": perhapsText(s.RetryTransportErrors),
-		"labels":               linesOf(s.Labels), "deadLetterDestination.endpointType": "",
-	} {
-		f.set(name, value)
-	}
-	if s.ProbationAction != nil {
-		f.set("probationAction", string(*s.ProbationAction))
-	}
-	if s.ExpirationTimeUTC != nil {
-		f.set("expirationTimeUtc", secondsText(*s.ExpirationTimeUTC))
-	}
-	f.fillTimeToLive(s.RetryPolicy.EventTimeToLiveInMinutes)
-	if d := s.DeadLetterDestination; d != nil {
-		f.set("deadLetterDestination.endpointType", string(d.EndpointType))
-		f.fillDestination(d.Properties)
-	}
-	f.fillConnection(&s.Connection)
-	f.fillFilter(&s.Filter)
-	f.fillHeaders(s.DeliveryAttributes)
-	return f
+// subscriptionForm is the form of an event subscription: its settings, and what depends on its topic and on the retry
+// policies.
+type subscriptionForm struct {
+	*editor
+	topic    *catalog.Topic
+	policies []*policy.Policy
+	endpoint string // the part of the stored endpoint that is shown
+	tester   filterTester
+	lists    []rowList
+	focus    string // the list to which a row was added
 }
 
-func (f *form) fillTimeToLive(minutes *int) {
-	if minutes == nil {
-		return
+func (p *pages) newSubscription(c echo.Context) error {
+	if c.QueryParam("topic") == "" {
+		return p.chooseTopic(c)
 	}
-	for _, part := range []struct {
-		name  string
-		value int
-	}{{"days", *minutes / minutesADay}, {"hours", *minutes % minutesADay / minutesAnHour}, {"minutes", *minutes %
-		minutesAnHour}} {
-		if part.value > 0 {
-			f.set("retryPolicy.eventTimeToLiveInMinutes."+part.name, strconv.Itoa(part.value))
+	return p.edit(p.openSubscription)(c)
+}
+
+// chooseView is what subscription-topic.html shows.
+type chooseView struct{ Topics []string }
+
+// choosable is how many topics can be chosen from. Each topic's page leads to the form, too.
+const choosable = 500
+
+// chooseTopic shows the topics that a new event subscription may be for: its form depends on the topic.
+func (p *pages) chooseTopic(c echo.Context) error {
+	ctx, cancel := p.formContext(c)
+	defer cancel()
+	topics, err := p.parts.Topics.List(ctx, "", choosable)
+	if err != nil {
+		return err
+	}
+	view := chooseView{}
+	for _, topic := range topics {
+		view.Topics = append(view.Topics, topic.Name)
+	}
+	return p.show(c, "subscription-topic", "New event subscription", false, view)
+}
+
+func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, error) {
+	topicName, name := c.Param("topic"), c.Param("subscription")
+	if name == "" {
+		topicName = c.QueryParam("topic")
+	}
+	topic, err := p.parts.Topics.Get(ctx, topicName)
+	if err != nil {
+		return nil, err
+	}
+	back := "/ui/topics/" + topic.Name
+	e := &editor{
+		table: spec.Subscription, noun: "event subscription", name: name, method: http.MethodPatch,
+		address: func(name string) string { return apiSubscription(topic.Name, name) },
+		folded:  []string{spec.Delivery, spec.DeadLetters, spec.Connection, spec.Advanced},
+		page:    "subscription-form", title: "New event subscription", action: "/ui/subscriptions/new?topic=" + topic.Name,
+		back: back, trail: []link{{back, topic.Name}},
+	}
+	s := &subscriptionForm{editor: e, topic: topic, policies: p.parts.Cache.Snapshot().Policies()}
+	s.lists = []rowList{s.advancedFilters(), s.headers()}
+	e.own = map[string]ownForm{filterList: s.own(&s.lists[0]), headerList: s.own(&s.lists[1])}
+	e.dependent, e.finish, e.saved = s.dependent, s.finish, s.saved
+	e.press = func(ctx context.Context, c echo.Context) (bool, error) { return s.press(ctx, c, p) }
+	if name == "" {
+		return e, nil
+	}
+	sub, err := p.parts.Subscriptions.Get(ctx, topic.Name, name)
+	if err != nil {
+		return nil, err
+	}
+	e.back = subscriptionPath(topic.Name, name)
+	e.action, e.title, e.trail = e.back+"/edit", "Edit "+name, append(e.trail, link{e.back, name})
+	return e, s.load(sub)
+}
+
+// load takes over what is stored, without secrets.
+func (s *subscriptionForm) load(sub *catalog.Subscription) error {
+	settings := sub.SubscriptionSpec
+	settings.DeliveryAttributes = slices.Clone(settings.DeliveryAttributes)
+	for i := range settings.DeliveryAttributes {
+		if header := &settings.DeliveryAttributes[i]; header.IsSecret {
+			header.Value = nil
+		}
+	}
+	text, err := plainJSON(settings)
+	if err != nil {
+		return fmt.Errorf("write the stored settings: %w", err)
+	}
+	s.stored, s.etag, s.endpoint = settingsIn(s.table, text), etagOf(sub.Version), sub.EndpointBaseURL
+	s.stored["endpointBaseUrl"] = textJSON(s.endpoint) // shown if another user changes it
+	return nil
+}
+
+// finish leaves out the location of a destination that has none, and groups of settings without a value.
+func (s *subscriptionForm) finish(settings map[string]any) {
+	if kind := s.form.get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
+		put(settings, "deadLetterDestination.properties", nil)
+	}
+	orNull(settings)
+}
+
+// saved leads to the event subscription's page, which says what came of the handshake.
+func (s *subscriptionForm) saved(name string, answer *apiAnswer) (href string, err error) {
+	var saved struct{ ProvisioningState, EndpointValidation string }
+	if err := answer.read(&saved); err != nil {
+		return "", err
+	}
+	done := "saved"
+	switch {
+	case saved.ProvisioningState == "AwaitingManualAction":
+		done = "awaiting"
+	case saved.ProvisioningState == "Creating", saved.ProvisioningState == "Updating":
+		done = "handshaking"
+	case saved.EndpointValidation == string(catalog.ValidationRequired) && s.form.has("endpointUrl"):
+		done = "validated"
+	}
+	return subscriptionPath(s.topic.Name, name) + "?done=" + done, nil
+}
+
+// dependent changes the fields that depend on the stored endpoint, the topic or the retry policy.
+func (s *subscriptionForm) dependent(field *formField) {
+	limits := s.policy()
+	switch field.Name {
+	case "endpointUrl":
+		if s.name != "" {
+			field.Label, field.Placeholder = "New URL", display.Visible(s.endpoint)
+			field.Hint = "An empty field keeps the stored URL with its query. " + field.Hint
+		}
+	case "eventDeliverySchema":
+		field.Options = field.Options[:1]
+		for _, schema := range event.Deliveries(s.topic.InputSchema) {
+			field.Options = append(field.Options, formOption{Value: string(schema), Text: string(schema)})
+		}
+	case "retryPolicy.policy":
+		field.Kind, field.Options = kindSelect, options("", "default: "+field.Default)
+		for _, p := range s.policies {
+			text := p.Name + ": " + display.AttemptsAllowed(&p.DefaultMaxAttempts) + " within " + display.Span(p.DefaultTTL)
+			field.Options = append(field.Options, formOption{Value: p.Name, Text: text})
+		}
+	case "retryPolicy.maxDeliveryAttempts":
+		if limits != nil {
+			field.Hint += fmt.Sprintf(" %s allows %d to %d.", limits.Name, limits.MinMaxAttempts, limits.MaxMaxAttempts)
+		}
+	case "retryPolicy.eventTimeToLiveInMinutes":
+		if limits != nil {
+			field.Hint += fmt.Sprintf(" %s allows %s to %s.", limits.Name, display.Span(limits.MinTTL),
+				display.Span(limits.MaxTTL))
+		}
+		if days := s.topic.EventRetentionInDays; days > 0 {
+			field.Hint += " The topic keeps events for " + display.Plural(days, "day") + "."
 		}
 	}
 }
 
-func (f *form) fillDestination(p *policy.DeadLetterProperties) {
-	if p == nil {
-		return
-	}
-	const at = "deadLetterDestination.properties."
-	f.set(at+"url", p.URL)
-	f.set(at+"prefix", p.Prefix)
-	f.set(at+"resourceId", p.ResourceID)
-	f.set(at+"blobContainerName", p.BlobContainerName)
-}
-
-func (f *form) fillConnection(c *policy.Connection) {
-	if c.MinimumTLSVersion != policy.TLS12 {
-		f.set("minimumTlsVersionAllowed", string(c.MinimumTLSVersion))
-	}
-	f.set("certificateAuthorities", c.CertificateAuthorities)
-	if own := c.ClientCertificate; own != nil {
-		f.set("clientCertificate.certificate", own.Certificate)
-	}
-	if o := c.OAuth2; o != nil {
-		f.set("oauth2.tokenUrl", o.TokenURL)
-		f.set("oauth2.clientId", o.ClientID)
-		f.set("oauth2.scope", o.Scope)
-	}
-}
-
-// connection are the settings of that name: nothing is kept where the certificate, or the token URL, is taken out.
-func (f *form) connection(settings map[string]any) {
-	settings["minimumTlsVersionAllowed"] = f.orNull("minimumTlsVersionAllowed")
-	settings["certificateAuthorities"], settings["clientCertificate"], settings["oauth2"] =
-		f.pem("certificateAuthorities"), nil, nil
-	if f.has("clientCertificate.certificate") || f.has("clientCertificate.privateKey") {
-		own := map[string]any{"certificate": display.OrEmpty(f.pem("clientCertificate.certificate"))}
-		if key := f.pem("clientCertificate.privateKey"); key != nil {
-			own["privateKey"] = key
+// policy is the retry policy that is selected; nil for the default.
+func (s *subscriptionForm) policy() *policy.Policy {
+	for _, p := range s.policies {
+		if p.Name == s.form.get("retryPolicy.policy") {
+			return p
 		}
-		settings["clientCertificate"] = own
 	}
-	if f.has("oauth2.tokenUrl") || f.has("oauth2.clientId") || f.has("oauth2.clientSecret") {
-		o := map[string]any{
-			"tokenUrl": f.get("oauth2.tokenUrl"), "clientId": f.get("oauth2.clientId"), "scope": f.orNull("oauth2.scope"),
+	return nil
+}
+
+// press handles the buttons that add and remove rows, and the one that tests the filter.
+func (s *subscriptionForm) press(ctx context.Context, c echo.Context, p *pages) (pressed bool, err error) {
+	f := s.form
+	for _, l := range s.lists {
+		if f.get("add") == l.name {
+			s.focus = l.name
+			f.set(fmt.Sprintf("%s[%d].%s", l.name, f.rows(l.name), l.choice), "")
 		}
-		if f.has("oauth2.clientSecret") {
-			o["clientSecret"] = f.values.Get("oauth2.clientSecret")
+		if row, _, ok := rowOf(l.name, f.get("remove")+"."); ok {
+			f.removeRow(l.name, row)
 		}
-		settings["oauth2"] = o
+	}
+	if f.has("add") || f.has("remove") {
+		return true, nil
+	}
+	for _, l := range s.lists {
+		f.dropEmptyRows(l.name, l.texts...)
+	}
+	if f.has("test") {
+		return true, p.testFilter(ctx, c, s)
+	}
+	return false, nil
+}
+
+// rowList is a setting whose value is a list of rows.
+type rowList struct {
+	name, row, hint string
+	choice          string   // the field of a row that always has a value
+	texts           []string // the other fields; a row without any is left out
+	fields          func(at string) []formField
+	fill            func(at string, row json.RawMessage)
+	value           func(at string) any
+}
+
+// own is the part of the form for a list.
+func (s *subscriptionForm) own(l *rowList) ownForm {
+	setting := spec.Find(s.table, l.name)
+	at := func(row int) string { return fmt.Sprintf("%s[%d]", l.name, row) }
+	return ownForm{
+		fill: func(value json.RawMessage) {
+			var rows []json.RawMessage
+			_ = json.Unmarshal(value, &rows) // it is stored as a list
+			for i, row := range rows {
+				l.fill(at(i)+".", row)
+			}
+		},
+		show: func(section *formSection) {
+			section.List = &formList{
+				Name: l.name, Title: setting.Label, Hint: setting.Help + " " + l.hint, Add: "Add " + strings.ToLower(l.row),
+				Action: s.action, Part: section.ID, Mistakes: s.form.mistakes[l.name],
+			}
+			for i := range s.form.rows(l.name) {
+				row := formRow{
+					Title: l.row + " " + strconv.Itoa(i+1), Fields: s.form.fields(l.fields(at(i) + ".")...), Remove: at(i),
+				}
+				row.Fields[0].Focus = s.focus == l.name && i == s.form.rows(l.name)-1
+				section.List.Rows = append(section.List.Rows, row)
+			}
+			if l.name == filterList {
+				section.Tester = s.filterTester(section.ID)
+			}
+		},
+		value: func() any {
+			rows := []any{}
+			for i := range s.form.rows(l.name) {
+				rows = append(rows, l.value(at(i)+"."))
+			}
+			return rows
+		},
 	}
 }
 
-// pem is as it was typed, its last line's end too.
-func (f *form) pem(name string) *string {
-	if !f.has(name) {
-		return nil
+func (s *subscriptionForm) advancedFilters() rowList {
+	var operators []string
+	for _, name := range filter.Operators() {
+		operators = append(operators, name, name)
 	}
-	return new(f.values.Get(name))
+	return rowList{
+		name: filterList, row: "Condition", choice: "operatorType", texts: []string{"key", "value"},
+		hint: "One value per line, a range as “1, 10”; IsNullOrUndefined and IsNotNull take none. A line in quotation marks " +
+			"is a JSON string.",
+		fields: func(at string) []formField {
+			return []formField{
+				{Name: at + "key", Label: "Key", Kind: kindText, Placeholder: "data.total"},
+				{Name: at + "operatorType", Label: "Operator", Kind: kindSelect, Options: options(operators...)},
+				{Name: at + "value", Label: "Values", Kind: kindLines, Rows: 1, Placeholder: "one per line"},
+			}
+		},
+		fill: func(at string, row json.RawMessage) {
+			var a filter.AdvancedFilter
+			_ = json.Unmarshal(row, &a) // it is stored as one
+			s.form.set(at+"operatorType", a.OperatorType)
+			s.form.set(at+"key", a.Key)
+			s.form.set(at+"value", operandLines(&a))
+		},
+		value: func(at string) any { return s.form.advancedFilter(at) },
+	}
 }
 
-func (f *form) fillFilter(filter *filter.Filter) {
-	f.set("filter.includedEventTypes", linesOf(filter.IncludedEventTypes))
-	f.set("filter.subjectBeginsWith", filter.SubjectBeginsWith)
-	f.set("filter.subjectEndsWith", filter.SubjectEndsWith)
-	f.set("filter.isSubjectCaseSensitive", checkText(filter.IsSubjectCaseSensitive))
-	f.set("filter.enableAdvancedFilteringOnArrays", checkText(filter.EnableAdvancedFilteringOnArrays))
-	for i, a := range filter.AdvancedFilters {
-		at := fmt.Sprintf("%s[%d].", filterList, i)
-		f.set(at+"operatorType", a.OperatorType)
-		f.set(at+"key", a.Key)
-		f.set(at+"value", operandLines(&a))
-	}
-}
-
-// operandLines writes what an operator compares with, one a line.
+// operandLines are the values of a condition, one per line.
 func operandLines(a *filter.AdvancedFilter) string {
 	values := a.Values
 	if len(a.Value) > 0 {
@@ -169,83 +305,7 @@ func operandLines(a *filter.AdvancedFilter) string {
 	return strings.Join(lines, "\n")
 }
 
-func (f *form) fillHeaders(list []policy.DeliveryAttribute) {
-	for i, a := range list {
-		at := fmt.Sprintf("%s[%d].", headerList, i)
-		f.set(at+"name", a.Name)
-		switch {
-		case a.Type == policy.AttributeDynamic:
-			f.set(at+"type", headerDynamic)
-			f.set(at+"properties", a.SourceField)
-		case a.IsSecret:
-			f.set(at+"type", headerSecret)
-		default:
-			f.set(at+"type", headerStatic)
-			f.set(at+"properties", display.OrEmpty(a.Value))
-		}
-	}
-}
-
-// subscriptionSettings is what the form says, as the API takes it: every setting but the endpoint, null where a default
-// is taken. was is what is stored: a time that was not touched keeps its fraction of a second.
-func subscriptionSettings(f *form, was *catalog.SubscriptionSpec) map[string]any {
-	settings := map[string]any{
-		"endpointKind": f.orNull("endpointKind"), "eventDeliverySchema": f.orNull("eventDeliverySchema"),
-		"endpointValidation": f.orNull("endpointValidation"),
-		"retryPolicy": map[string]any{
-			"policy": f.orNull("retryPolicy.policy"), "maxDeliveryAttempts": f.number("retryPolicy.maxDeliveryAttempts"),
-			"eventTimeToLiveInMinutes": f.timeToLive(),
-		},
-		"filter": f.filter(), "deadLetterDestination": f.destination(), "deliveryAttributeMappings": f.headers(),
-		"maxEventsPerBatch":             f.number("maxEventsPerBatch"),
-		"preferredBatchSizeInKilobytes": f.number("preferredBatchSizeInKilobytes"),
-		"maxConcurrentDeliveries":       f.number("maxConcurrentDeliveries"),
-		"signing":                       map[string]any{"enabled": f.has("signing.enabled")},
-		"behavior":                      f.orNull("behavior"), "honorRetryAfter": f.perhaps("honorRetryAfter"),
-		"probationAction":      f.orNull("probationAction"),
-		"retryTransportErrors": f.perhaps("retryTransportErrors"), "labels": f.lines("labels"),
-		"expirationTimeUtc": f.expiration(was),
-	}
-	f.connection(settings)
-	return settings
-}
-
-// timeToLive adds days, hours and minutes up; null where none is stated.
-func (f *form) timeToLive() json.RawMessage {
-	total, stated := 0, false
-	for name, minutes := range map[string]int{"days": minutesADay, "hours": minutesAnHour, "minutes": 1} {
-		text := f.get("retryPolicy.eventTimeToLiveInMinutes." + name)
-		if text == "" {
-			continue
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n > 1e6 || n < -1e6 {
-			return textJSON(text)
-		}
-		total, stated = total+n*minutes, true
-	}
-	if !stated {
-		return json.RawMessage("null")
-	}
-	return json.RawMessage(strconv.Itoa(total))
-}
-
-func (f *form) filter() map[string]any {
-	rows := []map[string]any{}
-	for i := range f.rows(filterList) {
-		at := fmt.Sprintf("%s[%d].", filterList, i)
-		rows = append(rows, f.advancedFilter(at))
-	}
-	return map[string]any{
-		"includedEventTypes":     f.lines("filter.includedEventTypes"),
-		"subjectBeginsWith":      f.values.Get("filter.subjectBeginsWith"),
-		"subjectEndsWith":        f.values.Get("filter.subjectEndsWith"),
-		"isSubjectCaseSensitive": f.has("filter.isSubjectCaseSensitive"), "advancedFilters": rows,
-		"enableAdvancedFilteringOnArrays": f.has("filter.enableAdvancedFilteringOnArrays"),
-	}
-}
-
-// advancedFilter is one row. How its lines are read depends on the operator: numbers keep every digit that was typed.
+// advancedFilter is one condition. Its operator decides how its lines are read.
 func (f *form) advancedFilter(at string) map[string]any {
 	operator := f.get(at + "operatorType")
 	row := map[string]any{"operatorType": operator, "key": f.get(at + "key")}
@@ -283,89 +343,54 @@ func operandOf(line string) json.RawMessage {
 	return numberOf(line)
 }
 
-func (f *form) destination() any {
-	const at = "deadLetterDestination."
-	kind := f.get(at + "endpointType")
-	if kind == "" {
-		return nil
-	}
-	destination := map[string]any{"endpointType": kind, "properties": nil}
-	if catalog.DeadLetterType(kind).Outside() {
-		properties := map[string]any{}
-		for _, name := range []string{"url", "prefix", "resourceId", "blobContainerName"} {
-			properties[name] = f.orNull(at + "properties." + name)
-		}
-		destination["properties"] = properties
-	}
-	return destination
-}
+// The types of header in the form: the API's Static is two of them.
+const (
+	headerStatic  = "static"
+	headerSecret  = "secret"
+	headerDynamic = "dynamic"
+)
 
-// headers are the custom headers. A secret of which nothing was typed keeps what is stored under its name.
-func (f *form) headers() []map[string]any {
-	list := []map[string]any{}
-	for i := range f.rows(headerList) {
-		at := fmt.Sprintf("%s[%d].", headerList, i)
-		value := f.get(at + "properties")
-		header := map[string]any{"name": f.get(at + "name"), "type": "Static"}
-		switch f.get(at + "type") {
-		case headerDynamic:
-			header["type"], header["properties"] = "Dynamic", map[string]any{"sourceField": value}
-		case headerSecret:
-			header["properties"] = map[string]any{"value": f.orNull(at + "properties"), "isSecret": true}
-		default:
-			header["properties"] = map[string]any{"value": value, "isSecret": false}
-		}
-		list = append(list, header)
+func (s *subscriptionForm) headers() rowList {
+	return rowList{
+		name: headerList, row: "Header", choice: "type", texts: []string{"name", "properties"},
+		hint: "A secret is not shown again: an empty value keeps it.",
+		fields: func(at string) []formField {
+			return []formField{
+				{Name: at + "name", Label: "Header", Kind: kindText, Placeholder: "X-Team"},
+				{Name: at + "type", Label: "Type", Kind: kindSelect, Options: options(headerStatic, "fixed value", headerSecret,
+					"secret", headerDynamic, "field of the event")},
+				{Name: at + "properties", Label: "Value", Kind: kindText, Placeholder: "billing, or data.system"},
+			}
+		},
+		fill: func(at string, row json.RawMessage) {
+			var h policy.DeliveryAttribute
+			_ = json.Unmarshal(row, &h) // it is stored as one
+			kind, value := headerStatic, display.OrEmpty(h.Value)
+			switch {
+			case h.Type == policy.AttributeDynamic:
+				kind, value = headerDynamic, h.SourceField
+			case h.IsSecret:
+				kind = headerSecret
+			}
+			s.form.set(at+"name", h.Name)
+			s.form.set(at+"type", kind)
+			s.form.set(at+"properties", value)
+		},
+		value: func(at string) any {
+			h := policy.DeliveryAttribute{Name: s.form.get(at + "name"), Type: policy.AttributeStatic}
+			value := s.form.get(at + "properties")
+			switch s.form.get(at + "type") {
+			case headerDynamic:
+				h.Type, h.SourceField = policy.AttributeDynamic, value
+			case headerSecret:
+				h.IsSecret = true
+				if value != "" {
+					h.Value = &value
+				}
+			default:
+				h.Value = &value
+			}
+			return h
+		},
 	}
-	return list
-}
-
-func (f *form) expiration(was *catalog.SubscriptionSpec) any {
-	text := f.get("expirationTimeUtc")
-	if text == "" {
-		return nil
-	}
-	if was != nil && was.ExpirationTimeUTC != nil && text == secondsText(*was.ExpirationTimeUTC) {
-		return was.ExpirationTimeUTC.UTC().Format(time.RFC3339Nano)
-	}
-	for _, shape := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05"} {
-		if at, err := time.Parse(shape, text); err == nil {
-			return at.Format(time.RFC3339)
-		}
-	}
-	return text
-}
-
-// dropEmptyRows takes out the rows in which nothing was typed, so that the API's numbers are those of the rows that are
-// shown.
-func (f *form) dropEmptyRows(list string, fields ...string) {
-	for i := f.rows(list) - 1; i >= 0; i-- {
-		empty := func(field string) bool { return !f.has(fmt.Sprintf("%s[%d].%s", list, i, field)) }
-		if !slices.ContainsFunc(fields, func(field string) bool { return !empty(field) }) {
-			f.removeRow(list, i)
-		}
-	}
-}
-
-func secondsText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05") }
-
-func wholeText(n *int) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.Itoa(*n)
-}
-
-func checkText(is bool) string {
-	if is {
-		return "true"
-	}
-	return ""
-}
-
-func perhapsText(is *bool) string {
-	if is == nil {
-		return ""
-	}
-	return strconv.FormatBool(*is)
 }

@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -50,6 +52,8 @@ type Setting struct {
 	Azure bool
 	// Secret values are stored sealed and never shown again.
 	Secret bool
+	// Fixed settings cannot be changed once the object exists.
+	Fixed bool
 }
 
 // FlagName is the name of the setting's command-line flag; "" if it has none. It is the last part of the setting's
@@ -62,6 +66,18 @@ func (s *Setting) FlagName() string {
 		return ""
 	}
 	return s.Flag
+}
+
+// Limits are the bounds of a number in words, such as "1 to 230"; "" if it has none.
+func (s *Setting) Limits() string {
+	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+	switch {
+	case s.Kind != Whole && s.Kind != Number && s.Kind != List || s.Max == 0:
+		return ""
+	case s.Max == math.MaxInt32: // what PostgreSQL's integer holds
+		return "at least " + number(s.Min)
+	}
+	return number(s.Min) + " to " + number(s.Max)
 }
 
 func kebab(name string) string {

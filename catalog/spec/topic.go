@@ -9,22 +9,22 @@ const (
 	Limits       = "Limits"
 )
 
-// Topic are the settings of a topic. Kind, input schema and mapping cannot be changed once the topic exists.
+// Topic are the settings of a topic.
 var Topic = []Setting{
 	{
 		Name: "kind", Section: TopicSection, Label: "Kind", Kind: Choice, Choices: []string{"basic", "namespace"},
-		Help: "basic: Event Grid's custom topic. namespace: takes CloudEvents only.", Default: "basic",
+		Help: "basic: Event Grid's custom topic. namespace: takes CloudEvents only.", Default: "basic", Fixed: true,
 	},
 	{
 		Name: "inputSchema", Section: TopicSection, Label: "Input schema", Kind: Choice,
 		Choices: []string{string(event.EventGrid), string(event.CloudEvents), string(event.Custom)},
 		Help:    "Schema of published events. CustomEventSchema is your own JSON with an input mapping.",
-		Default: "EventGridSchema; CloudEventSchemaV1_0 on a namespace topic",
+		Default: "EventGridSchema; CloudEventSchemaV1_0 on a namespace topic", Fixed: true,
 	},
 	{
 		Name: "inputSchemaMapping", Section: Mapping, Label: "Input mapping", Kind: JSON, Flag: "-",
 		Help:    "Of CustomEventSchema: which members of your JSON are the event's id, type, subject and time.",
-		Default: "none",
+		Default: "none", Fixed: true,
 	},
 	{
 		Name: "duplicateDetectionWindowInMinutes", Section: Limits, Label: "Duplicate window (min)", Kind: Whole, Min: 1,
