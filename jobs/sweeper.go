@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,15 +52,24 @@ func repairs(s *Swept) []repair {
 	return []repair{
 		{"deliveries", sqlFile("repairdeliveries.sql"), true, &s.Repaired, queue.DeliverQueue},
 		{"stray jobs", sqlFile("removestrays.sql"), true, &s.Removed, ""},
-		{"routes", sqlFile("repairroutes.sql"), false, &s.Routes, queue.RouteQueue},
-		{"handshakes", sqlFile("repairhandshakes.sql"), false, &s.Handshakes, queue.HandshakeQueue},
-		{"exports", sqlFile("repairexports.sql"), false, &s.Exports, queue.ExportQueue},
+		{"routes", repairOwned("routes", "route", "route", 1, "true"), false, &s.Routes, queue.RouteQueue},
+		{"handshakes", repairOwned("handshakes", "handshake", "h", 3, "state = 'pending'"), false, &s.Handshakes,
+			queue.HandshakeQueue},
+		{"exports", repairOwned("exports", "export", "x", 1, "true"), false, &s.Exports, queue.ExportQueue},
 		{"dead letters", sqlFile("freedeadletters.sql"), false, &s.Exports, ""},
-		{"operations", sqlFile("repairoperations.sql"), false, &s.Operations, queue.OperationQueue},
+		{"operations", repairOwned("operations", "operation", "o", 1, "state = 'running'"), false, &s.Operations,
+			queue.OperationQueue},
 		{"batches", sqlFile("repairbatches.sql"), true, &s.Repaired, queue.DeliverQueue},
 		{"members of batches", sqlFile("repairmembers.sql"), false, &s.Repaired, queue.DeliverQueue},
 		{"batch cutters", sqlFile("repaircutters.sql"), false, &s.Repaired, queue.DeliverQueue},
 	}
+}
+
+// repairOwned is the statement for the rows of a table that own a job of this kind: the rows that live, by a condition.
+// The job's arguments have their id. The table and the queue have the same name.
+func repairOwned(table, kind, argument string, priority int, lives string) string {
+	return strings.NewReplacer("@table", table, "@kind", kind, "@argument", argument,
+		"@priority", strconv.Itoa(priority), "@lives", lives).Replace(sqlFile("repairowned.sql"))
 }
 
 // SweeperFinds is the number of repairs since the process began.

@@ -72,6 +72,14 @@ func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush
 	}
 }
 
+// AtMost measures groups of up to n items.
+func AtMost[T any](n int) func() func(T) bool {
+	return func() func(T) bool {
+		left := n
+		return func(T) bool { left--; return left >= 0 }
+	}
+}
+
 func (b *Batcher[T]) empty() bool { return b.Len() == 0 }
 
 // Len is the number of queued items.

@@ -61,9 +61,18 @@ func (db *DB) WithConn(ctx context.Context, do func(*pgxpool.Conn) error) error 
 
 // ReadKept sends statements that keep their plans in one round trip and one read-only transaction.
 func (db *DB) ReadKept(ctx context.Context, queue func(*pgx.Batch)) error {
+	return db.sendKept(ctx, "BEGIN READ ONLY", KeepPlan, queue)
+}
+
+// WriteKept sends statements that keep their plans, by the settings given, in one round trip and one transaction.
+func (db *DB) WriteKept(ctx context.Context, settings string, queue func(*pgx.Batch)) error {
+	return db.sendKept(ctx, "BEGIN", settings, queue)
+}
+
+func (db *DB) sendKept(ctx context.Context, begin, settings string, queue func(*pgx.Batch)) error {
 	batch := &pgx.Batch{}
-	batch.Queue("BEGIN READ ONLY")
-	batch.Queue(db.Keeping(KeepPlan))
+	batch.Queue(begin)
+	batch.Queue(db.Keeping(settings))
 	queue(batch)
 	batch.Queue("COMMIT")
 	return db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })

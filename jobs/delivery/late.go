@@ -17,10 +17,7 @@ const Note policy.VerdictAction = "note"
 // lateStatement leaves out dead letters: a late response makes none.
 var lateStatement = sqlFile("late.sql", "other")
 
-const (
-	lateTimeout = 5 * time.Second
-	lateTries   = 3 // of a statement that PostgreSQL itself rolled back to let another through
-)
+const lateTimeout = 5 * time.Second
 
 // RecordLate stores an answer to an attempt that was recorded before as timed out, as a second row of that attempt. A
 // verdict of Delivered cancels the queued retry, if there is one and it does not run: true says that the delivery, or
@@ -50,12 +47,7 @@ func (r *Recorder) RecordLate(ctx context.Context, result Result, why string) (e
 		"outcome":       string(result.Outcome), "response_headers": result.ResponseHeaders,
 		"response_excerpt": result.ResponseExcerpt,
 	}
-	for range lateTries {
-		err = r.DB.QueryRow(ctx, lateStatement, args).Scan(&ended)
-		if !postgres.IsTransient(err) {
-			break
-		}
-	}
+	err = postgres.RetryTransient(func() error { return r.DB.QueryRow(ctx, lateStatement, args).Scan(&ended) })
 	if err == nil && result.Verdict.Action == policy.Delivered {
 		err = r.endProbation(ctx, result.Probation.Key)
 	}

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,13 @@ const (
 	loadGroup   = 200
 	loadTimeout = 10 * time.Second
 )
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+func sqlFile(name string, without ...string) string {
+	return postgres.SQLFile(sqlFiles, name, without...)
+}
 
 var (
 	loadStatement    = sqlFile("load.sql")
@@ -176,7 +184,7 @@ type loadResult struct {
 // Run loads deliveries in groups until ctx ends, if there is memory: what does not fit is read again when memory was
 // released.
 func (l *Loader) Run(ctx context.Context) {
-	l.queue.Run(ctx, fitsLoad, func(group []*loadRequest) {
+	l.queue.Run(ctx, postgres.AtMost[*loadRequest](loadGroup), func(group []*loadRequest) {
 		for len(group) > 0 {
 			free := l.Memory.Wait(ctx)
 			if ctx.Err() != nil {
@@ -186,14 +194,6 @@ func (l *Loader) Run(ctx context.Context) {
 			group = l.load(group, free)
 		}
 	})
-}
-
-func fitsLoad() func(*loadRequest) bool {
-	n := 0
-	return func(*loadRequest) bool {
-		n++
-		return n <= loadGroup
-	}
 }
 
 // load answers what fits into the memory that is free and returns the rest.

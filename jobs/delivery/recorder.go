@@ -11,9 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/catalog"
 	"postrider/jobs/queue"
@@ -85,10 +83,9 @@ type RecorderCounters struct {
 // recording is a result that waits to be recorded.
 type recording struct {
 	Result
-	deadLetters []uuid.UUID // their ids, one for each fate
-	gone        bool        // the job row was gone; set before done is closed
-	failed      error       // set before done is closed
-	done        chan struct{}
+	gone   bool  // the job row was gone; set before done is closed
+	failed error // set before done is closed
+	done   chan struct{}
 }
 
 // NewRecorder makes a recorder; its Run records.
@@ -133,14 +130,10 @@ func (r *Recorder) identify(req *recording) {
 	if req.BatchID == 0 && req.Verdict.Action == policy.DeadLetter {
 		req.Fates = []Fate{{DeliveryID: req.DeliveryID, Verdict: req.Verdict}}
 	}
-	if len(req.Fates) == 0 {
-		return
-	}
-	req.deadLetters = make([]uuid.UUID, len(req.Fates))
 	for i := range req.Fates {
 		if req.Fates[i].Verdict.Action == policy.DeadLetter {
 			r.Reach(PointDeadLetter)
-			req.deadLetters[i] = r.IDs.One()
+			req.Fates[i].deadLetter = r.IDs.One()
 		}
 	}
 }
@@ -301,11 +294,7 @@ func (r *Recorder) recordGroup(
 	if len(found) > 0 {
 		return r.recordWithEvidence(ctx, group, found)
 	}
-	batch := &pgx.Batch{}
-	batch.Queue("BEGIN")
-	r.queueGroup(batch, group, &recorded)
-	batch.Queue("COMMIT")
-	err = r.DB.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+	err = r.DB.WriteKept(ctx, postgres.KeepPlanBriefly, func(batch *pgx.Batch) { r.queueGroup(batch, group, &recorded) })
 	return recorded, err
 }
 
@@ -316,6 +305,7 @@ func (r *Recorder) recordWithEvidence(
 	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
 		standings, now := map[string]*probation{}, time.Time{}
 		batch := &pgx.Batch{}
+		batch.Queue(r.DB.Keeping(postgres.KeepPlanBriefly))
 		r.queueGroup(batch, group, &recorded)
 		queueStandings(batch, found, standings, &now)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -338,7 +328,6 @@ const lockJobs = `SELECT count(*) FROM (
 	SELECT FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE) locked`
 
 func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]int64) {
-	batch.Queue(r.DB.Keeping(postgres.KeepPlanBriefly))
 	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID != 0 }) {
 		batch.Queue(lockJobs, postgres.Column(group, func(q *recording) int64 { return q.JobID }))
 	}

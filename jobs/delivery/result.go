@@ -75,6 +75,7 @@ type Result struct {
 type Fate struct {
 	DeliveryID int64
 	Verdict    policy.Verdict
+	deadLetter uuid.UUID // its id, set by Record
 }
 
 // Timings are the durations of a request's phases; zero where there was none, as on a reused connection. FirstByte

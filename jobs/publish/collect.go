@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/postgres"
 )
@@ -47,13 +46,10 @@ func (p *Publisher) collectPublishes(ctx context.Context) (n int, jobs []int64, 
 		Scan(&waiting); err != nil || !waiting {
 		return 0, nil, err
 	}
-	batch := &pgx.Batch{}
-	batch.Queue("BEGIN")
-	batch.Queue(p.db.Keeping(postgres.KeepPlan))
-	batch.Queue(collectStatement, collectStep, p.node, collectEvents).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
-	batch.Queue("COMMIT")
-	err = p.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
+	err = p.db.WriteKept(ctx, postgres.KeepPlan, func(batch *pgx.Batch) {
+		batch.Queue(collectStatement, collectStep, p.node, collectEvents).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
+	})
 	return n, jobs, err
 }
 

@@ -6,16 +6,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/catalog"
 	"postrider/jobs/queue"
 	"postrider/postgres"
 )
-
-// publishStatement is T1. It returns what offeredRow has, after the version of the catalog.
-var publishStatement = sqlFile("publish.sql")
 
 // commit stores a group whose requests were all filtered by the same version. errStale: nothing was stored.
 func (p *Publisher) commit(ctx context.Context, group []*publishRequest) error {
@@ -71,7 +66,8 @@ func (p *Publisher) transact(
 ) error {
 	version, found := group[0].version(), int64(0)
 	p.Reach(PointPublishBefore)
-	admitted := p.traffic.Admit(wantedBy(group))
+	to := destinations(group)
+	admitted := p.traffic.Admit(subscriptionsOf(to))
 	batch := &pgx.Batch{}
 	for _, statement := range before {
 		batch.Queue(statement)
@@ -81,10 +77,12 @@ func (p *Publisher) transact(
 	offers := p.newOffers(group, began)
 	defer func() { offers.end(nil) }()
 	if group[0].routed { // alone in its group
-		batch.Queue(storeRouteStatement, p.routeColumns(version, group)...).
+		batch.Queue(storeRouteStatement, eventColumns.Append(
+			destinationColumns.Append([]any{version}, to), publishedEvents(group))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	} else {
-		batch.Queue(publishStatement, p.publishColumns(version, group, admitted, offers)...).
+		args := eventColumns.Append(destinationColumns.Append([]any{version, p.node}, to), publishedEvents(group))
+		batch.Queue(publishStatement, publishedColumns.Append(args, offers.deliveries(group, admitted))...).
 			QueryRow(func(row pgx.Row) error {
 				return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.places)
 			})
@@ -137,91 +135,31 @@ func eventsIn(group []*publishRequest) (n int) {
 	return n
 }
 
-// publishColumns turns the group into one array per column. admitted is how many deliveries of each event subscription
-// may have a job at once.
-func (p *Publisher) publishColumns(
-	version int64, group []*publishRequest, admitted queue.Admissions, offers *offers,
-) []any {
-	e, d := newEventColumns(eventsIn(group)), newOwedColumns(deliveriesOf(group))
+// publishedEvents lists the events of a group.
+func publishedEvents(group []*publishRequest) []publishedEvent {
+	list := make([]publishedEvent, 0, eventsIn(group))
 	for _, req := range group {
 		for i := range req.Receipt.Events {
-			e.add(req, i)
+			list = append(list, publishedEvent{req, i})
+		}
+	}
+	return list
+}
+
+// deliveries lists the deliveries of a group, as far as they are created at once. admitted is how many of each event
+// subscription may have a job now.
+func (o *offers) deliveries(group []*publishRequest, admitted queue.Admissions) []newDelivery {
+	list := make([]newDelivery, 0, deliveriesOf(group))
+	for _, req := range group {
+		for i := range req.Receipt.Events {
 			for _, sub := range req.wanting[i] {
 				admit := admitted.Take(sub.ID)
-				d.add(req.Receipt.SystemIDs[i], sub, admit, req.Receipt.Events[i].Size())
-				d.offered = append(d.offered, offers.offer(req, i, sub, admit))
+				list = append(list, newDelivery{
+					event: req.Receipt.SystemIDs[i], bytes: req.Receipt.Events[i].Size(), sub: sub, admitted: admit,
+					offered: o.offer(req, i, sub, admit),
+				})
 			}
 		}
 	}
-	c := publishedDestinations(group)
-	values := []any{version, c.subscriptions, c.restKeys, c.batching, p.node, c.topics, c.counts}
-	return append(append(values, e.values()...), d.events, d.topics, d.subs, d.admitted, d.bytes, d.offered)
-}
-
-type owedColumns struct {
-	events       [][16]byte
-	topics, subs []int64
-	admitted     []bool
-	bytes        []int32
-	offered      []bool // to this node's engine; publishes alone do that
-}
-
-func newOwedColumns(n int) *owedColumns {
-	return &owedColumns{
-		events: make([][16]byte, 0, n), topics: make([]int64, 0, n), subs: make([]int64, 0, n), admitted: make([]bool, 0, n),
-		bytes: make([]int32, 0, n), offered: make([]bool, 0, n),
-	}
-}
-
-func (c *owedColumns) add(event [16]byte, sub *catalog.Subscription, admitted bool, bytes int) {
-	c.events = append(c.events, event)
-	c.topics = append(c.topics, sub.TopicID)
-	c.subs = append(c.subs, sub.ID)
-	c.admitted = append(c.admitted, admitted)
-	c.bytes = append(c.bytes, int32(bytes))
-}
-
-type eventColumns struct {
-	ids                                                       [][16]byte
-	topics                                                    []int64
-	times                                                     []pgtype.Timestamptz
-	matched                                                   []int32
-	eventIDs, types, subjects, sources, dataVersions, schemas []string
-	bodies                                                    [][]byte
-	traceParents, traceStates                                 []string
-}
-
-func newEventColumns(n int) *eventColumns {
-	text := func() []string { return make([]string, 0, n) }
-	return &eventColumns{
-		ids: make([][16]byte, 0, n), topics: make([]int64, 0, n), times: make([]pgtype.Timestamptz, 0, n),
-		matched:  make([]int32, 0, n),
-		eventIDs: text(), types: text(), subjects: text(), sources: text(), dataVersions: text(), schemas: text(),
-		bodies:       make([][]byte, 0, n),
-		traceParents: text(), traceStates: text(),
-	}
-}
-
-func (c *eventColumns) add(req *publishRequest, i int) {
-	e := &req.Receipt.Events[i]
-	c.ids = append(c.ids, req.Receipt.SystemIDs[i])
-	c.topics = append(c.topics, req.Receipt.Topic.ID)
-	c.times = append(c.times, pgtype.Timestamptz{Time: e.Time, Valid: !e.Time.IsZero()})
-	c.matched = append(c.matched, int32(req.Receipt.Matched[i]))
-	c.eventIDs = append(c.eventIDs, e.ID)
-	c.types = append(c.types, e.Type)
-	c.subjects = append(c.subjects, e.Subject)
-	c.sources = append(c.sources, e.Source)
-	c.dataVersions = append(c.dataVersions, e.DataVersion)
-	c.schemas = append(c.schemas, string(e.Schema))
-	c.bodies = append(c.bodies, e.Body)
-	c.traceParents = append(c.traceParents, e.Trace.Parent)
-	c.traceStates = append(c.traceStates, e.Trace.State)
-}
-
-func (c *eventColumns) values() []any {
-	return []any{
-		c.ids, c.topics, c.times, c.matched, c.eventIDs, c.types, c.subjects, c.sources, c.dataVersions, c.schemas, c.bodies,
-		c.traceParents, c.traceStates,
-	}
+	return list
 }

@@ -7,6 +7,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/event"
+	"postrider/postgres"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -45,7 +46,7 @@ func claim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*p
 		}
 	}
 	if len(detecting) > 0 {
-		if err := c.takeEvents(ctx, conn, batch, detecting); err != nil {
+		if err := take(ctx, conn, batch, takeEvents, detecting, eventKeys, c.found); err != nil {
 			return nil, err
 		}
 		batch = &pgx.Batch{}
@@ -60,56 +61,66 @@ func claim(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*p
 			c.fresh = append(c.fresh, req)
 		}
 	}
-	if len(keyed) == 0 && len(detecting) > 0 {
-		return c, nil
+	switch {
+	case len(keyed) > 0:
+		return c, take(ctx, conn, batch, takeKeys, keyed, c.keyColumns, c.taken)
+	case len(detecting) == 0:
+		return c, conn.SendBatch(ctx, batch).Close()
 	}
-	return c, c.takeKeys(ctx, conn, batch, keyed)
+	return c, nil
 }
 
-// takeEvents takes the keys of all events at once. If another transaction has one of them, it takes those of each
-// request separately.
-func (c *claims) takeEvents(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
-	var all [][16]byte
-	batch.Queue(takeEvents, eventKeyColumns(group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&all) })
+// take takes the keys of all requests at once, together with the statements of the batch, and calls use with what the
+// statement returns for them. If another transaction has one of the keys, it takes those of each request separately.
+// nil: another transaction has one of them.
+func take[V any](
+	ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, statement string, group []*publishRequest,
+	args func([]*publishRequest) []any, use func([]*publishRequest, []V),
+) error {
+	var all []V
+	batch.Queue(statement, args(group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&all) })
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return err
 	}
-	if all != nil {
-		for _, req := range group {
-			n := len(req.Receipt.Events)
-			c.firsts[req], all = all[:n:n], all[n:]
-		}
-		return nil
-	}
-	if len(group) == 1 {
+	if all != nil || len(group) == 1 {
+		use(group, all)
 		return nil
 	}
 	singly := &pgx.Batch{}
-	for _, req := range group {
-		singly.Queue(takeEvents, eventKeyColumns([]*publishRequest{req})...).QueryRow(func(row pgx.Row) error {
-			var firsts [][16]byte
-			err := row.Scan(&firsts)
-			c.firsts[req] = firsts
+	for i := range group {
+		one := group[i : i+1]
+		singly.Queue(statement, args(one)...).QueryRow(func(row pgx.Row) error {
+			var values []V
+			err := row.Scan(&values)
+			use(one, values)
 			return err
 		})
 	}
 	return conn.SendBatch(ctx, singly).Close()
 }
 
-// eventKeyColumns turns events into one array per column.
-func eventKeyColumns(group []*publishRequest) []any {
-	var topics []int64
-	var minutes []int32
-	var keys, ids [][16]byte
+// found sets the ids of the first events of requests; nil: another transaction has one of the keys.
+func (c *claims) found(group []*publishRequest, firsts [][16]byte) {
 	for _, req := range group {
-		for i := range req.Receipt.Events {
-			topics = append(topics, req.Receipt.Topic.ID)
-			minutes = append(minutes, int32(catalog.WholeMinutes(req.Receipt.Topic.DuplicateWindow)))
-			keys = append(keys, eventKey(&req.Receipt.Events[i]))
-			ids = append(ids, req.Receipt.SystemIDs[i])
+		if firsts != nil {
+			n := len(req.Receipt.Events)
+			c.firsts[req], firsts = firsts[:n:n], firsts[n:]
 		}
 	}
-	return []any{topics, minutes, keys, ids}
+}
+
+// eventKeyColumns are the parameters of takeEvents.
+var eventKeyColumns = postgres.Columns[publishedEvent]{
+	postgres.Col("topic", "bigint", func(e publishedEvent) int64 { return e.Receipt.Topic.ID }),
+	postgres.Col("minutes", "int", func(e publishedEvent) int {
+		return catalog.WholeMinutes(e.Receipt.Topic.DuplicateWindow)
+	}),
+	postgres.Col("key", "uuid", func(e publishedEvent) [16]byte { return eventKey(&e.Receipt.Events[e.i]) }),
+	postgres.Col("id", "uuid", func(e publishedEvent) [16]byte { return e.Receipt.SystemIDs[e.i] }),
+}
+
+func eventKeys(group []*publishRequest) []any {
+	return eventKeyColumns.Append(nil, publishedEvents(group))
 }
 
 // ids are the event ids of the response.

@@ -146,33 +146,6 @@ func (req *publishRequest) postpone() {
 		postgres.ErrUnavailable))
 }
 
-// takeKeys takes the keys of all requests at once, together with the statements of the batch. If another transaction
-// has one of them, it takes those of each request separately.
-func (c *claims) takeKeys(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest) error {
-	var free []bool
-	if len(group) > 0 {
-		batch.Queue(takeKeys, c.keyColumns(group)...).QueryRow(func(row pgx.Row) error { return row.Scan(&free) })
-	}
-	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-		return err
-	}
-	if free != nil || len(group) < 2 {
-		c.taken(group, free)
-		return nil
-	}
-	singly := &pgx.Batch{}
-	for i := range group {
-		one := group[i : i+1]
-		singly.Queue(takeKeys, c.keyColumns(one)...).QueryRow(func(row pgx.Row) error {
-			var free []bool
-			err := row.Scan(&free)
-			c.taken(one, free)
-			return err
-		})
-	}
-	return conn.SendBatch(ctx, singly).Close()
-}
-
 // taken divides requests by whether their keys were free; nil: another transaction has one of them.
 func (c *claims) taken(group []*publishRequest, free []bool) {
 	for i, req := range group {

@@ -94,7 +94,9 @@ func (p *Publisher) Run(ctx context.Context) {
 		group.Go(func() { p.keyed.Run(ctx, fitsKeyed, p.flush) })
 	}
 	group.Go(func() { p.waiting.Run(ctx, fitsKeyed, p.flush) })
-	group.Go(func() { p.routes.Run(ctx, fitsRouting, func(group []*routeRequest) { p.flushRoutes(ctx, group) }) })
+	group.Go(func() {
+		p.routes.Run(ctx, postgres.AtMost[*routeRequest](routeGroup), func(group []*routeRequest) { p.flushRoutes(ctx, group) })
+	})
 	p.small.Run(ctx, fitsGroup, p.flush)
 	group.Wait()
 }

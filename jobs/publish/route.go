@@ -32,33 +32,6 @@ const (
 	routeMaxPause = 2 * time.Second
 )
 
-var (
-	// storeRouteStatement is T1 of a request that is stored with a route.
-	storeRouteStatement  = sqlFile("storeroute.sql")
-	readRoutesStatement  = sqlFile("readroutes.sql")
-	fanOutStatement      = sqlFile("fanout.sql", "matched")
-	fanOutBySQLStatement = sqlFile("fanout.sql")
-)
-
-// fanOut returns the statement for one step. matched: some of the events were published by SQL.
-func fanOut(routes []*routing, matched bool) string {
-	if !matched {
-		return fanOutStatement
-	}
-	return strings.Replace(fanOutBySQLStatement, catalog.AllEvents, eventsOf(routes), 1)
-}
-
-// routeColumns turns a request into the columns of storeRouteStatement.
-func (p *Publisher) routeColumns(version int64, group []*publishRequest) []any {
-	e := newEventColumns(len(group[0].Receipt.Events))
-	for i := range group[0].Receipt.Events {
-		e.add(group[0], i)
-	}
-	counted := publishedDestinations(group)
-	values := append([]any{version}, e.values()...)
-	return append(values, counted.topics, counted.counts, counted.subscriptions)
-}
-
 type routeRequest struct {
 	jobID int64
 	// failed is set before done is closed.
@@ -77,14 +50,6 @@ func (p *Publisher) Route(ctx context.Context, jobID int64) error {
 		return req.failed
 	case <-ctx.Done():
 		return fmt.Errorf("route events: %w", ctx.Err())
-	}
-}
-
-func fitsRouting() func(*routeRequest) bool {
-	n := 0
-	return func(*routeRequest) bool {
-		n++
-		return n <= routeGroup
 	}
 }
 
@@ -157,11 +122,17 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 			}
 		}
 		owed := cutRoutes(routes, catalogue, p.stepLimit)
-		admitted = p.traffic.Admit(subscriptionsOf(owed))
+		to := routedTo(catalogue, owed)
+		admitted = p.traffic.Admit(subscriptionsOf(to))
+		args := destinationColumns.Append([]any{catalogue.Version, p.node}, to)
+		args = routedColumns.Append(routeColumns.Append(args, routes), routedDeliveries(owed, admitted))
+		statement, matched := fanOutStatement, matchedEvents(routes)
+		if matched != nil {
+			statement = strings.Replace(fanOutBySQLStatement, catalog.AllEvents, eventsOf(routes), 1)
+			args = matchedColumns.Append(args, matched)
+		}
 		var found int64
-		matched := matchedColumns(routes)
-		statement := fanOut(routes, matched != nil)
-		row := tx.QueryRow(ctx, statement, append(p.fanOutColumns(catalogue, routes, owed, admitted), matched...)...)
+		row := tx.QueryRow(ctx, statement, args...)
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -12,7 +11,10 @@ import (
 
 	"postrider/catalog"
 	"postrider/jobs/queue"
+	"postrider/postgres"
 )
+
+var readRoutesStatement = sqlFile("readroutes.sql")
 
 // routing is a route on its way: its place moves on as deliveries are taken from it.
 type routing struct {
@@ -154,46 +156,26 @@ func (r *routing) place() (next int, finished bool) {
 	return next, next >= r.Total
 }
 
-func subscriptionsOf(owed []routedDelivery) iter.Seq[*catalog.Subscription] {
-	return func(yield func(*catalog.Subscription) bool) {
-		for _, d := range owed {
-			if !yield(d.sub) {
-				return
-			}
-		}
-	}
-}
-
-// fanOutColumns turns one step into the columns of fanOutStatement.
-func (p *Publisher) fanOutColumns(
-	c *catalog.Snapshot, routes []*routing, owed []routedDelivery, admitted queue.Admissions,
-) []any {
-	var jobs, ids, after []int64
-	var finished []bool
-	var next []int
-	for _, r := range routes {
-		n, end := r.place()
-		jobs, ids, finished, next, after = append(jobs, r.JobID), append(ids, r.ID), append(finished, end), append(next, n),
-			append(after, r.After)
-	}
-	d, destinations, met := newOwedColumns(len(owed)), &destinationColumns{}, map[int64]bool{}
-	owners, days, since := make([]int64, len(owed)), make([]time.Time, len(owed)), make([]time.Time, len(owed))
-	for i, o := range owed {
-		owners[i], days[i], since[i] = o.route.ID, o.route.EventDay, o.route.events[o.event].PublishedAt
-		d.add(o.route.EventUUIDs[o.event], o.sub, admitted.Take(o.sub.ID), o.route.events[o.event].Bytes)
+// routedTo lists the event subscriptions of deliveries. They are counted when they are created.
+func routedTo(c *catalog.Snapshot, owed []routedDelivery) (list []destination) {
+	met := map[int64]bool{}
+	for _, o := range owed {
 		if !met[o.sub.ID] {
 			met[o.sub.ID] = true
-			destinations.add(o.sub.TopicID, o.sub.ID, 0, c.ProbationKey(o.sub), o.sub.Batching())
+			list = append(list, destinationOf(c, o.sub, 0))
 		}
 	}
-	return []any{
-		c.Version, destinations.subscriptions, destinations.restKeys, destinations.batching, p.node,
-		jobs, ids, finished, next, after, owners, days, since, d.events, d.topics, d.subs, d.admitted, d.bytes,
-	}
+	return list
 }
 
-// matchedEvent is how many event subscriptions one event got to in one step.
-type matchedEvent struct{ event, count int }
+func routedDeliveries(owed []routedDelivery, admitted queue.Admissions) []newDelivery {
+	return postgres.Column(owed, func(o routedDelivery) newDelivery {
+		return newDelivery{
+			event: o.route.EventUUIDs[o.event], bytes: o.route.events[o.event].Bytes, sub: o.sub,
+			admitted: admitted.Take(o.sub.ID), route: o.route, since: o.route.events[o.event].PublishedAt,
+		}
+	})
+}
 
 func (r *routing) match(event, count int) {
 	if !r.BySQL {
@@ -203,23 +185,13 @@ func (r *routing) match(event, count int) {
 		r.matched[last].count += count
 		return
 	}
-	r.matched = append(r.matched, matchedEvent{event, count})
+	r.matched = append(r.matched, matchedEvent{r, event, count})
 }
 
-// matchedColumns are what a step writes down of its events; nil where there is nothing.
-func matchedColumns(routes []*routing) []any {
-	var owners []int64
-	var ids [][16]byte
-	var days []time.Time
-	var counts []int32
+// matchedEvents are the events of a step whose counts are to be stored.
+func matchedEvents(routes []*routing) (list []matchedEvent) {
 	for _, r := range routes {
-		for _, m := range r.matched {
-			owners, ids, days, counts = append(owners, r.ID), append(ids, r.EventUUIDs[m.event]), append(days, r.EventDay),
-				append(counts, int32(m.count))
-		}
+		list = append(list, r.matched...)
 	}
-	if owners == nil {
-		return nil
-	}
-	return []any{owners, ids, days, counts}
+	return list
 }

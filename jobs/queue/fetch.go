@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"postrider/postgres"
 )
@@ -35,15 +34,12 @@ const inOrder = postgres.KeepPlan + `, set_config('enable_sort', 'off', true)`
 // Fetch takes up to limit jobs of these kinds whose time has come, by priority and time. They are this node's from then
 // on.
 func (q *JobRows) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
-	batch := &pgx.Batch{}
-	batch.Queue("BEGIN")
-	batch.Queue(q.db.Keeping(inOrder))
-	batch.Queue(fetchStatement, queue, kinds, limit, q.node).Query(func(rows pgx.Rows) error {
-		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Job])
-		return err
+	err = q.db.WriteKept(ctx, inOrder, func(batch *pgx.Batch) {
+		batch.Queue(fetchStatement, queue, kinds, limit, q.node).Query(func(rows pgx.Rows) error {
+			jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Job])
+			return err
+		})
 	})
-	batch.Queue("COMMIT")
-	err = q.db.WithConn(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, batch).Close() })
 	if err != nil {
 		return nil, fmt.Errorf("fetch jobs: %w", err)
 	}

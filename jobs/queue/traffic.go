@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -155,19 +154,15 @@ func (a Admissions) Take(subscription int64) bool {
 
 // Admit returns the room of each event subscription that gets deliveries. If many are on hold, new deliveries wait
 // behind them: else those would wait without end.
-func (t *Traffic) Admit(matched iter.Seq[*catalog.Subscription]) Admissions {
+func (t *Traffic) Admit(subscriptions []int64) Admissions {
 	admitted := Admissions{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for sub := range matched {
-		if _, known := admitted[sub.ID]; known {
-			continue
+	for _, id := range subscriptions {
+		admitted[id] = &admission{}
+		if !t.crowded[id] {
+			admitted[id].room = t.roomFor(id)
 		}
-		of := &admission{}
-		if !t.crowded[sub.ID] {
-			of.room = t.roomFor(sub.ID)
-		}
-		admitted[sub.ID] = of
 	}
 	return admitted
 }

@@ -1,6 +1,5 @@
 -- Creates a delivery, with its job or its hold, for each row of "matches". It is a part of publish.sql and
--- fanout.sql. $2 to $4 are the event subscriptions, the keys of their probations, and whether they take batches; $5
--- is this node.
+-- fanout.sql.
 --
 -- Job and delivery name each other, so both ids are drawn first. Ids are drawn in the order of publishing, however
 -- the plan joins: batches are cut in that order. The day of the event is stored with the delivery: it finds the
@@ -19,21 +18,21 @@
 -- one batch cutter: the job that cuts the next batch.
 held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
-     WHERE subscription_id = ANY ($2::bigint[]) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
+     WHERE subscription_id = ANY (@destinations.subscription_id) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
 ), seen AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
-     WHERE subscription_id = ANY ($2::bigint[]) AND hold IS NOT NULL
+     WHERE subscription_id = ANY (@destinations.subscription_id) AND hold IS NOT NULL
 ), resting AS MATERIALIZED (
     SELECT rest_key FROM postrider_internal.probations
-     WHERE rest_key = ANY ($3::bytea[]) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
+     WHERE rest_key = ANY (@destinations.rest_key) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
 ), failing AS MATERIALIZED (
     SELECT rest_key, since IS NOT NULL AS rests FROM postrider_internal.probations
-     WHERE rest_key = ANY ($3::bytea[])
+     WHERE rest_key = ANY (@destinations.rest_key)
 ), destinations AS MATERIALIZED (
     SELECT s.subscription_id, s.batching, failing.rest_key IS NULL AS healthy,
            coalesce(held.hold, seen.hold,
                     CASE WHEN resting.rest_key IS NOT NULL OR failing.rests THEN 'probation' END) AS hold
-      FROM unnest($2::bigint[], $3::bytea[], $4::bool[]) AS s(subscription_id, rest_key, batching)
+      FROM @destinations AS s(@destinations.*)
       LEFT JOIN held ON held.subscription_id = s.subscription_id
       LEFT JOIN seen ON seen.subscription_id = s.subscription_id
       LEFT JOIN resting ON resting.rest_key = s.rest_key
@@ -49,7 +48,7 @@ held AS MATERIALIZED (
     INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by,
            args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, CASE WHEN local THEN 'running' ELSE 'available' END::postrider_internal.river_job_state,
-           CASE WHEN local THEN 1 ELSE 0 END, CASE WHEN local THEN now() END, CASE WHEN local THEN ARRAY [$5::text] END,
+           CASE WHEN local THEN 1 ELSE 0 END, CASE WHEN local THEN now() END, CASE WHEN local THEN ARRAY [@node] END,
            jsonb_build_object('d', id, 's', subscription_id, 'n', 1), 'deliver', 'deliveries', 1, 1000, now()
       FROM created WHERE job_id IS NOT NULL
 ), cutters AS (

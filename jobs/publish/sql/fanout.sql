@@ -1,6 +1,5 @@
--- Makes one step of a group of routes, if the catalog still has the version ($1) that the filters were taken from. It
--- returns the version that it found, and how many routes are not finished. $6 to $10 are the columns of the routes;
--- $11 to $18 those of the deliveries.
+-- Makes one step of a group of routes, if the catalog still has the version that the filters were taken from. It
+-- returns the version that it found, and how many routes are not finished.
 --
 -- The job row is the token, as for a delivery attempt: only the statement that deletes it creates deliveries, moves
 -- the route on, and inserts the next step's job, which is a new row. So a step is made once, whichever node has the
@@ -8,15 +7,14 @@
 --
 -- The time to live of these deliveries began when their event was accepted.
 WITH fresh AS (
-    SELECT version FROM postrider_internal.catalogue WHERE version = $1
+    SELECT version FROM postrider_internal.catalogue WHERE version = @version
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING fresh
-     WHERE j.id = ANY ($6::bigint[]) AND j.kind = 'route' RETURNING j.id
+     WHERE j.id = ANY (@routes.job_id) AND j.kind = 'route' RETURNING j.id
 ), step AS MATERIALIZED (
     SELECT r.id, s.finished, s.next_event, s.after_subscription,
            CASE WHEN NOT s.finished THEN nextval('postrider_internal.river_job_id_seq') END AS job_id
-      FROM unnest($6::bigint[], $7::bigint[], $8::bool[], $9::int[], $10::bigint[])
-           AS s(job_id, route_id, finished, next_event, after_subscription)
+      FROM @routes AS s(@routes.*)
       JOIN gone ON gone.id = s.job_id
       JOIN postrider_internal.routes r ON r.id = s.route_id AND r.job_id = s.job_id
 ), ended AS (
@@ -32,9 +30,7 @@ WITH fresh AS (
 ), matches AS (
     SELECT m.event_uuid, m.topic_id, m.subscription_id, m.admitted, m.event_bytes, m.event_day, m.owed_since, m.place,
            false AS offered
-      FROM unnest($11::bigint[], $12::date[], $13::timestamptz[], $14::uuid[],
-                  $15::bigint[], $16::bigint[], $17::bool[], $18::int[]) WITH ORDINALITY
-           AS m(route_id, event_day, owed_since, event_uuid, topic_id, subscription_id, admitted, event_bytes, place)
+      FROM @deliveries WITH ORDINALITY AS m(@deliveries.*, place)
       JOIN step ON step.id = m.route_id
 ), -- deliveries.sql
 , entries AS (
@@ -53,6 +49,16 @@ WITH fresh AS (
       FROM entries GROUP BY 1
 )
 -- begin matched
--- matched.sql
+, matched AS MATERIALIZED (
+    SELECT m.event_uuid, m.event_day, m.count
+      FROM @matched AS m(@matched.*)
+      JOIN step ON step.id = m.route_id
+), noted AS (
+    -- How many event subscriptions matched an event that was published by SQL.
+    UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = @version
+      FROM matched m
+     WHERE e.day = m.event_day AND e.id = m.event_uuid AND e.day = ANY (ARRAY (SELECT event_day FROM matched))
+       AND e.id = ANY (ARRAY (SELECT event_uuid FROM matched))
+)
 -- end
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue

@@ -1,0 +1,154 @@
+package publish
+
+import (
+	"time"
+
+	"postrider/catalog"
+	"postrider/postgres"
+)
+
+var (
+	version = postgres.Value("version", "bigint")
+	node    = postgres.Value("node", "text")
+
+	// publishStatement is T1. It returns what offeredRow has, after the version of the catalog.
+	publishStatement = postgres.Bind(sqlFile("publish.sql"), version, node, destinationColumns.As("destinations"),
+		eventColumns.As("events"), publishedColumns.As("deliveries"))
+	// storeRouteStatement is T1 of a request that is stored with a route.
+	storeRouteStatement = postgres.Bind(sqlFile("storeroute.sql"), version, destinationColumns.As("destinations"),
+		eventColumns.As("events"))
+	// fanOutStatement is one step of a group of routes. fanOutBySQLStatement also stores how many event subscriptions
+	// matched.
+	fanOutStatement      = bindFanOut(sqlFile("fanout.sql", "matched"))
+	fanOutBySQLStatement = bindFanOut(sqlFile("fanout.sql"), matchedColumns.As("matched"))
+)
+
+func bindFanOut(statement string, more ...postgres.Parameters) string {
+	return postgres.Bind(statement, append([]postgres.Parameters{
+		version, node, destinationColumns.As("destinations"), routeColumns.As("routes"), routedColumns.As("deliveries"),
+	}, more...)...)
+}
+
+// publishedEvent is an event of a request.
+type publishedEvent struct {
+	*publishRequest
+	i int
+}
+
+var eventColumns = postgres.Columns[publishedEvent]{
+	postgres.Col("id", "uuid", func(e publishedEvent) [16]byte { return e.Receipt.SystemIDs[e.i] }),
+	postgres.Col("topic_id", "bigint", func(e publishedEvent) int64 { return e.Receipt.Topic.ID }),
+	postgres.NullTimeCol("event_time", func(e publishedEvent) time.Time { return e.Receipt.Events[e.i].Time }),
+	postgres.Col("matched", "int", func(e publishedEvent) int { return e.Receipt.Matched[e.i] }),
+	postgres.Col("event_id", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].ID }),
+	postgres.Col("event_type", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Type }),
+	postgres.Col("subject", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Subject }),
+	postgres.Col("source", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Source }),
+	postgres.Col("data_version", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].DataVersion }),
+	postgres.Col("schema", "text", func(e publishedEvent) string { return string(e.Receipt.Events[e.i].Schema) }),
+	postgres.Col("body", "bytea", func(e publishedEvent) []byte { return e.Receipt.Events[e.i].Body }),
+	postgres.Col("traceparent", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.Parent }),
+	postgres.Col("tracestate", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.State }),
+}
+
+// newDelivery is a delivery that a publish or a step of a route creates.
+type newDelivery struct {
+	event    [16]byte
+	bytes    int
+	sub      *catalog.Subscription
+	admitted bool // it may have a job at once
+
+	offered bool      // to this node's workers; publishes alone do that
+	route   *routing  // whose step creates it
+	since   time.Time // when its event was accepted, if a route creates it
+}
+
+var (
+	deliveryColumns = postgres.Columns[newDelivery]{
+		postgres.Col("event_uuid", "uuid", func(d newDelivery) [16]byte { return d.event }),
+		postgres.Col("topic_id", "bigint", func(d newDelivery) int64 { return d.sub.TopicID }),
+		postgres.Col("subscription_id", "bigint", func(d newDelivery) int64 { return d.sub.ID }),
+		postgres.Col("admitted", "bool", func(d newDelivery) bool { return d.admitted }),
+		postgres.Col("event_bytes", "int", func(d newDelivery) int { return d.bytes }),
+	}
+	publishedColumns = append(deliveryColumns[:5:5],
+		postgres.Col("offered", "bool", func(d newDelivery) bool { return d.offered }))
+	routedColumns = append(deliveryColumns[:5:5],
+		postgres.Col("route_id", "bigint", func(d newDelivery) int64 { return d.route.ID }),
+		postgres.Col("event_day", "date", func(d newDelivery) time.Time { return d.route.EventDay }),
+		postgres.Col("owed_since", "timestamptz", func(d newDelivery) time.Time { return d.since }))
+)
+
+// destination is a topic (event subscription 0) or an event subscription of a publish: what it adds to the counts, and
+// what its deliveries use.
+type destination struct {
+	topicID, subscriptionID, count int64
+	restKey                        []byte
+	batching                       bool
+}
+
+var destinationColumns = postgres.Columns[destination]{
+	postgres.Col("topic_id", "bigint", func(d destination) int64 { return d.topicID }),
+	postgres.Col("subscription_id", "bigint", func(d destination) int64 { return d.subscriptionID }),
+	postgres.Col("count", "bigint", func(d destination) int64 { return d.count }),
+	postgres.Col("rest_key", "bytea", func(d destination) []byte { return d.restKey }),
+	postgres.Col("batching", "bool", func(d destination) bool { return d.batching }),
+}
+
+// destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory, and
+// a probation under a retry policy or of an endpoint that this one does not know yet would be missed.
+func destinations(group []*publishRequest) (list []destination) {
+	catalogue := group[0].catalogue // that of all of them
+	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*catalog.Subscription{}
+	for _, req := range group {
+		topics[req.Receipt.Topic.ID] += int64(len(req.Receipt.Events))
+		for _, wanting := range req.wanting {
+			for _, sub := range wanting {
+				counts[sub.ID]++
+				subscriptions[sub.ID] = sub
+			}
+		}
+	}
+	for topic, n := range topics {
+		list = append(list, destination{topicID: topic, count: n})
+	}
+	for id, sub := range subscriptions {
+		list = append(list, destinationOf(catalogue, sub, counts[id]))
+	}
+	return list
+}
+
+func destinationOf(c *catalog.Snapshot, sub *catalog.Subscription, count int64) destination {
+	return destination{sub.TopicID, sub.ID, count, c.ProbationKey(sub), sub.Batching()}
+}
+
+// subscriptionsOf lists the event subscriptions of a group.
+func subscriptionsOf(list []destination) (ids []int64) {
+	for _, d := range list {
+		if d.subscriptionID != 0 {
+			ids = append(ids, d.subscriptionID)
+		}
+	}
+	return ids
+}
+
+var routeColumns = postgres.Columns[*routing]{
+	postgres.Col("job_id", "bigint", func(r *routing) int64 { return r.JobID }),
+	postgres.Col("route_id", "bigint", func(r *routing) int64 { return r.ID }),
+	postgres.Col("finished", "bool", func(r *routing) bool { _, finished := r.place(); return finished }),
+	postgres.Col("next_event", "int", func(r *routing) int { next, _ := r.place(); return next }),
+	postgres.Col("after_subscription", "bigint", func(r *routing) int64 { return r.After }),
+}
+
+// matchedEvent is how many event subscriptions one event matched in one step of its route.
+type matchedEvent struct {
+	route        *routing
+	event, count int
+}
+
+var matchedColumns = postgres.Columns[matchedEvent]{
+	postgres.Col("route_id", "bigint", func(m matchedEvent) int64 { return m.route.ID }),
+	postgres.Col("event_uuid", "uuid", func(m matchedEvent) [16]byte { return m.route.EventUUIDs[m.event] }),
+	postgres.Col("event_day", "date", func(m matchedEvent) time.Time { return m.route.EventDay }),
+	postgres.Col("count", "int", func(m matchedEvent) int { return m.count }),
+}

@@ -1,0 +1,21 @@
+-- Stores the events @events, if the catalog still has the version that the filters were taken from, and counts
+-- @destinations: an entry for each topic (event subscription 0), and one for each event subscription. It is the first
+-- part of publish.sql and storeroute.sql.
+WITH fresh AS (
+    SELECT version FROM postrider_internal.catalogue WHERE version = @version
+), stored AS (
+    INSERT INTO postrider_internal.events (id, day, topic_id, published_at, event_time, catalogue_version, matched,
+           event_id, event_type, subject, source, data_version, schema, body, traceparent, tracestate)
+    SELECT e.id, (now() AT TIME ZONE 'UTC')::date, e.topic_id, now(), e.event_time, fresh.version, e.matched,
+           e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.body,
+           nullif(e.traceparent, ''), nullif(e.tracestate, '')
+      FROM fresh, @events AS e(@events.*)
+), counted AS (
+    INSERT INTO postrider_internal.rollup_deltas (slot, entries)
+    SELECT (topic_id + subscription_id) % 8,
+           array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id,
+                          CASE subscription_id WHEN 0 THEN 'published' ELSE 'owed' END, '', NULL, count,
+                          NULL)::postrider_internal.rollup_entry)
+      FROM fresh CROSS JOIN @destinations AS c(@destinations.*)
+     GROUP BY 1
+),

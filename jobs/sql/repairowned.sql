@@ -1,0 +1,20 @@
+-- Gives new jobs to up to $1 rows of @table without a live job. One statement sees one snapshot, so such a row is
+-- inconsistent. A row that another transaction changes meanwhile is left to the next pass.
+WITH broken AS MATERIALIZED (
+    SELECT o.id, o.job_id FROM postrider_internal.@table o
+     WHERE @lives AND o.created_at < now() - interval '60 seconds'
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j
+                        WHERE j.id = o.job_id AND j.kind = '@kind' AND j.finalized_at IS NULL)
+     ORDER BY o.id LIMIT $1
+), free AS (
+    SELECT o.id FROM postrider_internal.@table o JOIN broken ON broken.id = o.id
+     WHERE o.job_id IS NOT DISTINCT FROM broken.job_id ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
+), followed AS (
+    UPDATE postrider_internal.@table o SET job_id = nextval('postrider_internal.river_job_id_seq')
+      FROM free WHERE o.id = free.id RETURNING o.id, o.job_id
+), inserted AS (
+    INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
+    SELECT job_id, 'available', jsonb_build_object('@argument', id), '@kind', '@table', @priority, 1000, now()
+      FROM followed
+)
+SELECT 0::bigint, count(*) FROM followed
