@@ -86,7 +86,7 @@ func (m *Maintenance) Sweep(ctx context.Context) (swept Swept, err error) {
 		n, err := m.repair(ctx, r)
 		*r.count += n
 		if n > 0 && r.queue != "" {
-			m.notifier.PokeQueue(ctx, r.queue)
+			m.notifier.Poke(r.queue)
 		}
 		if errors.Is(err, errSweeping) {
 			return swept, nil

@@ -85,7 +85,7 @@ func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue
 	state.leave(job, hold == "" && (err == nil || errors.Is(err, errNothingCut)))
 	l.Traffic.AddOne(sub.ID, c.held)
 	if c.more {
-		l.Notifier.Poke()
+		l.Notifier.PokeDeliveries()
 	}
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):

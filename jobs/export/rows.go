@@ -78,7 +78,7 @@ func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
 		}
 	}
 	if claimed > 0 {
-		e.notifier.PokeQueue(ctx, queue.ExportQueue)
+		e.notifier.Poke(queue.ExportQueue)
 	}
 	return claimed, nil
 }

@@ -106,9 +106,9 @@ func (p *Publisher) transact(
 	offers.commit(&offered)
 	switch {
 	case group[0].routed:
-		p.notifier.PokeRoutes()
+		p.notifier.Poke(queue.RouteQueue)
 	case len(offered.ids) < deliveriesOf(group):
-		p.notifier.Poke()
+		p.notifier.PokeDeliveries()
 	}
 	for _, req := range group {
 		req.Receipt.Commit = took

@@ -143,9 +143,9 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		return fmt.Errorf("route events: %w", err)
 	}
 	p.traffic.Add(admitted)
-	p.notifier.Poke()
+	p.notifier.PokeDeliveries()
 	if unfinished > 0 {
-		p.notifier.PokeRoutes()
+		p.notifier.Poke(queue.RouteQueue)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"postrider/postgres"
@@ -16,10 +15,8 @@ type Notifier struct {
 	db    *postgres.DB
 	log   *slog.Logger
 	nodes *Nodes
-	wake  *Wake // of this process's own fetchers, nil if it has none
-	queue chan struct{}
-	// routes: a route job was stored since the last notification.
-	routes atomic.Bool
+	local *Wake // of this process's own fetchers, nil if it has none
+	other *Wake // the queues that other nodes are to be notified of
 	// mute: no node listens. Behind PgBouncer in transaction mode no session stays ours to LISTEN in; the fetchers poll.
 	mute bool
 }
@@ -29,63 +26,44 @@ const (
 	// notifyTimeout closes a connection that does not respond and stays open.
 	notifyTimeout = 5 * time.Second
 	// River listens on "<schema>.river_insert" for {"queue": …}.
-	notifyStatement     = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"deliveries"}')`
-	notifyBothStatement = notifyStatement + `, pg_notify('postrider_internal.river_insert', '{"queue":"routes"}')`
+	notifyStatement = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || queue || '"}')
+		FROM unnest($1::text[]) AS q(queue)`
 )
 
 // NewNotifier makes the notifier of a node; wake is nil on a node that makes no attempts.
 func NewNotifier(db *postgres.DB, nodes *Nodes, wake *Wake, log *slog.Logger) *Notifier {
-	return &Notifier{
-		db: db, log: log, nodes: nodes, wake: wake, queue: make(chan struct{}, 1), mute: db.ThroughPgBouncer,
+	return &Notifier{db: db, log: log, nodes: nodes, local: wake, other: NewWake(), mute: db.ThroughPgBouncer}
+}
+
+// Poke wakes the fetchers of a queue on all nodes.
+func (n *Notifier) Poke(queue string) {
+	if n.local != nil {
+		n.local.Request(queue)
+	}
+	if !n.mute && (n.local == nil || !n.nodes.alone()) {
+		n.other.Request(queue)
 	}
 }
 
-// Poke wakes the fetchers of deliveries, and after pokeRoutes those of routes.
-func (n *Notifier) Poke() {
-	if n.wake != nil {
-		routes := n.routes.Swap(false)
-		n.wake.Request(DeliverQueue)
-		if routes {
-			n.wake.Request(RouteQueue)
-		}
-		if n.mute || n.nodes.alone() {
-			return
-		}
-		if routes {
-			n.routes.Store(true) // for the other nodes
-		}
-	}
-	if !n.mute {
-		signal(n.queue)
-	}
-}
+// PokeDeliveries wakes the fetchers of deliveries on all nodes.
+func (n *Notifier) PokeDeliveries() { n.Poke(DeliverQueue) }
 
-// PokeRoutes wakes the fetchers of route jobs as well.
-func (n *Notifier) PokeRoutes() {
-	n.routes.Store(true)
-	n.Poke()
-}
-
-// PokeQueue wakes the fetchers of a queue on all nodes. It is for queues with few jobs, because it takes a
-// notification.
-func (n *Notifier) PokeQueue(ctx context.Context, queue string) {
-	const notify = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || $1::text || '"}')`
-	if _, err := n.db.Exec(ctx, notify, queue); err != nil {
-		n.log.Debug("the fetchers of a queue were not woken; they poll", "queue", queue, "error", err)
+// requested lists the queues that were requested since the last call.
+func (n *Notifier) requested() (queues []string) {
+	for queue := n.other.Next(); queue != ""; queue = n.other.Next() {
+		queues = append(queues, queue)
 	}
-}
-
-func (n *Notifier) statement() string {
-	if n.routes.Swap(false) {
-		return notifyBothStatement
-	}
-	return notifyStatement
+	return queues
 }
 
 func (n *Notifier) notify(ctx context.Context) error {
+	queues := n.requested()
+	if len(queues) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	_, err := n.db.Exec(ctx, n.statement())
+	_, err := n.db.Exec(ctx, notifyStatement, queues)
 	return err
 }
 
@@ -97,7 +75,7 @@ func (n *Notifier) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.queue:
+		case <-n.other.Requested():
 		}
 		// A lost notification costs one poll interval (100 ms), never an event.
 		if err := n.notify(ctx); err != nil && ctx.Err() == nil {

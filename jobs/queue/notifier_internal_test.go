@@ -6,13 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNotifierWakesRoutesOnlyWhenThereAreAny(t *testing.T) {
+func TestNotifierNamesEachRequestedQueueOnce(t *testing.T) {
 	t.Parallel()
-	n := &Notifier{queue: make(chan struct{}, 1)}
-	n.Poke()
-	require.Equal(t, notifyStatement, n.statement())
-	n.PokeRoutes()
-	n.Poke()
-	require.Equal(t, notifyBothStatement, n.statement())
-	require.Equal(t, notifyStatement, n.statement(), "once")
+	n := &Notifier{other: NewWake()}
+	n.PokeDeliveries()
+	n.Poke(RouteQueue)
+	n.PokeDeliveries()
+	require.Equal(t, []string{DeliverQueue, RouteQueue}, n.requested())
+	require.Empty(t, n.requested())
 }

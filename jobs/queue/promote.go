@@ -67,7 +67,7 @@ func (q *JobRows) Promote(ctx context.Context, rooms ...Capacity) (int, error) {
 	if total > 0 {
 		q.promoted.Add(int64(total))
 		q.Reach(PointPromote)
-		q.notifier.Poke()
+		q.notifier.PokeDeliveries()
 	}
 	if err != nil {
 		return total, fmt.Errorf("promote due jobs: %w", err)

@@ -94,7 +94,7 @@ func New(ctx context.Context, o Options) (*System, error) {
 	}
 	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, o.Logger)
 	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
-	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.Poke, o.Logger)
+	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.PokeDeliveries, o.Logger)
 	s.Traffic = queue.NewTraffic(db, cache, s.Gate)
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = publish.NewPublisher(publish.PublisherParts{
