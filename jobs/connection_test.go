@@ -217,26 +217,29 @@ func TestATokenServerThatFails(t *testing.T) {
 	b.subscribe(t, "other", other.URL, nil)
 	b.start(t, nil)
 	const events = 50
+	began := time.Now()
 	for n := range events {
 		b.publishOne(t, fmt.Sprint(n))
 	}
-	b.become(t, 3*events, "SELECT count(*) FROM postrider.delivery_attempts")
+	// Only first attempts are counted: on a busy machine the first retries are due before the last of them.
+	b.become(t, 3*events, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1")
 	require.Empty(t, e.requests())
 	require.Len(t, other.requests(), events)
 	require.Equal(t, 2*events, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized'
-		    AND status IS NULL AND verdict = 'retry'
+		    AND status IS NULL AND verdict = 'retry' AND number = 1
 		AND error = 'no token from `+tokens.url+`: it answered 503 temporarily_unavailable'`))
-	require.Less(t, tokens.asked.Load(), int64(40), "it is left in peace for a second after each failure")
+	require.Less(t, tokens.asked.Load(), 20+2*int64(time.Since(began).Seconds()),
+		"no request for a second after each failure, with each of the two credentials")
 
 	tokens.failing.Store(0)
 	require.Eventually(t, func() bool {
 		b.travel(t)
 		return len(e.requests()) == events
-	}, patience, tokenPatience)
-	require.NotZero(t, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
-		    AND error LIKE '%it answered 401 invalid_client'`))
-	require.Equal(t, events,
-		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'"))
+	}, 2*patience, tokenPatience)
+	b.become(t, 1, `SELECT least(count(*), 1) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
+		    AND error LIKE '%it answered 401 invalid_client'`)
+	b.become(t, events,
+		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'")
 }
 
 // Who answers nobody it does not know answers a handshake no other way.

@@ -16,8 +16,13 @@ import (
 // not received the last commits.
 func (b *bundle) loseCommits(t *testing.T) {
 	t.Helper()
-	b.exec(t, "TRUNCATE postrider_internal.river_job, postrider_internal.deliveries, postrider_internal.events, "+
-		"postrider_internal.batches, postrider_internal.batch_members RESTART IDENTITY")
+	const truncate = "TRUNCATE postrider_internal.river_job, postrider_internal.deliveries, postrider_internal.events, " +
+		"postrider_internal.batches, postrider_internal.batch_members RESTART IDENTITY"
+	// The sampler of the traffic reads these tables in another order: PostgreSQL may end one of the two.
+	require.NoError(t, postgres.RetryTransient(func() error {
+		_, err := b.pool.Exec(t.Context(), truncate)
+		return err
+	}))
 }
 
 // After a failover that lost its last commits, ids of lost rows are given away again. What an endpoint has answered
