@@ -15,8 +15,6 @@ import (
 	"postrider/access"
 	"postrider/policy"
 	"postrider/postgres"
-	"postrider/query"
-	"postrider/web/display"
 )
 
 // newKey is an API key that was just created. Its secret is shown once, on the page of the form that created it: a
@@ -37,14 +35,6 @@ func keyCreated(c echo.Context, secret string, key *access.APIKey, err error) (h
 	return "", err
 }
 
-// typed is what the form of a rejected action had; "" after a success.
-func typed(c echo.Context, name string) string {
-	if c.Get(refusalKey) == nil {
-		return ""
-	}
-	return c.FormValue(name)
-}
-
 // accountView is what account.html shows.
 type accountView struct {
 	Session *access.Session // nil on a dashboard without a login
@@ -52,11 +42,11 @@ type accountView struct {
 	Keys    []access.APIKey // personal keys that work
 	Roles   []access.Role   // those that a personal key may have
 	Made    *newKey
-	Machine string // as it was typed
+	Form    url.Values // as it was typed
 }
 
 func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
-	view := accountView{Session: sessionIn(c), Least: access.MinPassword, Machine: typed(c, "machine")}
+	view := accountView{Session: sessionIn(c), Least: access.MinPassword, Form: typed(c)}
 	view.Made, _ = c.Get(keyInContext).(*newKey)
 	if view.Session != nil {
 		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, view.Session.User); err != nil {
@@ -206,24 +196,15 @@ type usersView struct {
 	list[access.User]
 	Me    string
 	Least int
-	// As they were typed.
-	Name string
-	Role access.Role
+	Form  url.Values // as it was typed
 }
 
 func (p *pages) users(ctx context.Context, c echo.Context) error {
-	list, err := listOf(c, "user", display.FilterOf(c), func(u *access.User) string { return u.Name },
-		func(t query.Turn[string]) (query.SearchedPage[access.User, string], error) {
-			return forward(t, func(after string, limit int) ([]access.User, error) {
-				return p.parts.Access.Users(ctx, after, limit)
-			})
-		})
+	list, err := forwardList(ctx, c, "user", p.parts.Access.Users, func(u *access.User) string { return u.Name })
 	if err != nil {
 		return err
 	}
-	view := usersView{
-		list: list, Least: access.MinPassword, Name: typed(c, "name"), Role: access.Role(typed(c, "role")),
-	}
+	view := usersView{list: list, Least: access.MinPassword, Form: typed(c)}
 	if session := sessionIn(c); session != nil {
 		view.Me = session.User
 	}
@@ -274,25 +255,15 @@ func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, er
 type apiKeysView struct {
 	list[access.APIKey]
 	Made *newKey
-	// As they were typed.
-	Name, Topic, Days string
-	Scope             access.Scope
+	Form url.Values // as it was typed
 }
 
 func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
-	list, err := listOf(c, "API key", display.FilterOf(c), func(k *access.APIKey) string { return k.Name },
-		func(t query.Turn[string]) (query.SearchedPage[access.APIKey, string], error) {
-			return forward(t, func(after string, limit int) ([]access.APIKey, error) {
-				return p.parts.Access.APIKeys(ctx, after, limit)
-			})
-		})
+	list, err := forwardList(ctx, c, "API key", p.parts.Access.APIKeys, func(k *access.APIKey) string { return k.Name })
 	if err != nil {
 		return err
 	}
-	view := apiKeysView{
-		list: list, Name: typed(c, "name"), Topic: typed(c, "topic"), Days: typed(c, "days"),
-		Scope: access.Scope(typed(c, "scope")),
-	}
+	view := apiKeysView{list: list, Form: typed(c)}
 	view.Made, _ = c.Get(keyInContext).(*newKey)
 	return p.show(c, "api-keys", "API keys", false, view)
 }

@@ -187,6 +187,14 @@ func (r *refusedError) Error() string { return r.text }
 // refusalKey is where an action stores its refusal for the page that shows it.
 const refusalKey = "postrider.refusal"
 
+// typed is the form of an action that was rejected: the page keeps it.
+func typed(c echo.Context) url.Values {
+	if c.Get(refusalKey) == nil {
+		return nil
+	}
+	return c.Request().PostForm
+}
+
 // wrongForm rejects a value of a form.
 func wrongForm(text string) error {
 	return &refusedError{status: http.StatusBadRequest, text: "Nothing was done: " + text}

@@ -15,12 +15,9 @@ func (p *pages) batches(ctx context.Context, c echo.Context) error {
 	var filter query.BatchFilter
 	filter.Topic, filter.Subscription = owner(f)
 	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
-	list, err := listOf(c, "batch", f, func(l *query.BatchLine) int64 { return l.BatchID },
-		func(t query.Turn[int64]) (query.BatchPage, error) { return p.parts.Reader.ReadBatches(ctx, filter, t) })
-	if err != nil {
-		return err
-	}
-	return p.show(c, "batches", "Batches", true, list)
+	list, err := listOf(ctx, c, "batch", f, filter, p.parts.Reader.ReadBatches,
+		func(l *query.BatchLine) int64 { return l.BatchID })
+	return p.showList(c, "batches", "Batches", list, err)
 }
 
 // batchView is what batch.html shows.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,18 +71,18 @@ func deadLetterQuery(f *display.Filter) (d query.DeadLetterQuery) {
 func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := deadLetterQuery(f)
-	found := &query.DeadLetterPage{}
-	list, err := listOf(c, "dead letter", f, (*query.DeadLetter).Place,
-		func(t query.Turn[query.DeadLetterPlace]) (
-			_ query.SearchedPage[query.DeadLetter, query.DeadLetterPlace], err error,
-		) {
-			found, err = p.parts.Reader.ReadDeadLetters(ctx, filter, t)
-			return found.SearchedPage, err
-		})
+	f.View, f.Order = "dead_letters", "dead_lettered_at desc, dead_letter_id desc"
+	var found *query.DeadLetterPage
+	read := func(ctx context.Context, q query.DeadLetterQuery, t query.Turn[query.DeadLetterPlace]) (
+		_ query.SearchedPage[query.DeadLetter, query.DeadLetterPlace], err error,
+	) {
+		found, err = p.parts.Reader.ReadDeadLetters(ctx, q, t)
+		return found.SearchedPage, err
+	}
+	list, err := listOf(ctx, c, "dead letter", f, filter, read, (*query.DeadLetter).Place)
 	if err != nil {
 		return err
 	}
-	list.SQL = f.SQL("dead_letters", "dead_lettered_at desc, dead_letter_id desc")
 	view := deadLettersView{
 		list: list, Matching: filter.DeadLetterFilter, Total: found.Total, Partly: found.Partly,
 		Facets: facetsOf(c, found.Facets),
@@ -155,8 +156,7 @@ type deadLetterView struct {
 	query.DeadLetterRow
 	Steps []step
 	SQL   string
-	// As they were typed into the form.
-	ToTopic, ToSubscription, Again string
+	Form  url.Values // as it was typed
 }
 
 // step is a moment in the life of a delivery.
@@ -193,9 +193,8 @@ func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLe
 		return view, err
 	}
 	return deadLetterView{
-		DeadLetterRow: *d, Steps: deadLetterSteps(&d.DeadLetter),
-		SQL:     "select * from postrider.dead_letters where dead_letter_id = " + display.QuoteSQL(id.String()),
-		ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"), Again: c.FormValue("again"),
+		DeadLetterRow: *d, Steps: deadLetterSteps(&d.DeadLetter), Form: typed(c),
+		SQL: "select * from postrider.dead_letters where dead_letter_id = " + display.QuoteSQL(id.String()),
 	}, nil
 }
 

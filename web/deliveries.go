@@ -41,15 +41,9 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 		}
 		filter.Operation = &id
 	}
-	list, err := listOf(c, "delivery", f, (*query.DeliveryLine).Place,
-		func(t query.Turn[query.DeliveryPlace]) (query.DeliveryPage, error) {
-			return p.parts.Reader.ReadDeliveries(ctx, filter, t)
-		})
-	if err != nil {
-		return err
-	}
-	list.SQL = f.SQL("deliveries", "delivery_id desc")
-	return p.show(c, "deliveries", "Deliveries", true, list)
+	f.View, f.Order = "deliveries", "delivery_id desc"
+	list, err := listOf(ctx, c, "delivery", f, filter, p.parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
+	return p.showList(c, "deliveries", "Deliveries", list, err)
 }
 
 // deliveryView is what delivery.html shows.

@@ -22,15 +22,10 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 		From:          f.Time("From (UTC)", "from", "published_at >= ?"), To: f.Time("To (UTC)", "to", "published_at < ?"),
 		Unmatched: f.Check("Wanted by nobody", "unmatched", "matched = 0"),
 	}
-	list, err := listOf(c, "event", f, func(l *query.EventLine) uuid.UUID { return l.SystemID },
-		func(t query.Turn[uuid.UUID]) (query.EventPage, error) {
-			return p.parts.Reader.ReadEvents(ctx, filter, t)
-		})
-	if err != nil {
-		return err
-	}
-	list.SQL = f.SQL("events", "system_id desc")
-	return p.show(c, "events", "Events", true, list)
+	f.View, f.Order = "events", "system_id desc"
+	list, err := listOf(ctx, c, "event", f, filter, p.parts.Reader.ReadEvents,
+		func(l *query.EventLine) uuid.UUID { return l.SystemID })
+	return p.showList(c, "events", "Events", list, err)
 }
 
 // eventView is what event.html shows.

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+
 	"github.com/labstack/echo/v4"
 
 	"postrider/query"
@@ -13,36 +15,47 @@ type list[T any] struct {
 	Filter *display.Filter
 	Rows   []T
 	Paging display.Paging
-	SQL    string // the statement that lists the same; "" for none
 }
 
 // Empty reports that there is nothing to list, with any filter.
 func (l list[T]) Empty() bool { return len(l.Rows) == 0 && l.Paging.Further == "" && !l.Filter.Set }
 
-// listOf reads a page of a list: the one that the address names, of the rows that its filter matches.
-func listOf[T, K any](
-	c echo.Context, noun string, f *display.Filter, key func(*T) K,
-	read func(query.Turn[K]) (query.SearchedPage[T, K], error),
+// listOf reads a page of a list: the one that the address names, of the rows that the filter matches.
+func listOf[F, T, K any](
+	ctx context.Context, c echo.Context, noun string, f *display.Filter, filter F,
+	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), key func(*T) K,
 ) (l list[T], err error) {
 	turn := display.TurnOf[K](f)
 	if f.Err != nil {
 		return l, f.Err
 	}
-	page, err := read(turn)
-	return list[T]{Noun: noun, Filter: f, Rows: page.Rows, Paging: display.PagingOf(c, page, key)}, err
+	page, err := read(ctx, filter, turn)
+	return list[T]{noun, f, page.Rows, display.PagingOf(c, page, key)}, err
 }
 
-// forward reads a page of a list that can be read only forward, from a place after which limit rows are read.
-func forward[T, K any](
-	t query.Turn[K], read func(after K, limit int) ([]T, error),
-) (page query.SearchedPage[T, K], err error) {
-	var after K
-	if t.Before != nil {
-		after = *t.Before
+// forwardList is listOf for a list without a filter that can be read only forward: limit rows after a key.
+func forwardList[T, K any](
+	ctx context.Context, c echo.Context, noun string,
+	read func(ctx context.Context, after K, limit int) ([]T, error), key func(*T) K,
+) (list[T], error) {
+	page := func(ctx context.Context, after K, t query.Turn[K]) (page query.SearchedPage[T, K], err error) {
+		if t.Before != nil {
+			after = *t.Before
+		}
+		found, err := read(ctx, after, t.Limit+1)
+		page.Rows, page.Older = found[:min(len(found), t.Limit)], len(found) > t.Limit
+		return page, err
 	}
-	found, err := read(after, t.Limit+1)
-	page.Rows, page.Older = found[:min(len(found), t.Limit)], len(found) > t.Limit
-	return page, err
+	var first K
+	return listOf(ctx, c, noun, display.FilterOf(c), first, page, key)
+}
+
+// showList responds with the page of a list, or with the error of reading it.
+func (p *pages) showList(c echo.Context, name, title string, view any, err error) error {
+	if err != nil {
+		return err
+	}
+	return p.show(c, name, title, true, view)
 }
 
 // owner reads the fields of an event subscription and its topic.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,29 +16,23 @@ import (
 type manyView struct {
 	Purge bool
 	// Matching are the dead letters before the time when they were counted: later ones are not changed.
-	Matching query.DeadLetterFilter
-	// Fresh were not redelivered before, Redelivered were.
-	Fresh, Redelivered int64
-	// AtLeast: counting stopped, and there may be more. The operation changes those as well.
-	AtLeast      bool
+	Matching     query.DeadLetterFilter
+	Count        query.Matched
+	Fresh        int64 // those that were not redelivered before
 	Action, Back string
-	// As they were typed into the form.
-	Rate, ToTopic, ToSubscription, Which string
+	Form         url.Values // as it was typed
 }
 
-// All is the number of dead letters that match.
-func (v manyView) All() int64 { return v.Fresh + v.Redelivered }
-
 func (p *pages) manyToRedeliver(ctx context.Context, c echo.Context) error {
-	return p.many(ctx, c, false, "Redeliver all that match?", "/ui/dead-letters/redeliver")
+	return p.many(ctx, c, false, "Redeliver all that match?")
 }
 
 func (p *pages) manyToPurge(ctx context.Context, c echo.Context) error {
-	return p.many(ctx, c, true, "Purge all that match?", "/ui/dead-letters/purge")
+	return p.many(ctx, c, true, "Purge all that match?")
 }
 
 // many is the page that confirms a bulk operation.
-func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title, path string) error {
+func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title string) error {
 	f, err := p.manyFilter(c)
 	if err != nil {
 		return err
@@ -46,14 +41,12 @@ func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title, pat
 	if err != nil {
 		return err
 	}
-	return p.show(c, "dead-letters-many", title, false, manyView{
-		Purge: purge, Matching: f, Fresh: found.Matched - found.Redelivered, Redelivered: found.Redelivered,
-		AtLeast: found.AtLeast,
-		Action:  display.SameFilter(c, path, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
-		Back:    display.SameFilter(c, "/ui/dead-letters"),
-		Rate:    c.FormValue("rate"), ToTopic: c.FormValue("toTopic"), ToSubscription: c.FormValue("toSubscription"),
-		Which: c.FormValue("redelivered"),
-	}, link{display.SameFilter(c, "/ui/dead-letters"), "Dead letters"})
+	view := manyView{
+		Purge: purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered, Form: typed(c),
+		Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
+		Back:   display.SameFilter(c, "/ui/dead-letters"),
+	}
+	return p.show(c, "dead-letters-many", title, false, view, link{view.Back, "Dead letters"})
 }
 
 // manyFilter is the filter of the address, up to now: a user who confirms a number confirms no later dead letters.
@@ -107,21 +100,17 @@ var operationKinds = map[string]string{
 
 func (p *pages) operations(ctx context.Context, c echo.Context) error {
 	type place = query.DeadLetterPlace
-	list, err := listOf(c, "operation", display.FilterOf(c),
-		func(o *query.Operation) place { return place{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID} },
-		func(t query.Turn[place]) (query.SearchedPage[query.Operation, place], error) {
-			return forward(t, func(after place, limit int) ([]query.Operation, error) {
-				if t.Before == nil {
-					return p.parts.Reader.Operations(ctx, nil, limit)
-				}
-				from := query.Operation{CreatedAt: after.DeadLetteredAt, OperationID: after.DeadLetterID}
-				return p.parts.Reader.Operations(ctx, &from, limit)
-			})
-		})
-	if err != nil {
-		return err
+	read := func(ctx context.Context, after place, limit int) ([]query.Operation, error) {
+		if after == (place{}) {
+			return p.parts.Reader.Operations(ctx, nil, limit)
+		}
+		from := query.Operation{CreatedAt: after.DeadLetteredAt, OperationID: after.DeadLetterID}
+		return p.parts.Reader.Operations(ctx, &from, limit)
 	}
-	return p.show(c, "operations", "Operations", true, list)
+	list, err := forwardList(ctx, c, "operation", read, func(o *query.Operation) place {
+		return place{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID}
+	})
+	return p.showList(c, "operations", "Operations", list, err)
 }
 
 // operationView is what operation.html shows.

@@ -23,17 +23,11 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 		Topic: f.Name("Topic", "topic", ""), Name: f.Name("Name contains", "name", ""),
 		Hold: f.OneOf("Hold", "hold", "", holds, ""),
 	}
-	list, err := listOf(c, "event subscription", f,
+	list, err := listOf(ctx, c, "event subscription", f, filter, p.parts.Reader.ReadSubscriptions,
 		func(l *query.SubscriptionLine) query.SubscriptionKey {
 			return query.SubscriptionKey{Topic: l.Topic, Subscription: l.Subscription}
-		},
-		func(t query.Turn[query.SubscriptionKey]) (query.SubscriptionPage, error) {
-			return p.parts.Reader.ReadSubscriptions(ctx, filter, t)
 		})
-	if err != nil {
-		return err
-	}
-	return p.show(c, "subscriptions", "Event subscriptions", true, list)
+	return p.showList(c, "subscriptions", "Event subscriptions", list, err)
 }
 
 // subscriptionView is what subscription.html shows.
@@ -160,12 +154,9 @@ func latencyShares(l *query.Latency) []share {
 func (p *pages) topics(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	name := f.Name("Name contains", "name", "")
-	list, err := listOf(c, "topic", f, func(l *query.TopicLine) string { return l.Topic },
-		func(t query.Turn[string]) (query.TopicPage, error) { return p.parts.Reader.ReadTopics(ctx, name, t) })
-	if err != nil {
-		return err
-	}
-	return p.show(c, "topics", "Topics", true, list)
+	list, err := listOf(ctx, c, "topic", f, name, p.parts.Reader.ReadTopics,
+		func(l *query.TopicLine) string { return l.Topic })
+	return p.showList(c, "topics", "Topics", list, err)
 }
 
 // topicView is what topic.html shows.

@@ -26,12 +26,14 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 	filter := query.JobFilter{
 		State: f.OneOf("", "state", "", jobStates, ""), Kind: f.Suggest("Kind", "kind", "", query.JobKinds()),
 	}
-	found := &query.Jobs{}
-	list, err := listOf(c, "job", f, func(l *query.JobLine) int64 { return l.ID },
-		func(t query.Turn[int64]) (_ query.SearchedPage[query.JobLine, int64], err error) {
-			found, err = p.parts.Reader.ReadJobs(ctx, filter, t)
-			return found.SearchedPage, err
-		})
+	var found *query.Jobs
+	read := func(
+		ctx context.Context, filter query.JobFilter, t query.Turn[int64],
+	) (_ query.SearchedPage[query.JobLine, int64], err error) {
+		found, err = p.parts.Reader.ReadJobs(ctx, filter, t)
+		return found.SearchedPage, err
+	}
+	list, err := listOf(ctx, c, "job", f, filter, read, func(l *query.JobLine) int64 { return l.ID })
 	if err != nil {
 		return err
 	}
@@ -48,12 +50,9 @@ func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := query.AuditFilter{Actor: f.Name("Who", "actor", ""), Action: f.Name("What", "action", "")}
 	filter.Topic, filter.Subscription = owner(f)
-	list, err := listOf(c, "entry", f, func(l *query.AuditLine) int64 { return l.AuditID },
-		func(t query.Turn[int64]) (query.AuditPage, error) { return p.parts.Reader.ReadAudit(ctx, filter, t) })
-	if err != nil {
-		return err
-	}
-	return p.show(c, "audit", "Audit", true, list)
+	list, err := listOf(ctx, c, "entry", f, filter, p.parts.Reader.ReadAudit,
+		func(l *query.AuditLine) int64 { return l.AuditID })
+	return p.showList(c, "audit", "Audit", list, err)
 }
 
 // storageView is what storage.html shows.

@@ -25,9 +25,11 @@ type Filter struct {
 	// Set reports whether the address has any of the parameters.
 	Set bool
 	// Err is about the first parameter that has a wrong value.
-	Err    error
-	values url.Values
-	where  []string
+	Err error
+	// View is the documented view that has the same rows, and Order its order; "" = none.
+	View, Order string
+	values      url.Values
+	where       []string
 }
 
 // Field is a field of a filter form: an input, or a select if it has options.
@@ -154,13 +156,16 @@ func (f *Filter) Time(label, name, condition string) *time.Time {
 	return nil
 }
 
-// SQL is the statement that lists what the page lists, from a documented view.
-func (f *Filter) SQL(view, order string) string {
-	statement := "select * from postrider." + view
+// SQL is the statement that lists what the page lists; "" if there is no view for it.
+func (f *Filter) SQL() string {
+	if f.View == "" {
+		return ""
+	}
+	statement := "select * from postrider." + f.View
 	if len(f.where) > 0 {
 		statement += "\n where " + strings.Join(f.where, "\n   and ")
 	}
-	return statement + "\n order by " + order + " limit " + strconv.Itoa(PageSize)
+	return statement + "\n order by " + f.Order + " limit " + strconv.Itoa(PageSize)
 }
 
 // QuoteSQL writes a text as a literal of SQL.

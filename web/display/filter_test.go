@@ -51,15 +51,18 @@ func TestSQLOfAFilterIsOneStatement(t *testing.T) {
 	t.Parallel()
 	const order = "dead_lettered_at desc, dead_letter_id desc"
 	empty := FilterOfForm(nil)
+	require.Empty(t, empty.SQL())
+	empty.View, empty.Order = "dead_letters", order
 	empty.Name("Topic", "topic", "topic = ?")
-	require.Equal(t, "select * from postrider.dead_letters\n order by "+order+" limit 50", empty.SQL("dead_letters", order))
+	require.Equal(t, "select * from postrider.dead_letters\n order by "+order+" limit 50", empty.SQL())
 	require.False(t, empty.Set)
 	f := FilterOfForm(url.Values{"topic": {"a'; drop table x; --"}, "status": {"0"}, "from": {"2026-01-31"}})
+	f.View, f.Order = "dead_letters", order
 	f.Name("Topic", "topic", "topic = ?")
 	f.Number("", "status", "last_status is null")
 	f.Time("From (UTC)", "from", "dead_lettered_at >= ?")
 	require.Equal(t, "select * from postrider.dead_letters\n where topic = 'a''; drop table x; --'\n   and last_status "+
 		"is null\n   and dead_lettered_at >= '2026-01-31 00:00:00Z'\n order by "+order+" limit 50",
-		f.SQL("dead_letters", order))
+		f.SQL())
 	require.True(t, f.Set)
 }
