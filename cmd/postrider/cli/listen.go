@@ -3,17 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,16 +22,16 @@ import (
 // ListenCmd is listen.
 type ListenCmd struct {
 	rest.ServerFlags
-	Listen    string   `help:"Address to listen on; a taken port falls to a free one." default:"127.0.0.1:7484"`
-	ForwardTo string   `help:"Hand each request on to this URL, and its answer back." xor:"answer" placeholder:"URL"`
-	Answer    []string `help:"Answer with these statuses, one request after another; the last one stays." xor:"answer" placeholder:"STATUS"`
+	Listen    string   `help:"Address to listen on; a free port is chosen if this one is taken." default:"127.0.0.1:7484"`
+	ForwardTo *url.URL `help:"Forward each request to this URL, and return its response." xor:"answer" placeholder:"URL"`
+	Answer    []int    `help:"Respond with these statuses, one request after another; the last one stays." xor:"answer" placeholder:"STATUS"`
 	Verbose   bool     `short:"v" help:"Print bodies, too."`
 	Output    string   `short:"o" help:"table (lines for a person), json (one object for each event) or yaml (one document for each)." enum:"table,json,yaml" default:"table"`
-	ReadyFile string   `help:"Written (JSON) when it answers." placeholder:"FILE"`
+	ReadyFile string   `help:"File (JSON) to write when it is ready." placeholder:"FILE"`
 
-	Topic               string   `help:"Make an event subscription on this topic, and delete it at the end." placeholder:"NAME"`
-	Name                string   `help:"Its name (default: listen- and something random)." placeholder:"NAME"`
-	PublicURL           string   `name:"public-url" help:"How the service reaches this program, where it is on another machine." placeholder:"URL"`
+	Topic               string   `help:"Create an event subscription on this topic, and delete it at the end." placeholder:"NAME"`
+	Name                string   `help:"Its name (default: listen- and a random suffix)." placeholder:"NAME"`
+	PublicURL           string   `name:"public-url" help:"URL at which the service reaches this program, if it is on another machine." placeholder:"URL"`
 	IncludedEventTypes  []string `help:"Only events of these types." placeholder:"TYPE"`
 	AdvancedFilter      []string `sep:"none" help:"As of subscription create." placeholder:"'KEY OPERATOR VALUE …'"`
 	EventDeliverySchema string   `help:"EventGridSchema, CloudEventSchemaV1_0 or CustomInputSchema, in any case." placeholder:"SCHEMA"`
@@ -43,9 +40,8 @@ type ListenCmd struct {
 
 // Help is shown by listen --help.
 func (ListenCmd) Help() string {
-	return `Both validation handshakes are answered. With --topic the service has to be allowed to call this machine: ` +
-		`postrider dev is, serve needs
---allow-cidr. The event subscription expires after an hour if this program is killed.
+	return `It answers both validation handshakes. With --topic the service must be allowed to call this machine: postrider dev
+is, serve needs --allow-cidr. The event subscription expires after an hour if this program is killed.
 
 Examples:
   postrider listen --topic demo
@@ -56,120 +52,84 @@ Examples:
 
 // Run executes listen until ctx ends.
 func (c *ListenCmd) Run(ctx context.Context) error {
-	l, err := c.listener()
+	behavior, err := c.check()
 	if err != nil {
 		return err
 	}
-	notes := io.Writer(os.Stdout)
-	if c.Output != "table" {
-		notes = os.Stderr
-	}
+	notes := terminal.Either(c.Output == "table", os.Stdout, os.Stderr)
 	socket, err := local.ListenOrFree(ctx, c.Listen, notes)
 	if err != nil {
 		return err
 	}
 	base := "http://" + local.Reachable(socket.Addr())
-	fmt.Fprintf(notes, "Listening at %s, %s. Ctrl-C ends it.\n", base, c.behavior())
-	// what is under way at the end still finds its endpoint
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() {
-		defer close(served)
-		if err := l.serve(serving, socket); err != nil {
-			served <- err
+	fmt.Fprintf(notes, "Listening at %s, %s. Ctrl-C ends it.\n", base, behavior)
+	l := &listener{ListenCmd: c, out: terminal.NewPrinter(os.Stdout), farewell: make(chan struct{}, 1)}
+	srv, served := &http.Server{Handler: l, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
+	go func() { served <- srv.Serve(socket) }()
+	defer func() { // requests in progress at the end still find their endpoint
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenGrace)
+		defer cancel()
+		if srv.Shutdown(grace) != nil {
+			_ = srv.Close()
 		}
 	}()
-	defer func() {
-		stop()
-		for range served { // until it is closed
+	var temporary *temporary
+	if c.Topic != "" {
+		if temporary, err = c.subscribe(ctx, base); err != nil {
+			return err
 		}
-	}()
-	temporary, err := c.subscribe(ctx, base, notes)
-	if err != nil {
-		return err
+		fmt.Fprintf(notes, "Event subscription %s of topic %s delivers here; it is deleted at the end.\n", temporary.name,
+			c.Topic)
+		defer temporary.remove(notes, l.farewell)
 	}
-	defer temporary.remove(notes, l.farewell)
 	if err := local.WriteReadyFile(c.ReadyFile, local.ReadyInfo{Sink: base}); err != nil {
 		return err
 	}
 	return temporary.keep(ctx, served)
 }
 
-func (c *ListenCmd) behavior() string {
-	switch {
-	case c.ForwardTo != "":
-		return "forwarding to " + c.ForwardTo
-	case len(c.Answer) > 0:
-		return "answering " + strings.Join(c.Answer, ", ")
+// check validates the flags and returns what they do with each request, in words.
+func (c *ListenCmd) check() (behavior string, err error) {
+	settings := c.Name != "" || c.PublicURL != "" || c.IncludedEventTypes != nil || c.AdvancedFilter != nil ||
+		c.EventDeliverySchema != "" || c.Policy != ""
+	if settings && c.Topic == "" {
+		return "", terminal.Usagef("settings of an event subscription require --topic")
 	}
-	return "answering 200"
-}
-
-func (c *ListenCmd) listener() (*listener, error) {
-	l := &listener{
-		forwardTo: c.ForwardTo, verbose: c.Verbose, out: terminal.NewPrinter(os.Stdout), form: c.Output,
-		farewell: make(chan struct{}),
-	}
-	for _, text := range c.Answer {
-		status, err := strconv.Atoi(text)
-		if err != nil || status < 200 || status > 599 {
-			return nil, terminal.Usagef("--answer %q: a status is a number from 200 to 599", text)
+	if u := c.ForwardTo; u != nil {
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return "", terminal.Usagef("--forward-to %q: not a URL such as http://localhost:3000/hook", u)
 		}
-		l.answers = append(l.answers, status)
+		return "forwarding to " + u.String(), nil
 	}
-	if c.ForwardTo != "" {
-		u, err := url.Parse(c.ForwardTo)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, terminal.Usagef("--forward-to %q: not a URL such as http://localhost:3000/hook", c.ForwardTo)
+	if len(c.Answer) == 0 {
+		c.Answer = []int{http.StatusOK}
+	}
+	statuses := make([]string, len(c.Answer))
+	for i, status := range c.Answer {
+		if statuses[i] = strconv.Itoa(status); status < 200 || status > 599 {
+			return "", terminal.Usagef("--answer %d: a status is a number from 200 to 599", status)
 		}
-		l.client = &http.Client{Timeout: forwardTimeout, CheckRedirect: rest.NoRedirect}
 	}
-	return l, nil
+	return "answering " + strings.Join(statuses, ", "), nil
 }
 
 const (
-	// forwardTimeout is longer than any policy waits: the service gives up first, and says so.
+	// forwardTimeout is longer than any policy waits: the service stops waiting first, and reports it.
 	forwardTimeout = 4 * time.Minute
-	// listenGrace is what requests in progress get at the end, and what the service gets to say that it has deleted the
-	// event subscription.
+	// listenGrace is how long the end waits for requests in progress, and for the service to report that it has deleted
+	// the event subscription.
 	listenGrace = time.Second
 	// maxReceived is far more than a batch can have (1,024 kB and one event of 1 MiB).
 	maxReceived = 8 << 20
-	// maxForwarded is what of an answer is handed back; the service keeps 4 KiB of it.
-	maxForwarded = 64 << 10
 )
 
-// listener receives, prints, answers and forwards.
+// listener receives and prints requests, and responds to them or forwards them.
 type listener struct {
-	answers   []int
-	forwardTo string
-	client    *http.Client // nil: nothing is forwarded
-	verbose   bool
-	form      string // of the output: table, json or yaml
-	out       *terminal.Printer
-	requests  atomic.Int64 // without handshakes
-	// farewell is closed when the service has said that the event subscription was deleted.
-	farewell  chan struct{}
-	farewells sync.Once
-}
-
-func (l *listener) serve(ctx context.Context, socket net.Listener) error {
-	srv := &http.Server{Handler: l, ReadHeaderTimeout: 5 * time.Second}
-	closed := make(chan struct{})
-	stopped := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenGrace)
-		defer cancel()
-		if srv.Shutdown(grace) != nil {
-			_ = srv.Close()
-		}
-	})
-	defer stopped()
-	if err := srv.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("receive events: %w", err)
-	}
-	<-closed
-	return nil
+	*ListenCmd
+	out      *terminal.Printer
+	requests atomic.Int64 // without handshakes
+	// farewell gets a value when the service has reported that it has deleted the event subscription.
+	farewell chan struct{}
 }
 
 // ServeHTTP implements http.Handler.
@@ -181,81 +141,46 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if local.AnswerHandshake(w, r, body) {
-		if l.form == "table" {
+		if l.Output == "table" {
 			l.out.Line(terminal.Clock(began) + " <-> validation handshake answered")
 		}
 		return
 	}
-	got := receivedRequest{at: began, request: r, body: body, events: eventsIn(r.Header, body)}
+	got := receivedRequest{at: began, header: r.Header.Clone(), body: body, events: eventsIn(r.Header, body)}
 	l.arrived(&got)
-	answer := l.answer(r, body)
-	for name, values := range answer.header {
-		w.Header()[name] = values
+	n, failure := int(l.requests.Add(1)), ""
+	if l.ForwardTo != nil {
+		got.status, failure = l.forward(w, r, body)
+	} else {
+		got.status = l.Answer[min(n, len(l.Answer))-1]
+		w.WriteHeader(got.status)
 	}
-	w.WriteHeader(answer.status)
-	if answer.status != http.StatusNoContent && answer.status != http.StatusNotModified {
-		_, _ = w.Write(answer.body) // the caller may be gone
-	}
-	l.answered(&got, answer, time.Since(began))
-	if r.Header.Get("Aeg-Event-Type") == "SubscriptionDeletion" {
-		l.farewells.Do(func() { close(l.farewell) })
-	}
-}
-
-// receivedRequest is one request.
-type receivedRequest struct {
-	at      time.Time
-	request *http.Request
-	body    []byte
-	events  []json.RawMessage
-}
-
-// listenAnswer is what is answered; why is told where a forward failed.
-type listenAnswer struct {
-	status int
-	header http.Header
-	body   []byte
-	why    string
-}
-
-func (l *listener) answer(r *http.Request, body []byte) listenAnswer {
-	n := int(l.requests.Add(1))
-	switch {
-	case l.client != nil:
-		answer, err := l.forward(r, body)
-		if err != nil {
-			return listenAnswer{status: http.StatusBadGateway, why: err.Error()}
-		}
-		return answer
-	case len(l.answers) > 0:
-		return listenAnswer{status: l.answers[min(n, len(l.answers))-1]}
-	}
-	return listenAnswer{status: http.StatusOK}
-}
-
-// forward sends the same request on, but for what belongs to one connection (RFC 9110, section 7.6.1).
-func (l *listener) forward(r *http.Request, body []byte) (listenAnswer, error) {
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, l.forwardTo, bytes.NewReader(body))
-	if err != nil {
-		return listenAnswer{}, err
-	}
-	out.Header = r.Header.Clone()
-	for _, name := range []string{
-		"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Connection", "Accept-Encoding",
-	} {
-		out.Header.Del(name)
-	}
-	response, err := l.client.Do(out) //nolint:gosec // it goes where whoever runs the program wants it to
-	if err != nil {
-		return listenAnswer{}, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer := listenAnswer{status: response.StatusCode, header: http.Header{}}
-	for _, name := range []string{"Content-Type", "Retry-After"} {
-		if values := response.Header.Values(name); len(values) > 0 {
-			answer.header[name] = values
+	l.answered(&got, failure, time.Since(began))
+	if got.header.Get("Aeg-Event-Type") == "SubscriptionDeletion" {
+		select {
+		case l.farewell <- struct{}{}:
+		default:
 		}
 	}
-	answer.body, err = io.ReadAll(io.LimitReader(response.Body, maxForwarded))
-	return answer, err
+}
+
+// forward sends the request on and returns the status of its response, or 502 and why there is none.
+func (l *listener) forward(w http.ResponseWriter, r *http.Request, body []byte) (status int, failure string) {
+	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	proxy := httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL, p.Out.Host = l.ForwardTo, "" },
+		ModifyResponse: func(response *http.Response) error {
+			status = response.StatusCode
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			status, failure = http.StatusBadGateway, err.Error()
+			w.WriteHeader(status)
+		},
+	}
+	proxy.ServeHTTP(w, r)
+	return status, failure
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,15 +16,23 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// eventsIn are the events of a delivery: those of an array, or the one object. What is none of them is told as one
+// receivedRequest is one request.
+type receivedRequest struct {
+	at     time.Time
+	header http.Header
+	body   []byte
+	events []json.RawMessage
+	status int
+}
+
+// eventsIn are the events of a delivery: those of an array, or the one object. A body that is neither counts as one
 // event without a name. A CloudEvent in binary mode has its attributes in headers.
-func eventsIn(header http.Header, body []byte) []json.RawMessage {
-	var list []json.RawMessage
+func eventsIn(header http.Header, body []byte) (list []json.RawMessage) {
 	trimmed := bytes.TrimSpace(body)
 	switch {
 	case header.Get("Ce-Id") != "":
 		return []json.RawMessage{binaryEvent(header, trimmed)}
-	case len(trimmed) > 0 && trimmed[0] == '[' && json.Unmarshal(trimmed, &list) == nil:
+	case json.Unmarshal(trimmed, &list) == nil:
 		return list
 	case json.Valid(trimmed):
 		return []json.RawMessage{trimmed}
@@ -48,67 +58,9 @@ func binaryEvent(header http.Header, data []byte) json.RawMessage {
 	return encoded
 }
 
-// eventName is what a line says of an event.
-type eventName struct {
-	ID        string `json:"id"`
-	Type      string `json:"type"`
-	EventType string `json:"eventType"`
-	Subject   string `json:"subject"`
-}
-
-func nameOf(event json.RawMessage) (n eventName) {
-	_ = json.Unmarshal(event, &n)
-	if n.Type == "" {
-		n.Type = n.EventType
-	}
-	return n
-}
-
-// attemptOf is the number of this delivery attempt; 1 where the header does not say.
-func attemptOf(h http.Header) int {
-	made, _ := strconv.Atoi(h.Get("Aeg-Delivery-Count"))
-	return made + 1
-}
-
-// arrived prints a line for each event.
-func (l *listener) arrived(got *receivedRequest) {
-	if l.form != "table" {
-		return
-	}
-	var lines strings.Builder
-	for _, event := range got.events {
-		n := nameOf(event)
-		fmt.Fprintf(&lines, "%s --> %s %s %s", terminal.Clock(got.at), orDash(n.Type), orDash(n.Subject), orDash(n.ID))
-		if name := got.request.Header.Get("Aeg-Subscription-Name"); name != "" {
-			fmt.Fprintf(&lines, " (%s, attempt %d)", terminal.Cell(name), attemptOf(got.request.Header))
-		}
-		lines.WriteByte('\n')
-	}
-	if l.verbose {
-		lines.WriteString(indented(got.body) + "\n")
-	}
-	_, _ = l.out.Write([]byte(lines.String()))
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return terminal.Cell(s)
-}
-
-// indented is a body for a terminal.
-func indented(body []byte) string {
-	var pretty bytes.Buffer
-	if json.Indent(&pretty, body, "    ", "  ") != nil {
-		return "    " + terminal.PlainLines(string(body))
-	}
-	return "    " + terminal.EscapeControls(pretty.String())
-}
-
 // receivedEvent is an event as -o json prints it.
 type receivedEvent struct {
-	At           string          `json:"at"`
+	At           time.Time       `json:"at"`
 	Subscription string          `json:"subscription"`
 	Attempt      int             `json:"attempt"`
 	EventID      string          `json:"eventId"`
@@ -119,31 +71,69 @@ type receivedEvent struct {
 	Event        json.RawMessage `json:"event"`
 }
 
-// answered prints the answer: a line, or an object for each event.
-func (l *listener) answered(got *receivedRequest, answer listenAnswer, took time.Duration) {
-	if l.form == "table" {
-		line := fmt.Sprintf("%s <-- %d %s in %.1f ms", terminal.Clock(time.Now()), answer.status,
-			http.StatusText(answer.status), millis(took))
-		if l.client != nil {
-			line += " from " + l.forwardTo
+// described are the events of a request, which may be 0.
+func (r *receivedRequest) described(took time.Duration) (list []receivedEvent) {
+	made, _ := strconv.Atoi(r.header.Get("Aeg-Delivery-Count"))
+	for _, event := range r.events {
+		var n struct{ ID, Type, EventType, Subject string }
+		_ = json.Unmarshal(event, &n)
+		list = append(list, receivedEvent{
+			At: r.at.UTC(), Subscription: r.header.Get("Aeg-Subscription-Name"), Attempt: made + 1, EventID: n.ID,
+			EventType: cmp.Or(n.Type, n.EventType), Subject: n.Subject, Status: r.status, DurationMs: millis(took), Event: event,
+		})
+	}
+	return list
+}
+
+// arrived prints a line for each event.
+func (l *listener) arrived(got *receivedRequest) {
+	if l.Output != "table" {
+		return
+	}
+	var lines strings.Builder
+	for _, e := range got.described(0) {
+		fmt.Fprintf(&lines, "%s --> %s %s %s", terminal.Clock(got.at), orDash(e.EventType), orDash(e.Subject),
+			orDash(e.EventID))
+		if e.Subscription != "" {
+			fmt.Fprintf(&lines, " (%s, attempt %d)", terminal.Cell(e.Subscription), e.Attempt)
 		}
-		if answer.why != "" {
-			line += ": " + terminal.OneLine(answer.why)
+		lines.WriteByte('\n')
+	}
+	if l.Verbose {
+		lines.WriteString(indented(got.body) + "\n")
+	}
+	_, _ = io.WriteString(l.out, lines.String())
+}
+
+func orDash(s string) string { return cmp.Or(terminal.Cell(s), "-") }
+
+// indented is a body for a terminal.
+func indented(body []byte) string {
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, body, "    ", "  ") != nil {
+		return "    " + terminal.PlainLines(string(body))
+	}
+	return "    " + terminal.EscapeControls(pretty.String())
+}
+
+// answered prints the response: a line, or an object for each event. failure says why a request was not forwarded.
+func (l *listener) answered(got *receivedRequest, failure string, took time.Duration) {
+	if l.Output == "table" {
+		line := fmt.Sprintf("%s <-- %d %s in %.1f ms", terminal.Clock(time.Now()), got.status, http.StatusText(got.status),
+			millis(took))
+		if l.ForwardTo != nil {
+			line += " from " + l.ForwardTo.String()
+		}
+		if failure != "" {
+			line += ": " + terminal.OneLine(failure)
 		}
 		l.out.Line(line)
 		return
 	}
 	var lines strings.Builder
-	for _, event := range got.events {
-		n := nameOf(event)
-		text, err := terminal.EncodeLine(l.form, receivedEvent{
-			At: got.at.UTC().Format(time.RFC3339Nano), Subscription: got.request.Header.Get("Aeg-Subscription-Name"),
-			Attempt: attemptOf(got.request.Header),
-			EventID: n.ID, EventType: n.Type, Subject: n.Subject, Status: answer.status, DurationMs: millis(took), Event: event,
-		})
-		if err == nil {
-			lines.WriteString(text)
-		}
+	for _, event := range got.described(took) {
+		text, _ := terminal.EncodeLine(l.Output, event) // of texts, numbers and valid JSON
+		lines.WriteString(text)
 	}
-	_, _ = l.out.Write([]byte(lines.String()))
+	_, _ = io.WriteString(l.out, lines.String())
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,64 +19,46 @@ import (
 const (
 	// temporaryLife is how long the event subscription outlives a program that was killed.
 	temporaryLife = time.Hour
-	// renewEvery is how often its end is put off.
+	// renewEvery is how often it is extended.
 	renewEvery = 15 * time.Minute
-	// removeWithin is what the end of the program waits for.
+	// removeWithin is how long the end of the program waits.
 	removeWithin = 5 * time.Second
 )
 
-// temporary is an event subscription that goes with this program; its client is nil where there is none.
+// temporary is an event subscription that ends with this program.
 type temporary struct {
-	client      *rest.Client
-	topic, name string
+	client    *rest.Client
+	name, url string
 }
 
-// subscribe makes it, once the receiver can answer the handshake.
-func (c *ListenCmd) subscribe(ctx context.Context, base string, notes io.Writer) (*temporary, error) {
-	if c.Topic == "" {
-		if c.Name != "" || c.PublicURL != "" || c.IncludedEventTypes != nil || c.AdvancedFilter != nil ||
-			c.EventDeliverySchema != "" || c.Policy != "" {
-			return nil, terminal.Usagef("settings of an event subscription, and no --topic to make it on")
-		}
-		return &temporary{}, nil
-	}
+// subscribe creates the event subscription. The listener must be able to answer the handshake.
+func (c *ListenCmd) subscribe(ctx context.Context, base string) (*temporary, error) {
 	client, err := c.Client()
 	if err != nil {
 		return nil, err
 	}
-	t := &temporary{client: client, topic: c.Topic, name: c.Name}
-	if t.name == "" {
-		t.name = "listen-" + uuid.NewString()[:8]
-	}
-	endpoint := c.PublicURL
-	if endpoint == "" {
-		endpoint = base + "/"
-	}
+	t := &temporary{client: client, name: cmp.Or(c.Name, "listen-"+uuid.NewString()[:8])}
+	t.url = rest.SubscriptionURL(c.Topic, t.name)
 	wanted := management.SettingFlags{
-		Endpoint: endpoint, IncludedEventTypes: c.IncludedEventTypes, AdvancedFilter: c.AdvancedFilter,
-		EventDeliverySchema: c.EventDeliverySchema, Policy: c.Policy,
+		Endpoint: cmp.Or(c.PublicURL, base+"/"), IncludedEventTypes: c.IncludedEventTypes,
+		AdvancedFilter: c.AdvancedFilter, EventDeliverySchema: c.EventDeliverySchema, Policy: c.Policy,
 	}
 	settings, err := wanted.Settings()
 	if err != nil {
 		return nil, err
 	}
 	settings["expirationTimeUtc"], settings["labels"] = inAnHour(), []string{"postrider listen"}
-	if err := client.Call(ctx, http.MethodPut, rest.SubscriptionURL(t.topic, t.name), settings, nil, "If-None-Match",
-		"*"); err != nil {
-		if rest.IsInvalid(err, "endpointUrl") {
-			return nil,
-				fmt.Errorf("%w\nif the service may not call this machine, start it with --allow-cidr and this machine's "+
-					"address, as postrider dev does", err)
-		}
-		return nil, err
+	err = client.Call(ctx, http.MethodPut, t.url, settings, nil, "If-None-Match", "*")
+	if rest.IsInvalid(err, "endpointUrl") {
+		err = fmt.Errorf("%w\nif the service may not call this machine, start it with --allow-cidr and this machine's "+
+			"address, as postrider dev does", err)
 	}
-	fmt.Fprintf(notes, "Event subscription %s of topic %s delivers here; it is deleted at the end.\n", t.name, t.topic)
-	return t, nil
+	return t, err
 }
 
 func inAnHour() string { return time.Now().Add(temporaryLife).UTC().Format(time.RFC3339) }
 
-// keep waits until ctx ends or nothing can be received any more, and puts the event subscription's end off meanwhile.
+// keep waits until ctx ends or the listener fails, and extends the event subscription, if there is one.
 func (t *temporary) keep(ctx context.Context, served <-chan error) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -84,30 +67,27 @@ func (t *temporary) keep(ctx context.Context, served <-chan error) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-served:
-			return err
+			return fmt.Errorf("receive events: %w", err)
 		case <-tick.C:
 		}
-		if t.client == nil {
+		if t == nil {
 			continue
 		}
-		if err := t.client.Call(ctx, http.MethodPatch, rest.SubscriptionURL(t.topic, t.name),
-			rest.Object{"expirationTimeUtc": inAnHour()}, nil); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(os.Stderr, "postrider: the end of event subscription %s could not be put off: %s\n", t.name,
+		extended := rest.Object{"expirationTimeUtc": inAnHour()}
+		if err := t.client.Call(ctx, http.MethodPatch, t.url, extended, nil); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "postrider: event subscription %s could not be extended: %s\n", t.name,
 				terminal.PlainLines(err.Error()))
 		}
 	}
 }
 
-// remove deletes it, and waits a moment for the event that says so: nobody would be there to take it.
+// remove deletes the event subscription, and waits a moment for the event that reports it.
 func (t *temporary) remove(notes io.Writer, farewell <-chan struct{}) {
-	if t.client == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
 	defer cancel()
-	err := t.client.Call(ctx, http.MethodDelete, rest.SubscriptionURL(t.topic, t.name), nil, nil)
+	err := t.client.Call(ctx, http.MethodDelete, t.url, nil, nil)
 	if err != nil && !rest.IsStatus(err, http.StatusNotFound) {
-		fmt.Fprintf(os.Stderr, "postrider: event subscription %s of topic %s is still there: %s\n", t.name, t.topic,
+		fmt.Fprintf(os.Stderr, "postrider: event subscription %s was not deleted: %s\n", t.name,
 			terminal.PlainLines(err.Error()))
 		return
 	}
