@@ -55,7 +55,7 @@ var clockReaders = map[string]string{
 	"commit.go commitFiltered":     "how old a look at the holds is",
 	"load.go query":                "how old a look at the holds is",
 	"token.go request":             "how long a token lives",
-	"sweep.go sweep":               "how long a pass took",
+	"clockwork.go sweep":           "how long a pass took",
 	"load.go readMembers":          "how old the holds are that were read",
 	"handoff.go Next":              "how long ago the database was asked for jobs",
 	"handoff.go Fetched":           "how long ago there was a job",
@@ -71,7 +71,7 @@ var clockReaders = map[string]string{
 	"traffic.go Run":               "how long a sample took",
 	// The one time that reaches the database: River asks when a job whose attempt came to no outcome may run again.
 	// Promote mends what a wrong clock makes of it, by the database's own stamp.
-	"engine.go NextRetry": "when River runs a job again",
+	"workers.go NextRetry": "when River runs a job again",
 }
 
 // The process's clock may be an hour off and nothing changes: whatever decides about a delivery, and whatever is
