@@ -110,6 +110,18 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 	return err
 }
 
+// one returns the single row of a query, or the error none.
+func one[T any](ctx context.Context, a *Access, none error, query string, args ...any) (*T, error) {
+	list, err := postgres.Collect[T](ctx, a.db, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, none
+	}
+	return &list[0], nil
+}
+
 // CleanSessions removes sessions, logins and personal keys that have ended.
 func (a *Access) CleanSessions(ctx context.Context) error {
 	const clean = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"

@@ -193,14 +193,7 @@ func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
 	if !keyName.MatchString(name) {
 		return nil, noKey(name) // perhaps nothing that PostgreSQL takes
 	}
-	list, err := postgres.Collect[APIKey](ctx, a.db, keyColumns+"WHERE name = $1", name)
-	if err != nil {
-		return nil, err
-	}
-	if len(list) == 0 {
-		return nil, noKey(name)
-	}
-	return &list[0], nil
+	return one[APIKey](ctx, a, noKey(name), keyColumns+"WHERE name = $1", name)
 }
 
 func noKey(name string) error {

@@ -109,14 +109,11 @@ func (a *Access) LoginOf(ctx context.Context, secret string) (*Login, *APIKey, e
 	}
 	const key = keyColumns + `WHERE state = 'active'
 		AND name = (SELECT name FROM postrider_internal.api_keys WHERE key_hash = $1)`
-	list, err := postgres.Collect[APIKey](ctx, a.db, key, hash[:])
+	made, err := one[APIKey](ctx, a, noLogin(), key, hash[:]) // it may have been revoked since
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(list) == 0 {
-		return nil, nil, noLogin() // revoked a moment after it was approved
-	}
-	return l, &list[0], nil
+	return l, made, nil
 }
 
 // ApproveLogin makes the personal key that a login asks for. The errors are those of Login; the user is not found if

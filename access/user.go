@@ -56,14 +56,7 @@ func (a *Access) User(ctx context.Context, name string) (*User, error) {
 	if !userName.MatchString(name) {
 		return nil, noUser(name) // perhaps nothing that PostgreSQL takes
 	}
-	list, err := postgres.Collect[User](ctx, a.db, userColumns+"WHERE name = $1", name)
-	if err != nil {
-		return nil, err
-	}
-	if len(list) == 0 {
-		return nil, noUser(name)
-	}
-	return &list[0], nil
+	return one[User](ctx, a, noUser(name), userColumns+"WHERE name = $1", name)
 }
 
 // HasUsers reports whether there is a user, disabled or not. ErrUnavailable.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"postrider/access"
@@ -61,7 +62,7 @@ type apikeyListCmd struct {
 // Run executes apikey list.
 func (c *apikeyListCmd) Run(ctx context.Context) error {
 	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		list, err := everyPage(ctx, a.APIKeys, func(k *access.APIKey) string { return k.Name })
+		list, err := a.APIKeys(ctx, "", math.MaxInt32)
 		if err != nil {
 			return err
 		}
@@ -77,23 +78,6 @@ func (c *apikeyListCmd) Run(ctx context.Context) error {
 			}
 		})
 	})
-}
-
-// everyPage reads a list to its end, page by page.
-func everyPage[T any](
-	ctx context.Context, read func(ctx context.Context, after string, limit int) ([]T, error), name func(*T) string,
-) (list []T, err error) {
-	const page = 1000
-	for after := ""; ; {
-		some, err := read(ctx, after, page)
-		if err != nil {
-			return nil, err
-		}
-		if list = append(list, some...); len(some) < page {
-			return list, nil
-		}
-		after = name(&some[page-1])
-	}
 }
 
 func momentOr(otherwise string, t *time.Time) string {

@@ -114,17 +114,14 @@ func (d *dev) start(ctx context.Context) error {
 	if err := d.startService(ctx); err != nil {
 		return err
 	}
-	demo := &demo{
-		api: d.ready.API, sink: d.ready.Sink, token: d.ready.AdminToken, store: d.app.store, key: d.ready.TopicKey,
-	}
-	if err := demo.setUp(ctx); err != nil {
+	if err := d.setUpDemo(ctx); err != nil {
 		return fmt.Errorf("set up the demo topic: %w", err)
 	}
 	d.greet()
 	if err := local.WriteReadyFile(d.options.ReadyFile, d.ready); err != nil {
 		return err
 	}
-	return demo.publishOne(ctx)
+	return d.publishFirst(ctx)
 }
 
 func (d *dev) startPostgres(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/term"
@@ -79,13 +80,7 @@ func (o *oneUser) put(ctx context.Context, a *access.Access, spec access.UserSpe
 	if _, err := a.PutUser(ctx, o.Name, spec); err != nil {
 		return err
 	}
-	return o.Done(func() (any, error) {
-		u, err := a.User(ctx, o.Name)
-		if err != nil {
-			return nil, err
-		}
-		return u, nil
-	}, done, append([]any{o.Name}, args...)...)
+	return o.Done(func() (any, error) { return a.User(ctx, o.Name) }, done, append([]any{o.Name}, args...)...)
 }
 
 // existing calls do if there is such a user.
@@ -142,7 +137,7 @@ type userListCmd struct {
 // Run executes user list.
 func (c *userListCmd) Run(ctx context.Context) error {
 	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		list, err := everyPage(ctx, a.Users, func(u *access.User) string { return u.Name })
+		list, err := a.Users(ctx, "", math.MaxInt32)
 		if err != nil {
 			return err
 		}
