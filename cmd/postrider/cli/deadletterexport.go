@@ -55,7 +55,7 @@ func (c *deadletterExportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer out.Abort()
-	if err := c.export(ctx, client, filter, out); err != nil {
+	if err := c.export(ctx, client, rest.ListURL("/v1/deadLetterExport", filter, 500), out); err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {
@@ -64,19 +64,19 @@ func (c *deadletterExportCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// export writes the dead letters page by page.
-func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, filter rest.Object, out io.Writer) error {
+// export writes the dead letters page by page, beginning with next.
+func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, next string, out io.Writer) error {
 	line, letters, written := terminal.NewProgressLine(), 0, 0
 	defer line.End()
-	for next := rest.ListURL("/v1/deadLetterExport", filter, 500); next != ""; {
-		var p struct {
+	for next != "" {
+		var page struct {
 			Value    []json.RawMessage
 			NextLink string
 		}
-		if err := client.Call(ctx, http.MethodGet, next, nil, &p); err != nil {
+		if err := client.Call(ctx, http.MethodGet, next, nil, &page); err != nil {
 			return err
 		}
-		for _, record := range p.Value {
+		for _, record := range page.Value {
 			text := string(record) + "\n"
 			if c.Output == "-" {
 				text = terminal.EscapeControls(text) // it may be a terminal; for JSON it is the same
@@ -89,7 +89,7 @@ func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, f
 		line.Show(func() string {
 			return fmt.Sprintf("%s, %.1f MB", terminal.Plural(letters, "dead letter"), float64(written)/1e6)
 		})
-		next = p.NextLink
+		next = page.NextLink
 	}
 	return nil
 }

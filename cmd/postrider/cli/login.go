@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,30 +61,31 @@ func (c *LoginCmd) Run(ctx context.Context) error {
 	if client.Key, err = c.authorize(ctx, client); err != nil {
 		return err
 	}
-	var me management.Me
+	var me struct {
+		Name, Role string
+		ExpiresAt  time.Time
+	}
 	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return err
 	}
 	one := rest.SavedServer{
 		Name: c.Name, URL: client.Base, CAFile: c.CAFile, Key: client.Key,
-		User: strings.TrimPrefix(me.Name, "user:"), Role: string(me.Role),
+		User: strings.TrimPrefix(me.Name, "user:"), Role: me.Role, ExpiresAt: me.ExpiresAt,
 	}
-	if me.ExpiresAt != nil {
-		one.ExpiresAt = *me.ExpiresAt
-	}
-	if saved, err = storeServer(ctx, one); err != nil {
+	if err := storeServer(ctx, one); err != nil {
 		_ = revoke(ctx, &one) // the key is of no use
 		return err
 	}
-	return c.Done(func() (any, error) { return shown(&saved, &one), nil },
+	return c.Done(func() (any, error) { return shown(&one, true), nil },
 		"Logged in to %s as %s, with the role %s, until %s. %s is the default server.",
 		one.URL, one.User, one.Role, terminal.Time(one.ExpiresAt), one.Name)
 }
 
 // storeServer adds a server to those that are stored now, and revokes the key that it replaces.
-func storeServer(ctx context.Context, one rest.SavedServer) (saved rest.SavedServers, err error) {
-	if saved, err = rest.ReadSavedServers(); err != nil {
-		return saved, err
+func storeServer(ctx context.Context, one rest.SavedServer) error {
+	saved, err := rest.ReadSavedServers()
+	if err != nil {
+		return err
 	}
 	for i := range saved.Servers {
 		if old := &saved.Servers[i]; old.Name == one.Name && rest.SameServer(old.URL, one.URL) {
@@ -90,10 +93,7 @@ func storeServer(ctx context.Context, one rest.SavedServer) (saved rest.SavedSer
 		}
 	}
 	saved.Put(one)
-	if err := saved.Write(); err != nil {
-		return saved, fmt.Errorf("store the key: %w", err)
-	}
-	return saved, nil
+	return saved.Write()
 }
 
 // complete fills in what the flags leave out, and rejects what cannot be used, before anything is sent.
@@ -103,25 +103,17 @@ func (c *LoginCmd) complete(saved *rest.SavedServers) error {
 		return err
 	}
 	if one != nil {
-		c.Server = one.URL
-		if c.Name == "" {
-			c.Name = one.Name
-		}
-		if c.CAFile == "" {
-			c.CAFile = one.CAFile
-		}
+		c.Server, c.Name, c.CAFile = one.URL, cmp.Or(c.Name, one.Name), cmp.Or(c.CAFile, one.CAFile)
 	}
 	u, err := url.Parse(c.Server)
 	if err != nil {
 		return terminal.Usagef("%q: must be a URL such as https://events.example.com", c.Server)
 	}
-	if c.Name == "" {
-		c.Name = u.Host
-	}
+	c.Name = cmp.Or(c.Name, u.Host)
 	switch {
 	case !rest.ServerName.MatchString(c.Name):
 		return terminal.Usagef("--name %q: must be %s", c.Name, rest.ServerNameRule)
-	case c.Role != "" && c.Role != "viewer" && c.Role != "operator" && c.Role != "admin":
+	case !slices.Contains([]string{"", "viewer", "operator", "admin"}, c.Role):
 		return terminal.Usagef("--role %q: must be viewer, operator or admin", c.Role)
 	}
 	if c.CAFile != "" {
@@ -129,20 +121,15 @@ func (c *LoginCmd) complete(saved *rest.SavedServers) error {
 			return err
 		}
 	}
-	if c.Machine == "" {
-		if c.Machine, err = os.Hostname(); err != nil || c.Machine == "" {
-			c.Machine = "unknown"
-		}
-	}
+	host, _ := os.Hostname()
+	c.Machine = cmp.Or(c.Machine, host, "unknown")
 	return rest.RequireSecret(c.Server)
 }
 
 // authorize begins a login and waits until a user has approved it. It returns the personal key.
 func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (key string, err error) {
 	wanted := rest.Object{"machine": c.Machine}
-	if c.Role != "" {
-		wanted["role"] = c.Role
-	}
+	rest.SetText(wanted, "role", c.Role)
 	var begun management.LoginBegun
 	if err := client.Call(ctx, http.MethodPost, "/v1/logins", wanted, &begun); err != nil {
 		if rest.IsStatus(err, http.StatusNotFound) {
@@ -166,14 +153,9 @@ func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (key stri
 func poll(ctx context.Context, client *rest.Client, begun *management.LoginBegun) (key string, err error) {
 	interval := max(time.Duration(begun.IntervalInSeconds)*time.Second, time.Second)
 	expires := time.Now().Add(time.Duration(begun.ExpiresInSeconds) * time.Second)
-	for tick := time.NewTimer(interval); ; tick.Reset(interval) {
-		select {
-		case <-ctx.Done():
-			return "", errors.New("the login was interrupted; nothing was stored")
-		case <-tick.C:
-		}
+	for pause(ctx, interval) == nil {
 		var status management.LoginStatus
-		err := client.Call(ctx, http.MethodPost, "/v1/logins/poll", management.LoginPoll{DeviceCode: begun.DeviceCode}, &status)
+		err := client.Call(ctx, http.MethodPost, "/v1/logins/poll", rest.Object{"deviceCode": begun.DeviceCode}, &status)
 		switch {
 		case rest.IsStatus(err, http.StatusNotFound) || err != nil && time.Now().After(expires):
 			return "", errors.New("the login was not approved in time; run postrider login again")
@@ -186,6 +168,7 @@ func poll(ctx context.Context, client *rest.Client, begun *management.LoginBegun
 			return status.APIKey.Key, nil
 		}
 	}
+	return "", errors.New("the login was interrupted; nothing was stored")
 }
 
 // openBrowser opens a page if a person is at a terminal of a desktop. It is no error if there is no browser: the
@@ -196,17 +179,16 @@ func openBrowser(ctx context.Context, page string) {
 		!terminal.OnTerminal() {
 		return // the address comes from the server, and must not name a program or a file
 	}
-	var opener *exec.Cmd
+	command := []string{"xdg-open"}
 	switch {
 	case runtime.GOOS == "darwin":
-		opener = exec.CommandContext(ctx, "open", u.String())
+		command = []string{"open"}
 	case runtime.GOOS == "windows":
-		opener = exec.CommandContext(ctx, "rundll32", "url.dll,FileProtocolHandler", u.String())
-	case os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "":
-		opener = exec.CommandContext(ctx, "xdg-open", u.String())
-	default:
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	case os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "":
 		return
 	}
+	opener := exec.CommandContext(ctx, command[0], append(command[1:], u.String())...) //nolint:gosec // fixed programs
 	if opener.Start() == nil {
 		go func() { _ = opener.Wait() }()
 	}

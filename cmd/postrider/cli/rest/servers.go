@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
 )
 
@@ -24,7 +25,7 @@ type SavedServer struct {
 	User      string    `json:"user"`
 	Role      string    `json:"role"`
 	ExpiresAt time.Time `json:"expiresAt"`
-	Key       string    `json:"key"`
+	Key       string    `json:"key,omitempty"`
 }
 
 // SavedServers is the file that `postrider login` writes.
@@ -74,29 +75,21 @@ func (s *SavedServers) Write() error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
 	folder := filepath.Dir(file)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(folder, 0o700)
 	}
-	if err := os.Chmod(folder, 0o700); err != nil {
-		return err
+	if err == nil {
+		err = os.Chmod(folder, 0o700)
 	}
-	draft, err := os.CreateTemp(folder, "servers-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = draft.Write(append(text, '\n'))
-	if err = errors.Join(err, draft.Close()); err == nil {
-		err = os.Rename(draft.Name(), file)
+	if err == nil {
+		err = local.ReplaceFile(file, 0o600, append(text, '\n'))
 	}
 	if err != nil {
-		_ = os.Remove(draft.Name())
+		return fmt.Errorf("store the servers: %w", err)
 	}
-	return err
+	return nil
 }
 
 // Find is the server with the name or URL given, the default server for ""; nil if none is stored. A name that is not
