@@ -8,8 +8,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
-	"postrider/postgres"
-	"postrider/web/display"
 )
 
 // configForm is a form on a page of its own, at one address: GET shows it, POST does what its button says.
@@ -25,15 +23,15 @@ func (p *pages) forms() map[string]configForm {
 	return map[string]configForm{
 		"/new-topic":             {access.RoleAdmin, p.edit(p.openTopic)},
 		topic + "edit":           {access.RoleAdmin, p.edit(p.openTopic)},
-		topic + "delete":         {access.RoleAdmin, p.remove(p.topicDeletion)},
+		topic + "delete":         {access.RoleAdmin, p.remove(p.openTopic)},
 		topic + "keys":           {access.RoleAdmin, p.topicKeys},
 		topic + "publish":        {access.RoleAdmin, p.publish},
 		"/subscriptions/new":     {access.RoleAdmin, p.newSubscription},
 		subscription + "edit":    {access.RoleAdmin, p.edit(p.openSubscription)},
-		subscription + "delete":  {access.RoleAdmin, p.remove(p.subscriptionDeletion)},
+		subscription + "delete":  {access.RoleAdmin, p.remove(p.openSubscription)},
 		"/policies/new":          {access.RoleAdmin, p.edit(p.openPolicy)},
 		"/policies/:name/edit":   {access.RoleAdmin, p.edit(p.openPolicy)},
-		"/policies/:name/delete": {access.RoleAdmin, p.remove(p.policyDeletion)},
+		"/policies/:name/delete": {access.RoleAdmin, p.remove(p.openPolicy)},
 		subscription + "test":    {access.RoleOperator, p.testDelivery},
 	}
 }
@@ -74,126 +72,40 @@ func (p *pages) testDelivery(c echo.Context) error {
 	}, p.subscription)(c)
 }
 
-// deletionView is what the pages show that confirm a deletion.
+// deletionView is what delete.html shows.
 type deletionView struct {
 	Action, Back, Etag string
 	What, Name         string
-	Consequences       []string
 	Forbidden          string // why it cannot be deleted now; "" if it can
+	Canceled           string // how many deliveries
 }
 
-// deletion is the page that confirms the deletion of an object.
-type deletion struct {
-	view    deletionView
-	page    string // the template
-	address string // of the object, in the REST API
-	next    string // where the user continues
-	trail   []link
-}
-
-// remove shows what a deletion does, or deletes the version of which this was shown.
-func (p *pages) remove(open func(ctx context.Context, c echo.Context) (*deletion, error)) echo.HandlerFunc {
+// remove confirms a deletion, or deletes the version that was shown.
+func (p *pages) remove(open opener) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		ctx, cancel := p.formContext(c)
 		defer cancel()
-		d, err := open(ctx, c)
+		e, err := open(ctx, c)
 		if err != nil {
 			return err
 		}
-		if c.Request().Method == http.MethodPost {
-			f, err := postedForm(c)
-			if err != nil {
-				return err
-			}
-			_, err = p.ask(ctx, c, http.MethodDelete, d.address, nil, "If-Match", f.get("etag"))
-			if err == nil {
-				return c.Redirect(http.StatusSeeOther, d.next)
-			}
-			if !f.blame(err, nil) {
-				return err
-			}
-			said := f.refusal(err, "Nothing was deleted")
-			if said.status == http.StatusPreconditionFailed {
-				said.text = "Nothing was deleted: another user has changed it since you opened this page."
-			}
-			c.Set(refusalKey, said)
+		view := deletionView{
+			Action: c.Request().URL.RequestURI(), Back: e.trail[len(e.trail)-1].Href, Etag: e.etag, What: e.noun, Name: e.name,
 		}
-		return p.show(c, d.page, "Delete "+d.view.Name+"?", false, d.view, d.trail...)
+		if view.Forbidden, view.Canceled, err = e.removal(ctx); err != nil {
+			return err
+		}
+		href := ""
+		if c.Request().Method == http.MethodPost {
+			var f *form
+			if f, err = postedForm(c); err != nil {
+				return err
+			}
+			_, err = p.ask(ctx, c, http.MethodDelete, e.address(e.name), nil, "If-Match", f.get("etag"))
+			href, err = e.removed, f.reject(err, "Nothing was deleted")
+		}
+		return again(c, href, err, func() error {
+			return p.show(c, "delete", "Delete "+e.name+"?", false, view, e.trail...)
+		})
 	}
-}
-
-func (p *pages) subscriptionDeletion(ctx context.Context, c echo.Context) (*deletion, error) {
-	sub, err := p.parts.Subscriptions.Get(ctx, c.Param("topic"), c.Param("subscription"))
-	if err != nil {
-		return nil, err
-	}
-	details, err := p.parts.Reader.ReadSubscriptionDetails(ctx, sub, time.Hour, time.Minute)
-	if err != nil {
-		return nil, err
-	}
-	topic, path := "/ui/topics/"+sub.Topic, subscriptionPath(sub.Topic, sub.Name)
-	return &deletion{
-		page: "subscription-delete", address: apiSubscription(sub.Topic, sub.Name), next: topic + "?done=deleted",
-		trail: []link{{topic, sub.Topic}, {path, sub.Name}},
-		view: deletionView{
-			Action: path + "/delete", Back: path, Etag: etagOf(sub.Version), What: "event subscription", Name: sub.Name,
-			Consequences: []string{
-				"Its pending deliveries are canceled, now " + display.AtMost(details.Pending, 10_000) + ", without dead letters.",
-				"It matches no events that are published from now on.",
-				"An attempt in progress may still reach the endpoint.",
-				"Its dead letters and finished deliveries stay until they are purged or their partitions are dropped.",
-			},
-		},
-	}, nil
-}
-
-func (p *pages) topicDeletion(ctx context.Context, c echo.Context) (*deletion, error) {
-	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
-	if err != nil {
-		return nil, err
-	}
-	subs, err := p.parts.Subscriptions.List(ctx, topic.Name, "", 1)
-	if err != nil {
-		return nil, err
-	}
-	path := "/ui/topics/" + topic.Name
-	d := &deletion{
-		page: "topic-delete", address: apiTopic(topic.Name), next: "/ui/topics?done=topic-deleted",
-		trail: []link{{path, topic.Name}},
-		view: deletionView{
-			Action: path + "/delete", Back: path, Etag: etagOf(topic.Version), What: "topic", Name: topic.Name,
-			Consequences: []string{
-				"Publishing to it fails with status 404, and its access keys are deleted.",
-				"Its events stay until their partition is dropped.",
-			},
-		},
-	}
-	if len(subs) > 0 {
-		d.view.Forbidden = "It has event subscriptions. Delete those first."
-	}
-	return d, nil
-}
-
-func (p *pages) policyDeletion(_ context.Context, c echo.Context) (*deletion, error) {
-	catalogue := p.parts.Cache.Snapshot()
-	found, known := catalogue.Policy(c.Param("name"))
-	if !known {
-		return nil, postgres.ErrNotFound
-	}
-	d := &deletion{
-		page: "policy-delete", address: apiPolicy(found.Name), next: "/ui/policies?done=policy-deleted",
-		trail: []link{{"/ui/policies", "Retry policies"}},
-		view: deletionView{
-			Action: "/ui/policies/" + found.Name + "/delete", Back: "/ui/policies",
-			Etag: etagOf(catalogue.PolicyVersion(found.Name)), What: "retry policy", Name: found.Name,
-			Consequences: []string{
-				"The deletion fails while an event subscription uses the policy.",
-				"Recorded attempts keep what the policy decided.",
-			},
-		},
-	}
-	if found.BuiltIn {
-		d.view.Forbidden = "It is built in and never changes."
-	}
-	return d, nil
 }

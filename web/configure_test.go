@@ -82,7 +82,7 @@ func TestTopicForm(t *testing.T) {
 	late := formOf(t, b.page(t, "/ui/topics/form-cloud/edit"))
 	b.put(t, "/v1/topics/form-cloud", `{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":7}`)
 	again := b.requireRefused(t, "/ui/topics/form-cloud/edit", typed(late, "duplicateDetectionWindowInMinutes", "8"),
-		http.StatusPreconditionFailed, "another user has changed this topic")
+		http.StatusPreconditionFailed, "another user has changed it")
 	b.requireLeads(t, "/ui/topics/form-cloud/edit", formOf(t, again), `done=topic-saved$`)
 	require.Equal(t, "8",
 		b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-cloud'"))
@@ -189,7 +189,7 @@ func TestPolicyForm(t *testing.T) {
 		require.NotContains(t, page, "<h2>Errors</h2>", row[0])
 	}
 	late := b.requireRefused(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed,
-		"another user has changed this retry policy")
+		"another user has changed it")
 	require.Equal(t, "[1 2 3]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
 	require.Equal(t, "7", formOf(t, late).Get("stepsInSeconds"), "what was typed is kept")
 	b.requireLeads(t, path, formOf(t, late), `done=policy-saved`)

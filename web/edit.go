@@ -18,41 +18,38 @@ import (
 
 // editor is the form of a topic, an event subscription or a retry policy. Its fields are those of a table of settings.
 type editor struct {
-	form  *form
+	*form
 	table []spec.Setting
-	noun  string // what is edited, in a sentence
+	noun  string
 	// name is "" for what is created.
 	name string
-	// address is the object's in the REST API.
+	// address is the object's in the REST API, and method the one that changes it.
 	address func(name string) string
-	// method changes an existing object.
-	method string
-	etag   string
+	method  string
+	etag    string
 	// stored are the settings of the object, or of the one that is copied, by name; without defaults and secrets.
 	stored map[string]json.RawMessage
 	// folded are the sections that are closed while they hold nothing but defaults.
 	folded []string
-	// own are the settings with a form of their own.
-	own map[string]ownForm
-	// dependent changes a field that depends on more than its setting. Optional.
-	dependent func(field *formField)
+	// lists are the settings that are lists of rows.
+	lists []rowList
+	focus string // the list to which a row was added
+	// dependent changes what depends on more than the table. Optional.
+	dependent func(section *formSection, field *formField)
 	// finish changes the settings before they are sent. Optional.
 	finish func(settings map[string]any)
-	// press reports whether a button was pressed that does not save, and handles it. Optional.
-	press func(ctx context.Context, c echo.Context) (pressed bool, err error)
-	// saved is where the user continues after saving.
+	// test handles the button that tests. Optional.
+	test func(ctx context.Context, c echo.Context) error
+	// saved is the page of what was saved.
 	saved func(name string, answer *apiAnswer) (href string, err error)
-
-	page, title, action, back string
-	trail                     []link
-	changes                   []change
-}
-
-// ownForm is the part of a form for a setting that is more than one field.
-type ownForm struct {
-	fill  func(value json.RawMessage)
-	show  func(section *formSection)
-	value func() any
+	// removal returns why the object cannot be deleted, and how many deliveries that would cancel.
+	removal func(ctx context.Context) (forbidden, canceled string, err error)
+	// removed is the page to continue at after that.
+	removed string
+	// trail leads to the page of the object.
+	trail   []link
+	action  string // where the form is sent
+	changes []change
 }
 
 // opener prepares the form of what the address names.
@@ -67,26 +64,34 @@ func (p *pages) edit(open opener) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
+		e.action = c.Request().URL.RequestURI()
+		href := ""
 		if c.Request().Method != http.MethodPost {
 			e.form = newForm()
 			e.fill()
-			return p.showForm(c, e)
+		} else {
+			if e.form, err = postedForm(c); err != nil {
+				return err
+			}
+			href, err = p.submit(ctx, c, e, open)
 		}
-		if e.form, err = postedForm(c); err != nil {
-			return err
-		}
-		href, err := p.submit(ctx, c, e, open)
-		switch {
-		case err != nil:
-			return err
-		case href != "":
-			return c.Redirect(http.StatusSeeOther, href)
-		}
-		return p.showForm(c, e)
+		return again(c, href, err, func() error { return p.showForm(c, e) })
 	}
 }
 
-// readStored reads the object from the REST API.
+func (p *pages) showForm(c echo.Context, e *editor) error {
+	view := formView{
+		Action: e.action, Back: e.trail[len(e.trail)-1].Href, Save: "Create", Etag: e.get("etag"),
+		Was: e.get("was"), Others: e.others, Changes: e.changes, Sections: e.sections(),
+	}
+	title := "New " + e.noun
+	if e.name != "" {
+		view.Save, title = "Save", "Edit "+e.name
+	}
+	return p.show(c, "form", title, false, view, e.trail...)
+}
+
+// readStored reads the object of this name from the REST API.
 func (p *pages) readStored(ctx context.Context, c echo.Context, e *editor, name string) error {
 	answer, err := p.ask(ctx, c, http.MethodGet, e.address(name), nil)
 	var rejected *apiError
@@ -100,34 +105,39 @@ func (p *pages) readStored(ctx context.Context, c echo.Context, e *editor, name 
 	return nil
 }
 
-// fill enters what is stored, and remembers it for the case that another user changes it meanwhile.
+// fill enters what is stored.
 func (e *editor) fill() {
 	for i := range e.table {
 		s := &e.table[i]
 		value, stored := e.stored[s.Name]
-		own, isOwn := e.own[s.Name]
+		list := e.list(s.Name)
 		switch {
-		case stored && isOwn:
-			own.fill(value)
+		case stored && list != nil:
+			list.fill(e.form, value)
 		case stored:
-			e.form.set(s.Name, fieldText(s, value))
+			e.set(s.Name, fieldText(s, value))
 		case checkBox(s):
-			e.form.set(s.Name, s.Default)
+			e.set(s.Name, s.Default)
 		}
 	}
 	e.remember()
 }
 
+// remember keeps what the form was made from, for the case that another user changes it meanwhile.
 func (e *editor) remember() {
 	if e.name != "" {
-		e.form.set("etag", e.etag)
-		e.form.set("was", e.was())
+		was, _ := plainJSON(e.stored) // JSON values can always be written
+		e.set("was", string(was))
+		e.set("etag", e.etag)
 	}
 }
 
-func (e *editor) was() string {
-	text, _ := plainJSON(e.stored) // JSON values can always be written
-	return string(text)
+// list is the setting of this name if it is a list of rows.
+func (e *editor) list(name string) *rowList {
+	if i := slices.IndexFunc(e.lists, func(l rowList) bool { return l.name == name }); i >= 0 {
+		return &e.lists[i]
+	}
+	return nil
 }
 
 // settings are what the form says, as the REST API takes it: null stands for the default. Secrets that were not entered
@@ -136,23 +146,20 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 	settings = map[string]any{}
 	for i := range e.table {
 		s := &e.table[i]
-		own, isOwn := e.own[s.Name]
-		stored, isStored := e.stored[s.Name]
-		var value any
+		list, stored := e.list(s.Name), e.stored[s.Name]
 		switch {
-		case s.Section == "", s.Secret && !isOwn && !e.form.has(s.Name):
-			continue
-		case isOwn:
-			value = own.value()
-		case isStored && (s.Fixed && e.name != "" || fieldText(s, stored) == e.form.values.Get(s.Name)):
-			value = stored // exactly: a time keeps its fraction of a second
+		case s.Section == "", s.Secret && list == nil && !e.has(s.Name):
+		case list != nil:
+			put(settings, s.Name, list.values(e.form))
+		case stored != nil && (s.Fixed && e.name != "" || fieldText(s, stored) == e.values.Get(s.Name)):
+			put(settings, s.Name, stored) // exactly: a time keeps its fraction of a second
 		default:
-			value = e.form.value(s)
+			value := e.value(s)
+			if _, invalid := value.(string); invalid && s.Kind == spec.JSON {
+				mistakes = append(mistakes, apiProblem{Target: s.Name, Message: s.Name + " must be JSON"})
+			}
+			put(settings, s.Name, value)
 		}
-		if _, invalid := value.(string); invalid && s.Kind == spec.JSON {
-			mistakes = append(mistakes, apiProblem{Target: s.Name, Message: s.Name + " must be JSON"})
-		}
-		put(settings, s.Name, value)
 	}
 	if e.finish != nil {
 		e.finish(settings)
@@ -172,30 +179,28 @@ func (e *editor) sections() (sections []formSection) {
 		return &sections[i]
 	}
 	if e.name == "" {
-		first := of(e.table[0].Section)
-		first.Fields = e.form.fields(formField{
+		of(e.table[0].Section).Fields = e.fields(formField{
 			Name: "name", Label: "Name", Kind: kindText, Required: true,
 			Hint: "3 to 64 letters, digits, dots, underscores and hyphens.",
 		})
 	}
 	for i := range e.table {
 		s := &e.table[i]
-		fixed, stored := s.Fixed && e.name != "", e.stored[s.Name] != nil
-		if s.Section == "" || fixed && !stored {
+		fixed := s.Fixed && e.name != ""
+		if s.Section == "" || fixed && e.stored[s.Name] == nil {
 			continue
 		}
-		section := of(s.Section)
-		if own, isOwn := e.own[s.Name]; isOwn {
-			own.show(section)
-			continue
-		}
-		field := settingField(s)
-		field.Fixed = fixed
-		field.Required = field.Required && e.name == ""
+		section, field := of(s.Section), settingField(s)
+		field.Fixed, field.Required = fixed, field.Required && e.name == ""
 		if e.dependent != nil {
-			e.dependent(&field)
+			e.dependent(section, &field)
 		}
-		section.Fields = append(section.Fields, e.form.fields(field)...)
+		if list := e.list(s.Name); list != nil {
+			section.List = list.show(e, &field)
+			section.List.Action, section.List.Part = e.action, section.ID
+			continue
+		}
+		section.Fields = append(section.Fields, e.fields(field)...)
 	}
 	for i := range sections {
 		sections[i].unfold()
@@ -203,12 +208,38 @@ func (e *editor) sections() (sections []formSection) {
 	return sections
 }
 
-// save sends the settings: for a new object, or as a change of the version that the form was made from.
+// submit does what the button says; href is where the user continues, "" is the form.
+func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open opener) (href string, err error) {
+	if e.has("add") || e.has("remove") {
+		e.changeRows()
+		return "", nil
+	}
+	for _, l := range e.lists {
+		l.dropEmptyRows(e.form)
+	}
+	if e.has("test") && e.test != nil {
+		return "", e.test(ctx, c)
+	}
+	href, err = p.save(ctx, c, e)
+	var rejected *apiError
+	if errors.As(err, &rejected) && rejected.status == http.StatusPreconditionFailed {
+		if e.name == "" {
+			*rejected = apiError{
+				status: rejected.status, Details: []apiProblem{{Target: "name", Message: "Another " + e.noun + " has this name."}},
+			}
+		} else if err := e.compare(open(ctx, c)); err != nil {
+			return "", err
+		}
+	}
+	return href, e.rejected(err, "Nothing was saved")
+}
+
+// save sends the settings: of a new object, or for the version that the form was made from.
 func (p *pages) save(ctx context.Context, c echo.Context, e *editor) (href string, err error) {
-	name, method, condition := e.name, e.method, []string{"If-Match", e.form.get("etag")}
+	name, method, condition := e.name, e.method, []string{"If-Match", e.get("etag")}
 	settings, mistakes := e.settings()
 	if e.name == "" {
-		name, method, condition = e.form.get("name"), http.MethodPut, []string{"If-None-Match", "*"}
+		name, method, condition = e.get("name"), http.MethodPut, []string{"If-None-Match", "*"}
 		if name == "" {
 			mistakes = append(mistakes, apiProblem{Target: "name", Message: "A name is required."})
 		}
@@ -227,79 +258,35 @@ func (p *pages) save(ctx context.Context, c echo.Context, e *editor) (href strin
 	return e.saved(name, answer)
 }
 
-// submit does what the button says; href is where the user continues, "" is the form. If it was changed since the form
-// was opened, the user sees the changes, and can save what was entered over them.
-func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open opener) (href string, err error) {
-	if e.press != nil {
-		if pressed, err := e.press(ctx, c); pressed || err != nil {
-			return "", err
-		}
-	}
-	href, err = p.save(ctx, c, e)
-	if err == nil {
-		return href, nil
-	}
-	var rejected *apiError
-	late := errors.As(err, &rejected) && rejected.status == http.StatusPreconditionFailed
-	if late && e.name != "" {
-		now, err := open(ctx, c)
-		if err != nil {
-			return "", err
-		}
-		e.etag, e.stored, e.changes = now.etag, now.stored, changesOf(e.form.get("was"), now.was())
-		e.remember()
-		c.Set(refusalKey, &refusedError{
-			status: rejected.status, text: "Nothing was saved: another user has changed this " + e.noun +
-				" since you opened the form. Save again to replace those changes.",
-		})
-		return "", nil
-	}
-	if late {
-		rejected.Details = []apiProblem{{Target: "name", Message: "Another " + e.noun + " has this name."}}
-	}
-	return "", e.reject(c, err, "Nothing was saved")
-}
-
-// reject shows at each field what the API says of it; nothing says what was not done.
-func (e *editor) reject(c echo.Context, err error, nothing string) error {
+// rejected notes at each field what the API says of it.
+func (e *editor) rejected(err error, nothing string) error {
 	var names []string
 	for _, section := range e.sections() {
 		names = append(names, section.names()...)
 	}
-	if !e.form.blame(err, names) {
-		return err
-	}
-	c.Set(refusalKey, e.form.refusal(err, nothing))
-	return nil
-}
-
-func (p *pages) showForm(c echo.Context, e *editor) error {
-	view := formView{
-		Action: e.action, Back: e.back, Save: "Create", Etag: e.form.get("etag"), Was: e.form.get("was"),
-		Others: e.form.others, Changes: e.changes, Sections: e.sections(),
-	}
-	if e.name != "" {
-		view.Save = "Save"
-	}
-	return p.show(c, e.page, e.title, false, view, e.trail...)
+	return e.reject(err, nothing, names...)
 }
 
 // change is a setting that another user has changed.
 type change struct{ Setting, Was, Now string }
 
-// changesOf compares settings by name. Lists are compared as a whole.
-func changesOf(was, now string) (changes []change) {
-	var before, after map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(was), &before) // a field of the form: what is no JSON was not ours
-	_ = json.Unmarshal([]byte(now), &after)
-	all := maps.Clone(after)
-	maps.Copy(all, before)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if string(before[name]) != string(after[name]) {
-			changes = append(changes, change{name, orNotSet(before[name]), orNotSet(after[name])})
+// compare shows what another user has changed since the form was opened. What was entered can be saved over it.
+func (e *editor) compare(now *editor, err error) error {
+	if err != nil {
+		return err
+	}
+	var was map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(e.get("was")), &was) // a field of the form: if it is no JSON, it is not ours
+	e.etag, e.stored = now.etag, now.stored
+	e.remember()
+	names := maps.Clone(now.stored)
+	maps.Copy(names, was)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if before, after := orNotSet(was[name]), orNotSet(now.stored[name]); before != after {
+			e.changes = append(e.changes, change{name, before, after})
 		}
 	}
-	return changes
+	return nil
 }
 
 func orNotSet(value json.RawMessage) string {

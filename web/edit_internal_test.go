@@ -66,7 +66,7 @@ func TestNewSettingIsAFieldOfTheForm(t *testing.T) {
 			page := shown(t, "field", field)
 			require.Contains(t, page, "New setting")
 			require.Contains(t, page, "Help of the setting.")
-			e.form.set(s.Name, row.entered)
+			e.set(s.Name, row.entered)
 			settings, mistakes := e.settings()
 			require.Empty(t, mistakes)
 			want := map[string]any{}
@@ -109,14 +109,20 @@ func TestSecretsOfAForm(t *testing.T) {
 	require.Contains(t, shown(t, "field", fieldNamed(t, e.sections(), secret.Name)), `type="password"`)
 	settings, _ := e.settings()
 	require.Empty(t, settings)
-	e.form.set(secret.Name, " new")
+	e.set(secret.Name, " new")
 	settings, _ = e.settings()
 	require.Equal(t, map[string]any{"group": map[string]any{"secret": " new"}}, settings)
 }
 
 func TestChangesByAnotherUser(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []change{{"a", "1", "2"}, {"b", `"x"`, "not set"}, {"c", "not set", "true"}},
-		changesOf(`{"a":1,"b":"x","d":[1]}`, `{"a":2,"c":true,"d":[1]}`))
-	require.Empty(t, changesOf("no JSON", "{}"))
+	now := &editor{stored: map[string]json.RawMessage{
+		"a": json.RawMessage("2"), "c": json.RawMessage("true"), "d": json.RawMessage("[1]"),
+	}}
+	e := &editor{form: newForm(), name: "orders"}
+	e.set("was", `{"a":1,"b":"x","d":[1]}`)
+	require.NoError(t, e.compare(now, nil))
+	require.Equal(t, []change{{"a", "1", "2"}, {"b", `"x"`, "not set"}, {"c", "not set", "true"}}, e.changes)
+	e.set("was", "no JSON")
+	require.NoError(t, e.compare(now, nil))
 }

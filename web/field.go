@@ -36,7 +36,7 @@ type formField struct {
 	Value, Placeholder      string
 	Default                 string // the value of an empty field
 	Min, Max                string
-	Options                 []formOption
+	Options                 []option
 	Rows                    int // of a text of many lines
 	Wide                    bool
 	Required, Focus         bool
@@ -53,11 +53,8 @@ func (f formField) Checked() bool { return f.Value == "true" }
 // stated reports whether the field needs the user's attention: it differs from the default, or it is wrong.
 func (f formField) stated() bool { return f.Value != "" && f.Value != f.Default || len(f.Mistakes) > 0 }
 
-// formOption is one of a select.
-type formOption struct {
-	Value, Text string
-	Here        bool
-}
+// option is one of a select.
+type option struct{ Value, Text string }
 
 // formRow is a row of a list, such as an advanced filter.
 type formRow struct {
@@ -135,21 +132,9 @@ func (f *form) fields(list ...formField) []formField {
 	for i := range list {
 		field := &list[i]
 		field.Value, field.Mistakes = f.values.Get(field.Name), f.mistakes[field.Name]
-		for k := range field.Options {
-			field.Options[k].Here = field.Options[k].Value == field.Value
-		}
 		if field.Rows == 0 {
 			field.Rows = min(max(2, strings.Count(field.Value, "\n")+1), 12)
 		}
-	}
-	return list
-}
-
-// options are a select's: a value and what is shown for it, each. The first is selected if none is.
-func options(pairs ...string) []formOption {
-	list := make([]formOption, 0, len(pairs)/2)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		list = append(list, formOption{Value: pairs[i], Text: pairs[i+1]})
 	}
 	return list
 }
@@ -162,15 +147,15 @@ func settingField(s *spec.Setting) formField {
 	}
 	switch s.Kind {
 	case spec.Switch:
-		field.Options = options("", "default: "+s.Default, "true", "yes", "false", "no")
+		field.Options = []option{{"", "default: " + s.Default}, {"true", "yes"}, {"false", "no"}}
 		if checkBox(s) {
 			field.Kind = kindCheck
 		}
 		return field
 	case spec.Choice:
-		field.Options = options("", "default: "+s.Default)
+		field.Options = []option{{"", "default: " + s.Default}}
 		for _, choice := range s.Choices {
-			field.Options = append(field.Options, formOption{Value: choice, Text: choice})
+			field.Options = append(field.Options, option{choice, choice})
 		}
 		return field
 	case spec.Text:

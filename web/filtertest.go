@@ -37,7 +37,7 @@ type filterClause struct {
 func (s *subscriptionForm) filterTester(part string) *filterTester {
 	t := s.tester
 	t.Action, t.Part = s.action, part
-	t.Event = s.form.fields(formField{
+	t.Event = s.fields(formField{
 		Name: "event", Label: "One event", Kind: kindJSON, Rows: 4, Wide: true, Hint: "In the schema of the topic, " +
 			string(s.topic.InputSchema) + ". Empty: the topic’s last 50 events. Nothing is stored or delivered.",
 	})[0]
@@ -46,28 +46,27 @@ func (s *subscriptionForm) filterTester(part string) *filterTester {
 }
 
 // testFilter tests the filter of the form, which is not stored.
-func (p *pages) testFilter(ctx context.Context, c echo.Context, s *subscriptionForm) error {
+func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error {
 	const rejected = "The filter was not tested"
 	settings, _ := s.settings()
 	request := map[string]any{"filter": settings["filter"]}
-	if entered := s.form.get("event"); entered != "" {
+	if entered := s.get("event"); entered != "" {
 		s.tester.Entered = true
 		request["event"] = json.RawMessage(entered)
 		if !json.Valid([]byte(entered)) {
-			s.form.mistake("event", "This is not one JSON document.")
-			c.Set(refusalKey, &refusedError{status: http.StatusBadRequest, text: rejected + "."})
-			return nil
+			s.mistake("event", "This is not one JSON document.")
+			return &refusedError{status: http.StatusBadRequest, text: rejected + "."}
 		}
 	}
 	body, err := plainJSON(request)
 	if err != nil {
 		return fmt.Errorf("write the filter: %w", err)
 	}
-	answer, err := p.ask(ctx, c, http.MethodPost, apiTopic(s.topic.Name)+"/testFilter", body)
+	answer, err := s.pages.ask(ctx, c, http.MethodPost, apiTopic(s.topic.Name)+"/testFilter", body)
 	if err != nil {
-		err = s.reject(c, err, rejected)
-		if others := s.form.others; len(others) > 0 { // shown at the button, the only part of the page that changes
-			s.tester.Done, s.tester.Rejected, s.form.others = true, others[0], nil
+		err = s.rejected(err, rejected)
+		if len(s.others) > 0 { // shown at the button, the only part of the page that changes
+			s.tester.Done, s.tester.Rejected, s.others = true, s.others[0], nil
 		}
 		return err
 	}

@@ -119,16 +119,6 @@ func (f *form) removeRow(list string, removed int) {
 	f.values = kept
 }
 
-// dropEmptyRows removes the rows with nothing in these fields: the API's row numbers are then those of the page.
-func (f *form) dropEmptyRows(list string, fields ...string) {
-	for i := f.rows(list) - 1; i >= 0; i-- {
-		filled := func(field string) bool { return f.has(fmt.Sprintf("%s[%d].%s", list, i, field)) }
-		if !slices.ContainsFunc(fields, filled) {
-			f.removeRow(list, i)
-		}
-	}
-}
-
 // lines are the lines of a text, without empty ones. A line that begins with a quotation mark is JSON, for texts that a
 // line cannot hold or that begin or end with white space.
 func (f *form) lines(name string) []string {
@@ -167,16 +157,15 @@ func textJSON(text string) json.RawMessage {
 	return quoted
 }
 
-// blame reports whether err is a rejection by the API, and notes what it says at the fields that it names.
-func (f *form) blame(err error, fields []string) bool {
+// reject is the sentence above a form that the API has rejected; nothing says what was not done. What the API says of a
+// field is noted there. Other errors are returned as they are.
+func (f *form) reject(err error, nothing string, fields ...string) error {
 	var rejected *apiError
 	if !errors.As(err, &rejected) ||
 		rejected.status >= http.StatusInternalServerError && rejected.status != http.StatusServiceUnavailable {
-		return false
+		return err
 	}
-	if len(rejected.Details) == 0 {
-		f.others = append(f.others, rejected.Message)
-	}
+	said := &refusedError{status: rejected.status, text: nothing + ". Fix the errors below."}
 	for _, problem := range rejected.Details {
 		field := fieldOf(problem.Target, fields)
 		if slices.Contains(nameTargets, problem.Target) && slices.Contains(fields, "name") {
@@ -188,7 +177,30 @@ func (f *form) blame(err error, fields []string) bool {
 		}
 		f.mistake(field, problem.Message)
 	}
-	return true
+	same := func(p apiProblem) bool { return p.Message == rejected.Message }
+	switch {
+	case rejected.status == http.StatusPreconditionFailed && len(rejected.Details) == 0:
+		said.text = nothing + ": another user has changed it since you opened this page."
+	case rejected.Message != "" && !slices.ContainsFunc(rejected.Details, same): // more than the details, as of a handshake
+		said.text = nothing + ": " + rejected.Message
+	case len(f.others) > 0:
+		said.text = nothing + ": " + strings.TrimSuffix(f.others[0], ".") + "."
+	}
+	return said
+}
+
+// again shows the page of a form with the reason why it was rejected, unless href is where the user continues.
+func again(c echo.Context, href string, err error, show func() error) error {
+	var said *refusedError
+	switch {
+	case errors.As(err, &said):
+		c.Set(refusalKey, said)
+	case err != nil:
+		return err
+	case href != "":
+		return c.Redirect(http.StatusSeeOther, href)
+	}
+	return show()
 }
 
 // mistake notes one at its field, whose label stands beside it: it need not repeat the name.
@@ -222,25 +234,4 @@ func fieldOf(target string, fields []string) string {
 		}
 	}
 	return ""
-}
-
-// refusal is the status and the sentence above a form that was rejected; nothing says what was not done.
-func (f *form) refusal(err error, nothing string) *refusedError {
-	said := &refusedError{status: http.StatusBadRequest, text: nothing + "."}
-	var rejected *apiError
-	summed := false // the message says more than the details, as of a handshake
-	if errors.As(err, &rejected) {
-		said.status = rejected.status
-		summed = rejected.Message != "" &&
-			!slices.ContainsFunc(rejected.Details, func(p apiProblem) bool { return p.Message == rejected.Message })
-	}
-	switch {
-	case summed:
-		said.text = nothing + ": " + rejected.Message
-	case len(f.others) > 0:
-		said.text = nothing + ": " + strings.TrimSuffix(f.others[0], ".") + "."
-	case len(f.mistakes) > 0:
-		said.text = nothing + ". Fix the errors below."
-	}
-	return said
 }

@@ -407,7 +407,7 @@ func TestFormThatComesTooLate(t *testing.T) {
 	b.put(t, api, `{"endpointUrl":"https://example.com/other","endpointValidation":"skip","labels":["b"],`+
 		`"retryPolicy":{"maxDeliveryAttempts":5}}`)
 	page := b.requireRefused(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed,
-		"another user has changed this event subscription")
+		"another user has changed it")
 	for _, change := range []string{`labels ["a"] ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5", `endpointBaseUrl ` +
 		`"https://example.com/hook" "https://example.com/other"`} {
 		require.Contains(t, text(page), change)

@@ -52,9 +52,7 @@ func (p *pages) publish(c echo.Context) error {
 			return err
 		}
 		if !f.has("preview") {
-			if err := p.publishForm(ctx, c, topic, f, &view); err != nil {
-				return err
-			}
+			err = p.publishForm(ctx, c, topic, f, &view)
 		}
 	}
 	view.Event = f.fields(formField{
@@ -65,7 +63,9 @@ func (p *pages) publish(c echo.Context) error {
 	if view.Invalid = !json.Valid([]byte(f.get("event"))); !view.Invalid {
 		view.Curl, view.SQL = commandsOf(c, topic, spelledOut(f.get("event")))
 	}
-	return p.show(c, "publish", "Publish to "+topic.Name, false, view, link{"/ui/topics/" + topic.Name, topic.Name})
+	return again(c, "", err, func() error {
+		return p.show(c, "publish", "Publish to "+topic.Name, false, view, link{"/ui/topics/" + topic.Name, topic.Name})
+	})
 }
 
 // publishForm publishes, and finds the events that were stored.
@@ -83,13 +83,10 @@ func (p *pages) publishForm(
 		view.Events, err = p.publishedEvents(ctx, topic, body, before)
 		return err
 	}
-	if !f.blame(err, []string{"event", "events"}) {
-		return err
-	}
+	err = f.reject(err, "Nothing was published", "event", "events")
 	f.mistakes["event"] = append(f.mistakes["event"], f.mistakes["events"]...)
 	delete(f.mistakes, "events")
-	c.Set(refusalKey, f.refusal(err, "Nothing was published"))
-	return nil
+	return err
 }
 
 // publishedEvents are the events of a body that were stored since then. If it has no ids, they are the topic's newest:

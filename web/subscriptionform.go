@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -25,16 +25,13 @@ const (
 	headerList = "deliveryAttributeMappings"
 )
 
-// subscriptionForm is the form of an event subscription: its settings, and what depends on its topic and on the retry
-// policies.
+// subscriptionForm is the form of an event subscription, with what depends on its topic and on the retry policies.
 type subscriptionForm struct {
 	*editor
+	pages    *pages
 	topic    *catalog.Topic
-	policies []*policy.Policy
 	endpoint string // the part of the stored endpoint that is shown
 	tester   filterTester
-	lists    []rowList
-	focus    string // the list to which a row was added
 }
 
 func (p *pages) newSubscription(c echo.Context) error {
@@ -74,19 +71,16 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	if err != nil {
 		return nil, err
 	}
-	back := "/ui/topics/" + topic.Name
+	parent := "/ui/topics/" + topic.Name
 	e := &editor{
 		table: spec.Subscription, noun: "event subscription", name: name, method: http.MethodPatch,
 		address: func(name string) string { return apiSubscription(topic.Name, name) },
 		folded:  []string{spec.Delivery, spec.DeadLetters, spec.Connection, spec.Advanced},
-		page:    "subscription-form", title: "New event subscription", action: "/ui/subscriptions/new?topic=" + topic.Name,
-		back: back, trail: []link{{back, topic.Name}},
+		lists:   []rowList{advancedFilters(), headers()}, trail: []link{{parent, topic.Name}},
+		removed: parent + "?done=deleted",
 	}
-	s := &subscriptionForm{editor: e, topic: topic, policies: p.parts.Cache.Snapshot().Policies()}
-	s.lists = []rowList{s.advancedFilters(), s.headers()}
-	e.own = map[string]ownForm{filterList: s.own(&s.lists[0]), headerList: s.own(&s.lists[1])}
-	e.dependent, e.finish, e.saved = s.dependent, s.finish, s.saved
-	e.press = func(ctx context.Context, c echo.Context) (bool, error) { return s.press(ctx, c, p) }
+	s := &subscriptionForm{editor: e, pages: p, topic: topic}
+	e.dependent, e.finish, e.saved, e.test = s.dependent, s.finish, s.saved, s.testFilter
 	if name == "" {
 		return e, nil
 	}
@@ -94,8 +88,14 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	if err != nil {
 		return nil, err
 	}
-	e.back = subscriptionPath(topic.Name, name)
-	e.action, e.title, e.trail = e.back+"/edit", "Edit "+name, append(e.trail, link{e.back, name})
+	e.removal = func(ctx context.Context) (forbidden, canceled string, err error) {
+		details, err := p.parts.Reader.ReadSubscriptionDetails(ctx, sub, time.Hour, time.Minute)
+		if err != nil {
+			return "", "", err
+		}
+		return "", display.AtMost(details.Pending, 10_000), nil
+	}
+	e.trail = append(e.trail, link{subscriptionPath(topic.Name, name), name})
 	return e, s.load(sub)
 }
 
@@ -119,7 +119,7 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 
 // finish leaves out the location of a destination that has none, and groups of settings without a value.
 func (s *subscriptionForm) finish(settings map[string]any) {
-	if kind := s.form.get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
+	if kind := s.get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
 		put(settings, "deadLetterDestination.properties", nil)
 	}
 	orNull(settings)
@@ -137,15 +137,14 @@ func (s *subscriptionForm) saved(name string, answer *apiAnswer) (href string, e
 		done = "awaiting"
 	case saved.ProvisioningState == "Creating", saved.ProvisioningState == "Updating":
 		done = "handshaking"
-	case saved.EndpointValidation == string(catalog.ValidationRequired) && s.form.has("endpointUrl"):
+	case saved.EndpointValidation == string(catalog.ValidationRequired) && s.has("endpointUrl"):
 		done = "validated"
 	}
 	return subscriptionPath(s.topic.Name, name) + "?done=" + done, nil
 }
 
-// dependent changes the fields that depend on the stored endpoint, the topic or the retry policy.
-func (s *subscriptionForm) dependent(field *formField) {
-	limits := s.policy()
+// dependent changes what depends on the stored endpoint, the topic or the retry policies.
+func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 	switch field.Name {
 	case "endpointUrl":
 		if s.name != "" {
@@ -155,135 +154,43 @@ func (s *subscriptionForm) dependent(field *formField) {
 	case "eventDeliverySchema":
 		field.Options = field.Options[:1]
 		for _, schema := range event.Deliveries(s.topic.InputSchema) {
-			field.Options = append(field.Options, formOption{Value: string(schema), Text: string(schema)})
+			field.Options = append(field.Options, option{string(schema), string(schema)})
 		}
 	case "retryPolicy.policy":
-		field.Kind, field.Options = kindSelect, options("", "default: "+field.Default)
-		for _, p := range s.policies {
-			text := p.Name + ": " + display.AttemptsAllowed(&p.DefaultMaxAttempts) + " within " + display.Span(p.DefaultTTL)
-			field.Options = append(field.Options, formOption{Value: p.Name, Text: text})
+		field.Kind, field.Options = kindSelect, []option{{"", "default: " + field.Default}}
+		for _, p := range s.pages.parts.Cache.Snapshot().Policies() {
+			field.Options = append(field.Options, option{p.Name, fmt.Sprintf("%s: %d to %d attempts within %s to %s", p.Name,
+				p.MinMaxAttempts, p.MaxMaxAttempts, display.Span(p.MinTTL), display.Span(p.MaxTTL))})
 		}
-	case "retryPolicy.maxDeliveryAttempts":
-		if limits != nil {
-			field.Hint += fmt.Sprintf(" %s allows %d to %d.", limits.Name, limits.MinMaxAttempts, limits.MaxMaxAttempts)
-		}
-	case "retryPolicy.eventTimeToLiveInMinutes":
-		if limits != nil {
-			field.Hint += fmt.Sprintf(" %s allows %s to %s.", limits.Name, display.Span(limits.MinTTL),
-				display.Span(limits.MaxTTL))
-		}
-		if days := s.topic.EventRetentionInDays; days > 0 {
-			field.Hint += " The topic keeps events for " + display.Plural(days, "day") + "."
-		}
+	case filterList:
+		section.Tester = s.filterTester(section.ID)
 	}
 }
 
-// policy is the retry policy that is selected; nil for the default.
-func (s *subscriptionForm) policy() *policy.Policy {
-	for _, p := range s.policies {
-		if p.Name == s.form.get("retryPolicy.policy") {
-			return p
-		}
-	}
-	return nil
-}
-
-// press handles the buttons that add and remove rows, and the one that tests the filter.
-func (s *subscriptionForm) press(ctx context.Context, c echo.Context, p *pages) (pressed bool, err error) {
-	f := s.form
-	for _, l := range s.lists {
-		if f.get("add") == l.name {
-			s.focus = l.name
-			f.set(fmt.Sprintf("%s[%d].%s", l.name, f.rows(l.name), l.choice), "")
-		}
-		if row, _, ok := rowOf(l.name, f.get("remove")+"."); ok {
-			f.removeRow(l.name, row)
-		}
-	}
-	if f.has("add") || f.has("remove") {
-		return true, nil
-	}
-	for _, l := range s.lists {
-		f.dropEmptyRows(l.name, l.texts...)
-	}
-	if f.has("test") {
-		return true, p.testFilter(ctx, c, s)
-	}
-	return false, nil
-}
-
-// rowList is a setting whose value is a list of rows.
-type rowList struct {
-	name, row, hint string
-	choice          string   // the field of a row that always has a value
-	texts           []string // the other fields; a row without any is left out
-	fields          func(at string) []formField
-	fill            func(at string, row json.RawMessage)
-	value           func(at string) any
-}
-
-// own is the part of the form for a list.
-func (s *subscriptionForm) own(l *rowList) ownForm {
-	setting := spec.Find(s.table, l.name)
-	at := func(row int) string { return fmt.Sprintf("%s[%d]", l.name, row) }
-	return ownForm{
-		fill: func(value json.RawMessage) {
-			var rows []json.RawMessage
-			_ = json.Unmarshal(value, &rows) // it is stored as a list
-			for i, row := range rows {
-				l.fill(at(i)+".", row)
-			}
-		},
-		show: func(section *formSection) {
-			section.List = &formList{
-				Name: l.name, Title: setting.Label, Hint: setting.Help + " " + l.hint, Add: "Add " + strings.ToLower(l.row),
-				Action: s.action, Part: section.ID, Mistakes: s.form.mistakes[l.name],
-			}
-			for i := range s.form.rows(l.name) {
-				row := formRow{
-					Title: l.row + " " + strconv.Itoa(i+1), Fields: s.form.fields(l.fields(at(i) + ".")...), Remove: at(i),
-				}
-				row.Fields[0].Focus = s.focus == l.name && i == s.form.rows(l.name)-1
-				section.List.Rows = append(section.List.Rows, row)
-			}
-			if l.name == filterList {
-				section.Tester = s.filterTester(section.ID)
-			}
-		},
-		value: func() any {
-			rows := []any{}
-			for i := range s.form.rows(l.name) {
-				rows = append(rows, l.value(at(i)+"."))
-			}
-			return rows
-		},
-	}
-}
-
-func (s *subscriptionForm) advancedFilters() rowList {
-	var operators []string
+func advancedFilters() rowList {
+	var operators []option
 	for _, name := range filter.Operators() {
-		operators = append(operators, name, name)
+		operators = append(operators, option{name, name})
 	}
 	return rowList{
-		name: filterList, row: "Condition", choice: "operatorType", texts: []string{"key", "value"},
+		name: filterList, row: "Condition",
 		hint: "One value per line, a range as “1, 10”; IsNullOrUndefined and IsNotNull take none. A line in quotation marks " +
 			"is a JSON string.",
 		fields: func(at string) []formField {
 			return []formField{
 				{Name: at + "key", Label: "Key", Kind: kindText, Placeholder: "data.total"},
-				{Name: at + "operatorType", Label: "Operator", Kind: kindSelect, Options: options(operators...)},
+				{Name: at + "operatorType", Label: "Operator", Kind: kindSelect, Options: operators},
 				{Name: at + "value", Label: "Values", Kind: kindLines, Rows: 1, Placeholder: "one per line"},
 			}
 		},
-		fill: func(at string, row json.RawMessage) {
+		write: func(f *form, at string, row json.RawMessage) {
 			var a filter.AdvancedFilter
 			_ = json.Unmarshal(row, &a) // it is stored as one
-			s.form.set(at+"operatorType", a.OperatorType)
-			s.form.set(at+"key", a.Key)
-			s.form.set(at+"value", operandLines(&a))
+			f.set(at+"operatorType", a.OperatorType)
+			f.set(at+"key", a.Key)
+			f.set(at+"value", operandLines(&a))
 		},
-		value: func(at string) any { return s.form.advancedFilter(at) },
+		read: func(f *form, at string) any { return f.advancedFilter(at) },
 	}
 }
 
@@ -350,19 +257,20 @@ const (
 	headerDynamic = "dynamic"
 )
 
-func (s *subscriptionForm) headers() rowList {
+func headers() rowList {
 	return rowList{
-		name: headerList, row: "Header", choice: "type", texts: []string{"name", "properties"},
+		name: headerList, row: "Header",
 		hint: "A secret is not shown again: an empty value keeps it.",
 		fields: func(at string) []formField {
 			return []formField{
 				{Name: at + "name", Label: "Header", Kind: kindText, Placeholder: "X-Team"},
-				{Name: at + "type", Label: "Type", Kind: kindSelect, Options: options(headerStatic, "fixed value", headerSecret,
-					"secret", headerDynamic, "field of the event")},
+				{Name: at + "type", Label: "Type", Kind: kindSelect, Options: []option{
+					{headerStatic, "fixed value"}, {headerSecret, "secret"}, {headerDynamic, "field of the event"},
+				}},
 				{Name: at + "properties", Label: "Value", Kind: kindText, Placeholder: "billing, or data.system"},
 			}
 		},
-		fill: func(at string, row json.RawMessage) {
+		write: func(f *form, at string, row json.RawMessage) {
 			var h policy.DeliveryAttribute
 			_ = json.Unmarshal(row, &h) // it is stored as one
 			kind, value := headerStatic, display.OrEmpty(h.Value)
@@ -372,14 +280,14 @@ func (s *subscriptionForm) headers() rowList {
 			case h.IsSecret:
 				kind = headerSecret
 			}
-			s.form.set(at+"name", h.Name)
-			s.form.set(at+"type", kind)
-			s.form.set(at+"properties", value)
+			f.set(at+"name", h.Name)
+			f.set(at+"type", kind)
+			f.set(at+"properties", value)
 		},
-		value: func(at string) any {
-			h := policy.DeliveryAttribute{Name: s.form.get(at + "name"), Type: policy.AttributeStatic}
-			value := s.form.get(at + "properties")
-			switch s.form.get(at + "type") {
+		read: func(f *form, at string) any {
+			h := policy.DeliveryAttribute{Name: f.get(at + "name"), Type: policy.AttributeStatic}
+			value := f.get(at + "properties")
+			switch f.get(at + "type") {
 			case headerDynamic:
 				h.Type, h.SourceField = policy.AttributeDynamic, value
 			case headerSecret:

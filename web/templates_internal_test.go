@@ -28,9 +28,8 @@ var views = map[string]any{
 	"policies": policiesView{}, "jobs": jobsView{list: emptyList[query.JobLine]()}, "storage": storageView{},
 	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{}, "login": loginView{},
 	"users": usersView{list: emptyList[access.User]()}, "api-keys": apiKeysView{list: emptyList[access.APIKey]()},
-	"subscription-form": formView{}, "subscription-topic": chooseView{}, "topic-form": formView{},
-	"policy-form": formView{}, "topic-keys": keysView{}, "publish": publishView{}, "subscription-delete": deletionView{},
-	"topic-delete": deletionView{}, "policy-delete": deletionView{}, "error": errorView{},
+	"form": formView{}, "delete": deletionView{}, "subscription-topic": chooseView{}, "topic-keys": keysView{},
+	"publish": publishView{}, "error": errorView{},
 }
 
 func emptyList[T any]() list[T] { return list[T]{Filter: &display.Filter{}} }

@@ -73,23 +73,25 @@ func mappedLines(t *catalog.Topic) (lines []mappedLine) {
 }
 
 func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) {
-	name := c.Param("topic")
+	const list = "/ui/topics"
+	name, done := c.Param("topic"), "?done=topic-made"
 	e := &editor{
 		table: topicTable(), noun: "topic", name: name, address: apiTopic, method: http.MethodPut,
-		folded: []string{spec.Mapping}, finish: finishTopic,
-		page: "topic-form", title: "New topic", action: "/ui/new-topic", back: "/ui/topics",
-		saved: func(created string, _ *apiAnswer) (string, error) {
-			if name == "" {
-				return "/ui/topics/" + created + "?done=topic-made", nil
+		folded: []string{spec.Mapping}, finish: finishTopic, trail: []link{{list, "Topics"}},
+		removed: list + "?done=topic-deleted",
+		saved:   func(name string, _ *apiAnswer) (string, error) { return list + "/" + name + done, nil },
+		removal: func(ctx context.Context) (forbidden, canceled string, err error) {
+			subs, err := p.parts.Subscriptions.List(ctx, name, "", 1)
+			if len(subs) > 0 {
+				forbidden = "It has event subscriptions. Delete those first."
 			}
-			return "/ui/topics/" + name + "?done=topic-saved", nil
+			return forbidden, "", err
 		},
 	}
 	if name == "" {
 		return e, nil
 	}
-	e.back = "/ui/topics/" + name
-	e.title, e.action, e.trail = "Edit "+name, e.back+"/edit", []link{{e.back, name}}
+	done, e.trail = "?done=topic-saved", []link{{list + "/" + name, name}}
 	err := p.readStored(ctx, c, e, name)
 	if string(e.stored["kind"]) != `"namespace"` {
 		e.table = slices.DeleteFunc(e.table, func(s spec.Setting) bool { return s.Name == "eventRetentionInDays" })
@@ -125,11 +127,11 @@ func (p *pages) topicKeys(c echo.Context) error {
 	}
 	view := keysView{Topic: topic.Name, Names: []string{"key1", "key2"}}
 	if c.Request().Method == http.MethodPost {
-		if err := p.readKeys(ctx, c, &view); err != nil {
-			return err
-		}
+		err = p.readKeys(ctx, c, &view)
 	}
-	return p.show(c, "topic-keys", "Access keys", false, view, link{"/ui/topics/" + topic.Name, topic.Name})
+	return again(c, "", err, func() error {
+		return p.show(c, "topic-keys", "Access keys", false, view, link{"/ui/topics/" + topic.Name, topic.Name})
+	})
 }
 
 func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) error {
@@ -140,22 +142,13 @@ func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) er
 	path, body := apiTopic(view.Topic)+"/listKeys", []byte(nil)
 	if name := f.get("regenerate"); name != "" {
 		if !f.has("agreed") {
-			c.Set(refusalKey, wrongForm("confirm that no publisher uses "+name+" any more, or that those that do may be "+
-				"rejected."))
-			return nil
+			return wrongForm("confirm that no publisher uses " + name + " any more, or that those that do may be rejected.")
 		}
-		path = apiTopic(view.Topic) + "/regenerateKey"
-		if body, err = plainJSON(map[string]string{"keyName": name}); err != nil {
-			return fmt.Errorf("write the key's name: %w", err)
-		}
+		path, body = apiTopic(view.Topic)+"/regenerateKey", fmt.Appendf(nil, `{"keyName":%s}`, textJSON(name))
 	}
 	answer, err := p.ask(ctx, c, http.MethodPost, path, body)
 	if err != nil {
-		if !f.blame(err, nil) {
-			return err
-		}
-		c.Set(refusalKey, f.refusal(err, "Nothing was done"))
-		return nil
+		return f.reject(err, "Nothing was done")
 	}
 	var keys struct{ Key1, Key2 string }
 	if err := answer.read(&keys); err != nil {
