@@ -76,8 +76,9 @@ type Counted struct {
 // Counts has the counts of a span of time.
 type Counts struct {
 	// Minutes are all of the span, the oldest first. The last one has not ended.
-	Minutes  []Minute
-	Latency  Latency
+	Minutes []Minute
+	// Total is the sum of all; At is not set.
+	Total    Minute
 	Outcomes []Counted // of attempts, the most frequent first
 	Reasons  []Counted // of dead letters
 }
@@ -142,23 +143,20 @@ func readCounts(ctx context.Context, tx pgx.Tx, f CountsFilter, span, step time.
 
 // countsOf adds the rows to their steps. Charts need steps without counts too.
 func countsOf(rows []counted, from time.Time, step time.Duration, steps int) *Counts {
-	c := &Counts{Minutes: make([]Minute, steps)}
+	c := &Counts{Minutes: make([]Minute, steps), Total: Minute{Outcomes: map[string]int64{}}}
 	for i := range c.Minutes {
 		c.Minutes[i].At, c.Minutes[i].Outcomes = from.Add(time.Duration(i)*step), map[string]int64{}
 	}
-	outcomes, reasons := map[string]int64{}, map[string]int64{}
+	reasons := map[string]int64{}
 	for i := range rows {
 		r := &rows[i]
 		c.Minutes[min(max(0, int(r.At.Sub(from)/step)), steps-1)].add(r)
-		switch r.Kind {
-		case "attempt":
-			outcomes[r.Detail] += r.Count
-			c.Latency.add(r.LatencyBuckets)
-		case "dead_lettered":
+		c.Total.add(r)
+		if r.Kind == "dead_lettered" {
 			reasons[r.Detail] += r.Count
 		}
 	}
-	c.Outcomes, c.Reasons = byCount(outcomes), byCount(reasons)
+	c.Outcomes, c.Reasons = byCount(c.Total.Outcomes), byCount(reasons)
 	return c
 }
 

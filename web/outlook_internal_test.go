@@ -62,13 +62,15 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 func TestDeliveredTileCountsWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	view := overviewView{
-		Overview: &query.Overview{Current: query.CurrentState{Pending: 1234}}, Total: query.Minute{Delivered: 9, Ended: 10},
+		Overview: &query.Overview{
+			Current: query.CurrentState{Pending: 1234}, Day: &query.Counts{Total: query.Minute{Delivered: 9, Ended: 10}},
+		},
 	}
 	tile := shown(t, "delivered-tile", view)
 	require.Contains(t, tile, "90.0 %")
 	require.Contains(t, tile, "of 10 that ended in 24 h; 1,234 pending")
 	require.NotContains(t, tile, "bad")
-	view.Total.DeadLetters, view.Current.Pending = 1, 0
+	view.Day.Total.DeadLetters, view.Current.Pending = 1, 0
 	tile = shown(t, "delivered-tile", view)
 	require.Contains(t, tile, ">1 dead letter in 24 h<")
 	require.Contains(t, tile, `class="figure bad"`)
@@ -76,7 +78,7 @@ func TestDeliveredTileCountsWhatHasEnded(t *testing.T) {
 
 func TestStepsNameTheTopicThatExists(t *testing.T) {
 	t.Parallel()
-	view := overviewView{Overview: &query.Overview{}, First: &firstSteps{Server: "http://localhost:7480"}}
+	view := overviewView{Overview: emptyOverview(), First: &firstSteps{Server: "http://localhost:7480"}}
 	steps := shown(t, "overview.html", view)
 	require.Contains(t, steps, "curl -X PUT http://localhost:7480/v1/topics/orders")
 	require.NotContains(t, steps, "/publish", "there is no topic to publish to")

@@ -16,14 +16,14 @@ import (
 // overviewView is what overview.html shows.
 type overviewView struct {
 	*query.Overview
-	// Recent, Hour and Total are the sums of the last 5 whole minutes, of the last hour and of the last 24 hours.
-	Recent, Hour, Total query.Minute
-	OldIsLate           bool // the oldest pending delivery is older than lateAge
-	Ranges              []display.RangeLink
-	Charts              []display.Chart
-	Problems            []query.Problem
-	Reasons             []share
-	First               *firstSteps // of an installation without deliveries; else nil
+	// Published and Delivered are per second, of the last five whole minutes.
+	Published, Delivered float64
+	OldIsLate            bool // the oldest pending delivery is older than lateAge
+	Ranges               []display.RangeLink
+	Charts               []display.Chart
+	Problems             []query.Problem
+	Reasons              []share
+	First                *firstSteps // of an installation without deliveries; else nil
 }
 
 // share is a part of a whole, with the width of its bar in percent.
@@ -54,13 +54,10 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	minutes := o.LastHour.Minutes
-	whole := minutes[:max(0, len(minutes)-1)]
 	oldest := o.Current.OldestOwedSince
 	view := overviewView{
-		Overview: o, Recent: total(whole[max(0, len(whole)-5):]), Hour: total(minutes), Total: total(o.Day.Minutes),
-		OldIsLate: oldest != nil && p.now().Sub(*oldest) > lateAge,
-		Ranges:    display.RangeLinks(c, r),
+		Overview: o, OldIsLate: oldest != nil && p.now().Sub(*oldest) > lateAge,
+		Ranges: display.RangeLinks(c, r),
 		Charts: []display.Chart{
 			display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r, o.Range),
 			display.LatencyChart(r, o.Range.Minutes),
@@ -68,7 +65,13 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 		Problems: problems[:min(len(problems), overviewProblems)],
 		Reasons:  sharesOf(o.Day.Reasons, func(name string) string { return "/ui/dead-letters?reason=" + name }),
 	}
-	if view.Total.Published == 0 && o.Current.Pending == 0 {
+	const recent = 5
+	minutes := o.LastHour.Minutes
+	for _, m := range minutes[max(0, len(minutes)-1-recent):max(0, len(minutes)-1)] {
+		view.Published += float64(m.Published) / (60 * recent)
+		view.Delivered += float64(m.Delivered) / (60 * recent)
+	}
+	if o.Day.Total.Published == 0 && o.Current.Pending == 0 {
 		if view.First, err = p.firstSteps(ctx, c); err != nil {
 			return err
 		}
@@ -109,20 +112,6 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context) (*firstSteps, er
 // serverAddress is the server's address as the browser knows it.
 func serverAddress(c echo.Context) string {
 	return (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
-}
-
-func total(minutes []query.Minute) (sum query.Minute) {
-	for _, m := range minutes {
-		sum.Published += m.Published
-		sum.Owed += m.Owed
-		sum.Attempts += m.Attempts
-		sum.Failures += m.Failures
-		sum.Delivered += m.Delivered
-		sum.FirstAttempt += m.FirstAttempt
-		sum.DeadLetters += m.DeadLetters
-		sum.Ended += m.Ended
-	}
-	return sum
 }
 
 func sharesOf(counts []query.Counted, href func(name string) string) []share {

@@ -187,7 +187,7 @@ func (p *pages) helpers() template.FuncMap {
 		"percent":          display.Percent,
 		"succeeded":        func(all, failed int64) string { return display.Percent(all-failed, all) },
 		"width":            func(part, whole int64) int { return int(100 * part / max(1, whole)) },
-		"perMinutes":       func(n int64, minutes float64) string { return display.PerSecond(float64(n) / (60 * minutes)) },
+		"perSecond":        display.PerSecond,
 		"ms":               display.Milliseconds,
 		"seconds":          func(seconds float64) string { return display.Milliseconds(1000 * seconds) },
 		"size":             display.Size,

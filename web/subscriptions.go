@@ -38,7 +38,6 @@ type subscriptionView struct {
 	Filter            string
 	Explanation       *explanation // nil if its retry policy no longer exists
 	Details           query.SubscriptionDetails
-	Day               query.Minute
 	P50, P95          *float64 // of the duration of attempts, in milliseconds
 	Ranges            []display.RangeLink
 	Charts            []display.Chart
@@ -88,20 +87,20 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 	}
 	of := "?topic=" + sub.Topic + "&subscription=" + sub.Name
 	view := subscriptionView{
-		Subscription: sub, Path: subscriptionPath(sub.Topic, sub.Name), Details: *details, Day: total(details.Day.Minutes),
+		Subscription: sub, Path: subscriptionPath(sub.Topic, sub.Name), Details: *details,
 		Ranges: display.RangeLinks(c, r),
 		Charts: []display.Chart{
 			display.OutcomeChart(r, details.Range), display.LatencyChart(r, details.Range.Minutes),
 			display.TrafficChart(r, display.OwedSeries, details.Range.Minutes),
 		},
-		HoldText: holdText(sub.Hold.Reason), Latency: latencyShares(&details.Day.Latency),
+		HoldText: holdText(sub.Hold.Reason), Latency: latencyShares(&details.Day.Total.Latency),
 		Outcomes: sharesOf(details.Day.Outcomes,
 			func(name string) string { return "/ui/deliveries" + of + "&outcome=" + name }),
 		Reasons: sharesOf(details.Day.Reasons,
 			func(name string) string { return "/ui/dead-letters" + of + "&reason=" + name }),
 	}
-	if median, ok := details.Day.Latency.Quantile(0.5); ok {
-		p95, _ := details.Day.Latency.Quantile(0.95)
+	if median, ok := details.Day.Total.Latency.Quantile(0.5); ok {
+		p95, _ := details.Day.Total.Latency.Quantile(0.95)
 		view.P50, view.P95 = &median, &p95
 	}
 	if filter, err := json.Marshal(sub.Filter); err == nil {
@@ -165,7 +164,6 @@ type topicView struct {
 	// DuplicateWindow is how long duplicates of an event are detected; 0 for not at all.
 	DuplicateWindow time.Duration
 	Mapping         []mappedLine // of a topic with events of the publisher's own schema
-	Total           query.Minute // of 24 hours
 	Ranges          []display.RangeLink
 	Charts          []display.Chart
 	Subscriptions   query.SubscriptionPage
@@ -199,7 +197,7 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	}
 	return p.show(c, "topic", name, true, topicView{
 		TopicDetails: *details, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic),
-		Total: total(details.Day.Minutes), Ranges: display.RangeLinks(c, r), Subscriptions: subs, Events: events.Rows,
+		Ranges: display.RangeLinks(c, r), Subscriptions: subs, Events: events.Rows,
 		Charts: []display.Chart{
 			display.TrafficChart(r, display.PublishedSeries, details.Range.Minutes), display.OutcomeChart(r, details.Range),
 		},

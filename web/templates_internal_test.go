@@ -16,20 +16,26 @@ import (
 
 // views are the types that the templates show.
 var views = map[string]any{
-	"overview": overviewView{Overview: &query.Overview{}}, "problems": problemsView{Filter: &display.Filter{}},
+	"overview": overviewView{Overview: emptyOverview()}, "problems": problemsView{Filter: &display.Filter{}},
 	"tail":   tailView{Filter: &display.Filter{}},
 	"events": emptyList[query.EventLine](), "event": eventView{}, "deliveries": emptyList[query.DeliveryLine](),
 	"delivery": deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
 	"dead-letters": deadLettersView{list: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
 	"dead-letter-purge": deadLetterView{}, "dead-letters-many": manyView{},
 	"operations": emptyList[query.Operation](), "operation": operationView{},
-	"topics": emptyList[query.TopicLine](), "topic": topicView{},
-	"subscriptions": emptyList[query.SubscriptionLine](), "subscription": subscriptionView{Subscription: &catalog.Subscription{}},
+	"topics": emptyList[query.TopicLine](), "topic": topicView{TopicDetails: query.TopicDetails{Day: &query.Counts{}}},
+	"subscriptions": emptyList[query.SubscriptionLine](), "subscription": subscriptionView{
+		Subscription: &catalog.Subscription{}, Details: query.SubscriptionDetails{Day: &query.Counts{}},
+	},
 	"policies": policiesView{}, "jobs": jobsView{list: emptyList[query.JobLine]()}, "storage": storageView{},
 	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{}, "login": loginView{},
 	"users": usersView{list: emptyList[access.User]()}, "api-keys": apiKeysView{list: emptyList[access.APIKey]()},
 	"form": formView{}, "delete": deletionView{}, "subscription-topic": chooseView{}, "topic-keys": keysView{},
 	"publish": publishView{}, "error": errorView{},
+}
+
+func emptyOverview() *query.Overview {
+	return &query.Overview{LastHour: &query.Counts{}, Day: &query.Counts{}}
 }
 
 func emptyList[T any]() list[T] { return list[T]{Filter: &display.Filter{}} }
