@@ -54,9 +54,12 @@ func (p *pages) logFailure(c echo.Context, status int, err error) {
 func statusOf(err error) int {
 	var answer *echo.HTTPError
 	var refused *refusedError
+	var rejected *apiError
 	switch {
 	case errors.As(err, &refused):
 		return refused.status
+	case errors.As(err, &rejected):
+		return rejected.status
 	case errors.As(err, &answer):
 		return answer.Code
 	case errors.Is(err, display.ErrQuery), errors.Is(err, postgres.ErrInvalid):

@@ -119,7 +119,7 @@ func TestPagesShowWhatHappened(t *testing.T) {
 			},
 		},
 		"policies": {
-			"/ui/policies?policy=ga-2018&policy=ga-2021", []string{"Property ga-2021 ga-2018", "Ack timeout 30 s 1 min"},
+			"/ui/policies?policy=ga-2018&policy=ga-2021", []string{"Property ga-2021 ga-2018", "Response timeout 30 s 1 min"},
 		},
 		"jobs":    {"/ui/jobs", []string{"deliver deliveries", "delivery"}},
 		"storage": {"/ui/storage", []string{"kept for ever; 7 are ready for the days to come"}},

@@ -1,10 +1,10 @@
 package web
 
 import (
-	"cmp"
 	"context"
-	"fmt"
+	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog/spec"
 	"postrider/policy"
 	"postrider/web/display"
 )
@@ -34,17 +35,17 @@ type comparison struct {
 	Rows []comparedRow
 }
 
-// comparedRow is a property: its text in each policy.
+// comparedRow is a setting, or a status: its text in each policy.
 type comparedRow struct {
-	Name  string
-	Cells []string
+	Name, Help string
+	Cells      []string
 }
 
 // shownPolicies is the number of policies that fit side by side.
 const shownPolicies = 5
 
 // policies compares policies with the default policy, which is the first.
-func (p *pages) policies(_ context.Context, c echo.Context) error {
+func (p *pages) policies(ctx context.Context, c echo.Context) error {
 	wanted := c.QueryParams()["policy"]
 	view := policiesView{}
 	for _, candidate := range p.parts.Cache.Snapshot().Policies() {
@@ -59,117 +60,69 @@ func (p *pages) policies(_ context.Context, c echo.Context) error {
 		view.Choices = append(view.Choices, policyChoice{candidate.Name, here})
 	}
 	view.Policies = view.Policies[:min(len(view.Policies), shownPolicies)]
-	for _, group := range slices.Concat(policyProperties, []propertyGroup{
-		{"Status codes, webhook", statusProperties(view.Policies, policy.KindWebhook)},
-		{"Status codes, azure-resource", statusProperties(view.Policies, policy.KindAzureResource)},
-	}) {
-		compared := comparison{Name: group.name}
-		for _, property := range group.properties {
-			row := comparedRow{Name: property.name}
-			for _, p := range view.Policies {
-				row.Cells = append(row.Cells, property.text(p))
-			}
-			compared.Rows = append(compared.Rows, row)
-		}
-		view.Groups = append(view.Groups, compared)
+	var err error
+	if view.Groups, err = p.comparePolicies(ctx, c, view.Policies); err != nil {
+		return err
+	}
+	for _, kind := range []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource} {
+		view.Groups = append(view.Groups, comparison{"Status codes, " + string(kind), statusRows(view.Policies, kind)})
 	}
 	return p.show(c, "policies", "Retry policies", false, view)
 }
 
-// property is a row of the comparison.
-type property struct {
-	name string
-	text func(p *policy.Policy) string
+// comparePolicies compares the settings of policies by section.
+func (p *pages) comparePolicies(
+	ctx context.Context, c echo.Context, policies []*policy.Policy,
+) (groups []comparison, err error) {
+	settings := make([]map[string]json.RawMessage, len(policies))
+	for i, shown := range policies {
+		answer, err := p.ask(ctx, c, http.MethodGet, apiPolicy(shown.Name), nil)
+		if err != nil {
+			return nil, err
+		}
+		settings[i] = settingsIn(spec.Policy, answer.body.Bytes())
+	}
+	for i := range spec.Policy {
+		s := &spec.Policy[i]
+		if s.Name == "source" || s.Name == "statusTable" { // they have rows of their own
+			continue
+		}
+		if len(groups) == 0 || groups[len(groups)-1].Name != s.Section {
+			groups = append(groups, comparison{Name: s.Section})
+		}
+		row := comparedRow{Help: s.Help}
+		row.Name, _, _ = strings.Cut(s.Label, " (") // the text has the unit
+		for _, values := range settings {
+			row.Cells = append(row.Cells, settingText(s, values[s.Name]))
+		}
+		group := &groups[len(groups)-1]
+		group.Rows = append(group.Rows, row)
+	}
+	return groups, nil
 }
 
-type propertyGroup struct {
-	name       string
-	properties []property
+// settingText writes the value of a setting for reading.
+func settingText(s *spec.Setting, value json.RawMessage) string {
+	_, unit, _ := strings.Cut(s.Label, " (")
+	long := map[string]time.Duration{"s)": time.Second, "min)": time.Minute}[unit]
+	switch {
+	case value == nil:
+		return s.Default
+	case long > 0:
+		var spans []string
+		for number := range strings.SplitSeq(fieldText(s, value), ", ") {
+			n, _ := strconv.ParseFloat(number, 64) // the API writes a number
+			spans = append(spans, display.Span(time.Duration(n*float64(long))))
+		}
+		return strings.Join(spans, ", ")
+	case s.Kind == spec.Switch:
+		return yes(string(value) == "true")
+	}
+	return fieldText(s, value)
 }
 
-var policyProperties = []propertyGroup{
-	{"Schedule", []property{
-		{"Ack timeout", func(p *policy.Policy) string { return display.Span(p.AckTimeout) }},
-		{"Steps", func(p *policy.Policy) string {
-			var steps []string
-			for _, step := range p.Steps {
-				steps = append(steps, display.Span(step))
-			}
-			return strings.Join(steps, ", ")
-		}},
-		{"Then every", func(p *policy.Policy) string { return display.Span(p.Tail) }},
-		{"Measured", func(p *policy.Policy) string {
-			return map[policy.Basis]string{
-				policy.BasisGap: "from the failure", policy.BasisOffset: "from the first attempt",
-			}[p.Basis]
-		}},
-		{"Jitter", func(p *policy.Policy) string {
-			if p.JitterFraction == 0 {
-				return "none"
-			}
-			return fmt.Sprintf("up to %g %%, at most %s", 100*p.JitterFraction, display.Span(p.JitterCap))
-		}},
-		{"No attempt later than", func(p *policy.Policy) string { return spanOr(p.RetryWindow, "no such limit") }},
-		{"Retry-After, documented", func(p *policy.Policy) string { return yes(p.HonorRetryAfter) }},
-		{"Retry-After, at most", func(p *policy.Policy) string { return display.Span(p.RetryAfterCap) }},
-		{"Late success counts for", func(p *policy.Policy) string { return spanOr(p.LateAnswerWindow, "not at all") }},
-		{"Batches", func(p *policy.Policy) string { return yes(p.Batching) }},
-	}},
-	{"Limits", []property{
-		{"Attempts", func(p *policy.Policy) string {
-			if p.DefaultMaxAttempts == 0 {
-				return "no limit"
-			}
-			return strconv.Itoa(p.DefaultMaxAttempts)
-		}},
-		{"Attempts that may be set", func(p *policy.Policy) string {
-			return fmt.Sprintf("%d to %d", p.MinMaxAttempts, p.MaxMaxAttempts)
-		}},
-		{"Time to live", func(p *policy.Policy) string { return display.Span(p.DefaultTTL) }},
-		{"Time to live that may be set", func(p *policy.Policy) string {
-			return display.Span(p.MinTTL) + " to " + display.Span(p.MaxTTL)
-		}},
-		{"Expires", func(p *policy.Policy) string {
-			return map[policy.Expiry]string{
-				policy.ExpiryAtTTL: "at that moment", policy.ExpiryNextAttempt: "when the next attempt is due",
-			}[p.Expiry]
-		}},
-	}},
-	{"End", []property{
-		{"Dead letters, documented", func(p *policy.Policy) string {
-			return map[string]string{
-				policy.DeadLetterRows: "kept as rows", policy.DeadLetterNone: "none: dropped",
-			}[p.DeadLetterDefault]
-		}},
-		{"Export after", func(p *policy.Policy) string { return display.Span(p.DeadLetterDelay) }},
-		{"Export retried for", func(p *policy.Policy) string { return display.Span(p.DeadLetterGiveUp) }},
-		{"Transport errors, documented", func(p *policy.Policy) string {
-			return map[bool]string{true: "retried", false: "by the status codes"}[p.RetryTransportErrors]
-		}},
-	}},
-	{"Probation", []property{
-		{"Applies to", func(p *policy.Policy) string {
-			return map[policy.ProbationScope]string{
-				policy.ProbationNone: "nothing", policy.ProbationEndpoint: "the endpoint",
-				policy.ProbationEventSubscription: "the event subscription",
-			}[p.Probation.Scope]
-		}},
-		{"After failures in a row", onProbation(func(p *policy.Probation) string { return strconv.Itoa(p.Trigger) })},
-		{"First probation", onProbation(func(p *policy.Probation) string { return spanOr(p.First, "by outcome") })},
-		{"Longest probation", onProbation(func(p *policy.Probation) string { return spanOr(p.Max, "by outcome") })},
-		{"By outcome", func(p *policy.Policy) string {
-			var parts []string
-			for _, outcome := range slices.Sorted(maps.Keys(p.Probation.ByOutcome)) {
-				parts = append(parts, string(outcome)+" "+display.Span(p.Probation.ByOutcome[outcome]))
-			}
-			return cmp.Or(strings.Join(parts, ", "), "no")
-		}},
-		{"Meanwhile, documented", onProbation(func(p *policy.Probation) string { return string(p.Action) })},
-	}},
-}
-
-// statusProperties are the conditions that any of the policies names: status codes first, then errors.
-func statusProperties(policies []*policy.Policy, kind policy.EndpointKind) (properties []property) {
+// statusRows compares what policies do on each condition that any of them names: status codes first, then errors.
+func statusRows(policies []*policy.Policy, kind policy.EndpointKind) (rows []comparedRow) {
 	conditions := map[string]string{} // by a text to sort by
 	for _, p := range policies {
 		for _, cell := range p.Cells {
@@ -187,11 +140,13 @@ func statusProperties(policies []*policy.Policy, kind policy.EndpointKind) (prop
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(conditions)) {
-		condition := conditions[key]
-		properties = append(properties,
-			property{condition, func(p *policy.Policy) string { return statusText(p, kind, condition) }})
+		row := comparedRow{Name: conditions[key]}
+		for _, p := range policies {
+			row.Cells = append(row.Cells, statusText(p, kind, row.Name))
+		}
+		rows = append(rows, row)
 	}
-	return properties
+	return rows
 }
 
 // statusText says what a policy does on a condition; without an entry for it, what it does on "other".
@@ -224,21 +179,4 @@ func yes(is bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-// onProbation is a property of policies that have a probation.
-func onProbation(text func(*policy.Probation) string) func(*policy.Policy) string {
-	return func(p *policy.Policy) string {
-		if p.Probation.Scope == policy.ProbationNone {
-			return "–"
-		}
-		return text(&p.Probation)
-	}
-}
-
-func spanOr(d time.Duration, none string) string {
-	if d == 0 {
-		return none
-	}
-	return display.Span(d)
 }
