@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/jobs/queue"
+	"postrider/postgres"
 )
 
 // driver is River's for pgx, with four differences: jobs are fetched by the store's statement, jobs that are to run
@@ -23,10 +24,11 @@ type driver struct {
 
 // GetListener implements riverdriver.Driver.
 func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.Listener {
+	l := &listener{Listener: d.Driver.GetListener(p), wake: d.engine.parts.Wake}
 	if d.engine.options.PollOnly {
-		return &listener{Listener: deaf{p.Schema}, wake: d.engine.parts.Wake}
+		l.Listener = deaf{l.Listener}
 	}
-	return &listener{Listener: d.Driver.GetListener(p), wake: d.engine.parts.Wake}
+	return l
 }
 
 // GetExecutor implements riverdriver.Driver.
@@ -56,21 +58,22 @@ func (e executor) JobGetAvailable(
 }
 
 func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams) ([]queue.Job, error) {
+	parts := &e.engine.parts
 	if p.Queue != queue.DeliverQueue {
-		return e.engine.parts.JobRows.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
+		return parts.JobRows.Fetch(ctx, p.Queue, p.Kind, p.MaxToLock)
 	}
-	handoff := e.engine.parts.Handoff
-	local, query := handoff.Next(p.MaxToLock)
+	works, query := parts.Handoff.Next(p.MaxToLock)
+	local := postgres.Column(works, func(w *queue.Work) queue.Job { return w.LocalJob(parts.Node) })
 	if !query {
 		return local, nil
 	}
 	requested := p.MaxToLock - len(local)
-	fetched, err := e.engine.parts.JobRows.Fetch(ctx, p.Queue, p.Kind, requested)
+	fetched, err := parts.JobRows.Fetch(ctx, p.Queue, p.Kind, requested)
 	switch {
 	case err == nil:
-		handoff.Fetched(len(fetched), requested)
+		parts.Handoff.Fetched(len(fetched), requested)
 	case len(local) > 0: // these must run; the others are fetched next
-		e.engine.parts.Wake.Request(queue.DeliverQueue)
+		parts.Wake.Request(queue.DeliverQueue)
 		return local, nil
 	}
 	return append(local, fetched...), err

@@ -106,8 +106,8 @@ func (l *listener) obey(n *riverdriver.Notification) {
 	}
 }
 
-// deaf is a listener without notifications from the database: behind PgBouncer no session stays ours to listen in.
-type deaf struct{ schema string }
+// deaf is a listener that never connects: behind PgBouncer no session stays ours to listen in.
+type deaf struct{ riverdriver.Listener }
 
 // Close implements riverdriver.Listener.
 func (deaf) Close(context.Context) error { return nil }
@@ -120,12 +120,6 @@ func (deaf) Listen(context.Context, string) error { return nil }
 
 // Ping implements riverdriver.Listener.
 func (deaf) Ping(context.Context) error { return nil }
-
-// Schema implements riverdriver.Listener.
-func (d deaf) Schema() string { return d.schema }
-
-// SetAfterConnectExec implements riverdriver.Listener.
-func (deaf) SetAfterConnectExec(string) {}
 
 // Unlisten implements riverdriver.Listener.
 func (deaf) Unlisten(context.Context, string) error { return nil }

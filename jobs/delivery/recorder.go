@@ -235,7 +235,7 @@ func (r *Recorder) flush(ctx context.Context, group []*recording) {
 func (r *Recorder) recorded(group []*recording) {
 	r.Reach(PointRecordAfter)
 	for _, req := range group {
-		r.Traffic.Finished(req.SubscriptionID, req.deliveries())
+		r.Traffic.AddOne(req.SubscriptionID, -req.deliveries())
 		if r.blocked[req] {
 			delete(r.blocked, req)
 			r.block(req, -1)

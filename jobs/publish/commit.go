@@ -12,45 +12,44 @@ import (
 	"postrider/postgres"
 )
 
-// commit stores a group whose requests were all filtered by the same version. errStale: nothing was stored.
-func (p *Publisher) commit(ctx context.Context, group []*publishRequest) error {
+// commit stores a group whose requests were all filtered by the same version of the catalog. errStale: nothing was
+// stored. If filtered, it filters again by the catalog in the snapshot of its transaction, which is never stale. That
+// costs several round trips instead of one, so it is for a catalog that changes faster than publishes commit.
+func (p *Publisher) commit(ctx context.Context, group []*publishRequest, filtered bool) error {
 	if len(group) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return p.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
-		return p.transact(ctx, conn, group, time.Now(), "BEGIN")
-	})
+	if group[0].keyed { // then all of them are
+		return p.commitKeyed(ctx, unanswered(group), filtered)
+	}
+	return p.begin(ctx, group, filtered, p.transact)
 }
 
-// commitFiltered reads the catalogue, filters and stores in one snapshot of the database: it is never stale. It costs
-// several round trips instead of one, so it is for a catalogue that changes faster than publishes commit.
-func (p *Publisher) commitFiltered(ctx context.Context, group []*publishRequest) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-	defer cancel()
+// begin begins a transaction, and calls store to end it. The statements of the batch come first.
+func (p *Publisher) begin(
+	ctx context.Context, group []*publishRequest, filtered bool,
+	store func(context.Context, *pgxpool.Conn, *pgx.Batch, []*publishRequest, time.Time) error,
+) error {
 	return p.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
-		began := time.Now()
-		group, err := p.beginFiltered(ctx, conn, group)
-		if err != nil || len(group) == 0 {
-			return err
+		began, batch := time.Now(), &pgx.Batch{}
+		if !filtered {
+			batch.Queue("BEGIN")
+			return store(ctx, conn, batch, group, began)
 		}
-		return p.transact(ctx, conn, group, began)
+		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
+			return fmt.Errorf("begin: %w", err)
+		}
+		catalogue, err := p.cache.ReadIn(ctx, conn, p.cache.Snapshot())
+		if err != nil {
+			return fmt.Errorf("read the catalog: %w", err)
+		}
+		if group = refilter(group, catalogue); len(group) == 0 {
+			return nil
+		}
+		return store(ctx, conn, batch, group, began)
 	})
-}
-
-// beginFiltered begins a transaction and filters by the catalogue of its snapshot.
-func (p *Publisher) beginFiltered(
-	ctx context.Context, conn *pgxpool.Conn, group []*publishRequest,
-) ([]*publishRequest, error) {
-	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
-	}
-	catalogue, err := p.cache.ReadIn(ctx, conn, p.cache.Snapshot())
-	if err != nil {
-		return nil, fmt.Errorf("read the catalogue: %w", err)
-	}
-	return refilter(group, catalogue), nil
 }
 
 // Failpoints of the transaction that stores events: before it, in it, and after its commit and before the response.
@@ -60,18 +59,14 @@ const (
 	PointPublishAfter  = "publish.after"
 )
 
-// transact runs T1, after the statements given, in one round trip and answers the group.
+// transact runs T1, after the statements of the batch, in one round trip and completes the requests of the group.
 func (p *Publisher) transact(
-	ctx context.Context, conn *pgxpool.Conn, group []*publishRequest, began time.Time, before ...string,
+	ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest, began time.Time,
 ) error {
 	version, found := group[0].version(), int64(0)
 	p.Reach(PointPublishBefore)
 	to := destinations(group)
 	admitted := p.traffic.Admit(subscriptionsOf(to))
-	batch := &pgx.Batch{}
-	for _, statement := range before {
-		batch.Queue(statement)
-	}
 	batch.Queue(p.db.Keeping(postgres.KeepPlan))
 	var offered offeredRow
 	offers := p.newOffers(group, began)

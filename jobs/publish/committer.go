@@ -106,16 +106,8 @@ func (p *Publisher) finish(ctx context.Context, group []*publishRequest) {
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
 		group = refilter(group, p.cache.Snapshot())
-		commit := p.commit
-		switch {
-		case len(group) > 0 && group[0].keyed: // then all of them are
-			commit = func(ctx context.Context, part []*publishRequest) error {
-				return p.commitKeyed(ctx, part, try >= optimisticTries)
-			}
-		case try >= optimisticTries:
-			commit = p.commitFiltered
-		}
-		err = postgres.Isolate(group, func(part []*publishRequest) error { return commit(ctx, part) }, refuse)
+		err = postgres.Isolate(group,
+			func(part []*publishRequest) error { return p.commit(ctx, part, try >= p.optimistic) }, refuse)
 		p.disk.Noticed(err)
 		if group = unanswered(group); len(group) == 0 || !p.again(ctx, err) {
 			break

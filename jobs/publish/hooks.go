@@ -1,9 +1,6 @@
 package publish
 
 import (
-	"context"
-	"time"
-
 	"postrider/postgres"
 )
 
@@ -18,28 +15,9 @@ func (p *Publisher) LimitSteps(deliveries, bytes int) {
 	}
 }
 
-// PublishFiltered publishes as Publish does in the end while the catalog keeps changing: with the filters in memory. It
-// is for tests.
-func (p *Publisher) PublishFiltered(ctx context.Context, publication Publication) (err error) {
-	req := &publishRequest{Publication: publication, queued: time.Now(), done: make(chan error, 1)}
-	if err := req.admittedBy(p.cache.Snapshot()); err != nil {
-		return err
-	}
-	if req.Receipt.Events, err = publication.Parse(req.Receipt.Topic); err != nil {
-		return err
-	}
-	req.identify(p.ids)
-	req.filter(p.cache.Snapshot(), p.threshold)
-	if req.keyed = req.mayRepeat(); req.keyed {
-		err = p.commitKeyed(ctx, []*publishRequest{req}, true)
-	} else {
-		err = p.commitFiltered(ctx, []*publishRequest{req})
-	}
-	if err != nil {
-		return err
-	}
-	return <-req.done
-}
+// FilterInTransactions has each transaction filter by the catalog of its snapshot, as publishes do in the end while the
+// catalog keeps changing. It is for tests, before Run.
+func (p *Publisher) FilterInTransactions() { p.optimistic = 0 }
 
 // PublishStatements are the statements whose plans are kept, for tests.
 func PublishStatements() map[string]postgres.KeptStatement {

@@ -67,10 +67,8 @@ func (req *publishRequest) key() string { return req.Topic + "\x00" + req.Idempo
 // request with a key and events to check has its own transaction: if one of them cannot be had, the other must not be
 // stored.
 func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, filtered bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-	defer cancel()
 	var together []*publishRequest
-	for _, req := range unanswered(group) {
+	for _, req := range group {
 		if !req.hasBoth() {
 			together = append(together, req)
 		} else if err := p.claimAndStore(ctx, []*publishRequest{req}, filtered); err != nil {
@@ -83,47 +81,42 @@ func (p *Publisher) commitKeyed(ctx context.Context, group []*publishRequest, fi
 	return p.claimAndStore(ctx, together, filtered)
 }
 
-// claimAndStore takes keys by the catalog in memory, and requireCatalogue checks that it is current; filtered reads the
-// catalog in the snapshot of the transaction instead. There, a key that was taken after the snapshot is a serialization
+// claimAndStore takes keys by the catalog in memory, and requireCatalogue checks that it is current; if filtered, by
+// the catalog in the snapshot of the transaction. There, a key that was taken after the snapshot is a serialization
 // failure too. All these failures are tried again.
 func (p *Publisher) claimAndStore(ctx context.Context, group []*publishRequest, filtered bool) error {
-	err := p.db.WithConn(ctx, func(conn *pgxpool.Conn) (err error) {
-		began, batch := time.Now(), &pgx.Batch{}
-		if !filtered {
-			batch.Queue("BEGIN")
-		} else if group, err = p.beginFiltered(ctx, conn, group); err != nil || len(group) == 0 {
-			return err
-		} else if len(group) > 1 && slices.ContainsFunc(group, (*publishRequest).hasBoth) { // since this moment
-			return errStale
-		}
-		claims, err := claim(ctx, conn, batch, group)
-		if err != nil {
-			return fmt.Errorf("look for what was published before: %w", err)
-		}
-		if err := p.storeClaimed(ctx, conn, claims, began); err != nil {
-			return err
-		}
-		claims.answer()
-		return nil
-	})
+	err := p.begin(ctx, group, filtered, p.storeNew)
 	if postgres.IsTransient(err) {
 		return fmt.Errorf("%w: %w", errStale, err)
 	}
 	return err
 }
 
-// storeClaimed ends the transaction.
-func (p *Publisher) storeClaimed(ctx context.Context, conn *pgxpool.Conn, claims *claims, began time.Time) error {
+// storeNew ends a transaction with the requests of a group that are new.
+func (p *Publisher) storeNew(
+	ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest, began time.Time,
+) error {
+	if len(group) > 1 && slices.ContainsFunc(group, (*publishRequest).hasBoth) { // since the catalog changed
+		return errStale
+	}
+	claims, err := claim(ctx, conn, batch, group)
+	if err != nil {
+		return fmt.Errorf("look for what was published before: %w", err)
+	}
+	batch = &pgx.Batch{}
 	if fresh := claims.stored(); len(fresh) > 0 {
-		return p.transact(ctx, conn, fresh, began)
+		err = p.transact(ctx, conn, batch, fresh, began)
+	} else {
+		batch.Queue(requireCatalogue, claims.version)
+		batch.Queue(claims.end())
+		if err = conn.SendBatch(ctx, batch).Close(); err != nil {
+			err = fmt.Errorf("end a publish of what was published before: %w", err)
+		}
 	}
-	batch := &pgx.Batch{}
-	batch.Queue(requireCatalogue, claims.version)
-	batch.Queue(claims.end())
-	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("end a publish of what was published before: %w", err)
+	if err == nil {
+		claims.answer()
 	}
-	return nil
+	return err
 }
 
 // deferBusy lets requests wait for the transactions that have their keys. After that they may be in another group.

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"time"
 
@@ -82,7 +81,7 @@ type offeredRow struct {
 
 // commit gives the deliveries that were committed to the workers.
 func (o *offers) commit(row *offeredRow) {
-	jobs, now := make([]queue.LocalJob, len(row.ids)), time.Now()
+	jobs, now := make([]*queue.Work, len(row.ids)), time.Now()
 	for n, place := range row.places {
 		w := o.works[place-1]
 		o.works[place-1] = nil
@@ -90,22 +89,13 @@ func (o *offers) commit(row *offeredRow) {
 		w.Members[0].DeliveryID, w.Members[0].OwedSince = row.ids[n], row.began
 		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, o.asOf
 		w.SetProbation(queue.ProbationOf(o.catalogue, w.SubscriptionID), nil)
-		jobs[n] = queue.LocalJob{Work: w, Job: o.job(w, row.began)}
+		jobs[n] = w
 	}
 	o.end(jobs)
 }
 
-func (o *offers) job(w *queue.Work, now time.Time) queue.Job {
-	return queue.Job{
-		ID: w.Job.JobID, Attempt: 1, MaxAttempts: 1000, Kind: queue.DeliverKind, Queue: queue.DeliverQueue, Priority: 1,
-		Metadata:  []byte("{}"),
-		Args:      fmt.Appendf(nil, `{"d":%d,"s":%d,"n":1}`, w.Members[0].DeliveryID, w.SubscriptionID),
-		CreatedAt: now, ScheduledAt: now, AttemptedAt: now, AttemptedBy: []string{o.p.node},
-	}
-}
-
 // end gives the workers the jobs, and releases the memory of all other deliveries. Called again it does nothing.
-func (o *offers) end(jobs []queue.LocalJob) {
+func (o *offers) end(jobs []*queue.Work) {
 	for _, w := range o.works {
 		if w != nil {
 			w.Release()

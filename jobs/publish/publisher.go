@@ -38,6 +38,7 @@ type Publisher struct {
 	storingRoutes                chan struct{} // filled while a request is stored with a route
 
 	routes     *postgres.Batcher[*routeRequest]
+	optimistic int // optimisticTries
 	stepLimit  int // deliveries per step: routeStep
 	stepBytes  int // of bodies per step: routeBytes
 	groups     *postgres.Histogram
@@ -78,7 +79,8 @@ func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
 		small: postgres.NewBatcher[*publishRequest](), large: postgres.NewBatcher[*publishRequest](),
 		keyed: postgres.NewBatcher[*publishRequest](), waiting: postgres.NewBatcher[*publishRequest](),
 		storingRoutes: make(chan struct{}, routesAtOnce),
-		routes:        postgres.NewBatcher[*routeRequest](), stepLimit: routeStep, stepBytes: routeBytes,
+		routes:        postgres.NewBatcher[*routeRequest](),
+		optimistic:    optimisticTries, stepLimit: routeStep, stepBytes: routeBytes,
 		groups:     postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, groupEvents),
 		commitTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
 	}
@@ -94,9 +96,8 @@ func (p *Publisher) Run(ctx context.Context) {
 		group.Go(func() { p.keyed.Run(ctx, fitsKeyed, p.flush) })
 	}
 	group.Go(func() { p.waiting.Run(ctx, fitsKeyed, p.flush) })
-	group.Go(func() {
-		p.routes.Run(ctx, postgres.AtMost[*routeRequest](routeGroup), func(group []*routeRequest) { p.flushRoutes(ctx, group) })
-	})
+	routing := func(group []*routeRequest) { p.flushRoutes(ctx, group) }
+	group.Go(func() { p.routes.Run(ctx, postgres.AtMost[*routeRequest](routeGroup), routing) })
 	p.small.Run(ctx, fitsGroup, p.flush)
 	group.Wait()
 }

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,11 +58,11 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	pause := routeMinPause
 	for try := 0; ; try++ {
 		err := postgres.Isolate(group,
-			func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= optimisticTries) }, refuseRoute)
+			func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= p.optimistic) }, refuseRoute)
 		if err == nil {
 			break
 		}
-		if p.atOnce(ctx, err) {
+		if ctx.Err() == nil && p.again(ctx, err) {
 			continue
 		}
 		p.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
@@ -75,14 +74,6 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	for _, req := range group {
 		close(req.done)
 	}
-}
-
-// atOnce reports an error that needs no pause.
-func (p *Publisher) atOnce(ctx context.Context, err error) bool {
-	if errors.Is(err, errStale) {
-		return p.cache.Reload(ctx) == nil
-	}
-	return postgres.IsTransient(err) && ctx.Err() == nil
 }
 
 func refuseRoute(req *routeRequest, err error) error {

@@ -1,20 +1,14 @@
 package queue
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// LocalJob is a job that a publish of this node gave to this node's workers: it is never fetched, and its delivery need
-// not be loaded.
-type LocalJob struct {
-	Job  Job
-	Work *Work
-}
-
-// Handoff gives jobs from this node's publishes to its free workers. River runs them as if it had fetched them. To
+// Handoff gives the work of this node's publishes to its free workers. River runs its jobs as if it had fetched them. To
 // fetch and to load what a publish has just written would take two more transactions, a third of PostgreSQL's time.
 type Handoff struct {
 	workers int
@@ -23,8 +17,8 @@ type Handoff struct {
 
 	mu       sync.Mutex
 	open     bool
-	waiting  []LocalJob
-	started  map[int64]LocalJob // by job: given to River, and not begun
+	waiting  []*Work
+	started  map[int64]*Work // by job: given to River, and not begun
 	reserved int
 	// The database is queried for jobs when something else than a local job woke the fetchers, when it had more jobs than
 	// workers were free, and once per poll.
@@ -39,7 +33,7 @@ const idleAfter = 6 * time.Second
 
 // NewHandoff makes the handoff of a node with so many workers, of which the active jobs are busy.
 func NewHandoff(workers int, active *JobSet, wake *Wake) *Handoff {
-	return &Handoff{workers: workers, active: active, wake: wake, started: map[int64]LocalJob{}}
+	return &Handoff{workers: workers, active: active, wake: wake, started: map[int64]*Work{}}
 }
 
 // Workers is how many jobs this node works on at once.
@@ -61,8 +55,8 @@ func (h *Handoff) Close() (left []int64) {
 	defer h.mu.Unlock()
 	h.open = false
 	for _, local := range h.waiting {
-		left = append(left, local.Job.ID)
-		local.Work.Release()
+		left = append(left, local.Job.JobID)
+		local.Release()
 	}
 	h.waiting = nil
 	return left
@@ -84,7 +78,7 @@ func (h *Handoff) Reserve(n int) int {
 }
 
 // Give ends a reservation with the jobs that were committed, which may be fewer.
-func (h *Handoff) Give(reserved int, jobs []LocalJob) {
+func (h *Handoff) Give(reserved int, jobs []*Work) {
 	h.mu.Lock()
 	h.reserved -= reserved
 	h.waiting = append(h.waiting, jobs...)
@@ -95,13 +89,13 @@ func (h *Handoff) Give(reserved int, jobs []LocalJob) {
 }
 
 // Next returns up to limit jobs to run, and whether to query the database for more.
-func (h *Handoff) Next(limit int) (jobs []Job, query bool) {
+func (h *Handoff) Next(limit int) (jobs []*Work, query bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := min(limit, len(h.waiting))
 	for _, local := range h.waiting[:n] {
-		h.started[local.Job.ID] = local
-		jobs = append(jobs, local.Job)
+		h.started[local.Job.JobID] = local
+		jobs = append(jobs, local)
 	}
 	if h.waiting = h.waiting[n:]; len(h.waiting) == 0 {
 		h.waiting = nil
@@ -139,21 +133,21 @@ func (h *Handoff) Work(job int64) *Work {
 	switch {
 	case !ok:
 		return nil
-	case !local.Work.Fresh():
-		local.Work.Release()
+	case !local.Fresh():
+		local.Release()
 		return nil
 	}
-	return local.Work
+	return local
 }
 
 // Forget releases a local job that has ended without its Work.
 func (h *Handoff) Forget(job int64) {
 	if local, ok := h.remove(job); ok {
-		local.Work.Release()
+		local.Release()
 	}
 }
 
-func (h *Handoff) remove(job int64) (local LocalJob, ok bool) {
+func (h *Handoff) remove(job int64) (local *Work, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	local, ok = h.started[job]
@@ -167,7 +161,17 @@ func (h *Handoff) NotBegun() []int64 {
 	defer h.mu.Unlock()
 	ids := slices.Collect(maps.Keys(h.started))
 	for _, local := range h.waiting {
-		ids = append(ids, local.Job.ID)
+		ids = append(ids, local.Job.JobID)
 	}
 	return ids
+}
+
+// LocalJob is the work's job as a publish of this node stored it: running here.
+func (w *Work) LocalJob(node string) Job {
+	at := w.Job.CreatedAt
+	return Job{
+		ID: w.Job.JobID, Attempt: 1, MaxAttempts: 1000, Kind: DeliverKind, Queue: DeliverQueue, Priority: 1,
+		Args:     fmt.Appendf(nil, `{"d":%d,"s":%d,"n":1}`, w.Members[0].DeliveryID, w.SubscriptionID),
+		Metadata: []byte("{}"), CreatedAt: at, ScheduledAt: at, AttemptedAt: at, AttemptedBy: []string{node},
+	}
 }

@@ -11,9 +11,9 @@ import (
 // The poll intervals of the fetchers in these tests.
 const testPoll, testIdlePoll = 100 * time.Millisecond, 250 * time.Millisecond
 
-func localJobs(ids ...int64) (jobs []LocalJob) {
+func localJobs(ids ...int64) (jobs []*Work) {
 	for _, id := range ids {
-		jobs = append(jobs, LocalJob{Job: Job{ID: id}, Work: &Work{}})
+		jobs = append(jobs, &Work{Job: JobToken{JobID: id}})
 	}
 	return jobs
 }

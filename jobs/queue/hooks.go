@@ -16,7 +16,7 @@ type fixedRoom func(subscription int64, others int) int
 func (f fixedRoom) Room(subscription int64, others int) int { return f(subscription, others) }
 
 // Waiting returns the jobs that publishes gave to free workers, and the number of workers reserved. It is for tests.
-func (h *Handoff) Waiting() (jobs []LocalJob, reserved int) {
+func (h *Handoff) Waiting() (jobs []*Work, reserved int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.waiting), h.reserved

@@ -107,14 +107,6 @@ func (t *Traffic) LatestTraffic() *TrafficSample {
 	return t.latest
 }
 
-// SampleTraffic takes a sample now.
-func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
-	if err := t.sample(ctx); err != nil {
-		return nil, err
-	}
-	return t.LatestTraffic(), nil
-}
-
 // Room returns how many more jobs of an event subscription may be queued now; 0 or less for none.
 func (t *Traffic) Room(subscription int64) int {
 	t.mu.Lock()
@@ -198,19 +190,12 @@ func (t *Traffic) Released(subscription int64, n, limit int) {
 	}
 }
 
-// Finished counts n deliveries of an event subscription whose jobs are gone.
-func (t *Traffic) Finished(subscription int64, n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.since[subscription] -= n
-}
-
 // Run samples the database until ctx ends.
 func (t *Traffic) Run(ctx context.Context) {
 	pause := time.Duration(0)
 	for t.rest(ctx, pause) {
 		began := time.Now()
-		_ = t.sample(ctx) // in an outage admission uses the last one, and the next one is soon
+		_, _ = t.SampleTraffic(ctx) // in an outage admission uses the last one, and the next one is soon
 		pause = min(max(sampleInterval, sampleShare*time.Since(began)), sampleLimit)
 	}
 }
@@ -254,8 +239,8 @@ var (
 	waitingStatement    = sqlFile("waiting.sql")
 )
 
-// sample reads what waits.
-func (t *Traffic) sample(ctx context.Context) error {
+// SampleTraffic takes a sample now.
+func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	ctx, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()
 	t.sampling.Lock()
@@ -285,10 +270,10 @@ func (t *Traffic) sample(ctx context.Context) error {
 		Query(EachRow([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
-		return fmt.Errorf("read what waits: %w", err)
+		return nil, fmt.Errorf("read what waits: %w", err)
 	}
 	t.end(fresh)
-	return nil
+	return fresh, nil
 }
 
 // EachRow scans rows into columns, and calls take after each.

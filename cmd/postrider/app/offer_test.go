@@ -27,7 +27,7 @@ func freeMemory(s *app.System) int64 {
 }
 
 // takenOver are the jobs that a store's publishes gave to its workers. No worker stays reserved.
-func takenOver(t *testing.T, s *app.System) []queue.LocalJob {
+func takenOver(t *testing.T, s *app.System) []*queue.Work {
 	t.Helper()
 	jobs, reserved := s.Handoff.Waiting()
 	require.Zero(t, reserved, "each reservation is ended")
@@ -70,20 +70,20 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' AND attempt = 0"))
 	require.Zero(t, b.count(t, brokenTokens))
 	for _, h := range handed {
-		loaded, err := b.store.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.ID})
+		loaded, err := b.store.Loader.Load(t.Context(), argsOf(h), queue.JobToken{JobID: h.Job.JobID})
 		require.NoError(t, err)
-		fresh, own := loaded.Members[0], h.Work.Members[0]
+		fresh, own := loaded.Members[0], h.Members[0]
 		require.Equal(t, sent, string(own.Event.Body))
 		require.Equal(t, fresh.Event, own.Event, "the same as if it had been loaded")
-		require.Equal(t, loaded.Job.JobID, h.Work.Job.JobID)
+		require.Equal(t, loaded.Job.JobID, h.Job.JobID)
 		require.Equal(t, fresh.SystemID, own.SystemID)
 		require.True(t, fresh.OwedSince.Equal(own.OwedSince))
-		require.True(t, loaded.NextAttemptAt.Equal(h.Work.NextAttemptAt))
-		require.Equal(t, loaded.Probation, h.Work.Probation)
-		require.WithinDuration(t, loaded.Now(), h.Work.Now(), time.Minute)
-		require.JSONEq(t, fmt.Sprintf(`{"d":%d,"s":%d,"n":1}`, own.DeliveryID, h.Work.SubscriptionID), string(h.Job.Args))
+		require.True(t, loaded.NextAttemptAt.Equal(h.NextAttemptAt))
+		require.Equal(t, loaded.Probation, h.Probation)
+		require.WithinDuration(t, loaded.Now(), h.Now(), time.Minute)
+		require.JSONEq(t, fmt.Sprintf(`{"d":%d,"s":%d,"n":1}`, own.DeliveryID, h.SubscriptionID), string(h.LocalJob("").Args))
 		loaded.Release()
-		h.Work.Release()
+		h.Release()
 	}
 }
 
@@ -124,7 +124,7 @@ func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 	b.publish(t, "orders", "e", 2)
 	require.Less(t, freeMemory(b.store), free)
 	for _, h := range takenOver(t, b.store) {
-		h.Work.Release()
+		h.Release()
 	}
 	require.Equal(t, free, freeMemory(b.store))
 	_, err = b.store.Publisher.Publish(t.Context(), publish.Publication{
@@ -159,6 +159,8 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 		b.subscription(t, "orders", "calm", never)
 		behind := storeAtRest(t, b.url)
 		behind.Handoff.Open(time.Second, time.Second)
+		behind.Publisher.FilterInTransactions()
+		go behind.Publisher.Run(t.Context())
 		b.putPolicy(t, copyNamed(t, policy.DefaultName, "new"))
 		b.subscription(t, "orders", "resting", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "new" })
 		b.subscription(t, "orders", "calm", func(s *catalog.SubscriptionSpec) {
@@ -169,19 +171,20 @@ func TestPublishByACatalogueThatIsNewerThanTheOneInMemory(t *testing.T) {
 
 		p := publication("orders", "e", 1)
 		p.IdempotencyKey = key
-		require.NoError(t, behind.Publisher.PublishFiltered(t.Context(), p), name)
+		_, err := behind.Publisher.Publish(t.Context(), p)
+		require.NoError(t, err, name)
 		require.Equal(t, 1,
 			b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'resting' AND hold = 'probation'"),
 			"%s: it may not be tried", name)
 		handed := takenOver(t, behind)
 		require.Len(t, handed, 1, name)
-		loaded, err := b.store.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.ID})
+		loaded, err := b.store.Loader.Load(t.Context(), argsOf(handed[0]), queue.JobToken{JobID: handed[0].Job.JobID})
 		require.NoError(t, err)
 		require.NotNil(t, loaded.Probation.Policy)
-		require.Equal(t, loaded.Probation, handed[0].Work.Probation,
+		require.Equal(t, loaded.Probation, handed[0].Probation,
 			"%s: the same as if it had been loaded by the new one", name)
 		loaded.Release()
-		handed[0].Work.Release()
+		handed[0].Release()
 	}
 }
 
@@ -199,6 +202,6 @@ func storeAtRest(t *testing.T, url string) *app.System {
 }
 
 // argsOf names the delivery of a local job.
-func argsOf(local queue.LocalJob) queue.AttemptArgs {
-	return queue.AttemptArgs{Delivery: local.Work.Members[0].DeliveryID, Subscription: local.Work.SubscriptionID}
+func argsOf(local *queue.Work) queue.AttemptArgs {
+	return queue.AttemptArgs{Delivery: local.Members[0].DeliveryID, Subscription: local.SubscriptionID}
 }
