@@ -57,8 +57,8 @@ func TestConformanceAzureEventGridForGo(t *testing.T) {
 	t.Parallel()
 	files := newDevTLS(t)
 	db := migratedDatabase(t)
-	n := startNode(t, db, "--tls-cert", files.server().TLSCert, "--tls-key", files.server().TLSKey)
-	n.client = trusting(t, files.caFile())
+	n := startNode(t, db, "--tls-cert", files.files().TLSCert, "--tls-key", files.files().TLSKey)
+	n.client = trusting(t, files.files().TLSCert)
 	to := newCloudEventsReceiver(t, "")
 	keys := map[string]string{
 		"grid": n.makeTopic("grid", "{}"), "cloud": n.topic("cloud"), "custom": n.makeTopic("custom", conformanceMapping),
@@ -70,7 +70,7 @@ func TestConformanceAzureEventGridForGo(t *testing.T) {
 	publish := func(topic string, signed bool, send func(context.Context, *azeventgrid.Client) error) {
 		t.Helper()
 		r := newTLSRelay(t, n, files)
-		require.NoError(t, send(t.Context(), azurePublisher(t, r, files.caFile(), topic, signed, keys[topic])))
+		require.NoError(t, send(t.Context(), azurePublisher(t, r, files.files().TLSCert, topic, signed, keys[topic])))
 		sent[topic] = append(sent[topic], r.events(t)...)
 	}
 	for how, signed := range map[string]bool{"key": false, "signature": true} {
@@ -135,7 +135,7 @@ func requireRefusals(t *testing.T, n *node, files devTLS, keys map[string]string
 		"too large":     {"grid", keys["grid"], "PayloadTooLarge", http.StatusRequestEntityTooLarge, large},
 	} {
 		r := newTLSRelay(t, n, files)
-		_, err := azurePublisher(t, r, files.caFile(), row.topic, false, row.key).
+		_, err := azurePublisher(t, r, files.files().TLSCert, row.topic, false, row.key).
 			PublishEvents(t.Context(), []azeventgrid.Event{row.event}, nil)
 		var refused *azcore.ResponseError
 		require.ErrorAs(t, err, &refused, name)

@@ -153,7 +153,7 @@ func newRelay(t *testing.T, api string) *relay {
 func newTLSRelay(t *testing.T, n *node, files devTLS) *relay {
 	t.Helper()
 	r, handler := relayTo(t, n.api, n.client)
-	pair, err := tls.LoadX509KeyPair(files.server().TLSCert, files.server().TLSKey)
+	pair, err := tls.LoadX509KeyPair(files.files().TLSCert, files.files().TLSKey)
 	require.NoError(t, err)
 	listener := httptest.NewUnstartedServer(handler)
 	listener.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}

@@ -42,7 +42,7 @@ type devCmd struct {
 	Listen     string `help:"Address of the REST API and the dashboard; a taken port falls to a free one." default:"127.0.0.1:7480"`
 	SinkListen string `help:"Address of the demo endpoint; a taken port falls to a free one." default:"127.0.0.1:7481"`
 	Keep       string `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
-	TLS        bool   `name:"tls" help:"Answer with TLS as well, with a certificate of dev's own authority, for localhost, 127.0.0.1 and ::1."`
+	TLS        bool   `name:"tls" help:"Serve TLS as well, with a self-signed certificate for localhost, 127.0.0.1 and ::1."`
 	TLSListen  string `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a taken port falls to a free one." default:"127.0.0.1:7483"`
 	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
 	ReadyFile  string `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
@@ -69,7 +69,7 @@ On loopback, where the secrets are published, the API and the dashboard accept r
 Examples:
   postrider dev
   postrider dev --keep ./data --ready-file /tmp/postrider.json
-  postrider dev --tls --keep ./data     # the certificate authority is kept with the database
+  postrider dev --tls --keep ./data     # the certificate is kept with the database
   postrider dev --time-scale 60         # a day of retries in 24 minutes`
 }
 
@@ -231,12 +231,12 @@ func (d *dev) certificate(log *slog.Logger) (*certificate, error) {
 	if d.secure == nil {
 		return nil, nil
 	}
-	files := devTLS{filepath.Join(d.postgres.Dir(), "tls")}
-	if err := files.prepare(time.Now()); err != nil {
+	own := devTLS{filepath.Join(d.postgres.Dir(), "tls")}
+	if err := own.prepare(time.Now()); err != nil {
 		return nil, err
 	}
-	d.ready.CAFile = files.caFile()
-	return files.server().open(log)
+	d.ready.CAFile = own.files().TLSCert
+	return own.files().open(log)
 }
 
 func (d *dev) stop() error {

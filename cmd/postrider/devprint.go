@@ -69,7 +69,7 @@ func (d *dev) greet() {
 	d.out.Row("REST API", d.ready.API+"   described at "+d.ready.API+"/openapi")
 	d.out.Row("Dashboard", d.ready.API+"/ui/")
 	if d.ready.APITLS != "" {
-		d.out.Row("With TLS", d.ready.APITLS+"   certificate authority "+d.ready.CAFile)
+		d.out.Row("With TLS", d.ready.APITLS+"   certificate "+d.ready.CAFile)
 	}
 	d.out.Row("Demo endpoint", d.ready.Sink+"/ok  /flaky  /slow  /status/{code}  /hang")
 	d.out.Row("Database", d.ready.DatabaseURL)

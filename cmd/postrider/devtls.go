@@ -18,135 +18,65 @@ import (
 	"postrider/cmd/postrider/local"
 )
 
-// How long dev's certificates last, and how long before their end new ones are made. Clients refuse server certificates
-// of more than 398 days.
+// How long dev's certificate lasts, and how long before its end a new one is created. Clients reject server
+// certificates of more than 398 days.
 const (
-	devCALasts     = 10 * 365 * 24 * time.Hour
-	devServerLasts = 397 * 24 * time.Hour
-	devRenewBefore = 30 * 24 * time.Hour
-	devClockSkew   = time.Hour
+	devCertificateLasts = 397 * 24 * time.Hour
+	devRenewBefore      = 30 * 24 * time.Hour
+	devClockSkew        = time.Hour
 )
 
-// devHosts are the names that dev's server certificate is for: this machine's own.
-var devHosts = []string{"localhost", "127.0.0.1", "::1"}
-
-// devTLS is the folder of dev's own certificate authority and the server certificate it has signed.
+// devTLS is the folder of dev's certificate, which is for this machine's own names and signed by itself: clients that
+// trust it trust nothing else, even if its key becomes known.
 type devTLS struct{ dir string }
 
-func (d devTLS) caFile() string    { return filepath.Join(d.dir, "ca.pem") }
-func (d devTLS) caKeyFile() string { return filepath.Join(d.dir, "ca-key.pem") }
-func (d devTLS) server() tlsFlags {
-	return tlsFlags{TLSCert: filepath.Join(d.dir, "server.pem"), TLSKey: filepath.Join(d.dir, "server-key.pem")}
+func (d devTLS) files() tlsFlags {
+	return tlsFlags{TLSCert: filepath.Join(d.dir, "cert.pem"), TLSKey: filepath.Join(d.dir, "key.pem")}
 }
 
-// prepare makes what is missing, does not fit together, or ends soon. A kept authority stays, so that whoever trusts it
-// goes on doing so.
+// prepare creates the certificate if it is missing, does not fit its key, or ends soon.
 func (d devTLS) prepare(now time.Time) error {
-	if err := os.MkdirAll(d.dir, 0o755); err != nil {
-		return fmt.Errorf("make dev's certificates: %w", err)
-	}
-	later := now.Add(devRenewBefore)
-	ca, err := d.keptCA(later)
-	if err != nil {
-		if ca, err = d.makeCA(now); err != nil {
-			return fmt.Errorf("make dev's certificate authority: %w", err)
-		}
-	}
-	if d.keptServer(ca, later) {
+	files := d.files()
+	kept, err := tls.LoadX509KeyPair(files.TLSCert, files.TLSKey)
+	if err == nil && now.Add(devRenewBefore).Before(kept.Leaf.NotAfter) {
 		return nil
 	}
-	if err := d.makeServer(ca, now); err != nil {
-		return fmt.Errorf("make dev's server certificate: %w", err)
+	if err = os.MkdirAll(d.dir, 0o755); err == nil {
+		err = d.create(now)
+	}
+	if err != nil {
+		return fmt.Errorf("create dev's certificate: %w", err)
 	}
 	return nil
 }
 
-func (d devTLS) keptCA(later time.Time) (tls.Certificate, error) {
-	ca, err := tls.LoadX509KeyPair(d.caFile(), d.caKeyFile())
-	if err == nil && later.After(ca.Leaf.NotAfter) {
-		err = fmt.Errorf("it ends at %s", ca.Leaf.NotAfter)
-	}
-	return ca, err
-}
-
-func (d devTLS) keptServer(ca tls.Certificate, later time.Time) bool {
-	kept, err := tls.LoadX509KeyPair(d.server().TLSCert, d.server().TLSKey)
-	if err != nil {
-		return false
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.Leaf)
-	for _, host := range devHosts {
-		if _, err := kept.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: later, DNSName: host}); err != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// makeCA makes an authority that can sign for this machine's own names alone: whoever trusts it trusts it for nothing
-// else, even if its key gets into other hands.
-func (d devTLS) makeCA(now time.Time) (tls.Certificate, error) {
-	template := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "postrider dev, this machine only"},
-		NotBefore: now.Add(-devClockSkew), NotAfter: now.Add(devCALasts),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
-		PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{"localhost"},
-		PermittedIPRanges: []*net.IPNet{
-			{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
-			{IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)},
-		},
-	}
-	return issue(template, nil, d.caFile(), d.caKeyFile())
-}
-
-func (d devTLS) makeServer(ca tls.Certificate, now time.Time) error {
-	template := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "localhost"},
-		NotBefore: now.Add(-devClockSkew), NotAfter: now.Add(devServerLasts),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	for _, host := range devHosts {
-		if ip := net.ParseIP(host); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, host)
-		}
-	}
-	_, err := issue(template, &ca, d.server().TLSCert, d.server().TLSKey)
-	return err
-}
-
-// issue makes a key and a certificate for it, signed by the authority or, without one, by itself, and writes both.
-func issue(
-	template *x509.Certificate, ca *tls.Certificate, certFile, keyFile string,
-) (made tls.Certificate, err error) {
+func (d devTLS) create(now time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return made, err
+		return err
 	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return made, err
-	}
-	parent, signer := template, any(key)
-	if ca != nil {
-		parent, signer = ca.Leaf, ca.PrivateKey
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	number, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return made, err
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: number, Subject: pkix.Name{CommonName: "postrider dev, this machine only"},
+		NotBefore: now.Add(-devClockSkew), NotAfter: now.Add(devCertificateLasts), BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return err
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return made, err
+		return err
 	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
-	if err := local.ReplaceFile(keyFile, 0o600, keyPEM); err != nil {
-		return made, err
+	secret = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	if err := local.ReplaceFile(d.files().TLSKey, 0o600, secret); err != nil {
+		return err
 	}
-	if err := local.ReplaceFile(certFile, 0o644, certPEM); err != nil {
-		return made, err
-	}
-	return tls.X509KeyPair(certPEM, keyPEM)
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+	return local.ReplaceFile(d.files().TLSCert, 0o644, certificate)
 }

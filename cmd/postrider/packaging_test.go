@@ -104,7 +104,7 @@ func TestHealthOfAContainer(t *testing.T) {
 			t.Parallel()
 			db, env := migratedDatabase(t), []string(nil)
 			if scheme == "https" {
-				files := newDevTLS(t).server()
+				files := newDevTLS(t).files()
 				env = []string{"POSTRIDER_TLS_CERT=" + files.TLSCert, "POSTRIDER_TLS_KEY=" + files.TLSKey}
 			}
 			n := startNodeWith(t, append(serveEnv(db), env...))
