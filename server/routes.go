@@ -85,7 +85,7 @@ func topicRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route
 		{http.MethodDelete, "/v1/topics/:topic", administrators, byHand(v1.DeleteTopic)},
 		{http.MethodPost, "/v1/topics/:topic/listKeys", administrators, byHand(v1.ListTopicKeys)},
 		{http.MethodPost, "/v1/topics/:topic/regenerateKey", administrators, byHand(v1.RegenerateTopicKey)},
-		{http.MethodPost, "/v1/topics/:topic/testFilter", viewers, byHand(v1.TestFilter)},
+		{http.MethodPost, "/v1/topics/:topic/testFilter", viewers, api.Handle("testFilter", m.TestFilter, 404)},
 	}
 }
 
@@ -107,9 +107,12 @@ func subscriptionRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) 
 		},
 		{
 			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", viewers,
-			byHand(v1.TestSubscriptionFilter),
+			api.Handle("testSubscriptionFilter", m.TestSubscriptionFilter, 404),
 		},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testDelivery", operators, byHand(v1.TestDelivery)},
+		{
+			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testDelivery", operators,
+			api.Handle("testDelivery", m.TestDelivery, 404, 409),
+		},
 		{
 			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getFullUrl", administrators,
 			byHand(v1.RevealSubscriptionEndpoint),

@@ -10,16 +10,18 @@ const allEventTypes = "All"
 
 // Filter says which events of a topic an event subscription wants. The zero Filter wants all.
 type Filter struct {
-	IncludedEventTypes     []string `json:"includedEventTypes,omitempty"` // exact; none, or ["All"], means every type
-	SubjectBeginsWith      string   `json:"subjectBeginsWith,omitempty"`  // no wildcards
-	SubjectEndsWith        string   `json:"subjectEndsWith,omitempty"`    // no wildcards
-	IsSubjectCaseSensitive bool     `json:"isSubjectCaseSensitive,omitempty"`
+	// IncludedEventTypes are compared exactly; none, or ["All"], means every type.
+	IncludedEventTypes []string `json:"includedEventTypes,omitempty" nullable:"true"`
+	// SubjectBeginsWith and SubjectEndsWith contain no wildcards.
+	SubjectBeginsWith      string `json:"subjectBeginsWith,omitempty"`
+	SubjectEndsWith        string `json:"subjectEndsWith,omitempty"`
+	IsSubjectCaseSensitive bool   `json:"isSubjectCaseSensitive,omitempty" default:"false"`
 
 	// AdvancedFilters must all hold. They compare without regard to case, whatever IsSubjectCaseSensitive says.
-	AdvancedFilters []AdvancedFilter `json:"advancedFilters,omitempty"`
+	AdvancedFilters []AdvancedFilter `json:"advancedFilters,omitempty" nullable:"true"`
 	// EnableAdvancedFilteringOnArrays lets advanced filters look into arrays: one element that meets it is enough, for a
 	// negated operator to fail as well. Without it an array meets no operator that compares.
-	EnableAdvancedFilteringOnArrays bool `json:"enableAdvancedFilteringOnArrays,omitempty"`
+	EnableAdvancedFilteringOnArrays bool `json:"enableAdvancedFilteringOnArrays,omitempty" default:"false"`
 }
 
 // Matches reports whether the event subscription wants an event. Event types are compared exactly, subjects without

@@ -2868,12 +2868,6 @@ type RedeliverEventsJSONRequestBody = RedeliverEventsSettings
 // RotateSigningSecretJSONRequestBody defines body for RotateSigningSecret for application/json ContentType.
 type RotateSigningSecretJSONRequestBody = RotateSigningSecretSettings
 
-// TestSubscriptionFilterJSONRequestBody defines body for TestSubscriptionFilter for application/json ContentType.
-type TestSubscriptionFilterJSONRequestBody = FilterTest
-
-// TestFilterJSONRequestBody defines body for TestFilter for application/json ContentType.
-type TestFilterJSONRequestBody = TopicFilterTest
-
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// ListActivity Follow published events and recorded attempts
@@ -3026,18 +3020,9 @@ type ServerInterface interface {
 	// RotateSigningSecret Replace the secret that deliveries are signed with
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret)
 	RotateSigningSecret(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
-	// TestDelivery Send a sample event to this event subscription alone
-	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery)
-	TestDelivery(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
-	// TestSubscriptionFilter Which events does the filter want, and why?
-	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
-	TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
 	// ValidateSubscription Run the validation handshake again
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/validate)
 	ValidateSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error
-	// TestFilter Which events would this filter want, and why?
-	// (POST /v1/topics/{topic}/testFilter)
-	TestFilter(ctx echo.Context, topic TopicName) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -4561,54 +4546,6 @@ func (w *ServerInterfaceWrapper) RotateSigningSecret(ctx echo.Context) error {
 	return err
 }
 
-// TestDelivery converts echo context to params.
-func (w *ServerInterfaceWrapper) TestDelivery(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "topic" -------------
-	var topic TopicName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
-	}
-
-	// ------------- Path parameter "subscription" -------------
-	var subscription SubscriptionName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.TestDelivery(ctx, topic, subscription)
-	return err
-}
-
-// TestSubscriptionFilter converts echo context to params.
-func (w *ServerInterfaceWrapper) TestSubscriptionFilter(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "topic" -------------
-	var topic TopicName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
-	}
-
-	// ------------- Path parameter "subscription" -------------
-	var subscription SubscriptionName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "subscription", ctx.Param("subscription"), &subscription, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.TestSubscriptionFilter(ctx, topic, subscription)
-	return err
-}
-
 // ValidateSubscription converts echo context to params.
 func (w *ServerInterfaceWrapper) ValidateSubscription(ctx echo.Context) error {
 	var err error
@@ -4630,22 +4567,6 @@ func (w *ServerInterfaceWrapper) ValidateSubscription(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ValidateSubscription(ctx, topic, subscription)
-	return err
-}
-
-// TestFilter converts echo context to params.
-func (w *ServerInterfaceWrapper) TestFilter(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "topic" -------------
-	var topic TopicName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", ctx.Param("topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.TestFilter(ctx, topic)
 	return err
 }
 
@@ -4702,7 +4623,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PUT(options.BaseURL+"/v1/topics/:topic", wrapper.PutTopic, options.OperationMiddlewares["putTopic"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/listKeys", wrapper.ListTopicKeys, options.OperationMiddlewares["listTopicKeys"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/regenerateKey", wrapper.RegenerateTopicKey, options.OperationMiddlewares["regenerateTopicKey"]...)
-	router.POST(options.BaseURL+"/v1/topics/:topic/testFilter", wrapper.TestFilter, options.OperationMiddlewares["testFilter"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions", wrapper.ListSubscriptions, options.OperationMiddlewares["listSubscriptions"]...)
 	router.DELETE(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.DeleteSubscription, options.OperationMiddlewares["deleteSubscription"]...)
 	router.GET(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription", wrapper.GetSubscription, options.OperationMiddlewares["getSubscription"]...)
@@ -4715,8 +4635,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getFullUrl", wrapper.RevealSubscriptionEndpoint, options.OperationMiddlewares["revealSubscriptionEndpoint"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getDeliveryAttributes", wrapper.RevealSubscriptionHeaders, options.OperationMiddlewares["revealSubscriptionHeaders"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/validate", wrapper.ValidateSubscription, options.OperationMiddlewares["validateSubscription"]...)
-	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testFilter", wrapper.TestSubscriptionFilter, options.OperationMiddlewares["testSubscriptionFilter"]...)
-	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/testDelivery", wrapper.TestDelivery, options.OperationMiddlewares["testDelivery"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/getSigningSecrets", wrapper.GetSigningSecrets, options.OperationMiddlewares["getSigningSecrets"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/rotateSigningSecret", wrapper.RotateSigningSecret, options.OperationMiddlewares["rotateSigningSecret"]...)
 	router.POST(options.BaseURL+"/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", wrapper.RedeliverEvents, options.OperationMiddlewares["redeliverEvents"]...)
@@ -11659,299 +11577,6 @@ func (response RotateSigningSecret503JSONResponse) VisitRotateSigningSecretRespo
 	return err
 }
 
-type TestDeliveryRequestObject struct {
-	Topic        TopicName        `json:"topic"`
-	Subscription SubscriptionName `json:"subscription"`
-}
-
-type TestDeliveryResponseObject interface {
-	VisitTestDeliveryResponse(w http.ResponseWriter) error
-}
-
-type TestDelivery200JSONResponse TestDelivery
-
-func (response TestDelivery200JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery400JSONResponse struct{ BadRequestJSONResponse }
-
-func (response TestDelivery400JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
-
-func (response TestDelivery401JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery403JSONResponse struct{ ForbiddenJSONResponse }
-
-func (response TestDelivery403JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response TestDelivery404JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery409JSONResponse struct{ ConflictJSONResponse }
-
-func (response TestDelivery409JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery429JSONResponse struct{ TooManyRequestsJSONResponse }
-
-func (response TestDelivery429JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery500JSONResponse struct{ InternalErrorJSONResponse }
-
-func (response TestDelivery500JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(500)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestDelivery503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response TestDelivery503JSONResponse) VisitTestDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilterRequestObject struct {
-	Topic        TopicName        `json:"topic"`
-	Subscription SubscriptionName `json:"subscription"`
-	Body         *TestSubscriptionFilterJSONRequestBody
-}
-
-type TestSubscriptionFilterResponseObject interface {
-	VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error
-}
-
-type TestSubscriptionFilter200JSONResponse FilterResults
-
-func (response TestSubscriptionFilter200JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter400JSONResponse struct{ BadRequestJSONResponse }
-
-func (response TestSubscriptionFilter400JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter401JSONResponse struct{ UnauthorizedJSONResponse }
-
-func (response TestSubscriptionFilter401JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter403JSONResponse struct{ ForbiddenJSONResponse }
-
-func (response TestSubscriptionFilter403JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response TestSubscriptionFilter404JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response TestSubscriptionFilter413JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter415JSONResponse struct {
-	UnsupportedMediaTypeJSONResponse
-}
-
-func (response TestSubscriptionFilter415JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(415)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
-
-func (response TestSubscriptionFilter429JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter500JSONResponse struct{ InternalErrorJSONResponse }
-
-func (response TestSubscriptionFilter500JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(500)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestSubscriptionFilter503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response TestSubscriptionFilter503JSONResponse) VisitTestSubscriptionFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ValidateSubscriptionRequestObject struct {
 	Topic        TopicName        `json:"topic"`
 	Subscription SubscriptionName `json:"subscription"`
@@ -12078,160 +11703,6 @@ func (response ValidateSubscription500JSONResponse) VisitValidateSubscriptionRes
 type ValidateSubscription503JSONResponse struct{ UnavailableJSONResponse }
 
 func (response ValidateSubscription503JSONResponse) VisitValidateSubscriptionResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilterRequestObject struct {
-	Topic TopicName `json:"topic"`
-	Body  *TestFilterJSONRequestBody
-}
-
-type TestFilterResponseObject interface {
-	VisitTestFilterResponse(w http.ResponseWriter) error
-}
-
-type TestFilter200JSONResponse FilterResults
-
-func (response TestFilter200JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter400JSONResponse struct{ BadRequestJSONResponse }
-
-func (response TestFilter400JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter401JSONResponse struct{ UnauthorizedJSONResponse }
-
-func (response TestFilter401JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter403JSONResponse struct{ ForbiddenJSONResponse }
-
-func (response TestFilter403JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response TestFilter404JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter413JSONResponse struct{ TooLargeJSONResponse }
-
-func (response TestFilter413JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(413)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter415JSONResponse struct {
-	UnsupportedMediaTypeJSONResponse
-}
-
-func (response TestFilter415JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(415)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter429JSONResponse struct{ TooManyRequestsJSONResponse }
-
-func (response TestFilter429JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter500JSONResponse struct{ InternalErrorJSONResponse }
-
-func (response TestFilter500JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(500)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type TestFilter503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response TestFilter503JSONResponse) VisitTestFilterResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -12396,18 +11867,9 @@ type StrictServerInterface interface {
 	// RotateSigningSecret Replace the secret that deliveries are signed with
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret)
 	RotateSigningSecret(ctx context.Context, request RotateSigningSecretRequestObject) (RotateSigningSecretResponseObject, error)
-	// TestDelivery Send a sample event to this event subscription alone
-	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery)
-	TestDelivery(ctx context.Context, request TestDeliveryRequestObject) (TestDeliveryResponseObject, error)
-	// TestSubscriptionFilter Which events does the filter want, and why?
-	// (POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter)
-	TestSubscriptionFilter(ctx context.Context, request TestSubscriptionFilterRequestObject) (TestSubscriptionFilterResponseObject, error)
 	// ValidateSubscription Run the validation handshake again
 	// (POST /v1/topics/{topic}/subscriptions/{subscription}/validate)
 	ValidateSubscription(ctx context.Context, request ValidateSubscriptionRequestObject) (ValidateSubscriptionResponseObject, error)
-	// TestFilter Which events would this filter want, and why?
-	// (POST /v1/topics/{topic}/testFilter)
-	TestFilter(ctx context.Context, request TestFilterRequestObject) (TestFilterResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -13976,84 +13438,6 @@ func (sh *strictHandler) RotateSigningSecret(ctx echo.Context, topic TopicName, 
 	return nil
 }
 
-// TestDelivery operation middleware
-func (sh *strictHandler) TestDelivery(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
-	var request TestDeliveryRequestObject
-
-	request.Topic = topic
-	request.Subscription = subscription
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.TestDelivery(ctx.Request().Context(), request.(TestDeliveryRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "TestDelivery")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(TestDeliveryResponseObject); ok {
-		return validResponse.VisitTestDeliveryResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// TestSubscriptionFilter operation middleware
-func (sh *strictHandler) TestSubscriptionFilter(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
-	var request TestSubscriptionFilterRequestObject
-
-	request.Topic = topic
-	request.Subscription = subscription
-
-	var body TestSubscriptionFilterJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		if !errors.Is(err, io.EOF) {
-			return err
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.TestSubscriptionFilter(ctx.Request().Context(), request.(TestSubscriptionFilterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "TestSubscriptionFilter")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(TestSubscriptionFilterResponseObject); ok {
-		return validResponse.VisitTestSubscriptionFilterResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
 // ValidateSubscription operation middleware
 func (sh *strictHandler) ValidateSubscription(ctx echo.Context, topic TopicName, subscription SubscriptionName) error {
 	var request ValidateSubscriptionRequestObject
@@ -14074,57 +13458,6 @@ func (sh *strictHandler) ValidateSubscription(ctx echo.Context, topic TopicName,
 		return err
 	} else if validResponse, ok := response.(ValidateSubscriptionResponseObject); ok {
 		return validResponse.VisitValidateSubscriptionResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
-}
-
-// TestFilter operation middleware
-func (sh *strictHandler) TestFilter(ctx echo.Context, topic TopicName) error {
-	var request TestFilterRequestObject
-
-	request.Topic = topic
-
-	var body TestFilterJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		if !errors.Is(err, io.EOF) {
-			return err
-		}
-	} else {
-		request.Body = &body
-	}
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.TestFilter(ctx.Request().Context(), request.(TestFilterRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "TestFilter")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(TestFilterResponseObject); ok {
-		return validResponse.VisitTestFilterResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

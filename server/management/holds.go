@@ -60,21 +60,21 @@ func (m *Handlers) ProbeSubscription(
 	return api.ProbeSubscription200JSONResponse(shown), nil
 }
 
-// TestDelivery answers POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery.
-func (m *Handlers) TestDelivery(
-	ctx context.Context, r api.TestDeliveryRequestObject,
-) (api.TestDeliveryResponseObject, error) {
-	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
-		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
-	}
-	id, err := m.Parts.Operator.TestDelivery(ctx, r.Topic, r.Subscription)
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
-	}
-	if err != nil {
+// TestDelivery is the response to POST …/testDelivery.
+type TestDelivery struct {
+	DeliveryID int64 `json:"deliveryId"`
+}
+
+// TestDelivery responds to POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery.
+func (m *Handlers) TestDelivery(ctx context.Context, r *SubscriptionPath) (*TestDelivery, error) {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
-	return api.TestDelivery200JSONResponse{DeliveryId: id}, nil
+	id, err := m.Parts.Operator.TestDelivery(ctx, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, r.rejected(err)
+	}
+	return &TestDelivery{DeliveryID: id}, nil
 }
 
 type holdChange func(ctx context.Context, topic, name string) (*catalog.Subscription, error)

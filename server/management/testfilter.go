@@ -3,6 +3,7 @@ package management
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -15,70 +16,122 @@ import (
 	"postrider/server/api"
 )
 
-// MaxTestedEvents is how many of a topic's last events a filter is tested with at most, and when nothing is said.
+// MaxTestedEvents is the maximum and the default of the number of a topic's last events that a filter is tested with.
 const MaxTestedEvents = 50
 
-// TestSubscriptionFilter answers POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter. Nothing is stored or
-// delivered.
-func (m *Handlers) TestSubscriptionFilter(
-	ctx context.Context, r api.TestSubscriptionFilterRequestObject,
-) (api.TestSubscriptionFilterResponseObject, error) {
-	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
-		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
-	}
-	f, err := query.ReadFilter(ctx, m.Parts.DB.Pool, r.Topic, r.Subscription)
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
-	}
-	if err != nil {
-		return nil, err
-	}
-	events, err := m.testedEvents(ctx, &f.Topic, r.Body)
-	if err != nil {
-		return nil, err
-	}
-	return api.TestSubscriptionFilter200JSONResponse(testFilter(f.Topic.Name, &f.Filter, events)), nil
+// FilterTest selects the events that a filter is tested with.
+type FilterTest struct {
+	// Event is one event in the topic's input schema. Absent or null: the topic's last events.
+	Event json.RawMessage `json:"event,omitempty" type:"object"`
+	Last  *int            `json:"last,omitempty" minimum:"1" maximum:"50" nullable:"true"`
 }
 
-// TestFilter answers POST /v1/topics/{topic}/testFilter. The filter is nobody's yet.
-func (m *Handlers) TestFilter(
-	ctx context.Context, r api.TestFilterRequestObject,
-) (api.TestFilterResponseObject, error) {
+// TopicFilterTest is a filter with the events that it is tested with.
+type TopicFilterTest struct {
+	Filter *filter.Filter `json:"filter,omitempty" schema:"FilterSettings"`
+	FilterTest
+}
+
+// FilterResults are the results of a filter, one for each event.
+type FilterResults struct {
+	Value []FilterResult `json:"value"`
+}
+
+// FilterResult is the result of a filter for an event.
+type FilterResult struct {
+	ID        string `json:"id"`
+	EventType string `json:"eventType"`
+	Subject   string `json:"subject"`
+	// Matched: the event passed all clauses.
+	Matched bool           `json:"matched"`
+	Clauses []FilterClause `json:"clauses"`
+}
+
+// FilterClause is the result of one clause of a filter.
+type FilterClause struct {
+	// Clause is the path of a property: includedEventTypes, advancedFilters[0].
+	Clause string `json:"clause"`
+	Passed bool   `json:"passed"`
+	// Why is what the event has and what the clause requires; nil if the event passed.
+	Why *string `json:"why"`
+}
+
+// TestSubscriptionFilterRequest is the request POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter.
+type TestSubscriptionFilterRequest struct {
+	SubscriptionPath
+	Body FilterTest `required:"false"`
+}
+
+// TestSubscriptionFilter responds to POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter. It stores and
+// delivers nothing.
+func (m *Handlers) TestSubscriptionFilter(
+	ctx context.Context, r *TestSubscriptionFilterRequest,
+) (*FilterResults, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	f, err := query.ReadFilter(ctx, m.Parts.DB.Pool, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, r.rejected(err)
+	}
+	return m.testFilter(ctx, &f.Topic, &f.Filter, &r.Body)
+}
+
+// TestFilterRequest is the request POST /v1/topics/{topic}/testFilter.
+type TestFilterRequest struct {
+	TopicPath
+	Body TopicFilterTest `required:"false"`
+}
+
+// TestFilter responds to POST /v1/topics/{topic}/testFilter. The filter is in the request.
+func (m *Handlers) TestFilter(ctx context.Context, r *TestFilterRequest) (*FilterResults, error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}
-	b := r.Body
-	if b == nil {
-		b = &api.TopicFilterTest{}
-	}
-	filter := readFilter(optional(b.Filter, filter.Filter{}))
+	filter := readFilter(optional(r.Body.Filter, filter.Filter{}))
 	var found problems
 	found.Check(filter.ValidateWithin(m.FilterLimits))
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	events, err := m.testedEvents(ctx, topic, &api.FilterTest{Event: b.Event, Last: b.Last})
+	return m.testFilter(ctx, topic, &filter, &r.Body.FilterTest)
+}
+
+// testFilter returns the result of a filter for each of the events, in their order.
+func (m *Handlers) testFilter(
+	ctx context.Context, topic *catalog.Topic, f *filter.Filter, test *FilterTest,
+) (*FilterResults, error) {
+	events, err := m.testedEvents(ctx, topic, test)
 	if err != nil {
 		return nil, err
 	}
-	return api.TestFilter200JSONResponse(testFilter(topic.Name, &filter, events)), nil
+	tested := FilterResults{Value: make([]FilterResult, len(events))}
+	for i := range events {
+		view := catalog.EventView(topic.Name, &events[i])
+		shown := FilterResult{
+			ID: events[i].ID, EventType: events[i].Type, Subject: events[i].Subject, Matched: true, Clauses: []FilterClause{},
+		}
+		for _, c := range f.Explain(&view) {
+			shown.Matched = shown.Matched && c.Passed // see filter.Filter.Explain
+			shown.Clauses = append(shown.Clauses, FilterClause{Clause: c.Clause, Passed: c.Passed, Why: textOrNull(c.Why)})
+		}
+		tested.Value[i] = shown
+	}
+	return &tested, nil
 }
 
-// testedEvents are the event that the request brings, or the topic's last ones.
-func (m *Handlers) testedEvents(ctx context.Context, topic *catalog.Topic, b *api.FilterTest) ([]event.Event, error) {
-	if b == nil {
-		b = &api.FilterTest{}
-	}
-	brought := len(b.Event) > 0 && string(b.Event) != "null"
-	last := optional(b.Last, MaxTestedEvents)
+// testedEvents are the event in the request, or the topic's last ones.
+func (m *Handlers) testedEvents(ctx context.Context, topic *catalog.Topic, test *FilterTest) ([]event.Event, error) {
+	given := len(test.Event) > 0 && string(test.Event) != "null"
+	last := optional(test.Last, MaxTestedEvents)
 	switch {
-	case brought && b.Last != nil:
+	case given && test.Last != nil:
 		return nil, api.Invalid("last", "must be absent beside event")
 	case last < 1 || last > MaxTestedEvents:
 		return nil, api.Invalid("last", "must be between 1 and %d, not %d", MaxTestedEvents, last)
-	case brought:
-		return readTestedEvent(topic, b.Event)
+	case given:
+		return readTestedEvent(topic, test.Event)
 	}
 	events, err := query.LastEvents(ctx, m.Parts.DB.Pool, topic.ID, last)
 	return events, lastEventsRefusal(err)
@@ -92,8 +145,8 @@ func lastEventsRefusal(err error) error {
 	return err
 }
 
-// readTestedEvent reads one event in the topic's schema, as if it were published. Its error says what is wrong with the
-// event.
+// readTestedEvent reads one event in the topic's schema, as if it were published. Its error names what is wrong with
+// the event.
 func readTestedEvent(topic *catalog.Topic, text []byte) ([]event.Event, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return nil, api.Invalid("event", "must be an object: one event in schema %s", topic.InputSchema)
@@ -103,7 +156,7 @@ func readTestedEvent(topic *catalog.Topic, text []byte) ([]event.Event, error) {
 	switch {
 	case errors.As(err, &wrong):
 		return nil, eventRefusal(wrong)
-	case err == nil && len(events) != 1: // "{},{}", which is no JSON that a request could hold
+	case err == nil && len(events) != 1: // "{},{}", which no request can contain
 		return nil, api.Invalid("event", "must be one event and not %d", len(events))
 	}
 	return events, err
@@ -119,23 +172,4 @@ func eventRefusal(e *event.Error) error {
 	}
 	answer.Details = []api.ErrorDetail{{Code: e.Code, Target: target, Message: answer.Message}}
 	return answer
-}
-
-// testFilter is what POST …/testFilter answers for these events of the topic, in their order. That all clauses passed
-// is what makes an event wanted, see policy.Filter.Explain.
-func testFilter(topic string, f *filter.Filter, events []event.Event) api.FilterResults {
-	tested := api.FilterResults{Value: make([]api.FilterResult, len(events))}
-	for i := range events {
-		view := catalog.EventView(topic, &events[i])
-		shown := api.FilterResult{
-			Id: events[i].ID, EventType: events[i].Type, Subject: events[i].Subject, Matched: true,
-			Clauses: []api.FilterClause{},
-		}
-		for _, c := range f.Explain(&view) {
-			shown.Matched = shown.Matched && c.Passed
-			shown.Clauses = append(shown.Clauses, api.FilterClause{Clause: c.Clause, Passed: c.Passed, Why: textOrNull(c.Why)})
-		}
-		tested.Value[i] = shown
-	}
-	return tested
 }

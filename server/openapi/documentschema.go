@@ -104,10 +104,13 @@ func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	}
 }
 
-// component is the name of the schema of a named type; "" for a type that is described in its place. A schema that has
-// a type in the texts is complete there.
+// component is the name of the schema of a named type: that of the type, or of the tag schema; "" for a type that is
+// described in its place. A schema that has a type in the texts is complete there.
 func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 	name := schemaName(t)
+	if other, has := tag.Lookup("schema"); has {
+		name = other
+	}
 	text := find(b.root, "components", "schemas", name)
 	switch {
 	case name == "" || t == timeType || t == rawType:

@@ -9,7 +9,6 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server/api"
 	"postrider/server/management"
 )
 
@@ -66,7 +65,7 @@ func (f testedFlags) test(filterFile string) (rest.Object, error) {
 
 // testFilter tests a filter and prints what it says of each event.
 func testFilter(ctx context.Context, f rest.Flags, path string, test rest.Object) error {
-	var tested api.FilterResults
+	var tested management.FilterResults
 	if err := f.Call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
 		return err
 	}
@@ -127,11 +126,11 @@ func (c *topicTestFilterCmd) Run(ctx context.Context) error {
 }
 
 // printTested has a line for each event, and one for each further clause that it did not pass.
-func printTested(w io.Writer, tested api.FilterResults) {
+func printTested(w io.Writer, tested management.FilterResults) {
 	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tWANTED\tCLAUSE\tWHY NOT")
 	wanted := 0
 	for _, result := range tested.Value {
-		line := fmt.Sprintf("%s\t%s\t%s\t", terminal.Cell(result.Id), terminal.Cell(result.EventType),
+		line := fmt.Sprintf("%s\t%s\t%s\t", terminal.Cell(result.ID), terminal.Cell(result.EventType),
 			terminal.Cell(result.Subject))
 		if result.Matched {
 			wanted++
