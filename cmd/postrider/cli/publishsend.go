@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -46,7 +47,7 @@ type publishSummary struct {
 // summary is the result so far.
 func (p *publisher) summary() publishSummary {
 	s := p.done
-	s.Topic, s.Seconds = p.Topic, roundTo(time.Since(p.began).Seconds(), 3)
+	s.Topic, s.Seconds = p.Topic, math.Round(time.Since(p.began).Seconds()*1000)/1000
 	s.P50Ms, s.P99Ms = millis(bench.Percentile(p.took, 50)), millis(bench.Percentile(p.took, 99))
 	return s
 }
@@ -201,12 +202,7 @@ func (p *publisher) mediaType(body []byte) string {
 	return "application/json"
 }
 
-func roundTo(f float64, digits int) float64 {
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
-	return rounded
-}
-
-func millis(d time.Duration) float64 { return roundTo(float64(d)/float64(time.Millisecond), 1) }
+func millis(d time.Duration) float64 { return math.Round(float64(d)/1e5) / 10 }
 
 // show shows the progress.
 func (p *publisher) show() {

@@ -10,30 +10,19 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TimeFlags have a flag that is a time take an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it
-// was. Kong's own reader takes only the first, and its error is in Go's layout.
+// TimeFlags lets flags of *time.Time be an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it was. Kong's own
+// reader takes only the first, and its error shows Go's layout.
 func TimeFlags() []kong.Option {
-	read := func(ctx *kong.DecodeContext) (at time.Time, err error) {
-		var text string
-		if err = ctx.Scan.PopValueInto("time", &text); err == nil {
-			at, err = momentIn(text)
-		}
-		return at, err
-	}
-	return []kong.Option{
-		kong.TypeMapper(reflect.TypeFor[time.Time](),
-			kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-				at, err := read(ctx)
-				target.Set(reflect.ValueOf(at))
+	return []kong.Option{kong.TypeMapper(reflect.TypeFor[*time.Time](),
+		kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+			var text string
+			if err := ctx.Scan.PopValueInto("time", &text); err != nil {
 				return err
-			})),
-		kong.TypeMapper(reflect.TypeFor[*time.Time](),
-			kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-				at, err := read(ctx)
-				target.Set(reflect.ValueOf(&at))
-				return err
-			})),
-	}
+			}
+			at, err := momentIn(text)
+			target.Set(reflect.ValueOf(&at))
+			return err
+		}))}
 }
 
 func momentIn(text string) (time.Time, error) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -46,43 +47,25 @@ func (f IfMatchFlag) Headers() []string {
 	return []string{"If-Match", api.EntityTag(f.IfMatch)}
 }
 
-// callTimeout is longer than a handshake with an endpoint may keep an answer (15 s, twice under a patch that others get
-// in the way of).
+// callTimeout is longer than a handshake with an endpoint may delay a response (15 s, twice if another request changes
+// the event subscription meanwhile).
 const callTimeout = 45 * time.Second
 
 // Client calls one server's REST API.
 type Client struct {
 	Base string // without a slash at its end
-	host string
 	Key  string // "" for none
 	// stored is the name of the stored server that the key is from; "" for a key of the flags or the environment.
 	stored string
 	http   *http.Client
 }
 
-// Client judges the flags. A key is needed.
-func (f ServerFlags) Client() (*Client, error) {
-	c, err := f.keylessClient()
-	if err == nil && c.Key == "" {
-		return nil, terminal.Usagef("no key for %s: run postrider login, or set POSTRIDER_API_KEY (or "+
-			"POSTRIDER_ADMIN_TOKEN) or --api-key",
-			c.Base)
-	}
-	return c, err
-}
+// Client returns a client with a key: that of the flags, of the stored server, or of postrider dev on this machine.
+func (f ServerFlags) Client() (*Client, error) { return f.ClientForTopic("") }
 
-// ClientForTopic is a client for requests with an access key of a topic, which need no other key. Without an access key
-// it is client.
+// ClientForTopic is Client for requests with an access key of a topic, which need no other key.
 func (f ServerFlags) ClientForTopic(accessKey string) (*Client, error) {
-	if accessKey == "" {
-		return f.Client()
-	}
 	f.topicKey = accessKey
-	return f.keylessClient()
-}
-
-// keylessClient is for what may do without a key.
-func (f ServerFlags) keylessClient() (*Client, error) {
 	f, err := f.resolved()
 	if err != nil {
 		return nil, err
@@ -91,8 +74,12 @@ func (f ServerFlags) keylessClient() (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Key, c.stored = f.APIKey, f.stored; c.Key == "" && onThisMachine(c.host) {
+	if c.Key, c.stored = f.APIKey, f.stored; c.Key == "" && onThisMachine(c.Base) {
 		c.Key = DevAdminToken
+	}
+	if c.Key == "" && accessKey == "" {
+		return nil, terminal.Usagef("no key for %s: run postrider login, or set POSTRIDER_API_KEY (or "+
+			"POSTRIDER_ADMIN_TOKEN) or --api-key", c.Base)
 	}
 	return c, nil
 }
@@ -109,7 +96,7 @@ func (f ServerFlags) Connect() (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		Base: strings.TrimRight(f.Server, "/"), host: u.Hostname(),
+		Base: strings.TrimRight(f.Server, "/"),
 		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: NoRedirect},
 	}, nil
 }
@@ -135,18 +122,22 @@ func (f ServerFlags) transport() (*http.Transport, error) {
 	}, nil
 }
 
-// NoRedirect follows no redirect: a key is shown to the server that was named, and to no other.
+// NoRedirect follows no redirect: a key is sent to the server that was named, and to no other.
 func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func onThisMachine(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
+func onThisMachine(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(u.Hostname())
+	return err == nil && address.Unmap().IsLoopback() || strings.EqualFold(u.Hostname(), "localhost")
 }
 
-// Error is an error answer of the REST API.
+// Error is an error response of the REST API.
 type Error struct {
 	Status  int
-	code    string // "" for an answer that is not the API's
+	code    string // "" for a response that is not the API's
 	Message string
 	details []api.ErrorDetail
 }
@@ -170,13 +161,13 @@ func (e *Error) Error() string {
 	return text
 }
 
-// IsStatus reports whether the API answered with this status.
+// IsStatus reports whether the API responded with this status.
 func IsStatus(err error, status int) bool {
 	var answer *Error
 	return errors.As(err, &answer) && answer.Status == status
 }
 
-// IsConflict reports whether the API answered with this code of 409.
+// IsConflict reports whether the API responded with this code of 409.
 func IsConflict(err error, code api.ConflictCode) bool {
 	var answer *Error
 	return errors.As(err, &answer) && answer.Status == http.StatusConflict && answer.code == string(code)
@@ -190,10 +181,10 @@ func IsInvalid(err error, target string) bool {
 	})
 }
 
-// maxAnswer bounds an answer: a page of 1,000 event subscriptions with long filters is a tenth of it.
-const maxAnswer = 64 << 20
+// maxResponse bounds a response: a page of 1,000 event subscriptions with long filters is a tenth of it.
+const maxResponse = 64 << 20
 
-// Call makes a management request. body and into may be nil; into is filled from the answer.
+// Call makes a management request. body and into may be nil; into is filled from the response.
 func (c *Client) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
 	var sent []byte
 	if body != nil {
@@ -237,7 +228,7 @@ type Response struct {
 	body   []byte
 }
 
-// Send makes a request; headers are pairs of name and value. Its errors are those of who got no answer.
+// Send makes a request; headers are pairs of name and value. It fails if there is no response.
 func (c *Client) Send(ctx context.Context, method, path string, body []byte, headers ...string) (*Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(body))
 	if err != nil {
@@ -252,14 +243,14 @@ func (c *Client) Send(ctx context.Context, method, path string, body []byte, hea
 		return nil, c.unreachable(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return nil, c.unreachable(ctx, err)
 	}
 	return &Response{response.StatusCode, response.Header, raw}, nil
 }
 
-// unreachable says what to do where there is no answer.
+// unreachable says what to do without a response.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -278,7 +269,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("call %s: %w", c.Base, err)
 }
 
-// Err is nil of a success.
+// Err is nil for a success.
 func (a *Response) Err() error {
 	if a.status >= 200 && a.status < 300 {
 		return nil
@@ -295,27 +286,42 @@ func (a *Response) Err() error {
 	return &Error{a.status, answer.Error.Code, answer.Error.Message, answer.Error.Details}
 }
 
-// Object is a JSON object as the API has it: what a newer server says beyond what this program knows is printed too.
+// Object is a JSON object as the API has it: members that only a newer server has are printed, too.
 type Object = map[string]any
-
-// page is one page of a list.
-type page struct {
-	Value    []Object `json:"value"`
-	NextLink *string  `json:"nextLink"`
-}
 
 // All reads a list to its end.
 func (c *Client) All(ctx context.Context, path string) ([]Object, error) {
+	return c.read(ctx, path, math.MaxInt)
+}
+
+// First reads the first objects of a list that match the filter, at most limit.
+func (c *Client) First(ctx context.Context, path string, filter Object, limit int) ([]Object, error) {
+	return c.read(ctx, ListURL(path, filter, min(limit, 1000)), limit)
+}
+
+// read reads page by page until it has most objects or the list ends.
+func (c *Client) read(ctx context.Context, next string, most int) ([]Object, error) {
 	list := []Object{}
-	for next := &path; next != nil; {
-		var p page
-		if err := c.Call(ctx, http.MethodGet, *next, nil, &p); err != nil {
+	for next != "" && len(list) < most {
+		var page struct {
+			Value    []Object
+			NextLink string
+		}
+		if err := c.Call(ctx, http.MethodGet, next, nil, &page); err != nil {
 			return nil, err
 		}
-		list = append(list, p.Value...)
-		next = p.NextLink
+		list, next = append(list, page.Value...), page.NextLink
 	}
-	return list, nil
+	return list[:min(len(list), most)], nil
+}
+
+// ListURL is the first page of a list.
+func ListURL(path string, filter Object, limit int) string {
+	query := url.Values{"limit": {fmt.Sprint(limit)}}
+	for name, value := range filter {
+		query.Set(name, fmt.Sprint(value))
+	}
+	return path + "?" + query.Encode()
 }
 
 // TopicURL is the path of a topic.

@@ -25,7 +25,7 @@ type Flags struct {
 type Column struct {
 	Title string
 	Path  string              // where the API's object has the value
-	Text  func(Object) string // instead of path: a value that is made of several
+	Text  func(Object) string // instead of path: a value of several members
 }
 
 // timeNamed are the names that the API gives to times.
@@ -142,32 +142,6 @@ func addGiven(o Object, flags reflect.Value) {
 			}
 		}
 	}
-}
-
-// First reads the first objects of a list, at most limit, page by page.
-func (c *Client) First(ctx context.Context, path string, filter Object, limit int) ([]Object, error) {
-	const maxPage = 1000
-	list := []Object{}
-	for next := ListURL(path, filter, min(limit, maxPage)); ; {
-		var p page
-		if err := c.Call(ctx, http.MethodGet, next, nil, &p); err != nil {
-			return nil, err
-		}
-		list = append(list, p.Value[:min(len(p.Value), limit-len(list))]...)
-		if p.NextLink == nil || len(list) == limit {
-			return list, nil
-		}
-		next = *p.NextLink
-	}
-}
-
-// ListURL is the first page of a list.
-func ListURL(path string, filter Object, limit int) string {
-	query := url.Values{"limit": {fmt.Sprint(limit)}}
-	for name, value := range filter {
-		query.Set(name, fmt.Sprint(value))
-	}
-	return path + "?" + query.Encode()
 }
 
 // HowMany counts a list as far as one page goes: "3 pending deliveries", "more than 100 pending deliveries".

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,11 +42,11 @@ var ServerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$`)
 // ServerNameRule is ServerName in words.
 const ServerNameRule = "1 to 63 letters, digits, dots, underscores, colons and hyphens, the first a letter or digit"
 
-// savedServersFile is where the file is. Without a home directory there is no place for it.
+// savedServersFile is where the file is.
 func savedServersFile() (string, error) {
 	folder, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("no place for the keys of servers: %w", err)
+		return "", fmt.Errorf("no folder for the keys of servers: %w", err)
 	}
 	return filepath.Join(folder, "postrider", "servers.json"), nil
 }
@@ -54,7 +55,7 @@ func savedServersFile() (string, error) {
 func ReadSavedServers() (saved SavedServers, err error) {
 	file, err := savedServersFile()
 	if err != nil {
-		return saved, nil //nolint:nilerr // nothing can have been stored
+		return saved, nil //nolint:nilerr // no server can have been stored
 	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,9 +65,9 @@ func ReadSavedServers() (saved SavedServers, err error) {
 		err = json.Unmarshal(text, &saved)
 	}
 	if err != nil {
-		return saved, fmt.Errorf("read the stored servers: %w; remove %s and log in again", err, file)
+		err = fmt.Errorf("read the stored servers: %w; remove %s and log in again", err, file)
 	}
-	return saved, nil
+	return saved, err
 }
 
 // Write replaces the file as a whole. Only the user can read it.
@@ -178,51 +179,37 @@ func (f ServerFlags) resolved() (ServerFlags, error) {
 }
 
 // resolvedWith is resolved with these stored servers. The default server is for its stored key alone: a key of the
-// flags or the environment may be for another server, which would be shown a secret.
+// flags or the environment may be for another server, which must not see it.
 func (f ServerFlags) resolvedWith(saved *SavedServers) (ServerFlags, error) {
+	one, err := saved.Find(f.Server)
 	if f.Server == "" && (f.APIKey != "" || f.topicKey != "") {
 		f.Server = devServer
-		return f, saved.requireNoDefault()
+		switch {
+		case saved.Default == "":
+			return f, nil
+		case err != nil:
+			return f, err
+		}
+		return f, terminal.Usagef(
+			"a key is set (--api-key, POSTRIDER_API_KEY, POSTRIDER_ADMIN_TOKEN or the key of a topic), but no server: "+
+				"set --server (or POSTRIDER_SERVER) to %s (%s), to %s or to another server, or unset the key to use your "+
+				"personal key for %s", one.Name, one.URL, devServer, one.Name)
 	}
-	one, err := saved.Find(f.Server)
-	if err != nil {
+	if err != nil || one == nil {
+		f.Server = cmp.Or(f.Server, devServer)
 		return f, err
 	}
-	if one == nil {
-		if f.Server == "" {
-			f.Server = devServer
-		}
+	f.Server, f.CAFile = one.URL, cmp.Or(f.CAFile, one.CAFile)
+	if f.APIKey != "" {
 		return f, nil
 	}
-	f.Server = one.URL
-	if f.CAFile == "" {
-		f.CAFile = one.CAFile
-	}
-	if f.APIKey == "" {
-		f.APIKey, f.stored = one.Key, one.Name
-		return f, RequireSecret(one.URL)
-	}
-	return f, nil
-}
-
-// requireNoDefault rejects a key without a server if there is a default server.
-func (s *SavedServers) requireNoDefault() error {
-	if s.Default == "" {
-		return nil
-	}
-	one, err := s.Find("")
-	if err != nil {
-		return err
-	}
-	return terminal.Usagef(
-		"a key is set (--api-key, POSTRIDER_API_KEY, POSTRIDER_ADMIN_TOKEN or the key of a topic), but no server: "+
-			"set --server (or POSTRIDER_SERVER) to %s (%s), to %s or to another server, or unset the key to use your personal "+
-			"key for %s", one.Name, one.URL, devServer, one.Name)
+	f.APIKey, f.stored = one.Key, one.Name
+	return f, RequireSecret(one.URL)
 }
 
 // RequireSecret rejects a server that would be sent a stored key in plain text over a network.
 func RequireSecret(server string) error {
-	if u, err := url.Parse(server); err == nil && u.Scheme == "http" && !onThisMachine(u.Hostname()) {
+	if strings.HasPrefix(strings.ToLower(server), "http:") && !onThisMachine(server) {
 		return terminal.Usagef("%s: a personal key is sent over https only, except to this machine", server)
 	}
 	return nil
