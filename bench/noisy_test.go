@@ -107,27 +107,10 @@ func TestNoisyUnderAPolicyThatDoesNotExist(t *testing.T) {
 
 func TestNoisyOptions(t *testing.T) {
 	t.Parallel()
-	valid := func() NoisyOptions {
-		return NoisyOptions{
-			Baseline: time.Second, Duration: time.Second, Subscriptions: 1, Topics: 1, EventBytes: 1024, Owed: 1, Endpoints: 1,
-			OwedEach: 1, Retries: 1, ManyTopics: 1,
-		}
-	}
-	o := valid()
+	o := NoisyOptions{Subscriptions: 1, Topics: 1}
 	require.NoError(t, o.Validate())
-	for name, change := range map[string]func(*NoisyOptions){
-		"too short a baseline":               func(o *NoisyOptions) { o.Baseline = time.Millisecond },
-		"too short":                          func(o *NoisyOptions) { o.Duration = time.Millisecond },
-		"negative number":                    func(o *NoisyOptions) { o.Owed = -1 },
-		"negative rate":                      func(o *NoisyOptions) { o.Rate = -1 },
-		"too small an event":                 func(o *NoisyOptions) { o.EventBytes = 10 },
-		"more topics than subscriptions":     func(o *NoisyOptions) { o.Topics = 2000 },
-		"more topics than names have digits": func(o *NoisyOptions) { o.ManyTopics = nameLimit },
-	} {
-		o := valid()
-		change(&o)
-		require.Error(t, o.Validate(), name)
-	}
+	o.Topics++
+	require.Error(t, o.Validate())
 }
 
 // TestNoisyPhases counts and times by hand: a baseline of 2 s from second 10 on, noise of 3.5 s from second 12 on.

@@ -23,13 +23,14 @@ func checkRanges(k *kong.Context) error {
 			continue
 		}
 		var value float64
+		unit := ""
 		switch v := flag.Target.Interface().(type) {
 		case int:
 			value = float64(v)
 		case float64:
 			value = v
 		case time.Duration:
-			value = v.Seconds()
+			value, unit = v.Seconds(), "s"
 		}
 		least, err := strconv.ParseFloat(low, 64)
 		if err != nil {
@@ -42,7 +43,7 @@ func checkRanges(k *kong.Context) error {
 		if value >= least && value <= most {
 			continue
 		}
-		allowed := "be " + low + terminal.Either(high == "", " or more", " to "+high)
+		allowed := "be " + low + unit + terminal.Either(high == "", " or more", " to "+high+unit)
 		if low == "0" && high == "" {
 			allowed = "not be negative"
 		}

@@ -36,15 +36,15 @@ event is lost or left at the end.`
 // loadFlags are the flags of every scenario but noisy.
 type loadFlags struct {
 	terminal.OutputFlag
-	Duration    time.Duration `help:"How long to publish, in each phase." default:"30s"`
-	Clients     int           `help:"Publishers, each with one connection; 0 = a good default."`
-	EventBytes  int           `help:"Size of an event in bytes." default:"1024"`
+	Duration    time.Duration `help:"How long to publish, in each phase." default:"30s" range:"1.."`
+	Clients     int           `help:"Publishers, each with one connection; 0 = a good default." range:"0.."`
+	EventBytes  int           `help:"Size of an event in bytes." default:"1024" range:"320.."`
 	DatabaseURL string        `help:"Use this empty database instead of a private one." placeholder:"URL"`
 }
 
 // rateFlag is of the scenarios whose load may be an open loop.
 type rateFlag struct {
-	Rate float64 `help:"Events per second; 0 = as fast as the publishers can."`
+	Rate float64 `help:"Events per second; 0 = as fast as the publishers can." range:"0.."`
 }
 
 // run measures a scenario and prints its report.
@@ -84,7 +84,7 @@ type throughputCmd struct {
 	loadFlags
 	rateFlag
 	Subs        int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1" range:"1.."`
-	AnswerAfter time.Duration `help:"How long the endpoint takes to respond."`
+	AnswerAfter time.Duration `help:"How long the endpoint takes to respond." range:"0.."`
 }
 
 // Run executes bench throughput.
@@ -96,7 +96,7 @@ func (c *throughputCmd) Run(ctx context.Context) error {
 
 type publishCmd struct {
 	loadFlags
-	Events int `name:"events-per-request" help:"Events in a request." default:"100" range:"1.."`
+	Events int `name:"events-per-request" help:"Events in a request." default:"100" range:"1..5000"`
 }
 
 // Run executes bench publish.
@@ -106,7 +106,7 @@ func (c *publishCmd) Run(ctx context.Context) error {
 
 type latencyCmd struct {
 	loadFlags
-	Rate float64 `help:"Events per second." default:"100"`
+	Rate float64 `help:"Events per second." default:"100" range:"0.001.."`
 }
 
 // Run executes bench latency.
@@ -117,7 +117,7 @@ func (c *latencyCmd) Run(ctx context.Context) error {
 type failingCmd struct {
 	loadFlags
 	rateFlag
-	Percent int `help:"How many of a hundred requests are answered 503." default:"20"`
+	Percent int `help:"How many of a hundred requests are answered 503." default:"20" range:"0..99"`
 }
 
 // Run executes bench failing.
@@ -127,8 +127,8 @@ func (c *failingCmd) Run(ctx context.Context) error {
 
 type batchedCmd struct {
 	loadFlags
-	Events int `name:"events-per-request" help:"Events in a request of the publishers." default:"100" range:"1.."`
-	Batch  int `name:"events-per-batch" help:"Events in a delivered batch, at most." default:"100" range:"1.."`
+	Events int `name:"events-per-request" help:"Events in a request of the publishers." default:"100" range:"1..5000"`
+	Batch  int `name:"events-per-batch" help:"Events in a delivered batch, at most." default:"100" range:"1..5000"`
 }
 
 // Run executes bench batched.
@@ -139,7 +139,7 @@ func (c *batchedCmd) Run(ctx context.Context) error {
 type backlogCmd struct {
 	loadFlags
 	rateFlag
-	Waiting int    `help:"How many deliveries of another event subscription wait." default:"1000000"`
+	Waiting int    `help:"How many deliveries of another event subscription wait." default:"1000000" range:"0.."`
 	Waits   string `help:"How: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
 }
 

@@ -16,19 +16,19 @@ import (
 type noisyCmd struct {
 	terminal.OutputFlag
 	Scenario   []string      `help:"What to measure: ${enum}; may be repeated or have several." enum:"all,hang,hang20,retries,topics" default:"all" placeholder:"NAME"`
-	Baseline   time.Duration `help:"How long to measure without the noise." default:"15s"`
-	Duration   time.Duration `help:"How long to measure with it." default:"30s"`
-	Subs       int           `name:"subscriptions" help:"Event subscriptions that are measured; each event goes to one of them, in turn." default:"1000"`
-	Topics     int           `help:"Their topics." default:"1"`
-	Clients    int           `help:"Publishers, each with one connection; 0 = a good default."`
-	Rate       float64       `help:"Events per second; 0 = as fast as the publishers can."`
-	EventBytes int           `help:"Size of an event in bytes." default:"1024"`
-	Owed       int           `help:"hang: pending deliveries of the endpoint that hangs." default:"500000"`
-	Endpoints  int           `help:"hang20: how many endpoints hang." default:"20"`
-	OwedEach   int           `help:"hang20: pending deliveries of each of them." default:"5000"`
-	NoiseRate  float64       `help:"hang, hang20: events per second published for them meanwhile." default:"200"`
-	Retries    int           `help:"retries: how many become due at the same time." default:"90000"`
-	ManyTopics int           `help:"topics: how many, each with one event subscription." default:"10000"`
+	Baseline   time.Duration `help:"How long to measure without the noise." default:"15s" range:"1.."`
+	Duration   time.Duration `help:"How long to measure with it." default:"30s" range:"1.."`
+	Subs       int           `name:"subscriptions" help:"Event subscriptions that are measured; each event goes to one of them, in turn." default:"1000" range:"1..99999"`
+	Topics     int           `help:"Their topics." default:"1" range:"1.."`
+	Clients    int           `help:"Publishers, each with one connection; 0 = a good default." range:"0.."`
+	Rate       float64       `help:"Events per second; 0 = as fast as the publishers can." range:"0.."`
+	EventBytes int           `help:"Size of an event in bytes." default:"1024" range:"320.."`
+	Owed       int           `help:"hang: pending deliveries of the endpoint that hangs." default:"500000" range:"1.."`
+	Endpoints  int           `help:"hang20: how many endpoints hang." default:"20" range:"1..99999"`
+	OwedEach   int           `help:"hang20: pending deliveries of each of them." default:"5000" range:"1.."`
+	NoiseRate  float64       `help:"hang, hang20: events per second published for them meanwhile." default:"200" range:"0.."`
+	Retries    int           `help:"retries: how many become due at the same time." default:"90000" range:"1.."`
+	ManyTopics int           `help:"topics: how many, each with one event subscription." default:"10000" range:"1..99999"`
 	Policy     string        `help:"Retry policy of the bad endpoints." default:"ga-2018"`
 	Check      bool          `help:"Exit with 1 also if a bound is not met."`
 }
