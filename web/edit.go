@@ -82,7 +82,7 @@ func (p *pages) edit(open opener) echo.HandlerFunc {
 func (p *pages) showForm(c echo.Context, e *editor) error {
 	view := formView{
 		Action: e.action, Back: e.trail[len(e.trail)-1].Href, Save: "Create", Etag: e.get("etag"),
-		Was: e.get("was"), Others: e.others, Changes: e.changes, Sections: e.sections(),
+		Was: e.get("was"), Others: e.mistakes[""], Changes: e.changes, Sections: e.sections(),
 	}
 	title := "New " + e.noun
 	if e.name != "" {
@@ -169,28 +169,19 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 
 // sections are the parts of the form, in the order of the table.
 func (e *editor) sections() (sections []formSection) {
-	of := func(title string) *formSection {
-		i := slices.IndexFunc(sections, func(s formSection) bool { return s.Title == title })
-		if i < 0 {
-			i, sections = len(sections), append(sections, formSection{
-				ID: strings.ReplaceAll(strings.ToLower(title), " ", "-"), Title: title, Folded: slices.Contains(e.folded, title),
-			})
-		}
-		return &sections[i]
-	}
-	if e.name == "" {
-		of(e.table[0].Section).Fields = e.fields(formField{
-			Name: "name", Label: "Name", Kind: kindText, Required: true,
-			Hint: "3 to 64 letters, digits, dots, underscores and hyphens.",
-		})
-	}
 	for i := range e.table {
 		s := &e.table[i]
 		fixed := s.Fixed && e.name != ""
 		if s.Section == "" || fixed && e.stored[s.Name] == nil {
 			continue
 		}
-		section, field := of(s.Section), settingField(s)
+		if n := len(sections); n == 0 || sections[n-1].Title != s.Section {
+			sections = append(sections, formSection{
+				ID: strings.ReplaceAll(strings.ToLower(s.Section), " ", "-"), Title: s.Section,
+				Folded: slices.Contains(e.folded, s.Section),
+			})
+		}
+		section, field := &sections[len(sections)-1], settingField(s)
 		field.Fixed, field.Required = fixed, field.Required && e.name == ""
 		if e.dependent != nil {
 			e.dependent(section, &field)
@@ -201,6 +192,13 @@ func (e *editor) sections() (sections []formSection) {
 			continue
 		}
 		section.Fields = append(section.Fields, e.fields(field)...)
+	}
+	if e.name == "" {
+		name := formField{
+			Name: "name", Label: "Name", Kind: kindText, Required: true,
+			Hint: "3 to 64 letters, digits, dots, underscores and hyphens.",
+		}
+		sections[0].Fields = append(e.fields(name), sections[0].Fields...)
 	}
 	for i := range sections {
 		sections[i].unfold()

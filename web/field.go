@@ -2,8 +2,8 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -144,39 +144,30 @@ func settingField(s *spec.Setting) formField {
 	field := formField{
 		Name: s.Name, Label: s.Label, Kind: fieldKinds[s.Kind], Hint: s.Help, Placeholder: s.Example, Default: s.Default,
 		Required: s.Default == "",
+		Wide:     slices.Contains([]spec.Kind{spec.URL, spec.PEM, spec.Lines, spec.JSON, spec.List}, s.Kind),
 	}
-	switch s.Kind {
-	case spec.Switch:
-		field.Options = []option{{"", "default: " + s.Default}, {"true", "yes"}, {"false", "no"}}
-		if checkBox(s) {
-			field.Kind = kindCheck
-		}
+	switch {
+	case checkBox(s):
+		field.Kind = kindCheck
 		return field
-	case spec.Choice:
-		field.Options = []option{{"", "default: " + s.Default}}
+	case s.Kind == spec.Switch:
+		field.Options = []option{{"", "default"}, {"true", "yes"}, {"false", "no"}}
+	case s.Kind == spec.Choice:
+		field.Options = []option{{"", "default"}}
 		for _, choice := range s.Choices {
 			field.Options = append(field.Options, option{choice, choice})
 		}
-		return field
-	case spec.Text:
-		if s.Secret {
-			field.Kind = kindSecret
-		}
-	case spec.Lines:
+	case s.Kind == spec.Text && s.Secret:
+		field.Kind = kindSecret
+	case s.Kind == spec.Lines:
 		field.Hint += " One per line."
-	case spec.Whole:
-		field.Min = strconv.FormatFloat(s.Min, 'f', -1, 64)
-		if s.Max > 0 {
-			field.Max = strconv.FormatFloat(s.Max, 'f', -1, 64)
-		}
-	default:
+	case s.Kind == spec.Whole && s.Max > 0:
+		field.Min, field.Max = fmt.Sprint(int(s.Min)), fmt.Sprint(int(s.Max))
 	}
-	field.Wide = s.Kind == spec.URL || s.Kind == spec.PEM || s.Kind == spec.Lines || s.Kind == spec.JSON ||
-		s.Kind == spec.List
 	if limits := s.Limits(); limits != "" {
-		field.Hint += " " + limits + "."
+		field.Hint += " Allowed: " + limits + "."
 	}
-	if s.Default != "" {
+	if s.Default != "" && s.Default != "none" {
 		field.Hint += " Default: " + s.Default + "."
 	}
 	return field
@@ -186,26 +177,16 @@ func checkBox(s *spec.Setting) bool {
 	return s.Kind == spec.Switch && (s.Default == "true" || s.Default == "false")
 }
 
-// settingsIn are the settings of a table in an object of the REST API, by name. Those that are null are left out, and
-// so are secrets.
+// settingsIn are the settings of a table in an object of the REST API, by name. Those that are absent or null are left
+// out, and so are secrets.
 func settingsIn(table []spec.Setting, object json.RawMessage) map[string]json.RawMessage {
 	found := map[string]json.RawMessage{}
-	var walk func(prefix string, object json.RawMessage)
-	walk = func(prefix string, object json.RawMessage) {
-		var members map[string]json.RawMessage
-		_ = json.Unmarshal(object, &members) // what is no object has no settings in it
-		for name, value := range members {
-			name = prefix + name
-			switch s := spec.Find(table, name); {
-			case string(value) == "null", s != nil && s.Secret && s.Kind != spec.JSON:
-			case s != nil:
-				found[name] = value
-			default:
-				walk(name+".", value)
-			}
+	for i := range table {
+		s := &table[i]
+		if value := spec.At(object, s.Name); value != nil && (!s.Secret || s.Kind == spec.JSON) {
+			found[s.Name] = value
 		}
 	}
-	walk("", object)
 	return found
 }
 

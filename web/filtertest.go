@@ -3,10 +3,13 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"postrider/policy/filter"
 )
 
 // filterTester is the part of the form that tests its filter, with the result.
@@ -25,13 +28,7 @@ type filterTester struct {
 type filterResult struct {
 	ID      string
 	Matched bool
-	Clauses []filterClause
-}
-
-type filterClause struct {
-	Clause string
-	Passed bool
-	Why    string
+	Clauses []filter.Clause
 }
 
 func (s *subscriptionForm) filterTester(part string) *filterTester {
@@ -65,8 +62,9 @@ func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error
 	answer, err := s.pages.ask(ctx, c, http.MethodPost, apiTopic(s.topic.Name)+"/testFilter", body)
 	if err != nil {
 		err = s.rejected(err, rejected)
-		if len(s.others) > 0 { // shown at the button, the only part of the page that changes
-			s.tester.Done, s.tester.Rejected, s.others = true, s.others[0], nil
+		var said *refusedError
+		if delete(s.mistakes, ""); len(s.mistakes) == 0 && errors.As(err, &said) {
+			s.tester.Done, s.tester.Rejected = true, said.text // at the button: only this part of the page changes
 		}
 		return err
 	}

@@ -20,8 +20,7 @@ import (
 // setting has in the REST API: an error of the API finds its field.
 type form struct {
 	values   url.Values
-	mistakes map[string][]string // by the field's name
-	others   []string            // of no field
+	mistakes map[string][]string // by the field's name; "" for those of no field
 }
 
 func newForm() *form { return &form{values: url.Values{}, mistakes: map[string][]string{}} }
@@ -171,10 +170,6 @@ func (f *form) reject(err error, nothing string, fields ...string) error {
 		if slices.Contains(nameTargets, problem.Target) && slices.Contains(fields, "name") {
 			field = "name"
 		}
-		if field == "" {
-			f.others = append(f.others, problem.Message)
-			continue
-		}
 		f.mistake(field, problem.Message)
 	}
 	same := func(p apiProblem) bool { return p.Message == rejected.Message }
@@ -183,8 +178,8 @@ func (f *form) reject(err error, nothing string, fields ...string) error {
 		said.text = nothing + ": another user has changed it since you opened this page."
 	case rejected.Message != "" && !slices.ContainsFunc(rejected.Details, same): // more than the details, as of a handshake
 		said.text = nothing + ": " + rejected.Message
-	case len(f.others) > 0:
-		said.text = nothing + ": " + strings.TrimSuffix(f.others[0], ".") + "."
+	case len(f.mistakes[""]) > 0:
+		said.text = nothing + ": " + strings.TrimSuffix(f.mistakes[""][0], ".") + "."
 	}
 	return said
 }

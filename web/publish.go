@@ -59,7 +59,7 @@ func (p *pages) publish(c echo.Context) error {
 		Name: "event", Label: "Event", Kind: kindJSON, Rows: 14, Wide: true, Required: true,
 		Hint: "One event, or an array of them, in the topic’s schema: " + view.Schema + ".",
 	})[0]
-	view.Others = f.others
+	view.Others = f.mistakes[""]
 	if view.Invalid = !json.Valid([]byte(f.get("event"))); !view.Invalid {
 		view.Curl, view.SQL = commandsOf(c, topic, spelledOut(f.get("event")))
 	}

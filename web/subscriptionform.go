@@ -188,55 +188,43 @@ func advancedFilters() rowList {
 			_ = json.Unmarshal(row, &a) // it is stored as one
 			f.set(at+"operatorType", a.OperatorType)
 			f.set(at+"key", a.Key)
-			f.set(at+"value", operandLines(&a))
+			if a.Value != nil {
+				a.Values = append(a.Values, a.Value)
+			}
+			lines := make([]string, len(a.Values))
+			for i, value := range a.Values {
+				lines[i] = operandText(value)
+			}
+			f.set(at+"value", strings.Join(lines, "\n"))
 		},
 		read: func(f *form, at string) any { return f.advancedFilter(at) },
 	}
 }
 
-// operandLines are the values of a condition, one per line.
-func operandLines(a *filter.AdvancedFilter) string {
-	values := a.Values
-	if len(a.Value) > 0 {
-		values = append([]json.RawMessage{a.Value}, values...)
+// operandText writes a text as it is entered, a number as it is and a range without brackets.
+func operandText(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil && value[0] == '"' {
+		return lineOf(text)
 	}
-	lines := make([]string, len(values))
-	for i, value := range values {
-		var text string
-		if json.Unmarshal(value, &text) == nil && value[0] == '"' {
-			lines[i] = lineOf(text)
-			continue
-		}
-		lines[i] = strings.Trim(string(value), "[]")
-	}
-	return strings.Join(lines, "\n")
+	return strings.Trim(string(value), "[]")
 }
 
-// advancedFilter is one condition. Its operator decides how its lines are read.
-func (f *form) advancedFilter(at string) map[string]any {
-	operator := f.get(at + "operatorType")
-	row := map[string]any{"operatorType": operator, "key": f.get(at + "key")}
-	lines := f.lines(at + "value")
-	switch {
-	case strings.HasPrefix(operator, "Is"):
-		if len(lines) > 0 {
-			row["values"] = lines
+// advancedFilter reads a condition. Its operator decides what its lines are.
+func (f *form) advancedFilter(at string) filter.AdvancedFilter {
+	a := filter.AdvancedFilter{OperatorType: f.get(at + "operatorType"), Key: f.get(at + "key")}
+	begins := func(prefix string) bool { return strings.HasPrefix(a.OperatorType, prefix) }
+	for _, line := range f.lines(at + "value") {
+		operand := operandOf(line)
+		if begins("String") || begins("Is") {
+			operand = textJSON(line)
 		}
-	case strings.HasPrefix(operator, "String"):
-		row["values"] = lines
-	case strings.HasPrefix(operator, "Bool"), strings.HasPrefix(operator, "NumberLess"),
-		strings.HasPrefix(operator, "NumberGreater"):
-		if len(lines) > 0 {
-			row["value"] = operandOf(strings.Join(lines, "\n"))
-		}
-	default:
-		values := []json.RawMessage{}
-		for _, line := range lines {
-			values = append(values, operandOf(line))
-		}
-		row["values"] = values
+		a.Values = append(a.Values, operand)
 	}
-	return row
+	if len(a.Values) == 1 && (begins("Bool") || begins("NumberLess") || begins("NumberGreater")) {
+		a.Value, a.Values = a.Values[0], nil
+	}
+	return a
 }
 
 // operandOf reads a number, true or false, or the two ends of a range.

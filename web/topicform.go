@@ -107,15 +107,8 @@ func finishTopic(settings map[string]any) {
 	}
 }
 
-// keysView is what topic-keys.html shows.
-type keysView struct {
-	Topic string
-	Shown bool
-	Keys  []accessKey
-	Names []string
-}
-
-type accessKey struct{ Name, Key string }
+// keysView is what topic-keys.html shows; without keys it offers to show them.
+type keysView struct{ Topic, Key1, Key2 string }
 
 // topicKeys shows access keys after a click, and replaces one. Both are in the audit.
 func (p *pages) topicKeys(c echo.Context) error {
@@ -125,7 +118,7 @@ func (p *pages) topicKeys(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := keysView{Topic: topic.Name, Names: []string{"key1", "key2"}}
+	view := keysView{Topic: topic.Name}
 	if c.Request().Method == http.MethodPost {
 		err = p.readKeys(ctx, c, &view)
 	}
@@ -150,10 +143,5 @@ func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) er
 	if err != nil {
 		return f.reject(err, "Nothing was done")
 	}
-	var keys struct{ Key1, Key2 string }
-	if err := answer.read(&keys); err != nil {
-		return err
-	}
-	view.Shown, view.Keys = true, []accessKey{{"key1", keys.Key1}, {"key2", keys.Key2}}
-	return nil
+	return answer.read(view)
 }

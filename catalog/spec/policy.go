@@ -6,7 +6,7 @@ import "postrider/policy"
 const (
 	PolicySection = "Policy"
 	Schedule      = "Schedule"
-	Ends          = "Ends"
+	Outcomes      = "Outcomes"
 	Probation     = "Probation"
 )
 
@@ -86,33 +86,33 @@ var Policy = []Setting{
 		Help: "Event subscriptions may set more than one event per batch.",
 	},
 	{
-		Name: "deadLetterDefault", Section: Ends, Label: "Dead-letter default", Kind: Choice, Default: "rows",
+		Name: "deadLetterDefault", Section: Outcomes, Label: "Dead-letter default", Kind: Choice, Default: "rows",
 		Choices: []string{policy.DeadLetterRows, policy.DeadLetterNone},
 		Help: "Under behavior documented, without a dead-letter destination: rows keeps a dead letter, none drops the " +
 			"event.",
 	},
 	{
-		Name: "deadLetterDelayInSeconds", Section: Ends, Label: "Export delay (s)", Kind: Number, Max: 86400,
+		Name: "deadLetterDelayInSeconds", Section: Outcomes, Label: "Export delay (s)", Kind: Number, Max: 86400,
 		Help: "Seconds from the last attempt to the export of the dead letter.", Default: "300",
 	},
 	{
-		Name: "deadLetterGiveUpInSeconds", Section: Ends, Label: "Export window (s)", Kind: Number, Max: 172800,
+		Name: "deadLetterGiveUpInSeconds", Section: Outcomes, Label: "Export window (s)", Kind: Number, Max: 172800,
 		Help: "Seconds for which the export to an unavailable location is retried.", Default: "14400",
 	},
 	{
-		Name: "honorRetryAfter", Section: Ends, Label: "Honor Retry-After", Kind: Switch, Default: "false",
+		Name: "honorRetryAfter", Section: Outcomes, Label: "Honor Retry-After", Kind: Switch, Default: "false",
 		Help: "Under behavior documented: an endpoint's Retry-After header defers the next attempt.",
 	},
 	{
-		Name: "retryAfterCapInSeconds", Section: Ends, Label: "Retry-After cap (s)", Kind: Number, Min: 1, Max: 604800,
+		Name: "retryAfterCapInSeconds", Section: Outcomes, Label: "Retry-After cap (s)", Kind: Number, Min: 1, Max: 604800,
 		Help: "Longest wait that a Retry-After header can cause.", Default: "3600",
 	},
 	{
-		Name: "retryTransportErrors", Section: Ends, Label: "Retry transport errors", Kind: Switch, Default: "true",
+		Name: "retryTransportErrors", Section: Outcomes, Label: "Retry transport errors", Kind: Switch, Default: "true",
 		Help: "Under behavior documented: retry if there was no response, even if the status table says never.",
 	},
 	{
-		Name: "statusTable", Section: Ends, Label: "Status table", Kind: JSON, Default: "that of ga-2021",
+		Name: "statusTable", Section: Outcomes, Label: "Status table", Kind: JSON, Default: "that of ga-2021",
 		Help: "For each kind of endpoint an entry for every status or error with a rule of its own, and one with the " +
 			"condition other.",
 	},
@@ -136,9 +136,10 @@ var Policy = []Setting{
 		Help: "Longest hold, at least the first.", Default: "14400; 0 without a first hold",
 	},
 	{
-		Name: "probation.action", Section: Probation, Label: "Under documented", Kind: Choice, Default: "hold",
+		Name: "probation.action", Section: Probation, Label: "Probation action", Kind: Choice, Default: "hold",
 		Choices: []string{string(policy.ProbationHold), string(policy.ProbationDocumented)},
-		Help:    "hold: events wait until the endpoint recovers. documented: they may be dead-lettered without an attempt.",
+		Help: "Under behavior documented. hold: events wait until the endpoint recovers. documented: they may be " +
+			"dead-lettered without an attempt.",
 	},
 	{
 		Name: "probation.byOutcome", Section: Probation, Label: "Hold by outcome", Kind: JSON, Example: `{"Busy": 60}`,

@@ -15,8 +15,12 @@ func TestEverySettingIsDescribed(t *testing.T) {
 	for name, table := range map[string][]spec.Setting{
 		"topic": spec.Topic, "subscription": spec.Subscription, "policy": spec.Policy,
 	} {
-		seen, flags := map[string]bool{}, map[string]bool{}
-		for _, s := range table {
+		seen, sections, flags := map[string]bool{}, map[string]bool{}, map[string]bool{}
+		for i, s := range table {
+			if i == 0 || table[i-1].Section != s.Section {
+				require.False(t, s.Section != "" && sections[s.Section], "%s: the settings of %s are in two places", name, s.Section)
+				sections[s.Section] = true
+			}
 			require.False(t, seen[s.Name], "%s: %s appears twice", name, s.Name)
 			seen[s.Name] = true
 			require.NotEmpty(t, s.Help, s.Name)
