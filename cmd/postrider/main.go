@@ -39,7 +39,7 @@ type verbs struct {
 	Topic   management.TopicCmd `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
 	Publish cli.PublishCmd      `cmd:"" help:"Publish events from files, from standard input, or made up."`
 	Listen  cli.ListenCmd       `cmd:"" help:"Receive events on this machine: print, answer and forward them."`
-	Tail    cli.TailCmd         `cmd:"" help:"Follow what is published and attempted, as it happens."`
+	Tail    cli.TailCmd         `cmd:"" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
 	Apply   management.ApplyCmd `cmd:"" help:"Make topics, event subscriptions and retry policies what a file says, after showing what would change."`
 	Doctor  doctorCmd           `cmd:"" help:"Look for what is wrong with the database, its settings and the nodes, and say what to do."`
 
@@ -54,8 +54,8 @@ type verbs struct {
 	Operation    cli.OperationCmd           `cmd:"" help:"List and show what is being done, or was done, to many."`
 
 	Login  cli.LoginCmd  `cmd:"" help:"Get a personal key for a server: you approve it in a browser."`
-	Logout cli.LogoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer."`
-	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there."`
+	Logout cli.LogoutCmd `cmd:"" help:"Revoke your personal key for a server, and remove it from this computer." detail:"If the server does not respond, the key is removed here all the same; it works at the server until it expires, or until you revoke it on your account page." example:"logout; logout staging"`
+	Whoami cli.WhoamiCmd `cmd:"" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --server staging -o json"`
 	Server cli.ServerCmd `cmd:"" help:"List the servers that you have logged in to, and choose the default one."`
 
 	Audit  cli.AuditCmd `cmd:"" help:"List who did what."`

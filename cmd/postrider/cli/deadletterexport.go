@@ -29,23 +29,13 @@ type deadletterExportCmd struct {
 	Output       string     `short:"o" help:"File, or URL of one (file://, s3://, azblob://), that is there once all is written; - is standard output." default:"-" placeholder:"FILE"`
 }
 
-// Help is shown by deadletter export --help.
-func (deadletterExportCmd) Help() string {
-	return `The oldest comes first. Dead letters stay as they are; those that come meanwhile are left out. What is not ` +
-		`written whole ends with exit code 1 and leaves no file.
-
-Examples:
-  postrider deadletter export --topic orders --from 24h > dead.ndjson
-  postrider deadletter export --format rows -o dead.ndjson
-  postrider deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'`
-}
-
 // Run executes deadletter export.
 func (c *deadletterExportCmd) Run(ctx context.Context) error {
 	filter, err := rest.Filter(c)
 	if err != nil {
 		return err
 	}
+	filter["limit"] = 500
 	client, err := c.Client()
 	if err != nil {
 		return err
@@ -55,7 +45,7 @@ func (c *deadletterExportCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer out.Abort()
-	if err := c.export(ctx, client, rest.ListURL("/v1/deadLetterExport", filter, 500), out); err != nil {
+	if err := c.export(ctx, client, rest.QueryURL("/v1/deadLetterExport", filter), out); err != nil {
 		return err
 	}
 	if err := out.Commit(); err != nil {

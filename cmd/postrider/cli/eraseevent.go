@@ -19,18 +19,6 @@ type eventEraseCmd struct {
 	NoWait   bool     `help:"If they are many: print the operation's id; the service goes on."`
 }
 
-// Help is shown by event erase --help.
-func (eventEraseCmd) Help() string {
-	return `This erases body and subject of the event and of its dead letters, and what endpoints responded. Pending
-deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies, and copies that an endpoint
-keeps, are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in
-steps, and this waits until it has; Ctrl-C stops only the waiting.
-
-Examples:
-  postrider event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11
-  postrider event erase --topic orders --subject customers/4711 --yes`
-}
-
 // Run executes event erase.
 func (c *eventEraseCmd) Run(ctx context.Context) error {
 	one, at, body := c.SystemID != "", rest.ItemURL("/v1/events", c.SystemID), any(nil)

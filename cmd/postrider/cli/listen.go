@@ -40,8 +40,8 @@ type ListenCmd struct {
 
 // Help is shown by listen --help.
 func (ListenCmd) Help() string {
-	return `It answers both validation handshakes. With --topic the service must be allowed to call this machine: postrider dev
-is, serve needs --allow-cidr. The event subscription expires after an hour if this program is killed.
+	return `It answers both validation handshakes. With --topic the service must be allowed to call this machine:
+postrider dev is, serve needs --allow-cidr. The event subscription expires after an hour if this program is killed.
 
 Examples:
   postrider listen --topic demo
@@ -63,7 +63,7 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 	}
 	base := "http://" + local.Reachable(socket.Addr())
 	fmt.Fprintf(notes, "Listening at %s, %s. Ctrl-C ends it.\n", base, behavior)
-	l := &listener{ListenCmd: c, out: terminal.NewPrinter(os.Stdout), farewell: make(chan struct{}, 1)}
+	l := &listener{ListenCmd: c, farewell: make(chan struct{}, 1)}
 	srv, served := &http.Server{Handler: l, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
 	go func() { served <- srv.Serve(socket) }()
 	defer func() { // requests in progress at the end still find their endpoint
@@ -126,7 +126,6 @@ const (
 // listener receives and prints requests, and responds to them or forwards them.
 type listener struct {
 	*ListenCmd
-	out      *terminal.Printer
 	requests atomic.Int64 // without handshakes
 	// farewell gets a value when the service has reported that it has deleted the event subscription.
 	farewell chan struct{}
@@ -142,7 +141,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if local.AnswerHandshake(w, r, body) {
 		if l.Output == "table" {
-			l.out.Line(terminal.Clock(began) + " <-> validation handshake answered")
+			fmt.Println(terminal.Clock(began) + " <-> validation handshake answered")
 		}
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -102,7 +101,7 @@ func (l *listener) arrived(got *receivedRequest) {
 	if l.Verbose {
 		lines.WriteString(indented(got.body) + "\n")
 	}
-	_, _ = io.WriteString(l.out, lines.String())
+	fmt.Print(lines.String()) // in one write: requests may be concurrent
 }
 
 func orDash(s string) string { return cmp.Or(terminal.Cell(s), "-") }
@@ -127,7 +126,7 @@ func (l *listener) answered(got *receivedRequest, failure string, took time.Dura
 		if failure != "" {
 			line += ": " + terminal.OneLine(failure)
 		}
-		l.out.Line(line)
+		fmt.Println(line)
 		return
 	}
 	var lines strings.Builder
@@ -135,5 +134,5 @@ func (l *listener) answered(got *receivedRequest, failure string, took time.Dura
 		text, _ := terminal.EncodeLine(l.Output, event) // of texts, numbers and valid JSON
 		lines.WriteString(text)
 	}
-	_, _ = io.WriteString(l.out, lines.String())
+	fmt.Print(lines.String()) // in one write: requests may be concurrent
 }

@@ -188,7 +188,7 @@ func openBrowser(ctx context.Context, page string) {
 	case os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "":
 		return
 	}
-	opener := exec.CommandContext(ctx, command[0], append(command[1:], u.String())...) //nolint:gosec // fixed programs
+	opener := exec.CommandContext(ctx, command[0], append(command[1:], u.String())...)
 	if opener.Start() == nil {
 		go func() { _ = opener.Wait() }()
 	}

@@ -46,7 +46,7 @@ type batchArg struct {
 type EventCmd struct {
 	List  listVerb[eventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
 	Show  showVerb[eventArg]    `cmd:"" path:"/v1/events/{system-id}" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
-	Erase eventEraseCmd         `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere."`
+	Erase eventEraseCmd         `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere." detail:"This erases body and subject of the event and of its dead letters, and what endpoints responded. Pending deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies, and copies that an endpoint keeps, are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in steps, and this waits until it has; Ctrl-C stops only the waiting." example:"event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11; event erase --topic orders --subject customers/4711 --yes"`
 }
 
 type eventFilter struct {

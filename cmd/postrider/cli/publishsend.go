@@ -118,8 +118,8 @@ type eventArray struct {
 	n    int
 }
 
-// requests groups events into arrays of at most this many events and of at most 1 MiB. A larger event has its own array:
-// the server rejects it.
+// requests groups events into arrays of at most this many events and of at most 1 MiB. A larger event has its own
+// array: the server rejects it.
 func requests(events iter.Seq2[[]byte, error], most int) iter.Seq2[eventArray, error] {
 	return func(yield func(eventArray, error) bool) {
 		var a eventArray

@@ -17,16 +17,6 @@ type LogoutCmd struct {
 	Server string `arg:"" optional:"" help:"URL or name (default: the default server)." placeholder:"URL|NAME"`
 }
 
-// Help is shown by logout --help.
-func (LogoutCmd) Help() string {
-	return `Revokes your personal key at the server and removes it from this computer. If the server does not answer, the
-key is removed here all the same; it works at the server until it expires, or until you revoke it on your account page.
-
-Examples:
-  postrider logout
-  postrider logout staging`
-}
-
 // Run executes logout.
 func (c *LogoutCmd) Run(ctx context.Context) error {
 	saved, one, err := storedServer(c.Server)
@@ -79,15 +69,6 @@ func revoke(ctx context.Context, s *rest.SavedServer) error {
 type WhoamiCmd struct {
 	rest.ServerFlags
 	terminal.OutputFlag
-}
-
-// Help is shown by whoami --help.
-func (WhoamiCmd) Help() string {
-	return `Shows which server the other verbs call, in whose name, with which role, and until when the key works.
-
-Examples:
-  postrider whoami
-  postrider whoami --server staging -o json`
 }
 
 var identity = resource{

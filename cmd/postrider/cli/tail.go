@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -23,17 +22,6 @@ type TailCmd struct {
 	State        []string `help:"Only attempts after which a delivery is pending, delivered, dead_lettered or dropped." enum:"pending,delivered,dead_lettered,dropped" placeholder:"STATE"`
 }
 
-// Help is shown by tail --help.
-func (TailCmd) Help() string {
-	return `Published events (-->) and attempts (<--), within about a second. If more than 200 of either happen in a ` +
-		`second, the newest 200 are shown. Ctrl-C ends it.
-
-Examples:
-  postrider tail
-  postrider tail --topic orders --state pending,dead_lettered
-  postrider tail --topic orders --subscription billing -o json`
-}
-
 // tailInterval is between two requests; a person does not notice a shorter one.
 const tailInterval = time.Second
 
@@ -46,11 +34,7 @@ func (c *TailCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	query := url.Values{}
-	for name, value := range rest.Given(c) {
-		query.Set(name, fmt.Sprint(value))
-	}
-	next, shown := "/v1/activity?"+query.Encode(), map[string]bool{}
+	next, shown := rest.QueryURL("/v1/activity", rest.Given(c)), map[string]bool{}
 	for first := true; ; first = false {
 		var page struct {
 			Value    []rest.Object

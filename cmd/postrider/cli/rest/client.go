@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -296,7 +297,9 @@ func (c *Client) All(ctx context.Context, path string) ([]Object, error) {
 
 // First reads the first objects of a list that match the filter, at most limit.
 func (c *Client) First(ctx context.Context, path string, filter Object, limit int) ([]Object, error) {
-	return c.read(ctx, ListURL(path, filter, min(limit, 1000)), limit)
+	parameters := maps.Clone(filter)
+	parameters["limit"] = min(limit, 1000)
+	return c.read(ctx, QueryURL(path, parameters), limit)
 }
 
 // read reads page by page until it has most objects or the list ends.
@@ -315,10 +318,10 @@ func (c *Client) read(ctx context.Context, next string, most int) ([]Object, err
 	return list[:min(len(list), most)], nil
 }
 
-// ListURL is the first page of a list.
-func ListURL(path string, filter Object, limit int) string {
-	query := url.Values{"limit": {fmt.Sprint(limit)}}
-	for name, value := range filter {
+// QueryURL is a path with query parameters.
+func QueryURL(path string, parameters Object) string {
+	query := url.Values{}
+	for name, value := range parameters {
 		query.Set(name, fmt.Sprint(value))
 	}
 	return path + "?" + query.Encode()
