@@ -18,26 +18,49 @@ type DeadLetterFilter struct {
 	Topic         *string `json:"topic,omitzero"`
 	Subscription  *string `json:"subscription,omitzero"`
 	Reason        *string `json:"reason,omitzero"`
-	LastOutcome   *string `json:"last_outcome,omitzero"`
-	LastStatus    *int    `json:"last_status,omitzero"`
-	EventID       *string `json:"event_id,omitzero"`
-	EventType     *string `json:"event_type,omitzero"`
+	LastOutcome   *string `json:"lastOutcome,omitzero"`
+	LastStatus    *int    `json:"lastStatus,omitzero"`
+	EventID       *string `json:"eventId,omitzero"`
+	EventType     *string `json:"eventType,omitzero"`
 	Subject       *string `json:"subject,omitzero"`
-	SubjectPrefix *string `json:"subject_prefix,omitzero"`
+	SubjectPrefix *string `json:"subjectPrefix,omitzero"`
 	Source        *string `json:"source,omitzero"`
 	// DeadLetteredFrom is included, DeadLetteredUntil is not.
-	DeadLetteredFrom  *time.Time `json:"dead_lettered_from,omitzero"`
-	DeadLetteredUntil *time.Time `json:"dead_lettered_until,omitzero"`
+	DeadLetteredFrom  *time.Time `json:"deadLetteredFrom,omitzero"`
+	DeadLetteredUntil *time.Time `json:"deadLetteredUntil,omitzero"`
 	// Redelivered: true for those that were redelivered, false for the others, nil for both. A redelivery of many
 	// reads nil as false.
 	Redelivered *bool `json:"redelivered,omitzero"`
 	// DeadLetterIDs are at most 5,000; nil for all, and an empty list for none.
-	DeadLetterIDs []uuid.UUID `json:"dead_letter_ids,omitzero"`
+	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"5000"`
+}
+
+// storedFilter is a DeadLetterFilter as the functions of schema postrider have it.
+type storedFilter struct {
+	Topic             *string     `json:"topic,omitzero"`
+	Subscription      *string     `json:"subscription,omitzero"`
+	Reason            *string     `json:"reason,omitzero"`
+	LastOutcome       *string     `json:"last_outcome,omitzero"`
+	LastStatus        *int        `json:"last_status,omitzero"`
+	EventID           *string     `json:"event_id,omitzero"`
+	EventType         *string     `json:"event_type,omitzero"`
+	Subject           *string     `json:"subject,omitzero"`
+	SubjectPrefix     *string     `json:"subject_prefix,omitzero"`
+	Source            *string     `json:"source,omitzero"`
+	DeadLetteredFrom  *time.Time  `json:"dead_lettered_from,omitzero"`
+	DeadLetteredUntil *time.Time  `json:"dead_lettered_until,omitzero"`
+	Redelivered       *bool       `json:"redelivered,omitzero"`
+	DeadLetterIDs     []uuid.UUID `json:"dead_letter_ids,omitzero"`
+}
+
+// Scan implements sql.Scanner for a stored filter.
+func (f *DeadLetterFilter) Scan(stored any) error {
+	return json.Unmarshal(fmt.Appendf(nil, "%s", stored), (*storedFilter)(f))
 }
 
 // Text returns the filter as the functions of schema postrider expect it.
 func (f *DeadLetterFilter) Text() (string, error) {
-	text, err := json.Marshal(f)
+	text, err := json.Marshal((*storedFilter)(f))
 	if err != nil {
 		return "", fmt.Errorf("write a filter of dead letters: %w", err)
 	}
@@ -121,10 +144,11 @@ const countPatience = 5 * time.Second
 
 // Matched is the result of a dry run.
 type Matched struct {
-	Matched int64
+	Matched int64 `json:"matched"`
 	// Redelivered is how many of them were redelivered before; of events 0.
-	Redelivered int64
-	AtLeast     bool // counting stopped early: there may be more
+	Redelivered int64 `json:"-"`
+	// AtLeast: counting stopped early, there may be more.
+	AtLeast bool `json:"atLeast"`
 }
 
 // CountDeadLetters counts the dead letters that a filter matches, for a little more than 5 s. *FunctionError: the
@@ -144,22 +168,38 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 
 // Operation is a bulk operation: a redelivery, a purge or an erasure of many.
 type Operation struct {
-	OperationID                   uuid.UUID
-	Kind, State                   string
-	Filter                        DeadLetterFilter
-	Topic, Subscription           *string
-	PublishedFrom, PublishedUntil *time.Time
-	RatePerSecond                 *int
-	Matched                       *int64 // nil of past events and erasures
-	MatchedAtLeast                bool
-	Done, Skipped, Failed         int64
-	LastError                     *string
-	ReachedAt                     *time.Time // how far it has come: a time of dead-lettering, or of publishing
-	StartedBy                     string
-	CreatedAt                     time.Time
-	FinishedAt                    *time.Time
-	// The states of its redeliveries; nil for a purge or an erasure.
-	Pending, Delivered, DeadLettered, Dropped, Canceled *int64
+	OperationID    uuid.UUID        `json:"operationId"`
+	Kind           string           `json:"kind" enum:"redeliver,purge,redeliver_events,erase_subject"`
+	State          string           `json:"state" enum:"running,done,canceled,failed"`
+	Filter         DeadLetterFilter `json:"filter"`
+	Topic          *string          `json:"topic"`
+	Subscription   *string          `json:"subscription"`
+	PublishedFrom  *time.Time       `json:"publishedFrom"`
+	PublishedUntil *time.Time       `json:"publishedUntil"`
+	RatePerSecond  *int             `json:"ratePerSecond"`
+	// Matched is nil of past events and erasures.
+	Matched        *int64  `json:"matched"`
+	MatchedAtLeast bool    `json:"matchedAtLeast"`
+	Done           int64   `json:"done"`
+	Skipped        int64   `json:"skipped"`
+	Failed         int64   `json:"failed"`
+	LastError      *string `json:"lastError"`
+	// ReachedAt is how far it has come: a time of dead-lettering, or of publishing.
+	ReachedAt  *time.Time `json:"reachedAt"`
+	StartedBy  string     `json:"startedBy"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	FinishedAt *time.Time `json:"finishedAt"`
+	// Outcomes are the states of its redeliveries; nil for a purge or an erasure.
+	Outcomes *OperationOutcomes `json:"outcomes"`
+}
+
+// OperationOutcomes counts the redeliveries of an operation by their state.
+type OperationOutcomes struct {
+	Pending      int64 `json:"pending"`
+	Delivered    int64 `json:"delivered"`
+	DeadLettered int64 `json:"deadLettered"`
+	Dropped      int64 `json:"dropped"`
+	Canceled     int64 `json:"canceled"`
 }
 
 // OperationRunning is the state of an operation in progress.

@@ -9,22 +9,34 @@ import (
 
 // AuditFilter selects rows of the audit; "" or nil = all.
 type AuditFilter struct {
-	Actor, Action, Topic, Subscription string
+	Actor        string `query:"actor"`
+	Action       string `query:"action"`
+	Topic        string `query:"topic"`
+	Subscription string `query:"subscription"`
 	// From and To bound the time: From is included, To is not.
-	From, To *time.Time
+	From *time.Time `query:"from"`
+	To   *time.Time `query:"until"`
 }
 
 // AuditLine is one row of the audit.
 type AuditLine struct {
-	AuditID             int64
-	At                  time.Time
-	Actor               string
-	Address             *string
-	Action              string
-	Topic, Subscription *string
-	Details             string
-	Changes             *string // nil if no configuration changed
+	AuditID      int64     `json:"auditId"`
+	At           time.Time `json:"at"`
+	Actor        string    `json:"actor"`
+	Address      *string   `json:"address"`
+	Action       string    `json:"action"`
+	Topic        *string   `json:"topic"`
+	Subscription *string   `json:"subscription"`
+	Details      JSON      `json:"details" type:"object"`
+	// Changes is nil if no configuration changed.
+	Changes *JSON `json:"changes" type:"object"`
 }
+
+// JSON is the text of a JSON value, which is shown as it is stored.
+type JSON string
+
+// MarshalJSON implements json.Marshaler.
+func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
 // AuditPage is a page of the audit.
 type AuditPage = SearchedPage[AuditLine, int64]

@@ -11,32 +11,42 @@ import (
 )
 
 // BatchFilter selects batches; "" = all.
-type BatchFilter struct{ Topic, Subscription, State, Hold string }
+type BatchFilter struct {
+	Topic        string `query:"topic"`
+	Subscription string `query:"subscription"`
+	State        string `query:"state" enum:"pending,delivered,dead_lettered,dropped,canceled"`
+	Hold         string `query:"hold" enum:"paused,not_validated,probation,admission"`
+}
 
 // BatchLine is one batch in a list.
 type BatchLine struct {
-	BatchID                                      int64
-	Topic, Subscription, State                   string
-	Hold                                         *string
-	Members                                      int
-	Bytes                                        int64
-	Attempts, Reruns                             int
-	NextAttemptAt, FirstAttemptAt, LastAttemptAt *time.Time
-	HoldUntil                                    *time.Time
-	LastOutcome                                  *string
-	LastStatus                                   *int
-	CreatedAt                                    time.Time
-	FinishedAt                                   *time.Time
+	BatchID        int64      `json:"batchId"`
+	Topic          string     `json:"topic"`
+	Subscription   string     `json:"subscription"`
+	State          string     `json:"state"`
+	Hold           *string    `json:"hold"`
+	Members        int        `json:"members"`
+	Bytes          int64      `json:"bytes"`
+	Attempts       int        `json:"attempts"`
+	Reruns         int        `json:"reruns"`
+	NextAttemptAt  *time.Time `json:"nextAttemptAt"`
+	HoldUntil      *time.Time `json:"holdUntil"`
+	FirstAttemptAt *time.Time `json:"firstAttemptAt"`
+	LastAttemptAt  *time.Time `json:"lastAttemptAt"`
+	LastOutcome    *string    `json:"lastOutcome"`
+	LastStatus     *int       `json:"lastStatus"`
+	CreatedAt      time.Time  `json:"createdAt"`
+	FinishedAt     *time.Time `json:"finishedAt"`
 }
 
 // MemberLine is a delivery that was put into a batch.
 type MemberLine struct {
-	Position   int
-	DeliveryID int64
-	EventID    *string
-	LeftAt     *time.Time
-	LeftAfter  *int
-	LeftReason *string
+	Position   int        `json:"position"`
+	DeliveryID int64      `json:"deliveryId"`
+	EventID    *string    `json:"eventId"`
+	LeftAt     *time.Time `json:"leftAt"`
+	LeftAfter  *int       `json:"leftAfter"`
+	LeftReason *string    `json:"leftReason"`
 }
 
 // BatchDetails is one batch with its members and its attempts.

@@ -24,22 +24,35 @@ type DeliveryFilter struct {
 
 // DeliveryLine is one delivery in a list.
 type DeliveryLine struct {
-	DeliveryID                  int64
-	Topic, Subscription, State  string
-	EventID, EventType, Subject *string // nil once the event's day was dropped
-	SystemID                    uuid.UUID
-	Hold, Reason, LastOutcome   *string
-	Attempts, Reruns            int
-	LastStatus                  *int
-	NextAttemptAt               *time.Time // nil on hold and when finished; never past
-	HoldUntil                   *time.Time // of a hold for probation: when the next probe is sent
-	ExpiresAt                   *time.Time // when the time to live ends; nil when finished
-	LastAttemptAt, FinishedAt   *time.Time
-	OwedSince                   time.Time
-	BatchID                     *int64
-	RedeliveredFrom             *uuid.UUID
-	OperationID                 *uuid.UUID // the operation that redelivered it
-	DeadLetterID                *uuid.UUID
+	DeliveryID   int64     `json:"deliveryId"`
+	Topic        string    `json:"topic"`
+	Subscription string    `json:"subscription"`
+	SystemID     uuid.UUID `json:"systemId"`
+	// EventID, EventType and Subject are nil once the event's day was dropped.
+	EventID   *string `json:"eventId"`
+	EventType *string `json:"eventType"`
+	Subject   *string `json:"subject"`
+	State     string  `json:"state"`
+	Hold      *string `json:"hold"`
+	Reason    *string `json:"reason"`
+	Attempts  int     `json:"attempts"`
+	Reruns    int     `json:"reruns"`
+	// NextAttemptAt is nil on hold and when finished; never past.
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
+	// HoldUntil, of a hold for probation, is when the next probe is sent.
+	HoldUntil     *time.Time `json:"holdUntil"`
+	LastAttemptAt *time.Time `json:"lastAttemptAt"`
+	LastOutcome   *string    `json:"lastOutcome"`
+	LastStatus    *int       `json:"lastStatus"`
+	OwedSince     time.Time  `json:"owedSince"`
+	// ExpiresAt is when the time to live ends; nil when finished.
+	ExpiresAt       *time.Time `json:"expiresAt"`
+	FinishedAt      *time.Time `json:"finishedAt"`
+	BatchID         *int64     `json:"batchId"`
+	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
+	// OperationID is the operation that redelivered it.
+	OperationID  *uuid.UUID `json:"operationId"`
+	DeadLetterID *uuid.UUID `json:"deadLetterId"`
 }
 
 // DeliveryPlace is the place of a delivery in a list. A list by time of publishing uses both ids, so that it continues

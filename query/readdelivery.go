@@ -13,25 +13,34 @@ import (
 
 // AttemptLine is one request, of a delivery or of a batch. Durations are in milliseconds.
 type AttemptLine struct {
-	DeliveryID, BatchID                     *int64
-	Number, Reruns                          int
-	DueAt                                   *time.Time
-	StartedAt                               time.Time
-	DurationMs                              float64
-	DNSMs, ConnectMs, TLSMs, FirstByteMs    *float64
-	Status                                  *int
-	Outcome                                 string
-	Error                                   *string
-	Verdict                                 string
-	NextAttemptAt                           *time.Time
-	Why                                     string
-	StepMs, FloorMs, JitterMs, RetryAfterMs *int64
-	Hold                                    *string
-	SkippedMarks                            int
-	Late                                    bool
-	Node                                    string
-	RequestHeaders                          *string
-	ResponseHeaders, ResponseExcerpt        *string
+	Number          int        `json:"number"`
+	Reruns          int        `json:"reruns"`
+	DeliveryID      *int64     `json:"deliveryId"`
+	BatchID         *int64     `json:"batchId"`
+	DueAt           *time.Time `json:"dueAt"`
+	StartedAt       time.Time  `json:"startedAt"`
+	DurationMs      float64    `json:"durationMs"`
+	DNSMs           *float64   `json:"dnsMs"`
+	ConnectMs       *float64   `json:"connectMs"`
+	TLSMs           *float64   `json:"tlsMs"`
+	FirstByteMs     *float64   `json:"firstByteMs"`
+	Status          *int       `json:"status"`
+	Outcome         string     `json:"outcome"`
+	Error           *string    `json:"error"`
+	Verdict         string     `json:"verdict"`
+	NextAttemptAt   *time.Time `json:"nextAttemptAt"`
+	Why             string     `json:"why"`
+	StepMs          *int64     `json:"stepMs"`
+	FloorMs         *int64     `json:"floorMs"`
+	JitterMs        *int64     `json:"jitterMs"`
+	RetryAfterMs    *int64     `json:"retryAfterMs"`
+	Hold            *string    `json:"hold"`
+	SkippedMarks    int        `json:"skippedMarks"`
+	Late            bool       `json:"late"`
+	RequestHeaders  *string    `json:"requestHeaders"`
+	ResponseHeaders *string    `json:"responseHeaders"`
+	ResponseExcerpt *string    `json:"responseExcerpt"`
+	Node            string     `json:"node"`
 }
 
 // Membership is a batch that a delivery was in. LeftAfter is the number of attempts after which it left; nil = it did

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,40 +13,50 @@ import (
 
 // EventFilter selects events; "" or nil = all.
 type EventFilter struct {
-	Topic, Type, Subject, SubjectPrefix string
+	Topic string `query:"topic"`
 	// Event is the publisher's id, or postrider's.
-	Event string
-	// From and To bound the time of publishing: From is included, To is not.
-	From, To *time.Time
+	Event         string `query:"eventId"`
+	Type          string `query:"eventType"`
+	Subject       string `query:"subject"`
+	SubjectPrefix string `query:"subjectPrefix"`
 	// Unmatched: only events that matched no event subscription.
-	Unmatched bool
+	Unmatched bool `query:"unmatched" default:"false"`
+	// From and To bound the time of publishing: From is included, To is not.
+	From *time.Time `query:"publishedFrom"`
+	To   *time.Time `query:"publishedUntil"`
 }
 
 // EventLine is one event in a list, without its body.
 type EventLine struct {
-	SystemID                           uuid.UUID
-	Topic, EventID, EventType, Subject string
-	Source                             *string
-	EventTime                          *time.Time
-	PublishedAt                        time.Time
-	Schema                             string
-	Matched                            *int // nil: published by SQL and not routed yet
-	BodyBytes                          int
+	SystemID    uuid.UUID  `json:"systemId"`
+	Topic       string     `json:"topic"`
+	EventID     string     `json:"eventId"`
+	EventType   string     `json:"eventType"`
+	Subject     string     `json:"subject"`
+	Source      *string    `json:"source"`
+	EventTime   *time.Time `json:"eventTime"`
+	PublishedAt time.Time  `json:"publishedAt"`
+	Schema      string     `json:"schema"`
+	// Matched is nil of an event that was published by SQL and is not routed yet.
+	Matched   *int `json:"matched"`
+	BodyBytes int  `json:"bodyBytes"`
 }
 
 // EventRow is one event as it was accepted.
 type EventRow struct {
 	EventLine
-	TopicID                 int64
-	TopicGone               bool
-	DataVersion             string
-	Traceparent, Tracestate *string
-	FilterVersion           *int64
-	BodyError               *string
-	ErasedAt                *time.Time // when its body and subject were erased
-	Body                    []byte
+	TopicID       int64   `json:"-"`
+	TopicGone     bool    `json:"-"`
+	DataVersion   string  `json:"-"`
+	Traceparent   *string `json:"traceparent,omitempty"`
+	Tracestate    *string `json:"tracestate,omitempty"`
+	FilterVersion *int64  `json:"filterVersion,omitempty"`
+	BodyError     *string `json:"bodyError,omitempty"`
+	// ErasedAt is when its body and subject were erased.
+	ErasedAt *time.Time      `json:"erasedAt,omitempty"`
+	Body     json.RawMessage `json:"event,omitempty"`
 	// Deliveries are its newest 200 deliveries, redeliveries included, the newest first.
-	Deliveries []DeliveryLine `db:"-"`
+	Deliveries []DeliveryLine `db:"-" json:"deliveries,omitzero"`
 }
 
 var (

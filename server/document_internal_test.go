@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -35,28 +34,49 @@ func TestDocumentIsThatOfTheFile(t *testing.T) {
 			continue
 		}
 		path := regexp.MustCompile(`:(\w+)`).ReplaceAllString(op.Path, "{$1}")
-		require.Equal(t, described(file, path, op.Method), described(made, path, op.Method), "%s", op.ID)
+		want, got := described(file, path, op.Method), described(made, path, op.Method)
+		for place, value := range want {
+			if got[place] != value {
+				t.Errorf("%s: %s is %q, not %q", op.ID, place, got[place], value)
+			}
+			delete(got, place)
+		}
+		for place, value := range got {
+			t.Errorf("%s: %s is %q, and not in openapi.yaml", op.ID, place, value)
+		}
 	}
 }
 
-// described is an operation with all references followed.
-func described(doc any, path, method string) string {
+// described is an operation with all references followed, as values by their place.
+func described(doc any, path, method string) map[string]string {
 	item := doc.(map[string]any)["paths"].(map[string]any)[path].(map[string]any)
-	op := item[strings.ToLower(method)].(map[string]any)
-	parameters, _ := op["parameters"].([]any)
-	shared, _ := item["parameters"].([]any)
-	parameters = append(slices.Clone(parameters), shared...)
-	resolved := resolve(doc, parameters).([]any)
-	sort.Slice(resolved, func(i, j int) bool {
-		return resolved[i].(map[string]any)["name"].(string) < resolved[j].(map[string]any)["name"].(string)
-	})
-	whole := resolve(doc, op).(map[string]any)
-	whole["parameters"] = resolved
-	text, err := json.MarshalIndent(whole, "", " ")
-	if err != nil {
-		panic(err)
+	op := resolve(doc, item[strings.ToLower(method)]).(map[string]any)
+	parameters := map[string]any{}
+	for _, list := range []any{op["parameters"], resolve(doc, item["parameters"])} {
+		list, _ := list.([]any)
+		for _, p := range list {
+			parameters[p.(map[string]any)["name"].(string)] = p
+		}
 	}
-	return string(text)
+	op["parameters"] = parameters
+	values := map[string]string{}
+	flatten(values, "", op)
+	return values
+}
+
+func flatten(values map[string]string, place string, v any) {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			flatten(values, fmt.Sprintf("%s[%d]", place, i), v[i])
+		}
+	case map[string]any:
+		for name, member := range v {
+			flatten(values, place+"."+name, member)
+		}
+	default:
+		values[place] = fmt.Sprint(v)
+	}
 }
 
 func resolve(doc, v any) any {

@@ -61,7 +61,7 @@ func (s *Server) routes() []route {
 		[]api.StrictMiddlewareFunc{s.secrets, management.KnownParameters})}
 	return slices.Concat(
 		s.publishRoutes(), topicRoutes(m, &v1), subscriptionRoutes(m, &v1), deadLetterRoutes(m, &v1), deliveryRoutes(m, &v1),
-		policyRoutes(m, &v1), accessRoutes(m, &v1),
+		policyRoutes(m, &v1), accessRoutes(m),
 		s.loginRoutes(m),
 	)
 }
@@ -125,7 +125,7 @@ func subscriptionRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) 
 			"rotateSigningSecret", administrators, byHand(v1.RotateSigningSecret)},
 		{
 			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", operators,
-			byHand(v1.RedeliverEvents),
+			api.Handle("redeliverEvents", m.RedeliverEvents, 404, 409),
 		},
 	}
 }
@@ -140,30 +140,39 @@ func deadLetterRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []
 		{http.MethodGet, "/v1/deadLetters/:deadLetterId", viewers, byHand(v1.GetDeadLetter)},
 		{http.MethodDelete, "/v1/deadLetters/:deadLetterId", operators, byHand(v1.PurgeDeadLetter)},
 		{http.MethodPost, "/v1/deadLetters/:deadLetterId/redeliver", operators, byHand(v1.RedeliverDeadLetter)},
-		{http.MethodGet, "/v1/operations", viewers, byHand(v1.ListOperations)},
-		{http.MethodGet, "/v1/operations/:operationId", viewers, byHand(v1.GetOperation)},
-		{http.MethodPost, "/v1/operations/:operationId/cancel", operators, byHand(v1.CancelOperation)},
+		{http.MethodGet, "/v1/operations", viewers, api.Handle("listOperations", m.ListOperations)},
+		{http.MethodGet, "/v1/operations/:operationId", viewers, api.Handle("getOperation", m.GetOperation, 404)},
+		{
+			http.MethodPost, "/v1/operations/:operationId/cancel", operators,
+			api.Handle("cancelOperation", m.CancelOperation, 404),
+		},
 	}
 }
 
 // deliveryRoutes are those of events, deliveries and batches.
 func deliveryRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
-		{http.MethodPost, "/v1/topics/:topic/eraseSubject", operators, byHand(v1.EraseSubject)},
-		{http.MethodGet, "/v1/events", viewers, byHand(v1.ListEvents)},
-		{http.MethodGet, "/v1/activity", viewers, byHand(v1.ListActivity)},
-		{http.MethodGet, "/v1/events/:systemId", viewers, byHand(v1.GetEvent)},
-		{http.MethodPost, "/v1/events/:systemId/erase", operators, byHand(v1.EraseEvent)},
+		{
+			http.MethodPost, "/v1/topics/:topic/eraseSubject", operators,
+			api.Handle("eraseSubject", m.EraseSubject, 404, 409),
+		},
+		{http.MethodGet, "/v1/events", viewers, api.Handle("listEvents", m.ListEvents)},
+		{http.MethodGet, "/v1/activity", viewers, api.Handle("listActivity", m.ListActivity)},
+		{http.MethodGet, "/v1/events/:systemId", viewers, api.Handle("getEvent", m.GetEvent, 404)},
+		{http.MethodPost, "/v1/events/:systemId/erase", operators, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
 		{http.MethodGet, "/v1/deliveries", viewers, byHand(v1.ListDeliveries)},
 		{http.MethodGet, "/v1/deliveries/:deliveryId", viewers, byHand(v1.GetDelivery)},
 		{http.MethodGet, "/v1/deliveries/:deliveryId/attempts", viewers, byHand(v1.ListDeliveryAttempts)},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/cancel", operators, byHand(v1.CancelDelivery)},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/retryNow", operators, byHand(v1.RetryDelivery)},
 		{http.MethodPost, "/v1/deliveries/:deliveryId/deadLetterNow", operators, byHand(v1.DeadLetterDelivery)},
-		{http.MethodGet, "/v1/batches", viewers, byHand(v1.ListBatches)},
-		{http.MethodGet, "/v1/batches/:batchId", viewers, byHand(v1.GetBatch)},
-		{http.MethodGet, "/v1/batches/:batchId/members", viewers, byHand(v1.ListBatchMembers)},
-		{http.MethodGet, "/v1/batches/:batchId/attempts", viewers, byHand(v1.ListBatchAttempts)},
+		{http.MethodGet, "/v1/batches", viewers, api.Handle("listBatches", m.ListBatches)},
+		{http.MethodGet, "/v1/batches/:batchId", viewers, api.Handle("getBatch", m.GetBatch, 404)},
+		{http.MethodGet, "/v1/batches/:batchId/members", viewers, api.Handle("listBatchMembers", m.ListBatchMembers, 404)},
+		{
+			http.MethodGet, "/v1/batches/:batchId/attempts", viewers,
+			api.Handle("listBatchAttempts", m.ListBatchAttempts, 404),
+		},
 	}
 }
 
@@ -189,9 +198,9 @@ func (s *Server) machineRoutes() []route {
 }
 
 // accessRoutes are those that let others in, and that tell what they did.
-func accessRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
+func accessRoutes(m *management.Handlers) []route {
 	return []route{
-		{http.MethodGet, "/v1/audit", viewers, byHand(v1.ListAudit)},
+		{http.MethodGet, "/v1/audit", viewers, api.Handle("listAudit", m.ListAudit)},
 		{http.MethodGet, "/v1/apiKeys", administrators, api.Handle("listAPIKeys", m.ListAPIKeys)},
 		{http.MethodPost, "/v1/apiKeys", administrators, api.Handle("createAPIKey", m.CreateAPIKey, 404, 409)},
 		{http.MethodGet, "/v1/apiKeys/:apiKey", administrators, api.Handle("getAPIKey", m.GetAPIKey, 404)},

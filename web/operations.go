@@ -135,7 +135,7 @@ type progress struct {
 // operationOutcome is the number of redeliveries in one state, with their list.
 type operationOutcome struct {
 	Label, State string
-	Count        *int64
+	Count        int64
 	Failed       bool
 }
 
@@ -175,13 +175,13 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	view.All = filter == "{}"
-	if o.Pending != nil {
+	if states := o.Outcomes; states != nil {
 		view.Outcomes = []operationOutcome{
-			{"Pending", "pending", o.Pending, false},
-			{"Delivered", "delivered", o.Delivered, false},
-			{"Dead-lettered again", "dead_lettered", o.DeadLettered, true},
-			{"Dropped", "dropped", o.Dropped, true},
-			{"Canceled", "canceled", o.Canceled, false},
+			{"Pending", "pending", states.Pending, false},
+			{"Delivered", "delivered", states.Delivered, false},
+			{"Dead-lettered again", "dead_lettered", states.DeadLettered, true},
+			{"Dropped", "dropped", states.Dropped, true},
+			{"Canceled", "canceled", states.Canceled, false},
 		}
 	}
 	return p.show(c, "operation", operationKinds[o.Kind], view.Running, view)

@@ -1,7 +1,10 @@
 -- Lists operations, the newest first, after one of them, or reads the operation @id.
 SELECT operation_id, kind, state, filter, topic, subscription, published_from, published_until, rate_per_second,
        matched, matched_at_least, done, skipped, failed, last_error, reached_at, started_by, created_at, finished_at,
-       pending, delivered, dead_lettered, dropped, canceled
+       CASE WHEN pending IS NOT NULL
+            THEN json_build_object('pending', pending, 'delivered', delivered, 'deadLettered', dead_lettered,
+                                   'dropped', dropped, 'canceled', canceled)
+        END AS outcomes
   FROM postrider.operations
  WHERE (@id::uuid IS NULL OR operation_id = @id)
    AND (@after::timestamptz IS NULL OR (created_at, operation_id) < (@after, @after_id::uuid))

@@ -30,7 +30,7 @@ func ReadPage(limit *int, cursor *string) (Page, error) {
 	if cursor != nil {
 		name, err := base64.RawURLEncoding.DecodeString(*cursor)
 		if p.After = string(name); err != nil || !Storable(p.After) {
-			found.Value("cursor", "must be one that a nextLink had")
+			return p, InvalidCursor()
 		}
 	}
 	return p, found.Err()
@@ -42,12 +42,7 @@ func Cut[T any](p Page, list []T, path string, name func(T) string) (shown []T, 
 		return list, nil
 	}
 	shown = list[:p.Limit]
-	query := url.Values{
-		"limit":  {strconv.Itoa(p.Limit)},
-		"cursor": {base64.RawURLEncoding.EncodeToString([]byte(name(shown[p.Limit-1])))},
-	}
-	link := path + "?" + query.Encode()
-	return shown, &link
+	return shown, NextLink(path, url.Values{"limit": {strconv.Itoa(p.Limit)}}, name(shown[p.Limit-1]))
 }
 
 // PageParams are the parameters of a list that is read page by page.
@@ -65,6 +60,23 @@ type List[T any] struct {
 	NextLink *string `json:"nextLink"`
 }
 
+// Shown is the list, or an empty one for nil, which would be null in JSON.
+func Shown[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// InvalidCursor is the response to a cursor that no page had.
+func InvalidCursor() error { return Invalid("cursor", "must be one that a nextLink had") }
+
+// NextLink is the path and query of the next page. query has the parameters of this one.
+func NextLink(path string, query url.Values, cursor string) *string {
+	query.Set("cursor", base64.RawURLEncoding.EncodeToString([]byte(cursor)))
+	return new(path + "?" + query.Encode())
+}
+
 // ListByName is a page of a list that is sorted by name. read returns the items after a name.
 func ListByName[T any](
 	ctx context.Context, params *PageParams, path string,
@@ -79,8 +91,5 @@ func ListByName[T any](
 		return nil, err
 	}
 	shown, next := Cut(page, list, path, name)
-	if shown == nil {
-		shown = []T{}
-	}
-	return &List[T]{Value: shown, NextLink: next}, nil
+	return &List[T]{Value: Shown(shown), NextLink: next}, nil
 }

@@ -3,39 +3,64 @@ package management
 import (
 	"context"
 	"errors"
+	"time"
+
+	"github.com/google/uuid"
 
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/server/api"
 )
 
-// stateAfter is the state of a delivery after an attempt with this verdict.
-var stateAfter = map[string]string{
-	"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped",
+// ListActivityRequest is the request GET /v1/activity.
+type ListActivityRequest struct {
+	Topic        string  `query:"topic"`
+	Subscription string  `query:"subscription"`
+	Cursor       *string `query:"cursor"`
 }
 
-// ListActivity answers GET /v1/activity.
-func (m *Handlers) ListActivity(
-	ctx context.Context, r api.ListActivityRequestObject,
-) (api.ListActivityResponseObject, error) {
-	p := r.Params
-	var found problems
-	f := query.TailFilter{Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription)}
-	if f.Subscription != "" && f.Topic == "" {
-		found.Value("topic", "is required with subscription")
+// RecentActivity is a page of what happened since the previous one.
+type RecentActivity struct {
+	Value    []Activity `json:"value"`
+	NextLink string     `json:"nextLink"`
+}
+
+// Activity is an event that was published, or an attempt that was recorded.
+type Activity struct {
+	At           time.Time  `json:"at"`
+	Kind         string     `json:"kind" enum:"published,attempt"`
+	Topic        string     `json:"topic"`
+	EventID      string     `json:"eventId"`
+	EventType    string     `json:"eventType"`
+	Subject      string     `json:"subject"`
+	SystemID     *uuid.UUID `json:"systemId"`
+	Subscription *string    `json:"subscription"`
+	DeliveryID   *int64     `json:"deliveryId"`
+	BatchID      *int64     `json:"batchId"`
+	Number       *int       `json:"number"`
+	Status       *int       `json:"status"`
+	Outcome      *string    `json:"outcome"`
+	Verdict      *string    `json:"verdict"`
+	State        *string    `json:"state"`
+	DurationMs   *float64   `json:"durationMs"`
+	Place        string     `json:"place"`
+}
+
+// ListActivity responds to GET /v1/activity.
+func (m *Handlers) ListActivity(ctx context.Context, r *ListActivityRequest) (*RecentActivity, error) {
+	if r.Subscription != "" && r.Topic == "" {
+		return nil, api.Invalid("topic", "is required with subscription")
 	}
-	if err := found.Err(); err != nil {
-		return nil, err
-	}
-	page, err := api.ReadPage(nil, p.Cursor)
+	page, err := api.ReadPage(nil, r.Cursor)
 	if err != nil {
 		return nil, err
 	}
+	f := query.TailFilter{Topic: r.Topic, Subscription: r.Subscription}
 	tail := m.Parts.Reader.NewTail(f)
-	if p.Cursor != nil {
+	if r.Cursor != nil {
 		tail, err = m.Parts.Reader.ResumeTail(f, page.After)
 		if errors.Is(err, postgres.ErrInvalid) {
-			return nil, api.Invalid("cursor", "must be one that a nextLink had")
+			return nil, api.InvalidCursor()
 		}
 	}
 	if err != nil {
@@ -45,21 +70,23 @@ func (m *Handlers) ListActivity(
 	if err != nil {
 		return nil, err
 	}
-	shown := described(lines, describeActivity)
-	return api.ListActivity200JSONResponse{Value: shown, NextLink: *linkTo("/v1/activity", p, 0, tail.Mark())}, nil
+	return &RecentActivity{
+		Value: described(lines, describeActivity), NextLink: *api.NextLink("/v1/activity", api.QueryOf(r), tail.Mark()),
+	}, nil
 }
 
-func describeActivity(l *query.TailLine) api.Activity {
-	shown := api.Activity{
-		At: l.At.UTC(), Kind: l.Kind, Topic: l.Topic, EventId: l.EventID, EventType: l.Type, Subject: l.Subject,
-		Place: l.Place,
-	}
-	if l.SystemID != nil {
-		shown.SystemId = new(l.SystemID.String())
+// stateAfter is the state of a delivery after an attempt with this verdict.
+var stateAfter = map[string]string{
+	"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped",
+}
+
+func describeActivity(l *query.TailLine) Activity {
+	shown := Activity{
+		At: l.At, Kind: l.Kind, Topic: l.Topic, EventID: l.EventID, EventType: l.Type, Subject: l.Subject,
+		SystemID: l.SystemID, Place: l.Place,
 	}
 	if l.Kind == "attempt" {
-		shown.Subscription, shown.DeliveryId, shown.BatchId, shown.Number = &l.Subscription, l.DeliveryID,
-			l.BatchID, &l.Number
+		shown.Subscription, shown.DeliveryID, shown.BatchID, shown.Number = &l.Subscription, l.DeliveryID, l.BatchID, &l.Number
 		shown.Status, shown.Outcome, shown.Verdict = l.Status, &l.Outcome, &l.Verdict
 		shown.State, shown.DurationMs = textOrNull(stateAfter[l.Verdict]), &l.DurationMs
 	}

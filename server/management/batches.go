@@ -12,74 +12,71 @@ import (
 	"postrider/server/api"
 )
 
-// ListBatches answers GET /v1/batches.
-func (m *Handlers) ListBatches(
-	ctx context.Context, r api.ListBatchesRequestObject,
-) (api.ListBatchesResponseObject, error) {
-	p := r.Params
-	turn, err := readTurn(p.Limit, p.Cursor, parseNumber)
-	if err != nil {
-		return nil, err
-	}
-	var found problems
-	f := query.BatchFilter{
-		Topic: found.text("topic", p.Topic), Subscription: found.text("subscription", p.Subscription),
-		State: found.oneOf("state", p.State, query.DeliveryStates),
-		Hold:  found.oneOf("hold", p.Hold, query.HoldReasons),
-	}
-	if err := found.Err(); err != nil {
-		return nil, err
-	}
-	page, err := m.Parts.Reader.ReadBatches(ctx, f, turn)
-	if err != nil {
-		return nil, err
-	}
-	id := func(l query.BatchLine) int64 { return l.BatchID }
-	return api.ListBatches200JSONResponse{Value: described(page.Rows, DescribeBatch), NextLink: nextOf("/v1/batches", p,
-		turn.Limit, page, id, numberText)}, nil
+// ListBatchesRequest is the request GET /v1/batches.
+type ListBatchesRequest struct {
+	api.PageParams
+	query.BatchFilter
 }
 
-// GetBatch answers GET /v1/batches/{batchId}.
-func (m *Handlers) GetBatch(ctx context.Context, r api.GetBatchRequestObject) (api.GetBatchResponseObject, error) {
-	b, err := m.batch(ctx, r.BatchId, 0, 0)
+// ListBatches responds to GET /v1/batches.
+func (m *Handlers) ListBatches(ctx context.Context, r *ListBatchesRequest) (*api.List[query.BatchLine], error) {
+	return newestFirst(ctx, "/v1/batches", r, &r.PageParams, r.BatchFilter, m.Parts.Reader.ReadBatches,
+		func(l *query.BatchLine) int64 { return l.BatchID }, numberKey)
+}
+
+// BatchPath names a batch.
+type BatchPath struct {
+	ID int64 `path:"batchId" example:"1"`
+}
+
+// GetBatch responds to GET /v1/batches/{batchId}.
+func (m *Handlers) GetBatch(ctx context.Context, r *BatchPath) (*query.BatchLine, error) {
+	b, err := m.batch(ctx, r.ID, 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	return api.GetBatch200JSONResponse(DescribeBatch(&b.BatchLine)), nil
+	return &b.BatchLine, nil
 }
 
-// ListBatchMembers answers GET /v1/batches/{batchId}/members.
+// ListBatchMembersRequest is the request GET /v1/batches/{batchId}/members.
+type ListBatchMembersRequest struct {
+	BatchPath
+	api.PageParams
+}
+
+// ListBatchMembers responds to GET /v1/batches/{batchId}/members.
 func (m *Handlers) ListBatchMembers(
-	ctx context.Context, r api.ListBatchMembersRequestObject,
-) (api.ListBatchMembersResponseObject, error) {
-	page, err := api.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	after := 0
-	if r.Params.Cursor != nil {
-		if after, err = strconv.Atoi(page.After); err != nil || after < 0 {
-			return nil, api.Invalid("cursor", "must be one that a nextLink had")
-		}
-	}
-	b, err := m.batch(ctx, r.BatchId, after, page.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	shown, next := api.Cut(page, b.Listed, fmt.Sprintf("/v1/batches/%d/members", r.BatchId),
-		func(l query.MemberLine) string { return strconv.Itoa(l.Position) })
-	return api.ListBatchMembers200JSONResponse{Value: described(shown, DescribeMember), NextLink: next}, nil
+	ctx context.Context, r *ListBatchMembersRequest,
+) (*api.List[query.MemberLine], error) {
+	return api.ListByName(ctx, &r.PageParams, fmt.Sprintf("/v1/batches/%d/members", r.ID),
+		func(ctx context.Context, after string, limit int) ([]query.MemberLine, error) {
+			position := 0
+			if r.Cursor != nil {
+				var err error
+				if position, err = strconv.Atoi(after); err != nil || position < 0 {
+					return nil, api.InvalidCursor()
+				}
+			}
+			b, err := m.batch(ctx, r.ID, position, limit)
+			if err != nil {
+				return nil, err
+			}
+			return b.Listed, nil
+		}, func(l query.MemberLine) string { return strconv.Itoa(l.Position) })
 }
 
-// ListBatchAttempts answers GET /v1/batches/{batchId}/attempts.
-func (m *Handlers) ListBatchAttempts(
-	ctx context.Context, r api.ListBatchAttemptsRequestObject,
-) (api.ListBatchAttemptsResponseObject, error) {
-	b, err := m.batch(ctx, r.BatchId, 0, 0)
+// DeliveryAttempts are the attempts of a delivery or a batch.
+type DeliveryAttempts struct {
+	Value []query.AttemptLine `json:"value"`
+}
+
+// ListBatchAttempts responds to GET /v1/batches/{batchId}/attempts.
+func (m *Handlers) ListBatchAttempts(ctx context.Context, r *BatchPath) (*DeliveryAttempts, error) {
+	b, err := m.batch(ctx, r.ID, 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	return api.ListBatchAttempts200JSONResponse{Value: described(b.History, DescribeAttempt)}, nil
+	return &DeliveryAttempts{Value: api.Shown(b.History)}, nil
 }
 
 func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*query.BatchDetails, error) {
@@ -88,24 +85,4 @@ func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*qu
 		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "batch %d does not exist, or is not kept any more", id)
 	}
 	return b, err
-}
-
-// DescribeBatch is a batch as the REST API and `batch list -o json` write it.
-func DescribeBatch(b *query.BatchLine) api.Batch {
-	return api.Batch{
-		BatchId: b.BatchID, Topic: b.Topic, Subscription: b.Subscription, State: b.State, Hold: b.Hold, Members: b.Members,
-		Bytes: b.Bytes, Attempts: b.Attempts, Reruns: b.Reruns,
-		NextAttemptAt: utcOrNull(b.NextAttemptAt), HoldUntil: utcOrNull(b.HoldUntil),
-		FirstAttemptAt: utcOrNull(b.FirstAttemptAt), LastAttemptAt: utcOrNull(b.LastAttemptAt), LastOutcome: b.LastOutcome,
-		LastStatus: b.LastStatus,
-		CreatedAt:  b.CreatedAt.UTC(), FinishedAt: utcOrNull(b.FinishedAt),
-	}
-}
-
-// DescribeMember is a delivery of a batch as the REST API and `batch show -o json` write it.
-func DescribeMember(l *query.MemberLine) api.BatchMember {
-	return api.BatchMember{
-		Position: l.Position, DeliveryId: l.DeliveryID, EventId: l.EventID, LeftAt: utcOrNull(l.LeftAt),
-		LeftAfter: l.LeftAfter, LeftReason: l.LeftReason,
-	}
 }

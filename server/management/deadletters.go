@@ -132,7 +132,7 @@ func (m *Handlers) RedeliverDeadLetters(
 	if err != nil {
 		return nil, err
 	}
-	o, err := m.operation(ctx, id)
+	o, err := m.generatedOperation(ctx, id)
 	return api.RedeliverDeadLetters202JSONResponse(o), err
 }
 
@@ -157,7 +157,7 @@ func (m *Handlers) PurgeDeadLetters(
 	if err != nil {
 		return nil, err
 	}
-	o, err := m.operation(ctx, id)
+	o, err := m.generatedOperation(ctx, id)
 	return api.PurgeDeadLetters202JSONResponse(o), err
 }
 

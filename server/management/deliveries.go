@@ -140,44 +140,6 @@ func (m *Handlers) DeadLetterDelivery(
 	return api.DeadLetterDelivery200JSONResponse(shown), nil
 }
 
-// EraseEvent answers POST /v1/events/{systemId}/erase.
-func (m *Handlers) EraseEvent(
-	ctx context.Context, r api.EraseEventRequestObject,
-) (api.EraseEventResponseObject, error) {
-	id, err := uuid.Parse(r.SystemId)
-	if err != nil {
-		return nil, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
-	}
-	erased, err := m.Parts.Operator.EraseEvent(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return api.EraseEvent200JSONResponse{Events: erased}, nil
-}
-
-// EraseSubject answers POST /v1/topics/{topic}/eraseSubject.
-func (m *Handlers) EraseSubject(
-	ctx context.Context, r api.EraseSubjectRequestObject,
-) (api.EraseSubjectResponseObject, error) {
-	switch {
-	case !api.Storable(r.Topic):
-		return nil, api.TopicNotFound(r.Topic)
-	case r.Body == nil || r.Body.Subject == "":
-		return nil, api.Invalid("subject", "is required; events without one are erased by their system id")
-	case !api.Storable(r.Body.Subject):
-		return api.EraseSubject200JSONResponse{}, nil // no event can have it
-	}
-	erased, operation, err := m.Parts.Operator.EraseSubject(ctx, r.Topic, r.Body.Subject)
-	switch {
-	case err != nil:
-		return nil, err
-	case operation != nil:
-		o, err := m.operation(ctx, *operation)
-		return api.EraseSubject202JSONResponse(o), err
-	}
-	return api.EraseSubject200JSONResponse{Events: erased}, nil
-}
-
 func (m *Handlers) delivery(ctx context.Context, id int64) (api.Delivery, error) {
 	found, err := m.Parts.Reader.Delivery(ctx, id)
 	if errors.Is(err, postgres.ErrNotFound) {

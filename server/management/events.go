@@ -2,7 +2,6 @@ package management
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -13,67 +12,100 @@ import (
 	"postrider/server/api"
 )
 
-// ListEvents answers GET /v1/events.
-func (m *Handlers) ListEvents(
-	ctx context.Context, r api.ListEventsRequestObject,
-) (api.ListEventsResponseObject, error) {
-	p := r.Params
-	turn, err := readTurn(p.Limit, p.Cursor, uuid.Parse)
-	if err != nil {
-		return nil, err
-	}
-	var found problems
-	f := query.EventFilter{
-		Topic: found.text("topic", p.Topic), Event: found.text("eventId", p.EventId),
-		Type: found.text("eventType", p.EventType), Subject: found.text("subject", p.Subject),
-		SubjectPrefix: found.text("subjectPrefix", p.SubjectPrefix), Unmatched: optional(p.Unmatched, false),
-	}
-	f.From, f.To = found.span("publishedFrom", p.PublishedFrom, "publishedUntil", p.PublishedUntil)
-	if err := found.Err(); err != nil {
-		return nil, err
-	}
-	page, err := m.Parts.Reader.ReadEvents(ctx, f, turn)
-	if err != nil {
-		return nil, err
-	}
-	id := func(l query.EventLine) uuid.UUID { return l.SystemID }
-	return api.ListEvents200JSONResponse{Value: described(page.Rows, DescribeEvent), NextLink: nextOf("/v1/events", p,
-		turn.Limit, page, id, idText)}, nil
+// ListEventsRequest is the request GET /v1/events.
+type ListEventsRequest struct {
+	api.PageParams
+	query.EventFilter
 }
 
-// GetEvent answers GET /v1/events/{systemId}.
-func (m *Handlers) GetEvent(ctx context.Context, r api.GetEventRequestObject) (api.GetEventResponseObject, error) {
-	id, err := uuid.Parse(r.SystemId)
+// ListEvents responds to GET /v1/events.
+func (m *Handlers) ListEvents(ctx context.Context, r *ListEventsRequest) (*api.List[query.EventRow], error) {
+	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
+		return nil, err
+	}
+	list, err := newestFirst(ctx, "/v1/events", r, &r.PageParams, r.EventFilter, m.Parts.Reader.ReadEvents,
+		func(l *query.EventLine) uuid.UUID { return l.SystemID }, idKey)
 	if err != nil {
-		return nil, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
+		return nil, err
+	}
+	rows := make([]query.EventRow, len(list.Value))
+	for i, line := range list.Value {
+		rows[i].EventLine = line
+	}
+	return &api.List[query.EventRow]{Value: rows, NextLink: list.NextLink}, nil
+}
+
+// EventPath names an event.
+type EventPath struct {
+	SystemID string `path:"systemId" example:"0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
+}
+
+func (p *EventPath) id() (uuid.UUID, error) {
+	id, err := uuid.Parse(p.SystemID)
+	if err != nil {
+		return id, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
+	}
+	return id, nil
+}
+
+// GetEvent responds to GET /v1/events/{systemId}.
+func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*query.EventRow, error) {
+	id, err := r.id()
+	if err != nil {
+		return nil, err
 	}
 	row, err := m.Parts.Reader.ReadEvent(ctx, id)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "event %s does not exist, or is not kept any more", id)
 	}
+	if err == nil && row.ErasedAt != nil {
+		row.Body = nil
+	}
+	return row, err
+}
+
+// Erased is what an erasure has erased.
+type Erased struct {
+	Events int `json:"events"`
+}
+
+// EraseEvent responds to POST /v1/events/{systemId}/erase.
+func (m *Handlers) EraseEvent(ctx context.Context, r *EventPath) (*Erased, error) {
+	id, err := r.id()
 	if err != nil {
 		return nil, err
 	}
-	return api.GetEvent200JSONResponse(DescribeWholeEvent(row)), nil
+	erased, err := m.Parts.Operator.EraseEvent(ctx, id)
+	return &Erased{Events: erased}, err
 }
 
-// DescribeEvent is an event as the lists of the REST API and `event list -o json` write it.
-func DescribeEvent(l *query.EventLine) api.Event {
-	return api.Event{
-		SystemId: l.SystemID.String(), Topic: l.Topic, EventId: l.EventID, EventType: l.EventType, Subject: l.Subject,
-		Source: l.Source, EventTime: utcOrNull(l.EventTime),
-		PublishedAt: l.PublishedAt.UTC(), Schema: l.Schema, Matched: l.Matched, BodyBytes: l.BodyBytes,
-	}
+// EraseSubjectRequest is the request POST /v1/topics/{topic}/eraseSubject.
+type EraseSubjectRequest struct {
+	Topic string `path:"topic" example:"orders"`
+	Body  EraseSubjectSpec
 }
 
-// DescribeWholeEvent is it with its body and its deliveries.
-func DescribeWholeEvent(e *query.EventRow) api.Event {
-	shown := DescribeEvent(&e.EventLine)
-	shown.Traceparent, shown.Tracestate, shown.FilterVersion, shown.BodyError, shown.ErasedAt = e.Traceparent,
-		e.Tracestate, e.FilterVersion, e.BodyError, utcOrNull(e.ErasedAt)
-	if e.ErasedAt == nil {
-		shown.Event = json.RawMessage(e.Body)
+// EraseSubjectSpec names the subject whose events are erased.
+type EraseSubjectSpec struct {
+	Subject string `json:"subject"`
+}
+
+// EraseSubject responds to POST /v1/topics/{topic}/eraseSubject.
+func (m *Handlers) EraseSubject(
+	ctx context.Context, r *EraseSubjectRequest,
+) (*api.Started[Erased, query.Operation], error) {
+	switch {
+	case !api.Storable(r.Topic):
+		return nil, api.TopicNotFound(r.Topic)
+	case r.Body.Subject == "":
+		return nil, api.Invalid("subject", "is required; events without one are erased by their system id")
+	case !api.Storable(r.Body.Subject):
+		return &api.Started[Erased, query.Operation]{Done: &Erased{}}, nil // no event can have it
 	}
-	shown.Deliveries = new(described(e.Deliveries, DescribeDelivery))
-	return shown
+	erased, operation, err := m.Parts.Operator.EraseSubject(ctx, r.Topic, r.Body.Subject)
+	if err == nil && operation != nil {
+		o, err := m.operation(ctx, *operation)
+		return &api.Started[Erased, query.Operation]{Operation: o}, err
+	}
+	return &api.Started[Erased, query.Operation]{Done: &Erased{Events: erased}}, err
 }

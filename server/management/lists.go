@@ -1,6 +1,7 @@
 package management
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
@@ -14,6 +15,50 @@ import (
 	"postrider/query"
 	"postrider/server/api"
 )
+
+// key is how a cursor has the key of a row.
+type key[K any] struct {
+	parse func(string) (K, error)
+	text  func(K) string
+}
+
+var (
+	numberKey = key[int64]{parseNumber, numberText}
+	idKey     = key[uuid.UUID]{uuid.Parse, uuid.UUID.String}
+)
+
+// newestFirst is a page of a list that runs from the newest row to the oldest. request has the parameters that the link
+// to the next page keeps.
+func newestFirst[R, F, T, K any](
+	ctx context.Context, path string, request *R, params *api.PageParams, filter F,
+	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), keyOf func(*T) K, as key[K],
+) (*api.List[T], error) {
+	turn, err := readTurn(&params.Limit, params.Cursor, as.parse)
+	if err != nil {
+		return nil, err
+	}
+	page, err := read(ctx, filter, turn)
+	if err != nil {
+		return nil, err
+	}
+	list := &api.List[T]{Value: api.Shown(page.Rows)}
+	after := page.SearchedTo
+	if after == nil && page.Older {
+		after = new(keyOf(&page.Rows[len(page.Rows)-1]))
+	}
+	if after != nil {
+		list.NextLink = api.NextLink(path, api.QueryOf(request), as.text(*after))
+	}
+	return list, nil
+}
+
+// inOrder checks the ends of a time span by their names.
+func inOrder(fromName string, from *time.Time, untilName string, until *time.Time) error {
+	if from != nil && until != nil && !from.Before(*until) {
+		return api.Invalid(fromName, "must be before %s", untilName)
+	}
+	return nil
+}
 
 // readTurn reads the parameters of a list that runs from the newest to the oldest. A cursor is the key of the row that
 // it goes on after.

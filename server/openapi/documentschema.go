@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"reflect"
@@ -52,6 +53,7 @@ func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 var (
 	timeType      = reflect.TypeFor[time.Time]()
 	rawType       = reflect.TypeFor[json.RawMessage]()
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
@@ -63,7 +65,7 @@ func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 		s := of("string")
 		set(s, "format", node("date-time"))
 		return s
-	case t == rawType:
+	case t == rawType || t.Implements(jsonMarshaler):
 		if kind := tag.Get("type"); kind != "" {
 			return of(kind)
 		}
@@ -135,17 +137,25 @@ func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 	return name
 }
 
+// schemaNames are the names in the document of types that have another one in Go.
+var schemaNames = map[string]string{
+	"Audit": "AuditEntry", "Member": "BatchMember", "MemberPage": "BatchMemberPage", "Attempt": "DeliveryAttempt",
+	"PersonalKeySettings": "LoginSettings", "Scope": "KeyScope", "Role": "UserRole",
+}
+
 // schemaName is the name of a type in the document.
 func schemaName(t reflect.Type) string {
-	name := t.Name()
+	name, page := t.Name(), ""
 	if of, isList := strings.CutPrefix(name, "List["); isList {
 		of = strings.TrimSuffix(of, "]")
-		return of[strings.LastIndex(of, ".")+1:] + "Page"
+		name, page = of[strings.LastIndex(of, ".")+1:], "Page"
 	}
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "Line"), "Row")
 	if settings, isSpec := strings.CutSuffix(name, "Spec"); isSpec {
-		return settings + "Settings"
+		name = settings + "Settings"
 	}
-	return name
+	name += page
+	return cmp.Or(schemaNames[name], name)
 }
 
 // properties adds the members of a struct to a schema whose properties are texts.

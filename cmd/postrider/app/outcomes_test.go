@@ -17,11 +17,11 @@ func (b *bundle) outcomes(t *testing.T, id uuid.UUID) string {
 	t.Helper()
 	o, err := b.store.Reader.Operation(t.Context(), id)
 	require.NoError(t, err)
-	if o.Pending == nil {
+	if o.Outcomes == nil {
 		return "none"
 	}
-	return fmt.Sprintf("pending %d delivered %d dead-lettered %d dropped %d canceled %d", *o.Pending, *o.Delivered,
-		*o.DeadLettered, *o.Dropped, *o.Canceled)
+	return fmt.Sprintf("pending %d delivered %d dead-lettered %d dropped %d canceled %d", o.Outcomes.Pending,
+		o.Outcomes.Delivered, o.Outcomes.DeadLettered, o.Outcomes.Dropped, o.Outcomes.Canceled)
 }
 
 func TestAnOperationKnowsWhatBecameOfItsRedeliveries(t *testing.T) {

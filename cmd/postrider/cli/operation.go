@@ -11,7 +11,6 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
-	"postrider/server/api"
 )
 
 // bulkFlags are for verbs whose work an operation of the service does.
@@ -72,7 +71,7 @@ func (c *deadletterCancelCmd) Run(ctx context.Context) error {
 }
 
 const (
-	running        = string(api.OperationStateRunning)
+	running        = "running"
 	followInterval = 250 * time.Millisecond
 	// idlePatience is how long an operation may make no progress before a hint says that a node must deliver.
 	idlePatience = 5 * time.Second
@@ -112,9 +111,9 @@ func printEnded(o rest.Object, out terminal.OutputFlag) error {
 		return err
 	}
 	switch {
-	case o["state"] == string(api.OperationStateFailed) || integerAt(o, "failed") > 0:
+	case o["state"] == "failed" || integerAt(o, "failed") > 0:
 		return errors.New(rest.TextAt(o, "lastError"))
-	case o["state"] == string(api.OperationStateCanceled):
+	case o["state"] == "canceled":
 		return errors.New("the operation was canceled")
 	default:
 		return nil
