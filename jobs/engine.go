@@ -139,7 +139,8 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: newLeaseWatch(), places: export.NewLocations(o.DeadLetters),
+		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: newLeaseWatch(),
+		places: export.NewLocations(o.DeadLetters),
 	}
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{

@@ -17,9 +17,9 @@ import (
 // clockReaders are the functions of the engine that read the process's clock, and what they do with it. All but one
 // only ever subtract one reading from another, which goes by the monotonic clock however wrong the other one is.
 var clockReaders = map[string]string{
-	"send.go sendAuthorized":     "how long a token was waited for",
-	"handshake.go askAuthorized": "how long a token was waited for",
-	"token.go get":               "how long ago a token was got", "token.go refused": "how long ago a token was got",
+	"send.go sendAuthorized": "how long a token was waited for",
+	"ask.go Ask":             "how long a token was waited for",
+	"token.go get":           "how long ago a token was got", "token.go refused": "how long ago a token was got",
 	"token.go renew":           "how long ago a token was got",
 	"collect.go collectAwhile": "how long nothing was published by SQL", "collect.go collectOnce": "how long a look took",
 	"driver.go putOff":            "how long a job is put off",

@@ -30,7 +30,7 @@ func (e *Engine) shake(ctx context.Context, h *catalog.Handshake, job int64) err
 	ask := e.asking(h)
 	ask.Connection = &h.Connection
 	addStatic(ask.Header, h.Headers)
-	met, took, token, err := e.askAuthorized(ask)
+	met, took, token, err := e.endpoint.Ask(ask, e.options.HandshakeTimeout)
 	if err != nil {
 		return err
 	}
@@ -148,25 +148,4 @@ func concealing(h *catalog.Handshake, token string) func(string) string {
 	}
 	code := regexp.MustCompile("(?i)" + regexp.QuoteMeta(h.Code))
 	return func(text string) string { return secrets.Redact(code.ReplaceAllLiteralString(text, "(code)")) }
-}
-
-// askAuthorized makes a request of a handshake, with a token if the event subscription uses OAuth: an endpoint that
-// accepts only authorized deliveries accepts only authorized handshakes. The token is returned because it must not be
-// stored.
-func (e *Engine) askAuthorized(q endpoint.HandshakeRequest) (
-	met policy.HandshakeAnswer, took time.Duration, token string, err error,
-) {
-	if q.Connection.OAuth2 != nil {
-		began := time.Now()
-		if token, err = e.endpoint.Token(q.Connection); err != nil {
-			if e.endpoint.Stopped() {
-				return met, 0, "", endpoint.ErrInterrupted
-			}
-			met.Err, met.Cause = endpoint.ErrorText(err), endpoint.OriginalError(err)
-			return met, time.Since(began), "", nil
-		}
-		q.Header.Set("Authorization", "Bearer "+token)
-	}
-	met, took, err = e.endpoint.Ask(q, e.options.HandshakeTimeout)
-	return met, took, token, err
 }

@@ -62,3 +62,21 @@ func (e *Engine) checkProgress(ctx context.Context) error {
 // Stalled is for how long this node has begun no attempt while deliveries were due; 0 when none are, or attempts are in
 // flight.
 func (e *Engine) Stalled() time.Duration { return time.Duration(e.stalled.Load()) }
+
+// Stats is what this node's engine is doing.
+type Stats struct {
+	// InFlight counts the jobs that are being worked on; MaxWorkers is how many there may be.
+	InFlight, MaxWorkers int
+	// OpenCalls counts the requests whose ack timeout is over and whose response may still come.
+	OpenCalls int
+	// Stalled is for how long deliveries have been due and no attempt was begun.
+	Stalled time.Duration
+}
+
+// Stats reads the counts.
+func (e *Engine) Stats() Stats {
+	return Stats{
+		InFlight: e.parts.Active.Len(), MaxWorkers: e.parts.Handoff.Workers(), OpenCalls: e.endpoint.OpenCalls(),
+		Stalled: e.Stalled(),
+	}
+}

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,17 +21,33 @@ type HandshakeRequest struct {
 	Connection  *policy.Connection
 }
 
-// Ask sends one request of a handshake. It guards addresses and follows no redirect, as Send does. The error is
-// ErrInterrupted or nil.
+// Ask sends one request of a handshake, with an access token if the connection has OAuth2: an endpoint that accepts only
+// authorized deliveries accepts only authorized handshakes. The token is returned because it must not be stored. Ask
+// guards addresses and follows no redirect, as Send does. The error is ErrInterrupted or nil.
 func (c *Client) Ask(
 	a HandshakeRequest, timeout time.Duration,
-) (met policy.HandshakeAnswer, took time.Duration, err error) {
+) (met policy.HandshakeAnswer, took time.Duration, token string, err error) {
+	began := time.Now()
+	if a.Connection.OAuth2 != nil {
+		if token, err = c.Token(a.Connection); errors.Is(err, ErrInterrupted) {
+			return met, 0, "", err
+		} else if err != nil {
+			met.Err, met.Cause = ErrorText(err), OriginalError(err)
+			return met, time.Since(began), "", nil
+		}
+		a.Header.Set("Authorization", "Bearer "+token)
+		began = time.Now()
+	}
+	met, err = c.ask(a, timeout)
+	return met, time.Since(began), token, err
+}
+
+func (c *Client) ask(a HandshakeRequest, timeout time.Duration) (met policy.HandshakeAnswer, err error) {
 	ctx, cancel := context.WithTimeout(c.requests, timeout)
 	defer cancel()
-	k := newCall(a.URL, a.Header, nil)
 	req, err := http.NewRequestWithContext(ctx, a.Method, a.URL, bytes.NewReader(a.Body))
 	if err != nil {
-		return policy.HandshakeAnswer{Err: ErrorText(err), Cause: err}, 0, nil
+		return policy.HandshakeAnswer{Err: ErrorText(err), Cause: err}, nil
 	}
 	req.Header = a.Header
 	if req.Header.Get("User-Agent") == "" {
@@ -50,11 +67,11 @@ func (c *Client) Ask(
 	switch {
 	case err == nil:
 	case c.requests.Err() != nil:
-		return met, k.elapsed(), ErrInterrupted
+		return met, ErrInterrupted
 	case ctx.Err() != nil:
 		met.Err = fmt.Sprintf("timed out after %s", timeout)
 	default:
 		met.Err = ErrorText(err)
 	}
-	return met, k.elapsed(), nil
+	return met, nil
 }

@@ -79,6 +79,3 @@ func (c *Client) OpenCalls() int { return c.late.len() }
 
 // CloseIdle closes all idle connections.
 func (c *Client) CloseIdle() { c.transports.close() }
-
-// Stopped reports whether the node's stop has cut the requests.
-func (c *Client) Stopped() bool { return c.requests.Err() != nil }

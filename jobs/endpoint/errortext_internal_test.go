@@ -94,7 +94,9 @@ func TestMalformedURLsArePlain(t *testing.T) {
 	require.Equal(t, policy.ErrorArgument, met.Result.Err)
 	require.ErrorContains(t, met.Cause, "invalid port")
 
-	shaken, _, err := c.Ask(HandshakeRequest{Method: http.MethodPost, URL: malformed, Header: http.Header{}}, time.Second)
+	shaken, _, _, err := c.Ask(HandshakeRequest{
+		Method: http.MethodPost, URL: malformed, Header: http.Header{}, Connection: &policy.Connection{},
+	}, time.Second)
 	require.NoError(t, err)
 	require.Equal(t, "the URL is malformed", shaken.Err)
 	require.ErrorContains(t, shaken.Cause, "invalid port")

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -53,10 +54,9 @@ func (c *Client) sendAuthorized(r *Request) (met Answer, late *Call, err error) 
 	began := time.Now()
 	token, problem := c.Token(r.Connection)
 	switch {
-	case problem == nil:
-	case c.Stopped():
-		return Answer{}, nil, ErrInterrupted
-	default:
+	case errors.Is(problem, ErrInterrupted):
+		return Answer{}, nil, problem
+	case problem != nil:
 		met = Answer{Result: policy.Result{Err: policy.ErrorUnauthorized}, Duration: time.Since(began)}
 		met.Failed(problem)
 		return met, nil, nil
@@ -68,10 +68,9 @@ func (c *Client) sendAuthorized(r *Request) (met Answer, late *Call, err error) 
 		!c.tokens.refused(r.Connection, token) {
 		return met, late, err
 	}
-	if token, err = c.Token(r.Connection); err != nil {
-		if c.Stopped() {
-			return met, nil, ErrInterrupted
-		}
+	if token, err = c.Token(r.Connection); errors.Is(err, ErrInterrupted) {
+		return met, nil, err
+	} else if err != nil {
 		return met, nil, nil //nolint:nilerr // the endpoint's 401 is the result
 	}
 	second := *r

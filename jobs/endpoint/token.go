@@ -65,11 +65,16 @@ func newTokens(
 	}
 }
 
-// Token returns an access token for a connection with OAuth2, requested if necessary.
+// Token returns an access token for a connection with OAuth2, requested if necessary. The error is ErrInterrupted if the
+// node's stop has cut the request.
 func (c *Client) Token(by *policy.Connection) (string, error) {
 	ctx, cancel := context.WithTimeout(c.requests, tokenTimeout+time.Second)
 	defer cancel()
-	return c.tokens.get(ctx, by)
+	token, err := c.tokens.get(ctx, by)
+	if err != nil && c.requests.Err() != nil {
+		return "", ErrInterrupted
+	}
+	return token, err
 }
 
 // get returns a token that is valid for a request. Callers that need the same one share one request, which continues if

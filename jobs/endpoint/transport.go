@@ -26,10 +26,7 @@ const maxOwnTransports = 256
 // transports are the pools of connections. Two requests share one only if their connections may be exchanged: what asks
 // for a client certificate, or trusts other authorities, must never meet a connection that was made without.
 type transports struct {
-	allow     []netip.Prefix
-	plainHTTP bool          // to public addresses, too
-	proxy     *url.URL      // nil = none
-	resolver  *net.Resolver // nil = the system's
+	Options
 
 	secure *http.Transport // https, with nothing of their own
 	plain  *http.Transport // http
@@ -46,26 +43,23 @@ type ownTransport struct {
 }
 
 func newTransports(o Options) *transports {
-	t := &transports{
-		allow: o.AllowCIDR, plainHTTP: o.AllowHTTP, proxy: o.Proxy, resolver: o.Resolver,
-		own: map[[sha256.Size]byte]*ownTransport{},
-	}
-	t.secure = t.make(o.MaxIdleConnections, guard(o.AllowCIDR))
+	t := &transports{Options: o, own: map[[sha256.Size]byte]*ownTransport{}}
+	t.secure = t.make(guard(o.AllowCIDR))
 	t.plain = t.secure
 	if !o.AllowHTTP {
-		t.plain = t.make(o.MaxIdleConnections, guardPlain(o.AllowCIDR))
+		t.plain = t.make(guardPlain(o.AllowCIDR))
 	}
 	return t
 }
 
-func (t *transports) make(workers int, control func(string, string, syscall.RawConn) error) *http.Transport {
+func (t *transports) make(control func(string, string, syscall.RawConn) error) *http.Transport {
 	made := &http.Transport{
 		// None from the environment: a proxy resolves names itself, past the address guard, and must be somebody's decision.
 		Proxy:               nil,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:   true,
-		MaxIdleConns:        workers,
-		MaxIdleConnsPerHost: workers,
+		MaxIdleConns:        t.MaxIdleConnections,
+		MaxIdleConnsPerHost: t.MaxIdleConnections,
 		IdleConnTimeout:     idleConnTimeout,
 		// A dial and its handshake go on when the request they were for has given up: without a limit of their own, an
 		// endpoint that accepts and never speaks keeps a socket and three goroutines for ever.
@@ -75,11 +69,11 @@ func (t *transports) make(workers int, control func(string, string, syscall.RawC
 		MaxResponseHeaderBytes: maxResponseHead,
 		DisableCompression:     true,
 	}
-	if t.proxy != nil { // the only address that is dialled, and the operator named it
-		made.Proxy, control = http.ProxyURL(t.proxy), nil
+	if t.Proxy != nil { // the only address that is dialled, and the operator named it
+		made.Proxy, control = http.ProxyURL(t.Proxy), nil
 	}
 	made.DialContext = (&net.Dialer{
-		Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control, Resolver: t.resolver,
+		Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control, Resolver: t.Resolver,
 	}).DialContext
 	return made
 }
@@ -119,7 +113,7 @@ func guardPlain(allow []netip.Prefix) func(network, address string, _ syscall.Ra
 // roundTrip makes one request by the pool that is right for it. It follows no redirect: that is an answer like any
 // other.
 func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.Response, error) {
-	if t.proxy != nil {
+	if t.Proxy != nil {
 		if err := t.judgeProxied(req.URL); err != nil {
 			return nil, &refusedError{cause: err}
 		}
@@ -139,16 +133,16 @@ func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.
 
 // judgeProxied is all that can be known of an address that somebody else resolves: what is written in the URL.
 func (t *transports) judgeProxied(u *url.URL) error {
-	if _, err := policy.EndpointURL(u.String(), t.allow); err != nil {
+	if _, err := policy.EndpointURL(u.String(), t.AllowCIDR); err != nil {
 		return err
 	}
 	if err := policy.ProxiedPort(u); err != nil {
 		return err
 	}
-	if t.plainHTTP {
+	if t.AllowHTTP {
 		return nil
 	}
-	return policy.PlainEndpoint(u, t.allow)
+	return policy.PlainEndpoint(u, t.AllowCIDR)
 }
 
 // of finds or makes the pool for these settings.

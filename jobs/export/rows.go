@@ -2,6 +2,7 @@ package export
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,6 +18,11 @@ import (
 	"postrider/postgres"
 	"postrider/query"
 )
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 
 // Exports are the dead letters that are to be written to an external location.
 type Exports struct {

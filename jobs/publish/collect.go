@@ -34,7 +34,7 @@ func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, 
 		return 0, nil, fmt.Errorf("gather what was published by SQL: %w", err)
 	}
 	if n > 0 {
-		p.Reach(PointCollect)
+		p.Failpoint.Reach(PointCollect)
 	}
 	return n, jobs, nil
 }
@@ -42,12 +42,12 @@ func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, 
 // collectPublishes looks first: most of the time there is nothing.
 func (p *Publisher) collectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
 	var waiting bool
-	if err := p.db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").
+	if err := p.DB.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").
 		Scan(&waiting); err != nil || !waiting {
 		return 0, nil, err
 	}
-	err = p.db.WriteKept(ctx, postgres.KeepPlan, func(batch *pgx.Batch) {
-		batch.Queue(collectStatement, collectStep, p.node, collectEvents).
+	err = p.DB.WriteKept(ctx, postgres.KeepPlan, func(batch *pgx.Batch) {
+		batch.Queue(collectStatement, collectStep, p.Node, collectEvents).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
 	})
 	return n, jobs, err
@@ -58,7 +58,7 @@ func (p *Publisher) collectPublishes(ctx context.Context) (n int, jobs []int64, 
 func (p *Publisher) WatchPublishes(ctx context.Context) (time.Duration, error) {
 	const watch = `UPDATE postrider_internal.sql_publish_watch
 		SET watched_until = clock_timestamp() + $1::interval WHERE watched_until < clock_timestamp() + $1::interval / 2`
-	if _, err := p.db.Exec(ctx, watch, publishWatch); err != nil {
+	if _, err := p.DB.Exec(ctx, watch, publishWatch); err != nil {
 		return publishWatch, fmt.Errorf("watch for publishes by SQL: %w", err)
 	}
 	return publishWatch, nil

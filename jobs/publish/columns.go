@@ -1,11 +1,19 @@
 package publish
 
 import (
+	"embed"
 	"time"
 
 	"postrider/catalog"
 	"postrider/postgres"
 )
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+func sqlFile(name string, without ...string) string {
+	return postgres.SQLFile(sqlFiles, name, without...)
+}
 
 var (
 	version = postgres.Value("version", "bigint")

@@ -32,7 +32,7 @@ func (p *Publisher) begin(
 	ctx context.Context, group []*publishRequest, filtered bool,
 	store func(context.Context, *pgxpool.Conn, *pgx.Batch, []*publishRequest, time.Time) error,
 ) error {
-	return p.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
+	return p.DB.WithConn(ctx, func(conn *pgxpool.Conn) error {
 		began, batch := time.Now(), &pgx.Batch{}
 		if !filtered {
 			batch.Queue("BEGIN")
@@ -41,7 +41,7 @@ func (p *Publisher) begin(
 		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
 			return fmt.Errorf("begin: %w", err)
 		}
-		catalogue, err := p.cache.ReadIn(ctx, conn, p.cache.Snapshot())
+		catalogue, err := p.Cache.ReadIn(ctx, conn, p.Cache.Snapshot())
 		if err != nil {
 			return fmt.Errorf("read the catalog: %w", err)
 		}
@@ -64,10 +64,10 @@ func (p *Publisher) transact(
 	ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, group []*publishRequest, began time.Time,
 ) error {
 	version, found := group[0].version(), int64(0)
-	p.Reach(PointPublishBefore)
+	p.Failpoint.Reach(PointPublishBefore)
 	to := destinations(group)
-	admitted := p.traffic.Admit(subscriptionsOf(to))
-	batch.Queue(p.db.Keeping(postgres.KeepPlan))
+	admitted := p.Traffic.Admit(subscriptionsOf(to))
+	batch.Queue(p.DB.Keeping(postgres.KeepPlan))
 	var offered offeredRow
 	offers := p.newOffers(group, began)
 	defer func() { offers.end(nil) }()
@@ -76,7 +76,7 @@ func (p *Publisher) transact(
 			destinationColumns.Append([]any{version}, to), publishedEvents(group))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	} else {
-		args := eventColumns.Append(destinationColumns.Append([]any{version, p.node}, to), publishedEvents(group))
+		args := eventColumns.Append(destinationColumns.Append([]any{version, p.Node}, to), publishedEvents(group))
 		batch.Queue(publishStatement, publishedColumns.Append(args, offers.deliveries(group, admitted))...).
 			QueryRow(func(row pgx.Row) error {
 				return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.places)
@@ -86,24 +86,24 @@ func (p *Publisher) transact(
 		batch.Queue(requireCatalogue, version)
 	}
 	batch.Queue("COMMIT")
-	p.Reach(PointPublishInside)
+	p.Failpoint.Reach(PointPublishInside)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store events: %w", err)
 	}
 	if found != version {
 		return errStale
 	}
-	p.Reach(PointPublishAfter)
+	p.Failpoint.Reach(PointPublishAfter)
 	took := time.Since(began)
 	p.groups.Observe(int64(eventsIn(group)))
 	p.commitTime.Observe(int64(took))
-	p.traffic.Add(admitted)
+	p.Traffic.Add(admitted)
 	offers.commit(&offered)
 	switch {
 	case group[0].routed:
-		p.notifier.Poke(queue.RouteQueue)
+		p.Notifier.Poke(queue.RouteQueue)
 	case len(offered.ids) < deliveriesOf(group):
-		p.notifier.PokeDeliveries()
+		p.Notifier.PokeDeliveries()
 	}
 	for _, req := range group {
 		req.Receipt.Commit = took

@@ -105,10 +105,10 @@ func (p *Publisher) finish(ctx context.Context, group []*publishRequest) {
 	defer p.deferBusy(group)
 	var err error
 	for try := 0; try < commitTries && len(group) > 0; try++ {
-		group = refilter(group, p.cache.Snapshot())
+		group = refilter(group, p.Cache.Snapshot())
 		err = postgres.Isolate(group,
 			func(part []*publishRequest) error { return p.commit(ctx, part, try >= p.optimistic) }, refuse)
-		p.disk.Noticed(err)
+		p.Disk.Noticed(err)
 		if group = unanswered(group); len(group) == 0 || !p.again(ctx, err) {
 			break
 		}
@@ -121,7 +121,7 @@ func (p *Publisher) finish(ctx context.Context, group []*publishRequest) {
 // again reports whether the same group may succeed when it is tried once more.
 func (p *Publisher) again(ctx context.Context, err error) bool {
 	if errors.Is(err, errStale) {
-		return p.cache.Reload(ctx) == nil
+		return p.Cache.Reload(ctx) == nil
 	}
 	return postgres.IsTransient(err)
 }

@@ -170,7 +170,7 @@ func (c *claims) keyColumns(group []*publishRequest) []any {
 // CleanIdempotencyKeys removes the keys of requests and of events that have expired.
 func (p *Publisher) CleanIdempotencyKeys(ctx context.Context) error {
 	for _, file := range []string{"cleankeys.sql", "cleanevents.sql"} {
-		if err := p.db.DeleteInSteps(ctx, sqlFile(file), queue.CleanStep); err != nil {
+		if err := p.DB.DeleteInSteps(ctx, sqlFile(file), queue.CleanStep); err != nil {
 			return fmt.Errorf("run %s: %w", file, err)
 		}
 	}

@@ -25,8 +25,8 @@ type offers struct {
 func (p *Publisher) newOffers(group []*publishRequest, asOf time.Time) *offers {
 	deliveries := deliveriesOf(group)
 	o := &offers{p: p, catalogue: group[0].catalogue, asOf: asOf, works: make([]*queue.Work, 0, deliveries)}
-	if p.handoff != nil && deliveries > 0 {
-		o.reserved = p.handoff.Reserve(deliveries)
+	if p.Handoff != nil && deliveries > 0 {
+		o.reserved = p.Handoff.Reserve(deliveries)
 		o.left = o.reserved
 	}
 	return o
@@ -50,7 +50,7 @@ func (o *offers) offer(req *publishRequest, i int, sub *catalog.Subscription, ad
 // are to be loaded would otherwise wait while events are published.
 func (o *offers) work(req *publishRequest, i int, sub *catalog.Subscription) *queue.Work {
 	e := &req.Receipt.Events[i]
-	release := o.p.memory.Spare(int64(len(e.Body)))
+	release := o.p.Memory.Spare(int64(len(e.Body)))
 	if release == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (o *offers) end(jobs []*queue.Work) {
 	}
 	o.works = nil
 	if o.reserved > 0 {
-		o.p.handoff.Give(o.reserved, jobs)
+		o.p.Handoff.Give(o.reserved, jobs)
 		o.reserved = 0
 	}
 }

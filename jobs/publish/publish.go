@@ -103,8 +103,8 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 	if req.Receipt.Events = events; len(events) == 0 {
 		return &req.Receipt, nil
 	}
-	req.identify(p.ids)
-	req.filter(p.cache.Snapshot(), p.threshold)
+	req.identify(p.IDs)
+	req.filter(p.Cache.Snapshot(), p.Threshold)
 	if err := p.commitOrQueue(ctx, req); err != nil {
 		return nil, err
 	}
@@ -115,13 +115,13 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 // newest: a topic or a key made a moment ago on another node must work here. Requests that come together share that
 // look.
 func (p *Publisher) admit(ctx context.Context, req *publishRequest) error {
-	if err := req.admittedBy(p.cache.Snapshot()); err == nil {
+	if err := req.admittedBy(p.Cache.Snapshot()); err == nil {
 		return nil
 	}
-	if err := p.cache.Confirm(ctx); err != nil {
+	if err := p.Cache.Confirm(ctx); err != nil {
 		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
 	}
-	return req.admittedBy(p.cache.Snapshot())
+	return req.admittedBy(p.Cache.Snapshot())
 }
 
 // ErrUnauthorized means: the publication's Authorize rejected the topic as it is now.

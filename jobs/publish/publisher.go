@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -15,20 +16,8 @@ import (
 // Publisher stores published events with their deliveries and jobs. Its methods may be called from any goroutine.
 // Publish and Route need Run.
 type Publisher struct {
-	db       *postgres.DB
-	cache    *catalog.Cache
-	ids      *postgres.IDs
-	traffic  *queue.Traffic
-	notifier *queue.Notifier
-	handoff  *queue.Handoff // nil on a node that makes no attempts
-	memory   *queue.Memory
-	disk     *postgres.Disk
-	log      *slog.Logger
-	node     string
-	postgres.Failpoint
-
-	// threshold is how many deliveries a request may have before it is stored with a route.
-	threshold int
+	PublisherParts
+	PublisherOptions
 
 	// The queues of requests. keyed are those that may have been stored before: with an idempotency key, or of a topic
 	// that detects duplicates. waiting are those of keyed that met another transaction with the same key; apart, they
@@ -68,14 +57,10 @@ type PublisherOptions struct {
 
 // NewPublisher makes a Publisher with empty queues.
 func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
-	if o.Threshold == 0 {
-		o.Threshold = routeThreshold
-	}
+	o.Threshold = cmp.Or(o.Threshold, routeThreshold)
 	const ms = int64(time.Millisecond)
 	return &Publisher{
-		db: parts.DB, cache: parts.Cache, ids: parts.IDs, traffic: parts.Traffic, notifier: parts.Notifier,
-		handoff: parts.Handoff, memory: parts.Memory, disk: parts.Disk,
-		log: o.Log, node: o.Node, Failpoint: o.Failpoint, threshold: o.Threshold,
+		PublisherParts: parts, PublisherOptions: o,
 		small: postgres.NewBatcher[*publishRequest](), large: postgres.NewBatcher[*publishRequest](),
 		keyed: postgres.NewBatcher[*publishRequest](), waiting: postgres.NewBatcher[*publishRequest](),
 		storingRoutes: make(chan struct{}, routesAtOnce),

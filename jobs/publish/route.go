@@ -65,7 +65,7 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 		if ctx.Err() == nil && p.again(ctx, err) {
 			continue
 		}
-		p.log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
+		p.Log.Warn("events could not be routed, trying again", "routes", len(group), "in", pause, "error", err)
 		if !postgres.WaitJittered(ctx, pause) {
 			return
 		}
@@ -91,13 +91,13 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 	defer cancel()
 	var admitted queue.Admissions
 	var unfinished int
-	err := pgx.BeginTxFunc(ctx, p.db, isolation(snapshot), func(tx pgx.Tx) (err error) {
-		if _, err := tx.Exec(ctx, p.db.Keeping(postgres.KeepPlan)); err != nil {
+	err := pgx.BeginTxFunc(ctx, p.DB, isolation(snapshot), func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, p.DB.Keeping(postgres.KeepPlan)); err != nil {
 			return fmt.Errorf("keep plans: %w", err)
 		}
-		catalogue := p.cache.Snapshot()
+		catalogue := p.Cache.Snapshot()
 		if snapshot {
-			if catalogue, err = p.cache.ReadIn(ctx, tx, catalogue); err != nil {
+			if catalogue, err = p.Cache.ReadIn(ctx, tx, catalogue); err != nil {
 				return fmt.Errorf("read the catalogue: %w", err)
 			}
 		}
@@ -107,15 +107,15 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		}
 		for _, route := range routes {
 			if n := route.missing(); n > 0 {
-				p.log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by "+
+				p.Log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by "+
 					"hand; publish them again if they are wanted",
 					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
 			}
 		}
 		owed := cutRoutes(routes, catalogue, p.stepLimit)
 		to := routedTo(catalogue, owed)
-		admitted = p.traffic.Admit(subscriptionsOf(to))
-		args := destinationColumns.Append([]any{catalogue.Version, p.node}, to)
+		admitted = p.Traffic.Admit(subscriptionsOf(to))
+		args := destinationColumns.Append([]any{catalogue.Version, p.Node}, to)
 		args = routedColumns.Append(routeColumns.Append(args, routes), routedDeliveries(owed, admitted))
 		statement, matched := fanOutStatement, matchedEvents(routes)
 		if matched != nil {
@@ -127,16 +127,16 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
 			err = errStale
 		}
-		p.Reach(PointRoute)
+		p.Failpoint.Reach(PointRoute)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("route events: %w", err)
 	}
-	p.traffic.Add(admitted)
-	p.notifier.PokeDeliveries()
+	p.Traffic.Add(admitted)
+	p.Notifier.PokeDeliveries()
 	if unfinished > 0 {
-		p.notifier.Poke(queue.RouteQueue)
+		p.Notifier.Poke(queue.RouteQueue)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,11 @@ import (
 
 	"postrider/postgres"
 )
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 
 // JobRows are River's jobs as rows: they are fetched, deferred, reclaimed from dead nodes, and promoted when they are
 // due.

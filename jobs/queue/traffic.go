@@ -71,8 +71,8 @@ type TrafficSample struct {
 type Traffic struct {
 	db    *postgres.DB
 	cache *catalog.Cache
-	// gate is nil on a node that makes no attempts.
-	gate     room
+	// room is how many jobs of an event subscription may be queued, see Gate.Room; nil on a node that makes no attempts.
+	room     func(subscription int64, others int) int
 	sampling sync.Mutex
 
 	mu      sync.Mutex
@@ -85,17 +85,11 @@ type Traffic struct {
 	queued chan struct{}
 }
 
-// room returns how many jobs of an event subscription may be queued, given how many are queued for the others; see
-// Gate.
-type room interface {
-	Room(subscription int64, others int) int
-}
-
 // NewTraffic samples the database and counts; gate is nil on a node that makes no attempts.
 func NewTraffic(db *postgres.DB, cache *catalog.Cache, gate *Gate) *Traffic {
 	t := &Traffic{db: db, cache: cache, latest: &TrafficSample{}, since: map[int64]int{}, queued: make(chan struct{}, 1)}
 	if gate != nil {
-		t.gate = gate
+		t.room = gate.Room
 	}
 	return t
 }
@@ -117,8 +111,8 @@ func (t *Traffic) Room(subscription int64) int {
 // roomFor counts events if an event subscription takes batches: a call takes as many as a batch may have.
 func (t *Traffic) roomFor(subscription int64) int {
 	limit := blindRoom
-	if t.gate != nil {
-		limit = t.gate.Room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
+	if t.room != nil {
+		limit = t.room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
 	}
 	if sub, ok := t.cache.Snapshot().Subscription(subscription); ok && sub.Batching() {
 		limit = min(limit*sub.Batch().MaxEvents, maxOpenEvents)
