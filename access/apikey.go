@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"time"
@@ -128,20 +129,32 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 		if made, err = readKey(ctx, tx, spec.Name); err != nil {
 			return err
 		}
-		details := map[string]any{"key": spec.Name, "scope": spec.Scope}
-		if made.ExpiresAt != nil {
-			details["expiresAt"] = made.ExpiresAt.UTC().Format(time.RFC3339)
-		}
-		return Audit(ctx, tx, AuditEntry{
-			Action: auditKeyMade, Topic: spec.Topic, Details: details,
-			Changes: Changes(nil, Settings{"scope": spec.Scope, "expiresAt": details["expiresAt"], "state": "active"}),
-		})
+		return made.auditCreation(ctx, tx, auditKeyMade, nil)
 	})
 	if err != nil {
 		return "", nil, err
 	}
 	a.keys.forgetAll() // it may have been sent already, and that nothing was found is remembered
 	return key, made, nil
+}
+
+// auditCreation writes what the new key is, and further details. No secret is in the row.
+func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditAction, details map[string]any) error {
+	e := AuditEntry{Action: action, Details: map[string]any{"key": k.Name, "scope": k.Scope}}
+	settings := Settings{"scope": k.Scope, "owner": k.Owner, "machine": k.Machine, "state": k.State}
+	if k.Topic != nil {
+		e.Topic = *k.Topic
+	}
+	if k.Machine != nil {
+		e.Details["machine"] = *k.Machine
+	}
+	if k.ExpiresAt != nil {
+		settings["expiresAt"] = k.ExpiresAt.UTC().Format(time.RFC3339)
+		e.Details["expiresAt"] = settings["expiresAt"]
+	}
+	maps.Copy(e.Details, details)
+	e.Changes = Changes(nil, settings)
+	return Audit(ctx, tx, e)
 }
 
 func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) error {

@@ -135,9 +135,7 @@ func (a *Access) ApproveLogin(ctx context.Context, userCode, user string) (made 
 		if made, err = p.insert(ctx, tx); err != nil {
 			return err
 		}
-		details := made.auditDetails()
-		details["requestedFrom"] = from
-		return Audit(ctx, tx, AuditEntry{Action: auditLoginApproved, Details: details, Changes: made.auditChanges()})
+		return made.auditCreation(ctx, tx, auditLoginApproved, map[string]any{"requestedFrom": from})
 	})
 	a.keys.forgetAll()
 	return made, err

@@ -88,21 +88,6 @@ func (p *personalKey) insert(ctx context.Context, tx pgx.Tx) (*APIKey, error) {
 	return readKey(ctx, tx, name)
 }
 
-// auditDetails say what a new personal key is. No secret is in them.
-func (k *APIKey) auditDetails() map[string]any {
-	return map[string]any{
-		"key": k.Name, "scope": k.Scope, "machine": *k.Machine, "expiresAt": k.ExpiresAt.UTC().Format(time.RFC3339),
-	}
-}
-
-// auditChanges are the settings of a new personal key.
-func (k *APIKey) auditChanges() map[string]any {
-	return Changes(nil, Settings{
-		"scope": k.Scope, "owner": k.Owner, "machine": k.Machine, "expiresAt": k.ExpiresAt.UTC().Format(time.RFC3339),
-		"state": k.State,
-	})
-}
-
 // CreatePersonalKey makes a personal key of a user, which is returned here and never again. *FunctionError: ErrInvalid,
 // or ErrNotFound if the user was disabled or removed. ErrUnavailable.
 func (a *Access) CreatePersonalKey(
@@ -117,7 +102,7 @@ func (a *Access) CreatePersonalKey(
 		if made, err = p.insert(ctx, tx); err != nil {
 			return err
 		}
-		return Audit(ctx, tx, AuditEntry{Action: auditKeyMade, Details: made.auditDetails(), Changes: made.auditChanges()})
+		return made.auditCreation(ctx, tx, auditKeyMade, nil)
 	})
 	if err != nil {
 		return "", nil, err

@@ -143,18 +143,14 @@ func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) erro
 	return do(pool)
 }
 
-// asVerb is for verbs that change the database themselves: of the person who runs one, only the database's URL is
-// known.
-func asVerb(ctx context.Context) context.Context {
-	return access.WithActor(ctx, access.Actor{Name: "cli"})
-}
-
-// access does something about who may use the service, in a database that may have no running one.
+// access changes who may use the service, in a database that may have no running one. The audit knows the actor as cli:
+// only the database's URL is known of the user.
 func (f databaseFlags) access(ctx context.Context, do func(context.Context, *access.Access) error) error {
-	err := f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(asVerb(ctx), access.AccessOf(pool)) })
-	var no *postgres.FunctionError
-	if errors.As(err, &no) && errors.Is(err, postgres.ErrInvalid) {
-		return terminal.Usagef("%s", no.Message)
+	ctx = access.WithActor(ctx, access.Actor{Name: "cli"})
+	err := f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(ctx, access.AccessOf(pool)) })
+	var rejected *postgres.FunctionError
+	if errors.As(err, &rejected) && errors.Is(err, postgres.ErrInvalid) {
+		return terminal.Usagef("%s", rejected.Message)
 	}
 	return err
 }

@@ -48,9 +48,6 @@ func withFailpoint(o app.Options) app.Options {
 	if f.name == "" {
 		return o
 	}
-	if !slices.Contains(failpoints(), f.name) {
-		panic("no failpoint " + f.name)
-	}
 	f.armed.Store(os.Getenv("POSTRIDER_FAILPOINT_ARMED") != "")
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)

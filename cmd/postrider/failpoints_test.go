@@ -8,7 +8,7 @@ import (
 	"postrider/jobs/queue"
 )
 
-// failpoints are all names that a store.Failpoint is called with.
+// failpoints are all names that a postgres.Failpoint is called with.
 func failpoints() []string {
 	return []string{
 		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute,
