@@ -157,7 +157,7 @@ func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 			field.Options = append(field.Options, option{string(schema), string(schema)})
 		}
 	case "retryPolicy.policy":
-		field.Kind, field.Options = kindSelect, []option{{"", "default: " + field.Default}}
+		field.Kind, field.Options = kindSelect, []option{{"", "default"}}
 		for _, p := range s.pages.parts.Cache.Snapshot().Policies() {
 			field.Options = append(field.Options, option{p.Name, fmt.Sprintf("%s: %d to %d attempts within %s to %s", p.Name,
 				p.MinMaxAttempts, p.MaxMaxAttempts, display.Span(p.MinTTL), display.Span(p.MaxTTL))})
@@ -189,7 +189,7 @@ func advancedFilters() rowList {
 			f.set(at+"operatorType", a.OperatorType)
 			f.set(at+"key", a.Key)
 			if a.Value != nil {
-				a.Values = append(a.Values, a.Value)
+				a.Values = slices.Insert(a.Values, 0, a.Value)
 			}
 			lines := make([]string, len(a.Values))
 			for i, value := range a.Values {

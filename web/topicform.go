@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -57,14 +58,10 @@ type mappedLine struct{ Label, Field, Default string }
 // mappedLines are the parts of a topic's input mapping; none if it has no mapping.
 func mappedLines(t *catalog.Topic) (lines []mappedLine) {
 	object, _ := plainJSON(map[string]any{mapping: t.InputSchemaMapping}) // strings can always be written
-	table := topicTable()
-	parts := settingsIn(table, object)
-	text := func(name string) string { return fieldText(spec.Find(table, mappingAt+name), parts[mappingAt+name]) }
 	for _, member := range mappedMembers {
-		line := mappedLine{Label: member.label, Field: text(member.name + ".sourceField")}
-		if member.defaults {
-			line.Default = text(member.name + ".defaultValue")
-		}
+		line := mappedLine{Label: member.label}
+		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".sourceField"), &line.Field)
+		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".defaultValue"), &line.Default)
 		if line.Field+line.Default != "" {
 			lines = append(lines, line)
 		}
