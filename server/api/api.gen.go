@@ -57,99 +57,6 @@ func (e Behavior) Valid() bool {
 	}
 }
 
-// Defines values for ConflictCode.
-const (
-	ConflictCodeAttemptInProgress          ConflictCode = "AttemptInProgress"
-	ConflictCodeConcurrentChange           ConflictCode = "ConcurrentChange"
-	ConflictCodeDeadLetterExporting        ConflictCode = "DeadLetterExporting"
-	ConflictCodeDeadLetterRedelivered      ConflictCode = "DeadLetterRedelivered"
-	ConflictCodeDeliveryEnded              ConflictCode = "DeliveryEnded"
-	ConflictCodeEndpointChanged            ConflictCode = "EndpointChanged"
-	ConflictCodeEndpointNotValidated       ConflictCode = "EndpointNotValidated"
-	ConflictCodeEventErased                ConflictCode = "EventErased"
-	ConflictCodeEventGone                  ConflictCode = "EventGone"
-	ConflictCodeLastAdmin                  ConflictCode = "LastAdmin"
-	ConflictCodeNameTaken                  ConflictCode = "NameTaken"
-	ConflictCodeNoSignIn                   ConflictCode = "NoSignIn"
-	ConflictCodeNotPersonalKey             ConflictCode = "NotPersonalKey"
-	ConflictCodeOperationRunning           ConflictCode = "OperationRunning"
-	ConflictCodePolicyBuiltIn              ConflictCode = "PolicyBuiltIn"
-	ConflictCodePolicyInUse                ConflictCode = "PolicyInUse"
-	ConflictCodeSchemaMismatch             ConflictCode = "SchemaMismatch"
-	ConflictCodeSubscriptionDeleted        ConflictCode = "SubscriptionDeleted"
-	ConflictCodeSubscriptionExpired        ConflictCode = "SubscriptionExpired"
-	ConflictCodeSubscriptionNotOnProbation ConflictCode = "SubscriptionNotOnProbation"
-	ConflictCodeSubscriptionNotSigned      ConflictCode = "SubscriptionNotSigned"
-	ConflictCodeSubscriptionOnProbation    ConflictCode = "SubscriptionOnProbation"
-	ConflictCodeSubscriptionPaused         ConflictCode = "SubscriptionPaused"
-	ConflictCodeSubscriptionResuming       ConflictCode = "SubscriptionResuming"
-	ConflictCodeSystemTopic                ConflictCode = "SystemTopic"
-	ConflictCodeTopicExists                ConflictCode = "TopicExists"
-	ConflictCodeTopicHasSubscriptions      ConflictCode = "TopicHasSubscriptions"
-)
-
-// Valid indicates whether the value is a known member of the ConflictCode enum.
-func (e ConflictCode) Valid() bool {
-	switch e {
-	case ConflictCodeAttemptInProgress:
-		return true
-	case ConflictCodeConcurrentChange:
-		return true
-	case ConflictCodeDeadLetterExporting:
-		return true
-	case ConflictCodeDeadLetterRedelivered:
-		return true
-	case ConflictCodeDeliveryEnded:
-		return true
-	case ConflictCodeEndpointChanged:
-		return true
-	case ConflictCodeEndpointNotValidated:
-		return true
-	case ConflictCodeEventErased:
-		return true
-	case ConflictCodeEventGone:
-		return true
-	case ConflictCodeLastAdmin:
-		return true
-	case ConflictCodeNameTaken:
-		return true
-	case ConflictCodeNoSignIn:
-		return true
-	case ConflictCodeNotPersonalKey:
-		return true
-	case ConflictCodeOperationRunning:
-		return true
-	case ConflictCodePolicyBuiltIn:
-		return true
-	case ConflictCodePolicyInUse:
-		return true
-	case ConflictCodeSchemaMismatch:
-		return true
-	case ConflictCodeSubscriptionDeleted:
-		return true
-	case ConflictCodeSubscriptionExpired:
-		return true
-	case ConflictCodeSubscriptionNotOnProbation:
-		return true
-	case ConflictCodeSubscriptionNotSigned:
-		return true
-	case ConflictCodeSubscriptionOnProbation:
-		return true
-	case ConflictCodeSubscriptionPaused:
-		return true
-	case ConflictCodeSubscriptionResuming:
-		return true
-	case ConflictCodeSystemTopic:
-		return true
-	case ConflictCodeTopicExists:
-		return true
-	case ConflictCodeTopicHasSubscriptions:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterDestinationEndpointType.
 const (
 	DeadLetterDestinationEndpointTypeBlob        DeadLetterDestinationEndpointType = "Blob"
@@ -875,37 +782,6 @@ type ConflictAnswer struct {
 	Error ConflictError `json:"error"`
 }
 
-// ConflictCode What is in the way of a request that is answered 409:
-//
-// - `TopicExists`: The topic exists with another kind, input schema or mapping.
-// - `TopicHasSubscriptions`: The topic has event subscriptions. Delete them first.
-// - `SystemTopic`: The topic is postrider's own: it cannot be deleted, and it has no access keys.
-// - `SubscriptionPaused`: The event subscription is paused. Resume it first.
-// - `SubscriptionResuming`: The last pause of the event subscription is still ending. Try again in a moment.
-// - `SubscriptionOnProbation`: The event subscription is on probation. Release or probe it first.
-// - `SubscriptionNotOnProbation`: The event subscription is not on probation.
-// - `SubscriptionNotSigned`: Deliveries of the event subscription are not signed.
-// - `SubscriptionExpired`: The event subscription has expired.
-// - `SubscriptionDeleted`: The event subscription was deleted.
-// - `EndpointNotValidated`: The endpoint has not completed the validation handshake.
-// - `EndpointChanged`: The event subscription was given another endpoint during the handshake.
-// - `PolicyBuiltIn`: The retry policy is built in and cannot be changed.
-// - `PolicyInUse`: Event subscriptions use the retry policy.
-// - `NameTaken`: The name belongs to an API key, perhaps a revoked one, or to a topic or event subscription and differs only in letter case.
-// - `LastAdmin`: No administrator who can sign in would be left.
-// - `NoSignIn`: No user signs in to this server, so none can approve a login.
-// - `NotPersonalKey`: The request was not made with a personal key.
-// - `DeliveryEnded`: The delivery has ended.
-// - `AttemptInProgress`: An attempt of the delivery is in progress. Wait for its outcome.
-// - `EventGone`: The event of the delivery is no longer stored.
-// - `EventErased`: The event was erased.
-// - `SchemaMismatch`: The event subscription's delivery schema cannot carry the event.
-// - `DeadLetterRedelivered`: The dead letter was redelivered already. With again it is redelivered once more.
-// - `DeadLetterExporting`: The dead letter is being exported. Try again in a minute.
-// - `OperationRunning`: A running operation uses this subject. Wait for its end, or cancel it.
-// - `ConcurrentChange`: Another request changed the same object. Read it again, and try again.
-type ConflictCode string
-
 // ConflictError What is in the way.
 type ConflictError struct {
 	// Code What is in the way of a request that is answered 409:
@@ -1361,36 +1237,6 @@ type EraseSubjectSettings struct {
 type Erased struct {
 	// Events How many events were erased that were not before.
 	Events int `json:"events"`
-}
-
-// Error What was refused, and why.
-type Error struct {
-	// Code What kind of mistake it is, in one word for programs.
-	Code string `json:"code"`
-
-	// Details Each of the mistakes, where there are several, or where one has a place.
-	Details []ErrorDetail `json:"details"`
-
-	// Message The same in words, for people. They may change.
-	Message string `json:"message"`
-}
-
-// ErrorAnswer The body of every error.
-type ErrorAnswer struct {
-	// Error What was refused, and why.
-	Error Error `json:"error"`
-}
-
-// ErrorDetail One of the mistakes in a request.
-type ErrorDetail struct {
-	// Code What kind of mistake it is, in one word for programs.
-	Code string `json:"code"`
-
-	// Message The same in words, for people.
-	Message string `json:"message"`
-
-	// Target The member or parameter at fault.
-	Target string `json:"target"`
 }
 
 // Event What a publisher published.

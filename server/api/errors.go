@@ -41,6 +41,25 @@ const (
 	CodeNotReady             = "NotReady"
 )
 
+// ErrorAnswer is the body of every error response.
+type ErrorAnswer struct {
+	Error Error `json:"error"`
+}
+
+// Error says what was rejected, and why.
+type Error struct {
+	Code    string        `json:"code"`
+	Message string        `json:"message"`
+	Details []ErrorDetail `json:"details"`
+}
+
+// ErrorDetail is one of the mistakes in a request.
+type ErrorDetail struct {
+	Code    string `json:"code"`
+	Target  string `json:"target"`
+	Message string `json:"message"`
+}
+
 // RejectionError is an error whose every word may be shown to the caller.
 type RejectionError struct {
 	Status        int

@@ -1,0 +1,35 @@
+package api
+
+// ConflictCode is the code of an error response 409; docs/rest.md says what each means.
+type ConflictCode string
+
+// The codes. Each is documented in texts.yaml of package openapi.
+const (
+	ConflictCodeTopicExists                ConflictCode = "TopicExists"
+	ConflictCodeTopicHasSubscriptions      ConflictCode = "TopicHasSubscriptions"
+	ConflictCodeSystemTopic                ConflictCode = "SystemTopic"
+	ConflictCodeSubscriptionPaused         ConflictCode = "SubscriptionPaused"
+	ConflictCodeSubscriptionResuming       ConflictCode = "SubscriptionResuming"
+	ConflictCodeSubscriptionOnProbation    ConflictCode = "SubscriptionOnProbation"
+	ConflictCodeSubscriptionNotOnProbation ConflictCode = "SubscriptionNotOnProbation"
+	ConflictCodeSubscriptionNotSigned      ConflictCode = "SubscriptionNotSigned"
+	ConflictCodeSubscriptionExpired        ConflictCode = "SubscriptionExpired"
+	ConflictCodeSubscriptionDeleted        ConflictCode = "SubscriptionDeleted"
+	ConflictCodeEndpointNotValidated       ConflictCode = "EndpointNotValidated"
+	ConflictCodeEndpointChanged            ConflictCode = "EndpointChanged"
+	ConflictCodePolicyBuiltIn              ConflictCode = "PolicyBuiltIn"
+	ConflictCodePolicyInUse                ConflictCode = "PolicyInUse"
+	ConflictCodeNameTaken                  ConflictCode = "NameTaken"
+	ConflictCodeLastAdmin                  ConflictCode = "LastAdmin"
+	ConflictCodeNoSignIn                   ConflictCode = "NoSignIn"
+	ConflictCodeNotPersonalKey             ConflictCode = "NotPersonalKey"
+	ConflictCodeDeliveryEnded              ConflictCode = "DeliveryEnded"
+	ConflictCodeAttemptInProgress          ConflictCode = "AttemptInProgress"
+	ConflictCodeEventGone                  ConflictCode = "EventGone"
+	ConflictCodeEventErased                ConflictCode = "EventErased"
+	ConflictCodeSchemaMismatch             ConflictCode = "SchemaMismatch"
+	ConflictCodeDeadLetterRedelivered      ConflictCode = "DeadLetterRedelivered"
+	ConflictCodeDeadLetterExporting        ConflictCode = "DeadLetterExporting"
+	ConflictCodeOperationRunning           ConflictCode = "OperationRunning"
+	ConflictCodeConcurrentChange           ConflictCode = "ConcurrentChange"
+)
