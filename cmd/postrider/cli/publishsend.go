@@ -227,8 +227,7 @@ func (e *rejectedEventsError) Error() string {
 	if e.first == e.last {
 		which = fmt.Sprintf("event %d was", e.first)
 	}
-	var response *rest.Error
-	if !errors.As(e.cause, &response) || response.Status >= http.StatusInternalServerError {
+	if status := rest.ErrorOf(e.cause).Status; status == 0 || status >= http.StatusInternalServerError {
 		return fmt.Sprintf("it is not known whether %s accepted: %v", which, e.cause)
 	}
 	why := positionInRequest.ReplaceAllStringFunc(e.cause.Error(), func(position string) string {
@@ -245,11 +244,9 @@ func (e *rejectedEventsError) Unwrap() error { return e.cause }
 
 // retryable reports whether the same request may be sent again after this response, or after none.
 func retryable(err error) bool {
-	var response *rest.Error
-	if !errors.As(err, &response) {
+	switch rest.ErrorOf(err).Status {
+	case 0:
 		return !errors.Is(err, context.Canceled)
-	}
-	switch response.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}

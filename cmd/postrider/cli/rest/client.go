@@ -162,24 +162,24 @@ func (e *Error) Error() string {
 	return text
 }
 
-// IsStatus reports whether the API responded with this status.
-func IsStatus(err error, status int) bool {
-	var answer *Error
-	return errors.As(err, &answer) && answer.Status == status
+// ErrorOf is the API's response in an error; its Status is 0 if there was none.
+func ErrorOf(err error) *Error {
+	response := &Error{}
+	errors.As(err, &response)
+	return response
 }
+
+// IsStatus reports whether the API responded with this status.
+func IsStatus(err error, status int) bool { return ErrorOf(err).Status == status }
 
 // IsConflict reports whether the API responded with this code of 409.
 func IsConflict(err error, code api.ConflictCode) bool {
-	var answer *Error
-	return errors.As(err, &answer) && answer.Status == http.StatusConflict && answer.code == string(code)
+	return IsStatus(err, http.StatusConflict) && ErrorOf(err).code == string(code)
 }
 
 // IsInvalid reports whether the API rejected this member of the request.
 func IsInvalid(err error, target string) bool {
-	var answer *Error
-	return errors.As(err, &answer) && slices.ContainsFunc(answer.details, func(d api.ErrorDetail) bool {
-		return d.Target == target
-	})
+	return slices.ContainsFunc(ErrorOf(err).details, func(d api.ErrorDetail) bool { return d.Target == target })
 }
 
 // maxResponse bounds a response: a page of 1,000 event subscriptions with long filters is a tenth of it.

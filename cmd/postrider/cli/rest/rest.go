@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -70,8 +69,7 @@ func (f Flags) Call(ctx context.Context, method, path string, body, into any, he
 
 // NoServer reports whether no server was named and none runs on this machine.
 func (f Flags) NoServer(err error) bool {
-	var response *Error
-	return err != nil && f.Server == "" && !errors.As(err, &response)
+	return err != nil && f.Server == "" && ErrorOf(err).Status == 0
 }
 
 // All prints a whole list.
