@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"postrider/event"
@@ -15,11 +16,14 @@ import (
 
 // StoredDeadLetterFilter selects dead letters; "" = all.
 type StoredDeadLetterFilter struct {
-	Topic, Subscription, Reason string
+	Topic        string `query:"topic"`
+	Subscription string `query:"subscription"`
+	Reason       string `query:"reason"`
+	// From is included, Until is not.
+	From  time.Time `query:"deadLetteredFrom"`
+	Until time.Time `query:"deadLetteredUntil"`
 	// After is the dead letter after which reading continues.
 	After DeadLetterPlace
-	// From is included, Until is not.
-	From, Until time.Time
 }
 
 var (
@@ -39,49 +43,65 @@ func EachDeadLetter(
 	return WalkDeadLetters(ctx, pool, storedDeadLettersAfter, args, do)
 }
 
-// StoredDeadLetter is one dead letter with its body.
+// StoredDeadLetter is one dead letter with its body. Its names in JSON are those of postrider.dead_letters.
 type StoredDeadLetter struct {
-	ID                                  uuid.UUID
-	DeadLetteredAt                      time.Time
-	Topic, Subscription                 string
-	Namespace                           bool // the topic is a namespace's
-	EventDeliverySchema                 string
-	EndpointBaseURL                     string `db:"endpoint_base_url"`
-	Reason                              string
-	Attempts                            int
-	LastOutcome                         string // "" without an attempt
-	LastStatus                          int    // 0 = no response
-	LastError                           string
-	FirstAttemptAt, LastAttemptAt       *time.Time
-	OwedSince, PublishedAt              time.Time
-	EventTime                           *time.Time
-	SystemID                            uuid.UUID
-	EventID, EventType, Subject, Source string
-	DataVersion, Schema, RetryPolicy    string
-	DeliveryID                          int64
-	RedeliveredFrom                     *uuid.UUID
-	RedeliveredAt                       *time.Time
-	ExportState                         string // "" if it is not exported
-	ExportedAt                          *time.Time
-	ExportLocation                      string
-	Body                                []byte // the event as it was accepted
+	ID                  uuid.UUID  `json:"dead_letter_id"`
+	DeadLetteredAt      time.Time  `json:"dead_lettered_at"`
+	Topic               string     `json:"topic"`
+	Namespace           bool       `json:"-"` // the topic is a namespace's
+	Subscription        string     `json:"subscription"`
+	EventDeliverySchema string     `json:"-"`
+	Reason              string     `json:"reason"`
+	Attempts            int        `json:"attempts"`
+	LastOutcome         *string    `json:"last_outcome"` // nil without an attempt
+	LastStatus          *int       `json:"last_status"`  // nil without a response
+	LastError           *string    `json:"last_error"`
+	EventID             string     `json:"event_id"`
+	EventType           string     `json:"event_type"`
+	Subject             string     `json:"subject"`
+	Source              *string    `json:"source"`
+	EventTime           *time.Time `json:"event_time"`
+	PublishedAt         time.Time  `json:"published_at"`
+	OwedSince           time.Time  `json:"owed_since"`
+	FirstAttemptAt      *time.Time `json:"first_attempt_at"`
+	LastAttemptAt       *time.Time `json:"last_attempt_at"`
+	DataVersion         string     `json:"-"`
+	Schema              string     `json:"schema"`
+	RetryPolicy         string     `json:"retry_policy"`
+	EndpointBaseURL     string     `db:"endpoint_base_url" json:"endpoint_base_url"`
+	DeliveryID          int64      `json:"delivery_id"`
+	SystemID            uuid.UUID  `json:"system_id"`
+	RedeliveredFrom     *uuid.UUID `json:"redelivered_from"`
+	RedeliveredAt       *time.Time `json:"redelivered_at"`
+	ExportState         *string    `json:"export_state"` // nil if it is not exported
+	ExportedAt          *time.Time `json:"exported_at"`
+	ExportLocation      *string    `json:"export_location"`
+	// Body is the event as it was accepted.
+	Body json.RawMessage `json:"body"`
 }
 
 // EventGrid returns the dead letter in a form of Event Grid.
 func (l *StoredDeadLetter) EventGrid(form event.DeadLetterForm) event.DeadLetter {
 	d := event.DeadLetter{
 		Topic: l.Topic, Delivery: event.Schema(l.EventDeliverySchema), Reason: l.Reason, Attempts: l.Attempts,
-		Outcome: l.LastOutcome, Status: l.LastStatus, PublishedAt: l.PublishedAt,
+		Outcome: orZero(l.LastOutcome), Status: orZero(l.LastStatus), PublishedAt: l.PublishedAt,
+		LastAttemptAt: orZero(l.LastAttemptAt),
 		Event: event.Event{
-			Schema: event.Schema(l.Schema), ID: l.EventID, Type: l.EventType, Subject: l.Subject, Source: l.Source,
-			DataVersion: l.DataVersion, Body: l.Body,
+			Schema: event.Schema(l.Schema), ID: l.EventID, Type: l.EventType, Subject: l.Subject, Source: orZero(l.Source),
+			Time: orZero(l.EventTime), DataVersion: l.DataVersion, Body: l.Body,
 		},
 	}
 	if form == event.DeadLetterAround {
 		d.Reason = policy.Reason(l.Reason).Sentence()
 	}
-	d.Event.Time, d.LastAttemptAt = postgres.TimeOrNone(l.EventTime), postgres.TimeOrNone(l.LastAttemptAt)
 	return d
+}
+
+func orZero[T any](v *T) (zero T) {
+	if v == nil {
+		return zero
+	}
+	return *v
 }
 
 // WalkDeadLetters reads dead letters one by one; where is a WHERE clause on l.

@@ -136,7 +136,7 @@ func deadLetterRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []
 		{http.MethodGet, "/v1/deadLetters", viewers, byHand(v1.ListDeadLetters)},
 		{http.MethodPost, "/v1/deadLetters/redeliver", operators, byHand(v1.RedeliverDeadLetters)},
 		{http.MethodPost, "/v1/deadLetters/purge", operators, byHand(v1.PurgeDeadLetters)},
-		{http.MethodGet, "/v1/deadLetterExport", viewers, byHand(v1.ExportDeadLetters)},
+		{http.MethodGet, "/v1/deadLetterExport", viewers, api.Handle("exportDeadLetters", m.ExportDeadLetters)},
 		{http.MethodGet, "/v1/deadLetters/:deadLetterId", viewers, byHand(v1.GetDeadLetter)},
 		{http.MethodDelete, "/v1/deadLetters/:deadLetterId", operators, byHand(v1.PurgeDeadLetter)},
 		{http.MethodPost, "/v1/deadLetters/:deadLetterId/redeliver", operators, byHand(v1.RedeliverDeadLetter)},

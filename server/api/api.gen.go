@@ -2384,33 +2384,6 @@ type Unavailable = ErrorAnswer
 // UnsupportedMediaType The body of every error.
 type UnsupportedMediaType = ErrorAnswer
 
-// ExportDeadLettersParams defines parameters for ExportDeadLetters.
-type ExportDeadLettersParams struct {
-	// Topic Of this topic.
-	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
-
-	// Subscription Of event subscriptions with this name.
-	Subscription *string `form:"subscription,omitempty" json:"subscription,omitempty"`
-
-	// Reason With this reason.
-	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// DeadLetteredFrom Dead-lettered at this time or later.
-	DeadLetteredFrom *string `form:"deadLetteredFrom,omitempty" json:"deadLetteredFrom,omitempty"`
-
-	// DeadLetteredUntil Dead-lettered before this time.
-	DeadLetteredUntil *string `form:"deadLetteredUntil,omitempty" json:"deadLetteredUntil,omitempty"`
-
-	// Format What each looks like.
-	Format *string `form:"format,omitempty" json:"format,omitempty"`
-
-	// Limit How many to show at most.
-	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
-
-	// Cursor Where to go on, as in the last answer's nextLink.
-	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
-}
-
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
 	// Topic Of this topic.
@@ -2599,9 +2572,6 @@ type RotateSigningSecretJSONRequestBody = RotateSigningSecretSettings
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// ExportDeadLetters Read whole dead letters, the oldest first
-	// (GET /v1/deadLetterExport)
-	ExportDeadLetters(ctx echo.Context, params ExportDeadLettersParams) error
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx echo.Context, params ListDeadLettersParams) error
@@ -2715,73 +2685,6 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
-}
-
-// ExportDeadLetters converts echo context to params.
-func (w *ServerInterfaceWrapper) ExportDeadLetters(ctx echo.Context) error {
-	var err error
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ExportDeadLettersParams
-	// ------------- Optional query parameter "topic" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", ctx.QueryParams(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter topic: %s", err))
-	}
-
-	// ------------- Optional query parameter "subscription" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "subscription", ctx.QueryParams(), &params.Subscription, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter subscription: %s", err))
-	}
-
-	// ------------- Optional query parameter "reason" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.QueryParams(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reason: %s", err))
-	}
-
-	// ------------- Optional query parameter "deadLetteredFrom" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "deadLetteredFrom", ctx.QueryParams(), &params.DeadLetteredFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetteredFrom: %s", err))
-	}
-
-	// ------------- Optional query parameter "deadLetteredUntil" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "deadLetteredUntil", ctx.QueryParams(), &params.DeadLetteredUntil, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter deadLetteredUntil: %s", err))
-	}
-
-	// ------------- Optional query parameter "format" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", ctx.QueryParams(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter format: %s", err))
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ExportDeadLetters(ctx, params)
-	return err
 }
 
 // ListDeadLetters converts echo context to params.
@@ -3901,7 +3804,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/deadLetters", wrapper.ListDeadLetters, options.OperationMiddlewares["listDeadLetters"]...)
 	router.POST(options.BaseURL+"/v1/deadLetters/redeliver", wrapper.RedeliverDeadLetters, options.OperationMiddlewares["redeliverDeadLetters"]...)
 	router.POST(options.BaseURL+"/v1/deadLetters/purge", wrapper.PurgeDeadLetters, options.OperationMiddlewares["purgeDeadLetters"]...)
-	router.GET(options.BaseURL+"/v1/deadLetterExport", wrapper.ExportDeadLetters, options.OperationMiddlewares["exportDeadLetters"]...)
 	router.DELETE(options.BaseURL+"/v1/deadLetters/:deadLetterId", wrapper.PurgeDeadLetter, options.OperationMiddlewares["purgeDeadLetter"]...)
 	router.GET(options.BaseURL+"/v1/deadLetters/:deadLetterId", wrapper.GetDeadLetter, options.OperationMiddlewares["getDeadLetter"]...)
 	router.POST(options.BaseURL+"/v1/deadLetters/:deadLetterId/redeliver", wrapper.RedeliverDeadLetter, options.OperationMiddlewares["redeliverDeadLetter"]...)
@@ -3960,115 +3862,6 @@ type UnavailableJSONResponse struct {
 }
 
 type UnsupportedMediaTypeJSONResponse ErrorAnswer
-
-type ExportDeadLettersRequestObject struct {
-	Params ExportDeadLettersParams
-}
-
-type ExportDeadLettersResponseObject interface {
-	VisitExportDeadLettersResponse(w http.ResponseWriter) error
-}
-
-type ExportDeadLetters200JSONResponse ExportedDeadLetters
-
-func (response ExportDeadLetters200JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportDeadLetters400JSONResponse struct{ BadRequestJSONResponse }
-
-func (response ExportDeadLetters400JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportDeadLetters401JSONResponse struct{ UnauthorizedJSONResponse }
-
-func (response ExportDeadLetters401JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportDeadLetters403JSONResponse struct{ ForbiddenJSONResponse }
-
-func (response ExportDeadLetters403JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportDeadLetters429JSONResponse struct{ TooManyRequestsJSONResponse }
-
-func (response ExportDeadLetters429JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(429)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportDeadLetters500JSONResponse struct{ InternalErrorJSONResponse }
-
-func (response ExportDeadLetters500JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(500)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ExportDeadLetters503JSONResponse struct{ UnavailableJSONResponse }
-
-func (response ExportDeadLetters503JSONResponse) VisitExportDeadLettersResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
 
 type ListDeadLettersRequestObject struct {
 	Params ListDeadLettersParams
@@ -9178,9 +8971,6 @@ func (response ValidateSubscription503JSONResponse) VisitValidateSubscriptionRes
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// ExportDeadLetters Read whole dead letters, the oldest first
-	// (GET /v1/deadLetterExport)
-	ExportDeadLetters(ctx context.Context, request ExportDeadLettersRequestObject) (ExportDeadLettersResponseObject, error)
 	// ListDeadLetters List dead letters, the newest first
 	// (GET /v1/deadLetters)
 	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
@@ -9301,31 +9091,6 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
-}
-
-// ExportDeadLetters operation middleware
-func (sh *strictHandler) ExportDeadLetters(ctx echo.Context, params ExportDeadLettersParams) error {
-	var request ExportDeadLettersRequestObject
-
-	request.Params = params
-
-	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ExportDeadLetters(ctx.Request().Context(), request.(ExportDeadLettersRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ExportDeadLetters")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		return err
-	} else if validResponse, ok := response.(ExportDeadLettersResponseObject); ok {
-		return validResponse.VisitExportDeadLettersResponse(ctx.Response())
-	} else if response != nil {
-		return fmt.Errorf("unexpected response type: %T", response)
-	}
-	return nil
 }
 
 // ListDeadLetters operation middleware
