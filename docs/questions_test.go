@@ -53,6 +53,7 @@ func TestWith(t *testing.T) {
 	require.Equal(t, q.SQL, q.With(nil))
 	require.Equal(t, "select 'billing', 'it''s', 'order-42', 'orders-2', orders",
 		q.With(map[string]string{"topic": "billing", "subscription": "it's"}), "replaced once, and quoted")
-	require.Equal(t, `select 'orders', 'billing',  E'\\''; drop', 'orders-2', orders`, q.With(map[string]string{"event-id": `\'; drop`}))
+	require.Equal(t, `select 'orders', 'billing',  E'\\''; drop', 'orders-2', orders`,
+		q.With(map[string]string{"event-id": `\'; drop`}))
 	require.Empty(t, Question{SQL: "select 1"}.About())
 }

@@ -67,10 +67,10 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Regexp(t, `(?m)^opens +it publishes to topic orders$`, run(0, "show", "shop").stdout)
 	var shown access.APIKey
 	require.NoError(t, json.Unmarshal([]byte(run(0, "show", "shop", "-o", "json").stdout), &shown))
-	require.Equal(t, "active", string(shown.State))
+	require.Equal(t, "active", shown.State)
 	require.Contains(t, run(0, "revoke", "shop").stdout, "API key shop is revoked since 20")
 	require.NoError(t, json.Unmarshal([]byte(run(0, "revoke", "shop", "-o", "json").stdout), &shown))
-	require.Equal(t, "revoked", string(shown.State))
+	require.Equal(t, "revoked", shown.State)
 	require.Contains(t, run(1, "show", "never").stderr, `there is no API key "never"`)
 	eventually(t, "the node refuses it", func() bool {
 		return try(http.MethodPost, "/topics/orders/api/events", cloudEvent("2"), shop) == http.StatusUnauthorized

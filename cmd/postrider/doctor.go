@@ -74,9 +74,11 @@ func (f *findings) check(check, says string, problems ...problem) {
 func (f *findings) ok(check, format string, args ...any) {
 	f.check(check, fmt.Sprintf(format, args...))
 }
+
 func (f *findings) warn(check, says, remedy string) {
 	f.check(check, "", problem{true, warn, says, remedy})
 }
+
 func (f *findings) fail(check, says, remedy string) {
 	f.check(check, "", problem{true, fail, says, remedy})
 }

@@ -141,6 +141,10 @@ func TestDoctorReportsAFullDisk(t *testing.T) {
 	require.Empty(t, found, "it is not known")
 }
 
+func allowing(addresses string) egressFlags {
+	return egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix(addresses)}}
+}
+
 func TestDoctorJudgesEndpoints(t *testing.T) {
 	t.Parallel()
 	answers := func(http.ResponseWriter, *http.Request) { t.Error("a doctor sends nothing") }
@@ -160,24 +164,24 @@ func TestDoctorJudgesEndpoints(t *testing.T) {
 		{"an odd literal", "https://2130706433/", egressFlags{}, "fail", "four decimal numbers", "public https URL"},
 		{
 			"metadata", "https://169.254.169.254/",
-			egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")}},
+			allowing("169.254.0.0/16"),
 			"fail", "cloud metadata",
 			"public https URL",
 		},
 		{"a private address", "https://10.1.2.3/?code=secret", egressFlags{}, "fail", "10.1.2.3: private", "--allow-cidr"},
 		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
 		{"plain http at a name", "http://localhost:1/" +
-			"?code=secret", egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, "fail", "127.0.0.1", "--allow-cidr"},
+			"?code=secret", allowing("10.0.0.0/8"), "fail", "127.0.0.1", "--allow-cidr"},
 		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "mend the name"},
 		{"nobody listens", "http://127.0.0.1:1/" +
-			"?code=secret", egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, "warn", "does not answer from here", "firewalls"},
+			"?code=secret", allowing("127.0.0.0/8"), "warn", "does not answer from here", "firewalls"},
 		{"a certificate of nobody", secure.URL +
-			"/?code=secret", egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, "warn", "certificate", "certificateAuthorities"},
+			"/?code=secret", allowing("127.0.0.0/8"), "warn", "certificate", "certificateAuthorities"},
 		{"it answers", plain.URL +
-			"/?code=secret", egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, "ok", "may be called and answers in", ""},
+			"/?code=secret", allowing("127.0.0.0/8"), "ok", "may be called and answers in", ""},
 		{
 			"another protocol's port, through a proxy", "https://inside.example:25/?code=secret",
-			egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+			egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: allowing("10.0.0.0/8").AllowCIDR},
 			"fail", "another protocol", "public https URL",
 		},
 		{"through a proxy", "https://inside.example/" +
@@ -233,7 +237,7 @@ func TestDoctorJudgesEachAddress(t *testing.T) {
 	t.Parallel()
 	u := &url.URL{Scheme: "http", Host: "billing.example.com"}
 	addresses := []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("93.184.216.34")}
-	open, refused := egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}.judge(u, addresses)
+	open, refused := allowing("10.1.0.0/16").judge(u, addresses)
 	require.Equal(t, addresses[:1], open)
 	require.Len(t, refused, 1)
 	require.Contains(t, refused[0], "--allow-http")
@@ -242,7 +246,7 @@ func TestDoctorJudgesEachAddress(t *testing.T) {
 	require.Contains(t, refused[0], "10.1.2.3")
 
 	mail := &url.URL{Scheme: "https", Host: "billing.example.com:25"}
-	open, refused = egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}.judge(mail, addresses)
+	open, refused = allowing("10.1.0.0/16").judge(mail, addresses)
 	require.Equal(t, addresses[:1], open, "an opened network is the operator's own")
 	require.Equal(t, []string{"port 25 may not be called: it is another protocol's"}, refused)
 }

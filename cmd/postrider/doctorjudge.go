@@ -183,7 +183,8 @@ func judgeHolders(found *findings, seen *query.Checkup) {
 			"start its reader, or drop it before the disk is full; max_slot_wal_keep_size bounds such slots",
 		})
 	}
-	found.check("vacuum horizon", "no transaction, prepared transaction or replication slot holds vacuum back", problems...)
+	found.check("vacuum horizon", "no transaction, prepared transaction or replication slot holds vacuum back",
+		problems...)
 }
 
 func judgePartitions(found *findings, seen *query.Checkup) {

@@ -121,8 +121,8 @@ func run(ctx context.Context, args []string) int {
 	}
 }
 
-// describeVerbs completes the help of verbs from their tags: detail:"A sentence." and example:"user list; user list -o json".
-func describeVerbs(k *kong.Kong) error { //nolint:unparam // the signature is kong's
+// describeVerbs completes the help of verbs from their tags: detail:"A sentence." and example:"user list; user show a".
+func describeVerbs(k *kong.Kong) error {
 	for _, leaf := range k.Model.Leaves(false) {
 		if detail := leaf.Tag.Get("detail"); detail != "" {
 			leaf.Detail = detail + "\n\n"

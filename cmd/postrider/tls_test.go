@@ -102,7 +102,9 @@ func TestServeTLS(t *testing.T) {
 	_, _, err = get(t.Context(), trusting(t, newDevTLS(t).files().TLSCert), n.api+"/readyz")
 	require.ErrorAs(t, err, &unknown)
 	_, _, err = get(t.Context(),
-		trusting(t, files.files().TLSCert, func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }),
+		trusting(t, files.files().TLSCert, func(c *tls.Config) {
+			c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		}),
 		n.api+"/readyz")
 	require.ErrorContains(t, err, "protocol version not supported")
 	response, _, err = get(t.Context(), caller, strings.Replace(n.api, "https:", "http:", 1)+"/readyz")

@@ -82,7 +82,8 @@ func New(ctx context.Context, o Options) (*System, error) {
 		return nil, err
 	}
 	s := &System{
-		Clock: clock, IDs: postgres.NewIDs(clock), Reader: query.NewReader(db, clock), Memory: queue.NewMemory(o.MaxBodyBytes),
+		Clock: clock, IDs: postgres.NewIDs(clock), Reader: query.NewReader(db, clock),
+		Memory: queue.NewMemory(o.MaxBodyBytes),
 	}
 	s.Node, s.DB, s.Disk, s.Failpoint = o.Node, db, postgres.NewDisk(db, o.Logger), o.Failpoint
 	s.Cache, s.Access = cache, access.NewAccess(db, o.Logger)

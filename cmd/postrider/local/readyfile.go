@@ -11,7 +11,7 @@ import (
 type ReadyInfo struct {
 	API         string `json:"api,omitempty"`
 	APITLS      string `json:"apiTls,omitempty"` // beside api, in dev --tls
-	CAFile      string `json:"caFile,omitempty"` // of the authority that apiTls is to be trusted by
+	CAFile      string `json:"caFile,omitempty"` // the certificate of apiTls, for clients to trust
 	Health      string `json:"health,omitempty"` // instead of api, where there is nothing else
 	Sink        string `json:"sink,omitempty"`
 	DatabaseURL string `json:"databaseUrl,omitempty"`

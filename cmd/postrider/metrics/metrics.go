@@ -34,8 +34,8 @@ type collector struct {
 // meterPatience is less than the 10 s that Prometheus waits for a scrape: an outage is to be a metric and not a gap.
 const meterPatience = 5 * time.Second
 
-// NewHandler serves the metrics of a node in Prometheus' text format, or in OpenMetrics if the client accepts it. engine
-// is nil on a node that makes no attempts; role is a label of the build's metric.
+// NewHandler serves the metrics of a node in Prometheus' text format, or in OpenMetrics if the client accepts it. The
+// engine is nil on a node that makes no attempts; role is a label of the build's metric.
 func NewHandler(
 	system *app.System, engine *jobs.Engine, counters *server.Counters, role string, log *slog.Logger,
 ) http.Handler {
