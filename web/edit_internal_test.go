@@ -19,13 +19,14 @@ func TestNewSettingIsAFieldOfTheForm(t *testing.T) {
 		entered, sent string
 	}{
 		"a number": {
-			spec.Setting{Name: "group.new", Kind: spec.Whole, Min: 1, Max: 9, Default: "5"}, `3`, "3", "12345678901234567890",
-			`12345678901234567890`,
+			spec.Setting{Name: "group.new", Kind: spec.Whole, Min: 1, Max: 9, Default: "5"},
+			`3`, "3", "12345678901234567890", `12345678901234567890`,
 		},
 		"a check box": {spec.Setting{Name: "new", Kind: spec.Switch, Default: "true"}, `false`, "false", "true", `true`},
 		"a switch":    {spec.Setting{Name: "new", Kind: spec.Switch, Default: "as before"}, `false`, "false", "", `null`},
 		"a choice": {
-			spec.Setting{Name: "new", Kind: spec.Choice, Choices: []string{"a", "b"}, Default: "a"}, `"b"`, "b", "a", `"a"`,
+			spec.Setting{Name: "new", Kind: spec.Choice, Choices: []string{"a", "b"}, Default: "a"},
+			`"b"`, "b", "a", `"a"`,
 		},
 		"a text": {spec.Setting{Name: "group.inner.new", Kind: spec.Text, Default: "none"}, `" x"`, " x", "y ", `"y "`},
 		"lines": {

@@ -176,7 +176,7 @@ func (f *form) reject(err error, nothing string, fields ...string) error {
 	switch {
 	case rejected.status == http.StatusPreconditionFailed && len(rejected.Details) == 0:
 		said.text = nothing + ": another user has changed it since you opened this page."
-	case rejected.Message != "" && !slices.ContainsFunc(rejected.Details, same): // more than the details, as of a handshake
+	case rejected.Message != "" && !slices.ContainsFunc(rejected.Details, same): // of a handshake
 		said.text = nothing + ": " + rejected.Message
 	case len(f.mistakes[""]) > 0:
 		said.text = nothing + ": " + strings.TrimSuffix(f.mistakes[""][0], ".") + "."

@@ -29,7 +29,8 @@ var deliverySchemas = []string{string(event.EventGrid), string(event.CloudEvents
 // Subscription are the settings of an event subscription. Names are Event Grid's if it has the setting.
 var Subscription = []Setting{
 	{
-		Name: "endpointUrl", Section: Endpoint, Label: "URL", Kind: URL, Max: 2048, Secret: true, Flag: "endpoint", Azure: true,
+		Name: "endpointUrl", Section: Endpoint, Label: "URL", Kind: URL, Max: 2048, Secret: true, Flag: "endpoint",
+		Azure:   true,
 		Help:    "URL that events are delivered to. It is not shown again with its query, which often holds a secret.",
 		Example: "https://billing.example.com/events",
 	},
