@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,33 +72,17 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
 	if o.Jitter == nil {
 		o.Jitter = rand.Float64
 	}
-	if o.StopTimeout == 0 {
-		o.StopTimeout = 20 * time.Second
-	}
-	if o.stallInterval == 0 {
-		o.stallInterval = stallInterval
-	}
-	if o.LogAttempts == "" {
-		o.LogAttempts = LogFailed
-	}
-	if o.UserAgent == "" {
-		o.UserAgent = "postrider"
-	}
-	if o.WebhookOrigin == "" {
-		o.WebhookOrigin = DefaultWebhookOrigin
-	}
-	if o.HandshakeTimeout == 0 {
-		o.HandshakeTimeout = policy.HandshakeTimeout
-	}
-	if o.HandshakePause == 0 {
-		o.HandshakePause = policy.HandshakePause
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.StopTimeout = cmp.Or(o.StopTimeout, 20*time.Second)
+	o.stallInterval = cmp.Or(o.stallInterval, stallInterval)
+	o.LogAttempts = cmp.Or(o.LogAttempts, LogFailed)
+	o.UserAgent = cmp.Or(o.UserAgent, "postrider")
+	o.WebhookOrigin = cmp.Or(o.WebhookOrigin, DefaultWebhookOrigin)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, policy.HandshakeTimeout)
+	o.HandshakePause = cmp.Or(o.HandshakePause, policy.HandshakePause)
 }
 
 // Engine makes delivery attempts. One per process.

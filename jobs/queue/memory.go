@@ -29,32 +29,32 @@ func (m *Memory) InUse() int64 {
 }
 
 // Wait returns how many bytes of bodies may be read now, once that is worth it; 0 when ctx ends.
-func (m *Memory) Wait(ctx context.Context) int64 {
+func (m *Memory) Wait(ctx context.Context) (free int64) {
+	if !m.await(ctx, func() bool { free = m.max - m.used; return free >= maxEventBytes }) {
+		return 0
+	}
+	return free
+}
+
+// await waits until a condition is true; false if ctx ends first. It calls the condition with the lock.
+func (m *Memory) await(ctx context.Context, condition func() bool) bool {
 	for {
-		free, freed := m.Free()
-		if free >= maxEventBytes {
-			return free
+		m.mu.Lock()
+		met := condition()
+		if !met && m.freed == nil {
+			m.freed = make(chan struct{})
+		}
+		freed := m.freed
+		m.mu.Unlock()
+		if met {
+			return true
 		}
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return 0
+			return false
 		}
 	}
-}
-
-// Free returns how many bytes are free, and a channel that is closed when there are more.
-func (m *Memory) Free() (bytes int64, freed <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.max - m.used, m.moreFreed()
-}
-
-func (m *Memory) moreFreed() <-chan struct{} {
-	if m.freed == nil {
-		m.freed = make(chan struct{})
-	}
-	return m.freed
 }
 
 // Take takes memory, whether it is free or not.
@@ -91,24 +91,14 @@ func (m *Memory) taken(bytes int64) (release func()) {
 // alone.
 func (m *Memory) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	bytes = min(bytes, m.max)
-	for {
-		release, freed := m.reserve(bytes)
-		if release != nil {
-			return release, nil
+	if !m.await(ctx, func() bool {
+		if m.max-m.used < bytes {
+			return false
 		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for memory: %w", ctx.Err())
-		}
+		release = m.taken(bytes)
+		return true
+	}) {
+		return nil, fmt.Errorf("wait for memory: %w", ctx.Err())
 	}
-}
-
-func (m *Memory) reserve(bytes int64) (release func(), freed <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.max-m.used < bytes {
-		return nil, m.moreFreed()
-	}
-	return m.taken(bytes), nil
+	return release, nil
 }
