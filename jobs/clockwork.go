@@ -180,13 +180,10 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	return dead
 }
 
-// clean removes jobs that River has finalized itself, probations without event subscriptions, expired idempotency keys,
-// old handshakes and operations, notices without a reader, and expired sessions.
+// clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, and expired sessions.
 func (e *Engine) clean(ctx context.Context) error {
-	return errors.Join(e.parts.JobRows.CleanJobs(ctx), e.parts.Recorder.CleanProbations(ctx),
-		e.parts.Publisher.CleanIdempotencyKeys(ctx), e.parts.Handshakes.Clean(ctx),
-		e.parts.Maintenance.CleanNotices(ctx), e.parts.Operator.CleanOperations(ctx),
-		e.parts.Access.CleanSessions(ctx), e.parts.JobRows.CleanLocks(ctx))
+	return errors.Join(e.parts.Maintenance.Clean(ctx), e.parts.Handshakes.Clean(ctx),
+		e.parts.Operator.CleanOperations(ctx), e.parts.Access.CleanSessions(ctx))
 }
 
 // forget frees what this node remembers of deleted event subscriptions: if some are created and deleted all day, that

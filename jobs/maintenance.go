@@ -53,15 +53,6 @@ func (m *Maintenance) PublishNotices(ctx context.Context) (published int, err er
 	return published, nil
 }
 
-// CleanNotices removes notices if SystemTopic has no event subscriptions.
-func (m *Maintenance) CleanNotices(ctx context.Context) error {
-	const remove = "DELETE FROM postrider_internal.notices WHERE postrider_internal.told_since() IS NULL"
-	if _, err := m.db.Exec(ctx, remove); err != nil {
-		return fmt.Errorf("remove notices: %w", err)
-	}
-	return nil
-}
-
 const (
 	// vacuumInterval is a compromise: a fetch reads past the jobs that ended since, a vacuum reads every index of the
 	// table. Every 5 s cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.

@@ -25,12 +25,13 @@ func (m *Maintenance) Retain(ctx context.Context, r query.Retention) error {
 		return fmt.Errorf("read the database's date: %w", err)
 	}
 	return errors.Join( // the days last: they may have to wait
-		m.trim(ctx, "trimbatches.sql", today, r.DeliveredDays),
-		m.trim(ctx, "trimdeadletters.sql", today, r.DeadLettersDays),
-		m.trim(ctx, "trimcounts.sql", today, r.CountsDays),
-		m.trim(ctx, "trimsums.sql", today, r.CountsDays),
-		m.trim(ctx, "trimaudit.sql", today, r.AuditDays),
-		m.trim(ctx, "trimkeys.sql", today, r.KeysDays),
+		m.trim(ctx, sqlFile("trimbatches.sql"), today, r.DeliveredDays),
+		m.trim(ctx, removal("dead_letters", "dead_lettered_at < $1 AND export_state IS DISTINCT FROM 'pending' "+
+			"ORDER BY dead_lettered_at, id"), today, r.DeadLettersDays),
+		m.trim(ctx, removal("rollups", "minute < $1 ORDER BY minute"), today, r.CountsDays),
+		m.trim(ctx, sqlFile("trimsums.sql"), today, r.CountsDays),
+		m.trim(ctx, removal("audit", "at < $1 ORDER BY at, id"), today, r.AuditDays),
+		m.trim(ctx, removal("api_keys", "least(revoked_at, expires_at) < $1 ORDER BY id"), today, r.KeysDays),
 		m.dropDays(ctx, "delivery_attempts", today, r.AttemptsDays),
 		m.dropDays(ctx, "delivery_history", today, r.DeliveredDays),
 		m.dropDays(ctx, "events", today, r.DeliveredDays),
@@ -41,12 +42,12 @@ func (m *Maintenance) Retain(ctx context.Context, r query.Retention) error {
 const trimStep = 1000
 
 // trim runs a statement that deletes rows that ended before some days ago.
-func (m *Maintenance) trim(ctx context.Context, file string, today time.Time, days int) error {
+func (m *Maintenance) trim(ctx context.Context, statement string, today time.Time, days int) error {
 	if days == 0 {
 		return nil
 	}
-	if err := m.db.DeleteInSteps(ctx, sqlFile(file), trimStep, today.AddDate(0, 0, -days)); err != nil {
-		return fmt.Errorf("run %s: %w", file, err)
+	if err := m.db.DeleteInSteps(ctx, statement, trimStep, today.AddDate(0, 0, -days)); err != nil {
+		return fmt.Errorf("remove expired rows: %w", err)
 	}
 	return nil
 }

@@ -179,7 +179,6 @@ const (
 var (
 	lockProbations  = sqlFile("lock_probations.sql")
 	updateProbation = sqlFile("update_probation.sql")
-	cleanProbations = sqlFile("clean_probations.sql")
 )
 
 // queueStandings locks the rows concerned, and makes those that a failure may need.
@@ -259,15 +258,6 @@ func (r *Recorder) endProbation(ctx context.Context, key string) error {
 		return fmt.Errorf("end the probation: %w", err)
 	}
 	r.failing.set(key, false)
-	return nil
-}
-
-// CleanProbations removes probations that no event subscription uses any more: they were deleted, or have another
-// endpoint or policy by now.
-func (r *Recorder) CleanProbations(ctx context.Context) error {
-	if _, err := r.DB.Exec(ctx, cleanProbations); err != nil {
-		return fmt.Errorf("remove unused probations: %w", err)
-	}
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"postrider/jobs/queue"
 	"postrider/postgres"
 )
 
@@ -165,14 +164,4 @@ func (c *claims) keyColumns(group []*publishRequest) []any {
 		sizes, ids = append(sizes, int32(len(of))), append(ids, of...)
 	}
 	return []any{topics, hashes, sizes, ids}
-}
-
-// CleanIdempotencyKeys removes the keys of requests and of events that have expired.
-func (p *Publisher) CleanIdempotencyKeys(ctx context.Context) error {
-	for _, file := range []string{"cleankeys.sql", "cleanevents.sql"} {
-		if err := p.DB.DeleteInSteps(ctx, sqlFile(file), queue.CleanStep); err != nil {
-			return fmt.Errorf("run %s: %w", file, err)
-		}
-	}
-	return nil
 }

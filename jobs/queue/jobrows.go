@@ -78,17 +78,3 @@ func QueueEnd(batch *pgx.Batch, tokens []JobToken) {
 	ids := postgres.Column(tokens, func(t JobToken) int64 { return t.JobID })
 	batch.Queue(endJobStatement, ids, postgres.Column(tokens, func(t JobToken) time.Time { return t.CreatedAt }))
 }
-
-// CleanStep is how many rows one statement of a clean-up deletes at most.
-const CleanStep = 10_000
-
-var cleanJobsStatement = sqlFile("cleanjobs.sql")
-
-// CleanJobs removes jobs that River finalized an hour ago or longer: their delivery had ended, or had another job, when
-// they were due. All other jobs are deleted by the statement that records their attempt.
-func (q *JobRows) CleanJobs(ctx context.Context) error {
-	if err := q.db.DeleteInSteps(ctx, cleanJobsStatement, CleanStep); err != nil {
-		return fmt.Errorf("remove finalized jobs: %w", err)
-	}
-	return nil
-}

@@ -23,16 +23,6 @@ const (
 	TryLock = "SELECT postrider_internal.try_lock($1, $2)"
 )
 
-var cleanLocksStatement = sqlFile("cleanlocks.sql")
-
-// CleanLocks removes the locks of event subscriptions that do not exist any more.
-func (q *JobRows) CleanLocks(ctx context.Context) error {
-	if _, err := q.db.Exec(ctx, cleanLocksStatement, LockBatching); err != nil {
-		return fmt.Errorf("remove locks: %w", err)
-	}
-	return nil
-}
-
 var lockHoldersStatement = sqlFile("lockholders.sql")
 
 // LockError is the error of work that waited too long for a lock: it names the sessions that hold it.

@@ -217,7 +217,7 @@ func TestWindowOfDuplicates(t *testing.T) {
 
 	b.exec(t, "UPDATE postrider_internal.event_keys SET expires_at = now() - interval '1 second' "+
 		"WHERE key_hash = postrider_internal.event_key('', 'b')")
-	require.NoError(t, b.store.Publisher.CleanIdempotencyKeys(t.Context()))
+	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.event_keys"))
 
 	// A change counts for the next publish on every node, and for what is published from then on.

@@ -46,7 +46,7 @@ func TestRepeatedPublish(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.idempotency_keys SET expires_at = now() - interval '1 second'")
 	require.False(t, b.keyed(t, b.store, "orders", "a").Repeated, "its window is over")
 	require.True(t, b.keyed(t, b.store, "orders", "a").Repeated)
-	require.NoError(t, b.store.Publisher.CleanIdempotencyKeys(t.Context()))
+	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 	require.Equal(t, 1, b.count(t,
 		"SELECT count(*) FROM postrider_internal.idempotency_keys WHERE expires_at > now() + interval '23 hours 50 minutes'"))
 }

@@ -70,7 +70,7 @@ func TestLocksOfDeletedSubscriptionsAreRemoved(t *testing.T) {
 	b.exec(t,
 		"SELECT postrider_internal.lock('batching', $1), postrider_internal.lock('batching', 4711), "+
 			"postrider_internal.lock('sweeper', 0)", sub.ID)
-	require.NoError(t, b.store.JobRows.CleanLocks(t.Context()))
+	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM postrider_internal.locks"))
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.locks WHERE name = 'batching' AND key = $1", sub.ID))

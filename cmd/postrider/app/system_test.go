@@ -141,10 +141,10 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 	stays := b.beTold(t)
 	require.Empty(t, b.tell(t), "it was before their time")
 	b.fail(t, "orders", sub, 1, refused)
-	require.NoError(t, b.store.Maintenance.CleanNotices(t.Context()))
+	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 	require.Equal(t, 1, b.noted(t))
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, stays.Name))
-	require.NoError(t, b.store.Maintenance.CleanNotices(t.Context()))
+	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 	require.Zero(t, b.noted(t))
 }
 

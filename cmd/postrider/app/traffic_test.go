@@ -253,8 +253,7 @@ func TestClean(t *testing.T) {
 			('completed', now() - interval '2 hours'), ('discarded', now() - interval '2 hours'), ('completed', now()),
 			    ('available', NULL)) AS j(state, at)`)
 
-	require.NoError(t, b.store.Recorder.CleanProbations(t.Context()))
-	require.NoError(t, b.store.JobRows.CleanJobs(t.Context()))
+	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE endpoint_base_url = 'kept'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE endpoint_base_url = 'over'"))

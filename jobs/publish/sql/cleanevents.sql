@@ -1,4 +1,0 @@
--- Deletes up to $1 keys of events that have expired.
-DELETE FROM postrider_internal.event_keys WHERE ctid = ANY (ARRAY (
-    SELECT ctid FROM postrider_internal.event_keys
-     WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))
