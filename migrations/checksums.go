@@ -6,11 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 )
 
@@ -33,8 +32,7 @@ func embedded() (map[int64]migration, error) {
 	}
 	all := make(map[int64]migration, len(names))
 	for _, name := range names {
-		number, _, _ := strings.Cut(name, "_")
-		version, err := strconv.ParseInt(number, 10, 64)
+		version, err := goose.NumericComponent(name)
 		if err != nil {
 			return nil, fmt.Errorf("read the version of migration %s: %w", name, err)
 		}
@@ -81,12 +79,8 @@ func checkApplied(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return fmt.Errorf("read the embedded migrations: %w", err)
 	}
-	var exists bool
-	if err := pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", versionTable).Scan(&exists); err != nil {
-		return fmt.Errorf("look for table %s: %w", versionTable, err)
-	}
-	if !exists {
-		return nil
+	if there, err := exists(ctx, pool, versionTable); err != nil || !there {
+		return err
 	}
 	const query = `SELECT v.version_id, coalesce(c.sha256, '') FROM ` + versionTable + ` v
 		LEFT JOIN ` + checksumTable + ` c ON c.version = v.version_id WHERE v.is_applied ORDER BY 1`

@@ -214,19 +214,15 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider("", db, files, goose.WithStore(store), goose.WithSlog(quiet()))
 }
 
-// ReadStatus tells how far the database is migrated. It changes nothing.
+// ReadStatus returns how far the database is migrated. It changes nothing.
 func ReadStatus(ctx context.Context, pool *pgxpool.Pool) (Status, error) {
 	var s Status
-	err := withProvider(pool, func(p *goose.Provider) error {
-		sources := p.ListSources()
-		if len(sources) == 0 {
-			return errors.New("no migrations are embedded")
-		}
-		s.Target = sources[len(sources)-1].Version
-		return nil
-	})
+	known, err := embedded()
 	if err != nil {
 		return s, err
+	}
+	for version := range known {
+		s.Target = max(s.Target, version)
 	}
 	if s.Current, err = newestVersion(ctx, pool, versionTable, "version_id", "is_applied"); err != nil {
 		return s, err
@@ -241,14 +237,10 @@ func riverVersion(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 	return int(version), err
 }
 
-// newestVersion answers 0 where the table does not exist yet.
+// newestVersion returns 0 if the table does not exist yet.
 func newestVersion(ctx context.Context, pool *pgxpool.Pool, table, column, condition string) (int64, error) {
-	var exists bool
-	if err := pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&exists); err != nil {
-		return 0, fmt.Errorf("look for table %s: %w", table, err)
-	}
-	if !exists {
-		return 0, nil
+	if there, err := exists(ctx, pool, table); err != nil || !there {
+		return 0, err
 	}
 	var version int64
 	query := fmt.Sprintf("SELECT coalesce(max(%s), 0) FROM %s WHERE %s", column, table, condition)
@@ -261,6 +253,13 @@ func newestVersion(ctx context.Context, pool *pgxpool.Pool, table, column, condi
 		return 0, fmt.Errorf("read table %s: %w", table, err)
 	}
 	return version, nil
+}
+
+func exists(ctx context.Context, pool *pgxpool.Pool, table string) (there bool, err error) {
+	if err := pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&there); err != nil {
+		return false, fmt.Errorf("look for table %s: %w", table, err)
+	}
+	return there, nil
 }
 
 // quiet keeps River's and goose's progress lines out of the log: `migrate` prints its own summary.
