@@ -61,8 +61,8 @@ type instance struct {
 	failed  chan error
 }
 
-// gcPercent lets the heap grow to four times what is in use before it is collected. Little is in use (tens of MB) and
-// thousands of goroutines wait for endpoints: scanning their stacks again and again took 11 % of the CPU per event.
+// gcPercent lets the heap grow to four times its live size before it is collected. Little is live (tens of MB) and
+// thousands of goroutines wait for endpoints: scanning their stacks often took 11 % of the CPU per event.
 const gcPercent = 300
 
 func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
@@ -110,7 +110,7 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	return a, a.listen(run, o)
 }
 
-// startTracing has what is done told to a collector, where there is one.
+// startTracing reports publishes and attempts to a collector, if one is configured.
 func (a *instance) startTracing(ctx context.Context, node string, o *appOptions) (err error) {
 	if a.tracing, err = startTracing(ctx, node); err != nil || a.tracing == nil {
 		return err
@@ -212,14 +212,14 @@ func (a *instance) wait(ctx context.Context) error {
 func (a *instance) stop(ctx context.Context) error {
 	a.ready.Store(false)
 	var errs []error
-	var doors sync.WaitGroup
+	var shutdown sync.WaitGroup
 	if a.http != nil {
-		doors.Go(func() { a.stopHTTP(ctx) })
+		shutdown.Go(func() { a.stopHTTP(ctx) })
 	}
 	if a.engine != nil {
 		errs = append(errs, a.engine.Stop(ctx))
 	}
-	doors.Wait()
+	shutdown.Wait()
 	if a.stopRun != nil {
 		a.stopRun()
 	}

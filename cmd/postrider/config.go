@@ -18,10 +18,10 @@ import (
 	"postrider/query"
 )
 
-// databaseFlags are shared by every verb that needs the database.
+// databaseFlags are for every verb that needs the database.
 type databaseFlags struct {
 	DatabaseURL string `help:"PostgreSQL 15 or newer, for example postgres://user:password@host:5432/name." env:"POSTRIDER_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
-	PgBouncer   bool   `name:"pgbouncer" help:"The URL leads to PgBouncer in transaction mode: prepare nothing, poll instead of listening." env:"POSTRIDER_PGBOUNCER"`
+	PgBouncer   bool   `name:"pgbouncer" help:"The URL leads to PgBouncer in transaction mode: prepare no statements, poll instead of listening." env:"POSTRIDER_PGBOUNCER"`
 }
 
 func (f databaseFlags) require() error {
@@ -40,7 +40,7 @@ type logFlags struct {
 
 // attemptLogFlag chooses which attempts are logged.
 type attemptLogFlag struct {
-	LogAttempts jobs.LogAttempts `help:"Which delivery attempts leave a line in the log: none, failed or all." enum:"none,failed,all" default:"failed" env:"POSTRIDER_LOG_ATTEMPTS"`
+	LogAttempts jobs.LogAttempts `help:"Delivery attempts to log: none, failed or all." enum:"none,failed,all" default:"failed" env:"POSTRIDER_LOG_ATTEMPTS"`
 }
 
 func (f logFlags) logger() *slog.Logger {
@@ -170,7 +170,7 @@ func newSecret() string {
 	return base64.StdEncoding.EncodeToString(secret)
 }
 
-// nodeName is unique per process start: the jobs of a process that died must never look like those of its successor.
+// nodeName is unique per process start: the jobs of a process that ended must not look like those of its successor.
 func nodeName() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

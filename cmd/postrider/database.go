@@ -67,8 +67,8 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) er
 	}
 }
 
-// poolerRefusal tells what to do about a pooler that refuses our session settings; nil for every other error. PgBouncer
-// says "unsupported startup parameter: plan_cache_mode" (protocol violation, 08P01).
+// poolerRefusal returns advice about a pooler that rejects our session settings; nil for every other error. PgBouncer
+// reports "unsupported startup parameter: plan_cache_mode" (protocol violation, 08P01).
 func poolerRefusal(err error, switchedOn bool) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != "08P01" || !strings.Contains(pgErr.Message, "startup parameter") {
@@ -82,7 +82,7 @@ func poolerRefusal(err error, switchedOn bool) error {
 		" or connect to PostgreSQL itself", pgErr.Message)
 }
 
-// checkPooler finds a pooler that swallows settings instead of refusing them.
+// checkPooler finds a pooler that ignores settings instead of rejecting them.
 func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) error {
 	if f.PgBouncer {
 		return nil
@@ -98,7 +98,7 @@ func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) erro
 	return nil
 }
 
-// adviseOnSettings says which settings the role should have where sessions cannot bring them.
+// adviseOnSettings logs which settings the role should have if sessions cannot set them.
 func adviseOnSettings(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	if !postgres.ThroughPgBouncer(pool) {
 		return nil

@@ -21,17 +21,17 @@ type doctorCmd struct {
 	terminal.OutputFlag
 	encryptionFlags
 	egressFlags
-	MaxConns int      `help:"Connections that each node may have, as of serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
-	Endpoint []string `help:"Also judge whether the service may call this URL, and connect to it from here; nothing is sent." placeholder:"URL"`
+	MaxConns int      `help:"Connections that each node may have, as for serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
+	Endpoint []string `help:"Also check whether the service may call this URL, and connect to it from here; nothing is sent." placeholder:"URL"`
 }
 
 // Help is shown by doctor --help.
 func (doctorCmd) Help() string {
-	return `Nothing is changed. Each finding is ok, warn or fail, and says what to do. The exit code is 1 where ` +
-		`something fails. docs/cli.md lists what is looked at.
-The stored endpoints are judged by their addresses (50 hosts at most); nothing connects to them.
---allow-cidr, --allow-http, --delivery-proxy, --max-conns and the encryption key are those that serve has, from the ` +
-		`environment as there.
+	return `Nothing is changed. Each finding is ok, warn or fail, with what to do. The exit code is 1 if a check fails. ` +
+		`docs/cli.md lists the checks.
+Stored endpoints are checked by their addresses (50 hosts at most); nothing connects to them.
+Use the same --allow-cidr, --allow-http, --delivery-proxy, --max-conns and encryption key as serve, which may come ` +
+		`from the environment.
 
 Examples:
   postrider doctor
@@ -92,7 +92,7 @@ func (f findings) count(level string) (n int) {
 	return n
 }
 
-// errUnwell is the end of a doctor that found something broken. What it is was printed.
+// errUnwell is returned after findings that failed were printed.
 var errUnwell = errors.New("something has to be done, see above")
 
 // Run executes doctor.
@@ -106,7 +106,7 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	var found findings
 	c.look(ctx, &found)
 	for _, url := range c.Endpoint {
-		judgeEgress(ctx, &found, url, c.egressFlags)
+		checkEgress(ctx, &found, url, c.egressFlags)
 	}
 	if err := c.Print(found, func(w io.Writer) { printFindings(w, found) }); err != nil {
 		return err
@@ -145,10 +145,10 @@ func (c *doctorCmd) look(ctx context.Context, found *findings) {
 		found.fail("server", fmt.Sprintf("the server's state cannot be read: %v", err), "read PostgreSQL's log")
 		return
 	}
-	judgeServer(found, seen, queried.Add(time.Since(queried)/2))
-	judgeDisk(found, postgres.ProbeDisk(ctx, pool))
+	checkServer(found, seen, queried.Add(time.Since(queried)/2))
+	checkDisk(found, postgres.ProbeDisk(ctx, pool))
 	if c.lookAtOwn(ctx, found, pool, seen) {
-		judgeStored(ctx, found, pool, c.egressFlags)
+		checkStored(ctx, found, pool, c.egressFlags)
 	}
 }
 
@@ -210,15 +210,15 @@ func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpoo
 			"connect as the role that migrated the database")
 		return false
 	}
-	if !judgeRights(found, seen) {
+	if !checkRights(found, seen) {
 		return false
 	}
 	seen.Overdue, _ = query.Overdue(ctx, pool) // a database that takes no writes has a finding of its own
-	judgeTables(found, seen)
-	judgeHolders(found, seen)
-	judgePartitions(found, seen)
-	judgeConnections(found, seen, c.MaxConns)
-	judgeNodes(found, seen)
+	checkTables(found, seen)
+	checkHolders(found, seen)
+	checkPartitions(found, seen)
+	checkConnections(found, seen, c.MaxConns)
+	checkNodes(found, seen)
 	c.tryKey(ctx, found, pool)
 	return true
 }

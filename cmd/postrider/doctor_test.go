@@ -38,20 +38,20 @@ func well(now time.Time) *query.Checkup {
 	}
 }
 
-func TestDoctorJudges(t *testing.T) {
+func TestDoctorChecks(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	judge := func(c *query.Checkup) (found findings) {
-		judgeServer(&found, c, now)
-		judgeRights(&found, c)
-		judgeTables(&found, c)
-		judgeHolders(&found, c)
-		judgePartitions(&found, c)
-		judgeConnections(&found, c, 16)
-		judgeNodes(&found, c)
+	examine := func(c *query.Checkup) (found findings) {
+		checkServer(&found, c, now)
+		checkRights(&found, c)
+		checkTables(&found, c)
+		checkHolders(&found, c)
+		checkPartitions(&found, c)
+		checkConnections(&found, c, 16)
+		checkNodes(&found, c)
 		return found
 	}
-	found := judge(well(now))
+	found := examine(well(now))
 	require.Zero(t, found.count("warn")+found.count("fail"), found)
 	for _, row := range []struct {
 		level, check, says string
@@ -113,7 +113,7 @@ func TestDoctorJudges(t *testing.T) {
 	} {
 		spoiled := well(now)
 		row.spoil(spoiled)
-		found := judge(spoiled)
+		found := examine(spoiled)
 		require.Condition(t, func() bool {
 			for _, f := range found {
 				if f.Level == row.level && f.Check == row.check && strings.Contains(f.Says, row.says) && f.Remedy != "" {
@@ -132,12 +132,12 @@ func TestDoctorReportsAFullDisk(t *testing.T) {
 		level string
 	}{{nil, "ok"}, {&pgconn.PgError{Code: "53100"}, "fail"}} {
 		var found findings
-		judgeDisk(&found, row.probe)
+		checkDisk(&found, row.probe)
 		require.Len(t, found, 1)
 		require.Equal(t, []string{row.level, "disk"}, []string{found[0].Level, found[0].Check})
 	}
 	var found findings
-	judgeDisk(&found, &pgconn.PgError{Code: "42501"})
+	checkDisk(&found, &pgconn.PgError{Code: "42501"})
 	require.Empty(t, found, "it is not known")
 }
 
@@ -145,7 +145,7 @@ func allowing(addresses string) egressFlags {
 	return egressFlags{AllowCIDR: []netip.Prefix{netip.MustParsePrefix(addresses)}}
 }
 
-func TestDoctorJudgesEndpoints(t *testing.T) {
+func TestDoctorChecksEndpoints(t *testing.T) {
 	t.Parallel()
 	answers := func(http.ResponseWriter, *http.Request) { t.Error("a doctor sends nothing") }
 	plain, secure := httptest.NewServer(http.HandlerFunc(answers)), httptest.NewTLSServer(http.HandlerFunc(answers))
@@ -190,7 +190,7 @@ func TestDoctorJudgesEndpoints(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			var found findings
-			judgeEgress(t.Context(), &found, row.endpoint, row.flags)
+			checkEgress(t.Context(), &found, row.endpoint, row.flags)
 			require.Len(t, found, 1)
 			require.Equal(t, row.level, found[0].Level, found)
 			require.Contains(t, found[0].Says, row.says)
@@ -201,8 +201,8 @@ func TestDoctorJudgesEndpoints(t *testing.T) {
 	}
 }
 
-// What is stored is judged by its addresses, and nothing connects to it.
-func TestDoctorJudgesStoredEndpoints(t *testing.T) {
+// Stored endpoints are checked by their addresses, and nothing connects to them.
+func TestDoctorChecksStoredEndpoints(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	requireFinding(t, doctorSays(t, 1, db.env()), "ok", "egress", "no event subscription has an endpoint yet")
@@ -226,27 +226,27 @@ func TestDoctorJudgesStoredEndpoints(t *testing.T) {
 	requireFinding(t, doctorSays(t, 1, db.env(), append(allowed, "--delivery-proxy", "http://proxy:3128")...), "ok",
 		"egress", "the proxy decides")
 
-	for i := range judgedHosts {
+	for i := range checkedHosts {
 		n.subscribe("orders", fmt.Sprintf("more-%d", i), fmt.Sprintf("http://127.0.0.1:%d/", 9000+i))
 	}
 	require.Contains(t, doctorSays(t, 1, db.env(), allowed...)["egress"].Says, "2 further hosts of stored endpoints")
 }
 
 // A name may lead to several addresses: those that may not be called are told one by one.
-func TestDoctorJudgesEachAddress(t *testing.T) {
+func TestDoctorChecksEachAddress(t *testing.T) {
 	t.Parallel()
 	u := &url.URL{Scheme: "http", Host: "billing.example.com"}
 	addresses := []netip.Addr{netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("93.184.216.34")}
-	open, refused := allowing("10.1.0.0/16").judge(u, addresses)
+	open, refused := allowing("10.1.0.0/16").partition(u, addresses)
 	require.Equal(t, addresses[:1], open)
 	require.Len(t, refused, 1)
 	require.Contains(t, refused[0], "--allow-http")
-	open, refused = egressFlags{AllowHTTP: true}.judge(u, addresses)
+	open, refused = egressFlags{AllowHTTP: true}.partition(u, addresses)
 	require.Equal(t, addresses[1:], open)
 	require.Contains(t, refused[0], "10.1.2.3")
 
 	mail := &url.URL{Scheme: "https", Host: "billing.example.com:25"}
-	open, refused = allowing("10.1.0.0/16").judge(mail, addresses)
+	open, refused = allowing("10.1.0.0/16").partition(mail, addresses)
 	require.Equal(t, addresses[:1], open, "an opened network is the operator's own")
 	require.Equal(t, []string{"port 25 may not be called: it is another protocol's"}, refused)
 }

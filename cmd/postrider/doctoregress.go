@@ -25,16 +25,16 @@ const (
 	// egressTimeout is for resolving a name, and again for connecting: half of the deliveries to an endpoint that takes
 	// longer would fail.
 	egressTimeout = 5 * time.Second
-	// judgedHosts is how many hosts of stored endpoints are checked, those of the most event subscriptions first: a name
+	// checkedHosts is how many hosts of stored endpoints are checked, those of the most event subscriptions first: a name
 	// may take seconds to resolve.
-	judgedHosts = 50
+	checkedHosts = 50
 )
 
-// judgeStored checks the hosts of the stored endpoints by their addresses, and connects to none. Problems are warnings:
+// checkStored checks the hosts of the stored endpoints by their addresses, and connects to none. Problems are warnings:
 // the service may have other flags than this doctor.
-func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egressFlags) {
+func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egressFlags) {
 	const check = "egress"
-	stored, err := query.ReadEndpointHosts(ctx, pool, judgedHosts)
+	stored, err := query.ReadEndpointHosts(ctx, pool, checkedHosts)
 	switch {
 	case err != nil:
 		found.warn(check, fmt.Sprintf("the stored endpoints cannot be read: %v", err), "read PostgreSQL's log")
@@ -46,7 +46,7 @@ func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 	wrong := make([]findings, len(stored.Hosts))
 	var lookups sync.WaitGroup // all at once: slow names take no longer than one
 	for i, h := range stored.Hosts {
-		lookups.Go(func() { _, _ = judgeAddresses(ctx, &wrong[i], h.URL, out) })
+		lookups.Go(func() { _, _ = checkAddresses(ctx, &wrong[i], h.URL, out) })
 	}
 	lookups.Wait()
 	good := 0
@@ -70,11 +70,11 @@ func judgeStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 	})
 }
 
-// judgeEgress checks an endpoint as the service does when it calls one, and connects to it. What it reports has no
+// checkEgress checks an endpoint as the service does when it calls one, and connects to it. What it reports has no
 // query, which may be a secret.
-func judgeEgress(ctx context.Context, found *findings, endpoint string, out egressFlags) {
+func checkEgress(ctx context.Context, found *findings, endpoint string, out egressFlags) {
 	const check = "egress"
-	u, open := judgeAddresses(ctx, found, endpoint, out)
+	u, open := checkAddresses(ctx, found, endpoint, out)
 	if u == nil {
 		return
 	}
@@ -101,9 +101,9 @@ func judgeEgress(ctx context.Context, found *findings, endpoint string, out egre
 	}
 }
 
-// judgeAddresses checks an endpoint by its URL and the addresses of its name, as the service does when it calls one. It
+// checkAddresses checks an endpoint by its URL and the addresses of its name, as the service does when it calls one. It
 // returns nil if the endpoint may not be called, and the addresses that may be, none if a proxy resolves the name.
-func judgeAddresses(
+func checkAddresses(
 	ctx context.Context, found *findings, endpoint string, out egressFlags,
 ) (called *url.URL, open []netip.Addr) {
 	const check = "egress"
@@ -135,7 +135,7 @@ func judgeAddresses(
 			"mend the name, or this machine's resolver: attempts end as ResolutionError")
 		return nil, nil
 	}
-	open, rejected := out.judge(u, addresses)
+	open, rejected := out.partition(u, addresses)
 	if len(open) == 0 {
 		found.fail(check, host+": "+strings.Join(rejected, "; "), remedy)
 		return nil, nil
@@ -148,8 +148,8 @@ func judgeAddresses(
 	return u, open
 }
 
-// judge divides the addresses of an endpoint into those that may be called and the reasons against the others.
-func (f egressFlags) judge(u *url.URL, addresses []netip.Addr) (open []netip.Addr, rejected []string) {
+// partition divides the addresses of an endpoint into those that may be called and the reasons against the others.
+func (f egressFlags) partition(u *url.URL, addresses []netip.Addr) (open []netip.Addr, rejected []string) {
 	port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0 if it is the scheme's own
 	for _, a := range addresses {
 		err := policy.Address(a, f.AllowCIDR)

@@ -23,7 +23,7 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// verbs are all verbs with its flags and environment variables.
+// verbs are all verbs with their flags and environment variables.
 type verbs struct {
 	Dev     devCmd               `cmd:"" help:"Run everything on this machine: a private PostgreSQL, the service, a demo endpoint and a demo topic."`
 	Serve   serveCmd             `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
@@ -73,7 +73,7 @@ func main() {
 // run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
 func run(ctx context.Context, args []string) int {
 	var c verbs
-	var hint string // for who used it wrongly
+	var hint string // after wrong usage
 	parser, err := kong.New(&c, append(terminal.TimeFlags(),
 		kong.Name("postrider"),
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),

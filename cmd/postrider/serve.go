@@ -28,13 +28,13 @@ type serveCmd struct {
 	databaseFlags
 	logFlags
 	attemptLogFlag
-	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, answers only /healthz, /readyz and /metrics)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
-	AdminToken  string        `help:"Token for /v1, 32 characters or more; also makes the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
+	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, serves only /healthz, /readyz and /metrics)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
+	AdminToken  string        `help:"Token for /v1, 32 characters or more; also creates the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen      string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
 	MaxConns    int           `help:"Connections to the database." default:"16" range:"2..1000" env:"POSTRIDER_MAX_CONNS"`
 	MaxWorkers  int           `help:"Delivery attempts in flight on this node." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
-	StopTimeout time.Duration `help:"How long a stop lets attempts in flight finish before it cuts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
-	ReadyFile   string        `help:"Written (JSON) when everything answers." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
+	StopTimeout time.Duration `help:"How long a stop waits for attempts in flight before it interrupts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
+	ReadyFile   string        `help:"File to write (JSON) when the node is ready." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
 	encryptionFlags
 	ingressFlags
 	tlsFlags
@@ -82,7 +82,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	return stopApp(a, c.StopTimeout+stopGrace, err)
 }
 
-// warnForgetful: what a 200 promises is no more than what PostgreSQL's commit does.
+// warnForgetful warns of settings with which PostgreSQL may lose a commit, and so an event that was accepted.
 func warnForgetful(ctx context.Context, s *app.System, log *slog.Logger) error {
 	names, err := postgres.UnsafeSettings(ctx, s.DB.Pool)
 	if len(names) > 0 {
@@ -92,7 +92,7 @@ func warnForgetful(ctx context.Context, s *app.System, log *slog.Logger) error {
 	return err
 }
 
-// listen opens the node's one door, with TLS where a certificate is named, and returns where it is.
+// listen opens the node's port, with TLS if there is a certificate, and returns its URL.
 func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Listen)
@@ -109,7 +109,7 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 	return "https://" + listener.Addr().String(), nil
 }
 
-// announce logs where the node answers, and returns it.
+// announce logs and returns the URLs of the node.
 func (c *serveCmd) announce(a *instance, o appOptions, base string) local.ReadyInfo {
 	log := o.log.With("version", version.Number(), "node", a.store.Node, "role", c.Role)
 	if !c.Role.answers() {
@@ -173,7 +173,7 @@ func (c *serveCmd) token() string {
 	}
 	token := newSecret()
 	if !c.Role.answers() {
-		return token // a worker has no door that it would open
+		return token // a worker serves nothing that needs it
 	}
 	fmt.Fprintf(os.Stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)
 	return token

@@ -30,9 +30,9 @@ const (
 	spareConnections = 5
 )
 
-// judgeServer checks the server, before anything of postrider is read. now is the time of the query by this machine's
+// checkServer checks the server, before anything of postrider is read. now is the time of the query by this machine's
 // clock.
-func judgeServer(found *findings, seen *query.Checkup, now time.Time) {
+func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 	s := &seen.Server
 	version := "PostgreSQL " + s.Version
 	found.check("version", version, problem{
@@ -43,7 +43,7 @@ func judgeServer(found *findings, seen *query.Checkup, now time.Time) {
 			terminal.Either(s.InReplica, "it is a standby", "default_transaction_read_only is on"),
 		"set POSTRIDER_DATABASE_URL to the primary (target_session_attrs=read-write finds it)",
 	})
-	judgeDurability(found, seen)
+	checkDurability(found, seen)
 	difference := s.Clock.Sub(now).Abs()
 	found.check("clock", fmt.Sprintf("the database's and this machine's agree within %s", clockTolerance), problem{
 		difference > clockTolerance, warn,
@@ -65,8 +65,8 @@ func judgeServer(found *findings, seen *query.Checkup, now time.Time) {
 	}
 }
 
-// judgeDisk checks the result of a probe. Other reasons why it failed, such as missing rights, have their own findings.
-func judgeDisk(found *findings, probe error) {
+// checkDisk checks the result of a probe. Other reasons why it failed, such as missing rights, have their own findings.
+func checkDisk(found *findings, probe error) {
 	ok := terminal.Either(probe == nil, "PostgreSQL has space to store data", "")
 	found.check("disk", ok, problem{
 		postgres.IsDiskFull(probe), fail, "PostgreSQL's disk is full: no event can be stored, no attempt recorded",
@@ -79,8 +79,8 @@ func ofWhom(o query.SettingOverride) string {
 		terminal.Either(o.Database == "", "", " in database "+o.Database)
 }
 
-// judgeDurability checks that what PostgreSQL has committed survives a crash.
-func judgeDurability(found *findings, seen *query.Checkup) {
+// checkDurability checks that what PostgreSQL has committed survives a crash.
+func checkDurability(found *findings, seen *query.Checkup) {
 	const forgets = ": PostgreSQL may forget events that were answered with 200"
 	var problems []problem
 	for _, name := range []string{"fsync", "full_page_writes"} {
@@ -122,7 +122,7 @@ func alterable(o query.SettingOverride) string {
 	return "ROLE ALL"
 }
 
-func judgeRights(found *findings, seen *query.Checkup) (sufficient bool) {
+func checkRights(found *findings, seen *query.Checkup) (sufficient bool) {
 	if len(seen.Unreachable) > 0 {
 		found.fail("rights",
 			fmt.Sprintf("role %s may not read and write %s", seen.Server.Role, strings.Join(seen.Unreachable, ", ")),
@@ -138,8 +138,8 @@ func judgeRights(found *findings, seen *query.Checkup) (sufficient bool) {
 	return true
 }
 
-// judgeTables checks for dead rows, which each fetch reads.
-func judgeTables(found *findings, seen *query.Checkup) {
+// checkTables checks for dead rows, which each fetch reads.
+func checkTables(found *findings, seen *query.Checkup) {
 	var problems []problem
 	for _, t := range seen.HotTables {
 		problems = append(problems, problem{
@@ -156,7 +156,7 @@ func judgeTables(found *findings, seen *query.Checkup) {
 	found.check("autovacuum", "the tables in which rows come and go have few dead ones", problems...)
 }
 
-func judgeHolders(found *findings, seen *query.Checkup) {
+func checkHolders(found *findings, seen *query.Checkup) {
 	role := seen.Server.Role
 	problems := []problem{{
 		!seen.Server.SeesAll, warn,
@@ -187,7 +187,7 @@ func judgeHolders(found *findings, seen *query.Checkup) {
 		problems...)
 }
 
-func judgePartitions(found *findings, seen *query.Checkup) {
+func checkPartitions(found *findings, seen *query.Checkup) {
 	const remedy = "a node creates them at its start and each day: start one, and read its log"
 	least := jobs.PartitionsAhead
 	var oldest *time.Time
@@ -224,8 +224,8 @@ func judgePartitions(found *findings, seen *query.Checkup) {
 		"--keep-attempts-days)", least, day), problems...)
 }
 
-// judgeConnections counts what the nodes may open: a pool each, and a connection for the heartbeat.
-func judgeConnections(found *findings, seen *query.Checkup, each int) {
+// checkConnections counts what the nodes may open: a pool each, and a connection for the heartbeat.
+func checkConnections(found *findings, seen *query.Checkup, each int) {
 	setting := func(name string) int { n, _ := strconv.Atoi(seen.Settings[name]); return n }
 	room := setting("max_connections") - setting("superuser_reserved_connections") - setting("reserved_connections")
 	others := max(seen.Server.Connections-seen.Server.OwnConnections, 0)
@@ -238,7 +238,7 @@ func judgeConnections(found *findings, seen *query.Checkup, each int) {
 	})
 }
 
-func judgeNodes(found *findings, seen *query.Checkup) {
+func checkNodes(found *findings, seen *query.Checkup) {
 	nodes := len(seen.Nodes)
 	problems := []problem{{
 		nodes == 0, warn, "none that delivers is alive", "published events wait: start postrider serve",
@@ -267,10 +267,10 @@ func judgeNodes(found *findings, seen *query.Checkup) {
 			terminal.Plural(finds, "row")),
 		"nothing was lost; either the tables were changed by hand or this is a bug: please report it with the nodes' logs",
 	})
-	judgeBacklog(found, seen)
+	checkBacklog(found, seen)
 }
 
-func judgeBacklog(found *findings, seen *query.Checkup) {
+func checkBacklog(found *findings, seen *query.Checkup) {
 	if seen.OldestDue == nil || *seen.OldestDue <= lateJobs {
 		return
 	}
