@@ -41,7 +41,7 @@ func TestTheAuditHasOldAndNewValues(t *testing.T) {
 	}
 	put(billing, settings("https://example.com/a?code=secret-one-1", "secret-two-2", ""))
 	put(billing, settings("https://example.com/a?code=secret-three-3", "secret-four-4", `"a"`))
-	require.JSONEq(t, `{"labels": {"old": [], "new": ["a"]}, "endpointUrl": {"changed": true},`+
+	require.JSONEq(t, `{"labels": {"old": null, "new": ["a"]}, "endpointUrl": {"changed": true},`+
 		` "deliveryAttributeMappings": {"changed": true}}`,
 		newest("subscription_replaced"), "the values of secrets are not shown")
 	put(billing, settings("https://example.com/b?code=secret-three-3", "secret-four-4", `"a"`))

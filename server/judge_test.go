@@ -53,7 +53,7 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 		read, err := management.ReadTopic(name, []byte(settings))
 		require.NoError(t, err)
 		require.Equal(t, []any{shown["kind"], shown["inputSchema"], shown["endpoint"]},
-			[]any{string(read.Kind), string(read.InputSchema), read.Endpoint})
+			[]any{string(*read.Kind), string(*read.InputSchema), read.Endpoint})
 		if days := shown["eventRetentionInDays"]; days != nil {
 			require.EqualValues(t, days, *read.EventRetentionInDays, "with its default")
 		}

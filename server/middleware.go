@@ -91,39 +91,6 @@ func (s *Server) recovered(next echo.HandlerFunc, c echo.Context) (err error) {
 	return next(c)
 }
 
-// secrets writes a line at level info for each answer that holds secrets, without them.
-func (s *Server) secrets(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
-	return func(c echo.Context, request any) (any, error) {
-		answer, err := next(c, request)
-		if err != nil {
-			return answer, err
-		}
-		what, about := "", []any{}
-		switch r := request.(type) {
-		case api.ListTopicKeysRequestObject:
-			what, about = "access keys of a topic were shown", []any{"topic", r.Topic}
-		case api.RegenerateTopicKeyRequestObject:
-			what, about = "an access key of a topic was replaced", []any{"topic", r.Topic, "key", r.Body.KeyName}
-		case api.RevealSubscriptionEndpointRequestObject:
-			what, about = "the endpoint of an event subscription was shown in full",
-				[]any{"topic", r.Topic, "subscription", r.Subscription}
-		case api.RevealSubscriptionHeadersRequestObject:
-			what, about = "secret headers of an event subscription were shown",
-				[]any{"topic", r.Topic, "subscription", r.Subscription}
-		case api.GetSigningSecretsRequestObject:
-			what, about = "signing secrets of an event subscription were shown",
-				[]any{"topic", r.Topic, "subscription", r.Subscription}
-		case api.RotateSigningSecretRequestObject:
-			what, about = "the signing secret of an event subscription was replaced",
-				[]any{"topic", r.Topic, "subscription", r.Subscription}
-		}
-		if what != "" {
-			s.log.Info(what, append(about, "client", c.RealIP(), "actor", access.ActorOf(c.Request().Context()).Name)...)
-		}
-		return answer, nil
-	}
-}
-
 // limitRate answers 429 to who sends more than the operator allows. Load balancers may ask for a node's health as often
 // as they like, and what the dashboard asks for in its own process was counted when its page was asked for.
 func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/policy"
-	"postrider/server/api"
 	"postrider/server/management"
 )
 
@@ -363,9 +362,9 @@ func TestPoliciesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/policies.md")
 	require.NoError(t, err)
 	for prefix, types := range map[string][]reflect.Type{
-		"| `":           {reflect.TypeFor[api.PolicySettings]()},
-		"| `probation.": {reflect.TypeFor[api.ProbationSettings]()},
-		"| – `":         {reflect.TypeFor[api.RangeSettings](), reflect.TypeFor[api.StatusCellSettings]()},
+		"| `":           {reflect.TypeFor[management.Policy]()},
+		"| `probation.": {reflect.TypeFor[management.Probation]()},
+		"| – `":         {reflect.TypeFor[management.Range](), reflect.TypeFor[management.StatusCell]()},
 	} {
 		for _, settings := range types {
 			for field := range settings.Fields() {

@@ -58,10 +58,10 @@ func (s *Server) routes() []route {
 		NoSignIn: s.options.NoSignIn, Log: s.log,
 	}
 	v1 := api.ServerInterfaceWrapper{Handler: api.NewStrictHandler(m,
-		[]api.StrictMiddlewareFunc{s.secrets, management.KnownParameters})}
+		[]api.StrictMiddlewareFunc{management.KnownParameters})}
 	return slices.Concat(
-		s.publishRoutes(), topicRoutes(m, &v1), subscriptionRoutes(m, &v1), deadLetterRoutes(m, &v1), deliveryRoutes(m, &v1),
-		policyRoutes(m, &v1), accessRoutes(m),
+		s.publishRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m, &v1), deliveryRoutes(m, &v1),
+		policyRoutes(m), accessRoutes(m),
 		s.loginRoutes(m),
 	)
 }
@@ -76,57 +76,54 @@ func (s *Server) publishRoutes() []route {
 	}
 }
 
+const subscriptionPath = "/v1/topics/:topic/subscriptions/:subscription"
+
 // topicRoutes are those of topics.
-func topicRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
+func topicRoutes(m *management.Handlers) []route {
 	return []route{
-		{http.MethodGet, "/v1/topics", viewers, byHand(v1.ListTopics)},
-		{http.MethodPut, "/v1/topics/:topic", administrators, byHand(v1.PutTopic)},
-		{http.MethodGet, "/v1/topics/:topic", viewers, byHand(v1.GetTopic)},
-		{http.MethodDelete, "/v1/topics/:topic", administrators, byHand(v1.DeleteTopic)},
-		{http.MethodPost, "/v1/topics/:topic/listKeys", administrators, byHand(v1.ListTopicKeys)},
-		{http.MethodPost, "/v1/topics/:topic/regenerateKey", administrators, byHand(v1.RegenerateTopicKey)},
+		{http.MethodGet, "/v1/topics", viewers, api.Handle("listTopics", m.ListTopics)},
+		{http.MethodPut, "/v1/topics/:topic", administrators, api.Handle("putTopic", m.PutTopic, 409)},
+		{http.MethodGet, "/v1/topics/:topic", viewers, api.Handle("getTopic", m.GetTopic, 404)},
+		{http.MethodDelete, "/v1/topics/:topic", administrators, api.Handle("deleteTopic", m.DeleteTopic, 404, 409)},
+		{http.MethodPost, "/v1/topics/:topic/listKeys", administrators, api.Handle("listTopicKeys", m.ListTopicKeys,
+			404, 409)},
+		{http.MethodPost, "/v1/topics/:topic/regenerateKey", administrators, api.Handle("regenerateTopicKey",
+			m.RegenerateTopicKey, 404, 409)},
 		{http.MethodPost, "/v1/topics/:topic/testFilter", viewers, api.Handle("testFilter", m.TestFilter, 404)},
 	}
 }
 
 // subscriptionRoutes are those of event subscriptions.
-func subscriptionRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
+func subscriptionRoutes(m *management.Handlers) []route {
 	return []route{
-		{http.MethodGet, "/v1/topics/:topic/subscriptions", viewers, byHand(v1.ListSubscriptions)},
-		{http.MethodPut, "/v1/topics/:topic/subscriptions/:subscription", administrators, byHand(v1.PutSubscription)},
-		{http.MethodGet, "/v1/topics/:topic/subscriptions/:subscription", viewers, byHand(v1.GetSubscription)},
-		{http.MethodPatch, "/v1/topics/:topic/subscriptions/:subscription", administrators, byHand(v1.PatchSubscription)},
-		{http.MethodDelete, "/v1/topics/:topic/subscriptions/:subscription", administrators, byHand(v1.DeleteSubscription)},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/pause", operators, byHand(v1.PauseSubscription)},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/resume", operators, byHand(v1.ResumeSubscription)},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/release", operators, byHand(v1.ReleaseSubscription)},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/probe", operators, byHand(v1.ProbeSubscription)},
-		{
-			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/validate", operators,
-			byHand(v1.ValidateSubscription),
-		},
-		{
-			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testFilter", viewers,
-			api.Handle("testSubscriptionFilter", m.TestSubscriptionFilter, 404),
-		},
-		{
-			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/testDelivery", operators,
-			api.Handle("testDelivery", m.TestDelivery, 404, 409),
-		},
-		{
-			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/getFullUrl", administrators,
-			byHand(v1.RevealSubscriptionEndpoint),
-		},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/" +
-			"getDeliveryAttributes", administrators, byHand(v1.RevealSubscriptionHeaders)},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/" +
-			"getSigningSecrets", administrators, byHand(v1.GetSigningSecrets)},
-		{http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/" +
-			"rotateSigningSecret", administrators, byHand(v1.RotateSigningSecret)},
-		{
-			http.MethodPost, "/v1/topics/:topic/subscriptions/:subscription/redeliverEvents", operators,
-			api.Handle("redeliverEvents", m.RedeliverEvents, 404, 409),
-		},
+		{http.MethodGet, "/v1/topics/:topic/subscriptions", viewers, api.Handle("listSubscriptions",
+			m.ListSubscriptions, 404)},
+		{http.MethodPut, subscriptionPath, administrators, api.Handle("putSubscription", m.PutSubscription, 404, 409)},
+		{http.MethodGet, subscriptionPath, viewers, api.Handle("getSubscription", m.GetSubscription, 404)},
+		{http.MethodPatch, subscriptionPath, administrators, api.Handle("patchSubscription", m.PatchSubscription, 404, 409)},
+		{http.MethodDelete, subscriptionPath, administrators, api.Handle("deleteSubscription", m.DeleteSubscription, 404)},
+		{http.MethodPost, subscriptionPath + "/pause", operators, api.Handle("pauseSubscription", m.PauseSubscription, 404)},
+		{http.MethodPost, subscriptionPath + "/resume", operators, api.Handle("resumeSubscription",
+			m.ResumeSubscription, 404)},
+		{http.MethodPost, subscriptionPath + "/release", operators, api.Handle("releaseSubscription", m.ReleaseSubscription,
+			404, 409)},
+		{http.MethodPost, subscriptionPath + "/probe", operators, api.Handle("probeSubscription", m.ProbeSubscription,
+			404, 409)},
+		{http.MethodPost, subscriptionPath + "/validate", operators, api.Handle("validateSubscription",
+			m.ValidateSubscription, 404, 409)},
+		{http.MethodPost, subscriptionPath + "/testFilter", viewers, api.Handle("testSubscriptionFilter",
+			m.TestSubscriptionFilter, 404)},
+		{http.MethodPost, subscriptionPath + "/testDelivery", operators, api.Handle("testDelivery", m.TestDelivery, 404, 409)},
+		{http.MethodPost, subscriptionPath + "/getFullUrl", administrators, api.Handle("revealSubscriptionEndpoint",
+			m.RevealSubscriptionEndpoint, 404)},
+		{http.MethodPost, subscriptionPath + "/getDeliveryAttributes", administrators, api.Handle("revealSubscriptionHeaders",
+			m.RevealSubscriptionHeaders, 404)},
+		{http.MethodPost, subscriptionPath + "/getSigningSecrets", administrators, api.Handle("getSigningSecrets",
+			m.GetSigningSecrets, 404)},
+		{http.MethodPost, subscriptionPath + "/rotateSigningSecret", administrators, api.Handle("rotateSigningSecret",
+			m.RotateSigningSecret, 404, 409)},
+		{http.MethodPost, subscriptionPath + "/redeliverEvents", operators, api.Handle("redeliverEvents", m.RedeliverEvents,
+			404, 409)},
 	}
 }
 
@@ -177,12 +174,12 @@ func deliveryRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []ro
 }
 
 // policyRoutes are those of retry policies.
-func policyRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
+func policyRoutes(m *management.Handlers) []route {
 	return []route{
-		{http.MethodGet, "/v1/policies", viewers, byHand(v1.ListPolicies)},
-		{http.MethodPut, "/v1/policies/:policy", administrators, byHand(v1.PutPolicy)},
-		{http.MethodGet, "/v1/policies/:policy", viewers, byHand(v1.GetPolicy)},
-		{http.MethodDelete, "/v1/policies/:policy", administrators, byHand(v1.DeletePolicy)},
+		{http.MethodGet, "/v1/policies", viewers, api.Handle("listPolicies", m.ListPolicies)},
+		{http.MethodPut, "/v1/policies/:policy", administrators, api.Handle("putPolicy", m.PutPolicy, 409)},
+		{http.MethodGet, "/v1/policies/:policy", viewers, api.Handle("getPolicy", m.GetPolicy, 404)},
+		{http.MethodDelete, "/v1/policies/:policy", administrators, api.Handle("deletePolicy", m.DeletePolicy, 404, 409)},
 	}
 }
 

@@ -39,8 +39,8 @@ type Stats struct {
 	Unmatched map[string]int64
 }
 
-// Counters count the responses of a server: one lookup in a map and two atomic additions for each request. Their methods
-// are safe for concurrent use.
+// Counters count the responses of a server: one lookup in a map and two atomic additions for each request. Their
+// methods are safe for concurrent use.
 type Counters struct {
 	published *postgres.Histogram
 
@@ -75,7 +75,8 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 				s.options.Counters.failed(s.failureKey(c, topic, err))
 			}
 		}
-		s.options.Counters.times(AnswerKey{known(c.Request().Method), c.Path(), c.Response().Status}).Observe(int64(time.Since(began)))
+		s.options.Counters.times(AnswerKey{known(c.Request().Method), c.Path(), c.Response().Status}).
+			Observe(int64(time.Since(began)))
 		return nil
 	}
 }

@@ -16,8 +16,8 @@ const codeUnknownParameter = "UnknownQueryParameter"
 // capitalized finds the later words of a name, such as From in deadLetteredFrom: a request may well say from.
 var capitalized = regexp.MustCompile(`[A-Z][a-z]+`)
 
-// KnownParameters reads the query parameters, and rejects those that the operation does not have: a filter with a typing
-// mistake would otherwise return everything. known is in alphabetical order.
+// KnownParameters reads the query parameters, and rejects those that the operation does not have: a filter with a
+// typing mistake would otherwise return everything. known is in alphabetical order.
 func KnownParameters(c echo.Context, known []string) (url.Values, error) {
 	text := c.Request().URL.RawQuery
 	if text == "" {

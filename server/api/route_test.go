@@ -99,7 +99,9 @@ func TestRoutesRejectAllMistakesAtOnce(t *testing.T) {
 			},
 		},
 		"a parameter twice": {"/things/7?kind=small&kind=large", "", []string{"kind must be given once, not 2 times"}},
-		"no number":         {"/things/7?limit=many", "", []string{`limit must be an integer between 1 and 1000, not "many"`}},
+		"no number": {
+			"/things/7?limit=many", "", []string{`limit must be an integer between 1 and 1000, not "many"`},
+		},
 		"members": {
 			"/things/7", `{"Total":1,"total":1,"total":2,"lines":[{"text":"a"},{"txt":"b"}],"extra":null}`,
 			[]string{

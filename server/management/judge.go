@@ -12,31 +12,29 @@ import (
 	"postrider/server/api"
 )
 
-// ReadTopic is what GET /v1/topics/{topic} would show of the settings of a topic of this name, as PUT takes them:
-// without times, version and keys. Its error names every mistake, one a line.
-func ReadTopic(name string, body []byte) (api.Topic, error) {
-	var settings api.TopicSettings
-	err := api.DecodeStrictly(body, &settings)
+// ReadTopic is what GET /v1/topics/{topic} would show of these settings of a topic, without times, version and keys.
+// Its error names every mistake, one a line.
+func ReadTopic(name string, body []byte) (Topic, error) {
+	var settings TopicSpec
+	if err := api.DecodeStrictly(body, &settings); err != nil {
+		return Topic{}, inLines(err)
+	}
+	s, err := settings.check(name)
 	if err != nil {
-		return api.Topic{}, inLines(err)
+		return Topic{}, inLines(err)
 	}
-	spec, err := topicSpec(name, &settings)
-	if err != nil {
-		return api.Topic{}, inLines(err)
+	t := &catalog.Topic{
+		Name: name, Kind: s.Kind, InputSchema: s.InputSchema, InputSchemaMapping: s.InputSchemaMapping,
+		EventRetentionInDays: s.EventRetentionInDays, DuplicateWindow: s.DuplicateWindow,
 	}
-	retention := spec.EventRetentionInDays
-	if spec.Kind == catalog.TopicNamespace && retention == 0 {
-		retention = catalog.DefaultRetentionInDays
+	if s.Kind == catalog.TopicNamespace && s.EventRetentionInDays == 0 {
+		t.EventRetentionInDays = catalog.DefaultRetentionInDays
 	}
-	return topicJSON(&catalog.Topic{
-		Name: name, Kind: spec.Kind, InputSchema: spec.InputSchema, InputSchemaMapping: spec.InputSchemaMapping,
-		EventRetentionInDays: retention, DuplicateWindow: spec.DuplicateWindow,
-	}, nil), nil
+	return topicView(t, nil), nil
 }
 
-// CheckSubscription finds what is wrong with the settings of an event subscription wherever it is put: names, kinds,
-// members that there are not, and the filter, whose limits are the server's to judge. Its error names every mistake,
-// one a line.
+// CheckSubscription checks the settings of an event subscription as far as no server is needed: names, types, unknown
+// members and the filter. Its error names every mistake, one a line.
 func CheckSubscription(name string, body []byte) error {
 	var settings catalog.SubscriptionSpec
 	if len(bytes.TrimSpace(body)) == 0 {
@@ -55,24 +53,24 @@ func CheckSubscription(name string, body []byte) error {
 	return inLines(found.Err())
 }
 
-// whatIf shows an event subscription as it would be after a put. Nothing is stored, and no endpoint is asked.
+// whatIf shows an event subscription as it would be after a PUT. Nothing is stored, and no endpoint is called.
 func (m *Handlers) whatIf(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec,
-) (api.Subscription, error) {
+) (*Subscription, error) {
 	sub := catalog.Subscription{Topic: topic.Name, Name: name, EventRetentionInDays: topic.EventRetentionInDays}
 	before, err := m.Parts.Subscriptions.Get(ctx, topic.Name, name)
 	switch {
 	case err == nil:
 		sub = *before
 	case !errors.Is(err, postgres.ErrNotFound):
-		return api.Subscription{}, err
+		return nil, err
 	default:
 		if err := m.Parts.Subscriptions.CheckNameFree(ctx, topic, name); err != nil {
-			return api.Subscription{}, err
+			return nil, err
 		}
 		sub.ProvisioningState = catalog.ProvisioningSucceeded
 		sub.CreatedAt, sub.UpdatedAt = m.Parts.Clock.Now(), m.Parts.Clock.Now()
 	}
 	sub.SubscriptionSpec, sub.EndpointBaseURL = spec.WithDefaults(topic), spec.EndpointBaseURL()
-	return m.subscriptionJSON(&sub), nil
+	return new(m.subscriptionView(&sub)), nil
 }

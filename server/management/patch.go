@@ -22,19 +22,35 @@ const patchTries = 200
 // each, and two are what an answer may take.
 const patchHandshakes = 2
 
-// PatchSubscription answers PATCH /v1/topics/{topic}/subscriptions/{subscription}.
+// PatchSubscriptionRequest is the request PATCH /v1/topics/{topic}/subscriptions/{subscription}.
+type PatchSubscriptionRequest struct {
+	SubscriptionPath
+	api.IfMatchHeader
+	Body SubscriptionPatch
+}
+
+// SubscriptionPatch is a JSON merge patch of an event subscription's settings (RFC 7396).
+type SubscriptionPatch json.RawMessage
+
+// UnmarshalJSON accepts what could be settings: null is a value of any of them.
+func (p *SubscriptionPatch) UnmarshalJSON(text []byte) error {
+	*p = append((*p)[:0], text...) // the decoder reuses its memory
+	return nil
+}
+
+// PatchSubscription responds to PATCH /v1/topics/{topic}/subscriptions/{subscription}.
 func (m *Handlers) PatchSubscription(
-	ctx context.Context, r api.PatchSubscriptionRequestObject,
-) (api.PatchSubscriptionResponseObject, error) {
-	when, err := api.Conditions(r.Params.IfMatch, nil)
+	ctx context.Context, r *PatchSubscriptionRequest,
+) (*api.Tagged[Subscription], error) {
+	when, err := r.Conditions()
 	if err != nil {
 		return nil, err
 	}
 	patch := json.RawMessage("{}")
-	if r.Body != nil && len(*r.Body) > 0 {
-		patch = *r.Body
+	if len(r.Body) > 0 {
+		patch = json.RawMessage(r.Body)
 	}
-	// Unknown names, names given twice and values of a wrong kind are told as of a put; null is of any kind.
+	// Unknown members, members given twice and values of a wrong type are the errors of a PUT.
 	if err := api.DecodeStrictly(patch, &catalog.SubscriptionSpec{}); err != nil {
 		return nil, err
 	}
@@ -42,7 +58,7 @@ func (m *Handlers) PatchSubscription(
 		before, after, shook, err := m.patch(ctx, r.Topic, r.Subscription, patch, when)
 		switch late := errors.Is(err, postgres.ErrPrecondition); {
 		case late && !named(when, before.Version):
-			return nil, api.RefusePrecondition("event subscription", r.Subscription, r.Params.IfMatch)
+			return nil, r.Rejected(err, "event subscription", r.Subscription)
 		case late && shook:
 			handshakes++
 			continue
@@ -52,12 +68,7 @@ func (m *Handlers) PatchSubscription(
 			return nil, err
 		}
 		shown, err := m.counted(ctx, after)
-		if err != nil {
-			return nil, err
-		}
-		return api.PatchSubscription200JSONResponse{
-			Body: shown, Headers: api.PatchSubscription200ResponseHeaders{ETag: shown.ETag},
-		}, nil
+		return new(taggedSubscription(shown)), err
 	}
 	return nil, api.RefuseConflict(api.ConflictCodeConcurrentChange,
 		"event subscription %q is changed by others again and again; try again", r.Subscription)
@@ -94,7 +105,7 @@ func (m *Handlers) patch(
 	if shook = errors.Is(err, postgres.ErrNotValidated); shook {
 		after, _, err = m.putValidated(ctx, parent, name, spec, when...)
 	}
-	return before, after, shook, m.putRefused(topic, err)
+	return before, after, shook, m.putError(topic, err)
 }
 
 // patched applies a JSON merge patch (RFC 7396) to the settings as they are stored, secrets included. A few settings

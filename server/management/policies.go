@@ -1,39 +1,91 @@
 package management
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"time"
+	"errors"
+	"net/http"
 
+	"postrider/catalog"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server/api"
 )
 
-// ListPolicies answers GET /v1/policies.
-func (m *Handlers) ListPolicies(
-	context.Context, api.ListPoliciesRequestObject,
-) (api.ListPoliciesResponseObject, error) {
-	answer := api.ListPolicies200JSONResponse{Value: []api.Policy{}}
-	catalogue := m.Parts.Cache.Snapshot()
-	for _, p := range catalogue.Policies() {
-		answer.Value = append(answer.Value, DescribePolicy(p, catalogue.PolicyVersion(p.Name)))
-	}
-	return answer, nil
+// PolicyPath names a retry policy.
+type PolicyPath struct {
+	Name string `path:"policy" example:"ga-2021"`
 }
 
-// GetPolicy answers GET /v1/policies/{policy}.
-func (m *Handlers) GetPolicy(ctx context.Context, r api.GetPolicyRequestObject) (api.GetPolicyResponseObject, error) {
-	p, version, err := m.policyVersion(ctx, r.Policy)
+// ListPolicies responds to GET /v1/policies.
+func (m *Handlers) ListPolicies(context.Context, *struct{}) (*api.List[Policy], error) {
+	snapshot := m.Parts.Cache.Snapshot()
+	list := &api.List[Policy]{Value: []Policy{}}
+	for _, p := range snapshot.Policies() {
+		list.Value = append(list.Value, DescribePolicy(p, snapshot.PolicyVersion(p.Name)))
+	}
+	return list, nil
+}
+
+// GetPolicy responds to GET /v1/policies/{policy}.
+func (m *Handlers) GetPolicy(ctx context.Context, r *PolicyPath) (*api.Tagged[Policy], error) {
+	p, version, err := m.policyVersion(ctx, r.Name)
 	if err != nil {
 		return nil, err
 	}
 	if p == nil {
-		return nil, policyNotFound(r.Policy)
+		return nil, policyNotFound(r.Name)
 	}
-	return api.GetPolicy200JSONResponse{
-		Body: DescribePolicy(p, version), Headers: api.GetPolicy200ResponseHeaders{ETag: api.ETagOf(version)},
-	}, nil
+	return new(taggedPolicy(p, version)), nil
+}
+
+func taggedPolicy(p *policy.Policy, version int64) api.Tagged[Policy] {
+	return api.Tagged[Policy]{ETag: api.ETagOf(version), Body: new(DescribePolicy(p, version))}
+}
+
+// PutPolicyRequest is the request PUT /v1/policies/{policy}.
+type PutPolicyRequest struct {
+	PolicyPath
+	api.PutHeaders
+	Body Policy
+}
+
+// PutPolicy responds to PUT /v1/policies/{policy}.
+func (m *Handlers) PutPolicy(ctx context.Context, r *PutPolicyRequest) (*api.Put[Policy], error) {
+	when, err := r.Conditions()
+	if err != nil {
+		return nil, err
+	}
+	if _, builtIn := policy.Builtin(r.Name); builtIn {
+		return nil, builtInError(r.Name)
+	}
+	p, err := r.Body.policy(r.Name)
+	if err != nil {
+		return nil, err
+	}
+	version, created, err := m.Parts.Policies.Put(ctx, p, when...)
+	if err != nil {
+		return nil, r.Rejected(policyError(p.Name, "batching must stay true: ", err), "retry policy", r.Name)
+	}
+	return &api.Put[Policy]{Tagged: taggedPolicy(p, version), Created: created}, nil
+}
+
+// DeletePolicyRequest is the request DELETE /v1/policies/{policy}.
+type DeletePolicyRequest struct {
+	PolicyPath
+	api.IfMatchHeader
+}
+
+// DeletePolicy responds to DELETE /v1/policies/{policy}.
+func (m *Handlers) DeletePolicy(ctx context.Context, r *DeletePolicyRequest) (*api.NoContent, error) {
+	when, err := r.Conditions()
+	if err != nil {
+		return nil, err
+	}
+	if !api.Storable(r.Name) {
+		return nil, policyNotFound(r.Name)
+	}
+	err = m.Parts.Policies.Delete(ctx, r.Name, when...)
+	return &api.NoContent{}, r.Rejected(policyError(r.Name, "", err), "retry policy", r.Name)
 }
 
 // policyNames are those of all policies, the built-in ones first.
@@ -45,125 +97,40 @@ func (m *Handlers) policyNames() []string {
 	return names
 }
 
-// policy finds a retry policy, nil if there is none. It looks again before it says no: another node may have made it a
-// moment ago.
-func (m *Handlers) policy(ctx context.Context, name string) (*policy.Policy, error) {
-	p, _, err := m.policyVersion(ctx, name)
-	return p, err
-}
-
-// policyVersion is policy with the version of what it found: both from one catalogue, so that they belong together.
+// policyVersion finds a retry policy with its version; nil if there is none. Before that it reloads the catalog:
+// another node may have stored the policy a moment ago.
 func (m *Handlers) policyVersion(ctx context.Context, name string) (*policy.Policy, int64, error) {
-	catalogue := m.Parts.Cache.Snapshot()
-	if _, ok := catalogue.Policy(name); !ok {
+	snapshot := m.Parts.Cache.Snapshot()
+	if _, ok := snapshot.Policy(name); !ok {
 		if err := m.Parts.Cache.Reload(ctx); err != nil {
 			return nil, 0, err
 		}
-		catalogue = m.Parts.Cache.Snapshot()
+		snapshot = m.Parts.Cache.Snapshot()
 	}
-	p, _ := catalogue.Policy(name)
-	return p, catalogue.PolicyVersion(name), nil
+	p, _ := snapshot.Policy(name)
+	return p, snapshot.PolicyVersion(name), nil
 }
 
-// DescribePolicy is the policy as the REST API and `policy show -o json` write it: every column, so that what is read
-// can be written back. Spans are in seconds, but the time to live is in minutes, as an event subscription sets it.
-// version is the one in the database; 0, of a policy that comes from none, leaves its etag out.
-func DescribePolicy(p *policy.Policy, version int64) api.Policy {
-	var tag *string
-	if version != 0 {
-		tag = new(api.ETagOf(version))
-	}
-	return api.Policy{
-		Etag: tag, Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: p.Source,
-		AckTimeoutInSeconds: seconds(p.AckTimeout), LateAnswerWindowInSeconds: seconds(p.LateAnswerWindow),
-		Basis: api.PolicyBasis(p.Basis), StepsInSeconds: describeSteps(p.Steps), TailInSeconds: seconds(p.Tail),
-		RetryWindowInSeconds: boundOf(p.RetryWindow),
-		JitterFraction:       p.JitterFraction, JitterCapInSeconds: seconds(p.JitterCap), Expiry: api.PolicyExpiry(p.Expiry),
-		MaxDeliveryAttempts: api.Range{
-			Default: limitOf(p.DefaultMaxAttempts), Least: p.MinMaxAttempts, Most: p.MaxMaxAttempts,
-		},
-		EventTimeToLiveInMinutes: api.Range{
-			Default: limitOf(minutes(p.DefaultTTL)), Least: minutes(p.MinTTL), Most: minutes(p.MaxTTL),
-		},
-		HonorRetryAfter: p.HonorRetryAfter, RetryAfterCapInSeconds: seconds(p.RetryAfterCap),
-		RetryTransportErrors:     p.RetryTransportErrors,
-		DeadLetterDefault:        api.PolicyDeadLetterDefault(p.DeadLetterDefault),
-		DeadLetterDelayInSeconds: seconds(p.DeadLetterDelay), DeadLetterGiveUpInSeconds: seconds(p.DeadLetterGiveUp),
-		Batching: p.Batching, Probation: describeProbation(p.Probation), StatusTable: describeCells(p.Cells),
-	}
+func policyNotFound(name string) error {
+	return api.Refuse(http.StatusNotFound, api.CodeNotFound, "retry policy %q does not exist", api.Shorten(name))
 }
 
-// The lists and the map below are never nil: JSON has [] and {} where a policy has none, not null.
-
-func describeSteps(steps []time.Duration) []float64 {
-	shown := make([]float64, 0, len(steps))
-	for _, step := range steps {
-		shown = append(shown, seconds(step))
-	}
-	return shown
+func builtInError(name string) error {
+	return api.RefuseConflict(api.ConflictCodePolicyBuiltIn,
+		"retry policy %q is built in and never changes: copy it under another name", name)
 }
 
-// describeCells sorts: the database, and whoever wrote a policy, have orders of their own.
-func describeCells(cells []policy.Cell) []api.StatusCell {
-	shown := make([]api.StatusCell, 0, len(cells))
-	for _, c := range slices.SortedStableFunc(slices.Values(cells), compareCells) {
-		shown = append(shown, api.StatusCell{
-			EndpointKind: api.EndpointKind(c.EndpointKind), Condition: c.Condition, Action: api.StatusCellAction(c.Action),
-			MinDelayInSeconds: seconds(c.MinDelay),
-		})
-	}
-	return shown
-}
-
-// compareCells puts webhooks first, and of their cells the statuses, then "other", then the errors.
-func compareCells(x, y policy.Cell) int {
-	return cmp.Or(
-		-cmp.Compare(x.EndpointKind, y.EndpointKind),
-		cmp.Compare(conditionClass(x.Condition), conditionClass(y.Condition)),
-		cmp.Compare(x.Condition, y.Condition),
-	)
-}
-
-func conditionClass(condition string) int {
+// policyError is the response to an error of the catalog. used precedes the event subscriptions that use the policy.
+func policyError(name, used string, err error) error {
+	var inUse *catalog.PolicyInUseError
 	switch {
-	case condition == "other":
-		return 1
-	case condition < ":": // a digit
-		return 0
+	case errors.As(err, &inUse):
+		return api.RefuseConflict(api.ConflictCodePolicyInUse, "%s%s", used, inUse.Error())
+	case errors.Is(err, catalog.ErrBuiltIn):
+		return builtInError(name)
+	case errors.Is(err, postgres.ErrNotFound):
+		return policyNotFound(name)
 	default:
-		return 2
+		return err
 	}
 }
-
-func describeProbation(p policy.Probation) api.Probation {
-	shown := api.Probation{
-		Scope: api.ProbationScope(p.Scope), Trigger: p.Trigger, FirstInSeconds: seconds(p.First),
-		MaxInSeconds: seconds(p.Max),
-		Action:       api.ProbationAction(p.Action), ByOutcome: make(map[string]float64, len(p.ByOutcome)),
-	}
-	for outcome, hold := range p.ByOutcome {
-		shown.ByOutcome[string(outcome)] = seconds(hold)
-	}
-	return shown
-}
-
-// limitOf reads package policy's 0, which means no limit.
-func limitOf(n int) *int {
-	if n == 0 {
-		return nil
-	}
-	return &n
-}
-
-// boundOf reads package policy's 0, which means no bound.
-func boundOf(d time.Duration) *float64 {
-	if d == 0 {
-		return nil
-	}
-	s := seconds(d)
-	return &s
-}
-
-func minutes(d time.Duration) int { return int(d / time.Minute) }
-
-func seconds(d time.Duration) float64 { return d.Seconds() }

@@ -35,7 +35,7 @@ func (m *Handlers) checkSubscription(
 	m.endpoint(&found, &stated)
 	found.Check(stated.Filter.ValidateWithin(m.FilterLimits))
 	effective := stated.WithDefaults(t)
-	p, err := m.policy(ctx, effective.RetryPolicy.Policy)
+	p, _, err := m.policyVersion(ctx, effective.RetryPolicy.Policy)
 	if err != nil {
 		return stated, err
 	}
@@ -55,7 +55,7 @@ func (m *Handlers) checkSubscription(
 	if stated.EndpointValidation == "" {
 		stated.EndpointValidation = m.defaultValidation(stated.EndpointURL)
 	}
-	found.limits(&stated)
+	found.table(spec.Subscription, stated)
 	return stated, found.Err()
 }
 
@@ -75,14 +75,14 @@ func (m *Handlers) storedSpec(ctx context.Context, topic, name string) (stored c
 	return sub.Stated, nil
 }
 
-// limits checks what the table of settings says of each, unless a more specific check has found a mistake in it.
-func (p *problems) limits(stated *catalog.SubscriptionSpec) {
-	text, err := json.Marshal(stated)
+// table checks settings by their rows in the table, unless a more specific check has found a mistake in one.
+func (p *problems) table(table []spec.Setting, settings any) {
+	text, err := json.Marshal(settings)
 	if err != nil {
 		p.Check(err)
 		return
 	}
-	for _, mistake := range spec.Check(spec.Subscription, text) {
+	for _, mistake := range spec.Check(table, text) {
 		if !slices.ContainsFunc(p.Problems, func(d api.ErrorDetail) bool { return d.Target == mistake.Field }) {
 			p.Check(&mistake)
 		}

@@ -7,58 +7,83 @@ import (
 
 	"postrider/catalog"
 	"postrider/policy"
-	"postrider/postgres"
 	"postrider/server/api"
 )
 
 // previousSecretByDefault is how long a replaced secret goes on signing where nothing else is asked for.
 const previousSecretByDefault = 24 * time.Hour
 
-// GetSigningSecrets answers POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
-func (m *Handlers) GetSigningSecrets(
-	ctx context.Context, r api.GetSigningSecretsRequestObject,
-) (api.GetSigningSecretsResponseObject, error) {
-	sub, err := reveal(ctx, r.Topic, r.Subscription, m.Parts.Subscriptions.RevealSigningSecrets)
-	if err != nil {
-		return nil, err
-	}
-	return api.GetSigningSecrets200JSONResponse(m.signingSecrets(sub)), nil
+// Signing says how deliveries are signed; it has no secret.
+type Signing struct {
+	Enabled bool `json:"enabled"`
+	// Secrets counts those that sign now: two during a rotation.
+	Secrets            int        `json:"secrets"`
+	RotatedAt          *time.Time `json:"rotatedAt"`
+	PreviousValidUntil *time.Time `json:"previousValidUntil"`
 }
 
-// RotateSigningSecret answers POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
-func (m *Handlers) RotateSigningSecret(
-	ctx context.Context, r api.RotateSigningSecretRequestObject,
-) (api.RotateSigningSecretResponseObject, error) {
-	key, previous, err := newSecret(r.Body)
+// SigningSecrets are the secrets that sign deliveries now, the newest first.
+type SigningSecrets struct {
+	Value []SigningSecret `json:"value"`
+}
+
+// SigningSecret is one of them, in the form of Standard Webhooks.
+type SigningSecret struct {
+	Secret     string     `json:"secret"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	ValidUntil *time.Time `json:"validUntil"`
+}
+
+// GetSigningSecrets responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
+func (m *Handlers) GetSigningSecrets(ctx context.Context, r *SubscriptionPath) (*SigningSecrets, error) {
+	sub, err := m.reveal(ctx, r, "signing secrets of an event subscription were shown",
+		m.Parts.Subscriptions.RevealSigningSecrets)
 	if err != nil {
 		return nil, err
 	}
-	if !api.Storable(r.Topic) || !api.Storable(r.Subscription) {
-		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
+	return m.signingSecrets(sub), nil
+}
+
+// RotateSigningSecretRequest is the request POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
+type RotateSigningSecretRequest struct {
+	SubscriptionPath
+	Body RotateSigningSecretSpec
+}
+
+// RotateSigningSecretSpec says which secret signs from now on, and how long the previous ones go on signing.
+type RotateSigningSecretSpec struct {
+	Secret                *string `json:"secret,omitempty"`
+	PreviousValidForHours *int    `json:"previousValidForHours,omitempty" minimum:"0" maximum:"168" default:"24"`
+}
+
+// RotateSigningSecret responds to POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
+func (m *Handlers) RotateSigningSecret(ctx context.Context, r *RotateSigningSecretRequest) (*SigningSecrets, error) {
+	key, previous, err := newSecret(&r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	sub, err := m.Parts.Subscriptions.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
-	var refused *policy.ValidationError
+	var invalid *policy.ValidationError
 	switch {
-	case errors.Is(err, postgres.ErrNotFound):
-		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	case errors.Is(err, catalog.ErrNotSigned):
 		return nil, api.RefuseConflict(api.ConflictCodeSubscriptionNotSigned,
 			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first",
 			r.Subscription, r.Topic)
-	case errors.As(err, &refused):
-		return nil, api.Invalid(refused.Field, "%s", refused.Message)
+	case errors.As(err, &invalid):
+		return nil, api.Invalid(invalid.Field, "%s", invalid.Message)
 	case err != nil:
-		return nil, err
+		return nil, r.rejected(err)
 	}
-	return api.RotateSigningSecret200JSONResponse(m.signingSecrets(sub)), nil
+	m.logSecret(ctx, "the signing secret of an event subscription was replaced", "topic", r.Topic,
+		"subscription", r.Subscription)
+	return m.signingSecrets(sub), nil
 }
 
-// newSecret reads what is asked for: the key, nil for one that is made here, and how long the secrets so far go on
-// signing.
-func newSecret(b *api.RotateSigningSecretSettings) (key []byte, previous time.Duration, err error) {
-	if b == nil {
-		return nil, previousSecretByDefault, nil
-	}
+// newSecret reads the key, nil for one that postrider generates, and how long the previous secrets go on signing.
+func newSecret(b *RotateSigningSecretSpec) (key []byte, previous time.Duration, err error) {
 	var found problems
 	if b.Secret != nil {
 		key, err = policy.ParseSigningSecret(*b.Secret)
@@ -80,25 +105,22 @@ func (m *Handlers) liveSecrets(s *catalog.Subscription) []policy.SigningSecret {
 	return s.SigningKeys.Live(m.Parts.Clock.Now())
 }
 
-func (m *Handlers) signingSecrets(s *catalog.Subscription) api.SigningSecrets {
-	shown := api.SigningSecrets{Value: []api.SigningSecret{}}
+func (m *Handlers) signingSecrets(s *catalog.Subscription) *SigningSecrets {
+	shown := &SigningSecrets{Value: []SigningSecret{}}
 	for _, secret := range m.liveSecrets(s) {
-		shown.Value = append(shown.Value, api.SigningSecret{
-			Secret: secret.Text(), CreatedAt: secret.CreatedAt.UTC(), ValidUntil: utcOrNull(secret.ValidUntil),
-		})
+		shown.Value = append(shown.Value, SigningSecret{secret.Text(), secret.CreatedAt, secret.ValidUntil})
 	}
 	return shown
 }
 
-// signingJSON shows no secret.
-func (m *Handlers) signingJSON(s *catalog.Subscription) api.Signing {
+func (m *Handlers) signingView(s *catalog.Subscription) Signing {
 	live := m.liveSecrets(s)
-	shown := api.Signing{Enabled: s.Signing.Enabled, Secrets: len(live)}
+	shown := Signing{Enabled: s.Signing.Enabled, Secrets: len(live)}
 	if len(live) > 0 {
-		shown.RotatedAt = utcOrNull(&live[0].CreatedAt)
+		shown.RotatedAt = &live[0].CreatedAt
 	}
 	if len(live) > 1 {
-		shown.PreviousValidUntil = utcOrNull(live[1].ValidUntil)
+		shown.PreviousValidUntil = live[1].ValidUntil
 	}
 	return shown
 }

@@ -4,146 +4,196 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"net/netip"
 	"net/url"
 	"time"
 
 	"postrider/catalog"
+	"postrider/catalog/spec"
 	"postrider/event"
 	"postrider/policy"
-	"postrider/policy/filter"
 	"postrider/postgres"
 	"postrider/server/api"
 )
 
-// Handlers answer the routes under /v1. The generated handlers read parameters and write answers around it.
-type Handlers struct {
-	Parts        Parts
-	Allow        []netip.Prefix
-	AllowHTTP    bool
-	FilterLimits filter.Limits
-	HeaderLimits policy.HeaderLimits
-	Locations    policy.ExportLocations
-	// The rest is as in Options of package server.
-	DefaultValidation func(host string) catalog.EndpointValidation
-	ValidationWait    time.Duration
-	NoSignIn          bool
-	Log               *slog.Logger
+// TopicSpec are the settings of a topic. Package spec describes each.
+type TopicSpec struct {
+	Kind                              *catalog.TopicKind `json:"kind" minLength:"1"`
+	InputSchema                       *event.Schema      `json:"inputSchema" minLength:"1"`
+	InputSchemaMapping                json.RawMessage    `json:"inputSchemaMapping,omitempty"`
+	EventRetentionInDays              *int               `json:"eventRetentionInDays,omitempty"`
+	DuplicateDetectionWindowInMinutes *int               `json:"duplicateDetectionWindowInMinutes,omitempty"`
 }
 
-var _ api.StrictServerInterface = (*Handlers)(nil)
-
-// ListTopics answers GET /v1/topics.
-func (m *Handlers) ListTopics(
-	ctx context.Context, r api.ListTopicsRequestObject,
-) (api.ListTopicsResponseObject, error) {
-	page, err := api.ReadPage(r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	list, err := m.Parts.Topics.List(ctx, page.After, page.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := api.ListTopics200JSONResponse{Value: []api.Topic{}}
-	shown, next := api.Cut(page, list, "/v1/topics", func(t *catalog.Topic) string { return t.Name })
-	for _, t := range shown {
-		answer.Value = append(answer.Value, topicJSON(t, nil))
-	}
-	answer.NextLink = next
-	return answer, nil
+// Topic is a topic as it is shown.
+type Topic struct {
+	Name string `json:"name"`
+	TopicSpec
+	Version postgres.Version `json:"etag"`
+	// Endpoint is the path to publish to.
+	Endpoint string `json:"endpoint"`
+	// Key1 and Key2 are shown once, to the client that creates the topic.
+	Key1      *string   `json:"key1,omitempty"`
+	Key2      *string   `json:"key2,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// PutTopic answers PUT /v1/topics/{topic}.
-func (m *Handlers) PutTopic(ctx context.Context, r api.PutTopicRequestObject) (api.PutTopicResponseObject, error) {
-	when, err := api.Conditions(r.Params.IfMatch, r.Params.IfNoneMatch)
+// ListTopics responds to GET /v1/topics.
+func (m *Handlers) ListTopics(ctx context.Context, r *api.PageParams) (*api.List[Topic], error) {
+	read := func(ctx context.Context, after string, limit int) ([]Topic, error) {
+		list, err := m.Parts.Topics.List(ctx, after, limit)
+		topics := make([]Topic, len(list))
+		for i, t := range list {
+			topics[i] = topicView(t, nil)
+		}
+		return topics, err
+	}
+	return api.ListByName(ctx, r, "/v1/topics", read, func(t Topic) string { return t.Name })
+}
+
+// PutTopicRequest is the request PUT /v1/topics/{topic}.
+type PutTopicRequest struct {
+	TopicPath
+	api.PutHeaders
+	Body TopicSpec
+}
+
+// PutTopic responds to PUT /v1/topics/{topic}.
+func (m *Handlers) PutTopic(ctx context.Context, r *PutTopicRequest) (*api.Put[Topic], error) {
+	when, err := r.Conditions()
 	if err != nil {
 		return nil, err
 	}
-	spec, err := topicSpec(r.Topic, r.Body)
+	spec, err := r.Body.check(r.Topic)
 	if err != nil {
 		return nil, err
 	}
 	topic, keys, err := m.Parts.Topics.Put(ctx, r.Topic, spec, when...)
+	if err != nil {
+		return nil, r.Rejected(err, "topic", r.Topic)
+	}
+	return &api.Put[Topic]{Tagged: taggedTopic(topic, keys), Created: keys != nil}, nil
+}
+
+// GetTopic responds to GET /v1/topics/{topic}.
+func (m *Handlers) GetTopic(ctx context.Context, r *TopicPath) (*api.Tagged[Topic], error) {
+	topic, err := m.topic(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	return new(taggedTopic(topic, nil)), nil
+}
+
+// DeleteTopicRequest is the request DELETE /v1/topics/{topic}.
+type DeleteTopicRequest struct {
+	TopicPath
+	api.IfMatchHeader
+}
+
+// DeleteTopic responds to DELETE /v1/topics/{topic}.
+func (m *Handlers) DeleteTopic(ctx context.Context, r *DeleteTopicRequest) (*api.NoContent, error) {
+	when, err := r.Conditions()
+	if err != nil {
+		return nil, err
+	}
+	if !api.Storable(r.Topic) {
+		return nil, api.TopicNotFound(r.Topic)
+	}
+	err = m.Parts.Topics.Delete(ctx, r.Topic, when...)
 	switch {
 	case errors.Is(err, postgres.ErrPrecondition):
-		return nil, api.RefusePrecondition("topic", r.Topic, r.Params.IfMatch)
-	case err != nil:
+		return nil, r.Rejected(err, "topic", r.Topic)
+	case errors.Is(err, postgres.ErrNotFound):
+		return nil, api.TopicNotFound(r.Topic)
+	case errors.Is(err, catalog.ErrSystemTopic):
 		return nil, err
-	case keys != nil:
-		return api.PutTopic201JSONResponse{
-			Body: topicJSON(topic, keys), Headers: api.PutTopic201ResponseHeaders{ETag: api.ETagOf(topic.Version)},
-		}, nil
+	case errors.Is(err, postgres.ErrConflict):
+		return nil, api.RefuseConflict(api.ConflictCodeTopicHasSubscriptions,
+			"topic %q has event subscriptions: delete them first", r.Topic)
 	}
-	return api.PutTopic200JSONResponse{
-		Body: topicJSON(topic, nil), Headers: api.PutTopic200ResponseHeaders{ETag: api.ETagOf(topic.Version)},
-	}, nil
+	return &api.NoContent{}, err
 }
 
-// topicSpec fills in the defaults. A namespace topic takes CloudEvents only (Microsoft, Event Grid namespace topics,
-// 2023-11).
-func topicSpec(name string, b *api.TopicSettings) (catalog.TopicSpec, error) {
-	if b == nil {
-		b = &api.TopicSettings{}
+// AccessKeys are the access keys of a topic.
+type AccessKeys struct {
+	Key1 string `json:"key1"`
+	Key2 string `json:"key2"`
+}
+
+// ListTopicKeys responds to POST /v1/topics/{topic}/listKeys.
+func (m *Handlers) ListTopicKeys(ctx context.Context, r *TopicPath) (*AccessKeys, error) {
+	return m.accessKeys(ctx, r.Topic, "access keys of a topic were shown", nil,
+		func() (*catalog.AccessKeys, error) { return m.Parts.Topics.Keys(ctx, r.Topic) })
+}
+
+// RegenerateKeyRequest is the request POST /v1/topics/{topic}/regenerateKey.
+type RegenerateKeyRequest struct {
+	TopicPath
+	Body RegenerateKeySpec
+}
+
+// RegenerateKeySpec names the access key to replace.
+type RegenerateKeySpec struct {
+	KeyName catalog.KeyName `json:"keyName" enum:"key1,key2"`
+}
+
+// RegenerateTopicKey responds to POST /v1/topics/{topic}/regenerateKey.
+func (m *Handlers) RegenerateTopicKey(ctx context.Context, r *RegenerateKeyRequest) (*AccessKeys, error) {
+	name := r.Body.KeyName
+	if name != catalog.Key1 && name != catalog.Key2 {
+		return nil, api.Invalid("keyName", "must be %s or %s", catalog.Key1, catalog.Key2)
 	}
+	return m.accessKeys(ctx, r.Topic, "an access key of a topic was replaced", []any{"key", name},
+		func() (*catalog.AccessKeys, error) { return m.Parts.Topics.RegenerateKey(ctx, r.Topic, name) })
+}
+
+func (m *Handlers) accessKeys(
+	ctx context.Context, topic, what string, about []any, read func() (*catalog.AccessKeys, error),
+) (*AccessKeys, error) {
+	if !api.Storable(topic) {
+		return nil, api.TopicNotFound(topic)
+	}
+	keys, err := read()
+	if errors.Is(err, postgres.ErrNotFound) {
+		return nil, api.TopicNotFound(topic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.logSecret(ctx, what, append([]any{"topic", topic}, about...)...)
+	return new(AccessKeys(*keys)), nil
+}
+
+// check fills in the defaults. A namespace topic takes CloudEvents only (Microsoft, Event Grid namespace topics,
+// 2023-11).
+func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	var found problems
 	found.Check(policy.ValidName("topic", name))
-	kind := optional(b.Kind, api.TopicKindBasic)
-	schema := api.InputSchemaEventGridSchema
-	if kind == api.TopicKindNamespace {
-		schema = api.InputSchemaCloudEventSchemaV10
+	s := catalog.TopicSpec{Kind: optional(b.Kind, catalog.TopicBasic), InputSchema: event.EventGrid}
+	if s.Kind == catalog.TopicNamespace {
+		s.InputSchema = event.CloudEvents
 	}
-	schema = optional(b.InputSchema, schema)
-	if !kind.Valid() {
-		found.Value("kind", "must be basic or namespace")
-	}
-	switch {
-	case !schema.Valid():
-		found.Value("inputSchema", "must be %s, %s or %s", event.EventGrid, event.CloudEvents, event.Custom)
-	case kind == api.TopicKindNamespace && schema != api.InputSchemaCloudEventSchemaV10:
+	s.InputSchema = optional(b.InputSchema, s.InputSchema)
+	found.table(spec.Topic, b)
+	if s.Kind == catalog.TopicNamespace && s.InputSchema != event.CloudEvents {
 		found.Value("inputSchema", "must be %s: a namespace topic takes CloudEvents only", event.CloudEvents)
 	}
-	mapping := found.mapping(schema, b.InputSchemaMapping)
-	retention := found.retention(kind, b.EventRetentionInDays)
-	window := found.duplicateWindow(mapping, b.DuplicateDetectionWindowInMinutes)
-	return catalog.TopicSpec{
-		Kind: catalog.TopicKind(kind), InputSchema: event.Schema(schema), InputSchemaMapping: mapping,
-		EventRetentionInDays: retention, DuplicateWindow: window,
-	}, found.Err()
-}
-
-// duplicateWindow reads duplicateDetectionWindowInMinutes; 0 for none.
-func (p *problems) duplicateWindow(mapping *event.Mapping, given *int) time.Duration {
-	const member, most = "duplicateDetectionWindowInMinutes", int(catalog.MaxDuplicateWindow / time.Minute)
-	switch {
-	case given == nil:
-		return 0
-	case *given < 1 || *given > most:
-		p.Value(member, "must be between 1 and %d (7 days), not %d", most, *given)
-		return 0
-	case mapping != nil && mapping.Properties.ID == nil:
-		p.Value(member, "must be absent: inputSchemaMapping takes no id from an event, so that each one gets another")
+	s.InputSchemaMapping = found.mapping(s.InputSchema, b.InputSchemaMapping)
+	if b.EventRetentionInDays != nil && s.Kind != catalog.TopicNamespace {
+		found.Value("eventRetentionInDays", "must be absent: it belongs to namespace topics")
 	}
-	return time.Duration(*given) * time.Minute
-}
-
-// retention reads eventRetentionInDays, which goes with namespace topics and with nothing else; 0 for the default.
-func (p *problems) retention(kind api.TopicKind, given *int) int {
-	switch {
-	case given == nil:
-		return 0
-	case kind != api.TopicKindNamespace:
-		p.Value("eventRetentionInDays", "must be absent: it belongs to namespace topics")
-	case *given < 1 || *given > catalog.DefaultRetentionInDays:
-		p.Value("eventRetentionInDays", "must be between 1 and %d, not %d", catalog.DefaultRetentionInDays, *given)
+	s.EventRetentionInDays = optional(b.EventRetentionInDays, 0)
+	if m := s.InputSchemaMapping; b.DuplicateDetectionWindowInMinutes != nil && m != nil && m.Properties.ID == nil {
+		found.Value("duplicateDetectionWindowInMinutes",
+			"must be absent: inputSchemaMapping takes no id from an event, so that each one gets another")
 	}
-	return *given
+	s.DuplicateWindow = minutesOf(optional(b.DuplicateDetectionWindowInMinutes, 0))
+	return s, found.Err()
 }
 
-// mapping reads inputSchemaMapping, which goes with CustomEventSchema and with nothing else; nil for none.
-func (p *problems) mapping(schema api.InputSchema, given json.RawMessage) *event.Mapping {
-	custom, stated := schema == api.InputSchemaCustomEventSchema, len(given) > 0 && string(given) != "null"
+// mapping reads inputSchemaMapping, which belongs to CustomEventSchema; nil for none.
+func (p *problems) mapping(schema event.Schema, given json.RawMessage) *event.Mapping {
+	custom, stated := schema == event.Custom, len(given) > 0 && string(given) != "null"
 	switch {
 	case custom && !stated:
 		p.Value("inputSchemaMapping", "is required: %s says nothing of where an event's type and subject are", event.Custom)
@@ -168,25 +218,6 @@ func (p *problems) mapping(schema api.InputSchema, given json.RawMessage) *event
 	return mapping
 }
 
-// optional is the value a member has, or the one it takes when it is left out or null.
-func optional[T any](given *T, otherwise T) T {
-	if given == nil {
-		return otherwise
-	}
-	return *given
-}
-
-// GetTopic answers GET /v1/topics/{topic}.
-func (m *Handlers) GetTopic(ctx context.Context, r api.GetTopicRequestObject) (api.GetTopicResponseObject, error) {
-	topic, err := m.topic(ctx, r.Topic)
-	if err != nil {
-		return nil, err
-	}
-	return api.GetTopic200JSONResponse{
-		Body: topicJSON(topic, nil), Headers: api.GetTopic200ResponseHeaders{ETag: api.ETagOf(topic.Version)},
-	}, nil
-}
-
 func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, error) {
 	if !api.Storable(name) {
 		return nil, api.TopicNotFound(name)
@@ -198,53 +229,26 @@ func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, erro
 	return topic, err
 }
 
-// DeleteTopic answers DELETE /v1/topics/{topic}.
-func (m *Handlers) DeleteTopic(
-	ctx context.Context, r api.DeleteTopicRequestObject,
-) (api.DeleteTopicResponseObject, error) {
-	when, err := api.Conditions(r.Params.IfMatch, nil)
-	if err != nil {
-		return nil, err
-	}
-	if !api.Storable(r.Topic) {
-		return nil, api.TopicNotFound(r.Topic)
-	}
-	err = m.Parts.Topics.Delete(ctx, r.Topic, when...)
-	switch {
-	case errors.Is(err, postgres.ErrPrecondition):
-		return nil, api.RefusePrecondition("topic", r.Topic, r.Params.IfMatch)
-	case errors.Is(err, postgres.ErrNotFound):
-		return nil, api.TopicNotFound(r.Topic)
-	case errors.Is(err, postgres.ErrConflict):
-		return nil, api.RefuseConflict(api.ConflictCodeTopicHasSubscriptions,
-			"topic %q has event subscriptions: delete them first", r.Topic)
-	case err != nil:
-		return nil, err
-	}
-	return api.DeleteTopic204Response{}, nil
+func taggedTopic(t *catalog.Topic, keys *catalog.AccessKeys) api.Tagged[Topic] {
+	return api.Tagged[Topic]{ETag: api.ETagOf(t.Version), Body: new(topicView(t, keys))}
 }
 
-func topicJSON(t *catalog.Topic, keys *catalog.AccessKeys) api.Topic {
-	shown := api.Topic{
-		Name: t.Name, Kind: api.TopicKind(t.Kind), InputSchema: api.InputSchema(t.InputSchema),
-		InputSchemaMapping:                mappingJSON(t.InputSchemaMapping),
-		EventRetentionInDays:              limitOf(t.EventRetentionInDays),
-		DuplicateDetectionWindowInMinutes: limitOf(int(t.DuplicateWindow / time.Minute)), Etag: api.ETagOf(t.Version),
-		Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
+func topicView(t *catalog.Topic, keys *catalog.AccessKeys) Topic {
+	shown := Topic{
+		Name: t.Name, Version: postgres.Version(t.Version), Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt,
+		UpdatedAt: t.UpdatedAt,
+		TopicSpec: TopicSpec{
+			Kind: &t.Kind, InputSchema: &t.InputSchema, EventRetentionInDays: limitOf(t.EventRetentionInDays),
+			DuplicateDetectionWindowInMinutes: limitOf(minutes(t.DuplicateWindow)),
+		},
+	}
+	if t.InputSchemaMapping != nil {
+		shown.InputSchemaMapping, _ = json.Marshal(t.InputSchemaMapping) // strings can always be written
 	}
 	if keys != nil {
 		shown.Key1, shown.Key2 = &keys.Key1, &keys.Key2
 	}
 	return shown
-}
-
-// mappingJSON is nil for none. A mapping is strings alone and can always be written.
-func mappingJSON(m *event.Mapping) json.RawMessage {
-	if m == nil {
-		return nil
-	}
-	text, _ := json.Marshal(m)
-	return text
 }
 
 func topicPath(name string) string { return "/topics/" + url.PathEscape(name) }

@@ -95,12 +95,12 @@ func (m *Handlers) putValidated(
 				"there was is kept. Try again, or set endpointValidation to skip.",
 			spec.EndpointBaseURL(), m.ValidationWait)
 	}
-	return sub, made, validationRefusal(err)
+	return sub, made, validationError(err)
 }
 
-// validationRefusal words a failed handshake, in Event Grid's own sentence.
+// validationError words a failed handshake, in Event Grid's own sentence.
 // Source: Microsoft, Troubleshoot Azure Event Grid subscription validations, 2024.
-func validationRefusal(err error) error {
+func validationError(err error) error {
 	var failed *catalog.ValidationFailedError
 	if !errors.As(err, &failed) {
 		return err
@@ -118,10 +118,8 @@ func validationRefusal(err error) error {
 
 func capital(s string) string { return strings.ToUpper(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
 
-// ValidateSubscription answers POST /v1/topics/{topic}/subscriptions/{subscription}/validate.
-func (m *Handlers) ValidateSubscription(
-	ctx context.Context, r api.ValidateSubscriptionRequestObject,
-) (api.ValidateSubscriptionResponseObject, error) {
+// ValidateSubscription responds to POST /v1/topics/{topic}/subscriptions/{subscription}/validate.
+func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
 	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
 	if err != nil {
 		return nil, err
@@ -145,17 +143,35 @@ func (m *Handlers) ValidateSubscription(
 		return nil, api.RefuseConflict(api.ConflictCodeEndpointChanged,
 			"event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
 	case err != nil:
-		return nil, validationRefusal(err)
+		return nil, validationError(err)
 	}
-	shown, err := m.counted(ctx, sub)
-	if err != nil {
-		return nil, err
-	}
-	return api.ValidateSubscription200JSONResponse(shown), nil
+	return m.counted(ctx, sub)
 }
 
-// validated shows the handshake that an event subscription goes by; nil where there was none.
-func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*api.Validation, error) {
+// Validation is a validation handshake.
+type Validation struct {
+	State   catalog.HandshakeState `json:"state" enum:"pending,succeeded,awaiting,failed"`
+	Message string                 `json:"message"`
+	// ValidationURL is shown to administrators while it may be opened, until ExpiresAt.
+	ValidationURL *string          `json:"validationUrl"`
+	ExpiresAt     *time.Time       `json:"expiresAt"`
+	StartedAt     time.Time        `json:"startedAt"`
+	ConcludedAt   *time.Time       `json:"concludedAt"`
+	Steps         []ValidationStep `json:"steps"`
+}
+
+// ValidationStep is a request of a handshake and its response.
+type ValidationStep struct {
+	At      time.Time `json:"at"`
+	Sent    string    `json:"sent"`
+	Status  *int      `json:"status"`
+	Error   *string   `json:"error"`
+	Answer  *string   `json:"answer"`
+	Verdict string    `json:"verdict"`
+}
+
+// validated shows the handshake of an event subscription; nil if there was none.
+func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*Validation, error) {
 	if s.HandshakeID == 0 {
 		return nil, nil
 	}
@@ -166,27 +182,26 @@ func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*api
 	if err != nil {
 		return nil, err
 	}
-	shown := &api.Validation{
-		State: api.ValidationState(h.State), Message: h.Message, StartedAt: h.CreatedAt.UTC(),
-		ConcludedAt: utcOrNull(h.ConcludedAt), Steps: []api.ValidationStep{},
+	shown := &Validation{
+		State: h.State, Message: h.Message, StartedAt: h.CreatedAt, ConcludedAt: h.ConcludedAt, Steps: []ValidationStep{},
 	}
 	if h.State == catalog.HandshakeAwaiting {
-		shown.ExpiresAt = utcOrNull(h.CallbackExpiresAt)
-		// Whoever has the URL vouches for the endpoint by opening it.
+		shown.ExpiresAt = h.CallbackExpiresAt
+		// Opening the URL validates the endpoint.
 		if access.ActorOf(ctx).Role.Allows(access.RoleAdmin) {
-			shown.ValidationUrl = new(h.ValidationURL())
+			shown.ValidationURL = new(h.ValidationURL())
 		}
 	}
 	for i := range h.Steps {
-		shown.Steps = append(shown.Steps, stepJSON(&h.Steps[i]))
+		shown.Steps = append(shown.Steps, stepView(&h.Steps[i]))
 	}
 	return shown, nil
 }
 
-func stepJSON(s *catalog.HandshakeStep) api.ValidationStep {
-	shown := api.ValidationStep{
-		At: s.At.UTC(), Sent: s.Sent, Error: textOrNull(s.Error),
-		Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")), Verdict: s.Verdict,
+func stepView(s *catalog.HandshakeStep) ValidationStep {
+	shown := ValidationStep{
+		At: s.At, Sent: s.Sent, Error: textOrNull(s.Error), Verdict: s.Verdict,
+		Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")),
 	}
 	if s.Status != 0 {
 		shown.Status = &s.Status
