@@ -30,7 +30,8 @@ func TestDocumentIsThatOfTheFile(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(old, &file))
 	for _, op := range s.operations() {
-		if op.In == nil {
+		// Settings are described by the tables of package spec.
+		if op.In == nil || strings.HasPrefix(op.Path, "/v1/topics") || strings.HasPrefix(op.Path, "/v1/policies") {
 			continue
 		}
 		path := regexp.MustCompile(`:(\w+)`).ReplaceAllString(op.Path, "{$1}")

@@ -162,19 +162,38 @@ func (p *Problems) entries(raw []byte, t reflect.Type, path string) {
 	}
 }
 
-// membersOf lists a struct's fields by their JSON names, and these in alphabetical order. The fields of an embedded
-// struct without a name are members of the struct around it.
+// membersOf lists a struct's members by name, and the names in alphabetical order.
 func membersOf(t reflect.Type) (members map[string]reflect.StructField, names []string) {
 	members = map[string]reflect.StructField{}
-	for _, field := range reflect.VisibleFields(t) {
+	for _, field := range Members(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name != "" && name != "-" && (len(field.Index) == 1 || inlined(t, field.Index)) {
-			members[name] = field
-			names = append(names, name)
-		}
+		members[name] = field
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	return members, names
+}
+
+// Members lists the fields of a struct that are members of its JSON. The fields of an embedded struct without a name are
+// members of the struct around it, unless that has one of the same name.
+func Members(t reflect.Type) (list []reflect.StructField) {
+	depth := map[string]int{}
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		before, taken := depth[name]
+		if name == "" || name == "-" || !inlined(t, field.Index) || taken && before <= len(field.Index) {
+			continue
+		}
+		if taken {
+			list = slices.DeleteFunc(list, func(f reflect.StructField) bool {
+				other, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				return other == name
+			})
+		}
+		depth[name] = len(field.Index)
+		list = append(list, field)
+	}
+	return list
 }
 
 // inlined reports whether all embedded structs around a field have no name of their own.

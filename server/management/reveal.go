@@ -13,7 +13,7 @@ type FullURL struct {
 
 // DeliveryAttributeList are the custom headers of an event subscription with their secret values.
 type DeliveryAttributeList struct {
-	Value []DeliveryAttribute `json:"value"`
+	Value []DeliveryAttributeView `json:"value"`
 }
 
 // RevealSubscriptionEndpoint responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getFullUrl.

@@ -17,14 +17,14 @@ type Subscription struct {
 	Name            string `json:"name"`
 	EndpointBaseURL string `json:"endpointBaseUrl"`
 	catalog.SubscriptionSpec
-	Filter                    Filter                        `json:"filter"`
+	Filter                    FilterView                      `json:"filter"`
 	DeadLetterDestination     catalog.DeadLetterDestination `json:"deadLetterDestination"`
-	DeliveryAttributeMappings []DeliveryAttribute           `json:"deliveryAttributeMappings"`
+	DeliveryAttributeMappings []DeliveryAttributeView           `json:"deliveryAttributeMappings"`
 	Signing                   Signing                       `json:"signing"`
 	MinimumTLSVersionAllowed  policy.TLSVersion             `json:"minimumTlsVersionAllowed"`
 	CertificateAuthorities    *string                       `json:"certificateAuthorities"`
 	ClientCertificate         *policy.ClientCertificate     `json:"clientCertificate"`
-	OAuth2                    *OAuth2                       `json:"oauth2"`
+	OAuth2                    *OAuth2View                   `json:"oauth2"`
 	Version                   postgres.Version              `json:"etag"`
 	ProvisioningState         catalog.ProvisioningState     `json:"provisioningState"`
 	// Validation is the newest handshake; nil in lists.
@@ -34,8 +34,8 @@ type Subscription struct {
 	UpdatedAt  time.Time   `json:"updatedAt"`
 }
 
-// Filter is a filter with every member, see filter.Filter.
-type Filter struct {
+// FilterView is a filter with every member, see filter.Filter.
+type FilterView struct {
 	IncludedEventTypes              []string                `json:"includedEventTypes"`
 	SubjectBeginsWith               string                  `json:"subjectBeginsWith"`
 	SubjectEndsWith                 string                  `json:"subjectEndsWith"`
@@ -44,15 +44,15 @@ type Filter struct {
 	EnableAdvancedFilteringOnArrays bool                    `json:"enableAdvancedFilteringOnArrays"`
 }
 
-// OAuth2 are the client credentials of an event subscription, without the secret.
-type OAuth2 struct {
+// OAuth2View are the client credentials of an event subscription, without the secret.
+type OAuth2View struct {
 	TokenURL string  `json:"tokenUrl"`
 	ClientID string  `json:"clientId"`
 	Scope    *string `json:"scope"`
 }
 
-// DeliveryAttribute is a custom header. Properties is a StaticAttribute or a DynamicAttribute.
-type DeliveryAttribute struct {
+// DeliveryAttributeView is a custom header. Properties is a StaticAttribute or a DynamicAttribute.
+type DeliveryAttributeView struct {
 	Name       string                       `json:"name"`
 	Type       policy.DeliveryAttributeType `json:"type"`
 	Properties any                          `json:"properties"`
@@ -82,7 +82,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) Subscription {
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if o := open.OAuth2; o != nil {
-		shown.OAuth2 = &OAuth2{TokenURL: o.TokenURL, ClientID: o.ClientID, Scope: textOrNull(o.Scope)}
+		shown.OAuth2 = &OAuth2View{TokenURL: o.TokenURL, ClientID: o.ClientID, Scope: textOrNull(o.Scope)}
 	}
 	effective := &shown.SubscriptionSpec
 	effective.EndpointURL = ""
@@ -111,8 +111,8 @@ func destinationView(s *catalog.Subscription, kept bool) catalog.DeadLetterDesti
 	return catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 }
 
-func filterView(f filter.Filter) Filter {
-	shown := Filter(f)
+func filterView(f filter.Filter) FilterView {
+	shown := FilterView(f)
 	if len(f.IncludedEventTypes) == 0 {
 		shown.IncludedEventTypes = []string{"All"}
 	}
@@ -123,10 +123,10 @@ func filterView(f filter.Filter) Filter {
 }
 
 // attributesView shows custom headers, with the values of secret ones only if they are revealed.
-func attributesView(list []policy.DeliveryAttribute, reveal bool) []DeliveryAttribute {
-	shown := make([]DeliveryAttribute, len(list))
+func attributesView(list []policy.DeliveryAttribute, reveal bool) []DeliveryAttributeView {
+	shown := make([]DeliveryAttributeView, len(list))
 	for i, a := range list {
-		shown[i] = DeliveryAttribute{Name: a.Name, Type: a.Type, Properties: DynamicAttribute{a.SourceField}}
+		shown[i] = DeliveryAttributeView{Name: a.Name, Type: a.Type, Properties: DynamicAttribute{a.SourceField}}
 		if a.Type == policy.AttributeStatic {
 			static := StaticAttribute{IsSecret: a.IsSecret}
 			if reveal || !a.IsSecret {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"postrider/server/api"
 )
 
 // schemaTags are the field tags that the schema of a property or parameter has too.
@@ -162,17 +164,14 @@ func schemaName(t reflect.Type) string {
 func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 	texts := need(schema, "properties")
 	list, required := &yaml.Node{Kind: yaml.MappingNode}, []string{}
-	for _, field := range reflect.VisibleFields(t) {
+	for _, field := range api.Members(t) {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "" || name == "-" {
-			continue
-		}
 		if !strings.HasPrefix(options, "omit") && field.Tag.Get("required") != "false" {
 			required = append(required, name)
 		}
 		property := b.schema(field.Type, field.Tag)
 		text := find(texts, name)
-		if text == nil && find(property, "$ref") == nil {
+		if text == nil && find(property, "$ref") == nil && !setting(schemaName(t), name, property) {
 			b.problem("member %s of schema %s has no text", name, schemaName(t))
 		}
 		if text != nil {
