@@ -28,7 +28,7 @@ type FilterTest struct {
 
 // TopicFilterTest is a filter with the events that it is tested with.
 type TopicFilterTest struct {
-	Filter *filter.Filter `json:"filter,omitempty" schema:"FilterSettings"`
+	Filter *filter.Filter `json:"filter,omitempty"`
 	FilterTest
 }
 
