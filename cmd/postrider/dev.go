@@ -14,7 +14,6 @@ import (
 
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/local"
-	"postrider/cmd/postrider/terminal"
 	"postrider/jobs"
 	"postrider/pgdev"
 	"postrider/policy"
@@ -76,7 +75,7 @@ Examples:
 // dev is what one `postrider dev` runs.
 type dev struct {
 	options  *devCmd
-	out      *terminal.Printer
+	out      io.Writer
 	postgres *pgdev.Server
 	app      *instance
 	sink     net.Listener
@@ -87,8 +86,7 @@ type dev struct {
 
 // Run executes dev until ctx ends.
 func (c *devCmd) Run(ctx context.Context) error {
-	d := &dev{options: c, out: terminal.NewPrinter(os.Stdout)}
-	defer d.out.Close()
+	d := &dev{options: c, out: os.Stdout}
 	err := d.start(ctx)
 	if err == nil {
 		err = d.app.wait(ctx)
@@ -96,7 +94,7 @@ func (c *devCmd) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = nil // Ctrl-C while something was starting is no failure
 	}
-	d.out.Line("Stopping …")
+	fmt.Fprintln(d.out, "Stopping …")
 	return errors.Join(err, d.stop())
 }
 
@@ -140,7 +138,7 @@ func (d *dev) startPostgres(ctx context.Context) error {
 	if d.options.Keep != "" {
 		kept = "kept in " + server.Dir()
 	}
-	d.out.Row("PostgreSQL",
+	d.row("PostgreSQL",
 		fmt.Sprintf("%s on port %d, data %s (%.1f s)", server.Version(), server.Port(), kept, time.Since(started).Seconds()))
 	return nil
 }
@@ -162,7 +160,7 @@ func (d *dev) startListeners(ctx context.Context) error {
 	d.ready.API, d.ready.Sink = "http://"+local.Reachable(d.api.Addr()), "http://"+local.Reachable(d.sink.Addr())
 	go func() {
 		if err := serveSink(ctx, d.sink, local.NewDemoSink(nil)); err != nil {
-			d.out.Line("The demo endpoint stopped: " + err.Error())
+			fmt.Fprintln(d.out, "The demo endpoint stopped: "+err.Error())
 		}
 	}()
 	return nil

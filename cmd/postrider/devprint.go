@@ -13,6 +13,9 @@ import (
 	"postrider/server"
 )
 
+// row prints a name and its value.
+func (d *dev) row(name, value string) { fmt.Fprintf(d.out, "  %-15s%s\n", name, value) }
+
 func (d *dev) published(r server.PublishReport) {
 	var lines strings.Builder
 	for i := range r.Events {
@@ -66,36 +69,36 @@ func (d *dev) curl(flags, api, id string) string {
 
 func (d *dev) greet() {
 	program := os.Args[0]
-	d.out.Row("REST API", d.ready.API+"   described at "+d.ready.API+"/openapi")
-	d.out.Row("Dashboard", d.ready.API+"/ui/")
+	d.row("REST API", d.ready.API+"   described at "+d.ready.API+"/openapi")
+	d.row("Dashboard", d.ready.API+"/ui/")
 	if d.ready.APITLS != "" {
-		d.out.Row("With TLS", d.ready.APITLS+"   certificate "+d.ready.CAFile)
+		d.row("With TLS", d.ready.APITLS+"   certificate "+d.ready.CAFile)
 	}
-	d.out.Row("Demo endpoint", d.ready.Sink+"/ok  /flaky  /slow  /status/{code}  /hang")
-	d.out.Row("Database", d.ready.DatabaseURL)
-	d.out.Row("Topic", demoTopic+" with event subscriptions ok, flaky (500 twice, then 204) and refused (400)")
-	d.out.Row("Topic key", d.ready.TopicKey)
-	d.out.Row("Admin token", d.ready.AdminToken)
+	d.row("Demo endpoint", d.ready.Sink+"/ok  /flaky  /slow  /status/{code}  /hang")
+	d.row("Database", d.ready.DatabaseURL)
+	d.row("Topic", demoTopic+" with event subscriptions ok, flaky (500 twice, then 204) and refused (400)")
+	d.row("Topic key", d.ready.TopicKey)
+	d.row("Admin token", d.ready.AdminToken)
 	if n := d.options.TimeScale; n > 1 {
-		d.out.Row("Time", fmt.Sprintf("%d times as fast: 24 hours of retries take %s; ack timeouts are real", n,
+		d.row("Time", fmt.Sprintf("%d times as fast: 24 hours of retries take %s; ack timeouts are real", n,
 			(24*time.Hour/time.Duration(n)).Round(time.Millisecond)))
 	}
-	d.out.Line("")
-	d.out.Line("Publish an event:")
-	d.out.Line(d.curl("", d.ready.API, "my-1"))
+	fmt.Fprintln(d.out)
+	fmt.Fprintln(d.out, "Publish an event:")
+	fmt.Fprintln(d.out, d.curl("", d.ready.API, "my-1"))
 	if d.ready.APITLS != "" {
-		d.out.Line("Publish an event with TLS:")
-		d.out.Line(d.curl(fmt.Sprintf("--cacert '%s' ", d.ready.CAFile), d.ready.APITLS, "my-2"))
+		fmt.Fprintln(d.out, "Publish an event with TLS:")
+		fmt.Fprintln(d.out, d.curl(fmt.Sprintf("--cacert '%s' ", d.ready.CAFile), d.ready.APITLS, "my-2"))
 	}
 	if d.local() { // else the verbs need the admin token
-		d.out.Line("Or a made-up order; `listen --topic demo` is an endpoint of your own:")
-		d.out.Line(fmt.Sprintf("  %s publish %s --server %s --sample", program, demoTopic, d.ready.API))
+		fmt.Fprintln(d.out, "Or a made-up order; `listen --topic demo` is an endpoint of your own:")
+		fmt.Fprintf(d.out, "  %s publish %s --server %s --sample\n", program, demoTopic, d.ready.API)
 	}
-	d.out.Line("Look at the dead letters:")
-	d.out.Line(
+	fmt.Fprintln(d.out, "Look at the dead letters:")
+	fmt.Fprintln(d.out,
 		fmt.Sprintf("  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, "+
 			"last_status from postrider.dead_letters\"", program, d.ready.DatabaseURL))
-	d.out.Line("Ask a policy what it does:")
-	d.out.Line(fmt.Sprintf("  %s policy explain ga-2021 --status 503", program))
-	d.out.Line("")
+	fmt.Fprintln(d.out, "Ask a policy what it does:")
+	fmt.Fprintf(d.out, "  %s policy explain ga-2021 --status 503\n", program)
+	fmt.Fprintln(d.out)
 }

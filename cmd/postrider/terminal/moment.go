@@ -57,3 +57,6 @@ func agoIn(text string) (time.Duration, bool) {
 
 // Time is a time in UTC, to the second.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+
+// Clock is the time of day.
+func Clock(t time.Time) string { return t.Format("15:04:05") }
