@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -354,28 +352,6 @@ func TestEtagsOfPolicies(t *testing.T) {
 	with(http.MethodDelete, "", "If-Match", second).refused(404, "NotFound")
 	require.NotEqual(t, second, with(http.MethodPut, `{"stepsInSeconds":[7]}`).header.Get("ETag"),
 		"made again, it is another")
-}
-
-// docs/policies.md tells of every property.
-func TestPoliciesAreDocumented(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../docs/policies.md")
-	require.NoError(t, err)
-	for prefix, types := range map[string][]reflect.Type{
-		"| `":           {reflect.TypeFor[management.Policy]()},
-		"| `probation.": {reflect.TypeFor[management.Probation]()},
-		"| – `":         {reflect.TypeFor[management.Range](), reflect.TypeFor[management.StatusCell]()},
-	} {
-		for _, settings := range types {
-			for field := range settings.Fields() {
-				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-				if slices.Contains([]string{"name", "builtIn", "isDefault", "etag", "probation"}, name) {
-					continue // not read, and listed with what it has
-				}
-				require.Contains(t, string(page), prefix+name+"`")
-			}
-		}
-	}
 }
 
 func TestExamplePoliciesAreTaken(t *testing.T) {
