@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"postrider/catalog"
+	"postrider/jobs/queue"
 )
 
 const (
@@ -43,11 +44,11 @@ type loop struct {
 
 func (e *Engine) loops() []loop {
 	p := &e.parts
+	claim := uncounted(p.Exports.ClaimExports)
 	return []loop{
 		{what: "promoting due jobs", interval: flowInterval, run: e.promote},
 		{what: "releasing held deliveries", interval: flowInterval, run: e.refill},
-		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported,
-			run: uncounted(p.Exports.ClaimExports)},
+		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported, run: claim},
 		{what: "the heartbeat", interval: beatInterval, run: e.beat},
 		{what: "reclaiming interrupted attempts", interval: reclaimInterval, requested: e.died, run: e.reclaim},
 		{what: "checking for progress", interval: e.options.stallInterval, run: e.checkProgress},
@@ -58,8 +59,7 @@ func (e *Engine) loops() []loop {
 		{what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval, run: e.publishNotices},
 		{what: "merging roll-ups", interval: mergeInterval, run: uncounted(p.Maintenance.MergeRollups)},
 		partitionLoop(p.Maintenance),
-		{what: "removing data past its retention", interval: housekeepInterval,
-			run: func(ctx context.Context) error { return p.Maintenance.Retain(ctx, e.options.Retention) }},
+		{what: "removing data past its retention", interval: housekeepInterval, run: e.retain},
 		{what: "removing expired rows", interval: housekeepInterval, run: e.clean},
 		{what: "forgetting deleted event subscriptions", interval: housekeepInterval, run: e.forget},
 		{what: "vacuuming", interval: vacuumInterval, run: p.Maintenance.VacuumJobs, unbounded: true},
@@ -104,14 +104,6 @@ func (e *Engine) repeat(ctx context.Context, l loop) {
 	}
 }
 
-// signal fills a channel of capacity 1, if it is not full already.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // beat writes this node's heartbeat and reads those of the others. It does nothing else: jobs of dead nodes are
 // replaced by another loop, in statements that wait for the pool and may take longer.
 func (e *Engine) beat(ctx context.Context) error {
@@ -129,7 +121,7 @@ func (e *Engine) beat(ctx context.Context) error {
 		}
 	}
 	if len(dead) > 0 {
-		signal(e.died) // do not wait for the next tick
+		queue.Signal(e.died) // do not wait for the next tick
 	}
 	return nil
 }
@@ -178,6 +170,10 @@ func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	}
 	w.seen = seen
 	return dead
+}
+
+func (e *Engine) retain(ctx context.Context) error {
+	return e.parts.Maintenance.Retain(ctx, e.options.Retention)
 }
 
 // clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, and expired sessions.

@@ -12,6 +12,7 @@ import (
 	"postrider/event"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
+	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
@@ -46,7 +47,7 @@ func (e *Engine) export(ctx context.Context, x *export.Export, job int64) error 
 	}
 	e.tellExport(r, original, done)
 	if done.Pending == 0 {
-		signal(e.exported)
+		queue.Signal(e.exported)
 	}
 	return nil
 }

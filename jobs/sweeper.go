@@ -52,24 +52,23 @@ func repairs(s *Swept) []repair {
 	return []repair{
 		{"deliveries", sqlFile("repairdeliveries.sql"), true, &s.Repaired, queue.DeliverQueue},
 		{"stray jobs", sqlFile("removestrays.sql"), true, &s.Removed, ""},
-		{"routes", repairOwned("routes", "route", "route", 1, "true"), false, &s.Routes, queue.RouteQueue},
-		{"handshakes", repairOwned("handshakes", "handshake", "h", 3, "state = 'pending'"), false, &s.Handshakes,
-			queue.HandshakeQueue},
-		{"exports", repairOwned("exports", "export", "x", 1, "true"), false, &s.Exports, queue.ExportQueue},
+		repairOwned(queue.RouteQueue, queue.RouteKind, "route", 1, "true", &s.Routes),
+		repairOwned(queue.HandshakeQueue, queue.HandshakeKind, "h", 3, "state = 'pending'", &s.Handshakes),
+		repairOwned(queue.ExportQueue, queue.ExportKind, "x", 1, "true", &s.Exports),
 		{"dead letters", sqlFile("freedeadletters.sql"), false, &s.Exports, ""},
-		{"operations", repairOwned("operations", "operation", "o", 1, "state = 'running'"), false, &s.Operations,
-			queue.OperationQueue},
+		repairOwned(queue.OperationQueue, queue.OperationKind, "o", 1, "state = 'running'", &s.Operations),
 		{"batches", sqlFile("repairbatches.sql"), true, &s.Repaired, queue.DeliverQueue},
 		{"members of batches", sqlFile("repairmembers.sql"), false, &s.Repaired, queue.DeliverQueue},
 		{"batch cutters", sqlFile("repaircutters.sql"), false, &s.Repaired, queue.DeliverQueue},
 	}
 }
 
-// repairOwned is the statement for the rows of a table that own a job of this kind: the rows that live, by a condition.
-// The job's arguments have their id. The table and the queue have the same name.
-func repairOwned(table, kind, argument string, priority int, lives string) string {
-	return strings.NewReplacer("@table", table, "@kind", kind, "@argument", argument,
-		"@priority", strconv.Itoa(priority), "@lives", lives).Replace(sqlFile("repairowned.sql"))
+// repairOwned is the repair of the rows of a table that own a job of this kind: the rows that live, by a condition. The
+// job's arguments have their id. Its queue has the name of the table.
+func repairOwned(table, kind, argument string, priority int, lives string, count *int) repair {
+	names := strings.NewReplacer("@table", table, "@kind", kind, "@argument", argument,
+		"@priority", strconv.Itoa(priority), "@lives", lives)
+	return repair{name: table, statement: names.Replace(sqlFile("repairowned.sql")), count: count, queue: table}
 }
 
 // SweeperFinds is the number of repairs since the process began.

@@ -21,9 +21,9 @@ type HandshakeRequest struct {
 	Connection  *policy.Connection
 }
 
-// Ask sends one request of a handshake, with an access token if the connection has OAuth2: an endpoint that accepts only
-// authorized deliveries accepts only authorized handshakes. The token is returned because it must not be stored. Ask
-// guards addresses and follows no redirect, as Send does. The error is ErrInterrupted or nil.
+// Ask sends one request of a handshake, with an access token if the connection has OAuth2: an endpoint that accepts
+// only authorized deliveries accepts only authorized handshakes. The token is returned because it must not be stored.
+// Ask guards addresses and follows no redirect, as Send does. The error is ErrInterrupted or nil.
 func (c *Client) Ask(
 	a HandshakeRequest, timeout time.Duration,
 ) (met policy.HandshakeAnswer, took time.Duration, token string, err error) {

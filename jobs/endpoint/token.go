@@ -65,8 +65,8 @@ func newTokens(
 	}
 }
 
-// Token returns an access token for a connection with OAuth2, requested if necessary. The error is ErrInterrupted if the
-// node's stop has cut the request.
+// Token returns an access token for a connection with OAuth2, requested if necessary. The error is ErrInterrupted if
+// the node's stop has cut the request.
 func (c *Client) Token(by *policy.Connection) (string, error) {
 	ctx, cancel := context.WithTimeout(c.requests, tokenTimeout+time.Second)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Handoff gives the work of this node's publishes to its free workers. River runs its jobs as if it had fetched them. To
-// fetch and to load what a publish has just written would take two more transactions, a third of PostgreSQL's time.
+// Handoff gives the work of this node's publishes to its free workers. River runs its jobs as if it had fetched them.
+// To fetch and to load what a publish has just written would take two more transactions, a third of PostgreSQL's time.
 type Handoff struct {
 	workers int
 	active  *JobSet

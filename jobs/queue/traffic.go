@@ -158,7 +158,7 @@ func (t *Traffic) Add(admitted Admissions) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.since) == 0 {
-		signal(t.queued)
+		Signal(t.queued)
 	}
 	for subscription, of := range admitted {
 		if of.taken > 0 {

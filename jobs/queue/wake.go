@@ -41,7 +41,7 @@ func (w *Wake) request(queue string) {
 	if !slices.Contains(w.queues, queue) {
 		w.queues = append(w.queues, queue)
 	}
-	signal(w.requested)
+	Signal(w.requested)
 }
 
 // Requested receives while there are queues to wake.
@@ -56,19 +56,19 @@ func (w *Wake) Next() (queue string) {
 		w.queues = slices.Delete(w.queues, 0, 1)
 	}
 	if len(w.queues) > 0 {
-		signal(w.requested)
+		Signal(w.requested)
 	}
 	return queue
 }
 
 // RequestCollect reports that something was published by SQL.
-func (w *Wake) RequestCollect() { signal(w.collect) }
+func (w *Wake) RequestCollect() { Signal(w.collect) }
 
 // CollectRequested receives when something was published by SQL.
 func (w *Wake) CollectRequested() <-chan struct{} { return w.collect }
 
-// signal fills a channel of capacity 1, if it is not full already.
-func signal(c chan struct{}) {
+// Signal fills a channel of capacity 1, if it is not full already.
+func Signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

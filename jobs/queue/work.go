@@ -17,8 +17,7 @@ type AttemptArgs struct {
 	Subscription int64 `json:"s"`
 	Delivery     int64 `json:"d,omitempty"`
 	Batch        int64 `json:"b,omitempty"`
-	// Number of the attempt, 1 = first. Reruns is how often a crash interrupted it before.
-	Number int `json:"n,omitempty"`
+	// Reruns is how often a crash interrupted the attempt before. Its number, n, is in the row for people only.
 	Reruns int `json:"r,omitempty"`
 }
 
