@@ -48,6 +48,15 @@ func (a Actor) APIKey() string {
 	return a.PersonalKey
 }
 
+// User is the name of the user who signed in or whose personal key was sent; "" for other actors.
+func (a Actor) User() string {
+	name, found := strings.CutPrefix(a.Name, userActor)
+	if !found {
+		return ""
+	}
+	return name
+}
+
 type actorKey struct{}
 
 // WithActor says in whose name the store is used under ctx. Without it, the program itself acts: "postrider".

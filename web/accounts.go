@@ -15,6 +15,7 @@ import (
 	"postrider/access"
 	"postrider/policy"
 	"postrider/postgres"
+	"postrider/web/site"
 )
 
 // newKey is an API key that was just created. Its secret is shown once, on the page of the form that created it: a
@@ -46,7 +47,7 @@ type accountView struct {
 }
 
 func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
-	view := accountView{Session: sessionIn(c), Least: access.MinPassword, Form: typed(c)}
+	view := accountView{Session: site.SessionIn(c), Least: access.MinPassword, Form: site.Typed(c)}
 	view.Made, _ = c.Get(keyInContext).(*newKey)
 	if view.Session != nil {
 		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, view.Session.User); err != nil {
@@ -58,18 +59,18 @@ func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
 			}
 		}
 	}
-	return p.show(c, "account", "Your account", false, view)
+	return p.Show(c, "account", "Your account", false, view)
 }
 
 // own is an action on the account of the user who has signed in.
 func (p *pages) own(
-	do func(ctx context.Context, c echo.Context, user string) (href string, err error), show page,
+	do func(ctx context.Context, c echo.Context, user string) (href string, err error), show site.Page,
 ) echo.HandlerFunc {
-	return p.act(func(ctx context.Context, c echo.Context) (string, error) {
-		if session := sessionIn(c); session != nil {
+	return site.Act(func(ctx context.Context, c echo.Context) (string, error) {
+		if session := site.SessionIn(c); session != nil {
 			return do(ctx, c, session.User)
 		}
-		return "", &refusedError{status: http.StatusConflict, text: "Nothing was done: no user signs in here."}
+		return "", &site.RejectionError{Status: http.StatusConflict, Text: "Nothing was done: no user signs in here."}
 	}, show)
 }
 
@@ -81,12 +82,12 @@ func (p *pages) changePassword(ctx context.Context, c echo.Context, user string)
 	if err := p.parts.Access.ChangePassword(ctx, user, c.FormValue("old"), password); err != nil {
 		return "", err
 	}
-	setSession(c, "") // all sessions have ended
+	site.SetSession(c, "") // all sessions have ended
 	return "/ui/sign-in?done=password-changed", nil
 }
 
 func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context, user string) (href string, err error) {
-	setSession(c, "")
+	site.SetSession(c, "")
 	_, err = p.parts.Access.EndSessions(ctx, user)
 	return "/ui/sign-in?done=signed-out", err
 }
@@ -115,17 +116,17 @@ type loginView struct {
 
 // loginPage shows a login of the command line to the user who is to approve it.
 func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
-	view := loginView{Session: sessionIn(c)}
+	view := loginView{Session: site.SessionIn(c)}
 	if view.Session == nil {
-		return p.show(c, "login", "Approve a login", false, view)
+		return p.Show(c, "login", "Approve a login", false, view)
 	}
 	if c.Request().Method != http.MethodPost {
 		view.Done = c.QueryParam("done")
 	}
 	if view.Code = c.FormValue("code"); view.Code != "" {
 		view.Login, err = p.loginOf(ctx, view.Session.User, view.Code)
-		if said := refusalOf(err); said != nil {
-			c.Set(refusalKey, said)
+		if said := site.RejectionOf(err); said != nil {
+			site.Reject(c, said)
 		} else if err != nil {
 			return err
 		}
@@ -136,19 +137,21 @@ func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
 			view.Gets = requested
 		}
 	}
-	return p.show(c, "login", "Approve a login", false, view)
+	return p.Show(c, "login", "Approve a login", false, view)
 }
 
 // loginOf finds a login, and limits the wrong codes of a user.
 func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, error) {
-	if p.codes.exhausted(user, p.now()) {
-		return nil, &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong codes. Try again in a minute."}
+	if p.codes.exhausted(user, p.Now()) {
+		return nil, &site.RejectionError{Status: http.StatusTooManyRequests, Text: "Too many wrong codes. Try again in a minute."}
 	}
 	login, err := p.parts.Access.Login(ctx, code)
 	if errors.Is(err, postgres.ErrNotFound) {
-		p.codes.wrong(user, p.now())
-		return nil, &refusedError{status: http.StatusNotFound, text: "No login waits under this code. It may have expired, " +
-			"or it was decided already: run postrider login again."}
+		p.codes.wrong(user, p.Now())
+		return nil, &site.RejectionError{
+			Status: http.StatusNotFound, Text: "No login waits under this code. It may have expired, or it was decided " +
+				"already: run postrider login again.",
+		}
 	}
 	return login, err
 }
@@ -193,29 +196,31 @@ func (w *wrongCodes) wrong(user string, now time.Time) {
 
 // usersView is what users.html shows.
 type usersView struct {
-	list[access.User]
+	site.List[access.User]
 	Me    string
 	Least int
 	Form  url.Values // as it was typed
 }
 
 func (p *pages) users(ctx context.Context, c echo.Context) error {
-	list, err := forwardList(ctx, c, "user", p.parts.Access.Users, func(u *access.User) string { return u.Name })
+	list, err := site.ForwardList(ctx, c, "user", p.parts.Access.Users, func(u *access.User) string { return u.Name })
 	if err != nil {
 		return err
 	}
-	view := usersView{list: list, Least: access.MinPassword, Form: typed(c)}
-	if session := sessionIn(c); session != nil {
+	view := usersView{List: list, Least: access.MinPassword, Form: site.Typed(c)}
+	if session := site.SessionIn(c); session != nil {
 		view.Me = session.User
 	}
-	return p.show(c, "users", "Users", false, view)
+	return p.Show(c, "users", "Users", false, view)
 }
 
 func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name, password := c.FormValue("name"), c.FormValue("password")
 	switch _, err := p.parts.Access.User(ctx, name); {
 	case err == nil: // PutUser would change this user
-		return "", &refusedError{status: http.StatusConflict, text: "Nothing was done: there is a user of this name already."}
+		return "", &site.RejectionError{
+			Status: http.StatusConflict, Text: "Nothing was done: there is a user of this name already.",
+		}
 	case !errors.Is(err, postgres.ErrNotFound):
 		return "", err
 	}
@@ -241,7 +246,7 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 		_, err = p.parts.Access.EndSessions(ctx, name)
 		return "/ui/users?done=sessions-ended", err
 	default:
-		return "", wrongForm("the form has no change.")
+		return "", site.WrongForm("the form has no change.")
 	}
 	_, err = p.parts.Access.PutUser(ctx, name, change)
 	return "/ui/users?done=user-changed", err
@@ -253,19 +258,20 @@ func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, er
 
 // apiKeysView is what api-keys.html shows.
 type apiKeysView struct {
-	list[access.APIKey]
+	site.List[access.APIKey]
 	Made *newKey
 	Form url.Values // as it was typed
 }
 
 func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
-	list, err := forwardList(ctx, c, "API key", p.parts.Access.APIKeys, func(k *access.APIKey) string { return k.Name })
+	list, err := site.ForwardList(ctx, c, "API key", p.parts.Access.APIKeys,
+		func(k *access.APIKey) string { return k.Name })
 	if err != nil {
 		return err
 	}
-	view := apiKeysView{list: list, Form: typed(c)}
+	view := apiKeysView{List: list, Form: site.Typed(c)}
 	view.Made, _ = c.Get(keyInContext).(*newKey)
-	return p.show(c, "api-keys", "API keys", false, view)
+	return p.Show(c, "api-keys", "API keys", false, view)
 }
 
 func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, err error) {
@@ -275,7 +281,7 @@ func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, 
 	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
 		days, err := strconv.Atoi(text)
 		if err != nil {
-			return "", wrongForm("the days must be a whole number, or empty for never.")
+			return "", site.WrongForm("the days must be a whole number, or empty for never.")
 		}
 		spec.ExpiresInDays = &days
 	}

@@ -50,6 +50,9 @@ type apiError struct {
 // Error is the API's own sentence.
 func (e *apiError) Error() string { return e.Message }
 
+// HTTPStatus is the status of the response.
+func (e *apiError) HTTPStatus() int { return e.status }
+
 // ask makes a request to the API within this process, in the name of ctx's actor. body is JSON; nil is none. headers
 // are pairs of name and value. What the API refuses is an *apiError.
 //

@@ -8,6 +8,7 @@ import (
 
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 func (p *pages) batches(ctx context.Context, c echo.Context) error {
@@ -15,9 +16,9 @@ func (p *pages) batches(ctx context.Context, c echo.Context) error {
 	var filter query.BatchFilter
 	filter.Topic, filter.Subscription = owner(f)
 	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
-	list, err := listOf(ctx, c, "batch", f, filter, p.parts.Reader.ReadBatches,
+	list, err := site.ListOf(ctx, c, "batch", f, filter, p.parts.Reader.ReadBatches,
 		func(l *query.BatchLine) int64 { return l.BatchID })
-	return p.showList(c, "batches", "Batches", list, err)
+	return p.ShowList(c, "batches", "Batches", list, err)
 }
 
 // batchView is what batch.html shows.
@@ -67,5 +68,5 @@ func (p *pages) batch(ctx context.Context, c echo.Context) error {
 			return err
 		}
 	}
-	return p.show(c, "batch", fmt.Sprintf("Batch %d", id), b.State == "pending", view)
+	return p.Show(c, "batch", fmt.Sprintf("Batch %d", id), b.State == "pending", view)
 }

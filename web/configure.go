@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
+	"postrider/web/site"
 )
 
 // configForm is a form on a page of its own, at one address: GET shows it, POST does what its button says.
@@ -66,7 +67,7 @@ func (p *pages) testDelivery(c echo.Context) error {
 	if c.Request().Method != http.MethodPost {
 		return c.Redirect(http.StatusSeeOther, subscriptionPath(c.Param("topic"), c.Param("subscription")))
 	}
-	return p.act(func(ctx context.Context, c echo.Context) (string, error) {
+	return site.Act(func(ctx context.Context, c echo.Context) (string, error) {
 		id, err := p.parts.Operator.TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
 		return deliveryPath(id) + "?done=tested", err
 	}, p.subscription)(c)
@@ -105,7 +106,7 @@ func (p *pages) remove(open opener) echo.HandlerFunc {
 			href, err = e.removed, f.reject(err, "Nothing was deleted")
 		}
 		return again(c, href, err, func() error {
-			return p.show(c, "delete", "Delete "+e.name+"?", false, view, e.trail...)
+			return p.Show(c, "delete", "Delete "+e.name+"?", false, view, e.trail...)
 		})
 	}
 }

@@ -16,11 +16,12 @@ import (
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // deadLettersView is what dead-letters.html shows.
 type deadLettersView struct {
-	list[query.DeadLetter]
+	site.List[query.DeadLetter]
 	Matching query.DeadLetterFilter
 	Total    int64
 	Partly   bool // only the newest dead letters were searched
@@ -79,19 +80,19 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 		found, err = p.parts.Reader.ReadDeadLetters(ctx, q, t)
 		return found.SearchedPage, err
 	}
-	list, err := listOf(ctx, c, "dead letter", f, filter, read, (*query.DeadLetter).Place)
+	list, err := site.ListOf(ctx, c, "dead letter", f, filter, read, (*query.DeadLetter).Place)
 	if err != nil {
 		return err
 	}
 	view := deadLettersView{
-		list: list, Matching: filter.DeadLetterFilter, Total: found.Total, Partly: found.Partly,
+		List: list, Matching: filter.DeadLetterFilter, Total: found.Total, Partly: found.Partly,
 		Facets: facetsOf(c, found.Facets),
 	}
 	if !filter.WithoutResponse {
 		view.Redeliver = display.SameFilter(c, "/ui/dead-letters/redeliver", "before", "", "after", "")
 		view.Purge = display.SameFilter(c, "/ui/dead-letters/purge", "before", "", "after", "")
 	}
-	return p.show(c, "dead-letters", "Dead letters", true, view)
+	return p.Show(c, "dead-letters", "Dead letters", true, view)
 }
 
 func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
@@ -170,7 +171,7 @@ func (p *pages) deadLetter(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.show(c, "dead-letter", "Dead letter", true, view)
+	return p.Show(c, "dead-letter", "Dead letter", true, view)
 }
 
 // purging is the page that confirms the purge of a dead letter.
@@ -179,8 +180,8 @@ func (p *pages) purging(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.show(c, "dead-letter-purge", "Purge this dead letter?", false, view,
-		link{deadLetterPath(view.DeadLetterID), "Dead letter"})
+	return p.Show(c, "dead-letter-purge", "Purge this dead letter?", false, view,
+		site.Link{Href: deadLetterPath(view.DeadLetterID), Text: "Dead letter"})
 }
 
 func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLetterView, err error) {
@@ -193,7 +194,7 @@ func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLe
 		return view, err
 	}
 	return deadLetterView{
-		DeadLetterRow: *d, Steps: deadLetterSteps(&d.DeadLetter), Form: typed(c),
+		DeadLetterRow: *d, Steps: deadLetterSteps(&d.DeadLetter), Form: site.Typed(c),
 		SQL: "select * from postrider.dead_letters where dead_letter_id = " + display.QuoteSQL(id.String()),
 	}, nil
 }
@@ -255,7 +256,7 @@ const maxRate = 1_000_000
 
 func letterFormOf(c echo.Context) (form letterForm, err error) {
 	if err := c.Request().ParseForm(); err != nil {
-		return form, wrongForm("the form cannot be read.")
+		return form, site.WrongForm("the form cannot be read.")
 	}
 	f := display.FilterOfForm(c.Request().PostForm)
 	form.to = operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")}
@@ -264,7 +265,7 @@ func letterFormOf(c echo.Context) (form letterForm, err error) {
 	}
 	rate := f.Number("", "rate", "")
 	if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {
-		return form, wrongForm("the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text.")
+		return form, site.WrongForm("the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text.")
 	}
 	if rate != nil {
 		form.rate = int(*rate)

@@ -3,13 +3,13 @@ package web
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 var outcomeWords = []string{
@@ -42,8 +42,8 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 		filter.Operation = &id
 	}
 	f.View, f.Order = "deliveries", "delivery_id desc"
-	list, err := listOf(ctx, c, "delivery", f, filter, p.parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
-	return p.showList(c, "deliveries", "Deliveries", list, err)
+	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
+	return p.ShowList(c, "deliveries", "Deliveries", list, err)
 }
 
 // deliveryView is what delivery.html shows.
@@ -63,10 +63,8 @@ func (p *pages) delivery(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := deliveryView{
-		DeliveryDetails: *d,
-		SQL:             fmt.Sprintf("select * from postrider.delivery_attempts where delivery_id = %d order by started_at", id),
-	}
+	const attempts = "select * from postrider.delivery_attempts where delivery_id = %d order by started_at"
+	view := deliveryView{DeliveryDetails: *d, SQL: fmt.Sprintf(attempts, id)}
 	if d.State == "pending" {
 		work := pendingWork{
 			topic: d.Topic, subscription: d.Subscription, attempts: d.Attempts, hold: display.OrEmpty(d.Hold),
@@ -78,7 +76,7 @@ func (p *pages) delivery(ctx context.Context, c echo.Context) error {
 			return err
 		}
 	}
-	return p.show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)
+	return p.Show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)
 }
 
 // attemptLimit is how many attempts the deliveries of an event subscription may have; 0 = any number.
@@ -88,44 +86,4 @@ func (p *pages) attemptLimit(subscription int64) int {
 		return 0
 	}
 	return rules.Limits.MaxAttempts
-}
-
-// longest is the duration of the longest of some attempts in milliseconds.
-func longest(history []query.AttemptLine) (longest float64) {
-	for i := range history {
-		longest = max(longest, history[i].DurationMs)
-	}
-	return longest
-}
-
-// longWait is from when on the wait of a due attempt is shown.
-const longWait = 5 * time.Second
-
-// waited is how long an attempt waited after it was due; "" if not for long.
-func waited(a query.AttemptLine) string {
-	if a.DueAt == nil || a.StartedAt.Sub(*a.DueAt) <= longWait {
-		return ""
-	}
-	return display.Span(a.StartedAt.Sub(*a.DueAt))
-}
-
-// verdictText says what the policy decided after an attempt.
-func verdictText(a query.AttemptLine) string {
-	switch a.Verdict {
-	case "deliver":
-		if a.Late {
-			return "late, and counted as delivered: the queued retry was canceled"
-		}
-		return "delivered"
-	case "retry":
-		return "another attempt"
-	case "dead_letter":
-		return "given up: it became a dead letter"
-	case "drop":
-		return "given up: it was dropped"
-	case "note":
-		return "late: it changed nothing"
-	default:
-		return a.Verdict
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"postrider/catalog/spec"
 	"postrider/postgres"
+	"postrider/web/site"
 )
 
 // editor is the form of a topic, an event subscription or a retry policy. Its fields are those of a table of settings.
@@ -47,7 +48,7 @@ type editor struct {
 	// removed is the page to continue at after that.
 	removed string
 	// trail leads to the page of the object.
-	trail   []link
+	trail   []site.Link
 	action  string // where the form is sent
 	changes []change
 }
@@ -88,7 +89,7 @@ func (p *pages) showForm(c echo.Context, e *editor) error {
 	if e.name != "" {
 		view.Save, title = "Save", "Edit "+e.name
 	}
-	return p.show(c, "form", title, false, view, e.trail...)
+	return p.Show(c, "form", title, false, view, e.trail...)
 }
 
 // readStored reads the object of this name from the REST API.

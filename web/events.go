@@ -11,6 +11,7 @@ import (
 	"postrider/policy/filter"
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 func (p *pages) events(ctx context.Context, c echo.Context) error {
@@ -23,9 +24,9 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 		Unmatched: f.Check("Wanted by nobody", "unmatched", "matched = 0"),
 	}
 	f.View, f.Order = "events", "system_id desc"
-	list, err := listOf(ctx, c, "event", f, filter, p.parts.Reader.ReadEvents,
+	list, err := site.ListOf(ctx, c, "event", f, filter, p.parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
-	return p.showList(c, "events", "Events", list, err)
+	return p.ShowList(c, "events", "Events", list, err)
 }
 
 // eventView is what event.html shows.
@@ -65,7 +66,7 @@ func (p *pages) event(ctx context.Context, c echo.Context) error {
 			return err
 		}
 	}
-	return p.show(c, "event", "Event", row.Matched == nil, view)
+	return p.Show(c, "event", "Event", row.Matched == nil, view)
 }
 
 // matchResults evaluates each filter of the topic as it is now, with the functions that publishing uses.

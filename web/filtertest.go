@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"postrider/web/site"
+
 	"github.com/labstack/echo/v4"
 
 	"postrider/policy/filter"
@@ -52,7 +54,7 @@ func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error
 		request["event"] = json.RawMessage(entered)
 		if !json.Valid([]byte(entered)) {
 			s.mistake("event", "This is not one JSON document.")
-			return &refusedError{status: http.StatusBadRequest, text: rejected + "."}
+			return &site.RejectionError{Status: http.StatusBadRequest, Text: rejected + "."}
 		}
 	}
 	body, err := plainJSON(request)
@@ -62,9 +64,9 @@ func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error
 	answer, err := s.pages.ask(ctx, c, http.MethodPost, apiTopic(s.topic.Name)+"/testFilter", body)
 	if err != nil {
 		err = s.rejected(err, rejected)
-		var said *refusedError
+		var said *site.RejectionError
 		if delete(s.mistakes, ""); len(s.mistakes) == 0 && errors.As(err, &said) {
-			s.tester.Done, s.tester.Rejected = true, said.text // at the button: only this part of the page changes
+			s.tester.Done, s.tester.Rejected = true, said.Text // at the button: only this part of the page changes
 		}
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // form is what a user has entered, by the name of the field, and what is wrong with it. A field has the name that the
@@ -164,7 +165,7 @@ func (f *form) reject(err error, nothing string, fields ...string) error {
 		rejected.status >= http.StatusInternalServerError && rejected.status != http.StatusServiceUnavailable {
 		return err
 	}
-	said := &refusedError{status: rejected.status, text: nothing + ". Fix the errors below."}
+	said := &site.RejectionError{Status: rejected.status, Text: nothing + ". Fix the errors below."}
 	for _, problem := range rejected.Details {
 		field := fieldOf(problem.Target, fields)
 		if slices.Contains(nameTargets, problem.Target) && slices.Contains(fields, "name") {
@@ -175,21 +176,21 @@ func (f *form) reject(err error, nothing string, fields ...string) error {
 	same := func(p apiProblem) bool { return p.Message == rejected.Message }
 	switch {
 	case rejected.status == http.StatusPreconditionFailed && len(rejected.Details) == 0:
-		said.text = nothing + ": another user has changed it since you opened this page."
+		said.Text = nothing + ": another user has changed it since you opened this page."
 	case rejected.Message != "" && !slices.ContainsFunc(rejected.Details, same): // of a handshake
-		said.text = nothing + ": " + rejected.Message
+		said.Text = nothing + ": " + rejected.Message
 	case len(f.mistakes[""]) > 0:
-		said.text = nothing + ": " + strings.TrimSuffix(f.mistakes[""][0], ".") + "."
+		said.Text = nothing + ": " + strings.TrimSuffix(f.mistakes[""][0], ".") + "."
 	}
 	return said
 }
 
 // again shows the page of a form with the reason why it was rejected, unless href is where the user continues.
 func again(c echo.Context, href string, err error, show func() error) error {
-	var said *refusedError
+	var said *site.RejectionError
 	switch {
 	case errors.As(err, &said):
-		c.Set(refusalKey, said)
+		site.Reject(c, said)
 	case err != nil:
 		return err
 	case href != "":

@@ -5,12 +5,12 @@ package web
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -19,6 +19,7 @@ import (
 	"postrider/operator"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/web/site"
 )
 
 // Parts are what the dashboard works with. All are required.
@@ -53,19 +54,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// The libraries are vendored as they were published; static/LICENSES.txt has their sources and licenses.
+//
+//go:embed templates/*.html static
+var files embed.FS
+
 // pages is the dashboard. Its handlers have the names of their templates.
 type pages struct {
+	*site.Site
 	parts     Parts
 	api       http.Handler
 	bootstrap *bootstrap
 	codes     *wrongCodes
-	log       *slog.Logger
-	now       func() time.Time
 	retention query.Retention
 	stopping  context.Context //nolint:containedctx // see Options
-	templates *template.Template
-	files     map[string]*asset // by the names of the files
-	assets    map[string]*asset // by the names that they are served under
+	assets    site.Assets
 }
 
 // Mount adds the dashboard's routes to e, all of them at /ui and below. An error is a mistake in the options or in this
@@ -84,8 +87,9 @@ func Mount(e *echo.Echo, o Options) error {
 		o.Stopping = context.Background()
 	}
 	p := &pages{
-		parts: o.Parts, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(), log: o.Logger,
-		now: o.Parts.Clock.Now, retention: o.Retention, stopping: o.Stopping,
+		Site:  &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneText},
+		parts: o.Parts, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(),
+		retention: o.Retention, stopping: o.Stopping,
 	}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
@@ -97,10 +101,10 @@ func Mount(e *echo.Echo, o Options) error {
 // load reads the files of the dashboard. The templates are one set, which shares the parts: a set for each page would
 // need 12 MB.
 func (p *pages) load() (err error) {
-	if p.files, p.assets, err = loadAssets(); err != nil {
+	if p.assets, err = site.LoadAssets(files, "static"); err != nil {
 		return err
 	}
-	p.templates, err = template.New("pages").Funcs(p.helpers()).ParseFS(templateFiles, "templates/*.html")
+	p.Templates, err = template.New("pages").Funcs(p.helpers()).ParseFS(files, "templates/*.html")
 	return err
 }
 
@@ -109,40 +113,40 @@ var readMethods = []string{http.MethodGet, http.MethodHead}
 
 // mount adds all routes. The files, the redirect and the sign-in page need no login.
 func (p *pages) mount(e *echo.Echo, open bool) {
-	login := p.login(open)
-	ui := e.Group("/ui", secure, p.explain, bounded(maxForm))
+	login := site.Login(p.parts.Access, open)
+	ui := e.Group("/ui", secure, p.Explain, bounded(maxForm))
 	// Every other path below /ui, so that no response lacks the headers of secure.
 	ui.Any("", p.elsewhere, login)
 	ui.Any("/*", p.elsewhere, login)
 	ui.Match(readMethods, "", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, "/ui/") })
-	ui.Match(readMethods, "/static/:file", p.static)
+	ui.Match(readMethods, "/static/:file", p.assets.Serve)
 	for path, show := range p.viewerPages() {
-		ui.Match(readMethods, path, timed(show), login, requires(access.RoleViewer))
+		ui.Match(readMethods, path, site.Timed(show), login, site.Requires(access.RoleViewer))
 	}
-	ui.Match(readMethods, "/tail/stream", p.tailStream, login, requires(access.RoleViewer))
-	ui.Match(readMethods, "/users", timed(p.users), login, requires(access.RoleAdmin))
-	ui.Match(readMethods, "/api-keys", timed(p.apiKeys), login, requires(access.RoleAdmin))
+	ui.Match(readMethods, "/tail/stream", p.tailStream, login, site.Requires(access.RoleViewer))
+	ui.Match(readMethods, "/users", site.Timed(p.users), login, site.Requires(access.RoleAdmin))
+	ui.Match(readMethods, "/api-keys", site.Timed(p.apiKeys), login, site.Requires(access.RoleAdmin))
 	for path, form := range p.forms() {
-		ui.Match(readMethods, path, form.handle, login, requires(form.needs))
-		ui.POST(path, form.handle, sameOrigin(), login, requires(form.needs))
+		ui.Match(readMethods, path, form.handle, login, site.Requires(form.needs))
+		ui.POST(path, form.handle, sameOrigin(), login, site.Requires(form.needs))
 	}
 	for role, actions := range p.actions() {
 		for path, action := range actions {
-			ui.POST(path, action, sameOrigin(), login, requires(role))
+			ui.POST(path, action, sameOrigin(), login, site.Requires(role))
 		}
 	}
 	if open {
 		return // no user signs in, and none is to be created
 	}
-	ui.Match(readMethods, "/sign-in", timed(p.signInPage))
+	ui.Match(readMethods, "/sign-in", site.Timed(p.signInPage))
 	for path, action := range p.signInActions() {
 		ui.POST(path, action, sameOrigin(), bounded(maxStrangersForm))
 	}
 }
 
 // viewerPages are the pages that every role may see.
-func (p *pages) viewerPages() map[string]page {
-	return map[string]page{
+func (p *pages) viewerPages() map[string]site.Page {
+	return map[string]site.Page{
 		"/":                                   p.overview,
 		"/problems":                           p.problems,
 		"/tail":                               p.tail,

@@ -10,6 +10,7 @@ import (
 
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // manyView is what dead-letters-many.html shows: which dead letters a bulk operation would change, and how many.
@@ -42,11 +43,11 @@ func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title stri
 		return err
 	}
 	view := manyView{
-		Purge: purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered, Form: typed(c),
+		Purge: purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered, Form: site.Typed(c),
 		Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
 		Back:   display.SameFilter(c, "/ui/dead-letters"),
 	}
-	return p.show(c, "dead-letters-many", title, false, view, link{view.Back, "Dead letters"})
+	return p.Show(c, "dead-letters-many", title, false, view, site.Link{Href: view.Back, Text: "Dead letters"})
 }
 
 // manyFilter is the filter of the address, up to now: a user who confirms a number confirms no later dead letters.
@@ -57,7 +58,7 @@ func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 		f.Reject("status")
 	}
 	if filter.DeadLetteredUntil == nil {
-		filter.DeadLetteredUntil = new(p.now().UTC().Truncate(time.Microsecond))
+		filter.DeadLetteredUntil = new(p.Now().UTC().Truncate(time.Microsecond))
 	}
 	return filter.DeadLetterFilter, f.Err
 }
@@ -107,10 +108,10 @@ func (p *pages) operations(ctx context.Context, c echo.Context) error {
 		from := query.Operation{CreatedAt: after.DeadLetteredAt, OperationID: after.DeadLetterID}
 		return p.parts.Reader.Operations(ctx, &from, limit)
 	}
-	list, err := forwardList(ctx, c, "operation", read, func(o *query.Operation) place {
+	list, err := site.ForwardList(ctx, c, "operation", read, func(o *query.Operation) place {
 		return place{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID}
 	})
-	return p.showList(c, "operations", "Operations", list, err)
+	return p.ShowList(c, "operations", "Operations", list, err)
 }
 
 // operationView is what operation.html shows.
@@ -169,7 +170,7 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := operationView{Operation: *o, progress: progressOf(*o, p.now())}
+	view := operationView{Operation: *o, progress: progressOf(*o, p.Now())}
 	filter, err := o.Filter.Text()
 	if err != nil {
 		return err
@@ -184,7 +185,7 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 			{"Canceled", "canceled", states.Canceled, false},
 		}
 	}
-	return p.show(c, "operation", operationKinds[o.Kind], view.Running, view)
+	return p.Show(c, "operation", operationKinds[o.Kind], view.Running, view)
 }
 
 func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href string, err error) {

@@ -53,7 +53,7 @@ func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error)
 		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
 	}
 	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission
-	o.Next = nextText(w, o.Hold, p.now())
+	o.Next = nextText(w, o.Hold, p.Now())
 	return o, nil
 }
 

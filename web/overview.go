@@ -56,7 +56,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	}
 	oldest := o.Current.OldestOwedSince
 	view := overviewView{
-		Overview: o, OldIsLate: oldest != nil && p.now().Sub(*oldest) > lateAge,
+		Overview: o, OldIsLate: oldest != nil && p.Now().Sub(*oldest) > lateAge,
 		Ranges: display.RangeLinks(c, r),
 		Charts: []display.Chart{
 			display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r, o.Range),
@@ -76,7 +76,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 			return err
 		}
 	}
-	return p.show(c, "overview", "Overview", true, view)
+	return p.Show(c, "overview", "Overview", true, view)
 }
 
 // firstSteps is what has been done on the way to the first delivery.
@@ -149,5 +149,5 @@ func (p *pages) problems(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.show(c, "problems", "Problems", true, problemsView{Filter: f, Within: display.Span(within), Rows: list})
+	return p.Show(c, "problems", "Problems", true, problemsView{Filter: f, Within: display.Span(within), Rows: list})
 }

@@ -1,47 +1,18 @@
 package web
 
 import (
-	"bytes"
-	"context"
-	"embed"
-	"fmt"
 	"html/template"
-	"net/http"
-	"path"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"postrider/access"
 	"postrider/policy"
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
 )
-
-//go:embed templates/*.html
-var templateFiles embed.FS
-
-// page handles the request for a page. Its context ends after pageTime.
-type page func(ctx context.Context, c echo.Context) error
-
-// pageTime bounds the database's part of a page.
-const pageTime = 15 * time.Second
-
-func pageContext(c echo.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Request().Context(), pageTime)
-}
-
-func timed(show page) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		ctx, cancel := pageContext(c)
-		defer cancel()
-		return show(ctx, c)
-	}
-}
 
 // numberParam is the id in the path; ErrNotFound if it is not one.
 func numberParam(c echo.Context) (int64, error) {
@@ -61,124 +32,18 @@ func uuidParam(c echo.Context) (uuid.UUID, error) {
 	return id, nil
 }
 
-// frame is what layout.html shows around a page.
-type frame struct {
-	Title string
-	// Section is the link of the menu that the page belongs to.
-	Section string
-	// Here is the page's own address, with its parameters.
-	Here string
-	// Live pages refresh themselves every few seconds.
-	Live bool
-	// Trail leads from the section to the page.
-	Trail []link
-	// Done is the result of the action that led here; "" = there was none.
-	Done string
-	// Refused is why the action was not done; "" = it was.
-	Refused string
-	At      time.Time
-	// Role is the user's; "" = nobody has signed in.
-	Role access.Role
-	// Who is the user; "" on a dashboard without a login.
-	Who  string
-	Menu []menuGroup
-	View any
-	// Main is View as its page's template shows it.
-	Main template.HTML
-}
-
-type link struct{ Href, Text string }
-
-// menuGroup is a part of the menu for users with a role.
-type menuGroup struct {
-	Name  string
-	needs access.Role
-	Links []link
-}
-
-var menu = []menuGroup{
-	{"Now", access.RoleViewer, []link{{"/ui/", "Overview"}, {"/ui/problems", "Problems"}, {"/ui/tail", "Live tail"}}},
-	{"Traffic", access.RoleViewer, []link{
-		{"/ui/events", "Events"}, {"/ui/deliveries", "Deliveries"}, {"/ui/batches", "Batches"},
-		{"/ui/dead-letters", "Dead letters"}, {"/ui/operations", "Operations"},
-	}},
-	{"Configuration", access.RoleViewer, []link{
-		{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"},
-	}},
-	{"System", access.RoleViewer, []link{
-		{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}, {"/openapi", "REST API"},
-	}},
-	{"Access", access.RoleAdmin, []link{{"/ui/users", "Users"}, {"/ui/api-keys", "API keys"}}},
-}
-
-// sectionOf is the link of the menu that a page belongs to.
-func sectionOf(path string) string {
-	if path == "/ui/new-topic" {
-		return "/ui/topics"
-	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/ui/"), "/")
-	return "/ui/" + first
-}
-
-// show responds with a page. A list that the user pages through does not refresh itself.
-func (p *pages) show(c echo.Context, name, title string, live bool, view any, trail ...link) error {
-	f := frame{
-		Title: title, Live: live && !c.QueryParams().Has("before") && !c.QueryParams().Has("after"), Trail: trail,
-		Done: doneText(c.QueryParam("done")), View: view,
-	}
-	status := http.StatusOK
-	if said, ok := c.Get(refusalKey).(*refusedError); ok {
-		status, f.Refused = said.status, said.text
-	}
-	return p.render(c, status, name, f)
-}
-
-// render writes a page with what is the same on every page.
-func (p *pages) render(c echo.Context, status int, name string, f frame) error {
-	address := *c.Request().URL
-	parameters := address.Query()
-	parameters.Del("done") // a refreshed page does not repeat the result of an action
-	address.RawQuery = parameters.Encode()
-	if c.Request().Method == http.MethodPost { // a page that shows why an action was not done refreshes itself
-		address.Path, address.RawPath = path.Dir(address.Path), ""
-	}
-	f.Role = access.ActorOf(c.Request().Context()).Role
-	if session := sessionIn(c); session != nil {
-		f.Who = session.User
-	}
-	for _, group := range menu {
-		if f.Role.Allows(group.needs) {
-			f.Menu = append(f.Menu, group)
-		}
-	}
-	f.Section, f.At, f.Here = sectionOf(c.Request().URL.Path), p.now(), address.RequestURI()
-	written, err := p.page(name, f)
-	if err != nil {
-		return err
-	}
-	return c.HTMLBlob(status, written)
-}
-
-// page writes a page in memory: a template that fails must not leave half a page with status 200.
-func (p *pages) page(name string, f frame) ([]byte, error) {
-	var main, page bytes.Buffer
-	if err := p.templates.ExecuteTemplate(&main, name+".html", f.View); err != nil {
-		return nil, fmt.Errorf("render page %s: %w", name, err)
-	}
-	f.Main = template.HTML(main.String()) //nolint:gosec // written by html/template, a line above
-	if err := p.templates.ExecuteTemplate(&page, "layout.html", f); err != nil {
-		return nil, fmt.Errorf("render the layout of page %s: %w", name, err)
-	}
-	return page.Bytes(), nil
+// owner reads the fields of an event subscription and its topic.
+func owner(f *display.Filter) (topic, subscription string) {
+	return f.Name("Topic", "topic", "topic = ?"), f.Name("Event subscription", "subscription", "subscription = ?")
 }
 
 // helpers are the functions of the templates.
 func (p *pages) helpers() template.FuncMap {
 	return template.FuncMap{
-		"asset":            func(file string) string { return p.files[file].path },
-		"moment":           func(t time.Time) display.Moment { return display.MomentOf(t, p.now()) },
-		"age":              func(t time.Time) string { return display.Span(max(0, p.now().Sub(t))) },
-		"left":             func(t time.Time) string { return display.Span(max(0, t.Sub(p.now()))) },
+		"asset":            p.assets.Path,
+		"moment":           func(t time.Time) display.Moment { return display.MomentOf(t, p.Now()) },
+		"age":              func(t time.Time) string { return display.Span(max(0, p.Now().Sub(t))) },
+		"left":             func(t time.Time) string { return display.Span(max(0, t.Sub(p.Now()))) },
 		"text":             display.Visible,
 		"pretty":           func(text string) string { return display.Pretty(display.Visible(text)) },
 		"n":                display.Grouped,
@@ -200,11 +65,11 @@ func (p *pages) helpers() template.FuncMap {
 		"tone":             display.Tone,
 		"provisioning":     display.Provisioning,
 		"spark":            display.SparkOf,
-		"longest":          longest,
+		"longest":          display.Longest,
 		"phases":           display.PhasesOf,
-		"waited":           waited,
-		"verdict":          verdictText,
-		"progress":         func(o query.Operation) progress { return progressOf(o, p.now()) },
+		"waited":           display.Waited,
+		"verdict":          display.VerdictText,
+		"progress":         func(o query.Operation) progress { return progressOf(o, p.Now()) },
 		"operationKind":    func(kind string) string { return operationKinds[kind] },
 		"yes":              yes,
 		"shell":            display.QuoteShell,

@@ -67,7 +67,7 @@ func (p *pages) policies(ctx context.Context, c echo.Context) error {
 	for _, kind := range []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource} {
 		view.Groups = append(view.Groups, comparison{"Status codes, " + string(kind), statusRows(view.Policies, kind)})
 	}
-	return p.show(c, "policies", "Retry policies", false, view)
+	return p.Show(c, "policies", "Retry policies", false, view)
 }
 
 // comparePolicies compares the settings of policies by section.

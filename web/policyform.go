@@ -9,6 +9,7 @@ import (
 	"postrider/catalog/spec"
 	"postrider/policy"
 	"postrider/postgres"
+	"postrider/web/site"
 )
 
 // openPolicy is the form of a retry policy, or of a new one with the settings of another.
@@ -23,7 +24,7 @@ func (p *pages) openPolicy(ctx context.Context, c echo.Context) (*editor, error)
 	}
 	e := &editor{
 		table: spec.Policy, noun: "retry policy", name: name, address: apiPolicy, method: http.MethodPut,
-		trail: []link{{list, "Retry policies"}}, removed: list + "?done=policy-deleted",
+		trail: []site.Link{{Href: list, Text: "Retry policies"}}, removed: list + "?done=policy-deleted",
 		saved: func(name string, _ *apiAnswer) (string, error) {
 			return list + "?done=policy-saved&policy=" + name, nil
 		},

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
-	"unicode/utf16"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -19,6 +17,7 @@ import (
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // publishView is what publish.html shows: a form with an event, and the commands that publish the same.
@@ -43,7 +42,7 @@ func (p *pages) publish(c echo.Context) error {
 		return err
 	}
 	f := newForm()
-	f.set("event", sampleEvent(topic, p.now()))
+	f.set("event", display.SampleEvent(topic, p.Now()))
 	view := publishView{
 		Action: "/ui/topics/" + topic.Name + "/publish", Topic: topic.Name, Schema: string(topic.InputSchema),
 	}
@@ -61,10 +60,11 @@ func (p *pages) publish(c echo.Context) error {
 	})[0]
 	view.Others = f.mistakes[""]
 	if view.Invalid = !json.Valid([]byte(f.get("event"))); !view.Invalid {
-		view.Curl, view.SQL = commandsOf(c, topic, spelledOut(f.get("event")))
+		view.Curl, view.SQL = commandsOf(c, topic, display.SpellOut(f.get("event")))
 	}
 	return again(c, "", err, func() error {
-		return p.show(c, "publish", "Publish to "+topic.Name, false, view, link{"/ui/topics/" + topic.Name, topic.Name})
+		return p.Show(c, "publish", "Publish to "+topic.Name, false, view,
+			site.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
 	})
 }
 
@@ -73,7 +73,7 @@ func (p *pages) publishForm(
 	ctx context.Context, c echo.Context, topic *catalog.Topic, f *form, view *publishView,
 ) error {
 	body, contentType := publicationOf(topic, f.get("event"))
-	before := p.now().Add(-time.Second)
+	before := p.Now().Add(-time.Second)
 	_, err := p.ask(ctx, c, http.MethodPost, publishPath(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Accepted = true
@@ -170,83 +170,5 @@ func commandsOf(c echo.Context, t *catalog.Topic, events string) (curl, sql stri
 	if strings.HasPrefix(events, "[") {
 		function = "postrider.publish_batch"
 	}
-	return curl, "SELECT " + function + "(" + display.QuoteSQL(t.Name) + ", " + dollarQuoted(events) + "::jsonb);"
-}
-
-// spelledOut writes invisible characters of a JSON document as escapes: a user who copies a command sees all of it.
-func spelledOut(document string) string {
-	var out strings.Builder
-	for _, r := range document {
-		if !display.IsHidden(r) {
-			out.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&out, `\u%04x`, unit)
-		}
-	}
-	return out.String()
-}
-
-// dollarQuoted writes a text as a literal that PostgreSQL does not unescape. Its tag neither occurs in the text nor
-// begins at its end: "…$event" would be ended by "$event$".
-func dollarQuoted(text string) string {
-	tag := "$event$"
-	for n := 1; strings.Index(text+tag, tag) != len(text); n++ {
-		tag = "$event" + display.IDText(int64(n)) + "$"
-	}
-	return tag + text + tag
-}
-
-const (
-	sampleType    = "Shop.OrderPlaced"
-	sampleSubject = "orders/1807"
-	sampleData    = `{"total":12.50,"currency":"EUR"}`
-)
-
-// sampleEvent is an event that the topic accepts.
-func sampleEvent(t *catalog.Topic, now time.Time) string {
-	id, at := uuid.NewString(), now.UTC().Format(time.RFC3339)
-	switch t.InputSchema {
-	case event.CloudEvents:
-		return display.Pretty(fmt.Sprintf(`{"specversion":"1.0","id":"%s","source":"/%s","type":"%s","subject":"%s",`+
-			`"time":"%s","datacontenttype":"application/json","data":%s}`, id, t.Name, sampleType, sampleSubject, at, sampleData))
-	case event.EventGrid:
-		return display.Pretty(fmt.Sprintf(`{"id":"%s","eventType":"%s","subject":"%s","eventTime":"%s",`+
-			`"dataVersion":"1.0","data":%s}`, id, sampleType, sampleSubject, at, sampleData))
-	default:
-		text, err := plainJSON(sampleOfMapping(t.InputSchemaMapping, id, at))
-		if err != nil {
-			return "{}"
-		}
-		return display.Pretty(string(text))
-	}
-}
-
-// sampleOfMapping has a member for each field that the mapping names.
-func sampleOfMapping(m *event.Mapping, id, at string) map[string]string {
-	members := map[string]string{"currency": "EUR"}
-	if m == nil {
-		return members
-	}
-	for _, member := range []struct {
-		field *event.MappedField
-		value string
-	}{{m.Properties.ID, id}, {m.Properties.EventTime, at}} {
-		if member.field != nil {
-			members[member.field.SourceField] = member.value
-		}
-	}
-	for _, member := range []struct {
-		field *event.MappedFieldWithDefault
-		value string
-	}{
-		{m.Properties.EventType, sampleType}, {m.Properties.Subject, sampleSubject}, {m.Properties.DataVersion, "1.0"},
-	} {
-		if member.field != nil {
-			members[member.field.SourceField] = member.value
-		}
-	}
-	delete(members, "") // a field that has only a default
-	return members
+	return curl, "SELECT " + function + "(" + display.QuoteSQL(t.Name) + ", " + display.DollarQuote(events) + "::jsonb);"
 }

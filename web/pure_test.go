@@ -1,65 +1,14 @@
 package web
 
 import (
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
-	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
 )
-
-func TestStatusOfErrors(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		err  error
-		want int
-	}{
-		"the store is unavailable": {fmt.Errorf("read: %w", postgres.ErrUnavailable), http.StatusServiceUnavailable},
-		"the connection is refused": {
-			fmt.Errorf("read: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), http.StatusServiceUnavailable,
-		},
-		"not a filter":  {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
-		"not there":     {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
-		"too slow":      {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
-		"paused":        {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
-		"echo's own":    {echo.ErrNotFound, http.StatusNotFound},
-		"anything else": {errors.New("boom"), http.StatusInternalServerError},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, row.want, statusOf(row.err))
-		})
-	}
-}
-
-// A hint that was worded anew would leave a page without advice.
-func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
-	t.Parallel()
-	var hints strings.Builder
-	files, err := filepath.Glob("../migrations/*.sql")
-	require.NoError(t, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		hints.Write(text)
-	}
-	for _, w := range pageWords {
-		require.Contains(t, hints.String(), w.hint)
-		require.Equal(t, w.advice, advice(&postgres.FunctionError{Hint: "x " + w.hint + " x"}))
-	}
-	require.Empty(t, advice(&postgres.FunctionError{Hint: "SELECT something"}))
-}
 
 func TestQuoteShell(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 
 	"postrider/access"
 	"postrider/postgres"
+	"postrider/web/site"
 )
 
 // signInView is what sign-in.html shows.
@@ -24,13 +25,6 @@ type signInView struct {
 	// NoCookie: a user has just signed in, and the browser has not kept the session's cookie.
 	NoCookie bool
 	Least    int // characters of a password
-}
-
-func signInPath(to string) string {
-	if to == "/ui/" || to == "" {
-		return "/ui/sign-in"
-	}
-	return "/ui/sign-in?to=" + url.QueryEscape(to)
 }
 
 // ownPage is where to continue after signing in: always a page of this dashboard.
@@ -44,19 +38,19 @@ func ownPage(to string) string {
 }
 
 func (p *pages) signInPage(ctx context.Context, c echo.Context) error {
-	if session, err := p.sessionOf(c); err == nil && session != nil {
+	if session, err := site.SessionOf(p.parts.Access, c); err == nil && session != nil {
 		return c.Redirect(http.StatusSeeOther, ownPage(c.QueryParam("to")))
 	}
 	has, err := p.parts.Access.HasUsers(ctx)
 	if err != nil {
 		return err
 	}
-	_, tried := c.Cookie(triedCookie)
+	_, tried := c.Cookie(site.TriedCookie)
 	title := "Sign in"
 	if !has {
 		title = "Make the first admin"
 	}
-	return p.show(c, "sign-in", title, false, signInView{
+	return p.Show(c, "sign-in", title, false, signInView{
 		To: c.FormValue("to"), Name: c.FormValue("name"), First: !has, NoCookie: tried == nil, Least: access.MinPassword,
 	})
 }
@@ -66,25 +60,25 @@ func (p *pages) signIn(ctx context.Context, c echo.Context) (href string, err er
 	token, _, err := p.parts.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"),
 		access.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
 	if errors.Is(err, access.ErrWrongCredentials) {
-		return "", &refusedError{status: http.StatusUnauthorized, text: "The name or the password is wrong."}
+		return "", &site.RejectionError{Status: http.StatusUnauthorized, Text: "The name or the password is wrong."}
 	}
 	if err != nil {
 		return "", err
 	}
-	if cookie, err := c.Cookie(sessionCookie); err == nil && cookie.Value != "" {
+	if cookie, err := c.Cookie(site.SessionCookie); err == nil && cookie.Value != "" {
 		_ = p.parts.Access.SignOut(ctx, cookie.Value) // it ends by itself
 	}
-	setSession(c, token)
+	site.SetSession(c, token)
 	return ownPage(c.FormValue("to")), nil
 }
 
 func (p *pages) signOut(ctx context.Context, c echo.Context) (href string, err error) {
-	if cookie, err := c.Cookie(sessionCookie); err == nil {
+	if cookie, err := c.Cookie(site.SessionCookie); err == nil {
 		if err := p.parts.Access.SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, postgres.ErrNotFound) {
 			return "", err
 		}
 	}
-	setSession(c, "")
+	site.SetSession(c, "")
 	return "/ui/sign-in?done=signed-out", nil
 }
 
@@ -97,7 +91,7 @@ func (p *pages) firstAdmin(ctx context.Context, c echo.Context) (href string, er
 	if err != nil {
 		return "", err
 	}
-	admin := access.WithActor(ctx, access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin})
+	admin := access.WithActor(ctx, access.Actor{Name: site.AdminName, Address: c.RealIP(), Role: access.RoleAdmin})
 	if err := p.parts.Access.CreateFirstAdmin(admin, c.FormValue("name"), password); err != nil {
 		return "", err
 	}
@@ -107,7 +101,7 @@ func (p *pages) firstAdmin(ctx context.Context, c echo.Context) (href string, er
 // newPassword is the password that a form has twice.
 func newPassword(c echo.Context) (string, error) {
 	if c.FormValue("password") != c.FormValue("again") {
-		return "", wrongForm("the two passwords differ.")
+		return "", site.WrongForm("the two passwords differ.")
 	}
 	return c.FormValue("password"), nil
 }
@@ -140,12 +134,12 @@ func (b *bootstrap) admits(ctx context.Context, guess string) error {
 	case b.waiting <- struct{}{}:
 		defer func() { <-b.waiting }()
 	default:
-		return &refusedError{status: http.StatusTooManyRequests, text: "Too many wrong tokens. Try again in a few seconds."}
+		return &site.RejectionError{Status: http.StatusTooManyRequests, Text: "Too many wrong tokens. Try again in a few seconds."}
 	}
 	select {
 	case <-time.After(wrongTokenDelay):
 	case <-ctx.Done():
 	}
-	return &refusedError{status: http.StatusUnauthorized, text: "This is not the admin token. It is " +
+	return &site.RejectionError{Status: http.StatusUnauthorized, Text: "This is not the admin token. It is " +
 		"POSTRIDER_ADMIN_TOKEN, or what the server printed once when it started without one."}
 }

@@ -17,6 +17,7 @@ import (
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // The settings of an event subscription that are lists of rows.
@@ -59,7 +60,7 @@ func (p *pages) chooseTopic(c echo.Context) error {
 	for _, topic := range topics {
 		view.Topics = append(view.Topics, topic.Name)
 	}
-	return p.show(c, "subscription-topic", "New event subscription", false, view)
+	return p.Show(c, "subscription-topic", "New event subscription", false, view)
 }
 
 func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, error) {
@@ -76,7 +77,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 		table: spec.Subscription, noun: "event subscription", name: name, method: http.MethodPatch,
 		address: func(name string) string { return apiSubscription(topic.Name, name) },
 		folded:  []string{spec.Delivery, spec.DeadLetters, spec.Connection, spec.Advanced},
-		lists:   []rowList{advancedFilters(), headers()}, trail: []link{{parent, topic.Name}},
+		lists:   []rowList{advancedFilters(), headers()}, trail: []site.Link{{Href: parent, Text: topic.Name}},
 		removed: parent + "?done=deleted",
 	}
 	s := &subscriptionForm{editor: e, pages: p, topic: topic}
@@ -95,7 +96,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 		}
 		return "", display.AtMost(details.Pending, 10_000), nil
 	}
-	e.trail = append(e.trail, link{subscriptionPath(topic.Name, name), name})
+	e.trail = append(e.trail, site.Link{Href: subscriptionPath(topic.Name, name), Text: name})
 	return e, s.load(sub)
 }
 
@@ -174,7 +175,8 @@ func advancedFilters() rowList {
 	}
 	return rowList{
 		name: filterList, row: "Condition",
-		hint: "One value per line, a range as “1, 10”; IsNullOrUndefined and IsNotNull take none. A line in quotation marks " +
+		hint: "One value per line, a range as “1, 10”; IsNullOrUndefined and IsNotNull take none. A line in quotation " +
+			"marks " +
 			"is a JSON string.",
 		fields: func(at string) []formField {
 			return []formField{

@@ -14,6 +14,7 @@ import (
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
@@ -23,11 +24,11 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 		Topic: f.Name("Topic", "topic", ""), Name: f.Name("Name contains", "name", ""),
 		Hold: f.OneOf("Hold", "hold", "", holds, ""),
 	}
-	list, err := listOf(ctx, c, "event subscription", f, filter, p.parts.Reader.ReadSubscriptions,
+	list, err := site.ListOf(ctx, c, "event subscription", f, filter, p.parts.Reader.ReadSubscriptions,
 		func(l *query.SubscriptionLine) query.SubscriptionKey {
 			return query.SubscriptionKey{Topic: l.Topic, Subscription: l.Subscription}
 		})
-	return p.showList(c, "subscriptions", "Event subscriptions", list, err)
+	return p.ShowList(c, "subscriptions", "Event subscriptions", list, err)
 }
 
 // subscriptionView is what subscription.html shows.
@@ -107,7 +108,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 		view.Filter = string(filter)
 	}
 	p.explainFailure(sub, &view)
-	return p.show(c, "subscription", sub.Name, true, view, link{"/ui/topics/" + sub.Topic, sub.Topic})
+	return p.Show(c, "subscription", sub.Name, true, view, site.Link{Href: "/ui/topics/" + sub.Topic, Text: sub.Topic})
 }
 
 // explainFailure explains what would follow if a delivery began now and every response had status 500.
@@ -125,7 +126,7 @@ func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView
 		options.MaxAttempts = &n
 	}
 	if found, err := policy.Explain(retryPolicy, options); err == nil {
-		view.Explanation = &explanation{found, p.now()}
+		view.Explanation = &explanation{found, p.Now()}
 	}
 }
 
@@ -153,9 +154,9 @@ func latencyShares(l *query.Latency) []share {
 func (p *pages) topics(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	name := f.Name("Name contains", "name", "")
-	list, err := listOf(ctx, c, "topic", f, name, p.parts.Reader.ReadTopics,
+	list, err := site.ListOf(ctx, c, "topic", f, name, p.parts.Reader.ReadTopics,
 		func(l *query.TopicLine) string { return l.Topic })
-	return p.showList(c, "topics", "Topics", list, err)
+	return p.ShowList(c, "topics", "Topics", list, err)
 }
 
 // topicView is what topic.html shows.
@@ -195,7 +196,7 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err
 	}
-	return p.show(c, "topic", name, true, topicView{
+	return p.Show(c, "topic", name, true, topicView{
 		TopicDetails: *details, DuplicateWindow: topic.DuplicateWindow, Mapping: mappedLines(topic),
 		Ranges: display.RangeLinks(c, r), Subscriptions: subs, Events: events.Rows,
 		Charts: []display.Chart{

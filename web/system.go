@@ -9,11 +9,12 @@ import (
 
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // jobsView is what jobs.html shows.
 type jobsView struct {
-	list[query.JobLine]
+	site.List[query.JobLine]
 	States []share
 }
 
@@ -33,26 +34,26 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 		found, err = p.parts.Reader.ReadJobs(ctx, filter, t)
 		return found.SearchedPage, err
 	}
-	list, err := listOf(ctx, c, "job", f, filter, read, func(l *query.JobLine) int64 { return l.ID })
+	list, err := site.ListOf(ctx, c, "job", f, filter, read, func(l *query.JobLine) int64 { return l.ID })
 	if err != nil {
 		return err
 	}
-	view := jobsView{list: list, States: sharesOf(found.States, func(name string) string {
+	view := jobsView{List: list, States: sharesOf(found.States, func(name string) string {
 		return display.With(c, "before", "", "after", "", "state", name)
 	})}
 	for i := range view.States {
 		view.States[i].Here = view.States[i].Name == filter.State
 	}
-	return p.show(c, "jobs", "Jobs", true, view)
+	return p.Show(c, "jobs", "Jobs", true, view)
 }
 
 func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := query.AuditFilter{Actor: f.Name("Who", "actor", ""), Action: f.Name("What", "action", "")}
 	filter.Topic, filter.Subscription = owner(f)
-	list, err := listOf(ctx, c, "entry", f, filter, p.parts.Reader.ReadAudit,
+	list, err := site.ListOf(ctx, c, "entry", f, filter, p.parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })
-	return p.showList(c, "audit", "Audit", list, err)
+	return p.ShowList(c, "audit", "Audit", list, err)
 }
 
 // storageView is what storage.html shows.
@@ -106,5 +107,5 @@ func (p *pages) storage(ctx context.Context, c echo.Context) error {
 			parent.Days = append(parent.Days, part)
 		}
 	}
-	return p.show(c, "storage", "Storage", true, view)
+	return p.Show(c, "storage", "Storage", true, view)
 }

@@ -14,6 +14,7 @@ import (
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // tailView is what tail.html shows.
@@ -34,7 +35,7 @@ func (p *pages) tail(_ context.Context, c echo.Context) error {
 	if f.Err != nil {
 		return f.Err
 	}
-	return p.show(c, "tail", "Live tail", false, tailView{f, display.SameFilter(c, "/ui/tail/stream")})
+	return p.Show(c, "tail", "Live tail", false, tailView{f, display.SameFilter(c, "/ui/tail/stream")})
 }
 
 const (
@@ -108,16 +109,16 @@ func (p *pages) tailStream(c echo.Context) error {
 
 // signedIn reports whether the session still lasts. Package access reads it at most once a second.
 func (p *pages) signedIn(c echo.Context) bool {
-	if sessionIn(c) == nil {
+	if site.SessionIn(c) == nil {
 		return true // a dashboard without a login
 	}
-	_, err := p.sessionOf(c)
+	_, err := site.SessionOf(p.parts.Access, c)
 	return err == nil
 }
 
 // tailMessages are the messages for what happened since the last call.
 func (p *pages) tailMessages(c echo.Context, tail *query.Tail) ([]byte, error) {
-	ctx, cancel := pageContext(c)
+	ctx, cancel := site.Context(c)
 	defer cancel()
 	lines, err := tail.Next(ctx)
 	if errors.Is(err, postgres.ErrUnavailable) || errors.Is(err, postgres.ErrTooSlow) {

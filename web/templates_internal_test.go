@@ -12,6 +12,7 @@ import (
 	"postrider/catalog"
 	"postrider/query"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // views are the types that the templates show.
@@ -20,34 +21,34 @@ var views = map[string]any{
 	"tail":   tailView{Filter: &display.Filter{}},
 	"events": emptyList[query.EventLine](), "event": eventView{}, "deliveries": emptyList[query.DeliveryLine](),
 	"delivery": deliveryView{}, "batches": emptyList[query.BatchLine](), "batch": batchView{},
-	"dead-letters": deadLettersView{list: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
+	"dead-letters": deadLettersView{List: emptyList[query.DeadLetter]()}, "dead-letter": deadLetterView{},
 	"dead-letter-purge": deadLetterView{}, "dead-letters-many": manyView{},
 	"operations": emptyList[query.Operation](), "operation": operationView{},
 	"topics": emptyList[query.TopicLine](), "topic": topicView{TopicDetails: query.TopicDetails{Day: &query.Counts{}}},
 	"subscriptions": emptyList[query.SubscriptionLine](), "subscription": subscriptionView{
 		Subscription: &catalog.Subscription{}, Details: query.SubscriptionDetails{Day: &query.Counts{}},
 	},
-	"policies": policiesView{}, "jobs": jobsView{list: emptyList[query.JobLine]()}, "storage": storageView{},
+	"policies": policiesView{}, "jobs": jobsView{List: emptyList[query.JobLine]()}, "storage": storageView{},
 	"audit": emptyList[query.AuditLine](), "sign-in": signInView{}, "account": accountView{}, "login": loginView{},
-	"users": usersView{list: emptyList[access.User]()}, "api-keys": apiKeysView{list: emptyList[access.APIKey]()},
+	"users": usersView{List: emptyList[access.User]()}, "api-keys": apiKeysView{List: emptyList[access.APIKey]()},
 	"form": formView{}, "delete": deletionView{}, "subscription-topic": chooseView{}, "topic-keys": keysView{},
-	"publish": publishView{}, "error": errorView{},
+	"publish": publishView{}, "error": site.ErrorView{},
 }
 
 func emptyOverview() *query.Overview {
 	return &query.Overview{LastHour: &query.Counts{}, Day: &query.Counts{}}
 }
 
-func emptyList[T any]() list[T] { return list[T]{Filter: &display.Filter{}} }
+func emptyList[T any]() site.List[T] { return site.List[T]{Filter: &display.Filter{}} }
 
 // html/template finds a missing field or an unsafe place only when it executes: each template is executed with an empty
 // value, and with one in which every pointer is set and every list has a row.
 func TestTemplatesFitTheirViews(t *testing.T) {
 	t.Parallel()
 	p := newTestPages(t)
-	files, err := templateFiles.ReadDir("templates")
+	names, err := files.ReadDir("templates")
 	require.NoError(t, err)
-	for _, file := range files {
+	for _, file := range names {
 		name := strings.TrimSuffix(file.Name(), ".html")
 		if name == "layout" || strings.HasSuffix(name, "parts") || name == "problem-rows" {
 			continue
@@ -57,8 +58,8 @@ func TestTemplatesFitTheirViews(t *testing.T) {
 		filled := reflect.New(reflect.TypeOf(view)).Elem()
 		fill(filled, 0)
 		for _, sample := range []any{view, filled.Interface()} {
-			f := frame{Menu: menu, View: sample, Trail: []link{{"/", "x"}}, Done: "x", Refused: "x", Live: true}
-			_, err := p.page(name, f)
+			f := site.Frame{View: sample, Trail: []site.Link{{Href: "/", Text: "x"}}, Done: "x", Rejected: "x", Live: true}
+			_, err := p.Page(name, f)
 			require.NoError(t, err)
 		}
 	}
@@ -67,7 +68,7 @@ func TestTemplatesFitTheirViews(t *testing.T) {
 // newTestPages is a dashboard without a database: it can show pages.
 func newTestPages(t *testing.T) *pages {
 	t.Helper()
-	p := &pages{now: time.Now}
+	p := &pages{Site: &site.Site{Now: time.Now}}
 	require.NoError(t, p.load())
 	return p
 }
@@ -76,7 +77,7 @@ func newTestPages(t *testing.T) *pages {
 func shown(t *testing.T, part string, view any) string {
 	t.Helper()
 	var out strings.Builder
-	require.NoError(t, newTestPages(t).templates.ExecuteTemplate(&out, part, view))
+	require.NoError(t, newTestPages(t).Templates.ExecuteTemplate(&out, part, view))
 	return out.String()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/catalog/spec"
+	"postrider/web/site"
 )
 
 // mappedMembers are the members of an event that the input mapping of a custom topic takes from the published object.
@@ -74,7 +75,7 @@ func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) 
 	name, done := c.Param("topic"), "?done=topic-made"
 	e := &editor{
 		table: topicTable(), noun: "topic", name: name, address: apiTopic, method: http.MethodPut,
-		folded: []string{spec.Mapping}, finish: finishTopic, trail: []link{{list, "Topics"}},
+		folded: []string{spec.Mapping}, finish: finishTopic, trail: []site.Link{{Href: list, Text: "Topics"}},
 		removed: list + "?done=topic-deleted",
 		saved:   func(name string, _ *apiAnswer) (string, error) { return list + "/" + name + done, nil },
 		removal: func(ctx context.Context) (forbidden, canceled string, err error) {
@@ -88,7 +89,7 @@ func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) 
 	if name == "" {
 		return e, nil
 	}
-	done, e.trail = "?done=topic-saved", []link{{list + "/" + name, name}}
+	done, e.trail = "?done=topic-saved", []site.Link{{Href: list + "/" + name, Text: name}}
 	err := p.readStored(ctx, c, e, name)
 	if string(e.stored["kind"]) != `"namespace"` {
 		e.table = slices.DeleteFunc(e.table, func(s spec.Setting) bool { return s.Name == "eventRetentionInDays" })
@@ -120,7 +121,8 @@ func (p *pages) topicKeys(c echo.Context) error {
 		err = p.readKeys(ctx, c, &view)
 	}
 	return again(c, "", err, func() error {
-		return p.show(c, "topic-keys", "Access keys", false, view, link{"/ui/topics/" + topic.Name, topic.Name})
+		return p.Show(c, "topic-keys", "Access keys", false, view,
+			site.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
 	})
 }
 
@@ -132,7 +134,7 @@ func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) er
 	path, body := apiTopic(view.Topic)+"/listKeys", []byte(nil)
 	if name := f.get("regenerate"); name != "" {
 		if !f.has("agreed") {
-			return wrongForm("confirm that no publisher uses " + name + " any more, or that those that do may be rejected.")
+			return site.WrongForm("confirm that no publisher uses " + name + " any more, or that those that do may be rejected.")
 		}
 		path, body = apiTopic(view.Topic)+"/regenerateKey", fmt.Appendf(nil, `{"keyName":%s}`, textJSON(name))
 	}

@@ -151,3 +151,13 @@ func TestVisible(t *testing.T) {
 		})
 	}
 }
+
+func TestDollarQuotedEndsWhereItShould(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a": "$event$a$event$", "": "$event$$event$", "$event$": "$event1$$event$$event1$",
+		"a$event": "$event1$a$event$event1$", "$event1$ $event": "$event2$$event1$ $event$event2$",
+	} {
+		require.Equal(t, want, DollarQuote(text))
+	}
+}

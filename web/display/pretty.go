@@ -10,8 +10,8 @@ import (
 // 16 MB of spaces.
 const maxDepth = 64
 
-// Pretty breaks JSON into lines for reading. Numbers and escapes stay as the publisher wrote them. Other texts, and JSON
-// that is nested too deep, stay as they are.
+// Pretty breaks JSON into lines for reading. Numbers and escapes stay as the publisher wrote them. Texts that are not
+// JSON, and JSON that is nested too deep, stay as they are.
 func Pretty(text string) string {
 	var out bytes.Buffer
 	if depthOf(text) > maxDepth || json.Indent(&out, []byte(strings.TrimSpace(text)), "", "  ") != nil {

@@ -1,4 +1,4 @@
-package web
+package site
 
 import (
 	"errors"
@@ -12,29 +12,29 @@ import (
 	"postrider/web/display"
 )
 
-// errorView is what error.html shows. It has no text of an error: that may hold addresses, names and SQL.
-type errorView struct {
+// ErrorView is what error.html shows. It has no text of an error: that may hold addresses, names and SQL.
+type ErrorView struct {
 	Status        int
 	Title, Detail string
 }
 
-// explain turns an error of a page into a page, and logs the server's own errors.
-func (p *pages) explain(next echo.HandlerFunc) echo.HandlerFunc {
+// Explain turns an error of a page into a page, and logs the server's own errors.
+func (s *Site) Explain(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
 		if err == nil || c.Response().Committed {
 			return err
 		}
-		status := statusOf(err)
-		p.logFailure(c, status, err)
+		status := StatusOf(err)
+		s.logFailure(c, status, err)
 		view := errorViewOf(status, err)
-		return p.render(c, status, "error", frame{Title: view.Title, View: view})
+		return s.render(c, status, "error", Frame{Title: view.Title, View: view})
 	}
 }
 
 // logFailure logs why a page failed, unless the browser has disconnected. A page that took too long is a warning: its
 // user can choose a filter that reads less.
-func (p *pages) logFailure(c echo.Context, status int, err error) {
+func (s *Site) logFailure(c echo.Context, status int, err error) {
 	ctx := c.Request().Context()
 	if status < http.StatusInternalServerError || ctx.Err() != nil {
 		return
@@ -47,19 +47,16 @@ func (p *pages) logFailure(c echo.Context, status int, err error) {
 	if status == http.StatusGatewayTimeout {
 		level = slog.LevelWarn
 	}
-	p.log.Log(ctx, level, "a page of the dashboard failed", args...)
+	s.Log.Log(ctx, level, "a page of the dashboard failed", args...)
 }
 
-// statusOf is the status code for an error.
-func statusOf(err error) int {
+// StatusOf is the status code for an error.
+func StatusOf(err error) int {
 	var answer *echo.HTTPError
-	var refused *refusedError
-	var rejected *apiError
+	var own interface{ HTTPStatus() int }
 	switch {
-	case errors.As(err, &refused):
-		return refused.status
-	case errors.As(err, &rejected):
-		return rejected.status
+	case errors.As(err, &own):
+		return own.HTTPStatus()
 	case errors.As(err, &answer):
 		return answer.Code
 	case errors.Is(err, display.ErrQuery), errors.Is(err, postgres.ErrInvalid):
@@ -78,14 +75,14 @@ func statusOf(err error) int {
 	}
 }
 
-func errorViewOf(status int, err error) errorView {
-	view := errorView{Status: status, Title: http.StatusText(status)}
+func errorViewOf(status int, err error) ErrorView {
+	view := ErrorView{Status: status, Title: http.StatusText(status)}
 	if text, ok := errorTexts[status]; ok {
 		view.Title, view.Detail = text.Title, text.Detail
 	}
-	var refused *refusedError
-	if errors.As(err, &refused) {
-		view.Detail = refused.text
+	var rejection *RejectionError
+	if errors.As(err, &rejection) {
+		view.Detail = rejection.Text
 	}
 	if errors.Is(err, postgres.ErrNotFound) {
 		view.Title, view.Detail = "It does not exist", "It never existed, or it was deleted at the end of its retention."
@@ -93,15 +90,15 @@ func errorViewOf(status int, err error) errorView {
 	return view
 }
 
-var errorTexts = map[int]errorView{
+var errorTexts = map[int]ErrorView{
 	http.StatusBadRequest: {
 		Title: "This page has no such filter", Detail: "The address has a parameter that the page cannot use. Start again " +
 			"from the menu.",
 	},
 	http.StatusUnauthorized: {Title: "Sign in first", Detail: "Your session has ended. Nothing was changed."},
 	http.StatusForbidden: {
-		Title: "Not allowed", Detail: "Another site sent this form: it does not come from a page of this dashboard. Nothing " +
-			"was changed.",
+		Title: "Not allowed", Detail: "Another site sent this form: it does not come from a page of this dashboard. " +
+			"Nothing was changed.",
 	},
 	http.StatusNotFound:         {Title: "There is no such page", Detail: "The menu has the pages of this dashboard."},
 	http.StatusMethodNotAllowed: {Title: "This page accepts no changes", Detail: "Nothing was changed."},
@@ -114,7 +111,7 @@ var errorTexts = map[int]errorView{
 	},
 	http.StatusConflict: {Title: "It has changed meanwhile", Detail: "Nothing was done. Go back and check again."},
 	http.StatusMisdirectedRequest: {
-		Title: "Use localhost", Detail: "This dashboard runs without a login: it is served only at localhost or an IP address.",
+		Title: "Use localhost", Detail: "This dashboard runs without a login: use localhost or an IP address as its host.",
 	},
 	http.StatusServiceUnavailable: {
 		Title: "The database does not answer", Detail: "No accepted event is lost. Reload this page in a moment.",

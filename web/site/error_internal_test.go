@@ -1,0 +1,95 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"postrider/postgres"
+	"postrider/web/display"
+)
+
+// The log has the cause of a page that failed, also of one that took too long. A browser that has gone is no failure.
+func TestFailedPagesAreLogged(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, row := range map[string]struct {
+		ctx   context.Context
+		err   error
+		level string
+	}{
+		"too slow":  {t.Context(), errors.Join(postgres.ErrTooSlow, errors.New("canceling statement")), "WARN"},
+		"a failure": {t.Context(), errors.New("planted"), "ERROR"},
+		"not found": {t.Context(), postgres.ErrNotFound, ""},
+		"gone":      {gone, errors.New("planted"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			s := &Site{Log: slog.New(slog.NewJSONHandler(&log, nil))}
+			r := httptest.NewRequestWithContext(row.ctx, http.MethodGet, "/ui/jobs", http.NoBody)
+			s.logFailure(echo.New().NewContext(r, httptest.NewRecorder()), StatusOf(row.err), row.err)
+			if row.level == "" {
+				require.Empty(t, log.String())
+				return
+			}
+			require.Contains(t, log.String(), `"level":"`+row.level+`"`)
+			require.Contains(t, log.String(), `"error":`)
+		})
+	}
+}
+
+func TestStatusOfErrors(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		err  error
+		want int
+	}{
+		"the store is unavailable": {fmt.Errorf("read: %w", postgres.ErrUnavailable), http.StatusServiceUnavailable},
+		"the connection is refused": {
+			fmt.Errorf("read: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), http.StatusServiceUnavailable,
+		},
+		"not a filter":  {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
+		"not there":     {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
+		"too slow":      {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
+		"paused":        {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
+		"echo's own":    {echo.ErrNotFound, http.StatusNotFound},
+		"anything else": {errors.New("boom"), http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, row.want, StatusOf(row.err))
+		})
+	}
+}
+
+// A hint that was worded anew would leave a page without advice.
+func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
+	t.Parallel()
+	var hints strings.Builder
+	files, err := filepath.Glob("../../migrations/*.sql")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		hints.Write(text)
+	}
+	for _, w := range pageWords {
+		require.Contains(t, hints.String(), w.hint)
+		require.Equal(t, w.advice, advice(&postgres.FunctionError{Hint: "x " + w.hint + " x"}))
+	}
+	require.Empty(t, advice(&postgres.FunctionError{Hint: "SELECT something"}))
+}
