@@ -143,7 +143,9 @@ func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
 // loginOf finds a login, and limits the wrong codes of a user.
 func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, error) {
 	if p.codes.exhausted(user, p.Now()) {
-		return nil, &site.RejectionError{Status: http.StatusTooManyRequests, Text: "Too many wrong codes. Try again in a minute."}
+		return nil, &site.RejectionError{
+			Status: http.StatusTooManyRequests, Text: "Too many wrong codes. Try again in a minute.",
+		}
 	}
 	login, err := p.parts.Access.Login(ctx, code)
 	if errors.Is(err, postgres.ErrNotFound) {

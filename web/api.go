@@ -14,55 +14,53 @@ import (
 	"postrider/web/display"
 )
 
-// apiAnswer is what the REST API says to a form.
+// apiAnswer is the REST API's response to a form.
 type apiAnswer struct {
 	status int
 	header http.Header
 	body   bytes.Buffer
 }
 
-// Header are the answer's headers, as http.ResponseWriter has them.
+// Header has the headers of the response.
 func (a *apiAnswer) Header() http.Header { return a.header }
 
-// WriteHeader takes the first status that it is told.
+// WriteHeader stores the first status.
 func (a *apiAnswer) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
 	}
 }
 
-// Write takes more of the body.
+// Write stores a part of the body.
 func (a *apiAnswer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(p)
 }
 
-// apiProblem is one of the mistakes that the API finds in a request.
+// apiProblem is one of the errors in a request.
 type apiProblem struct{ Code, Target, Message string }
 
-// apiError is an answer of the API that refuses. All of its words may be shown.
+// apiError is a rejection by the API. All of its texts may be shown.
 type apiError struct {
 	status        int
 	Code, Message string
 	Details       []apiProblem
 }
 
-// Error is the API's own sentence.
+// Error is the message of the API.
 func (e *apiError) Error() string { return e.Message }
 
 // HTTPStatus is the status of the response.
 func (e *apiError) HTTPStatus() int { return e.status }
 
-// ask makes a request to the API within this process, in the name of ctx's actor. body is JSON; nil is none. headers
-// are pairs of name and value. What the API refuses is an *apiError.
-//
-// It is asked under the host that the page was asked under: a validationUrl begins with that.
+// ask sends a request to the API within this process, as ctx's actor. body is JSON; nil is none. headers are pairs of
+// name and value. A rejection is an *apiError. The request has the host of the page's: a validationUrl begins with it.
 func (p *pages) ask(
 	ctx context.Context, c echo.Context, method, path string, body []byte, headers ...string,
 ) (*apiAnswer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("ask the API: %w", err)
+		return nil, fmt.Errorf("request to the API: %w", err)
 	}
 	page := c.Request()
 	r.Host, r.TLS, r.RemoteAddr = page.Host, page.TLS, page.RemoteAddr
@@ -79,31 +77,31 @@ func (p *pages) ask(
 	}
 	answer := &apiAnswer{header: http.Header{}}
 	p.api.ServeHTTP(answer, r)
-	return answer, answer.refusal()
+	return answer, answer.rejection()
 }
 
-// refusal is nil where the request was done.
-func (a *apiAnswer) refusal() error {
+// rejection is nil if the request succeeded.
+func (a *apiAnswer) rejection() error {
 	if a.status < http.StatusBadRequest {
 		return nil
 	}
 	var said struct{ Error apiError }
 	if err := json.Unmarshal(a.body.Bytes(), &said); err != nil || said.Error.Message == "" {
-		said.Error.Message = "the API answers " + display.StatusText(a.status)
+		said.Error.Message = "the API responds with " + display.StatusText(a.status)
 	}
 	said.Error.status = a.status
 	return &said.Error
 }
 
-// read fills target from the answer's JSON.
+// read decodes the JSON of the response into target.
 func (a *apiAnswer) read(target any) error {
 	if err := json.NewDecoder(io.Reader(&a.body)).Decode(target); err != nil {
-		return fmt.Errorf("read the API's answer: %w", err)
+		return fmt.Errorf("read the API's response: %w", err)
 	}
 	return nil
 }
 
-// plainJSON writes JSON without the escapes that are for HTML.
+// plainJSON writes JSON without escapes for HTML.
 func plainJSON(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -120,5 +118,5 @@ func apiSubscription(topic, name string) string {
 
 func apiPolicy(name string) string { return "/v1/policies/" + url.PathEscape(name) }
 
-// etagOf is how the API names a version.
+// etagOf is the ETag of a version.
 func etagOf(version int64) string { return `"` + display.IDText(version) + `"` }

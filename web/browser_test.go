@@ -106,7 +106,7 @@ func (w *browser) value(t *testing.T, script string) string {
 	return text
 }
 
-// size sets the window's size and its colour scheme.
+// size sets the window's size and its color scheme.
 func (w *browser) size(t *testing.T, width, height int64, scheme string) {
 	t.Helper()
 	w.do(t, chromedp.EmulateViewport(width, height))

@@ -122,7 +122,7 @@ func (w *browser) shot(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// reduced has 256 colours: of each group of colours that are nearly the same the most frequent one. A page has few, and
+// reduced has 256 colors: of each group of colors that are nearly the same the most frequent one. A page has few, and
 // its text's edges lie between them.
 func reduced(full image.Image) image.Image {
 	bounds, counts := full.Bounds(), map[color.RGBA]int{}
@@ -147,12 +147,12 @@ func reduced(full image.Image) image.Image {
 	return out
 }
 
-// paletteOf has the most frequent colours as they are, and of the others one of each group: else the marks of a legend
+// paletteOf has the most frequent colors as they are, and of the others one of each group: else the marks of a legend
 // would be lost beside the edges of letters. It sorts what it chooses from, so that the same page has the same picture.
 func paletteOf(counts map[color.RGBA]int) (palette color.Palette) {
 	const asTheyAre, all = 96, 256
 	sorted := slices.SortedFunc(maps.Keys(counts),
-		func(a, b color.RGBA) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), byColour(a, b)) })
+		func(a, b color.RGBA) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), byColor(a, b)) })
 	groups := map[color.RGBA]bool{}
 	for i, c := range sorted {
 		group := color.RGBA{c.R >> 4, c.G >> 4, c.B >> 4, 0}
@@ -163,6 +163,6 @@ func paletteOf(counts map[color.RGBA]int) (palette color.Palette) {
 	return palette
 }
 
-func byColour(a, b color.RGBA) int {
+func byColor(a, b color.RGBA) int {
 	return cmp.Or(cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
 }

@@ -134,7 +134,9 @@ func (b *bootstrap) admits(ctx context.Context, guess string) error {
 	case b.waiting <- struct{}{}:
 		defer func() { <-b.waiting }()
 	default:
-		return &site.RejectionError{Status: http.StatusTooManyRequests, Text: "Too many wrong tokens. Try again in a few seconds."}
+		return &site.RejectionError{
+			Status: http.StatusTooManyRequests, Text: "Too many wrong tokens. Try again in a few seconds.",
+		}
 	}
 	select {
 	case <-time.After(wrongTokenDelay):

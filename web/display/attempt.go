@@ -7,13 +7,12 @@ import (
 	"postrider/query"
 )
 
-// Phase is a part of an attempt's time, as a bar: in percent of the longest attempt shown.
+// Phase is a part of an attempt's duration, as a bar in percent of the longest attempt that is shown.
 type Phase struct {
 	Name, Class, Text, X, Width string
 }
 
-// PhasesOf splits an attempt's time as its row tells: those of a reused connection have no name resolution, no connect,
-// no TLS.
+// PhasesOf divides the duration of an attempt. On a reused connection there is no DNS, no connect and no TLS.
 func PhasesOf(a query.AttemptLine, longest float64) []Phase {
 	if longest <= 0 {
 		return nil

@@ -12,18 +12,18 @@ import (
 	"postrider/query"
 )
 
-// Chart is a table of what happened in each step of a range; the page's script draws it. Without JavaScript the table
-// is what is there.
+// Chart is a table with a row for each step of a range. The page's script draws it; without JavaScript it is shown as a
+// table.
 type Chart struct {
 	Title string
-	Form  string // lines, or bars: each upon the one before it
+	Form  string // "lines", or "bars", which are stacked
 	Unit  string // of the numbers: "ms", or "" for a count
-	// Series have their colours by name: those of app.js and style.css.
+	// Series have the names of their colors in style.css.
 	Series []series
 	Rows   []chartRow // the oldest first
 }
 
-type series struct{ Name, Colour string }
+type series struct{ Name, Color string }
 
 type chartRow struct {
 	Unix           int64
@@ -71,13 +71,13 @@ func RangeLinks(c echo.Context, here *chartRange) []RangeLink {
 	return links
 }
 
-// What the first series of a chart of traffic may be: events are published to topics, and owed to event subscriptions.
+// The first series of a traffic chart: events of a topic are published, and cause deliveries of event subscriptions.
 const (
 	PublishedSeries = "Published"
 	OwedSeries      = "Owed"
 )
 
-// rowsOf makes a row of each step but the last, which is not over: it would show a fall that is none.
+// rowsOf makes a row of each step but the last: it has not ended, and would look like a drop.
 func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) []string) (rows []chartRow) {
 	for i := range steps[:max(0, len(steps)-1)] {
 		at := steps[i].At.UTC()
@@ -87,7 +87,7 @@ func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) [
 	return rows
 }
 
-// TrafficChart shows what came, what was delivered and what failed.
+// TrafficChart shows new events or deliveries, delivered ones and failures.
 func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	return Chart{
 		Title: "Per " + r.Each, Form: "lines",
@@ -112,10 +112,10 @@ func numbers(list ...int64) []string {
 	return texts
 }
 
-// outcomeColours are those of the most frequent failures; what is rarer shares the last.
-var outcomeColours = []string{"bad-mark", "waiting-mark", "series-violet", "series-blue", "calm-mark"}
+// outcomeColors are the colors of the most frequent failures; the others share the last one.
+var outcomeColors = []string{"bad-mark", "waiting-mark", "series-violet", "series-blue", "calm-mark"}
 
-// OutcomeChart shows what the attempts met: successes at the bottom, upon them each kind of failure.
+// OutcomeChart shows attempts by outcome: successes at the bottom, and the failures stacked on them.
 func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 	ch := Chart{Title: "Attempts by outcome, per " + r.Each, Form: "bars", Series: []series{{"Delivered", "accent"}}}
 	var failures []string
@@ -125,14 +125,14 @@ func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 		}
 	}
 	own := failures
-	if len(failures) > len(outcomeColours) {
-		own = failures[:len(outcomeColours)-1]
+	if len(failures) > len(outcomeColors) {
+		own = failures[:len(outcomeColors)-1]
 	}
 	for i, name := range own {
-		ch.Series = append(ch.Series, series{name, outcomeColours[i]})
+		ch.Series = append(ch.Series, series{name, outcomeColors[i]})
 	}
 	if len(own) < len(failures) {
-		ch.Series = append(ch.Series, series{"other failures", outcomeColours[len(outcomeColours)-1]})
+		ch.Series = append(ch.Series, series{"other failures", outcomeColors[len(outcomeColors)-1]})
 	}
 	ch.Rows = r.rowsOf(counts.Minutes, func(m *query.Minute) []string {
 		list := []int64{m.Outcomes[string(policy.OutcomeDelivered)]}
@@ -148,7 +148,7 @@ func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 	return ch
 }
 
-// LatencyChart shows how long attempts took, where there were any.
+// LatencyChart shows how long attempts took, with gaps in steps without attempts.
 func LatencyChart(r *chartRange, steps []query.Minute) Chart {
 	return Chart{
 		Title: "How long an attempt takes, per " + r.Each, Form: "lines", Unit: "ms",
@@ -164,10 +164,10 @@ func LatencyChart(r *chartRange, steps []query.Minute) Chart {
 	}
 }
 
-// Spark is a small chart of bars, as SVG: what succeeded, and on top of it what failed.
+// Spark is a small bar chart as SVG: successes, with the failures stacked on them.
 type Spark struct {
 	Bars []bar
-	Text string // what a person hears who cannot see it
+	Text string // for screen readers
 }
 
 // bar is one of its steps, in units of the drawing: 3 wide, sparkHeight high.
@@ -207,7 +207,7 @@ func at(list []int64, i int) int64 {
 	return 0
 }
 
-// barHeight shows a single one among thousands, too.
+// barHeight is at least 2 if there is any: one among thousands is visible.
 func barHeight(n, most int64) int {
 	if n == 0 {
 		return 0

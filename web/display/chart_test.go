@@ -9,7 +9,7 @@ import (
 	"postrider/query"
 )
 
-func TestOutcomeChartSharesTheLastColour(t *testing.T) {
+func TestOutcomeChartSharesTheLastColor(t *testing.T) {
 	t.Parallel()
 	names := []string{"Busy", "TimedOut", "NotFound", "BadRequest", "SocketError", "Forbidden"}
 	counts := &query.Counts{
@@ -33,7 +33,7 @@ func TestOutcomeChartSharesTheLastColour(t *testing.T) {
 		}, chart.Series)
 	require.Len(t, chart.Rows, 1, "the last step is not over")
 	require.Equal(t, []string{"50", "10", "9", "8", "7", "11"}, chart.Rows[0].Values)
-	counts.Outcomes = counts.Outcomes[:6] // as many failures as colours: each has its own
+	counts.Outcomes = counts.Outcomes[:6] // as many failures as colors: each has its own
 	require.Len(t, OutcomeChart(&chartRanges[0], counts).Series, 6)
 	require.Equal(t, "SocketError", OutcomeChart(&chartRanges[0], counts).Series[5].Name)
 }

@@ -1,3 +1,3 @@
-// Package display is how pages of the dashboard show values: numbers, times, charts, JSON and text that others wrote.
-// It also reads the filters in the address of a page, and makes the links between pages of a list.
+// Package display formats what pages of the dashboard show: numbers, times, charts, JSON, and texts of publishers and
+// endpoints. It also reads the filter in a page's address, and makes the links between the pages of a list.
 package display

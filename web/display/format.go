@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Grouped prints a whole number with its thousands apart: 1,234,567.
+// Grouped prints a whole number with separators: 1,234,567.
 func Grouped(n any) string {
 	digits := strconv.FormatInt(reflect.Indirect(reflect.ValueOf(n)).Int(), 10)
 	sign := ""
@@ -37,7 +37,7 @@ func AtMost(n any, limit int) string {
 	return Grouped(n)
 }
 
-// PerSecond prints a rate with two digits that mean something: 1,234 12.3 0.25 0.
+// PerSecond prints a rate with at least two significant digits: 1,234 12.3 0.25 0.
 func PerSecond(rate float64) string {
 	switch {
 	case rate == 0:
@@ -53,7 +53,7 @@ func PerSecond(rate float64) string {
 	}
 }
 
-// Percent rounds neither a failure nor a success away: 99.996 % is not 100 %, and one of a million is not 0 %.
+// Percent prints 100 % only if all are, and 0 % only if none is: 99.996 % is not rounded to 100 %.
 func Percent(part, whole int64) string {
 	if whole == 0 {
 		return "–"
@@ -71,7 +71,7 @@ func Percent(part, whole int64) string {
 	}
 }
 
-// Milliseconds prints how long something took: 0.4 ms, 12 ms, 1.25 s, 2 min 5 s.
+// Milliseconds prints a duration in milliseconds: 0.4 ms, 12 ms, 1.25 s, 2 min 5 s.
 func Milliseconds(ms float64) string {
 	switch {
 	case ms < 10:
@@ -137,7 +137,7 @@ func StatusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// AttemptsAllowed says a limit of attempts; nil or 0 = none.
+// AttemptsAllowed prints a limit of attempts; nil or 0 = none.
 func AttemptsAllowed(limit *int) string {
 	if limit == nil || *limit == 0 {
 		return "any number of attempts"
@@ -145,7 +145,7 @@ func AttemptsAllowed(limit *int) string {
 	return "up to " + Plural(*limit, "attempt")
 }
 
-// Minutes prints whole days and hours as such: 1440 minutes are read more easily as a day.
+// Minutes prints minutes as whole days or hours if they are: 1440 is 1 day.
 func Minutes(n int) string {
 	const hour, day = 60, 24 * 60
 	switch {
@@ -166,8 +166,8 @@ func OrEmpty(value *string) string {
 	return *value
 }
 
-// Provisioning is the word for a provisioning state. "Succeeded" says that the event subscription was created, and
-// reads as if its endpoint were healthy; so it is "active", in no color.
+// Provisioning is the word for a provisioning state. "Succeeded" means that the event subscription was created, but
+// reads as if its endpoint were healthy: it is shown as "active".
 func Provisioning(state any) string {
 	if text := fmt.Sprint(state); text != "Succeeded" {
 		return text
@@ -175,7 +175,7 @@ func Provisioning(state any) string {
 	return "active"
 }
 
-// Tone is the class of a state, an outcome or a hold: its colour. The text beside it says the same.
+// Tone is the CSS class for the color of a state, an outcome or a hold.
 func Tone(word string) string {
 	switch word {
 	case "delivered", "done", "Delivered", "succeeded", "completed", "success", "deliver":
@@ -190,7 +190,7 @@ func Tone(word string) string {
 	}
 }
 
-// Met is what the last attempt met: an HTTP status with its name, or nothing.
+// Met is the response to the last attempt: an HTTP status with its name, or none.
 func Met(attempts int, status *int) string {
 	switch {
 	case status == nil && attempts == 0:

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Moment is a time as pages show it: exactly, in UTC, and by its distance from now.
+// Moment is a time as pages show it: in UTC, and relative to now.
 type Moment struct {
 	Machine  string // RFC 3339, for <time datetime>
 	Absolute string // 2026-01-31 09:30:15 UTC
@@ -22,8 +22,8 @@ func MomentOf(t, now time.Time) Moment {
 	}
 }
 
-// Relative says how long ago, or how far ahead. Both times are the database's; a page takes a moment to be made, and
-// what is due in less than a second is now.
+// Relative prints a time that is so long ago, or ahead if it is negative. Less than a second is "now": rendering a page
+// takes a moment.
 func Relative(ago time.Duration) string {
 	switch {
 	case ago <= -time.Second:
@@ -35,7 +35,7 @@ func Relative(ago time.Duration) string {
 	}
 }
 
-// Count gives a duration in its largest whole unit, and from a minute to ten in two: a countdown is read in seconds.
+// Count prints a duration in its largest whole unit, and from 1 to 10 minutes in two, for countdowns.
 func Count(d time.Duration) string {
 	if d >= time.Minute && d < 10*time.Minute && d%time.Minute >= time.Second {
 		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)

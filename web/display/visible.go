@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// Visible writes characters that cannot be seen as [U+202E]. Escaping keeps a publisher's text from being markup, but
-// not from lying: a right-to-left override shows "exe.png" for an id that ends in "gnp.exe", and a zero-width space
-// makes two ids look like one. Joiners stay, because scripts and emoji need them.
+// Visible writes invisible characters as [U+202E]. Escaped text is no markup, but it can still deceive: a right-to-left
+// override shows "exe.png" for an id that ends in "gnp.exe", and a zero-width space makes two ids look like one.
+// Joiners stay, because scripts and emoji need them.
 func Visible(text string) string {
 	if strings.IndexFunc(text, IsHidden) < 0 {
 		return text
@@ -24,7 +24,7 @@ func Visible(text string) string {
 	return out.String()
 }
 
-// IsHidden reports whether a character cannot be seen, or changes how others are shown.
+// IsHidden reports whether a character is invisible, or changes how others are shown.
 func IsHidden(r rune) bool {
 	switch r {
 	case '\t', '\r', '\n':

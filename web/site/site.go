@@ -89,8 +89,11 @@ type menuGroup struct {
 var menu = []menuGroup{
 	{"Now", access.RoleViewer, []Link{{"/ui/", "Overview"}, {"/ui/problems", "Problems"}, {"/ui/tail", "Live tail"}}},
 	{"Traffic", access.RoleViewer, []Link{
-		{"/ui/events", "Events"}, {"/ui/deliveries", "Deliveries"}, {"/ui/batches", "Batches"},
-		{"/ui/dead-letters", "Dead letters"}, {"/ui/operations", "Operations"},
+		{"/ui/events", "Events"},
+		{"/ui/deliveries", "Deliveries"},
+		{"/ui/batches", "Batches"},
+		{"/ui/dead-letters", "Dead letters"},
+		{"/ui/operations", "Operations"},
 	}},
 	{"Configuration", access.RoleViewer, []Link{
 		{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"},

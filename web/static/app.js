@@ -47,7 +47,7 @@
   }
 
   // ---- Charts: drawn from the table below them.
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const plots = new Map();
 
   function columns(table) {
@@ -88,13 +88,13 @@
     if (old) old.destroy();
     const step = data[0].length > 1 ? data[0][1] - data[0][0] : 60;
     const series = heads.map((th, i) => {
-      const stroke = colour("--" + th.dataset.colour);
+      const stroke = color("--" + th.dataset.color);
       return {
         label: th.textContent, stroke, points: { show: false, size: 6, fill: stroke, filter: isolated }, spanGaps: false, value: (u, _, s, at) => shown(at === null || at === undefined ? null : u.raw[s][at], unit),
         ...(bars ? { fill: stroke, width: 0, paths: window.uPlot.paths.bars({ size: [0.86, 40], align: 1 }) } : { width: 1.75, fill: i === (unit ? -1 : 1) ? stroke + "22" : undefined }),
       };
     });
-    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const day = step > 3600 ? "{WWW} {D}" : "{HH}:{mm}";
     const options = {
       width: chart.clientWidth, height: 200, tzDate: (t) => window.uPlot.tzDate(new Date(t * 1000), "UTC"), cursor: { y: false, points: { size: 6 } },
@@ -133,7 +133,7 @@
     }
   });
   all(".chart").forEach((chart) => widths.observe(chart));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { // other colours
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { // other colors
     for (const plot of plots.values()) plot.destroy();
     plots.clear();
     drawAll();
