@@ -56,7 +56,7 @@ type instance struct {
 	stopRun context.CancelFunc
 	running sync.WaitGroup
 	ready   atomic.Bool
-	looked  lastLook
+	checked lastCheck
 	keyID   string
 	failed  chan error
 }
@@ -159,7 +159,7 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	a.running.Go(func() { srv.Run(run) })
 	handler := healthOnly(srv.Handler())
 	streams, stopStreams := context.WithCancel(run)
-	if o.role.answers() {
+	if o.role.serves() {
 		if err := web.Mount(srv.Echo(), web.Options{
 			Parts: a.store.Dashboard(), API: srv.Handler(), AdminToken: api.AdminToken, Open: o.openUI,
 			Retention: o.engine.Retention, Stopping: streams, Logger: o.log,

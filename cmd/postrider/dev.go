@@ -23,7 +23,7 @@ import (
 )
 
 // devAccessKey is the access key of dev's topic, the same everywhere so that samples run unchanged. It is no secret:
-// serve refuses it, and dev uses it on loopback only.
+// serve rejects it, and dev uses it on loopback only.
 const devAccessKey = "cG9zdHJpZGVyLWRldi1rZXktbm90LWEtc2VjcmV0ISE="
 
 // devEncryptionKey is as public as devAccessKey.
@@ -44,11 +44,11 @@ type devCmd struct {
 	TLS        bool   `name:"tls" help:"Serve TLS as well, with a self-signed certificate for localhost, 127.0.0.1 and ::1."`
 	TLSListen  string `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a taken port falls to a free one." default:"127.0.0.1:7483"`
 	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
-	ReadyFile  string `help:"Written (JSON) when everything answers: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
+	ReadyFile  string `help:"File to write (JSON) when everything is ready: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
 	deadLetterFlags
 	// A day in a second at most: the engine polls for due attempts every 100 ms.
-	TimeScale int        `name:"time-scale" help:"Make every wait between attempts this many times as short, 1 to 86400: under 60 a day of retries takes 24 minutes." default:"1" range:"1..86400" placeholder:"N"`
-	Validate  bool       `help:"Make endpoints on this machine answer the validation handshake, too; else it is left out for those."`
+	TimeScale int        `name:"time-scale" help:"Divide every wait between attempts by this, 1 to 86400: under 60 a day of retries takes 24 minutes." default:"1" range:"1..86400" placeholder:"N"`
+	Validate  bool       `help:"Require the validation handshake of endpoints on this machine, too."`
 	LogLevel  slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
 
@@ -219,7 +219,7 @@ func (d *dev) deadLetters() (policy.ExportLocations, error) {
 	return locations, os.MkdirAll(own.Path, 0o750)
 }
 
-// local reports that nobody else can reach dev by any of its doors.
+// local reports whether only this machine can reach dev.
 func (d *dev) local() bool {
 	return isLoopback(d.api.Addr()) && (d.secure == nil || isLoopback(d.secure.Addr()))
 }
@@ -253,7 +253,7 @@ func (d *dev) stop() error {
 	return errors.Join(errs...)
 }
 
-// devSecrets are well known on loopback. Whoever else can reach the port must not know them from our documentation.
+// devSecrets are well known on loopback. Elsewhere they are random: clients of the port can read the documentation.
 func devSecrets(local bool) (adminToken, topicKey string) {
 	if local {
 		return rest.DevAdminToken, devAccessKey

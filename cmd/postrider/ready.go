@@ -12,35 +12,34 @@ import (
 )
 
 const (
-	// readyAge is how long an answer holds: anybody may ask, without a credential, as often as they like.
+	// readyAge is how long a result is used again: requests need no credential and are not limited.
 	readyAge = 500 * time.Millisecond
-	// silentTooLong is amply what it takes to be thought dead (four seconds), and to come back from a restart of
-	// PostgreSQL.
+	// silentTooLong is more than a lease (four seconds) and a restart of PostgreSQL.
 	silentTooLong = 30 * time.Second
 )
 
-// lastLook is the latest answer.
-type lastLook struct {
+// lastCheck is the latest result.
+type lastCheck struct {
 	mu  sync.Mutex
 	at  time.Time
 	err error
 }
 
-// isReady says what is missing. What its error says as a server.NotReadyError may be shown to anybody.
+// isReady returns why the node is not ready. The text of a server.NotReadyError may be shown to any client.
 func (a *instance) isReady(ctx context.Context) error {
 	if !a.ready.Load() {
 		return server.NotReadyError("this node is starting or stopping")
 	}
-	a.looked.mu.Lock()
-	defer a.looked.mu.Unlock()
-	if time.Since(a.looked.at) >= readyAge {
-		a.looked.err = a.look(ctx)
-		a.looked.at = time.Now()
+	a.checked.mu.Lock()
+	defer a.checked.mu.Unlock()
+	if time.Since(a.checked.at) >= readyAge {
+		a.checked.err = a.check(ctx)
+		a.checked.at = time.Now()
 	}
-	return a.looked.err
+	return a.checked.err
 }
 
-func (a *instance) look(ctx context.Context) error {
+func (a *instance) check(ctx context.Context) error {
 	if err := a.store.Reader.Ping(ctx); err != nil {
 		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
 	}
@@ -61,7 +60,7 @@ func (a *instance) look(ctx context.Context) error {
 	return a.missing(r, stalled)
 }
 
-// missing judges what was found. A node without an engine has no heartbeat.
+// missing returns why the node is not ready. A node without an engine has no heartbeat.
 func (a *instance) missing(r query.Readiness, stalled time.Duration) error {
 	switch {
 	case !r.KeyKnown:

@@ -14,12 +14,12 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// readyCmd is for who has no curl: the image has nothing but this program in it.
+// readyCmd replaces curl in the image, which contains only this program.
 type readyCmd struct {
 	Listen  string `help:"Address that the node listens on." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
-	TLS     bool   `name:"tls" help:"It answers with TLS; its certificate is not looked at, because it is not for this name."`
-	TLSCert string `name:"tls-cert" help:"As serve is told: where there is one, it answers with TLS." env:"POSTRIDER_TLS_CERT" placeholder:"FILE"`
-	Live    bool   `help:"Ask only whether its process answers, which it does while the database is away. For those who restart what fails."`
+	TLS     bool   `name:"tls" help:"The node serves TLS. Its certificate is not checked, because it is not for this name."`
+	TLSCert string `name:"tls-cert" help:"As for serve: with a certificate, the node serves TLS." env:"POSTRIDER_TLS_CERT" placeholder:"FILE"`
+	Live    bool   `help:"Check only that its process responds, which it does while the database is unavailable: for restarts of nodes that fail."`
 }
 
 const readyPatience = 3 * time.Second
@@ -31,7 +31,7 @@ func (c *readyCmd) Run(ctx context.Context) error {
 		return terminal.Usagef("--listen %q: not an address such as 127.0.0.1:7480", c.Listen)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // it listens on all addresses
+		host = "127.0.0.1" // the node listens on all addresses
 	}
 	scheme, path, lack := "http", "/readyz", "not ready"
 	if c.TLS || c.TLSCert != "" {
@@ -40,29 +40,29 @@ func (c *readyCmd) Run(ctx context.Context) error {
 	if c.Live {
 		path, lack = "/healthz", "not alive"
 	}
-	if err := askHealth(ctx, scheme+"://"+net.JoinHostPort(host, port)+path); err != nil {
+	if err := checkHealth(ctx, scheme+"://"+net.JoinHostPort(host, port)+path); err != nil {
 		return fmt.Errorf("%s: %w", lack, err)
 	}
 	return nil
 }
 
-// askHealth fails with what the node says of itself, or with why it says nothing.
-func askHealth(ctx context.Context, url string) error {
+// checkHealth returns the node's reason, or why there is no response.
+func checkHealth(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	//nolint:gosec // nothing is sent, and this machine is asked
+	//nolint:gosec // nothing is sent, and it is this machine
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
-	if answer.StatusCode != http.StatusOK {
+	defer func() { _ = response.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+	if response.StatusCode != http.StatusOK {
 		return errors.New(strings.TrimSpace(string(text)))
 	}
 	return nil

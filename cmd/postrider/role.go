@@ -9,21 +9,20 @@ import (
 	"postrider/server"
 )
 
-// role is which part of the service a node runs. Nodes of all roles share one database and find each other's work
-// there.
+// role is the part of the service that a node runs. Nodes of all roles share one database.
 type role string
 
 const (
 	roleAll    role = "all"
-	roleAPI    role = "api"    // answers: REST API and dashboard
+	roleAPI    role = "api"    // serves REST API and dashboard
 	roleWorker role = "worker" // delivers
 )
 
-func (r role) answers() bool  { return r != roleWorker }
+func (r role) serves() bool   { return r != roleWorker }
 func (r role) delivers() bool { return r != roleAPI }
 
-// keepPartitions is what a node without an engine needs of the clockwork: its publishes must find today's partitions
-// also when no worker has run since yesterday.
+// keepPartitions is the maintenance of a node without an engine: its publishes need today's partitions, even if no
+// worker has run since yesterday.
 func (a *instance) keepPartitions(ctx, run context.Context, o appOptions) error {
 	if err := a.store.Maintenance.EnsurePartitions(ctx); err != nil {
 		return err
@@ -32,18 +31,18 @@ func (a *instance) keepPartitions(ctx, run context.Context, o appOptions) error 
 	return nil
 }
 
-// healthOnly is a worker's door: what an orchestrator and a monitor ask, and for everybody else a word on where to go.
+// healthOnly is the API of a worker: health and metrics. Other requests are directed to other nodes.
 func healthOnly(full http.Handler) http.Handler {
-	doors := http.NewServeMux()
-	doors.Handle("GET /healthz", full)
-	doors.Handle("GET /readyz", full)
-	doors.Handle("GET /metrics", full)
-	doors.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+	paths := http.NewServeMux()
+	paths.Handle("GET /healthz", full)
+	paths.Handle("GET /readyz", full)
+	paths.Handle("GET /metrics", full)
+	paths.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{
-			"code": "NotFound", "message": "this node only delivers (--role worker); ask one with --role api or all",
+			"code": "NotFound", "message": "this node only delivers (--role worker); use one with --role api or all",
 		}})
 	})
-	return server.Guarded(doors)
+	return server.Guarded(paths)
 }

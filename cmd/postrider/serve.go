@@ -112,7 +112,7 @@ func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err 
 // announce logs and returns the URLs of the node.
 func (c *serveCmd) announce(a *instance, o appOptions, base string) local.ReadyInfo {
 	log := o.log.With("version", version.Number(), "node", a.store.Node, "role", c.Role)
-	if !c.Role.answers() {
+	if !c.Role.serves() {
 		log.Info("ready", "health", base+"/healthz")
 		return local.ReadyInfo{Health: base}
 	}
@@ -172,7 +172,7 @@ func (c *serveCmd) token() string {
 		return c.AdminToken
 	}
 	token := newSecret()
-	if !c.Role.answers() {
+	if !c.Role.serves() {
 		return token // a worker serves nothing that needs it
 	}
 	fmt.Fprintf(os.Stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)

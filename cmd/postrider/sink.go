@@ -14,7 +14,7 @@ import (
 
 type sinkCmd struct {
 	Listen    string `help:"Address to listen on." default:"127.0.0.1:7481" env:"POSTRIDER_SINK_LISTEN"`
-	ReadyFile string `help:"Written (JSON) when it answers." placeholder:"FILE"`
+	ReadyFile string `help:"File to write (JSON) when the endpoint is ready." placeholder:"FILE"`
 	Quiet     bool   `help:"Do not print a line per request."`
 }
 

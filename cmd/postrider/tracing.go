@@ -25,16 +25,14 @@ import (
 )
 
 // tracing sends a span for each publish request, with its commit, and for each delivery attempt, in the trace that the
-// publisher names. Spans are made when the work is done, from what is told of it anyway: where tracing is off, nothing
-// is in the way. Requests to endpoints so carry the publisher's traceparent, and the same one each time they are
-// repeated.
+// publisher names. Spans are created from reports after the work, so that they cost nothing without tracing. Requests
+// to endpoints therefore carry the publisher's traceparent, the same one in each attempt.
 type tracing struct {
 	provider *trace.TracerProvider
 	tracer   api.Tracer
 }
 
-// startTracing goes by OpenTelemetry's own variables, which its library reads; nil where none of them names a
-// collector.
+// startTracing uses OpenTelemetry's own variables, which its library reads; nil if none of them names a collector.
 func startTracing(ctx context.Context, node string) (*tracing, error) {
 	collector := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	if collector == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") ||
@@ -59,11 +57,11 @@ func startTracing(ctx context.Context, node string) (*tracing, error) {
 	return &tracing{provider: provider, tracer: provider.Tracer("postrider")}, nil
 }
 
-// stop sends what is left.
+// stop sends the remaining spans.
 func (t *tracing) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, httpGrace)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // what a collector does not take is lost, and nothing else
+	_ = t.provider.Shutdown(ctx) // spans that the collector does not accept are lost
 }
 
 // withinTrace is a context in the trace that an event was published in.
@@ -72,8 +70,8 @@ func withinTrace(t event.Trace) context.Context {
 		propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
 }
 
-// published tells of a publish request: the first event's trace is its parent, as a request's own traceparent is that
-// of all its events.
+// published reports a publish request. Its parent is the first event's trace: a traceparent of the request applies to
+// all its events.
 func (t *tracing) published(r server.PublishReport) {
 	if len(r.Events) == 0 {
 		return
@@ -90,7 +88,7 @@ func (t *tracing) published(r server.PublishReport) {
 	span.End(api.WithTimestamp(end))
 }
 
-// attempted tells of a delivery attempt.
+// attempted reports a delivery attempt.
 func (t *tracing) attempted(r jobs.AttemptReport) {
 	end := time.Now()
 	_, span := t.tracer.Start(withinTrace(r.Trace), "deliver "+r.Topic+"/"+r.Subscription,
@@ -113,13 +111,13 @@ func (t *tracing) attempted(r jobs.AttemptReport) {
 	span.End(api.WithTimestamp(end))
 }
 
-// both calls two that want to be told, either of which may be nil.
+// both returns a function that calls two; the first may be nil.
 func both[T any](first, second func(T)) func(T) {
 	if first == nil {
 		return second
 	}
-	return func(told T) {
-		first(told)
-		second(told)
+	return func(report T) {
+		first(report)
+		second(report)
 	}
 }

@@ -43,11 +43,11 @@ func (f passwordFlag) read() (string, error) {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return "", terminal.Usagef("standard input is not a terminal: use --password-stdin to read the password from it")
 	}
-	once, err := ask("Password: ")
+	once, err := prompt("Password: ")
 	if err != nil {
 		return "", err
 	}
-	again, err := ask("The same again: ")
+	again, err := prompt("The same again: ")
 	if err != nil {
 		return "", err
 	}
@@ -57,8 +57,8 @@ func (f passwordFlag) read() (string, error) {
 	return once, nil
 }
 
-// ask reads a line that is not shown.
-func ask(question string) (string, error) {
+// prompt reads a line that is not shown.
+func prompt(question string) (string, error) {
 	fmt.Fprint(os.Stderr, question)
 	raw, err := term.ReadPassword(int(os.Stdin.Fd()))
 	fmt.Fprintln(os.Stderr)
