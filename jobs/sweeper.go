@@ -58,7 +58,6 @@ func repairs(s *Swept) []repair {
 		{"dead letters", sqlFile("freedeadletters.sql"), false, &s.Exports, ""},
 		repairOwned(queue.OperationQueue, queue.OperationKind, "o", 1, "state = 'running'", &s.Operations),
 		{"batches", sqlFile("repairbatches.sql"), true, &s.Repaired, queue.DeliverQueue},
-		{"members of batches", sqlFile("repairmembers.sql"), false, &s.Repaired, queue.DeliverQueue},
 		{"batch cutters", sqlFile("repaircutters.sql"), false, &s.Repaired, queue.DeliverQueue},
 	}
 }

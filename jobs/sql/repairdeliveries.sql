@@ -1,5 +1,5 @@
--- Gives new jobs to the deliveries of one step ($1 rows after id $2) that have no hold, no batch and no live job. It
--- returns the last id of the step, 0 after the last step, and the number of repairs.
+-- Gives new jobs to the deliveries of one step ($1 rows after id $2) that have no hold, no live job, and no pending
+-- batch. It returns the last id of the step, 0 after the last step, and the number of repairs.
 --
 -- One statement sees one snapshot, and each transaction that publishes, records, reclaims or holds changes a delivery
 -- and its job together. So what does not match here is inconsistent. A delivery that another transaction changes
@@ -23,8 +23,9 @@ WITH step AS MATERIALIZED (
     SELECT (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
      WHERE queue = 'deliveries' AND kind = 'batch' AND finalized_at IS NULL AND args -> 'b' IS NULL
 ), broken AS MATERIALIZED (
-    SELECT d.id, d.job_id FROM step d
-     WHERE d.batch_id IS NULL AND d.hold IS NULL
+    SELECT d.id, d.job_id, d.batch_id FROM step d
+     WHERE d.hold IS NULL
+       AND (SELECT true FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending') IS NULL
        AND greatest(d.owed_since, d.last_attempt_at) < now() - interval '60 seconds'
        AND (SELECT true FROM postrider_internal.river_job j
              WHERE j.id = d.job_id
@@ -32,7 +33,8 @@ WITH step AS MATERIALIZED (
        AND (SELECT true FROM postrider_internal.event_subscriptions s
              WHERE s.id = d.subscription_id
                AND (s.deleted_at IS NOT NULL AND s.drained_at IS NULL
-                OR d.job_id IS NULL AND ((s.settings ->> 'maxEventsPerBatch')::integer > 1
+                OR d.job_id IS NULL AND d.batch_id IS NULL
+                                    AND ((s.settings ->> 'maxEventsPerBatch')::integer > 1
                                          OR s.settings ->> 'preferredBatchSizeInKilobytes' IS NOT NULL
                                          OR s.id IN (SELECT subscription_id FROM cutters)))) IS NULL
 ), ended AS (
@@ -47,12 +49,12 @@ WITH step AS MATERIALIZED (
       JOIN broken ON broken.id = d.id
       LEFT JOIN ended ON ended.id = broken.job_id
      WHERE d.id = ANY (ARRAY (SELECT id FROM broken)) AND d.job_id IS NOT DISTINCT FROM broken.job_id
-       AND d.batch_id IS NULL AND d.hold IS NULL
+       AND d.batch_id IS NOT DISTINCT FROM broken.batch_id AND d.hold IS NULL
      ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 ), again AS MATERIALIZED (
     SELECT free.*, nextval('postrider_internal.river_job_id_seq') AS job_id FROM free
 ), followed AS (
-    UPDATE postrider_internal.deliveries d SET job_id = again.job_id, reruns = d.reruns + 1
+    UPDATE postrider_internal.deliveries d SET job_id = again.job_id, batch_id = NULL, reruns = d.reruns + 1
       FROM again WHERE d.id = again.id
 ), inserted AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
