@@ -10,8 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TimeFlags lets flags of *time.Time be an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it was.
-// Kong's own reader takes only the first, and its error shows Go's layout.
+// TimeFlags lets flags of *time.Time be an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it
+// was. Kong's own reader takes only the first, and its error shows Go's layout.
 func TimeFlags() []kong.Option {
 	return []kong.Option{kong.TypeMapper(reflect.TypeFor[*time.Time](),
 		kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {

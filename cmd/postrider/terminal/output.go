@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -88,11 +87,6 @@ func Deleted(namesAndValues ...string) func() (any, error) {
 // PrintNamed writes a name and its value in each line.
 func PrintNamed(w io.Writer, namesAndValues ...any) {
 	for pair := range slices.Chunk(namesAndValues, 2) {
-		if pointer := reflect.ValueOf(pair[1]); pointer.Kind() == reflect.Pointer && pointer.IsNil() {
-			pair[1] = "-"
-		} else if pointer.Kind() == reflect.Pointer {
-			pair[1] = pointer.Elem().Interface()
-		}
 		if at, ok := pair[1].(time.Time); ok {
 			pair[1] = Time(at)
 		}

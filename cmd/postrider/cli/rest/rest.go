@@ -119,27 +119,19 @@ func Filter(flags any) (Object, error) {
 
 // Given are the values of the flags that were given, by the name that the REST API has for them: the flag's tag api.
 func Given(flags any) Object {
-	o := Object{}
-	addGiven(o, reflect.Indirect(reflect.ValueOf(flags)))
-	return o
-}
-
-func addGiven(o Object, flags reflect.Value) {
-	for i := range flags.NumField() {
-		field, value := flags.Type().Field(i), flags.Field(i)
+	o, all := Object{}, reflect.Indirect(reflect.ValueOf(flags))
+	for _, field := range reflect.VisibleFields(all.Type()) {
+		value := all.FieldByIndex(field.Index)
 		name, has := field.Tag.Lookup("api")
-		switch {
-		case field.Anonymous:
-			addGiven(o, value)
-		case has && !value.IsZero():
-			value = reflect.Indirect(value)
-			if at, ok := value.Interface().(time.Time); ok {
-				o[name] = at.UTC().Format(time.RFC3339Nano)
-			} else {
-				o[name] = value.Interface()
-			}
+		if !has || value.IsZero() {
+			continue
+		}
+		o[name] = reflect.Indirect(value).Interface()
+		if at, ok := o[name].(time.Time); ok {
+			o[name] = at.UTC().Format(time.RFC3339Nano)
 		}
 	}
+	return o
 }
 
 // HowMany counts a list as far as one page goes: "3 pending deliveries", "more than 100 pending deliveries".
