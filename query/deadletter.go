@@ -15,22 +15,22 @@ import (
 // DeadLetterFilter selects dead letters; the zero value matches all. Its members are columns of
 // postrider.dead_letters.
 type DeadLetterFilter struct {
-	Topic         *string `json:"topic,omitzero"`
-	Subscription  *string `json:"subscription,omitzero"`
-	Reason        *string `json:"reason,omitzero"`
-	LastOutcome   *string `json:"lastOutcome,omitzero"`
-	LastStatus    *int    `json:"lastStatus,omitzero"`
-	EventID       *string `json:"eventId,omitzero"`
-	EventType     *string `json:"eventType,omitzero"`
-	Subject       *string `json:"subject,omitzero"`
-	SubjectPrefix *string `json:"subjectPrefix,omitzero"`
-	Source        *string `json:"source,omitzero"`
+	Topic         *string `query:"topic" json:"topic,omitzero"`
+	Subscription  *string `query:"subscription" json:"subscription,omitzero"`
+	Reason        *string `query:"reason" json:"reason,omitzero"`
+	LastOutcome   *string `query:"lastOutcome" json:"lastOutcome,omitzero"`
+	LastStatus    *int    `query:"lastStatus" json:"lastStatus,omitzero"`
+	EventID       *string `query:"eventId" json:"eventId,omitzero"`
+	EventType     *string `query:"eventType" json:"eventType,omitzero"`
+	Subject       *string `query:"subject" json:"subject,omitzero"`
+	SubjectPrefix *string `query:"subjectPrefix" json:"subjectPrefix,omitzero"`
+	Source        *string `query:"source" json:"source,omitzero"`
 	// DeadLetteredFrom is included, DeadLetteredUntil is not.
-	DeadLetteredFrom  *time.Time `json:"deadLetteredFrom,omitzero"`
-	DeadLetteredUntil *time.Time `json:"deadLetteredUntil,omitzero"`
+	DeadLetteredFrom  *time.Time `query:"deadLetteredFrom" json:"deadLetteredFrom,omitzero"`
+	DeadLetteredUntil *time.Time `query:"deadLetteredUntil" json:"deadLetteredUntil,omitzero"`
 	// Redelivered: true for those that were redelivered, false for the others, nil for both. A redelivery of many
 	// reads nil as false.
-	Redelivered *bool `json:"redelivered,omitzero"`
+	Redelivered *bool `query:"redelivered" json:"redelivered,omitzero"`
 	// DeadLetterIDs are at most 5,000; nil for all, and an empty list for none.
 	DeadLetterIDs []uuid.UUID `json:"deadLetterIds,omitzero" maxItems:"5000"`
 }
@@ -69,32 +69,36 @@ func (f *DeadLetterFilter) Text() (string, error) {
 
 // DeadLetter is one row of postrider.dead_letters.
 type DeadLetter struct {
-	DeadLetterID        uuid.UUID
-	DeadLetteredAt      time.Time
-	Topic, Subscription string
-	Reason              string
-	Attempts            int
-	LastOutcome         *string
-	LastStatus          *int
-	LastError           *string
-	EventID             string
-	EventType, Subject  string
-	Source              *string
-	EventTime           *time.Time
-	PublishedAt         time.Time
-	OwedSince           time.Time
-	FirstAttemptAt      *time.Time
-	LastAttemptAt       *time.Time
-	Schema              string
-	RetryPolicy         string
-	EndpointBaseURL     string `db:"endpoint_base_url"`
-	DeliveryID          int64
-	SystemID            uuid.UUID
-	RedeliveredFrom     *uuid.UUID
-	RedeliveredAt       *time.Time
-	// BodyText is the event as it was accepted, and LastResponse the beginning of the last response's body; nil in a
-	// list.
-	BodyText, LastResponse *string
+	DeadLetterID    uuid.UUID  `json:"deadLetterId"`
+	DeadLetteredAt  time.Time  `json:"deadLetteredAt"`
+	Topic           string     `json:"topic"`
+	Subscription    string     `json:"subscription"`
+	Reason          string     `json:"reason"`
+	Attempts        int        `json:"attempts"`
+	LastOutcome     *string    `json:"lastOutcome"`
+	LastStatus      *int       `json:"lastStatus"`
+	LastError       *string    `json:"lastError"`
+	EventID         string     `json:"eventId"`
+	EventType       string     `json:"eventType"`
+	Subject         string     `json:"subject"`
+	Source          *string    `json:"source"`
+	EventTime       *time.Time `json:"eventTime"`
+	PublishedAt     time.Time  `json:"publishedAt"`
+	FirstAttemptAt  *time.Time `json:"firstAttemptAt"`
+	LastAttemptAt   *time.Time `json:"lastAttemptAt"`
+	OwedSince       time.Time  `json:"owedSince"`
+	Schema          string     `json:"schema"`
+	RetryPolicy     string     `json:"retryPolicy"`
+	EndpointBaseURL string     `db:"endpoint_base_url" json:"endpointBaseUrl"`
+	DeliveryID      int64      `json:"deliveryId"`
+	SystemID        uuid.UUID  `json:"systemId"`
+	RedeliveredFrom *uuid.UUID `json:"redeliveredFrom"`
+	RedeliveredAt   *time.Time `json:"redeliveredAt"`
+	// BodyText is the event as it was accepted; nil in a list, and empty if it was erased. Event is it as JSON.
+	BodyText *string         `json:"-"`
+	Event    json.RawMessage `db:"-" json:"event,omitempty"`
+	// LastResponse is the beginning of the last response's body; nil in a list.
+	LastResponse *string `json:"lastResponse,omitempty"`
 }
 
 var (

@@ -12,14 +12,19 @@ import (
 
 // DeliveryFilter selects deliveries; "" or nil = all.
 type DeliveryFilter struct {
-	Topic, Subscription, State, Hold, Outcome string
+	Topic        string `query:"topic"`
+	Subscription string `query:"subscription"`
+	State        string `query:"state" enum:"pending,delivered,dead_lettered,dropped,canceled"`
+	Hold         string `query:"hold" enum:"paused,not_validated,probation,admission"`
+	Outcome      string `query:"lastOutcome"`
 	// Event is the publisher's id of the event, or postrider's.
-	Event string
+	Event string `query:"eventId"`
 	// Operation is the one that redelivered them.
 	Operation *uuid.UUID
 	// From and To bound the time of publishing: From is included, To is not. With one of them the list is in the order
 	// of postrider's ids of the events.
-	From, To *time.Time
+	From *time.Time `query:"publishedFrom"`
+	To   *time.Time `query:"publishedUntil"`
 }
 
 // DeliveryLine is one delivery in a list.

@@ -60,6 +60,9 @@ func described(doc any, path, method string) map[string]string {
 		}
 	}
 	op["parameters"] = parameters
+	if body, has := op["requestBody"].(map[string]any); has && body["required"] == nil {
+		body["required"] = false // the default
+	}
 	values := map[string]string{}
 	flatten(values, "", op)
 	return values

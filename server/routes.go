@@ -130,13 +130,22 @@ func subscriptionRoutes(m *management.Handlers) []route {
 // deadLetterRoutes are those of dead letters, and of the operations that redeliver and purge many of them.
 func deadLetterRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
 	return []route{
-		{http.MethodGet, "/v1/deadLetters", viewers, byHand(v1.ListDeadLetters)},
-		{http.MethodPost, "/v1/deadLetters/redeliver", operators, byHand(v1.RedeliverDeadLetters)},
-		{http.MethodPost, "/v1/deadLetters/purge", operators, byHand(v1.PurgeDeadLetters)},
+		{http.MethodGet, "/v1/deadLetters", viewers, api.Handle("listDeadLetters", m.ListDeadLetters)},
+		{
+			http.MethodPost, "/v1/deadLetters/redeliver", operators,
+			api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409),
+		},
+		{http.MethodPost, "/v1/deadLetters/purge", operators, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
 		{http.MethodGet, "/v1/deadLetterExport", viewers, api.Handle("exportDeadLetters", m.ExportDeadLetters)},
-		{http.MethodGet, "/v1/deadLetters/:deadLetterId", viewers, byHand(v1.GetDeadLetter)},
-		{http.MethodDelete, "/v1/deadLetters/:deadLetterId", operators, byHand(v1.PurgeDeadLetter)},
-		{http.MethodPost, "/v1/deadLetters/:deadLetterId/redeliver", operators, byHand(v1.RedeliverDeadLetter)},
+		{http.MethodGet, "/v1/deadLetters/:deadLetterId", viewers, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
+		{
+			http.MethodDelete, "/v1/deadLetters/:deadLetterId", operators,
+			api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404),
+		},
+		{
+			http.MethodPost, "/v1/deadLetters/:deadLetterId/redeliver", operators,
+			api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409),
+		},
 		{http.MethodGet, "/v1/operations", viewers, api.Handle("listOperations", m.ListOperations)},
 		{http.MethodGet, "/v1/operations/:operationId", viewers, api.Handle("getOperation", m.GetOperation, 404)},
 		{
@@ -157,12 +166,24 @@ func deliveryRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []ro
 		{http.MethodGet, "/v1/activity", viewers, api.Handle("listActivity", m.ListActivity)},
 		{http.MethodGet, "/v1/events/:systemId", viewers, api.Handle("getEvent", m.GetEvent, 404)},
 		{http.MethodPost, "/v1/events/:systemId/erase", operators, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
-		{http.MethodGet, "/v1/deliveries", viewers, byHand(v1.ListDeliveries)},
-		{http.MethodGet, "/v1/deliveries/:deliveryId", viewers, byHand(v1.GetDelivery)},
-		{http.MethodGet, "/v1/deliveries/:deliveryId/attempts", viewers, byHand(v1.ListDeliveryAttempts)},
-		{http.MethodPost, "/v1/deliveries/:deliveryId/cancel", operators, byHand(v1.CancelDelivery)},
-		{http.MethodPost, "/v1/deliveries/:deliveryId/retryNow", operators, byHand(v1.RetryDelivery)},
-		{http.MethodPost, "/v1/deliveries/:deliveryId/deadLetterNow", operators, byHand(v1.DeadLetterDelivery)},
+		{http.MethodGet, "/v1/deliveries", viewers, api.Handle("listDeliveries", m.ListDeliveries)},
+		{http.MethodGet, "/v1/deliveries/:deliveryId", viewers, api.Handle("getDelivery", m.GetDelivery, 404)},
+		{
+			http.MethodGet, "/v1/deliveries/:deliveryId/attempts", viewers,
+			api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404),
+		},
+		{
+			http.MethodPost, "/v1/deliveries/:deliveryId/cancel", operators,
+			api.Handle("cancelDelivery", m.CancelDelivery, 404, 409),
+		},
+		{
+			http.MethodPost, "/v1/deliveries/:deliveryId/retryNow", operators,
+			api.Handle("retryDelivery", m.RetryDelivery, 404, 409),
+		},
+		{
+			http.MethodPost, "/v1/deliveries/:deliveryId/deadLetterNow", operators,
+			api.Handle("deadLetterDelivery", m.DeadLetterDelivery, 404, 409),
+		},
 		{http.MethodGet, "/v1/batches", viewers, api.Handle("listBatches", m.ListBatches)},
 		{http.MethodGet, "/v1/batches/:batchId", viewers, api.Handle("getBatch", m.GetBatch, 404)},
 		{http.MethodGet, "/v1/batches/:batchId/members", viewers, api.Handle("listBatchMembers", m.ListBatchMembers, 404)},

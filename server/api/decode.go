@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 )
 
@@ -85,7 +86,12 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 	}
 	switch {
 	case t == reflect.TypeFor[time.Time]():
-		p.time(raw, path)
+		p.text(raw, path, "an RFC 3339 time, such as 2030-01-31T12:00:00Z", func(text string) error {
+			_, err := time.Parse(time.RFC3339, text)
+			return err
+		})
+	case t == reflect.TypeFor[uuid.UUID]():
+		p.text(raw, path, "a UUID", uuid.Validate)
 	case t.Kind() == reflect.Slice && raw[0] == '[':
 		p.entries(raw, t.Elem(), path)
 	case t.Kind() == reflect.Map && raw[0] == '{':
@@ -100,18 +106,13 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 	}
 }
 
-// time checks what the decoder reports without the member's name.
-func (p *Problems) time(raw []byte, path string) {
+// text checks a string that the decoder reports without the member's name. form is what it must be.
+func (p *Problems) text(raw []byte, path, form string, check func(string) error) {
 	var text *string
 	if err := json.Unmarshal(raw, &text); err != nil {
 		p.Value(path, "must be a string")
-		return
-	}
-	if text == nil {
-		return
-	}
-	if _, err := time.Parse(time.RFC3339, *text); err != nil {
-		p.Value(path, "must be a date-time as of RFC 3339, such as 2030-01-31T12:00:00Z, not %q", Shorten(*text))
+	} else if text != nil && check(*text) != nil {
+		p.Value(path, "must be %s, not %q", form, Shorten(*text))
 	}
 }
 

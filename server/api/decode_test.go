@@ -55,7 +55,7 @@ func TestDecodeStrictly(t *testing.T) {
 		},
 		"a number for a certificate": {`{"certificateAuthorities":1}`, "certificateAuthorities", "must be a string"},
 		"no time": {
-			`{"expirationTimeUtc":"soon"}`, "expirationTimeUtc", "must be a date-time as of RFC 3339",
+			`{"expirationTimeUtc":"soon"}`, "expirationTimeUtc", "must be an RFC 3339 time, such as",
 		},
 		"a number for a time": {`{"expirationTimeUtc":1}`, "expirationTimeUtc", "must be a string"},
 		"a property of a header": {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -16,163 +14,200 @@ import (
 	"postrider/server/api"
 )
 
-// ListDeadLetters answers GET /v1/deadLetters.
-func (m *Handlers) ListDeadLetters(
-	ctx context.Context, r api.ListDeadLettersRequestObject,
-) (api.ListDeadLettersResponseObject, error) {
-	p := r.Params
-	asked := api.DeadLetterFilter{
-		Topic: p.Topic, Subscription: p.Subscription, Reason: p.Reason, LastOutcome: p.LastOutcome, LastStatus: p.LastStatus,
-		EventId: p.EventId, EventType: p.EventType,
-		Subject: p.Subject, SubjectPrefix: p.SubjectPrefix, Source: p.Source, DeadLetteredFrom: p.DeadLetteredFrom,
-		DeadLetteredUntil: p.DeadLetteredUntil, Redelivered: p.Redelivered,
-	}
-	page, place, err := readPlace(p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	var found problems
-	filter := found.deadLetterFilter(&asked, "")
-	if err := found.Err(); err != nil {
-		return nil, err
-	}
-	list, err := m.Parts.Reader.ListDeadLetters(ctx, filter,
-		query.DeadLetterPlace{DeadLetteredAt: place.at, DeadLetterID: place.id}, page.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	shown, next := api.Cut(page, list, "/v1/deadLetters",
-		func(l query.DeadLetter) string { return placeName(l.DeadLetteredAt, l.DeadLetterID) })
-	answer := api.ListDeadLetters200JSONResponse{Value: []api.DeadLetter{}, NextLink: withQuery(next, &asked)}
-	for i := range shown {
-		answer.Value = append(answer.Value, DescribeDeadLetter(&shown[i]))
-	}
-	return answer, nil
+// ListDeadLettersRequest is the request GET /v1/deadLetters.
+type ListDeadLettersRequest struct {
+	query.DeadLetterFilter
+	api.PageParams
 }
 
-// GetDeadLetter answers GET /v1/deadLetters/{deadLetterId}.
-func (m *Handlers) GetDeadLetter(
-	ctx context.Context, r api.GetDeadLetterRequestObject,
-) (api.GetDeadLetterResponseObject, error) {
-	id, err := uuid.Parse(r.DeadLetterId)
+// ListDeadLetters responds to GET /v1/deadLetters.
+func (m *Handlers) ListDeadLetters(
+	ctx context.Context, r *ListDeadLettersRequest,
+) (*api.List[query.DeadLetter], error) {
+	after, err := deadLetterPlace(&r.PageParams)
 	if err != nil {
-		return nil, deadLetterNotFound(r.DeadLetterId)
+		return nil, err
+	}
+	list, err := m.Parts.Reader.ListDeadLetters(ctx, &r.DeadLetterFilter, after, r.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	page := &api.List[query.DeadLetter]{Value: api.Shown(list)}
+	if len(list) > r.Limit {
+		page.Value = list[:r.Limit]
+		page.NextLink = nextDeadLetters("/v1/deadLetters", r, list[r.Limit-1].Place())
+	}
+	return page, nil
+}
+
+// deadLetterPlace reads the place that the cursor has; the beginning of the list without a cursor.
+func deadLetterPlace(r *api.PageParams) (after query.DeadLetterPlace, err error) {
+	page, err := r.Page()
+	if err != nil || r.Cursor == nil {
+		return after, err
+	}
+	from, err := placeOf(page.After)
+	return query.DeadLetterPlace{DeadLetteredAt: from.at, DeadLetterID: from.id}, err
+}
+
+func nextDeadLetters[R any](path string, request *R, last query.DeadLetterPlace) *string {
+	return api.NextLink(path, api.QueryOf(request), placeName(last.DeadLetteredAt, last.DeadLetterID))
+}
+
+// DeadLetterPath names a dead letter.
+type DeadLetterPath struct {
+	ID string `path:"deadLetterId" example:"0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
+}
+
+func (p *DeadLetterPath) id() (uuid.UUID, error) {
+	id, err := uuid.Parse(p.ID)
+	if err != nil {
+		return id, p.notFound()
+	}
+	return id, nil
+}
+
+func (p *DeadLetterPath) notFound() error {
+	return api.Refuse(http.StatusNotFound, api.CodeNotFound, "dead letter %q does not exist", api.Shorten(p.ID))
+}
+
+// GetDeadLetter responds to GET /v1/deadLetters/{deadLetterId}.
+func (m *Handlers) GetDeadLetter(ctx context.Context, r *DeadLetterPath) (*query.DeadLetter, error) {
+	id, err := r.id()
+	if err != nil {
+		return nil, err
 	}
 	l, err := m.Parts.Reader.GetDeadLetter(ctx, id)
-	switch {
-	case errors.Is(err, postgres.ErrNotFound):
-		return nil, deadLetterNotFound(r.DeadLetterId)
-	case err != nil:
-		return nil, err
+	if errors.Is(err, postgres.ErrNotFound) {
+		return nil, r.notFound()
 	}
-	return api.GetDeadLetter200JSONResponse(DescribeDeadLetter(l)), nil
+	if err == nil && l.BodyText != nil {
+		l.Event = json.RawMessage(*l.BodyText)
+	}
+	return l, err
 }
 
-// PurgeDeadLetter answers DELETE /v1/deadLetters/{deadLetterId}.
-func (m *Handlers) PurgeDeadLetter(
-	ctx context.Context, r api.PurgeDeadLetterRequestObject,
-) (api.PurgeDeadLetterResponseObject, error) {
-	id, err := uuid.Parse(r.DeadLetterId)
+// PurgeDeadLetter responds to DELETE /v1/deadLetters/{deadLetterId}.
+func (m *Handlers) PurgeDeadLetter(ctx context.Context, r *DeadLetterPath) (*api.NoContent, error) {
+	id, err := r.id()
 	if err != nil {
-		return nil, deadLetterNotFound(r.DeadLetterId)
+		return nil, err
 	}
 	purged, err := m.Parts.Operator.Purge(ctx, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case !purged:
-		return nil, deadLetterNotFound(r.DeadLetterId)
+	if err == nil && !purged {
+		err = r.notFound()
 	}
-	return api.PurgeDeadLetter204Response{}, nil
+	return &api.NoContent{}, err
 }
 
-// RedeliverDeadLetter answers POST /v1/deadLetters/{deadLetterId}/redeliver.
-func (m *Handlers) RedeliverDeadLetter(
-	ctx context.Context, r api.RedeliverDeadLetterRequestObject,
-) (api.RedeliverDeadLetterResponseObject, error) {
-	b := optional(r.Body, api.RedeliverSettings{})
-	id, err := uuid.Parse(r.DeadLetterId)
+// RedeliverDeadLetterRequest is the request POST /v1/deadLetters/{deadLetterId}/redeliver.
+type RedeliverDeadLetterRequest struct {
+	DeadLetterPath
+	Body RedeliverSpec `required:"false"`
+}
+
+// RedeliverSpec says how a dead letter is redelivered.
+type RedeliverSpec struct {
+	RedeliverTarget
+	Again bool `json:"again,omitempty" default:"false"`
+}
+
+// RedeliverTarget is the event subscription that dead letters are redelivered to; empty for the one of each.
+type RedeliverTarget struct {
+	Subscription string `json:"subscription,omitempty"`
+	Topic        string `json:"topic,omitempty"`
+}
+
+// Redelivered is the delivery that redelivers a dead letter.
+type Redelivered struct {
+	DeliveryID int64 `json:"deliveryId"`
+}
+
+// RedeliverDeadLetter responds to POST /v1/deadLetters/{deadLetterId}/redeliver.
+func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *RedeliverDeadLetterRequest) (*Redelivered, error) {
+	id, err := r.id()
 	if err != nil {
-		return nil, deadLetterNotFound(r.DeadLetterId)
+		return nil, err
 	}
 	var found problems
-	to := found.target(b.Topic, b.Subscription)
+	to := found.target(r.Body.RedeliverTarget)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	delivery, err := m.Parts.Operator.Redeliver(ctx, id, to, optional(b.Again, false))
-	if err != nil {
-		return nil, err
-	}
-	return api.RedeliverDeadLetter200JSONResponse{DeliveryId: delivery}, nil
+	delivery, err := m.Parts.Operator.Redeliver(ctx, id, to, r.Body.Again)
+	return &Redelivered{DeliveryID: delivery}, err
 }
 
-// RedeliverDeadLetters answers POST /v1/deadLetters/redeliver.
+// PurgeAllSpec selects the dead letters that an operation purges.
+type PurgeAllSpec struct {
+	Filter        *query.DeadLetterFilter `json:"filter,omitempty"`
+	RatePerSecond *int                    `json:"ratePerSecond,omitempty" minimum:"1"`
+	DryRun        bool                    `json:"dryRun,omitempty" default:"false"`
+}
+
+// RedeliverAllSpec selects the dead letters that an operation redelivers.
+type RedeliverAllSpec struct {
+	PurgeAllSpec
+	RedeliverTarget
+}
+
+// RedeliverDeadLettersRequest is the request POST /v1/deadLetters/redeliver.
+type RedeliverDeadLettersRequest struct{ Body RedeliverAllSpec }
+
+// StartedOperation is the response to a request for an operation: the operation, or the result of a dry run.
+type StartedOperation = api.Started[query.Matched, query.Operation]
+
+// RedeliverDeadLetters responds to POST /v1/deadLetters/redeliver.
 func (m *Handlers) RedeliverDeadLetters(
-	ctx context.Context, r api.RedeliverDeadLettersRequestObject,
-) (api.RedeliverDeadLettersResponseObject, error) {
-	b := optional(r.Body, api.RedeliverAllSettings{})
+	ctx context.Context, r *RedeliverDeadLettersRequest,
+) (*StartedOperation, error) {
 	var found problems
-	filter, to, rate := found.deadLetterFilter(b.Filter, "filter."), found.target(b.Topic, b.Subscription),
-		found.rate(b.RatePerSecond)
-	if b.Filter == nil {
+	to := found.target(r.Body.RedeliverTarget)
+	if f := r.Body.Filter; f != nil && f.Redelivered == nil {
+		f.Redelivered = new(false)
+	}
+	return m.startMany(ctx, &r.Body.PurgeAllSpec, &found,
+		func(ctx context.Context, filter *query.DeadLetterFilter, rate int) (uuid.UUID, error) {
+			return m.Parts.Operator.RedeliverAll(ctx, filter, to, rate)
+		})
+}
+
+// PurgeDeadLettersRequest is the request POST /v1/deadLetters/purge.
+type PurgeDeadLettersRequest struct{ Body PurgeAllSpec }
+
+// PurgeDeadLetters responds to POST /v1/deadLetters/purge.
+func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *PurgeDeadLettersRequest) (*StartedOperation, error) {
+	return m.startMany(ctx, &r.Body, &problems{}, m.Parts.Operator.PurgeAll)
+}
+
+// startMany starts an operation for the dead letters that a filter matches, or counts them.
+func (m *Handlers) startMany(
+	ctx context.Context, spec *PurgeAllSpec, found *problems,
+	start func(context.Context, *query.DeadLetterFilter, int) (uuid.UUID, error),
+) (*StartedOperation, error) {
+	rate := found.rate(spec.RatePerSecond)
+	if spec.Filter == nil {
 		found.Value("filter", "is required; {} matches every dead letter")
+	} else {
+		found.filter(spec.Filter)
 	}
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	if optional(b.DryRun, false) {
-		if filter.Redelivered == nil {
-			filter.Redelivered = new(false)
-		}
-		n, err := m.Parts.Reader.CountDeadLetters(ctx, filter)
-		return api.RedeliverDeadLetters200JSONResponse(DescribeMatched(n)), err
+	if spec.DryRun {
+		n, err := m.Parts.Reader.CountDeadLetters(ctx, spec.Filter)
+		return &StartedOperation{Done: &n}, err
 	}
-	id, err := m.Parts.Operator.RedeliverAll(ctx, filter, to, rate)
+	id, err := start(ctx, spec.Filter, rate)
 	if err != nil {
 		return nil, err
 	}
-	o, err := m.generatedOperation(ctx, id)
-	return api.RedeliverDeadLetters202JSONResponse(o), err
+	o, err := m.operation(ctx, id)
+	return &StartedOperation{Operation: o}, err
 }
 
-// PurgeDeadLetters answers POST /v1/deadLetters/purge.
-func (m *Handlers) PurgeDeadLetters(
-	ctx context.Context, r api.PurgeDeadLettersRequestObject,
-) (api.PurgeDeadLettersResponseObject, error) {
-	b := optional(r.Body, api.PurgeAllSettings{})
-	var found problems
-	filter, rate := found.deadLetterFilter(b.Filter, "filter."), found.rate(b.RatePerSecond)
-	if b.Filter == nil {
-		found.Value("filter", "is required; {} matches every dead letter")
-	}
-	if err := found.Err(); err != nil {
-		return nil, err
-	}
-	if optional(b.DryRun, false) {
-		n, err := m.Parts.Reader.CountDeadLetters(ctx, filter)
-		return api.PurgeDeadLetters200JSONResponse(DescribeMatched(n)), err
-	}
-	id, err := m.Parts.Operator.PurgeAll(ctx, filter, rate)
-	if err != nil {
-		return nil, err
-	}
-	o, err := m.generatedOperation(ctx, id)
-	return api.PurgeDeadLetters202JSONResponse(o), err
-}
-
-// DescribeMatched is a dry run's answer as the REST API and `deadletter --dry-run -o json` write it.
-func DescribeMatched(found query.Matched) api.Matched {
-	return api.Matched{Matched: found.Matched, AtLeast: found.AtLeast}
-}
-
-func deadLetterNotFound(id string) error {
-	return api.Refuse(http.StatusNotFound, api.CodeNotFound, "dead letter %q does not exist", api.Shorten(id))
-}
-
-// target reads the event subscription that a redelivery names.
-func (p *problems) target(topic, subscription *string) operator.Target {
-	to := operator.Target{Topic: optional(topic, ""), Subscription: optional(subscription, "")}
+// target checks the event subscription that a redelivery names.
+func (p *problems) target(to RedeliverTarget) operator.Target {
 	if to.Topic != "" && to.Subscription == "" {
 		p.Value("subscription", "is required with topic")
 	}
@@ -181,10 +216,10 @@ func (p *problems) target(topic, subscription *string) operator.Target {
 			p.Value(name, "holds a character that no name has")
 		}
 	}
-	return to
+	return operator.Target{Topic: to.Topic, Subscription: to.Subscription}
 }
 
-// rate reads ratePerSecond; 0 for none.
+// rate checks ratePerSecond; 0 for none.
 func (p *problems) rate(given *int) int {
 	if given != nil && (*given < 1 || *given > maxRate) {
 		p.Value("ratePerSecond", "must be between 1 and %d, not %d", maxRate, *given)
@@ -192,93 +227,24 @@ func (p *problems) rate(given *int) int {
 	return optional(given, 0)
 }
 
-const maxRate = 1_000_000
+const (
+	maxRate = 1_000_000
+	// maxFilterIDs is the maximum number of ids in a filter.
+	maxFilterIDs = 5000
+)
 
-// deadLetterFilter reads a filter; names of its members are said with a prefix.
-func (p *problems) deadLetterFilter(f *api.DeadLetterFilter, prefix string) *query.DeadLetterFilter {
-	if f == nil {
-		return &query.DeadLetterFilter{}
-	}
-	read := &query.DeadLetterFilter{
-		Topic: f.Topic, Subscription: f.Subscription, Reason: f.Reason, LastOutcome: f.LastOutcome, LastStatus: f.LastStatus,
-		EventID: f.EventId, EventType: f.EventType,
-		Subject: f.Subject, SubjectPrefix: f.SubjectPrefix, Source: f.Source, Redelivered: f.Redelivered,
-		DeadLetteredFrom:  p.moment(prefix+"deadLetteredFrom", f.DeadLetteredFrom),
-		DeadLetteredUntil: p.moment(prefix+"deadLetteredUntil", f.DeadLetteredUntil),
-	}
+// filter checks the filter in a body.
+func (p *problems) filter(f *query.DeadLetterFilter) {
 	for name, text := range map[string]*string{
 		"topic": f.Topic, "subscription": f.Subscription, "reason": f.Reason, "lastOutcome": f.LastOutcome,
-		"eventId": f.EventId, "eventType": f.EventType,
+		"eventId": f.EventID, "eventType": f.EventType,
 		"subject": f.Subject, "subjectPrefix": f.SubjectPrefix, "source": f.Source,
 	} {
 		if text != nil && !api.Storable(*text) {
-			p.Value(prefix+name, "holds a character that nothing stored has")
+			p.Value("filter."+name, "holds a character that nothing stored has")
 		}
 	}
-	if f.DeadLetterIds != nil {
-		read.DeadLetterIDs = p.ids(prefix+"deadLetterIds", *f.DeadLetterIds)
+	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > maxFilterIDs) {
+		p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", maxFilterIDs, n)
 	}
-	return read
-}
-
-// maxFilterIDs is what a filter takes.
-const maxFilterIDs = 5000
-
-func (p *problems) ids(target string, given []string) []uuid.UUID {
-	ids := make([]uuid.UUID, len(given))
-	if len(given) == 0 || len(given) > maxFilterIDs {
-		p.Value(target, "must have between 1 and %d ids, not %d", maxFilterIDs, len(given))
-		return nil
-	}
-	for i, text := range given {
-		id, err := uuid.Parse(text)
-		if err != nil {
-			p.Value(target+"["+strconv.Itoa(i)+"]", "is no id of a dead letter")
-		}
-		ids[i] = id
-	}
-	return ids
-}
-
-func (p *problems) moment(target string, given *string) *time.Time {
-	if given == nil {
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339, *given)
-	if err != nil {
-		p.Value(target, "must be an RFC 3339 time, such as 2026-11-20T09:30:00Z")
-		return nil
-	}
-	return &at
-}
-
-// DescribeDeadLetter is the dead letter as the REST API and `deadletter -o json` write it.
-func DescribeDeadLetter(l *query.DeadLetter) api.DeadLetter {
-	shown := api.DeadLetter{
-		DeadLetterId: l.DeadLetterID.String(), DeadLetteredAt: l.DeadLetteredAt.UTC(), Topic: l.Topic,
-		Subscription: l.Subscription, Reason: l.Reason, Attempts: l.Attempts,
-		LastOutcome: l.LastOutcome, LastStatus: l.LastStatus, LastError: l.LastError, EventId: l.EventID,
-		EventType: l.EventType, Subject: l.Subject, Source: l.Source,
-		EventTime: utcOrNull(l.EventTime), PublishedAt: l.PublishedAt.UTC(), FirstAttemptAt: utcOrNull(l.FirstAttemptAt),
-		LastAttemptAt: utcOrNull(l.LastAttemptAt),
-		OwedSince:     l.OwedSince.UTC(), Schema: l.Schema, RetryPolicy: l.RetryPolicy, EndpointBaseUrl: l.EndpointBaseURL,
-		DeliveryId: l.DeliveryID, SystemId: l.SystemID.String(),
-		RedeliveredAt: utcOrNull(l.RedeliveredAt), LastResponse: l.LastResponse,
-	}
-	if l.RedeliveredFrom != nil {
-		shown.RedeliveredFrom = new(l.RedeliveredFrom.String())
-	}
-	if l.BodyText != nil && *l.BodyText != "" {
-		shown.Event = json.RawMessage(*l.BodyText)
-	}
-	return shown
-}
-
-// withQuery adds the filter's members to the link of the next page.
-func withQuery(link *string, f *api.DeadLetterFilter) *string {
-	query := queryOf(f)
-	if link == nil || len(query) == 0 {
-		return link
-	}
-	return new(*link + "&" + query.Encode())
 }

@@ -40,15 +40,17 @@ func (p ExportedDeadLetters) Write(c echo.Context) error {
 }
 
 // Bodies has the status 200.
-func (ExportedDeadLetters) Bodies() map[int]any { return map[int]any{http.StatusOK: ExportedDeadLetters{}} }
+func (ExportedDeadLetters) Bodies() map[int]any {
+	return map[int]any{http.StatusOK: ExportedDeadLetters{}}
+}
 
 // ExportDeadLetters responds to GET /v1/deadLetterExport.
 func (m *Handlers) ExportDeadLetters(ctx context.Context, r *ExportDeadLettersRequest) (*ExportedDeadLetters, error) {
-	_, after, err := readPlace(&r.Limit, r.Cursor)
+	after, err := deadLetterPlace(&r.PageParams)
 	if err != nil {
 		return nil, err
 	}
-	r.After = query.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id}
+	r.After = after
 	switch {
 	case r.Until.IsZero():
 		r.Until = m.Parts.Clock.Now().UTC() // for the following pages too
@@ -61,8 +63,7 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r *ExportDeadLettersRe
 	}
 	page := &ExportedDeadLetters{Value: read}
 	if last != nil {
-		page.NextLink = api.NextLink("/v1/deadLetterExport", api.QueryOf(r),
-			placeName(last.DeadLetteredAt, last.DeadLetterID))
+		page.NextLink = nextDeadLetters("/v1/deadLetterExport", r, *last)
 	}
 	return page, nil
 }

@@ -2,7 +2,6 @@ package management
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -65,44 +64,43 @@ type RedeliverEventsRequest struct {
 
 // RedeliverEventsSpec selects the past events to deliver again.
 type RedeliverEventsSpec struct {
-	From          string  `json:"from" format:"date-time"`
-	Until         *string `json:"until,omitempty" format:"date-time"`
-	RatePerSecond *int    `json:"ratePerSecond,omitempty" minimum:"1"`
-	DryRun        bool    `json:"dryRun,omitempty" default:"false"`
+	From          time.Time  `json:"from"`
+	Until         *time.Time `json:"until,omitempty"`
+	RatePerSecond *int       `json:"ratePerSecond,omitempty" minimum:"1"`
+	DryRun        bool       `json:"dryRun,omitempty" default:"false"`
 }
 
 // RedeliverEvents responds to POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents.
-func (m *Handlers) RedeliverEvents(
-	ctx context.Context, r *RedeliverEventsRequest,
-) (*api.Started[query.Matched, query.Operation], error) {
+func (m *Handlers) RedeliverEvents(ctx context.Context, r *RedeliverEventsRequest) (*StartedOperation, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
 	var found problems
-	from, until, rate := found.moment("from", &r.Body.From), found.moment("until", r.Body.Until),
-		found.rate(r.Body.RatePerSecond)
-	if from != nil && until != nil && !from.Before(*until) {
+	from, until, rate := r.Body.From, r.Body.Until, found.rate(r.Body.RatePerSecond)
+	switch {
+	case from.IsZero():
+		found.Value("from", "must be an RFC 3339 time, such as 2026-11-20T09:30:00Z")
+	case until != nil && !from.Before(*until):
 		found.Value("from", "must be before until")
+	case !from.Before(m.Parts.Clock.Now()):
+		found.Value("from", "must be in the past")
 	}
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	if !from.Before(m.Parts.Clock.Now()) {
-		return nil, api.Invalid("from", "must be in the past")
-	}
 	if r.Body.DryRun {
-		n, err := m.Parts.Reader.CountEvents(ctx, r.Topic, r.Subscription, *from, until)
-		return &api.Started[query.Matched, query.Operation]{Done: &n}, noSubscription(err, r.Topic, r.Subscription)
+		n, err := m.Parts.Reader.CountEvents(ctx, r.Topic, r.Subscription, from, until)
+		return &StartedOperation{Done: &n}, noSubscription(err, r.Topic, r.Subscription)
 	}
-	id, err := m.Parts.Operator.RedeliverEvents(ctx, r.Topic, r.Subscription, *from, until, rate)
+	id, err := m.Parts.Operator.RedeliverEvents(ctx, r.Topic, r.Subscription, from, until, rate)
 	if err != nil {
 		return nil, noSubscription(err, r.Topic, r.Subscription)
 	}
 	o, err := m.operation(ctx, id)
-	return &api.Started[query.Matched, query.Operation]{Operation: o}, err
+	return &StartedOperation{Operation: o}, err
 }
 
-// noSubscription says that what the path names is not there, where a function refused it as an argument.
+// noSubscription is err, or the response 404 if a function rejected the event subscription of the path as an argument.
 func noSubscription(err error, topic, subscription string) error {
 	var refusal *postgres.FunctionError
 	if errors.As(err, &refusal) && errors.Is(err, postgres.ErrInvalid) && refusal.Field == "subscription" {
@@ -117,19 +115,6 @@ func (m *Handlers) operation(ctx context.Context, id uuid.UUID) (*query.Operatio
 		return nil, operationNotFound(id.String())
 	}
 	return o, err
-}
-
-// generatedOperation is for operations that openapi.yaml still declares.
-func (m *Handlers) generatedOperation(ctx context.Context, id uuid.UUID) (shown api.Operation, err error) {
-	o, err := m.operation(ctx, id)
-	if err != nil {
-		return shown, err
-	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return shown, err
-	}
-	return shown, json.Unmarshal(text, &shown)
 }
 
 func operationNotFound(id string) error {
@@ -156,14 +141,4 @@ func placeOf(cursor string) (from place, err error) {
 		return from, api.InvalidCursor()
 	}
 	return from, nil
-}
-
-// readPlace reads the parameters of such a list.
-func readPlace(limit *int, cursor *string) (api.Page, place, error) {
-	p, err := api.ReadPage(limit, cursor)
-	if err != nil || cursor == nil {
-		return p, place{}, err
-	}
-	from, err := placeOf(p.After)
-	return p, from, err
 }
