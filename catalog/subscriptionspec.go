@@ -30,6 +30,7 @@ type SubscriptionSpec struct {
 	MaxEventsPerBatch             *int                    `json:"maxEventsPerBatch"`
 	PreferredBatchSizeInKilobytes *int                    `json:"preferredBatchSizeInKilobytes"`
 	MaxConcurrentDeliveries       *int                    `json:"maxConcurrentDeliveries"`
+	ResponseTimeoutInSeconds      *int                    `json:"responseTimeoutInSeconds"`
 	Behavior                      policy.Behavior         `json:"behavior,omitempty" minLength:"1"`
 	HonorRetryAfter               *bool                   `json:"honorRetryAfter"`
 	ProbationAction               *policy.ProbationAction `json:"probationAction" minLength:"1"`

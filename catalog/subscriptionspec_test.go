@@ -41,7 +41,8 @@ func fullSpec() SubscriptionSpec {
 			EnableAdvancedFilteringOnArrays: true,
 		},
 		MaxEventsPerBatch: new(2), PreferredBatchSizeInKilobytes: new(7), MaxConcurrentDeliveries: new(9),
-		Behavior: policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action,
+		ResponseTimeoutInSeconds: new(12),
+		Behavior:                 policy.BehaviorDocumented, HonorRetryAfter: new(false), ProbationAction: &action,
 		RetryTransportErrors: new(true), Labels: []string{"l"}, ExpirationTimeUTC: &at, Signing: SigningSpec{Enabled: true},
 		DeliveryAttributes: []policy.DeliveryAttribute{
 			{

@@ -197,22 +197,28 @@ func TestNoLateAnswerAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.copyPolicy(t, "ga-2021", "brief", `{"ack_timeout": "500 milliseconds", "late_answer_window": "2 seconds"}`)
-	requireCut(t, b, "brief")
+	requireCut(t, b, under("brief"))
 }
 
 func TestPolicyWithoutAWindowCutsAtTheAckTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.copyPolicy(t, "preview-2017", "brief", `{"ack_timeout": "200 milliseconds"}`)
-	requireCut(t, b, "brief")
+	requireCut(t, b, under("brief"))
+}
+
+func TestResponseTimeoutOfAnEventSubscription(t *testing.T) {
+	t.Parallel()
+	requireCut(t, setup(t), both(under("preview-2017"), // its timeout is a minute
+		func(s *catalog.SubscriptionSpec) { s.ResponseTimeoutInSeconds = new(1) }))
 }
 
 // requireCut sends one event to an endpoint that waits until its client goes away.
-func requireCut(t *testing.T, b *bundle, retryPolicy string) {
+func requireCut(t *testing.T, b *bundle, settings func(*catalog.SubscriptionSpec)) {
 	t.Helper()
 	gone := make(chan struct{}, 1)
 	e := newGoneEndpoint(t, gone)
-	b.subscribe(t, "all", e, under(retryPolicy))
+	b.subscribe(t, "all", e, settings)
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	require.Equal(t, policy.ErrorTimeout, b.attempt(t).Result.Err)

@@ -56,6 +56,8 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        coalesce((o.settings ->> 'retryTransportErrors')::boolean,
                 o.behavior = 'safe' OR p.retry_transport_errors) AS retry_transport_errors,
        s.expiration_time_utc,
+       coalesce((o.settings ->> 'responseTimeoutInSeconds')::integer,
+                postrider_internal.seconds(p.ack_timeout)) AS response_timeout_seconds,
        coalesce(o.settings ->> 'minimumTlsVersionAllowed', '1.2') AS minimum_tls_version_allowed,
        o.settings ? 'certificateAuthorities' AS own_certificate_authorities,
        o.settings ? 'clientCertificate' AS client_certificate,
@@ -100,6 +102,8 @@ COMMENT ON COLUMN postrider.event_subscriptions.probation_action IS
 COMMENT ON COLUMN postrider.event_subscriptions.retry_transport_errors IS
     'Effective retryTransportErrors: without a response another attempt is made, even if the policy''s table says '
     'never.';
+COMMENT ON COLUMN postrider.event_subscriptions.response_timeout_seconds IS
+    'Seconds that the endpoint has for its response.';
 COMMENT ON COLUMN postrider.event_subscriptions.expiration_time_utc IS
     'When it gets no more events and is deleted; NULL = never.';
 COMMENT ON COLUMN postrider.event_subscriptions.minimum_tls_version_allowed IS

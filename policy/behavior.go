@@ -26,15 +26,17 @@ type Wishes struct {
 	DeadLetter           *bool // whether a delivery that is given up becomes a dead letter
 	MaxAttempts          *int
 	TTLMinutes           *int
+	// ResponseTimeoutSeconds replaces the policy's AckTimeout.
+	ResponseTimeoutSeconds *int
 	// MostTTL bounds the time to live, whatever else is said: a namespace topic keeps its events no longer. 0 = no bound.
 	MostTTL time.Duration
 }
 
 // Rules are what holds for the deliveries of one event subscription.
 type Rules struct {
-	// Policy has the columns that an event subscription may set (HonorRetryAfter, RetryTransportErrors and
-	// Probation.Action) as they hold for this one. It shares its lists with the policy that it was made of: it is not to
-	// be changed.
+	// Policy has the columns that an event subscription may set (AckTimeout, HonorRetryAfter, RetryTransportErrors and
+	// Probation.Action) with their values for this one. It shares its lists with the stored policy, so it must not be
+	// changed.
 	Policy *Policy
 	Limits Limits
 	// DeadLetter: a delivery that is given up becomes a dead letter; else it is dropped.
@@ -54,6 +56,9 @@ func (p *Policy) Resolve(w Wishes) Rules {
 	own.HonorRetryAfter = wished(w.HonorRetryAfter, own.HonorRetryAfter)
 	own.RetryTransportErrors = wished(w.RetryTransportErrors, own.RetryTransportErrors)
 	own.Probation.Action = wished(w.ProbationAction, own.Probation.Action)
+	if w.ResponseTimeoutSeconds != nil {
+		own.AckTimeout = time.Duration(*w.ResponseTimeoutSeconds) * time.Second
+	}
 	return Rules{
 		Policy: &own, Limits: p.clamp(w), DeadLetter: wished(w.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone),
 	}

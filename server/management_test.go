@@ -28,6 +28,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip",
 		"validation": nil, "hold": nil,
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil,
+		"responseTimeoutInSeconds": 30.0,
 		"signing": map[string]any{
 			"enabled": false, "secrets": 0.0, "rotatedAt": nil, "previousValidUntil": nil,
 		},

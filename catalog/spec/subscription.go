@@ -93,6 +93,10 @@ var Subscription = []Setting{
 		Default: "adapts to the endpoint",
 	},
 	{
+		Name: "responseTimeoutInSeconds", Section: Delivery, Label: "Response timeout (s)", Kind: Whole, Min: 1, Max: 230,
+		Help: "Seconds that the endpoint has for its response.", Default: "the retry policy's",
+	},
+	{
 		Name: "signing.enabled", Section: Delivery, Label: "Sign deliveries", Kind: Switch, Flag: "signing", Default: "false",
 		Help: "Sign deliveries as Standard Webhooks describes. Setting it to false deletes the secrets.",
 	},

@@ -17,9 +17,9 @@ type Subscription struct {
 	Name            string `json:"name"`
 	EndpointBaseURL string `json:"endpointBaseUrl"`
 	catalog.SubscriptionSpec
-	Filter                    FilterView                      `json:"filter"`
+	Filter                    FilterView                    `json:"filter"`
 	DeadLetterDestination     catalog.DeadLetterDestination `json:"deadLetterDestination"`
-	DeliveryAttributeMappings []DeliveryAttributeView           `json:"deliveryAttributeMappings"`
+	DeliveryAttributeMappings []DeliveryAttributeView       `json:"deliveryAttributeMappings"`
 	Signing                   Signing                       `json:"signing"`
 	MinimumTLSVersionAllowed  policy.TLSVersion             `json:"minimumTlsVersionAllowed"`
 	CertificateAuthorities    *string                       `json:"certificateAuthorities"`
@@ -93,6 +93,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) Subscription {
 		effective.RetryPolicy.EventTimeToLive = new(span(rules.Limits.TTL))
 	}
 	effective.MaxEventsPerBatch, effective.PreferredBatchSizeInKilobytes = &batch.MaxEvents, &batch.PreferredKilobytes
+	effective.ResponseTimeoutInSeconds = new(int(rules.Policy.AckTimeout.Seconds()))
 	effective.HonorRetryAfter = &rules.Policy.HonorRetryAfter
 	effective.ProbationAction = &rules.Policy.Probation.Action
 	effective.RetryTransportErrors = &rules.Policy.RetryTransportErrors
