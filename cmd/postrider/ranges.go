@@ -14,8 +14,8 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// checkRanges rejects the first flag whose value is outside the range that its tag declares: range:"1..1000" or, without
-// an upper limit, range:"0..". Durations have their limits in seconds.
+// checkRanges rejects the first flag whose value is outside the range that its tag declares: range:"1..1000", or
+// range:"0.." without an upper limit. Those of durations are in seconds.
 func checkRanges(k *kong.Context) error {
 	for _, flag := range k.Flags() {
 		low, high, declared := strings.Cut(flag.Tag.Get("range"), "..")
