@@ -28,7 +28,7 @@ var Topic = []Setting{
 	},
 	{
 		Name: "duplicateDetectionWindowInMinutes", Section: Limits, Label: "Duplicate window (min)", Kind: Whole, Min: 1,
-		Max: 10080, Flag: "duplicate-detection-window", Default: "every event is stored", Example: "1440",
+		Max: 10080, Default: "every event is stored", Example: "1440",
 		Help: "Minutes in which an event with the same source and id is not stored again. 1440 is a day.",
 	},
 	{

@@ -13,7 +13,7 @@ import (
 // newParser reads command lines as the program does, without running them.
 func newParser(t *testing.T) *kong.Kong {
 	t.Helper()
-	parser, err := kong.New(&verbs{}, kong.BindTo(t.Context(), (*context.Context)(nil)), kong.Exit(func(int) {}))
+	parser, err := kong.New(newVerbs(), kong.BindTo(t.Context(), (*context.Context)(nil)), kong.Exit(func(int) {}))
 	require.NoError(t, err)
 	return parser
 }

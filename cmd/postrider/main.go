@@ -29,23 +29,23 @@ type verbs struct {
 	Serve   serveCmd             `cmd:"" help:"Run the service: REST API, dashboard and deliveries."`
 	Migrate migrateCmd           `cmd:"" help:"Bring the database's schema up to date, or show how far it is."`
 	Keys    keysCmd              `cmd:"" help:"Rotate the key that secrets in the database are sealed with."`
-	Policy  management.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and make your own. The built-in ones need no database."`
+	Policy  management.PolicyCmd `cmd:"" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
 	SQL     sqlCmd               `cmd:"" name:"sql" help:"Run one SQL statement, read only, and print its rows."`
 	Sink    sinkCmd              `cmd:"" help:"Run the demo endpoint: /ok /flaky /slow /status/{code} /hang." detail:"Paths: /ok responds with 200, /flaky with 500 twice and then 204, /slow after ?ms= milliseconds, /status/{code} with that code, /hang never." example:"sink --listen 127.0.0.1:7481"`
 	Bench   benchmark.Cmd        `cmd:"" help:"Measure this machine: events published and delivered per second, nothing lost."`
 	Ready   readyCmd             `cmd:"" help:"Check that a node on this machine is ready, or alive, for health checks of containers." detail:"The exit code is 0 if it is, and 1 if it is not; the reason is printed." example:"ready --listen 127.0.0.1:7480; ready --live"`
 	Version versionCmd           `cmd:"" help:"Print version and build." example:"version -o json"`
 
-	Topic   management.TopicCmd `cmd:"" help:"Make, list, show and delete topics, and show their access keys."`
+	Topic   management.TopicCmd `cmd:"" help:"Create, list, show and delete topics, and show their access keys."`
 	Publish cli.PublishCmd      `cmd:"" help:"Publish events from files, from standard input, or made up."`
 	Listen  cli.ListenCmd       `cmd:"" help:"Receive events on this machine: print, answer and forward them."`
 	Tail    cli.TailCmd         `cmd:"" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
-	Apply   management.ApplyCmd `cmd:"" help:"Make topics, event subscriptions and retry policies what a file says, after showing what would change."`
+	Apply   management.ApplyCmd `cmd:"" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change." detail:"The file has topics, subscriptions and policies with the property names of the API; settings that it leaves out take their defaults. It may also be the output of az eventgrid event-subscription list --include-full-endpoint-url true: parts that postrider does not have are listed. The whole file is checked first. Then policies, topics and event subscriptions are written in this order, until the first error. Changes that other clients make meanwhile are not overwritten." example:"apply -f postrider.yaml; apply -f postrider.yaml --dry-run; apply -f azure.json --topic orders --yes"`
 	Doctor  doctorCmd           `cmd:"" help:"Look for what is wrong with the database, its settings and the nodes, and say what to do."`
 
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 
-	Subscription management.SubscriptionCmd `cmd:"" help:"Make, change, list, show and delete event subscriptions; ask about them, and hold or release their deliveries."`
+	Subscription management.SubscriptionCmd `cmd:"" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
 	Delivery     cli.DeliveryCmd            `cmd:"" help:"List, show, cancel, retry or give up deliveries."`
 	Event        cli.EventCmd               `cmd:"" help:"List, show and erase events."`
 	Batch        cli.BatchCmd               `cmd:"" help:"List and show batches."`
@@ -63,6 +63,13 @@ type verbs struct {
 	User   userCmd      `cmd:"" help:"Add, list and change the people who sign in to the dashboard."`
 }
 
+// newVerbs has the flags of all settings.
+func newVerbs() *verbs {
+	return &verbs{
+		Topic: management.NewTopicCmd(), Subscription: management.NewSubscriptionCmd(), Listen: cli.NewListenCmd(),
+	}
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:])
@@ -72,9 +79,8 @@ func main() {
 
 // run executes one command line and returns the exit code: 0 success, 1 failure, 2 wrong usage (also bad values).
 func run(ctx context.Context, args []string) int {
-	var c verbs
 	var hint string // after wrong usage
-	parser, err := kong.New(&c, append(terminal.TimeFlags(),
+	parser, err := kong.New(newVerbs(), append(terminal.TimeFlags(),
 		kong.Name("postrider"),
 		kong.Description("Azure Event Grid's delivery and retry semantics as one service on your own PostgreSQL."),
 		kong.ShortUsageOnError(),

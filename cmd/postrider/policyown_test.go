@@ -27,7 +27,7 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 	db := migratedDatabase(t)
 	n := startNode(t, db, "--role", "api")
 	run := policyVerbs(t, n)
-	require.Equal(t, "Retry policy patient was made.\n", run(0, "put", "patient", "-f", patientFile).stdout)
+	require.Equal(t, "Retry policy patient was created.\n", run(0, "put", "patient", "-f", patientFile).stdout)
 	require.Equal(t, "Retry policy patient was replaced.\n", run(0, "put", "patient", "-f", patientFile).stdout)
 
 	var x explained

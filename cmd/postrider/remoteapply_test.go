@@ -32,7 +32,7 @@ func applyVerb(t *testing.T, r *remote) {
 	require.Contains(t, dry, "/healthz?***")
 	require.Contains(t, dry, "(4 to make, 0 to change, 0 to delete, 0 as they are)")
 	r.run(t, 1, "topic", "show", "applied")
-	require.Contains(t, apply(2), "say --yes", "nobody is there to be asked")
+	require.Contains(t, apply(2), "use --yes", "there is no terminal")
 	require.Contains(t, apply(0, "--yes"),
 		"made policy applied\nmade topic applied\nmade subscription applied/one\nmade subscription applied/two\n")
 	require.Contains(t, apply(0, "--dry-run"), "(0 to make, 0 to change, 0 to delete, 4 as they are)",
@@ -92,7 +92,7 @@ func applyTooLate(t *testing.T, r *remote) {
 		t.Cleanup(between.Close)
 		late := r.run(t, 1, "apply", "-f", file, "--yes", "--server", between.URL)
 		require.Contains(t, late.stdout, meanwhile.shown)
-		require.Contains(t, late.stderr, "policy raced was refused: somebody else has changed it meanwhile")
+		require.Contains(t, late.stderr, "policy raced was rejected: another client has changed it meanwhile")
 		require.Contains(t, r.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)
 	}
 }

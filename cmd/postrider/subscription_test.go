@@ -46,7 +46,7 @@ func TestSubscriptionTestFilter(t *testing.T) {
 	table := words(run())
 	require.Len(t, table, 6)
 	require.Equal(t,
-		[]string{"EVENT ID TYPE SUBJECT WANTED CLAUSE WHY NOT", "31 shop.order [31morders/31 no advancedFilters[0] " +
+		[]string{"EVENT ID TYPE SUBJECT MATCHED CLAUSE WHY NOT", "31 shop.order [31morders/31 no advancedFilters[0] " +
 			"data.total is 10, but must be greater than 10"}, table[:2])
 	require.ElementsMatch(t, []string{
 		"1 shop.order [31morders/1 yes",
@@ -54,7 +54,7 @@ func TestSubscriptionTestFilter(t *testing.T) {
 		`2 shop.order [31morders/2 no subjectEndsWith the subject is "\x1b[31morders/2", but must end with "1"`,
 		"advancedFilters[0] data.total is 5, but must be greater than 10",
 	}, table[2:5])
-	require.Equal(t, "(1 of 3 events wanted)", table[5])
+	require.Equal(t, "(1 of 3 events matched)", table[5])
 
 	const path = "/v1/topics/orders/subscriptions/billing/testFilter"
 	asJSON := run("-o", "json")
@@ -67,15 +67,15 @@ func TestSubscriptionTestFilter(t *testing.T) {
 	require.JSONEq(t, n.manage(http.StatusOK, http.MethodPost, path, `{"event":`+order("9", 11)+`}`),
 		run("--event", brought, "-o", "json"))
 	require.Contains(t, run("--event", brought), `must end with "1"`)
-	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 event wanted)",
+	require.Contains(t, run("--event", brought, "--filter", filter), "(1 of 1 event matched)",
 		"a filter that is stored nowhere")
-	require.Contains(t, run("--filter", filter), "(0 of 3 events wanted)")
+	require.Contains(t, run("--filter", filter), "(0 of 3 events matched)")
 	require.Equal(t, 3, one[int](db, "SELECT count(*) FROM postrider.events"), "nothing is stored")
 
 	piped := startProcess(t, n.cliEnv(), "sh", "-c", `"$0" subscription test-filter orders billing --event - < "$1"`,
 		program, writtenFile(t, order("91", 11)))
 	require.Zero(t, piped.wait(), piped.stderr.String())
-	require.Contains(t, piped.stdout.String(), "(1 of 1 event wanted)")
+	require.Contains(t, piped.stdout.String(), "(1 of 1 event matched)")
 }
 
 func writtenFile(t *testing.T, text string) string {

@@ -90,9 +90,9 @@ func topicFilterVerb(t *testing.T, r *remote) {
 		`{"filter":{"subjectEndsWith":"1"},"event":`+order("9", 1)+`}`),
 		mustJSON(t, r.object(t, tried("--filter", filter, "--event", event)...)))
 	said := words(r.run(t, 0, tried("--filter", filter, "--event", event)...).stdout)
-	require.Equal(t, "EVENT ID TYPE SUBJECT WANTED CLAUSE WHY NOT", said[0])
+	require.Equal(t, "EVENT ID TYPE SUBJECT MATCHED CLAUSE WHY NOT", said[0])
 	require.Regexp(t, `^9 shop.order \S+ no subjectEndsWith the subject is .*, but must end with "1"$`, said[1])
-	require.Equal(t, "(0 of 1 event wanted)", said[2])
+	require.Equal(t, "(0 of 1 event matched)", said[2])
 	r.run(t, 2, tried("--filter", writtenFile(t, "{"))...)
 	r.run(t, 2, tried("--filter", "-", "--event", "-")...)
 	r.run(t, 2, tried("--event", event)...)

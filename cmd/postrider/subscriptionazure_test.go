@@ -41,8 +41,8 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 			if value == "" {
 				value = "1"
 			}
-			var c verbs
-			parser, err := kong.New(&c, kong.BindTo(t.Context(), (*context.Context)(nil)))
+			c := newVerbs()
+			parser, err := kong.New(c, kong.BindTo(t.Context(), (*context.Context)(nil)))
 			require.NoError(t, err)
 			_, err = parser.Parse([]string{"subscription", verb, "orders", "billing", flag, value})
 			if err != nil {

@@ -108,6 +108,30 @@ func Operators() []string {
 	return names
 }
 
+// Arity is how many values an operator compares with.
+type Arity uint8
+
+// The arities of operators. A filter has one value in value, and many in values.
+const (
+	NoValue Arity = iota
+	OneValue
+	ManyValues
+)
+
+// ArityOf reports how many values the operator takes; false if there is no such operator.
+func ArityOf(name string) (Arity, bool) {
+	op := operatorOf(name)
+	switch {
+	case op == nil:
+		return NoValue, false
+	case op.operand == operandNone:
+		return NoValue, true
+	case op.list:
+		return ManyValues, true
+	}
+	return OneValue, true
+}
+
 func operatorOf(name string) *operator {
 	for i := range operators {
 		if operators[i].name == name {

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"postrider/catalog/spec"
+	"postrider/cmd/postrider/cli/management"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
@@ -29,13 +31,22 @@ type ListenCmd struct {
 	Output    string   `short:"o" help:"table (lines for a person), json (one object for each event) or yaml (one document for each)." enum:"table,json,yaml" default:"table"`
 	ReadyFile string   `help:"File (JSON) to write when it is ready." placeholder:"FILE"`
 
-	Topic               string   `help:"Create an event subscription on this topic, and delete it at the end." placeholder:"NAME"`
-	Name                string   `help:"Its name (default: listen- and a random suffix)." placeholder:"NAME"`
-	PublicURL           string   `name:"public-url" help:"URL at which the service reaches this program, if it is on another machine." placeholder:"URL"`
-	IncludedEventTypes  []string `help:"Only events of these types." placeholder:"TYPE"`
-	AdvancedFilter      []string `sep:"none" help:"As of subscription create." placeholder:"'KEY OPERATOR VALUE …'"`
-	EventDeliverySchema string   `help:"EventGridSchema, CloudEventSchemaV1_0 or CustomInputSchema, in any case." placeholder:"SCHEMA"`
-	Policy              string   `help:"Retry policy." placeholder:"NAME"`
+	Topic                 string `help:"Create an event subscription on this topic, and delete it at the end." placeholder:"NAME"`
+	Name                  string `help:"Its name (default: listen- and a random suffix)." placeholder:"NAME"`
+	PublicURL             string `name:"public-url" help:"URL at which the service reaches this program, if it is on another machine." placeholder:"URL"`
+	management.TableFlags        // settings of the event subscription
+}
+
+// NewListenCmd has the flags of the settings that the event subscription may have.
+func NewListenCmd() (c ListenCmd) {
+	var table []spec.Setting
+	for _, name := range []string{
+		"filter.includedEventTypes", "filter.advancedFilters", "eventDeliverySchema", "retryPolicy.policy",
+	} {
+		table = append(table, *spec.Find(spec.Subscription, name))
+	}
+	c.TableFlags = management.NewTableFlags(table, "")
+	return c
 }
 
 // Help is shown by listen --help.
@@ -90,9 +101,11 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 
 // check validates the flags and returns what they do with each request, in words.
 func (c *ListenCmd) check() (behavior string, err error) {
-	settings := c.Name != "" || c.PublicURL != "" || c.IncludedEventTypes != nil || c.AdvancedFilter != nil ||
-		c.EventDeliverySchema != "" || c.Policy != ""
-	if settings && c.Topic == "" {
+	settings, err := c.Settings()
+	if err != nil {
+		return "", err
+	}
+	if c.Topic == "" && (c.Name != "" || c.PublicURL != "" || len(settings) > 0) {
 		return "", terminal.Usagef("settings of an event subscription require --topic")
 	}
 	if u := c.ForwardTo; u != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"postrider/cmd/postrider/cli/management"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 )
@@ -39,14 +38,11 @@ func (c *ListenCmd) subscribe(ctx context.Context, base string) (*temporary, err
 	}
 	t := &temporary{client: client, name: cmp.Or(c.Name, "listen-"+uuid.NewString()[:8])}
 	t.url = rest.SubscriptionURL(c.Topic, t.name)
-	wanted := management.SettingFlags{
-		Endpoint: cmp.Or(c.PublicURL, base+"/"), IncludedEventTypes: c.IncludedEventTypes,
-		AdvancedFilter: c.AdvancedFilter, EventDeliverySchema: c.EventDeliverySchema, Policy: c.Policy,
-	}
-	settings, err := wanted.Settings()
+	settings, err := c.Settings()
 	if err != nil {
 		return nil, err
 	}
+	settings["endpointUrl"] = cmp.Or(c.PublicURL, base+"/")
 	settings["expirationTimeUtc"], settings["labels"] = inAnHour(), []string{"postrider listen"}
 	err = client.Call(ctx, http.MethodPut, t.url, settings, nil, "If-None-Match", "*")
 	if rest.IsInvalid(err, "endpointUrl") {

@@ -13,26 +13,11 @@ import (
 type ApplyCmd struct {
 	rest.ServerFlags
 	File   string `short:"f" required:"" help:"YAML or JSON; - reads standard input." placeholder:"FILE"`
-	Yes    bool   `help:"Do not ask." xor:"mode"`
-	DryRun bool   `help:"Only show what would change; the exit code is 3 where something would, 0 where nothing." xor:"mode"`
-	Prune  bool   `help:"Also delete what the file does not name: topics, event subscriptions, retry policies of your own. Without it nothing is deleted, ever."`
-	Topic  string `help:"Of the Azure CLI's list: the topic that all of its event subscriptions belong to." placeholder:"NAME"`
+	Yes    bool   `help:"Make the changes without confirmation." xor:"mode"`
+	DryRun bool   `help:"Only show what would change; the exit code is 3 if something would, 0 if nothing." xor:"mode"`
+	Prune  bool   `help:"Also delete what the file does not name: topics, event subscriptions, your own retry policies. Without it nothing is deleted."`
+	Topic  string `help:"Of the Azure CLI's list: the topic of all its event subscriptions." placeholder:"NAME"`
 	Output string `short:"o" help:"table, or json or yaml: the changes as a list, before any is made." enum:"table,json,yaml" default:"table"`
-}
-
-// Help is shown by apply --help.
-func (ApplyCmd) Help() string {
-	return `The file has topics, subscriptions and policies with the API's own property names; what it leaves out takes ` +
-		`its default. It may also be what
-"az eventgrid event-subscription list" prints: what there is not here is named. All of it is judged first;` +
-		` then policies, topics and event subscriptions
-are written in this order, until the first error. What others change meanwhile is not overwritten.
-
-Examples:
-  postrider apply -f postrider.yaml
-  postrider apply -f postrider.yaml --dry-run
-  az eventgrid event-subscription list --source-resource-id $ID --include-full-endpoint-url true | postrider apply ` +
-		`-f - --topic orders --yes`
 }
 
 // maxApplied has room for a list of some thousand event subscriptions.
@@ -147,8 +132,8 @@ func (c *ApplyCmd) ask(todo int) error {
 		return nil
 	}
 	if c.File == "-" || !terminal.IsTerminal(os.Stdin) {
-		return terminal.Usagef("standard input is not a terminal to ask on: say --yes to make these changes, or --dry-run " +
-			"to see them only")
+		return terminal.Usagef("standard input is not a terminal: use --yes to make these changes, or --dry-run to see " +
+			"them only")
 	}
 	return terminal.AskYes(fmt.Sprintf("Make %s?",
 		terminal.Either(todo == 1, "this change", fmt.Sprintf("these %d changes", todo))))

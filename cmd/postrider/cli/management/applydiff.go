@@ -7,68 +7,49 @@ import (
 	"slices"
 	"strings"
 
+	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 )
 
-// diffLine is one property that would change. before or after is "" where there is none.
+// diffLine is a setting that would change. before or after is "" if there is no value.
 type diffLine struct{ property, before, after string }
 
-// mark is + for what comes, - for what goes, ~ for what changes.
-func (d diffLine) mark() string {
+// String is the difference in one line of text: + for a new value, - for a removed one, ~ for a changed one.
+func (d diffLine) String() string {
 	switch {
 	case d.before == "":
-		return "+"
-	case d.after == "":
-		return "-"
-	}
-	return "~"
-}
-
-// String is the difference in one line of text.
-func (d diffLine) String() string {
-	switch d.mark() {
-	case "+":
 		return fmt.Sprintf("+ %s: %s", d.property, d.after)
-	case "-":
+	case d.after == "":
 		return fmt.Sprintf("- %s: %s", d.property, d.before)
 	}
 	return fmt.Sprintf("~ %s: %s → %s", d.property, d.before, d.after)
 }
 
-// diff compares two objects property by property. Lists are one value.
-func diff(before, after rest.Object) (lines []diffLine) {
-	was, is := leavesOf("", before), leavesOf("", after)
-	names := slices.Sorted(maps.Keys(was))
-	for name := range is {
-		if _, there := was[name]; !there {
-			names = append(names, name)
+// diff compares two objects setting by setting. Secrets are masked.
+func diff(table []spec.Setting, before, after rest.Object) (lines []diffLine) {
+	for i := range table {
+		s := &table[i]
+		was, is := valueAt(before, s.Name), valueAt(after, s.Name)
+		if s.Secret {
+			was, is = masked(s.Kind, was, was), masked(s.Kind, was, is)
+		}
+		if !reflect.DeepEqual(was, is) {
+			lines = append(lines, diffLine{s.Name, shownValue(was), shownValue(is)})
 		}
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		if !reflect.DeepEqual(was[name], is[name]) {
-			lines = append(lines, diffLine{name, shownValue(was[name]), shownValue(is[name])})
-		}
-	}
+	slices.SortFunc(lines, func(a, b diffLine) int { return strings.Compare(a.property, b.property) })
 	return lines
 }
 
-// leavesOf are the properties that have a value, by their path. Nothing, an empty text and an empty list are no value.
-func leavesOf(path string, value any) map[string]any {
-	found := map[string]any{}
-	switch v := value.(type) {
-	case rest.Object:
-		for name, inner := range v {
-			maps.Copy(found, leavesOf(strings.TrimPrefix(path+"."+name, "."), inner))
-		}
-	case nil:
-	default:
-		if text := shownValue(value); text != "" && text != "[]" && text != `""` {
-			found[path] = value
-		}
+// valueAt is the value at a path; nil for none, also for an empty text, list or object.
+func valueAt(o rest.Object, path string) any {
+	value := rest.ValueAt(o, path)
+	if v := reflect.ValueOf(value); value == "" || v.Kind() == reflect.Slice && v.Len() == 0 ||
+		v.Kind() == reflect.Map && v.Len() == 0 {
+		return nil
 	}
-	return found
+	return value
 }
 
 const maxShown = 200
@@ -88,7 +69,7 @@ func shownValue(value any) string {
 	return string(text)
 }
 
-// plainly is a value as it comes out of JSON, so that two of different origin can be compared.
+// plainly is a value as it comes out of JSON, so that values of different origin can be compared.
 func plainly(value any) (o rest.Object, err error) {
 	encoded, err := terminal.EncodePlainly(value)
 	if err == nil {
@@ -102,63 +83,67 @@ const (
 	hiddenOther = "*** (another one)"
 )
 
-// hideSecrets masks what is secret in two sets of an event subscription's settings: the query of its endpoint, the
-// values of secret headers, and the secrets of its connection. What differs still differs afterwards, but for the last,
-// which the server never shows.
-func hideSecrets(before, after rest.Object) {
-	hideConnection(before)
-	hideConnection(after)
-	was, is := textOf(before["endpointUrl"]), textOf(after["endpointUrl"])
-	hideQuery(before, hidden)
-	hideQuery(after, terminal.Either(queryOf(was) != "" && queryOf(was) != queryOf(is), hiddenOther, hidden))
-	old := map[string]any{}
-	for name, properties := range secretHeaders(before) {
-		old[name], properties["value"] = properties["value"], hidden
+// masked hides the secrets of a value: the query of a URL, the values of secret headers, or all of it. A query or a
+// header that differs from the value before still differs afterwards; other secrets are never shown by the server.
+func masked(kind spec.Kind, before, value any) any {
+	switch {
+	case value == nil:
+		return nil
+	case kind == spec.URL:
+		base, query, has := strings.Cut(textOf(value), "?")
+		_, was, had := strings.Cut(textOf(before), "?")
+		if !has {
+			return base
+		}
+		return base + "?" + terminal.Either(had && was != query, hiddenOther, hidden)
+	case kind == spec.JSON:
+		return maskedHeaders(before, value)
 	}
-	for name, properties := range secretHeaders(after) {
-		if properties["value"] == nil { // keeps the one that there is
-			properties["value"] = hidden
+	return hidden
+}
+
+func maskedHeaders(before, value any) any {
+	was := secretHeaders(before)
+	list, _ := value.([]any)
+	shown := make([]any, len(list))
+	for i, entry := range list {
+		shown[i] = entry
+		header, properties := secretHeader(entry)
+		if header == nil {
 			continue
 		}
-		value, there := old[name]
-		properties["value"] = terminal.Either(there && value != properties["value"], hiddenOther, hidden)
+		old, given := was[textOf(header["name"])], properties["value"] // without a value, the stored one is kept
+		header, properties = maps.Clone(header), maps.Clone(properties)
+		properties["value"] = terminal.Either(old != nil && given != nil && old["value"] != given, hiddenOther, hidden)
+		header["properties"] = properties
+		shown[i] = header
 	}
+	return shown
+}
+
+// secretHeaders are the properties of the secret headers of a list, by name.
+func secretHeaders(value any) map[string]rest.Object {
+	found := map[string]rest.Object{}
+	list, _ := value.([]any)
+	for _, entry := range list {
+		if header, properties := secretHeader(entry); header != nil {
+			found[textOf(header["name"])] = properties
+		}
+	}
+	return found
+}
+
+// secretHeader is an entry of deliveryAttributeMappings with its properties, if its value is secret; else nil.
+func secretHeader(entry any) (header, properties rest.Object) {
+	header, _ = entry.(rest.Object)
+	properties, _ = header["properties"].(rest.Object)
+	if properties["isSecret"] != true {
+		return nil, nil
+	}
+	return header, properties
 }
 
 func textOf(value any) string {
 	text, _ := value.(string)
 	return text
-}
-
-func queryOf(endpoint string) string {
-	_, query, _ := strings.Cut(endpoint, "?")
-	return query
-}
-
-func hideQuery(settings rest.Object, mask string) {
-	endpoint := textOf(settings["endpointUrl"])
-	if base, _, has := strings.Cut(endpoint, "?"); has {
-		settings["endpointUrl"] = base + "?" + mask
-	}
-}
-
-func hideConnection(settings rest.Object) {
-	for part, secret := range map[string]string{"oauth2": "clientSecret", "clientCertificate": "privateKey"} {
-		if of, ok := settings[part].(rest.Object); ok && of[secret] != nil {
-			of[secret] = hidden
-		}
-	}
-}
-
-// secretHeaders are the properties of the secret ones, by name.
-func secretHeaders(settings rest.Object) map[string]rest.Object {
-	found := map[string]rest.Object{}
-	list, _ := settings["deliveryAttributeMappings"].([]any)
-	for _, entry := range list {
-		header, _ := entry.(rest.Object)
-		if properties, ok := header["properties"].(rest.Object); ok && properties["isSecret"] == true {
-			found[textOf(header["name"])] = properties
-		}
-	}
-	return found
 }

@@ -5,13 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"postrider/cmd/postrider/terminal"
-	"postrider/server/management"
 )
 
-// FuzzReadApply: whatever a file says, it is read or refused; what it asks for has names, is there once, and is judged
-// without a mishap.
+// FuzzReadApply reads or rejects any file. The declared objects have names, appear once, and are checked without a panic.
 func FuzzReadApply(f *testing.F) {
 	applied, err := os.ReadFile("testdata/apply.yaml")
 	require.NoError(f, err)
@@ -33,23 +29,15 @@ func FuzzReadApply(f *testing.F) {
 		if err != nil {
 			return
 		}
-		seen := map[string]bool{}
-		for _, w := range read.wanted {
-			require.NotEmpty(t, w.name)
-			require.False(t, seen[w.kind+"\n"+w.topic+"\n"+w.name])
-			seen[w.kind+"\n"+w.topic+"\n"+w.name] = true
-			body, err := terminal.EncodePlainly(w.settings)
-			require.NoError(t, err)
-			switch w.kind {
-			case kindPolicy:
-				_, _ = management.ReadPolicy(w.name, body)
-			case kindTopic:
-				_, _ = management.ReadTopic(w.name, body)
-			case kindSubscription:
-				_ = management.CheckSubscription(w.name, body)
-			}
-			for _, line := range diff(nil, w.settings) {
-				require.NotContains(t, line.String(), "\x1b", "nothing in a file writes to the terminal as it likes")
+		seen := map[key]bool{}
+		for i := range read.objects {
+			d := &read.objects[i]
+			require.NotEmpty(t, d.name)
+			require.False(t, seen[d.key])
+			seen[d.key] = true
+			_, _ = checked(d)
+			for _, line := range diff(tables[d.kind], nil, d.settings) {
+				require.NotContains(t, line.String(), "\x1b", "nothing in a file controls the terminal")
 			}
 		}
 	})

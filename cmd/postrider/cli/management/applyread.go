@@ -6,72 +6,98 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 )
 
-// Kinds of what a file may ask for, in the order in which they are written: each may need those before it.
+// Kinds of objects that a file declares.
 const (
 	kindPolicy       = "policy"
 	kindTopic        = "topic"
 	kindSubscription = "subscription"
 )
 
-// wanted is one thing that a file asks for.
-type wanted struct {
-	kind     string
-	topic    string // of a subscription
-	name     string
-	settings rest.Object // as the API takes them
-	// ifMissing: what there is already stays as it is.
-	ifMissing bool
+// kinds are in the order in which they are written: each may need those before it.
+var kinds = []string{kindPolicy, kindTopic, kindSubscription}
+
+// tables are the settings of each kind.
+var tables = map[string][]spec.Setting{
+	kindPolicy: spec.Policy, kindTopic: spec.Topic, kindSubscription: spec.Subscription,
 }
 
-// title is how it is called where changes are listed.
-func (w *wanted) title() string {
-	if w.kind == kindSubscription {
-		return w.kind + " " + terminal.Cell(w.topic) + "/" + terminal.Cell(w.name)
+// key names an object.
+type key struct{ kind, topic, name string } // topic is that of a subscription
+
+// title is how the object is called where changes are listed.
+func (k key) title() string {
+	if k.kind == kindSubscription {
+		return k.kind + " " + terminal.Cell(k.topic) + "/" + terminal.Cell(k.name)
 	}
-	return w.kind + " " + terminal.Cell(w.name)
+	return k.kind + " " + terminal.Cell(k.name)
 }
 
-// applyFile is what a file asks for.
+// path is the object's in the REST API.
+func (k key) path() string {
+	switch k.kind {
+	case kindPolicy:
+		return policyURL(k.name)
+	case kindTopic:
+		return rest.TopicURL(k.name)
+	}
+	return rest.SubscriptionURL(k.topic, k.name)
+}
+
+// declared is an object of a file.
+type declared struct {
+	key
+	settings  rest.Object // as the API takes them
+	ifMissing bool        // an existing object stays as it is
+}
+
+// applyFile is what a file declares.
 type applyFile struct {
-	wanted []wanted
-	// azure: it is a list of the Azure CLI. notOffered are the things in it that there are not here, one a line.
+	objects []declared
+	// azure: it is a list of the Azure CLI. notOffered are its parts that postrider does not have, one a line.
 	azure      bool
 	notOffered []string
 }
 
-func (f *applyFile) find(kind, topic, name string) *wanted {
-	i := slices.IndexFunc(f.wanted, func(w wanted) bool { return w.kind == kind && w.topic == topic && w.name == name })
+func (f *applyFile) find(k key) *declared {
+	i := slices.IndexFunc(f.objects, func(d declared) bool { return d.key == k })
 	if i < 0 {
 		return nil
 	}
-	return &f.wanted[i]
+	return &f.objects[i]
 }
 
-// add refuses what is there twice.
-func (f *applyFile) add(w wanted) error {
-	if w.name == "" || w.kind == kindSubscription && w.topic == "" {
-		return fmt.Errorf("a %s without a name%s", w.kind, terminal.Either(w.kind == kindSubscription, " or a topic", ""))
+// usesTopic reports whether the file has an event subscription of this topic.
+func (f *applyFile) usesTopic(topic string) bool {
+	return slices.ContainsFunc(f.objects, func(d declared) bool { return d.topic == topic })
+}
+
+// add rejects an object that appears twice.
+func (f *applyFile) add(d declared) error {
+	if d.name == "" || d.kind == kindSubscription && d.topic == "" {
+		return fmt.Errorf("a %s without a name%s", d.kind, terminal.Either(d.kind == kindSubscription, " or a topic", ""))
 	}
-	if f.find(w.kind, w.topic, w.name) != nil {
-		return fmt.Errorf("%s is there twice", w.title())
+	if f.find(d.key) != nil {
+		return fmt.Errorf("%s appears twice", d.title())
 	}
-	for i := range f.wanted {
-		if other := &f.wanted[i]; w.kind != kindPolicy && other.kind == w.kind && other.topic == w.topic {
-			if err := nameFree(w.name, other.name); err != nil {
-				return fmt.Errorf("%s: %w", w.title(), err)
+	for i := range f.objects {
+		if other := &f.objects[i]; d.kind != kindPolicy && other.kind == d.kind && other.topic == d.topic {
+			if err := nameFree(d.name, other.name); err != nil {
+				return fmt.Errorf("%s: %w", d.title(), err)
 			}
 		}
 	}
-	f.wanted = append(f.wanted, w)
+	f.objects = append(f.objects, d)
 	return nil
 }
 
@@ -83,14 +109,8 @@ func nameFree(name, other string) error {
 	return nil
 }
 
-// inOrder sorts by kind, and keeps the file's order within each.
-func (f *applyFile) inOrder() {
-	rank := map[string]int{kindPolicy: 0, kindTopic: 1, kindSubscription: 2}
-	slices.SortStableFunc(f.wanted, func(a, b wanted) int { return rank[a.kind] - rank[b.kind] })
-}
-
-// readApply reads YAML, of which JSON is a part: documents of ours, or the list that the Azure CLI prints. topic is
-// where a list's event subscriptions belong; "" for where it says.
+// readApply reads YAML, which includes JSON: postrider's documents, or the list that the Azure CLI prints. topic is the
+// topic of the list's event subscriptions; "" for the one in the list.
 func readApply(text []byte, topic string) (*applyFile, error) {
 	f := &applyFile{}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -111,9 +131,11 @@ func readApply(text []byte, topic string) (*applyFile, error) {
 		}
 	}
 	if topic != "" && !f.azure {
-		return nil, errors.New("--topic is for the list of the Azure CLI, and this is none")
+		return nil, errors.New("--topic is for the list of the Azure CLI only")
 	}
-	f.inOrder()
+	slices.SortStableFunc(f.objects, func(a, b declared) int {
+		return slices.Index(kinds, a.kind) - slices.Index(kinds, b.kind)
+	})
 	return f, nil
 }
 
@@ -136,20 +158,18 @@ func (f *applyFile) document(value any, topic string) error {
 			return err
 		}
 		for i, entry := range list {
-			if err := f.entry(name, entry); err != nil {
+			if err := f.entry(name, entry, ""); err != nil {
 				return fmt.Errorf("%s[%d]: %w", name, i, err)
 			}
 		}
 	}
-	for name := range o {
-		if !slices.Contains([]string{"policies", "topics", "subscriptions"}, name) {
-			return fmt.Errorf("%s is not known here; what is: policies, subscriptions, topics", name)
-		}
+	for name := range without(o, "policies", "topics", "subscriptions") {
+		return fmt.Errorf("%s is not known: a file has policies, subscriptions and topics", name)
 	}
 	return nil
 }
 
-// entries are the objects of a list; none where it is left out.
+// entries are the objects of a list; none if there is no list.
 func entries(o rest.Object, name string) ([]rest.Object, error) {
 	if o[name] == nil {
 		return nil, nil
@@ -167,46 +187,50 @@ func entries(o rest.Object, name string) ([]rest.Object, error) {
 	return objects, nil
 }
 
-func (f *applyFile) entry(list string, entry rest.Object) error {
-	name, _ := entry["name"].(string)
+// entry adds an object of a list. topic is the topic around it; "" for a list of its own.
+func (f *applyFile) entry(list string, entry rest.Object, topic string) error {
+	k := key{name: textOf(entry["name"])}
 	settings := without(entry, "name")
+	var below []rest.Object
+	var err error
 	switch list {
 	case "policies":
-		return f.add(wanted{kind: kindPolicy, name: name, settings: settings})
+		k.kind = kindPolicy
+	case "topics":
+		k.kind, settings = kindTopic, without(settings, "subscriptions")
+		below, err = entries(entry, "subscriptions")
 	case "subscriptions":
-		topic, _ := entry["topic"].(string)
-		return f.add(wanted{kind: kindSubscription, topic: topic, name: name, settings: without(settings, "topic")})
+		k.kind, k.topic = kindSubscription, topic
+		if topic == "" {
+			k.topic, settings = textOf(entry["topic"]), without(settings, "topic")
+		}
 	}
-	below, err := entries(entry, "subscriptions")
-	if err != nil {
-		return err
-	}
-	if err := f.add(wanted{kind: kindTopic, name: name, settings: without(settings, "subscriptions")}); err != nil {
-		return err
+	if err == nil {
+		err = f.add(declared{key: k, settings: settings})
 	}
 	for i, s := range below {
-		own, _ := s["name"].(string)
-		if err := f.add(wanted{kind: kindSubscription, topic: name, name: own, settings: without(s, "name")}); err != nil {
+		if err == nil {
+			err = f.entry("subscriptions", s, k.name)
+		}
+		if err != nil {
 			return fmt.Errorf("subscriptions[%d]: %w", i, err)
 		}
 	}
-	return nil
+	return err
 }
 
 func without(o rest.Object, names ...string) rest.Object {
-	rest := rest.Object{}
-	for name, value := range o {
-		if !slices.Contains(names, name) {
-			rest[name] = value
-		}
+	left := maps.Clone(o)
+	for _, name := range names {
+		delete(left, name)
 	}
-	return rest
+	return left
 }
 
-// maxYAMLNodes bounds what aliases can make of a small file.
+// maxYAMLNodes bounds the size that aliases can give to a small file.
 const maxYAMLNodes = 2_000_000
 
-// yamlReader makes of YAML what JSON has. Numbers keep their digits; a time is text.
+// yamlReader converts YAML to the values of JSON. Numbers keep their digits; a time is text.
 type yamlReader struct{ left int }
 
 func (r *yamlReader) value(n *yaml.Node) (any, error) {

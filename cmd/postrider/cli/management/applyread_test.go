@@ -13,8 +13,8 @@ func TestReadApplyRefuses(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, text, says string }{
 		{"a list of anything", "- a", "it must have topics, subscriptions or policies"},
-		{"an unknown member", "topic: []", "topic is not known here"},
-		{"a name twice", "topics: [{name: abc}, {name: abc}]", "topic abc is there twice"},
+		{"an unknown member", "topic: []", "topic is not known"},
+		{"a name twice", "topics: [{name: abc}, {name: abc}]", "topic abc appears twice"},
 		{"two topics' names in other case", "topics: [{name: abc}, {name: aBc}]", `topic aBc: the name conflicts with "abc"`},
 		{
 			"two event subscriptions' names in other case", "subscriptions: [{topic: t-1, name: abc}, {topic: t-1, name: ABC}]",
@@ -39,8 +39,8 @@ func TestReadApplyRefuses(t *testing.T) {
 		[]byte("subscriptions: [{topic: t-1, name: s-1, expirationTimeUtc: 2030-01-01, maxEventsPerBatch: "+
 			"1_0}]\n---\npolicies: [{name: p-1}]\ntopics: []"), "")
 	require.NoError(t, err)
-	require.Equal(t, kindPolicy, file.wanted[0].kind, "what others need comes first")
-	require.Equal(t, `{"expirationTimeUtc":"2030-01-01","maxEventsPerBatch":10}`, encoded(t, file.wanted[1].settings))
+	require.Equal(t, kindPolicy, file.objects[0].kind, "what others need comes first")
+	require.Equal(t, `{"expirationTimeUtc":"2030-01-01","maxEventsPerBatch":10}`, encoded(t, file.objects[1].settings))
 }
 
 // The answer of Azure's own API, and a domain's topic.
@@ -58,17 +58,17 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 		{"name":"three",`+of+`"deliveryConfiguration":{"deliveryMode":"Queue"}}}],"nextLink":null}`), "")
 	require.NoError(t, err)
 	require.True(t, file.azure)
-	require.Len(t, file.wanted, 2)
+	require.Len(t, file.objects, 2)
 	require.Equal(t,
-		wanted{
-			kind: kindTopic, name: "orders", settings: rest.Object{"inputSchema": "CloudEventSchemaV1_0"}, ifMissing: true,
-		}, file.wanted[0])
+		declared{
+			key: key{kindTopic, "", "orders"}, settings: rest.Object{"inputSchema": "CloudEventSchemaV1_0"}, ifMissing: true,
+		}, file.objects[0])
 	require.Equal(t,
 		`{"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"blobContainerName":"c","resourceId":"/r"}},`+
 			`"deliveryAttributeMappings":[{"name":"X","properties":{"isSecret":false,"value":"v"},"type":"Static"}],`+
 			`"endpointUrl":"https://a.example/in",`+
 			`"eventDeliverySchema":"CloudEventSchemaV1_0","retryPolicy":{"maxDeliveryAttempts":3}}`,
-		encoded(t, file.wanted[1].settings))
+		encoded(t, file.objects[1].settings))
 	require.Len(t, file.notOffered, 3)
 	for i, note := range []string{
 		"one: the list has no endpointUrl", "two: endpointType AzureFunction is not offered",

@@ -2,9 +2,11 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -19,17 +21,22 @@ import (
 
 // PolicyCmd is policy with its verbs.
 type PolicyCmd struct {
-	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own."`
-	Show    policyShowCmd    `cmd:"" help:"Show one policy: schedule, limits and the status-code table."`
-	Explain policyExplainCmd `cmd:"" help:"Show every attempt a policy makes when an endpoint always answers the same, and how the delivery ends."`
-	Put     policyPutCmd     `cmd:"" help:"Make or replace a policy of your own, from a file."`
-	Delete  policyDeleteCmd  `cmd:"" help:"Delete a policy of your own that no event subscription uses."`
+	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own." example:"policy list"`
+	Show    policyShowCmd    `cmd:"" help:"Show a policy: schedule, limits and the status-code table." detail:"Retry-After, dead letters and the effect of probation are shown as they apply to event subscriptions with behavior documented. With behavior safe, the default, Retry-After is honored, dead letters are rows, and probation holds." example:"policy show ga-2021; policy show namespace-2023 -o json"`
+	Explain policyExplainCmd `cmd:"" help:"Show every attempt of a policy at an endpoint whose response is always the same, and how the delivery ends." detail:"Times are seconds from publishing. Jitter and probation of a failing endpoint are left out." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
+	Put     policyPutCmd     `cmd:"" help:"Create or replace your own policy, from a file." detail:"Every node uses it within a second, also for pending deliveries. Settings that the file leaves out take their defaults, see docs/policies.md." example:"policy show ga-2021 -o json > mine.json; policy put mine -f mine.json; policy explain mine --status 404; policy put mine -f mine.json --if-match \"$(postrider policy show mine -o json | jq -r .etag)\""`
+	Delete  policyDeleteCmd  `cmd:"" help:"Delete your own policy that no event subscription uses." detail:"A policy that event subscriptions use is not deleted; the error names them." example:"policy delete mine; policy delete mine --yes"`
+}
+
+func policyURL(name string) string { return rest.ItemURL("/v1/policies", name) }
+
+// onePolicy is a verb about one policy.
+type onePolicy struct {
+	rest.Flags
+	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
 }
 
 type policyListCmd struct{ rest.Flags }
-
-// Help is shown by policy list --help.
-func (policyListCmd) Help() string { return "Example:\n  postrider policy list" }
 
 // Run executes policy list.
 func (c *policyListCmd) Run(ctx context.Context) error {
@@ -63,12 +70,8 @@ func (c *policyListCmd) Run(ctx context.Context) error {
 // builtInPolicies are the built-in ones as the REST API has them.
 func builtInPolicies() (list []rest.Object, err error) {
 	for _, p := range policy.Builtins() {
-		text, err := terminal.EncodePlainly(management.DescribePolicy(&p, 0))
+		o, err := plainly(management.DescribePolicy(&p, 0))
 		if err != nil {
-			return nil, err
-		}
-		var o rest.Object
-		if err := terminal.DecodeExactly(text, &o); err != nil {
 			return nil, err
 		}
 		list = append(list, o)
@@ -76,7 +79,7 @@ func builtInPolicies() (list []rest.Object, err error) {
 	return list, nil
 }
 
-// readPolicy is a retry policy of what the REST API responds of it.
+// readPolicy reads a retry policy as the REST API shows it.
 func readPolicy(o rest.Object) (*policy.Policy, error) {
 	name := fmt.Sprint(o["name"])
 	if p, ok := policy.Builtin(name); ok {
@@ -91,6 +94,28 @@ func readPolicy(o rest.Object) (*policy.Policy, error) {
 		return nil, fmt.Errorf("read retry policy %s as the server has it: %w", name, err)
 	}
 	return p, nil
+}
+
+// find is the policy, with the REST API's description of it. A built-in one needs no server.
+func (c *onePolicy) find(ctx context.Context) (*policy.Policy, any, error) {
+	if p, ok := policy.Builtin(c.Name); ok {
+		return &p, management.DescribePolicy(&p, 0), nil
+	}
+	var shown rest.Object
+	err := c.Call(ctx, http.MethodGet, policyURL(c.Name), nil, &shown)
+	if c.NoServer(err) {
+		var names []string
+		for _, p := range policy.Builtins() {
+			names = append(names, p.Name)
+		}
+		return nil, nil, terminal.Usagef("no policy %q: the policies are %s; for one of your own: %v",
+			c.Name, strings.Join(names, ", "), err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := readPolicy(shown)
+	return p, shown, err
 }
 
 func attempts(n int) string {
@@ -112,18 +137,7 @@ func span(d time.Duration) string {
 	return text
 }
 
-type policyShowCmd struct{ policyFlags }
-
-// Help is shown by policy show --help.
-func (policyShowCmd) Help() string {
-	return `Retry-After, dead letters and what probation does to an event are what an event subscription of behavior ` +
-		`documented takes;
-under safe, the default, Retry-After is honored, dead letters are rows, and probation holds.
-
-Examples:
-  postrider policy show ga-2021
-  postrider policy show namespace-2023 -o json`
-}
+type policyShowCmd struct{ onePolicy }
 
 // Run executes policy show.
 func (c *policyShowCmd) Run(ctx context.Context) error {
@@ -235,7 +249,7 @@ func basisWords(b policy.Basis) string {
 }
 
 type policyExplainCmd struct {
-	policyFlags
+	onePolicy
 	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
 	Status       *int           `help:"HTTP status that every attempt meets (default 500)." placeholder:"CODE"`
 	Error        string         `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
@@ -244,18 +258,6 @@ type policyExplainCmd struct {
 	RetryAfter   time.Duration  `help:"Retry-After of every response: 10m. Shows the policy's cap." placeholder:"DURATION"`
 	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
 	DeadLetter   string         `help:"rows or none: the event subscription's deadLetterDestination; what the behavior says where it states none." enum:",rows,none" default:"" placeholder:"rows|none"`
-}
-
-// Help is shown by policy explain --help.
-func (policyExplainCmd) Help() string {
-	return `Times are seconds from publishing. Jitter and probation of a failing endpoint are left out.
-
-Examples:
-  postrider policy explain ga-2021 --status 503
-  postrider policy explain ga-2021 --status 503 --retry-after 24h
-  postrider policy explain namespace-2023 --ttl 20m -o json
-  postrider policy explain ga-2018 --status 400 --dead-letter none
-  postrider policy explain ga-2019 --status 400 --behavior documented`
 }
 
 // Run executes policy explain.
@@ -311,3 +313,53 @@ func printExplanation(w io.Writer, x policy.Explanation) {
 }
 
 func seconds(s float64) string { return strconv.FormatFloat(s, 'f', -1, 64) }
+
+type policyPutCmd struct {
+	onePolicy
+	rest.IfMatchFlag
+	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
+}
+
+// Run executes policy put.
+func (c *policyPutCmd) Run(ctx context.Context) error {
+	if _, builtIn := policy.Builtin(c.Name); builtIn {
+		return builtInError(c.Name)
+	}
+	body, err := terminal.ReadFileOrInput(c.File)
+	if err != nil {
+		return err
+	}
+	if _, err := management.ReadPolicy(c.Name, body); err != nil {
+		return terminal.Usagef("%s: %v", c.File, err)
+	}
+	before := c.Call(ctx, http.MethodGet, policyURL(c.Name), nil, nil)
+	if before != nil && !rest.IsStatus(before, http.StatusNotFound) {
+		return before
+	}
+	var now rest.Object
+	if err := c.Call(ctx, http.MethodPut, policyURL(c.Name), json.RawMessage(body), &now, c.Headers()...); err != nil {
+		return err
+	}
+	return c.Print(now, func(w io.Writer) {
+		fmt.Fprintf(w, "Retry policy %s was %s.\n", c.Name, terminal.Either(before != nil, "created", "replaced"))
+	})
+}
+
+type policyDeleteCmd struct {
+	onePolicy
+	deleteFlags
+}
+
+// Run executes policy delete.
+func (c *policyDeleteCmd) Run(ctx context.Context) error {
+	if _, builtIn := policy.Builtin(c.Name); builtIn {
+		return builtInError(c.Name)
+	}
+	return c.delete(ctx, c.Flags, policyURL(c.Name), func() (string, error) {
+		return fmt.Sprintf("Delete retry policy %s? Its settings are lost for good.", c.Name), nil
+	}, "Retry policy "+c.Name, "name", c.Name)
+}
+
+func builtInError(name string) error {
+	return fmt.Errorf("retry policy %q is built in and never changes: copy it under another name", name)
+}

@@ -7,24 +7,60 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
 )
 
-// post asks for one of the actions of an event subscription.
+// post calls one of the actions of an event subscription.
 func (c *oneSubscription) post(ctx context.Context, action string, body, into any) error {
-	return c.Call(ctx, http.MethodPost, rest.SubscriptionURL(c.Topic, c.Subscription)+"/"+action, body, into)
+	return c.Call(ctx, http.MethodPost, c.url()+"/"+action, body, into)
 }
 
-type revealCmd struct {
+// actionCmd is a verb that changes a hold. Its tag has the action of the REST API and what is printed.
+type actionCmd struct{ oneSubscription }
+
+// Run executes the verb.
+func (c *actionCmd) Run(ctx context.Context, k *kong.Context) error { return c.act(ctx, k, nil) }
+
+func (c *oneSubscription) act(ctx context.Context, k *kong.Context, body any) error {
+	tag := k.Selected().Tag
+	return c.Act(ctx, c.url()+"/"+tag.Get("action"), body, "Event subscription %s of topic %s: %s.", c.Subscription,
+		c.Topic, tag.Get("done"))
+}
+
+type pauseCmd struct {
 	oneSubscription
+	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count toward the time to live of held events; with --no-stop-time-to-live it does. Without either, this stays as it is." negatable:""`
 }
 
-// Help is shown by subscription reveal --help.
-func (revealCmd) Help() string {
-	return "That they were shown is in the audit before they are. It takes an administrator's key.\n\nExample:\n  " +
-		"postrider subscription reveal orders billing -o json"
+// Run executes subscription pause.
+func (c *pauseCmd) Run(ctx context.Context, k *kong.Context) error {
+	return c.act(ctx, k, rest.Given(c))
 }
+
+type validateCmd struct{ oneSubscription }
+
+// Run executes subscription validate.
+func (c *validateCmd) Run(ctx context.Context) error {
+	return c.awaited(ctx, http.MethodPost, c.url()+"/validate", nil)
+}
+
+type testDeliveryCmd struct{ oneSubscription }
+
+// Run executes subscription test-delivery.
+func (c *testDeliveryCmd) Run(ctx context.Context) error {
+	var sent rest.Object
+	if err := c.post(ctx, "testDelivery", nil, &sent); err != nil {
+		return err
+	}
+	return c.Print(sent, func(w io.Writer) {
+		fmt.Fprintf(w, "A sample event is delivery %s; see postrider delivery show %[1]s.\n", rest.TextAt(sent, "deliveryId"))
+	})
+}
+
+type revealCmd struct{ oneSubscription }
 
 // Run executes subscription reveal.
 func (c *revealCmd) Run(ctx context.Context) error {
@@ -50,25 +86,14 @@ func (c *revealCmd) Run(ctx context.Context) error {
 
 type signingSecretsCmd struct {
 	oneSubscription
-	Rotate             bool   `help:"Replace the newest; the one so far goes on signing beside it for a while."`
-	PreviousValidHours *int   `name:"previous-valid-for-hours" help:"With --rotate: for so long, 0 to 168 (default 24). 0 is for a secret that has leaked." placeholder:"HOURS"`
-	SecretFile         string `help:"With --rotate: the new secret is in this file, whsec_ and base64; - reads it from standard input (default: the service makes one)." placeholder:"FILE"`
-}
-
-// Help is shown by subscription signing-secrets --help.
-func (signingSecretsCmd) Help() string {
-	return `They are shown to an administrator's key alone, and that they were is in the audit. To replace one without ` +
-		`an outage: --rotate, and give the new
-one to the receiver while both sign; see docs/signatures.md.
-
-Examples:
-  postrider subscription signing-secrets orders billing
-  postrider subscription signing-secrets orders billing --rotate --previous-valid-for-hours 48`
+	Rotate             bool   `help:"Replace the newest secret; the previous one signs beside it for a while."`
+	PreviousValidHours *int   `api:"previousValidForHours" name:"previous-valid-for-hours" help:"With --rotate: hours for which the previous secret still signs, 0 to 168 (default 24). Use 0 for a secret that has leaked." placeholder:"HOURS"`
+	SecretFile         string `help:"With --rotate: file with the new secret, whsec_ and base64; - reads it from standard input (default: the service creates one)." placeholder:"FILE"`
 }
 
 // Run executes subscription signing-secrets.
 func (c *signingSecretsCmd) Run(ctx context.Context) error {
-	action, body, err := c.asked()
+	action, body, err := c.request()
 	if err != nil {
 		return err
 	}
@@ -84,16 +109,14 @@ func (c *signingSecretsCmd) Run(ctx context.Context) error {
 	})
 }
 
-// asked is the action with what it takes.
-func (c *signingSecretsCmd) asked() (action string, body any, err error) {
+func (c *signingSecretsCmd) request() (action string, body any, err error) {
 	if !c.Rotate {
 		if c.PreviousValidHours != nil || c.SecretFile != "" {
 			return "", nil, terminal.Usagef("--previous-valid-for-hours and --secret-file are for --rotate")
 		}
 		return "getSigningSecrets", nil, nil
 	}
-	settings := rest.Object{}
-	setGiven(settings, "previousValidForHours", c.PreviousValidHours)
+	settings := rest.Given(c)
 	if c.SecretFile != "" {
 		secret, err := terminal.ReadFileOrInput(c.SecretFile)
 		if err != nil {

@@ -36,10 +36,10 @@ func topicDeletedMeanwhile(t *testing.T) *rest.Client {
 func TestApplyReadsWhileATopicIsDeleted(t *testing.T) {
 	t.Parallel()
 	a := &applier{client: topicDeletedMeanwhile(t), file: &applyFile{}, prune: true}
-	require.NoError(t, a.look(t.Context()))
-	require.Contains(t, a.topics, "orders")
-	require.NotContains(t, a.topics, "gone")
-	require.Len(t, a.subs["orders"], 1)
+	require.NoError(t, a.read(t.Context()))
+	require.Contains(t, a.existing, key{kindTopic, "", "orders"})
+	require.NotContains(t, a.existing, key{kindTopic, "", "gone"})
+	require.Contains(t, a.existing, key{kindSubscription, "orders", "billing"})
 }
 
 // A topic that is deleted meanwhile does not keep the event subscriptions of other topics from being listed.
@@ -50,5 +50,5 @@ func TestSubscriptionsOfAllTopicsWhileOneIsDeleted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []rest.Object{{"name": "billing"}}, list)
 	_, err = subscriptionsOf(t.Context(), client, "gone")
-	require.ErrorContains(t, err, "does not exist", "who asks for one is told")
+	require.ErrorContains(t, err, "does not exist", "a named topic must exist")
 }
