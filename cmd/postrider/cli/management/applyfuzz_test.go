@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzReadApply reads or rejects any file. The declared objects have names, appear once, and are checked without a panic.
+// FuzzReadApply: any file is read or rejected. The declared objects have names, appear once, and are checked without a
+// panic.
 func FuzzReadApply(f *testing.F) {
 	applied, err := os.ReadFile("testdata/apply.yaml")
 	require.NoError(f, err)

@@ -187,7 +187,9 @@ func (a *applier) nameFree(d *declared) error {
 
 // subscription returns the settings of an event subscription before and after. The server's dry run has those after,
 // unless topic or policy do not exist yet.
-func (a *applier) subscription(ctx context.Context, d *declared, shown rest.Object) (before, after rest.Object, err error) {
+func (a *applier) subscription(
+	ctx context.Context, d *declared, shown rest.Object,
+) (before, after rest.Object, err error) {
 	policy := key{kindPolicy, "", textOf(rest.ValueAt(d.settings, "retryPolicy.policy"))}
 	topic := key{kindTopic, "", d.topic}
 	switch {

@@ -25,7 +25,8 @@ var syntaxes = map[string]syntax{
 		advancedFilter, "One condition in one argument: key, operator and values. Quote a value that has spaces.",
 	},
 	"deliveryAttributeMappings": {
-		attributeMapping, "One header in one argument: 'NAME static VALUE [true]', true for a secret, or 'NAME dynamic PATH'.",
+		attributeMapping,
+		"One header in one argument: 'NAME static VALUE [true]', true for a secret, or 'NAME dynamic PATH'.",
 	},
 }
 
