@@ -44,7 +44,7 @@ lint: ## Check style, imports and common mistakes
 	@! LC_ALL=C.UTF-8 grep -nE '^.{121}' $$(git ls-files '*.sql') || { echo "wrap these lines of SQL at 120 columns"; exit 1; }
 	$(GO) run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yaml
 
-lint-openapi: ## Check server/openapi.yaml with Redocly's and Spectral's rules, which needs Node.js
+lint-openapi: ## Check the OpenAPI document with Redocly's and Spectral's rules, which needs Node.js
 	POSTRIDER_CI=1 $(GO) test ./cmd/postrider -run TestOpenAPIFilePassesLinters -count=1
 
 vulncheck: ## Look for known vulnerabilities in what is called
@@ -53,7 +53,7 @@ vulncheck: ## Look for known vulnerabilities in what is called
 fmt: ## Format the code
 	$(GO) run $(GOLANGCI) fmt ./...
 
-generate: ## Generate the REST API's types, the policies' rows and THIRD_PARTY_NOTICES
+generate: ## Generate the policies' rows and THIRD_PARTY_NOTICES
 	$(GO) generate ./...
 	$(GO) test ./policy -run TestSeedSQL -update
 	$(GO) test ./cmd/postrider -run TestThirdPartyNotices -update-notices

@@ -3,5 +3,3 @@
 // events or deliveries: envelopes are read by package event, ranges and addresses are judged by package policy, and
 // publishing in package jobs/publish. It serves no other pages.
 package server
-
-//go:generate go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2 --config oapi.yaml openapi.yaml

@@ -1,7 +1,6 @@
 package server
 
 import (
-	_ "embed"
 	"errors"
 	"net/http"
 
@@ -11,8 +10,8 @@ import (
 	"postrider/server/openapi"
 )
 
-//go:embed openapi.yaml
-var specification []byte
+// Document returns the OpenAPI document, and the texts that are missing in it or unused.
+func Document() ([]byte, []string, error) { return openapi.Document((&Server{}).operations()) }
 
 // operations are all routes, for the OpenAPI document.
 func (s *Server) operations() (list []openapi.Operation) {
@@ -23,7 +22,11 @@ func (s *Server) operations() (list []openapi.Operation) {
 }
 
 func (s *Server) specification(c echo.Context) error {
-	return c.Blob(http.StatusOK, "application/yaml", specification)
+	text, err := s.document()
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, "application/yaml", text)
 }
 
 // healthz answers as long as the process lives. It asks nobody: a database that is away is no reason to restart.

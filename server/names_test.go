@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"postrider/server"
 )
 
 // namesOf is openapi.yaml with its schemas and the query parameters of its lists.
@@ -58,7 +60,7 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 		"WHERE table_schema = 'postrider'") {
 		columns[row["name"].(string)] = true
 	}
-	text, err := os.ReadFile("openapi.yaml")
+	text, _, err := server.Document()
 	require.NoError(t, err)
 	var spec namesOf
 	require.NoError(t, yaml.Unmarshal(text, &spec))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"postrider/policy"
+	"postrider/server"
 )
 
 // specification is what the tests read of openapi.yaml.
@@ -80,7 +80,7 @@ func readSpecification(t *testing.T) specification {
 
 // specificationFile is read once: every request of the tests is looked up in it.
 var specificationFile = sync.OnceValues(func() (spec specification, err error) {
-	text, err := os.ReadFile("openapi.yaml")
+	text, _, err := server.Document()
 	if err != nil {
 		return spec, err
 	}
@@ -121,8 +121,9 @@ const exampleEvent = "0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"
 func TestSpecificationIsServed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	text, err := os.ReadFile("openapi.yaml")
+	text, problems, err := server.Document()
 	require.NoError(t, err)
+	require.Empty(t, problems)
 	answer := b.send(http.MethodGet, "/openapi.yaml", "")
 	require.Equal(t, http.StatusOK, answer.status)
 	require.Equal(t, string(text), answer.body)

@@ -57,12 +57,9 @@ func (s *Server) routes() []route {
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
 		NoSignIn: s.options.NoSignIn, Log: s.log,
 	}
-	v1 := api.ServerInterfaceWrapper{Handler: api.NewStrictHandler(m,
-		[]api.StrictMiddlewareFunc{management.KnownParameters})}
 	return slices.Concat(
-		s.publishRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m, &v1), deliveryRoutes(m, &v1),
-		policyRoutes(m), accessRoutes(m),
-		s.loginRoutes(m),
+		s.publishRoutes(), topicRoutes(m), subscriptionRoutes(m), deadLetterRoutes(m), deliveryRoutes(m),
+		policyRoutes(m), accessRoutes(m), s.loginRoutes(m),
 	)
 }
 
@@ -128,7 +125,7 @@ func subscriptionRoutes(m *management.Handlers) []route {
 }
 
 // deadLetterRoutes are those of dead letters, and of the operations that redeliver and purge many of them.
-func deadLetterRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
+func deadLetterRoutes(m *management.Handlers) []route {
 	return []route{
 		{http.MethodGet, "/v1/deadLetters", viewers, api.Handle("listDeadLetters", m.ListDeadLetters)},
 		{
@@ -156,7 +153,7 @@ func deadLetterRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []
 }
 
 // deliveryRoutes are those of events, deliveries and batches.
-func deliveryRoutes(m *management.Handlers, v1 *api.ServerInterfaceWrapper) []route {
+func deliveryRoutes(m *management.Handlers) []route {
 	return []route{
 		{
 			http.MethodPost, "/v1/topics/:topic/eraseSubject", operators,

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -17,7 +18,6 @@ import (
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/query"
-	"postrider/server/api"
 	"postrider/server/auth"
 	"postrider/server/management"
 	"postrider/server/openapi"
@@ -105,6 +105,7 @@ type Server struct {
 	parts     management.Parts
 	log       *slog.Logger
 	echo      *echo.Echo
+	document  func() ([]byte, error) // the OpenAPI document, made on the first request
 	reference *openapi.Reference
 	rate      *auth.Rate // nil = no limit
 	begun     *auth.Rate // logins that begin, by address
@@ -150,9 +151,14 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, auth: auth.NewAuthenticator(o.Parts.Access, o.Parts.Clock, o.AdminToken, rejectedKey), parts: o.Parts,
 		log: o.Logger, echo: echo.New(),
-		reference: openapi.NewReference(specification), rate: auth.NewRate(o.RequestsPerSecond),
+		rate:       auth.NewRate(o.RequestsPerSecond),
 		rejections: newRejections(), failures: &failures{kinds: map[string]failureKind{}},
 	}
+	s.document = sync.OnceValues(func() ([]byte, error) {
+		text, _, err := Document()
+		return text, err
+	})
+	s.reference = openapi.NewReference(s.document)
 	s.begun, s.polled = auth.RateOf(loginsBegun), auth.RateOf(loginsPolled)
 	s.setUp()
 	return s, nil
@@ -175,7 +181,6 @@ func (s *Server) setUp() {
 	// Without this, echo believes an X-Forwarded-For that anybody may send.
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.SchemeExtractor = auth.SchemeOf
-	e.Binder = api.StrictBinder{}
 	e.HTTPErrorHandler = s.answerError
 	e.Pre(s.counted, auth.KnowClient(s.options.ForwardedHeader, s.options.TrustedProxies))
 	e.Pre(s.recoverAndLog, guarded, notStored)
@@ -195,7 +200,7 @@ func (s *Server) setUp() {
 func (s *Server) Handler() http.Handler { return s.echo }
 
 // Echo is the router behind Handler, for more routes beside the API's, such as the dashboard's pages. Errors that their
-// handlers return are answered as JSON, and its Bind reads nothing but strict JSON: pages do both by themselves.
+// handlers return are answered as JSON.
 func (s *Server) Echo() *echo.Echo { return s.echo }
 
 // Limits of a connection. The header's time is what stops a client that sends a byte a minute; the whole request's is

@@ -6,20 +6,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"sync"
 	"testing"
+
+	"postrider/server"
 
 	"github.com/stretchr/testify/require"
 )
 
 const (
-	// openapiDir has the npm packages that lint server/openapi.yaml and generate clients from it, and a program for each
+	// openapiDir has the npm packages that lint the OpenAPI document and generate clients from it, and a program for each
 	// client.
-	openapiDir  = "testdata/openapi"
-	openapiFile = "../../server/openapi.yaml"
+	openapiDir = "testdata/openapi"
+	// clientGenerator generates the client for Go.
+	clientGenerator = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
 )
+
+// openapiFile writes the document that a node serves at /openapi.yaml.
+func openapiFile(t *testing.T) string {
+	t.Helper()
+	text, _, err := server.Document()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "openapi.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	return file
+}
 
 // npmProgram runs a program of an npm package in dir, without a request to its maker, and returns what it printed.
 func npmProgram(t *testing.T, dir, node, script string, args ...string) (out string, err error) {
@@ -31,14 +42,15 @@ func npmProgram(t *testing.T, dir, node, script string, args ...string) (out str
 	return string(text), err
 }
 
-// TestOpenAPIFilePassesLinters holds server/openapi.yaml to the recommended rules of Redocly and Spectral: no errors.
+// TestOpenAPIFilePassesLinters holds the OpenAPI document to the recommended rules of Redocly and Spectral: no errors.
 func TestOpenAPIFilePassesLinters(t *testing.T) {
 	t.Parallel()
 	node, dir := nodePackages(t, openapiDir)
+	file := openapiFile(t)
 	linters := map[string][]string{
-		"@redocly/cli/bin/cli.js": {"lint", "--extends=recommended", openapiFile},
+		"@redocly/cli/bin/cli.js": {"lint", "--extends=recommended", file},
 		"@stoplight/spectral-cli/dist/index.js": {
-			"lint", "--ruleset=" + filepath.Join(openapiDir, "spectral.yaml"), "--fail-severity=error", openapiFile,
+			"lint", "--ruleset=" + filepath.Join(openapiDir, "spectral.yaml"), "--fail-severity=error", file,
 		},
 	}
 	for script, args := range linters {
@@ -50,7 +62,7 @@ func TestOpenAPIFilePassesLinters(t *testing.T) {
 	}
 }
 
-// TestGeneratedClients: clients that oapi-codegen and openapi-typescript make of server/openapi.yaml compile, the
+// TestGeneratedClients: clients that oapi-codegen and openapi-typescript make of the OpenAPI document compile, the
 // second one under TypeScript's strict rules, and go from a topic to a redelivered dead letter on a real node.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
@@ -86,20 +98,17 @@ func TestGeneratedClients(t *testing.T) {
 	}
 }
 
-// goClient generates and builds the client for Go, in a module that has the versions of this one.
+// goClient generates and builds the client for Go, in a module of its own.
 func goClient(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, copyFile("../../go.sum", dir))
-	// not .go: go vet finds it though its folder is testdata
-	client := fromRoot(t, "cmd/postrider/testdata/openapi/client.go.txt")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "client.go"), []byte(client), 0o600))
-	module := strings.Replace(fromRoot(t, "go.mod"), "module postrider\n", "module client\n", 1)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600))
-	generator := regexp.MustCompile(`go run (\S+oapi-codegen@\S+)`).FindStringSubmatch(fromRoot(t, "server/doc.go"))
-	require.Len(t, generator, 2)
-	out, err := exec.Command("go", "run", generator[1], "-generate", "types,client", "-package", "main",
-		"-o", filepath.Join(dir, "api.gen.go"), openapiFile).CombinedOutput()
+	for _, name := range []string{"client.go", "go.mod", "go.sum"} {
+		// The suffix keeps them out of this module.
+		text := fromRoot(t, "cmd/postrider/testdata/openapi/"+name+".txt")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	out, err := exec.Command("go", "run", clientGenerator, "-generate", "types,client", "-package", "main",
+		"-o", filepath.Join(dir, "api.gen.go"), openapiFile(t)).CombinedOutput()
 	require.NoError(t, err, string(out))
 	binary := filepath.Join(dir, "client")
 	build := exec.Command("go", "build", "-o", binary, ".")
@@ -118,7 +127,7 @@ func typeScriptClient(t *testing.T, modules, node string) string {
 	require.NoError(t, copyFile(filepath.Join(openapiDir, "client.ts"), dir))
 	require.NoError(t, copyFile(filepath.Join(openapiDir, "tsconfig.json"), dir))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
-	out, err := npmProgram(t, modules, node, "openapi-typescript/bin/cli.js", openapiFile, "-o",
+	out, err := npmProgram(t, modules, node, "openapi-typescript/bin/cli.js", openapiFile(t), "-o",
 		filepath.Join(dir, "api.ts"))
 	require.NoError(t, err, out)
 	out, err = npmProgram(t, modules, node, "typescript/bin/tsc", "--project", dir)

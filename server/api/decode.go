@@ -18,13 +18,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// StrictBinder reads the JSON bodies of management requests for the generated handlers. It refuses what encoding/json
-// lets pass: unknown names, names in the wrong case, names given twice. Each is a setting that would silently not be
-// set.
-type StrictBinder struct{}
-
-// Bind fills target from the request's body; an empty body leaves it as it is.
-func (StrictBinder) Bind(target any, c echo.Context) error {
+// readJSON fills target from the request's body; an empty body leaves it as it is. It rejects what encoding/json lets
+// pass: unknown names, names in the wrong case, names given twice. Each is a setting that would silently not be set.
+func readJSON(c echo.Context, target any) error {
 	if err := wantJSON(c.Request().Method, c.Request().Header.Get(echo.HeaderContentType)); err != nil {
 		return err
 	}

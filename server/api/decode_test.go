@@ -13,14 +13,14 @@ import (
 func TestDecodeStrictly(t *testing.T) {
 	t.Parallel()
 	attempts := 3
-	var got SubscriptionSettings
+	var got catalog.SubscriptionSpec
 	require.NoError(t,
 		DecodeStrictly(
 			[]byte(` {"endpointUrl":"u", "retryPolicy" : {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes":null}} `), &got))
 	require.Equal(t,
-		SubscriptionSettings{EndpointURL: "u", RetryPolicy: catalog.RetryPolicySpec{MaxDeliveryAttempts: &attempts}}, got)
+		catalog.SubscriptionSpec{EndpointURL: "u", RetryPolicy: catalog.RetryPolicySpec{MaxDeliveryAttempts: &attempts}}, got)
 
-	got = SubscriptionSettings{EndpointURL: "before"}
+	got = catalog.SubscriptionSpec{EndpointURL: "before"}
 	require.NoError(t, DecodeStrictly([]byte(" \n"), &got), "an empty body says nothing")
 	require.Equal(t, "before", got.EndpointURL)
 
@@ -74,7 +74,7 @@ func TestDecodeStrictly(t *testing.T) {
 		"an array for an object": {`{"filter":[{"x":1}]}`, "filter", "must be an object"},
 	} {
 		var refused *RejectionError
-		require.ErrorAs(t, DecodeStrictly([]byte(row.body), new(SubscriptionSettings)), &refused, name)
+		require.ErrorAs(t, DecodeStrictly([]byte(row.body), new(catalog.SubscriptionSpec)), &refused, name)
 		require.Equal(t, 400, refused.Status, name)
 		require.Equal(t, row.target, refused.Details[0].Target, name)
 		require.Contains(t, refused.Message, row.says, name)
@@ -91,7 +91,7 @@ func FuzzDecodeStrictly(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var got, plain SubscriptionSettings
+		var got, plain catalog.SubscriptionSpec
 		err := DecodeStrictly(body, &got)
 		if err != nil {
 			var refused *RejectionError

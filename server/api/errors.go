@@ -210,7 +210,7 @@ func parseRefusal(e *event.Error) *RejectionError {
 	return answer
 }
 
-// routerRefusal words what echo and the generated parameter reading have to say.
+// routerRefusal is the response to a request that no route takes.
 func routerRefusal(e *echo.HTTPError, c echo.Context) *RejectionError {
 	r := c.Request()
 	switch e.Code {
@@ -221,47 +221,11 @@ func routerRefusal(e *echo.HTTPError, c echo.Context) *RejectionError {
 			Shorten(r.Method), Shorten(r.URL.Path))
 	case http.StatusRequestEntityTooLarge:
 		return Refuse(e.Code, event.CodePayloadTooLarge, "the request is too large")
-	case http.StatusBadRequest:
-		return parameterRefusal(fmt.Sprint(e.Message), c)
 	}
 	if e.Code >= http.StatusInternalServerError {
 		return nil
 	}
 	return Refuse(e.Code, strings.ReplaceAll(http.StatusText(e.Code), " ", ""), "%s", http.StatusText(e.Code))
-}
-
-// parameterForms says what the parameters that are not text must be.
-var parameterForms = map[string]string{
-	"batchId":     "an integer",
-	"deliveryId":  "an integer",
-	"dryRun":      "true or false",
-	"lastStatus":  "an integer, such as 503",
-	"limit":       fmt.Sprintf("an integer between 1 and %d", maxPage),
-	"redelivered": "true or false",
-	"unmatched":   "true or false",
-}
-
-// parameterRefusal names the parameter, its value and what is allowed, in place of the generated code's own error.
-func parameterRefusal(text string, c echo.Context) *RejectionError {
-	message, _, _ := strings.Cut(text, ":") // the rest is Go's text
-	name, isParameter := strings.CutPrefix(message, "Invalid format for parameter ")
-	if !isParameter {
-		return Refuse(http.StatusBadRequest, CodeInvalidRequest, "%s", message)
-	}
-	var found Problems
-	values := c.QueryParams()[name]
-	switch form := parameterForms[name]; {
-	case len(values) > 1:
-		found.Value(name, "must be given once, not %d times", len(values))
-	case form == "":
-		found.Value(name, "must be text that is percent-encoded correctly")
-	default:
-		value := strings.Join(append(values, PathValue(c, name)), "")
-		found.Value(name, "must be %s, not %q", form, Shorten(value))
-	}
-	return &RejectionError{
-		Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: found[0].Message, Details: found,
-	}
 }
 
 func storeRefusal(err error) *RejectionError {

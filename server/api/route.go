@@ -108,7 +108,7 @@ func (in *input) read(c echo.Context, request reflect.Value) error {
 	if err := found.Err(); err != nil || in.body == nil {
 		return err
 	}
-	return StrictBinder{}.Bind(request.FieldByIndex(in.body).Addr().Interface(), c)
+	return readJSON(c, request.FieldByIndex(in.body).Addr().Interface())
 }
 
 // read sets the field to what the request has.

@@ -47,9 +47,9 @@ type Policy struct {
 
 // Range is what an event subscription may set, and what it has if it sets nothing.
 type Range struct {
-	Default *int `json:"default"`
-	Least   *int `json:"least"`
-	Most    *int `json:"most"`
+	Default *int `json:"default" required:"false"`
+	Least   *int `json:"least" required:"false"`
+	Most    *int `json:"most" required:"false"`
 }
 
 // Probation are the settings of a retry policy's probation, see policy.Probation.
@@ -67,7 +67,7 @@ type StatusCell struct {
 	EndpointKind      policy.EndpointKind `json:"endpointKind"`
 	Condition         string              `json:"condition"`
 	Action            policy.Action       `json:"action"`
-	MinDelayInSeconds *float64            `json:"minDelayInSeconds"`
+	MinDelayInSeconds *float64            `json:"minDelayInSeconds" required:"false"`
 }
 
 // DescribePolicy shows a retry policy with every setting. Version 0 leaves the etag out. Lists are never null.

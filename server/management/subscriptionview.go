@@ -17,6 +17,8 @@ type Subscription struct {
 	Name            string `json:"name"`
 	EndpointBaseURL string `json:"endpointBaseUrl"`
 	catalog.SubscriptionSpec
+	// EndpointURL is never set: only getFullUrl shows the URL in full.
+	EndpointURL               *string                       `json:"endpointUrl,omitempty" hidden:"true"`
 	Filter                    FilterView                    `json:"filter"`
 	DeadLetterDestination     catalog.DeadLetterDestination `json:"deadLetterDestination"`
 	DeliveryAttributeMappings []DeliveryAttributeView       `json:"deliveryAttributeMappings"`

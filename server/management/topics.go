@@ -19,7 +19,7 @@ import (
 type TopicSpec struct {
 	Kind                              *catalog.TopicKind `json:"kind" minLength:"1"`
 	InputSchema                       *event.Schema      `json:"inputSchema" minLength:"1"`
-	InputSchemaMapping                json.RawMessage    `json:"inputSchemaMapping,omitempty"`
+	InputSchemaMapping                json.RawMessage    `json:"inputSchemaMapping,omitempty" schema:"InputSchemaMapping"`
 	EventRetentionInDays              *int               `json:"eventRetentionInDays,omitempty"`
 	DuplicateDetectionWindowInMinutes *int               `json:"duplicateDetectionWindowInMinutes,omitempty"`
 }

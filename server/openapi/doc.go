@@ -1,2 +1,2 @@
-// Package openapi shows the specification of the REST API as a page to read.
+// Package openapi makes the OpenAPI document of the REST API, and a page of it to read.
 package openapi

@@ -122,7 +122,9 @@ func (b *builder) parameters(op *Operation, operation *yaml.Node) {
 // parameter describes a parameter by the operation's own text, or else refers to the component of that name.
 func (b *builder) parameter(operation string, own *yaml.Node, place, name string, field reflect.StructField) *yaml.Node {
 	p, reference := need(&yaml.Node{Kind: yaml.MappingNode}, name), (*yaml.Node)(nil)
-	if text := find(own, name); text != nil {
+	if text := find(own, name); text != nil && text.Kind == yaml.MappingNode {
+		p.Content = append(p.Content, text.Content...)
+	} else if text != nil {
 		set(p, "description", text)
 	} else {
 		for component, shared := range members(find(b.root, "components", "parameters")) {
@@ -146,7 +148,7 @@ func (b *builder) parameter(operation string, own *yaml.Node, place, name string
 	schema := b.schema(field.Type, field.Tag)
 	remove(schema, "nullable")
 	set(p, "schema", schema)
-	if example, has := field.Tag.Lookup("example"); has && place == "path" {
+	if example, has := field.Tag.Lookup("example"); has && place == "path" && find(p, "example") == nil {
 		set(p, "example", scalar(example))
 	}
 	order(p, []string{"name", "in", "required", "description", "schema", "example"})

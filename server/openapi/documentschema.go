@@ -33,12 +33,14 @@ func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	if name := b.component(t, tag); name != "" {
 		reference := referTo("schemas", name)
 		if nullable {
-			return node(map[string]any{"anyOf": []*yaml.Node{reference, referTo("schemas", "JsonNull")}})
+			either := node(map[string]any{"anyOf": []*yaml.Node{reference, referTo("schemas", "JsonNull")}})
+			set(either, "x-go-type", node(name)) // oapi-codegen does not know that it is one of them
+			return either
 		}
 		return reference
 	}
 	s := b.plain(t, tag)
-	if nullable {
+	if nullable && find(s, "type") != nil { // without a type null is allowed anyway
 		set(s, "nullable", node(true))
 	}
 	if words := tag.Get("enum"); words != "" {
@@ -111,13 +113,10 @@ func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 // component is the name of the schema of a named type: that of the type, or of the tag schema; "" for a type that is
 // described in its place. A schema that has a type in the texts is complete there.
 func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
-	name := schemaName(t)
-	if other, has := tag.Lookup("schema"); has {
-		name = other
-	}
+	name := cmp.Or(tag.Get("schema"), schemaName(t))
 	text := find(b.root, "components", "schemas", name)
 	switch {
-	case name == "" || t == timeType || t == rawType:
+	case name == "", tag.Get("schema") == "" && (t == timeType || t == rawType):
 		return ""
 	case text == nil && (t.Kind() != reflect.Struct || t.Implements(textMarshaler)):
 		return ""
@@ -165,11 +164,22 @@ func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 	texts := need(schema, "properties")
 	list, required := &yaml.Node{Kind: yaml.MappingNode}, []string{}
 	for _, field := range api.Members(t) {
+		if field.Tag.Get("hidden") == "true" {
+			continue
+		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if !strings.HasPrefix(options, "omit") && field.Tag.Get("required") != "false" {
+		tag := requestTag(schemaName(t), name, field.Tag)
+		needed := !strings.HasPrefix(options, "omit")
+		if text, has := tag.Lookup("required"); has {
+			needed = text == "true"
+		}
+		if needed {
 			required = append(required, name)
 		}
-		property := b.schema(field.Type, field.Tag)
+		property := b.schema(field.Type, tag)
+		if goType := find(property, "x-go-type"); goType != nil && needed {
+			goType.Value = "*" + goType.Value // that of an optional member is a pointer anyway
+		}
 		text := find(texts, name)
 		if text == nil && find(property, "$ref") == nil && !setting(schemaName(t), name, property) {
 			b.problem("member %s of schema %s has no text", name, schemaName(t))

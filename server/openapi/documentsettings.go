@@ -1,6 +1,8 @@
 package openapi
 
 import (
+	"reflect"
+
 	"go.yaml.in/yaml/v3"
 
 	"postrider/catalog/spec"
@@ -8,19 +10,35 @@ import (
 
 // settingsOf are the tables that describe the members of a schema, and the path of the schema in them.
 var settingsOf = map[string]struct {
-	table []spec.Setting
-	path  string
+	table   []spec.Setting
+	path    string
+	request bool // requests have it
 }{
-	"TopicSettings": {spec.Topic, ""}, "Topic": {spec.Topic, ""},
-	"SubscriptionSettings": {spec.Subscription, ""}, "Subscription": {spec.Subscription, ""},
-	"RetryPolicySettings": {spec.Subscription, "retryPolicy."},
-	"Filter":              {spec.Subscription, "filter."}, "FilterView": {spec.Subscription, "filter."},
-	"OAuth2": {spec.Subscription, "oauth2."}, "OAuth2View": {spec.Subscription, "oauth2."},
-	"ClientCertificate":     {spec.Subscription, "clientCertificate."},
-	"DeadLetterDestination": {spec.Subscription, "deadLetterDestination."},
-	"DeadLetterProperties":  {spec.Subscription, "deadLetterDestination.properties."},
-	"SigningSettings":       {spec.Subscription, "signing."}, "Signing": {spec.Subscription, "signing."},
-	"Policy": {spec.Policy, ""}, "Probation": {spec.Policy, "probation."},
+	"TopicSettings": {spec.Topic, "", true}, "Topic": {spec.Topic, "", false},
+	"SubscriptionSettings": {spec.Subscription, "", true}, "Subscription": {spec.Subscription, "", false},
+	"RetryPolicySettings": {spec.Subscription, "retryPolicy.", true},
+	"Filter":              {spec.Subscription, "filter.", true}, "FilterView": {spec.Subscription, "filter.", false},
+	"OAuth2": {spec.Subscription, "oauth2.", true}, "OAuth2View": {spec.Subscription, "oauth2.", false},
+	"ClientCertificate":     {spec.Subscription, "clientCertificate.", true},
+	"DeadLetterDestination": {spec.Subscription, "deadLetterDestination.", true},
+	"DeadLetterProperties":  {spec.Subscription, "deadLetterDestination.properties.", true},
+	"SigningSettings":       {spec.Subscription, "signing.", true}, "Signing": {spec.Subscription, "signing.", false},
+	"Policy": {spec.Policy, "", true}, "Probation": {spec.Policy, "probation.", true},
+}
+
+// requestTag adds to a field's tag whether requests need the member: settings without a default do, and the others may
+// be null as well.
+func requestTag(schema, member string, tag reflect.StructTag) reflect.StructTag {
+	of := settingsOf[schema]
+	s := spec.Find(of.table, of.path+member)
+	switch {
+	case !of.request:
+		return tag
+	case s != nil && s.Default == "":
+		return `required:"true" ` + tag
+	default:
+		return `required:"false" nullable:"true" ` + tag
+	}
 }
 
 // setting adds to a property what the table of settings says of it, and reports whether it is in the table.

@@ -37,10 +37,14 @@ type Reference struct {
 	page func() (*renderedPage, error)
 }
 
-// NewReference returns the page of a specification in YAML.
-func NewReference(specification []byte) *Reference {
+// NewReference returns the page of a document in YAML.
+func NewReference(document func() ([]byte, error)) *Reference {
 	return &Reference{page: sync.OnceValues(func() (*renderedPage, error) {
-		file, err := readAPIFile(specification)
+		text, err := document()
+		if err != nil {
+			return nil, err
+		}
+		file, err := readAPIFile(text)
 		if err != nil {
 			return nil, err
 		}
