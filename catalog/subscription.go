@@ -71,7 +71,8 @@ func (s *Subscription) Wishes() policy.Wishes {
 		Behavior: s.Behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: s.ProbationAction,
 		RetryTransportErrors: s.RetryTransportErrors, MaxAttempts: s.RetryPolicy.MaxDeliveryAttempts,
 		ResponseTimeoutSeconds: s.ResponseTimeoutInSeconds,
-		TTLMinutes:             s.RetryPolicy.EventTimeToLiveInMinutes, MostTTL: time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
+		TTLMinutes:             s.RetryPolicy.EventTimeToLiveInMinutes,
+		MostTTL:                time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
 	}
 	if d := s.DeadLetterDestination; d != nil {
 		kept := d.EndpointType != DeadLetterNone

@@ -46,7 +46,9 @@ func referencePage() string {
 		title string
 		flags bool
 		table []spec.Setting
-	}{{"Topics", true, spec.Topic}, {"Event subscriptions", true, spec.Subscription}, {"Retry policies", false, spec.Policy}} {
+	}{
+		{"Topics", true, spec.Topic}, {"Event subscriptions", true, spec.Subscription}, {"Retry policies", false, spec.Policy},
+	} {
 		fmt.Fprintf(&b, "\n## %s\n\n", kind.title)
 		b.WriteString("| Setting | Flag | Values | Default | Meaning |\n|---|---|---|---|---|\n")
 		for i := range kind.table {

@@ -137,9 +137,9 @@ func slice(text string, n int) []string {
 func TestAdvancedFilterAsJSON(t *testing.T) {
 	t.Parallel()
 	const text = `{"isSubjectCaseSensitive":true,"advancedFilters":[` +
-		`{"operatorType":"NumberIn","key":"data.x","values":[1e400,123456789012345678901234567890,0.10]},` +
-		`{"operatorType":"NumberInRange","key":"data.x","values":[[3.14159,999.95],[3000,4000]]},` +
-		`{"operatorType":"BoolEquals","key":"data.y","value":false},{"operatorType":"IsNotNull","key":"data.z"}],` +
+		`{"key":"data.x","operatorType":"NumberIn","values":[1e400,123456789012345678901234567890,0.10]},` +
+		`{"key":"data.x","operatorType":"NumberInRange","values":[[3.14159,999.95],[3000,4000]]},` +
+		`{"key":"data.y","operatorType":"BoolEquals","value":false},{"key":"data.z","operatorType":"IsNotNull"}],` +
 		`"enableAdvancedFilteringOnArrays":true}`
 	f := parseFilter(t, text)
 	require.NoError(t, f.Validate())

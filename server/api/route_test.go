@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -51,7 +50,7 @@ func call(t *testing.T, target, body string, header http.Header) (thingRequest, 
 		return read, nil
 	}
 	var rejected *RejectionError
-	require.True(t, errors.As(failed, &rejected), "%v", failed)
+	require.ErrorAs(t, failed, &rejected)
 	return read, rejected
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"time"
 
 	"postrider/catalog"
 	"postrider/policy"
@@ -151,12 +150,4 @@ func textOrNull(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-func utcOrNull(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	utc := t.UTC()
-	return &utc
 }

@@ -76,8 +76,12 @@ func flagTag(s *spec.Setting, group string) reflect.StructTag {
 	}
 	var tag strings.Builder
 	for _, item := range [][2]string{
-		{"name", s.FlagName()}, {"aliases", strings.Join(s.Aliases, ",")}, {"help", help}, {"group", group},
-		{"placeholder", placeholder(s)}, {"sep", separator},
+		{"name", s.FlagName()},
+		{"aliases", strings.Join(s.Aliases, ",")},
+		{"help", help},
+		{"group", group},
+		{"placeholder", placeholder(s)},
+		{"sep", separator},
 	} {
 		if item[1] != "" {
 			fmt.Fprintf(&tag, "%s:%q ", item[0], item[1])
