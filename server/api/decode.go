@@ -171,8 +171,8 @@ func membersOf(t reflect.Type) (members map[string]reflect.StructField, names []
 	return members, names
 }
 
-// Members lists the fields of a struct that are members of its JSON. The fields of an embedded struct without a name are
-// members of the struct around it, unless that has one of the same name.
+// Members lists the fields of a struct that are members of its JSON. The fields of an embedded struct without a name
+// are members of the struct around it, unless that has one of the same name.
 func Members(t reflect.Type) (list []reflect.StructField) {
 	depth := map[string]int{}
 	for _, field := range reflect.VisibleFields(t) {

@@ -86,7 +86,8 @@ func describeActivity(l *query.TailLine) Activity {
 		SystemID: l.SystemID, Place: l.Place,
 	}
 	if l.Kind == "attempt" {
-		shown.Subscription, shown.DeliveryID, shown.BatchID, shown.Number = &l.Subscription, l.DeliveryID, l.BatchID, &l.Number
+		shown.Subscription, shown.Number = &l.Subscription, &l.Number
+		shown.DeliveryID, shown.BatchID = l.DeliveryID, l.BatchID
 		shown.Status, shown.Outcome, shown.Verdict = l.Status, &l.Outcome, &l.Verdict
 		shown.State, shown.DurationMs = textOrNull(stateAfter[l.Verdict]), &l.DurationMs
 	}
