@@ -54,7 +54,6 @@ fmt: ## Format the code
 	$(GO) run $(GOLANGCI) fmt ./...
 
 generate: ## Generate the policies' rows and THIRD_PARTY_NOTICES
-	$(GO) generate ./...
 	$(GO) test ./policy -run TestSeedSQL -update
 	$(GO) test ./cmd/postrider -run TestThirdPartyNotices -update-notices
 

@@ -86,8 +86,8 @@ func TestDeadLettersRefuse(t *testing.T) {
 			`subscription \"nobody\"`},
 		{"POST", "/v1/deadLetters/redeliver", ``, 400, "filter is required"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"topik":"x"}}`, 400, "filter.topik is not known here"},
-		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":["x"]}}`, 400, "filter.deadLetterIds[0] must be a " +
-			"UUID, not"},
+		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":["x"]}}`, 400, "filter.deadLetterIds[0] must " +
+			"be a UUID, not"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":[]}}`, 400, "must have between 1 and 5000 " +
 			"ids, not 0"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{},"ratePerSecond":0}`, 400, "ratePerSecond must be between 1 and"},

@@ -110,7 +110,10 @@ func subscriptionRoutes(m *management.Handlers) []route {
 			m.ValidateSubscription, 404, 409)},
 		{http.MethodPost, subscriptionPath + "/testFilter", viewers, api.Handle("testSubscriptionFilter",
 			m.TestSubscriptionFilter, 404)},
-		{http.MethodPost, subscriptionPath + "/testDelivery", operators, api.Handle("testDelivery", m.TestDelivery, 404, 409)},
+		{
+			http.MethodPost, subscriptionPath + "/testDelivery", operators,
+			api.Handle("testDelivery", m.TestDelivery, 404, 409),
+		},
 		{http.MethodPost, subscriptionPath + "/getFullUrl", administrators, api.Handle("revealSubscriptionEndpoint",
 			m.RevealSubscriptionEndpoint, 404)},
 		{http.MethodPost, subscriptionPath + "/getDeliveryAttributes", administrators, api.Handle("revealSubscriptionHeaders",

@@ -28,9 +28,17 @@ func newestFirst[R, F, T, K any](
 	ctx context.Context, path string, request *R, params *api.PageParams, filter F,
 	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), keyOf func(*T) K, as key[K],
 ) (*api.List[T], error) {
-	turn, err := readTurn(&params.Limit, params.Cursor, as.parse)
+	asked, err := params.Page()
 	if err != nil {
 		return nil, err
+	}
+	turn := query.Turn[K]{Limit: asked.Limit}
+	if params.Cursor != nil {
+		before, err := as.parse(asked.After)
+		if err != nil {
+			return nil, api.InvalidCursor()
+		}
+		turn.Before = &before
 	}
 	page, err := read(ctx, filter, turn)
 	if err != nil {
@@ -53,20 +61,6 @@ func inOrder(fromName string, from *time.Time, untilName string, until *time.Tim
 		return api.Invalid(fromName, "must be before %s", untilName)
 	}
 	return nil
-}
-
-// readTurn reads the parameters of a list that runs from the newest to the oldest. A cursor is the key of the row that
-// it goes on after.
-func readTurn[K any](limit *int, cursor *string, parse func(string) (K, error)) (query.Turn[K], error) {
-	p, err := api.ReadPage(limit, cursor)
-	if err != nil || cursor == nil {
-		return query.Turn[K]{Limit: p.Limit}, err
-	}
-	key, err := parse(p.After)
-	if err != nil {
-		return query.Turn[K]{}, api.Invalid("cursor", "must be one that a nextLink had")
-	}
-	return query.Turn[K]{Limit: p.Limit, Before: &key}, nil
 }
 
 func parseNumber(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
