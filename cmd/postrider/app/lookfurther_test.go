@@ -11,11 +11,12 @@ import (
 )
 
 // All read the same week, which takes longer to create than to read.
-func TestListsOfAWeek(t *testing.T) {
+func TestReadsOfAWeek(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, week.Fill(t.Context(), b.pool, 60_000))
-	t.Run("counts", b.testCountsOfAWeek) //nolint:paralleltest // before a row is deleted
+	require.NoError(t, week.Fill(t.Context(), b.pool, planDeliveries))
+	t.Run("questions", b.testQuestionsReadLittle) //nolint:paralleltest // before a row is deleted
+	t.Run("counts", b.testCountsOfAWeek)          //nolint:paralleltest // before a row is deleted
 	//nolint:paralleltest // the other one deletes a row in the end
 	t.Run("a look goes on where it ended", b.testALookGoesOnWhereItEnded)
 	t.Run("deliveries of a time", b.testDeliveriesOfATime) //nolint:paralleltest // after the first
@@ -40,7 +41,7 @@ func (b *bundle) testCountsOfAWeek(t *testing.T) {
 	} {
 		require.Zero(t, b.count(t, query), what)
 	}
-	require.ErrorContains(t, week.Fill(t.Context(), b.pool, 60_000), "the database has topics already")
+	require.ErrorContains(t, week.Fill(t.Context(), b.pool, planDeliveries), "the database has topics already")
 }
 
 // What no index knows is looked for in steps of 20,000 rows; they come to the end of the list, and see each row once.
