@@ -47,7 +47,8 @@ func referencePage() string {
 		flags bool
 		table []spec.Setting
 	}{
-		{"Topics", true, spec.Topic}, {"Event subscriptions", true, spec.Subscription},
+		{"Topics", true, spec.Topic},
+		{"Event subscriptions", true, spec.Subscription},
 		{"Retry policies", false, spec.Policy},
 	} {
 		fmt.Fprintf(&b, "\n## %s\n\n", kind.title)

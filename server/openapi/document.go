@@ -120,7 +120,9 @@ func (b *builder) parameters(op *Operation, operation *yaml.Node) {
 }
 
 // parameter describes a parameter by the operation's own text, or else refers to the component of that name.
-func (b *builder) parameter(operation string, own *yaml.Node, place, name string, field reflect.StructField) *yaml.Node {
+func (b *builder) parameter(
+	operation string, own *yaml.Node, place, name string, field reflect.StructField,
+) *yaml.Node {
 	p, reference := need(&yaml.Node{Kind: yaml.MappingNode}, name), (*yaml.Node)(nil)
 	if text := find(own, name); text != nil && text.Kind == yaml.MappingNode {
 		p.Content = append(p.Content, text.Content...)
