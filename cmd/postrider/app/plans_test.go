@@ -19,11 +19,11 @@ import (
 const (
 	// planDeliveries make days of about 14,000 deliveries, 7,000 events and 15,000 attempts, and 5,000 pending deliveries.
 	planDeliveries = 100_000
-	// readAtMost is how many rows one node of a plan may read, fewer than a day has. The most of any question are some
-	// 3,000.
-	readAtMost = 5_000
+	// readAtMost is how many rows one node of a plan may read: less than the 5,000 pending deliveries, which a question
+	// must not read all. The most of any question are some 3,000.
+	readAtMost = 4_000
 	// readByTime is the same if a BRIN index finds the pages of a time: the 128 pages of two ranges, and as many at the
-	// end that it does not cover yet, of 41 rows each. A day has fewer rows than that limit.
+	// end that it does not cover yet, of 41 rows each. A day has more rows.
 	readByTime = 12_000
 )
 
