@@ -392,3 +392,24 @@ func TestNamespaceLimits(t *testing.T) {
 	b.manage(http.MethodPut, topic, `{"eventRetentionInDays":1}`).refused(400, "InvalidRequest")
 	b.manage(http.MethodPut, topic, `{}`).refused(409, "TopicExists")
 }
+
+// The views read settings as jsonb, which holds no U+0000 and no number of that size: one event subscription must not
+// make them unreadable.
+func TestSettingsThatNoViewCanShowAreRejected(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.topic("orders", "")
+	for _, setting := range []string{
+		`"filter":{"subjectBeginsWith":"a\u0000"}`, `"filter":{"includedEventTypes":["a\u0000"]}`, `"labels":["a\u0000"]`,
+		`"certificateAuthorities":"\u0000-----BEGIN CERTIFICATE-----"`, `"retryPolicy":{"policy":"\u0000"}`,
+		`"filter":{"advancedFilters":[{"key":"data.n","operatorType":"NumberIn","values":[1e200000]}]}`,
+		`"filter":{"advancedFilters":[{"key":"data.n","operatorType":"StringIn","values":["\u0000"]}]}`,
+		`"filter":{"advancedFilters":[{"key":"data.\u0000","operatorType":"IsNotNull"}]}`,
+		`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"\u0000"}}`,
+		`"oauth2":{"tokenUrl":"https://example.com/","clientId":"a","clientSecret":"b","scope":"\u0000"}`,
+	} {
+		answer := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com",`+setting+`}`)
+		require.Equal(t, http.StatusBadRequest, answer.status, "%s: %s", setting, answer.body)
+	}
+	require.Empty(t, b.rows("SELECT topic FROM postrider.event_subscriptions"))
+}
