@@ -79,6 +79,9 @@ func failing(t *testing.T, settings string) (s *server.Server, db *pgx.Conn, way
 	go way.run(u.Host)
 	t.Cleanup(way.cut)
 	u.Host = listener.Addr().String()
+	query := u.Query()
+	query.Set("pool_max_conns", "40") // requests that fail by a timeout fail at once, not one after the other
+	u.RawQuery = query.Encode()
 	s, err = server.New(server.Options{
 		Parts: openStore(t, u.String()).API(), AdminToken: adminToken, Logger: slog.New(slog.NewJSONHandler(log, nil)),
 		DefaultValidation: vouched,

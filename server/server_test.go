@@ -51,7 +51,7 @@ const (
 )
 
 func newStore(ctx context.Context, url string, workers int) (*app.System, error) {
-	pool, err := postgres.OpenPool(ctx, url, 4)
+	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
 		return nil, err
 	}
