@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -127,7 +128,7 @@ func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []
 		say("endpointUrl", "must be https where minimumTlsVersionAllowed, certificateAuthorities or clientCertificate is set")
 	}
 	if c.CertificateAuthorities != "" {
-		if problem := authoritiesProblem(c.CertificateAuthorities); problem != "" {
+		if problem := certificatesProblem(c.CertificateAuthorities); problem != "" {
 			say("certificateAuthorities", "%s", problem)
 		}
 	}
@@ -142,15 +143,16 @@ func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []
 	return found
 }
 
-// authoritiesProblem looks at every block: x509's own reader passes over what it cannot read.
-func authoritiesProblem(text string) string {
+// certificatesProblem checks every block: x509's own reader skips those that it cannot read, and a private key among
+// them would be stored and shown like the certificates.
+func certificatesProblem(text string) string {
 	if len(text) > maxCertificateBytes {
 		return fmt.Sprintf("must be %d bytes or less", maxCertificateBytes)
 	}
-	rest, count := []byte(text), 0
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
+	rest, count := bytes.TrimSpace([]byte(text)), 0
+	for ; len(rest) > 0; count++ {
+		block, after := pem.Decode(rest)
+		if block == nil || !bytes.HasPrefix(rest, pemBegin) || bytes.Count(rest[:len(rest)-len(after)], pemBegin) != 1 {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
@@ -159,18 +161,23 @@ func authoritiesProblem(text string) string {
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 			return fmt.Sprintf("must hold certificates: number %d cannot be read", count+1)
 		}
-		count++
+		rest = bytes.TrimSpace(after)
 	}
-	if count == 0 || strings.TrimSpace(string(rest)) != "" {
-		return "must be one or more certificates in PEM"
+	if count == 0 || len(rest) > 0 {
+		return "must be one or more certificates in PEM and nothing else"
 	}
 	return ""
 }
+
+var pemBegin = []byte("-----BEGIN ")
 
 // problem never repeats what crypto/tls says of a key.
 func (c *ClientCertificate) problem() string {
 	if len(c.Certificate) > maxCertificateBytes || len(c.PrivateKey) > maxCertificateBytes {
 		return fmt.Sprintf("must have a certificate and a privateKey of %d bytes or less each", maxCertificateBytes)
+	}
+	if problem := certificatesProblem(c.Certificate); problem != "" {
+		return "certificate " + problem
 	}
 	if _, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey)); err != nil {
 		return "must have a certificate (PEM, its chain below it) and the privateKey (PEM, not encrypted) that belongs to it"

@@ -73,6 +73,12 @@ func TestConnectionRoundTrip(t *testing.T) {
 	b.manage(http.MethodPatch, path, `{"oauth2":{"clientSecret":"planted-other"}}`).json(http.StatusOK)
 	requireSecrets("planted-other")
 
+	// A certificate is shown: a file that also has the key is rejected.
+	both, err := json.Marshal(unquoted(t, cert) + unquoted(t, key))
+	require.NoError(t, err)
+	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+string(both)+
+		`,"privateKey":`+key+`}}`).refused(400, "InvalidRequest").Message, "must hold certificates and nothing else")
+
 	// The secret is sent to nobody that it was not given for.
 	for _, elsewhere := range []string{
 		`{"oauth2":{"tokenUrl":"https://evil.example/token"}}`, `{"oauth2":{"clientId":"other"}}`,
@@ -196,4 +202,10 @@ func TestRefusedEndpointsAreNotPut(t *testing.T) {
 	}
 	require.Greater(t, put, 100)
 	require.Empty(t, b.rows("SELECT FROM postrider.event_subscriptions"))
+}
+
+func unquoted(t *testing.T, text string) (value string) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &value))
+	return value
 }

@@ -405,6 +405,9 @@ func TestSettingsThatNoViewCanShowAreRejected(t *testing.T) {
 		`"filter":{"advancedFilters":[{"key":"data.n","operatorType":"NumberIn","values":[1e200000]}]}`,
 		`"filter":{"advancedFilters":[{"key":"data.n","operatorType":"StringIn","values":["\u0000"]}]}`,
 		`"filter":{"advancedFilters":[{"key":"data.\u0000","operatorType":"IsNotNull"}]}`,
+		`"filter":{"advancedFilters":[{"key":"data.n","operatorType":"NumberIn","values":[0e-20000]}]}`,
+		`"filter":{"advancedFilters":[{"key":"data.n","operatorType":"NumberIn","values":[1.` + strings.Repeat("0", 17_000) +
+			`]}]}`,
 		`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"\u0000"}}`,
 		`"oauth2":{"tokenUrl":"https://example.com/","clientId":"a","clientSecret":"b","scope":"\u0000"}`,
 	} {

@@ -102,7 +102,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 
 // load takes over what is stored, without secrets.
 func (s *subscriptionForm) load(sub *catalog.Subscription) error {
-	settings := sub.SubscriptionSpec
+	settings := sub.Stated
 	settings.DeliveryAttributes = slices.Clone(settings.DeliveryAttributes)
 	for i := range settings.DeliveryAttributes {
 		if header := &settings.DeliveryAttributes[i]; header.IsSecret {
@@ -122,6 +122,10 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 func (s *subscriptionForm) finish(settings map[string]any) {
 	if kind := s.get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
 		put(settings, "deadLetterDestination.properties", nil)
+	}
+	if stored := s.stored["endpointValidation"]; s.has("endpointUrl") && s.name != "" &&
+		string(stored) == string(textJSON(s.get("endpointValidation"))) {
+		delete(settings, "endpointValidation") // it was chosen for the stored endpoint
 	}
 	orNull(settings)
 }

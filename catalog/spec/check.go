@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"postrider/policy"
+	"postrider/policy/filter"
 )
 
 // Check finds the settings in a JSON object that are outside the limits and choices of their row in the table. Settings
@@ -50,7 +51,7 @@ func (s *Setting) problem(value json.RawMessage) string {
 		}
 	case Whole, Number:
 		n, err := strconv.ParseFloat(string(value), 64)
-		if err == nil && (n < s.Min || s.Max > 0 && n > s.Max) {
+		if err == nil && s.Max > 0 && (n < s.Min || n > s.Max) {
 			return fmt.Sprintf("must be between %s and %s, not %s", plain(s.Min), plain(s.Max), value)
 		}
 	case Lines:
@@ -58,7 +59,15 @@ func (s *Setting) problem(value json.RawMessage) string {
 		if json.Unmarshal(value, &list) == nil && s.Max > 0 && len(list) > int(s.Max) {
 			return fmt.Sprintf("must be at most %s, not %d", plain(s.Max), len(list))
 		}
-	case Text, URL, PEM, Time, Switch, List, JSON: // have checks of their own, or none
+	case Text, URL, PEM:
+		var text string
+		switch json.Unmarshal(value, &text); {
+		case !filter.Storable(text):
+			return "must be UTF-8 without the character U+0000"
+		case s.Max > 0 && len(text) > int(s.Max):
+			return fmt.Sprintf("must be %s bytes or less", plain(s.Max))
+		}
+	case Time, Switch, List, JSON: // have checks of their own
 	}
 	return ""
 }

@@ -35,7 +35,8 @@ WITH step AS MATERIALIZED (
                AND (s.deleted_at IS NOT NULL AND s.drained_at IS NULL
                 OR d.job_id IS NULL AND d.batch_id IS NULL
                                     AND ((s.settings ->> 'maxEventsPerBatch')::integer > 1
-                                         OR s.settings ->> 'preferredBatchSizeInKilobytes' IS NOT NULL
+                                         OR s.settings ->> 'maxEventsPerBatch' IS NULL
+                                            AND s.settings ->> 'preferredBatchSizeInKilobytes' IS NOT NULL
                                          OR s.id IN (SELECT subscription_id FROM cutters)))) IS NULL
 ), ended AS (
     DELETE FROM postrider_internal.river_job j USING broken

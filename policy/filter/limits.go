@@ -1,8 +1,11 @@
 package filter
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -214,12 +217,19 @@ func numberProblem(raw json.RawMessage) string {
 		return "must be a number"
 	}
 	d := c.numbers[0].decimal
-	if exponent := d.point - 1; d.sign != 0 && (exponent > maxExponent || exponent < -maxExponent) ||
-		len(d.digits) > maxDigits {
+	exponent := d.point - 1
+	if writtenHuge(raw) || d.sign != 0 && (exponent > maxExponent || exponent < -maxExponent) || len(d.digits) > maxDigits {
 		return fmt.Sprintf("must be a number of at most %d digits, its size between 1e-%d and 1e%d", maxDigits, maxExponent,
 			maxExponent)
 	}
 	return ""
+}
+
+// writtenHuge reports whether a number has more zeros than PostgreSQL's numeric holds, which a decimal leaves out.
+func writtenHuge(raw json.RawMessage) bool {
+	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
+	n, err := strconv.Atoi(cmp.Or(string(exponent), "0"))
+	return err != nil || n < -2*maxExponent || n > maxExponent*1000 || len(raw) > maxExponent+2*maxDigits
 }
 
 func rangeProblem(raw json.RawMessage) string {

@@ -33,6 +33,7 @@ func (m *Handlers) checkSubscription(
 	var found problems
 	found.Check(policy.ValidName("subscription", name))
 	m.endpoint(&found, &stated)
+	stated.Filter = readFilter(stated.Filter)
 	found.Check(stated.Filter.ValidateWithin(m.FilterLimits))
 	effective := stated.WithDefaults(t)
 	p, _, err := m.policyVersion(ctx, effective.RetryPolicy.Policy)
