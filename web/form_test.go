@@ -274,7 +274,7 @@ func (b *bundle) spec(t *testing.T, topic, name string) catalog.SubscriptionSpec
 	t.Helper()
 	sub, err := b.store.Subscriptions.Get(t.Context(), topic, name)
 	require.NoError(t, err)
-	return sub.SubscriptionSpec
+	return sub.Stated
 }
 
 // Each mistake is said at its field, and everything that was typed stays.
