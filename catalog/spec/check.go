@@ -61,7 +61,8 @@ func (s *Setting) problem(value json.RawMessage) string {
 		}
 	case Text, URL, PEM:
 		var text string
-		switch json.Unmarshal(value, &text); {
+		switch err := json.Unmarshal(value, &text); {
+		case err != nil: // of another type
 		case !filter.Storable(text):
 			return "must be UTF-8 without the character U+0000"
 		case s.Max > 0 && len(text) > int(s.Max):

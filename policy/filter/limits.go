@@ -218,7 +218,8 @@ func numberProblem(raw json.RawMessage) string {
 	}
 	d := c.numbers[0].decimal
 	exponent := d.point - 1
-	if writtenHuge(raw) || d.sign != 0 && (exponent > maxExponent || exponent < -maxExponent) || len(d.digits) > maxDigits {
+	huge := d.sign != 0 && (exponent > maxExponent || exponent < -maxExponent)
+	if huge || writtenHuge(raw) || len(d.digits) > maxDigits {
 		return fmt.Sprintf("must be a number of at most %d digits, its size between 1e-%d and 1e%d", maxDigits, maxExponent,
 			maxExponent)
 	}
