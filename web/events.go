@@ -21,7 +21,7 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 		Type:          f.Name("Event type", "type", "event_type = ?"),
 		SubjectPrefix: f.Text("Subject begins with", "subject", "starts_with(subject, ?)"),
 		From:          f.Time("From (UTC)", "from", "published_at >= ?"), To: f.Time("To (UTC)", "to", "published_at < ?"),
-		Unmatched: f.Check("Wanted by nobody", "unmatched", "matched = 0"),
+		Unmatched: f.Check("Without match", "unmatched", "matched = 0"),
 	}
 	f.View, f.Order = "events", "system_id desc"
 	list, err := site.ListOf(ctx, c, "event", f, filter, p.parts.Reader.ReadEvents,

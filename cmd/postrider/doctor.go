@@ -124,7 +124,7 @@ func printFindings(w io.Writer, found findings) {
 			fmt.Fprintf(w, "\t\t→ %s\n", terminal.OneLine(f.Remedy))
 		}
 	}
-	fmt.Fprintf(w, "(%d ok, %d to watch, %d to mend)\n", found.count(ok), found.count(warn), found.count(fail))
+	fmt.Fprintf(w, "(%d ok, %d to watch, %d to fix)\n", found.count(ok), found.count(warn), found.count(fail))
 }
 
 // look goes as far as the database lets it.

@@ -85,7 +85,7 @@ func TestDoctorChecks(t *testing.T) {
 		{"warn", "vacuum horizon", "prepared transaction", func(c *query.Checkup) {
 			c.Holders = []query.HorizonHolder{{Kind: "prepared", Age: time.Hour}}
 		}},
-		{"warn", "vacuum horizon", "nobody reads replication slot standby, which keeps 1024 GiB", func(c *query.Checkup) {
+		{"warn", "vacuum horizon", "replication slot standby has no reader and keeps 1024 GiB", func(c *query.Checkup) {
 			c.Holders[1].Idle = true
 		}},
 		{"warn", "vacuum horizon", "transactions behind", func(c *query.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
@@ -172,7 +172,7 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
 		{"plain http at a name", "http://localhost:1/" +
 			"?code=secret", allowing("10.0.0.0/8"), "fail", "127.0.0.1", "--allow-cidr"},
-		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "mend the name"},
+		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "correct the name"},
 		{"nobody listens", "http://127.0.0.1:1/" +
 			"?code=secret", allowing("127.0.0.0/8"), "warn", "does not answer from here", "firewalls"},
 		{"a certificate of nobody", secure.URL +

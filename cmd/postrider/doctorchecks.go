@@ -179,7 +179,7 @@ func checkHolders(found *findings, seen *query.Checkup) {
 			"have its standby or subscriber catch up, or drop it: SELECT pg_drop_replication_slot(…)",
 		}, problem{
 			slot && !behind && h.Idle && h.KeptBytes > muchWAL, warn,
-			fmt.Sprintf("nobody reads replication slot %s, which keeps %d GiB of WAL", h.Name, h.KeptBytes>>30),
+			fmt.Sprintf("replication slot %s has no reader and keeps %d GiB of WAL", h.Name, h.KeptBytes>>30),
 			"start its reader, or drop it before the disk is full; max_slot_wal_keep_size bounds such slots",
 		})
 	}
@@ -262,7 +262,7 @@ func checkNodes(found *findings, seen *query.Checkup) {
 		"right during an upgrade; afterwards, restart the old ones",
 	})
 	found.check("nodes", fmt.Sprintf("%d alive, of one version", nodes), problems...)
-	found.check("sweeper", terminal.Either(nodes > 0, "it found nothing to mend", ""), problem{
+	found.check("sweeper", terminal.Either(nodes > 0, "consistency repairs: 0", ""), problem{
 		finds > 0, warn, fmt.Sprintf("it has mended %s since the nodes started: inconsistent deliveries, batches or jobs",
 			terminal.Plural(finds, "row")),
 		"nothing was lost; either the tables were changed by hand or this is a bug: please report it with the nodes' logs",

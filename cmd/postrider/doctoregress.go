@@ -132,7 +132,7 @@ func checkAddresses(
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	if err != nil {
 		found.fail(check, fmt.Sprintf("%s: %v", host, err),
-			"mend the name, or this machine's resolver: attempts end as ResolutionError")
+			"correct the name, or this machine's resolver: attempts end as ResolutionError")
 		return nil, nil
 	}
 	open, rejected := out.partition(u, addresses)

@@ -107,8 +107,8 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		}
 		for _, route := range routes {
 			if n := route.missing(); n > 0 {
-				p.Log.Error("events are gone before their deliveries were made: somebody erased them, or removed their day by "+
-					"hand; publish them again if they are wanted",
+				p.Log.Error("events were erased, or their partition dropped, before their deliveries were created; "+
+					"publish them again if they are needed",
 					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
 			}
 		}
