@@ -91,6 +91,10 @@ func KeepConnectionSecrets(given Connection, stored *Connection) (Connection, er
 		given.ClientCertificate = &ClientCertificate{
 			Certificate: c.Certificate, PrivateKey: stored.ClientCertificate.PrivateKey,
 		}
+		// The stored key may be another one than when the request was checked.
+		if problem := given.ClientCertificate.problem(); problem != "" {
+			return given, invalid("clientCertificate", problem)
+		}
 	}
 	if o := given.OAuth2; o != nil && o.ClientSecret == "" {
 		if stored == nil || stored.OAuth2 == nil || stored.OAuth2.TokenURL != o.TokenURL ||
