@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"postrider/access"
 	"postrider/policy"
@@ -154,6 +155,9 @@ func (s *Subscriptions) writeSubscription(
 		statement, args["id"] = updateSubscription, existing.ID
 	}
 	if _, err := tx.Exec(ctx, statement, args); err != nil {
+		if strings.HasPrefix(postgres.SQLState(err), "22") { // a value that PostgreSQL cannot hold
+			err = fmt.Errorf("%w: %w", postgres.ErrPoison, err)
+		}
 		return fmt.Errorf("store event subscription %q: %w", name, err)
 	}
 	return nil
