@@ -172,7 +172,7 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
 		{"plain http at a name", "http://localhost:1/" +
 			"?code=secret", allowing("10.0.0.0/8"), "fail", "127.0.0.1", "--allow-cidr"},
-		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "correct the name"},
+		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "correct the"},
 		{"nobody listens", "http://127.0.0.1:1/" +
 			"?code=secret", allowing("127.0.0.0/8"), "warn", "does not answer from here", "firewalls"},
 		{"a certificate of nobody", secure.URL +
