@@ -181,7 +181,7 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	if _, err := tx.Exec(ctx, userUpdate, id, string(is.Role), is.Disabled, hash); err != nil {
 		return err
 	}
-	if err := refuseLastAdmin(ctx, tx, was); err != nil {
+	if err := rejectLastAdmin(ctx, tx, was); err != nil {
 		return err
 	}
 	if _, err := endSessions(ctx, tx, id); err != nil {
@@ -224,7 +224,7 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 		if err := postgres.CheckConditions(when, int64(was.Version)); err != nil {
 			return err
 		}
-		if err := refuseLastAdmin(ctx, tx, &was); err != nil {
+		if err := rejectLastAdmin(ctx, tx, &was); err != nil {
 			return err
 		}
 		removed := Changes(Settings{"role": was.Role, "disabled": was.Disabled}, nil)
@@ -232,9 +232,9 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 	})
 }
 
-// refuseLastAdmin rejects a change that leaves no administrator. The admin token and the database's URL need none, so
+// rejectLastAdmin rejects a change that leaves no administrator. The admin token and the database's URL need none, so
 // they may do it.
-func refuseLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
+func rejectLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
 	if was.Role != RoleAdmin || was.Disabled || !ActorOf(ctx).hasStoredCredential() {
 		return nil
 	}

@@ -135,7 +135,7 @@ func (h *Holds) Release(ctx context.Context, topic, name string) (*Subscription,
 // begins the next one. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation.
 func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, error) {
 	const probe = `UPDATE postrider_internal.probations SET until = least(until, now()), updated_at = now()
-		WHERE rest_key = $1 AND since IS NOT NULL`
+		WHERE probation_key = $1 AND since IS NOT NULL`
 	sub, err := h.subscriptionOf(ctx, h.db, topic, name)
 	if err != nil {
 		return nil, err

@@ -42,14 +42,14 @@ type policyRow struct {
 	Name, Source, Basis, Expiry, DeadLetterDefault           string
 	Version                                                  int64
 	BuiltIn, HonorRetryAfter, RetryTransportErrors, Batching bool
-	AckTimeout, LateAnswerWindow, Tail, RetryWindow          float64
+	AckTimeout, LateResponseWindow, Tail, RetryWindow        float64
 	Steps                                                    []float64
 	JitterFraction, JitterCap                                float64
 	DefaultTTL                                               float64 `db:"default_ttl"`
 	MinTTL                                                   float64 `db:"min_ttl"`
 	MaxTTL                                                   float64 `db:"max_ttl"`
 	DefaultMaxAttempts, MinMaxAttempts, MaxMaxAttempts       int
-	RetryAfterCap, DeadLetterDelay, DeadLetterGiveUp         float64
+	RetryAfterCap, DeadLetterDelay, DeadLetterExportWindow   float64
 	ProbationScope, ProbationAction                          string
 	ProbationTrigger                                         int
 	ProbationFirst, ProbationMax                             float64
@@ -79,7 +79,7 @@ func queryPolicies(ctx context.Context, tx postgres.Querier) ([]StoredPolicy, er
 func (r *policyRow) policy() (policy.Policy, error) {
 	p := policy.Policy{
 		Name: r.Name, Source: r.Source, BuiltIn: r.BuiltIn, Basis: policy.Basis(r.Basis), Expiry: policy.Expiry(r.Expiry),
-		AckTimeout: seconds(r.AckTimeout), LateAnswerWindow: seconds(r.LateAnswerWindow),
+		AckTimeout: seconds(r.AckTimeout), LateResponseWindow: seconds(r.LateResponseWindow),
 		Tail: seconds(r.Tail), RetryWindow: seconds(r.RetryWindow),
 		JitterFraction: r.JitterFraction, JitterCap: seconds(r.JitterCap),
 		DefaultTTL: seconds(r.DefaultTTL), MinTTL: seconds(r.MinTTL), MaxTTL: seconds(r.MaxTTL),
@@ -87,7 +87,7 @@ func (r *policyRow) policy() (policy.Policy, error) {
 		HonorRetryAfter: r.HonorRetryAfter, RetryAfterCap: seconds(r.RetryAfterCap),
 		RetryTransportErrors: r.RetryTransportErrors, Batching: r.Batching,
 		DeadLetterDefault: r.DeadLetterDefault, DeadLetterDelay: seconds(r.DeadLetterDelay),
-		DeadLetterGiveUp: seconds(r.DeadLetterGiveUp),
+		DeadLetterExportWindow: seconds(r.DeadLetterExportWindow),
 		Probation: policy.Probation{
 			Scope: policy.ProbationScope(r.ProbationScope), Trigger: r.ProbationTrigger, First: seconds(r.ProbationFirst),
 			Max: seconds(r.ProbationMax), Action: policy.ProbationAction(r.ProbationAction),

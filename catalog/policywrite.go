@@ -105,7 +105,7 @@ func putPolicy(
 		return 0, false, err
 	}
 	if !p.Batching {
-		if err := refuseUsed(ctx, tx, p.Name, true); err != nil {
+		if err := rejectUsed(ctx, tx, p.Name, true); err != nil {
 			return 0, false, err
 		}
 	}
@@ -165,7 +165,7 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []postgres.C
 	if err := postgres.CheckConditions(when, existing); err != nil {
 		return err
 	}
-	if err := refuseUsed(ctx, tx, name, false); err != nil {
+	if err := rejectUsed(ctx, tx, name, false); err != nil {
 		return err
 	}
 	before, err := readSettings(ctx, tx, policySettings, name)
@@ -201,8 +201,8 @@ func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (version int64, err 
 
 var policyUsersQuery = sqlFile("policy_users.sql")
 
-// refuseUsed is a *PolicyInUseError if event subscriptions use the policy; with batching, only if they use batches.
-func refuseUsed(ctx context.Context, tx pgx.Tx, name string, batching bool) error {
+// rejectUsed is a *PolicyInUseError if event subscriptions use the policy; with batching, only if they use batches.
+func rejectUsed(ctx context.Context, tx pgx.Tx, name string, batching bool) error {
 	used := &PolicyInUseError{Policy: name}
 	rows, err := tx.Query(ctx, policyUsersQuery, name, batching)
 	if err == nil {
@@ -238,14 +238,14 @@ func forgetTables(ctx context.Context, tx pgx.Tx, name string) error {
 func policyArgs(p *policy.Policy) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"name": p.Name, "source": p.Source, "ack_timeout": p.AckTimeout.Seconds(),
-		"late_answer_window": p.LateAnswerWindow.Seconds(), "basis": string(p.Basis), "steps": inSeconds(p.Steps),
+		"late_response_window": p.LateResponseWindow.Seconds(), "basis": string(p.Basis), "steps": inSeconds(p.Steps),
 		"tail": p.Tail.Seconds(), "retry_window": p.RetryWindow.Seconds(), "jitter_fraction": p.JitterFraction,
 		"jitter_cap": p.JitterCap.Seconds(), "expiry": string(p.Expiry), "default_ttl": p.DefaultTTL.Seconds(),
 		"min_ttl": p.MinTTL.Seconds(), "max_ttl": p.MaxTTL.Seconds(), "default_max_attempts": p.DefaultMaxAttempts,
 		"min_max_attempts": p.MinMaxAttempts, "max_max_attempts": p.MaxMaxAttempts,
 		"honor_retry_after": p.HonorRetryAfter, "retry_after_cap": p.RetryAfterCap.Seconds(),
 		"retry_transport_errors": p.RetryTransportErrors, "dead_letter_default": p.DeadLetterDefault,
-		"dead_letter_delay": p.DeadLetterDelay.Seconds(), "dead_letter_give_up": p.DeadLetterGiveUp.Seconds(),
+		"dead_letter_delay": p.DeadLetterDelay.Seconds(), "dead_letter_export_window": p.DeadLetterExportWindow.Seconds(),
 		"batching": p.Batching, "probation_scope": string(p.Probation.Scope),
 		"probation_trigger": p.Probation.Trigger, "probation_action": string(p.Probation.Action),
 		"probation_first": p.Probation.First.Seconds(), "probation_max": p.Probation.Max.Seconds(),

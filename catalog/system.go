@@ -17,7 +17,7 @@ const SystemTopic = "postrider.system"
 // ErrSystemTopic means: SystemTopic cannot be deleted, and has no access keys.
 var ErrSystemTopic = errors.New("it is postrider's own topic")
 
-func refuseOwn(topic string) error {
+func rejectOwn(topic string) error {
 	if topic == SystemTopic {
 		return fmt.Errorf("topic %q: %w", topic, ErrSystemTopic)
 	}

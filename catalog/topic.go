@@ -248,7 +248,7 @@ func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec T
 // Delete deletes a topic. ErrNotFound; ErrPrecondition; ErrSystemTopic. ErrConflict: it has event subscriptions,
 // whose deletion cancels deliveries and must be requested for each.
 func (t *Topics) Delete(ctx context.Context, name string, when ...postgres.Condition) error {
-	if err := refuseOwn(name); err != nil {
+	if err := rejectOwn(name); err != nil {
 		return err
 	}
 	return t.cache.change(ctx, func(tx pgx.Tx) error {

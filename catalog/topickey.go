@@ -99,7 +99,7 @@ var NoTopic = sync.OnceValue(func() *Topic {
 
 // Keys returns both access keys of a topic, which the audit records first. ErrNotFound, ErrSystemTopic.
 func (t *Topics) Keys(ctx context.Context, topic string) (keys *AccessKeys, err error) {
-	if err := refuseOwn(topic); err != nil {
+	if err := rejectOwn(topic); err != nil {
 		return nil, err
 	}
 	err = access.Audited(ctx, t.db, access.AuditEntry{Action: access.AuditKeysShown, Topic: topic}, func(tx pgx.Tx) error {
@@ -134,7 +134,7 @@ func (t *Topics) topicKeys(ctx context.Context, db postgres.Querier, topic strin
 // RegenerateKey replaces one of a topic's access keys and returns both. Every node rejects the old key from the
 // next publish on. ErrNotFound, ErrSystemTopic.
 func (t *Topics) RegenerateKey(ctx context.Context, topic string, name KeyName) (*AccessKeys, error) {
-	if err := refuseOwn(topic); err != nil {
+	if err := rejectOwn(topic); err != nil {
 		return nil, err
 	}
 	var keys *AccessKeys
@@ -165,7 +165,7 @@ func (t *Topics) RegenerateKey(ctx context.Context, topic string, name KeyName) 
 // SetKeys replaces both access keys. Every node rejects the old ones from the next publish on. ErrNotFound,
 // ErrSystemTopic.
 func (t *Topics) SetKeys(ctx context.Context, name string, keys AccessKeys) error {
-	if err := refuseOwn(name); err != nil {
+	if err := rejectOwn(name); err != nil {
 		return err
 	}
 	return t.cache.change(ctx, func(tx pgx.Tx) error {

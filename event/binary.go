@@ -73,7 +73,7 @@ func (in Input) ParseBinary(header map[string][]string, body []byte) ([]Event, e
 }
 
 func tooLarge(most, size int) *Error {
-	return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, 0, "",
+	return rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, 0, "",
 		"an event has at most %d bytes in the JSON format, this one has %d", most, size)
 }
 
@@ -87,10 +87,10 @@ func inHeader(err *Error) *Error {
 	if err.Field == "datacontenttype" {
 		header = headerContentType
 	}
-	return refuseHeader(header, "%s", problem)
+	return rejectHeader(header, "%s", problem)
 }
 
-func refuseHeader(header, format string, args ...any) *Error {
+func rejectHeader(header, format string, args ...any) *Error {
 	header = shorten(header)
 	return &Error{
 		Status: statusBadRequest, Code: CodeInvalidEvent, Field: header,
@@ -140,7 +140,7 @@ func attributes(header map[string][]string) ([]attribute, *Error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, refuseHeader(attributePrefix+"specversion", "is required")
+		return nil, rejectHeader(attributePrefix+"specversion", "is required")
 	}
 	slices.SortFunc(found, func(a, b attribute) int { return strings.Compare(a.name, b.name) })
 	for i := range found {
@@ -148,7 +148,7 @@ func attributes(header map[string][]string) ([]attribute, *Error) {
 			return nil, err
 		}
 		if i > 0 && found[i].name == found[i-1].name {
-			return nil, refuseHeader(attributePrefix+found[i].name, "appears twice")
+			return nil, rejectHeader(attributePrefix+found[i].name, "appears twice")
 		}
 	}
 	return found, nil
@@ -166,16 +166,16 @@ func (a *attribute) read() *Error {
 	header := attributePrefix + a.name
 	switch {
 	case a.name == "datacontenttype":
-		return refuseHeader(header, "must not be sent: %s says what the data is", headerContentType)
+		return rejectHeader(header, "must not be sent: %s says what the data is", headerContentType)
 	case !isExtensionName(a.name), a.name == "data":
-		return refuseHeader(header,
+		return rejectHeader(header,
 			"names no attribute: a name has 1 to 20 characters of a-z and 0-9, and the data is the body")
 	case len(a.lines) != 1:
-		return refuseHeader(header, "must have one value, has %d", len(a.lines))
+		return rejectHeader(header, "must have one value, has %d", len(a.lines))
 	}
 	var problem string
 	if a.value, problem = decodeHeader(a.lines[0]); problem != "" {
-		return refuseHeader(header, "%s", problem)
+		return rejectHeader(header, "%s", problem)
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func appendData(dst []byte, form dataForm, body []byte, maxDepth int) ([]byte, *
 // appendJSON writes a body that must be one JSON value, without the white space around it.
 func appendJSON(dst, body []byte, maxDepth int) ([]byte, *Error) {
 	refuse := func(format string, args ...any) *Error {
-		return refuseEvent(statusBadRequest, CodeInvalidJSON, 0, "data", format, args...)
+		return rejectEvent(statusBadRequest, CodeInvalidJSON, 0, "data", format, args...)
 	}
 	if !utf8.Valid(body) {
 		return dst, refuse("the body is not UTF-8: first wrong byte at %d", firstInvalid(body))

@@ -44,8 +44,8 @@ func refuse(status int, code, format string, args ...any) *Error {
 	return &Error{Status: status, Code: code, Index: wholeRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-// refuseEvent builds an Error about the event at index, and about one of its members unless field is "".
-func refuseEvent(status int, code string, index int, field, format string, args ...any) *Error {
+// rejectEvent builds an Error about the event at index, and about one of its members unless field is "".
+func rejectEvent(status int, code string, index int, field, format string, args ...any) *Error {
 	field = shorten(field)
 	place := fmt.Sprintf("events[%d]", index)
 	if field != "" {

@@ -80,7 +80,7 @@ func decodeNames(members []member) (twice []byte) {
 }
 
 func (f *fields) refuse(field, format string, args ...any) *Error {
-	return refuseEvent(statusBadRequest, CodeInvalidEvent, f.index, field, format, args...)
+	return rejectEvent(statusBadRequest, CodeInvalidEvent, f.index, field, format, args...)
 }
 
 // raw returns the text of a member's value; ok tells an absent member from one that says null.

@@ -67,7 +67,7 @@ type MappingError struct {
 // Error returns "field: message".
 func (e *MappingError) Error() string { return e.Field + ": " + e.Message }
 
-func refuseMapping(field, format string, args ...any) *MappingError {
+func rejectMapping(field, format string, args ...any) *MappingError {
 	return &MappingError{Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -78,7 +78,7 @@ var fieldName = rule{min: 1, max: 1024}
 // default: the Event Grid schema requires them and nobody can make them up.
 func (m *Mapping) Validate() error {
 	if m.Type != mappingType {
-		return refuseMapping(mappingRoot+".inputSchemaMappingType", "must be %q", mappingType)
+		return rejectMapping(mappingRoot+".inputSchemaMappingType", "must be %q", mappingType)
 	}
 	for _, c := range m.Properties.all() {
 		if err := c.check(); err != nil {
@@ -114,11 +114,11 @@ func (c *mapped) check() error {
 	case c.field != nil:
 		return checkText(path+".sourceField", c.field.SourceField, fieldName)
 	case c.withDefault == nil && c.required:
-		return refuseMapping(path, "is required: give a sourceField, a defaultValue or both")
+		return rejectMapping(path, "is required: give a sourceField, a defaultValue or both")
 	case c.withDefault == nil:
 		return nil
 	case c.withDefault.SourceField == "" && c.withDefault.DefaultValue == nil:
-		return refuseMapping(path, "must have a sourceField, a defaultValue or both")
+		return rejectMapping(path, "must have a sourceField, a defaultValue or both")
 	}
 	if c.withDefault.SourceField != "" {
 		if err := checkText(path+".sourceField", c.withDefault.SourceField, fieldName); err != nil {
@@ -133,7 +133,7 @@ func (c *mapped) check() error {
 
 func checkText(field, text string, r rule) error {
 	if problem := r.problem([]byte(text)); problem != "" {
-		return refuseMapping(field, "%s", problem)
+		return rejectMapping(field, "%s", problem)
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (m *Mapping) UnmarshalJSON(text []byte) error {
 	case string(text) == "null":
 		return nil
 	case len(text) == 0 || !utf8.Valid(text):
-		return refuseMapping(mappingRoot, "is not one JSON object in UTF-8")
+		return rejectMapping(mappingRoot, "is not one JSON object in UTF-8")
 	}
 	top, err := readMembers(mappingRoot, text, "inputSchemaMappingType", "properties")
 	if err != nil {
@@ -200,19 +200,19 @@ type settings struct {
 // readMembers reads an object that has no members but the known ones.
 func readMembers(path string, text []byte, known ...string) (*settings, error) {
 	if text[0] != '{' {
-		return nil, refuseMapping(path, "must be an object")
+		return nil, rejectMapping(path, "must be an object")
 	}
 	members, _, problem := readObject(text, DefaultLimits().MaxDepth, nil)
 	if problem != "" {
-		return nil, refuseMapping(path, "is not one JSON object: %s", problem)
+		return nil, rejectMapping(path, "is not one JSON object: %s", problem)
 	}
 	f := &settings{fields: fields{src: text, members: members}, path: path}
 	if twice := decodeNames(f.members); twice != nil {
-		return nil, refuseMapping(path+"."+shorten(string(twice)), "appears twice")
+		return nil, rejectMapping(path+"."+shorten(string(twice)), "appears twice")
 	}
 	for _, m := range f.members {
 		if !slices.Contains(known, string(m.name)) {
-			return nil, refuseMapping(path+"."+shorten(string(m.name)), "is unknown: there are %s", strings.Join(known, ", "))
+			return nil, rejectMapping(path+"."+shorten(string(m.name)), "is unknown: there are %s", strings.Join(known, ", "))
 		}
 	}
 	return f, nil
@@ -224,11 +224,11 @@ func (f *settings) string(name string) (*string, error) {
 		return nil, nil //nolint:nilnil // an absent property is no error
 	}
 	if value[0] != '"' {
-		return nil, refuseMapping(f.path+"."+name, "must be a string, is %s", kind(value[0]))
+		return nil, rejectMapping(f.path+"."+name, "must be a string, is %s", kind(value[0]))
 	}
 	text, lone := jsonscan.Unescape(value[1 : len(value)-1])
 	if lone {
-		return nil, refuseMapping(f.path+"."+name, "must not contain a lone surrogate")
+		return nil, rejectMapping(f.path+"."+name, "must not contain a lone surrogate")
 	}
 	s := string(text)
 	return &s, nil

@@ -76,7 +76,7 @@ func (p *parser) outermost(first byte) (refused *Error) {
 	i := 0
 	ok := p.Array(func() bool {
 		if i == p.in.Limits.MaxEvents {
-			refused = refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
+			refused = rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
 				"a request holds at most %d events", p.in.Limits.MaxEvents)
 			return false
 		}
@@ -103,10 +103,10 @@ func (p *parser) event(i int) *Error {
 	case !ok:
 		return p.malformed(i)
 	case first != '{':
-		return refuseEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(first))
+		return rejectEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(first))
 	}
 	if size := p.Pos - start; size > p.in.Limits.MaxEventBytes {
-		return refuseEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
+		return rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
 			"an event has at most %d bytes, this one has %d", p.in.Limits.MaxEventBytes, size)
 	}
 	// The capacity ends with the event: appending to a Body must not run into its neighbour.
@@ -146,7 +146,7 @@ func (p *parser) read(f *fields, e *Event) *Error {
 
 // malformed reports that the text of the event at index i is not JSON.
 func (p *parser) malformed(i int) *Error {
-	return refuseEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.Problem, p.Pos)
+	return rejectEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.Problem, p.Pos)
 }
 
 // firstInvalid returns the place of the first byte that is not UTF-8, or the length of b. At the end DecodeRune has

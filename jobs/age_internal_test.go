@@ -16,14 +16,14 @@ func TestAgeThatCannotBeLookedUpIsLookedUpAgain(t *testing.T) {
 	for _, p := range policy.Builtins() {
 		judged := policy.Attempt{
 			Result: policy.Result{Status: 503}, Kind: policy.KindWebhook, Number: 3,
-			OwedSince:      finished.Add(-7 * 24 * time.Hour),
-			FirstAttemptAt: finished.Add(-time.Minute), ScheduledAt: finished, FinishedAt: finished,
+			TimeToLiveSince: finished.Add(-7 * 24 * time.Hour),
+			FirstAttemptAt:  finished.Add(-time.Minute), ScheduledAt: finished, FinishedAt: finished,
 			Limits: policy.Limits{TTL: time.Minute},
 		}
 		v := (&attempt{rules: policy.Rules{Policy: &p}}).checkAgain(judged)
 		require.Equal(t, policy.Retry, v.Action, p.Name)
 		require.Equal(t, finished, v.At, p.Name)
-		judged.OwedSince, judged.Limits.TTL = finished, 24*time.Hour
+		judged.TimeToLiveSince, judged.Limits.TTL = finished, 24*time.Hour
 		require.Equal(t, policy.Decide(&p, judged).At, v.NotBefore, p.Name)
 	}
 }

@@ -22,7 +22,8 @@ func (b *bundle) aging(t *testing.T, url string, minutes int, batched bool) {
 }
 
 // agedAtPause lets the pause begin when everything is as old as that.
-const agedAtPause = `UPDATE postrider_internal.event_subscription_states SET paused_since = (SELECT min(owed_since)
+const agedAtPause = `UPDATE postrider_internal.event_subscription_states
+	    SET paused_since = (SELECT min(time_to_live_since)
 	    FROM postrider_internal.deliveries) + $1::interval`
 
 // A request is under way when a pause begins. What it ends for its age is judged by the age that it has, which the
@@ -46,14 +47,15 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 			e, h := newHanging(t, answering(http.StatusNotFound))
 			b.aging(t, e.URL, 1, test.batched)
 			b.publishOne(t, "e")
-			b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '50 seconds'")
+			b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '50 seconds'")
 			b.start(t, nil)
 			<-h.begun
 			_, err := b.store.Holds.Pause(t.Context(), topicName, "all", &test.stop)
 			require.NoError(t, err)
 			b.exec(t, agedAtPause, "51 seconds")
 			b.become(t, 1,
-				"SELECT count(*) FROM postrider_internal.deliveries WHERE owed_since < clock_timestamp() - interval '61 seconds'")
+				"SELECT count(*) FROM postrider_internal.deliveries WHERE time_to_live_since < clock_timestamp() - interval '61 "+
+					"seconds'")
 			if test.resumed {
 				b.resume(t, "all")
 			}
@@ -68,8 +70,9 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 			b.travel(t) // it has some seconds to live, if they are not over
 			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Equal(t, 1,
-				b.count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE dead_lettered_at - owed_since BETWEEN '60 "+
-					"seconds' AND '80 seconds'"), "as old as it was at the pause, and then the rest")
+				b.count(t,
+					"SELECT count(*) FROM postrider_internal.dead_letters WHERE dead_lettered_at - time_to_live_since BETWEEN '60 "+
+						"seconds' AND '80 seconds'"), "as old as it was at the pause, and then the rest")
 		})
 	}
 }
@@ -79,7 +82,8 @@ func (b *bundle) laterBy(t *testing.T, pause string) {
 	t.Helper()
 	for _, earlier := range []string{
 		"event_subscription_states SET paused_since = paused_since - $1::interval",
-		"deliveries SET owed_since = owed_since - $1::interval, next_attempt_at = next_attempt_at - $1::interval, " +
+		"deliveries SET time_to_live_since = time_to_live_since - $1::interval, next_attempt_at = next_attempt_at - " +
+			"$1::interval, " +
 			"not_before = not_before - $1::interval",
 		"batches SET next_attempt_at = next_attempt_at - $1::interval, not_before = not_before - $1::interval",
 		"delivery_attempts SET started_at = started_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval",
@@ -103,7 +107,8 @@ func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
 			b.publishOne(t, "e")
 			b.attempt(t)
 			require.Equal(t, 1,
-				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE next_attempt_at = owed_since + interval '1 minute'"))
+				b.count(t,
+					"SELECT count(*) FROM postrider.deliveries WHERE next_attempt_at = time_to_live_since + interval '1 minute'"))
 			return b, e
 		}
 		const waitsForFloor = "SELECT count(*) FROM postrider.deliveries d JOIN postrider.delivery_attempts a " +
@@ -144,7 +149,7 @@ func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
 			b.aging(t, e.URL, 3, batched)
 			require.Equal(t, 1, b.travel(t))
 			b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'next_attempt_at' "+
-				"AND next_attempt_at = owed_since + interval '3 minutes'")
+				"AND next_attempt_at = time_to_live_since + interval '3 minutes'")
 			require.Equal(t, 1, b.travel(t))
 			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Len(t, e.requests(), 1)

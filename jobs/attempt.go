@@ -257,7 +257,7 @@ func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) err
 	facts := a.facts(started, now, met)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
-		facts.OwedSince = a.work.Members[i].OwedSince
+		facts.TimeToLiveSince = a.work.Members[i].TimeToLiveSince
 		verdicts[i] = policy.Decide(a.rules.Policy, facts)
 	}
 	a.checkExpired(facts, verdicts)

@@ -111,7 +111,8 @@ func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	b.subscribe(t, "all", e.URL,
 		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.RetryPolicy.EventTimeToLiveInMinutes = &minute }))
 	b.publishAtOnce(t, "old", 2)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 minute', "+
+		"next_attempt_at "+
 		"= next_attempt_at - interval '1 minute'")
 	b.publishAtOnce(t, "new", 2)
 	b.start(t, nil)
@@ -136,19 +137,19 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	b.copyPolicy(t, "ga-2021", "at-ttl", `{"expiry":"at_ttl"}`)
 	b.subscribe(t, "all", e.URL, both(batching(5, 64), ttl))
 	b.publishAtOnce(t, "old", 1)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '40 seconds'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '40 seconds'")
 	b.publishAtOnce(t, "new", 2)
 	b.start(t, nil)
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.batch_members WHERE event_id = 'old-0' AND left_reason = 'OwnTime'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE event_id = 'old-0' "+
-		"AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = owed_since + interval '1 minute'"))
+		"AND batch_id IS NULL AND attempts = 1 AND next_attempt_at = time_to_live_since + interval '1 minute'"))
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE not_before > next_attempt_at"),
 		"it keeps what it wanted")
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE batch_id IS NOT NULL "+
-		"AND attempts = 1 AND next_attempt_at < owed_since + interval '1 minute'"))
+		"AND attempts = 1 AND next_attempt_at < time_to_live_since + interval '1 minute'"))
 
 	e.status.Store(http.StatusOK)
 	b.travel(t)
@@ -317,7 +318,7 @@ func TestDeletingTheEventSubscriptionOfABatchUnderWay(t *testing.T) {
 func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes"}`)
+	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
 	x := newTurns(t)
 	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("impatient")))
 	b.publishAtOnce(t, "e", 3)
@@ -341,7 +342,7 @@ func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes"}`)
+	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
 	x := newTurns(t)
 	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("impatient")))
 	b.publishAtOnce(t, "e", 3)

@@ -212,7 +212,7 @@ func TestRetentionEndsDeliveries(t *testing.T) {
 	}
 	publish()
 	old := func() {
-		b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '2 days' "+
+		b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '2 days' "+
 			"WHERE subscription_id NOT IN (SELECT id FROM postrider_internal.event_subscriptions WHERE name = 'open')")
 	}
 	old()

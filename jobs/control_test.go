@@ -160,7 +160,7 @@ BEGIN
     IF TG_TABLE_NAME = 'deliveries' THEN
         NEW.job_id := OLD.job_id;
     ELSE
-        SELECT job_id, owed_since INTO STRICT NEW.id, NEW.created_at FROM postrider_internal.deliveries
+        SELECT job_id, time_to_live_since INTO STRICT NEW.id, NEW.created_at FROM postrider_internal.deliveries
         WHERE id = (NEW.args ->> 'd')::bigint;
     END IF;
     RETURN NEW;

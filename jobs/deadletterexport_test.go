@@ -51,7 +51,7 @@ func (b *bundle) afterDelay(t *testing.T, n int) {
 	t.Helper()
 	b.become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending'")
 	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
-		    export_give_up_at = export_give_up_at - interval '5 minutes' WHERE export_state = 'pending'`)
+		    export_abandon_at = export_abandon_at - interval '5 minutes' WHERE export_state = 'pending'`)
 }
 
 // exportAgain lets the pause before the next try go by.
@@ -237,7 +237,7 @@ func TestExportIsTriedAgain(t *testing.T) {
 }
 
 // Event Grid drops it; here the row stays, under either behavior.
-func TestExportIsGivenUp(t *testing.T) {
+func TestExportIsAbandoned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, answering(http.StatusBadRequest))
@@ -253,9 +253,9 @@ func TestExportIsGivenUp(t *testing.T) {
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' "+
 			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "what a node may not is judged when it writes, too")
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now()")
+	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now()")
 	b.exportAgain(t)
-	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' AND exported_at IS NULL "+
+	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND exported_at IS NULL "+
 		"AND body IS NOT NULL")
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
@@ -270,7 +270,7 @@ func TestExportOfAPolicyWithoutTimes(t *testing.T) {
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
 	b.start(t, allowing(t, missing))
 	b.publishOne(t, "a")
-	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' AND export_attempts = 1")
+	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND export_attempts = 1")
 }
 
 // Who changes the setting in time has the dead letters there, or nowhere.
@@ -289,7 +289,7 @@ func TestExportGoesWhereTheSettingSays(t *testing.T) {
 	b.afterDelay(t, 2)
 	b.exported(t, 1)
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
-		"AND export_state = 'given_up' AND export_error LIKE '%names no location%'")
+		"AND export_state = 'abandoned' AND export_error LIKE '%names no location%'")
 	name, _ := theFile(t, directory)
 	require.True(t, strings.HasPrefix(name, "right/MOVES/"))
 }

@@ -114,7 +114,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 func (x explained) delivery(published time.Time) *attempt {
 	return &attempt{
 		engine: &Engine{options: Options{Jitter: func() float64 { return 0 }}},
-		work:   &queue.Work{Members: []queue.Member{{OwedSince: published}}, NextAttemptAt: published},
+		work:   &queue.Work{Members: []queue.Member{{TimeToLiveSince: published}}, NextAttemptAt: published},
 		sub:    &catalog.Subscription{SubscriptionSpec: catalog.SubscriptionSpec{EndpointKind: x.kind}},
 		rules:  x.rules,
 	}
@@ -143,12 +143,12 @@ func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64,
 		if rest != nil && rest.Held() && rest.Until.After(now) {
 			now = rest.Until
 		}
-		at := now.Sub(a.work.Members[0].OwedSince).Seconds()
+		at := now.Sub(a.work.Members[0].TimeToLiveSince).Seconds()
 		verdict, _, due := a.turn(now)
 		if due {
 			times = append(times, at)
 			facts := a.facts(now, now, endpoint.Answer{Result: met})
-			facts.OwedSince = a.work.Members[0].OwedSince
+			facts.TimeToLiveSince = a.work.Members[0].TimeToLiveSince
 			verdict = policy.Decide(a.rules.Policy, facts)
 		}
 		if verdict.Action != policy.Retry {
@@ -160,7 +160,7 @@ func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64,
 		if a.work.FirstAttemptAt == nil {
 			a.work.FirstAttemptAt = &now
 		}
-		a.work.Attempts, a.work.SkippedMarks, a.work.NextAttemptAt = a.work.Attempts+1, verdict.SkippedMarks, verdict.At
+		a.work.Attempts, a.work.SkippedOffsets, a.work.NextAttemptAt = a.work.Attempts+1, verdict.SkippedOffsets, verdict.At
 		a.work.NotBefore = nil
 		if !verdict.NotBefore.IsZero() {
 			a.work.NotBefore = &verdict.NotBefore

@@ -67,8 +67,8 @@ func (e *Engine) tellExport(r *export.ExportResult, original string, done export
 		log = log.With("error", original, "error_text", r.Error)
 	}
 	switch {
-	case done.GivenUp > 0:
-		log.Error("dead letters could not be exported and are kept as rows alone", "dead_letters", done.GivenUp,
+	case done.Abandoned > 0:
+		log.Error("dead letters could not be exported and are kept as rows alone", "dead_letters", done.Abandoned,
 			"tries", x.Tries+1)
 	case r.Error != "":
 		log.Warn("dead letters could not be exported, trying again", "dead_letters", done.Pending,

@@ -72,7 +72,7 @@ func standing(
 }
 
 func judge(
-	h *catalog.Handshake, met policy.HandshakeAnswer, origin string,
+	h *catalog.Handshake, met policy.HandshakeResponse, origin string,
 ) (outcome policy.HandshakeOutcome, why string) {
 	switch {
 	case h.Purpose == catalog.PurposeDeletion:

@@ -129,7 +129,8 @@ func TestHeldDeliveryExpires(t *testing.T) {
 	b.start(t, nil)
 	b.pause(t, "billing")
 	b.publishOne(t, "old")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 minute', "+
+		"next_attempt_at "+
 		"= next_attempt_at - interval '1 minute'")
 	b.publishOne(t, "young")
 

@@ -96,7 +96,7 @@ SELECT count(*) FROM postrider_internal.delivery_attempts a
 // The backlogs that are told without being counted are those that there are.
 const miscountedBacklogs = `
 SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries GROUP BY 1) truth
-  FULL JOIN postrider.backlogs told USING (subscription_id) WHERE truth.n IS DISTINCT FROM told.owed_deliveries`
+  FULL JOIN postrider.backlogs told USING (subscription_id) WHERE truth.n IS DISTINCT FROM told.pending_deliveries`
 
 // requireInvariants is asked after every test.
 func (b *bundle) requireInvariants(t *testing.T) {

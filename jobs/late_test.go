@@ -55,7 +55,7 @@ func (x *turns) next(t *testing.T) *turn {
 func lateSetup(t *testing.T) (*bundle, *turns) {
 	t.Helper()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2019", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "3 minutes"}`)
+	b.copyPolicy(t, "ga-2019", "impatient", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
 	x := newTurns(t)
 	b.subscribe(t, "all", x.URL, under("impatient"))
 	return b, x
@@ -196,7 +196,7 @@ func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 func TestNoLateAnswerAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "brief", `{"ack_timeout": "500 milliseconds", "late_answer_window": "2 seconds"}`)
+	b.copyPolicy(t, "ga-2021", "brief", `{"ack_timeout": "500 milliseconds", "late_response_window": "2 seconds"}`)
 	requireCut(t, b, under("brief"))
 }
 
@@ -251,7 +251,7 @@ func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
 func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_answer_window": "1 hour"}`)
+	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_response_window": "1 hour"}`)
 	gone := make(chan struct{}, 1)
 	b.subscribe(t, "all", newGoneEndpoint(t, gone), under("impatient"))
 	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = time.Minute })

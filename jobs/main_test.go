@@ -320,7 +320,7 @@ WITH waiting AS (
         next_attempt_at = next_attempt_at - away
       FROM waiting WHERE a.delivery_id = waiting.id
 ), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away,
+    UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - away,
         first_attempt_at = first_attempt_at - away,
            last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away,
            not_before = not_before - away
@@ -349,7 +349,7 @@ WITH waiting AS (
 ), members AS (
     UPDATE postrider_internal.batch_members m SET left_at = left_at - away FROM waiting WHERE m.batch_id = waiting.id
 ), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET owed_since = owed_since - away,
+    UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - away,
         first_attempt_at = first_attempt_at - away,
            last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away
       FROM waiting WHERE d.batch_id = waiting.id

@@ -243,7 +243,8 @@ func TestHeldByProbationExpires(t *testing.T) {
 	b.publishOne(t, "late")
 	require.Equal(t, 1, b.count(t, onProbation))
 	b.exec(t,
-		"UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 days' WHERE hold = 'probation'")
+		"UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 days' "+
+			"WHERE hold = 'probation'")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 0")
 }
 
@@ -297,17 +298,18 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	b.become(t, 2, heldQuery)
 	// Two days of pause; the first delivery was owed an hour before it.
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = paused_since - interval '2 days'")
-	b.exec(t, "UPDATE postrider_internal.deliveries d SET owed_since = owed_since - CASE e.event_id WHEN 'before' "+
-		"THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
+	b.exec(t,
+		"UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - CASE e.event_id WHEN 'before' "+
+			"THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
 	b.settle(t)
 	require.Equal(t, 2, b.count(t, heldQuery), "nobody grows older")
 
 	b.resume(t, "billing")
 	b.attemptsMade(t, 2)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
-	require.Equal(t, 60, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) "+
+	require.Equal(t, 60, b.count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
 		"FROM postrider.deliveries WHERE event_id = 'before'"))
-	require.Zero(t, b.count(t, "SELECT round(extract(epoch FROM finished_at - owed_since) / 60) "+
+	require.Zero(t, b.count(t, "SELECT round(extract(epoch FROM finished_at - time_to_live_since) / 60) "+
 		"FROM postrider.deliveries WHERE event_id = 'during'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states "+
 		"WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
@@ -319,7 +321,7 @@ func TestLateSuccessEndsTheProbation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.copyPolicy(t, "ga-2019", "impatient",
-		`{"ack_timeout": "1 second", "late_answer_window": "3 minutes", "probation_trigger": 1}`)
+		`{"ack_timeout": "1 second", "late_response_window": "3 minutes", "probation_trigger": 1}`)
 	x := newTurns(t)
 	b.subscribe(t, "all", x.URL, under("impatient"))
 	b.start(t, nil)

@@ -273,7 +273,7 @@ func (w *world) age(t *testing.T, lane *modelLane) {
 	t.Helper()
 	odd := w.random.IntN(2)
 	w.log("%s: the events whose number is %d modulo 2 have outlived their time", lane.kind.name, odd)
-	w.exec(t, `UPDATE postrider_internal.deliveries d SET owed_since = owed_since - interval '2 days'
+	w.exec(t, `UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - interval '2 days'
 		FROM postrider_internal.events e
 		WHERE subscription_id = $1 AND e.id = d.event_uuid AND right(e.event_id, 1)::int % 2 = $2`, lane.id, odd)
 	w.model.age(lane, odd)

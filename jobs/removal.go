@@ -37,9 +37,9 @@ var unused = map[string]string{
 		SELECT FROM postrider_internal.event_subscriptions s
 		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		 WHERE s.deleted_at IS NULL
-		   AND postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id) = r.rest_key)`,
+		   AND postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id) = r.probation_key)`,
 	// Notices, if SystemTopic has no event subscriptions.
-	"notices": "postrider_internal.told_since() IS NULL",
+	"notices": "postrider_internal.notices_since() IS NULL",
 }
 
 // Clean removes rows that nothing needs any more.

@@ -137,7 +137,7 @@ func (a *attempt) send(header http.Header, body *endpoint.Payload) (
 ) {
 	met, late, err = a.engine.endpoint.Send(&endpoint.Request{
 		URL: a.sub.EndpointURL, Header: header, Body: body, Connection: &a.sub.Connection,
-		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateAnswerWindow,
+		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateResponseWindow,
 	})
 	a.token, a.posted = met.Token, met.Sent
 	return met, late, err

@@ -13,14 +13,14 @@ import (
 	"postrider/policy"
 )
 
-// facts are what the policy decides by; OwedSince is each member's own.
+// facts are what the policy decides by; TimeToLiveSince is each member's own.
 func (a *attempt) facts(started, now time.Time, met endpoint.Answer) policy.Attempt {
 	first := started
 	if a.work.FirstAttemptAt != nil {
 		first = *a.work.FirstAttemptAt
 	}
 	return policy.Attempt{
-		Result: met.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedMarks: a.work.SkippedMarks,
+		Result: met.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedOffsets: a.work.SkippedOffsets,
 		FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
 		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.RetryAfter, now)),
@@ -58,7 +58,7 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 	for i := range ids {
 		ids[i] = a.work.Members[i].DeliveryID
 	}
-	owed, err := a.engine.parts.Loader.OwedSince(context.Background(), ids, facts.FinishedAt)
+	owed, err := a.engine.parts.Loader.TimeToLiveSince(context.Background(), ids, facts.FinishedAt)
 	if err != nil {
 		a.engine.log.Warn("it could not be checked whether a delivery has expired; its next turn checks again",
 			"subscription", a.sub.ID, "error", err)
@@ -70,7 +70,7 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 		case err != nil:
 			verdicts[i] = a.checkAgain(facts)
 		case found:
-			facts.OwedSince = since
+			facts.TimeToLiveSince = since
 			verdicts[i] = policy.Decide(a.rules.Policy, facts)
 		}
 	}
@@ -79,7 +79,7 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 // checkAgain leaves it to the next turn, due at once, to end what has expired. What has not is deferred to the time
 // that it would have now.
 func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
-	facts.OwedSince = facts.FinishedAt
+	facts.TimeToLiveSince = facts.FinishedAt
 	v := policy.Decide(a.rules.Policy, facts)
 	if v.At.After(v.NotBefore) {
 		v.NotBefore = v.At

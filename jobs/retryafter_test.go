@@ -81,7 +81,7 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	b.attemptsMade(t, n)
 	require.Equal(t, n,
 		b.count(t, `SELECT count(*) FROM postrider.deliveries d JOIN postrider.retry_policies p ON p.name = d.subscription
-		WHERE d.state = 'pending' AND d.next_attempt_at = d.owed_since + interval '10 minutes' -
+		WHERE d.state = 'pending' AND d.next_attempt_at = d.time_to_live_since + interval '10 minutes' -
 		    make_interval(secs => p.ack_timeout_seconds)`))
 	require.Equal(t, n, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts
 		WHERE why LIKE '%, shortened for a last attempt before the delivery ends'`))

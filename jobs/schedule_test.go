@@ -120,9 +120,9 @@ type made struct {
 func (b *bundle) made(t *testing.T, subscription string) []made {
 	t.Helper()
 	const query = `
-SELECT a.number, postrider_internal.seconds(a.started_at - h.owed_since) AS began,
-       postrider_internal.seconds(a.started_at - h.owed_since) + a.duration_us / 1e6 AS ended,
-       postrider_internal.seconds(a.next_attempt_at - h.owed_since) AS next, a.verdict, a.rule AS why,
+SELECT a.number, postrider_internal.seconds(a.started_at - h.time_to_live_since) AS began,
+       postrider_internal.seconds(a.started_at - h.time_to_live_since) + a.duration_us / 1e6 AS ended,
+       postrider_internal.seconds(a.next_attempt_at - h.time_to_live_since) AS next, a.verdict, a.rule AS why,
        h.state, coalesce(h.reason, '') AS reason, h.attempts, count(*) OVER ()::int AS total_attempts
   FROM postrider_internal.delivery_history h
   JOIN postrider_internal.event_subscriptions s ON s.id = h.subscription_id
@@ -330,7 +330,7 @@ func TestMarksThatWentByAreSkipped(t *testing.T) {
 	b.attempt(t)
 	next := func() int {
 		return b.count(t, "SELECT extract(epoch FROM next_attempt_at - first_attempt_at)::int "+
-			"FROM postrider_internal.deliveries WHERE skipped_marks = 2")
+			"FROM postrider_internal.deliveries WHERE skipped_offsets = 2")
 	}
 	require.Equal(t, 300, next())
 	b.travel(t)
@@ -350,8 +350,9 @@ func TestExpiredWhileTheEngineWasAway(t *testing.T) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 	})
 	b.publishOne(t, "e")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '24 hours', next_attempt_at = "+
-		"now() - interval '24 hours'")
+	b.exec(t,
+		"UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '24 hours', next_attempt_at = "+
+			"now() - interval '24 hours'")
 	b.start(t, nil)
 	b.become(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE reason = 'TimeToLiveExceeded' AND attempts = 0 "+
 		"AND last_outcome IS NULL")

@@ -141,7 +141,8 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 	require.NotZero(t, merged)
 
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE kind = 'deliver'")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at "+
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
+		"next_attempt_at "+
 		"= next_attempt_at - interval '2 minutes'")
 	swept, err := b.store.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)

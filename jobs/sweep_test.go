@@ -37,7 +37,8 @@ func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
 	b.subscribe(t, "all", sink.URL, nil)
 	b.publishOne(t, "lost")
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 minutes', next_attempt_at "+
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 minutes', "+
+		"next_attempt_at "+
 		"= next_attempt_at - interval '2 minutes'")
 	var log logged
 	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -130,7 +130,7 @@ func TestNoticesOutliveTheirNode(t *testing.T) {
 	b.beTold(t, "operators", operators.URL)
 	bad := newEndpoint(t, answering(http.StatusBadRequest))
 	b.subscribe(t, "billing", bad.URL, nil)
-	b.exec(t, "UPDATE postrider_internal.notice_pass SET told_at = 'infinity'") // nobody gets to it
+	b.exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = 'infinity'") // nobody gets to it
 	b.publishOne(t, "letter")
 	first := b.newEngine(t, b.store, nil)
 	require.NoError(t, first.Start(t.Context()))
@@ -139,7 +139,7 @@ func TestNoticesOutliveTheirNode(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices"))
 	require.Empty(t, operators.requests())
 
-	b.exec(t, "UPDATE postrider_internal.notice_pass SET told_at = '-infinity'")
+	b.exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
 	other, _ := newStore(t, b.url, "node-2")
 	second := b.newEngine(t, other, func(o *jobs.Options) { o.OnAttempt = nil })
 	require.NoError(t, second.Start(t.Context()))

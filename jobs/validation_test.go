@@ -301,7 +301,8 @@ func TestTimeToLiveGoesOnUntilTheEndpointIsValidated(t *testing.T) {
 	spec.RetryPolicy.Policy, spec.RetryPolicy.EventTimeToLiveInMinutes = "ga-2018", &minute
 	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
 	b.publishOne(t, "old")
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 minute', next_attempt_at "+
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 minute', "+
+		"next_attempt_at "+
 		"= next_attempt_at - interval '1 minute'")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE event_id = 'old' "+
 		"AND reason = 'TimeToLiveExceeded' AND attempts = 0")

@@ -181,7 +181,7 @@ func TestEndpointsThatKeepToNoRule(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
-	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds", "late_answer_window": "0"}`)
+	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds", "late_response_window": "0"}`)
 	zoo := wild()
 	for _, a := range zoo {
 		a.url, _ = rawEndpoint(t, a.serve)

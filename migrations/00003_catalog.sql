@@ -38,7 +38,7 @@ CREATE TABLE postrider_internal.retry_policies (
     built_in               boolean NOT NULL DEFAULT false,
     source                 text NOT NULL DEFAULT '',
     ack_timeout            interval NOT NULL,
-    late_answer_window     interval NOT NULL DEFAULT '0',
+    late_response_window     interval NOT NULL DEFAULT '0',
     basis                  text NOT NULL CHECK (basis IN ('gap', 'offset')),
     steps                  interval[] NOT NULL,
     tail                   interval NOT NULL,
@@ -57,7 +57,7 @@ CREATE TABLE postrider_internal.retry_policies (
     retry_transport_errors boolean NOT NULL DEFAULT true,
     dead_letter_default    text NOT NULL CHECK (dead_letter_default IN ('none', 'rows')),
     dead_letter_delay      interval NOT NULL DEFAULT '0',
-    dead_letter_give_up    interval NOT NULL DEFAULT '0',
+    dead_letter_export_window    interval NOT NULL DEFAULT '0',
     batching               boolean NOT NULL DEFAULT false,
     probation_scope        text NOT NULL DEFAULT 'none'
         CHECK (probation_scope IN ('none', 'endpoint', 'event_subscription')),
@@ -188,7 +188,8 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, settings
 -- configuration: changed without touching the catalogue's version. A row exists only where something differs, or
 -- differed, from the open state. Several causes may hold at once; hold names the one that is told.
 --
--- With stop_time_to_live a pause does not count for the time to live: the resume (resumed_at) first moves owed_since of
+-- With stop_time_to_live a pause does not count for the time to live: the resume (resumed_at) first moves
+-- time_to_live_since of
 -- whatever is owed by the pause's length, step by step (moved_to), and the pause holds until that is done.
 CREATE TABLE postrider_internal.event_subscription_states (
     subscription_id      bigint PRIMARY KEY REFERENCES postrider_internal.event_subscriptions,
@@ -203,13 +204,14 @@ CREATE TABLE postrider_internal.event_subscription_states (
 ) WITH (fillfactor = 50);
 
 -- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019
--- and 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which; rest_key
+-- and 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which;
+-- probation_key
 -- names it. since is set while deliveries are held. A row exists only from a failure to the next success. failed_events
 -- are those that failures_in_a_row counts, until the hold begins: one event that is owed to many event subscriptions of
 -- an endpoint is one. condition is what the attempt behind cause met, as the status table spells it: "404", "timeout".
 -- "other" while nothing is held.
 CREATE TABLE postrider_internal.probations (
-    rest_key             bytea PRIMARY KEY,
+    probation_key             bytea PRIMARY KEY,
     endpoint_base_url    text NOT NULL,
     since                timestamptz,
     until                timestamptz,
@@ -228,7 +230,7 @@ CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE 
 
 -- +goose StatementBegin
 -- The key of probations for an event subscription under a policy of this scope.
-CREATE FUNCTION postrider_internal.rest_key(scope text, endpoint_hash bytea, subscription_id bigint) RETURNS bytea
+CREATE FUNCTION postrider_internal.probation_key(scope text, endpoint_hash bytea, subscription_id bigint) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CASE scope WHEN 'endpoint' THEN endpoint_hash WHEN 'event_subscription' THEN int8send(subscription_id) END $$;
 -- +goose StatementEnd
@@ -247,7 +249,8 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
   LEFT JOIN postrider_internal.probations r
-    ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id);
+    ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope, s.endpoint_hash,
+        s.id);
 COMMENT ON VIEW postrider_internal.subscription_holds IS
     'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do '
         'not wait. Readers of this view need not know the tables of jobs.';
@@ -302,7 +305,7 @@ CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, si
 -- +goose Down
 DROP TABLE postrider_internal.encryption_keys;
 DROP VIEW postrider_internal.subscription_holds;
-DROP FUNCTION postrider_internal.rest_key;
+DROP FUNCTION postrider_internal.probation_key;
 DROP TABLE postrider_internal.probations, postrider_internal.event_subscription_states,
     postrider_internal.event_subscriptions, postrider_internal.topics, postrider_internal.retry_policy_probations,
     postrider_internal.retry_policy_cells, postrider_internal.retry_policies;

@@ -5,16 +5,17 @@
 -- preview-2017: Microsoft, Event Grid message delivery and retry, 2017-08-11
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    name, built_in, source, ack_timeout, late_response_window, basis, steps, tail, retry_window, jitter_fraction,
     jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
     honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
-    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    dead_letter_export_window, batching, probation_scope, probation_trigger, probation_first, probation_max,
+    probation_action
 ) VALUES (
     'preview-2017',          -- name
     true,                    -- built_in
     'Microsoft, Event Grid message delivery and retry, 2017-08-11', -- source
     '60 seconds',            -- ack_timeout
-    '0 seconds',             -- late_answer_window
+    '0 seconds',             -- late_response_window
     'gap',                   -- basis
     '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s}', -- steps
     '3600 seconds',          -- tail
@@ -33,7 +34,7 @@ INSERT INTO postrider_internal.retry_policies (
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '0 seconds',             -- dead_letter_delay
-    '0 seconds',             -- dead_letter_give_up
+    '0 seconds',             -- dead_letter_export_window
     false,                   -- batching
     'none',                  -- probation_scope
     0,                       -- probation_trigger
@@ -81,16 +82,17 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- ga-2018: Microsoft, Event Grid message delivery and retry, 2018-08-08
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    name, built_in, source, ack_timeout, late_response_window, basis, steps, tail, retry_window, jitter_fraction,
     jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
     honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
-    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    dead_letter_export_window, batching, probation_scope, probation_trigger, probation_first, probation_max,
+    probation_action
 ) VALUES (
     'ga-2018',               -- name
     true,                    -- built_in
     'Microsoft, Event Grid message delivery and retry, 2018-08-08', -- source
     '60 seconds',            -- ack_timeout
-    '0 seconds',             -- late_answer_window
+    '0 seconds',             -- late_response_window
     'gap',                   -- basis
     '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s}', -- steps
     '3600 seconds',          -- tail
@@ -109,7 +111,7 @@ INSERT INTO postrider_internal.retry_policies (
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '0 seconds',             -- dead_letter_delay
-    '0 seconds',             -- dead_letter_give_up
+    '0 seconds',             -- dead_letter_export_window
     false,                   -- batching
     'none',                  -- probation_scope
     0,                       -- probation_trigger
@@ -159,16 +161,17 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- ga-2019: Microsoft, Event Grid message delivery and retry, 2019-05-15
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    name, built_in, source, ack_timeout, late_response_window, basis, steps, tail, retry_window, jitter_fraction,
     jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
     honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
-    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    dead_letter_export_window, batching, probation_scope, probation_trigger, probation_first, probation_max,
+    probation_action
 ) VALUES (
     'ga-2019',               -- name
     true,                    -- built_in
     'Microsoft, Event Grid message delivery and retry, 2019-05-15', -- source
     '30 seconds',            -- ack_timeout
-    '180 seconds',           -- late_answer_window
+    '180 seconds',           -- late_response_window
     'gap',                   -- basis
     '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s}', -- steps
     '3600 seconds',          -- tail
@@ -187,7 +190,7 @@ INSERT INTO postrider_internal.retry_policies (
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
-    '14400 seconds',         -- dead_letter_give_up
+    '14400 seconds',         -- dead_letter_export_window
     false,                   -- batching
     'endpoint',              -- probation_scope
     10,                      -- probation_trigger
@@ -239,16 +242,17 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- ga-2021: Microsoft, Event Grid message delivery and retry, 2020-10-29
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    name, built_in, source, ack_timeout, late_response_window, basis, steps, tail, retry_window, jitter_fraction,
     jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
     honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
-    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    dead_letter_export_window, batching, probation_scope, probation_trigger, probation_first, probation_max,
+    probation_action
 ) VALUES (
     'ga-2021',               -- name
     true,                    -- built_in
     'Microsoft, Event Grid message delivery and retry, 2020-10-29', -- source
     '30 seconds',            -- ack_timeout
-    '180 seconds',           -- late_answer_window
+    '180 seconds',           -- late_response_window
     'gap',                   -- basis
     '{10s, 30s, 60s, 300s, 600s, 1800s, 3600s, 10800s, 21600s}', -- steps
     '43200 seconds',         -- tail
@@ -267,7 +271,7 @@ INSERT INTO postrider_internal.retry_policies (
     true,                    -- retry_transport_errors
     'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
-    '14400 seconds',         -- dead_letter_give_up
+    '14400 seconds',         -- dead_letter_export_window
     true,                    -- batching
     'endpoint',              -- probation_scope
     10,                      -- probation_trigger
@@ -319,16 +323,17 @@ INSERT INTO postrider_internal.retry_policy_cells (policy, endpoint_kind, condit
 -- namespace-2023: Microsoft, Event Grid namespace push delivery and retry, 2023-11
 
 INSERT INTO postrider_internal.retry_policies (
-    name, built_in, source, ack_timeout, late_answer_window, basis, steps, tail, retry_window, jitter_fraction,
+    name, built_in, source, ack_timeout, late_response_window, basis, steps, tail, retry_window, jitter_fraction,
     jitter_cap, expiry, default_ttl, min_ttl, max_ttl, default_max_attempts, min_max_attempts, max_max_attempts,
     honor_retry_after, retry_after_cap, retry_transport_errors, dead_letter_default, dead_letter_delay,
-    dead_letter_give_up, batching, probation_scope, probation_trigger, probation_first, probation_max, probation_action
+    dead_letter_export_window, batching, probation_scope, probation_trigger, probation_first, probation_max,
+    probation_action
 ) VALUES (
     'namespace-2023',        -- name
     true,                    -- built_in
     'Microsoft, Event Grid namespace push delivery and retry, 2023-11', -- source
     '30 seconds',            -- ack_timeout
-    '0 seconds',             -- late_answer_window
+    '0 seconds',             -- late_response_window
     'offset',                -- basis
     '{10s, 30s, 60s, 300s}', -- steps
     '300 seconds',           -- tail
@@ -347,7 +352,7 @@ INSERT INTO postrider_internal.retry_policies (
     false,                   -- retry_transport_errors
     'none',                  -- dead_letter_default
     '300 seconds',           -- dead_letter_delay
-    '14400 seconds',         -- dead_letter_give_up
+    '14400 seconds',         -- dead_letter_export_window
     true,                    -- batching
     'event_subscription',    -- probation_scope
     1,                       -- probation_trigger

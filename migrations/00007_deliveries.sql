@@ -12,7 +12,7 @@ CREATE TABLE postrider_internal.deliveries (
     event_uuid       uuid NOT NULL,
     event_day        date NOT NULL,
     attempts         integer NOT NULL DEFAULT 0,
-    skipped_marks    integer NOT NULL DEFAULT 0,
+    skipped_offsets    integer NOT NULL DEFAULT 0,
     reruns           integer NOT NULL DEFAULT 0,
     -- Size of the event's body, and of a custom event's envelope: batches are cut without reading the event.
     event_bytes      integer NOT NULL,
@@ -23,7 +23,7 @@ CREATE TABLE postrider_internal.deliveries (
     last_status      integer,
     job_id           bigint,
     batch_id         bigint,
-    owed_since       timestamptz NOT NULL,
+    time_to_live_since       timestamptz NOT NULL,
     next_attempt_at  timestamptz NOT NULL,
     -- The time that the policy chose for the next attempt, if the time to live ends earlier: next_attempt_at is its
     -- end. No attempt is made before not_before, even if the delivery gets more time.
@@ -58,7 +58,7 @@ CREATE INDEX deliveries_operation_idx ON postrider_internal.deliveries (operatio
 WHERE operation_id IS NOT NULL;
 CREATE INDEX deliveries_batch_idx ON postrider_internal.deliveries (batch_id) WHERE batch_id IS NOT NULL;
 -- Deliveries on hold, oldest first: for releases and for ends of the time to live.
-CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, owed_since, id)
+CREATE INDEX deliveries_held_idx ON postrider_internal.deliveries (subscription_id, time_to_live_since, id)
 WHERE hold IS NOT NULL;
 
 CREATE TABLE postrider_internal.delivery_history (
@@ -72,7 +72,7 @@ CREATE TABLE postrider_internal.delivery_history (
     reruns           integer NOT NULL,
     last_status      integer,
     batch_id         bigint,
-    owed_since       timestamptz NOT NULL,
+    time_to_live_since       timestamptz NOT NULL,
     first_attempt_at timestamptz,
     last_attempt_at  timestamptz,
     finished_at      timestamptz NOT NULL,
@@ -121,7 +121,7 @@ CREATE TABLE postrider_internal.delivery_attempts (
     jitter_ms       bigint,
     retry_after_ms  bigint,
     hold            text,
-    skipped_marks   integer NOT NULL DEFAULT 0,
+    skipped_offsets   integer NOT NULL DEFAULT 0,
     late            boolean NOT NULL DEFAULT false,
     node            text NOT NULL,
     request_headers bytea, -- without secrets; NULL of a success without a response body

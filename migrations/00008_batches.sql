@@ -14,7 +14,7 @@ CREATE TABLE postrider_internal.batches (
     reruns           integer NOT NULL DEFAULT 0,
     held_reruns      integer NOT NULL DEFAULT 0,
     last_hold        text,
-    skipped_marks    integer NOT NULL DEFAULT 0,
+    skipped_offsets    integer NOT NULL DEFAULT 0,
     last_status      integer,
     last_outcome     text,
     next_attempt_at  timestamptz,

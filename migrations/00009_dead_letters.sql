@@ -19,7 +19,7 @@ CREATE TABLE postrider_internal.dead_letters (
     last_response     bytea,
     first_attempt_at  timestamptz,
     last_attempt_at   timestamptz,
-    owed_since        timestamptz NOT NULL,
+    time_to_live_since        timestamptz NOT NULL,
     published_at      timestamptz NOT NULL,
     event_time        timestamptz,
     event_uuid        uuid NOT NULL,
@@ -38,9 +38,9 @@ CREATE TABLE postrider_internal.dead_letters (
     redelivered_at    timestamptz,
     -- Of those that are to be written to a location outside as well, see exports below; else all are NULL. export_id is
     -- what they are being written with.
-    export_state      text CHECK (export_state IN ('pending', 'exported', 'given_up')),
+    export_state      text CHECK (export_state IN ('pending', 'exported', 'abandoned')),
     export_due_at     timestamptz,
-    export_give_up_at timestamptz,
+    export_abandon_at timestamptz,
     export_attempts   integer,
     export_error      text,
     export_location   text,

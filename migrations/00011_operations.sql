@@ -27,7 +27,7 @@ CREATE TABLE postrider_internal.operations (
     cursor_at       timestamptz NOT NULL DEFAULT '-infinity',
     cursor_id       uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
     -- An erasure has checked the events, and now checks the dead letters.
-    of_letters      boolean NOT NULL DEFAULT false,
+    of_dead_letters      boolean NOT NULL DEFAULT false,
     steps           bigint NOT NULL DEFAULT 0,
     job_id          bigint UNIQUE,
     created_at      timestamptz NOT NULL DEFAULT now(),

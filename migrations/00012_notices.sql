@@ -9,26 +9,27 @@
 CREATE TABLE postrider_internal.notices (
     id              uuid PRIMARY KEY DEFAULT postrider_internal.new_uuid(),
     at              timestamptz NOT NULL DEFAULT now(),
-    type            text NOT NULL CHECK (type IN ('postrider.deadLetter.created', 'postrider.deadLetter.exportGivenUp',
+    type            text NOT NULL CHECK (type IN ('postrider.deadLetter.created',
+        'postrider.deadLetter.exportAbandoned',
         'postrider.delivery.dropped',
                         'postrider.probation.started', 'postrider.probation.ended', 'postrider.subscription.expired')),
     topic_id        bigint,
     subscription_id bigint,
     -- Instead of both: the key of what is on probation. Its event subscriptions are looked up when the event is
     -- created.
-    rest_key        bytea,
+    probation_key        bytea,
     reason          text,
     count           integer NOT NULL DEFAULT 1,
     -- The first 20 of count: at most 20 become single events.
     deliveries      bigint[],
-    letters         uuid[],
+    dead_letters    uuid[],
     details         jsonb NOT NULL DEFAULT '{}'
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 -- When notices were last turned into events. The node that has locked the row does so, at most once a second.
 CREATE TABLE postrider_internal.notice_pass (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),
-    told_at timestamptz NOT NULL DEFAULT '-infinity'
+    noticed_at timestamptz NOT NULL DEFAULT '-infinity'
 );
 INSERT INTO postrider_internal.notice_pass DEFAULT VALUES;
 
@@ -37,7 +38,7 @@ CREATE FUNCTION postrider_internal.system_topic() RETURNS bigint LANGUAGE sql ST
 SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND deleted_at IS NULL $$;
 
 -- Since when postrider.system has an event subscription; NULL = it has none.
-CREATE FUNCTION postrider_internal.told_since() RETURNS timestamptz LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.notices_since() RETURNS timestamptz LANGUAGE sql STABLE AS $$
 SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s
     ON s.topic_id = t.id
  WHERE t.name = 'postrider.system' AND t.deleted_at IS NULL AND s.deleted_at IS NULL $$;
@@ -46,11 +47,12 @@ SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_interna
 -- their history was written. The day is part of the statement's text: a kept plan would lock every day's partition.
 CREATE FUNCTION postrider_internal.note_ends(deliveries bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF postrider_internal.told_since() IS NULL THEN
+    IF postrider_internal.notices_since() IS NULL THEN
         RETURN;
     END IF;
     EXECUTE format($note$
-        INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, letters)
+        INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries,
+            dead_letters)
         SELECT CASE h.state WHEN 'dropped' THEN 'postrider.delivery.dropped' ELSE 'postrider.deadLetter.created' END,
                h.topic_id, h.subscription_id, h.reason, count(*),
                (array_agg(h.id ORDER BY h.id))[:20], (array_agg(h.dead_letter_id ORDER BY h.id))[:20]
@@ -63,17 +65,18 @@ END $$;
 
 -- Stores notices of dead letters whose export was given up, in the transaction that marks them so. details are members
 -- of the event's data: the result of the last try, never a credential of the location. They are left out above 4 KiB.
-CREATE FUNCTION postrider_internal.note_exports_given_up(letters uuid[], reason text, details jsonb DEFAULT '{}')
+CREATE FUNCTION postrider_internal.note_exports_abandoned(dead_letters uuid[], reason text, details jsonb DEFAULT '{}')
 RETURNS void LANGUAGE sql AS $$
-INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, letters, details)
-SELECT 'postrider.deadLetter.exportGivenUp', l.topic_id, l.subscription_id, left(note_exports_given_up.reason, 256),
+INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, dead_letters,
+    details)
+SELECT 'postrider.deadLetter.exportAbandoned', l.topic_id, l.subscription_id, left(note_exports_abandoned.reason, 256),
        count(*),
        (array_agg(l.delivery_id ORDER BY l.id))[:20], (array_agg(l.id ORDER BY l.id))[:20],
-       CASE WHEN octet_length(note_exports_given_up.details::text) <= 4096 THEN note_exports_given_up.details
+       CASE WHEN octet_length(note_exports_abandoned.details::text) <= 4096 THEN note_exports_abandoned.details
            ELSE '{}' END
   FROM postrider_internal.dead_letters l
- WHERE l.id = ANY (note_exports_given_up.letters) AND l.topic_id <> postrider_internal.system_topic()
-   AND postrider_internal.told_since() IS NOT NULL
+ WHERE l.id = ANY (note_exports_abandoned.dead_letters) AND l.topic_id <> postrider_internal.system_topic()
+   AND postrider_internal.notices_since() IS NOT NULL
  GROUP BY l.topic_id, l.subscription_id $$;
 
 -- Stores a notice that an event subscription has reached its expirationTimeUtc and is being deleted.
@@ -82,19 +85,19 @@ INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, details
 SELECT 'postrider.subscription.expired', s.topic_id, s.id, jsonb_build_object('endpointBaseUrl', s.endpoint_base_url,
     'expirationTimeUtc', postrider_internal.json_time(s.expiration_time_utc))
   FROM postrider_internal.event_subscriptions s WHERE s.id = note_expired.subscription_id
-      AND postrider_internal.told_since() IS NOT NULL $$;
+      AND postrider_internal.notices_since() IS NOT NULL $$;
 
 -- A probation ends with a probe's success, a late one, a release, or the deletion of its last event subscription.
 CREATE FUNCTION postrider_internal.note_probation() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.since IS NOT NULL AND OLD.told THEN
-        INSERT INTO postrider_internal.notices (type, rest_key, reason, details)
-        VALUES ('postrider.probation.ended', OLD.rest_key, OLD.cause, jsonb_build_object('endpointBaseUrl',
+        INSERT INTO postrider_internal.notices (type, probation_key, reason, details)
+        VALUES ('postrider.probation.ended', OLD.probation_key, OLD.cause, jsonb_build_object('endpointBaseUrl',
             OLD.endpoint_base_url, 'since', postrider_internal.json_time(OLD.since)));
     END IF;
     IF TG_OP = 'UPDATE' AND NEW.since IS NOT NULL AND NEW.told THEN
-        INSERT INTO postrider_internal.notices (type, rest_key, reason, details)
-        VALUES ('postrider.probation.started', NEW.rest_key, NEW.cause, jsonb_build_object('endpointBaseUrl',
+        INSERT INTO postrider_internal.notices (type, probation_key, reason, details)
+        VALUES ('postrider.probation.started', NEW.probation_key, NEW.cause, jsonb_build_object('endpointBaseUrl',
             NEW.endpoint_base_url, 'since', postrider_internal.json_time(NEW.since),
             'until', postrider_internal.json_time(NEW.until)));
     END IF;
@@ -124,8 +127,8 @@ BEGIN
                    'firstAttemptAt', postrider_internal.json_time(l.first_attempt_at), 'lastAttemptAt',
                    postrider_internal.json_time(l.last_attempt_at),
                    'deadLetteredAt', postrider_internal.json_time(l.dead_lettered_at))
-          INTO found FROM postrider_internal.dead_letters l WHERE l.id = n.letters[place];
-        data := data || jsonb_build_object('deadLetterId', n.letters[place], 'deliveryId', n.deliveries[place]);
+          INTO found FROM postrider_internal.dead_letters l WHERE l.id = n.dead_letters[place];
+        data := data || jsonb_build_object('deadLetterId', n.dead_letters[place], 'deliveryId', n.deliveries[place]);
     ELSIF n.type = 'postrider.delivery.dropped' THEN
         SELECT jsonb_build_object('eventId', e.event_id, 'eventType', e.event_type, 'systemId', h.event_uuid,
             'attempts', h.attempts, 'lastOutcome', h.last_outcome, 'lastStatus', h.last_status,
@@ -146,8 +149,8 @@ END $$;
 -- The event id of a fact: the same however often the event is delivered; for a dead letter its own id.
 CREATE FUNCTION postrider_internal.notice_event_id(n postrider_internal.notices, place integer) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.letters[place]::text
-    WHEN 'postrider.deadLetter.exportGivenUp' THEN n.letters[place] || '/exportGivenUp'
+SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.dead_letters[place]::text
+    WHEN 'postrider.deadLetter.exportAbandoned' THEN n.dead_letters[place] || '/exportAbandoned'
                    WHEN 'postrider.delivery.dropped' THEN n.id || '/' || n.deliveries[place] ELSE n.id::text END $$;
 
 -- Turns the notices into events and deletes them, in one transaction. Returns the number of events. Up to 20 of one
@@ -156,15 +159,15 @@ SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.letters[place]::te
 -- than the limit of events: one rejected event would block all others.
 CREATE FUNCTION postrider_internal.tell() RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-    since timestamptz := postrider_internal.told_since();
+    since timestamptz := postrider_internal.notices_since();
     told jsonb;
 BEGIN
-    PERFORM FROM postrider_internal.notice_pass WHERE told_at < clock_timestamp() - interval '0.9 seconds'
+    PERFORM FROM postrider_internal.notice_pass WHERE noticed_at < clock_timestamp() - interval '0.9 seconds'
     FOR UPDATE SKIP LOCKED;
     IF NOT FOUND OR NOT EXISTS (SELECT FROM postrider_internal.notices) THEN
         RETURN 0;
     END IF;
-    UPDATE postrider_internal.notice_pass SET told_at = clock_timestamp();
+    UPDATE postrider_internal.notice_pass SET noticed_at = clock_timestamp();
     WITH taken AS (
         DELETE FROM postrider_internal.notices n WHERE n.id = ANY (ARRAY (SELECT id FROM postrider_internal.notices
             ORDER BY id LIMIT 50000)) RETURNING n AS notice, n.*
@@ -174,18 +177,18 @@ BEGIN
                to_jsonb((array_agg('/topics/' || o.name || '/subscriptions/' || s.name ORDER BY o.name, s.name))[:20])
                    AS subscriptions
           FROM taken t
-          JOIN (SELECT s.id, s.name, s.topic_id, postrider_internal.rest_key(r.probation_scope, s.endpoint_hash,
-              s.id) AS rest_key
+          JOIN (SELECT s.id, s.name, s.topic_id, postrider_internal.probation_key(r.probation_scope, s.endpoint_hash,
+              s.id) AS probation_key
                   FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies r
                       ON r.name = s.retry_policy
                  WHERE s.deleted_at IS NULL AND s.topic_id <> postrider_internal.system_topic()) s
-                     ON s.rest_key = t.rest_key
+                     ON s.probation_key = t.probation_key
           JOIN postrider_internal.topics o ON o.id = s.topic_id
          GROUP BY t.id
     ), placed AS MATERIALIZED (
         SELECT t.notice, t.id, t.at, t.type, t.reason, t.count, coalesce(t.topic_id, r.topic_id) AS topic_id,
                coalesce(t.subscription_id, r.subscription_id) AS subscription_id,
-               CASE WHEN t.rest_key IS NOT NULL THEN jsonb_build_object('subscriptions', coalesce(r.subscriptions,
+               CASE WHEN t.probation_key IS NOT NULL THEN jsonb_build_object('subscriptions', coalesce(r.subscriptions,
                    '[]'), 'subscriptionCount', coalesce(r.count, 0)) ELSE '{}' END AS more
           FROM taken t LEFT JOIN resting r ON r.id = t.id WHERE t.at >= since
     ), grouped AS MATERIALIZED (
@@ -236,7 +239,7 @@ END $$;
 DROP FUNCTION postrider_internal.tell, postrider_internal.notice_event_id, postrider_internal.notice_data;
 DROP TRIGGER note_probation_removed ON postrider_internal.probations;
 DROP TRIGGER note_probation ON postrider_internal.probations;
-DROP FUNCTION postrider_internal.note_expired, postrider_internal.note_exports_given_up,
-    postrider_internal.note_ends, postrider_internal.told_since, postrider_internal.system_topic;
+DROP FUNCTION postrider_internal.note_expired, postrider_internal.note_exports_abandoned,
+    postrider_internal.note_ends, postrider_internal.notices_since, postrider_internal.system_topic;
 DROP TABLE postrider_internal.notice_pass, postrider_internal.notices;
 DROP FUNCTION postrider_internal.note_probation;

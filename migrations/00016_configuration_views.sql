@@ -161,8 +161,9 @@ SELECT p.name, p.built_in, p.source, postrider_internal.seconds(p.ack_timeout) A
        postrider_internal.seconds(p.retry_after_cap) AS retry_after_cap_seconds, p.retry_transport_errors,
        p.dead_letter_default,
        postrider_internal.seconds(p.dead_letter_delay) AS dead_letter_delay_seconds,
-       postrider_internal.seconds(p.dead_letter_give_up) AS dead_letter_give_up_seconds,
-       postrider_internal.seconds(p.late_answer_window) AS late_answer_window_seconds, p.batching, p.probation_scope,
+       postrider_internal.seconds(p.dead_letter_export_window) AS dead_letter_export_window_seconds,
+       postrider_internal.seconds(p.late_response_window) AS late_response_window_seconds, p.batching,
+           p.probation_scope,
        p.probation_trigger, p.probation_action,
        postrider_internal.seconds(p.probation_first) AS probation_first_seconds,
        postrider_internal.seconds(p.probation_max) AS probation_max_seconds,
@@ -207,8 +208,9 @@ COMMENT ON COLUMN postrider.retry_policies.dead_letter_default IS
     'rows or none: the dead-letter destination under behavior documented if none is named; behavior safe keeps rows.';
 COMMENT ON COLUMN postrider.retry_policies.dead_letter_delay_seconds IS
     'Delay between the last attempt and the first try to write a dead letter to an outside location.';
-COMMENT ON COLUMN postrider.retry_policies.dead_letter_give_up_seconds IS 'How long such a write is tried; 0 = once.';
-COMMENT ON COLUMN postrider.retry_policies.late_answer_window_seconds IS
+COMMENT ON COLUMN postrider.retry_policies.dead_letter_export_window_seconds
+    IS 'How long such a write is tried; 0 = once.';
+COMMENT ON COLUMN postrider.retry_policies.late_response_window_seconds IS
     'How long after its start a success that came too late still counts, by the page.';
 COMMENT ON COLUMN postrider.retry_policies.batching IS 'Whether this generation delivers batches.';
 COMMENT ON COLUMN postrider.retry_policies.probation_scope IS

@@ -2,20 +2,20 @@
 -- The views of the SQL contract on events, deliveries, batches and dead letters.
 -- +goose StatementBegin
 -- When the time to live of a pending delivery ends: policy.Deadline, later by a pause that stops the time to live and
--- has not moved owed_since yet. In seconds, because a day of an interval has 23 or 25 hours in some time zones.
-CREATE FUNCTION postrider_internal.expires_at(id bigint, owed_since timestamptz, minutes integer,
+-- has not moved time_to_live_since yet. In seconds, because a day of an interval has 23 or 25 hours in some time zones.
+CREATE FUNCTION postrider_internal.expires_at(id bigint, time_to_live_since timestamptz, minutes integer,
     retention_days integer, time_scale integer, p postrider_internal.retry_policies,
     st postrider_internal.event_subscription_states) RETURNS timestamptz
     LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT owed_since
+SELECT time_to_live_since
        + make_interval(secs => extract(epoch FROM least(
              nullif(p.retry_window, '0'), make_interval(days => retention_days),
              CASE WHEN minutes IS NULL THEN p.default_ttl
                   ELSE least(greatest(make_interval(mins => minutes), p.min_ttl), p.max_ttl) END)
              )::double precision / time_scale)
        + CASE WHEN st.stop_time_to_live AND st.paused_since IS NOT NULL AND id > st.moved_to
-                   AND owed_since < coalesce(st.resumed_at, 'infinity')
-              THEN greatest(coalesce(st.resumed_at, now()) - greatest(owed_since, st.paused_since), '0')
+                   AND time_to_live_since < coalesce(st.resumed_at, 'infinity')
+              THEN greatest(coalesce(st.resumed_at, now()) - greatest(time_to_live_since, st.paused_since), '0')
               ELSE '0' END $$;
 -- +goose StatementEnd
 
@@ -65,13 +65,14 @@ COMMENT ON COLUMN postrider.events.erased_at IS
 -- page. The state of each is a constant or has a CHECK, so a table that cannot match is left out.
 CREATE VIEW postrider_internal.all_deliveries AS
 SELECT id, subscription_id, topic_id, event_uuid, event_day, 'pending'::text AS state, hold, NULL::text AS reason,
-       attempts, reruns, next_attempt_at, first_attempt_at, last_attempt_at, last_outcome, last_status, owed_since,
+       attempts, reruns, next_attempt_at, first_attempt_at, last_attempt_at, last_outcome, last_status,
+           time_to_live_since,
        NULL::timestamptz AS finished_at, batch_id, batch_id AS open_batch_id, redelivered_from, operation_id,
        NULL::uuid AS dead_letter_id, open, job_id
   FROM postrider_internal.deliveries
  UNION ALL
 SELECT id, subscription_id, topic_id, event_uuid, event_day, state, NULL, reason, attempts, reruns, NULL,
-       first_attempt_at, last_attempt_at, last_outcome, last_status, owed_since, finished_at, batch_id, NULL,
+       first_attempt_at, last_attempt_at, last_outcome, last_status, time_to_live_since, finished_at, batch_id, NULL,
        redelivered_from, operation_id, dead_letter_id, false, NULL
   FROM postrider_internal.delivery_history;
 COMMENT ON VIEW postrider_internal.all_deliveries IS 'Pending and finished deliveries, without joins.';
@@ -81,7 +82,8 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
        d.event_uuid AS system_id, d.state, coalesce(d.hold, b.hold) AS hold, d.reason, d.attempts, d.reruns,
        CASE WHEN d.state = 'pending' AND coalesce(d.hold, b.hold) IS NULL
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
-       d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from,
+       d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
+           d.redelivered_from,
        d.dead_letter_id,
        CASE WHEN d.state <> 'pending' THEN NULL
             WHEN coalesce(d.hold, b.hold) IS NOT NULL THEN coalesce(d.hold, b.hold)
@@ -93,7 +95,7 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
             THEN (SELECT v.hold_until FROM postrider.event_subscriptions v WHERE v.subscription_id = s.id)
        END AS hold_until,
        CASE WHEN d.state = 'pending'
-            THEN (SELECT postrider_internal.expires_at(d.id, d.owed_since,
+            THEN (SELECT postrider_internal.expires_at(d.id, d.time_to_live_since,
                          (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
                          t.event_retention_in_days,
                          (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n), p, st)
@@ -138,7 +140,7 @@ COMMENT ON COLUMN postrider.deliveries.operation_id IS
 COMMENT ON COLUMN postrider.deliveries.last_attempt_at IS 'When the last attempt began.';
 COMMENT ON COLUMN postrider.deliveries.last_outcome IS 'What the last attempt came to.';
 COMMENT ON COLUMN postrider.deliveries.last_status IS 'HTTP status of the last attempt; NULL = no response.';
-COMMENT ON COLUMN postrider.deliveries.owed_since IS 'When the time to live began: publishing, or redelivery.';
+COMMENT ON COLUMN postrider.deliveries.time_to_live_since IS 'When the time to live began: publishing, or redelivery.';
 COMMENT ON COLUMN postrider.deliveries.finished_at IS 'When it ended.';
 COMMENT ON COLUMN postrider.deliveries.batch_id IS 'Batch that it is in, or was in when it ended; NULL when alone.';
 COMMENT ON COLUMN postrider.deliveries.redelivered_from IS
@@ -157,7 +159,7 @@ SELECT a.delivery_id, a.batch_id, t.name AS topic, s.name AS subscription, a.num
        round(a.duration_us / 1000.0, 3) AS duration_ms, round(a.dns_us / 1000.0, 3) AS dns_ms,
        round(a.connect_us / 1000.0, 3) AS connect_ms, round(a.tls_us / 1000.0, 3) AS tls_ms,
        round(a.first_byte_us / 1000.0, 3) AS first_byte_ms, a.status, a.outcome, a.error, a.verdict, a.next_attempt_at,
-       a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_marks, a.late,
+       a.rule AS why, a.step_ms, a.floor_ms, a.jitter_ms, a.retry_after_ms, a.hold, a.skipped_offsets, a.late,
        postrider.try_text(a.response_headers) AS response_headers,
        postrider.try_text(a.response_excerpt) AS response_excerpt, a.node, a.day,
        round(extract(epoch FROM a.started_at - a.due_at) * 1000, 3) AS waited_ms, a.subscription_id,
@@ -203,7 +205,7 @@ COMMENT ON COLUMN postrider.delivery_attempts.jitter_ms IS 'Randomisation added,
 COMMENT ON COLUMN postrider.delivery_attempts.retry_after_ms IS 'The endpoint''s Retry-After, in milliseconds.';
 COMMENT ON COLUMN postrider.delivery_attempts.hold IS
     'Hold that this attempt had to wait for after its turn had come; NULL = none. Its wait is started_at - due_at.';
-COMMENT ON COLUMN postrider.delivery_attempts.skipped_marks IS
+COMMENT ON COLUMN postrider.delivery_attempts.skipped_offsets IS
     'Offsets of the schedule that passed unused so far, during a hold or a slow response.';
 COMMENT ON COLUMN postrider.delivery_attempts.late IS
     'A response after the ack timeout had ended the attempt: a second row of the same number. Verdict deliver: a '
@@ -289,13 +291,13 @@ COMMENT ON COLUMN postrider.batch_members.left_reason IS
 CREATE VIEW postrider.dead_letters AS
 SELECT l.id AS dead_letter_id, l.dead_lettered_at, l.topic, l.subscription, l.reason, l.attempts, l.last_outcome,
        l.last_status, l.last_error, l.event_id, l.event_type, l.subject, nullif(l.source, '') AS source, l.event_time,
-       l.published_at, l.owed_since, l.first_attempt_at, l.last_attempt_at, l.schema, l.retry_policy,
+       l.published_at, l.time_to_live_since, l.first_attempt_at, l.last_attempt_at, l.schema, l.retry_policy,
        l.endpoint_base_url, CASE WHEN l.erased_at IS NULL THEN convert_from(l.body, 'UTF8') END AS body_text,
        postrider.try_jsonb(l.body) AS body,
        CASE WHEN l.erased_at IS NULL THEN postrider.jsonb_error(l.body)
             ELSE 'erased at ' || l.erased_at END AS body_error,
        postrider.try_text(l.last_response) AS last_response, l.delivery_id, l.event_uuid AS system_id,
-       l.redelivered_from, l.redelivered_at, l.export_state, l.export_due_at, l.export_give_up_at, l.export_attempts,
+       l.redelivered_from, l.redelivered_at, l.export_state, l.export_due_at, l.export_abandon_at, l.export_attempts,
        l.export_error, l.export_location, l.exported_at, l.erased_at
   FROM postrider_internal.dead_letters l;
 COMMENT ON VIEW postrider.dead_letters IS
@@ -318,7 +320,7 @@ COMMENT ON COLUMN postrider.dead_letters.subject IS 'Subject.';
 COMMENT ON COLUMN postrider.dead_letters.source IS 'CloudEvents source; NULL in the Event Grid schema.';
 COMMENT ON COLUMN postrider.dead_letters.event_time IS 'The publisher''s time of the event.';
 COMMENT ON COLUMN postrider.dead_letters.published_at IS 'publishTime: when it was accepted.';
-COMMENT ON COLUMN postrider.dead_letters.owed_since IS 'When its time to live began.';
+COMMENT ON COLUMN postrider.dead_letters.time_to_live_since IS 'When its time to live began.';
 COMMENT ON COLUMN postrider.dead_letters.first_attempt_at IS 'When the first attempt began.';
 COMMENT ON COLUMN postrider.dead_letters.last_attempt_at IS 'lastDeliveryAttemptTime: when the last attempt began.';
 COMMENT ON COLUMN postrider.dead_letters.schema IS 'Schema of the body.';
@@ -339,12 +341,12 @@ COMMENT ON COLUMN postrider.dead_letters.erased_at IS
     'When body, subject and response were erased, see postrider.erase_event(). It cannot be redelivered. NULL = not '
     'erased.';
 COMMENT ON COLUMN postrider.dead_letters.export_state IS
-    'Of a dead letter that is to be written to a location outside, too: pending, exported or given_up. NULL = it is '
+    'Of a dead letter that is to be written to a location outside, too: pending, exported or abandoned. NULL = it is '
     'kept here alone.';
 COMMENT ON COLUMN postrider.dead_letters.export_due_at IS
     'When it is due to be written: the last attempt and the policy''s dead_letter_delay.';
-COMMENT ON COLUMN postrider.dead_letters.export_give_up_at IS
-    'Until when that is tried: the policy''s dead_letter_give_up later.';
+COMMENT ON COLUMN postrider.dead_letters.export_abandon_at IS
+    'Until when that is tried: the policy''s dead_letter_export_window later.';
 COMMENT ON COLUMN postrider.dead_letters.export_attempts IS 'How often it was tried.';
 COMMENT ON COLUMN postrider.dead_letters.export_error IS 'Why the last try failed; NULL = it did not.';
 COMMENT ON COLUMN postrider.dead_letters.export_location IS 'URL of the file that it was written to, without a query.';

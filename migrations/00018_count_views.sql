@@ -41,12 +41,13 @@ COMMENT ON COLUMN postrider.delivery_counts.subscription_id IS
     'Id of the event subscription, see postrider.event_subscriptions; 0 for published and duplicate.';
 
 CREATE VIEW postrider.backlogs AS
-SELECT t.name AS topic, s.name AS subscription, o.deliveries AS owed_deliveries,
+SELECT t.name AS topic, s.name AS subscription, o.deliveries AS pending_deliveries,
        (SELECT count(*) FROM postrider_internal.deliveries d WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
            WHERE b.subscription_id = s.id AND b.hold IS NOT NULL) AS held_deliveries,
-       oldest.owed_since AS oldest_owed_since,
-       postrider_internal.seconds(now() - oldest.owed_since) AS oldest_age_seconds, oldest.id AS oldest_delivery_id,
+       oldest.time_to_live_since AS oldest_pending_since,
+       postrider_internal.seconds(now() - oldest.time_to_live_since) AS oldest_age_seconds,
+           oldest.id AS oldest_delivery_id,
        s.id AS subscription_id
   FROM (SELECT subscription_id, sum(deliveries)::bigint AS deliveries
           FROM (SELECT subscription_id, deliveries FROM postrider_internal.owed
@@ -58,16 +59,16 @@ SELECT t.name AS topic, s.name AS subscription, o.deliveries AS owed_deliveries,
         HAVING sum(deliveries) > 0) o
   JOIN postrider_internal.event_subscriptions s ON s.id = o.subscription_id
   JOIN postrider_internal.topics t ON t.id = s.topic_id
-  LEFT JOIN LATERAL (SELECT d.id, d.owed_since FROM postrider_internal.deliveries d
+  LEFT JOIN LATERAL (SELECT d.id, d.time_to_live_since FROM postrider_internal.deliveries d
                       WHERE d.subscription_id = o.subscription_id ORDER BY d.id LIMIT 1) oldest ON true;
 COMMENT ON VIEW postrider.backlogs IS
     'Number of pending deliveries of each event subscription that has any: fast at any size, and exact.';
 COMMENT ON COLUMN postrider.backlogs.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.backlogs.subscription IS 'Event subscription.';
-COMMENT ON COLUMN postrider.backlogs.owed_deliveries IS 'How many deliveries are not finished.';
+COMMENT ON COLUMN postrider.backlogs.pending_deliveries IS 'How many deliveries are not finished.';
 COMMENT ON COLUMN postrider.backlogs.held_deliveries IS
     'How many of them are on hold. This is counted: check hold in postrider.event_subscriptions first.';
-COMMENT ON COLUMN postrider.backlogs.oldest_owed_since IS 'Since when the oldest delivery is pending.';
+COMMENT ON COLUMN postrider.backlogs.oldest_pending_since IS 'Since when the oldest delivery is pending.';
 COMMENT ON COLUMN postrider.backlogs.oldest_age_seconds IS 'How long that is, in seconds.';
 COMMENT ON COLUMN postrider.backlogs.oldest_delivery_id IS 'Which one it is, see postrider.deliveries.';
 COMMENT ON COLUMN postrider.backlogs.subscription_id IS
@@ -77,7 +78,7 @@ CREATE VIEW postrider.operations AS
 SELECT o.id AS operation_id, o.kind, o.state, o.filter, o.topic, o.subscription, o.published_from, o.published_until,
        o.rate_per_second, o.matched::integer AS matched, o.matched_at_least, o.done, o.skipped, o.failed, o.last_error,
        CASE WHEN o.steps = 0 THEN NULL
-            WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_letters
+            WHEN o.kind = 'redeliver_events' OR o.kind = 'erase_subject' AND NOT o.of_dead_letters
             THEN greatest(o.cursor_at, postrider_internal.time_of_id(o.cursor_id))
             ELSE nullif(o.cursor_at, '-infinity') END AS reached_at,
        o.started_by, o.created_at, o.finished_at,

@@ -133,10 +133,11 @@ WITH finished AS (
                   AS retry_policy, 1::float8 AS time_scale
 ), history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
-           attempts, reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, finished_at, state,
+           attempts, reruns, last_status, batch_id, time_to_live_since, first_attempt_at, last_attempt_at, finished_at,
+               state,
            reason, last_outcome, redelivered_from, operation_id, dead_letter_id)
     SELECT id, (now() AT TIME ZONE 'UTC')::date, subscription_id, topic_id, event_uuid, event_day, attempts,
-           reruns, last_status, batch_id, owed_since, first_attempt_at, last_attempt_at, now(), state, reason,
+           reruns, last_status, batch_id, time_to_live_since, first_attempt_at, last_attempt_at, now(), state, reason,
            last_outcome, redelivered_from, operation_id, dead_letter_id
       FROM finished
 ), ends_counted AS (
@@ -154,12 +155,14 @@ WITH finished AS (
     -- attempt, or after now if none was made.
     INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
            subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, last_error, last_response,
-           first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid, event_day, event_id,
+           first_attempt_at, last_attempt_at, time_to_live_since, published_at, event_time, event_uuid, event_day,
+               event_id,
            event_type, subject, source, data_version, schema, traceparent, tracestate, retry_policy, redelivered_from,
-           export_state, export_due_at, export_give_up_at, export_attempts, body)
+           export_state, export_due_at, export_abandon_at, export_attempts, body)
     SELECT f.dead_letter_id, now(), f.id, f.subscription_id, f.topic_id, t.name,
            s.name, s.endpoint_base_url, f.reason, f.attempts, f.last_outcome, f.last_status, f.error, f.excerpt,
-           f.first_attempt_at, f.last_attempt_at, f.owed_since, e.published_at, e.event_time, f.event_uuid, f.event_day,
+           f.first_attempt_at, f.last_attempt_at, f.time_to_live_since, e.published_at, e.event_time, f.event_uuid,
+               f.event_day,
            e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate,
            f.retry_policy, f.redelivered_from,
            CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up,
@@ -172,7 +175,7 @@ WITH finished AS (
            SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
       LEFT JOIN LATERAL (
            SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
-                  p.dead_letter_give_up / f.time_scale AS give_up
+                  p.dead_letter_export_window / f.time_scale AS give_up
              FROM postrider_internal.retry_policies p
             WHERE p.name = f.retry_policy
               AND s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true

@@ -128,10 +128,11 @@ WITH awaited AS MATERIALIZED (
     SELECT * FROM awaited UNION ALL SELECT * FROM free
 ), step AS MATERIALIZED (
     SELECT d.id FROM state JOIN postrider_internal.deliveries d ON d.subscription_id = state.subscription_id
-     WHERE d.id > state.moved_to AND d.owed_since < state.resumed_at ORDER BY d.id LIMIT most
+     WHERE d.id > state.moved_to AND d.time_to_live_since < state.resumed_at ORDER BY d.id LIMIT most
 ), moved AS (
     UPDATE postrider_internal.deliveries d
-       SET owed_since = d.owed_since + (state.resumed_at - greatest(d.owed_since, state.paused_since))
+       SET time_to_live_since = d.time_to_live_since + (state.resumed_at - greatest(d.time_to_live_since,
+           state.paused_since))
       FROM step, state WHERE d.id = step.id
 ), advanced AS (
     UPDATE postrider_internal.event_subscription_states st SET updated_at = now(), moved_to = (SELECT max(id) FROM step)
@@ -162,7 +163,8 @@ BEGIN
     PERFORM postrider_internal.commit_soon();
     DELETE FROM postrider_internal.probations r USING postrider_internal.event_subscriptions s
     JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-     WHERE s.id = wanted AND r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope,
+     WHERE s.id = wanted AND r.since IS NOT NULL
+         AND r.probation_key = postrider_internal.probation_key(p.probation_scope,
          s.endpoint_hash, s.id);
     PERFORM postrider_internal.note_audit(actor, address, 'subscription_released', topic, subscription, NULL);
 END $$;

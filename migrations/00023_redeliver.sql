@@ -46,7 +46,7 @@ END $$;
 -- Dead letters are locked by id, and then the event subscriptions, against a deletion that would not see these
 -- deliveries. Nothing is locked of what holds an event subscription: whatever the hold is told to be, refilling looks
 -- at it again.
-CREATE FUNCTION postrider_internal.redeliver_letters(ids uuid[], target bigint, again_before timestamptz,
+CREATE FUNCTION postrider_internal.redeliver_dead_letters(ids uuid[], target bigint, again_before timestamptz,
     operation uuid)
     RETURNS TABLE (letter uuid, delivery bigint, problem text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -92,7 +92,7 @@ BEGIN
             ON CONFLICT DO NOTHING
     ), owed AS (
         INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
-            hold, owed_since, next_attempt_at,
+            hold, time_to_live_since, next_attempt_at,
                redelivered_from, operation_id)
         SELECT f.delivery_id, f.subscription_id, f.topic_id, f.event_uuid, coalesce(f.event_day, today), f.event_bytes,
                h.hold, at, at,
@@ -135,7 +135,7 @@ BEGIN
     END IF;
     SELECT s.topic_id INTO t FROM postrider_internal.event_subscriptions s WHERE s.id = target;
     INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold,
-        owed_since, next_attempt_at,
+        time_to_live_since, next_attempt_at,
            redelivered_from, operation_id)
     SELECT target, t, o.id, redeliver_past.event_day, o.bytes, postrider_internal.hold_of(target), at, at, operation,
            operation
@@ -193,7 +193,8 @@ BEGIN
         target := postrider_internal.redelivery_target(l.topic, subscription);
         l.subscription := subscription;
     END IF;
-    SELECT * INTO STRICT r FROM postrider_internal.redeliver_letters(ARRAY [dead_letter_id], target, CASE WHEN again
+    SELECT * INTO STRICT r FROM postrider_internal.redeliver_dead_letters(ARRAY [dead_letter_id], target,
+        CASE WHEN again
         THEN 'infinity'::timestamptz END, NULL);
     IF r.problem IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = r.problem, MESSAGE = CASE r.problem
@@ -300,7 +301,8 @@ END $$;
 
 -- The place of the last of the next dead letters that are looked at together, or nothing where no more than those are
 -- left. Where a filter names an event or a topic with its event subscription, an index has those alone; ids are few.
-CREATE FUNCTION postrider_internal.edge_of_letters(filter jsonb, after_at timestamptz, after_id uuid, until timestamptz,
+CREATE FUNCTION postrider_internal.dead_letter_edge(filter jsonb, after_at timestamptz, after_id uuid,
+    until timestamptz,
     looks integer, OUT at timestamptz, OUT id uuid)
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -322,12 +324,13 @@ END $$;
 
 -- Whether the table is so small that reading it from its beginning to its end needs no steps; that takes a quarter of
 -- the time.
-CREATE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE FUNCTION postrider_internal.few_dead_letters() RETURNS boolean LANGUAGE sql STABLE AS $$
 SELECT pg_relation_size('postrider_internal.dead_letters') < 512 * 1024 * 1024 $$;
 
 -- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters,
 -- unless there are few.
-CREATE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz, patience interval, OUT matched bigint,
+CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, patience interval,
+    OUT matched bigint,
     OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
 DECLARE
     condition text := postrider_internal.dead_letter_condition(filter);
@@ -340,14 +343,15 @@ DECLARE
 BEGIN
     matched := 0;
     redelivered := 0;
-    IF postrider_internal.few_letters() THEN
+    IF postrider_internal.few_dead_letters() THEN
         EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE '
             'l.dead_lettered_at <= $1 AND ' || condition INTO matched, redelivered USING until;
         at_least := false;
         RETURN;
     END IF;
     LOOP
-        SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(filter, after_at, after_id, until, 20000) e;
+        SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(filter, after_at, after_id, until,
+            20000) e;
         EXECUTE 'SELECT count(*), count(l.redelivered_at) FROM postrider_internal.dead_letters l WHERE '
             '(l.dead_lettered_at, l.id) > ($1, $2) AND l.dead_lettered_at <= $3 AND (l.dead_lettered_at, l.id) <= ($4, '
             '$5) AND ' || condition
@@ -378,7 +382,7 @@ END $$;
 CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, patience interval) RETURNS bigint LANGUAGE sql
     STABLE AS $$
 SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, patience)
-FROM postrider_internal.count_letters(filter, 'infinity', patience) c $$;
+FROM postrider_internal.measure_dead_letters(filter, 'infinity', patience) c $$;
 
 -- One page of those that a filter matches, the newest first, older than the one at this place.
 CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, before timestamptz, before_id uuid, most integer)
@@ -421,8 +425,8 @@ COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
 -- +goose Down
 DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver,
     postrider_internal.find_dead_letters, postrider_internal.count_dead_letters, postrider_internal.count_to_the_end,
-    postrider_internal.count_letters, postrider_internal.few_letters, postrider_internal.edge_of_letters,
+    postrider_internal.measure_dead_letters, postrider_internal.few_dead_letters, postrider_internal.dead_letter_edge,
     postrider_internal.filter_ids, postrider_internal.dead_letter_condition, postrider_internal.refuse_filter,
     postrider_internal.purge, postrider_internal.redeliver, postrider_internal.redelivery_target,
-    postrider_internal.redeliver_past, postrider_internal.redeliver_letters, postrider_internal.day_of_publishing,
+    postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.day_of_publishing,
     postrider_internal.first_sure_day, postrider_internal.can_deliver, postrider_internal.quoted_length;

@@ -35,7 +35,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     erased uuid[] := '{}';
     stored uuid[];
-    letters uuid[];
+    dead_letters uuid[];
     pending bigint[];
     delivery bigint;
     made bigint[];
@@ -74,14 +74,14 @@ BEGIN
                SET body = '', subject = '', last_error = NULL, last_response = NULL, erased_at = now(),
                    export_id = NULL, export_state = nullif(l.export_state, 'pending'),
                    export_due_at = CASE WHEN l.export_state <> 'pending' THEN l.export_due_at END,
-                   export_give_up_at = CASE WHEN l.export_state <> 'pending' THEN l.export_give_up_at END,
+                   export_abandon_at = CASE WHEN l.export_state <> 'pending' THEN l.export_abandon_at END,
                    export_attempts = CASE WHEN l.export_state <> 'pending' THEN l.export_attempts END,
                    export_error = CASE WHEN l.export_state <> 'pending' THEN l.export_error END
              WHERE l.event_uuid = ANY (ids) AND l.erased_at IS NULL RETURNING l.event_uuid
         )
-        SELECT coalesce(array_agg(event_uuid), '{}') INTO letters FROM gone;
-        EXIT WHEN stored IS NULL AND pending IS NULL AND letters = '{}';
-        erased := erased || stored || letters;
+        SELECT coalesce(array_agg(event_uuid), '{}') INTO dead_letters FROM gone;
+        EXIT WHEN stored IS NULL AND pending IS NULL AND dead_letters = '{}';
+        erased := erased || stored || dead_letters;
     END LOOP;
     -- Dead letters and attempts may be kept longer than deliveries.
     SELECT array_agg(id) INTO made FROM (SELECT h.id FROM postrider_internal.delivery_history h

@@ -51,7 +51,8 @@ BEGIN
             MESSAGE = 'subscription is required with topic';
     END IF;
     o.rate_per_second := redeliver_all.rate_per_second;
-    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(o.filter,
+    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least
+        FROM postrider_internal.measure_dead_letters(o.filter,
         now(), '2 seconds') c;
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
@@ -62,7 +63,8 @@ DECLARE
     o postrider_internal.operations;
 BEGIN
     o.kind := 'purge';
-    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.count_letters(filter, now(),
+    SELECT c.matched, c.at_least INTO o.matched, o.matched_at_least FROM postrider_internal.measure_dead_letters(filter,
+        now(),
         '2 seconds') c;
     o.filter := purge_all.filter;
     o.rate_per_second := purge_all.rate_per_second;
@@ -189,7 +191,7 @@ END $$;
 -- or, where failure says why, as failed. What matched at the start and was met nowhere was purged or redelivered by
 -- somebody else. Of an erasure nobody needs the subject any more.
 CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
-    reached_at timestamptz, reached_id uuid, of_letters boolean, last boolean,
+    reached_at timestamptz, reached_id uuid, of_dead_letters boolean, last boolean,
     failure text, pause interval)
     RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -202,7 +204,7 @@ BEGIN
            skipped = CASE WHEN end_step.last AND NOT p.matched_at_least THEN greatest(p.skipped + end_step.skipped,
                p.matched - p.done - end_step.done - p.failed - end_step.failed) ELSE p.skipped + end_step.skipped END,
            cursor_at = coalesce(end_step.reached_at, p.cursor_at), cursor_id = coalesce(end_step.reached_id,
-               p.cursor_id), of_letters = p.of_letters OR end_step.of_letters,
+               p.cursor_id), of_dead_letters = p.of_dead_letters OR end_step.of_dead_letters,
            filter = CASE WHEN over AND p.kind = 'erase_subject' THEN '{"erased": true}' ELSE p.filter END,
            state = CASE WHEN end_step.failure IS NOT NULL THEN 'failed' WHEN over THEN 'done' ELSE 'running' END,
            finished_at = CASE WHEN over THEN clock_timestamp() END, job_id = CASE WHEN NOT over
@@ -221,7 +223,7 @@ END $$;
 
 -- What one step of an operation on dead letters does to those of the next ones, looks in number, that its filter
 -- matches: up to so many and so many bytes of bodies. The step that has none left to look at is the last.
-CREATE FUNCTION postrider_internal.step_letters(operation uuid, most integer, bytes bigint, looks integer,
+CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most integer, bytes bigint, looks integer,
     OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -231,7 +233,7 @@ DECLARE
     edge record;
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters(o.filter, o.cursor_at, o.cursor_id,
+    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(o.filter, o.cursor_at, o.cursor_id,
         o.created_at, looks) e;
     EXECUTE format('SELECT array_agg(id) FILTER (WHERE before < $5), max(at) FILTER (WHERE before < $5), (array_agg(id '
         'ORDER BY at DESC, id DESC) FILTER (WHERE before < $5))[1], count(*) FROM (
@@ -269,7 +271,8 @@ BEGIN
                                   THEN format('the event of dead letter %s cannot be delivered in the schema of its '
                                       'event subscription', r.letter) END)
           INTO done, failed, error
-          FROM postrider_internal.redeliver_letters(ids, o.target_id, CASE WHEN (o.filter -> 'redelivered')::boolean
+          FROM postrider_internal.redeliver_dead_letters(ids, o.target_id,
+              CASE WHEN (o.filter -> 'redelivered')::boolean
               THEN o.created_at END, o.id) r;
     END IF;
     skipped := taken - done - failed;
@@ -300,7 +303,7 @@ END $$;
 -- The next events with a subject: of those, looks in number, that come next in one day, or of that many dead letters,
 -- which may outlive their events; up to so many. And where to look then.
 CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, looks integer,
-    INOUT of_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
+    INOUT of_dead_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
     today date := (at AT TIME ZONE 'UTC')::date;
@@ -311,7 +314,7 @@ DECLARE
     edge_at timestamptz;
 BEGIN
     last := false;
-    IF NOT of_letters THEN
+    IF NOT of_dead_letters THEN
         WITH looked AS MATERIALIZED (
             SELECT e.id, e.subject = next_of_subject.subject AND e.topic_id IN (SELECT t.id
                 FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS fits
@@ -325,13 +328,13 @@ BEGIN
         ELSIF read = looks THEN
             id := edge_id;
         ELSE
-            of_letters := today >= (clock_timestamp() AT TIME ZONE 'UTC')::date;
-            at := CASE WHEN of_letters THEN '-infinity' ELSE (today + 1)::timestamp AT TIME ZONE 'UTC' END;
+            of_dead_letters := today >= (clock_timestamp() AT TIME ZONE 'UTC')::date;
+            at := CASE WHEN of_dead_letters THEN '-infinity' ELSE (today + 1)::timestamp AT TIME ZONE 'UTC' END;
             id := zero;
         END IF;
         RETURN;
     END IF;
-    SELECT e.at, e.id INTO edge FROM postrider_internal.edge_of_letters('{}', at, id, 'infinity', looks) e;
+    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge('{}', at, id, 'infinity', looks) e;
     WITH found AS MATERIALIZED (
         SELECT l.event_uuid, l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l
          WHERE (l.dead_lettered_at, l.id) > (next_of_subject.at, next_of_subject.id)
@@ -369,10 +372,10 @@ BEGIN
     END IF;
     PERFORM postrider_internal.forget_filters(topic, subject, NULL);
     o.cursor_at := postrider_internal.first_day_of_events()::timestamp AT TIME ZONE 'UTC';
-    SELECT false AS of_letters, coalesce(o.cursor_at, now()) AS at,
+    SELECT false AS of_dead_letters, coalesce(o.cursor_at, now()) AS at,
            '00000000-0000-0000-0000-000000000000'::uuid AS id INTO next;
     LOOP
-        SELECT * INTO next FROM postrider_internal.next_of_subject(topic, subject, few + 1, 20000, next.of_letters,
+        SELECT * INTO next FROM postrider_internal.next_of_subject(topic, subject, few + 1, 20000, next.of_dead_letters,
             next.at, next.id);
         ids := ids || next.ids;
         EXIT WHEN next.last AND cardinality(ids) <= few;
@@ -392,15 +395,16 @@ END $$;
 
 -- One step of an erasure. What it refuses, such as an export that is under way, is tried again later.
 CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, looks integer, OUT done bigint,
-    OUT reached_at timestamptz, OUT reached_id uuid, OUT of_letters boolean, OUT last boolean)
+    OUT reached_at timestamptz, OUT reached_id uuid, OUT of_dead_letters boolean, OUT last boolean)
     LANGUAGE plpgsql AS $$
 DECLARE
     o postrider_internal.operations;
     ids uuid[];
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
-    SELECT n.ids, n.at, n.id, n.of_letters, n.last INTO ids, reached_at, reached_id, of_letters, last
-      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, looks, o.of_letters, o.cursor_at,
+    SELECT n.ids, n.at, n.id, n.of_dead_letters, n.last INTO ids, reached_at, reached_id, of_dead_letters, last
+      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, looks, o.of_dead_letters,
+          o.cursor_at,
           o.cursor_id) n;
     done := postrider_internal.erase_events(ids, '-infinity', 'postrider', '');
     IF last THEN
@@ -473,7 +477,7 @@ COMMENT ON FUNCTION postrider.cancel_operation(uuid) IS
 DROP FUNCTION postrider.cancel_operation, postrider.erase_subject, postrider.count_events,
     postrider.redeliver_events, postrider.purge_all, postrider.redeliver_all, postrider_internal.step_erasure,
     postrider_internal.erase_subject, postrider_internal.next_of_subject, postrider_internal.forget_filters,
-    postrider_internal.step_letters, postrider_internal.end_step, postrider_internal.begin_step,
+    postrider_internal.step_dead_letters, postrider_internal.end_step, postrider_internal.begin_step,
     postrider_internal.cancel_operation, postrider_internal.count_events, postrider_internal.redeliver_events,
     postrider_internal.first_day_of_events, postrider_internal.past_events, postrider_internal.purge_all,
     postrider_internal.redeliver_all, postrider_internal.start_operation;

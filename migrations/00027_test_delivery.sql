@@ -54,7 +54,7 @@ BEGIN
         WHEN 'CloudEventSchemaV1_0' THEN '/topics/' || t.name ELSE '' END,
             CASE t.input_schema WHEN 'CloudEventSchemaV1_0' THEN '' ELSE '1' END, t.input_schema, body);
     INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes, hold,
-        owed_since, next_attempt_at)
+        time_to_live_since, next_attempt_at)
     VALUES (target, t.id, event, today, octet_length(body) + CASE t.input_schema WHEN 'CustomEventSchema'
         THEN postrider_internal.quoted_length(event::text)
                 + postrider_internal.quoted_length('postrider.TestEvent') + postrider_internal.quoted_length(subject) +

@@ -151,7 +151,8 @@ func TestViewsAnswerInParallelQueries(t *testing.T) {
 	require.NoError(t, migrations.Up(t.Context(), pool, io.Discard))
 	_, err := pool.Exec(t.Context(), `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
 		    subscription_id, topic_id, topic, subscription,
-		endpoint_base_url, reason, attempts, owed_since, published_at, event_uuid, event_id, event_type, subject, source,
+		endpoint_base_url, reason, attempts, time_to_live_since, published_at, event_uuid, event_id, event_type, subject,
+		    source,
 		    data_version, schema, retry_policy, body, last_response)
 		SELECT gen_random_uuid(), now(), i, 1, 1, 't', 's', '', 'r', 1, now(), now(), gen_random_uuid(), 'e', '', '', '', '',
 		       '', '', convert_to('{"a":"\u0000"}', 'UTF8'), '\xff'

@@ -47,7 +47,7 @@ type stepResult struct {
 	Error                 *string
 	ReachedAt             pgtype.Timestamptz // -infinity if an erasure continues with the dead letters
 	ReachedID             *uuid.UUID
-	OfLetters             bool    // an erasure continues with the dead letters
+	OfDeadLetters         bool    // an erasure continues with the dead letters
 	Last                  bool    // nothing is left
 	Failure               *string // why the operation cannot continue
 }
@@ -122,7 +122,7 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 		case op.Kind == "erase_subject":
 			step, err = stepErasure(ctx, tx, op)
 		default:
-			step, err = stepLetters(ctx, tx, op)
+			step, err = stepDeadLetters(ctx, tx, op)
 		}
 		if err != nil {
 			return err
@@ -173,16 +173,16 @@ func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error)
 func endStep(ctx context.Context, tx pgx.Tx, op *operationRow, step *stepResult, pause time.Duration) error {
 	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 	_, err := tx.Exec(ctx, call, op.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID,
-		step.OfLetters, step.Last, step.Failure, pause)
+		step.OfDeadLetters, step.Last, step.Failure, pause)
 	if err != nil {
 		return fmt.Errorf("end a step of an operation: %w", err)
 	}
 	return nil
 }
 
-// stepLetters redelivers or purges the next dead letters. The step that finds none is the last.
-func stepLetters(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult, error) {
-	const call = "SELECT * FROM postrider_internal.step_letters($1, $2, $3, $4)"
+// stepDeadLetters redelivers or purges the next dead letters. The step that finds none is the last.
+func stepDeadLetters(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult, error) {
+	const call = "SELECT * FROM postrider_internal.step_dead_letters($1, $2, $3, $4)"
 	return callStep(ctx, tx, call, op.ID, op.most(), query.PastBytes, query.ScanStep)
 }
 

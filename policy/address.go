@@ -48,9 +48,9 @@ var metadataAddresses = ranges(
 	"fd20:ce::254/128", "cloud metadata (Google)",
 )
 
-// refusedRanges are the special-purpose ranges of IANA's two registries in which no stranger's endpoint can live, and
+// rejectedRanges are the special-purpose ranges of IANA's two registries in which no stranger's endpoint can live, and
 // those whose addresses stand for another address. The first that holds an address names it.
-var refusedRanges = ranges(
+var rejectedRanges = ranges(
 	"0.0.0.0/8", "this network",
 	"10.0.0.0/8", "private",
 	"100.64.0.0/10", "shared address space (CGNAT)",
@@ -147,7 +147,7 @@ var (
 )
 
 func refused(a netip.Addr) (string, bool) {
-	if name, ok := find(refusedRanges, a); ok {
+	if name, ok := find(rejectedRanges, a); ok {
 		return name, true
 	}
 	if a.Is6() && !globalUnicast.Contains(a) {

@@ -68,8 +68,9 @@ func TestResolvedRulesDecide(t *testing.T) {
 		r := builtin(t, name).Resolve(w)
 		at := time.Unix(0, 0)
 		return policy.Decide(r.Policy, policy.Attempt{
-			Result: met, Kind: policy.KindWebhook, Number: 1, OwedSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
-			Limits: r.Limits, DeadLetter: r.DeadLetter, HonorRetryAfter: r.Policy.HonorRetryAfter, RetryAfter: retryAfter,
+			Result: met, Kind: policy.KindWebhook, Number: 1, TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at,
+			FinishedAt: at,
+			Limits:     r.Limits, DeadLetter: r.DeadLetter, HonorRetryAfter: r.Policy.HonorRetryAfter, RetryAfter: retryAfter,
 		})
 	}
 	safe, documented := policy.Wishes{}, policy.Wishes{Behavior: policy.BehaviorDocumented}

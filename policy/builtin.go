@@ -116,10 +116,10 @@ func ga2021() Policy {
 // the first ten events have failed. How long such a delay lasts is nowhere said: 5 min, doubled up to 4 h.
 func since2019(p *Policy) {
 	p.AckTimeout = 30 * time.Second
-	p.LateAnswerWindow = 3 * time.Minute
+	p.LateResponseWindow = 3 * time.Minute
 	p.RetryWindow = day
 	p.DeadLetterDelay = 5 * time.Minute
-	p.DeadLetterGiveUp = 4 * time.Hour
+	p.DeadLetterExportWindow = 4 * time.Hour
 	p.Probation = Probation{
 		Scope: ProbationEndpoint, Trigger: 10, First: 5 * time.Minute, Max: 4 * time.Hour, Action: ProbationHold,
 	}
@@ -134,7 +134,7 @@ func since2019(p *Policy) {
 func namespace2023() Policy {
 	p := classic("namespace-2023", "Microsoft, Event Grid namespace push delivery and retry, 2023-11")
 	since2019(&p)
-	p.LateAnswerWindow = 0
+	p.LateResponseWindow = 0
 	p.Basis = BasisOffset
 	p.Steps = []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	p.Tail = 5 * time.Minute

@@ -58,7 +58,7 @@ func TestBuiltinValues(t *testing.T) {
 			t.Parallel()
 			p := builtin(t, tt.name)
 			require.Equal(t, tt.ack, p.AckTimeout)
-			require.Equal(t, tt.late, p.LateAnswerWindow)
+			require.Equal(t, tt.late, p.LateResponseWindow)
 			require.Equal(t, tt.steps, p.Steps)
 			require.Equal(t, tt.tail, p.Tail)
 			require.Equal(t, tt.window, p.RetryWindow)
@@ -67,7 +67,7 @@ func TestBuiltinValues(t *testing.T) {
 			require.InDelta(t, tt.jitter, p.JitterFraction, 0)
 			require.Equal(t, tt.deadLetter, p.DeadLetterDefault)
 			require.Equal(t, tt.delay, p.DeadLetterDelay)
-			require.Equal(t, tt.giveUp, p.DeadLetterGiveUp)
+			require.Equal(t, tt.giveUp, p.DeadLetterExportWindow)
 			require.Equal(t, tt.batching, p.Batching)
 		})
 	}

@@ -160,8 +160,8 @@ func FuzzEndpointURL(f *testing.F) {
 	})
 }
 
-// refusedEndpoints are the rows of testdata/refused-endpoints.txt: a URL, and what the refusal says.
-func refusedEndpoints(t *testing.T, port string) map[string]string {
+// rejectedEndpoints are the rows of testdata/refused-endpoints.txt: a URL, and what the refusal says.
+func rejectedEndpoints(t *testing.T, port string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/refused-endpoints.txt")
 	require.NoError(t, err)
@@ -180,7 +180,7 @@ func refusedEndpoints(t *testing.T, port string) map[string]string {
 func TestRefusedEndpoints(t *testing.T) {
 	t.Parallel()
 	all := prefixes("0.0.0.0/0", "::/0")
-	for raw, says := range refusedEndpoints(t, "8080") {
+	for raw, says := range rejectedEndpoints(t, "8080") {
 		for _, scheme := range []string{"http:", "https:"} {
 			raw := strings.Replace(raw, "http:", scheme, 1)
 			_, err := policy.EndpointURL(raw, nil)

@@ -71,7 +71,7 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
 	for why := "published"; a.Number <= maxExplained; a.Number++ {
 		seconds := a.ScheduledAt.Sub(published).Round(time.Microsecond).Seconds()
-		turn := Turn{a.Number - 1, a.OwedSince, a.ScheduledAt, limits, a.DeadLetter}
+		turn := Turn{a.Number - 1, a.TimeToLiveSince, a.ScheduledAt, limits, a.DeadLetter}
 		if v, ok := Due(p, turn); !ok {
 			x.End = explainedEnd(seconds, v)
 			return x, nil
@@ -82,7 +82,7 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 			x.End = explainedEnd(seconds, v)
 			return x, nil
 		}
-		a.ScheduledAt, a.FinishedAt, a.SkippedMarks = v.At, v.At, v.SkippedMarks
+		a.ScheduledAt, a.FinishedAt, a.SkippedOffsets = v.At, v.At, v.SkippedOffsets
 		why = v.Why.String()
 	}
 	return Explanation{}, fmt.Errorf("explain %s: more than %d attempts", p.Name, maxExplained)
@@ -111,7 +111,7 @@ func (o ExplainOptions) validate() error {
 func (o ExplainOptions) attempt(r Rules, at time.Time) Attempt {
 	a := Attempt{
 		Result: o.Result, Kind: o.Kind, Number: 1, Limits: r.Limits,
-		OwedSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
+		TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
 		DeadLetter: r.DeadLetter, HonorRetryAfter: r.Policy.HonorRetryAfter, RetryAfter: o.RetryAfter,
 	}
 	if a.Result == (Result{}) {

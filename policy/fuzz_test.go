@@ -133,9 +133,10 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// FuzzHandshakeAnswers: only the very code, or the very origin, is consent, however an endpoint's answer looks; and no
+// FuzzHandshakeResponses: only the very code, or the very origin, is consent, however an endpoint's answer looks;
+// and no
 // answer fills a log.
-func FuzzHandshakeAnswers(f *testing.F) {
+func FuzzHandshakeResponses(f *testing.F) {
 	const code = "c0de-of-the-test"
 	for _, body := range []string{
 		"", "{}", `{"validationResponse":"` + code + `"}`, `{"ValidationResponse":"c0d\u0065-of-the-test"}`,
@@ -144,7 +145,7 @@ func FuzzHandshakeAnswers(f *testing.F) {
 		f.Add(200, []byte(body), "*")
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte, origin string) {
-		a := policy.HandshakeAnswer{
+		a := policy.HandshakeResponse{
 			Status: status, Body: body, AllowedOrigin: []string{origin}, AllowedRate: []string{origin},
 		}
 		outcome, why := policy.HandshakeByCode(a, code)

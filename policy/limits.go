@@ -43,9 +43,9 @@ func (p *Policy) inRange(field, unit string, value, least, most int) error {
 
 // Deadline returns the moment from which a delivery is expired: at it or after it, no attempt is made. It is the time
 // to live after the event was owed, or the policy's retry window where that ends sooner.
-func (p *Policy) Deadline(owedSince time.Time, ttl time.Duration) time.Time {
+func (p *Policy) Deadline(timeToLiveSince time.Time, ttl time.Duration) time.Time {
 	if p.RetryWindow > 0 && p.RetryWindow < ttl {
 		ttl = p.RetryWindow
 	}
-	return owedSince.Add(ttl)
+	return timeToLiveSince.Add(ttl)
 }

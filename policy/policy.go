@@ -55,8 +55,8 @@ type Policy struct {
 	Source  string // the page and date the values were taken from, or the policy they were copied from
 	BuiltIn bool
 
-	AckTimeout       time.Duration // how long an endpoint may take to answer
-	LateAnswerWindow time.Duration // how long after the send a success still cancels the queued retry; 0 = not at all
+	AckTimeout         time.Duration // how long an endpoint may take to answer
+	LateResponseWindow time.Duration // how long after the send a success still cancels the queued retry; 0 = not at all
 
 	Basis          Basis
 	Steps          []time.Duration // gap: waits after the n-th failed attempt; offset: marks after the first attempt
@@ -79,9 +79,9 @@ type Policy struct {
 	RetryTransportErrors bool
 
 	// for BehaviorDocumented, where no destination is set: DeadLetterNone or DeadLetterRows
-	DeadLetterDefault string
-	DeadLetterDelay   time.Duration // from the last attempt to the dead letter's export
-	DeadLetterGiveUp  time.Duration // how long an unavailable destination is tried
+	DeadLetterDefault      string
+	DeadLetterDelay        time.Duration // from the last attempt to the dead letter's export
+	DeadLetterExportWindow time.Duration // how long an unavailable destination is tried
 
 	Batching  bool // may an event subscription ask for more than one event per call?
 	Probation Probation

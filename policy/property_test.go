@@ -35,7 +35,7 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	held, slow := time.Duration(met[1])*time.Minute, time.Duration(met[2])*time.Second
 	a.Result, a.RetryAfter, a.Jitter = fuzzResult(met[0]), time.Duration(met[3])*time.Minute, float64(met[3])/256
 	now := a.ScheduledAt.Add(held)
-	if _, due := policy.Due(p, policy.Turn{a.Number - 1, a.OwedSince, now, a.Limits, a.DeadLetter}); !due {
+	if _, due := policy.Due(p, policy.Turn{a.Number - 1, a.TimeToLiveSince, now, a.Limits, a.DeadLetter}); !due {
 		return true
 	}
 	if a.Number == 1 {
@@ -46,21 +46,21 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	require.Equal(t, v, policy.Decide(p, *a))
 	requireRetryAfter(t, p, *a, v)
 	require.NotEmpty(t, v.Why.String())
-	require.GreaterOrEqual(t, v.SkippedMarks, a.SkippedMarks)
+	require.GreaterOrEqual(t, v.SkippedOffsets, a.SkippedOffsets)
 	if v.Action != policy.Retry {
 		require.Equal(t, v.Action == policy.Delivered, v.Reason == "")
 		return true
 	}
 	require.False(t, v.At.Before(a.FinishedAt), "scheduled at %s, before the failure at %s", v.At, a.FinishedAt)
-	require.False(t, p.RetryWindow > 0 && v.At.After(a.OwedSince.Add(p.RetryWindow)),
+	require.False(t, p.RetryWindow > 0 && v.At.After(a.TimeToLiveSince.Add(p.RetryWindow)),
 		"scheduled past the window: %s", v.At)
-	require.False(t, p.Expiry == policy.ExpiryAtTTL && v.At.After(p.Deadline(a.OwedSince, a.Limits.TTL)),
+	require.False(t, p.Expiry == policy.ExpiryAtTTL && v.At.After(p.Deadline(a.TimeToLiveSince, a.Limits.TTL)),
 		"past the time to live")
 	require.True(t, v.NotBefore.IsZero() || v.NotBefore.After(v.At))
 	require.False(t, v.NotBefore.IsZero() && v.At.Before(a.FinishedAt.Add(v.Why.Floor)),
 		"sooner than the floor, and nobody will know")
 	require.True(t, a.Limits.MaxAttempts == 0 || a.Number < a.Limits.MaxAttempts, "retried after the last allowed attempt")
-	a.ScheduledAt, a.SkippedMarks = v.At, v.SkippedMarks
+	a.ScheduledAt, a.SkippedOffsets = v.At, v.SkippedOffsets
 	return false
 }
 
@@ -68,7 +68,7 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 func requireRetryAfter(t *testing.T, p *policy.Policy, a policy.Attempt, v policy.Verdict) {
 	t.Helper()
 	a.RetryAfter = 0
-	without, deadline := policy.Decide(p, a), p.Deadline(a.OwedSince, a.Limits.TTL)
+	without, deadline := policy.Decide(p, a), p.Deadline(a.TimeToLiveSince, a.Limits.TTL)
 	require.Equal(t, without.Action, v.Action)
 	require.Equal(t, without.NotBefore, v.NotBefore)
 	if !v.At.Equal(without.At) {

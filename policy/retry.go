@@ -10,13 +10,13 @@ type Attempt struct {
 	Result Result
 	Kind   EndpointKind
 
-	Number       int // attempts made, this one included: 1 is the first
-	SkippedMarks int // offset basis: marks skipped so far, as the last verdict said
+	Number         int // attempts made, this one included: 1 is the first
+	SkippedOffsets int // offset basis: marks skipped so far, as the last verdict said
 
-	OwedSince      time.Time // when the event was published, or redelivery was asked for
-	FirstAttemptAt time.Time // when the delivery's first attempt began
-	ScheduledAt    time.Time // when this attempt was due
-	FinishedAt     time.Time // when its result was known
+	TimeToLiveSince time.Time // when the event was published, or redelivery was asked for
+	FirstAttemptAt  time.Time // when the delivery's first attempt began
+	ScheduledAt     time.Time // when this attempt was due
+	FinishedAt      time.Time // when its result was known
 
 	Limits     Limits
 	DeadLetter bool // a dead-letter destination is set
@@ -43,10 +43,10 @@ type Verdict struct {
 	Action VerdictAction
 	At     time.Time // Retry: the next attempt, or the moment the delivery is to be ended by Due
 	// Retry: the next attempt that was wanted, where At is sooner and to end the delivery; see PutOff
-	NotBefore    time.Time
-	SkippedMarks int    // to be stored with the delivery and handed to the next Decide
-	Reason       Reason // DeadLetter, Drop
-	Why          Why
+	NotBefore      time.Time
+	SkippedOffsets int    // to be stored with the delivery and handed to the next Decide
+	Reason         Reason // DeadLetter, Drop
+	Why            Why
 }
 
 // Decide says what follows from an attempt. A success ends the delivery. After a failure, in this order: the last
@@ -58,7 +58,7 @@ func Decide(p *Policy, a Attempt) Verdict {
 	switch {
 	case cell.Action == ActionSuccess:
 		why.Rule = RuleSuccess
-		return Verdict{Action: Delivered, SkippedMarks: a.SkippedMarks, Why: why}
+		return Verdict{Action: Delivered, SkippedOffsets: a.SkippedOffsets, Why: why}
 	case a.Limits.MaxAttempts > 0 && a.Number >= a.Limits.MaxAttempts:
 		why.Rule, why.Number = RuleMaxAttempts, a.Limits.MaxAttempts
 		return a.end(ReasonMaxDeliveryAttemptsExceeded, why)
@@ -73,11 +73,11 @@ func Decide(p *Policy, a Attempt) Verdict {
 
 // Turn is a delivery whose next attempt is due.
 type Turn struct {
-	Attempts   int       // attempts made
-	OwedSince  time.Time // as in Attempt
-	Now        time.Time
-	Limits     Limits
-	DeadLetter bool // a dead-letter destination is set
+	Attempts        int       // attempts made
+	TimeToLiveSince time.Time // as in Attempt
+	Now             time.Time
+	Limits          Limits
+	DeadLetter      bool // a dead-letter destination is set
 }
 
 // Due decides before an attempt. It returns true when the attempt may be made, and else the verdict that ends the
@@ -89,24 +89,24 @@ func Due(p *Policy, t Turn) (Verdict, bool) {
 		why := Why{Rule: RuleMaxAttempts, Number: t.Limits.MaxAttempts}
 		return end(t.DeadLetter, 0, ReasonMaxDeliveryAttemptsExceeded, why), false
 	}
-	deadline := p.Deadline(t.OwedSince, t.Limits.TTL)
+	deadline := p.Deadline(t.TimeToLiveSince, t.Limits.TTL)
 	if t.Now.Before(deadline) {
 		return Verdict{}, true
 	}
-	why := Why{Rule: RuleExpired, Limit: deadline.Sub(t.OwedSince)}
+	why := Why{Rule: RuleExpired, Limit: deadline.Sub(t.TimeToLiveSince)}
 	return end(t.DeadLetter, 0, ReasonTimeToLiveExceeded, why), false
 }
 
 // PutOff is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from:
 // it was to end the delivery, which has got more time since, from a pause that stops the clock or from somebody who
 // changed its time to live. Then no attempt is made before that time, and PutOff returns when its turn comes again.
-func (p *Policy) PutOff(notBefore, owedSince, now time.Time, l Limits) (at time.Time, off bool) {
+func (p *Policy) PutOff(notBefore, timeToLiveSince, now time.Time, l Limits) (at time.Time, off bool) {
 	if !now.Before(notBefore) {
 		return time.Time{}, false
 	}
-	last, bounded := p.lastWake(Attempt{OwedSince: owedSince, Limits: l})
+	last, bounded := p.lastWake(Attempt{TimeToLiveSince: timeToLiveSince, Limits: l})
 	if !bounded {
-		last = p.Deadline(owedSince, l.TTL)
+		last = p.Deadline(timeToLiveSince, l.TTL)
 	}
 	if last.Before(notBefore) {
 		return last, true
@@ -129,13 +129,13 @@ func neverReason(r Result) Reason {
 }
 
 func (a Attempt) end(r Reason, why Why) Verdict {
-	return end(a.DeadLetter, a.SkippedMarks, r, why)
+	return end(a.DeadLetter, a.SkippedOffsets, r, why)
 }
 
 // end is the one place where a dead-letter destination makes a difference: the same end, for the same reason, is a dead
 // letter with one and a drop without.
-func end(deadLetter bool, skippedMarks int, r Reason, why Why) Verdict {
-	v := Verdict{Action: Drop, SkippedMarks: skippedMarks, Reason: r, Why: why}
+func end(deadLetter bool, skippedOffsets int, r Reason, why Why) Verdict {
+	v := Verdict{Action: Drop, SkippedOffsets: skippedOffsets, Reason: r, Why: why}
 	if deadLetter {
 		v.Action = DeadLetter
 	}
@@ -149,13 +149,13 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 	last, bounded := p.lastWake(a)
 	switch {
 	case bounded && !a.FinishedAt.Before(last):
-		why = Why{Met: why.Met, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.OwedSince)}
+		why = Why{Met: why.Met, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.TimeToLiveSince)}
 		return end(a.DeadLetter, skipped, ReasonTimeToLiveExceeded, why)
 	case bounded && !at.Before(last):
-		why.Limit = last.Sub(a.OwedSince)
+		why.Limit = last.Sub(a.TimeToLiveSince)
 		at = last
 	}
-	v := Verdict{Action: Retry, At: at, SkippedMarks: skipped, Why: why}
+	v := Verdict{Action: Retry, At: at, SkippedOffsets: skipped, Why: why}
 	if wanted.After(at) {
 		v.NotBefore = wanted
 	}
@@ -167,9 +167,9 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 	why.Rule, why.Basis = RuleRetry, p.Basis
 	var interval time.Duration
-	skipped = a.SkippedMarks
+	skipped = a.SkippedOffsets
 	if p.Basis == BasisOffset {
-		why.Skipped = p.passedMarks(a)
+		why.Skipped = p.passedOffsets(a)
 		skipped += why.Skipped
 		why.Number = a.Number + skipped
 		why.Step = p.mark(why.Number)
@@ -198,7 +198,7 @@ func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
 		wait, why.RetryAfterCap = p.RetryAfterCap, p.RetryAfterCap
 	}
 	requested := a.FinishedAt.Add(wait)
-	last := p.Deadline(a.OwedSince, a.Limits.TTL).Add(-scaled(p.AckTimeout, p.scale))
+	last := p.Deadline(a.TimeToLiveSince, a.Limits.TTL).Add(-scaled(p.AckTimeout, p.scale))
 	if requested.After(last) {
 		requested, why.LastAttempt = last, true
 	}
@@ -210,9 +210,9 @@ func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
 // delivery would wait until 34 h 46 m for its mark to find that 24 hours have passed.
 func (p *Policy) lastWake(a Attempt) (time.Time, bool) {
 	if p.Expiry == ExpiryAtTTL {
-		return p.Deadline(a.OwedSince, a.Limits.TTL), true
+		return p.Deadline(a.TimeToLiveSince, a.Limits.TTL), true
 	}
-	return a.OwedSince.Add(p.RetryWindow), p.RetryWindow > 0
+	return a.TimeToLiveSince.Add(p.RetryWindow), p.RetryWindow > 0
 }
 
 // wait returns the gap after the n-th failed attempt.
@@ -237,11 +237,11 @@ func (p *Policy) mark(n int) time.Duration {
 	}
 }
 
-// passedMarks counts the marks that went by between the moment the attempt was due and its end: while the delivery was
-// held, or while a slow endpoint was answering. They are skipped, not made up for in a bunch. A mark that the attempt's
-// own due time had already passed is kept: a status floor put it there, and the next attempt stands on it.
-func (p *Policy) passedMarks(a Attempt) int {
-	before := max(a.Number+a.SkippedMarks-1, p.marksUntil(a.ScheduledAt.Sub(a.FirstAttemptAt)))
+// passedOffsets counts the marks that went by between the moment the attempt was due and its end: while the delivery
+// was held, or while a slow endpoint was answering. They are skipped, not made up for in a bunch. A mark that the
+// attempt's own due time had already passed is kept: a status floor put it there, and the next attempt stands on it.
+func (p *Policy) passedOffsets(a Attempt) int {
+	before := max(a.Number+a.SkippedOffsets-1, p.marksUntil(a.ScheduledAt.Sub(a.FirstAttemptAt)))
 	return max(0, p.marksUntil(a.FinishedAt.Sub(a.FirstAttemptAt))-before)
 }
 

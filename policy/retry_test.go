@@ -27,7 +27,7 @@ func builtin(t testing.TB, name string) *policy.Policy {
 func firstAttempt(p *policy.Policy, met policy.Result) policy.Attempt {
 	return policy.Attempt{
 		Result: met, Kind: policy.KindWebhook, Number: 1,
-		OwedSince: published, FirstAttemptAt: published, ScheduledAt: published, FinishedAt: published,
+		TimeToLiveSince: published, FirstAttemptAt: published, ScheduledAt: published, FinishedAt: published,
 		Limits: policy.Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL},
 	}
 }
@@ -113,14 +113,16 @@ func TestExpiryIsInclusive(t *testing.T) {
 	limits := policy.Limits{TTL: 20 * time.Minute}
 	for _, p := range policy.Builtins() {
 		_, due := policy.Due(&p,
-			policy.Turn{OwedSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits, DeadLetter: true})
+			policy.Turn{TimeToLiveSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits,
+			DeadLetter: true})
 		require.True(t, due, p.Name)
 		v, due := policy.Due(&p,
-			policy.Turn{OwedSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
+			policy.Turn{TimeToLiveSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.DeadLetter, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
-		v, due = policy.Due(&p, policy.Turn{OwedSince: published, Now: after(time.Hour), Limits: limits, DeadLetter: false})
+		v, due = policy.Due(&p, policy.Turn{TimeToLiveSince: published, Now: after(time.Hour), Limits: limits,
+		DeadLetter: false})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.Drop, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
@@ -131,10 +133,10 @@ func TestDueKeepsTheRetryWindow(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{TTL: 72 * time.Hour}
 	_, due := policy.Due(builtin(t, "ga-2021"),
-		policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+		policy.Turn{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.False(t, due, "no mark later than 24 hours")
 	_, due = policy.Due(builtin(t, "namespace-2023"),
-		policy.Turn{OwedSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+		policy.Turn{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.True(t, due)
 }
 
@@ -182,7 +184,7 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 	v := policy.Decide(p, a)
 	require.Equal(t, policy.Retry, v.Action)
 	require.Equal(t, after(24*time.Hour), v.At, "not 34 h 46 m")
-	_, due := policy.Due(p, policy.Turn{OwedSince: published, Now: v.At, Limits: a.Limits, DeadLetter: true})
+	_, due := policy.Due(p, policy.Turn{TimeToLiveSince: published, Now: v.At, Limits: a.Limits, DeadLetter: true})
 	require.False(t, due)
 
 	a.FinishedAt = after(24 * time.Hour)
@@ -233,7 +235,7 @@ func TestGapIsMeasuredFromTheFailure(t *testing.T) {
 	require.Equal(t, seconds(40), policy.Decide(p, a).At, "30 s of silence, then 10 s")
 	a.Number, a.ScheduledAt, a.FinishedAt = 2, seconds(40), seconds(70)
 	require.Equal(t, seconds(100), policy.Decide(p, a).At)
-	require.Zero(t, policy.Decide(p, a).SkippedMarks)
+	require.Zero(t, policy.Decide(p, a).SkippedOffsets)
 }
 
 func TestOffsetSkipsMarksThatWentBy(t *testing.T) {
@@ -262,12 +264,12 @@ func TestOffsetSkipsMarksThatWentBy(t *testing.T) {
 			t.Parallel()
 			p := builtin(t, "namespace-2023")
 			a := firstAttempt(p, status(500))
-			a.Number, a.SkippedMarks = tt.number, tt.skipped
+			a.Number, a.SkippedOffsets = tt.number, tt.skipped
 			a.ScheduledAt, a.FinishedAt = seconds(tt.scheduled), seconds(tt.finished)
 			v := policy.Decide(p, a)
 			require.Equal(t, policy.Retry, v.Action)
 			require.Equal(t, seconds(tt.wantAt), v.At)
-			require.Equal(t, tt.wantSkipped, v.SkippedMarks)
+			require.Equal(t, tt.wantSkipped, v.SkippedOffsets)
 		})
 	}
 }
@@ -279,16 +281,16 @@ func TestOffsetCountsFromTheFirstAttempt(t *testing.T) {
 	a.FirstAttemptAt, a.ScheduledAt, a.FinishedAt = seconds(400), seconds(400), seconds(400)
 	v := policy.Decide(p, a)
 	require.Equal(t, seconds(410), v.At)
-	require.Zero(t, v.SkippedMarks)
+	require.Zero(t, v.SkippedOffsets)
 	a.ScheduledAt = published // due at once, but held for 400 s before the first attempt
 	require.Equal(t, v, policy.Decide(p, a))
 }
 
-func TestSkippedMarksDoNotCountAsAttempts(t *testing.T) {
+func TestSkippedOffsetsDoNotCountAsAttempts(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023")
 	a := firstAttempt(p, status(500))
-	a.Number, a.SkippedMarks = 9, 50
+	a.Number, a.SkippedOffsets = 9, 50
 	a.ScheduledAt, a.FinishedAt = after(5*time.Hour), after(5*time.Hour)
 	require.Equal(t, policy.Retry, policy.Decide(p, a).Action, "the tenth attempt is still to come")
 }

@@ -5,7 +5,7 @@ import "time"
 // Scaled returns p with every wait n times as short: steps and tail, floors, jitter, retry window, Retry-After cap,
 // times to live, probations, and what a dead letter's export waits. Nothing that waits becomes 0, which would mean
 // something else: a microsecond is the least, and all that a database's timestamp tells apart. What is waited for over
-// the network stays as it is (AckTimeout, LateAnswerWindow): an endpoint does not answer faster because a day is
+// the network stays as it is (AckTimeout, LateResponseWindow): an endpoint does not answer faster because a day is
 // shorter. n of 1 or less is p itself.
 func (p *Policy) Scaled(n int) *Policy {
 	if n <= 1 {
@@ -15,7 +15,7 @@ func (p *Policy) Scaled(n int) *Policy {
 	c.scale = n
 	for _, wait := range []*time.Duration{
 		&c.Tail, &c.RetryWindow, &c.JitterCap, &c.RetryAfterCap, &c.DefaultTTL, &c.MinTTL, &c.MaxTTL,
-		&c.DeadLetterDelay, &c.DeadLetterGiveUp, &c.Probation.First, &c.Probation.Max,
+		&c.DeadLetterDelay, &c.DeadLetterExportWindow, &c.Probation.First, &c.Probation.Max,
 	} {
 		*wait = scaled(*wait, n)
 	}

@@ -22,13 +22,13 @@ func TestScaledShortensWhatWaits(t *testing.T) {
 	require.Equal(t, []time.Duration{12 * time.Minute, 24 * time.Minute, 24 * time.Minute},
 		[]time.Duration{fast.Tail, fast.RetryWindow, fast.DefaultTTL})
 	require.Equal(t, []time.Duration{50 * time.Millisecond, 5 * time.Second, 4 * time.Minute},
-		[]time.Duration{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterGiveUp})
+		[]time.Duration{fast.JitterCap, fast.DeadLetterDelay, fast.DeadLetterExportWindow})
 	require.Equal(t, []time.Duration{5 * time.Second, 4 * time.Minute},
 		[]time.Duration{fast.Probation.First, fast.Probation.Max})
 	require.Equal(t, time.Minute, fast.RetryAfterCap)
 	require.Equal(t, 2*time.Second, fast.Cell(policy.KindWebhook, status(408)).MinDelay)
-	require.Equal(t, []time.Duration{p.AckTimeout, p.LateAnswerWindow},
-		[]time.Duration{fast.AckTimeout, fast.LateAnswerWindow}, "the network is no faster")
+	require.Equal(t, []time.Duration{p.AckTimeout, p.LateResponseWindow},
+		[]time.Duration{fast.AckTimeout, fast.LateResponseWindow}, "the network is no faster")
 
 	namespace, _ := policy.Builtin("namespace-2023")
 	require.Equal(t, 5*time.Second, namespace.Scaled(60).Probation.ByOutcome[policy.OutcomeNotFound])
@@ -101,12 +101,12 @@ func courseOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
 		if v.Action != policy.Retry {
 			return course
 		}
-		course = append(course, v.At.Sub(a.OwedSince))
+		course = append(course, v.At.Sub(a.TimeToLiveSince))
 		if _, due := policy.Due(rules.Policy,
-			policy.Turn{OwedSince: a.OwedSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
+			policy.Turn{TimeToLiveSince: a.TimeToLiveSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
 			return course
 		}
-		a.Number, a.ScheduledAt, a.FinishedAt, a.SkippedMarks = a.Number+1, v.At, v.At, v.SkippedMarks
+		a.Number, a.ScheduledAt, a.FinishedAt, a.SkippedOffsets = a.Number+1, v.At, v.At, v.SkippedOffsets
 	}
 	t.Fatal("the delivery does not end")
 	return nil

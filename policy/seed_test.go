@@ -95,7 +95,7 @@ func timingColumns(p policy.Policy) [][2]string {
 		{"built_in", strconv.FormatBool(p.BuiltIn)},
 		{"source", quote(p.Source)},
 		{"ack_timeout", interval(p.AckTimeout)},
-		{"late_answer_window", interval(p.LateAnswerWindow)},
+		{"late_response_window", interval(p.LateResponseWindow)},
 		{"basis", quote(string(p.Basis))},
 		{"steps", quote("{" + strings.Join(steps, ", ") + "}")},
 		{"tail", interval(p.Tail)},
@@ -128,7 +128,7 @@ func optionColumns(p policy.Policy) [][2]string {
 		{"retry_transport_errors", strconv.FormatBool(p.RetryTransportErrors)},
 		{"dead_letter_default", quote(p.DeadLetterDefault)},
 		{"dead_letter_delay", interval(p.DeadLetterDelay)},
-		{"dead_letter_give_up", interval(p.DeadLetterGiveUp)},
+		{"dead_letter_export_window", interval(p.DeadLetterExportWindow)},
 		{"batching", strconv.FormatBool(p.Batching)},
 	}
 }
@@ -228,9 +228,9 @@ func TestBuiltinsAreWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for _, p := range policy.Builtins() {
 		spans := slices.Concat(p.Steps, slices.Collect(maps.Values(p.Probation.ByOutcome)), []time.Duration{
-			p.AckTimeout, p.LateAnswerWindow, p.Tail, p.RetryWindow, p.JitterCap, p.RetryAfterCap, p.DefaultTTL,
+			p.AckTimeout, p.LateResponseWindow, p.Tail, p.RetryWindow, p.JitterCap, p.RetryAfterCap, p.DefaultTTL,
 			p.MinTTL, p.MaxTTL,
-			p.DeadLetterDelay, p.DeadLetterGiveUp, p.Probation.First, p.Probation.Max,
+			p.DeadLetterDelay, p.DeadLetterExportWindow, p.Probation.First, p.Probation.Max,
 		})
 		for _, c := range p.Cells {
 			spans = append(spans, c.MinDelay)

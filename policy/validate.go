@@ -103,7 +103,7 @@ func (p *Policy) timingChecks() []check {
 		{printable(p.Source), "source", "must be UTF-8 of 500 bytes or less, without control characters"},
 		{within(p.AckTimeout, time.Second, maxAckTimeout), "ackTimeoutInSeconds", "must be between 1 and 230"},
 		{
-			p.LateAnswerWindow == 0 || within(p.LateAnswerWindow, p.AckTimeout, time.Hour), "lateAnswerWindowInSeconds",
+			p.LateResponseWindow == 0 || within(p.LateResponseWindow, p.AckTimeout, time.Hour), "lateResponseWindowInSeconds",
 			"must be 0, or between ackTimeoutInSeconds and 3600",
 		},
 		{p.Basis == BasisGap || p.Basis == BasisOffset, "basis", "must be gap or offset"},
@@ -157,7 +157,9 @@ func (p *Policy) optionChecks() []check {
 		{p.DeadLetterDefault == DeadLetterNone ||
 			p.DeadLetterDefault == DeadLetterRows, "deadLetterDefault", "must be none or rows"},
 		{within(p.DeadLetterDelay, 0, day), "deadLetterDelayInSeconds", "must be between 0 and 86400 (24 h)"},
-		{within(p.DeadLetterGiveUp, 0, 2*day), "deadLetterGiveUpInSeconds", "must be between 0 and 172800 (48 h)"},
+		{
+			within(p.DeadLetterExportWindow, 0, 2*day), "deadLetterExportWindowInSeconds", "must be between 0 and 172800 (48 h)",
+		},
 	}
 }
 

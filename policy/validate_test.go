@@ -42,7 +42,7 @@ var policyChanges = []struct {
 	field  string // "" = accepted
 }{
 	{"the copy as it is", func(*policy.Policy) {}, ""},
-	{"230 s to answer", func(p *policy.Policy) { p.AckTimeout, p.LateAnswerWindow = 230*time.Second, 0 }, ""},
+	{"230 s to answer", func(p *policy.Policy) { p.AckTimeout, p.LateResponseWindow = 230*time.Second, 0 }, ""},
 	{"30 days to live", func(p *policy.Policy) { p.MaxTTL, p.DefaultTTL = 720*time.Hour, 720*time.Hour }, ""},
 	{"1000 attempts", func(p *policy.Policy) { p.MaxMaxAttempts, p.DefaultMaxAttempts = 1000, 1000 }, ""},
 	{"no limit of attempts", func(p *policy.Policy) { p.DefaultMaxAttempts = 0 }, ""},
@@ -53,8 +53,8 @@ var policyChanges = []struct {
 	{"no time to answer", func(p *policy.Policy) { p.AckTimeout = 0 }, "ackTimeoutInSeconds"},
 	{"231 s to answer", func(p *policy.Policy) { p.AckTimeout = 231 * time.Second }, "ackTimeoutInSeconds"},
 	{
-		"late answers before the ack timeout", func(p *policy.Policy) { p.LateAnswerWindow = time.Second },
-		"lateAnswerWindowInSeconds",
+		"late answers before the ack timeout", func(p *policy.Policy) { p.LateResponseWindow = time.Second },
+		"lateResponseWindowInSeconds",
 	},
 	{"unknown basis", func(p *policy.Policy) { p.Basis = "moon" }, "basis"},
 	{"no steps", func(p *policy.Policy) { p.Steps = nil }, "stepsInSeconds"},
@@ -108,8 +108,8 @@ var policyChanges = []struct {
 	{"a cap of 8 days", func(p *policy.Policy) { p.RetryAfterCap = 192 * time.Hour }, "retryAfterCapInSeconds"},
 	{"a cap of 7 days", func(p *policy.Policy) { p.RetryAfterCap = 168 * time.Hour }, ""},
 	{
-		"dead letters tried for 3 days", func(p *policy.Policy) { p.DeadLetterGiveUp = 72 * time.Hour },
-		"deadLetterGiveUpInSeconds",
+		"dead letters tried for 3 days", func(p *policy.Policy) { p.DeadLetterExportWindow = 72 * time.Hour },
+		"deadLetterExportWindowInSeconds",
 	},
 	{"unknown probation scope", func(p *policy.Policy) { p.Probation.Scope = "topic" }, "probation.scope"},
 	{"unknown probation action", func(p *policy.Policy) { p.Probation.Action = "kill" }, "probation.action"},

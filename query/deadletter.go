@@ -86,7 +86,7 @@ type DeadLetter struct {
 	PublishedAt     time.Time  `json:"publishedAt"`
 	FirstAttemptAt  *time.Time `json:"firstAttemptAt"`
 	LastAttemptAt   *time.Time `json:"lastAttemptAt"`
-	OwedSince       time.Time  `json:"owedSince"`
+	TimeToLiveSince time.Time  `json:"timeToLiveSince"`
 	Schema          string     `json:"schema"`
 	RetryPolicy     string     `json:"retryPolicy"`
 	EndpointBaseURL string     `db:"endpoint_base_url" json:"endpointBaseUrl"`
@@ -162,7 +162,7 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 	if err != nil {
 		return found, err
 	}
-	const count = "SELECT matched, redelivered, at_least FROM postrider_internal.count_letters($1, 'infinity', $2)"
+	const count = "SELECT matched, redelivered, at_least FROM postrider_internal.measure_dead_letters($1, 'infinity', $2)"
 	list, err := postgres.Collect[Matched](ctx, r.db, count, text, countPatience)
 	if err != nil {
 		return found, postgres.AsFunctionError(err)

@@ -42,9 +42,9 @@ type Backlog struct {
 
 // Vitals describe the state of all nodes together, and of the database.
 type Vitals struct {
-	// OwedDeliveries are pending; OldestOwedSeconds is the age of the oldest one.
-	OwedDeliveries    int64
-	OldestOwedSeconds float64
+	// PendingDeliveries are pending; OldestPendingSeconds is the age of the oldest one.
+	PendingDeliveries    int64
+	OldestPendingSeconds float64
 	// Nodes have written a heartbeat in the last 15 s. OldestBeatSeconds is the age of the oldest last heartbeat of any
 	// node.
 	Nodes             int
@@ -55,10 +55,10 @@ type Vitals struct {
 	DeadJobs, DatabaseBytes int64
 	// OldestTransactionSeconds is the age of the oldest open transaction that this role may see.
 	OldestTransactionSeconds float64
-	// UnexportedLetters are the dead letters that are to be exported, up to 100,000; OldestExportSeconds is the age of the
-	// oldest file that is being written, 0 without one.
-	UnexportedLetters   int64
-	OldestExportSeconds float64
+	// UnexportedDeadLetters are the dead letters that are to be exported, up to 100,000; OldestExportSeconds is the age of
+	// the oldest file that is being written, 0 without one.
+	UnexportedDeadLetters int64
+	OldestExportSeconds   float64
 }
 
 // Reading is a result of a Meter.
@@ -132,8 +132,8 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 		return nil, err
 	}
 	for _, b := range r.Backlogs {
-		r.Vitals.OwedDeliveries += b.Owed
-		r.Vitals.OldestOwedSeconds = max(r.Vitals.OldestOwedSeconds, b.OldestSeconds)
+		r.Vitals.PendingDeliveries += b.Owed
+		r.Vitals.OldestPendingSeconds = max(r.Vitals.OldestPendingSeconds, b.OldestSeconds)
 	}
 	r.Backlogs = fewer(r.Backlogs)
 	return r, nil

@@ -45,11 +45,11 @@ type DeliveryLine struct {
 	// NextAttemptAt is nil on hold and when finished; never past.
 	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 	// HoldUntil, of a hold for probation, is when the next probe is sent.
-	HoldUntil     *time.Time `json:"holdUntil"`
-	LastAttemptAt *time.Time `json:"lastAttemptAt"`
-	LastOutcome   *string    `json:"lastOutcome"`
-	LastStatus    *int       `json:"lastStatus"`
-	OwedSince     time.Time  `json:"owedSince"`
+	HoldUntil       *time.Time `json:"holdUntil"`
+	LastAttemptAt   *time.Time `json:"lastAttemptAt"`
+	LastOutcome     *string    `json:"lastOutcome"`
+	LastStatus      *int       `json:"lastStatus"`
+	TimeToLiveSince time.Time  `json:"timeToLiveSince"`
 	// ExpiresAt is when the time to live ends; nil when finished.
 	ExpiresAt       *time.Time `json:"expiresAt"`
 	FinishedAt      *time.Time `json:"finishedAt"`

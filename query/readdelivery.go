@@ -35,7 +35,7 @@ type AttemptLine struct {
 	JitterMs        *int64     `json:"jitterMs"`
 	RetryAfterMs    *int64     `json:"retryAfterMs"`
 	Hold            *string    `json:"hold"`
-	SkippedMarks    int        `json:"skippedMarks"`
+	SkippedOffsets  int        `json:"skippedOffsets"`
 	Late            bool       `json:"late"`
 	RequestHeaders  *string    `json:"requestHeaders"`
 	ResponseHeaders *string    `json:"responseHeaders"`

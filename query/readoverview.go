@@ -22,9 +22,9 @@ const (
 type CurrentState struct {
 	// Pending is the exact number of pending deliveries. Held is how many of them are on hold, up to 20,000.
 	Pending, Held int64
-	// OldestOwedSince and OldestID are those of the oldest pending delivery; nil if none is pending.
-	OldestOwedSince *time.Time
-	OldestID        *int64
+	// OldestPendingSince and OldestID are those of the oldest pending delivery; nil if none is pending.
+	OldestPendingSince *time.Time
+	OldestID           *int64
 	// SweeperFinds is the number of consistency repairs by the nodes' sweepers since they started.
 	SweeperFinds int64
 	// Nodes is the number of nodes that have written a heartbeat in the last 15 s.

@@ -62,7 +62,7 @@ type StoredDeadLetter struct {
 	Source              *string    `json:"source"`
 	EventTime           *time.Time `json:"event_time"`
 	PublishedAt         time.Time  `json:"published_at"`
-	OwedSince           time.Time  `json:"owed_since"`
+	TimeToLiveSince     time.Time  `json:"time_to_live_since"`
 	FirstAttemptAt      *time.Time `json:"first_attempt_at"`
 	LastAttemptAt       *time.Time `json:"last_attempt_at"`
 	DataVersion         string     `json:"-"`

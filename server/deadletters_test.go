@@ -15,7 +15,7 @@ func (b *bundle) lettersOf(topic, subscription string, n int) (ids []string) {
 	for i := range n {
 		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
 		b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
-			    topic, subscription, endpoint_base_url, reason, attempts, last_status, owed_since,
+			    topic, subscription, endpoint_base_url, reason, attempts, last_status, time_to_live_since,
 			published_at, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
 			SELECT $1, now() - interval '1 hour' + $2 * interval '1 second', $2, s.id, s.topic_id, t.name, s.name, '',
 			       'MaxDeliveryAttemptsExceeded', 30, 503, now(), now(), gen_random_uuid(), 'e-' || $2,

@@ -182,7 +182,7 @@ func TestListingTheAudit(t *testing.T) {
 }
 
 // A parameter that cannot be used is named, with what it may be.
-func TestListsRefuseWhatTheyCannotUse(t *testing.T) {
+func TestListsRejectWhatTheyCannotUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for query, want := range map[string]string{

@@ -218,8 +218,8 @@ func TestExamples(t *testing.T) {
 		"deadLetterDelivery": func() {
 			b.change(`WITH gone AS (DELETE FROM postrider_internal.delivery_history RETURNING *)
 				INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
-				    owed_since, next_attempt_at, hold)
-				SELECT id, subscription_id, topic_id, event_uuid, event_day, 100, owed_since, now(), 'admission' FROM gone`)
+				    time_to_live_since, next_attempt_at, hold)
+				SELECT id, subscription_id, topic_id, event_uuid, event_day, 100, time_to_live_since, now(), 'admission' FROM gone`)
 		},
 		// More than are erased at once.
 		"eraseSubject": func() {
@@ -291,7 +291,8 @@ func (b *bundle) exampleLetter() {
 	b.t.Helper()
 	b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
 		    topic, subscription, endpoint_base_url, reason, attempts, last_outcome,
-		last_status, last_response, first_attempt_at, last_attempt_at, owed_since, published_at, event_time, event_uuid,
+		last_status, last_response, first_attempt_at, last_attempt_at, time_to_live_since, published_at, event_time,
+		    event_uuid,
 		    event_id, event_type, subject, source, data_version, schema, retry_policy, body)
 		SELECT $1, '2024-11-20T09:40:00Z', 4711, s.id, s.topic_id, 'orders', 'billing', s.endpoint_base_url,
 		       'MaxDeliveryAttemptsExceeded', 10, 'Busy', 503, 'try later', '2024-11-20T09:32:00Z',
@@ -399,7 +400,8 @@ func mask(v any) {
 			if slices.Contains(
 				[]string{
 					"createdAt", "updatedAt", "etag", "since", "operationId", "nextProbeAt", "key1", "key2", "secret", "rotatedAt",
-					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "owedSince", "publishedAt", "filterVersion",
+					"previousValidUntil", "validUntil", "nextAttemptAt", "holdUntil", "timeToLiveSince", "publishedAt",
+					"filterVersion",
 					"key", "hint", "expiresAt", "revokedAt", "changedAt", "startedAt", "finishedAt", "deadLetterId", "deviceCode",
 					"userCode", "verificationUri", "verificationUriComplete",
 				}, name) && value != nil {

@@ -132,20 +132,21 @@ func TestPolicyOptionsInJSON(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ policy, want string }{
 		{"preview-2017", `{
-			"lateAnswerWindowInSeconds":0, "retryWindowInSeconds":null, "jitterFraction":0.1, "jitterCapInSeconds":3,
+			"lateResponseWindowInSeconds":0, "retryWindowInSeconds":null, "jitterFraction":0.1, "jitterCapInSeconds":3,
 			"expiry":"at_ttl", "honorRetryAfter":false, "retryAfterCapInSeconds":3600, "retryTransportErrors":true,
-			"deadLetterDefault":"none", "deadLetterDelayInSeconds":0, "deadLetterGiveUpInSeconds":0, "batching":false,
+			"deadLetterDefault":"none", "deadLetterDelayInSeconds":0, "deadLetterExportWindowInSeconds":0, "batching":false,
 			"probation":{"scope":"none","trigger":0,"firstInSeconds":0,"maxInSeconds":0,"action":"hold","byOutcome":{}}}`},
 		{"ga-2019", `{
-			"lateAnswerWindowInSeconds":180, "retryWindowInSeconds":86400, "jitterFraction":0.1, "jitterCapInSeconds":3,
+			"lateResponseWindowInSeconds":180, "retryWindowInSeconds":86400, "jitterFraction":0.1, "jitterCapInSeconds":3,
 			"expiry":"at_ttl", "honorRetryAfter":false, "retryAfterCapInSeconds":3600, "retryTransportErrors":true,
-			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":false,
+			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterExportWindowInSeconds":14400,
+			"batching":false,
 			"probation":{"scope":"endpoint","trigger":10,"firstInSeconds":300,"maxInSeconds":14400,"action":"hold",` +
 			`"byOutcome":{}}}`},
 		{"namespace-2023", `{
-			"lateAnswerWindowInSeconds":0, "retryWindowInSeconds":null, "jitterFraction":0, "jitterCapInSeconds":0,
+			"lateResponseWindowInSeconds":0, "retryWindowInSeconds":null, "jitterFraction":0, "jitterCapInSeconds":0,
 			"expiry":"next_attempt", "honorRetryAfter":false, "retryAfterCapInSeconds":3600, "retryTransportErrors":false,
-			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterGiveUpInSeconds":14400, "batching":true,
+			"deadLetterDefault":"none", "deadLetterDelayInSeconds":300, "deadLetterExportWindowInSeconds":14400, "batching":true,
 			"probation":{"scope":"event_subscription","trigger":1,"firstInSeconds":0,"maxInSeconds":0,"action":"documented",` +
 			`"byOutcome":{
 				"Busy":10, "TimedOut":10, "SocketError":30, "NotFound":300, "ResolutionError":300, "Disabled":300, "Full":300,

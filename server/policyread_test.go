@@ -80,7 +80,7 @@ func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	standard := without(t, b.manage(http.MethodGet, "/v1/policies/"+policy.DefaultName, "").body)
-	standard["source"], standard["lateAnswerWindowInSeconds"], standard["retryWindowInSeconds"], standard["expiry"] = "",
+	standard["source"], standard["lateResponseWindowInSeconds"], standard["retryWindowInSeconds"], standard["expiry"] = "",
 		0.0, nil, "at_ttl"
 	standard["deadLetterDefault"] = "rows"
 	number := func(least, most int, value any) map[string]any {
@@ -182,8 +182,8 @@ func TestPolicyRefusals(t *testing.T) {
 			`{"ackTimeoutInSeconds":1e300}`, []string{"ackTimeoutInSeconds"}, "must be between 1 and 230",
 		},
 		"a late window before the end": {
-			`{"lateAnswerWindowInSeconds":10}`,
-			[]string{"lateAnswerWindowInSeconds"},
+			`{"lateResponseWindowInSeconds":10}`,
+			[]string{"lateResponseWindowInSeconds"},
 			"must be 0, or between ackTimeoutInSeconds and 3600",
 		},
 		"no steps": {`{"stepsInSeconds":[]}`, []string{"stepsInSeconds"}, "must have 1 to 100 entries"},
@@ -239,8 +239,8 @@ func TestPolicyRefusals(t *testing.T) {
 			`{"retryAfterCapInSeconds":691200}`, []string{"retryAfterCapInSeconds"}, "must be between 1 and 604800 (7 days)",
 		},
 		"all at once": {
-			`{"expiry":"x","deadLetterDefault":"blob","deadLetterDelayInSeconds":-1,"deadLetterGiveUpInSeconds":1e9}`,
-			[]string{"expiry", "deadLetterDefault", "deadLetterDelayInSeconds", "deadLetterGiveUpInSeconds"},
+			`{"expiry":"x","deadLetterDefault":"blob","deadLetterDelayInSeconds":-1,"deadLetterExportWindowInSeconds":1e9}`,
+			[]string{"expiry", "deadLetterDefault", "deadLetterDelayInSeconds", "deadLetterExportWindowInSeconds"},
 			"at_ttl",
 		},
 	} {

@@ -181,7 +181,7 @@ func (d *door) checkVersion(u *url.URL) error {
 func (s *Server) notOpened(from netip.Prefix, topic string, c *auth.Credential, err error) error {
 	switch {
 	case errors.Is(err, publish.ErrUnauthorized):
-		return s.auth.Guessed(from, topic, "for this topic", c.Refusal())
+		return s.auth.Guessed(from, topic, "for this topic", c.Rejection())
 	case errors.Is(err, postgres.ErrNotFound):
 		return api.TopicNotFound(topic)
 	default:

@@ -243,7 +243,7 @@ func TestManyThatWereNotCountedToTheEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.insert(t, letter{at: time.Now()})
-	_, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb,
+	_, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION postrider_internal.measure_dead_letters(filter jsonb,
 		    until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean)
 		LANGUAGE sql STABLE AS 'SELECT 40000::bigint, 0::bigint, true'`)
 	require.NoError(t, err)

@@ -202,8 +202,8 @@ func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLe
 // deadLetterSteps are the moments that are known of a dead letter, in their order.
 func deadLetterSteps(d *query.DeadLetter) []step {
 	steps := []step{{d.PublishedAt, "published"}}
-	if !d.OwedSince.Equal(d.PublishedAt) {
-		steps = append(steps, step{d.OwedSince, "its time to live began"})
+	if !d.TimeToLiveSince.Equal(d.PublishedAt) {
+		steps = append(steps, step{d.TimeToLiveSince, "its time to live began"})
 	}
 	if d.FirstAttemptAt != nil {
 		steps = append(steps, step{*d.FirstAttemptAt, "first attempt"})

@@ -54,7 +54,7 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 		       nullif($8, 0), nullif($9, 0), $10, nullif($11, ''), 'retry', now() + $12, $13, $14, $15, $16, 'node-1',
 		       convert_to(nullif($17, ''), 'UTF8'), convert_to(nullif($18, ''), 'UTF8')
 		  FROM postrider_internal.deliveries d WHERE d.id = $1`
-	const update = `UPDATE postrider_internal.deliveries SET attempts = $2, owed_since = now() + $3,
+	const update = `UPDATE postrider_internal.deliveries SET attempts = $2, time_to_live_since = now() + $3,
 		       first_attempt_at = now() + $3,
 		   last_attempt_at = now() + $4, next_attempt_at = now() + $5, last_outcome = 'Busy', last_status = 503 WHERE id = $1`
 	rules, ok := b.store.Cache.Snapshot().Rules(11)
@@ -64,7 +64,7 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 	for i, m := range course {
 		starts[i] = due
 		verdicts[i] = policy.Decide(rules.Policy, policy.Attempt{
-			Result: m.result, Kind: policy.KindWebhook, Number: i + 1, OwedSince: starts[0], FirstAttemptAt: starts[0],
+			Result: m.result, Kind: policy.KindWebhook, Number: i + 1, TimeToLiveSince: starts[0], FirstAttemptAt: starts[0],
 			ScheduledAt: due,
 			FinishedAt:  due.Add(m.took), Limits: rules.Limits, DeadLetter: true, Jitter: m.jitter,
 		})

@@ -56,10 +56,10 @@ func TestHostileTextInForms(t *testing.T) {
 				}
 			}
 			require.Equal(t, bad, form.Get("filter.subjectBeginsWith"), "a field holds it letter for letter")
-			b.refusedAsText(t, "/ui/subscriptions/orders/"+name+"/edit", form, bad)
+			b.rejectedAsText(t, "/ui/subscriptions/orders/"+name+"/edit", form, bad)
 			for _, path := range []string{"/ui/new-topic", "/ui/subscriptions/" +
 				"new?topic=own", "/ui/topics/own/publish", "/ui/topics/own/keys", "/ui/policies/new?from=ga-2021"} {
-				b.refusedAsText(t, path, formOf(t, b.page(t, path)), bad)
+				b.rejectedAsText(t, path, formOf(t, b.page(t, path)), bad)
 			}
 			for _, path := range []string{"/ui/subscriptions/new?topic=", "/ui/policies/new?from="} {
 				answer := b.ask(http.MethodGet, path+url.QueryEscape(bad))
@@ -70,8 +70,8 @@ func TestHostileTextInForms(t *testing.T) {
 	}
 }
 
-// refusedAsText sends the form with this text in every field, by each of its buttons.
-func (b *bundle) refusedAsText(t *testing.T, path string, form url.Values, bad string) {
+// rejectedAsText sends the form with this text in every field, by each of its buttons.
+func (b *bundle) rejectedAsText(t *testing.T, path string, form url.Values, bad string) {
 	t.Helper()
 	sent := url.Values{}
 	for field := range form {

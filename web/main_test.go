@@ -281,7 +281,8 @@ func (b *bundle) insert(t *testing.T, letters ...letter) (ids []uuid.UUID) {
 	t.Helper()
 	const statement = `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
 		    topic_id, topic, subscription,
-		endpoint_base_url, reason, attempts, last_outcome, last_status, last_attempt_at, owed_since, published_at, event_uuid,
+		endpoint_base_url, reason, attempts, last_outcome, last_status, last_attempt_at, time_to_live_since, published_at,
+		    event_uuid,
 		    event_id, event_type,
 		subject, source, data_version, schema, retry_policy, body)
 		VALUES ($1, $2, 1, 1, 1, $3, $4, 'https://example.com/', $5, $6, $7, $8, $9, $2, $2, $1, $10, $11, $12, '', '',
@@ -338,14 +339,15 @@ func (b *bundle) probation(t *testing.T, topic, subscription string, probeIn tim
 		`INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts)
 		SELECT $1::bigint, 'running', '{}', 'deliver', 'deliveries', 1, 1000 WHERE $1 > 0`, probeJob)
 	require.NoError(t, err)
-	tag, err := b.pool.Exec(t.Context(), `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since,
+	tag, err := b.pool.Exec(t.Context(),
+		`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since,
 		    until, cause, step, failures_in_a_row, probe_job_id)
-		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
+		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
 		       now() + $3::interval, 'Busy', 1, 10, nullif($4::bigint, 0)
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.topics t ON t.id = s.topic_id
 		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		 WHERE t.name = $1 AND s.name = $2
-		ON CONFLICT (rest_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause,
+		ON CONFLICT (probation_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause,
 		    step = excluded.step,
 		       probe_job_id = excluded.probe_job_id`, topic, subscription, probeIn, probeJob)
 	require.NoError(t, err)

@@ -54,7 +54,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	oldest := o.Current.OldestOwedSince
+	oldest := o.Current.OldestPendingSince
 	view := overviewView{
 		Overview: o, OldIsLate: oldest != nil && p.Now().Sub(*oldest) > lateAge,
 		Ranges: display.RangeLinks(c, r),

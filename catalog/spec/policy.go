@@ -21,7 +21,7 @@ var Policy = []Setting{
 		Help: "Seconds that an endpoint has for its response.", Default: "30",
 	},
 	{
-		Name: "lateAnswerWindowInSeconds", Section: Schedule, Label: "Late success (s)", Kind: Number, Max: 3600,
+		Name: "lateResponseWindowInSeconds", Section: Schedule, Label: "Late success (s)", Kind: Number, Max: 3600,
 		Help: "Seconds after the request in which a late success cancels the next attempt. 0 = never; otherwise at least " +
 			"ackTimeoutInSeconds.", Default: "0",
 	},
@@ -96,7 +96,7 @@ var Policy = []Setting{
 		Help: "Seconds from the last attempt to the export of the dead letter.", Default: "300",
 	},
 	{
-		Name: "deadLetterGiveUpInSeconds", Section: Outcomes, Label: "Export window (s)", Kind: Number, Max: 172800,
+		Name: "deadLetterExportWindowInSeconds", Section: Outcomes, Label: "Export window (s)", Kind: Number, Max: 172800,
 		Help: "Seconds for which the export to an unavailable location is retried.", Default: "14400",
 	},
 	{

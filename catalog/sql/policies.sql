@@ -2,7 +2,7 @@
 -- and probations are nanoseconds, as Go stores them.
 SELECT p.name, p.version, p.built_in, p.source, p.basis, p.expiry,
        postrider_internal.seconds(p.ack_timeout) AS ack_timeout,
-       postrider_internal.seconds(p.late_answer_window) AS late_answer_window,
+       postrider_internal.seconds(p.late_response_window) AS late_response_window,
        (SELECT array_agg(postrider_internal.seconds(i) ORDER BY o)
           FROM unnest(p.steps) WITH ORDINALITY AS u(i, o)) AS steps,
        postrider_internal.seconds(p.tail) AS tail,
@@ -14,7 +14,7 @@ SELECT p.name, p.version, p.built_in, p.source, p.basis, p.expiry,
        p.honor_retry_after, postrider_internal.seconds(p.retry_after_cap) AS retry_after_cap,
        p.retry_transport_errors, p.dead_letter_default,
        postrider_internal.seconds(p.dead_letter_delay) AS dead_letter_delay,
-       postrider_internal.seconds(p.dead_letter_give_up) AS dead_letter_give_up, p.batching,
+       postrider_internal.seconds(p.dead_letter_export_window) AS dead_letter_export_window, p.batching,
        p.probation_scope, p.probation_trigger, p.probation_action,
        postrider_internal.seconds(p.probation_first) AS probation_first,
        postrider_internal.seconds(p.probation_max) AS probation_max,

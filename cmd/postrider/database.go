@@ -53,7 +53,7 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) er
 		if err == nil {
 			return nil
 		}
-		if refused := poolerRefusal(err, postgres.ThroughPgBouncer(pool)); refused != nil {
+		if refused := poolerRejection(err, postgres.ThroughPgBouncer(pool)); refused != nil {
 			return refused
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
@@ -67,9 +67,9 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) er
 	}
 }
 
-// poolerRefusal returns advice about a pooler that rejects our session settings; nil for every other error. PgBouncer
+// poolerRejection returns advice about a pooler that rejects our session settings; nil for every other error. PgBouncer
 // reports "unsupported startup parameter: plan_cache_mode" (protocol violation, 08P01).
-func poolerRefusal(err error, switchedOn bool) error {
+func poolerRejection(err error, switchedOn bool) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != "08P01" || !strings.Contains(pgErr.Message, "startup parameter") {
 		return nil

@@ -14,7 +14,8 @@ func (d *database) deadLetters(n int) (ids []string) {
 		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
 		d.exec(fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
 			    topic_id, topic, subscription, endpoint_base_url, reason, attempts, last_status,
-			owed_since, published_at, event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy,
+			time_to_live_since, published_at, event_uuid, event_id, event_type, subject, source, data_version, schema,
+			retry_policy,
 			    body)
 			SELECT '%[1]s', now() - interval '1 hour' + %[2]d * interval '1 second', %[2]d, s.id, s.topic_id, 'orders',
 			       'billing', 'https://example.com', 'MaxDeliveryAttemptsExceeded', 30, 503, now(), now(),

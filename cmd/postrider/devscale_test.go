@@ -38,7 +38,7 @@ func TestDevShortensADay(t *testing.T) {
 	require.Equal(t, 1, one[int](d.db, `SELECT count(*)::int FROM postrider.delivery_attempts WHERE number = 1
 		AND why LIKE '%Retry-After requests 5 s, capped at 416 ms' AND delivery_id =
 		(SELECT delivery_id FROM postrider.deliveries WHERE event_id = 'scaled' AND subscription = 'puts-off')`))
-	const lasted = `SELECT extract(epoch FROM finished_at - owed_since)::float8 FROM postrider.deliveries
+	const lasted = `SELECT extract(epoch FROM finished_at - time_to_live_since)::float8 FROM postrider.deliveries
 		WHERE event_id = 'scaled' AND subscription = $1`
 	require.InDelta(t, 10, one[float64](d.db, lasted, "day"), 2)
 	require.Equal(t, 360, one[int](d.db,

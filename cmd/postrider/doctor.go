@@ -155,7 +155,7 @@ func (c *doctorCmd) look(ctx context.Context, found *findings) {
 // reach checks whether the database answers, and for a pooler before it.
 func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Pool) bool {
 	err := pool.Ping(ctx)
-	rejected := poolerRefusal(err, c.PgBouncer)
+	rejected := poolerRejection(err, c.PgBouncer)
 	if err != nil && rejected == nil {
 		found.fail("connection", fmt.Sprintf("the database does not answer: %v", err),
 			"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs")

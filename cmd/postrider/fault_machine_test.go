@@ -164,7 +164,7 @@ func clockOf(t *testing.T, n *node) time.Time {
 func requireTimesWithin(t *testing.T, db *database, began time.Time) {
 	t.Helper()
 	for _, column := range []string{
-		"events.published_at", "delivery_history.owed_since", "delivery_history.first_attempt_at",
+		"events.published_at", "delivery_history.time_to_live_since", "delivery_history.first_attempt_at",
 		"delivery_history.last_attempt_at", "delivery_history.finished_at",
 		"delivery_attempts.started_at", "delivery_attempts.due_at", "delivery_attempts.next_attempt_at", "nodes.beat_at",
 	} {

@@ -55,7 +55,7 @@ func TestVerbsOfTheAPI(t *testing.T) {
 	r := newRemote(t)
 	t.Run("verbs", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *remote){
-			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "refusals": refusedVerbs,
+			"topics": topicVerbs, "subscriptions": subscriptionVerbs, "actions": actionVerbs, "refusals": rejectedVerbs,
 			"publish": publishVerb, "listen": listenVerb,
 			"tail": tailVerb, "apply": applyVerb, "apply that comes too late": applyTooLate,
 			"apply of a list of Azure's": applyAzure, "doctor": doctorVerb, "prune": pruneVerb,
@@ -178,7 +178,7 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	r.run(t, 1, "subscription", "show", "subscribed", "all-flags")
 }
 
-func refusedVerbs(t *testing.T, r *remote) {
+func rejectedVerbs(t *testing.T, r *remote) {
 	t.Helper()
 	r.topic("refusing")
 	said := r.run(t, 1, "subscription", "create", "refusing", "abc", "--endpoint", r.api, "--max-delivery-attempts", "900",
@@ -208,7 +208,7 @@ func refusedVerbs(t *testing.T, r *remote) {
 		{"publish", "refusing", "--sample", "file"},
 		{"publish", "refusing", "--type", "A", "--data", "{"},
 		{"publish", "refusing", "/none"},
-		{"listen", "--answer", "99"},
+		{"listen", "--respond", "99"},
 		{"listen", "--forward-to", "here"},
 		{"listen", "--listen", "127.0.0.1:0", "--policy", "ga-2019"},
 		{"tail", "--subscription", "abc"},
@@ -318,7 +318,7 @@ func listenVerb(t *testing.T, r *remote) {
 			append([]string{"listen", "--listen", "127.0.0.1:0", "--ready-file", file}, flags...)...)
 		return p, p.ready(file).Sink
 	}
-	last, lastURL := start("-o", "json", "--answer", "503,200")
+	last, lastURL := start("-o", "json", "--respond", "503,200")
 	first, _ := start("--topic", "heard", "--name", "first", "--event-delivery-schema", "CloudEventSchemaV1_0",
 		"--forward-to", lastURL+"/hook", "-v")
 	require.Contains(t, first.stdout.String(), "validation handshake answered")

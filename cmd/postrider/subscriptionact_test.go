@@ -59,13 +59,14 @@ func actionVerbs(t *testing.T, r *remote) {
 	require.Regexp(t, `^A sample event is delivery (\d+); see postrider delivery show \d+\.\n$`,
 		r.run(t, 0, "subscription", "test-delivery", "acted", "billing").stdout)
 	require.Contains(t, r.run(t, 1, "subscription", "probe", "acted", "billing").stderr, "probation")
-	r.db.exec(`INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, step,
+	r.db.exec(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, step,
 		    failures_in_a_row)
-		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
+		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
 		       now() + interval '5 minutes', 'Busy', 1, 10
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		  WHERE s.endpoint_base_url LIKE '%/acted' AND s.deleted_at IS NULL
-		ON CONFLICT (rest_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause, step = 1,
+		ON CONFLICT (probation_key) DO UPDATE SET since = excluded.since, until = excluded.until, cause = excluded.cause,
+		    step = 1,
 		    failures_in_a_row = 10`)
 	require.Equal(t, "probation", rest.ValueAt(r.object(t, "subscription", "probe", "acted", "billing"), "hold.reason"))
 	require.Equal(t, "Event subscription billing of topic acted: one delivery is let through now.\n",

@@ -24,7 +24,7 @@ var (
 const (
 	// openStatement reads what the next batch may be cut from, and how long the body of each is.
 	openStatement = `
-SELECT id, event_bytes, false AS held, owed_since FROM postrider_internal.deliveries
+SELECT id, event_bytes, false AS held, time_to_live_since FROM postrider_internal.deliveries
  WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND open ORDER BY id LIMIT $4`
 
 	// lockJobStatement: a cutter that does not find its own job row is obsolete.
@@ -183,7 +183,7 @@ func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 // readHeld goes on from the cursor, or begins anew if less is found there than may be taken.
 func (c *cut) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
 	if time.Since(c.heldSearchedAt) < searchInterval {
-		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.owedSince, c.heldCursor.id, limit)
+		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.timeToLiveSince, c.heldCursor.id, limit)
 		if err != nil || len(found) == limit {
 			return found, err
 		}

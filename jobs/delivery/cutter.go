@@ -40,8 +40,8 @@ type cutState struct {
 
 // heldPlace is a place in the order in which held deliveries are released.
 type heldPlace struct {
-	owedSince time.Time
-	id        int64
+	timeToLiveSince time.Time
+	id              int64
 }
 
 const (

@@ -109,7 +109,7 @@ func (l *Loader) loadBatch(ctx context.Context, w *queue.Work) (*queue.Work, err
 func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err error) {
 	err = l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(batchStatement, w.Job.JobID).QueryRow(func(row pgx.Row) error {
-			return row.Scan(&w.BatchID, &w.Attempts, &w.SkippedMarks, &bytes, &w.NextAttemptAt, &w.NotBefore,
+			return row.Scan(&w.BatchID, &w.Attempts, &w.SkippedOffsets, &bytes, &w.NextAttemptAt, &w.NotBefore,
 				&w.FirstAttemptAt, &w.LastHold, &w.BatchCreatedAt)
 		})
 	})
@@ -155,7 +155,7 @@ func eachMember(rows pgx.Rows, each func(*queue.Member)) error {
 	var m queue.Member
 	var at *time.Time
 	_, err := pgx.ForEachRow(rows, []any{
-		&m.DeliveryID, &m.SystemID, &m.OwedSince, &m.EventMissing, &m.Event.Schema, &m.Event.ID, &m.Event.Type,
+		&m.DeliveryID, &m.SystemID, &m.TimeToLiveSince, &m.EventMissing, &m.Event.Schema, &m.Event.ID, &m.Event.Type,
 		&m.Event.Subject, &m.Event.Source, &m.Event.DataVersion, &m.Event.Body, &at, &m.Event.Trace.Parent,
 		&m.Event.Trace.State,
 	}, func() error {
@@ -268,7 +268,7 @@ func readLoaded(rows pgx.Rows, found map[int64]*loaded) error {
 	var job *int64
 	var at *time.Time
 	_, err := pgx.ForEachRow(rows, []any{
-		&m.DeliveryID, &w.SubscriptionID, &job, &m.SystemID, &w.Attempts, &w.SkippedMarks, &m.OwedSince,
+		&m.DeliveryID, &w.SubscriptionID, &job, &m.SystemID, &w.Attempts, &w.SkippedOffsets, &m.TimeToLiveSince,
 		&w.NextAttemptAt, &w.NotBefore, &w.FirstAttemptAt, &w.ReadAt, &m.EventMissing, &m.Event.Schema, &m.Event.ID,
 		&m.Event.Type, &m.Event.Subject, &m.Event.Source, &m.Event.DataVersion, &at, &m.Event.Trace.Parent,
 		&m.Event.Trace.State, &w.Hold, &w.TimeToLiveStopped, &w.LastHold, &m.Event.Body, &w.old,
@@ -294,9 +294,10 @@ func respondAll(group []*loadRequest, err error) {
 	}
 }
 
-// OwedSince returns since when deliveries count as pending at a time of the database's clock. That is later than what
-// Load read if a pause that stops the time to live has begun since, ended or not. It omits deliveries that have ended.
-func (l *Loader) OwedSince(ctx context.Context, deliveries []int64, at time.Time) (map[int64]time.Time, error) {
+// TimeToLiveSince returns since when deliveries count as pending at a time of the database's clock. That is later than
+// what Load read if a pause that stops the time to live has begun since, ended or not. It omits deliveries that have
+// ended.
+func (l *Loader) TimeToLiveSince(ctx context.Context, deliveries []int64, at time.Time) (map[int64]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	owed := make(map[int64]time.Time, len(deliveries))

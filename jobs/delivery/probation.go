@@ -20,8 +20,8 @@ import (
 
 // queueProbations reads the state of probations. Most of them have no row.
 func queueProbations(batch *pgx.Batch, found map[string]queue.ProbationRow, rests ...queue.Probation) {
-	const query = `SELECT rest_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(condition, 'other')
-		FROM postrider_internal.probations WHERE rest_key = ANY ($1)`
+	const query = `SELECT probation_key, since IS NOT NULL, coalesce(probe_job_id, 0), coalesce(condition, 'other')
+		FROM postrider_internal.probations WHERE probation_key = ANY ($1)`
 	keys := map[string][]byte{}
 	for i := range rests {
 		if key := rests[i].Key; key != "" {
@@ -170,10 +170,10 @@ func (s *probation) count(e *healthSignal, now time.Time) {
 }
 
 const (
-	insertProbations = `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url)
-		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(rest_key, endpoint_base_url) ORDER BY rest_key
-		ON CONFLICT (rest_key) DO NOTHING`
-	deleteProbation = `DELETE FROM postrider_internal.probations WHERE rest_key = $1`
+	insertProbations = `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url)
+		SELECT * FROM unnest($1::bytea[], $2::text[]) AS u(probation_key, endpoint_base_url) ORDER BY probation_key
+		ON CONFLICT (probation_key) DO NOTHING`
+	deleteProbation = `DELETE FROM postrider_internal.probations WHERE probation_key = $1`
 )
 
 var (

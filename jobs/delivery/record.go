@@ -79,7 +79,7 @@ var resultColumns = postgres.Columns[*recording]{
 	postgres.NullTextCol("reason", func(q *recording) string { return string(q.Verdict.Reason) }),
 	postgres.NullTimeCol("next_at", func(q *recording) time.Time { return q.Verdict.At }),
 	postgres.NullTimeCol("not_before", func(q *recording) time.Time { return q.Verdict.NotBefore }),
-	postgres.Col("skipped_marks", "int", func(q *recording) int { return q.Verdict.SkippedMarks }),
+	postgres.Col("skipped_offsets", "int", func(q *recording) int { return q.Verdict.SkippedOffsets }),
 	postgres.Col("rule", "text", func(q *recording) string { return q.Verdict.Why.String() }),
 	postgres.NullIntCol("step_ms", func(q *recording) int64 { return q.Verdict.Why.Step.Milliseconds() }),
 	postgres.NullIntCol("floor_ms", func(q *recording) int64 { return q.Verdict.Why.Floor.Milliseconds() }),

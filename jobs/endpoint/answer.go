@@ -79,7 +79,7 @@ func headerBytes(header http.Header) []byte {
 
 // errorKind sorts errors below HTTP into the policies' conditions. TLS failures count as socket errors.
 func errorKind(ctx context.Context, err error) policy.ErrorKind {
-	var refused *refusedError
+	var refused *rejectedError
 	var dns *net.DNSError
 	var netErr net.Error
 	switch {

@@ -26,7 +26,7 @@ type HandshakeRequest struct {
 // Ask guards addresses and follows no redirect, as Send does. The error is ErrInterrupted or nil.
 func (c *Client) Ask(
 	a HandshakeRequest, timeout time.Duration,
-) (met policy.HandshakeAnswer, took time.Duration, token string, err error) {
+) (met policy.HandshakeResponse, took time.Duration, token string, err error) {
 	began := time.Now()
 	if a.Connection.OAuth2 != nil {
 		if token, err = c.Token(a.Connection); errors.Is(err, ErrInterrupted) {
@@ -42,12 +42,12 @@ func (c *Client) Ask(
 	return met, time.Since(began), token, err
 }
 
-func (c *Client) ask(a HandshakeRequest, timeout time.Duration) (met policy.HandshakeAnswer, err error) {
+func (c *Client) ask(a HandshakeRequest, timeout time.Duration) (met policy.HandshakeResponse, err error) {
 	ctx, cancel := context.WithTimeout(c.requests, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, a.Method, a.URL, bytes.NewReader(a.Body))
 	if err != nil {
-		return policy.HandshakeAnswer{Err: ErrorText(err), Cause: err}, nil
+		return policy.HandshakeResponse{Err: ErrorText(err), Cause: err}, nil
 	}
 	req.Header = a.Header
 	if req.Header.Get("User-Agent") == "" {

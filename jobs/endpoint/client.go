@@ -25,11 +25,11 @@ const (
 // ErrInterrupted means that the stop of this node cut the request. It is not an outcome: the attempt is made again.
 var ErrInterrupted = errors.New("the attempt was cut by this node's stop")
 
-// refusedError is an address that must not be called.
-type refusedError struct{ cause error }
+// rejectedError is an address that must not be called.
+type rejectedError struct{ cause error }
 
-func (e *refusedError) Error() string { return "refused address: " + e.cause.Error() }
-func (e *refusedError) Unwrap() error { return e.cause }
+func (e *rejectedError) Error() string { return "refused address: " + e.cause.Error() }
+func (e *rejectedError) Unwrap() error { return e.cause }
 
 // Options configure a Client.
 type Options struct {

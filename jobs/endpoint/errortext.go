@@ -42,7 +42,7 @@ func withoutPrefix(text string) string { return goPrefix.ReplaceAllString(text, 
 // ErrorText returns the error of a request in words that need no knowledge of Go.
 func ErrorText(err error) string {
 	var plain *PlainError
-	var refused *refusedError
+	var refused *rejectedError
 	var request *url.Error
 	var certificate *tls.CertificateVerificationError
 	switch {

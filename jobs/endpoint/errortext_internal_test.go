@@ -40,7 +40,7 @@ func TestErrorTextIsPlain(t *testing.T) {
 		"name nowhere.invalid could not be resolved: no such host": &net.DNSError{
 			Name: "nowhere.invalid", Err: "no such host",
 		},
-		"refused address: loopback":                       &refusedError{cause: errors.New("loopback")},
+		"refused address: loopback":                       &rejectedError{cause: errors.New("loopback")},
 		"first record does not look like a TLS handshake": errors.New("tls: first record does not look like a TLS handshake"),
 	} {
 		require.Equal(t, want, ErrorText(err))
@@ -72,7 +72,7 @@ func TestErrorTextUnwraps(t *testing.T) {
 			"name slow.invalid could not be resolved: no response from the name server in time",
 			&net.DNSError{Name: "slow.invalid", Err: "i/o timeout", IsTimeout: true},
 		},
-		{"refused address: metadata", &net.OpError{Op: "dial", Err: &refusedError{cause: errors.New("metadata")}}},
+		{"refused address: metadata", &net.OpError{Op: "dial", Err: &rejectedError{cause: errors.New("metadata")}}},
 		{
 			`malformed HTTP status code "20"`,
 			errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP status code "20"`),

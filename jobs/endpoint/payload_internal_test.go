@@ -41,7 +41,7 @@ func TestPayloadIsSentAgainUntilItWasWritten(t *testing.T) {
 }
 
 // An endpoint that accepts and never speaks TLS must not keep the connection for longer than the handshake may take.
-func TestHandshakeThatNeverAnswersIsGivenUp(t *testing.T) {
+func TestHandshakeThatNeverAnswersIsAbandoned(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

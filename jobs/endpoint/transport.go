@@ -84,13 +84,13 @@ func guard(allow []netip.Prefix) func(network, address string, _ syscall.RawConn
 	return func(_, address string, _ syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return &refusedError{cause: err}
+			return &rejectedError{cause: err}
 		}
 		if err := policy.Address(addr.Addr(), allow); err != nil {
-			return &refusedError{cause: err}
+			return &rejectedError{cause: err}
 		}
 		if err := policy.Port(addr, allow); err != nil {
-			return &refusedError{cause: err}
+			return &rejectedError{cause: err}
 		}
 		return nil
 	}
@@ -104,7 +104,7 @@ func guardPlain(allow []netip.Prefix) func(network, address string, _ syscall.Ra
 			return err
 		}
 		if err := policy.PlainAddress(netip.MustParseAddrPort(address).Addr(), allow); err != nil {
-			return &refusedError{cause: err}
+			return &rejectedError{cause: err}
 		}
 		return nil
 	}
@@ -115,7 +115,7 @@ func guardPlain(allow []netip.Prefix) func(network, address string, _ syscall.Ra
 func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.Response, error) {
 	if t.Proxy != nil {
 		if err := t.judgeProxied(req.URL); err != nil {
-			return nil, &refusedError{cause: err}
+			return nil, &rejectedError{cause: err}
 		}
 	}
 	switch {

@@ -27,7 +27,7 @@ type ExportResult struct {
 var recordStatement = sqlFile("record.sql")
 
 // Exported has the numbers of an export's dead letters, by what became of them.
-type Exported struct{ Written, GivenUp, Pending int }
+type Exported struct{ Written, Abandoned, Pending int }
 
 // RecordExport records the result of a try. It is no error that a job is not the export's any more; then nothing
 // changes.
@@ -40,7 +40,7 @@ func (e *Exports) RecordExport(ctx context.Context, r *ExportResult) (done Expor
 		return Exported{}, fmt.Errorf("record an export: %w", err)
 	}
 	e.exported.Add(int64(done.Written))
-	e.abandoned.Add(int64(done.GivenUp))
+	e.abandoned.Add(int64(done.Abandoned))
 	return done, nil
 }
 
@@ -49,26 +49,26 @@ func (e *Exports) recordExport(ctx context.Context, tx pgx.Tx, r *ExportResult) 
 	for id, why := range r.Unfit {
 		unfit, whys = append(unfit, id), append(whys, postgres.NullText(why).String)
 	}
-	var givenUp []uuid.UUID
+	var abandoned []uuid.UUID
 	err = tx.QueryRow(ctx, recordStatement, pgx.NamedArgs{
 		"job": r.Job, "id": r.Export.ID, "created": r.Export.CreatedAt, "location": r.Location,
 		"error": postgres.NullText(r.Error).String, "give_up": r.GiveUp, "unfit": unfit, "unfit_errors": whys,
 		"pause": policy.ExportPause(r.Export.Tries + 1),
-	}).Scan(&done.Written, &done.GivenUp, &done.Pending, &givenUp)
-	if err != nil || done.GivenUp == 0 {
+	}).Scan(&done.Written, &done.Abandoned, &done.Pending, &abandoned)
+	if err != nil || done.Abandoned == 0 {
 		return done, err
 	}
-	return done, noteExportsGivenUp(ctx, tx, givenUp, r)
+	return done, noteExportsAbandoned(ctx, tx, abandoned, r)
 }
 
-// noteExportsGivenUp inserts a notice, in the transaction that marks them so, that these dead letters will not be
+// noteExportsAbandoned inserts a notice, in the transaction that marks them so, that these dead letters will not be
 // exported any more.
-func noteExportsGivenUp(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *ExportResult) error {
+func noteExportsAbandoned(ctx context.Context, tx pgx.Tx, letters []uuid.UUID, r *ExportResult) error {
 	reason := r.Error
 	if reason == "" { // the file was written, without these
 		reason = r.Unfit[letters[0]]
 	}
-	const note = "SELECT postrider_internal.note_exports_given_up($1::uuid[], $2)"
+	const note = "SELECT postrider_internal.note_exports_abandoned($1::uuid[], $2)"
 	if _, err := tx.Exec(ctx, note, letters, postgres.NullText(reason).String); err != nil {
 		return fmt.Errorf("note that an export was given up: %w", err)
 	}

@@ -40,12 +40,12 @@ func NewExports(db *postgres.DB, notifier *queue.Notifier) *Exports {
 // ExportCounters count dead letters since the process began.
 type ExportCounters struct {
 	// Written to a location, and given up.
-	Written, GivenUp int64
+	Written, Abandoned int64
 }
 
 // ExportCounters reads the counters.
 func (e *Exports) ExportCounters() ExportCounters {
-	return ExportCounters{Written: e.exported.Load(), GivenUp: e.abandoned.Load()}
+	return ExportCounters{Written: e.exported.Load(), Abandoned: e.abandoned.Load()}
 }
 
 const (

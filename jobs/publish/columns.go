@@ -84,7 +84,7 @@ var (
 	routedColumns = append(deliveryColumns[:5:5],
 		postgres.Col("route_id", "bigint", func(d newDelivery) int64 { return d.route.ID }),
 		postgres.Col("event_day", "date", func(d newDelivery) time.Time { return d.route.EventDay }),
-		postgres.Col("owed_since", "timestamptz", func(d newDelivery) time.Time { return d.since }))
+		postgres.Col("time_to_live_since", "timestamptz", func(d newDelivery) time.Time { return d.since }))
 )
 
 // destination is a topic (event subscription 0) or an event subscription of a publish: what it adds to the counts, and
@@ -99,7 +99,7 @@ var destinationColumns = postgres.Columns[destination]{
 	postgres.Col("topic_id", "bigint", func(d destination) int64 { return d.topicID }),
 	postgres.Col("subscription_id", "bigint", func(d destination) int64 { return d.subscriptionID }),
 	postgres.Col("count", "bigint", func(d destination) int64 { return d.count }),
-	postgres.Col("rest_key", "bytea", func(d destination) []byte { return d.restKey }),
+	postgres.Col("probation_key", "bytea", func(d destination) []byte { return d.restKey }),
 	postgres.Col("batching", "bool", func(d destination) bool { return d.batching }),
 }
 

@@ -86,7 +86,7 @@ func (o *offers) commit(row *offeredRow) {
 		w := o.works[place-1]
 		o.works[place-1] = nil
 		w.Job = queue.JobToken{JobID: row.jobs[n], CreatedAt: row.began}
-		w.Members[0].DeliveryID, w.Members[0].OwedSince = row.ids[n], row.began
+		w.Members[0].DeliveryID, w.Members[0].TimeToLiveSince = row.ids[n], row.began
 		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, o.asOf
 		w.SetProbation(queue.ProbationOf(o.catalogue, w.SubscriptionID), nil)
 		jobs[n] = w

@@ -58,7 +58,7 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	pause := routeMinPause
 	for try := 0; ; try++ {
 		err := postgres.Isolate(group,
-			func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= p.optimistic) }, refuseRoute)
+			func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= p.optimistic) }, rejectRoute)
 		if err == nil {
 			break
 		}
@@ -76,7 +76,7 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	}
 }
 
-func refuseRoute(req *routeRequest, err error) error {
+func rejectRoute(req *routeRequest, err error) error {
 	req.failed = fmt.Errorf("%w: %w", postgres.ErrPoison, err)
 	return nil
 }

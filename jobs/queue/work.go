@@ -44,9 +44,9 @@ type Work struct {
 	// Members are the deliveries, in the order in which every attempt sends them.
 	Members []Member
 
-	Attempts      int
-	SkippedMarks  int
-	NextAttemptAt time.Time
+	Attempts       int
+	SkippedOffsets int
+	NextAttemptAt  time.Time
 	// NotBefore is the time requested for the attempt, if NextAttemptAt is sooner and was to end the delivery; see
 	// policy.PutOff.
 	NotBefore      *time.Time
@@ -71,10 +71,10 @@ type Work struct {
 
 // Member is a delivery of a Work.
 type Member struct {
-	DeliveryID int64
-	SystemID   uuid.UUID
-	OwedSince  time.Time
-	Event      event.Event
+	DeliveryID      int64
+	SystemID        uuid.UUID
+	TimeToLiveSince time.Time
+	Event           event.Event
 	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped; or it was
 	// erased when the delivery was created.
 	EventMissing bool

@@ -9,7 +9,7 @@ WITH RECURSIVE jump(subscription_id) AS (
 ), waiting AS MATERIALIZED (
     SELECT j.subscription_id FROM jump j
      WHERE j.subscription_id IS NOT NULL
-       AND (SELECT d.owed_since FROM postrider_internal.deliveries d
+       AND (SELECT d.time_to_live_since FROM postrider_internal.deliveries d
              WHERE d.subscription_id = j.subscription_id AND d.open ORDER BY d.id LIMIT 1)
            < now() - interval '60 seconds'
        AND (SELECT true FROM postrider_internal.event_subscriptions s

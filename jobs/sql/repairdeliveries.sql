@@ -17,7 +17,7 @@
 -- Scalar subqueries and arrays replace joins, because they are always lookups by id. For a join the planner may read
 -- a whole table.
 WITH step AS MATERIALIZED (
-    SELECT id, subscription_id, job_id, batch_id, hold, owed_since, last_attempt_at
+    SELECT id, subscription_id, job_id, batch_id, hold, time_to_live_since, last_attempt_at
       FROM postrider_internal.deliveries WHERE id > $2 ORDER BY id LIMIT $1
 ), cutters AS MATERIALIZED (
     SELECT (args ->> 's')::bigint AS subscription_id FROM postrider_internal.river_job
@@ -26,7 +26,7 @@ WITH step AS MATERIALIZED (
     SELECT d.id, d.job_id, d.batch_id FROM step d
      WHERE d.hold IS NULL
        AND (SELECT true FROM postrider_internal.batches b WHERE b.id = d.batch_id AND b.state = 'pending') IS NULL
-       AND greatest(d.owed_since, d.last_attempt_at) < now() - interval '60 seconds'
+       AND greatest(d.time_to_live_since, d.last_attempt_at) < now() - interval '60 seconds'
        AND (SELECT true FROM postrider_internal.river_job j
              WHERE j.id = d.job_id
                AND (j.kind <> 'deliver' OR j.finalized_at IS NULL AND j.args ->> 'd' = d.id::text)) IS NULL

@@ -13,9 +13,9 @@ WITH backlog AS (
            + (SELECT coalesce(sum(members), 0) FROM (SELECT members FROM postrider_internal.batches
                                                       WHERE hold IS NOT NULL LIMIT @held) batched))::bigint AS held
 ), oldest AS (
-    SELECT id, owed_since FROM postrider_internal.deliveries ORDER BY id LIMIT 1
+    SELECT id, time_to_live_since FROM postrider_internal.deliveries ORDER BY id LIMIT 1
 ), finished AS (
-    SELECT state, postrider_internal.seconds(finished_at - owed_since) AS lag
+    SELECT state, postrider_internal.seconds(finished_at - time_to_live_since) AS lag
       FROM postrider_internal.delivery_history
      ORDER BY id DESC
      LIMIT @sample
@@ -25,7 +25,7 @@ WITH backlog AS (
       FROM finished
      WHERE state = 'delivered'
 )
-SELECT greatest(0, backlog.pending) AS pending, held.held, oldest.owed_since AS oldest_owed_since,
+SELECT greatest(0, backlog.pending) AS pending, held.held, oldest.time_to_live_since AS oldest_pending_since,
        oldest.id AS oldest_id,
        (SELECT coalesce(sum(sweeper_finds), 0)::bigint FROM postrider.nodes) AS sweeper_finds,
        -- living_nodes.sql

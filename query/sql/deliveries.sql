@@ -6,13 +6,14 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
        CASE WHEN d.state = 'pending' AND h.hold IS NULL
             THEN greatest(coalesce(b.next_attempt_at, d.next_attempt_at), now()) END AS next_attempt_at,
        CASE WHEN d.state = 'pending'
-            THEN postrider_internal.expires_at(d.id, d.owed_since,
+            THEN postrider_internal.expires_at(d.id, d.time_to_live_since,
                  (s.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer,
                  t.event_retention_in_days, (SELECT coalesce(max(n.time_scale), 1) FROM postrider_internal.nodes n),
                  p, st) END AS expires_at,
        CASE WHEN h.hold = 'probation' AND st.hold IS NULL AND r.since IS NOT NULL
             THEN greatest(r.until, now()) END AS hold_until,
-       d.last_attempt_at, d.last_outcome, d.last_status, d.owed_since, d.finished_at, d.batch_id, d.redelivered_from,
+       d.last_attempt_at, d.last_outcome, d.last_status, d.time_to_live_since, d.finished_at, d.batch_id,
+           d.redelivered_from,
        d.operation_id, d.dead_letter_id
   FROM (SELECT d.*, row_number() OVER (ORDER BY CASE WHEN @timed AND @backwards THEN d.event_uuid END,
                                                 CASE WHEN @backwards THEN d.id END,
@@ -32,5 +33,6 @@ SELECT d.id AS delivery_id, t.name AS topic, s.name AS subscription, e.event_id,
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
   LEFT JOIN postrider_internal.probations r
-         ON r.since IS NOT NULL AND r.rest_key = postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id)
+         ON r.since IS NOT NULL AND r.probation_key = postrider_internal.probation_key(p.probation_scope,
+             s.endpoint_hash, s.id)
  ORDER BY d.place

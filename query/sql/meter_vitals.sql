@@ -1,5 +1,5 @@
 -- Reads the state of all nodes and of the database. Dead letters to export are counted up to @limit.
-SELECT 0::bigint AS owed_deliveries, 0::float8 AS oldest_owed_seconds,
+SELECT 0::bigint AS pending_deliveries, 0::float8 AS oldest_pending_seconds,
        -- living_nodes.sql
        (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - beat_at)), 0)::float8
           FROM postrider.nodes) AS oldest_beat_seconds,
@@ -17,6 +17,7 @@ SELECT 0::bigint AS owed_deliveries, 0::float8 AS oldest_owed_seconds,
        least(@limit, (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters
                                              WHERE export_state = 'pending' AND export_id IS NULL LIMIT @limit) waiting)
              + (SELECT count(*) FROM (SELECT FROM postrider_internal.dead_letters
-                                       WHERE export_id IS NOT NULL LIMIT @limit) taken))::bigint AS unexported_letters,
+                                       WHERE export_id
+                                           IS NOT NULL LIMIT @limit) taken))::bigint AS unexported_dead_letters,
        (SELECT coalesce(max(postrider_internal.seconds(clock_timestamp() - created_at)), 0)::float8
           FROM postrider_internal.exports) AS oldest_export_seconds

@@ -79,20 +79,20 @@ func Refuse(status int, code, format string, args ...any) *RejectionError {
 	return &RejectionError{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// RefuseUnauthorized is the response to a wrong credential, or to none.
-func RefuseUnauthorized(message string) error {
+// RejectUnauthorized is the response to a wrong credential, or to none.
+func RejectUnauthorized(message string) error {
 	return Refuse(http.StatusUnauthorized, codeUnauthorized, "%s", message)
 }
 
-// RefuseForbidden answers a right credential that is not allowed what it asks for.
-func RefuseForbidden(actor, format string, args ...any) error {
+// RejectForbidden answers a right credential that is not allowed what it asks for.
+func RejectForbidden(actor, format string, args ...any) error {
 	r := Refuse(http.StatusForbidden, codeForbidden, format, args...)
 	r.Actor = actor
 	return r
 }
 
-// RefuseConflict answers what contradicts the state of things; openapi.yaml lists the codes.
-func RefuseConflict(code ConflictCode, format string, args ...any) *RejectionError {
+// RejectConflict answers what contradicts the state of things; openapi.yaml lists the codes.
+func RejectConflict(code ConflictCode, format string, args ...any) *RejectionError {
 	return Refuse(http.StatusConflict, string(code), format, args...)
 }
 
@@ -189,15 +189,15 @@ func AnswerTo(err error, c echo.Context) *RejectionError {
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &parse):
-		return parseRefusal(parse)
+		return parseRejection(parse)
 	case errors.As(err, &router):
-		return routerRefusal(router, c)
+		return routerRejection(router, c)
 	default:
-		return storeRefusal(err)
+		return storeRejection(err)
 	}
 }
 
-func parseRefusal(e *event.Error) *RejectionError {
+func parseRejection(e *event.Error) *RejectionError {
 	answer := Refuse(e.Status, e.Code, "%s", e.Message)
 	if e.Index < 0 {
 		return answer
@@ -210,8 +210,8 @@ func parseRefusal(e *event.Error) *RejectionError {
 	return answer
 }
 
-// routerRefusal is the response to a request that no route takes.
-func routerRefusal(e *echo.HTTPError, c echo.Context) *RejectionError {
+// routerRejection is the response to a request that no route takes.
+func routerRejection(e *echo.HTTPError, c echo.Context) *RejectionError {
 	r := c.Request()
 	switch e.Code {
 	case http.StatusNotFound:
@@ -228,10 +228,10 @@ func routerRefusal(e *echo.HTTPError, c echo.Context) *RejectionError {
 	return Refuse(e.Code, strings.ReplaceAll(http.StatusText(e.Code), " ", ""), "%s", http.StatusText(e.Code))
 }
 
-func storeRefusal(err error) *RejectionError {
+func storeRejection(err error) *RejectionError {
 	var no *postgres.FunctionError
 	if errors.As(err, &no) {
-		return functionRefusal(no)
+		return functionRejection(no)
 	}
 	switch {
 	case postgres.IsDiskFull(err):
@@ -240,14 +240,14 @@ func storeRefusal(err error) *RejectionError {
 	case errors.Is(err, postgres.ErrNotFound):
 		return Refuse(http.StatusNotFound, CodeNotFound, "what the request names does not exist")
 	case errors.Is(err, catalog.ErrSystemTopic):
-		return RefuseConflict(ConflictCodeSystemTopic,
+		return RejectConflict(ConflictCodeSystemTopic,
 			"topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are "+
 				"nobody's", catalog.SystemTopic)
 	case errors.Is(err, postgres.ErrTooSlow):
 		return Refuse(http.StatusServiceUnavailable, CodeUnavailable,
 			"this could not be read in time; ask for less: a shorter time, or one event subscription")
 	case errors.Is(err, postgres.ErrConflict):
-		return RefuseConflict(ConflictCodeConcurrentChange,
+		return RejectConflict(ConflictCodeConcurrentChange,
 			"what the request changes was changed meanwhile; read it again, and try again")
 	case errors.Is(err, publish.ErrUnauthorized):
 		return Refuse(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
@@ -260,8 +260,8 @@ func storeRefusal(err error) *RejectionError {
 	}
 }
 
-// functionRefusal words what a function of the store refuses.
-func functionRefusal(no *postgres.FunctionError) *RejectionError {
+// functionRejection words what a function of the store refuses.
+func functionRejection(no *postgres.FunctionError) *RejectionError {
 	switch {
 	case errors.Is(no, postgres.ErrNotFound):
 		return Refuse(http.StatusNotFound, CodeNotFound, "%s", no.Message)
@@ -270,7 +270,7 @@ func functionRefusal(no *postgres.FunctionError) *RejectionError {
 		r.Details = []ErrorDetail{{Code: codeInvalidValue, Target: no.Field, Message: no.Message}}
 		return r
 	default:
-		return RefuseConflict(conflictCode(no), "%s", no.Message)
+		return RejectConflict(conflictCode(no), "%s", no.Message)
 	}
 }
 

@@ -55,7 +55,7 @@ func (h IfMatchHeader) Conditions() ([]postgres.Condition, error) { return Condi
 // Rejected is err, or the response 412 if err says that the condition does not hold of the thing.
 func (h IfMatchHeader) Rejected(err error, what, name string) error {
 	if errors.Is(err, postgres.ErrPrecondition) {
-		return RefusePrecondition(what, name, h.IfMatch)
+		return RejectPrecondition(what, name, h.IfMatch)
 	}
 	return err
 }
@@ -101,8 +101,8 @@ func EntityTag(text string) string {
 	return text
 }
 
-// RefusePrecondition is the response if no version that If-Match names is the stored one.
-func RefusePrecondition(what, name string, match *string) error {
+// RejectPrecondition is the response if no version that If-Match names is the stored one.
+func RejectPrecondition(what, name string, match *string) error {
 	if match == nil {
 		return Refuse(http.StatusPreconditionFailed, codePreconditionFailed,
 			"%s %q exists already, and If-None-Match asks that it does not", what, Shorten(name))

@@ -116,7 +116,7 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 	}
 	shown := shownBy(r)
 	if shown.text == "" {
-		return Credential{}, api.RefuseUnauthorized(howToShow)
+		return Credential{}, api.RejectUnauthorized(howToShow)
 	}
 	c := Credential{Digest: DigestOf(shown.text)}
 	if shown.token {
@@ -127,7 +127,7 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 		c.token = token
 	}
 	if a.refusesDevKey(&c) {
-		return Credential{}, api.RefuseUnauthorized("this is the well-known access key of postrider dev, which works on " +
+		return Credential{}, api.RejectUnauthorized("this is the well-known access key of postrider dev, which works on " +
 			"loopback under postrider dev only")
 	}
 	c.admin = shown.bearer && c.Digest.equals(a.admin[:]) == 1
@@ -152,10 +152,10 @@ func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string)
 	case key.Publishes(topic):
 		return nil
 	case key.Scope != access.ScopePublish:
-		return api.RefuseForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin",
+		return api.RejectForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin",
 			key.Name, key.Scope)
 	default:
-		return api.RefuseForbidden(key.Actor("").Name, "API key %s publishes to topic %q alone", key.Name, *key.Topic)
+		return api.RejectForbidden(key.Actor("").Name, "API key %s publishes to topic %q alone", key.Name, *key.Topic)
 	}
 }
 
@@ -164,12 +164,12 @@ func readToken(shown shown, path string, now time.Time) (*sasToken, error) {
 	token, err := parseSAS(shown.text)
 	switch {
 	case err != nil:
-		return nil, api.RefuseUnauthorized(shown.where + ": " + err.Error())
+		return nil, api.RejectUnauthorized(shown.where + ": " + err.Error())
 	case !token.covers(path):
-		return nil, api.RefuseUnauthorized(shown.where + ": r is another resource than " + api.Shorten(path) +
+		return nil, api.RejectUnauthorized(shown.where + ": r is another resource than " + api.Shorten(path) +
 			", which it must be, or begin")
 	case !now.Before(token.expires):
-		return nil, api.RefuseUnauthorized(shown.where + ": the shared access signature expired at " +
+		return nil, api.RejectUnauthorized(shown.where + ": the shared access signature expired at " +
 			token.expires.UTC().Format(time.RFC3339) +
 			"; it is " + now.UTC().Format(time.RFC3339) + " now")
 	}
@@ -196,17 +196,17 @@ func (c *Credential) Opens(t *catalog.Topic) bool {
 	return c.admin || c.apiKey != "" || keys == 1
 }
 
-// Refusal is the response if the credential is not accepted.
-func (c *Credential) Refusal() error {
+// Rejection is the response if the credential is not accepted.
+func (c *Credential) Rejection() error {
 	if c.token != nil {
-		return api.RefuseUnauthorized("the shared access signature is not by an access key of this topic: s must be the " +
+		return api.RejectUnauthorized("the shared access signature is not by an access key of this topic: s must be the " +
 			"HMAC-SHA256 of all that comes before &s=, " +
 			"as it is sent, with the bytes that the key is base64 of; or the topic does not exist")
 	}
 	if c.apiKey != "" {
-		return api.RefuseUnauthorized(noSuchAPIKey)
+		return api.RejectUnauthorized(noSuchAPIKey)
 	}
-	return api.RefuseUnauthorized("the access key is not one of this topic's, or the topic does not exist")
+	return api.RejectUnauthorized("the access key is not one of this topic's, or the topic does not exist")
 }
 
 // authorization reads Authorization. The scheme's case does not matter (RFC 9110, section 11.1).

@@ -49,7 +49,7 @@ func (a *Authenticator) who(c echo.Context) (access.Actor, error) {
 	}
 	scheme, token := authorization(r)
 	if !strings.EqualFold(scheme, bearer) || token == "" {
-		return access.Actor{}, api.RefuseUnauthorized("send an API key, or the admin token, as Authorization: Bearer")
+		return access.Actor{}, api.RejectUnauthorized("send an API key, or the admin token, as Authorization: Bearer")
 	}
 	from, shown := Sender(r.RemoteAddr), DigestOf(token)
 	if wait := a.Guesses.Wait(from, managing, shown, time.Now()); wait > 0 {
@@ -61,7 +61,7 @@ func (a *Authenticator) who(c echo.Context) (access.Actor, error) {
 		if access.IsAPIKey(token) {
 			refusal = noSuchAPIKey
 		}
-		return who, a.Guessed(from, managing, "for this API", api.RefuseUnauthorized(refusal))
+		return who, a.Guessed(from, managing, "for this API", api.RejectUnauthorized(refusal))
 	}
 	if err == nil {
 		a.Guesses.Opened(from, managing, shown)
@@ -87,9 +87,9 @@ func (a *Authenticator) bearerOf(c echo.Context, token string, shown *digest) (a
 // tooLittle says what is missing.
 func tooLittle(who access.Actor, needed access.Role) error {
 	if who.Role == "" {
-		return api.RefuseForbidden(who.Name, "this needs the role %s; %s has none: its scope is publish", needed, who.Name)
+		return api.RejectForbidden(who.Name, "this needs the role %s; %s has none: its scope is publish", needed, who.Name)
 	}
-	return api.RefuseForbidden(who.Name, "this needs the role %s; %s has the role %s", needed, who.Name, who.Role)
+	return api.RejectForbidden(who.Name, "this needs the role %s; %s has the role %s", needed, who.Name, who.Role)
 }
 
 // Guessed answers a wrong credential. place is where it was shown: a topic, or management.

@@ -72,14 +72,14 @@ func (m *Handlers) changeHold(ctx context.Context, r *SubscriptionPath, change h
 	sub, err := change(ctx, topic, name)
 	switch {
 	case errors.Is(err, postgres.ErrPaused):
-		return nil, api.RefuseConflict(api.ConflictCodeSubscriptionPaused,
+		return nil, api.RejectConflict(api.ConflictCodeSubscriptionPaused,
 			"event subscription %q of topic %q is paused: resume it first", name, topic)
 	case errors.Is(err, postgres.ErrNotValidated):
-		return nil, api.RefuseConflict(api.ConflictCodeEndpointNotValidated,
+		return nil, api.RejectConflict(api.ConflictCodeEndpointNotValidated,
 			"the endpoint of event subscription %q of topic %q is not validated: POST .../validate runs the handshake again, "+
 				"and endpointValidation skip does without", name, topic)
 	case errors.Is(err, catalog.ErrNoProbation):
-		return nil, api.RefuseConflict(api.ConflictCodeSubscriptionNotOnProbation,
+		return nil, api.RejectConflict(api.ConflictCodeSubscriptionNotOnProbation,
 			"event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
 	case err != nil:
 		return nil, r.rejected(err)

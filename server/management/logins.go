@@ -31,7 +31,7 @@ type LoginBegun struct {
 // BeginLogin responds to POST /v1/logins.
 func (m *Handlers) BeginLogin(ctx context.Context, r *BeginLoginRequest) (*api.Created[LoginBegun], error) {
 	if m.NoSignIn {
-		return nil, api.RefuseConflict(api.ConflictCodeNoSignIn, "no user signs in to this server, so none can approve "+
+		return nil, api.RejectConflict(api.ConflictCodeNoSignIn, "no user signs in to this server, so none can approve "+
 			"a login; postrider dev on this machine needs no personal key")
 	}
 	secret, l, err := m.Parts.Access.BeginLogin(ctx, r.Body)
@@ -101,7 +101,7 @@ func (m *Handlers) WhoAmI(ctx context.Context, _ *struct{}) (*Me, error) {
 func (m *Handlers) RevokeMyKey(ctx context.Context, _ *struct{}) (*api.NoContent, error) {
 	who := access.ActorOf(ctx)
 	if who.PersonalKey == "" {
-		return nil, api.RefuseConflict(api.ConflictCodeNotPersonalKey, "%s did not send a personal key: "+
+		return nil, api.RejectConflict(api.ConflictCodeNotPersonalKey, "%s did not send a personal key: "+
 			"an administrator revokes other API keys by DELETE /v1/apiKeys/{apiKey}", who.Name)
 	}
 	_, err := m.Parts.Access.RevokeAPIKey(ctx, who.PersonalKey)

@@ -70,7 +70,7 @@ func (m *Handlers) PatchSubscription(
 		shown, err := m.counted(ctx, after)
 		return new(taggedSubscription(shown)), err
 	}
-	return nil, api.RefuseConflict(api.ConflictCodeConcurrentChange,
+	return nil, api.RejectConflict(api.ConflictCodeConcurrentChange,
 		"event subscription %q is changed by others again and again; try again", r.Subscription)
 }
 

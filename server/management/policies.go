@@ -116,7 +116,7 @@ func policyNotFound(name string) error {
 }
 
 func builtInError(name string) error {
-	return api.RefuseConflict(api.ConflictCodePolicyBuiltIn,
+	return api.RejectConflict(api.ConflictCodePolicyBuiltIn,
 		"retry policy %q is built in and never changes: copy it under another name", name)
 }
 
@@ -125,7 +125,7 @@ func policyError(name, used string, err error) error {
 	var inUse *catalog.PolicyInUseError
 	switch {
 	case errors.As(err, &inUse):
-		return api.RefuseConflict(api.ConflictCodePolicyInUse, "%s%s", used, inUse.Error())
+		return api.RejectConflict(api.ConflictCodePolicyInUse, "%s%s", used, inUse.Error())
 	case errors.Is(err, catalog.ErrBuiltIn):
 		return builtInError(name)
 	case errors.Is(err, postgres.ErrNotFound):

@@ -22,27 +22,27 @@ type Policy struct {
 	IsDefault bool    `json:"isDefault"`
 	ETag      *string `json:"etag,omitempty"`
 
-	Source                    *string        `json:"source"`
-	AckTimeoutInSeconds       *float64       `json:"ackTimeoutInSeconds"`
-	LateAnswerWindowInSeconds *float64       `json:"lateAnswerWindowInSeconds"`
-	Basis                     *policy.Basis  `json:"basis"`
-	StepsInSeconds            []float64      `json:"stepsInSeconds"`
-	TailInSeconds             *float64       `json:"tailInSeconds"`
-	RetryWindowInSeconds      *float64       `json:"retryWindowInSeconds"`
-	JitterFraction            *float64       `json:"jitterFraction"`
-	JitterCapInSeconds        *float64       `json:"jitterCapInSeconds"`
-	Expiry                    *policy.Expiry `json:"expiry"`
-	MaxDeliveryAttempts       *Range         `json:"maxDeliveryAttempts"`
-	EventTimeToLiveInMinutes  *Range         `json:"eventTimeToLiveInMinutes"`
-	HonorRetryAfter           *bool          `json:"honorRetryAfter"`
-	RetryAfterCapInSeconds    *float64       `json:"retryAfterCapInSeconds"`
-	RetryTransportErrors      *bool          `json:"retryTransportErrors"`
-	DeadLetterDefault         *string        `json:"deadLetterDefault"`
-	DeadLetterDelayInSeconds  *float64       `json:"deadLetterDelayInSeconds"`
-	DeadLetterGiveUpInSeconds *float64       `json:"deadLetterGiveUpInSeconds"`
-	Batching                  *bool          `json:"batching"`
-	Probation                 *Probation     `json:"probation"`
-	StatusTable               []StatusCell   `json:"statusTable"`
+	Source                          *string        `json:"source"`
+	AckTimeoutInSeconds             *float64       `json:"ackTimeoutInSeconds"`
+	LateResponseWindowInSeconds     *float64       `json:"lateResponseWindowInSeconds"`
+	Basis                           *policy.Basis  `json:"basis"`
+	StepsInSeconds                  []float64      `json:"stepsInSeconds"`
+	TailInSeconds                   *float64       `json:"tailInSeconds"`
+	RetryWindowInSeconds            *float64       `json:"retryWindowInSeconds"`
+	JitterFraction                  *float64       `json:"jitterFraction"`
+	JitterCapInSeconds              *float64       `json:"jitterCapInSeconds"`
+	Expiry                          *policy.Expiry `json:"expiry"`
+	MaxDeliveryAttempts             *Range         `json:"maxDeliveryAttempts"`
+	EventTimeToLiveInMinutes        *Range         `json:"eventTimeToLiveInMinutes"`
+	HonorRetryAfter                 *bool          `json:"honorRetryAfter"`
+	RetryAfterCapInSeconds          *float64       `json:"retryAfterCapInSeconds"`
+	RetryTransportErrors            *bool          `json:"retryTransportErrors"`
+	DeadLetterDefault               *string        `json:"deadLetterDefault"`
+	DeadLetterDelayInSeconds        *float64       `json:"deadLetterDelayInSeconds"`
+	DeadLetterExportWindowInSeconds *float64       `json:"deadLetterExportWindowInSeconds"`
+	Batching                        *bool          `json:"batching"`
+	Probation                       *Probation     `json:"probation"`
+	StatusTable                     []StatusCell   `json:"statusTable"`
 }
 
 // Range is what an event subscription may set, and what it has if it sets nothing.
@@ -74,7 +74,7 @@ type StatusCell struct {
 func DescribePolicy(p *policy.Policy, version int64) Policy {
 	shown := Policy{
 		Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: &p.Source,
-		AckTimeoutInSeconds: seconds(p.AckTimeout), LateAnswerWindowInSeconds: seconds(p.LateAnswerWindow),
+		AckTimeoutInSeconds: seconds(p.AckTimeout), LateResponseWindowInSeconds: seconds(p.LateResponseWindow),
 		Basis: &p.Basis, StepsInSeconds: []float64{}, TailInSeconds: seconds(p.Tail), JitterFraction: &p.JitterFraction,
 		JitterCapInSeconds: seconds(p.JitterCap), Expiry: &p.Expiry,
 		MaxDeliveryAttempts: &Range{
@@ -85,7 +85,7 @@ func DescribePolicy(p *policy.Policy, version int64) Policy {
 		},
 		HonorRetryAfter: &p.HonorRetryAfter, RetryAfterCapInSeconds: seconds(p.RetryAfterCap),
 		RetryTransportErrors: &p.RetryTransportErrors, DeadLetterDefault: &p.DeadLetterDefault,
-		DeadLetterDelayInSeconds: seconds(p.DeadLetterDelay), DeadLetterGiveUpInSeconds: seconds(p.DeadLetterGiveUp),
+		DeadLetterDelayInSeconds: seconds(p.DeadLetterDelay), DeadLetterExportWindowInSeconds: seconds(p.DeadLetterExportWindow),
 		Batching: &p.Batching, StatusTable: []StatusCell{},
 		Probation: &Probation{
 			Scope: &p.Probation.Scope, Trigger: &p.Probation.Trigger, FirstInSeconds: seconds(p.Probation.First),
@@ -169,17 +169,17 @@ func (b *Policy) policy(name string) (*policy.Policy, error) {
 	}
 	p := &policy.Policy{
 		Name: name, Source: optional(b.Source, ""),
-		AckTimeout: spanOr(b.AckTimeoutInSeconds, base.AckTimeout), LateAnswerWindow: spanOr(b.LateAnswerWindowInSeconds, 0),
+		AckTimeout: spanOr(b.AckTimeoutInSeconds, base.AckTimeout), LateResponseWindow: spanOr(b.LateResponseWindowInSeconds, 0),
 		Basis: optional(b.Basis, base.Basis), Steps: base.Steps, Tail: spanOr(b.TailInSeconds, base.Tail),
 		RetryWindow: spanOr(b.RetryWindowInSeconds, 0), JitterFraction: optional(b.JitterFraction, base.JitterFraction),
 		JitterCap: spanOr(b.JitterCapInSeconds, base.JitterCap), Expiry: optional(b.Expiry, policy.ExpiryAtTTL),
-		HonorRetryAfter:      optional(b.HonorRetryAfter, base.HonorRetryAfter),
-		RetryAfterCap:        spanOr(b.RetryAfterCapInSeconds, base.RetryAfterCap),
-		RetryTransportErrors: optional(b.RetryTransportErrors, base.RetryTransportErrors),
-		DeadLetterDefault:    optional(b.DeadLetterDefault, policy.DeadLetterRows),
-		DeadLetterDelay:      spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay),
-		DeadLetterGiveUp:     spanOr(b.DeadLetterGiveUpInSeconds, base.DeadLetterGiveUp),
-		Batching:             optional(b.Batching, base.Batching), Probation: b.Probation.probation(base.Probation),
+		HonorRetryAfter:        optional(b.HonorRetryAfter, base.HonorRetryAfter),
+		RetryAfterCap:          spanOr(b.RetryAfterCapInSeconds, base.RetryAfterCap),
+		RetryTransportErrors:   optional(b.RetryTransportErrors, base.RetryTransportErrors),
+		DeadLetterDefault:      optional(b.DeadLetterDefault, policy.DeadLetterRows),
+		DeadLetterDelay:        spanOr(b.DeadLetterDelayInSeconds, base.DeadLetterDelay),
+		DeadLetterExportWindow: spanOr(b.DeadLetterExportWindowInSeconds, base.DeadLetterExportWindow),
+		Batching:               optional(b.Batching, base.Batching), Probation: b.Probation.probation(base.Probation),
 		Cells: base.Cells,
 	}
 	if b.StepsInSeconds != nil {

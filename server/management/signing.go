@@ -69,7 +69,7 @@ func (m *Handlers) RotateSigningSecret(ctx context.Context, r *RotateSigningSecr
 	var invalid *policy.ValidationError
 	switch {
 	case errors.Is(err, catalog.ErrNotSigned):
-		return nil, api.RefuseConflict(api.ConflictCodeSubscriptionNotSigned,
+		return nil, api.RejectConflict(api.ConflictCodeSubscriptionNotSigned,
 			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first",
 			r.Subscription, r.Topic)
 	case errors.As(err, &invalid):

@@ -134,10 +134,10 @@ func (m *Handlers) testedEvents(ctx context.Context, topic *catalog.Topic, test 
 		return readTestedEvent(topic, test.Event)
 	}
 	events, err := query.LastEvents(ctx, m.Parts.DB.Pool, topic.ID, last)
-	return events, lastEventsRefusal(err)
+	return events, lastEventsRejection(err)
 }
 
-func lastEventsRefusal(err error) error {
+func lastEventsRejection(err error) error {
 	if errors.Is(err, postgres.ErrTooSlow) {
 		return api.Refuse(http.StatusServiceUnavailable, api.CodeUnavailable,
 			"the topic's last events were not found in time: very many events of other topics are newer; bring one in event")
@@ -155,15 +155,15 @@ func readTestedEvent(topic *catalog.Topic, text []byte) ([]event.Event, error) {
 	var wrong *event.Error
 	switch {
 	case errors.As(err, &wrong):
-		return nil, eventRefusal(wrong)
+		return nil, eventRejection(wrong)
 	case err == nil && len(events) != 1: // "{},{}", which no request can contain
 		return nil, api.Invalid("event", "must be one event and not %d", len(events))
 	}
 	return events, err
 }
 
-// eventRefusal names the one event as the request does.
-func eventRefusal(e *event.Error) error {
+// eventRejection names the one event as the request does.
+func eventRejection(e *event.Error) error {
 	const place, member = "events[0]", "event"
 	answer := api.Refuse(e.Status, e.Code, "%s", strings.Replace(e.Message, place, member, 1))
 	target := member

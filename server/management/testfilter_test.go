@@ -15,11 +15,11 @@ func TestLastEventsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{postgres.ErrTooSlow, fmt.Errorf("do the thing with secrets: %w", postgres.ErrTooSlow)} {
 		var no *api.RejectionError
-		require.ErrorAs(t, lastEventsRefusal(err), &no)
+		require.ErrorAs(t, lastEventsRejection(err), &no)
 		require.Equal(t, http.StatusServiceUnavailable, no.Status)
 		require.Equal(t, "ServiceUnavailable", no.Code)
 		require.NotContains(t, no.Message, "secrets")
 		require.Contains(t, no.Message, "bring one in event", "trying again does not help")
 	}
-	require.NoError(t, lastEventsRefusal(nil))
+	require.NoError(t, lastEventsRejection(nil))
 }

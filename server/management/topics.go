@@ -108,7 +108,7 @@ func (m *Handlers) DeleteTopic(ctx context.Context, r *DeleteTopicRequest) (*api
 	case errors.Is(err, catalog.ErrSystemTopic):
 		return nil, err
 	case errors.Is(err, postgres.ErrConflict):
-		return nil, api.RefuseConflict(api.ConflictCodeTopicHasSubscriptions,
+		return nil, api.RejectConflict(api.ConflictCodeTopicHasSubscriptions,
 			"topic %q has event subscriptions: delete them first", r.Topic)
 	}
 	return &api.NoContent{}, err

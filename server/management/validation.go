@@ -140,7 +140,7 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath
 	case errors.Is(err, postgres.ErrNotFound):
 		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	case errors.Is(err, postgres.ErrConflict):
-		return nil, api.RefuseConflict(api.ConflictCodeEndpointChanged,
+		return nil, api.RejectConflict(api.ConflictCodeEndpointChanged,
 			"event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
 	case err != nil:
 		return nil, validationError(err)

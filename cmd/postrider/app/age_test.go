@@ -17,16 +17,18 @@ func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 	b.publish(t, "orders", "e", 4)
 	// Ids 1 and 2 were corrected. The pause lasted ten minutes; 4 was published in the middle of it.
 	b.exec(t,
-		"UPDATE postrider_internal.deliveries SET owed_since = now() - make_interval(mins => (ARRAY [10, 10, 20, 5])[id])")
+		"UPDATE postrider_internal.deliveries SET time_to_live_since = now() - make_interval(mins => (ARRAY [10, 10, 20, "+
+			"5])[id])")
 	b.exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since, resumed_at,
 		    stop_time_to_live, moved_to)
-		SELECT subscription_id, min(owed_since) + interval '10 minutes', min(owed_since) + interval '20 minutes', true, 2
+		SELECT subscription_id, min(time_to_live_since) + interval '10 minutes',
+		       min(time_to_live_since) + interval '20 minutes', true, 2
 		FROM postrider_internal.deliveries GROUP BY 1`)
 	later := func(at time.Duration) []time.Duration {
 		var now time.Time
 		require.NoError(t,
 			b.pool.QueryRow(t.Context(), "SELECT resumed_at FROM postrider_internal.event_subscription_states").Scan(&now))
-		owed, err := b.store.Loader.OwedSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
+		owed, err := b.store.Loader.TimeToLiveSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
 		require.NoError(t, err)
 		require.Len(t, owed, 4)
 		ages := make([]time.Duration, 4)

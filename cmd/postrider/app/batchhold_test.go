@@ -53,7 +53,8 @@ func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 		require.NoError(t, b.store.Recorder.Record(t.Context(), hold))
 	}
 	b.exec(t,
-		"UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 hour' WHERE id = "+firstDelivery)
+		"UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour' WHERE id = "+
+			firstDelivery)
 	n, err := b.store.Releaser.ReleaseExpired(t.Context(), sub.ID, 30*time.Minute, true, 100)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)

@@ -52,8 +52,8 @@ func (b *bundle) giveUp(t *testing.T) (letters []uuid.UUID) {
 	return letters
 }
 
-// refusedBy is what a statement is refused with.
-func (b *bundle) refusedBy(t *testing.T, query string, args ...any) string {
+// rejectedBy is what a statement is refused with.
+func (b *bundle) rejectedBy(t *testing.T, query string, args ...any) string {
 	t.Helper()
 	_, err := b.pool.Exec(t.Context(), query, args...)
 	require.Error(t, err)
@@ -134,9 +134,9 @@ func TestDeadLetterFilters(t *testing.T) {
 		`{"dead_letter_ids":["x"]}`:          `filter.dead_letter_ids must hold ids of dead letters, not "x"`,
 		`{"dead_letter_ids":[{}]}`:           "filter.dead_letter_ids must hold ids",
 	} {
-		require.Contains(t, b.refusedBy(t, "SELECT postrider.count_dead_letters($1)", filter), problem, filter)
+		require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), problem, filter)
 	}
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_dead_letters(NULL)"), "filter is required")
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters(NULL)"), "filter is required")
 }
 
 // Whoever is on call may do all this, and nobody else.

@@ -45,7 +45,7 @@ func (b *bundle) bury(t *testing.T, sub *catalog.Subscription, n int) {
 func (b *bundle) afterDelay(t *testing.T) {
 	t.Helper()
 	b.exec(t, `UPDATE postrider_internal.dead_letters SET export_due_at = export_due_at - interval '5 minutes',
-		    export_give_up_at = export_give_up_at - interval '5 minutes'`)
+		    export_abandon_at = export_abandon_at - interval '5 minutes'`)
 }
 
 func (b *bundle) claim(t *testing.T, want int) {
@@ -94,10 +94,10 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	require.Equal(t,
 		"ga-2018 00:00:00 00:00:00,ga-2019 00:05:00 04:00:00,ga-2021 00:05:00 04:00:00,namespace-2023 00:05:00 04:00:00",
 		b.text(t, `SELECT string_agg(format('%s %s %s', subscription, export_due_at - last_attempt_at,
-			    export_give_up_at - export_due_at), ',' ORDER BY subscription)
+			    export_abandon_at - export_due_at), ',' ORDER BY subscription)
 			FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0`))
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'rows'
-		    AND num_nonnulls(export_state, export_due_at, export_give_up_at, export_attempts) = 0`))
+		    AND num_nonnulls(export_state, export_due_at, export_abandon_at, export_attempts) = 0`))
 }
 
 // What never was attempted counts from the moment it was given up.
@@ -218,7 +218,7 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	sub := b.subscription(t, "orders", "all", outside)
 	b.bury(t, sub, 2)
 	b.afterDelay(t)
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now() + interval '3 seconds' "+
+	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now() + interval '3 seconds' "+
 		"WHERE event_id LIKE '%-0'")
 	b.claim(t, 1)
 	for tries, pause := range []string{"00:00:01", "00:00:02"} {
@@ -240,27 +240,27 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 	b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"})
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.dead_letters l "+
-			"ON j.scheduled_at = l.export_give_up_at WHERE j.kind = 'export'"), "once more at the end of that time")
+			"ON j.scheduled_at = l.export_abandon_at WHERE j.kind = 'export'"), "once more at the end of that time")
 
 	b.bury(t, sub, 1)
 	b.afterDelay(t)
 	b.claim(t, 0) // what comes later waits
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_give_up_at = now() - interval '1 second' "+
-		"WHERE export_give_up_at < now() + interval '1 hour'")
+	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now() - interval '1 second' "+
+		"WHERE export_abandon_at < now() + interval '1 hour'")
 	x, job = b.load(t)
-	require.Equal(t, export.Exported{GivenUp: 1, Pending: 1},
+	require.Equal(t, export.Exported{Abandoned: 1, Pending: 1},
 		b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"}))
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'given_up' "+
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' "+
 		"AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no room'"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"),
 		"a delivery ends once")
 	x, job = b.load(t)
 	require.Len(t, x.Letters, 1)
 	b.beTold(t)
-	require.Equal(t, export.Exported{GivenUp: 1},
+	require.Equal(t, export.Exported{Abandoned: 1},
 		b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "never", GiveUp: true}))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
-		"WHERE type = 'postrider.deadLetter.exportGivenUp' AND reason = 'never'"))
+		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND reason = 'never'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
 	b.claim(t, 1)
 }
@@ -279,13 +279,13 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 	done := b.recordExport(t, export.ExportResult{
 		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"},
 	})
-	require.Equal(t, export.Exported{Written: 1, GivenUp: 1}, done)
+	require.Equal(t, export.Exported{Written: 1, Abandoned: 1}, done)
 	require.Equal(t, 1,
 		b.count(t,
-			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'given_up' "+
+			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'abandoned' "+
 				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.Letters[0].ID)))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
-		"WHERE type = 'postrider.deadLetter.exportGivenUp' AND letters = ARRAY [$1::uuid] AND reason = 'no object'",
+		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
 		[16]byte(x.Letters[0].ID)), "operators are told")
 }
 
@@ -372,7 +372,7 @@ func TestRetentionKeepsWhatIsToBeExported(t *testing.T) {
 	b.topic(t, "orders")
 	b.bury(t, b.subscription(t, "orders", "all", outside), 2)
 	b.exec(t, "UPDATE postrider_internal.dead_letters SET dead_lettered_at = now() - interval '9 days'")
-	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_state = 'given_up' WHERE event_id LIKE '%-1'")
+	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_state = 'abandoned' WHERE event_id LIKE '%-1'")
 	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeadLettersDays: 3}))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
 }

@@ -148,7 +148,7 @@ func TestReleaseExpired(t *testing.T) {
 	require.NoError(t, err)
 	b.publish(t, "orders", "e", 3)
 	_, err = b.pool.Exec(t.Context(),
-		`UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours',
+		`UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 hours',
 		next_attempt_at = CASE WHEN id = (SELECT max(id) FROM postrider_internal.deliveries) THEN now() + interval '1 hour'
 		    ELSE next_attempt_at END
 		WHERE id > (SELECT min(id) FROM postrider_internal.deliveries)`)

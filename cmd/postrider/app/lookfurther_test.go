@@ -26,7 +26,8 @@ func TestReadsOfAWeek(t *testing.T) {
 func (b *bundle) testCountsOfAWeek(t *testing.T) {
 	for what, query := range map[string]string{
 		"backlogs": `SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries
-			    GROUP BY 1) d FULL JOIN postrider.backlogs b USING (subscription_id) WHERE n IS DISTINCT FROM owed_deliveries`,
+			    GROUP BY 1) d FULL JOIN postrider.backlogs b USING (subscription_id)
+			    WHERE n IS DISTINCT FROM pending_deliveries`,
 		"counts": `SELECT count(*) FROM (SELECT state, count(*) AS n FROM postrider.deliveries WHERE state <> 'pending'
 			    GROUP BY 1) d
 			FULL JOIN (SELECT kind AS state, sum(count) AS n FROM postrider.delivery_counts

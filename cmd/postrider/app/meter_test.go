@@ -75,8 +75,8 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	require.Equal(t, want, counts)
 	require.Len(t, reading.Backlogs, 1)
 	require.Equal(t, int64(8), reading.Backlogs[0].Owed, "also what was before")
-	require.Equal(t, int64(8), reading.Vitals.OwedDeliveries)
-	require.Positive(t, reading.Vitals.OldestOwedSeconds)
+	require.Equal(t, int64(8), reading.Vitals.PendingDeliveries)
+	require.Positive(t, reading.Vitals.OldestPendingSeconds)
 	require.Equal(t, 8, reading.Vitals.PartitionDays)
 	require.Positive(t, reading.Vitals.DatabaseBytes)
 }
@@ -208,7 +208,7 @@ func TestMeterTellsOfExports(t *testing.T) {
 		t.Helper()
 		meter.ForgetReading()
 		_, r := totals(t, meter)
-		require.Equal(t, unexported, r.Vitals.UnexportedLetters)
+		require.Equal(t, unexported, r.Vitals.UnexportedDeadLetters)
 		require.InDelta(t, oldest, r.Vitals.OldestExportSeconds, 60)
 	}
 	tells(2, 0)
@@ -219,11 +219,11 @@ func TestMeterTellsOfExports(t *testing.T) {
 	x, job := b.load(t)
 	b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"})
 	tells(2, 3600)
-	require.Zero(t, b.store.Exports.ExportCounters().GivenUp)
+	require.Zero(t, b.store.Exports.ExportCounters().Abandoned)
 	x, job = b.load(t)
 	b.recordExport(t, export.ExportResult{
 		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"},
 	})
 	tells(0, 0)
-	require.Equal(t, export.ExportCounters{Written: 1, GivenUp: 1}, b.store.Exports.ExportCounters())
+	require.Equal(t, export.ExportCounters{Written: 1, Abandoned: 1}, b.store.Exports.ExportCounters())
 }

@@ -71,7 +71,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 		require.Equal(t, fresh.Event, own.Event, "the same as if it had been loaded")
 		require.Equal(t, loaded.Job.JobID, h.Job.JobID)
 		require.Equal(t, fresh.SystemID, own.SystemID)
-		require.True(t, fresh.OwedSince.Equal(own.OwedSince))
+		require.True(t, fresh.TimeToLiveSince.Equal(own.TimeToLiveSince))
 		require.True(t, loaded.NextAttemptAt.Equal(h.NextAttemptAt))
 		require.Equal(t, loaded.Probation, h.Probation)
 		require.WithinDuration(t, loaded.Now(), h.Now(), time.Minute)
@@ -92,7 +92,7 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 	_, err := b.store.Holds.Pause(t.Context(), "orders", "paused", nil)
 	require.NoError(t, err)
 	b.exec(t,
-		"INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)",
+		"INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, failures_in_a_row) VALUES ($1, '', 1)",
 		failing.EndpointHash)
 	b.publish(t, "orders", "e", 3)
 	require.Empty(t, takenOver(t, b.store))

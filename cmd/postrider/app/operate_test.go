@@ -153,15 +153,16 @@ func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 			"SELECT count(*) FROM postrider.audit WHERE action = 'delivery_dead_lettered' AND details ->> 'deadLetterId' = "+
 				"$1::text", letter.String()))
 	const own = `'{id,dead_lettered_at,delivery_id,reason,event_uuid,event_id,subject,body,first_attempt_at,` +
-		`last_attempt_at,owed_since,published_at}'::text[]`
+		`last_attempt_at,time_to_live_since,published_at}'::text[]`
 	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(l) - "+own+") FROM postrider_internal.dead_letters l"),
 		"all else is the same")
 	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.dead_letters l
 		JOIN postrider_internal.delivery_history h ON h.id = l.delivery_id
-		WHERE (l.first_attempt_at, l.last_attempt_at, l.owed_since, l.event_uuid) = (h.first_attempt_at, h.last_attempt_at,
-		    h.owed_since, h.event_uuid)`))
+		WHERE (l.first_attempt_at, l.last_attempt_at, l.time_to_live_since, l.event_uuid) = (h.first_attempt_at,
+		    h.last_attempt_at, h.time_to_live_since, h.event_uuid)`))
 	require.Equal(t, 1, b.count(t, "SELECT count(DISTINCT to_jsonb(h) - '{id,state,reason,event_uuid,dead_letter_id,"+
-		"finished_at,first_attempt_at,last_attempt_at,owed_since}'::text[]) FROM postrider_internal.delivery_history h"))
+		"finished_at,first_attempt_at,last_attempt_at,"+
+		"time_to_live_since}'::text[]) FROM postrider_internal.delivery_history h"))
 	_, err = b.store.Operator.DeadLetterNow(t.Context(), given)
 	require.Contains(t, theNo(t, err).Hint, "dead_letters")
 }
@@ -270,8 +271,8 @@ func TestRetryNowIsRefused(t *testing.T) {
 // rest puts an event subscription's endpoint on probation.
 func (b *bundle) rest(t *testing.T, name string) {
 	t.Helper()
-	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause)
-		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
+	b.exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)
+		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), s.endpoint_base_url, now(),
 		       now() + interval '1 hour', 'Busy'
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		  WHERE s.name = $1`, name)

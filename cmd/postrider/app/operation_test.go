@@ -169,7 +169,7 @@ func TestPurgeAll(t *testing.T) {
 	b.operate(t)
 	b.requireOperation(t, id, fmt.Sprintf("purge done: matched %d done %[1]d skipped 0 failed 0", matched))
 	require.Equal(t, 503-matched, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.purge_all(NULL)"), "filter is required")
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.purge_all(NULL)"), "filter is required")
 
 	b.exec(t, "SELECT postrider.redeliver($1)", letters[0])
 	_, err = b.store.Operator.PurgeAll(t.Context(), &query.DeadLetterFilter{}, 0)
@@ -387,7 +387,7 @@ func TestRedeliverEventsRefuses(t *testing.T) {
 		"SELECT postrider.redeliver_events('orders', 'all', now() - interval '1 day', NULL, 0)": "rate_per_second must be " +
 			"1 or more, is 0",
 	} {
-		require.Contains(t, b.refusedBy(t, query), problem, query)
+		require.Contains(t, b.rejectedBy(t, query), problem, query)
 	}
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.operations"))
 
@@ -415,7 +415,7 @@ func TestOperationStepsAreBoundedByBytes(t *testing.T) {
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		var n, done int
 		require.NoError(t, tx.QueryRow(t.Context(),
-			"SELECT taken, done FROM postrider_internal.step_letters($1, 500, $2, 20000)", id, bytes).Scan(&n, &done))
+			"SELECT taken, done FROM postrider_internal.step_dead_letters($1, 500, $2, 20000)", id, bytes).Scan(&n, &done))
 		require.Equal(t, []int{taken, taken}, []int{n, done}, "%d bytes", bytes)
 		require.NoError(t, tx.Rollback(t.Context()))
 	}
@@ -470,7 +470,7 @@ func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
 func TestCountsOfDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.count_letters(filter jsonb, until timestamptz,
+	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz,
 		    patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
 		AS $$ SELECT setting::bigint, 0::bigint, patience = interval '5 seconds' FROM pg_settings
 		WHERE name = 'statement_timeout' $$`)

@@ -19,11 +19,12 @@ import (
 // manyLetters plants dead letters, a millisecond apart, the last of which has a subject of its own.
 const manyLetters = `
 INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, subject, delivery_id, subscription_id, topic_id,
-    topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
+    topic, subscription, endpoint_base_url, reason, attempts, time_to_live_since, published_at,
        event_uuid, event_day, event_id, event_type, source, data_version, schema, retry_policy, body)
 SELECT gen_random_uuid(), l.dead_lettered_at + n * interval '1 millisecond' - interval '1 hour', CASE WHEN n = $1
     THEN 'rare' ELSE 'common' END, -n, l.subscription_id, l.topic_id, l.topic, l.subscription,
-       l.endpoint_base_url, l.reason, l.attempts, l.owed_since, l.published_at, l.event_uuid, l.event_day, l.event_id,
+       l.endpoint_base_url, l.reason, l.attempts, l.time_to_live_since, l.published_at, l.event_uuid, l.event_day,
+       l.event_id,
        l.event_type, l.source, l.data_version, l.schema, l.retry_policy, l.body
   FROM postrider_internal.dead_letters l, generate_series(1, $1::int) n`
 
@@ -68,19 +69,20 @@ func TestStepsLookAtSoMany(t *testing.T) {
 	// Counting looks at the clock as often.
 	require.Equal(t, "44999 false",
 		b.text(t, `SELECT format('%s %s', matched, at_least::text)
-			FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
+			FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`), "few are counted at once")
 	b.exec(t,
-		"CREATE OR REPLACE FUNCTION postrider_internal.few_letters() RETURNS boolean LANGUAGE sql STABLE AS 'SELECT false'")
+		"CREATE OR REPLACE FUNCTION postrider_internal.few_dead_letters() RETURNS boolean "+
+			"LANGUAGE sql STABLE AS 'SELECT false'")
 	require.Equal(t, "20000 true", b.text(t, `SELECT format('%s %s', matched, at_least::text)
-		FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '0')`))
+		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '0')`))
 	require.Equal(t, "44999 false", b.text(t, `SELECT format('%s %s', matched, at_least::text)
-		FROM postrider_internal.count_letters('{"subject": "common"}', 'infinity', '1 hour')`))
+		FROM postrider_internal.measure_dead_letters('{"subject": "common"}', 'infinity', '1 hour')`))
 	require.Equal(t, "25000 false",
-		b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.count_letters(
+		b.text(t, `SELECT format('%s %s', matched, at_least::text) FROM postrider_internal.measure_dead_letters(
 		jsonb_build_object('dead_lettered_from', (SELECT to_char(dead_lettered_at AT TIME ZONE 'UTC',
 		    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM postrider_internal.dead_letters ORDER BY 1 OFFSET 19999 LIMIT 1)),
 		    'infinity', '1 hour')`))
-	require.Contains(t, b.refusedBy(t, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`),
+	require.Contains(t, b.rejectedBy(t, `SELECT postrider_internal.measure_dead_letters('{"topic": "orders"}', '0')`),
 		"counting was stopped after 0 seconds: there are at least 20000 dead letters that match")
 	found, err := b.store.Reader.CountDeadLetters(t.Context(),
 		&query.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})
@@ -135,10 +137,10 @@ func TestCountEvents(t *testing.T) {
 	require.Equal(t, 12,
 		b.count(t, "SELECT postrider.count_events('orders', now() - interval '10 days', now() - interval '1 day')"))
 	require.Contains(t,
-		b.refusedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"),
+		b.rejectedBy(t, "SELECT postrider_internal.count_events('orders', '2020-01-01', NULL, '-1 second')"),
 		"there are at least 12 such events")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.count_events('orders', '-infinity')"),
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_events('none', '2020-01-01')"), "does not exist")
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_events('orders', '-infinity')"),
 		"published_from is required")
 	_, err := b.store.Reader.CountEvents(t.Context(), "orders", "none", from, nil)
 	require.ErrorIs(t, err, postgres.ErrInvalid)

@@ -123,30 +123,31 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 		_, err = tx.Exec(t.Context(), "SET LOCAL timezone = 'Europe/Berlin'") // whose days have 23 and 25 hours
 		require.NoError(t, err)
 		rows, err := tx.Query(t.Context(),
-			"SELECT subscription_id, owed_since, expires_at FROM postrider.deliveries WHERE state = 'pending'")
+			"SELECT subscription_id, time_to_live_since, expires_at FROM postrider.deliveries WHERE state = 'pending'")
 		require.NoError(t, err)
 		seen := 0
 		for ; rows.Next(); seen++ {
 			var id int64
-			var owedSince, expiresAt time.Time
-			require.NoError(t, rows.Scan(&id, &owedSince, &expiresAt))
+			var timeToLiveSince, expiresAt time.Time
+			require.NoError(t, rows.Scan(&id, &timeToLiveSince, &expiresAt))
 			rules, ok := b.store.Cache.Snapshot().Rules(id)
 			require.True(t, ok)
-			require.Equal(t, rules.Policy.Deadline(owedSince, rules.Limits.TTL), expiresAt, rules.Policy.Name)
+			require.Equal(t, rules.Policy.Deadline(timeToLiveSince, rules.Limits.TTL), expiresAt, rules.Policy.Name)
 		}
 		require.NoError(t, rows.Err())
 		require.Equal(t, len(subs), seen)
 	}
 	requireDeadlines()
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = '2026-10-24 12:00:00+00'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = '2026-10-24 12:00:00+00'")
 	requireDeadlines()
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now()")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now()")
 
 	one := subs["ga-2021"]
 	_, err := b.store.Holds.Pause(t.Context(), "orders", one.Name, new(true))
 	require.NoError(t, err)
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '1 hour'")
-	const older = "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '2 hours' " +
+	const older = "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '2 " +
+		"hours' " +
 		"WHERE subscription_id = $1"
 	b.exec(t, older, one.ID)
 	const left = "SELECT round(extract(epoch FROM expires_at - now())) FROM postrider.deliveries " +
@@ -176,5 +177,6 @@ func TestExpiresAtUnderATimeScale(t *testing.T) {
 	scaled, _ := newStoreWith(t, b.url, app.Options{Node: "node-scaled", TimeScale: 60})
 	require.NoError(t, scaled.Nodes.Register(t.Context(), "host"))
 	require.Equal(t, 24*60, b.count(t,
-		"SELECT extract(epoch FROM expires_at - owed_since)::int FROM postrider.deliveries WHERE delivery_id = $1", id))
+		"SELECT extract(epoch FROM expires_at - time_to_live_since)::int FROM postrider.deliveries WHERE delivery_id = $1",
+		id))
 }

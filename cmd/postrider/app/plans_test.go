@@ -159,11 +159,11 @@ func TestLastOfAnEventSubscriptionWithoutAny(t *testing.T) {
 	busy := b.subscription(t, "orders", "busy", nil)
 	b.subscription(t, "orders", "fresh", nil)
 	b.exec(t, `INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
-		    attempts, reruns, owed_since, finished_at, state)
+		    attempts, reruns, time_to_live_since, finished_at, state)
 		SELECT i, (now() AT TIME ZONE 'UTC')::date, $1, $2, gen_random_uuid(), now(), 1, 0, now(), now(), 'delivered'
 		FROM generate_series(1, 20000) i`, busy.ID, busy.TopicID)
 	b.exec(t, `INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day,
-		    event_bytes, hold, owed_since, next_attempt_at)
+		    event_bytes, hold, time_to_live_since, next_attempt_at)
 		SELECT 20000 + i, $1, $2, gen_random_uuid(), now(), 1, 'paused', now(), now() FROM generate_series(1, 20000) i`,
 		busy.ID, busy.TopicID)
 	b.exec(t, "VACUUM ANALYZE")
@@ -177,7 +177,7 @@ func TestLastOfAnEventSubscriptionWithoutAny(t *testing.T) {
 				state+` ORDER BY delivery_id DESC LIMIT 50`)
 		require.LessOrEqual(t, rows, 100.0, "%s: %s of %s", state, at.NodeType, at.Relation)
 	}
-	at, rows := explained(t, pool, "SELECT topic, subscription, oldest_owed_since FROM postrider.backlogs")
+	at, rows := explained(t, pool, "SELECT topic, subscription, oldest_pending_since FROM postrider.backlogs")
 	require.LessOrEqual(t, rows, 100.0, "%s of %s", at.NodeType, at.Relation)
 }
 

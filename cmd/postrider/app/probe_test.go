@@ -14,12 +14,12 @@ func TestOneProbeIsClaimed(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
-	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until)
+	b.exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until)
 		SELECT endpoint_hash, endpoint_base_url, now(), now() - interval '1 second'
 		FROM postrider_internal.event_subscriptions`)
 	b.publish(t, "orders", "e", 100)
 	var key []byte
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT rest_key FROM postrider_internal.probations").Scan(&key))
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT probation_key FROM postrider_internal.probations").Scan(&key))
 	for range 30 {
 		var claims atomic.Int64
 		var nodes sync.WaitGroup

@@ -33,8 +33,8 @@ var answers = map[string]string{
 		` "last_status": 503, "dead_letters": 1}]`,
 	"oldest": `[{"topic": "orders", "subscription": "mail", "oldest_delivery_id": 103}, {"subscription": ` +
 		`"billing", "oldest_delivery_id": 101}]`,
-	"backlogs": `[{"topic": "orders", "subscription": "billing", "owed_deliveries": 5}, {"subscription": "mail",` +
-		` "owed_deliveries": 1}]`,
+	"backlogs": `[{"topic": "orders", "subscription": "billing", "pending_deliveries": 5}, {"subscription": "mail",` +
+		` "pending_deliveries": 1}]`,
 	"first-attempt": `[{"subscription": "billing", "ended": 1, "first_attempt_percent": 0, "delivered_percent": 0},` +
 		` {"subscription": "mail", "ended": 4, "first_attempt_percent": 75.0, "delivered_percent": 100}]`,
 	"latency": `[{"endpoint_base_url": "https://example.com/hook", "requests": 5, "p95_below_ms": 30000},` +

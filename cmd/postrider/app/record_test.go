@@ -71,7 +71,7 @@ func TestRecordRetryMakesANewRow(t *testing.T) {
 	require.NoError(t,
 		b.store.Recorder.Record(t.Context(), result(d[0], j[0], sub, policy.Verdict{Action: policy.Retry, At: soon})))
 	require.NoError(t, b.store.Recorder.Record(t.Context(),
-		result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedMarks: 2})))
+		result(d[1], j[1], sub, policy.Verdict{Action: policy.Retry, At: later, SkippedOffsets: 2})))
 
 	require.Zero(t,
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE id = ANY($1)", []int64{j[0].JobID, j[1].JobID}),
@@ -87,7 +87,7 @@ func TestRecordRetryMakesANewRow(t *testing.T) {
 	require.Equal(t, 1,
 		b.count(t,
 			"SELECT count(*) FROM postrider_internal.deliveries WHERE next_attempt_at = $1 AND attempts = 1 "+
-				"AND skipped_marks = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
+				"AND skipped_offsets = 2 AND last_outcome = 'Busy' AND last_status = 503", later.Truncate(time.Microsecond)))
 }
 
 func TestRecordDeadLetterIsSelfContained(t *testing.T) {

@@ -34,7 +34,8 @@ func TestRedeliver(t *testing.T) {
 
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND state = 'pending'
 		    AND hold = 'admission' AND attempts = 0 AND redelivered_from = $2
-		AND owed_since > now() - interval '1 minute' AND next_attempt_at IS NULL AND event_id = 'e-0' AND topic = 'orders'
+		AND time_to_live_since > now() - interval '1 minute' AND next_attempt_at IS NULL AND event_id = 'e-0'
+		    AND topic = 'orders'
 		    AND subscription = 'all'`, delivery, letter))
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d JOIN postrider_internal.events e "+
@@ -74,28 +75,28 @@ func TestRedeliverRefuses(t *testing.T) {
 	b.subscription(t, "orders", "other", func(s *catalog.SubscriptionSpec) { s.Filter.SubjectBeginsWith = "nothing" })
 	letters := b.dead(t, "orders", "e", 3)
 	const call = "SELECT postrider.redeliver($1)"
-	require.Contains(t, b.refusedBy(t, call, uuid.Nil),
+	require.Contains(t, b.rejectedBy(t, call, uuid.Nil),
 		"dead letter 00000000-0000-0000-0000-000000000000 does not exist (SQLSTATE P0002)")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver(NULL)"), "dead_letter_id is required")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, topic => 'orders')", letters[0]),
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver(NULL)"), "dead_letter_id is required")
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, topic => 'orders')", letters[0]),
 		"subscription is required with topic")
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'nobody')", letters[0]),
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, 'nobody')", letters[0]),
 		`topic "orders" has no event subscription "nobody" (SQLSTATE 22023)`)
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'all', 'elsewhere')", letters[0]),
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, 'all', 'elsewhere')", letters[0]),
 		`topic "elsewhere" has no event subscription "all"`)
 
 	b.exec(t, call, letters[0])
-	require.Contains(t, b.refusedBy(t, call, letters[0]), "was redelivered already, at ")
+	require.Contains(t, b.rejectedBy(t, call, letters[0]), "was redelivered already, at ")
 	b.exec(t, "SELECT postrider.redeliver($1, again => true)", letters[0])
 
 	b.exec(t, "UPDATE postrider_internal.dead_letters SET body = '' WHERE id = $1", letters[2])
-	require.Contains(t, b.refusedBy(t, call, letters[2]), "was erased")
+	require.Contains(t, b.rejectedBy(t, call, letters[2]), "was erased")
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET expiration_time_utc = now() WHERE name = 'all'")
-	require.Contains(t, b.refusedBy(t, call, letters[1]),
+	require.Contains(t, b.rejectedBy(t, call, letters[1]),
 		`event subscription "all" of topic "orders" has expired (SQLSTATE 55000)`)
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'all')", letters[1]), "has expired")
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, 'all')", letters[1]), "has expired")
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
-	require.Contains(t, b.refusedBy(t, call, letters[1]), `event subscription "all" of topic "orders" was deleted`)
+	require.Contains(t, b.rejectedBy(t, call, letters[1]), `event subscription "all" of topic "orders" was deleted`)
 
 	_, err := b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{}, false)
 	var refusal *postgres.FunctionError
@@ -127,7 +128,7 @@ func TestRedeliverElsewhere(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET event_delivery_schema = 'CustomInputSchema' "+
 		"WHERE name = 'received'")
 	letter := b.dead(t, "orders", "e", 1)[0]
-	require.Contains(t, b.refusedBy(t, "SELECT postrider.redeliver($1, 'received', 'repairs')", letter),
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, 'received', 'repairs')", letter),
 		`an event of EventGridSchema cannot be delivered in the schema of event subscription "received" of topic "repairs"`)
 	b.exec(t, "SELECT postrider.redeliver($1, 'desk', 'repairs')", letter)
 	require.Equal(t, 1, b.count(t,
@@ -325,14 +326,14 @@ func TestRedeliverDuringAProbation(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
 	letter := b.dead(t, "orders", "e", 1)[0]
-	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until)
+	b.exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until)
 		SELECT endpoint_hash, endpoint_base_url, now(), now() - interval '1 second'
 		FROM postrider_internal.event_subscriptions
-		ON CONFLICT (rest_key) DO UPDATE SET since = excluded.since, until = excluded.until`)
+		ON CONFLICT (probation_key) DO UPDATE SET since = excluded.since, until = excluded.until`)
 	b.exec(t, "SELECT postrider.redeliver($1)", letter)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation'"))
 	var key []byte
-	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT rest_key FROM postrider_internal.probations").Scan(&key))
+	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT probation_key FROM postrider_internal.probations").Scan(&key))
 	claimed, err := b.store.Releaser.ClaimProbe(t.Context(), key)
 	require.NoError(t, err)
 	require.True(t, claimed)

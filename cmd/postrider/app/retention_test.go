@@ -198,7 +198,8 @@ func TestRetentionOfRows(t *testing.T) {
 		b.exec(t, "INSERT INTO postrider_internal.audit (at, actor, action) SELECT "+when+
 			", 'anna', 'topic_made' FROM generate_series(1, 1500)")
 		b.exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id,
-			    subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts, owed_since, published_at,
+			    subscription_id, topic_id, topic, subscription, endpoint_base_url, reason, attempts,
+			    time_to_live_since, published_at,
 			event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, body)
 			SELECT gen_random_uuid(), %s, 1, 1, 1, '', '', '', '', 1, now(), now(), gen_random_uuid(), '', '', '', '', '', '',
 			       '', '' FROM generate_series(1, 1500)`, when))

@@ -30,7 +30,7 @@ WITH truth AS (
 ), told AS (
     SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate'
     GROUP BY 1, 2, 3, 4
-    UNION ALL SELECT topic, subscription, 'backlog', '', owed_deliveries FROM postrider.backlogs
+    UNION ALL SELECT topic, subscription, 'backlog', '', pending_deliveries FROM postrider.backlogs
 )
 SELECT count(*) FROM truth FULL JOIN told ON truth.topic = told.topic AND coalesce(truth.subscription,
     '') = coalesce(told.subscription, '')

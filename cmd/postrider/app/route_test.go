@@ -122,7 +122,7 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 			b.routeAll(t, b.store)
 			b.requireRoutedOnce(t)
 			require.Equal(t, row.events*row.subscriptions, b.count(t, "SELECT count(*) FROM postrider.deliveries d "+
-				"JOIN postrider.events e USING (system_id) WHERE d.owed_since = e.published_at"),
+				"JOIN postrider.events e USING (system_id) WHERE d.time_to_live_since = e.published_at"),
 				"the time to live began when the event was accepted")
 		})
 	}

@@ -24,7 +24,8 @@ import (
 // age makes everything look untouched for an hour.
 func (b *bundle) age(t *testing.T) {
 	t.Helper()
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = owed_since - interval '1 hour', last_attempt_at = "+
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 hour', "+
+		"last_attempt_at = "+
 		"last_attempt_at - interval '1 hour'")
 	b.exec(t, "UPDATE postrider_internal.river_job SET created_at = created_at - interval '1 hour'")
 }
@@ -146,7 +147,7 @@ func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 3, last_attempt_at = now(), next_attempt_at = now() "+
 		"+ interval '4 hours' WHERE id = "+firstDelivery)
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE id = "+firstJob)
-	b.exec(t, "UPDATE postrider_internal.deliveries SET owed_since = now() - interval '1 hour'")
+	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = now() - interval '1 hour'")
 	require.Equal(t, jobs.Swept{}, b.sweep(t), "its last attempt began a moment ago")
 	b.age(t)
 
@@ -271,7 +272,7 @@ func (b *bundle) manyOwed(t *testing.T, n int) {
 			SELECT job, 'scheduled', jsonb_build_object('d', id, 's', 1, 'n', 1), 'deliver', 'deliveries', 1, 1000,
 			       now() + interval '1 hour', now() - interval '1 hour' FROM x ORDER BY job)
 		INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id,
-		    owed_since, next_attempt_at)
+		    time_to_live_since, next_attempt_at)
 		SELECT id, 1, 1, gen_random_uuid(), current_date, 1, job, now() - interval '1 hour', now() + interval '1 hour'
 		FROM x`, n)
 	b.exec(t, "ANALYZE postrider_internal.river_job, postrider_internal.deliveries")
@@ -327,7 +328,8 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
 	b.exec(t, `CREATE FUNCTION look_old() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		NEW.owed_since := NEW.owed_since - interval '1 hour'; NEW.last_attempt_at := NEW.last_attempt_at - interval '1 hour';
+		NEW.time_to_live_since := NEW.time_to_live_since - interval '1 hour';
+		    NEW.last_attempt_at := NEW.last_attempt_at - interval '1 hour';
 		    RETURN NEW; END $$`)
 	b.exec(t, "CREATE TRIGGER age BEFORE INSERT OR UPDATE ON postrider_internal.deliveries FOR EACH ROW EXECUTE "+
 		"FUNCTION look_old()")
@@ -338,7 +340,7 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 		func(s *catalog.SubscriptionSpec) { s.Filter = filter.Filter{IncludedEventTypes: []string{"other"}} })
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now() WHERE id = $1", gone.ID)
 	b.exec(t, `INSERT INTO postrider_internal.deliveries (subscription_id, topic_id, event_uuid, event_day, event_bytes,
-		    owed_since, next_attempt_at)
+		    time_to_live_since, next_attempt_at)
 		VALUES ($1, 1, gen_random_uuid(), current_date, 1, now(), now())`, gone.ID)
 
 	ctx, stop := context.WithTimeout(t.Context(), 4*time.Second)

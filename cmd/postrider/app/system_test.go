@@ -36,7 +36,7 @@ func (b *bundle) beTold(t *testing.T) *catalog.Subscription {
 // their order.
 func (b *bundle) tell(t *testing.T) (told []notice) {
 	t.Helper()
-	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET told_at = '-infinity'")
+	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
 	require.NoError(t, err)
 	_, err = b.store.Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestEndsOfNoticesAreNotTold(t *testing.T) {
 		"SELECT postrider_internal.note_ends(array_agg(id)) FROM postrider_internal.delivery_history"
 	b.exec(t, endedBySQL)
 	b.exec(t,
-		"SELECT postrider_internal.note_exports_given_up(array_agg(id), 'Forbidden') FROM postrider_internal.dead_letters")
+		"SELECT postrider_internal.note_exports_abandoned(array_agg(id), 'Forbidden') FROM postrider_internal.dead_letters")
 	require.Zero(t, b.noted(t))
 
 	b.exec(t, "UPDATE postrider_internal.delivery_history SET topic_id = (SELECT id FROM postrider_internal.topics "+
@@ -292,7 +292,7 @@ func TestExpiredSubscriptionsAreTold(t *testing.T) {
 		}, told[0].Data)
 }
 
-func TestExportsGivenUpAreTold(t *testing.T) {
+func TestExportsAbandonedAreTold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -300,18 +300,18 @@ func TestExportsGivenUpAreTold(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 2, refused)
 	b.tell(t)
-	b.exec(t, `SELECT postrider_internal.note_exports_given_up(array_agg(id), 'AuthorizationFailure',
+	b.exec(t, `SELECT postrider_internal.note_exports_abandoned(array_agg(id), 'AuthorizationFailure',
 		    '{"exportAttempts": 48}') FROM postrider_internal.dead_letters`)
 	require.Equal(t, 1, b.noted(t))
 	var given []notice
 	for _, n := range b.tell(t) {
-		if n.Type == "postrider.deadLetter.exportGivenUp" {
+		if n.Type == "postrider.deadLetter.exportAbandoned" {
 			given = append(given, n)
 		}
 	}
 	require.Len(t, given, 2)
 	for _, n := range given {
-		require.Equal(t, fmt.Sprint(n.Data["deadLetterId"], "/exportGivenUp"), n.ID)
+		require.Equal(t, fmt.Sprint(n.Data["deadLetterId"], "/exportAbandoned"), n.ID)
 		require.EqualValues(t, 48, n.Data["exportAttempts"])
 		require.Equal(t, "AuthorizationFailure", n.Data["reason"])
 		require.Equal(t, "e-", n.Data["eventId"].(string)[:2])

@@ -84,7 +84,7 @@ func TestLongReasonsAreCut(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 1, refused)
 	b.tell(t)
-	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_given_up(array_agg(l.id),
+	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_abandoned(array_agg(l.id),
 		    i || repeat('x', 100000), jsonb_build_object('error', repeat('x', 100000)))
 		FROM postrider_internal.dead_letters l, generate_series(1, 30) i GROUP BY i OFFSET 0) noted`)
 	require.Equal(t, 30, b.noted(t))

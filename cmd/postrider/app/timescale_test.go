@@ -38,7 +38,7 @@ func TestTimeScale(t *testing.T) {
 	hastened := &bundle{store: fast, pool: b.pool, url: b.url}
 	hastened.bury(t, sub, 1)
 	require.Equal(t, "00:00:05 00:04:00", b.text(t, "SELECT DISTINCT format('%s %s', export_due_at - last_attempt_at, "+
-		"export_give_up_at - export_due_at) FROM postrider.dead_letters"))
+		"export_abandon_at - export_due_at) FROM postrider.dead_letters"))
 	hastened.publish(t, "orders", "e", 10)
 	d, j := b.fetched(t, "node-fast")
 	for i := range d {

@@ -199,7 +199,7 @@ func TestTrafficSample(t *testing.T) {
 	b.publish(t, "orders", "e", 7)
 	other, _ := newStore(t, b.url, "node-2")
 	b.exec(t,
-		"INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, condition, step) "+
+		"INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, condition, step) "+
 			"SELECT endpoint_hash, '', now(), $1, 'Busy', '503', 1 FROM postrider_internal.event_subscriptions",
 		time.Now().Add(-time.Hour))
 	traffic, err := other.Traffic.SampleTraffic(t.Context())
@@ -243,8 +243,8 @@ func TestClean(t *testing.T) {
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "endpoint", nil)
 	b.subscription(t, "orders", "own", func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = "namespace-2023" })
-	b.exec(t, `INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, updated_at)
-		SELECT postrider_internal.rest_key(p.probation_scope, s.endpoint_hash, s.id), 'kept', now() - interval '2 hours'
+	b.exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, updated_at)
+		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), 'kept', now() - interval '2 hours'
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
 		UNION ALL SELECT 'nobody''s', 'over', now() - interval '2 hours'
 		UNION ALL SELECT 'nobody''s yet', 'kept', now()`)

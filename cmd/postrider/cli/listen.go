@@ -25,8 +25,8 @@ import (
 type ListenCmd struct {
 	rest.ServerFlags
 	Listen    string   `help:"Address to listen on; a free port is chosen if this one is taken." default:"127.0.0.1:7484"`
-	ForwardTo *url.URL `help:"Forward each request to this URL, and return its response." xor:"answer" placeholder:"URL"`
-	Answer    []int    `help:"Respond with these statuses, one request after another; the last one stays." xor:"answer" placeholder:"STATUS"`
+	ForwardTo *url.URL `help:"Forward each request to this URL, and return its response." xor:"respond" placeholder:"URL"`
+	Respond   []int    `help:"Respond with these statuses, one request after another; the last one stays." xor:"respond" placeholder:"STATUS"`
 	Verbose   bool     `short:"v" help:"Print bodies, too."`
 	Output    string   `short:"o" help:"table (lines for a person), json (one object for each event) or yaml (one document for each)." enum:"table,json,yaml" default:"table"`
 	ReadyFile string   `help:"File (JSON) to write when it is ready." placeholder:"FILE"`
@@ -57,7 +57,7 @@ postrider dev is, serve needs --allow-cidr. The event subscription expires after
 Examples:
   postrider listen --topic demo
   postrider listen --topic orders --forward-to http://localhost:3000/hook -v
-  postrider listen --topic orders --answer 503,503,200 --policy ga-2019
+  postrider listen --topic orders --respond 503,503,200 --policy ga-2019
   postrider listen --listen 0.0.0.0:8080 -o json > events.ndjson`
 }
 
@@ -114,13 +114,13 @@ func (c *ListenCmd) check() (behavior string, err error) {
 		}
 		return "forwarding to " + u.String(), nil
 	}
-	if len(c.Answer) == 0 {
-		c.Answer = []int{http.StatusOK}
+	if len(c.Respond) == 0 {
+		c.Respond = []int{http.StatusOK}
 	}
-	statuses := make([]string, len(c.Answer))
-	for i, status := range c.Answer {
+	statuses := make([]string, len(c.Respond))
+	for i, status := range c.Respond {
 		if statuses[i] = strconv.Itoa(status); status < 200 || status > 599 {
-			return "", terminal.Usagef("--answer %d: a status is a number from 200 to 599", status)
+			return "", terminal.Usagef("--respond %d: a status is a number from 200 to 599", status)
 		}
 	}
 	return "answering " + strings.Join(statuses, ", "), nil
@@ -164,7 +164,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.ForwardTo != nil {
 		got.status, failure = l.forward(w, r, body)
 	} else {
-		got.status = l.Answer[min(n, len(l.Answer))-1]
+		got.status = l.Respond[min(n, len(l.Respond))-1]
 		w.WriteHeader(got.status)
 	}
 	l.answered(&got, failure, time.Since(began))

@@ -70,7 +70,7 @@ var resources = map[string]resource{
 		columns: deliveryColumns,
 		lines: columns("delivery deliveryId", "topic topic", "subscription subscription", "event eventId",
 			"type eventType", "subject subject", "system id systemId", "state state", "hold hold", "reason reason",
-			"attempts attempts", "pending since owedSince", "expires expiresAt", "next attempt nextAttemptAt",
+			"attempts attempts", "pending since timeToLiveSince", "expires expiresAt", "next attempt nextAttemptAt",
 			"hold until holdUntil", "finished finishedAt", "dead letter deadLetterId"),
 		parts: []part{attempts},
 	},

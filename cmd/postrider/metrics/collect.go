@@ -70,7 +70,7 @@ func collectStore(out series, s *app.System) {
 	out.counter(releasedHolds, float64(s.Releaser.ReleasedCount()))
 	out.counter(reclaimedJobs, float64(jobs.Reclaimed))
 	out.counter(endedExports, float64(exports.Written), "exported")
-	out.counter(endedExports, float64(exports.GivenUp), "given_up")
+	out.counter(endedExports, float64(exports.Abandoned), "abandoned")
 	out.counter(sweeperFinds, float64(s.Maintenance.SweeperFinds()))
 	out.gauge(waitingPublish, float64(publishes.Waiting))
 	out.gauge(waitingBytes, float64(publishes.WaitingBytes))

@@ -100,7 +100,7 @@ func (m *collector) collectService(out series) {
 	collectTotals(out, r.Totals)
 	for _, b := range r.Backlogs {
 		out.gauge(backlog, float64(b.Owed), b.Topic, b.Subscription)
-		out.gauge(oldestOwed, b.OldestSeconds, b.Topic, b.Subscription)
+		out.gauge(oldestPending, b.OldestSeconds, b.Topic, b.Subscription)
 	}
 	for hold, n := range held(r.Held) {
 		out.gauge(heldDeliveries, float64(n), hold)
@@ -144,6 +144,6 @@ func collectVitals(out series, v *query.Vitals) {
 	out.gauge(databaseSize, float64(v.DatabaseBytes))
 	out.gauge(deadJobs, float64(v.DeadJobs))
 	out.gauge(openTransaction, v.OldestTransactionSeconds)
-	out.gauge(unexported, float64(v.UnexportedLetters))
+	out.gauge(unexported, float64(v.UnexportedDeadLetters))
 	out.gauge(oldestExport, v.OldestExportSeconds)
 }

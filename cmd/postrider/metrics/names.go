@@ -45,7 +45,7 @@ var (
 var (
 	backlog = describe("backlog_deliveries", "Deliveries that are not finished."+now, "topic",
 		"event_subscription")
-	oldestOwed = describe("oldest_undelivered_age_seconds", "Age of the delivery that is owed for the longest."+now,
+	oldestPending = describe("oldest_undelivered_age_seconds", "Age of the delivery that is owed for the longest."+now,
 		"topic", "event_subscription")
 	heldDeliveries  = describe("held_deliveries", "Deliveries on hold, counted up to 100,000."+now, "hold")
 	heldSubscribers = describe("held_event_subscriptions",
@@ -89,11 +89,11 @@ var (
 	promotedJobs  = describe("promoted_jobs_total", "Jobs moved into the queue because their time had come."+here)
 	releasedHolds = describe("released_deliveries_total", "Deliveries let go from a hold."+here)
 	endedExports  = describe("exported_dead_letters_total",
-		"Dead letters that were written to a location outside (exported), or of which that was given up (given_up)."+here,
+		"Dead letters that were written to a location outside (exported), or of which that was given up (abandoned)."+here,
 		"state")
 	reclaimedJobs = describe("reclaimed_jobs_total",
 		"Jobs given out again that a node, or a lost answer, had left behind."+here)
-	sweeperFinds   = describe("sweeper_finds_total", "What the sweeper had to mend. It should be 0."+here)
+	sweeperFinds   = describe("consistency_repairs_total", "What the sweeper had to mend. It should be 0."+here)
 	waitingPublish = describe("waiting_publish_requests",
 		"Publish requests that wait for their commit; at 20,000 more are refused."+here)
 	waitingBytes   = describe("waiting_publish_bytes", "Bodies of those; at 64 MiB more are refused."+here)
@@ -102,7 +102,7 @@ var (
 		"Bodies of the attempts in flight; at 64 MiB the next one waits."+here)
 	inFlight    = describe("attempts_in_flight", "Jobs that are being worked on."+here)
 	maxInFlight = describe("attempts_in_flight_max", "How many there may be (--max-workers)."+here)
-	openCalls   = describe("late_calls",
+	openCalls   = describe("late_requests",
 		"Requests whose ack timeout is over and whose answer is still waited for."+here)
 	stalled = describe("stalled_seconds",
 		"For how long deliveries have been due and this node has begun no attempt; from 60 on it is not ready."+here)

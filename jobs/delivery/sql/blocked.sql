@@ -7,12 +7,13 @@ WITH jobs AS MATERIALIZED (
 ), batches AS MATERIALIZED (
     SELECT id FROM postrider_internal.batches WHERE id = ANY ($3::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED
 ), rests AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations WHERE rest_key = ANY ($4::bytea[]) ORDER BY rest_key
+    SELECT probation_key FROM postrider_internal.probations
+        WHERE probation_key = ANY ($4::bytea[]) ORDER BY probation_key
        FOR UPDATE SKIP LOCKED
 )
 SELECT ARRAY (SELECT id FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) EXCEPT SELECT id FROM jobs),
        ARRAY (SELECT id FROM postrider_internal.deliveries WHERE id = ANY ($2::bigint[]) EXCEPT SELECT id
               FROM deliveries),
        ARRAY (SELECT id FROM postrider_internal.batches WHERE id = ANY ($3::bigint[]) EXCEPT SELECT id FROM batches),
-       ARRAY (SELECT rest_key FROM postrider_internal.probations
-              WHERE rest_key = ANY ($4::bytea[]) EXCEPT SELECT rest_key FROM rests)
+       ARRAY (SELECT probation_key FROM postrider_internal.probations
+              WHERE probation_key = ANY ($4::bytea[]) EXCEPT SELECT probation_key FROM rests)

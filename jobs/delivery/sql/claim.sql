@@ -6,21 +6,21 @@
 -- ended without a response (its time to live had passed, it was canceled, its node died) has no job any more: the next
 -- one is taken.
 WITH probation AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations p
-     WHERE rest_key = $1 AND since IS NOT NULL AND until <= now()
+    SELECT probation_key FROM postrider_internal.probations p
+     WHERE probation_key = $1 AND since IS NOT NULL AND until <= now()
        AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.probe_job_id
            AND j.finalized_at IS NULL)
        -- Another node may have claimed since this statement's snapshot, which does not see that node's job.
        AND p.probe_job_id IS NOT DISTINCT FROM (
-           SELECT seen.probe_job_id FROM postrider_internal.probations seen WHERE seen.rest_key = $1)
+           SELECT seen.probe_job_id FROM postrider_internal.probations seen WHERE seen.probation_key = $1)
        FOR UPDATE SKIP LOCKED
 ), oldest AS MATERIALIZED (
     SELECT d.id FROM probation, unnest($2::bigint[]) AS s(id)
      CROSS JOIN LATERAL (
-           SELECT d.id, d.owed_since FROM postrider_internal.deliveries d
+           SELECT d.id, d.time_to_live_since FROM postrider_internal.deliveries d
             WHERE d.subscription_id = s.id AND d.hold IS NOT NULL AND d.next_attempt_at <= now()
-            ORDER BY d.owed_since, d.id LIMIT 1) d
-     ORDER BY d.owed_since, d.id LIMIT 1
+            ORDER BY d.time_to_live_since, d.id LIMIT 1) d
+     ORDER BY d.time_to_live_since, d.id LIMIT 1
 ), delivery AS MATERIALIZED (
     SELECT id, subscription_id, attempts, held_reruns, hold FROM postrider_internal.deliveries
      WHERE id = (SELECT id FROM oldest) AND hold IS NOT NULL FOR UPDATE SKIP LOCKED
@@ -35,6 +35,6 @@ WITH probation AS MATERIALIZED (
       FROM (SELECT 'd' AS what, * FROM delivery UNION ALL SELECT 'b', * FROM batch) p
 ), marked AS (
     UPDATE postrider_internal.probations p SET probe_job_id = wave.job_id, updated_at = now()
-      FROM wave WHERE p.rest_key = $1
+      FROM wave WHERE p.probation_key = $1
 ), -- start.sql
 SELECT EXISTS (SELECT FROM wave)

@@ -48,7 +48,8 @@ WITH timed_out AS (
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d
      WHERE d.id = ANY (ARRAY (SELECT id FROM members)) AND d.batch_id IS NOT DISTINCT FROM @batch::bigint
-    RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.batch_id, d.reruns, d.owed_since,
+    RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.batch_id, d.reruns,
+        d.time_to_live_since,
               d.redelivered_from, d.operation_id, 'delivered' AS state, NULL::text AS reason,
               NULL::uuid AS dead_letter_id, d.attempts, @status::int AS last_status, @outcome::text AS last_outcome,
               d.first_attempt_at, d.last_attempt_at

@@ -1,7 +1,7 @@
 -- Reads the members of the batch $1, in the order of their positions (see bind.sql), with their events; or the open
 -- deliveries $1, whose Dynamic header values a cut compares.
 WITH members AS MATERIALIZED (
-    SELECT id, event_uuid, event_day, owed_since FROM postrider_internal.deliveries
+    SELECT id, event_uuid, event_day, time_to_live_since FROM postrider_internal.deliveries
 -- begin batch
      WHERE batch_id = $1
 -- end
@@ -13,7 +13,7 @@ WITH members AS MATERIALIZED (
      WHERE id = ANY (ARRAY (SELECT event_uuid FROM members)) AND day >= (SELECT min(event_day) FROM members)
        AND day <= (SELECT max(event_day) FROM members) AND erased_at IS NULL
 )
-SELECT d.id, d.event_uuid, d.owed_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''),
+SELECT d.id, d.event_uuid, d.time_to_live_since, e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''),
        coalesce(e.event_type, ''), coalesce(e.subject, ''), coalesce(e.source, ''), coalesce(e.data_version, ''),
        e.body,
        CASE WHEN e.schema = 'CustomEventSchema' THEN e.event_time END,

@@ -36,11 +36,11 @@ WITH input AS (
     INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, batch_id, subscription_id, job_id, number,
         reruns,
            due_at, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict,
-           next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, hold, skipped_marks, node,
+           next_attempt_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, hold, skipped_offsets, node,
            request_headers, response_headers, response_excerpt)
     SELECT (now() AT TIME ZONE 'UTC')::date, delivery_id, batch_id, subscription_id, job_id, number, reruns,
            due_at, started_at, duration_us, dns_us, connect_us, tls_us, first_byte_us, status, outcome, error, verdict,
-           next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, last_hold, skipped_marks, @node,
+           next_at, rule, step_ms, floor_ms, jitter_ms, retry_after_ms, last_hold, skipped_offsets, @node,
            request_headers, headers, excerpt
       FROM result WHERE number > 0
 ), attempts_counted AS (
@@ -61,7 +61,7 @@ WITH input AS (
     -- the batch was sent or ends. A retry of a single delivery, and of a member on its own, needs a job.
     SELECT d.id, d.made, r.batch_id, r.subscription_id, r.retry_policy, r.number, r.reruns, r.status, r.outcome,
            r.error,
-           r.excerpt, r.started_at, r.skipped_marks, r.ends, coalesce(f.next_at, r.next_at) AS next_at,
+           r.excerpt, r.started_at, r.skipped_offsets, r.ends, coalesce(f.next_at, r.next_at) AS next_at,
            CASE WHEN f.delivery_id IS NULL THEN r.reason ELSE f.reason END AS reason, f.dead_letter_id,
            CASE WHEN f.delivery_id IS NOT NULL THEN f.not_before
                 WHEN r.batch_id IS NULL THEN r.not_before END AS not_before,
@@ -85,7 +85,7 @@ WITH input AS (
 ), stayed AS (
     UPDATE postrider_internal.deliveries d
        SET attempts = CASE WHEN m.number > 0 THEN m.number ELSE d.attempts END,
-           skipped_marks = CASE WHEN m.number > 0 THEN m.skipped_marks ELSE d.skipped_marks END,
+           skipped_offsets = CASE WHEN m.number > 0 THEN m.skipped_offsets ELSE d.skipped_offsets END,
            last_status = CASE WHEN m.number > 0 THEN m.status ELSE d.last_status END,
            last_outcome = CASE WHEN m.number > 0 THEN m.outcome ELSE d.last_outcome END,
            first_attempt_at = coalesce(d.first_attempt_at, CASE WHEN m.number > 0 THEN m.started_at END),
@@ -101,7 +101,8 @@ WITH input AS (
 ), finished AS (
     DELETE FROM postrider_internal.deliveries d USING members m
      WHERE d.id = m.id AND m.state IS NOT NULL AND d.id = ANY (ARRAY (SELECT id FROM members WHERE state IS NOT NULL))
-    RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.batch_id, d.reruns, d.owed_since,
+    RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.batch_id, d.reruns,
+        d.time_to_live_since,
               d.redelivered_from, d.operation_id, m.state, m.reason, m.error, m.excerpt, m.retry_policy,
               m.dead_letter_id, @time_scale AS time_scale,
               CASE WHEN m.number > 0 THEN m.number ELSE d.attempts END AS attempts,
@@ -128,7 +129,7 @@ WITH input AS (
            last_hold = CASE WHEN r.number > 0 THEN NULL ELSE b.last_hold END,
            last_status = CASE WHEN r.number > 0 THEN r.status ELSE b.last_status END,
            last_outcome = CASE WHEN r.number > 0 THEN r.outcome ELSE b.last_outcome END,
-           skipped_marks = CASE WHEN r.number > 0 THEN r.skipped_marks ELSE b.skipped_marks END,
+           skipped_offsets = CASE WHEN r.number > 0 THEN r.skipped_offsets ELSE b.skipped_offsets END,
            first_attempt_at = coalesce(b.first_attempt_at, CASE WHEN r.number > 0 THEN r.started_at END),
            last_attempt_at = CASE WHEN r.number > 0 THEN r.started_at ELSE b.last_attempt_at END,
            next_attempt_at = CASE WHEN r.ends THEN NULL ELSE coalesce(r.next_at, b.next_attempt_at) END,

@@ -17,7 +17,7 @@ WITH allowed AS MATERIALIZED (
      WHERE EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
        AND (@also_later::boolean OR next_attempt_at <= now())
        AND (@refill::boolean OR EXISTS (SELECT FROM postrider_internal.deliveries d
-                                         WHERE d.batch_id = b.id AND d.owed_since <= now() - @age::interval))
+                                         WHERE d.batch_id = b.id AND d.time_to_live_since <= now() - @age::interval))
      ORDER BY id LIMIT @limit FOR UPDATE SKIP LOCKED
 ), chosen_batches AS MATERIALIZED (
     SELECT * FROM (SELECT *, sum(members) OVER (ORDER BY id) - members AS before FROM held_batches) b
@@ -27,7 +27,7 @@ WITH allowed AS MATERIALIZED (
 ), oldest AS MATERIALIZED (
     SELECT id, attempts FROM postrider_internal.deliveries
      WHERE @batching::boolean AND EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
-     ORDER BY owed_since, id LIMIT least((SELECT n FROM left_over), @ahead)
+     ORDER BY time_to_live_since, id LIMIT least((SELECT n FROM left_over), @ahead)
 ), cutter AS (
     INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT 'available', jsonb_build_object('s', @subscription::bigint), 'batch', 'deliveries', 1, 1000, now()
@@ -35,10 +35,10 @@ WITH allowed AS MATERIALIZED (
 ), chosen_deliveries AS (
     SELECT id, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.deliveries
      WHERE EXISTS (SELECT FROM allowed) AND subscription_id = @subscription AND hold IS NOT NULL
-       AND (@refill::boolean OR owed_since <= now() - @age::interval)
+       AND (@refill::boolean OR time_to_live_since <= now() - @age::interval)
        AND (@also_later::boolean OR next_attempt_at <= now())
        AND (NOT @batching::boolean OR id = ANY (ARRAY (SELECT id FROM oldest WHERE attempts > 0)))
-     ORDER BY owed_since, id LIMIT (SELECT n FROM left_over) FOR UPDATE SKIP LOCKED
+     ORDER BY time_to_live_since, id LIMIT (SELECT n FROM left_over) FOR UPDATE SKIP LOCKED
 ), wave AS MATERIALIZED (
     SELECT 'b' AS what, members, id, @subscription::bigint AS subscription_id, attempts, held_reruns, hold,
            greatest(now(), next_attempt_at) AS due, nextval('postrider_internal.river_job_id_seq') AS job_id

@@ -14,10 +14,10 @@ WITH gone AS (
 ), standing AS MATERIALIZED (
     SELECT x.id FROM postrider_internal.exports x JOIN gone ON gone.id = x.job_id WHERE x.id = @id FOR UPDATE OF x
 ), found AS MATERIALIZED (
-    SELECT l.id, l.export_give_up_at, u.error,
-           CASE WHEN u.id IS NOT NULL THEN 'given_up'
+    SELECT l.id, l.export_abandon_at, u.error,
+           CASE WHEN u.id IS NOT NULL THEN 'abandoned'
                 WHEN @location <> '' THEN 'exported'
-                WHEN @give_up OR l.export_give_up_at <= now() THEN 'given_up'
+                WHEN @give_up OR l.export_abandon_at <= now() THEN 'abandoned'
                 ELSE 'pending' END AS state
       FROM standing
       JOIN postrider_internal.dead_letters l ON l.export_id = standing.id
@@ -39,13 +39,13 @@ WITH gone AS (
 ), job AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, 'available', jsonb_build_object('x', id), 'export', 'exports', 1, 1000,
-           least(now() + @pause::interval, (SELECT min(export_give_up_at) FROM found WHERE state = 'pending'))
+           least(now() + @pause::interval, (SELECT min(export_abandon_at) FROM found WHERE state = 'pending'))
       FROM again
 ), over AS (
     DELETE FROM postrider_internal.exports x USING standing
      WHERE x.id = standing.id AND NOT EXISTS (SELECT FROM found WHERE state = 'pending')
 )
-SELECT count(*) FILTER (WHERE state = 'exported'), count(*) FILTER (WHERE state = 'given_up'),
+SELECT count(*) FILTER (WHERE state = 'exported'), count(*) FILTER (WHERE state = 'abandoned'),
        count(*) FILTER (WHERE state = 'pending'),
-       coalesce(array_agg(id ORDER BY id) FILTER (WHERE state = 'given_up'), '{}')
+       coalesce(array_agg(id ORDER BY id) FILTER (WHERE state = 'abandoned'), '{}')
   FROM found

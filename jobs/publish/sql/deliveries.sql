@@ -23,20 +23,20 @@ held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
      WHERE subscription_id = ANY (@destinations.subscription_id) AND hold IS NOT NULL
 ), resting AS MATERIALIZED (
-    SELECT rest_key FROM postrider_internal.probations
-     WHERE rest_key = ANY (@destinations.rest_key) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
+    SELECT probation_key FROM postrider_internal.probations
+     WHERE probation_key = ANY (@destinations.probation_key) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
 ), failing AS MATERIALIZED (
-    SELECT rest_key, since IS NOT NULL AS rests FROM postrider_internal.probations
-     WHERE rest_key = ANY (@destinations.rest_key)
+    SELECT probation_key, since IS NOT NULL AS rests FROM postrider_internal.probations
+     WHERE probation_key = ANY (@destinations.probation_key)
 ), destinations AS MATERIALIZED (
-    SELECT s.subscription_id, s.batching, failing.rest_key IS NULL AS healthy,
+    SELECT s.subscription_id, s.batching, failing.probation_key IS NULL AS healthy,
            coalesce(held.hold, seen.hold,
-                    CASE WHEN resting.rest_key IS NOT NULL OR failing.rests THEN 'probation' END) AS hold
+                    CASE WHEN resting.probation_key IS NOT NULL OR failing.rests THEN 'probation' END) AS hold
       FROM @destinations AS s(@destinations.*)
       LEFT JOIN held ON held.subscription_id = s.subscription_id
       LEFT JOIN seen ON seen.subscription_id = s.subscription_id
-      LEFT JOIN resting ON resting.rest_key = s.rest_key
-      LEFT JOIN failing ON failing.rest_key = s.rest_key
+      LEFT JOIN resting ON resting.probation_key = s.probation_key
+      LEFT JOIN failing ON failing.probation_key = s.probation_key
 ), created AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
            CASE WHEN m.hold IS NULL AND NOT m.batching
@@ -58,7 +58,7 @@ held AS MATERIALIZED (
       FROM created WHERE batching AND hold IS NULL
 ), deliveries AS (
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
-           job_id, hold, owed_since, next_attempt_at)
-    SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, owed_since, now()
+           job_id, hold, time_to_live_since, next_attempt_at)
+    SELECT id, subscription_id, topic_id, event_uuid, event_day, event_bytes, job_id, hold, time_to_live_since, now()
       FROM created
 )

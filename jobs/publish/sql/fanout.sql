@@ -28,7 +28,8 @@ WITH fresh AS (
     SELECT job_id, 'available', jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now()
       FROM step WHERE NOT finished
 ), matches AS (
-    SELECT m.event_uuid, m.topic_id, m.subscription_id, m.admitted, m.event_bytes, m.event_day, m.owed_since, m.place,
+    SELECT m.event_uuid, m.topic_id, m.subscription_id, m.admitted, m.event_bytes, m.event_day, m.time_to_live_since,
+        m.place,
            false AS offered
       FROM @deliveries WITH ORDINALITY AS m(@deliveries.*, place)
       JOIN step ON step.id = m.route_id

@@ -2,7 +2,7 @@
 -- its time, that of the database's clock, and the deliveries whose jobs this node's workers have already.
 -- events.sql
 matches AS (
-    SELECT m.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS owed_since
+    SELECT m.*, (now() AT TIME ZONE 'UTC')::date AS event_day, now() AS time_to_live_since
       FROM fresh CROSS JOIN @deliveries WITH ORDINALITY AS m(@deliveries.*, place)
 ), -- deliveries.sql
 SELECT c.version, now(), clock_timestamp(), l.ids, l.jobs, l.places

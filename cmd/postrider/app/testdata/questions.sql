@@ -35,7 +35,8 @@ BEGIN
         (6, billing, 'delivered', NULL, 1, 10, 1, NULL), (7, billing, 'pending', 9003, 1, 10, 1,
             now() + interval '1 hour'), (8, mail, 'delivered', NULL, 1, 10, 1, NULL);
     INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
-        attempts, last_status, last_outcome, owed_since, next_attempt_at, job_id, hold, batch_id, redelivered_from)
+        attempts, last_status, last_outcome, time_to_live_since, next_attempt_at, job_id, hold, batch_id,
+            redelivered_from)
     VALUES
         (101, billing, orders, '00000000-0000-7000-8000-000000000002', ago40, 10, 1, 503, 'Busy',
             now() - interval '40 minutes', now() + interval '1 hour', 9001, NULL, NULL, NULL),
@@ -62,7 +63,8 @@ BEGIN
         NULL)::postrider_internal.rollup_entry]);
 
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
-        attempts, reruns, last_status, owed_since, finished_at, state, reason, last_outcome, dead_letter_id) VALUES
+        attempts, reruns, last_status, time_to_live_since, finished_at, state, reason, last_outcome,
+            dead_letter_id) VALUES
         (1, ago20, billing, orders, '00000000-0000-7000-8000-000000000001', ago50, 2, 0, 503,
             now() - interval '50 minutes', now() - interval '20 minutes', 'dead_lettered',
             'MaxDeliveryAttemptsExceeded', 'Busy', '00000000-0000-7000-8000-00000000000d'),
@@ -81,7 +83,7 @@ BEGIN
         (((now() - interval '1 minute') AT TIME ZONE 'UTC')::date, 3, NULL, mail, 4, 1, 0, now() - interval '1 minute',
             20000, 200, 'Delivered', 'deliver', '200: success', 'node-b', NULL);
     INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
-        subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, owed_since, published_at,
+        subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, time_to_live_since, published_at,
            event_uuid, event_id, event_type, subject, source, data_version, schema, retry_policy, redelivered_at, body)
            VALUES
         ('00000000-0000-7000-8000-00000000000d', now() - interval '20 minutes', 1, billing, orders, 'orders', 'billing',
@@ -108,7 +110,7 @@ BEGIN
             'subscription_replaced', 'orders', 'billing'), (now(), 'admin', 'subscription_paused', 'orders', 'mail');
     UPDATE postrider_internal.event_subscription_states SET paused_since = now() - interval '3 hours'
     WHERE subscription_id = mail;
-    INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause)
+    INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause)
     SELECT endpoint_hash, endpoint_base_url, now() - interval '1 hour', now() + interval '10 minutes', 'Busy'
     FROM postrider_internal.event_subscriptions WHERE id = billing;
     INSERT INTO postrider_internal.nodes (id, host, version) VALUES ('node-b', 'b', '1'), ('node-c', 'c', '1');

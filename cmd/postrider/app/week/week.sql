@@ -70,7 +70,7 @@ SELECT bench.uuid_of(at, 1, n), $1, bench.topic_of(n), at, at, 1, 0, 'u-' || n, 
 
 CREATE PROCEDURE bench.fill_history(day date) LANGUAGE sql AS $call$ CALL bench.fill('delivery_history', day, $$
 INSERT INTO {part} (id, day, subscription_id, topic_id, event_uuid, event_day, attempts, reruns, last_status,
-    owed_since, first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from,
+    time_to_live_since, first_attempt_at, last_attempt_at, finished_at, state, reason, last_outcome, redelivered_from,
     dead_letter_id)
 SELECT m.id, $1, m.subscription_id, m.topic_id, m.event_uuid, $1, CASE WHEN fate BETWEEN 110 AND 114
     THEN 0 WHEN fate BETWEEN 115 AND 214 THEN 2 ELSE 1 END, (m.id % 100003 = 0)::integer,
@@ -117,7 +117,7 @@ SELECT $1, m.id, m.subscription_id, m.id, i, (m.id % 100003 = 0)::integer, start
 CREATE PROCEDURE bench.fill_dead_letters(day date) LANGUAGE sql AS $$
 INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
     subscription, endpoint_base_url, reason, attempts, last_outcome, last_status, last_response, first_attempt_at,
-       last_attempt_at, owed_since, published_at, event_time, event_uuid, event_id, event_type, subject, source,
+       last_attempt_at, time_to_live_since, published_at, event_time, event_uuid, event_id, event_type, subject, source,
        data_version, schema, retry_policy, body)
 SELECT bench.uuid_of(e.ended, 2, m.id), e.ended, m.id, m.subscription_id, m.topic_id, t.name, s.name,
        s.endpoint_base_url, 'UndeliverableDueToHttpBadRequest', 1, 'BadRequest', 400,
@@ -134,7 +134,7 @@ SELECT bench.uuid_of(e.ended, 2, m.id), e.ended, m.id, m.subscription_id, m.topi
 -- What is owed is held by a probation, held by a pause, or has a job for its next attempt.
 CREATE PROCEDURE bench.fill_owed(day date) LANGUAGE sql AS $$
 INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, attempts, event_bytes,
-    last_status, last_outcome, job_id, owed_since, next_attempt_at, first_attempt_at, last_attempt_at, hold)
+    last_status, last_outcome, job_id, time_to_live_since, next_attempt_at, first_attempt_at, last_attempt_at, hold)
 SELECT m.id, m.subscription_id, m.topic_id, m.event_uuid, day, attempts, 450, CASE WHEN attempts > 0 THEN 503 END,
        CASE WHEN attempts > 0 THEN 'Busy' END, CASE subscription_id WHEN 11 THEN m.id END,
        published_at, CASE subscription_id WHEN 11 THEN now() + interval '4 hours' ELSE published_at END,
@@ -198,7 +198,7 @@ BEGIN
     FROM generate_series(1, 50) i;
     INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
     VALUES (6, now() - interval '1 day');
-    INSERT INTO postrider_internal.probations (rest_key, endpoint_base_url, since, until, cause, failures_in_a_row)
+    INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, failures_in_a_row)
     VALUES (int8send(1), 'https://example.com/1', now() - interval '1 day', now() + interval '10 minutes', 'Busy', 20);
     INSERT INTO postrider_internal.nodes (id, host, version) SELECT 'node-' || i, 'host-' || i, '1'
     FROM generate_series(0, 2) i;

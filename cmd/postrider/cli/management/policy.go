@@ -192,8 +192,8 @@ func scheduleLines(p *policy.Policy) [][2]string {
 
 func optionLines(p *policy.Policy) [][2]string {
 	late := "not taken"
-	if p.LateAnswerWindow > 0 {
-		late = fmt.Sprintf("a success up to %s after the send cancels the queued retry", span(p.LateAnswerWindow))
+	if p.LateResponseWindow > 0 {
+		late = fmt.Sprintf("a success up to %s after the send cancels the queued retry", span(p.LateResponseWindow))
 	}
 	return [][2]string{
 		{"late answers", late},
@@ -211,8 +211,8 @@ func deadLetterWords(p *policy.Policy) string {
 	if p.DeadLetterDelay > 0 {
 		words += fmt.Sprintf("; exported %s after the last attempt", span(p.DeadLetterDelay))
 	}
-	if p.DeadLetterGiveUp > 0 {
-		words += fmt.Sprintf("; export given up after %s", span(p.DeadLetterGiveUp))
+	if p.DeadLetterExportWindow > 0 {
+		words += fmt.Sprintf("; export given up after %s", span(p.DeadLetterExportWindow))
 	}
 	return words
 }
