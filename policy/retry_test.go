@@ -113,16 +113,20 @@ func TestExpiryIsInclusive(t *testing.T) {
 	limits := policy.Limits{TTL: 20 * time.Minute}
 	for _, p := range policy.Builtins() {
 		_, due := policy.Due(&p,
-			policy.Turn{TimeToLiveSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits,
-			DeadLetter: true})
+			policy.Turn{
+				TimeToLiveSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits,
+				DeadLetter: true,
+			})
 		require.True(t, due, p.Name)
 		v, due := policy.Due(&p,
 			policy.Turn{TimeToLiveSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.DeadLetter, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
-		v, due = policy.Due(&p, policy.Turn{TimeToLiveSince: published, Now: after(time.Hour), Limits: limits,
-		DeadLetter: false})
+		v, due = policy.Due(&p, policy.Turn{
+			TimeToLiveSince: published, Now: after(time.Hour), Limits: limits,
+			DeadLetter: false,
+		})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.Drop, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
