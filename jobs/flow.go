@@ -39,10 +39,10 @@ func (e *Engine) promote(ctx context.Context) error {
 func (e *Engine) rooms(t *queue.TrafficSample) []queue.Capacity {
 	rooms := map[int64]queue.Capacity{}
 	for id := range t.Queued {
-		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Room(id)}
+		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Capacity(id)}
 	}
 	for _, id := range e.parts.Gate.Failing() {
-		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Room(id)}
+		rooms[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Capacity(id)}
 	}
 	for _, w := range t.Waiting { // whoever waits already goes first
 		rooms[w.SubscriptionID] = queue.Capacity{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
@@ -97,7 +97,7 @@ func turned[T any](list []T, by int) []T {
 }
 
 func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queue.Waiting) error {
-	catalogue, room := e.parts.Cache.Snapshot(), e.parts.Traffic.Room(w.SubscriptionID)
+	catalogue, room := e.parts.Cache.Snapshot(), e.parts.Traffic.Capacity(w.SubscriptionID)
 	sub, known := catalogue.Subscription(w.SubscriptionID)
 	if room <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
 		return nil

@@ -84,7 +84,7 @@ func (m *Maintenance) Sweep(ctx context.Context) (swept Swept, err error) {
 		n, err := m.repair(ctx, r)
 		*r.count += n
 		if n > 0 && r.queue != "" {
-			m.notifier.Poke(r.queue)
+			m.notifier.RequestFetch(r.queue)
 		}
 		if errors.Is(err, errSweeping) {
 			return swept, nil

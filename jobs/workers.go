@@ -136,7 +136,7 @@ func (e *Engine) operate(ctx context.Context, job *river.Job[ownedArgs]) error {
 		return err
 	}
 	if pause(ctx, until); ctx.Err() == nil {
-		e.parts.Notifier.Poke(queue.OperationQueue)
+		e.parts.Notifier.RequestFetch(queue.OperationQueue)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue
 	state.leave(job, hold == "" && (err == nil || errors.Is(err, errNothingCut)))
 	l.Traffic.AddOne(sub.ID, c.held)
 	if c.more {
-		l.Notifier.PokeDeliveries()
+		l.Notifier.RequestDeliveries()
 	}
 	switch {
 	case errors.Is(err, postgres.ErrNotFound):
@@ -156,7 +156,7 @@ func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)
 	c.searched = 0
 	limit := max(c.sub.Batch().MaxEvents, cutAhead) + 1
-	if room := min(c.loader.Traffic.Room(c.sub.ID), limit); c.sub.Batching() && room > 0 {
+	if room := min(c.loader.Traffic.Capacity(c.sub.ID), limit); c.sub.Batching() && room > 0 {
 		if found, err = c.readHeld(ctx, room); err != nil {
 			return nil, err
 		}

@@ -281,7 +281,7 @@ func (r *Recorder) write(group []*recording) error {
 	}
 	// A retry that is due within the poll interval is worth a wake-up.
 	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID == 0 && q.Verdict.Action == policy.Retry }) {
-		r.Notifier.PokeDeliveries()
+		r.Notifier.RequestDeliveries()
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (r *Releaser) release(
 	if released+forCutter > 0 {
 		r.count.Add(int64(released + forCutter))
 		r.Reach(PointRefill)
-		r.Notifier.PokeDeliveries()
+		r.Notifier.RequestDeliveries()
 	}
 	return released, forCutter, nil
 }
@@ -100,7 +100,7 @@ func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, er
 		return false, fmt.Errorf("claim a probe: %w", err)
 	}
 	if claimed {
-		r.Notifier.PokeDeliveries()
+		r.Notifier.RequestDeliveries()
 	}
 	return claimed, nil
 }

@@ -84,7 +84,7 @@ func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
 		}
 	}
 	if claimed > 0 {
-		e.notifier.Poke(queue.ExportQueue)
+		e.notifier.RequestFetch(queue.ExportQueue)
 	}
 	return claimed, nil
 }

@@ -101,9 +101,9 @@ func (p *Publisher) transact(
 	offers.commit(&offered)
 	switch {
 	case group[0].routed:
-		p.Notifier.Poke(queue.RouteQueue)
+		p.Notifier.RequestFetch(queue.RouteQueue)
 	case len(offered.ids) < deliveriesOf(group):
-		p.Notifier.PokeDeliveries()
+		p.Notifier.RequestDeliveries()
 	}
 	for _, req := range group {
 		req.Receipt.Commit = took

@@ -134,9 +134,9 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 		return fmt.Errorf("route events: %w", err)
 	}
 	p.Traffic.Add(admitted)
-	p.Notifier.PokeDeliveries()
+	p.Notifier.RequestDeliveries()
 	if unfinished > 0 {
-		p.Notifier.Poke(queue.RouteQueue)
+		p.Notifier.RequestFetch(queue.RouteQueue)
 	}
 	return nil
 }

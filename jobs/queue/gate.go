@@ -47,7 +47,7 @@ const (
 	// soloRoom is for an endpoint that keeps up while no other has jobs: a delivery that goes on hold and is released
 	// costs the database a quarter more. The next event subscription may then find 20,000 jobs before its own, about
 	// three seconds.
-	soloRoom = 20_000
+	soloCapacity = 20_000
 )
 
 // Gate bounds the attempts in flight per event subscription on this node, so that an endpoint that hangs or is slow
@@ -122,7 +122,7 @@ func (g *Gate) Enter(ctx context.Context, subscription int64, limit int) bool {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return !g.giveUp(subscription, turn)
+	return !g.stopWaiting(subscription, turn)
 }
 
 // join enters at once, or returns a turn to wait for, or neither.
@@ -203,7 +203,7 @@ func (g *Gate) mayWait(l *destination) bool {
 }
 
 // giveUp stops waiting; false when the turn came at this very moment.
-func (g *Gate) giveUp(subscription int64, turn chan struct{}) bool {
+func (g *Gate) stopWaiting(subscription int64, turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.destination(subscription)
@@ -252,22 +252,22 @@ func (g *Gate) admit(l *destination, now time.Time) {
 	}
 }
 
-// Room is how many jobs of an event subscription may be queued; others is how many jobs are queued for other event
+// Capacity is how many jobs of an event subscription may be queued; others is how many jobs are queued for other event
 // subscriptions. This node's view of an endpoint stands for that of all nodes: each adds its own, and they share the
 // queue.
-func (g *Gate) Room(subscription int64, others int) int {
-	return g.room(subscription, others) * g.nodes.WorkerNodes()
+func (g *Gate) Capacity(subscription int64, others int) int {
+	return g.localCapacity(subscription, others) * g.nodes.WorkerNodes()
 }
 
 // room is this node's part: a few jobs for each call it may have in flight, or twice as many as it responded to in a
 // second, whatever the responses, so that waves grow as fast as the endpoint keeps up. An endpoint that rejects
 // everything at once delays no other.
-func (g *Gate) room(subscription int64, others int) int {
+func (g *Gate) localCapacity(subscription int64, others int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l, known := g.destinations[subscription]
 	if !known {
-		return min(DefaultRoom, max(wavesPerCall*g.workers/2, 1))
+		return min(DefaultCapacity, max(wavesPerCall*g.workers/2, 1))
 	}
 	now, quiet := time.Now(), others <= quietQueue
 	switch proven, failing := l.proven(now), l.streak >= failingStreak; {
@@ -280,7 +280,7 @@ func (g *Gate) room(subscription int64, others int) int {
 		// endpoints with a full room each cost the others half their throughput).
 		return g.places(l, now) + 1
 	case proven && !failing && quiet:
-		return soloRoom
+		return soloCapacity
 	}
 	return min(max(wavesPerCall*l.cap.Value(), 2*l.answers.perSecond(now)), maxWave)
 }

@@ -59,7 +59,7 @@ func TestGateLetsFewWaitAndGivesTheTurnInOrder(t *testing.T) {
 	}
 	g.Learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
 	<-second
-	require.False(t, g.giveUp(lane1, second), "the turn came: it must be taken")
+	require.False(t, g.stopWaiting(lane1, second), "the turn came: it must be taken")
 }
 
 func TestGateWaiterGivesUp(t *testing.T) {
@@ -104,17 +104,17 @@ func TestGateNeverExceedsItsCap(t *testing.T) {
 func TestGateRoomFollowsTheCap(t *testing.T) {
 	t.Parallel()
 	g := NewGate(1000, nil)
-	require.Equal(t, wavesPerCall*64, g.room(lane1, 0))
+	require.Equal(t, wavesPerCall*64, g.localCapacity(lane1, 0))
 	require.True(t, g.Enter(t.Context(), lane1, 0))
 	timeouts(g, lane1, 10)
-	require.Equal(t, 2, g.room(lane1, 0), "silent: its one call and the next")
+	require.Equal(t, 2, g.localCapacity(lane1, 0), "silent: its one call and the next")
 	g.Leave(lane1)
-	require.Equal(t, wavesPerCall, g.room(lane1, 0))
+	require.Equal(t, wavesPerCall, g.localCapacity(lane1, 0))
 	for range 1000 {
 		g.Learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
 	}
-	require.Equal(t, 2000, g.room(lane1, quietQueue+1))
-	require.Equal(t, soloRoom, g.room(lane1, quietQueue), "nobody else waits")
+	require.Equal(t, 2000, g.localCapacity(lane1, quietQueue+1))
+	require.Equal(t, soloCapacity, g.localCapacity(lane1, quietQueue), "nobody else waits")
 }
 
 // An endpoint that answers 503 keeps its cap, but its retries give way as soon as others wait.
@@ -127,18 +127,18 @@ func TestGateRoomOfAFailingEndpoint(t *testing.T) {
 		}
 	}
 	fail(failingStreak - 1)
-	require.Equal(t, wavesPerCall*64, g.room(lane1, quietQueue+1))
+	require.Equal(t, wavesPerCall*64, g.localCapacity(lane1, quietQueue+1))
 	require.Empty(t, g.Failing())
 	fail(1)
 	require.Equal(t, []int64{lane1}, g.Failing())
-	require.Equal(t, wavesPerCall*64, g.room(lane1, quietQueue), "nobody waits")
-	require.Equal(t, 64/failingShare, g.room(lane1, quietQueue+1))
+	require.Equal(t, wavesPerCall*64, g.localCapacity(lane1, quietQueue), "nobody waits")
+	require.Equal(t, 64/failingShare, g.localCapacity(lane1, quietQueue+1))
 	g.Learn(lane1, policy.OutcomeDelivered, policy.Result{Status: 200})
-	require.Equal(t, wavesPerCall*65, g.room(lane1, quietQueue+1))
+	require.Equal(t, wavesPerCall*65, g.localCapacity(lane1, quietQueue+1))
 	for range 1000 {
 		g.Learn(lane1, policy.OutcomeBadRequest, policy.Result{Status: 400})
 	}
-	require.Greater(t, g.room(lane1, quietQueue), 2000,
+	require.Greater(t, g.localCapacity(lane1, quietQueue), 2000,
 		"it refuses at once and nobody waits: what it answers in a second is no burden")
 }
 
@@ -253,9 +253,9 @@ func TestGateKeepsWorkersFromBlockedResults(t *testing.T) {
 	require.True(t, g.Enter(t.Context(), lane1, 0))
 	g.Block(lane1, 1)
 	require.False(t, g.Enter(t.Context(), lane1, 0), "a quarter of the workers waits for a lock")
-	require.Zero(t, g.room(lane1, 0))
+	require.Zero(t, g.localCapacity(lane1, 0))
 	require.True(t, g.Enter(t.Context(), lane2, 0), "no result of this one is blocked")
-	require.Positive(t, g.room(lane2, 0))
+	require.Positive(t, g.localCapacity(lane2, 0))
 	g.Block(lane1, -25)
 	require.True(t, g.Enter(t.Context(), lane1, 0))
 }

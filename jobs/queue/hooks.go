@@ -6,10 +6,6 @@ import (
 	"postrider/postgres"
 )
 
-// FixRoom replaces the gate: of returns how many jobs of an event subscription may be queued. It is for tests, before
-// Run.
-func (t *Traffic) FixRoom(of func(subscription int64, others int) int) { t.room = of }
-
 // Waiting returns the jobs that publishes gave to free workers, and the number of workers reserved. It is for tests.
 func (h *Handoff) Waiting() (jobs []*Work, reserved int) {
 	h.mu.Lock()

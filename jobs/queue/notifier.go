@@ -35,8 +35,8 @@ func NewNotifier(db *postgres.DB, nodes *Nodes, wake *Wake, log *slog.Logger) *N
 	return &Notifier{db: db, log: log, nodes: nodes, local: wake, other: NewWake(), mute: db.ThroughPgBouncer}
 }
 
-// Poke wakes the fetchers of a queue on all nodes.
-func (n *Notifier) Poke(queue string) {
+// RequestFetch wakes the fetchers of a queue on all nodes.
+func (n *Notifier) RequestFetch(queue string) {
 	if n.local != nil {
 		n.local.Request(queue)
 	}
@@ -45,8 +45,8 @@ func (n *Notifier) Poke(queue string) {
 	}
 }
 
-// PokeDeliveries wakes the fetchers of deliveries on all nodes.
-func (n *Notifier) PokeDeliveries() { n.Poke(DeliverQueue) }
+// RequestDeliveries wakes the fetchers of deliveries on all nodes.
+func (n *Notifier) RequestDeliveries() { n.RequestFetch(DeliverQueue) }
 
 // requested lists the queues that were requested since the last call.
 func (n *Notifier) requested() (queues []string) {

@@ -9,9 +9,9 @@ import (
 func TestNotifierNamesEachRequestedQueueOnce(t *testing.T) {
 	t.Parallel()
 	n := &Notifier{other: NewWake()}
-	n.PokeDeliveries()
-	n.Poke(RouteQueue)
-	n.PokeDeliveries()
+	n.RequestDeliveries()
+	n.RequestFetch(RouteQueue)
+	n.RequestDeliveries()
 	require.Equal(t, []string{DeliverQueue, RouteQueue}, n.requested())
 	require.Empty(t, n.requested())
 }

@@ -57,7 +57,7 @@ type Capacity struct {
 // PointPromote is the failpoint after due jobs became available and before a fetcher is woken.
 const PointPromote = "promote"
 
-// Promote makes due jobs available and returns how many were due. An event subscription without a room has DefaultRoom.
+// Promote makes due jobs available and returns how many were due. An event subscription without a room has DefaultCapacity.
 // Every node calls it every 250 ms while Due reports any; nodes skip each other's rows.
 func (q *JobRows) Promote(ctx context.Context, rooms ...Capacity) (int, error) {
 	total, err := q.promoteScheduled(ctx, rooms)
@@ -67,7 +67,7 @@ func (q *JobRows) Promote(ctx context.Context, rooms ...Capacity) (int, error) {
 	if total > 0 {
 		q.promoted.Add(int64(total))
 		q.Reach(PointPromote)
-		q.notifier.PokeDeliveries()
+		q.notifier.RequestDeliveries()
 	}
 	if err != nil {
 		return total, fmt.Errorf("promote due jobs: %w", err)
@@ -183,7 +183,7 @@ func (q *JobRows) promoteOnce(
 	_, err = pgx.ForEachRow(rows, []any{&subscription, &met, &fitting, &fit}, func() error {
 		r, known := left[subscription]
 		if !known {
-			r = Capacity{SubscriptionID: subscription, Jobs: DefaultRoom}
+			r = Capacity{SubscriptionID: subscription, Jobs: DefaultCapacity}
 		}
 		r.Jobs -= fit
 		left[subscription] = r
@@ -204,5 +204,5 @@ func promoteColumns(step int, rooms map[int64]Capacity) []any {
 		subscriptions, jobs = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0))
 		holds = append(holds, postgres.NullText(r.Hold))
 	}
-	return []any{step, DefaultRoom, subscriptions, jobs, holds}
+	return []any{step, DefaultCapacity, subscriptions, jobs, holds}
 }

@@ -60,7 +60,7 @@ func (q *JobRows) reclaim(ctx context.Context, find string, args ...any) (n int,
 		}
 		if replaced > 0 {
 			q.reclaimed.Add(int64(replaced))
-			q.notifier.PokeDeliveries()
+			q.notifier.RequestDeliveries()
 		}
 		n += replaced
 	}
@@ -103,7 +103,7 @@ func (q *JobRows) replace(
 		return 0, err
 	}
 	for _, queue := range queues {
-		q.notifier.Poke(queue)
+		q.notifier.RequestFetch(queue)
 	}
 	return n, nil
 }

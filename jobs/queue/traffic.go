@@ -23,12 +23,12 @@ const (
 	// idleInterval is the pause while nothing waits and this node has queued nothing since. Only publishes of other nodes
 	// can be missed, and these nodes count them.
 	idleInterval = time.Second
-	// DefaultRoom is how many jobs of an event subscription may wait while its endpoint is unknown: four for each of the
+	// DefaultCapacity is how many jobs of an event subscription may wait while its endpoint is unknown: four for each of the
 	// 64 calls it starts with.
-	DefaultRoom = 256
+	DefaultCapacity = 256
 	// blindRoom is the same on a node that publishes and makes no attempts: it must not slow down a fast endpoint, and
 	// the nodes that make attempts put the surplus on hold.
-	blindRoom = 2000
+	publisherCapacity = 2000
 )
 
 // Waiting is an event subscription that has deliveries on hold.
@@ -36,7 +36,7 @@ type Waiting struct {
 	SubscriptionID int64
 	// Hold is the event subscription's own; "" if its deliveries may be attempted.
 	Hold string
-	// Held counts its deliveries and batches on hold, up to DefaultRoom.
+	// Held counts its deliveries and batches on hold, up to DefaultCapacity.
 	Held int
 }
 
@@ -71,8 +71,8 @@ type TrafficSample struct {
 type Traffic struct {
 	db    *postgres.DB
 	cache *catalog.Cache
-	// room is how many jobs of an event subscription may be queued, see Gate.Room; nil on a node that makes no attempts.
-	room     func(subscription int64, others int) int
+	// capacity is how many jobs of an event subscription may be queued, see Gate.Capacity.
+	capacity func(subscription int64, others int) int
 	sampling sync.Mutex
 
 	mu      sync.Mutex
@@ -85,13 +85,15 @@ type Traffic struct {
 	queued chan struct{}
 }
 
-// NewTraffic samples the database and counts; gate is nil on a node that makes no attempts.
-func NewTraffic(db *postgres.DB, cache *catalog.Cache, gate *Gate) *Traffic {
-	t := &Traffic{db: db, cache: cache, latest: &TrafficSample{}, since: map[int64]int{}, queued: make(chan struct{}, 1)}
-	if gate != nil {
-		t.room = gate.Room
+// NewTraffic samples the database and counts jobs. capacity is Gate.Capacity; nil on a node that makes no attempts.
+func NewTraffic(db *postgres.DB, cache *catalog.Cache, capacity func(subscription int64, others int) int) *Traffic {
+	if capacity == nil {
+		capacity = func(int64, int) int { return publisherCapacity }
 	}
-	return t
+	return &Traffic{
+		db: db, cache: cache, capacity: capacity, latest: &TrafficSample{}, since: map[int64]int{},
+		queued: make(chan struct{}, 1),
+	}
 }
 
 // LatestTraffic is the latest sample, about 250 ms old.
@@ -101,19 +103,16 @@ func (t *Traffic) LatestTraffic() *TrafficSample {
 	return t.latest
 }
 
-// Room returns how many more jobs of an event subscription may be queued now; 0 or less for none.
-func (t *Traffic) Room(subscription int64) int {
+// Capacity returns how many more jobs of an event subscription may be queued now; 0 or less for none.
+func (t *Traffic) Capacity(subscription int64) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.roomFor(subscription)
+	return t.free(subscription)
 }
 
 // roomFor counts events if an event subscription takes batches: a call takes as many as a batch may have.
-func (t *Traffic) roomFor(subscription int64) int {
-	limit := blindRoom
-	if t.room != nil {
-		limit = t.room(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
-	}
+func (t *Traffic) free(subscription int64) int {
+	limit := t.capacity(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
 	if sub, ok := t.cache.Snapshot().Subscription(subscription); ok && sub.Batching() {
 		limit = min(limit*sub.Batch().MaxEvents, maxOpenEvents)
 	}
@@ -147,7 +146,7 @@ func (t *Traffic) Admit(subscriptions []int64) Admissions {
 	for _, id := range subscriptions {
 		admitted[id] = &admission{}
 		if !t.crowded[id] {
-			admitted[id].room = t.roomFor(id)
+			admitted[id].room = t.free(id)
 		}
 	}
 	return admitted
@@ -260,7 +259,7 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 		fresh.Probations[string(rest.Key)] = rest
 		rest.Key = nil
 	}))
-	batch.Queue(waitingStatement, DefaultRoom).
+	batch.Queue(waitingStatement, DefaultCapacity).
 		Query(EachRow([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
@@ -301,7 +300,7 @@ func (t *Traffic) end(fresh *TrafficSample) {
 	for i := range fresh.Waiting {
 		w := &fresh.Waiting[i]
 		w.Hold = fresh.holdOf(catalogue, w.SubscriptionID)
-		if w.Hold == "" && w.Held >= DefaultRoom {
+		if w.Hold == "" && w.Held >= DefaultCapacity {
 			crowded[w.SubscriptionID] = true
 		}
 	}

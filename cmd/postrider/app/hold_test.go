@@ -60,13 +60,13 @@ func TestRefillReleasesTheOldestFirstAndNothingTwice(t *testing.T) {
 	b.publish(t, "orders", "e", 300)
 	traffic, err := b.store.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Hold: catalog.HoldPaused, Held: queue.DefaultRoom}},
+	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Hold: catalog.HoldPaused, Held: queue.DefaultCapacity}},
 		traffic.Waiting)
 	_, err = b.store.Holds.Resume(t.Context(), "orders", "all")
 	require.NoError(t, err)
 	traffic, err = b.store.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Held: queue.DefaultRoom}}, traffic.Waiting)
+	require.Equal(t, []queue.Waiting{{SubscriptionID: sub.ID, Held: queue.DefaultCapacity}}, traffic.Waiting)
 
 	other, _ := newStore(t, b.url, "node-2")
 	var group sync.WaitGroup

@@ -80,13 +80,6 @@ func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpoo
 	return openStore(t, url, o, func(*app.System) {})
 }
 
-// newStoreConfigured is a store that is changed before it runs.
-func newStoreConfigured(t *testing.T, url string, change func(*app.System)) *app.System {
-	t.Helper()
-	s, _ := openStore(t, url, app.Options{Node: "node-configured"}, change)
-	return s
-}
-
 func openStore(t *testing.T, url string, o app.Options, change func(*app.System)) (*app.System, *pgxpool.Pool) {
 	t.Helper()
 	pool, err := postgres.OpenPool(t.Context(), url, 10)

@@ -310,11 +310,12 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 func TestRoutedDeliveriesAskForAdmission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	s, _ := newStoreWith(t, b.url, app.Options{Node: "node-r", RouteThreshold: 10})
+	s, _ := newStoreWith(t, b.url, app.Options{
+		Node: "node-r", RouteThreshold: 10, QueueCapacity: func(int64, int) int { return 3 },
+	})
 	b.store = s
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "full", nil)
-	s.Traffic.FixRoom(func(int64, int) int { return 3 })
 	b.publish(t, "orders", "e", 20)
 	b.routeAll(t, s)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE job_id IS NOT NULL"))

@@ -46,6 +46,9 @@ type Options struct {
 	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of
 	// retries out in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
 	TimeScale int
+	// QueueCapacity is how many jobs of an event subscription may be queued while others have so many; default: the
+	// gate's. Only tests set it.
+	QueueCapacity func(subscription int64, others int) int
 	// Failpoint is called at certain moments, by tests only.
 	Failpoint postgres.Failpoint
 }
@@ -92,11 +95,14 @@ func New(ctx context.Context, o Options) (*System, error) {
 	if o.MaxWorkers > 0 {
 		s.Active, s.Wake = queue.NewJobSet(), queue.NewWake()
 		s.Handoff, s.Gate = queue.NewHandoff(o.MaxWorkers, s.Active, s.Wake), queue.NewGate(o.MaxWorkers, s.Nodes)
+		if o.QueueCapacity == nil {
+			o.QueueCapacity = s.Gate.Capacity
+		}
 	}
 	s.Notifier = queue.NewNotifier(db, s.Nodes, s.Wake, o.Logger)
 	s.Maintenance = jobs.NewMaintenance(db, cache, s.Notifier, o.Logger, o.Failpoint)
-	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.PokeDeliveries, o.Logger)
-	s.Traffic = queue.NewTraffic(db, cache, s.Gate)
+	s.Operator = operator.NewOperator(db, clock, s.Subscriptions, s.Notifier.RequestDeliveries, o.Logger)
+	s.Traffic = queue.NewTraffic(db, cache, o.QueueCapacity)
 	s.JobRows = queue.NewJobRows(db, o.Node, s.Notifier, s.Traffic, o.Failpoint)
 	s.Publisher = publish.NewPublisher(publish.PublisherParts{
 		DB: db, Cache: cache, IDs: s.IDs, Traffic: s.Traffic, Notifier: s.Notifier, Handoff: s.Handoff, Memory: s.Memory,

@@ -14,10 +14,11 @@ import (
 
 const admissionQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'admission'"
 
-// roomy makes a store whose engine would say that so many jobs of an event subscription may wait.
-func roomy(t *testing.T, url string, room int) *app.System {
+// withCapacity opens a store that may queue so many jobs of each event subscription.
+func withCapacity(t *testing.T, url string, capacity func(subscription int64, others int) int) *app.System {
 	t.Helper()
-	return newStoreConfigured(t, url, func(s *app.System) { s.Traffic.FixRoom(func(int64, int) int { return room }) })
+	s, _ := newStoreWith(t, url, app.Options{Node: "node-configured", QueueCapacity: capacity})
+	return s
 }
 
 func (b *bundle) publishTo(t *testing.T, s *app.System, prefix string, n int) {
@@ -32,7 +33,7 @@ func TestPublishAdmitsWhatThereIsRoomFor(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", nil)
-	s := roomy(t, b.url, 300)
+	s := withCapacity(t, b.url, func(int64, int) int { return 300 })
 	b.publishTo(t, s, "first", 100)
 	require.Zero(t, b.count(t, admissionQuery))
 	// what is committed while a sample is taken may be counted twice until the next one
@@ -52,13 +53,13 @@ func TestPublishAdmitsWhatThereIsRoomFor(t *testing.T) {
 	b.publishTo(t, s, "fourth", 1)
 	require.Equal(t, 311, b.count(t, admissionQuery))
 
-	n, err := s.Releaser.Refill(t.Context(), sub.ID, false, s.Traffic.Room(sub.ID))
+	n, err := s.Releaser.Refill(t.Context(), sub.ID, false, s.Traffic.Capacity(sub.ID))
 	require.NoError(t, err)
 	require.Equal(t, 300, n)
-	require.Zero(t, s.Traffic.Room(sub.ID), "a release takes up the room")
+	require.Zero(t, s.Traffic.Capacity(sub.ID), "a release takes up the room")
 	_, err = s.Traffic.SampleTraffic(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, s.Traffic.Room(sub.ID), "and is counted once")
+	require.Zero(t, s.Traffic.Capacity(sub.ID), "and is counted once")
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE hold IS NULL")
 	_, err = s.Traffic.SampleTraffic(t.Context())
@@ -74,13 +75,11 @@ func TestAdmissionIsPerEventSubscription(t *testing.T) {
 	b.topic(t, "orders")
 	full := b.subscription(t, "orders", "full", nil)
 	b.subscription(t, "orders", "free", nil)
-	s := newStoreConfigured(t, b.url, func(s *app.System) {
-		s.Traffic.FixRoom(func(id int64, _ int) int {
-			if id == full.ID {
-				return 5
-			}
-			return 1000
-		})
+	s := withCapacity(t, b.url, func(id int64, _ int) int {
+		if id == full.ID {
+			return 5
+		}
+		return 1000
 	})
 	b.publishTo(t, s, "e", 50)
 	require.Equal(t, 45, b.count(t, admissionQuery))
@@ -103,7 +102,7 @@ func TestPromoteParksWhatFindsNoRoom(t *testing.T) {
 	const available = "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available' " +
 		"AND (args ->> 's')::bigint = $1"
 	require.Equal(t, 10, b.count(t, available, flooding.ID))
-	require.Equal(t, queue.DefaultRoom,
+	require.Equal(t, queue.DefaultCapacity,
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'available'")-10)
 	require.Positive(t, b.count(t, admissionQuery))
 	// not all at a stretch
@@ -228,12 +227,12 @@ func TestRoomIsCountedOnThroughFailedSamples(t *testing.T) {
 	require.NoError(t, err)
 	b.exec(t, "ALTER TABLE postrider_internal.probations RENAME COLUMN condition TO hidden")
 	b.publish(t, "orders", "e", 100)
-	before := b.store.Traffic.Room(sub.ID)
+	before := b.store.Traffic.Capacity(sub.ID)
 	for range 3 {
 		_, err := b.store.Traffic.SampleTraffic(t.Context())
 		require.Error(t, err)
 	}
-	require.Equal(t, before, b.store.Traffic.Room(sub.ID))
+	require.Equal(t, before, b.store.Traffic.Capacity(sub.ID))
 }
 
 // Jobs that River finalized, and probations that nobody is on any more, are removed after an hour, and nothing else.
