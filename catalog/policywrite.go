@@ -43,8 +43,8 @@ func (e *PolicyInUseError) Unwrap() error { return postgres.ErrConflict }
 type Policies struct{ cache *Cache }
 
 // Put creates or replaces a retry policy, and returns its version. Pending deliveries use it from their next
-// decision on; other nodes have it within a second. p must have no Mistakes. ErrBuiltIn; ErrPrecondition;
-// *PolicyInUseError: it no longer allows batches, and event subscriptions use them.
+// decision on; other nodes have it within a second. The caller checks p: its Mistakes, and the ranges of spec.Policy.
+// ErrBuiltIn; ErrPrecondition; *PolicyInUseError: it no longer allows batches, and event subscriptions use them.
 func (s *Policies) Put(
 	ctx context.Context, p *policy.Policy, when ...postgres.Condition,
 ) (version int64, created bool, err error) {

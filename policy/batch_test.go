@@ -37,66 +37,41 @@ func TestBatchSettings(t *testing.T) {
 			require.Equal(t, tt.want, got)
 			require.Equal(t, tt.on, on)
 			for _, name := range []string{"ga-2021", "namespace-2023"} {
-				got, on, err := builtin(t, name).Batch(tt.maxEvents, tt.kilobytes)
-				require.NoError(t, err)
-				require.Equal(t, tt.want, got)
-				require.Equal(t, tt.on, on)
+				require.NoError(t, builtin(t, name).CheckBatch(tt.maxEvents, tt.kilobytes))
 			}
 		})
 	}
 }
 
-func TestBatchSettingsAreRefused(t *testing.T) {
+func TestCheckBatchWithoutBatching(t *testing.T) {
 	t.Parallel()
 	const eventsField, kilobytesField = "maxEventsPerBatch", "preferredBatchSizeInKilobytes"
-	tests := []struct {
-		name                 string
+	for _, tt := range []struct {
 		policy               string
 		maxEvents, kilobytes *int
 		field, message       string
 	}{
-		{"no events", "ga-2021", ptr(0), nil, eventsField, "must be between 1 and 5000, not 0"},
-		{"fewer than none", "ga-2021", ptr(-1), ptr(64), eventsField, "must be between 1 and 5000, not -1"},
-		{"5,001 events", "namespace-2023", ptr(5001), nil, eventsField, "must be between 1 and 5000, not 5001"},
-		{"no kilobytes", "ga-2021", nil, ptr(0), kilobytesField, "must be between 1 and 1024, not 0"},
-		{"1,025 KB", "namespace-2023", ptr(10), ptr(1025), kilobytesField, "must be between 1 and 1024, not 1025"},
-		{"a range comes before the policy", "ga-2019", nil, ptr(0), kilobytesField, "must be between 1 and 1024, not 0"},
 		{
-			"the page of 2019 has no batches", "ga-2019", ptr(2), ptr(64), eventsField,
-			"must be 1 or absent under retry policy ga-2019, which delivers every event by itself",
+			"ga-2019", ptr(2), ptr(64), eventsField,
+			"must be 1 or absent under retry policy ga-2019, which delivers each event separately",
 		},
 		{
-			"the page of 2018 has none, not by size either", "ga-2018", nil, ptr(64), kilobytesField,
-			"must be absent under retry policy ga-2018, which delivers every event by itself",
+			"ga-2018", nil, ptr(64), kilobytesField,
+			"must be absent under retry policy ga-2018, which delivers each event separately",
 		},
 		{
-			"the page of 2017 has none", "preview-2017", ptr(10), nil, eventsField,
-			"must be 1 or absent under retry policy preview-2017, which delivers every event by itself",
+			"preview-2017", ptr(10), nil, eventsField,
+			"must be 1 or absent under retry policy preview-2017, which delivers each event separately",
 		},
+	} {
+		var invalid *policy.ValidationError
+		require.ErrorAs(t, builtin(t, tt.policy).CheckBatch(tt.maxEvents, tt.kilobytes), &invalid)
+		require.Equal(t, policy.ValidationError{Field: tt.field, Message: tt.message}, *invalid)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			settings, on, err := builtin(t, tt.policy).Batch(tt.maxEvents, tt.kilobytes)
-			var invalid *policy.ValidationError
-			require.ErrorAs(t, err, &invalid)
-			require.Equal(t, policy.ValidationError{Field: tt.field, Message: tt.message}, *invalid)
-			require.False(t, on)
-			require.Zero(t, settings)
-		})
-	}
-}
-
-// A maximum of one is what such a policy does anyhow: what an export from Azure writes out is taken.
-func TestBatchOfOneIsTakenUnderEveryPolicy(t *testing.T) {
-	t.Parallel()
+	// Exports from Azure write out a maximum of 1, which is what these policies do.
 	for _, p := range policy.Builtins() {
-		_, on, err := p.Batch(ptr(1), ptr(64))
-		require.NoError(t, err, p.Name)
-		require.False(t, on, p.Name)
-		_, on, err = p.Batch(nil, nil)
-		require.NoError(t, err, p.Name)
-		require.False(t, on, p.Name)
+		require.NoError(t, p.CheckBatch(ptr(1), ptr(64)), p.Name)
+		require.NoError(t, p.CheckBatch(nil, nil), p.Name)
 	}
 }
 
@@ -113,18 +88,18 @@ func TestCut(t *testing.T) {
 		want     int
 	}{
 		{"4 KB preferred, an event of 10 KB goes alone", fourKB, []int{10 * kilobyte}, 0, 1},
-		{"… without those behind it", fourKB, []int{10 * kilobyte, 10, 10}, 0, 1},
+		{"… without those after it", fourKB, []int{10 * kilobyte, 10, 10}, 0, 1},
 		{"… and without those before it", fourKB, []int{10, 10, 10 * kilobyte, 10}, 0, 2},
-		{"nothing waits", fourKB, nil, 0, 0},
-		{"a lone event waits for no other", fourKB, []int{100}, 0, 1},
-		{"never more than the maximum", three, []int{1, 1, 1, 1}, 0, 3},
-		{"fewer than the maximum go at once", three, []int{1, 1}, 0, 2},
+		{"no events", fourKB, nil, 0, 0},
+		{"one event", fourKB, []int{100}, 0, 1},
+		{"more than the maximum", three, []int{1, 1, 1, 1}, 0, 3},
+		{"fewer than the maximum", three, []int{1, 1}, 0, 2},
 		{"1,000 bytes: four are 4,005 with brackets and commas", fourKB, []int{1000, 1000, 1000, 1000, 1000}, 0, 4},
 		{"exactly 4,096 bytes: [ 2,046 , 2,047 ]", fourKB, []int{2046, 2047, 1}, 0, 2},
 		{"one byte more", fourKB, []int{2047, 2047}, 0, 1},
 		{"exactly 4,096 bytes alone", fourKB, []int{4094, 1}, 0, 1},
-		{"what the delivery schema adds counts", fourKB, []int{2000, 2000, 10}, 46, 2},
-		{"what the delivery schema adds is too much", fourKB, []int{2000, 2000}, 47, 1},
+		{"with the overhead of the delivery schema", fourKB, []int{2000, 2000, 10}, 46, 2},
+		{"too much overhead of the delivery schema", fourKB, []int{2000, 2000}, 47, 1},
 		{
 			"1 KB holds 511 events of one byte: 1,023 with brackets and commas",
 			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1},
@@ -135,7 +110,7 @@ func TestCut(t *testing.T) {
 			policy.BatchSettings{MaxEvents: 5000, PreferredKilobytes: 1024},
 			slices.Repeat([]int{200}, 6000), 0, 5000,
 		},
-		{"the zero settings send one", policy.BatchSettings{}, []int{1, 1}, 0, 1},
+		{"zero settings", policy.BatchSettings{}, []int{1, 1}, 0, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,7 +141,7 @@ func FuzzCut(f *testing.F) {
 			target := b.PreferredKilobytes * 1024
 			require.True(t, n == 1 || bodyLength(sizes[:n], int(overhead)) <= target, "%d events: over the target", n)
 			if n < min(b.MaxEvents, len(sizes)) {
-				require.Greater(t, bodyLength(sizes[:n+1], int(overhead)), target, "the next event had its place")
+				require.Greater(t, bodyLength(sizes[:n+1], int(overhead)), target, "the next event would have fit")
 			}
 			sizes = sizes[n:]
 		}

@@ -53,14 +53,14 @@ func (p *Policy) Resolve(w Wishes) Rules {
 		own.HonorRetryAfter, own.RetryTransportErrors = true, true
 		own.Probation.Action, own.Probation.endpointFailuresOnly = ProbationHold, true
 	}
-	own.HonorRetryAfter = wished(w.HonorRetryAfter, own.HonorRetryAfter)
-	own.RetryTransportErrors = wished(w.RetryTransportErrors, own.RetryTransportErrors)
-	own.Probation.Action = wished(w.ProbationAction, own.Probation.Action)
+	own.HonorRetryAfter = orDefault(w.HonorRetryAfter, own.HonorRetryAfter)
+	own.RetryTransportErrors = orDefault(w.RetryTransportErrors, own.RetryTransportErrors)
+	own.Probation.Action = orDefault(w.ProbationAction, own.Probation.Action)
 	if w.ResponseTimeoutSeconds != nil {
 		own.AckTimeout = time.Duration(*w.ResponseTimeoutSeconds) * time.Second
 	}
 	return Rules{
-		Policy: &own, Limits: p.clamp(w), DeadLetter: wished(w.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone),
+		Policy: &own, Limits: p.clamp(w), DeadLetter: orDefault(w.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone),
 	}
 }
 
@@ -78,9 +78,10 @@ func (p *Policy) clamp(w Wishes) Limits {
 	return l
 }
 
-func wished[T any](wish *T, otherwise T) T {
-	if wish == nil {
+// orDefault returns the value of a setting, or its default if it is absent.
+func orDefault[T any](set *T, otherwise T) T {
+	if set == nil {
 		return otherwise
 	}
-	return *wish
+	return *set
 }

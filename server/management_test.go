@@ -310,7 +310,7 @@ func TestBatchesAndRequestsInFlight(t *testing.T) {
 		`"maxConcurrentDeliveries":0`: "maxConcurrentDeliveries must be between 1 and " +
 			"2147483647, not 0",
 		`"maxEventsPerBatch":2,"retryPolicy":{"policy":"preview-2017"}`: "maxEventsPerBatch must be 1 or absent under " +
-			"retry policy preview-2017, which delivers every event by itself",
+			"retry policy preview-2017, which delivers each event separately",
 	} {
 		require.Equal(t, says, b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+members+`}`).
 			refused(400, "InvalidRequest").Message)

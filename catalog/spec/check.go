@@ -13,13 +13,13 @@ import (
 )
 
 // Check finds the settings in a JSON object that are outside the limits and choices of their row in the table. Settings
-// that are absent, null or of another type are not checked.
+// that are absent, null or of another type are not checked. Of a list it names the first entry that is out of range.
 func Check(table []Setting, object []byte) (found []policy.ValidationError) {
 	for i := range table {
 		s := &table[i]
 		if value := At(object, s.Name); value != nil {
-			if message := s.problem(value); message != "" {
-				found = append(found, policy.ValidationError{Field: s.Name, Message: message})
+			if index, message := s.problem(value); message != "" {
+				found = append(found, policy.ValidationError{Field: s.Name + index, Message: message})
 			}
 		}
 	}
@@ -41,34 +41,47 @@ func At(object []byte, path string) json.RawMessage {
 	return object
 }
 
-// problem says what is wrong with a value; "" if nothing.
-func (s *Setting) problem(value json.RawMessage) string {
+// problem describes what is wrong with a value, "" if nothing; index is the wrong entry of a list, such as "[3]".
+func (s *Setting) problem(value json.RawMessage) (index, message string) {
 	switch s.Kind {
 	case Choice:
 		var text string
 		if json.Unmarshal(value, &text) == nil && !slices.Contains(s.Choices, text) {
-			return "must be " + OneOf(s.Choices)
+			return "", "must be " + OneOf(s.Choices)
 		}
 	case Whole, Number:
-		n, err := strconv.ParseFloat(string(value), 64)
-		if err == nil && s.Max > 0 && (n < s.Min || n > s.Max) {
-			return fmt.Sprintf("must be between %s and %s, not %s", plain(s.Min), plain(s.Max), value)
+		return "", s.outOfRange(value)
+	case List:
+		var list []json.RawMessage
+		_ = json.Unmarshal(value, &list) // of another type: no entries
+		for i, entry := range list {
+			if message := s.outOfRange(entry); message != "" {
+				return fmt.Sprintf("[%d]", i), message
+			}
 		}
 	case Lines:
 		var list []json.RawMessage
 		if json.Unmarshal(value, &list) == nil && s.Max > 0 && len(list) > int(s.Max) {
-			return fmt.Sprintf("must be at most %s, not %d", plain(s.Max), len(list))
+			return "", fmt.Sprintf("must be at most %s, not %d", plain(s.Max), len(list))
 		}
 	case Text, URL, PEM:
 		var text string
 		switch err := json.Unmarshal(value, &text); {
 		case err != nil: // of another type
 		case !filter.Storable(text):
-			return "must be UTF-8 without the character U+0000"
+			return "", "must be UTF-8 without the character U+0000"
 		case s.Max > 0 && len(text) > int(s.Max):
-			return fmt.Sprintf("must be %s bytes or less", plain(s.Max))
+			return "", fmt.Sprintf("must be %s bytes or less", plain(s.Max))
 		}
-	case Time, Switch, List, JSON: // have checks of their own
+	case Time, Switch, JSON: // have checks of their own
+	}
+	return "", ""
+}
+
+func (s *Setting) outOfRange(value json.RawMessage) string {
+	n, err := strconv.ParseFloat(string(value), 64)
+	if err == nil && s.Max > 0 && (n < s.Min || n > s.Max) {
+		return fmt.Sprintf("must be between %s and %s, not %s", plain(s.Min), plain(s.Max), value)
 	}
 	return ""
 }

@@ -1,6 +1,8 @@
 package spec_test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,4 +35,42 @@ func TestEverySettingIsDescribed(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestCheckRanges(t *testing.T) {
+	t.Parallel()
+	for _, table := range [][]spec.Setting{spec.Topic, spec.Subscription, spec.Policy} {
+		for _, s := range table {
+			number := s.Kind == spec.Whole || s.Kind == spec.Number || s.Kind == spec.List
+			if !number || s.Max == 0 {
+				continue
+			}
+			for n, valid := range map[float64]bool{s.Min: true, s.Max: true, s.Min - 1: false, s.Max + 1: false} {
+				value, field := strconv.FormatFloat(n, 'f', -1, 64), s.Name
+				if s.Kind == spec.List {
+					field += "[1]"
+				}
+				found := spec.Check(table, object(s, value))
+				if valid {
+					require.Empty(t, found, "%s: %s", s.Name, value)
+					continue
+				}
+				require.Len(t, found, 1, "%s: %s", s.Name, value)
+				require.Equal(t, field, found[0].Field)
+				require.Contains(t, found[0].Message, ", not "+value)
+			}
+		}
+	}
+}
+
+// object is the JSON object in which a setting has a value, or a list that ends with it.
+func object(s spec.Setting, value string) []byte {
+	if s.Kind == spec.List {
+		value = fmt.Sprintf("[%v,%s]", s.Min, value)
+	}
+	names := strings.Split(s.Name, ".")
+	for i := len(names) - 1; i >= 0; i-- {
+		value = fmt.Sprintf("{%q:%s}", names[i], value)
+	}
+	return []byte(value)
 }

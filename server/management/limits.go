@@ -23,7 +23,7 @@ func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalo
 	}
 	p.attempts(under, &stated, s.RetryPolicy.MaxDeliveryAttempts)
 	p.timeToLive(under, t, &stated, s.RetryPolicy.EventTimeToLiveInMinutes)
-	p.batch(under, s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	p.Check(under.CheckBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes))
 }
 
 func (p *problems) namespaceOnly(b *catalog.RetryPolicySpec) {

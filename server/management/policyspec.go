@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"postrider/catalog/spec"
 	"postrider/policy"
 	"postrider/server/api"
 )
@@ -205,6 +206,7 @@ func (b *Policy) policy(name string) (*policy.Policy, error) {
 	for _, mistake := range p.Mistakes() {
 		found.Check(&mistake)
 	}
+	found.table(spec.Policy, b)
 	return p, found.Err()
 }
 

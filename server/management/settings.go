@@ -173,20 +173,6 @@ func (m *Handlers) unknownPolicy() error {
 	return found.Err()
 }
 
-// batch checks the two settings one at a time, too. A size alone switches batches on; beside a maximum of one, only its
-// range is checked.
-func (p *problems) batch(under *policy.Policy, maxEvents, kilobytes *int) {
-	_, _, err := under.Batch(maxEvents, nil)
-	p.Check(err)
-	beside := maxEvents
-	if beside != nil {
-		one := 1
-		beside = &one
-	}
-	_, _, err = under.Batch(beside, kilobytes)
-	p.Check(err)
-}
-
 func (p *problems) deliverySchema(s *catalog.SubscriptionSpec, t *catalog.Topic) {
 	possible := event.Deliveries(t.InputSchema)
 	switch schema := s.EventDeliverySchema; {
