@@ -26,7 +26,7 @@ test: ## Run all tests, against private PostgreSQL servers
 test-race: ## The same with the race detector, which needs a C compiler (7 minutes more)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v -e '/bench$$' -e '/cmd/')
 
-test-faults: ## Kill nodes and cut what they depend on, for half an hour, and prove that nothing is lost (docs/reliability.md)
+test-faults: ## Kill nodes and cut what they depend on, for half an hour, and prove that nothing is lost (docs/internals/reliability.md)
 	$(GO) test ./cmd/postrider -faults -count=1 -timeout 60m -v
 	$(GO) test ./jobs -faults -count=1 -timeout 30m -v
 
@@ -53,8 +53,9 @@ vulncheck: ## Look for known vulnerabilities in what is called
 fmt: ## Format the code
 	$(GO) run $(GOLANGCI) fmt ./...
 
-generate: ## Generate the policies' rows and THIRD_PARTY_NOTICES
+generate: ## Generate the policies' rows, reference pages and THIRD_PARTY_NOTICES
 	$(GO) test ./policy -run TestSeedSQL -update
+	$(GO) test ./catalog/spec -run TestReferencePage -update
 	$(GO) test ./cmd/postrider -run TestThirdPartyNotices -update-notices
 
 bench: build ## Measure published and delivered events per second on this machine

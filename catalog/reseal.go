@@ -36,7 +36,7 @@ var errSealedMeanwhile = errors.New("something was sealed with another key meanw
 
 // RotateKeys reseals every value that another key has sealed, and retires the other keys: nothing may be sealed with
 // them, and no node needs them. Deliveries go on. It calls progress after each step, and can be interrupted and
-// repeated. Every node must know this sealer's key before, see docs/security.md.
+// repeated. Every node must know this sealer's key before, see docs/operate/configure.md.
 func RotateKeys(
 	ctx context.Context, pool *pgxpool.Pool, sealer *postgres.Sealer, progress func(table string, rows int),
 ) (retired []string, err error) {

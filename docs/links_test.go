@@ -16,7 +16,7 @@ var (
 	// relativeLink is the target of a link or a picture within the repository.
 	relativeLink = regexp.MustCompile(`\]\(([^)\s:]+)\)|(?:src|srcset|href)="([^":]+)"`)
 	// namedPage is a page, perhaps with a heading, that the code or a configuration refers its reader to.
-	namedPage = regexp.MustCompile(`\bdocs/[a-z-]+\.md(?:#[a-z0-9_-]+)?`)
+	namedPage = regexp.MustCompile(`\bdocs/[A-Za-z/-]+\.md(?:#[a-z0-9_-]+)?`)
 	heading   = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
 	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```")
 	// notInAnchors are the characters that GitHub leaves out of a heading's anchor.
@@ -42,51 +42,59 @@ func repository(t *testing.T, name string) string {
 	return string(raw)
 }
 
-// requireThere requires that the target, a path from the root and perhaps an anchor, exists.
-func requireThere(t *testing.T, from, target string) {
+// brokenLink returns what is wrong with a target, which is a path from the root, with or without an anchor.
+func brokenLink(t *testing.T, from, target string) []string {
 	t.Helper()
 	name, anchor, _ := strings.Cut(target, "#")
-	_, err := os.Stat(filepath.Join("..", filepath.FromSlash(name)))
-	require.NoError(t, err, "%s leads to %s", from, target)
-	if anchor != "" {
-		require.True(t, anchors(repository(t, name))[anchor], "%s leads to %s, and that page has no such heading",
-			from, target)
+	if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(name))); err != nil {
+		return []string{from + ": no file " + target}
 	}
+	if anchor != "" && !anchors(repository(t, name))[anchor] {
+		return []string{from + ": no heading " + target}
+	}
+	return nil
 }
 
+// markdown returns every page of the repository that is for readers, by its path from the root.
 func markdown(t *testing.T) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "deploy/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(pattern)))
-		require.NoError(t, err)
-		for _, file := range found {
-			names = append(names, strings.TrimPrefix(filepath.ToSlash(file), "../"))
-		}
+	names = []string{"README.md", "CHANGELOG.md"}
+	for _, folder := range []string{"docs", "examples", "deploy"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("..", folder), func(file string, _ fs.DirEntry, err error) error {
+			if filepath.Ext(file) == ".md" {
+				names = append(names, strings.TrimPrefix(filepath.ToSlash(file), "../"))
+			}
+			return err
+		}))
 	}
+	require.Greater(t, len(names), 30)
 	return names
 }
 
-// Every link and every picture leads to a file that is there, and to one of its headings.
+// Every link and every picture leads to an existing file, and to one of its headings.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
+	var broken []string
 	links := 0
 	for _, name := range markdown(t) {
 		for _, found := range relativeLink.FindAllStringSubmatch(codeBlock.ReplaceAllString(repository(t, name), ""), -1) {
 			links++
 			target := found[1] + found[2]
 			if strings.HasPrefix(target, "#") {
-				requireThere(t, name, name+target)
+				broken = append(broken, brokenLink(t, name, name+target)...)
 				continue
 			}
-			requireThere(t, name, path.Join(path.Dir(name), target))
+			broken = append(broken, brokenLink(t, name, path.Join(path.Dir(name), target))...)
 		}
 	}
+	require.Empty(t, broken)
 	require.Greater(t, links, 150)
 }
 
-// What the program, its help and its configuration refer to is there, too.
-func TestPagesThatTheCodeNamesAreThere(t *testing.T) {
+// The pages that the program, its help and its configuration name exist.
+func TestPagesThatTheCodeNamesExist(t *testing.T) {
 	t.Parallel()
+	var broken []string
 	named := 0
 	require.NoError(t, filepath.WalkDir("..", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -103,22 +111,35 @@ func TestPagesThatTheCodeNamesAreThere(t *testing.T) {
 			for _, target := range namedPage.FindAllString(repository(t, strings.TrimPrefix(filepath.ToSlash(file), "../")),
 				-1) {
 				named++
-				requireThere(t, file, target)
+				broken = append(broken, brokenLink(t, file, target)...)
 			}
 		}
 		return nil
 	}))
+	require.Empty(t, broken)
 	require.Greater(t, named, 50)
 }
 
-// The README has every page, and no page is left that only its own links lead to.
-func TestReadmeListsEveryPage(t *testing.T) {
+// docs/README.md links every page of the documentation, and README.md links every other index.
+func TestAnIndexLinksEveryPage(t *testing.T) {
 	t.Parallel()
-	readme := repository(t, "README.md")
+	readme, index := repository(t, "README.md"), repository(t, "docs/README.md")
 	for _, name := range markdown(t) {
-		if strings.HasPrefix(name, "docs/") {
-			require.Contains(t, readme, "]("+name+")", "the list of pages")
+		if page, inDocs := strings.CutPrefix(name, "docs/"); inDocs && page != "README.md" {
+			require.Contains(t, index, "]("+page+")", "docs/README.md has no link to %s", name)
+		} else if name != "README.md" {
+			require.Contains(t, readme, "]("+name+")", "README.md has no link to %s", name)
 		}
+	}
+}
+
+// Two headings with the same anchor cannot both be linked.
+func TestHeadingsOfAPageDiffer(t *testing.T) {
+	t.Parallel()
+	for _, name := range markdown(t) {
+		page := repository(t, name)
+		headings := heading.FindAllString(codeBlock.ReplaceAllString(page, ""), -1)
+		require.Len(t, anchors(page), len(headings), name)
 	}
 }
 

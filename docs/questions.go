@@ -1,5 +1,5 @@
-// Package docs is the folder of the documentation. As a package it reads the questions of sql.md, so that the program
-// runs, the tests check and the benchmark measures the very text that people read.
+// Package docs reads the questions of reference/sql.md, so that the program runs, the tests check and the benchmark
+// measures the text that people read.
 package docs
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-//go:embed sql.md
+//go:embed reference/sql.md
 var page string
 
 // Question is a question of operators, with the SQL that answers it.
@@ -33,7 +33,7 @@ var parameters = []struct{ name, example string }{
 // asked is a heading such as "### 3 `event` What became of one event?" with the fence that follows it.
 var asked = regexp.MustCompile("(?m)^### (\\d+) `([a-z-]+)` (.+)\n(?:[^`#]*\n)?```sql(?: run)?\n((?:[^`]*\n)?)```$")
 
-// Questions returns those of sql.md, in its order.
+// Questions returns those of reference/sql.md, in its order.
 func Questions() []Question {
 	found := asked.FindAllStringSubmatch(page, -1)
 	all := make([]Question, len(found))

@@ -13,7 +13,7 @@ import (
 // A fence that the expression misses would neither be tested nor measured.
 func TestEveryQuestionOfThePageIsFound(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile("sql.md")
+	raw, err := os.ReadFile("reference/sql.md")
 	require.NoError(t, err)
 	require.Equal(t, string(raw), page)
 	questions := Questions()

@@ -157,7 +157,7 @@ func (e *Engine) riverConfig() *river.Config {
 		// available at once, past the gate (one endpoint's 90,000 retries so kept everybody else waiting for 12 s); its
 		// rescuer gives a stuck job out again under the same id, which breaks "a job row is one attempt", and discards kinds
 		// it does not know, such as a newer version's; its cleaner is Maintenance.Clean; its reindexer is for operators, see
-		// docs/operations.md.
+		// docs/operate/configure.md.
 		LeaderElectionDisabled: true,
 		SoftStopTimeout:        e.options.StopTimeout,
 		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.parts.Node}},

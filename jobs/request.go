@@ -82,7 +82,7 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 	return a.job.Gone()
 }
 
-// header returns what Event Grid sends with every delivery, see docs/endpoints.md. Members of a batch have the same
+// header returns the headers of every delivery, see docs/guides/receive.md. Members of a batch have the same
 // values of Dynamic headers. What differs from event to event, the system id and the data version, is sent only with
 // one event.
 func (a *attempt) header() http.Header {

@@ -131,7 +131,7 @@ const (
 )
 
 // sentHeaders are the headers of the request as the attempt keeps them: names with values, but no value of a header
-// that authenticates. They cost a delivery 9 % more WAL and 3 % more CPU (docs/decisions.md).
+// that authenticates. They cost a delivery 9 % more WAL and 3 % more CPU (docs/internals/decisions.md).
 func (a *attempt) sentHeaders() []byte {
 	if a.posted == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Package jsonscan finds the parts of JSON text. It checks the text against RFC 8259 in one pass and decodes nothing.
 //
 // encoding/json needs several passes for the same, matches names without regard to case, keeps the last of two equal
-// names and does not report where a member is. docs/decisions.md compares the libraries that were measured.
+// names and does not report where a member is. docs/internals/decisions.md compares the libraries that were measured.
 package jsonscan
 
 import (

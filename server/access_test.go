@@ -29,10 +29,10 @@ func (b *bundle) apiKey(name, scope, topic string) string {
 	return b.manage(http.MethodPost, "/v1/apiKeys", body).json(http.StatusCreated)["key"].(string)
 }
 
-// rolesInWriting is the table of docs/access.md: method and path, and the role that is needed.
+// rolesInWriting is the table of docs/operate/access.md: method and path, and the role that is needed.
 func rolesInWriting(t *testing.T) map[string]access.Role {
 	t.Helper()
-	text, err := os.ReadFile("../docs/access.md")
+	text, err := os.ReadFile("../docs/operate/access.md")
 	require.NoError(t, err)
 	roles := map[string]access.Role{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z]+ /v1[^`]*)` \\| (\\w+) \\|$").
@@ -43,12 +43,12 @@ func rolesInWriting(t *testing.T) map[string]access.Role {
 }
 
 // scopeRoles are the roles that API keys of these scopes have: x-access of openapi.yaml is the least scope,
-// docs/access.md has the role.
+// docs/operate/access.md has the role.
 var scopeRoles = map[string]access.Role{
 	"read": access.RoleViewer, "operate": access.RoleOperator, "admin": access.RoleAdmin,
 }
 
-// Every operation is tried with every kind of credential, and answers as x-access of openapi.yaml says; docs/access.md
+// Every operation is tried with every kind of credential and obeys x-access of openapi.yaml; docs/operate/access.md
 // says the same.
 func TestWhoMayWhat(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestWhoMayWhat(t *testing.T) {
 		route := op.method + " " + op.template
 		if strings.HasPrefix(op.path, "/v1") {
 			tried++
-			require.Equal(t, needed, written[route], "%s: docs/access.md says otherwise than openapi.yaml", route)
+			require.Equal(t, needed, written[route], "%s: docs/operate/access.md says otherwise than openapi.yaml", route)
 			delete(written, route)
 		}
 		fresh, err := server.New(server.Options{
@@ -118,7 +118,7 @@ func TestWhoMayWhat(t *testing.T) {
 		}
 	}
 	require.Equal(t, 64, tried)
-	require.Empty(t, written, "docs/access.md has rows for what there is not")
+	require.Empty(t, written, "docs/operate/access.md has rows for what there is not")
 	for header, shown := range map[string]string{"Authorization": "Bearer " + adminToken, "Cookie": "session=x"} {
 		require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/healthz", "", header, shown).status)
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConflictCodesAreDocumented: docs/rest.md and the description in openapi.yaml have each code of a 409.
+// TestConflictCodesAreDocumented: docs/reference/rest.md and the description in openapi.yaml have each code of a 409.
 func TestConflictCodesAreDocumented(t *testing.T) {
 	t.Parallel()
 	code := readSpecification(t).Components.Schemas["ConflictCode"]
 	require.NotEmpty(t, code.Enum)
-	page, err := os.ReadFile("../docs/rest.md")
+	page, err := os.ReadFile("../docs/reference/rest.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(page), "A 409 says by its code")
 	require.True(t, found)

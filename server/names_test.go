@@ -50,7 +50,7 @@ func snake(name string) string {
 	return capital.ReplaceAllStringFunc(name, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
-// TestNamesInTheAPIAndInSQL: the table of docs/rest.md has every property of every object that the API lists, and the
+// TestNamesInTheAPIAndInSQL: docs/reference/rest.md has every property of every object that the API lists, and the
 // columns that it names exist.
 func TestNamesInTheAPIAndInSQL(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 	require.NoError(t, err)
 	var spec namesOf
 	require.NoError(t, yaml.Unmarshal(text, &spec))
-	page, err := os.ReadFile("../docs/rest.md")
+	page, err := os.ReadFile("../docs/reference/rest.md")
 	require.NoError(t, err)
 
 	described, lists := map[string]bool{}, map[string]bool{}
@@ -103,7 +103,7 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 				delete(parts, name)
 				continue
 			}
-			require.True(t, whole[name], "docs/rest.md says nothing of %s.%s", object, name)
+			require.True(t, whole[name], "docs/reference/rest.md says nothing of %s.%s", object, name)
 			delete(whole, name)
 		}
 		require.Empty(t, whole, "%s has no such properties", object)
@@ -133,7 +133,7 @@ func TestNamesInTheAPIAndInSQL(t *testing.T) {
 	for name, s := range spec.Components.Schemas {
 		if items := s.Properties["value"].Items; strings.HasSuffix(name, "Page") && items != nil {
 			require.True(t, described[strings.TrimPrefix(items.Ref, "#/components/schemas/")],
-				"docs/rest.md has no row for what %s lists", name)
+				"docs/reference/rest.md has no row for what %s lists", name)
 		}
 	}
 	require.Len(t, lists, 11)

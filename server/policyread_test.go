@@ -75,7 +75,7 @@ func requireSameCourses(t *testing.T, x, y *policy.Policy) {
 	}
 }
 
-// What is left out takes the default that openapi.yaml and docs/policies.md say.
+// What is left out takes the default that openapi.yaml and docs/reference/settings.md say.
 func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -9,7 +9,7 @@ import (
 	"postrider/policy"
 )
 
-// demoAttempt is one attempt of the delivery that docs/dashboard.md shows: what the endpoint responded, and the random
+// demoAttempt is an attempt of the delivery in docs/guides/dashboard.md: what the endpoint responded, and the random
 // part of the jitter. When the next one is due, and why, is the policy's answer.
 type demoAttempt struct {
 	result  policy.Result

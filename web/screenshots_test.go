@@ -26,7 +26,7 @@ import (
 )
 
 var screenshots = flag.String("screenshots", "",
-	"write the pictures of docs/dashboard.md into this `folder` (make screenshots)")
+	"write the pictures of docs/guides/dashboard.md into this `folder` (make screenshots)")
 
 //go:embed testdata/demo.sql
 var demoSQL string

@@ -13,11 +13,11 @@ import (
 	"postrider/catalog/spec"
 )
 
-const referenceFile = "../../docs/settings.md"
+const referenceFile = "../../docs/reference/settings.md"
 
 var update = flag.Bool("update", false, "rewrite "+referenceFile)
 
-// TestReferencePage keeps docs/settings.md and the tables of settings the same. After a change of a table, run
+// TestReferencePage compares docs/reference/settings.md with the tables of settings. After a change of a table, run
 //
 //	go test ./catalog/spec -run TestReferencePage -update
 func TestReferencePage(t *testing.T) {

@@ -28,7 +28,7 @@ func alertNames(t *testing.T) (names []string) {
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
 			names = append(names, rule.Alert)
-			require.Equal(t, "https://docs.example.com/postrider/operations.md#"+strings.ToLower(rule.Alert),
+			require.Equal(t, "https://docs.example.com/postrider/operate/monitor.md#"+strings.ToLower(rule.Alert),
 				rule.Annotations["runbook_url"], rule.Alert)
 		}
 	}
@@ -39,9 +39,9 @@ func alertNames(t *testing.T) (names []string) {
 // Whoever is woken finds what to do.
 func TestEachAlertHasItsRunbook(t *testing.T) {
 	t.Parallel()
-	operations, tests := fromRoot(t, "docs/operations.md"), fromRoot(t, "examples/prometheus/alerts_test.yaml")
+	operations, tests := fromRoot(t, "docs/operate/monitor.md"), fromRoot(t, "examples/prometheus/alerts_test.yaml")
 	for _, name := range alertNames(t) {
-		require.Contains(t, operations, "\n#### "+name+"\n")
+		require.Contains(t, operations, "\n### "+name+"\n")
 		require.Contains(t, tests, name)
 	}
 }

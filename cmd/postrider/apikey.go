@@ -12,7 +12,7 @@ import (
 )
 
 type apikeyCmd struct {
-	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders"`
+	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/operate/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders"`
 	List   apikeyListCmd   `cmd:"" help:"List the API keys, revoked ones too." example:"apikey list"`
 	Show   apikeyShowCmd   `cmd:"" help:"Show an API key without the key itself, which was shown once." example:"apikey show ci -o json"`
 	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. A second later it works nowhere." detail:"The key stays listed, and its name stays taken, for 400 days or as long as serve --keep-keys-days says. Revoking it again changes nothing." example:"apikey revoke ci"`

@@ -13,7 +13,7 @@ import (
 	"postrider/pgdev"
 )
 
-// A database that pg_dump took while everything ran is restored into another cluster, as docs/operations.md says, and
+// A dump taken under load is restored into another cluster, as docs/operate/backup-and-upgrade.md says, and
 // served: what was owed at that moment is delivered, what was not is not, and everything that is sealed can be read
 // with the same encryption key.
 func TestBackupIsRestoredAndServed(t *testing.T) {
@@ -81,7 +81,7 @@ func (g *gate) times(id string) int {
 	return len(g.arrivals[id])
 }
 
-// restore makes a new cluster, and what docs/operations.md says in it.
+// restore makes a new cluster, and what docs/operate/backup-and-upgrade.md says in it.
 func restore(t *testing.T, file string) *database {
 	t.Helper()
 	server, err := pgdev.Start(t.Context(), pgdev.Options{Durable: true})

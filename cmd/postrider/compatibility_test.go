@@ -91,7 +91,7 @@ func TestCompatibilityRowsNameTheirTests(t *testing.T) {
 	t.Parallel()
 	tests := testsOf(t, filepath.Join("..", ".."))
 	require.Greater(t, len(tests), 500)
-	page := fromRoot(t, "docs/compatibility.md")
+	page := fromRoot(t, "docs/reference/compatibility.md")
 	problems, rows := rowProblems(page, tests)
 	require.Empty(t, problems)
 	require.Greater(t, rows, 190)

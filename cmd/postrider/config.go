@@ -93,7 +93,7 @@ func (f headerFlags) limits() policy.HeaderLimits {
 	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}
 }
 
-// webhookFlags are about the validation handshake with endpoints, see docs/endpoints.md.
+// webhookFlags are about the validation handshake with endpoints, see docs/guides/receive.md.
 type webhookFlags struct {
 	PublicURL          string `name:"public-url" help:"How endpoints reach this service: the beginning of a handshake's validationUrl. Default: the URL that the management request was sent to." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
 	WebhookOrigin      string `help:"Origin for which endpoints of CloudEvents are requested to grant permission (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`
@@ -112,7 +112,7 @@ func (f webhookFlags) check() error {
 	return nil
 }
 
-// egressFlags say which addresses deliveries may go to, and how, see docs/endpoints.md.
+// egressFlags say which addresses deliveries may go to, and how, see docs/guides/receive.md.
 type egressFlags struct {
 	AllowCIDR     []netip.Prefix `name:"allow-cidr" help:"Address ranges that endpoints may be in although they are private, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
 	AllowHTTP     bool           `name:"allow-http" help:"Endpoints at public addresses may have http URLs; those in --allow-cidr always may." env:"POSTRIDER_ALLOW_HTTP"`
@@ -131,7 +131,7 @@ func (f egressFlags) proxy() (*url.URL, error) {
 	return u, nil
 }
 
-// ingressFlags bound incoming requests and connections, and name trusted proxies, see docs/security.md.
+// ingressFlags bound incoming requests and connections, and name trusted proxies, see docs/internals/security.md.
 type ingressFlags struct {
 	TrustedProxies    []netip.Prefix `help:"Address ranges of the proxies in front of this service, which report the client's address." env:"POSTRIDER_TRUSTED_PROXIES" placeholder:"CIDR"`
 	ForwardedHeader   string         `help:"Header in which those proxies report the client's address: x-forwarded-for or forwarded." enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" env:"POSTRIDER_FORWARDED_HEADER"`

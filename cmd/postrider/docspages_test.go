@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,17 +40,20 @@ type pageBlock struct {
 	line                int
 }
 
-// documentPages are all that people read, by their place in the repository.
+// documentPages returns every page for readers, by its path from the root of the repository.
 func documentPages(t *testing.T) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"README.md", "docs/*.md", "examples/*.md", "examples/*/README.md"} {
-		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
-		require.NoError(t, err)
-		for _, file := range found {
-			names = append(names, strings.TrimPrefix(filepath.ToSlash(file), "../../"))
-		}
+	root := filepath.Join("..", "..")
+	names = []string{"README.md"}
+	for _, folder := range []string{"docs", "examples", "deploy"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(file string, _ fs.DirEntry, err error) error {
+			if filepath.Ext(file) == ".md" {
+				names = append(names, strings.TrimPrefix(filepath.ToSlash(file), "../../"))
+			}
+			return err
+		}))
 	}
-	require.Contains(t, names, "docs/quickstart.md")
+	require.Contains(t, names, "docs/start/quickstart.md")
 	return names
 }
 

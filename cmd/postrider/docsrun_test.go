@@ -82,7 +82,7 @@ func TestPagesThatAreTyped(t *testing.T) {
 		if !strings.Contains(fromRoot(t, name), " run\n") {
 			continue
 		}
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".md"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
 			r.typePage(t, name, string(before))
 			r.forget(t)
 		})

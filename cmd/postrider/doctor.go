@@ -28,7 +28,7 @@ type doctorCmd struct {
 // Help is shown by doctor --help.
 func (doctorCmd) Help() string {
 	return `Nothing is changed. Each finding is ok, warn or fail, with what to do. The exit code is 1 if a check fails. ` +
-		`docs/cli.md lists the checks.
+		`docs/reference/cli.md lists the checks.
 Stored endpoints are checked by their addresses (50 hosts at most); nothing connects to them.
 Use the same --allow-cidr, --allow-http, --delivery-proxy, --max-conns and encryption key as serve, which may come ` +
 		`from the environment.

@@ -40,7 +40,7 @@ var faultRounds = map[string][]string{
 	},
 }
 
-// A node that is killed at any point of an event's way loses nothing that it had acknowledged: see docs/reliability.md.
+// A node that is killed at any point loses nothing that it has acknowledged: see docs/internals/reliability.md.
 // The kills follow one another while events are published; nobody waits for anything to settle between them.
 func TestFaultKillAtEachPoint(t *testing.T) {
 	t.Parallel()

@@ -77,11 +77,11 @@ var ofTheImage = []string{"POSTRIDER_VERSION", "POSTRIDER_REVISION"}
 
 var caller3am = regexp.MustCompile("`(postrider\\(\\) \\{ .* \\})`")
 
-// What docs/operations.md has the shell told at 3 a.m. hands on each word as it was typed.
+// What docs/operate/troubleshoot.md has the shell told at 3 a.m. hands on each word as it was typed.
 func TestVerbsRunWhereTheNodesRun(t *testing.T) {
 	t.Parallel()
 	bash := tool(t, "bash", "bash")
-	callers := caller3am.FindAllStringSubmatch(fromRoot(t, "docs/operations.md"), -1)
+	callers := caller3am.FindAllStringSubmatch(fromRoot(t, "docs/operate/troubleshoot.md"), -1)
 	require.Len(t, callers, 3)
 	for _, caller := range callers {
 		out, err := exec.Command(bash, "-c",
@@ -93,7 +93,7 @@ postrider sql "select 1"`).CombinedOutput()
 	}
 }
 
-// docs/installing.md promises it.
+// docs/operate/install.md promises it.
 func TestEachFlagOfServeHasAVariable(t *testing.T) {
 	t.Parallel()
 	context, err := newParser(t).Parse([]string{"serve"})

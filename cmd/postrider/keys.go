@@ -48,7 +48,7 @@ type keysRotateCmd struct {
 // Help is shown by keys rotate --help.
 func (keysRotateCmd) Help() string {
 	return `The service runs on meanwhile. By then each node must have been restarted with the new key as ` +
-		`POSTRIDER_ENCRYPTION_KEY; see docs/security.md.
+		`POSTRIDER_ENCRYPTION_KEY; see docs/operate/configure.md.
 
 Example:
   export POSTRIDER_ENCRYPTION_KEY=$NEW POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=$OLD

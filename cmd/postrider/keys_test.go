@@ -75,7 +75,7 @@ func steadily(ctx context.Context, api *atomic.Pointer[string], key string) (sto
 	return func() int { cancel(); publishing.Wait(); return accepted }
 }
 
-// The drill of docs/security.md: the key is replaced on a running service, node by node, and nothing is lost or
+// The steps of docs/operate/configure.md: the key is replaced on a running service, and nothing is lost or
 // refused.
 func TestEncryptionKeyRotation(t *testing.T) {
 	t.Parallel()

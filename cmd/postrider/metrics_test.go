@@ -97,7 +97,7 @@ func TestMetricsCountWhatHappened(t *testing.T) {
 
 var metricName = regexp.MustCompile(`postrider_[a-z_]+`)
 
-// Every metric is in docs/operations.md, and the documents, the dashboard and the alerts name no other.
+// Every metric is in docs/reference/metrics.md, and the documents, the dashboard and the alerts name no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	defined := map[string]bool{}
@@ -106,7 +106,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		defined["postrider_"+match[1]] = true
 	}
 	require.Greater(t, len(defined), 40)
-	documented := metricName.FindAllString(fromRoot(t, "docs/operations.md"), -1)
+	documented := metricName.FindAllString(fromRoot(t, "docs/reference/metrics.md"), -1)
 	for name := range defined {
 		require.Contains(t, documented, name)
 	}

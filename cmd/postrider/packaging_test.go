@@ -204,7 +204,7 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	require.Contains(t, fromRoot(t, "Dockerfile"), "-X ${PACKAGE}.release=${VERSION}")
 	require.Equal(t, []string{"CGO_ENABLED=0"}, b.Env)
 	require.Equal(t, [][]string{{"linux", "darwin"}, {"amd64", "arm64"}}, [][]string{b.Goos, b.Goarch})
-	require.Equal(t, "bin/postrider", b.Binary, "as docs/installing.md has it")
+	require.Equal(t, "bin/postrider", b.Binary, "as docs/operate/install.md has it")
 	require.True(t, release.Archives[0].Wrap, "it has a README.md, as the folder that it is unpacked in may have")
 	requireArchived(t, release.Archives[0].Files)
 	require.Equal(t, "sha256", release.Checksum.Algorithm)
@@ -215,7 +215,7 @@ func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 		"the checksums are of all that is released")
 	require.Equal(t, []string{"sign-blob", "--bundle=${signature}", "--yes", "${artifact}"}, signs.Args,
 		"with no key that could be lost")
-	require.Contains(t, fromRoot(t, "docs/installing.md"),
+	require.Contains(t, fromRoot(t, "docs/operate/install.md"),
 		"--bundle "+strings.ReplaceAll(signs.Signature, "${artifact}", release.Checksum.Name))
 }
 

@@ -14,7 +14,7 @@ import (
 func TestDefencesNameTheirTests(t *testing.T) {
 	t.Parallel()
 	tests := testsOf(t, filepath.Join("..", ".."))
-	page := fromRoot(t, "docs/security.md")
+	page := fromRoot(t, "docs/internals/security.md")
 	rows := 0
 	for line := range strings.Lines(page) {
 		cells := strings.Split(strings.TrimSpace(line), "|")

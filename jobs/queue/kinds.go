@@ -11,24 +11,24 @@ const (
 	// of them.
 	DeliverQueue = "deliveries"
 
-	// RouteKind is the kind of the jobs that create the deliveries of a route, see docs/delivery-and-retry.md.
+	// RouteKind is the kind of the jobs that create the deliveries of a route, see docs/internals/delivery.md.
 	RouteKind = "route"
 	// RouteQueue is a separate queue: behind the deliveries an event would wait for other events' endpoints before it has
 	// deliveries.
 	RouteQueue = "routes"
 
-	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/endpoints.md.
+	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/guides/receive.md.
 	HandshakeKind = "handshake"
 	// HandshakeQueue is a separate queue: a handshake does not wait for deliveries, and handshakes of endpoints that do
 	// not respond delay no delivery.
 	HandshakeQueue = "handshakes"
 
-	// ExportKind is the kind of the jobs that write dead letters to an external location, see docs/delivery-and-retry.md.
+	// ExportKind is the kind of the jobs that write dead letters to an external location, see docs/guides/dead-letters.md.
 	ExportKind = "export"
 	// ExportQueue is a separate queue: a location that hangs delays no delivery.
 	ExportQueue = "exports"
 
-	// OperationKind is the kind of the jobs that make one step of an operation, see docs/delivery-and-retry.md.
+	// OperationKind is the kind of the jobs that make one step of an operation, see docs/guides/dead-letters.md.
 	OperationKind = "operation"
 	// OperationQueue is a separate queue: steps and deliveries do not wait for each other.
 	OperationQueue = "operations"

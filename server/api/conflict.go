@@ -1,6 +1,6 @@
 package api
 
-// ConflictCode is the code of an error response 409; docs/rest.md says what each means.
+// ConflictCode is the code of an error response 409; docs/reference/rest.md says what each means.
 type ConflictCode string
 
 // The codes. Each is documented in texts.yaml of package openapi.

@@ -63,7 +63,7 @@ type (
 	typeView struct{ Before, Schema, After string }
 )
 
-// accessWords say what x-access asks for; docs/access.md says more.
+// accessWords say what x-access asks for; docs/operate/access.md says more.
 var accessWords = map[string]string{
 	"none":    "No credential is asked for.",
 	"publish": "Needs an access key of the topic, or an API key with scope publish or admin.",

@@ -1,5 +1,5 @@
 -- Gives what week.Fill has created the names, the failures and the faces of an ordinary shop, for the pictures of
--- docs/dashboard.md. Nothing is random.
+-- docs/guides/dashboard.md. Nothing is random.
 UPDATE postrider_internal.topics SET name = (ARRAY ['orders', 'invoices', 'customers', 'stock', 'carts', 'returns',
     'reviews', 'prices', 'shipments', 'vouchers'])[id];
 UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://' || name || '.contoso.example/hooks/'

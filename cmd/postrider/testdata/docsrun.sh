@@ -54,8 +54,8 @@ try() {
   false
 }
 
-# given_up has topic orders, whose event subscription billing is refused everything, and a dead letter of each of these ids.
-given_up() {
+# add_dead_letters creates topic orders, whose event subscription billing gets 400, and a dead letter with each of these ids.
+add_dead_letters() {
   curl -X PUT "$API/v1/topics/orders" -H "authorization: Bearer $POSTRIDER_ADMIN_TOKEN"
   postrider subscription create orders billing --replace --endpoint "$SINK/status/400" --endpoint-validation skip
   for id in "$@"; do

@@ -1,4 +1,4 @@
--- What the questions of docs/sql.md are asked about: few rows, each there for a question. Ids of deliveries are 101 and
+-- Data for the questions of docs/reference/sql.md: few rows, each there for a question. Ids of deliveries are 101 and
 -- up where they are owed.
 DO $$
 DECLARE
