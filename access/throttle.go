@@ -40,7 +40,7 @@ type source struct {
 
 func sourceOf(name, address string) source {
 	parsed, _ := netip.ParseAddr(address) // the zero address if it is none
-	return source{name: hashSecret(name), address: policy.Neighbours(parsed)}
+	return source{name: hashSecret(name), address: policy.ClientNetwork(parsed)}
 }
 
 // throttle counts the wrong passwords that this node was sent.

@@ -76,13 +76,13 @@ func TestThrottleIsBounded(t *testing.T) {
 	t.Parallel()
 	th := newThrottle()
 	rows := 0
-	for i := range policy.MostBuckets + 5000 {
+	for i := range policy.MaxBuckets + 5000 {
 		address := fmt.Sprintf("2001:db8:%x::1", i)
 		if th.wrong(sourceOf(fmt.Sprint("user", i), address), testNow.Add(time.Duration(i)*time.Millisecond)) {
 			rows++
 		}
 	}
-	require.Equal(t, []int{policy.MostBuckets, policy.MostBuckets, policy.MostBuckets},
+	require.Equal(t, []int{policy.MaxBuckets, policy.MaxBuckets, policy.MaxBuckets},
 		[]int{th.addresses.Len(), th.sources.Len(), th.names.Len()})
 	require.Equal(t, 100+14, rows, "100, then one each second")
 }

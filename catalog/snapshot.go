@@ -189,7 +189,7 @@ func (c *Snapshot) resolve(subscriptions []int64) {
 		delete(c.rules, id)
 		if s, ok := c.subs[id]; ok {
 			if p, ok := c.policies[s.RetryPolicy.Policy]; ok {
-				c.rules[id] = p.Resolve(s.Wishes()).Scaled(c.timeScale)
+				c.rules[id] = p.Resolve(s.Overrides()).Scaled(c.timeScale)
 			}
 		}
 	}

@@ -65,14 +65,14 @@ func (s *Subscription) version() int64 {
 	return s.Version
 }
 
-// Wishes are the settings that change the retry policy's values; see policy.Policy.Resolve.
-func (s *Subscription) Wishes() policy.Wishes {
-	w := policy.Wishes{
+// Overrides are the settings that change the retry policy's values; see policy.Policy.Resolve.
+func (s *Subscription) Overrides() policy.Overrides {
+	w := policy.Overrides{
 		Behavior: s.Behavior, HonorRetryAfter: s.HonorRetryAfter, ProbationAction: s.ProbationAction,
 		RetryTransportErrors: s.RetryTransportErrors, MaxAttempts: s.RetryPolicy.MaxDeliveryAttempts,
 		ResponseTimeoutSeconds: s.ResponseTimeoutInSeconds,
 		TTLMinutes:             s.RetryPolicy.EventTimeToLiveInMinutes,
-		MostTTL:                time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
+		MaxTTL:                time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
 	}
 	if d := s.DeadLetterDestination; d != nil {
 		kept := d.EndpointType != DeadLetterNone

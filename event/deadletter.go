@@ -33,13 +33,13 @@ type DeadLetter struct {
 type DeadLetterForm int
 
 const (
-	// DeadLetterBeside has what is told of the dead letter beside the event's own members: the form of custom topics. A
+	// DeadLetterFlat has what is told of the dead letter beside the event's own members: the form of custom topics. A
 	// CloudEvent has the names in small letters. Source: Microsoft, Event Grid message delivery and retry, 2020-10-29,
 	// "Dead-letter events"; lastHttpStatusCode is on no page, and in real dead letters.
-	DeadLetterBeside DeadLetterForm = iota
-	// DeadLetterAround has the event, a CloudEvent, in a member of its own: the form of namespace topics.
+	DeadLetterFlat DeadLetterForm = iota
+	// DeadLetterNested has the event, a CloudEvent, in a member of its own: the form of namespace topics.
 	// Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
-	DeadLetterAround
+	DeadLetterNested
 )
 
 // deadLetterTime is a time as Event Grid writes it in dead letters: seven digits of a second, UTC.
@@ -73,7 +73,7 @@ func AppendDeadLetter(dst []byte, d *DeadLetter, form DeadLetterForm) ([]byte, e
 	if err != nil {
 		return dst, fmt.Errorf("dead letter: %w", err)
 	}
-	if form == DeadLetterAround {
+	if form == DeadLetterNested {
 		record := dst
 		record = append(record, `{"deadLetterProperties":{`...)
 		record = d.appendMembers(record, &around, true)
@@ -93,7 +93,7 @@ func AppendDeadLetter(dst []byte, d *DeadLetter, form DeadLetterForm) ([]byte, e
 
 // recordSchema is the schema of the event in its record.
 func (d *DeadLetter) recordSchema(form DeadLetterForm) Schema {
-	if form == DeadLetterAround || d.Delivery == CloudEvents || d.Event.Schema == CloudEvents {
+	if form == DeadLetterNested || d.Delivery == CloudEvents || d.Event.Schema == CloudEvents {
 		return CloudEvents
 	}
 	return EventGrid

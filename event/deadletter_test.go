@@ -53,38 +53,38 @@ func TestDeadLetterRecords(t *testing.T) {
 		want   string
 	}{
 		"Event Grid": {sampleLetter(EventGrid, EventGrid,
-			sampleEventGrid), DeadLetterBeside, sampleEventGrid[:len(sampleEventGrid)-1] + "," + beside},
+			sampleEventGrid), DeadLetterFlat, sampleEventGrid[:len(sampleEventGrid)-1] + "," + beside},
 		"Event Grid, with what a delivery adds": {
-			sampleLetter(EventGrid, EventGrid, `{ "id" : "1" , "data" : { "b" : [ 1.0 ] } }`), DeadLetterBeside,
+			sampleLetter(EventGrid, EventGrid, `{ "id" : "1" , "data" : { "b" : [ 1.0 ] } }`), DeadLetterFlat,
 			`{"id":"1","data":{ "b" : [ 1.0 ] },"topic":"/topics/myTopic","metadataVersion":"1","dataVersion":"",` + beside,
 		},
 		"CloudEvents": {sampleLetter(CloudEvents, CloudEvents,
-			sampleCloudEvents), DeadLetterBeside, sampleCloudEvents[:len(sampleCloudEvents)-1] + "," + small},
+			sampleCloudEvents), DeadLetterFlat, sampleCloudEvents[:len(sampleCloudEvents)-1] + "," + small},
 		"Event Grid, delivered as CloudEvents": {
 			sampleLetter(EventGrid, CloudEvents,
-				`{"id":"1","eventType":"t","subject":"s","eventTime":"2026-01-01T00:00:00Z","data":{}}`), DeadLetterBeside,
+				`{"id":"1","eventType":"t","subject":"s","eventTime":"2026-01-01T00:00:00Z","data":{}}`), DeadLetterFlat,
 			`{"specversion":"1.0","source":"/topics/myTopic","id":"1","type":"t","subject":"s","time":"2026-01-01T00:00:00Z",` +
 				`"datacontenttype":"application/json","data":{},` + small,
 		},
 		"custom, delivered as it came": {
-			custom, DeadLetterBeside,
+			custom, DeadLetterFlat,
 			`{"id":"8bc07e6f","eventTime":"2020-08-13T18:11:29.4121391Z","eventType":"fooEventType","dataVersion":"1.0",` +
 				`"metadataVersion":"1","topic":"/topics/myTopic","subject":"subjectDefault",` +
 				`"data":{"prop1":"my property","prop2":5,"myEventType":"fooEventType"},` + beside,
 		},
 		"never attempted": {
-			never, DeadLetterBeside,
+			never, DeadLetterFlat,
 			`{"id":"1","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","topic":"/topics/myTopic",` +
 				`"metadataVersion":"1","dataVersion":"","deadLetterReason":"TimeToLiveExceeded","deliveryAttempts":0,` +
 				`"publishTime":"2020-08-13T17:18:14.0265758Z"}`,
 		},
 		"published again": {
 			sampleLetter(CloudEvents, CloudEvents, `{"deadletterreason":"old","id":"1","deliveryattempts":9,`+
-				`"\u0070ublishtime":"old","specversion":"1.0","deadLetterReason":"other name"}`), DeadLetterBeside,
+				`"\u0070ublishtime":"old","specversion":"1.0","deadLetterReason":"other name"}`), DeadLetterFlat,
 			`{"id":"1","specversion":"1.0","deadLetterReason":"other name",` + small,
 		},
 		"namespace": {
-			around, DeadLetterAround,
+			around, DeadLetterNested,
 			`{"deadLetterProperties":{"deadletterreason":"Maximum delivery attempts was exceeded.","deliveryattempts":1,` +
 				`"deliveryresult":"NotFound",` +
 				`"publishutc":"2020-08-13T17:18:14.0265758Z","deliveryattemptutc":"2020-08-13T17:18:14.0465788Z"},"event":` +
@@ -106,7 +106,7 @@ func TestDeadLetterOfWhatIsNoEvent(t *testing.T) {
 		"custom without an id":     sampleLetter(Custom, CustomInput, `{}`),
 		"an input that is unknown": sampleLetter("Other", EventGrid, `{}`),
 	} {
-		got, err := AppendDeadLetter([]byte("before"), &letter, DeadLetterBeside)
+		got, err := AppendDeadLetter([]byte("before"), &letter, DeadLetterFlat)
 		require.Error(t, err, name)
 		require.Equal(t, "before", string(got), name)
 	}

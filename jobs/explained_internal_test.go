@@ -68,7 +68,7 @@ func explainedCase(
 		policy.ExplainOptions{Kind: kind, Result: inRange, Behavior: behavior, DeadLetter: &deadLetter})
 	require.NoError(t, err)
 	return explained{
-		rules: p.Resolve(policy.Wishes{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, met: met, explained: x,
+		rules: p.Resolve(policy.Overrides{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, met: met, explained: x,
 		name: fmt.Sprintf("%s %s %s, dead letters %t: %s", p.Name, behavior, kind, deadLetter, met),
 	}
 }
@@ -87,7 +87,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		return
 	}
 	second := x.delivery(published.Add(time.Second))
-	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Met: rest.Met}
+	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Met: rest.Result}
 	verdict, _, due := second.turn(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
 	if verdict.Action != delivery.Hold {
@@ -121,7 +121,7 @@ func (x explained) delivery(published time.Time) *attempt {
 }
 
 // failAll makes the first attempt of as many events as start a hold, and returns it.
-func (x explained) failAll(now time.Time) (rest policy.Rest) {
+func (x explained) failAll(now time.Time) (rest policy.ProbationState) {
 	p := x.rules.Policy
 	for range max(p.Probation.Trigger, 1) {
 		rest, _ = p.AfterFailure(rest, p.Classify(x.kind, x.met), x.met, true, now)
@@ -138,7 +138,7 @@ func (x explained) attemptTimes() (times []float64) {
 
 // course makes a delivery's turns one after the other, each attempt as long as nothing. rest, if any, is the hold that
 // each attempt is the probe of.
-func (a *attempt) course(met policy.Result, rest *policy.Rest) (times []float64, end policy.ExplainedEnd) {
+func (a *attempt) course(met policy.Result, rest *policy.ProbationState) (times []float64, end policy.ExplainedEnd) {
 	for now := a.work.NextAttemptAt; ; now = a.work.NextAttemptAt {
 		if rest != nil && rest.Held() && rest.Until.After(now) {
 			now = rest.Until

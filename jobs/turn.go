@@ -72,7 +72,7 @@ func (a *attempt) stays(m *queue.Member, alone bool, now time.Time) (verdict pol
 	case a.reruns >= maxReruns:
 		return policy.Verdict{Action: policy.Retry, At: now, Reason: policy.ReasonTooManyReruns}, false
 	}
-	verdict, due := policy.Due(a.rules.Policy, policy.Turn{
+	verdict, due := policy.Due(a.rules.Policy, policy.DueCheck{
 		Attempts: a.work.Attempts, TimeToLiveSince: m.TimeToLiveSince, Now: now, Limits: a.rules.Limits,
 		DeadLetter: a.rules.DeadLetter,
 	})
@@ -110,7 +110,7 @@ func (a *attempt) putOff(now time.Time) (first time.Time, off bool) {
 		return time.Time{}, false
 	}
 	for i := range a.work.Members {
-		at, early := a.rules.Policy.PutOff(*a.work.NotBefore, a.work.Members[i].TimeToLiveSince, now, a.rules.Limits)
+		at, early := a.rules.Policy.Defer(*a.work.NotBefore, a.work.Members[i].TimeToLiveSince, now, a.rules.Limits)
 		if early && (!off || at.Before(first)) {
 			first, off = at, true
 		}

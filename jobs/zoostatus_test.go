@@ -143,7 +143,7 @@ func (r statusRow) require(t *testing.T, k statusColumn) {
 
 func (k statusColumn) decided(met policy.Result) policy.Verdict {
 	at := time.Unix(0, 0)
-	return policy.Decide(k.policy.Resolve(policy.Wishes{}).Policy, policy.Attempt{
+	return policy.Decide(k.policy.Resolve(policy.Overrides{}).Policy, policy.Attempt{
 		Result: met, Kind: k.kind, Number: 1, TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
 		Limits: policy.Limits{MaxAttempts: k.policy.DefaultMaxAttempts, TTL: k.policy.DefaultTTL}, DeadLetter: true,
 	})

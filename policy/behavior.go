@@ -16,9 +16,9 @@ const (
 	BehaviorDocumented Behavior = "documented"
 )
 
-// Wishes are what an event subscription says of the course of its deliveries. Nil is what Behavior says, or the
+// Overrides are what an event subscription says of the course of its deliveries. Nil is what Behavior says, or the
 // policy's default.
-type Wishes struct {
+type Overrides struct {
 	Behavior             Behavior
 	HonorRetryAfter      *bool
 	ProbationAction      *ProbationAction
@@ -28,8 +28,8 @@ type Wishes struct {
 	TTLMinutes           *int
 	// ResponseTimeoutSeconds replaces the policy's AckTimeout.
 	ResponseTimeoutSeconds *int
-	// MostTTL bounds the time to live, whatever else is said: a namespace topic keeps its events no longer. 0 = no bound.
-	MostTTL time.Duration
+	// MaxTTL bounds the time to live, whatever else is said: a namespace topic keeps its events no longer. 0 = no bound.
+	MaxTTL time.Duration
 }
 
 // Rules are what holds for the deliveries of one event subscription.
@@ -46,7 +46,7 @@ type Rules struct {
 // Resolve says what holds for an event subscription under p: its own wish, else what its behavior says. Limits outside
 // p's ranges are brought into them: the ranges may have been narrowed since they were set, and a delivery that is owed
 // must still end.
-func (p *Policy) Resolve(w Wishes) Rules {
+func (p *Policy) Resolve(w Overrides) Rules {
 	own := *p
 	safe := w.Behavior != BehaviorDocumented
 	if safe {
@@ -64,7 +64,7 @@ func (p *Policy) Resolve(w Wishes) Rules {
 	}
 }
 
-func (p *Policy) clamp(w Wishes) Limits {
+func (p *Policy) clamp(w Overrides) Limits {
 	l := Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL}
 	if w.MaxAttempts != nil {
 		l.MaxAttempts = min(max(*w.MaxAttempts, p.MinMaxAttempts), p.MaxMaxAttempts)
@@ -72,8 +72,8 @@ func (p *Policy) clamp(w Wishes) Limits {
 	if w.TTLMinutes != nil {
 		l.TTL = min(max(time.Duration(*w.TTLMinutes)*time.Minute, p.MinTTL), p.MaxTTL)
 	}
-	if w.MostTTL > 0 {
-		l.TTL = min(l.TTL, w.MostTTL)
+	if w.MaxTTL > 0 {
+		l.TTL = min(l.TTL, w.MaxTTL)
 	}
 	return l
 }

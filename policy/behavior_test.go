@@ -38,9 +38,9 @@ func TestResolve(t *testing.T) {
 		{generous, "true hold true true", "true hold true true"},
 	} {
 		before := row.policy.Clone()
-		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Wishes{})), row.policy.Name)
-		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Wishes{Behavior: policy.BehaviorSafe})), row.policy.Name)
-		require.Equal(t, row.documented, told(row.policy.Resolve(policy.Wishes{Behavior: policy.BehaviorDocumented})),
+		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Overrides{})), row.policy.Name)
+		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorSafe})), row.policy.Name)
+		require.Equal(t, row.documented, told(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorDocumented})),
 			row.policy.Name)
 		for _, b := range []policy.Behavior{policy.BehaviorSafe, policy.BehaviorDocumented} {
 			for which := range 16 {
@@ -48,7 +48,7 @@ func TestResolve(t *testing.T) {
 				if which&2 != 0 {
 					action = policy.ProbationDocumented
 				}
-				w := policy.Wishes{
+				w := policy.Overrides{
 					Behavior: b, HonorRetryAfter: ptr(which&1 != 0), ProbationAction: &action, RetryTransportErrors: ptr(which&4 != 0),
 					DeadLetter: ptr(which&8 != 0),
 				}
@@ -64,7 +64,7 @@ func TestResolve(t *testing.T) {
 // was copied with.
 func TestResolvedRulesDecide(t *testing.T) {
 	t.Parallel()
-	decide := func(name string, w policy.Wishes, met policy.Result, retryAfter time.Duration) policy.Verdict {
+	decide := func(name string, w policy.Overrides, met policy.Result, retryAfter time.Duration) policy.Verdict {
 		r := builtin(t, name).Resolve(w)
 		at := time.Unix(0, 0)
 		return policy.Decide(r.Policy, policy.Attempt{
@@ -73,7 +73,7 @@ func TestResolvedRulesDecide(t *testing.T) {
 			Limits:     r.Limits, DeadLetter: r.DeadLetter, HonorRetryAfter: r.Policy.HonorRetryAfter, RetryAfter: retryAfter,
 		})
 	}
-	safe, documented := policy.Wishes{}, policy.Wishes{Behavior: policy.BehaviorDocumented}
+	safe, documented := policy.Overrides{}, policy.Overrides{Behavior: policy.BehaviorDocumented}
 	for _, name := range []string{"ga-2018", "ga-2019"} {
 		require.Equal(t, policy.DeadLetter, decide(name, safe, status(400), 0).Action, name)
 		require.Equal(t, policy.Retry, decide(name, documented, status(400), 0).Action,
@@ -96,7 +96,7 @@ func TestResolvedRulesDecide(t *testing.T) {
 		require.Equal(t, policy.Drop, decide("namespace-2023", literal, row.met, 0).Action, row.met)
 		require.Equal(t, policy.Retry, decide("namespace-2023", retried, row.met, 0).Action, row.met)
 	}
-	never := policy.Wishes{RetryTransportErrors: ptr(false)}
+	never := policy.Overrides{RetryTransportErrors: ptr(false)}
 	require.Equal(t, policy.DeadLetter, decide("namespace-2023", never, failure(policy.ErrorTimeout), 0).Action,
 		"its own property wins")
 }
@@ -106,21 +106,21 @@ func TestResolvedLimits(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, row := range map[string]struct {
 		policy   string
-		wishes   policy.Wishes
+		wishes   policy.Overrides
 		attempts int
 		ttl      time.Duration
 	}{
-		"the policy's own": {"namespace-2023", policy.Wishes{}, 10, 7 * day},
-		"no limit":         {"preview-2017", policy.Wishes{}, 0, 2 * time.Hour},
+		"the policy's own": {"namespace-2023", policy.Overrides{}, 10, 7 * day},
+		"no limit":         {"preview-2017", policy.Overrides{}, 0, 2 * time.Hour},
 		"within the ranges": {
-			"ga-2021", policy.Wishes{MaxAttempts: ptr(3), TTLMinutes: ptr(90)}, 3, 90 * time.Minute,
+			"ga-2021", policy.Overrides{MaxAttempts: ptr(3), TTLMinutes: ptr(90)}, 3, 90 * time.Minute,
 		},
-		"above them":                   {"ga-2021", policy.Wishes{MaxAttempts: ptr(300), TTLMinutes: ptr(9000)}, 30, day},
-		"below them":                   {"ga-2021", policy.Wishes{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute},
-		"retention before the default": {"namespace-2023", policy.Wishes{MostTTL: 3 * day}, 10, 3 * day},
-		"retention before the wish":    {"namespace-2023", policy.Wishes{TTLMinutes: ptr(7 * 1440), MostTTL: day}, 10, day},
+		"above them":                   {"ga-2021", policy.Overrides{MaxAttempts: ptr(300), TTLMinutes: ptr(9000)}, 30, day},
+		"below them":                   {"ga-2021", policy.Overrides{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute},
+		"retention before the default": {"namespace-2023", policy.Overrides{MaxTTL: 3 * day}, 10, 3 * day},
+		"retention before the wish":    {"namespace-2023", policy.Overrides{TTLMinutes: ptr(7 * 1440), MaxTTL: day}, 10, day},
 		"the wish before retention": {
-			"namespace-2023", policy.Wishes{TTLMinutes: ptr(5), MostTTL: day}, 10, 5 * time.Minute,
+			"namespace-2023", policy.Overrides{TTLMinutes: ptr(5), MaxTTL: day}, 10, 5 * time.Minute,
 		},
 	} {
 		require.Equal(t, policy.Limits{MaxAttempts: row.attempts, TTL: row.ttl},

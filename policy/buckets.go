@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// MostBuckets bounds the memory of Buckets to a few MB.
-	MostBuckets = 10_000
-	// forgetAmong is among how many buckets the fullest is forgotten if there are MostBuckets.
+	// MaxBuckets bounds the memory of Buckets to a few MB.
+	MaxBuckets = 10_000
+	// forgetAmong is among how many buckets the fullest is forgotten if there are MaxBuckets.
 	forgetAmong = 8
 )
 
-// Buckets are token buckets of one kind, such as one for each address, MostBuckets at most. Their methods are safe for
+// Buckets are token buckets of one kind, such as one for each address, MaxBuckets at most. Their methods are safe for
 // concurrent use.
 type Buckets[K comparable] struct {
 	kind Bucket
@@ -51,7 +51,7 @@ func (b *Buckets[K]) TryTake(key K, now time.Time) (wait time.Duration) {
 }
 
 func (b *Buckets[K]) take(key K, now time.Time) {
-	if _, known := b.full[key]; !known && len(b.full) >= MostBuckets {
+	if _, known := b.full[key]; !known && len(b.full) >= MaxBuckets {
 		delete(b.full, b.fullest())
 	}
 	b.full[key] = b.kind.Take(b.full[key], now)
@@ -79,9 +79,9 @@ func (b *Buckets[K]) fullest() (fullest K) {
 	return fullest
 }
 
-// Neighbours are the addresses that one sender may have: an IPv4 address alone, or an IPv6 address with its /64. The
+// ClientNetwork are the addresses that one sender may have: an IPv4 address alone, or an IPv6 address with its /64. The
 // zero address is nobody's, and has the zero prefix.
-func Neighbours(address netip.Addr) netip.Prefix {
+func ClientNetwork(address netip.Addr) netip.Prefix {
 	address = address.Unmap().WithZone("")
 	bits := 32
 	if address.Is6() {

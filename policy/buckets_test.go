@@ -19,10 +19,10 @@ func TestBuckets(t *testing.T) {
 	b.Take(-1, now)
 	require.Equal(t, time.Second, b.Wait(-1, now))
 	require.Zero(t, b.Wait(-2, now), "each has its own")
-	for i := range 2 * policy.MostBuckets {
+	for i := range 2 * policy.MaxBuckets {
 		b.Take(i, now)
 	}
-	require.Equal(t, policy.MostBuckets, b.Len())
+	require.Equal(t, policy.MaxBuckets, b.Len())
 }
 
 func TestNeighbours(t *testing.T) {
@@ -31,7 +31,7 @@ func TestNeighbours(t *testing.T) {
 		"203.0.113.7": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
 		"fe80::1%eth0": "fe80::/64",
 	} {
-		require.Equal(t, want, policy.Neighbours(netip.MustParseAddr(address)).String())
+		require.Equal(t, want, policy.ClientNetwork(netip.MustParseAddr(address)).String())
 	}
-	require.Zero(t, policy.Neighbours(netip.Addr{}))
+	require.Zero(t, policy.ClientNetwork(netip.Addr{}))
 }

@@ -61,8 +61,8 @@ type OAuth2 struct {
 	Scope        string `json:"scope,omitempty"`
 }
 
-// Plain says whether it asks for nothing that every connection is not.
-func (c *Connection) Plain() bool {
+// DefaultTLS says whether it asks for nothing that every connection is not.
+func (c *Connection) DefaultTLS() bool {
 	return c.MinimumTLSVersion.Number() == tls.VersionTLS12 && c.CertificateAuthorities == "" && c.ClientCertificate == nil
 }
 
@@ -128,7 +128,7 @@ func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []
 	default:
 		say("minimumTlsVersionAllowed", "must be %s or %s", TLS12, TLS13)
 	}
-	if endpoint != nil && endpoint.Scheme != "https" && !c.Plain() {
+	if endpoint != nil && endpoint.Scheme != "https" && !c.DefaultTLS() {
 		say("endpointUrl", "must be https where minimumTlsVersionAllowed, certificateAuthorities or clientCertificate is set")
 	}
 	if c.CertificateAuthorities != "" {

@@ -62,7 +62,7 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if _, err := p.Limits(o.MaxAttempts, o.TTLMinutes); err != nil {
 		return Explanation{}, err
 	}
-	rules := p.Resolve(Wishes{
+	rules := p.Resolve(Overrides{
 		Behavior: o.Behavior, DeadLetter: o.DeadLetter, MaxAttempts: o.MaxAttempts, TTLMinutes: o.TTLMinutes,
 	})
 	p, limits := rules.Policy, rules.Limits
@@ -71,7 +71,7 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
 	for why := "published"; a.Number <= maxExplained; a.Number++ {
 		seconds := a.ScheduledAt.Sub(published).Round(time.Microsecond).Seconds()
-		turn := Turn{a.Number - 1, a.TimeToLiveSince, a.ScheduledAt, limits, a.DeadLetter}
+		turn := DueCheck{a.Number - 1, a.TimeToLiveSince, a.ScheduledAt, limits, a.DeadLetter}
 		if v, ok := Due(p, turn); !ok {
 			x.End = explainedEnd(seconds, v)
 			return x, nil

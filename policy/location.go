@@ -94,18 +94,18 @@ type DeadLetterProperties struct {
 	BlobContainerName string `json:"blobContainerName,omitempty"`
 }
 
-// ExportTarget is where an event subscription's dead letters are written: Below in Location.
+// ExportTarget is where an event subscription's dead letters are written: Path in Location.
 type ExportTarget struct {
 	Location Location
-	Below    string // "" or a path without slashes at its ends
+	Path    string // "" or a path without slashes at its ends
 }
 
 // String is the target without its query.
 func (t ExportTarget) String() string {
-	if t.Below == "" {
+	if t.Path == "" {
 		return t.Location.String()
 	}
-	return t.Location.String() + "/" + t.Below
+	return t.Location.String() + "/" + t.Path
 }
 
 // ExportLocations are what an operator allows: nobody may have a node write to whatever file or bucket it can reach.
@@ -183,7 +183,7 @@ func (l ExportLocations) Resolve(p DeadLetterProperties) (ExportTarget, error) {
 		return ExportTarget{}, propertyError("url",
 			"must have no query: how %s is reached is the operator's to say, in --dead-letter-location", allowed)
 	}
-	return ExportTarget{Location: allowed, Below: strings.Trim(below+"/"+p.Prefix, "/")}, nil
+	return ExportTarget{Location: allowed, Path: strings.Trim(below+"/"+p.Prefix, "/")}, nil
 }
 
 // allowed is the innermost allowed location that the one named is in.

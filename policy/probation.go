@@ -2,25 +2,25 @@ package policy
 
 import "time"
 
-// Rest is what is known of an endpoint's failures, and whether it is given a rest: its deliveries are held, new ones
+// ProbationState is what is known of an endpoint's failures, and whether it is given a rest: its deliveries are held, new ones
 // too, until one of them, the probe, succeeds. Event Grid calls it delayed delivery (2019, 2021) and probation
 // (namespaces). It belongs to what the policy's Probation.Scope says: an endpoint with all its event subscriptions, or
-// one of these. The zero Rest is open and has seen no failure since the last success.
-type Rest struct {
+// one of these. The zero ProbationState is open and has seen no failure since the last success.
+type ProbationState struct {
 	Since          time.Time // when the hold began; zero = open. A failed probe does not move it
 	Until          time.Time // when the next probe is due
 	Cause          Outcome   // of the failure that began the hold, or of the last probe
-	Met            Result    // what that attempt met; zero while open
+	Result            Result    // what that attempt met; zero while open
 	Step           int       // holds since the last success: 1 is the first, each failed probe adds one
 	FailuresInARow int       // different events that have failed since the last success; it stops counting at the hold
 }
 
 // Held reports whether deliveries wait. They do until a success ends the hold, also once the probe is due: without its
 // answer nothing says that the endpoint has recovered, and all that was held would meet it at once.
-func (r Rest) Held() bool { return !r.Since.IsZero() }
+func (r ProbationState) Held() bool { return !r.Since.IsZero() }
 
 // ProbeDue reports whether one delivery, and no more, may be attempted in spite of the hold.
-func (r Rest) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Until) }
+func (r ProbationState) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Until) }
 
 // AfterFailure returns what a failed attempt, other than a probe, makes of r, and whether that differs from r.
 // differentEvent says that this is an event's first attempt, and that it is not among those that r counts: one event
@@ -42,8 +42,8 @@ func (r Rest) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Un
 // 2019-05-15; 5 minutes, doubled up to 4 hours, are ours); and the probation table of Microsoft, Event Grid namespace
 // push delivery and retry, 2023-11.
 func (p *Policy) AfterFailure(
-	r Rest, o Outcome, met Result, differentEvent bool, now time.Time,
-) (next Rest, changed bool) {
+	r ProbationState, o Outcome, met Result, differentEvent bool, now time.Time,
+) (next ProbationState, changed bool) {
 	rule := &p.Probation
 	if rule.Scope == ProbationNone || r.Held() || !o.blamesEndpoint() || rule.hold(o, met, 1) <= 0 {
 		return r, false
@@ -61,27 +61,27 @@ func (p *Policy) AfterFailure(
 // AfterSuccess returns what a successful attempt, other than a probe, makes of r, and whether that differs from r:
 // there is something to reset only where something has failed. During a hold a success does not end it, for its call
 // was under way when the hold began; once the probe is due it is as good as the probe's.
-func (p *Policy) AfterSuccess(r Rest, now time.Time) (next Rest, changed bool) {
+func (p *Policy) AfterSuccess(r ProbationState, now time.Time) (next ProbationState, changed bool) {
 	if p.Probation.Scope == ProbationNone || r.Held() && !r.ProbeDue(now) {
 		return r, false
 	}
-	return Rest{}, r.Held() || r.FailuresInARow > 0
+	return ProbationState{}, r.Held() || r.FailuresInARow > 0
 }
 
 // AfterProbe returns what the probe's outcome makes of r, and whether that differs from r. A success ends the hold; a
 // failure begins the next one, twice as long or as long as the policy says for its outcome. A probe that failed with an
 // outcome that the policy holds nothing for ends the hold as well. A probe without an answer (canceled, aborted)
 // changes nothing: the next one is due. Under BehaviorSafe that is also so of one for which no request was sent.
-func (p *Policy) AfterProbe(r Rest, o Outcome, met Result, now time.Time) (next Rest, changed bool) {
+func (p *Policy) AfterProbe(r ProbationState, o Outcome, met Result, now time.Time) (next ProbationState, changed bool) {
 	switch {
 	case !r.Held():
 		return r, false // released by a person meanwhile
 	case o == OutcomeDelivered:
-		return Rest{}, true
+		return ProbationState{}, true
 	case !o.blamesEndpoint(), len(p.Probation.ByOutcome) == 0 && p.Probation.endpointFailuresOnly && met.unsent():
 		return r, false
 	case p.Probation.hold(o, met, r.Step+1) <= 0:
-		return Rest{}, true
+		return ProbationState{}, true
 	default:
 		return r.held(&p.Probation, o, met, now), true
 	}
@@ -106,12 +106,12 @@ func (p *Policy) EndsInProbation(kind EndpointKind, met Result, deadLetter bool)
 }
 
 // held begins the next hold.
-func (r Rest) held(rule *Probation, cause Outcome, met Result, now time.Time) Rest {
+func (r ProbationState) held(rule *Probation, cause Outcome, met Result, now time.Time) ProbationState {
 	if !r.Held() {
 		r.Since = now
 	}
 	r.Step++
-	r.Cause, r.Met = cause, met
+	r.Cause, r.Result = cause, met
 	r.Until = now.Add(rule.hold(cause, met, r.Step))
 	return r
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // failDifferent lets n different events fail with 500, one a second from `from` on.
-func failDifferent(p *policy.Policy, r policy.Rest, n int, from time.Time) policy.Rest {
+func failDifferent(p *policy.Policy, r policy.ProbationState, n int, from time.Time) policy.ProbationState {
 	for i := range n {
 		r, _ = p.AfterFailure(r, policy.OutcomeGenericError, status(500), true, from.Add(time.Duration(i)*time.Second))
 	}
@@ -26,14 +26,14 @@ func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
 			t.Parallel()
 			p := builtin(t, name)
 			require.Equal(t, policy.ProbationEndpoint, p.Probation.Scope)
-			r := failDifferent(p, policy.Rest{}, 9, published)
-			require.Equal(t, policy.Rest{FailuresInARow: 9}, r)
+			r := failDifferent(p, policy.ProbationState{}, 9, published)
+			require.Equal(t, policy.ProbationState{FailuresInARow: 9}, r)
 			require.False(t, r.Held())
 			tenth := seconds(9)
 			r, changed := p.AfterFailure(r, policy.OutcomeBusy, status(503), true, tenth)
 			require.True(t, changed)
-			require.Equal(t, policy.Rest{
-				Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Met: status(503), Step: 1,
+			require.Equal(t, policy.ProbationState{
+				Since: tenth, Until: tenth.Add(5 * time.Minute), Cause: policy.OutcomeBusy, Result: status(503), Step: 1,
 				FailuresInARow: 10,
 			}, r)
 			require.True(t, r.Held())
@@ -44,7 +44,7 @@ func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
 func TestSuccessBreaksTheRow(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2021")
-	r, changed := p.AfterSuccess(failDifferent(p, policy.Rest{}, 9, published), seconds(9))
+	r, changed := p.AfterSuccess(failDifferent(p, policy.ProbationState{}, 9, published), seconds(9))
 	require.True(t, changed)
 	require.Zero(t, r)
 	require.False(t, failDifferent(p, r, 9, seconds(10)).Held())
@@ -53,20 +53,20 @@ func TestSuccessBreaksTheRow(t *testing.T) {
 
 func TestSuccessResetsOnlyWhereThereIsSomething(t *testing.T) {
 	t.Parallel()
-	_, changed := builtin(t, "ga-2021").AfterSuccess(policy.Rest{}, published)
+	_, changed := builtin(t, "ga-2021").AfterSuccess(policy.ProbationState{}, published)
 	require.False(t, changed)
 }
 
 func TestRetriesOfOneEventStartNoHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2019")
-	r, changed := p.AfterFailure(policy.Rest{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, published)
+	r, changed := p.AfterFailure(policy.ProbationState{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, published)
 	require.True(t, changed, "the first failure in a row is an event of its own, retried or not")
 	for i := range 50 {
 		r, changed = p.AfterFailure(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, seconds(i))
 		require.False(t, changed)
 	}
-	require.Equal(t, policy.Rest{FailuresInARow: 1}, r)
+	require.Equal(t, policy.ProbationState{FailuresInARow: 1}, r)
 }
 
 func TestWhatCountsAsAFailure(t *testing.T) {
@@ -94,7 +94,7 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 		{policy.OutcomeDelivered, false, false},
 	}
 	counts := func(name string, o policy.Outcome) bool {
-		r, changed := builtin(t, name).AfterFailure(policy.Rest{}, o, policy.Result{}, true, published)
+		r, changed := builtin(t, name).AfterFailure(policy.ProbationState{}, o, policy.Result{}, true, published)
 		require.Equal(t, r.FailuresInARow == 1, changed)
 		return changed
 	}
@@ -115,20 +115,20 @@ func TestSafeCountsWhatConcernsTheEndpoint(t *testing.T) {
 	t.Parallel()
 	counted := map[int]bool{401: true, 403: true, 404: true, 408: true, 429: true}
 	for _, name := range []string{"ga-2019", "ga-2021"} {
-		safe := builtin(t, name).Resolve(policy.Wishes{}).Policy
-		documented := builtin(t, name).Resolve(policy.Wishes{Behavior: policy.BehaviorDocumented}).Policy
+		safe := builtin(t, name).Resolve(policy.Overrides{}).Policy
+		documented := builtin(t, name).Resolve(policy.Overrides{Behavior: policy.BehaviorDocumented}).Policy
 		for _, met := range everyResult()[1:] {
 			o := safe.Classify(policy.KindWebhook, met)
 			if o == policy.OutcomeDelivered || o == policy.OutcomeCanceled {
 				continue
 			}
-			_, counts := documented.AfterFailure(policy.Rest{}, o, met, true, published)
+			_, counts := documented.AfterFailure(policy.ProbationState{}, o, met, true, published)
 			require.True(t, counts, met)
-			_, counts = safe.AfterFailure(policy.Rest{}, o, met, true, published)
+			_, counts = safe.AfterFailure(policy.ProbationState{}, o, met, true, published)
 			unsent := met.Err == policy.ErrorUnauthorized || met.Err == policy.ErrorArgument
 			require.Equal(t, met.Err != "" && !unsent || counted[met.Status] || met.Status >= 500, counts, met)
 		}
-		held := failDifferent(safe, policy.Rest{}, 10, published)
+		held := failDifferent(safe, policy.ProbationState{}, 10, published)
 		require.True(t, held.Held())
 		r, _ := safe.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
 		require.Zero(t, r, "the endpoint responds again, though not to this event")
@@ -154,9 +154,9 @@ func TestProbationTable(t *testing.T) {
 		t.Run(string(outcome), func(t *testing.T) {
 			t.Parallel()
 			for _, differentEvent := range []bool{true, false} {
-				r, changed := p.AfterFailure(policy.Rest{}, outcome, policy.Result{}, differentEvent, published)
+				r, changed := p.AfterFailure(policy.ProbationState{}, outcome, policy.Result{}, differentEvent, published)
 				require.True(t, changed)
-				require.Equal(t, policy.Rest{
+				require.Equal(t, policy.ProbationState{
 					Since: published, Until: after(duration), Cause: outcome, Step: 1, FailuresInARow: 1,
 				}, r)
 			}
@@ -167,16 +167,16 @@ func TestProbationTable(t *testing.T) {
 func TestFailedProbesDoubleTheHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2021")
-	r := failDifferent(p, policy.Rest{}, 10, published)
+	r := failDifferent(p, policy.ProbationState{}, 10, published)
 	began := r.Since
 	for i, minutes := range []int{10, 20, 40, 80, 160, 240, 240, 240} {
 		now := r.Until
 		require.True(t, r.ProbeDue(now))
 		next, changed := p.AfterProbe(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), now)
 		require.True(t, changed)
-		require.Equal(t, policy.Rest{
+		require.Equal(t, policy.ProbationState{
 			Since: began, Until: now.Add(time.Duration(minutes) * time.Minute), Cause: policy.OutcomeTimedOut,
-			Met: failure(policy.ErrorTimeout), Step: i + 2, FailuresInARow: 10,
+			Result: failure(policy.ErrorTimeout), Step: i + 2, FailuresInARow: 10,
 		}, next)
 		r = next
 	}
@@ -194,27 +194,27 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 		name    string
 		probe   policy.Outcome
 		changed bool
-		want    policy.Rest
+		want    policy.ProbationState
 	}{
-		{"succeeds", policy.OutcomeDelivered, true, policy.Rest{}},
+		{"succeeds", policy.OutcomeDelivered, true, policy.ProbationState{}},
 		{
 			"fails in the same way: the table's time again, not doubled", policy.OutcomeBusy, true,
-			policy.Rest{Since: published, Until: seconds(30), Cause: policy.OutcomeBusy, Step: 2, FailuresInARow: 1},
+			policy.ProbationState{Since: published, Until: seconds(30), Cause: policy.OutcomeBusy, Step: 2, FailuresInARow: 1},
 		},
 		{
 			"fails in another way", policy.OutcomeNotFound, true,
-			policy.Rest{Since: published, Until: seconds(320), Cause: policy.OutcomeNotFound, Step: 2, FailuresInARow: 1},
+			policy.ProbationState{Since: published, Until: seconds(320), Cause: policy.OutcomeNotFound, Step: 2, FailuresInARow: 1},
 		},
-		{"fails in a way that the table does not hold for", policy.OutcomeGenericError, true, policy.Rest{}},
+		{"fails in a way that the table does not hold for", policy.OutcomeGenericError, true, policy.ProbationState{}},
 		{
 			"is canceled: the next one is due", policy.OutcomeCanceled, false,
-			policy.Rest{Since: published, Until: seconds(10), Cause: policy.OutcomeBusy, Step: 1, FailuresInARow: 1},
+			policy.ProbationState{Since: published, Until: seconds(10), Cause: policy.OutcomeBusy, Step: 1, FailuresInARow: 1},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := p.AfterFailure(policy.Rest{}, policy.OutcomeBusy, policy.Result{}, true, published)
+			r, _ := p.AfterFailure(policy.ProbationState{}, policy.OutcomeBusy, policy.Result{}, true, published)
 			r, changed := p.AfterProbe(r, tt.probe, policy.Result{}, seconds(20))
 			require.Equal(t, tt.changed, changed)
 			require.Equal(t, tt.want, r)
@@ -226,7 +226,7 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 func TestProbeAfterARelease(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []policy.Outcome{policy.OutcomeDelivered, policy.OutcomeTimedOut} {
-		r, changed := builtin(t, "ga-2021").AfterProbe(policy.Rest{}, outcome, policy.Result{}, published)
+		r, changed := builtin(t, "ga-2021").AfterProbe(policy.ProbationState{}, outcome, policy.Result{}, published)
 		require.False(t, changed)
 		require.Zero(t, r)
 	}
@@ -236,7 +236,7 @@ func TestProbeAfterARelease(t *testing.T) {
 func TestAnswersDuringAHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2021")
-	held := failDifferent(p, policy.Rest{}, 10, published)
+	held := failDifferent(p, policy.ProbationState{}, 10, published)
 	for _, now := range []time.Time{held.Since, held.Until.Add(-time.Nanosecond), held.Until, held.Until.Add(time.Hour)} {
 		r, changed := p.AfterFailure(held, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, now)
 		require.False(t, changed)
@@ -252,16 +252,16 @@ func TestAnswersDuringAHold(t *testing.T) {
 
 func TestHeldUntilASuccess(t *testing.T) {
 	t.Parallel()
-	r := policy.Rest{Since: published, Until: seconds(300), Step: 1}
+	r := policy.ProbationState{Since: published, Until: seconds(300), Step: 1}
 	tests := []struct {
 		name string
-		rest policy.Rest
+		rest policy.ProbationState
 		now  time.Time
 		held bool
 		due  bool
 	}{
-		{"open", policy.Rest{}, seconds(0), false, false},
-		{"failures in a row, but open", policy.Rest{FailuresInARow: 9}, seconds(0), false, false},
+		{"open", policy.ProbationState{}, seconds(0), false, false},
+		{"failures in a row, but open", policy.ProbationState{FailuresInARow: 9}, seconds(0), false, false},
 		{"as it begins", r, seconds(0), true, false},
 		{"just before its end", r, seconds(300).Add(-time.Microsecond), true, false},
 		{"at its end", r, seconds(300), true, true},
@@ -279,11 +279,11 @@ func TestHeldUntilASuccess(t *testing.T) {
 // An event subscription whose policy knows no probation may share its endpoint with one whose policy does.
 func TestPolicyWithoutProbationLeavesTheStateAlone(t *testing.T) {
 	t.Parallel()
-	held := failDifferent(builtin(t, "ga-2019"), policy.Rest{}, 10, published)
+	held := failDifferent(builtin(t, "ga-2019"), policy.ProbationState{}, 10, published)
 	copied := builtin(t, "ga-2019")
 	copied.Probation.Scope = policy.ProbationNone
 	for _, p := range []*policy.Policy{builtin(t, "ga-2018"), copied} {
-		for _, shared := range []policy.Rest{{FailuresInARow: 9}, held} {
+		for _, shared := range []policy.ProbationState{{FailuresInARow: 9}, held} {
 			r, changed := p.AfterFailure(shared, policy.OutcomeBusy, status(503), true, seconds(9999))
 			require.False(t, changed)
 			require.Equal(t, shared, r)
@@ -299,13 +299,13 @@ func TestTriggerWithHoldsByOutcome(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023")
 	p.Probation.Trigger = 3
-	var r policy.Rest
+	var r policy.ProbationState
 	for i, o := range []policy.Outcome{
 		policy.OutcomeBusy, policy.OutcomeGenericError, policy.OutcomeTimedOut, policy.OutcomeBadRequest,
 	} {
 		r, _ = p.AfterFailure(r, o, policy.Result{}, true, seconds(i))
 	}
-	require.Equal(t, policy.Rest{FailuresInARow: 2}, r, "what the table does not list neither counts nor breaks the row")
+	require.Equal(t, policy.ProbationState{FailuresInARow: 2}, r, "what the table does not list neither counts nor breaks the row")
 	r, _ = p.AfterFailure(r, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, seconds(4))
 	require.Equal(t, seconds(34), r.Until)
 }
@@ -445,7 +445,7 @@ type probationModel struct {
 	policy   *policy.Policy
 	now      time.Time
 	longest  time.Duration
-	rest     policy.Rest
+	rest     policy.ProbationState
 	failures int // since the last success or hold
 }
 
@@ -469,12 +469,12 @@ func (m *probationModel) step(what byte, o policy.Outcome) {
 	m.check(before)
 }
 
-func (m *probationModel) check(before policy.Rest) {
+func (m *probationModel) check(before policy.ProbationState) {
 	r := m.rest
 	if !r.Held() {
-		require.Equal(m.t, policy.Rest{FailuresInARow: r.FailuresInARow}, r)
+		require.Equal(m.t, policy.ProbationState{FailuresInARow: r.FailuresInARow}, r)
 		require.LessOrEqual(m.t, r.FailuresInARow, max(m.policy.Probation.Trigger-1, 0))
-		if r == (policy.Rest{}) {
+		if r == (policy.ProbationState{}) {
 			m.failures = 0
 		}
 		return

@@ -35,7 +35,7 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	held, slow := time.Duration(met[1])*time.Minute, time.Duration(met[2])*time.Second
 	a.Result, a.RetryAfter, a.Jitter = fuzzResult(met[0]), time.Duration(met[3])*time.Minute, float64(met[3])/256
 	now := a.ScheduledAt.Add(held)
-	if _, due := policy.Due(p, policy.Turn{a.Number - 1, a.TimeToLiveSince, now, a.Limits, a.DeadLetter}); !due {
+	if _, due := policy.Due(p, policy.DueCheck{a.Number - 1, a.TimeToLiveSince, now, a.Limits, a.DeadLetter}); !due {
 		return true
 	}
 	if a.Number == 1 {

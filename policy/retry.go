@@ -42,7 +42,7 @@ const (
 type Verdict struct {
 	Action VerdictAction
 	At     time.Time // Retry: the next attempt, or the moment the delivery is to be ended by Due
-	// Retry: the next attempt that was wanted, where At is sooner and to end the delivery; see PutOff
+	// Retry: the next attempt that was wanted, where At is sooner and to end the delivery; see Defer
 	NotBefore      time.Time
 	SkippedOffsets int    // to be stored with the delivery and handed to the next Decide
 	Reason         Reason // DeadLetter, Drop
@@ -54,7 +54,7 @@ type Verdict struct {
 // 404 to the only allowed attempt reads MaxDeliveryAttemptsExceeded, as in Microsoft's own sample of a dead letter.
 func Decide(p *Policy, a Attempt) Verdict {
 	cell := p.Cell(a.Kind, a.Result)
-	why := Why{Met: a.Result, Cell: cell.Condition}
+	why := Why{Result: a.Result, Cell: cell.Condition}
 	switch {
 	case cell.Action == ActionSuccess:
 		why.Rule = RuleSuccess
@@ -71,8 +71,8 @@ func Decide(p *Policy, a Attempt) Verdict {
 	}
 }
 
-// Turn is a delivery whose next attempt is due.
-type Turn struct {
+// DueCheck is a delivery whose next attempt is due.
+type DueCheck struct {
 	Attempts        int       // attempts made
 	TimeToLiveSince time.Time // as in Attempt
 	Now             time.Time
@@ -84,7 +84,7 @@ type Turn struct {
 // delivery: the limit of attempts is used up, because it was lowered after the last one, or the time to live is over.
 // The latter test is inclusive: an event of 20 minutes to live whose turn comes at minute 20 is expired (the worked
 // example of Microsoft's namespace page, 2023-11).
-func Due(p *Policy, t Turn) (Verdict, bool) {
+func Due(p *Policy, t DueCheck) (Verdict, bool) {
 	if t.Limits.MaxAttempts > 0 && t.Attempts >= t.Limits.MaxAttempts {
 		why := Why{Rule: RuleMaxAttempts, Number: t.Limits.MaxAttempts}
 		return end(t.DeadLetter, 0, ReasonMaxDeliveryAttemptsExceeded, why), false
@@ -97,10 +97,10 @@ func Due(p *Policy, t Turn) (Verdict, bool) {
 	return end(t.DeadLetter, 0, ReasonTimeToLiveExceeded, why), false
 }
 
-// PutOff is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from:
+// Defer is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from:
 // it was to end the delivery, which has got more time since, from a pause that stops the clock or from somebody who
-// changed its time to live. Then no attempt is made before that time, and PutOff returns when its turn comes again.
-func (p *Policy) PutOff(notBefore, timeToLiveSince, now time.Time, l Limits) (at time.Time, off bool) {
+// changed its time to live. Then no attempt is made before that time, and Defer returns when its turn comes again.
+func (p *Policy) Defer(notBefore, timeToLiveSince, now time.Time, l Limits) (at time.Time, off bool) {
 	if !now.Before(notBefore) {
 		return time.Time{}, false
 	}
@@ -149,7 +149,7 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 	last, bounded := p.lastWake(a)
 	switch {
 	case bounded && !a.FinishedAt.Before(last):
-		why = Why{Met: why.Met, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.TimeToLiveSince)}
+		why = Why{Result: why.Result, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.TimeToLiveSince)}
 		return end(a.DeadLetter, skipped, ReasonTimeToLiveExceeded, why)
 	case bounded && !at.Before(last):
 		why.Limit = last.Sub(a.TimeToLiveSince)

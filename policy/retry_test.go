@@ -113,17 +113,17 @@ func TestExpiryIsInclusive(t *testing.T) {
 	limits := policy.Limits{TTL: 20 * time.Minute}
 	for _, p := range policy.Builtins() {
 		_, due := policy.Due(&p,
-			policy.Turn{
+			policy.DueCheck{
 				TimeToLiveSince: published, Now: after(20*time.Minute - time.Nanosecond), Limits: limits,
 				DeadLetter: true,
 			})
 		require.True(t, due, p.Name)
 		v, due := policy.Due(&p,
-			policy.Turn{TimeToLiveSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
+			policy.DueCheck{TimeToLiveSince: published, Now: after(20 * time.Minute), Limits: limits, DeadLetter: true})
 		require.False(t, due, p.Name)
 		require.Equal(t, policy.DeadLetter, v.Action)
 		require.Equal(t, policy.Reason("TimeToLiveExceeded"), v.Reason)
-		v, due = policy.Due(&p, policy.Turn{
+		v, due = policy.Due(&p, policy.DueCheck{
 			TimeToLiveSince: published, Now: after(time.Hour), Limits: limits,
 			DeadLetter: false,
 		})
@@ -137,10 +137,10 @@ func TestDueKeepsTheRetryWindow(t *testing.T) {
 	t.Parallel()
 	limits := policy.Limits{TTL: 72 * time.Hour}
 	_, due := policy.Due(builtin(t, "ga-2021"),
-		policy.Turn{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+		policy.DueCheck{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.False(t, due, "no mark later than 24 hours")
 	_, due = policy.Due(builtin(t, "namespace-2023"),
-		policy.Turn{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
+		policy.DueCheck{TimeToLiveSince: published, Now: after(24 * time.Hour), Limits: limits, DeadLetter: true})
 	require.True(t, due)
 }
 
@@ -188,7 +188,7 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 	v := policy.Decide(p, a)
 	require.Equal(t, policy.Retry, v.Action)
 	require.Equal(t, after(24*time.Hour), v.At, "not 34 h 46 m")
-	_, due := policy.Due(p, policy.Turn{TimeToLiveSince: published, Now: v.At, Limits: a.Limits, DeadLetter: true})
+	_, due := policy.Due(p, policy.DueCheck{TimeToLiveSince: published, Now: v.At, Limits: a.Limits, DeadLetter: true})
 	require.False(t, due)
 
 	a.FinishedAt = after(24 * time.Hour)
@@ -207,14 +207,14 @@ func TestTurnAtTheEndIsPutOff(t *testing.T) {
 		require.Equal(t, after(2*time.Minute), v.NotBefore, "the floor")
 
 		p.RetryWindow = 0
-		at, off := p.PutOff(v.NotBefore, published, v.At, policy.Limits{TTL: 24 * time.Hour})
+		at, off := p.Defer(v.NotBefore, published, v.At, policy.Limits{TTL: 24 * time.Hour})
 		require.True(t, off)
 		require.Equal(t, v.NotBefore, at)
-		_, off = p.PutOff(v.NotBefore, published, v.NotBefore, policy.Limits{TTL: 24 * time.Hour})
+		_, off = p.Defer(v.NotBefore, published, v.NotBefore, policy.Limits{TTL: 24 * time.Hour})
 		require.False(t, off, "its time has come")
 	}
 	p := builtin(t, "ga-2019")
-	at, off := p.PutOff(after(5*time.Minute), published, after(time.Minute), policy.Limits{TTL: 3 * time.Minute})
+	at, off := p.Defer(after(5*time.Minute), published, after(time.Minute), policy.Limits{TTL: 3 * time.Minute})
 	require.True(t, off)
 	require.Equal(t, after(3*time.Minute), at, "the new end comes first")
 
@@ -222,12 +222,12 @@ func TestTurnAtTheEndIsPutOff(t *testing.T) {
 	a := firstAttempt(p, status(500))
 	a.Number, a.ScheduledAt, a.FinishedAt = 11, seconds(82000), seconds(82000)
 	require.Equal(t, seconds(125200), policy.Decide(p, a).NotBefore, "past the retry window")
-	at, _ = p.PutOff(seconds(125200), after(time.Hour), after(24*time.Hour), policy.Limits{TTL: time.Hour})
+	at, _ = p.Defer(seconds(125200), after(time.Hour), after(24*time.Hour), policy.Limits{TTL: time.Hour})
 	require.Equal(t, after(25*time.Hour), at, "the window's end, as it is now")
 
 	p = builtin(t, "ga-2019")
 	require.Zero(t, policy.Decide(p, firstAttempt(p, status(500))).NotBefore, "there is time enough")
-	_, off = p.PutOff(time.Time{}, published, published, policy.Limits{TTL: time.Minute})
+	_, off = p.Defer(time.Time{}, published, published, policy.Limits{TTL: time.Minute})
 	require.False(t, off)
 }
 
@@ -397,7 +397,7 @@ func TestRetryAfterCapIsThePolicys(t *testing.T) {
 // live.
 func TestRetryAfterUnderATimeScale(t *testing.T) {
 	t.Parallel()
-	rules := builtin(t, "ga-2021").Resolve(policy.Wishes{}).Scaled(8640) // a day in 10 s, less than the ack timeout
+	rules := builtin(t, "ga-2021").Resolve(policy.Overrides{}).Scaled(8640) // a day in 10 s, less than the ack timeout
 	a := firstAttempt(rules.Policy, status(503))
 	a.Limits, a.HonorRetryAfter = rules.Limits, true
 	for requested, want := range map[time.Duration]time.Duration{

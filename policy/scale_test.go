@@ -71,11 +71,11 @@ func TestScaledRules(t *testing.T) {
 	t.Parallel()
 	p, _ := policy.Builtin("ga-2021")
 	hour := 60
-	rules := p.Resolve(policy.Wishes{TTLMinutes: &hour}).Scaled(60)
+	rules := p.Resolve(policy.Overrides{TTLMinutes: &hour}).Scaled(60)
 	require.Equal(t, time.Minute, rules.Limits.TTL)
 	require.Equal(t, 12*time.Minute, rules.Policy.Tail)
 	require.Equal(t, 2*time.Second, rules.Wait(2*time.Minute))
-	require.Equal(t, 2*time.Minute, p.Resolve(policy.Wishes{}).Wait(2*time.Minute))
+	require.Equal(t, 2*time.Minute, p.Resolve(policy.Overrides{}).Wait(2*time.Minute))
 }
 
 // A delivery under a scaled policy takes the same course as under the policy itself, with every time divided.
@@ -83,7 +83,7 @@ func TestScaledDeliveriesTakeTheSameCourse(t *testing.T) {
 	t.Parallel()
 	const scale = 600
 	for _, p := range policy.Builtins() {
-		exact, fast := courseOf(t, p.Resolve(policy.Wishes{})), courseOf(t, p.Resolve(policy.Wishes{}).Scaled(scale))
+		exact, fast := courseOf(t, p.Resolve(policy.Overrides{})), courseOf(t, p.Resolve(policy.Overrides{}).Scaled(scale))
 		require.Len(t, fast, len(exact), p.Name)
 		for i := range exact {
 			require.InDelta(t, exact[i].Seconds()/scale, fast[i].Seconds(), 1e-5, "%s, attempt %d", p.Name, i+2)
@@ -103,7 +103,7 @@ func courseOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
 		}
 		course = append(course, v.At.Sub(a.TimeToLiveSince))
 		if _, due := policy.Due(rules.Policy,
-			policy.Turn{TimeToLiveSince: a.TimeToLiveSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
+			policy.DueCheck{TimeToLiveSince: a.TimeToLiveSince, Now: v.At, Limits: a.Limits, DeadLetter: true}); !due {
 			return course
 		}
 		a.Number, a.ScheduledAt, a.FinishedAt, a.SkippedOffsets = a.Number+1, v.At, v.At, v.SkippedOffsets

@@ -22,7 +22,7 @@ const (
 // Why explains a verdict: the rule and the numbers that went into it. String makes it one line, which is stored with
 // every attempt, so that nobody has to reconstruct later why an event waits until then.
 type Why struct {
-	Met  Result // what the attempt met; zero at a turn without an attempt
+	Result  Result // what the attempt met; zero at a turn without an attempt
 	Cell string // the condition of the policy's cell that answered: "503", "other"
 	Rule Rule
 
@@ -45,7 +45,7 @@ func (w Why) String() string {
 	case RuleSuccess:
 		return w.met() + ": success"
 	case RuleMaxAttempts:
-		if w.Met == (Result{}) {
+		if w.Result == (Result{}) {
 			return fmt.Sprintf("no further attempt: maxDeliveryAttempts is %d", w.Number)
 		}
 		return fmt.Sprintf("%s: attempt %d of %d failed", w.met(), w.Number, w.Number)
@@ -61,14 +61,14 @@ func (w Why) String() string {
 }
 
 func (w Why) met() string {
-	if met := w.Met.String(); met == w.Cell {
+	if met := w.Result.String(); met == w.Cell {
 		return met
 	}
-	return w.Met.String() + " (" + w.Cell + ")"
+	return w.Result.String() + " (" + w.Cell + ")"
 }
 
 func (w Why) expired() string {
-	if w.Met == (Result{}) {
+	if w.Result == (Result{}) {
 		return fmt.Sprintf("the time to live of %s is over", span(w.Limit))
 	}
 	return fmt.Sprintf("%s: the time to live of %s was over before the attempt ended", w.met(), span(w.Limit))

@@ -98,12 +98,12 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 
 func TestWhyOfATurnThatCameTooLate(t *testing.T) {
 	t.Parallel()
-	v, due := policy.Due(builtin(t, "ga-2021"), policy.Turn{
+	v, due := policy.Due(builtin(t, "ga-2021"), policy.DueCheck{
 		TimeToLiveSince: published, Now: after(48 * time.Hour), Limits: policy.Limits{TTL: 24 * time.Hour}, DeadLetter: true,
 	})
 	require.False(t, due)
 	require.Equal(t, "the time to live of 24 h is over", v.Why.String())
-	v, due = policy.Due(builtin(t, "ga-2021"), policy.Turn{
+	v, due = policy.Due(builtin(t, "ga-2021"), policy.DueCheck{
 		Attempts: 3, TimeToLiveSince: published, Now: published, Limits: policy.Limits{MaxAttempts: 2, TTL: 24 * time.Hour},
 	})
 	require.False(t, due)

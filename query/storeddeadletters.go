@@ -91,7 +91,7 @@ func (l *StoredDeadLetter) EventGrid(form event.DeadLetterForm) event.DeadLetter
 			Time: orZero(l.EventTime), DataVersion: l.DataVersion, Body: l.Body,
 		},
 	}
-	if form == event.DeadLetterAround {
+	if form == event.DeadLetterNested {
 		d.Reason = policy.Reason(l.Reason).Sentence()
 	}
 	return d

@@ -117,7 +117,7 @@ func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView
 	if !ok {
 		return
 	}
-	view.Rules = retryPolicy.Resolve(sub.Wishes())
+	view.Rules = retryPolicy.Resolve(sub.Overrides())
 	minutes := int(view.Rules.Limits.TTL / time.Minute)
 	options := policy.ExplainOptions{
 		Kind: sub.EndpointKind, Behavior: sub.Behavior, TTLMinutes: &minutes, DeadLetter: &view.Rules.DeadLetter,

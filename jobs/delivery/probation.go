@@ -118,10 +118,10 @@ func (r *Recorder) evidenceOf(q *Result) *healthSignal {
 type probation struct {
 	key     string
 	baseURL string
-	rest    policy.Rest
+	rest    policy.ProbationState
 	counted [][16]byte // the events that rest counts, while it does; at most the trigger of a policy
 	probe   int64
-	before  policy.Rest
+	before  policy.ProbationState
 	changed bool
 	told    bool // its beginning was told, or is to be
 }
@@ -204,7 +204,7 @@ func queueStandings(batch *pgx.Batch, found []*healthSignal, standings map[strin
 		_, err := pgx.ForEachRow(rows, columns, func() error {
 			read := s
 			read.key, read.rest.Since, read.rest.Until = string(key), since.Time, until.Time
-			read.rest.Met = policy.ParseResult(condition)
+			read.rest.Result = policy.ParseResult(condition)
 			read.before = read.rest
 			standings[read.key] = &read
 			return nil
@@ -217,19 +217,19 @@ func (r *Recorder) writeStandings(ctx context.Context, tx pgx.Tx, standings map[
 	batch := &pgx.Batch{}
 	for _, st := range standings {
 		switch rest := st.rest; {
-		case rest == (policy.Rest{}):
+		case rest == (policy.ProbationState{}):
 			batch.Queue(deleteProbation, []byte(st.key))
 		case st.changed || rest != st.before:
 			batch.Queue(updateProbation, []byte(st.key), postgres.NullTime(rest.Since), postgres.NullTime(rest.Until),
 				postgres.NullText(string(rest.Cause)),
-				rest.Met.String(), rest.Step, rest.FailuresInARow, postgres.NullInt(st.probe), st.told, st.counted)
+				rest.Result.String(), rest.Step, rest.FailuresInARow, postgres.NullInt(st.probe), st.told, st.counted)
 		}
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("write down the probation: %w", err)
 	}
 	for _, st := range standings {
-		r.failing.set(st.key, st.rest != (policy.Rest{}))
+		r.failing.set(st.key, st.rest != (policy.ProbationState{}))
 		r.logProbation(st)
 	}
 	return nil

@@ -121,7 +121,7 @@ func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.
 	switch {
 	case req.URL.Scheme == "http":
 		return t.plain.RoundTrip(req)
-	case by == nil || by.Plain():
+	case by == nil || by.DefaultTLS():
 		return t.secure.RoundTrip(req)
 	}
 	own, err := t.of(by)

@@ -163,13 +163,13 @@ func (p *Locations) Write(ctx context.Context, target policy.ExportTarget, name 
 
 func (p *Locations) create(ctx context.Context, target policy.ExportTarget, name string) (*File, error) {
 	if target.Location.Scheme == "file" {
-		return createLocalFile(target.Location.Path, path.Join(target.Below, name))
+		return createLocalFile(target.Location.Path, path.Join(target.Path, name))
 	}
 	bucket, err := p.bucket(ctx, target.Location)
 	if err != nil {
 		return nil, err
 	}
-	return createObject(ctx, bucket, path.Join(target.Location.Path, target.Below, name))
+	return createObject(ctx, bucket, path.Join(target.Location.Path, target.Path, name))
 }
 
 // Close closes all buckets.

@@ -124,9 +124,9 @@ func (x *Export) Path() string {
 // Form returns how its dead letters are written.
 func (x *Export) Form() event.DeadLetterForm {
 	if x.Namespace {
-		return event.DeadLetterAround
+		return event.DeadLetterNested
 	}
-	return event.DeadLetterBeside
+	return event.DeadLetterFlat
 }
 
 const exportLettersWhere = `WHERE l.export_id = $1 ORDER BY l.export_due_at, l.id`

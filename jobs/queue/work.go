@@ -48,7 +48,7 @@ type Work struct {
 	SkippedOffsets int
 	NextAttemptAt  time.Time
 	// NotBefore is the time requested for the attempt, if NextAttemptAt is sooner and was to end the delivery; see
-	// policy.PutOff.
+	// policy.Defer.
 	NotBefore      *time.Time
 	FirstAttemptAt *time.Time
 	// Hold is why the event subscription's deliveries must not be attempted now; "" if they may. TimeToLiveStopped: their

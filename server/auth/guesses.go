@@ -18,7 +18,7 @@ var (
 )
 
 // mostRemembered bounds the memory of right credentials, about two MB; the buckets have bounds of their own.
-const mostRemembered = policy.MostBuckets
+const mostRemembered = policy.MaxBuckets
 
 // guesses remembers the addresses that sent wrong credentials, on this node, and which credentials were right lately.
 //
@@ -96,5 +96,5 @@ func Sender(remote string) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	return policy.Neighbours(at.Addr())
+	return policy.ClientNetwork(at.Addr())
 }

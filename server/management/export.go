@@ -107,9 +107,9 @@ func exported(l *query.StoredDeadLetter, format string) (json.RawMessage, error)
 		err := encoder.Encode(l)
 		return row.Bytes(), err
 	}
-	form := event.DeadLetterBeside
+	form := event.DeadLetterFlat
 	if l.Namespace {
-		form = event.DeadLetterAround
+		form = event.DeadLetterNested
 	}
 	d := l.EventGrid(form)
 	return event.AppendDeadLetter(nil, &d, form)

@@ -142,7 +142,7 @@ func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
 	if !known { // made on another node within the last second
 		p = &policy.Policy{MaxMaxAttempts: math.MaxInt, MaxTTL: math.MaxInt64, RetryTransportErrors: true}
 	}
-	return p.Resolve(s.Wishes())
+	return p.Resolve(s.Overrides())
 }
 
 func textOrNull(s string) *string {
