@@ -115,10 +115,9 @@ BEGIN
     END IF;
 END $$;
 
--- How a delivery ends: its row becomes one of the history and is counted, and a dead letter copies its event. The
--- caller has fenced the deliveries: in its transaction their job rows are deleted, or their own rows are locked. The
--- recorder has the same parts, ends.sql, in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
--- A test compares the two.
+-- How a delivery ends: it moves to the history and is counted, and a dead letter copies its event. The caller has fenced
+-- the deliveries: its transaction has deleted their job rows or locked their own rows. The recorder includes the parts
+-- "ends" and "dead letters" in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
 CREATE FUNCTION postrider_internal.end_deliveries(ends postrider_internal.delivery_end[]) RETURNS bigint
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -131,7 +130,9 @@ WITH finished AS (
     RETURNING d.*, e.state, e.reason, e.dead_letter_id, e.error, e.excerpt,
               (SELECT s.retry_policy FROM postrider_internal.event_subscriptions s WHERE s.id = d.subscription_id)
                   AS retry_policy, 1::float8 AS time_scale
-), history AS (
+),
+-- begin ends
+history AS (
     INSERT INTO postrider_internal.delivery_history (id, day, subscription_id, topic_id, event_uuid, event_day,
            attempts, reruns, last_status, batch_id, time_to_live_since, first_attempt_at, last_attempt_at, finished_at,
                state,
@@ -150,7 +151,11 @@ WITH finished AS (
                         ELSE coalesce(reason, '') END AS detail
               FROM finished GROUP BY topic_id, subscription_id, state, detail, operation_id) c
      GROUP BY 1
-), dead_letters AS (
+)
+-- end
+,
+-- begin dead letters
+dead_letters AS (
     -- A dead letter outlives its event, and so copies it. One that is to be exported is due some time after its last
     -- attempt, or after now if none was made.
     INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id, topic,
@@ -165,7 +170,7 @@ WITH finished AS (
                f.event_day,
            e.event_id, e.event_type, e.subject, e.source, e.data_version, e.schema, e.traceparent, e.tracestate,
            f.retry_policy, f.redelivered_from,
-           CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.give_up,
+           CASE WHEN x.due_at IS NOT NULL THEN 'pending' END, x.due_at, x.due_at + x.export_window,
            CASE WHEN x.due_at IS NOT NULL THEN 0 END, e.body
       FROM finished f
      CROSS JOIN LATERAL (
@@ -175,12 +180,13 @@ WITH finished AS (
            SELECT * FROM postrider_internal.events e WHERE e.id = f.event_uuid AND e.day = f.event_day LIMIT 1) e
       LEFT JOIN LATERAL (
            SELECT coalesce(f.last_attempt_at, now()) + p.dead_letter_delay / f.time_scale AS due_at,
-                  p.dead_letter_export_window / f.time_scale AS give_up
+                  p.dead_letter_export_window / f.time_scale AS export_window
              FROM postrider_internal.retry_policies p
             WHERE p.name = f.retry_policy
               AND s.settings #>> '{deadLetterDestination,endpointType}' IN ('Blob', 'StorageBlob') LIMIT 1) x ON true
      WHERE f.state = 'dead_lettered'
 )
+-- end
 SELECT count(*), count(*) FILTER (WHERE f.state IN ('dead_lettered', 'dropped')) INTO ended, failed FROM finished f;
     IF failed > 0 THEN
         PERFORM postrider_internal.note_ends(ARRAY (SELECT u.delivery_id FROM unnest(ends) u));

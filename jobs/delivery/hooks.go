@@ -29,6 +29,3 @@ func DeliveryStatements() map[string]postgres.KeptStatement {
 	}
 	return statements
 }
-
-// EndsSQL is the part of the recorder's statement that ends deliveries, for tests.
-func EndsSQL() string { return sqlFile("ends.sql") }

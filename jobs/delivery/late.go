@@ -15,7 +15,7 @@ import (
 const Note policy.VerdictAction = "note"
 
 // lateStatement leaves out dead letters: a late response makes none.
-var lateStatement = sqlFile("late.sql", "other")
+var lateStatement = sqlFile("late.sql")
 
 const lateTimeout = 5 * time.Second
 

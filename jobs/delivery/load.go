@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 
 	"postrider/catalog"
 	"postrider/jobs/queue"
+	"postrider/migrations"
 	"postrider/postgres"
 )
 
@@ -25,8 +27,11 @@ const (
 var sqlFiles embed.FS
 
 func sqlFile(name string, without ...string) string {
-	return postgres.SQLFile(sqlFiles, name, without...)
+	return ends.Replace(postgres.SQLFile(sqlFiles, name, without...))
 }
+
+// ends replaces the names of the parts that end deliveries, which the statements share with a SQL function.
+var ends = strings.NewReplacer("@ends", migrations.EndsSQL, "@dead_letters", migrations.DeadLettersSQL)
 
 var (
 	loadStatement    = sqlFile("load.sql")

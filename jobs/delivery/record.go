@@ -1,51 +1,92 @@
 package delivery
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/policy"
 	"postrider/postgres"
 )
 
-// T3, for any group of results and for the most frequent ones: see record.sql.
+// T3, for any group of results and for single deliveries that end without a dead letter: see record.sql.
 var (
-	recordStatement     = withResults(sqlFile("record.sql"))
-	recordEndsStatement = withResults(sqlFile("record.sql", "other"))
+	recordStatement     = postgres.Bind(sqlFile("record.sql"), append(recordParameters, fateColumns.As("fates"))...)
+	recordEndsStatement = postgres.Bind(sqlFile("record_ends.sql"), recordParameters...)
+	recordParameters    = []postgres.Parameters{
+		postgres.Value("node", "text"), postgres.Value("time_scale", "float8"), resultColumns.As("results"),
+	}
 )
 
-func withResults(statement string) string {
-	return postgres.Bind(statement, postgres.Value("node", "text"), postgres.Value("time_scale", "float8"),
-		resultColumns.As("results"), fateColumns.As("fates"))
+// endStates are the states in which a verdict ends deliveries. They continue after the other verdicts.
+var endStates = map[policy.VerdictAction]string{
+	policy.Delivered: "delivered", policy.DeadLetter: "dead_lettered", policy.Drop: "dropped", Cancel: "canceled",
 }
 
-// recordStatementFor is the shorter statement if it records the group.
-func recordStatementFor(group []*recording) string {
-	for _, req := range group {
-		if req.BatchID != 0 {
-			return recordStatement
-		}
-		switch req.Verdict.Action {
-		case policy.Delivered, policy.Drop, Cancel:
-		default:
-			return recordStatement
-		}
-	}
-	return recordEndsStatement
+// endsAlone reports whether recordEndsStatement can record the result.
+func (q *recording) endsAlone() bool {
+	return q.BatchID == 0 && q.Verdict.Action != policy.DeadLetter && endStates[q.Verdict.Action] != ""
 }
 
-// recordArgs are the parameters of recordStatement.
-func (r *Recorder) recordArgs(group []*recording) []any {
-	var fates []fateRow
-	for _, req := range group {
-		for i := range req.Fates {
-			fates = append(fates, fateRow{req.JobID, &req.Fates[i]})
-		}
-	}
+// lockJobs runs before T3 if a batch is in the group: during the request, an operator's command may take a delivery out
+// of its batch. A statement that waited for that transaction would still see the delivery in its own snapshot.
+const lockJobs = `SELECT count(*) FROM (
+	SELECT FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE) locked`
+
+// queueGroup queues the statements that record a group. recorded receives the jobs whose rows existed.
+func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]int64) {
+	statement := recordEndsStatement
 	args := make([]any, 0, 2+len(resultColumns)+len(fateColumns))
-	return fateColumns.Append(resultColumns.Append(append(args, r.Node, float64(max(r.TimeScale, 1))), group), fates)
+	args = resultColumns.Append(append(args, r.Node, float64(max(r.TimeScale, 1))), group)
+	if slices.ContainsFunc(group, func(q *recording) bool { return !q.endsAlone() }) {
+		statement = recordStatement
+		var fates []fateRow
+		for _, req := range group {
+			for i := range req.Fates {
+				fates = append(fates, fateRow{req.JobID, &req.Fates[i]})
+			}
+		}
+		args = fateColumns.Append(args, fates)
+	}
+	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID != 0 }) {
+		batch.Queue(lockJobs, postgres.Column(group, func(q *recording) int64 { return q.JobID }))
+	}
+	batch.Queue(statement, args...).QueryRow(func(row pgx.Row) error { return row.Scan(recorded) })
+	r.queueNotices(batch, group)
+}
+
+// queueNotices notes deliveries that T3 dead-letters or drops, for event subscriptions of the system topic. It is a
+// separate statement because most systems have no such event subscription.
+func (r *Recorder) queueNotices(batch *pgx.Batch, group []*recording) {
+	const note = `SELECT postrider_internal.note_ends($1::bigint[] ||
+		ARRAY (SELECT delivery_id FROM postrider_internal.batch_members WHERE batch_id = ANY ($2::bigint[])))`
+	catalogue := r.Cache.Snapshot()
+	if !catalogue.HasSystemSubscribers() {
+		return
+	}
+	fails := func(v policy.Verdict) bool { return v.Action == policy.DeadLetter || v.Action == policy.Drop }
+	deliveries, batches := []int64{}, []int64{}
+	for _, req := range group {
+		switch {
+		case !catalogue.NotifiesOf(req.SubscriptionID):
+		case fails(req.Verdict) && req.BatchID != 0:
+			batches = append(batches, req.BatchID)
+		case fails(req.Verdict):
+			deliveries = append(deliveries, req.DeliveryID)
+		default:
+			for i := range req.Fates {
+				if fails(req.Fates[i].Verdict) {
+					deliveries = append(deliveries, req.Fates[i].DeliveryID)
+				}
+			}
+		}
+	}
+	if len(deliveries)+len(batches) > 0 {
+		batch.Queue(note, deliveries, batches)
+	}
 }
 
 // resultColumns are the columns of a result.
@@ -76,6 +117,7 @@ var resultColumns = postgres.Columns[*recording]{
 	postgres.Col("excerpt", "bytea", func(q *recording) []byte { return q.ResponseExcerpt }),
 
 	postgres.Col("verdict", "text", func(q *recording) string { return string(q.Verdict.Action) }),
+	postgres.NullTextCol("state", func(q *recording) string { return endStates[q.Verdict.Action] }),
 	postgres.NullTextCol("reason", func(q *recording) string { return string(q.Verdict.Reason) }),
 	postgres.NullTimeCol("next_at", func(q *recording) time.Time { return q.Verdict.At }),
 	postgres.NullTimeCol("not_before", func(q *recording) time.Time { return q.Verdict.NotBefore }),
@@ -87,7 +129,7 @@ var resultColumns = postgres.Columns[*recording]{
 	postgres.NullIntCol("retry_after_ms", func(q *recording) int64 { return q.Verdict.Why.RetryAfter.Milliseconds() }),
 }
 
-// fateRow is the verdict on one delivery of the result that this job's row is the token of.
+// fateRow is a fate with the job of its result.
 type fateRow struct {
 	jobID int64
 	*Fate
@@ -98,6 +140,7 @@ var fateColumns = postgres.Columns[fateRow]{
 	postgres.Col("job_id", "bigint", func(f fateRow) int64 { return f.jobID }),
 	postgres.Col("delivery_id", "bigint", func(f fateRow) int64 { return f.DeliveryID }),
 	postgres.Col("verdict", "text", func(f fateRow) string { return string(f.Verdict.Action) }),
+	postgres.NullTextCol("state", func(f fateRow) string { return endStates[f.Verdict.Action] }),
 	postgres.NullTimeCol("next_at", func(f fateRow) time.Time { return f.Verdict.At }),
 	postgres.NullTimeCol("not_before", func(f fateRow) time.Time { return f.Verdict.NotBefore }),
 	postgres.Col("reason", "text", func(f fateRow) pgtype.Text {

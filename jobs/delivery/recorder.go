@@ -321,17 +321,3 @@ func (r *Recorder) recordWithEvidence(
 	})
 	return recorded, err
 }
-
-// lockJobs runs before T3 if a batch is in the group: a delivery may leave its batch, by an operator's command, while
-// the request is in progress. A statement that waited for that with its own snapshot would still see the delivery.
-const lockJobs = `SELECT count(*) FROM (
-	SELECT FROM postrider_internal.river_job WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE) locked`
-
-func (r *Recorder) queueGroup(batch *pgx.Batch, group []*recording, recorded *[]int64) {
-	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID != 0 }) {
-		batch.Queue(lockJobs, postgres.Column(group, func(q *recording) int64 { return q.JobID }))
-	}
-	batch.Queue(recordStatementFor(group), r.recordArgs(group)...).
-		QueryRow(func(row pgx.Row) error { return row.Scan(recorded) })
-	r.queueNotices(batch, group)
-}

@@ -1,0 +1,22 @@
+package migrations
+
+import (
+	_ "embed"
+	"strings"
+)
+
+// deliveryEnds is the migration that creates the function end_deliveries.
+//
+//go:embed 00021_delivery_ends.sql
+var deliveryEnds string
+
+// EndsSQL is the part of end_deliveries that stores the history and the counts of the deliveries "finished".
+// DeadLettersSQL stores their dead letters. The recorder includes both in its own statements.
+var EndsSQL, DeadLettersSQL = part("ends"), part("dead letters")
+
+// part returns the lines between "-- begin NAME" and "-- end".
+func part(name string) string {
+	_, after, _ := strings.Cut(deliveryEnds, "-- begin "+name+"\n")
+	lines, _, _ := strings.Cut(after, "-- end\n")
+	return lines
+}
