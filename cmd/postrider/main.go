@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,10 @@ import (
 	"os/signal"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
@@ -21,6 +24,7 @@ import (
 	"postrider/cmd/postrider/cli"
 	"postrider/cmd/postrider/cli/management"
 	"postrider/cmd/postrider/terminal"
+	"postrider/cmd/postrider/version"
 )
 
 // verbs are all verbs with their flags and environment variables.
@@ -141,5 +145,96 @@ func describeVerbs(k *kong.Kong) error {
 			leaf.Detail += terminal.Either(line == "", "", "\n  "+k.Model.Name+" "+line)
 		}
 	}
+	return nil
+}
+
+type completionCmd struct {
+	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
+}
+
+// Help is shown by completion --help.
+func (completionCmd) Help() string {
+	return `The script calls this program, which completes verbs, flags and the values of flags that have a fixed set of
+them. In bash and zsh everything else is completed as a file name.
+
+Examples:
+  postrider completion bash > /etc/bash_completion.d/postrider
+  postrider completion zsh >> ~/.zshrc
+  postrider completion fish > ~/.config/fish/completions/postrider.fish`
+}
+
+// Run executes completion.
+func (c *completionCmd) Run(k *kong.Context) error {
+	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(k)
+}
+
+// versionFlag is --version, which is understood without a verb.
+type versionFlag bool
+
+// BeforeReset is called by kong as soon as it has met the flag.
+func (versionFlag) BeforeReset(app *kong.Kong) error { //nolint:unparam // the signature is kong's
+	fmt.Fprintln(app.Stdout, version.Read())
+	app.Exit(0)
+	return nil
+}
+
+type versionCmd struct {
+	terminal.OutputFlag
+}
+
+// Run executes version.
+func (c versionCmd) Run() error {
+	return c.PrintOne(version.Read(), version.Read().String())
+}
+
+// checkRanges rejects the first flag whose value is outside the range that its tag declares: range:"1..1000", or
+// range:"0.." without an upper limit. Those of durations are in seconds.
+func checkRanges(k *kong.Context) error {
+	for _, flag := range k.Flags() {
+		low, high, declared := strings.Cut(flag.Tag.Get("range"), "..")
+		if !declared {
+			continue
+		}
+		var value float64
+		unit := ""
+		switch v := flag.Target.Interface().(type) {
+		case int:
+			value = float64(v)
+		case float64:
+			value = v
+		case time.Duration:
+			value, unit = v.Seconds(), "s"
+		}
+		least, err := strconv.ParseFloat(low, 64)
+		if err != nil {
+			return err
+		}
+		most, err := strconv.ParseFloat(cmp.Or(high, "inf"), 64)
+		if err != nil {
+			return err
+		}
+		if value >= least && value <= most {
+			continue
+		}
+		allowed := "be " + low + unit + terminal.Either(high == "", " or more", " to "+high+unit)
+		if low == "0" && high == "" {
+			allowed = "not be negative"
+		}
+		return terminal.Usagef("--%s %v: must %s", flag.Name, flag.Target.Interface(), allowed)
+	}
+	return nil
+}
+
+// addressRange reads flags that are address ranges.
+func addressRange(k *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := k.Scan.PopValueInto("address range", &text); err != nil {
+		return err
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return fmt.Errorf("expected an address range such as 10.0.0.0/8 but got %q", text)
+	}
+	target.Set(reflect.ValueOf(prefix))
 	return nil
 }

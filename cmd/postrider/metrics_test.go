@@ -102,7 +102,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	defined := map[string]bool{}
 	for _, match := range regexp.MustCompile(`describe\("([a-z_]+)"`).
-		FindAllStringSubmatch(fromRoot(t, "cmd/postrider/metrics/names.go"), -1) {
+		FindAllStringSubmatch(fromRoot(t, "cmd/postrider/metrics/metrics.go"), -1) {
 		defined["postrider_"+match[1]] = true
 	}
 	require.Greater(t, len(defined), 40)

@@ -1,3 +1,4 @@
+// Package benchmark is the verbs of bench: each runs a scenario of package bench and prints its report.
 package benchmark
 
 import (

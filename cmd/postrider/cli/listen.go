@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/management"
@@ -195,4 +199,205 @@ func (l *listener) forward(w http.ResponseWriter, r *http.Request, body []byte) 
 	}
 	proxy.ServeHTTP(w, r)
 	return status, failure
+}
+
+// receivedRequest is one request.
+type receivedRequest struct {
+	at     time.Time
+	header http.Header
+	body   []byte
+	events []json.RawMessage
+	status int
+}
+
+// eventsIn are the events of a delivery: those of an array, or the one object. A body that is neither counts as one
+// event without a name. A CloudEvent in binary mode has its attributes in headers.
+func eventsIn(header http.Header, body []byte) (list []json.RawMessage) {
+	trimmed := bytes.TrimSpace(body)
+	switch {
+	case header.Get("Ce-Id") != "":
+		return []json.RawMessage{binaryEvent(header, trimmed)}
+	case json.Unmarshal(trimmed, &list) == nil:
+		return list
+	case json.Valid(trimmed):
+		return []json.RawMessage{trimmed}
+	}
+	return []json.RawMessage{nil}
+}
+
+func binaryEvent(header http.Header, data []byte) json.RawMessage {
+	e := rest.Object{}
+	for name, values := range header {
+		if attribute, ok := strings.CutPrefix(strings.ToLower(name), "ce-"); ok {
+			e[attribute] = values[0]
+			// CloudEvents, HTTP Protocol Binding 1.0.2, section 3.1.3.2
+			if plain, err := url.PathUnescape(values[0]); err == nil {
+				e[attribute] = plain
+			}
+		}
+	}
+	if json.Valid(data) {
+		e["data"] = json.RawMessage(data)
+	}
+	encoded, _ := terminal.EncodePlainly(e) // of texts and valid JSON
+	return encoded
+}
+
+// receivedEvent is an event as -o json prints it.
+type receivedEvent struct {
+	At           time.Time       `json:"at"`
+	Subscription string          `json:"subscription"`
+	Attempt      int             `json:"attempt"`
+	EventID      string          `json:"eventId"`
+	EventType    string          `json:"eventType"`
+	Subject      string          `json:"subject"`
+	Status       int             `json:"status"`
+	DurationMs   float64         `json:"durationMs"`
+	Event        json.RawMessage `json:"event"`
+}
+
+// described are the events of a request, which may be 0.
+func (r *receivedRequest) described(took time.Duration) (list []receivedEvent) {
+	made, _ := strconv.Atoi(r.header.Get("Aeg-Delivery-Count"))
+	for _, event := range r.events {
+		var n struct{ ID, Type, EventType, Subject string }
+		_ = json.Unmarshal(event, &n)
+		list = append(list, receivedEvent{
+			At: r.at.UTC(), Subscription: r.header.Get("Aeg-Subscription-Name"), Attempt: made + 1, EventID: n.ID,
+			EventType: cmp.Or(n.Type, n.EventType), Subject: n.Subject, Status: r.status, DurationMs: millis(took), Event: event,
+		})
+	}
+	return list
+}
+
+// arrived prints a line for each event.
+func (l *listener) arrived(got *receivedRequest) {
+	if l.Output != "table" {
+		return
+	}
+	var lines strings.Builder
+	for _, e := range got.described(0) {
+		fmt.Fprintf(&lines, "%s --> %s %s %s", terminal.Clock(got.at), orDash(e.EventType), orDash(e.Subject),
+			orDash(e.EventID))
+		if e.Subscription != "" {
+			fmt.Fprintf(&lines, " (%s, attempt %d)", terminal.Cell(e.Subscription), e.Attempt)
+		}
+		lines.WriteByte('\n')
+	}
+	if l.Verbose {
+		lines.WriteString(indented(got.body) + "\n")
+	}
+	fmt.Print(lines.String()) // in one write: requests may be concurrent
+}
+
+func orDash(s string) string { return cmp.Or(terminal.Cell(s), "-") }
+
+// indented is a body for a terminal.
+func indented(body []byte) string {
+	var pretty bytes.Buffer
+	if json.Indent(&pretty, body, "    ", "  ") != nil {
+		return "    " + terminal.PlainLines(string(body))
+	}
+	return "    " + terminal.EscapeControls(pretty.String())
+}
+
+// answered prints the response: a line, or an object for each event. failure says why a request was not forwarded.
+func (l *listener) answered(got *receivedRequest, failure string, took time.Duration) {
+	if l.Output == "table" {
+		line := fmt.Sprintf("%s <-- %d %s in %.1f ms", terminal.Clock(time.Now()), got.status, http.StatusText(got.status),
+			millis(took))
+		if l.ForwardTo != nil {
+			line += " from " + l.ForwardTo.String()
+		}
+		if failure != "" {
+			line += ": " + terminal.OneLine(failure)
+		}
+		fmt.Println(line)
+		return
+	}
+	var lines strings.Builder
+	for _, event := range got.described(took) {
+		text, _ := terminal.EncodeLine(l.Output, event) // of texts, numbers and valid JSON
+		lines.WriteString(text)
+	}
+	fmt.Print(lines.String()) // in one write: requests may be concurrent
+}
+
+const (
+	// temporaryLife is how long the event subscription outlives a program that was killed.
+	temporaryLife = time.Hour
+	// renewEvery is how often it is extended.
+	renewEvery = 15 * time.Minute
+	// removeWithin is how long the end of the program waits.
+	removeWithin = 5 * time.Second
+)
+
+// temporary is an event subscription that ends with this program.
+type temporary struct {
+	client    *rest.Client
+	name, url string
+}
+
+// subscribe creates the event subscription. The listener must be able to answer the handshake.
+func (c *ListenCmd) subscribe(ctx context.Context, base string) (*temporary, error) {
+	client, err := c.Client()
+	if err != nil {
+		return nil, err
+	}
+	t := &temporary{client: client, name: cmp.Or(c.Name, "listen-"+uuid.NewString()[:8])}
+	t.url = rest.SubscriptionURL(c.Topic, t.name)
+	settings, err := c.Settings()
+	if err != nil {
+		return nil, err
+	}
+	settings["endpointUrl"] = cmp.Or(c.PublicURL, base+"/")
+	settings["expirationTimeUtc"], settings["labels"] = inAnHour(), []string{"postrider listen"}
+	err = client.Call(ctx, http.MethodPut, t.url, settings, nil, "If-None-Match", "*")
+	if rest.IsInvalid(err, "endpointUrl") {
+		err = fmt.Errorf("%w\nif the service may not call this machine, start it with --allow-cidr and this machine's "+
+			"address, as postrider dev does", err)
+	}
+	return t, err
+}
+
+func inAnHour() string { return time.Now().Add(temporaryLife).UTC().Format(time.RFC3339) }
+
+// keep waits until ctx ends or the listener fails, and extends the event subscription, if there is one.
+func (t *temporary) keep(ctx context.Context, served <-chan error) error {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-served:
+			return fmt.Errorf("receive events: %w", err)
+		case <-tick.C:
+		}
+		if t == nil {
+			continue
+		}
+		extended := rest.Object{"expirationTimeUtc": inAnHour()}
+		if err := t.client.Call(ctx, http.MethodPatch, t.url, extended, nil); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "postrider: event subscription %s could not be extended: %s\n", t.name,
+				terminal.PlainLines(err.Error()))
+		}
+	}
+}
+
+// remove deletes the event subscription, and waits a moment for the event that reports it.
+func (t *temporary) remove(notes io.Writer, farewell <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
+	defer cancel()
+	err := t.client.Call(ctx, http.MethodDelete, t.url, nil, nil)
+	if err != nil && !rest.IsStatus(err, http.StatusNotFound) {
+		fmt.Fprintf(os.Stderr, "postrider: event subscription %s was not deleted: %s\n", t.name,
+			terminal.PlainLines(err.Error()))
+		return
+	}
+	fmt.Fprintf(notes, "Event subscription %s was deleted.\n", t.name)
+	select {
+	case <-farewell:
+	case <-time.After(listenGrace):
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/google/uuid"
@@ -132,4 +133,135 @@ func readID[T ~string](text []byte, what string) (T, error) {
 		return "", terminal.Usagef("%q is no %s", text, what)
 	}
 	return T(id.String()), nil
+}
+
+// resource is what list and show print of the objects at a path.
+type resource struct {
+	columns []rest.Column // of list
+	lines   []rest.Column // of show
+	whole   []rest.Column // more lines of show, each only if it has a value, which is not shortened
+	parts   []part        // tables of show
+}
+
+// part is a list that belongs to an object.
+type part struct {
+	member  string // of the object
+	path    string // of the REST API, after the object's; "" if the object has the list
+	columns []rest.Column
+}
+
+func (r *resource) print(w io.Writer, o rest.Object) {
+	for _, line := range r.lines {
+		fmt.Fprintf(w, "%s\t%s\n", line.Title, line.Cell(o))
+	}
+	for _, line := range r.whole {
+		if value := o[line.Path]; value != nil && value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", line.Title, terminal.OneLine(terminal.PlainText(value)))
+		}
+	}
+	for _, part := range r.parts {
+		if list := rest.Objects(o, part.member); len(list) > 0 {
+			fmt.Fprintln(w)
+			rest.PrintColumns(w, part.columns, list)
+		}
+	}
+}
+
+// columns reads a title and a member, or a name in computed, from each text.
+func columns(texts ...string) []rest.Column {
+	list := make([]rest.Column, len(texts))
+	for i, text := range texts {
+		space := strings.LastIndexByte(text, ' ')
+		member := text[space+1:]
+		list[i] = rest.Column{Title: text[:space], Path: member, Text: computed[member]}
+	}
+	return list
+}
+
+// computed are values that several members make up.
+var computed = map[string]func(rest.Object) string{
+	"stateAndHold()": stateAndHold, "lastResult()": lastResult, "wantedBy()": wantedBy, "howFar()": howFar,
+}
+
+var deliveryColumns = columns("DELIVERY deliveryId", "TOPIC topic", "SUBSCRIPTION subscription", "EVENT ID eventId",
+	"TYPE eventType", "STATE stateAndHold()", "ATTEMPTS attempts", "LAST lastResult()", "NEXT nextAttemptAt",
+	"ENDED finishedAt", "REASON reason")
+
+var attempts = part{"attemptsMade", "/attempts", columns("ATTEMPT number", "STARTED startedAt", "STATUS status",
+	"OUTCOME outcome", "VERDICT verdict", "WHY why")}
+
+// resources are by the path of their list.
+var resources = map[string]resource{
+	"/v1/deliveries": {
+		columns: deliveryColumns,
+		lines: columns("delivery deliveryId", "topic topic", "subscription subscription", "event eventId",
+			"type eventType", "subject subject", "system id systemId", "state state", "hold hold", "reason reason",
+			"attempts attempts", "pending since timeToLiveSince", "expires expiresAt", "next attempt nextAttemptAt",
+			"hold until holdUntil", "finished finishedAt", "dead letter deadLetterId"),
+		parts: []part{attempts},
+	},
+	"/v1/batches": {
+		columns: columns("BATCH batchId", "TOPIC topic", "SUBSCRIPTION subscription", "EVENTS members", "BYTES bytes",
+			"STATE stateAndHold()", "ATTEMPTS attempts", "LAST lastResult()", "NEXT nextAttemptAt", "ENDED finishedAt"),
+		lines: columns("batch batchId", "topic topic", "subscription subscription", "state stateAndHold()",
+			"events members", "bytes bytes", "attempts attempts", "cut createdAt", "next attempt nextAttemptAt",
+			"hold until holdUntil", "finished finishedAt"),
+		parts: []part{attempts, {"membersCut", "/members?limit=1000", columns("PLACE position", "DELIVERY deliveryId",
+			"EVENT ID eventId", "LEFT leftAt", "WHY leftReason")}},
+	},
+	"/v1/events": {
+		columns: columns("PUBLISHED publishedAt", "TOPIC topic", "EVENT ID eventId", "TYPE eventType",
+			"SUBJECT subject", "WANTED BY wantedBy()", "SYSTEM ID systemId"),
+		lines: columns("system id systemId", "topic topic", "event eventId", "type eventType", "subject subject",
+			"source source", "published publishedAt", "schema schema", "wanted by wantedBy()", "bytes bodyBytes",
+			"erased erasedAt"),
+		whole: columns("event event"),
+		parts: []part{{"deliveries", "", deliveryColumns}},
+	},
+	"/v1/deadLetters": {
+		columns: columns("ID deadLetterId", "GIVEN UP deadLetteredAt", "TOPIC topic", "SUBSCRIPTION subscription",
+			"EVENT ID eventId", "TYPE eventType", "REASON reason", "ATTEMPTS attempts", "LAST lastResult()",
+			"REDELIVERED redeliveredAt"),
+		lines: columns("id deadLetterId", "given up deadLetteredAt", "topic topic", "subscription subscription",
+			"reason reason", "attempts attempts", "last lastResult()", "endpoint endpointBaseUrl",
+			"retry policy retryPolicy", "published publishedAt", "event id eventId", "event type eventType",
+			"subject subject", "schema schema", "delivery deliveryId"),
+		whole: columns("last error lastError", "source source", "last response lastResponse", "event event",
+			"redelivered redeliveredAt"),
+	},
+	"/v1/operations": {
+		columns: columns("OPERATION operationId", "KIND kind", "STATE state", "HOW FAR howFar()", "STARTED createdAt",
+			"BY startedBy", "ENDED finishedAt"),
+		lines: columns("operation operationId", "kind kind", "state state", "how far howFar()", "topic topic",
+			"subscription subscription", "started createdAt", "by startedBy", "ended finishedAt",
+			"last error lastError"),
+	},
+	"/v1/audit": {
+		columns: columns("AT at", "WHO actor", "FROM address", "WHAT action", "TOPIC topic", "SUBSCRIPTION subscription",
+			"DETAILS details"),
+	},
+}
+
+// stateAndHold is a state with the hold that keeps it.
+func stateAndHold(o rest.Object) string {
+	if o["hold"] != nil {
+		return fmt.Sprintf("%v, %v", o["state"], o["hold"])
+	}
+	return fmt.Sprint(o["state"])
+}
+
+// lastResult is the last status of an endpoint, or the outcome of an attempt without a response.
+func lastResult(o rest.Object) string {
+	if o["lastStatus"] != nil {
+		return fmt.Sprint(o["lastStatus"])
+	}
+	return rest.TextAt(o, "lastOutcome")
+}
+
+// wantedBy is how many event subscriptions an event matched.
+func wantedBy(event rest.Object) string {
+	if event["matched"] == nil {
+		return "not routed yet"
+	}
+	return fmt.Sprint(event["matched"])
 }

@@ -1,6 +1,10 @@
+// Package terminal reads and prints what verbs show to people: output formats, values in one line, times, progress and
+// confirmations. Its errors of wrong usage give exit code 2.
 package terminal
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -87,3 +91,84 @@ func Await(what string, do func() error) error {
 		}
 	}
 }
+
+// errNotConfirmed ends a verb whose question was not answered with yes.
+var errNotConfirmed = errors.New("nothing was changed")
+
+// ConfirmFlag is for verbs that cannot be undone.
+type ConfirmFlag struct {
+	Yes bool `help:"Do not ask for confirmation. Required if standard input is not a terminal."`
+}
+
+// Confirm asks on a terminal, and requires --yes elsewhere. question says what will be lost; it is not called with
+// --yes.
+func (f ConfirmFlag) Confirm(question func() (string, error)) error {
+	if f.Yes {
+		return nil
+	}
+	if !IsTerminal(os.Stdin) {
+		return Usagef("this cannot be undone, and standard input is not a terminal to ask for confirmation on: add --yes")
+	}
+	text, err := question()
+	if err != nil {
+		return err
+	}
+	return AskYes(text)
+}
+
+// AskYes asks a question on the terminal. Everything but y and yes means no.
+func AskYes(question string) error {
+	fmt.Fprintf(os.Stderr, "%s [y/N] ", PlainLines(question))
+	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		return errNotConfirmed
+	}
+	return nil
+}
+
+// maxFile is as much as a request may have.
+const maxFile = 1 << 20
+
+// ReadFileOrInput is ReadUpTo the size that a request may have.
+func ReadFileOrInput(name string) ([]byte, error) { return ReadUpTo(name, maxFile) }
+
+// ReadUpTo reads a file, or standard input for -, that has at most so many bytes.
+func ReadUpTo(name string, most int64) ([]byte, error) {
+	in := os.Stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, Usagef("%v", err)
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	body, err := io.ReadAll(io.LimitReader(in, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	case int64(len(body)) > most:
+		return nil, Usagef("%s: such a file has at most %d bytes", name, most)
+	}
+	return body, nil
+}
+
+// UsageError is a value on the command line or in the environment that cannot be used.
+type UsageError struct{ message string }
+
+// Error is what is wrong.
+func (e *UsageError) Error() string { return e.message }
+
+// Usagef is the error of wrong usage: exit code 2.
+func Usagef(format string, args ...any) error {
+	return &UsageError{message: fmt.Sprintf(format, args...)}
+}
+
+// ExitError ends the program with a code of its own; what there is to say was said.
+type ExitError struct{ Code int }
+
+// Error is for whoever prints it all the same.
+func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }

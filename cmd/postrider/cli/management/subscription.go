@@ -1,16 +1,22 @@
+// Package management is the verbs for topics, event subscriptions and retry policies, and apply, which reads all of
+// them from a file. They are clients of the REST API.
 package management
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"unicode"
 
+	"github.com/alecthomas/kong"
+
 	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
+	"postrider/server/management"
 )
 
 // SubscriptionCmd is subscription with its verbs.
@@ -273,4 +279,202 @@ func printLines(w io.Writer, o rest.Object, lines ...string) {
 			fmt.Fprintf(w, "%s\t%s\n", line[:space], terminal.OneLine(terminal.PlainText(value)))
 		}
 	}
+}
+
+// post calls one of the actions of an event subscription.
+func (c *oneSubscription) post(ctx context.Context, action string, body, into any) error {
+	return c.Call(ctx, http.MethodPost, c.url()+"/"+action, body, into)
+}
+
+// actionCmd is a verb that changes a hold. Its tag has the action of the REST API and what is printed.
+type actionCmd struct{ oneSubscription }
+
+// Run executes the verb.
+func (c *actionCmd) Run(ctx context.Context, k *kong.Context) error { return c.act(ctx, k, nil) }
+
+func (c *oneSubscription) act(ctx context.Context, k *kong.Context, body any) error {
+	tag := k.Selected().Tag
+	return c.Act(ctx, c.url()+"/"+tag.Get("action"), body, "Event subscription %s of topic %s: %s.", c.Subscription,
+		c.Topic, tag.Get("done"))
+}
+
+type pauseCmd struct {
+	oneSubscription
+	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count toward the time to live of held events; with --no-stop-time-to-live it does. Without either, this stays as it is." negatable:""`
+}
+
+// Run executes subscription pause.
+func (c *pauseCmd) Run(ctx context.Context, k *kong.Context) error {
+	return c.act(ctx, k, rest.Given(c))
+}
+
+type validateCmd struct{ oneSubscription }
+
+// Run executes subscription validate.
+func (c *validateCmd) Run(ctx context.Context) error {
+	return c.awaited(ctx, http.MethodPost, c.url()+"/validate", nil)
+}
+
+type testDeliveryCmd struct{ oneSubscription }
+
+// Run executes subscription test-delivery.
+func (c *testDeliveryCmd) Run(ctx context.Context) error {
+	var sent rest.Object
+	if err := c.post(ctx, "testDelivery", nil, &sent); err != nil {
+		return err
+	}
+	return c.Print(sent, func(w io.Writer) {
+		fmt.Fprintf(w, "A sample event is delivery %s; see postrider delivery show %[1]s.\n", rest.TextAt(sent, "deliveryId"))
+	})
+}
+
+type revealCmd struct{ oneSubscription }
+
+// Run executes subscription reveal.
+func (c *revealCmd) Run(ctx context.Context) error {
+	var endpoint, headers rest.Object
+	if err := c.post(ctx, "getFullUrl", nil, &endpoint); err != nil {
+		return err
+	}
+	if err := c.post(ctx, "getDeliveryAttributes", nil, &headers); err != nil {
+		return err
+	}
+	shown := rest.Object{"endpointUrl": endpoint["endpointUrl"], "deliveryAttributeMappings": headers["value"]}
+	return c.Print(shown, func(w io.Writer) {
+		fmt.Fprintf(w, "endpoint\t%s\n", rest.TextAt(shown, "endpointUrl"))
+		for _, header := range rest.Objects(shown, "deliveryAttributeMappings") {
+			value := rest.TextAt(header, "properties.value")
+			if path := rest.TextAt(header, "properties.sourceField"); path != "-" {
+				value = "of each event: " + path
+			}
+			fmt.Fprintf(w, "header %s\t%s\n", rest.TextAt(header, "name"), value)
+		}
+	})
+}
+
+type signingSecretsCmd struct {
+	oneSubscription
+	Rotate             bool   `help:"Replace the newest secret; the previous one signs beside it for a while."`
+	PreviousValidHours *int   `api:"previousValidForHours" name:"previous-valid-for-hours" help:"With --rotate: hours for which the previous secret still signs, 0 to 168 (default 24). Use 0 for a secret that has leaked." placeholder:"HOURS"`
+	SecretFile         string `help:"With --rotate: file with the new secret, whsec_ and base64; - reads it from standard input (default: the service creates one)." placeholder:"FILE"`
+}
+
+// Run executes subscription signing-secrets.
+func (c *signingSecretsCmd) Run(ctx context.Context) error {
+	action, body, err := c.request()
+	if err != nil {
+		return err
+	}
+	var secrets rest.Object
+	if err := c.post(ctx, action, body, &secrets); err != nil {
+		return err
+	}
+	return c.Print(secrets, func(w io.Writer) {
+		fmt.Fprintln(w, "SECRET\tSINCE\tSIGNS UNTIL")
+		for _, s := range rest.Objects(secrets, "value") {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", rest.TextAt(s, "secret"), rest.TextAt(s, "createdAt"), rest.TextAt(s, "validUntil"))
+		}
+	})
+}
+
+func (c *signingSecretsCmd) request() (action string, body any, err error) {
+	if !c.Rotate {
+		if c.PreviousValidHours != nil || c.SecretFile != "" {
+			return "", nil, terminal.Usagef("--previous-valid-for-hours and --secret-file are for --rotate")
+		}
+		return "getSigningSecrets", nil, nil
+	}
+	settings := rest.Given(c)
+	if c.SecretFile != "" {
+		secret, err := terminal.ReadFileOrInput(c.SecretFile)
+		if err != nil {
+			return "", nil, err
+		}
+		settings["secret"] = strings.TrimSpace(string(secret))
+	}
+	return "rotateSigningSecret", settings, nil
+}
+
+// testedFlags say which events a filter is tested with.
+type testedFlags struct {
+	Event string `help:"Test with the one event in this file, in the topic's input schema; - reads it from standard input." xor:"events" placeholder:"FILE"`
+	Last  *int   `api:"last" help:"Test with the topic's last N events: 1 to 50 (default 50)." xor:"events" placeholder:"N"`
+}
+
+// run tests a filter with the operation of this path and prints the result for each event. Without a file it is the
+// stored filter.
+func (f *testedFlags) run(ctx context.Context, server rest.Flags, path, filterFile string) error {
+	if f.Last != nil && (*f.Last < 1 || *f.Last > management.MaxTestedEvents) {
+		return terminal.Usagef("--last %d: must be 1 to %d", *f.Last, management.MaxTestedEvents)
+	}
+	if f.Event == "-" && filterFile == "-" {
+		return terminal.Usagef("--event and --filter cannot both be read from standard input")
+	}
+	test := rest.Given(f)
+	for name, file := range map[string]string{"filter": filterFile, "event": f.Event} {
+		if file == "" {
+			continue
+		}
+		text, err := terminal.ReadFileOrInput(file)
+		if err != nil {
+			return err
+		}
+		if !json.Valid(text) {
+			return terminal.Usagef("%s: not one JSON document", file)
+		}
+		test[name] = json.RawMessage(text)
+	}
+	var tested management.FilterResults
+	if err := server.Call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
+		return err
+	}
+	return server.Print(tested, func(w io.Writer) { printTested(w, tested) })
+}
+
+type testFilterCmd struct {
+	oneSubscription
+	testedFlags
+	Filter string `help:"Test the filter in this file instead of the stored one, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
+}
+
+// Run executes subscription test-filter.
+func (c *testFilterCmd) Run(ctx context.Context) error {
+	path := c.url()
+	if c.Filter != "" { // only the topic's operation takes a filter
+		path = rest.TopicURL(c.Topic)
+	}
+	return c.run(ctx, c.Flags, path, c.Filter)
+}
+
+type topicTestFilterCmd struct {
+	oneTopic
+	testedFlags
+	Filter string `required:"" help:"File with the filter, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
+}
+
+// Run executes topic test-filter.
+func (c *topicTestFilterCmd) Run(ctx context.Context) error {
+	return c.run(ctx, c.Flags, rest.TopicURL(c.Topic), c.Filter)
+}
+
+// printTested has a line for each event, and one for each further clause that it did not pass.
+func printTested(w io.Writer, tested management.FilterResults) {
+	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tMATCHED\tCLAUSE\tWHY NOT")
+	matched := 0
+	for _, result := range tested.Value {
+		line := fmt.Sprintf("%s\t%s\t%s\t", terminal.Cell(result.ID), terminal.Cell(result.EventType),
+			terminal.Cell(result.Subject))
+		if result.Matched {
+			matched++
+			fmt.Fprintln(w, line+"yes\t\t")
+		}
+		line += "no"
+		for _, clause := range result.Clauses {
+			if !clause.Passed {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", line, clause.Clause, terminal.OneLine(*clause.Why))
+				line = "\t\t\t"
+			}
+		}
+	}
+	fmt.Fprintf(w, "(%d of %s matched)\n", matched, terminal.Plural(len(tested.Value), "event"))
 }

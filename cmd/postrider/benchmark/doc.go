@@ -1,2 +1,0 @@
-// Package benchmark is the verbs of bench: each runs a scenario of package bench and prints its report.
-package benchmark

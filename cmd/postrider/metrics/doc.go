@@ -1,2 +1,0 @@
-// Package metrics serves the metrics of a node to Prometheus.
-package metrics
