@@ -72,7 +72,7 @@ func (s *Subscription) Overrides() policy.Overrides {
 		RetryTransportErrors: s.RetryTransportErrors, MaxAttempts: s.RetryPolicy.MaxDeliveryAttempts,
 		ResponseTimeoutSeconds: s.ResponseTimeoutInSeconds,
 		TTLMinutes:             s.RetryPolicy.EventTimeToLiveInMinutes,
-		MaxTTL:                time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
+		MaxTTL:                 time.Duration(s.EventRetentionInDays) * 24 * time.Hour,
 	}
 	if d := s.DeadLetterDestination; d != nil {
 		kept := d.EndpointType != DeadLetterNone

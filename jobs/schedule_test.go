@@ -337,7 +337,7 @@ func TestMarksThatWentByAreSkipped(t *testing.T) {
 	b.attempt(t)
 	require.Equal(t, 600, next())
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 "+
-		"AND why LIKE '%marks skipped: 2; mark 4 is 5 min after the first attempt'"))
+		"AND why LIKE '%offsets skipped: 2; offset 4 is 5 min after the first attempt'"))
 }
 
 // A delivery whose time passes while nobody delivers is given up without a request.

@@ -1,81 +1,105 @@
 package policy
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Behavior says how literally an event subscription takes its retry policy.
 type Behavior string
 
 // The behaviors. The zero value is BehaviorSafe.
 const (
-	// BehaviorSafe loses no event silently: Retry-After is honoured, an attempt without a response is retried, probation
-	// holds events and starts only after failures that concern the endpoint, and an undeliverable event becomes a row. It
-	// is the same under every policy: a copy of a built-in one carries columns that nobody decided on.
+	// BehaviorSafe loses no event silently: Retry-After is honored, an attempt without a response is retried, probation
+	// holds events and starts only after failures that concern the endpoint, and an undeliverable event becomes a dead
+	// letter. It is the same under every policy: copies of built-in policies have columns that their authors did not
+	// choose.
 	BehaviorSafe Behavior = "safe"
 	// BehaviorDocumented takes the policy's columns literally. Those of the built-in policies are what Event Grid's pages
 	// say.
 	BehaviorDocumented Behavior = "documented"
 )
 
-// Overrides are what an event subscription says of the course of its deliveries. Nil is what Behavior says, or the
-// policy's default.
+// Overrides are the settings of an event subscription that replace those of its retry policy. Nil is what Behavior
+// says, or the policy's default.
 type Overrides struct {
 	Behavior             Behavior
 	HonorRetryAfter      *bool
 	ProbationAction      *ProbationAction
 	RetryTransportErrors *bool
-	DeadLetter           *bool // whether a delivery that is given up becomes a dead letter
+	DeadLetter           *bool // whether a delivery that fails for good becomes a dead letter
 	MaxAttempts          *int
 	TTLMinutes           *int
 	// ResponseTimeoutSeconds replaces the policy's AckTimeout.
 	ResponseTimeoutSeconds *int
-	// MaxTTL bounds the time to live, whatever else is said: a namespace topic keeps its events no longer. 0 = no bound.
+	// MaxTTL bounds the time to live: a namespace topic keeps its events no longer. 0 = no bound.
 	MaxTTL time.Duration
 }
 
-// Rules are what holds for the deliveries of one event subscription.
+// Limits are the limits of a delivery.
+type Limits struct {
+	MaxAttempts int           // 0 = no limit
+	TTL         time.Duration // time to live
+}
+
+// Rules apply to the deliveries of one event subscription.
 type Rules struct {
-	// Policy has the columns that an event subscription may set (AckTimeout, HonorRetryAfter, RetryTransportErrors and
-	// Probation.Action) with their values for this one. It shares its lists with the stored policy, so it must not be
-	// changed.
+	// Policy has the columns that an event subscription may override (AckTimeout, HonorRetryAfter, RetryTransportErrors
+	// and Probation.Action) with their values for this one. It shares its lists with the stored policy: do not change it.
 	Policy *Policy
 	Limits Limits
-	// DeadLetter: a delivery that is given up becomes a dead letter; else it is dropped.
+	// DeadLetter: a delivery that fails for good becomes a dead letter; otherwise it is dropped.
 	DeadLetter bool
 }
 
-// Resolve says what holds for an event subscription under p: its own wish, else what its behavior says. Limits outside
-// p's ranges are brought into them: the ranges may have been narrowed since they were set, and a delivery that is owed
-// must still end.
-func (p *Policy) Resolve(w Overrides) Rules {
+// Resolve returns the rules of an event subscription under p. Limits outside p's ranges are brought into them: the
+// ranges may have been narrowed later, and pending deliveries must still end.
+func (p *Policy) Resolve(o Overrides) Rules {
 	own := *p
-	safe := w.Behavior != BehaviorDocumented
+	safe := o.Behavior != BehaviorDocumented
 	if safe {
 		own.HonorRetryAfter, own.RetryTransportErrors = true, true
 		own.Probation.Action, own.Probation.endpointFailuresOnly = ProbationHold, true
 	}
-	own.HonorRetryAfter = orDefault(w.HonorRetryAfter, own.HonorRetryAfter)
-	own.RetryTransportErrors = orDefault(w.RetryTransportErrors, own.RetryTransportErrors)
-	own.Probation.Action = orDefault(w.ProbationAction, own.Probation.Action)
-	if w.ResponseTimeoutSeconds != nil {
-		own.AckTimeout = time.Duration(*w.ResponseTimeoutSeconds) * time.Second
+	own.HonorRetryAfter = orDefault(o.HonorRetryAfter, own.HonorRetryAfter)
+	own.RetryTransportErrors = orDefault(o.RetryTransportErrors, own.RetryTransportErrors)
+	own.Probation.Action = orDefault(o.ProbationAction, own.Probation.Action)
+	if o.ResponseTimeoutSeconds != nil {
+		own.AckTimeout = time.Duration(*o.ResponseTimeoutSeconds) * time.Second
 	}
-	return Rules{
-		Policy: &own, Limits: p.clamp(w), DeadLetter: orDefault(w.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone),
+	l := Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL}
+	if o.MaxAttempts != nil {
+		l.MaxAttempts = min(max(*o.MaxAttempts, p.MinMaxAttempts), p.MaxMaxAttempts)
 	}
+	if o.TTLMinutes != nil {
+		l.TTL = min(max(time.Duration(*o.TTLMinutes)*time.Minute, p.MinTTL), p.MaxTTL)
+	}
+	if o.MaxTTL > 0 {
+		l.TTL = min(l.TTL, o.MaxTTL)
+	}
+	deadLetter := orDefault(o.DeadLetter, safe || p.DeadLetterDefault != DeadLetterNone)
+	return Rules{Policy: &own, Limits: l, DeadLetter: deadLetter}
 }
 
-func (p *Policy) clamp(w Overrides) Limits {
-	l := Limits{MaxAttempts: p.DefaultMaxAttempts, TTL: p.DefaultTTL}
-	if w.MaxAttempts != nil {
-		l.MaxAttempts = min(max(*w.MaxAttempts, p.MinMaxAttempts), p.MaxMaxAttempts)
+// CheckLimits returns a *ValidationError with the field and the range if a limit of an event subscription is outside
+// the policy's range. Nil is the default.
+func (p *Policy) CheckLimits(maxAttempts, ttlMinutes *int) error {
+	for _, limit := range []struct {
+		field, unit string
+		value       *int
+		least, most int
+	}{
+		{"maxDeliveryAttempts", "", maxAttempts, p.MinMaxAttempts, p.MaxMaxAttempts},
+		{
+			"eventTimeToLiveInMinutes", " minutes", ttlMinutes, int(p.MinTTL / time.Minute), int(p.MaxTTL / time.Minute),
+		},
+	} {
+		if limit.value != nil && (*limit.value < limit.least || *limit.value > limit.most) {
+			return invalid("retryPolicy."+limit.field, fmt.Sprintf("must be between %d and %d%s under retry policy %s, not %d",
+				limit.least, limit.most, limit.unit, p.Name, *limit.value))
+		}
 	}
-	if w.TTLMinutes != nil {
-		l.TTL = min(max(time.Duration(*w.TTLMinutes)*time.Minute, p.MinTTL), p.MaxTTL)
-	}
-	if w.MaxTTL > 0 {
-		l.TTL = min(l.TTL, w.MaxTTL)
-	}
-	return l
+	return nil
 }
 
 // orDefault returns the value of a setting, or its default if it is absent.

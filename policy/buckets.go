@@ -6,11 +6,40 @@ import (
 	"time"
 )
 
+// Bucket is a token bucket: Burst tokens at once, and a new one after each Every. Its state is the time at which it is
+// full again; a time that has passed, such as the zero time, is a full bucket.
+type Bucket struct {
+	// Burst is how many tokens a full bucket holds, at least 1.
+	Burst int
+	// Every is the time between two new tokens.
+	Every time.Duration
+}
+
+// Wait returns the time until there is a token; 0 = there is one.
+func (b Bucket) Wait(full, now time.Time) time.Duration {
+	if full.Before(now) {
+		return 0 // full is often the zero time, and the difference more than a duration can hold
+	}
+	return max(0, full.Sub(now)-time.Duration(b.Burst-1)*b.Every)
+}
+
+// Take takes a token and returns when the bucket is full again. An empty bucket goes into debt, by one Burst at most.
+func (b Bucket) Take(full, now time.Time) time.Time {
+	if full.Before(now) {
+		full = now
+	}
+	full = full.Add(b.Every)
+	if deepest := now.Add(2 * time.Duration(b.Burst) * b.Every); full.After(deepest) {
+		return deepest
+	}
+	return full
+}
+
 const (
 	// MaxBuckets bounds the memory of Buckets to a few MB.
 	MaxBuckets = 10_000
-	// forgetAmong is among how many buckets the fullest is forgotten if there are MaxBuckets.
-	forgetAmong = 8
+	// evictAmong is the number of buckets of which the fullest is evicted at MaxBuckets.
+	evictAmong = 8
 )
 
 // Buckets are token buckets of one kind, such as one for each address, MaxBuckets at most. Their methods are safe for
@@ -26,7 +55,7 @@ func NewBuckets[K comparable](kind Bucket) *Buckets[K] {
 	return &Buckets[K]{kind: kind, full: map[K]time.Time{}}
 }
 
-// Wait returns how long it takes until there is a token in key's bucket; 0 if there is one.
+// Wait returns the time until there is a token in key's bucket; 0 if there is one.
 func (b *Buckets[K]) Wait(key K, now time.Time) time.Duration {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -40,7 +69,7 @@ func (b *Buckets[K]) Take(key K, now time.Time) {
 	b.take(key, now)
 }
 
-// TryTake takes a token of key's bucket and returns 0, or returns how long it takes until there is one.
+// TryTake takes a token of key's bucket and returns 0, or returns the time until there is one.
 func (b *Buckets[K]) TryTake(key K, now time.Time) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,35 +81,36 @@ func (b *Buckets[K]) TryTake(key K, now time.Time) (wait time.Duration) {
 
 func (b *Buckets[K]) take(key K, now time.Time) {
 	if _, known := b.full[key]; !known && len(b.full) >= MaxBuckets {
-		delete(b.full, b.fullest())
+		b.evict()
 	}
 	b.full[key] = b.kind.Take(b.full[key], now)
 }
 
-// Len returns how many buckets are remembered.
+// Len returns how many buckets are in memory.
 func (b *Buckets[K]) Len() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return len(b.full)
 }
 
-// fullest returns the fullest of a few buckets.
-func (b *Buckets[K]) fullest() (fullest K) {
+// evict removes the fullest of a few buckets.
+func (b *Buckets[K]) evict() {
+	var fullest K
 	var soonest time.Time
-	looked := 0
-	for key, at := range b.full { // begins anywhere
-		if looked == 0 || at.Before(soonest) {
+	checked := 0
+	for key, at := range b.full { // in random order
+		if checked == 0 || at.Before(soonest) {
 			fullest, soonest = key, at
 		}
-		if looked++; looked == forgetAmong {
+		if checked++; checked == evictAmong {
 			break
 		}
 	}
-	return fullest
+	delete(b.full, fullest)
 }
 
-// ClientNetwork are the addresses that one sender may have: an IPv4 address alone, or an IPv6 address with its /64. The
-// zero address is nobody's, and has the zero prefix.
+// ClientNetwork returns the addresses that one client may have: a single IPv4 address, or an IPv6 address with its /64.
+// It is the zero prefix for the zero address.
 func ClientNetwork(address netip.Addr) netip.Prefix {
 	address = address.Unmap().WithZone("")
 	bits := 32

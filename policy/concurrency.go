@@ -1,25 +1,25 @@
 package policy
 
-// startingCap is how many calls to a new endpoint may be in flight: enough that a healthy one that answers in 10 ms
-// takes 6,400 events/s at once, few enough that a hanging one keeps 64 workers, not all of them, until its ack timeout.
+// startingCap is the number of requests in flight to a new endpoint: an endpoint that responds in 10 ms takes 6,400
+// events/s at once, and one that hangs occupies 64 workers, not all of them, until its ack timeout.
 const startingCap = 64
 
-// Cap is how many delivery attempts of one event subscription may be in flight at the same time. It adapts to the
-// endpoint: halved where a call met no answer, one more after each success. So an endpoint that hangs is down to a
-// single call after six of them (64, 32, 16, 8, 4, 2, 1), and one that answers doubles its cap with every full round.
+// Cap is the number of delivery attempts of one event subscription that may be in flight at once. It adapts to the
+// endpoint: halved after a request without a response, one more after each success. An endpoint that hangs has one
+// request in flight after six of them (64, 32, 16, 8, 4, 2, 1); a healthy one doubles its cap with every full round.
 //
-// A cap is at least 1, for without a call nothing would tell that the endpoint is back; and at most half the workers,
-// so that no event subscription keeps the others of a node waiting. A value: it compares with ==. The zero Cap allows
-// one call for ever; make one with NewCap.
+// A cap is at least 1, because only a request shows that the endpoint has recovered, and at most half the workers, so
+// that no event subscription blocks the others of a node. Compare caps with ==. The zero Cap stays at one request;
+// create one with NewCap.
 //
-// The numbers are ours. Event Grid's pages say no more than that it may skip retries where an endpoint appears to be
-// overwhelmed (Microsoft, Event Grid message delivery and retry, 2019-05-15).
+// The numbers are ours. Event Grid's pages only say that it may skip retries if an endpoint appears to be overwhelmed
+// (Microsoft, Event Grid message delivery and retry, 2019-05-15).
 type Cap struct {
 	value, most int
 }
 
-// NewCap returns the cap of an event subscription whose endpoint is not known yet. limit is its
-// maxConcurrentDeliveries, 0 for none; workers is how many attempts one node has in flight in all.
+// NewCap returns the cap of a new endpoint. limit is the event subscription's maxConcurrentDeliveries, 0 for none;
+// workers is how many attempts one node has in flight in all.
 func NewCap(limit, workers int) Cap {
 	most := workers / 2
 	if limit > 0 {
@@ -28,17 +28,17 @@ func NewCap(limit, workers int) Cap {
 	return Cap{most: most}.At(startingCap)
 }
 
-// At returns the cap at a value that was kept, brought into the bounds of c: the limit may have been changed meanwhile,
-// or this node have fewer workers than the one that learned the value.
+// At returns the cap with a value learned earlier, within the bounds of c: the limit may have changed since, or this
+// node have fewer workers than the one that learned it.
 func (c Cap) At(value int) Cap {
 	c.most = max(c.most, 1)
 	c.value = min(max(value, 1), c.most)
 	return c
 }
 
-// After returns the cap after an attempt of this outcome, which met r. Only an attempt that got no answer halves it
-// (timeout, socket, dns): a status, 408 or 503 too, is the answer of an endpoint that keeps up with its calls, and its
-// waits are the status table's. A call that was given up on our side, or never made, says nothing about the endpoint.
+// After returns the cap after an attempt. Only an attempt without a response (timeout, socket, dns) halves it: an
+// endpoint that responds, even with 408 or 503, keeps up with its requests, and the status table has its waits. A
+// request that postrider canceled or never sent does not count.
 func (c Cap) After(o Outcome, r Result) Cap {
 	switch {
 	case o == OutcomeDelivered:

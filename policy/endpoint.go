@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -17,23 +16,23 @@ const (
 	maxEndpointLength = 2048
 )
 
-// metadataHosts are names under which clouds serve a machine's credentials. They are refused by name as well, for a
-// resolver of ours may answer them with an address that no list knows, and a delivery proxy resolves names by itself.
+// metadataHosts are names under which clouds serve a machine's credentials. They are rejected by name as well: a
+// resolver may return an address that is on no list, and a delivery proxy resolves names by itself.
 var metadataHosts = []string{
 	"metadata", "metadata.goog", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com",
 	"api.metadata.cloud.ibm.com", "instance-data",
 }
 
-// isMetadataHost also knows the names that clouds make with domains of their own, such as metadata.google.internal and
-// instance-data.eu-central-1.compute.internal. The host is in lower case and has no dot at its end.
+// isMetadataHost also knows names in the clouds' private domains, such as metadata.google.internal and
+// instance-data.eu-central-1.compute.internal. The host is in lower case without a final dot.
 func isMetadataHost(host string) bool {
 	first, _, _ := strings.Cut(host, ".")
 	private := strings.HasSuffix(host, ".internal") && (first == "metadata" || first == "instance-data")
 	return private || slices.Contains(metadataHosts, host)
 }
 
-// EndpointURL parses the URL of an endpoint and reports, as a *ValidationError on endpointUrl, why it cannot be one. No
-// message repeats the URL: its query may be a secret. A literal address is judged at once, a name when it is called.
+// EndpointURL parses the URL of an endpoint. Its error is a *ValidationError on endpointUrl, which does not repeat the
+// URL: the query may be a secret. A literal address is checked here, the addresses of a name when it is called.
 func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 	if len(raw) > maxEndpointLength {
 		return nil, endpointError("must be %d characters or less", maxEndpointLength)
@@ -45,9 +44,6 @@ func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 	if err := endpointForm(raw, u); err != nil {
 		return nil, err
 	}
-	if err := endpointPort(u); err != nil {
-		return nil, err
-	}
 	if err := endpointHost(u.Hostname(), allow); err != nil {
 		return nil, err
 	}
@@ -57,7 +53,7 @@ func EndpointURL(raw string, allow []netip.Prefix) (*url.URL, error) {
 	return u, nil
 }
 
-// BaseURL returns the URL without credentials, query and fragment: what may be shown.
+// BaseURL returns the URL without credentials, query and fragment, which may be shown.
 func BaseURL(u *url.URL) string {
 	base := *u
 	base.User = nil
@@ -71,6 +67,8 @@ func endpointError(format string, args ...any) error {
 }
 
 func endpointForm(raw string, u *url.URL) error {
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	hasPort := u.Port() != "" || strings.HasSuffix(u.Host, ":")
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return endpointError("must be an absolute http or https URL")
@@ -80,20 +78,11 @@ func endpointForm(raw string, u *url.URL) error {
 		return endpointError("must not contain a user name or password")
 	case strings.Contains(raw, "#"):
 		return endpointError("must not have a fragment")
+	case hasPort && (err != nil || port == 0):
+		return endpointError("must have a port from 1 to 65535")
 	default:
 		return nil
 	}
-}
-
-func endpointPort(u *url.URL) error {
-	port := u.Port()
-	if port == "" && !strings.HasSuffix(u.Host, ":") {
-		return nil
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return endpointError("must have a port from 1 to 65535")
-	}
-	return nil
 }
 
 func endpointHost(host string, allow []netip.Prefix) error {
@@ -119,15 +108,13 @@ func endpointAddress(addr netip.Addr, allow []netip.Prefix) error {
 	if addr.Zone() != "" {
 		return endpointError("must not have an IPv6 zone")
 	}
-	var refusal *AddressError
-	if errors.As(Address(addr, allow), &refusal) {
-		return endpointError("must not be at %s: %s", refusal.Address, refusal.Range)
+	if at, reason := blocked(addr, allow); reason != "" {
+		return endpointError("must not be at %s: %s", at, reason)
 	}
 	return nil
 }
 
-// endpointLocalhost accepts the name if either of its two addresses is open; the dialler then asks for the one it
-// takes.
+// endpointLocalhost accepts the name if either of its two addresses is open; Address checks the one that is dialed.
 func endpointLocalhost(allow []netip.Prefix) error {
 	err := endpointAddress(netip.AddrFrom4([4]byte{127, 0, 0, 1}), allow)
 	if err == nil || endpointAddress(netip.IPv6Loopback(), allow) == nil {
@@ -137,24 +124,21 @@ func endpointLocalhost(allow []netip.Prefix) error {
 }
 
 func wellFormedHost(host string) bool {
+	notHost := func(r rune) bool { return !alphanumeric(r) && r != '-' && r != '_' }
 	if len(host) > 253 {
 		return false
 	}
 	for label := range strings.SplitSeq(host, ".") {
-		if label == "" || len(label) > 63 || strings.ContainsFunc(label, notInHost) {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, notHost) {
 			return false
 		}
 	}
 	return true
 }
 
-func notInHost(r rune) bool {
-	return !alphanumeric(r) && r != '-' && r != '_'
-}
-
-// endsInNumber reports whether resolvers may read the host as an IPv4 address although it is not written as one:
-// 2130706433, 0x7f000001, 0177.0.0.1 and 127.1 all call 127.0.0.1 somewhere. The test is that of the URL standard
-// (WHATWG URL, "ends in a number"): no top-level domain is a number.
+// endsInNumber reports whether resolvers may read the host as an IPv4 address: some read 2130706433, 0x7f000001,
+// 0177.0.0.1 and 127.1 as 127.0.0.1. The check is that of the URL standard (WHATWG URL, "ends in a number"): no
+// top-level domain is a number.
 func endsInNumber(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if digits, hex := strings.CutPrefix(last, "0x"); hex {

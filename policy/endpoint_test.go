@@ -198,21 +198,21 @@ func TestPorts(t *testing.T) {
 		return policy.Port(netip.MustParseAddrPort(text), prefixes(allow...))
 	}
 	for _, other := range []string{"1", "22", "25", "6000", "10080"} {
-		require.ErrorContains(t, at("1.2.3.4:"+other), "port "+other+" may not be called")
+		require.ErrorContains(t, at("1.2.3.4:"+other), "port "+other+" must not be called")
 		require.Error(t, at("[2606:4700:4700::1111]:"+other))
-		require.NoError(t, at("10.0.0.1:"+other, "10.0.0.0/8"), "an opened network is the operator's own")
+		require.NoError(t, at("10.0.0.1:"+other, "10.0.0.0/8"), "in an opened network")
 		require.NoError(t, at("[::ffff:10.0.0.1]:"+other, "10.0.0.0/8"))
 		require.Error(t, at("1.2.3.4:"+other, "10.0.0.0/8"))
 		_, err := policy.EndpointURL("https://example.com:"+other+"/", prefixes("10.0.0.0/8"))
-		require.NoError(t, err, "a name may be in it")
+		require.NoError(t, err, "a name may be in an opened network")
 		name, err := url.Parse("https://example.com:" + other + "/")
 		require.NoError(t, err)
 		requireField(t, policy.ProxiedPort(name), "endpointUrl")
 		literal, err := url.Parse("https://10.0.0.1:" + other + "/")
 		require.NoError(t, err)
-		require.NoError(t, policy.ProxiedPort(literal), "judged with its network")
+		require.NoError(t, policy.ProxiedPort(literal), "its network is opened")
 		_, err = policy.EndpointURL("https://1.2.3.4:"+other+"/", prefixes("10.0.0.0/8"))
-		require.Error(t, err, "an address is where it is")
+		require.Error(t, err, "an address is in none")
 	}
 	for _, usual := range []string{"80", "443", "2", "8080", "8443", "10081", "65535"} {
 		require.NoError(t, at("1.2.3.4:"+usual))

@@ -8,58 +8,50 @@ import (
 	"time"
 )
 
-// maxExplained bounds Explain: a policy of one's own may ask for an attempt each second for 30 days.
+// maxExplained bounds Explain: a copied policy may have an attempt each second for 30 days.
 const maxExplained = 100_000
 
-// Ends of a delivery, spelled as its states are everywhere.
-const (
-	stateDelivered    = "delivered"
-	stateDeadLettered = "dead_lettered"
-	stateDropped      = "dropped"
-)
-
-// ExplainOptions say which delivery to explain.
+// ExplainOptions describe the delivery to explain.
 type ExplainOptions struct {
 	Kind        EndpointKind  // "" = webhook
-	Result      Result        // what every attempt meets; the zero Result = status 500
+	Result      Result        // of every attempt; the zero Result = status 500
 	MaxAttempts *int          // nil = the policy's default
 	TTLMinutes  *int          // nil = the policy's default
 	Behavior    Behavior      // "" = safe
 	DeadLetter  *bool         // nil = what Behavior says
-	RetryAfter  time.Duration // what the Retry-After of every response requests; 0 = none
+	RetryAfter  time.Duration // of every response; 0 = none
 }
 
-// Explanation is the course of a delivery, in seconds from publishing.
+// Explanation is the attempt history of a delivery, in seconds from publishing.
 type Explanation struct {
 	Policy   string             `json:"policy"`
 	Attempts []ExplainedAttempt `json:"attempts"`
 	End      ExplainedEnd       `json:"end"`
 }
 
-// ExplainedAttempt is one attempt and why it is made then.
+// ExplainedAttempt is one attempt and the reason for its time.
 type ExplainedAttempt struct {
 	Number    int     `json:"number"`
 	AtSeconds float64 `json:"atSeconds"`
 	Why       string  `json:"why"`
 }
 
-// ExplainedEnd is the moment the delivery ends: that of its last attempt, of its time to live, or of the mark that
-// finds it expired.
+// ExplainedEnd is when and how the delivery ends: with its last attempt, at its time to live, or when an attempt that is
+// due finds it expired.
 type ExplainedEnd struct {
 	AtSeconds float64 `json:"atSeconds"`
 	State     string  `json:"state"`
 	Reason    Reason  `json:"reason,omitempty"`
 }
 
-// Explain returns every attempt that p would make if each met the same result at once, with jitter, delayed delivery
-// and probation left out. It asks Due and Decide themselves, so it cannot say anything the engine does not do. An
-// unknown kind or result, and limits outside the policy's ranges, are a *ValidationError; more than 100,000 attempts
-// are an error.
+// Explain returns the attempts under p if each has the same result at once, without jitter, delayed delivery and
+// probation. It calls Due and Decide as the engine does. An unknown kind or result, and limits outside the policy's
+// ranges, are a *ValidationError; more than 100,000 attempts are an error.
 func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	if err := o.validate(); err != nil {
 		return Explanation{}, err
 	}
-	if _, err := p.Limits(o.MaxAttempts, o.TTLMinutes); err != nil {
+	if err := p.CheckLimits(o.MaxAttempts, o.TTLMinutes); err != nil {
 		return Explanation{}, err
 	}
 	rules := p.Resolve(Overrides{
@@ -71,8 +63,8 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 	x := Explanation{Policy: p.Name, Attempts: []ExplainedAttempt{}}
 	for why := "published"; a.Number <= maxExplained; a.Number++ {
 		seconds := a.ScheduledAt.Sub(published).Round(time.Microsecond).Seconds()
-		turn := DueCheck{a.Number - 1, a.TimeToLiveSince, a.ScheduledAt, limits, a.DeadLetter}
-		if v, ok := Due(p, turn); !ok {
+		due := DueCheck{a.Number - 1, a.TimeToLiveSince, a.ScheduledAt, limits, a.DeadLetter}
+		if v, ok := Due(p, due); !ok {
 			x.End = explainedEnd(seconds, v)
 			return x, nil
 		}
@@ -89,7 +81,7 @@ func Explain(p *Policy, o ExplainOptions) (Explanation, error) {
 }
 
 func (o ExplainOptions) validate() error {
-	answered := o.Result.Status != 0
+	hasStatus := o.Result.Status != 0
 	switch {
 	case !slices.Contains([]Behavior{"", BehaviorSafe, BehaviorDocumented}, o.Behavior):
 		return invalid("behavior", "must be safe or documented")
@@ -97,11 +89,11 @@ func (o ExplainOptions) validate() error {
 		return invalid("endpointKind", "must be webhook or azure-resource")
 	case o.Result.Err != ErrorNone && !slices.Contains(errorConditions, string(o.Result.Err)):
 		return invalid("error", "must be one of "+strings.Join(errorConditions, ", "))
-	case o.Result.Err != ErrorNone && answered:
-		return invalid("status", "must not be set beside an error")
+	case o.Result.Err != ErrorNone && hasStatus:
+		return invalid("status", "must not be set with an error")
 	case o.RetryAfter < 0:
 		return invalid("retryAfter", fmt.Sprintf("must be 0 or more, not %s", o.RetryAfter))
-	case answered && !exactStatus(strconv.Itoa(o.Result.Status)):
+	case hasStatus && !exactStatus(strconv.Itoa(o.Result.Status)):
 		return invalid("status", "must be between 200 and 599")
 	default:
 		return nil
@@ -124,6 +116,6 @@ func (o ExplainOptions) attempt(r Rules, at time.Time) Attempt {
 }
 
 func explainedEnd(seconds float64, v Verdict) ExplainedEnd {
-	states := map[VerdictAction]string{Delivered: stateDelivered, DeadLetter: stateDeadLettered, Drop: stateDropped}
+	states := map[VerdictAction]string{Delivered: "delivered", DeadLetter: "dead_lettered", Drop: "dropped"}
 	return ExplainedEnd{AtSeconds: seconds, State: states[v.Action], Reason: v.Reason}
 }

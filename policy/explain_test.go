@@ -255,7 +255,7 @@ func TestExplainAsJSON(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"policy":"namespace-2023","attempts":[
 		{"number":1,"atSeconds":0,"why":"published"},
-		{"number":2,"atSeconds":30,"why":"503: no sooner than 30 s; mark 1 is 10 s after the first attempt"}],
+		{"number":2,"atSeconds":30,"why":"503: at least 30 s; offset 1 is 10 s after the first attempt"}],
 		"end":{"atSeconds":30,"state":"dead_lettered","reason":"MaxDeliveryAttemptsExceeded"}}`, string(text))
 
 	x, err = policy.Explain(p, policy.ExplainOptions{Result: status(204)})

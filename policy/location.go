@@ -97,7 +97,7 @@ type DeadLetterProperties struct {
 // ExportTarget is where an event subscription's dead letters are written: Path in Location.
 type ExportTarget struct {
 	Location Location
-	Path    string // "" or a path without slashes at its ends
+	Path     string // "" or a path without slashes at its ends
 }
 
 // String is the target without its query.

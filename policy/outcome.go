@@ -2,45 +2,45 @@ package policy
 
 import "strconv"
 
-// Outcome is the word for what one delivery attempt came to, spelled as Event Grid spells lastDeliveryOutcome
-// (Microsoft, Event Grid dead letter properties). It is the same word in JSON, SQL and logs.
+// Outcome names the result of one delivery attempt as Event Grid's lastDeliveryOutcome does (Microsoft, Event Grid dead
+// letter properties). It is the same in JSON, SQL and logs.
 type Outcome string
 
-// The outcomes. Those below OutcomeGenericError are never picked by Classify: they name turns without an answer of
-// the endpoint's, or causes that only Event Grid's own destinations report and that the probation table lists.
+// The outcomes. Classify returns none of those below OutcomeGenericError: they are for attempts without a response, or
+// for causes that only Event Grid's own destinations report and that the probation table lists.
 const (
-	OutcomeDelivered       Outcome = "Delivered"       // the endpoint took the event
+	OutcomeDelivered       Outcome = "Delivered"       // the endpoint accepted the event
 	OutcomeBadRequest      Outcome = "BadRequest"      // 400
-	OutcomeUnauthorized    Outcome = "Unauthorized"    // 401, or our own credentials were refused
+	OutcomeUnauthorized    Outcome = "Unauthorized"    // 401, or postrider got no credentials
 	OutcomeForbidden       Outcome = "Forbidden"       // 403
 	OutcomeNotFound        Outcome = "NotFound"        // 404
-	OutcomeTimedOut        Outcome = "TimedOut"        // 408, or no answer within the ack timeout
+	OutcomeTimedOut        Outcome = "TimedOut"        // 408, or no response within the ack timeout
 	OutcomePayloadTooLarge Outcome = "PayloadTooLarge" // 413
 	OutcomeBusy            Outcome = "Busy"            // 429 and 503
 	OutcomeSocketError     Outcome = "SocketError"     // connection refused, reset, or TLS failed
 	OutcomeResolutionError Outcome = "ResolutionError" // the host name has no address
-	OutcomeCanceled        Outcome = "Canceled"        // the call was given up on our side
-	OutcomeGenericError    Outcome = "GenericError"    // every other answer, and an endpoint that may not be called
-	OutcomeProbation       Outcome = "Probation"       // the turn came during probation: no call was made
-	OutcomeAborted         Outcome = "Aborted"         // the attempt was interrupted and left no answer
+	OutcomeCanceled        Outcome = "Canceled"        // postrider canceled the request
+	OutcomeGenericError    Outcome = "GenericError"    // every other response, and an endpoint that must not be called
+	OutcomeProbation       Outcome = "Probation"       // due during probation: no request was sent
+	OutcomeAborted         Outcome = "Aborted"         // the attempt was interrupted without a response
 
 	OutcomeDisabled                        Outcome = "Disabled"                        // probation table only
 	OutcomeFull                            Outcome = "Full"                            // probation table only
 	OutcomeInvalidAzureFunctionDestination Outcome = "InvalidAzureFunctionDestination" // probation table only
 )
 
-// ErrorKind says why an attempt has no HTTP answer. The empty kind means that it has one.
+// ErrorKind says why an attempt has no HTTP response; "" = it has one.
 type ErrorKind string
 
-// The kinds of error. A TLS failure is a socket error; a malformed URL or a refused address is an argument error.
+// The kinds of error.
 const (
 	ErrorNone         ErrorKind = ""
-	ErrorTimeout      ErrorKind = "timeout"      // no answer within the ack timeout
-	ErrorCanceled     ErrorKind = "canceled"     // the call was given up on our side
-	ErrorSocket       ErrorKind = "socket"       // refused, reset, unreachable, TLS
+	ErrorTimeout      ErrorKind = "timeout"      // no response within the ack timeout
+	ErrorCanceled     ErrorKind = "canceled"     // postrider canceled the request
+	ErrorSocket       ErrorKind = "socket"       // connection refused, reset, unreachable, TLS failed
 	ErrorDNS          ErrorKind = "dns"          // the host name could not be resolved
-	ErrorUnauthorized ErrorKind = "unauthorized" // credentials for the call could not be had
-	ErrorArgument     ErrorKind = "argument"     // the endpoint's URL is malformed or its address may not be called
+	ErrorUnauthorized ErrorKind = "unauthorized" // postrider got no credentials for the request
+	ErrorArgument     ErrorKind = "argument"     // the endpoint's URL is malformed or its address must not be called
 )
 
 var errorOutcomes = map[ErrorKind]Outcome{
@@ -52,8 +52,8 @@ var errorOutcomes = map[ErrorKind]Outcome{
 	ErrorArgument:     OutcomeGenericError,
 }
 
-// EndpointKind tells the two columns of Event Grid's status tables apart: since 2020 an endpoint of Azure's own is
-// given another chance where a stranger's is not (401 and 404).
+// EndpointKind is the column of Event Grid's status tables: since 2020 they retry 401 and 404 of Azure's own endpoints,
+// but not of others.
 type EndpointKind string
 
 // The kinds of endpoint.
@@ -62,19 +62,19 @@ const (
 	KindAzureResource EndpointKind = "azure-resource"
 )
 
-// Result is what one attempt met. Exactly one of the two fields is set.
+// Result is the result of one attempt. One of the two fields is set.
 type Result struct {
-	Status int       // HTTP status of the answer
-	Err    ErrorKind // why there is no answer
+	Status int       // HTTP status of the response
+	Err    ErrorKind // why there is no response
 }
 
-// String returns the condition a policy's cells are looked up by: "503", "timeout". The zero Result is "other".
+// String returns the condition of the cells for r: "503", "timeout". The zero Result is "other".
 func (r Result) String() string {
 	var buf [20]byte
 	return string(r.appendTo(buf[:0]))
 }
 
-// appendTo writes the condition without allocating: Cell compares it with every cell of a policy, for every attempt.
+// appendTo writes the condition without allocating: Cell compares it with every cell for every attempt.
 func (r Result) appendTo(buf []byte) []byte {
 	switch {
 	case r.Err != ErrorNone:
@@ -86,7 +86,7 @@ func (r Result) appendTo(buf []byte) []byte {
 	}
 }
 
-// ParseResult is the inverse of Result.String. Text that is no status is an error kind; "other" and "" are the zero
+// ParseResult is the inverse of Result.String. A text that is not a status is an error kind; "other" and "" are the zero
 // Result.
 func ParseResult(condition string) Result {
 	if status, err := strconv.Atoi(condition); err == nil {
@@ -98,10 +98,10 @@ func ParseResult(condition string) Result {
 	return Result{Err: ErrorKind(condition)}
 }
 
-// Classify names what an attempt came to: OutcomeDelivered when the policy's cell calls the result a success, else the
-// word for its status or error. Event Grid documents the words but not which status has which; where it is silent and
-// no status fits the word, the outcome is OutcomeGenericError. 410 (Gone) is not NotFound: NotFound starts a probation
-// of 5 minutes under namespace-2023, whose table retries 410 after 10 s.
+// Classify returns OutcomeDelivered if the policy's cell calls the result a success, otherwise the outcome of its status
+// or error. Event Grid documents the outcomes but not which status has which; a status that fits none is
+// OutcomeGenericError. 410 (Gone) is not NotFound: that starts a probation of 5 minutes under namespace-2023, whose
+// table retries 410 after 10 s.
 func (p *Policy) Classify(kind EndpointKind, r Result) Outcome {
 	if p.Cell(kind, r).Action == ActionSuccess {
 		return OutcomeDelivered
@@ -134,4 +134,49 @@ func statusOutcome(status int) Outcome {
 	default:
 		return OutcomeGenericError
 	}
+}
+
+// Reason says why a delivery ended without success. It is Event Grid's deadLetterReason, for dead-lettered, dropped and
+// canceled deliveries, spelled the same in JSON and SQL.
+type Reason string
+
+// The reasons. Event Grid documents MaxDeliveryAttemptsExceeded; the Undeliverable… words are those of real dead
+// letters, and TimeToLiveExceeded is formed after them. The others are ours.
+const (
+	ReasonMaxDeliveryAttemptsExceeded Reason = "MaxDeliveryAttemptsExceeded"
+	ReasonTimeToLiveExceeded          Reason = "TimeToLiveExceeded"
+	ReasonHTTPBadRequest              Reason = "UndeliverableDueToHttpBadRequest"
+	ReasonClientError                 Reason = "UndeliverableDueToClientError"
+	ReasonProbation                   Reason = "UndeliverableDueToProbationCausedByClientError"
+	ReasonTooManyReruns               Reason = "TooManyReruns" // interrupted, or failed inside postrider, 20 times
+	ReasonEventSubscriptionDeleted    Reason = "EventSubscriptionDeleted"
+	ReasonEventSubscriptionExpired    Reason = "EventSubscriptionExpired" // its expirationTimeUtc has passed
+	ReasonEventMissing                Reason = "EventMissing"             // the event's row was deleted by hand
+	ReasonCanceledByOperator          Reason = "CanceledByOperator"
+	ReasonDeadLetteredByOperator      Reason = "DeadLetteredByOperator"
+	ReasonEventErased                 Reason = "EventErased"
+)
+
+var reasonSentences = map[Reason]string{
+	ReasonMaxDeliveryAttemptsExceeded: "Maximum delivery attempts was exceeded.",
+	ReasonTimeToLiveExceeded:          "Event time to live was exceeded.",
+	ReasonHTTPBadRequest:              "Undeliverable due to HTTP bad request.",
+	ReasonClientError:                 "Undeliverable due to client error.",
+	ReasonProbation:                   "Undeliverable due to probation caused by client error.",
+	ReasonTooManyReruns:               "The delivery attempt was interrupted too many times.",
+	ReasonEventSubscriptionDeleted:    "The event subscription was deleted.",
+	ReasonEventSubscriptionExpired:    "The event subscription expired.",
+	ReasonEventMissing:                "The event was removed from the database.",
+	ReasonCanceledByOperator:          "The delivery was canceled.",
+	ReasonDeadLetteredByOperator:      "The delivery was dead-lettered by an operator.",
+	ReasonEventErased:                 "The event was erased.",
+}
+
+// Sentence returns the reason as a sentence, as dead letters of namespace topics have it. The first is Microsoft's own
+// (Event Grid namespace push delivery and retry, 2023-11); the others are formed after it.
+func (r Reason) Sentence() string {
+	if s, ok := reasonSentences[r]; ok {
+		return s
+	}
+	return string(r)
 }

@@ -2,126 +2,123 @@ package policy
 
 import "time"
 
-// ProbationState is what is known of an endpoint's failures, and whether it is given a rest: its deliveries are held, new ones
-// too, until one of them, the probe, succeeds. Event Grid calls it delayed delivery (2019, 2021) and probation
-// (namespaces). It belongs to what the policy's Probation.Scope says: an endpoint with all its event subscriptions, or
-// one of these. The zero ProbationState is open and has seen no failure since the last success.
+// ProbationState is the state of the circuit breaker of an endpoint, or of one event subscription, as Probation.Scope
+// says. During a hold its deliveries, new ones too, wait until one of them, the probe, succeeds. Event Grid calls it
+// delayed delivery (2019, 2021) and probation (namespaces). The zero state is healthy, without a failure since the last
+// success.
 type ProbationState struct {
-	Since          time.Time // when the hold began; zero = open. A failed probe does not move it
+	Since          time.Time // when the hold began; zero = healthy. A failed probe does not change it
 	Until          time.Time // when the next probe is due
 	Cause          Outcome   // of the failure that began the hold, or of the last probe
-	Result            Result    // what that attempt met; zero while open
+	Result         Result    // of that attempt; zero if healthy
 	Step           int       // holds since the last success: 1 is the first, each failed probe adds one
-	FailuresInARow int       // different events that have failed since the last success; it stops counting at the hold
+	FailuresInARow int       // different events that failed since the last success; not counted during a hold
 }
 
-// Held reports whether deliveries wait. They do until a success ends the hold, also once the probe is due: without its
-// answer nothing says that the endpoint has recovered, and all that was held would meet it at once.
-func (r ProbationState) Held() bool { return !r.Since.IsZero() }
+// Held reports whether deliveries wait. They also wait when the probe is due: until it succeeds, all held deliveries
+// would be sent at once to an endpoint that may not have recovered.
+func (s ProbationState) Held() bool { return !s.Since.IsZero() }
 
-// ProbeDue reports whether one delivery, and no more, may be attempted in spite of the hold.
-func (r ProbationState) ProbeDue(now time.Time) bool { return r.Held() && !now.Before(r.Until) }
+// ProbeDue reports whether one delivery may be attempted in spite of the hold.
+func (s ProbationState) ProbeDue(now time.Time) bool { return s.Held() && !now.Before(s.Until) }
 
-// AfterFailure returns what a failed attempt, other than a probe, makes of r, and whether that differs from r.
-// differentEvent says that this is an event's first attempt, and that it is not among those that r counts: one event
-// that fails ten times, or at ten event subscriptions of one endpoint, is no sign of a bad endpoint. The caller
-// remembers which were counted, changed telling it so. The first failure after a success is counted whatever
-// differentEvent says.
+// AfterFailure returns the state after a failed attempt, other than a probe, and whether it differs from s.
+// differentEvent says that this is an event's first attempt, and that the event is not counted in s: one event that
+// fails ten times, or at ten event subscriptions of one endpoint, does not show that the endpoint fails. The caller
+// remembers the counted events by changed. The first failure after a success counts in any case. A failed batch is one
+// failure, of its first event.
 //
-// A failed request is one failure, however many events it carried: a batch stands for its first event. So a failure is
-// counted for at most one event, and an event for at most one failure.
+// If the policy has holds by outcome, other outcomes neither count nor reset the count. Otherwise all failures count
+// under BehaviorDocumented, even 400, because the page speaks of events that fail; BehaviorSafe counts those that
+// concern the endpoint. Canceled and aborted attempts never count. During a hold nothing counts: those attempts began
+// before it. A policy without probation changes nothing, because others may share its endpoint.
 //
-// Where the policy lists holds by outcome, an outcome outside the list neither counts nor breaks the row. Otherwise
-// every failure counts under BehaviorDocumented, 400 too, for the page speaks of events that fail; BehaviorSafe counts
-// those that say something about the endpoint, see Result.concernsEndpoint. Attempts that were canceled or aborted
-// never do. During a hold nothing counts: those calls were under way when it began. A policy without probation changes
-// nothing, for its event subscriptions may share their endpoint with some that have one.
-//
-// Sources: where the first ten events published to an endpoint fail, Event Grid takes it to be in trouble and delays
-// all further retries and new deliveries, up to several hours (Microsoft, Event Grid message delivery and retry,
+// Sources: if the first ten events published to an endpoint fail, Event Grid assumes that the endpoint has problems and
+// delays all further retries and new deliveries, up to several hours (Microsoft, Event Grid message delivery and retry,
 // 2019-05-15; 5 minutes, doubled up to 4 hours, are ours); and the probation table of Microsoft, Event Grid namespace
 // push delivery and retry, 2023-11.
 func (p *Policy) AfterFailure(
-	r ProbationState, o Outcome, met Result, differentEvent bool, now time.Time,
+	s ProbationState, o Outcome, result Result, differentEvent bool, now time.Time,
 ) (next ProbationState, changed bool) {
 	rule := &p.Probation
-	if rule.Scope == ProbationNone || r.Held() || !o.blamesEndpoint() || rule.hold(o, met, 1) <= 0 {
-		return r, false
+	if rule.Scope == ProbationNone || s.Held() || !o.blamesEndpoint() || rule.hold(o, result, 1) <= 0 {
+		return s, false
 	}
-	if !differentEvent && r.FailuresInARow > 0 {
-		return r, false
+	if !differentEvent && s.FailuresInARow > 0 {
+		return s, false
 	}
-	r.FailuresInARow++
-	if r.FailuresInARow >= rule.Trigger {
-		r = r.held(rule, o, met, now)
+	s.FailuresInARow++
+	if s.FailuresInARow >= rule.Trigger {
+		s = s.hold(rule, o, result, now)
 	}
-	return r, true
+	return s, true
 }
 
-// AfterSuccess returns what a successful attempt, other than a probe, makes of r, and whether that differs from r:
-// there is something to reset only where something has failed. During a hold a success does not end it, for its call
-// was under way when the hold began; once the probe is due it is as good as the probe's.
-func (p *Policy) AfterSuccess(r ProbationState, now time.Time) (next ProbationState, changed bool) {
-	if p.Probation.Scope == ProbationNone || r.Held() && !r.ProbeDue(now) {
-		return r, false
+// AfterSuccess returns the state after a successful attempt, other than a probe, and whether it differs from s. A
+// success does not end a hold that began after its request; once the probe is due it counts as the probe's.
+func (p *Policy) AfterSuccess(s ProbationState, now time.Time) (next ProbationState, changed bool) {
+	if p.Probation.Scope == ProbationNone || s.Held() && !s.ProbeDue(now) {
+		return s, false
 	}
-	return ProbationState{}, r.Held() || r.FailuresInARow > 0
+	return ProbationState{}, s.Held() || s.FailuresInARow > 0
 }
 
-// AfterProbe returns what the probe's outcome makes of r, and whether that differs from r. A success ends the hold; a
-// failure begins the next one, twice as long or as long as the policy says for its outcome. A probe that failed with an
-// outcome that the policy holds nothing for ends the hold as well. A probe without an answer (canceled, aborted)
-// changes nothing: the next one is due. Under BehaviorSafe that is also so of one for which no request was sent.
-func (p *Policy) AfterProbe(r ProbationState, o Outcome, met Result, now time.Time) (next ProbationState, changed bool) {
+// AfterProbe returns the state after a probe, and whether it differs from s. A success ends the hold; a failure begins
+// the next one, twice as long or as long as the policy says for its outcome. An outcome without a hold ends the hold as
+// well. A canceled or aborted probe changes nothing: the next one is due. Under BehaviorSafe, neither does a probe for
+// which no request was sent.
+func (p *Policy) AfterProbe(
+	s ProbationState, o Outcome, result Result, now time.Time,
+) (next ProbationState, changed bool) {
 	switch {
-	case !r.Held():
-		return r, false // released by a person meanwhile
+	case !s.Held():
+		return s, false // an operator has ended the hold
 	case o == OutcomeDelivered:
 		return ProbationState{}, true
-	case !o.blamesEndpoint(), len(p.Probation.ByOutcome) == 0 && p.Probation.endpointFailuresOnly && met.unsent():
-		return r, false
-	case p.Probation.hold(o, met, r.Step+1) <= 0:
+	case !o.blamesEndpoint(), len(p.Probation.ByOutcome) == 0 && p.Probation.endpointFailuresOnly && result.unsent():
+		return s, false
+	case p.Probation.hold(o, result, s.Step+1) <= 0:
 		return ProbationState{}, true
 	default:
-		return r.held(&p.Probation, o, met, now), true
+		return s.hold(&p.Probation, o, result, now), true
 	}
 }
 
-// EndsInProbation reports whether a delivery whose turn comes during a probation is ended without an attempt, for
-// ReasonProbation, instead of held. met is what started the probation. The page allows it for some causes and does not
-// name them; here they are NotFound, Unauthorized and Forbidden. It applies only where the status table never retries
-// what was met at this kind of endpoint: the waiting delivery would meet the same end. ProbationHold ends nothing.
+// EndsInProbation reports whether a delivery that is due during a probation ends without an attempt, with
+// ReasonProbation, instead of being held. started is the result that started the probation. The page allows it for some
+// causes and does not name them; here they are NotFound, Unauthorized and Forbidden, if the status table never retries
+// the result at this kind of endpoint: the delivery would end the same way. It is false under ProbationHold.
 //
 // Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
-func (p *Policy) EndsInProbation(kind EndpointKind, met Result, deadLetter bool) bool {
+func (p *Policy) EndsInProbation(kind EndpointKind, started Result, deadLetter bool) bool {
 	if p.Probation.Action != ProbationDocumented {
 		return false
 	}
-	switch p.Classify(kind, met) {
+	switch p.Classify(kind, started) {
 	case OutcomeUnauthorized, OutcomeForbidden, OutcomeNotFound:
-		return p.neverRetried(p.Cell(kind, met), Attempt{Result: met, DeadLetter: deadLetter})
+		return p.neverRetried(p.Cell(kind, started), Attempt{Result: started, DeadLetter: deadLetter})
 	default:
 		return false
 	}
 }
 
-// held begins the next hold.
-func (r ProbationState) held(rule *Probation, cause Outcome, met Result, now time.Time) ProbationState {
-	if !r.Held() {
-		r.Since = now
+// hold begins the next hold.
+func (s ProbationState) hold(rule *Probation, cause Outcome, result Result, now time.Time) ProbationState {
+	if !s.Held() {
+		s.Since = now
 	}
-	r.Step++
-	r.Cause, r.Result = cause, met
-	r.Until = now.Add(rule.hold(cause, met, r.Step))
-	return r
+	s.Step++
+	s.Cause, s.Result = cause, result
+	s.Until = now.Add(rule.hold(cause, result, s.Step))
+	return s
 }
 
 // hold returns how long the step-th hold lasts; 0 = this failure starts none.
-func (r *Probation) hold(o Outcome, met Result, step int) time.Duration {
+func (r *Probation) hold(o Outcome, result Result, step int) time.Duration {
 	switch {
 	case len(r.ByOutcome) > 0:
 		return r.ByOutcome[o]
-	case r.endpointFailuresOnly && !met.concernsEndpoint():
+	case r.endpointFailuresOnly && !result.concernsEndpoint():
 		return 0
 	}
 	d := r.First
@@ -131,9 +128,9 @@ func (r *Probation) hold(o Outcome, met Result, step int) time.Duration {
 	return min(d, r.Max)
 }
 
-// concernsEndpoint reports whether a failure says something about the endpoint: a request was sent, or its host name
-// was looked up, and there was no response or its status is 401, 403, 404, 408, 429 or 5xx. Any other status, such as
-// 400 or 413, may concern the one event that was sent.
+// concernsEndpoint reports whether a failure shows a problem of the endpoint: there was no response to a request or a
+// name lookup, or its status is 401, 403, 404, 408, 429 or 5xx. Other statuses, such as 400 or 413, may concern the one
+// event that was sent.
 func (r Result) concernsEndpoint() bool {
 	switch r.Status {
 	case 401, 403, 404, 408, 429:
@@ -143,11 +140,11 @@ func (r Result) concernsEndpoint() bool {
 	}
 }
 
-// unsent reports whether no request was sent because of our own side: there was no token for it, its URL cannot be used
-// or its address may not be called. Other event subscriptions of the same URL may be able to deliver.
+// unsent reports whether no request was sent: there was no token for it, its URL cannot be used or its address must not
+// be called. Other event subscriptions of the same URL may be able to deliver.
 func (r Result) unsent() bool { return r.Err == ErrorUnauthorized || r.Err == ErrorArgument }
 
-// blamesEndpoint reports whether an outcome is a failure of the endpoint's.
+// blamesEndpoint reports whether an outcome is a failure of the endpoint.
 func (o Outcome) blamesEndpoint() bool {
 	switch o {
 	case OutcomeDelivered, OutcomeCanceled, OutcomeProbation, OutcomeAborted:

@@ -105,9 +105,8 @@ func fuzzLimits(t *testing.T, p *policy.Policy, attempts, minutes int) policy.Li
 	if minutes > 0 {
 		ttl = ptr(1 + minutes%int(p.MaxTTL/time.Minute))
 	}
-	l, err := p.Limits(maxAttempts, ttl)
-	require.NoError(t, err)
-	return l
+	require.NoError(t, p.CheckLimits(maxAttempts, ttl))
+	return p.Resolve(policy.Overrides{MaxAttempts: maxAttempts, TTLMinutes: ttl}).Limits
 }
 
 var fuzzStatuses = []int{200, 201, 302, 400, 401, 403, 404, 408, 413, 414, 429, 500, 503, 599}

@@ -1,33 +1,31 @@
 package policy
 
-import (
-	"time"
-)
+import "time"
 
-// Attempt is everything Decide needs to know about a delivery attempt that has just ended. All times come from the
-// database's clock, so that a node whose own clock is an hour off decides the same.
+// Attempt is what Decide reads of a delivery attempt that has ended. All times come from the database's clock, so that
+// a node with a wrong clock decides the same.
 type Attempt struct {
 	Result Result
 	Kind   EndpointKind
 
 	Number         int // attempts made, this one included: 1 is the first
-	SkippedOffsets int // offset basis: marks skipped so far, as the last verdict said
+	SkippedOffsets int // offset basis: offsets skipped so far, as in the last verdict
 
-	TimeToLiveSince time.Time // when the event was published, or redelivery was asked for
+	TimeToLiveSince time.Time // when the event was published or redelivered
 	FirstAttemptAt  time.Time // when the delivery's first attempt began
 	ScheduledAt     time.Time // when this attempt was due
 	FinishedAt      time.Time // when its result was known
 
 	Limits     Limits
-	DeadLetter bool // a dead-letter destination is set
+	DeadLetter bool // there is a dead-letter destination
 
 	HonorRetryAfter bool
-	RetryAfter      time.Duration // what the endpoint's Retry-After requests; 0 = nothing
+	RetryAfter      time.Duration // of the response's Retry-After; 0 = none
 
-	Jitter float64 // a random number in [0,1); 0 switches jitter off
+	Jitter float64 // a random number in [0,1); 0 = no jitter
 }
 
-// VerdictAction is what becomes of a delivery.
+// VerdictAction is what happens to a delivery.
 type VerdictAction string
 
 // The verdicts.
@@ -41,17 +39,17 @@ const (
 // Verdict is the decision on a delivery.
 type Verdict struct {
 	Action VerdictAction
-	At     time.Time // Retry: the next attempt, or the moment the delivery is to be ended by Due
-	// Retry: the next attempt that was wanted, where At is sooner and to end the delivery; see Defer
+	At     time.Time // Retry: the next attempt, or the time at which Due ends the delivery
+	// Retry: the next attempt of the schedule, if At is earlier and ends the delivery; see Defer
 	NotBefore      time.Time
-	SkippedOffsets int    // to be stored with the delivery and handed to the next Decide
+	SkippedOffsets int    // for the next Attempt
 	Reason         Reason // DeadLetter, Drop
 	Why            Why
 }
 
-// Decide says what follows from an attempt. A success ends the delivery. After a failure, in this order: the last
-// allowed attempt has failed; the result is never retried; the time to live is over; else the attempt is repeated. So a
-// 404 to the only allowed attempt reads MaxDeliveryAttemptsExceeded, as in Microsoft's own sample of a dead letter.
+// Decide returns what follows from an attempt. A success ends the delivery. After a failure it checks in this order: the
+// limit of attempts; a result that is never retried; the time to live; otherwise it retries. So a 404 to the only
+// allowed attempt is MaxDeliveryAttemptsExceeded, as in Microsoft's sample of a dead letter.
 func Decide(p *Policy, a Attempt) Verdict {
 	cell := p.Cell(a.Kind, a.Result)
 	why := Why{Result: a.Result, Cell: cell.Condition}
@@ -61,14 +59,27 @@ func Decide(p *Policy, a Attempt) Verdict {
 		return Verdict{Action: Delivered, SkippedOffsets: a.SkippedOffsets, Why: why}
 	case a.Limits.MaxAttempts > 0 && a.Number >= a.Limits.MaxAttempts:
 		why.Rule, why.Number = RuleMaxAttempts, a.Limits.MaxAttempts
-		return a.end(ReasonMaxDeliveryAttemptsExceeded, why)
+		return end(a.DeadLetter, a.SkippedOffsets, ReasonMaxDeliveryAttemptsExceeded, why)
 	case p.neverRetried(cell, a):
 		why.Rule = RuleNever
-		return a.end(neverReason(a.Result), why)
+		reason := ReasonClientError
+		if a.Result.Status == 400 {
+			reason = ReasonHTTPBadRequest
+		}
+		return end(a.DeadLetter, a.SkippedOffsets, reason, why)
 	default:
 		why.Floor = cell.MinDelay
 		return p.retry(a, why)
 	}
+}
+
+// Deadline returns the time from which a delivery is expired and no attempt is made: after its time to live, or after
+// the policy's retry window if that is shorter.
+func (p *Policy) Deadline(timeToLiveSince time.Time, ttl time.Duration) time.Time {
+	if p.RetryWindow > 0 && p.RetryWindow < ttl {
+		ttl = p.RetryWindow
+	}
+	return timeToLiveSince.Add(ttl)
 }
 
 // DueCheck is a delivery whose next attempt is due.
@@ -77,34 +88,33 @@ type DueCheck struct {
 	TimeToLiveSince time.Time // as in Attempt
 	Now             time.Time
 	Limits          Limits
-	DeadLetter      bool // a dead-letter destination is set
+	DeadLetter      bool // there is a dead-letter destination
 }
 
-// Due decides before an attempt. It returns true when the attempt may be made, and else the verdict that ends the
-// delivery: the limit of attempts is used up, because it was lowered after the last one, or the time to live is over.
-// The latter test is inclusive: an event of 20 minutes to live whose turn comes at minute 20 is expired (the worked
-// example of Microsoft's namespace page, 2023-11).
-func Due(p *Policy, t DueCheck) (Verdict, bool) {
-	if t.Limits.MaxAttempts > 0 && t.Attempts >= t.Limits.MaxAttempts {
-		why := Why{Rule: RuleMaxAttempts, Number: t.Limits.MaxAttempts}
-		return end(t.DeadLetter, 0, ReasonMaxDeliveryAttemptsExceeded, why), false
+// Due decides before an attempt. It returns true if the attempt may be made, otherwise the verdict that ends the
+// delivery: the limit of attempts was lowered after the last one, or the time to live has passed. An event of 20
+// minutes to live that is due at minute 20 is expired (the example of Microsoft's namespace page, 2023-11).
+func Due(p *Policy, c DueCheck) (Verdict, bool) {
+	if c.Limits.MaxAttempts > 0 && c.Attempts >= c.Limits.MaxAttempts {
+		why := Why{Rule: RuleMaxAttempts, Number: c.Limits.MaxAttempts}
+		return end(c.DeadLetter, 0, ReasonMaxDeliveryAttemptsExceeded, why), false
 	}
-	deadline := p.Deadline(t.TimeToLiveSince, t.Limits.TTL)
-	if t.Now.Before(deadline) {
+	deadline := p.Deadline(c.TimeToLiveSince, c.Limits.TTL)
+	if c.Now.Before(deadline) {
 		return Verdict{}, true
 	}
-	why := Why{Rule: RuleExpired, Limit: deadline.Sub(t.TimeToLiveSince)}
-	return end(t.DeadLetter, 0, ReasonTimeToLiveExceeded, why), false
+	why := Why{Rule: RuleExpired, Limit: deadline.Sub(c.TimeToLiveSince)}
+	return end(c.DeadLetter, 0, ReasonTimeToLiveExceeded, why), false
 }
 
-// Defer is asked for a turn that Due lets be attempted. notBefore is what the verdict said that the turn comes from:
-// it was to end the delivery, which has got more time since, from a pause that stops the clock or from somebody who
-// changed its time to live. Then no attempt is made before that time, and Defer returns when its turn comes again.
-func (p *Policy) Defer(notBefore, timeToLiveSince, now time.Time, l Limits) (at time.Time, off bool) {
+// Defer returns the time at which a delivery that Due lets be attempted is due again, if that is not now. notBefore is
+// that of the last verdict, which was to end the delivery; since then a pause or an operator has extended its time to
+// live. No attempt is made before notBefore.
+func (p *Policy) Defer(notBefore, timeToLiveSince, now time.Time, l Limits) (at time.Time, deferred bool) {
 	if !now.Before(notBefore) {
 		return time.Time{}, false
 	}
-	last, bounded := p.lastWake(Attempt{TimeToLiveSince: timeToLiveSince, Limits: l})
+	last, bounded := p.lastDue(Attempt{TimeToLiveSince: timeToLiveSince, Limits: l})
 	if !bounded {
 		last = p.Deadline(timeToLiveSince, l.TTL)
 	}
@@ -121,19 +131,7 @@ func (p *Policy) neverRetried(c Cell, a Attempt) bool {
 	return c.Action == ActionNever || c.Action == ActionNeverIfDeadLetter && a.DeadLetter
 }
 
-func neverReason(r Result) Reason {
-	if r.Status == 400 {
-		return ReasonHTTPBadRequest
-	}
-	return ReasonClientError
-}
-
-func (a Attempt) end(r Reason, why Why) Verdict {
-	return end(a.DeadLetter, a.SkippedOffsets, r, why)
-}
-
-// end is the one place where a dead-letter destination makes a difference: the same end, for the same reason, is a dead
-// letter with one and a drop without.
+// end is the only place where a dead-letter destination makes a difference: with one, the delivery becomes a dead letter.
 func end(deadLetter bool, skippedOffsets int, r Reason, why Why) Verdict {
 	v := Verdict{Action: Drop, SkippedOffsets: skippedOffsets, Reason: r, Why: why}
 	if deadLetter {
@@ -145,8 +143,8 @@ func end(deadLetter bool, skippedOffsets int, r Reason, why Why) Verdict {
 func (p *Policy) retry(a Attempt, why Why) Verdict {
 	at, skipped, why := p.next(a, why)
 	at, why = p.retryAfter(a, at, why)
-	wanted := at // by the schedule: Retry-After alone never moves an attempt to the delivery's end
-	last, bounded := p.lastWake(a)
+	scheduled := at // Retry-After alone never moves an attempt to the end of the delivery
+	last, bounded := p.lastDue(a)
 	switch {
 	case bounded && !a.FinishedAt.Before(last):
 		why = Why{Result: why.Result, Cell: why.Cell, Rule: RuleExpired, Limit: last.Sub(a.TimeToLiveSince)}
@@ -156,14 +154,14 @@ func (p *Policy) retry(a Attempt, why Why) Verdict {
 		at = last
 	}
 	v := Verdict{Action: Retry, At: at, SkippedOffsets: skipped, Why: why}
-	if wanted.After(at) {
-		v.NotBefore = wanted
+	if scheduled.After(at) {
+		v.NotBefore = scheduled
 	}
 	return v
 }
 
-// next places the following attempt on the retry schedule. Jitter only adds, for the pages promise "10 seconds or
-// more".
+// next returns the time of the next attempt on the retry schedule. Jitter only adds, because the pages say "10 seconds
+// or more".
 func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 	why.Rule, why.Basis = RuleRetry, p.Basis
 	var interval time.Duration
@@ -172,8 +170,8 @@ func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 		why.Skipped = p.passedOffsets(a)
 		skipped += why.Skipped
 		why.Number = a.Number + skipped
-		why.Step = p.mark(why.Number)
-		interval = why.Step - p.mark(why.Number-1)
+		why.Step = p.offset(why.Number)
+		interval = why.Step - p.offset(why.Number-1)
 		at = later(a.FirstAttemptAt.Add(why.Step), a.FinishedAt.Add(why.Floor))
 	} else {
 		why.Number = a.Number
@@ -185,9 +183,9 @@ func (p *Policy) next(a Attempt, why Why) (at time.Time, skipped int, _ Why) {
 	return at.Add(why.Jitter), skipped, why
 }
 
-// retryAfter lets an endpoint request a later attempt, never an earlier one. The wait is bounded by RetryAfterCap, and
-// it ends early enough for one more attempt, with its ack timeout, before the delivery ends by its time to live or by
-// the retry window. Without room for that attempt the schedule's time stands.
+// retryAfter moves the attempt to the time that the endpoint requested, if that is later. The wait is bounded by
+// RetryAfterCap, and by the time of a last attempt, with its ack timeout, before the delivery's deadline. If it is too
+// late for such an attempt, the schedule's time stands.
 func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
 	if !a.HonorRetryAfter || !a.FinishedAt.Add(a.RetryAfter).After(at) {
 		return at, why
@@ -205,10 +203,10 @@ func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
 	return later(at, requested), why
 }
 
-// lastWake returns the moment after which the delivery need not be looked at again, if there is one. Ending at the time
-// to live, it is that moment; ending at the next attempt, it is the end of the retry window, without which a ga-2021
-// delivery would wait until 34 h 46 m for its mark to find that 24 hours have passed.
-func (p *Policy) lastWake(a Attempt) (time.Time, bool) {
+// lastDue returns the time after which the delivery must not wait, if there is one: the deadline under ExpiryAtTTL. Under
+// ExpiryNextAttempt it is the end of the retry window, without which a ga-2021 delivery would expire only when its next
+// attempt is due, after 34 h 46 m.
+func (p *Policy) lastDue(a Attempt) (time.Time, bool) {
 	if p.Expiry == ExpiryAtTTL {
 		return p.Deadline(a.TimeToLiveSince, a.Limits.TTL), true
 	}
@@ -223,8 +221,8 @@ func (p *Policy) wait(n int) time.Duration {
 	return p.Tail
 }
 
-// mark returns the n-th mark after the first attempt, which itself is mark 0.
-func (p *Policy) mark(n int) time.Duration {
+// offset returns the n-th offset from the first attempt, whose own offset is 0.
+func (p *Policy) offset(n int) time.Duration {
 	switch {
 	case n <= 0:
 		return 0
@@ -237,17 +235,17 @@ func (p *Policy) mark(n int) time.Duration {
 	}
 }
 
-// passedOffsets counts the marks that went by between the moment the attempt was due and its end: while the delivery
-// was held, or while a slow endpoint was answering. They are skipped, not made up for in a bunch. A mark that the
-// attempt's own due time had already passed is kept: a status floor put it there, and the next attempt stands on it.
+// passedOffsets counts the offsets that passed between the time the attempt was due and its end: the delivery was held,
+// or the endpoint was slow. They are skipped, not made up for. An offset before the due time is kept: a status's MinDelay
+// moved the attempt past it.
 func (p *Policy) passedOffsets(a Attempt) int {
-	before := max(a.Number+a.SkippedOffsets-1, p.marksUntil(a.ScheduledAt.Sub(a.FirstAttemptAt)))
-	return max(0, p.marksUntil(a.FinishedAt.Sub(a.FirstAttemptAt))-before)
+	before := max(a.Number+a.SkippedOffsets-1, p.offsetsUntil(a.ScheduledAt.Sub(a.FirstAttemptAt)))
+	return max(0, p.offsetsUntil(a.FinishedAt.Sub(a.FirstAttemptAt))-before)
 }
 
-// marksUntil counts the marks at or before d, mark 0 not counted. The tail is divided, not walked: a delivery held for
-// a week has passed 2,016 marks of five minutes.
-func (p *Policy) marksUntil(d time.Duration) int {
+// offsetsUntil counts the offsets after 0 at or before d. It divides by the tail instead of looping: a delivery held for
+// a week has passed 2,016 offsets of five minutes.
+func (p *Policy) offsetsUntil(d time.Duration) int {
 	n := 0
 	for n < len(p.Steps) && p.Steps[n] <= d {
 		n++
@@ -255,13 +253,13 @@ func (p *Policy) marksUntil(d time.Duration) int {
 	if n < len(p.Steps) || p.Tail <= 0 || d < 0 {
 		return n
 	}
-	return n + int((d-p.mark(n))/p.Tail)
+	return n + int((d-p.offset(n))/p.Tail)
 }
 
-// jitter scales u, a number in [0,1), to this step's share.
+// jitter returns the share u, in [0,1), of the most jitter of this step.
 func (p *Policy) jitter(step time.Duration, u float64) time.Duration {
 	most := min(time.Duration(float64(step)*p.JitterFraction), p.JitterCap)
-	if !(u > 0) || most <= 0 { // written so that NaN, too, means none
+	if !(u > 0) || most <= 0 { // !(u > 0) is also true for NaN
 		return 0
 	}
 	return time.Duration(min(u, 1) * float64(most))

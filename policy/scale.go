@@ -2,11 +2,10 @@ package policy
 
 import "time"
 
-// Scaled returns p with every wait n times as short: steps and tail, floors, jitter, retry window, Retry-After cap,
-// times to live, probations, and what a dead letter's export waits. Nothing that waits becomes 0, which would mean
-// something else: a microsecond is the least, and all that a database's timestamp tells apart. What is waited for over
-// the network stays as it is (AckTimeout, LateResponseWindow): an endpoint does not answer faster because a day is
-// shorter. n of 1 or less is p itself.
+// Scaled returns p with every wait divided by n: steps, delays, jitter, retry window, Retry-After cap, times to live,
+// probations, and the waits of dead-letter exports. The least wait is a microsecond, PostgreSQL's resolution, because 0
+// means something else. Network timeouts (AckTimeout, LateResponseWindow) do not change. It returns p itself for n of 1
+// or less.
 func (p *Policy) Scaled(n int) *Policy {
 	if n <= 1 {
 		return p
@@ -31,8 +30,7 @@ func (p *Policy) Scaled(n int) *Policy {
 	return &c
 }
 
-// Scaled returns the rules with every wait n times as short, the time to live that an event subscription asked for as
-// well.
+// Scaled returns the rules with every wait divided by n, including the event subscription's time to live.
 func (r Rules) Scaled(n int) Rules {
 	if n <= 1 {
 		return r
@@ -41,8 +39,8 @@ func (r Rules) Scaled(n int) Rules {
 	return r
 }
 
-// Wait is how long a wait that somebody else asked for, as an endpoint by Retry-After, takes under these rules.
-func (r Rules) Wait(asked time.Duration) time.Duration { return scaled(asked, r.Policy.scale) }
+// Wait returns a wait that an endpoint requested by Retry-After, scaled as these rules are.
+func (r Rules) Wait(requested time.Duration) time.Duration { return scaled(requested, r.Policy.scale) }
 
 func scaled(d time.Duration, n int) time.Duration {
 	if d <= 0 || n <= 1 {

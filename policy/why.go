@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rule names the rule that decided.
+// Rule is the rule that decided.
 type Rule string
 
 // The rules.
@@ -19,71 +19,70 @@ const (
 	RuleRetry       Rule = "retry"
 )
 
-// Why explains a verdict: the rule and the numbers that went into it. String makes it one line, which is stored with
-// every attempt, so that nobody has to reconstruct later why an event waits until then.
+// Why explains a verdict: the rule and its numbers. String makes it one line, which is stored with every attempt.
 type Why struct {
-	Result  Result // what the attempt met; zero at a turn without an attempt
-	Cell string // the condition of the policy's cell that answered: "503", "other"
-	Rule Rule
+	Result Result // of the attempt; zero if none was made
+	Cell   string // the condition of the cell that matched: "503", "other"
+	Rule   Rule
 
-	Basis      Basis         // retry: how Step is to be read
-	Number     int           // retry: which step or mark; max_attempts: the limit
-	Step       time.Duration // retry: the wait, or the mark after the first attempt
-	Floor      time.Duration // retry: no sooner than this after the failure
+	Basis      Basis         // retry: what Step is counted from
+	Number     int           // retry: which step or offset; max_attempts: the limit
+	Step       time.Duration // retry: the wait, or the offset from the first attempt
+	Floor      time.Duration // retry: least wait after the failure
 	Jitter     time.Duration // retry: added
-	RetryAfter time.Duration // retry: what the endpoint requested, where that is later than the schedule
-	// RetryAfterCap and LastAttempt say what shortened that wait: the policy's cap, or the room that a last attempt needs.
+	RetryAfter time.Duration // retry: what the endpoint requested, if later than the schedule
+	// RetryAfterCap and LastAttempt say what shortened that wait: the policy's cap, or the time of a last attempt.
 	RetryAfterCap time.Duration
 	LastAttempt   bool
-	Skipped       int           // retry: marks that had gone by
-	Limit         time.Duration // expired: the time to live; retry: set where it ends the wait sooner than the schedule
+	Skipped       int           // retry: offsets that have passed
+	Limit         time.Duration // expired: the time to live; retry: set if the delivery ends before the scheduled time
 }
 
-// String returns the explanation in one readable line: "503: no sooner than 30 s; step 2 is 30 s after the failure".
+// String returns the explanation: "503: at least 30 s; step 2 is 30 s after the failure".
 func (w Why) String() string {
 	switch w.Rule {
 	case RuleSuccess:
-		return w.met() + ": success"
+		return w.result() + ": success"
 	case RuleMaxAttempts:
 		if w.Result == (Result{}) {
 			return fmt.Sprintf("no further attempt: maxDeliveryAttempts is %d", w.Number)
 		}
-		return fmt.Sprintf("%s: attempt %d of %d failed", w.met(), w.Number, w.Number)
+		return fmt.Sprintf("%s: attempt %d of %d failed", w.result(), w.Number, w.Number)
 	case RuleNever:
-		return w.met() + ": never retried"
+		return w.result() + ": never retried"
 	case RuleExpired:
 		return w.expired()
 	case RuleRetry:
-		return w.met() + ": " + strings.Join(w.retry(), "; ")
+		return w.result() + ": " + strings.Join(w.retry(), "; ")
 	default:
 		return ""
 	}
 }
 
-func (w Why) met() string {
-	if met := w.Result.String(); met == w.Cell {
-		return met
+func (w Why) result() string {
+	if result := w.Result.String(); result == w.Cell {
+		return result
 	}
 	return w.Result.String() + " (" + w.Cell + ")"
 }
 
 func (w Why) expired() string {
 	if w.Result == (Result{}) {
-		return fmt.Sprintf("the time to live of %s is over", span(w.Limit))
+		return fmt.Sprintf("the time to live of %s has passed", span(w.Limit))
 	}
-	return fmt.Sprintf("%s: the time to live of %s was over before the attempt ended", w.met(), span(w.Limit))
+	return fmt.Sprintf("%s: the time to live of %s had passed before the attempt ended", w.result(), span(w.Limit))
 }
 
 func (w Why) retry() []string {
 	parts := make([]string, 0, 6)
 	if w.Floor > 0 {
-		parts = append(parts, "no sooner than "+span(w.Floor))
+		parts = append(parts, "at least "+span(w.Floor))
 	}
 	if w.Skipped > 0 {
-		parts = append(parts, fmt.Sprintf("marks skipped: %d", w.Skipped))
+		parts = append(parts, fmt.Sprintf("offsets skipped: %d", w.Skipped))
 	}
 	if w.Basis == BasisOffset {
-		parts = append(parts, fmt.Sprintf("mark %d is %s after the first attempt", w.Number, span(w.Step)))
+		parts = append(parts, fmt.Sprintf("offset %d is %s after the first attempt", w.Number, span(w.Step)))
 	} else {
 		parts = append(parts, fmt.Sprintf("step %d is %s after the failure", w.Number, span(w.Step)))
 	}
@@ -94,7 +93,7 @@ func (w Why) retry() []string {
 		parts = append(parts, w.retryAfter())
 	}
 	if w.Limit > 0 {
-		parts = append(parts, "but the delivery ends "+span(w.Limit)+" after it was owed")
+		parts = append(parts, "but the delivery ends after "+span(w.Limit))
 	}
 	return parts
 }
@@ -110,8 +109,7 @@ func (w Why) retryAfter() string {
 	return text
 }
 
-// span prints a duration as people write it: "30 s", "5 min", "1 h 30 min", "1.25 s". Parts below a millisecond are
-// cut.
+// span writes a duration as "30 s", "5 min", "1 h 30 min" or "1.25 s", without parts below a millisecond.
 func span(d time.Duration) string {
 	if d < time.Second {
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"

@@ -21,12 +21,12 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 		{"success", "ga-2021", status(204), nil, "204: success"},
 		{
 			"a step with a floor", "ga-2021", status(503), func(a *policy.Attempt) { a.Number = 2 },
-			"503: no sooner than 30 s; step 2 is 30 s after the failure",
+			"503: at least 30 s; step 2 is 30 s after the failure",
 		},
 		{"a step without a floor", "ga-2018", failure(policy.ErrorTimeout), nil, "timeout: step 1 is 10 s after the failure"},
 		{
 			"a status without a cell of its own", "ga-2021", status(418), func(a *policy.Attempt) { a.Number = 7 },
-			"418 (other): no sooner than 10 s; step 7 is 1 h after the failure",
+			"418 (other): at least 10 s; step 7 is 1 h after the failure",
 		},
 		{
 			"jitter", "ga-2018", status(500), func(a *policy.Attempt) { a.Jitter = 0.25 },
@@ -62,15 +62,15 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 			func(a *policy.Attempt) { a.HonorRetryAfter, a.RetryAfter = true, time.Second },
 			"500: step 1 is 10 s after the failure",
 		},
-		{"a mark", "namespace-2023", status(503), nil, "503: no sooner than 30 s; mark 1 is 10 s after the first attempt"},
+		{"a mark", "namespace-2023", status(503), nil, "503: at least 30 s; offset 1 is 10 s after the first attempt"},
 		{
 			"skipped marks", "namespace-2023", status(408), func(a *policy.Attempt) { a.FinishedAt = seconds(65) },
-			"408: no sooner than 2 min; marks skipped: 3; mark 4 is 5 min after the first attempt",
+			"408: at least 2 min; offsets skipped: 3; offset 4 is 5 min after the first attempt",
 		},
 		{
 			"cut by the time to live", "ga-2018", status(500),
 			func(a *policy.Attempt) { a.Number, a.Limits.TTL = 7, 30*time.Minute },
-			"500: step 7 is 1 h after the failure; but the delivery ends 30 min after it was owed",
+			"500: step 7 is 1 h after the failure; but the delivery ends after 30 min",
 		},
 		{
 			"the last allowed attempt", "ga-2021", status(404), func(a *policy.Attempt) { a.Limits.MaxAttempts = 1 },
@@ -80,7 +80,7 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 		{
 			"over before the attempt ended", "ga-2018", status(500),
 			func(a *policy.Attempt) { a.Limits.TTL, a.FinishedAt = time.Minute, seconds(61) },
-			"500: the time to live of 1 min was over before the attempt ended",
+			"500: the time to live of 1 min had passed before the attempt ended",
 		},
 	}
 	for _, tt := range tests {
@@ -102,7 +102,7 @@ func TestWhyOfATurnThatCameTooLate(t *testing.T) {
 		TimeToLiveSince: published, Now: after(48 * time.Hour), Limits: policy.Limits{TTL: 24 * time.Hour}, DeadLetter: true,
 	})
 	require.False(t, due)
-	require.Equal(t, "the time to live of 24 h is over", v.Why.String())
+	require.Equal(t, "the time to live of 24 h has passed", v.Why.String())
 	v, due = policy.Due(builtin(t, "ga-2021"), policy.DueCheck{
 		Attempts: 3, TimeToLiveSince: published, Now: published, Limits: policy.Limits{MaxAttempts: 2, TTL: 24 * time.Hour},
 	})

@@ -81,7 +81,7 @@ func TestPagesShowWhatHappened(t *testing.T) {
 			[]string{
 				"pending e-1 to billing of orders", "Attempt 2 is made in", "left of its time to live",
 				"Attempt 1 Busy 503 Service Unavailable", "first byte", "Then: another attempt, due 20",
-				"503: no sooner than 30 s; step 1 is 10 s after the failure", "X-Hostile", "12345678901234567890.10",
+				"503: at least 30 s; step 1 is 10 s after the failure", "X-Hostile", "12345678901234567890.10",
 			},
 		},
 		"one on hold": {

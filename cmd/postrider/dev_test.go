@@ -239,7 +239,7 @@ func requireSample(t *testing.T, d *devRun, first string) {
 	require.Regexp(t, `(?m)^event_id +subscription +reason +attempts +last_outcome +last_status$`, table)
 	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(first)+` +refused +UndeliverableDueToHttpBadRequest +1 +\S+ +400$`, table)
 	schedule := shell(t, printedCommand(t, d, "Ask a policy what it does:"))
-	require.Regexp(t, `(?m)^2 +30 +30s +503: no sooner than 30 s; step 1 is 10 s after the failure$`, schedule)
+	require.Regexp(t, `(?m)^2 +30 +30s +503: at least 30 s; step 1 is 10 s after the failure$`, schedule)
 	require.Regexp(t, `(?m)^end +86400 +24h +dead_lettered TimeToLiveExceeded$`, schedule)
 }
 

@@ -248,7 +248,7 @@ func TestDoctorChecksEachAddress(t *testing.T) {
 	mail := &url.URL{Scheme: "https", Host: "billing.example.com:25"}
 	open, refused = allowing("10.1.0.0/16").partition(mail, addresses)
 	require.Equal(t, addresses[:1], open, "an opened network is the operator's own")
-	require.Equal(t, []string{"port 25 may not be called: it is another protocol's"}, refused)
+	require.Equal(t, []string{"port 25 must not be called: it belongs to another protocol"}, refused)
 }
 
 // doctorSays runs the doctor and returns what it found of each check, the worst of several.

@@ -176,7 +176,7 @@ func TestPolicyExplainPrintsJSON(t *testing.T) {
 	var compact bytes.Buffer
 	require.NoError(t, json.Compact(&compact, []byte(r.stdout)))
 	require.Equal(t, `{"policy":"ga-2021","attempts":[{"number":1,"atSeconds":0,"why":"published"},`+
-		`{"number":2,"atSeconds":30,"why":"503: no sooner than 30 s; step 1 is 10 s after the failure"}],`+
+		`{"number":2,"atSeconds":30,"why":"503: at least 30 s; step 1 is 10 s after the failure"}],`+
 		`"end":{"atSeconds":30,"state":"dead_lettered","reason":"MaxDeliveryAttemptsExceeded"}}`, compact.String())
 }
 

@@ -62,7 +62,7 @@ func (p *problems) namespaceNames(b, into *catalog.RetryPolicySpec) (readable bo
 }
 
 func (p *problems) attempts(under *policy.Policy, b *catalog.RetryPolicySpec, attempts *int) {
-	_, err := under.Limits(attempts, nil)
+	err := under.CheckLimits(attempts, nil)
 	if err != nil && b.MaxDeliveryCount != nil {
 		p.Value("retryPolicy.maxDeliveryCount", "must be between %d and %d under retry policy %s, not %d",
 			under.MinMaxAttempts, under.MaxMaxAttempts, under.Name, *attempts)
@@ -80,7 +80,7 @@ func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *catalog
 	if b.EventTimeToLive != nil {
 		member = "retryPolicy.eventTimeToLive"
 	}
-	_, err := under.Limits(nil, ttl)
+	err := under.CheckLimits(nil, ttl)
 	switch retention := t.EventRetentionInDays; {
 	case err != nil && b.EventTimeToLive != nil:
 		p.Value(member, "must be between %s and %s under retry policy %s, not %s", span(under.MinTTL), span(under.MaxTTL),

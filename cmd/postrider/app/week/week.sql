@@ -93,8 +93,8 @@ INSERT INTO {part} (day, delivery_id, subscription_id, job_id, number, reruns, d
 SELECT $1, m.id, m.subscription_id, m.id, i, (m.id % 100003 = 0)::integer, started, started, duration, duration,
        a.status, a.outcome, a.verdict, CASE verdict WHEN 'retry' THEN started + interval '30 seconds' END,
        CASE verdict WHEN 'deliver' THEN '200: success' WHEN 'retry'
-           THEN '503: no sooner than 30 s; step 1 is 10 s after the failure' WHEN 'dead_letter'
-           THEN '400: never retried' ELSE '503: the time to live of 1 h was over before the attempt ended' END,
+           THEN '503: at least 30 s; step 1 is 10 s after the failure' WHEN 'dead_letter'
+           THEN '400: never retried' ELSE '503: the time to live of 1 h had passed before the attempt ended' END,
        CASE verdict WHEN 'retry' THEN 10000 END, CASE verdict WHEN 'retry' THEN 30000 END, CASE verdict WHEN 'retry'
            THEN 800 END, 'node-' || m.id % 3,
        '\x436f6e74656e742d547970653a20746578742f706c61696e0d0a', CASE verdict WHEN 'deliver' THEN NULL
