@@ -14,24 +14,31 @@ const (
 	// collectStep is how many publishes by SQL become a route at once. With as many deliveries a step of the route takes a
 	// twentieth of a second.
 	collectStep = 1000
-	// collectEvents bounds the events of those publishes: a route is read anew in each of its steps.
+	// collectEvents bounds the events of those publishes: each step of a route reads the route again.
 	collectEvents = 20_000
-	// publishWatch is how far ahead a node promises to look for publishes by SQL; it says so again when half of that is
-	// over.
+	// publishWatch is how far ahead a node promises to search for publishes by SQL. It renews the promise after half of
+	// that.
 	publishWatch = time.Second
 )
-
-var collectStatement = sqlFile("collect.sql")
 
 // PointCollect is the failpoint after publishes by SQL got their route jobs.
 const PointCollect = "collect"
 
-// CollectPublishes gives a route to what was published by SQL and is committed, up to 1,000 publishes or, where they
-// are large, 20,000 events and more. It answers how many there were, and the jobs of their routes: they run on this
-// node already, and are to be made with Route.
+// CollectPublishes creates routes for committed publishes by SQL: up to 1,000 publishes, or fewer if they have more
+// than 20,000 events. It returns how many there were, and the jobs of their routes. The jobs run on this node already:
+// call Route with each.
 func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
-	if n, jobs, err = p.collectPublishes(ctx); err != nil {
-		return 0, nil, fmt.Errorf("gather what was published by SQL: %w", err)
+	const search = "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)"
+	var waiting bool
+	err = p.DB.QueryRow(ctx, search).Scan(&waiting)
+	if err == nil && waiting {
+		err = p.DB.WriteKept(ctx, postgres.KeepPlan, func(batch *pgx.Batch) {
+			batch.Queue(collectStatement, collectStep, p.Node, collectEvents).
+				QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
+		})
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("collect publishes by SQL: %w", err)
 	}
 	if n > 0 {
 		p.Failpoint.Reach(PointCollect)
@@ -39,22 +46,8 @@ func (p *Publisher) CollectPublishes(ctx context.Context) (n int, jobs []int64, 
 	return n, jobs, nil
 }
 
-// collectPublishes looks first: most of the time there is nothing.
-func (p *Publisher) collectPublishes(ctx context.Context) (n int, jobs []int64, err error) {
-	var waiting bool
-	if err := p.DB.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes ORDER BY id LIMIT 1)").
-		Scan(&waiting); err != nil || !waiting {
-		return 0, nil, err
-	}
-	err = p.DB.WriteKept(ctx, postgres.KeepPlan, func(batch *pgx.Batch) {
-		batch.Queue(collectStatement, collectStep, p.Node, collectEvents).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&n, &jobs) })
-	})
-	return n, jobs, err
-}
-
-// WatchPublishes promises that this node goes on to look for publishes by SQL for the time it answers, a second.
-// Meanwhile no publisher wakes anybody.
+// WatchPublishes promises that this node searches for publishes by SQL for the duration that it returns, a second.
+// Meanwhile no publisher sends a notification.
 func (p *Publisher) WatchPublishes(ctx context.Context) (time.Duration, error) {
 	const watch = `UPDATE postrider_internal.sql_publish_watch
 		SET watched_until = clock_timestamp() + $1::interval WHERE watched_until < clock_timestamp() + $1::interval / 2`

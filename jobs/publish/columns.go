@@ -11,9 +11,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, without ...string) string {
-	return postgres.SQLFile(sqlFiles, name, without...)
-}
+func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 
 var (
 	version = postgres.Value("version", "bigint")
@@ -25,17 +23,13 @@ var (
 	// storeRouteStatement is T1 of a request that is stored with a route.
 	storeRouteStatement = postgres.Bind(sqlFile("storeroute.sql"), version, destinationColumns.As("destinations"),
 		eventColumns.As("events"))
-	// fanOutStatement is one step of a group of routes. fanOutBySQLStatement also stores how many event subscriptions
-	// matched.
-	fanOutStatement      = bindFanOut(sqlFile("fanout.sql", "matched"))
-	fanOutBySQLStatement = bindFanOut(sqlFile("fanout.sql"), matchedColumns.As("matched"))
-)
+	// fanOutStatement is one step of a group of routes.
+	fanOutStatement = postgres.Bind(sqlFile("fanout.sql"), version, node, destinationColumns.As("destinations"),
+		routeColumns.As("routes"), routedColumns.As("deliveries"), matchedColumns.As("matched"))
 
-func bindFanOut(statement string, more ...postgres.Parameters) string {
-	return postgres.Bind(statement, append([]postgres.Parameters{
-		version, node, destinationColumns.As("destinations"), routeColumns.As("routes"), routedColumns.As("deliveries"),
-	}, more...)...)
-}
+	readRoutesStatement = sqlFile("readroutes.sql")
+	collectStatement    = sqlFile("collect.sql")
+)
 
 // publishedEvent is an event of a request.
 type publishedEvent struct {
@@ -59,16 +53,16 @@ var eventColumns = postgres.Columns[publishedEvent]{
 	postgres.Col("tracestate", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.State }),
 }
 
-// newDelivery is a delivery that a publish or a step of a route creates.
+// newDelivery is a delivery that a publish or a step of a route creates. Only a publish offers, only a step has a route.
 type newDelivery struct {
 	event    [16]byte
 	bytes    int
 	sub      *catalog.Subscription
 	admitted bool // it may have a job at once
 
-	offered bool      // to this node's workers; publishes alone do that
+	offered bool      // to this node's workers
 	route   *routing  // whose step creates it
-	since   time.Time // when its event was accepted, if a route creates it
+	since   time.Time // when its event was accepted
 }
 
 var (
@@ -87,11 +81,10 @@ var (
 		postgres.Col("time_to_live_since", "timestamptz", func(d newDelivery) time.Time { return d.since }))
 )
 
-// destination is a topic (event subscription 0) or an event subscription of a publish: what it adds to the counts, and
-// what its deliveries use.
+// destination is a topic (event subscription 0) or an event subscription of a publish.
 type destination struct {
 	topicID, subscriptionID, count int64
-	restKey                        []byte
+	probationKey                   []byte
 	batching                       bool
 }
 
@@ -99,19 +92,19 @@ var destinationColumns = postgres.Columns[destination]{
 	postgres.Col("topic_id", "bigint", func(d destination) int64 { return d.topicID }),
 	postgres.Col("subscription_id", "bigint", func(d destination) int64 { return d.subscriptionID }),
 	postgres.Col("count", "bigint", func(d destination) int64 { return d.count }),
-	postgres.Col("probation_key", "bytea", func(d destination) []byte { return d.restKey }),
+	postgres.Col("probation_key", "bytea", func(d destination) []byte { return d.probationKey }),
 	postgres.Col("batching", "bool", func(d destination) bool { return d.batching }),
 }
 
-// destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory, and
-// a probation under a retry policy or of an endpoint that this one does not know yet would be missed.
+// destinations are those of a group. They use the catalog that filtered it: it may be newer than the one in memory,
+// which may not know a retry policy or an endpoint.
 func destinations(group []*publishRequest) (list []destination) {
 	catalogue := group[0].catalogue // that of all of them
 	topics, counts, subscriptions := map[int64]int64{}, map[int64]int64{}, map[int64]*catalog.Subscription{}
 	for _, req := range group {
 		topics[req.Receipt.Topic.ID] += int64(len(req.Receipt.Events))
-		for _, wanting := range req.wanting {
-			for _, sub := range wanting {
+		for _, matching := range req.subscribers {
+			for _, sub := range matching {
 				counts[sub.ID]++
 				subscriptions[sub.ID] = sub
 			}
@@ -143,8 +136,8 @@ func subscriptionsOf(list []destination) (ids []int64) {
 var routeColumns = postgres.Columns[*routing]{
 	postgres.Col("job_id", "bigint", func(r *routing) int64 { return r.JobID }),
 	postgres.Col("route_id", "bigint", func(r *routing) int64 { return r.ID }),
-	postgres.Col("finished", "bool", func(r *routing) bool { _, finished := r.place(); return finished }),
-	postgres.Col("next_event", "int", func(r *routing) int { next, _ := r.place(); return next }),
+	postgres.Col("finished", "bool", func(r *routing) bool { _, finished := r.position(); return finished }),
+	postgres.Col("next_event", "int", func(r *routing) int { next, _ := r.position(); return next }),
 	postgres.Col("after_subscription", "bigint", func(r *routing) int64 { return r.After }),
 }
 

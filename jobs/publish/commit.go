@@ -14,15 +14,15 @@ import (
 
 // commit stores a group whose requests were all filtered by the same version of the catalog. errStale: nothing was
 // stored. If filtered, it filters again by the catalog in the snapshot of its transaction, which is never stale. That
-// costs several round trips instead of one, so it is for a catalog that changes faster than publishes commit.
+// takes several round trips instead of one, so it is for a catalog that changes faster than publishes commit.
 func (p *Publisher) commit(ctx context.Context, group []*publishRequest, filtered bool) error {
 	if len(group) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	if group[0].keyed { // then all of them are
-		return p.commitKeyed(ctx, unanswered(group), filtered)
+		return p.commitKeyed(ctx, group, filtered)
 	}
 	return p.begin(ctx, group, filtered, p.transact)
 }
@@ -79,7 +79,7 @@ func (p *Publisher) transact(
 		args := eventColumns.Append(destinationColumns.Append([]any{version, p.Node}, to), publishedEvents(group))
 		batch.Queue(publishStatement, publishedColumns.Append(args, offers.deliveries(group, admitted))...).
 			QueryRow(func(row pgx.Row) error {
-				return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.places)
+				return row.Scan(&found, &offered.began, &offered.readAt, &offered.ids, &offered.jobs, &offered.positions)
 			})
 	}
 	if group[0].keyed {
@@ -107,12 +107,12 @@ func (p *Publisher) transact(
 	}
 	for _, req := range group {
 		req.Receipt.Commit = took
-		req.answer(nil)
+		req.respond(nil)
 	}
 	return nil
 }
 
-// deliveriesOf counts what a group owes at once; a route's deliveries are made later.
+// deliveriesOf counts the deliveries that a group creates at once; a route creates its deliveries later.
 func deliveriesOf(group []*publishRequest) (n int) {
 	for _, req := range group {
 		if !req.routed {
@@ -122,7 +122,7 @@ func deliveriesOf(group []*publishRequest) (n int) {
 	return n
 }
 
-// eventsIn counts what a group publishes.
+// eventsIn counts the events of a group.
 func eventsIn(group []*publishRequest) (n int) {
 	for _, req := range group {
 		n += len(req.Receipt.Events)
@@ -141,13 +141,12 @@ func publishedEvents(group []*publishRequest) []publishedEvent {
 	return list
 }
 
-// deliveries lists the deliveries of a group, as far as they are created at once. admitted is how many of each event
-// subscription may have a job now.
+// deliveries lists the deliveries of a group. admitted is how many of each event subscription may have a job now.
 func (o *offers) deliveries(group []*publishRequest, admitted queue.Admissions) []newDelivery {
 	list := make([]newDelivery, 0, deliveriesOf(group))
 	for _, req := range group {
 		for i := range req.Receipt.Events {
-			for _, sub := range req.wanting[i] {
+			for _, sub := range req.subscribers[i] {
 				admit := admitted.Take(sub.ID)
 				list = append(list, newDelivery{
 					event: req.Receipt.SystemIDs[i], bytes: req.Receipt.Events[i].Size(), sub: sub, admitted: admit,

@@ -19,17 +19,17 @@ func request(topic string) *publishRequest {
 	}
 }
 
-func TestRequestHasOneAnswerAlsoAfterItWasTaken(t *testing.T) {
+func TestRequestHasOneResponse(t *testing.T) {
 	t.Parallel()
 	a, b := request("a"), request("b")
-	a.answer(nil)
-	require.NoError(t, <-a.done, "the publisher takes its answer while the rest of the group is still being committed")
-	require.Equal(t, []*publishRequest{b}, unanswered([]*publishRequest{a, b}))
-	a.answer(postgres.ErrUnavailable)
+	a.respond(nil)
+	require.NoError(t, <-a.done, "the publisher reads the response while the rest of the group is still being committed")
+	require.Equal(t, []*publishRequest{b}, unfinished([]*publishRequest{a, b}))
+	a.respond(postgres.ErrUnavailable)
 	require.Empty(t, a.done)
 }
 
-func TestRefilterLeavesTheCallersGroupAlone(t *testing.T) {
+func TestRefilterDoesNotChangeTheCallersGroup(t *testing.T) {
 	t.Parallel()
 	gone, kept := request("gone"), request("kept")
 	catalogue := catalog.NewSnapshot(7, []*catalog.Topic{{ID: 1, Name: "kept"}}, nil, nil)
@@ -41,8 +41,8 @@ func TestRefilterLeavesTheCallersGroupAlone(t *testing.T) {
 	require.Empty(t, kept.done)
 }
 
-// TestRefilterPutsOff: a topic that has begun to detect duplicates has its events looked for, whatever they waited for.
-func TestRefilterPutsOff(t *testing.T) {
+// The events of a topic that has begun to detect duplicates are checked, whatever queue they were in.
+func TestRefilterPostponesRequestsOfTopicsThatDetectDuplicates(t *testing.T) {
 	t.Parallel()
 	req := request("orders")
 	orders := &catalog.Topic{ID: 1, Name: "orders", DuplicateWindow: time.Minute}
@@ -51,7 +51,7 @@ func TestRefilterPutsOff(t *testing.T) {
 	require.Empty(t, req.done)
 	require.True(t, req.keyed && req.postponed)
 	req.postponed = false
-	require.Len(t, refilter([]*publishRequest{req}, catalogue), 1, "by the keyed lane it goes on")
+	require.Len(t, refilter([]*publishRequest{req}, catalogue), 1, "in the queue of keyed requests it continues")
 }
 
 func TestIsolate(t *testing.T) {
@@ -70,29 +70,29 @@ func TestIsolate(t *testing.T) {
 			return nil
 		}, &done
 	}
-	t.Run("the guilty item stands alone", func(t *testing.T) {
+	t.Run("the rejected item is isolated", func(t *testing.T) {
 		t.Parallel()
-		var blamed []int
+		var rejected []int
 		do, done := failing(5, poison)
 		require.NoError(t, postgres.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, do,
-			func(item int, _ error) error { blamed = append(blamed, item); return nil }))
-		require.Equal(t, []int{5}, blamed)
+			func(item int, _ error) error { rejected = append(rejected, item); return nil }))
+		require.Equal(t, []int{5}, rejected)
 		require.ElementsMatch(t, []int{1, 2, 3, 4, 6, 7}, *done)
 	})
-	t.Run("an outage blames nobody", func(t *testing.T) {
+	t.Run("an outage rejects no item", func(t *testing.T) {
 		t.Parallel()
 		do, _ := failing(5, outage)
 		require.ErrorIs(t,
-			postgres.Isolate([]int{4, 5, 6}, do, func(int, error) error { t.Error("blamed"); return nil }), outage)
+			postgres.Isolate([]int{4, 5, 6}, do, func(int, error) error { t.Error("rejected"); return nil }), outage)
 	})
-	t.Run("an outage while blaming is told", func(t *testing.T) {
+	t.Run("an outage during the rejection is returned", func(t *testing.T) {
 		t.Parallel()
 		do, _ := failing(5, poison)
 		require.ErrorIs(t, postgres.Isolate([]int{4, 5, 6}, do, func(int, error) error { return outage }), outage)
 	})
 }
 
-func TestErrorsAreToldApart(t *testing.T) {
+func TestErrorClasses(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		err                       error

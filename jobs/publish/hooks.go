@@ -1,8 +1,6 @@
 package publish
 
-import (
-	"postrider/postgres"
-)
+import "postrider/postgres"
 
 // LimitSteps bounds the steps of routes by deliveries and by bytes of bodies; 0 leaves a limit as it is. It is for
 // tests, before Run.
@@ -15,8 +13,8 @@ func (p *Publisher) LimitSteps(deliveries, bytes int) {
 	}
 }
 
-// FilterInTransactions has each transaction filter by the catalog of its snapshot, as publishes do in the end while the
-// catalog keeps changing. It is for tests, before Run.
+// FilterInTransactions makes each transaction filter by the catalog of its snapshot, as publishes do when the catalog
+// changes too often. It is for tests, before Run.
 func (p *Publisher) FilterInTransactions() { p.optimistic = 0 }
 
 // PublishStatements are the statements whose plans are kept, for tests.

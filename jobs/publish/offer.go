@@ -10,18 +10,18 @@ import (
 	"postrider/jobs/queue"
 )
 
-// offers are the deliveries of one group of publishes that this node's workers attempt without fetching their jobs.
+// offers are the deliveries of one group that this node's workers attempt without fetching their jobs (local handoff).
 type offers struct {
 	p         *Publisher
 	catalogue *catalog.Snapshot // that the group was filtered by
-	// reserved workers were free for the group; left of them have no delivery yet.
+	// reserved workers are free for the group; left of them have no delivery yet.
 	reserved, left int
 	asOf           time.Time
 	works          []*queue.Work // one for each delivery of the group; nil: its job is to be fetched
 	copied, copyOf *event.Event
 }
 
-// newOffers is for a transaction that began to read the database at asOf, or later.
+// newOffers is for a transaction that has read the database at asOf or later.
 func (p *Publisher) newOffers(group []*publishRequest, asOf time.Time) *offers {
 	deliveries := deliveriesOf(group)
 	o := &offers{p: p, catalogue: group[0].catalogue, asOf: asOf, works: make([]*queue.Work, 0, deliveries)}
@@ -32,7 +32,7 @@ func (p *Publisher) newOffers(group []*publishRequest, asOf time.Time) *offers {
 	return o
 }
 
-// offer reports whether the next delivery is for this node's workers, if its job turns out not to have to wait.
+// offer reports whether the next delivery is for this node's workers, unless it is put on hold.
 func (o *offers) offer(req *publishRequest, i int, sub *catalog.Subscription, admitted bool) bool {
 	work := (*queue.Work)(nil)
 	if o.left > 0 && admitted && !sub.Batching() {
@@ -46,8 +46,7 @@ func (o *offers) offer(req *publishRequest, i int, sub *catalog.Subscription, ad
 	return true
 }
 
-// work is nil if there is no memory for another body. The memory that the loader needs stays free: the deliveries that
-// are to be loaded would otherwise wait while events are published.
+// work is nil if there is no memory for another body. It leaves the memory that the loader needs.
 func (o *offers) work(req *publishRequest, i int, sub *catalog.Subscription) *queue.Work {
 	e := &req.Receipt.Events[i]
 	release := o.p.Memory.Spare(int64(len(e.Body)))
@@ -72,19 +71,19 @@ func ownCopy(e *event.Event) *event.Event {
 	return &c
 }
 
-// offeredRow is what the publish statement returns: the time of its transaction and of the database's clock, and the
+// offeredRow is what the publish statement returns: the times of its transaction and of the database's clock, and the
 // deliveries that this node's workers have now.
 type offeredRow struct {
-	began, readAt     time.Time
-	ids, jobs, places []int64
+	began, readAt        time.Time
+	ids, jobs, positions []int64
 }
 
 // commit gives the deliveries that were committed to the workers.
 func (o *offers) commit(row *offeredRow) {
 	jobs, now := make([]*queue.Work, len(row.ids)), time.Now()
-	for n, place := range row.places {
-		w := o.works[place-1]
-		o.works[place-1] = nil
+	for n, position := range row.positions {
+		w := o.works[position-1]
+		o.works[position-1] = nil
 		w.Job = queue.JobToken{JobID: row.jobs[n], CreatedAt: row.began}
 		w.Members[0].DeliveryID, w.Members[0].TimeToLiveSince = row.ids[n], row.began
 		w.NextAttemptAt, w.ReadAt, w.LoadedAt, w.AsOf = row.began, row.readAt, now, o.asOf

@@ -15,17 +15,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Publication is one publish request: all its events are stored with everything they owe, or none.
+// Publication is one publish request: all its events are stored with their deliveries, or none.
 type Publication struct {
 	// Topic is the name of the topic.
 	Topic string
-	// Authorize is asked with the topic as the filters see it, again whenever the catalogue turns out to have moved;
-	// nil allows. For a topic that does not exist it is asked with one that no access key opens.
+	// Authorize reports whether the topic may be used; nil allows all. It is called again if the catalog has changed. For
+	// a topic that does not exist, it gets one that no access key opens.
 	Authorize func(*catalog.Topic) bool
-	// Parse makes the events in the topic's input schema. It is asked once.
+	// Parse makes the events in the topic's input schema. It is called once.
 	Parse func(*catalog.Topic) ([]event.Event, error)
-	// IdempotencyKey names this publish: another one with the same key to the same topic, within 24 hours, stores nothing
-	// and is answered as this one. 1 to MaxIdempotencyKey bytes; "" for none.
+	// IdempotencyKey names this publish. Another publish with the same key to the same topic, within 24 hours, stores
+	// nothing and gets the same response. 1 to MaxIdempotencyKey bytes; "" for none.
 	IdempotencyKey string
 }
 
@@ -33,21 +33,21 @@ type Publication struct {
 type Receipt struct {
 	Topic  *catalog.Topic
 	Events []event.Event
-	// SystemIDs are our ids of the events, in their order; of a duplicate, that of the event that was published first.
+	// SystemIDs are postrider's ids of the events; of a duplicate, that of the event that was published first.
 	SystemIDs []uuid.UUID
-	// Matched counts the event subscriptions that want each event.
+	// Matched counts the event subscriptions that match each event.
 	Matched []int
-	// Repeated: this was stored by earlier publishes, of the same idempotency key or the same events, and nothing was
-	// stored now. The rest of the receipt says what would have been.
+	// Repeated: earlier publishes of the same idempotency key or events stored this, and nothing was stored now. The rest
+	// of the receipt is what would have been stored.
 	Repeated bool
-	// Duplicates says of each event whether it was published before, within its topic's DuplicateWindow, and is not stored
-	// again; nil: none.
+	// Duplicates reports for each event whether it was published before, within its topic's DuplicateWindow, and is not
+	// stored again; nil: none.
 	Duplicates []bool
-	// Commit is how long the transaction took that stored them.
+	// Commit is how long the transaction took.
 	Commit time.Duration
 }
 
-// Deliveries is how many deliveries the publication owes.
+// Deliveries counts the deliveries of the publication.
 func (r *Receipt) Deliveries() int {
 	n := 0
 	for _, m := range r.Matched {
@@ -56,41 +56,43 @@ func (r *Receipt) Deliveries() int {
 	return n
 }
 
-// publishRequest is a publication on its way through the committer.
+// publishRequest is a publication in the committer.
 type publishRequest struct {
 	Publication
 	Receipt Receipt
-	// catalogue is the one that wanting was taken from. Whatever else is said of those event subscriptions has to be, too:
-	// the one in memory may be older.
-	catalogue *catalog.Snapshot
-	wanting   [][]*catalog.Subscription // per event
-	// routed: it owes too many deliveries for one transaction. They are made by its route, and wanting is nil.
+	// catalogue is the one that filtered the events: the one in memory may be older.
+	catalogue   *catalog.Snapshot
+	subscribers [][]*catalog.Subscription // that match, per event
+	// routed: it has too many deliveries for one transaction. Its route creates them, and subscribers is nil.
 	routed bool
-	// keyed: it may have been stored before, and goes by the committer's keyed lane.
-	keyed   bool
+	// keyed: it may have been stored before.
+	keyed bool
+	// firsts are the ids of the first events with the same keys, if duplicates are detected. repeated: the idempotency
+	// key is taken.
+	firsts   [][16]byte
+	repeated bool
+
 	bytes   int64
 	queued  time.Time
-	claimed atomic.Bool // by the committer's group, or by a client that went away
-	// answered is only the committer's: a request with an answer must never be in another transaction.
-	answered bool
-	// postponed is its, too: the request is on its way back to the queue.
-	postponed bool
-	done      chan error
+	claimed atomic.Bool // by a group, or by a client that has disconnected
+	// finished and postponed belong to the group. A finished request must never be in another transaction. A postponed
+	// one returns to a queue.
+	finished, postponed bool
+	done                chan error
 }
 
-// answer tells the waiting publisher. A second answer is dropped.
-func (req *publishRequest) answer(err error) {
-	if req.answered {
-		return
+// respond completes a request. A second response is dropped.
+func (req *publishRequest) respond(err error) {
+	if !req.finished {
+		req.finished = true
+		req.done <- err
 	}
-	req.answered = true
-	req.done <- err
 }
 
 // Publish stores the events with a delivery and a job for each event subscription that matches, or with a route that
 // creates them if there are very many (see PublisherOptions), and returns after the commit. Errors: ErrNotFound (no
 // such topic), ErrUnauthorized, those of Parse, ErrPoison (PostgreSQL rejects this data), ErrUnavailable (overload or
-// outage: nothing is known to be stored, publish again).
+// outage: it is not known whether anything was stored; publish again).
 func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Receipt, error) {
 	req := &publishRequest{Publication: publication, queued: time.Now(), done: make(chan error, 1)}
 	if err := p.admit(ctx, req); err != nil {
@@ -111,9 +113,8 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 	return &req.Receipt, nil
 }
 
-// admit finds the topic and asks Authorize. A no is only given after looking whether the catalogue in memory is the
-// newest: a topic or a key made a moment ago on another node must work here. Requests that come together share that
-// look.
+// admit finds the topic and calls Authorize. Before it rejects a request, it confirms that the catalog in memory is
+// current, because another node may have created the topic or its key a moment ago.
 func (p *Publisher) admit(ctx context.Context, req *publishRequest) error {
 	if err := req.admittedBy(p.Cache.Snapshot()); err == nil {
 		return nil
@@ -124,7 +125,7 @@ func (p *Publisher) admit(ctx context.Context, req *publishRequest) error {
 	return req.admittedBy(p.Cache.Snapshot())
 }
 
-// ErrUnauthorized means: the publication's Authorize rejected the topic as it is now.
+// ErrUnauthorized means: the publication's Authorize rejected the topic.
 var ErrUnauthorized = errors.New("unauthorized")
 
 func (req *publishRequest) admittedBy(c *catalog.Snapshot) error {
@@ -153,26 +154,26 @@ func (req *publishRequest) identify(from *postgres.IDs) {
 	}
 }
 
-// filter decides who is owed what, by one version of the catalogue. Past the threshold the request is routed, and only
-// the numbers are kept: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
+// filter finds the event subscriptions that match, by one version of the catalog. Above the threshold the request is
+// routed and keeps only the numbers: 5,000 events for 1,000 event subscriptions would be a list of 5 million.
 func (req *publishRequest) filter(c *catalog.Snapshot, threshold int) {
 	req.catalogue = c
-	req.wanting = make([][]*catalog.Subscription, len(req.Receipt.Events))
+	req.subscribers = make([][]*catalog.Subscription, len(req.Receipt.Events))
 	req.Receipt.Matched = make([]int, len(req.Receipt.Events))
-	owed := 0
+	deliveries := 0
 	for i := range req.Receipt.Events {
-		wanting := c.Matching(req.Receipt.Topic.ID, &req.Receipt.Events[i])
-		req.Receipt.Matched[i] = len(wanting)
-		owed += len(wanting)
-		if req.routed = req.routed || owed > threshold; req.routed {
-			req.wanting = nil
+		matching := c.Matching(req.Receipt.Topic.ID, &req.Receipt.Events[i])
+		req.Receipt.Matched[i] = len(matching)
+		deliveries += len(matching)
+		if req.routed = req.routed || deliveries > threshold; req.routed {
+			req.subscribers = nil
 			continue
 		}
-		req.wanting[i] = wanting
+		req.subscribers[i] = matching
 	}
 }
 
-// version is that of the catalogue; 0 before the first filtering.
+// version is that of the catalog; 0 before the first filtering.
 func (req *publishRequest) version() int64 {
 	if req.catalogue == nil {
 		return 0
@@ -180,7 +181,7 @@ func (req *publishRequest) version() int64 {
 	return req.catalogue.Version
 }
 
-// refilter decides again after the catalogue moved. The topic may be gone, or its keys changed.
+// refilter filters again after the catalog changed. The topic may have been deleted, or its keys changed.
 func (req *publishRequest) refilter(c *catalog.Snapshot) error {
 	if req.version() == c.Version {
 		return nil
@@ -189,12 +190,12 @@ func (req *publishRequest) refilter(c *catalog.Snapshot) error {
 	if err := req.admittedBy(c); err != nil {
 		return err
 	}
-	// Deleted and made again under the same name: the events were parsed for another topic.
+	// Deleted and created again under the same name: the events were parsed for another topic.
 	if before.ID != req.Receipt.Topic.ID {
 		return fmt.Errorf("topic %q was replaced: %w", req.Topic, postgres.ErrNotFound)
 	}
-	req.filter(c, math.MaxInt) // it is routed or it is not: that was settled when it came
+	req.filter(c, math.MaxInt) // a request stays routed or not
 	return nil
 }
 
-var errStale = errors.New("the catalogue moved")
+var errStale = errors.New("the catalog has changed")

@@ -1,3 +1,5 @@
+// Package publish accepts events. Publisher.Publish is T1: one group-committed transaction stores the events, their
+// deliveries and a job for each attempt. Large publishes and publishes by SQL become routes.
 package publish
 
 import (
@@ -19,12 +21,11 @@ type Publisher struct {
 	PublisherParts
 	PublisherOptions
 
-	// The queues of requests. keyed are those that may have been stored before: with an idempotency key, or of a topic
-	// that detects duplicates. waiting are those of keyed that met another transaction with the same key; apart, they
-	// delay no other request.
-	small, large, keyed, waiting *postgres.Batcher[*publishRequest]
-	queuedBytes, queuedRequests  atomic.Int64
-	storingRoutes                chan struct{} // filled while a request is stored with a route
+	// The queues of requests. routed are those that are stored with a route, keyed those that may have been stored before:
+	// with an idempotency key, or of a topic that detects duplicates. waiting are those of keyed that met another
+	// transaction with the same key. They have a separate queue, so that they delay no other request.
+	small, large, routed, keyed, waiting *postgres.Batcher[*publishRequest]
+	queuedBytes, queuedRequests          atomic.Int64
 
 	routes     *postgres.Batcher[*routeRequest]
 	optimistic int // optimisticTries
@@ -62,28 +63,29 @@ func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
 	return &Publisher{
 		PublisherParts: parts, PublisherOptions: o,
 		small: postgres.NewBatcher[*publishRequest](), large: postgres.NewBatcher[*publishRequest](),
-		keyed: postgres.NewBatcher[*publishRequest](), waiting: postgres.NewBatcher[*publishRequest](),
-		storingRoutes: make(chan struct{}, routesAtOnce),
-		routes:        postgres.NewBatcher[*routeRequest](),
-		optimistic:    optimisticTries, stepLimit: routeStep, stepBytes: routeBytes,
+		routed: postgres.NewBatcher[*publishRequest](), keyed: postgres.NewBatcher[*publishRequest](),
+		waiting: postgres.NewBatcher[*publishRequest](), routes: postgres.NewBatcher[*routeRequest](),
+		optimistic: optimisticTries, stepLimit: routeStep, stepBytes: routeBytes,
 		groups:     postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, groupEvents),
 		commitTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
 	}
 }
 
-// Run stores what Publish and Route have queued until ctx ends, and then what is left, if the database responds.
+// Run stores what Publish and Route have queued until ctx ends, and then the rest, if the database is available.
 func (p *Publisher) Run(ctx context.Context) {
 	var group sync.WaitGroup
-	for range largeAtOnce {
-		group.Go(func() { p.large.Run(ctx, fitsGroup, p.flush) })
+	run := func(b *postgres.Batcher[*publishRequest], atOnce int, fits func() func(*publishRequest) bool) {
+		for range atOnce {
+			group.Go(func() { b.Run(ctx, fits, p.flush) })
+		}
 	}
-	for range keyedAtOnce {
-		group.Go(func() { p.keyed.Run(ctx, fitsKeyed, p.flush) })
-	}
-	group.Go(func() { p.waiting.Run(ctx, fitsKeyed, p.flush) })
-	routing := func(group []*routeRequest) { p.flushRoutes(ctx, group) }
-	group.Go(func() { p.routes.Run(ctx, postgres.AtMost[*routeRequest](routeGroup), routing) })
-	p.small.Run(ctx, fitsGroup, p.flush)
+	run(p.small, 1, fitsGroup)
+	run(p.large, largeAtOnce, fitsGroup)
+	run(p.routed, routesAtOnce, postgres.AtMost[*publishRequest](1))
+	run(p.keyed, keyedAtOnce, fitsKeyed)
+	run(p.waiting, 1, fitsKeyed)
+	flushRoutes := func(group []*routeRequest) { p.flushRoutes(ctx, group) }
+	p.routes.Run(ctx, postgres.AtMost[*routeRequest](routeGroup), flushRoutes)
 	group.Wait()
 }
 

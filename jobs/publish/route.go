@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,13 +16,12 @@ import (
 )
 
 const (
-	// routeThreshold: 10,000 deliveries take a transaction about half a second, which is as long as a publisher should
-	// wait and other publishers' groups should share the database with one request.
+	// routeThreshold: 10,000 deliveries take a transaction about half a second. Neither this publisher nor the groups of
+	// other publishers should wait longer.
 	routeThreshold = 10_000
-	// routeStep is how many deliveries one transaction makes, of all the routes it works at.
+	// routeStep is how many deliveries one transaction creates for a group of routes.
 	routeStep = 10_000
-	// routeBytes is how many bytes of bodies a step reads where advanced filters ask for them. The first body is always
-	// read.
+	// routeBytes bounds the bodies that a step reads for advanced filters. It always reads the first body.
 	routeBytes = 32 << 20
 	// routeGroup leaves each route of a full group 20 deliveries a step.
 	routeGroup = 500
@@ -31,6 +31,7 @@ const (
 	routeMaxPause = 2 * time.Second
 )
 
+// routeRequest is the job of a route that waits for its step.
 type routeRequest struct {
 	jobID int64
 	// failed is set before done is closed.
@@ -38,9 +39,9 @@ type routeRequest struct {
 	done   chan struct{}
 }
 
-// Route makes the step of a route that this job stands for, up to 10,000 deliveries, and returns when it is committed,
-// or when ctx ends: then it may still be. A job that is nobody's any more makes nothing, and that is no error.
-// ErrPoison: PostgreSQL refuses this step.
+// Route makes the step of a route that this job stands for, up to 10,000 deliveries. It returns after the commit, or
+// when ctx ends: then the step may still be committed. A job whose row is gone creates nothing, which is no error.
+// ErrPoison: PostgreSQL rejects this step.
 func (p *Publisher) Route(ctx context.Context, jobID int64) error {
 	req := &routeRequest{jobID: jobID, done: make(chan struct{})}
 	p.routes.Add(req)
@@ -52,13 +53,18 @@ func (p *Publisher) Route(ctx context.Context, jobID int64) error {
 	}
 }
 
-// flushRoutes repeats until the step is made or the process stops. Repeating is safe: a job that is gone makes nothing.
+// flushRoutes repeats until the step is committed or the process stops. Repeating is safe: a job that is gone creates
+// nothing.
 func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
-	slices.SortFunc(group, func(a, b *routeRequest) int { return int(a.jobID - b.jobID) })
+	slices.SortFunc(group, func(a, b *routeRequest) int { return cmp.Compare(a.jobID, b.jobID) })
+	reject := func(req *routeRequest, err error) error {
+		req.failed = fmt.Errorf("%w: %w", postgres.ErrPoison, err)
+		return nil
+	}
 	pause := routeMinPause
 	for try := 0; ; try++ {
-		err := postgres.Isolate(group,
-			func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= p.optimistic) }, rejectRoute)
+		step := func(part []*routeRequest) error { return p.stepRoutes(ctx, part, try >= p.optimistic) }
+		err := postgres.Isolate(group, step, reject)
 		if err == nil {
 			break
 		}
@@ -76,57 +82,35 @@ func (p *Publisher) flushRoutes(ctx context.Context, group []*routeRequest) {
 	}
 }
 
-func rejectRoute(req *routeRequest, err error) error {
-	req.failed = fmt.Errorf("%w: %w", postgres.ErrPoison, err)
-	return nil
-}
-
 // PointRoute is the failpoint before the commit of one step of a route job.
 const PointRoute = "route"
 
-// stepRoutes makes one step of a group. errStale: nothing was made. With snapshot the catalogue is read in the same
-// moment of the database and is never stale.
-func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snapshot bool) error {
+// stepRoutes makes one step of a group. errStale: nothing was created. If filtered, it reads the catalog in its
+// snapshot, which is never stale.
+func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, filtered bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
+	options := pgx.TxOptions{}
+	if filtered {
+		options.IsoLevel = pgx.RepeatableRead
+	}
 	var admitted queue.Admissions
 	var unfinished int
-	err := pgx.BeginTxFunc(ctx, p.DB, isolation(snapshot), func(tx pgx.Tx) (err error) {
+	err := pgx.BeginTxFunc(ctx, p.DB, options, func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, p.DB.Keeping(postgres.KeepPlan)); err != nil {
 			return fmt.Errorf("keep plans: %w", err)
 		}
 		catalogue := p.Cache.Snapshot()
-		if snapshot {
+		if filtered {
 			if catalogue, err = p.Cache.ReadIn(ctx, tx, catalogue); err != nil {
-				return fmt.Errorf("read the catalogue: %w", err)
+				return fmt.Errorf("read the catalog: %w", err)
 			}
 		}
-		routes, err := p.readRoutes(ctx, tx, catalogue, group, max(p.stepLimit/len(group), 1))
+		routes, err := p.readRoutes(ctx, tx, catalogue, group)
 		if err != nil || len(routes) == 0 {
 			return err
 		}
-		for _, route := range routes {
-			if n := route.missing(); n > 0 {
-				p.Log.Error("events were erased, or their partition dropped, before their deliveries were created; "+
-					"publish them again if they are needed",
-					"topic_id", route.TopicID, "day", route.EventDay.Format(time.DateOnly), "events", n)
-			}
-		}
-		owed := cutRoutes(routes, catalogue, p.stepLimit)
-		to := routedTo(catalogue, owed)
-		admitted = p.Traffic.Admit(subscriptionsOf(to))
-		args := destinationColumns.Append([]any{catalogue.Version, p.Node}, to)
-		args = routedColumns.Append(routeColumns.Append(args, routes), routedDeliveries(owed, admitted))
-		statement, matched := fanOutStatement, matchedEvents(routes)
-		if matched != nil {
-			statement = strings.Replace(fanOutBySQLStatement, catalog.AllEvents, eventsOf(routes), 1)
-			args = matchedColumns.Append(args, matched)
-		}
-		var found int64
-		row := tx.QueryRow(ctx, statement, args...)
-		if err = row.Scan(&found, &unfinished); err == nil && found != catalogue.Version {
-			err = errStale
-		}
+		admitted, unfinished, err = p.fanOut(ctx, tx, catalogue, routes)
 		p.Failpoint.Reach(PointRoute)
 		return err
 	})
@@ -141,9 +125,185 @@ func (p *Publisher) stepRoutes(ctx context.Context, group []*routeRequest, snaps
 	return nil
 }
 
-func isolation(snapshot bool) pgx.TxOptions {
-	if snapshot {
-		return pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
+// fanOut creates the deliveries of a step and moves the routes on. unfinished routes have further steps.
+func (p *Publisher) fanOut(
+	ctx context.Context, tx pgx.Tx, catalogue *catalog.Snapshot, routes []*routing,
+) (admitted queue.Admissions, unfinished int, err error) {
+	for _, r := range routes {
+		if n := r.missing(); n > 0 {
+			p.Log.Error("events were erased, or their partition dropped, before their deliveries were created; "+
+				"publish them again if they are needed",
+				"topic_id", r.TopicID, "day", r.EventDay.Format(time.DateOnly), "events", n)
+		}
 	}
-	return pgx.TxOptions{}
+	deliveries := cutRoutes(routes, catalogue, p.stepLimit)
+	to := routedTo(catalogue, deliveries)
+	admitted = p.Traffic.Admit(subscriptionsOf(to))
+	for i := range deliveries {
+		deliveries[i].admitted = admitted.Take(deliveries[i].sub.ID)
+	}
+	var matched []matchedEvent
+	for _, r := range routes {
+		matched = append(matched, r.matched...)
+	}
+	args := destinationColumns.Append([]any{catalogue.Version, p.Node}, to)
+	args = matchedColumns.Append(routedColumns.Append(routeColumns.Append(args, routes), deliveries), matched)
+	statement := strings.Replace(fanOutStatement, catalog.AllEvents, eventsOf(routes), 1)
+	var found int64
+	if err = tx.QueryRow(ctx, statement, args...).Scan(&found, &unfinished); err == nil && found != catalogue.Version {
+		err = errStale
+	}
+	return admitted, unfinished, err
+}
+
+// routing is a route whose position advances as deliveries are taken from it.
+type routing struct {
+	ID, JobID, TopicID int64
+	EventDay           time.Time
+	Partition          bool       // the day has its partition
+	Total              int        // events of the route
+	Next               int        // the position: so many events are finished,
+	After              int64      // and of the next one the event subscriptions up to this id
+	EventUUIDs         [][16]byte // some of the events from Next on
+	BySQL              bool
+	events             []catalog.StoredEvent
+	taken              int            // events finished in this step
+	matched            []matchedEvent // how many event subscriptions match, if that is not stored yet
+}
+
+// readRoutes reads the routes of a group of jobs, with events from their positions on. It reads the bodies only if an
+// advanced filter may need them.
+func (p *Publisher) readRoutes(
+	ctx context.Context, tx pgx.Tx, c *catalog.Snapshot, group []*routeRequest,
+) ([]*routing, error) {
+	jobs := postgres.Column(group, func(req *routeRequest) int64 { return req.jobID })
+	rows, err := tx.Query(ctx, readRoutesStatement, jobs, max(p.stepLimit/len(group), 1))
+	if err != nil {
+		return nil, fmt.Errorf("read routes: %w", err)
+	}
+	routes, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByNameLax[routing])
+	if err != nil {
+		return nil, fmt.Errorf("read routes: %w", err)
+	}
+	if len(routes) == 0 {
+		return nil, nil
+	}
+	var days []time.Time
+	var ids [][16]byte
+	for _, r := range routes {
+		if !slices.ContainsFunc(days, r.EventDay.Equal) {
+			days = append(days, r.EventDay)
+		}
+		ids = append(ids, r.EventUUIDs...)
+	}
+	var found catalog.StoredEvents
+	if slices.ContainsFunc(routes, func(r *routing) bool { return c.HasAdvancedFilters(r.TopicID) }) {
+		found, err = catalog.ReadStoredBodies(ctx, tx, eventsOf(routes), days, ids, p.stepBytes)
+	} else {
+		found, err = catalog.ReadStoredEvents(ctx, tx, eventsOf(routes), days, ids)
+	}
+	for _, r := range routes {
+		r.events = found.Read(r.EventUUIDs)
+	}
+	return routes, err
+}
+
+// eventsOf is the table of the routes' events: nearly always one day's partition.
+func eventsOf(routes []*routing) string {
+	day := routes[0].EventDay
+	if slices.ContainsFunc(routes, func(r *routing) bool { return !r.EventDay.Equal(day) || !r.Partition }) {
+		return catalog.AllEvents
+	}
+	return catalog.EventsOf(day)
+}
+
+// cutRoutes takes up to limit deliveries from the routes: an equal share from each, so that a small route does not wait
+// for a large one, and the rest from the first routes that have more.
+func cutRoutes(routes []*routing, c *catalog.Snapshot, limit int) []newDelivery {
+	var list []newDelivery
+	share := limit / len(routes)
+	for _, r := range routes {
+		list = r.take(list, c, share)
+	}
+	for _, r := range routes {
+		list = r.take(list, c, limit-len(list))
+	}
+	return list
+}
+
+// take appends up to limit deliveries and moves the route's position behind them.
+func (r *routing) take(list []newDelivery, c *catalog.Snapshot, limit int) []newDelivery {
+	for ; r.taken < len(r.events); r.taken, r.After = r.taken+1, 0 {
+		subscribers, e := r.subscribers(c), &r.events[r.taken]
+		if len(subscribers) == 0 && r.After == 0 {
+			r.match(0)
+		}
+		for _, sub := range subscribers {
+			if limit == 0 {
+				return list
+			}
+			r.match(1)
+			list = append(list, newDelivery{
+				event: r.EventUUIDs[r.taken], bytes: e.Bytes, sub: sub, route: r, since: e.PublishedAt,
+			})
+			r.After = sub.ID
+			limit--
+		}
+	}
+	return list
+}
+
+// missing counts the events whose rows are gone.
+func (r *routing) missing() (n int) {
+	for i := range r.events {
+		if r.events[i].PublishedAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// subscribers lists the event subscriptions that match the event at the position and have no delivery of it yet, by id:
+// the catalog's order changes. An event subscription that was created after the event was accepted does not get it.
+func (r *routing) subscribers(c *catalog.Snapshot) []*catalog.Subscription {
+	e := &r.events[r.taken]
+	if e.PublishedAt.IsZero() { // its row is gone, though no partition with unfinished deliveries is ever dropped
+		return nil
+	}
+	matching := slices.DeleteFunc(c.Matching(r.TopicID, &e.Event), func(s *catalog.Subscription) bool {
+		return s.ID <= r.After || s.CreatedAt.After(e.PublishedAt)
+	})
+	slices.SortFunc(matching, func(a, b *catalog.Subscription) int { return cmp.Compare(a.ID, b.ID) })
+	return matching
+}
+
+// position is where the next step begins.
+func (r *routing) position() (next int, finished bool) {
+	next = r.Next + r.taken
+	return next, next >= r.Total
+}
+
+// routedTo lists the event subscriptions of deliveries. The statement counts their deliveries.
+func routedTo(c *catalog.Snapshot, deliveries []newDelivery) (list []destination) {
+	met := map[int64]bool{}
+	for _, d := range deliveries {
+		if !met[d.sub.ID] {
+			met[d.sub.ID] = true
+			list = append(list, destinationOf(c, d.sub, 0))
+		}
+	}
+	return list
+}
+
+// match counts event subscriptions that match the event at the position. Other events than those published by SQL were
+// counted when they were published.
+func (r *routing) match(count int) {
+	if !r.BySQL {
+		return
+	}
+	if last := len(r.matched) - 1; last >= 0 && r.matched[last].event == r.taken {
+		r.matched[last].count += count
+		return
+	}
+	r.matched = append(r.matched, matchedEvent{r, r.taken, count})
 }

@@ -12,7 +12,7 @@ import (
 	"postrider/policy/filter"
 )
 
-// routingCatalogue has one topic with event subscriptions of the ids given, in this order.
+// routingCatalogue has one topic with event subscriptions of these ids, in this order.
 func routingCatalogue(ids ...int64) *catalog.Snapshot { return catalogueOf(routingSubs(ids...)) }
 
 func catalogueOf(subs []*catalog.Subscription) *catalog.Snapshot {
@@ -26,24 +26,25 @@ func routingSubs(ids ...int64) (subs []*catalog.Subscription) {
 	return subs
 }
 
-// aRoute is a route with events of the types given.
-func aRoute(id int64, types ...string) *routing {
+// newRoute returns a route with events of these types.
+func newRoute(id int64, types ...string) *routing {
 	r := &routing{ID: id, TopicID: 1, Total: len(types)}
-	for _, kind := range types {
+	for i, kind := range types {
+		r.EventUUIDs = append(r.EventUUIDs, [16]byte{byte(i)})
 		r.events = append(r.events, catalog.StoredEvent{Event: event.Event{Type: kind}, PublishedAt: time.Unix(1000, 0)})
 	}
 	return r
 }
 
-// told writes deliveries as route.event→event subscription.
-func told(owed []routedDelivery) (list []string) {
-	for _, d := range owed {
-		list = append(list, fmt.Sprintf("%d.%d→%d", d.route.ID, d.event, d.sub.ID))
+// format writes deliveries as route.event→event subscription.
+func format(deliveries []newDelivery) (list []string) {
+	for _, d := range deliveries {
+		list = append(list, fmt.Sprintf("%d.%d→%d", d.route.ID, d.event[0], d.sub.ID))
 	}
 	return list
 }
 
-func TestTakeMovesThePlaceBehindWhatItTook(t *testing.T) {
+func TestTakeMovesThePosition(t *testing.T) {
 	t.Parallel()
 	catalogue := routingCatalogue(7, 3, 5) // the order of changes, not of ids
 	for name, row := range map[string]struct {
@@ -65,14 +66,14 @@ func TestTakeMovesThePlaceBehindWhatItTook(t *testing.T) {
 		"more than there is": {
 			limit: 99, after: 7, want: []string{"1.1→3", "1.1→5", "1.1→7"}, next: 2, finished: true,
 		},
-		"behind one that is gone since": {limit: 1, after: 4, want: []string{"1.0→5"}, next: 0, wantPast: 5},
+		"after one that was deleted": {limit: 1, after: 4, want: []string{"1.0→5"}, next: 0, wantPast: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := aRoute(1, "a", "a")
+			r := newRoute(1, "a", "a")
 			r.After = row.after
-			require.Equal(t, row.want, told(r.take(nil, catalogue, row.limit)))
-			next, finished := r.place()
+			require.Equal(t, row.want, format(r.take(nil, catalogue, row.limit)))
+			next, finished := r.position()
 			require.Equal(t, row.next, next)
 			require.Equal(t, row.finished, finished)
 			if row.limit > 0 {
@@ -82,26 +83,26 @@ func TestTakeMovesThePlaceBehindWhatItTook(t *testing.T) {
 	}
 }
 
-func TestTakeAsksTheFilterAndTheAgeOfTheEventSubscription(t *testing.T) {
+func TestTakeChecksFilterAndAgeOfTheEventSubscription(t *testing.T) {
 	t.Parallel()
 	subs := routingSubs(1, 2, 3)
 	catalogue := catalogueOf(subs)
 	subs[0].Filter = filter.Filter{IncludedEventTypes: []string{"a"}}
 	subs[1].CreatedAt = time.Unix(1000, 0) // in the same moment: it may have been counted
 	subs[2].CreatedAt = time.Unix(1001, 0)
-	r := aRoute(1, "a", "b")
-	require.Equal(t, []string{"1.0→1", "1.0→2", "1.1→2"}, told(r.take(nil, catalogue, 99)))
-	gone := aRoute(1, "a")
+	r := newRoute(1, "a", "b")
+	require.Equal(t, []string{"1.0→1", "1.0→2", "1.1→2"}, format(r.take(nil, catalogue, 99)))
+	gone := newRoute(1, "a")
 	gone.events[0] = catalog.StoredEvent{}
-	require.Empty(t, gone.take(nil, routingCatalogue(1), 99), "an event that is gone is owed to nobody")
+	require.Empty(t, gone.take(nil, routingCatalogue(1), 99), "an event whose row is gone has no deliveries")
 }
 
-func TestEventsThatAreLeftForALaterStep(t *testing.T) {
+func TestTakeLeavesEventsForALaterStep(t *testing.T) {
 	t.Parallel()
-	r := aRoute(1, "a", "a")
+	r := newRoute(1, "a", "a")
 	r.Total = 5
 	require.Len(t, r.take(nil, routingCatalogue(1), 99), 2)
-	next, finished := r.place()
+	next, finished := r.position()
 	require.Equal(t, 2, next)
 	require.False(t, finished)
 }
@@ -109,8 +110,8 @@ func TestEventsThatAreLeftForALaterStep(t *testing.T) {
 func TestRoutesShareAStep(t *testing.T) {
 	t.Parallel()
 	catalogue := routingCatalogue(1, 2)
-	large, small, none := aRoute(1, "a", "a", "a"), aRoute(2, "a"), aRoute(3)
-	require.Equal(t, []string{"1.0→1", "2.0→1", "1.0→2"}, told(cutRoutes([]*routing{large, small, none}, catalogue, 3)))
+	large, small, none := newRoute(1, "a", "a", "a"), newRoute(2, "a"), newRoute(3)
+	require.Equal(t, []string{"1.0→1", "2.0→1", "1.0→2"}, format(cutRoutes([]*routing{large, small, none}, catalogue, 3)))
 	require.Equal(t, []string{"1.1→1", "1.1→2", "2.0→2", "1.2→1", "1.2→2"},
-		told(cutRoutes([]*routing{large, small}, catalogue, 5)))
+		format(cutRoutes([]*routing{large, small}, catalogue, 5)))
 }

@@ -1,9 +1,8 @@
--- Collects what was published by SQL: a route for each topic and day, with its job. The rows are the tokens: the
--- statement that deletes them creates their route, and does not wait for another node that is collecting. $1 bounds
--- the publishes, $3 their events.
+-- Collects committed publishes by SQL, up to $1 with about $3 events: a route for each topic and day, with its job. The
+-- rows are the tokens: only the statement that deletes them creates their route. It skips the rows that another node
+-- collects.
 --
--- The jobs are this node's ($2) from their beginning: to notify it and to fetch them would take two more
--- transactions.
+-- The jobs belong to this node ($2) at once: a notification and a fetch would take two more transactions.
 WITH waiting AS MATERIALIZED (
     SELECT id, cardinality(event_uuids) AS events FROM postrider_internal.sql_publishes
      ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -14,8 +13,8 @@ WITH waiting AS MATERIALIZED (
 ), route AS (
     INSERT INTO postrider_internal.routes (topic_id, event_day, event_uuids, job_id, by_sql)
     SELECT topic_id, event_day, event_uuids, nextval('postrider_internal.river_job_id_seq'), true
-      FROM (SELECT topic_id, event_day, array_agg(u.id ORDER BY taken.id, u.place) AS event_uuids
-              FROM taken CROSS JOIN unnest(taken.event_uuids) WITH ORDINALITY AS u(id, place)
+      FROM (SELECT topic_id, event_day, array_agg(u.id ORDER BY taken.id, u.position) AS event_uuids
+              FROM taken CROSS JOIN unnest(taken.event_uuids) WITH ORDINALITY AS u(id, position)
              GROUP BY topic_id, event_day) grouped
     RETURNING id, job_id
 ), jobs AS (

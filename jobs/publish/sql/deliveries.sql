@@ -1,41 +1,39 @@
 -- Creates a delivery, with its job or its hold, for each row of "matches". It is a part of publish.sql and
 -- fanout.sql.
 --
--- Job and delivery name each other, so both ids are drawn first. Ids are drawn in the order of publishing, however
--- the plan joins: batches are cut in that order. The day of the event is stored with the delivery: it finds the
--- partition.
+-- Job and delivery name each other, so both ids are drawn first, in the order of publishing: batches are cut in that
+-- order. The day of the event finds its partition.
 --
--- A delivery to an event subscription on hold gets the hold instead of a job, and so does one that finds too many
--- jobs of its event subscription queued (admission). The rows of holds are locked until the commit: a release waits,
--- and then finds these deliveries. A row that another transaction is changing is not waited for: it may be a user's
--- transaction that stays open for hours, and each publish of the node would wait. Then the hold is the one before the
--- change, and refilling releases within a second what was held wrongly.
+-- A delivery gets a hold instead of a job if its event subscription is on hold, or has too many jobs queued
+-- (admission). The rows of holds are locked until the commit: a release waits, and then finds these deliveries. A row
+-- that another transaction has locked is skipped, because a user's transaction may stay open for hours. Then the hold
+-- before the change applies, and refilling corrects it within a second.
 --
 -- "(since IS NOT NULL) IS TRUE" keeps the plan from reading the whole index of probations.
 --
 -- A delivery that is offered to this node's workers gets a job that is running here already, unless its endpoint has
--- failed lately: then its state has to be loaded. An event subscription that takes batches gets its deliveries, and
--- one batch cutter: the job that cuts the next batch.
+-- failed lately: then its state has to be loaded. An event subscription that takes batches gets one batch cutter: the
+-- job that cuts the next batch.
 held AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
      WHERE subscription_id = ANY (@destinations.subscription_id) AND hold IS NOT NULL FOR SHARE SKIP LOCKED
 ), seen AS MATERIALIZED (
     SELECT subscription_id, hold FROM postrider_internal.event_subscription_states
      WHERE subscription_id = ANY (@destinations.subscription_id) AND hold IS NOT NULL
-), resting AS MATERIALIZED (
+), in_probation AS MATERIALIZED (
     SELECT probation_key FROM postrider_internal.probations
      WHERE probation_key = ANY (@destinations.probation_key) AND (since IS NOT NULL) IS TRUE FOR SHARE SKIP LOCKED
 ), failing AS MATERIALIZED (
-    SELECT probation_key, since IS NOT NULL AS rests FROM postrider_internal.probations
+    SELECT probation_key, since IS NOT NULL AS held FROM postrider_internal.probations
      WHERE probation_key = ANY (@destinations.probation_key)
 ), destinations AS MATERIALIZED (
     SELECT s.subscription_id, s.batching, failing.probation_key IS NULL AS healthy,
            coalesce(held.hold, seen.hold,
-                    CASE WHEN resting.probation_key IS NOT NULL OR failing.rests THEN 'probation' END) AS hold
+                    CASE WHEN in_probation.probation_key IS NOT NULL OR failing.held THEN 'probation' END) AS hold
       FROM @destinations AS s(@destinations.*)
       LEFT JOIN held ON held.subscription_id = s.subscription_id
       LEFT JOIN seen ON seen.subscription_id = s.subscription_id
-      LEFT JOIN resting ON resting.probation_key = s.probation_key
+      LEFT JOIN in_probation ON in_probation.probation_key = s.probation_key
       LEFT JOIN failing ON failing.probation_key = s.probation_key
 ), created AS MATERIALIZED (
     SELECT nextval('postrider_internal.deliveries_id_seq') AS id, m.*,
@@ -43,7 +41,7 @@ held AS MATERIALIZED (
                 THEN nextval('postrider_internal.river_job_id_seq') END AS job_id,
            m.offered AND m.healthy AND m.hold IS NULL AND NOT m.batching AS local
       FROM (SELECT m.*, coalesce(d.hold, CASE WHEN NOT m.admitted THEN 'admission' END) AS hold, d.batching, d.healthy
-              FROM matches m JOIN destinations d ON d.subscription_id = m.subscription_id ORDER BY m.place) m
+              FROM matches m JOIN destinations d ON d.subscription_id = m.subscription_id ORDER BY m.position) m
 ), jobs AS (
     INSERT INTO postrider_internal.river_job (id, state, attempt, attempted_at, attempted_by,
            args, kind, queue, priority, max_attempts, scheduled_at)

@@ -1,11 +1,8 @@
--- Makes one step of a group of routes, if the catalog still has the version that the filters were taken from. It
--- returns the version that it found, and how many routes are not finished.
+-- Makes one step of a group of routes if the catalog still has the version of the filters. It returns the version that
+-- it found, and how many routes are not finished.
 --
--- The job row is the token, as for a delivery attempt: only the statement that deletes it creates deliveries, moves
--- the route on, and inserts the next step's job, which is a new row. So a step is made once, whichever node has the
--- job.
---
--- The time to live of these deliveries began when their event was accepted.
+-- The job row is the token: only the statement that deletes it creates deliveries, moves the route on and inserts the
+-- next step's job, which is a new row. The time to live of these deliveries began when their event was accepted.
 WITH fresh AS (
     SELECT version FROM postrider_internal.catalogue WHERE version = @version
 ), gone AS (
@@ -28,10 +25,8 @@ WITH fresh AS (
     SELECT job_id, 'available', jsonb_build_object('route', id), 'route', 'routes', 1, 1000, now()
       FROM step WHERE NOT finished
 ), matches AS (
-    SELECT m.event_uuid, m.topic_id, m.subscription_id, m.admitted, m.event_bytes, m.event_day, m.time_to_live_since,
-        m.place,
-           false AS offered
-      FROM @deliveries WITH ORDINALITY AS m(@deliveries.*, place)
+    SELECT m.*, false AS offered
+      FROM @deliveries WITH ORDINALITY AS m(@deliveries.*, position)
       JOIN step ON step.id = m.route_id
 ), -- deliveries.sql
 , entries AS (
@@ -48,12 +43,8 @@ WITH fresh AS (
            array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id, kind, '', NULL, count,
                           NULL)::postrider_internal.rollup_entry)
       FROM entries GROUP BY 1
-)
--- begin matched
-, matched AS MATERIALIZED (
-    SELECT m.event_uuid, m.event_day, m.count
-      FROM @matched AS m(@matched.*)
-      JOIN step ON step.id = m.route_id
+), matched AS MATERIALIZED (
+    SELECT m.event_uuid, m.event_day, m.count FROM @matched AS m(@matched.*) JOIN step ON step.id = m.route_id
 ), noted AS (
     -- How many event subscriptions matched an event that was published by SQL.
     UPDATE postrider_internal.events e SET matched = coalesce(e.matched, 0) + m.count, catalogue_version = @version
@@ -61,5 +52,4 @@ WITH fresh AS (
      WHERE e.day = m.event_day AND e.id = m.event_uuid AND e.day = ANY (ARRAY (SELECT event_day FROM matched))
        AND e.id = ANY (ARRAY (SELECT event_uuid FROM matched))
 )
--- end
 SELECT version, (SELECT count(*) FROM step WHERE NOT finished) FROM postrider_internal.catalogue

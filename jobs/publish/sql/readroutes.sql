@@ -1,4 +1,4 @@
--- Reads the routes of these jobs, each with at most $2 events from its place on.
+-- Reads the routes of these jobs, each with at most $2 events from its position on.
 SELECT id, job_id, topic_id, event_day, cardinality(event_uuids) AS total, next_event AS next,
        after_subscription AS after,
        to_regclass('postrider_internal.events_' || to_char(event_day, 'YYYYMMDD')) IS NOT NULL AS partition, by_sql,

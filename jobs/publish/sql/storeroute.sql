@@ -1,4 +1,4 @@
--- T1 of a request with very many deliveries: stores its events, and one route with its job. It returns the version of
+-- T1 of a request with very many deliveries: stores its events and one route with its job. It returns the version of
 -- the catalog that it found.
 -- events.sql
 route AS (
