@@ -82,7 +82,7 @@ func TestStepsLookAtSoMany(t *testing.T) {
 		jsonb_build_object('dead_lettered_from', (SELECT to_char(dead_lettered_at AT TIME ZONE 'UTC',
 		    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM postrider_internal.dead_letters ORDER BY 1 OFFSET 19999 LIMIT 1)),
 		    'infinity', '1 hour')`))
-	require.Contains(t, b.rejectedBy(t, `SELECT postrider_internal.measure_dead_letters('{"topic": "orders"}', '0')`),
+	require.Contains(t, b.rejectedBy(t, `SELECT postrider_internal.count_dead_letters('{"topic": "orders"}', '0')`),
 		"counting was stopped after 0 seconds: there are at least 20000 dead letters that match")
 	found, err := b.store.Reader.CountDeadLetters(t.Context(),
 		&query.DeadLetterFilter{Topic: new("orders"), Subscription: new("all")})

@@ -41,7 +41,7 @@ func TestManyNoticesAreSummed(t *testing.T) {
 	} {
 		b.exec(t, "DELETE FROM postrider_internal.events")
 		b.count(t, `WITH noted AS (INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count,
-			    deliveries, letters)
+			    deliveries, dead_letters)
 			SELECT 'postrider.deadLetter.created', t.id, s.id, CASE flush WHEN 1 THEN 'MaxDeliveryAttemptsExceeded'
 			    ELSE 'TimeToLiveExceeded' END, $2,
 			       (SELECT array_agg(i) FROM generate_series(1, least($2, 20)) i), (SELECT array_agg(gen_random_uuid())
@@ -105,7 +105,7 @@ func TestAStormIsFewNotices(t *testing.T) {
 	require.Equal(t, 1000, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"))
 	require.Less(t, b.noted(t), 500)
 	require.Equal(t, 20, b.count(t,
-		"SELECT max(least(cardinality(letters), cardinality(deliveries))) FROM postrider_internal.notices WHERE count >= 20"))
+		"SELECT max(least(cardinality(dead_letters), cardinality(deliveries))) FROM postrider_internal.notices WHERE count >= 20"))
 	told := b.tell(t)
 	require.Len(t, told, 1)
 	require.EqualValues(t, 1000, told[0].Data["count"])
