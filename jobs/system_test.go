@@ -70,7 +70,7 @@ func TestOperatorsAreTold(t *testing.T) {
 	b.publishOne(t, "dropped")
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'")
 	b.publishOne(t, "third")
-	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND told")
+	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND notified")
 
 	bad.status.Store(http.StatusOK)
 	b.publishOne(t, "probe")
@@ -114,7 +114,7 @@ func TestFailingAtBeingToldIsNotTold(t *testing.T) {
 	b.become(t, 3, notices) // that probation's end
 	fail(3)
 	require.Equal(t, 1,
-		b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT told"),
+		b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT notified"),
 		"a notice began the next one")
 	b.exec(t, "DELETE FROM postrider_internal.probations")
 	b.settle(t)

@@ -186,7 +186,7 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, settings
 
 -- What people and handshakes say of an event subscription's deliveries from moment to moment, apart from its
 -- configuration: changed without touching the catalogue's version. A row exists only where something differs, or
--- differed, from the open state. Several causes may hold at once; hold names the one that is told.
+-- differed, from the open state. Several causes may hold at once; hold names the one that is notified.
 --
 -- With stop_time_to_live a pause does not count for the time to live: the resume (resumed_at) first moves
 -- time_to_live_since of
@@ -224,7 +224,7 @@ CREATE TABLE postrider_internal.probations (
     updated_at           timestamptz NOT NULL DEFAULT now(),
     -- Whether a notice of the beginning was stored: then one of the end is, and only then. Deliveries of
     -- postrider.system cause no notice of a probation, which would fail in the same way.
-    told                 boolean NOT NULL DEFAULT false
+    notified                 boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 CREATE INDEX probations_held_idx ON postrider_internal.probations (until) WHERE since IS NOT NULL;
 

@@ -51,7 +51,7 @@ CREATE TABLE postrider_internal.rollup_sums (
 
 -- Pending deliveries of each event subscription, without what is still in rollup_deltas. The merge updates both in one
 -- statement, so that a backlog of any size is known without counting it.
-CREATE TABLE postrider_internal.owed (
+CREATE TABLE postrider_internal.backlog_counts (
     subscription_id bigint PRIMARY KEY,
     deliveries      bigint NOT NULL
 ) WITH (fillfactor = 50);
@@ -96,6 +96,6 @@ CREATE AGGREGATE postrider_internal.count_buckets(bucket integer, count bigint) 
 -- +goose Down
 DROP AGGREGATE postrider_internal.count_buckets(integer, bigint), postrider_internal.sum_buckets(bigint[]);
 DROP FUNCTION postrider_internal.add_to_bucket, postrider_internal.add_buckets;
-DROP TABLE postrider_internal.operation_outcomes, postrider_internal.owed, postrider_internal.rollup_sums,
+DROP TABLE postrider_internal.operation_outcomes, postrider_internal.backlog_counts, postrider_internal.rollup_sums,
     postrider_internal.rollups, postrider_internal.rollup_deltas;
 DROP TYPE postrider_internal.rollup_entry;

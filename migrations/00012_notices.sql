@@ -90,12 +90,12 @@ SELECT 'postrider.subscription.expired', s.topic_id, s.id, jsonb_build_object('e
 -- A probation ends with a probe's success, a late one, a release, or the deletion of its last event subscription.
 CREATE FUNCTION postrider_internal.note_probation() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.since IS NOT NULL AND OLD.told THEN
+    IF OLD.since IS NOT NULL AND OLD.notified THEN
         INSERT INTO postrider_internal.notices (type, probation_key, reason, details)
         VALUES ('postrider.probation.ended', OLD.probation_key, OLD.cause, jsonb_build_object('endpointBaseUrl',
             OLD.endpoint_base_url, 'since', postrider_internal.json_time(OLD.since)));
     END IF;
-    IF TG_OP = 'UPDATE' AND NEW.since IS NOT NULL AND NEW.told THEN
+    IF TG_OP = 'UPDATE' AND NEW.since IS NOT NULL AND NEW.notified THEN
         INSERT INTO postrider_internal.notices (type, probation_key, reason, details)
         VALUES ('postrider.probation.started', NEW.probation_key, NEW.cause, jsonb_build_object('endpointBaseUrl',
             NEW.endpoint_base_url, 'since', postrider_internal.json_time(NEW.since),
@@ -107,9 +107,9 @@ END $$;
 
 CREATE TRIGGER note_probation AFTER UPDATE ON postrider_internal.probations FOR EACH ROW
     WHEN (OLD.since IS DISTINCT FROM NEW.since
-        AND (OLD.told OR NEW.told)) EXECUTE FUNCTION postrider_internal.note_probation();
+        AND (OLD.notified OR NEW.notified)) EXECUTE FUNCTION postrider_internal.note_probation();
 CREATE TRIGGER note_probation_removed AFTER DELETE ON postrider_internal.probations FOR EACH ROW
-    WHEN (OLD.since IS NOT NULL AND OLD.told) EXECUTE FUNCTION postrider_internal.note_probation();
+    WHEN (OLD.since IS NOT NULL AND OLD.notified) EXECUTE FUNCTION postrider_internal.note_probation();
 
 -- +goose StatementBegin
 -- The data of the n-th fact of a notice.
@@ -160,7 +160,7 @@ SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.dead_letters[place
 CREATE FUNCTION postrider_internal.tell() RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     since timestamptz := postrider_internal.notices_since();
-    told jsonb;
+    published jsonb;
 BEGIN
     PERFORM FROM postrider_internal.notice_pass WHERE noticed_at < clock_timestamp() - interval '0.9 seconds'
     FOR UPDATE SKIP LOCKED;
@@ -225,13 +225,13 @@ BEGIN
                'application/json',
                'data', jsonb_strip_nulls(jsonb_build_object('topic', t.name, 'subscription', s.name)) || f.data)
                ORDER BY f.at, f.id)
-      INTO told
+      INTO published
       FROM facts f LEFT JOIN postrider_internal.topics t ON t.id = f.of_topic
       LEFT JOIN postrider_internal.event_subscriptions s ON s.id = f.of_subscription;
-    IF told IS NOT NULL THEN
-        PERFORM postrider_internal.accept_events('postrider.system', told, false, false, NULL);
+    IF published IS NOT NULL THEN
+        PERFORM postrider_internal.accept_events('postrider.system', published, false, false, NULL);
     END IF;
-    RETURN coalesce(jsonb_array_length(told), 0);
+    RETURN coalesce(jsonb_array_length(published), 0);
 END $$;
 -- +goose StatementEnd
 

@@ -50,11 +50,11 @@ SELECT t.name AS topic, s.name AS subscription, o.deliveries AS pending_deliveri
            oldest.id AS oldest_delivery_id,
        s.id AS subscription_id
   FROM (SELECT subscription_id, sum(deliveries)::bigint AS deliveries
-          FROM (SELECT subscription_id, deliveries FROM postrider_internal.owed
+          FROM (SELECT subscription_id, deliveries FROM postrider_internal.backlog_counts
                  UNION ALL
-                SELECT subscription_id, CASE kind WHEN 'owed' THEN count ELSE -count END
+                SELECT subscription_id, CASE kind WHEN 'matched' THEN count ELSE -count END
                   FROM postrider_internal.unmerged_counts
-                 WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) changes
+                 WHERE kind IN ('matched', 'delivered', 'dead_lettered', 'dropped', 'canceled')) changes
          GROUP BY 1
         HAVING sum(deliveries) > 0) o
   JOIN postrider_internal.event_subscriptions s ON s.id = o.subscription_id

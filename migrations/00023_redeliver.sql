@@ -104,7 +104,7 @@ BEGIN
     ), rolled AS (
         INSERT INTO postrider_internal.rollup_deltas (slot, entries)
         SELECT (c.topic_id + c.subscription_id) % 8, array_agg(ROW (date_trunc('minute', now()), c.topic_id,
-            c.subscription_id, 'owed', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
+            c.subscription_id, 'matched', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
           FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
     )
     SELECT j.id, f.delivery_id, j.problem FROM judged j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
@@ -142,7 +142,7 @@ BEGIN
       FROM (SELECT * FROM unnest(ids, sizes) AS u(id, bytes) WHERE u.id = ANY (kept) ORDER BY u.id) o;
     GET DIAGNOSTICS made = ROW_COUNT;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'owed', '', NULL::int, made,
+    SELECT (t + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t, target, 'matched', '', NULL::int, made,
         NULL)::postrider_internal.rollup_entry] WHERE made > 0;
     RETURN made;
 END $$;

@@ -61,7 +61,7 @@ BEGIN
                     postrider_internal.quoted_length('1') ELSE 0 END,
             postrider_internal.hold_of(target), at, at) RETURNING id INTO delivery;
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
-    VALUES ((t.id + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t.id, target, 'owed', '', NULL::int, 1,
+    VALUES ((t.id + target) % 8, ARRAY [ROW (date_trunc('minute', now()), t.id, target, 'matched', '', NULL::int, 1,
         NULL)::postrider_internal.rollup_entry]);
     PERFORM postrider_internal.note_audit(actor, address, 'test_delivery_made', topic, subscription,
         jsonb_build_object('deliveryId', delivery, 'systemId', event));

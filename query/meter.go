@@ -35,7 +35,7 @@ type Total struct {
 // Backlog has the pending deliveries of an event subscription.
 type Backlog struct {
 	Topic, Subscription string
-	Owed                int64
+	Pending             int64
 	// OldestSeconds is the age of the oldest one; 0 if it is being finished at this moment.
 	OldestSeconds float64
 }
@@ -132,7 +132,7 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 		return nil, err
 	}
 	for _, b := range r.Backlogs {
-		r.Vitals.PendingDeliveries += b.Owed
+		r.Vitals.PendingDeliveries += b.Pending
 		r.Vitals.OldestPendingSeconds = max(r.Vitals.OldestPendingSeconds, b.OldestSeconds)
 	}
 	r.Backlogs = fewer(r.Backlogs)
@@ -146,7 +146,7 @@ func fewer(all []Backlog) []Backlog {
 	}
 	others := Backlog{Topic: Others, Subscription: Others}
 	for _, b := range all[meterBacklog:] {
-		others.Owed += b.Owed
+		others.Pending += b.Pending
 		others.OldestSeconds = max(others.OldestSeconds, b.OldestSeconds)
 	}
 	return append(all[:meterBacklog:meterBacklog], others)

@@ -15,8 +15,8 @@ import (
 
 // Minute has the counts of one minute, or of a step of several minutes.
 type Minute struct {
-	At                                                                 time.Time
-	Published, Owed, Attempts, Failures, Delivered, DeadLetters, Ended int64
+	At                                                                    time.Time
+	Published, Matched, Attempts, Failures, Delivered, DeadLetters, Ended int64
 	// FirstAttempt is how many of Delivered needed one attempt.
 	FirstAttempt int64
 	// Outcomes counts the attempts by outcome.
@@ -164,8 +164,8 @@ func (m *Minute) add(r *counted) {
 	switch r.Kind {
 	case "published":
 		m.Published += r.Count
-	case "owed":
-		m.Owed += r.Count
+	case "matched":
+		m.Matched += r.Count
 	case "attempt":
 		m.Attempts += r.Count
 		m.Outcomes[r.Detail] += r.Count

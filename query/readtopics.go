@@ -15,11 +15,11 @@ type TopicLine struct {
 	EventRetentionInDays     *int
 	CreatedAt                time.Time
 	Subscriptions            int
-	// Published and Owed count events and deliveries of the last 24 hours, SparkPublished the events of the last hour in
+	// Published and Matched count events and deliveries of the last 24 hours, SparkPublished the events of the last hour in
 	// twelve steps. LastPublished is the minute of the last event in these 24 hours.
-	Published, Owed int64
-	SparkPublished  []int64
-	LastPublished   *time.Time
+	Published, Matched int64
+	SparkPublished     []int64
+	LastPublished      *time.Time
 }
 
 var topicList = list[string]{page: sqlFile("topics.sql")}

@@ -92,7 +92,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 		Ranges: display.RangeLinks(c, r),
 		Charts: []display.Chart{
 			display.OutcomeChart(r, details.Range), display.LatencyChart(r, details.Range.Minutes),
-			display.TrafficChart(r, display.OwedSeries, details.Range.Minutes),
+			display.TrafficChart(r, display.MatchedSeries, details.Range.Minutes),
 		},
 		HoldText: holdText(sub.Hold.Reason), Latency: latencyShares(&details.Day.Total.Latency),
 		Outcomes: sharesOf(details.Day.Outcomes,

@@ -32,10 +32,10 @@ WITH taken AS (
         DO UPDATE SET count = r.count + excluded.count,
                       latency_buckets = postrider_internal.add_buckets(r.latency_buckets, excluded.latency_buckets)
 ), owed AS (
-    INSERT INTO postrider_internal.owed AS o (subscription_id, deliveries)
-    SELECT subscription_id, sum(CASE kind WHEN 'owed' THEN count ELSE -count END) FROM added
-     WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')
-     GROUP BY 1 HAVING sum(CASE kind WHEN 'owed' THEN count ELSE -count END) <> 0
+    INSERT INTO postrider_internal.backlog_counts AS o (subscription_id, deliveries)
+    SELECT subscription_id, sum(CASE kind WHEN 'matched' THEN count ELSE -count END) FROM added
+     WHERE kind IN ('matched', 'delivered', 'dead_lettered', 'dropped', 'canceled')
+     GROUP BY 1 HAVING sum(CASE kind WHEN 'matched' THEN count ELSE -count END) <> 0
         ON CONFLICT (subscription_id) DO UPDATE SET deliveries = o.deliveries + excluded.deliveries
 ), outcomes AS (
     INSERT INTO postrider_internal.operation_outcomes AS o (operation_id, state, deliveries)

@@ -6,5 +6,5 @@ SELECT c.relname::text AS name, coalesce(u.n_live_tup, 0) AS rows, coalesce(u.n_
   LEFT JOIN pg_stat_user_tables u ON u.relid = c.oid
  WHERE c.relnamespace = to_regnamespace('postrider_internal')
    AND c.relname IN ('river_job', 'deliveries', 'batches', 'rollup_deltas', 'nodes', 'event_subscription_states',
-                     'probations', 'owed')
+                     'probations', 'backlog_counts')
  ORDER BY 1

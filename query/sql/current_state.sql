@@ -2,11 +2,11 @@
 -- is counted up to @held, and the lag is that of the newest @sample finished deliveries.
 WITH backlog AS (
     SELECT coalesce(sum(n), 0)::bigint AS pending
-      FROM (SELECT deliveries AS n FROM postrider_internal.owed
+      FROM (SELECT deliveries AS n FROM postrider_internal.backlog_counts
              UNION ALL
-            SELECT CASE kind WHEN 'owed' THEN count ELSE -count END
+            SELECT CASE kind WHEN 'matched' THEN count ELSE -count END
               FROM postrider_internal.unmerged_counts
-             WHERE kind IN ('owed', 'delivered', 'dead_lettered', 'dropped', 'canceled')) changes
+             WHERE kind IN ('matched', 'delivered', 'dead_lettered', 'dropped', 'canceled')) changes
 ), held AS (
     SELECT least(@held, (SELECT count(*) FROM (SELECT FROM postrider_internal.deliveries
                                                 WHERE hold IS NOT NULL LIMIT @held) single)

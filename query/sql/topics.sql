@@ -10,7 +10,7 @@ WITH page AS MATERIALIZED (
      LIMIT @limit
 ), day AS (
     SELECT t.name AS topic, coalesce(sum(q.count) FILTER (WHERE q.kind = 'published'), 0)::bigint AS published,
-           coalesce(sum(q.count) FILTER (WHERE q.kind = 'owed'), 0)::bigint AS owed,
+           coalesce(sum(q.count) FILTER (WHERE q.kind = 'matched'), 0)::bigint AS matched,
            max(q.begins) FILTER (WHERE q.kind = 'published') AS last_quarter, array_agg(DISTINCT t.id) AS ids
       FROM (SELECT topic_id, begins, kind, count
               FROM postrider_internal.rollup_sums
@@ -18,7 +18,7 @@ WITH page AS MATERIALIZED (
              UNION ALL
             SELECT topic_id, minute, kind, count FROM postrider_internal.unmerged_counts) q
       JOIN postrider_internal.topics t ON t.id = q.topic_id
-     WHERE q.kind IN ('published', 'owed')
+     WHERE q.kind IN ('published', 'matched')
      GROUP BY 1
 ), minutes AS (
     SELECT t.name AS topic, least(11, floor(extract(epoch FROM now() - m.minute) / 300))::int AS step,
@@ -36,7 +36,7 @@ WITH page AS MATERIALIZED (
       LEFT JOIN minutes m ON m.topic = p.topic AND m.step = g.step
      GROUP BY 1
 )
-SELECT p.*, coalesce(d.published, 0) AS published, coalesce(d.owed, 0) AS owed,
+SELECT p.*, coalesce(d.published, 0) AS published, coalesce(d.matched, 0) AS matched,
        coalesce(latest.at, d.last_quarter) AS last_published, h.spark_published
   FROM page p
   JOIN hour h USING (topic)

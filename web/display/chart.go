@@ -74,7 +74,7 @@ func RangeLinks(c echo.Context, here *chartRange) []RangeLink {
 // The first series of a traffic chart: events of a topic are published, and cause deliveries of event subscriptions.
 const (
 	PublishedSeries = "Published"
-	OwedSeries      = "Owed"
+	MatchedSeries   = "Matched"
 )
 
 // rowsOf makes a row of each step but the last: it has not ended, and would look like a drop.
@@ -96,8 +96,8 @@ func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 		},
 		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			count := m.Published
-			if first == OwedSeries {
-				count = m.Owed
+			if first == MatchedSeries {
+				count = m.Matched
 			}
 			return numbers(count, m.Delivered, m.Failures, m.DeadLetters)
 		}),

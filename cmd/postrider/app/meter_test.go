@@ -53,7 +53,7 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	for range 3 {
 		b.publish(t, "orders", "e", 2)
 		want[[4]string{"orders", "", "published", ""}] += 2
-		want[[4]string{"orders", "billing", "owed", ""}] += 2
+		want[[4]string{"orders", "billing", "matched", ""}] += 2
 		for range 2 { // appended, then merged
 			meter.ForgetReading()
 			counts, _ = totals(t, meter)
@@ -74,7 +74,7 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 	want[[4]string{"orders", "billing", "attempt", string(r.Outcome)}] = 1
 	require.Equal(t, want, counts)
 	require.Len(t, reading.Backlogs, 1)
-	require.Equal(t, int64(8), reading.Backlogs[0].Owed, "also what was before")
+	require.Equal(t, int64(8), reading.Backlogs[0].Pending, "also what was before")
 	require.Equal(t, int64(8), reading.Vitals.PendingDeliveries)
 	require.Positive(t, reading.Vitals.OldestPendingSeconds)
 	require.Equal(t, 8, reading.Vitals.PartitionDays)
@@ -117,12 +117,12 @@ func TestMeterBoundsWhatItTellsApart(t *testing.T) {
 		require.LessOrEqual(t, len(counts), 5, "three of their own, published or owed, and the others of either kind at most")
 		var owed int64
 		for key, n := range counts {
-			if key[2] == "owed" {
+			if key[2] == "matched" {
 				owed += n
 			}
 		}
 		require.Equal(t, int64(5*(i+1)), owed)
-		require.GreaterOrEqual(t, counts[[4]string{query.Others, query.Others, "owed", ""}], int64(2*(i+1)))
+		require.GreaterOrEqual(t, counts[[4]string{query.Others, query.Others, "matched", ""}], int64(2*(i+1)))
 	}
 }
 

@@ -94,7 +94,7 @@ func TestRedeliverAll(t *testing.T) {
 		b.count(t,
 			"SELECT count(*) FROM postrider.audit WHERE action = 'operation_finished' AND details ->> 'done' = '1202' "+
 				"AND details ->> 'operationId' = $1", id.String()))
-	require.Equal(t, 1203+1206, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'owed'"))
+	require.Equal(t, 1203+1206, b.count(t, "SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'matched'"))
 
 	again := b.redeliverAll(t, &query.DeadLetterFilter{Redelivered: new(true), EventID: new("e-7")}, 0)
 	b.operate(t)

@@ -49,7 +49,7 @@ var answers = map[string]string{
 		` {"event_id": "nobody-1"}]`,
 	"batch": `[{"batch_id": 7, "state": "pending", "position": 1, "event_id": "order-43", "delivery_id": 105,` +
 		` "left_reason": null}, {"position": 2, "delivery_id": 106, "left_reason": "OwnTime"}]`,
-	"minutes": `[{"kind": "owed", "detail": "", "count": 2}, {"kind": "dead_lettered", "detail": "TimeToLiveExceeded",` +
+	"minutes": `[{"kind": "matched", "detail": "", "count": 2}, {"kind": "dead_lettered", "detail": "TimeToLiveExceeded",` +
 		` "count": 1}, {"kind": "published", "count": 5}]`,
 	"nodes": `[{"node": "node-b", "requests": 2, "failed": 1, "interrupted": 1, "average_ms": 15.0},
 		{"node": "node-c", "requests": null}]`,

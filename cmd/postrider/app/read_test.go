@@ -100,7 +100,7 @@ func TestCountsHaveEveryMinute(t *testing.T) {
 	require.Len(t, counts.Minutes, 61)
 	var published, owed int64
 	for i, m := range counts.Minutes {
-		published, owed = published+m.Published, owed+m.Owed
+		published, owed = published+m.Published, owed+m.Matched
 		if i > 0 {
 			require.Equal(t, time.Minute, m.At.Sub(counts.Minutes[i-1].At))
 		}
@@ -110,7 +110,7 @@ func TestCountsHaveEveryMinute(t *testing.T) {
 		time.Hour, 5*time.Minute)
 	require.NoError(t, err)
 	require.Len(t, other.Minutes, 13)
-	require.Zero(t, other.Minutes[12].Owed+other.Minutes[11].Owed)
+	require.Zero(t, other.Minutes[12].Matched+other.Minutes[11].Matched)
 }
 
 func TestQuantileIsReadOffWithinItsBucket(t *testing.T) {

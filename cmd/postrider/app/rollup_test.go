@@ -20,7 +20,7 @@ const miscountedRollups = `
 WITH truth AS (
     SELECT topic, NULL AS subscription, 'published' AS kind, '' AS detail, count(*) AS n FROM postrider.events
     GROUP BY 1
-    UNION ALL SELECT topic, subscription, 'owed', '', count(*) FROM postrider.deliveries GROUP BY 1, 2
+    UNION ALL SELECT topic, subscription, 'matched', '', count(*) FROM postrider.deliveries GROUP BY 1, 2
     UNION ALL SELECT topic, subscription, 'attempt', outcome, count(*) FROM postrider.delivery_attempts WHERE NOT late
     GROUP BY 1, 2, 4
     UNION ALL SELECT topic, subscription, state, CASE WHEN state = 'delivered' AND attempts = 1 THEN 'FirstAttempt'

@@ -162,7 +162,7 @@ func (m *collector) collectDatabase(out series) {
 		"including the wait for a connection. Results are reused for 5 s."+here), r.Took.Seconds())
 	collectTotals(out, r.Totals)
 	for _, b := range r.Backlogs {
-		out.gauge(backlog, float64(b.Owed), b.Topic, b.Subscription)
+		out.gauge(backlog, float64(b.Pending), b.Topic, b.Subscription)
 		out.gauge(oldest, b.OldestSeconds, b.Topic, b.Subscription)
 	}
 	deliveries, subscriptions, traffic := holds(), holds(), m.system.Traffic.LatestTraffic()
@@ -221,7 +221,7 @@ func collectTotals(out series, totals []query.Total) {
 			out.counter(publishSuccess, float64(t.Count), t.Topic)
 		case "duplicate":
 			out.counter(duplicateEvents, float64(t.Count), t.Topic)
-		case "owed":
+		case "matched":
 			matched[to] += t.Count
 			delivered[to] += 0 // the series must exist from the first event on, so that an alert can see no increase
 		case "delivered":

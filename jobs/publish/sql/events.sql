@@ -13,7 +13,7 @@ WITH fresh AS (
     INSERT INTO postrider_internal.rollup_deltas (slot, entries)
     SELECT (topic_id + subscription_id) % 8,
            array_agg(ROW (date_trunc('minute', now()), topic_id, subscription_id,
-                          CASE subscription_id WHEN 0 THEN 'published' ELSE 'owed' END, '', NULL, count,
+                          CASE subscription_id WHEN 0 THEN 'published' ELSE 'matched' END, '', NULL, count,
                           NULL)::postrider_internal.rollup_entry)
       FROM fresh CROSS JOIN @destinations AS c(@destinations.*)
      GROUP BY 1

@@ -30,7 +30,7 @@ WITH fresh AS (
       JOIN step ON step.id = m.route_id
 ), -- deliveries.sql
 , entries AS (
-    SELECT topic_id, subscription_id, 'owed' AS kind, count(*) AS count FROM created GROUP BY 1, 2
+    SELECT topic_id, subscription_id, 'matched' AS kind, count(*) AS count FROM created GROUP BY 1, 2
      UNION ALL
     -- A publish by SQL is counted with the first step of its route.
     SELECT r.topic_id, 0, 'published', sum(cardinality(r.event_uuids))

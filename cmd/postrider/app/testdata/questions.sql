@@ -55,10 +55,10 @@ BEGIN
     VALUES
         (6, 1, 1, NULL, NULL, NULL), (7, 1, 105, NULL, NULL, NULL), (7, 2, 106, now(), 1, 'OwnTime'),
         (8, 1, 2, NULL, NULL, NULL);
-    INSERT INTO postrider_internal.owed VALUES (billing, 4), (mail, 1);
+    INSERT INTO postrider_internal.backlog_counts VALUES (billing, 4), (mail, 1);
     -- One more was published since they were added up, and another has ended: both are still among the deltas.
     INSERT INTO postrider_internal.rollup_deltas
-    VALUES (0, ARRAY [ROW (minute, orders, billing, 'owed', '', NULL, 2, NULL)::postrider_internal.rollup_entry,
+    VALUES (0, ARRAY [ROW (minute, orders, billing, 'matched', '', NULL, 2, NULL)::postrider_internal.rollup_entry,
         ROW (minute, orders, billing, 'dead_lettered', 'TimeToLiveExceeded', NULL, 1,
         NULL)::postrider_internal.rollup_entry]);
 

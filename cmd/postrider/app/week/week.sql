@@ -149,7 +149,7 @@ SELECT m.id, 'scheduled', jsonb_build_object('d', m.id, 's', 11, 'n', 2), 'deliv
 
 -- The counts, from the rows that are there.
 CREATE PROCEDURE bench.fill_counts(today date) LANGUAGE sql AS $$
-INSERT INTO postrider_internal.owed AS o SELECT subscription_id, count(*) FROM postrider_internal.deliveries
+INSERT INTO postrider_internal.backlog_counts AS o SELECT subscription_id, count(*) FROM postrider_internal.deliveries
 WHERE event_day = today GROUP BY 1 ORDER BY 1
     ON CONFLICT (subscription_id) DO UPDATE SET deliveries = o.deliveries + excluded.deliveries;
 INSERT INTO postrider_internal.rollups (minute, topic_id, subscription_id, kind, detail, count)
@@ -157,7 +157,7 @@ SELECT date_trunc('minute', finished_at), topic_id, subscription_id, state, CASE
     AND attempts = 1 THEN 'FirstAttempt' ELSE coalesce(reason, '') END, count(*)
   FROM postrider_internal.delivery_history WHERE day = today GROUP BY 1, 2, 3, 4, 5;
 INSERT INTO postrider_internal.rollups (minute, topic_id, subscription_id, kind, detail, count)
-SELECT date_trunc('minute', published_at), topic_id, subscription_id, 'owed', '', count(*) FROM bench.made(today)
+SELECT date_trunc('minute', published_at), topic_id, subscription_id, 'matched', '', count(*) FROM bench.made(today)
 GROUP BY 1, 2, 3;
 INSERT INTO postrider_internal.rollups (minute, topic_id, kind, count)
 SELECT date_trunc('minute', published_at), topic_id, 'published', count(*) FROM postrider_internal.events
