@@ -18,27 +18,25 @@ import (
 	"postrider/postgres"
 )
 
-// maxReruns bounds how often one attempt is repeated after crashes and other failures of this program: an event whose
-// delivery kills the process, or whose stored body cannot be sent, must not do so for ever.
-const maxReruns = 20
-
-// beginPause is how long an attempt waits that could not begin because the database was unavailable or results could
-// not be recorded. It does not count as a rerun: at 20 reruns an outage of half an hour would dead-letter events that
-// were never attempted.
-const beginPause = 2 * time.Second
-
-// beginTimeout bounds each step before the request.
-const beginTimeout = time.Minute
-
-// loadTries bounds how often a work is loaded again because its holds were read too long ago. A database that is always
-// slow must not stop delivery.
-const loadTries = 3
+const (
+	// maxReruns bounds how often one attempt is repeated after crashes and other failures of this program: an event may
+	// crash the process at each delivery.
+	maxReruns = 20
+	// beginPause is the wait of an attempt that could not begin because the database was unavailable. It is no rerun: an
+	// outage of half an hour would otherwise dead-letter events that were never attempted.
+	beginPause = 2 * time.Second
+	// beginTimeout bounds each step before the request.
+	beginTimeout = time.Minute
+	// loadTries bounds how often a work is loaded again because its holds were read too long ago: a slow database must not
+	// stop delivery.
+	loadTries = 3
+)
 
 // Failpoints of a delivery attempt: the job was fetched, the request was sent, the response was read.
 const (
-	PointFetched  = "fetched"
-	PointSent     = "sent"
-	PointAnswered = "answered"
+	PointFetched   = "fetched"
+	PointSent      = "sent"
+	PointResponded = "responded"
 )
 
 // deliver is one delivery attempt: one HTTP request. An endpoint's failure is an outcome and no error. An error means
@@ -50,53 +48,51 @@ func (e *Engine) deliver(ctx context.Context, job *river.Job[queue.AttemptArgs])
 	defer e.parts.Handoff.Forget(job.ID)
 	e.parts.Failpoint.Reach(PointFetched)
 	a := &attempt{engine: e, args: job.Args, job: tokenOf(job.JobRow), reruns: job.Args.Reruns + job.Attempt - 1}
-	return e.worked(a, a.run(ctx))
-}
-
-// worked returns to River how an attempt went.
-func (e *Engine) worked(a *attempt, err error) error {
+	err := a.run(ctx)
 	switch {
 	case err == nil:
-		e.ended.Add(a.job.JobID) // recorded: the row is gone
+		e.ended.Add(job.ID) // recorded: the row is gone
 	case errors.Is(err, postgres.ErrNotFound):
-		e.drop(a.job, err) // ended, canceled or given to another job meanwhile: this row is no delivery's token
+		e.drop(a.job, err) // the delivery has ended, or has another job
 		return nil
 	case errors.Is(err, endpoint.ErrInterrupted):
-		e.interrupted.Add(a.job.JobID) // River's completer defers it as a rerun, or Stop gives it back if that is too late
+		e.interrupted.Add(job.ID) // River's completer defers it as a rerun; after its end, Stop gives it back
 	case !a.begun && !errors.Is(err, context.Canceled): // canceled: this node stops, and River gives the job back itself
-		e.log.Warn("an attempt could not begin, trying again", "job", a.job.JobID, "delivery", a.args.Delivery,
+		e.log.Warn("an attempt could not begin, trying again", "job", job.ID, "delivery", a.args.Delivery,
 			"batch", a.args.Batch, "subscription", a.args.Subscription, "in", beginPause, "error", err)
 		return river.JobSnooze(beginPause)
 	}
 	return err
 }
 
-// attempt is one job's way from its row to its result.
+// attempt is the run of one job, from its row to its result.
 type attempt struct {
 	engine *Engine
 	args   queue.AttemptArgs
 	job    queue.JobToken
 	reruns int
-	begun  bool   // from here on a failure is a rerun: of these events, and perhaps with a request that was sent
-	leave  func() // gives the place at the endpoint back, once
+	begun  bool   // a failure is a rerun from now on: the request may have been sent
+	leave  func() // releases the place at the gate, once
 
 	work  *queue.Work
 	sub   *catalog.Subscription
 	rules policy.Rules
 
-	trace  event.Trace // that the events of the request share
-	token  string      // that the request carried; "" = none
+	trace  event.Trace // of the request's events
+	token  string      // in the request; "" = none
 	posted http.Header // the headers of the request; nil = none was made
 }
 
-// run takes a place at the endpoint, loads the work, and sends it if its turn has come.
+// run enters the gate, loads the work, and sends it if it is due.
 func (a *attempt) run(ctx context.Context) error {
-	switch entered, err := a.enter(ctx); {
-	case err != nil:
+	parts := &a.engine.parts
+	if err := parts.Recorder.WaitRecording(ctx); err != nil {
 		return err
-	case !entered:
-		return a.park(ctx)
 	}
+	if !parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
+		return a.hold(ctx)
+	}
+	a.leave = sync.OnceFunc(func() { parts.Gate.Leave(a.args.Subscription) })
 	defer a.leave()
 	if a.args.CutsBatch() {
 		if err := a.cut(ctx); err != nil {
@@ -125,22 +121,9 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 }
 
-// enter waits until results can be recorded, and takes a place at the endpoint; false if it has none free. After true
-// the caller must leave.
-func (a *attempt) enter(ctx context.Context) (entered bool, err error) {
-	if err := a.engine.parts.Recorder.WaitRecording(ctx); err != nil {
-		return false, err
-	}
-	if !a.engine.parts.Gate.Enter(ctx, a.args.Subscription, a.engine.limit(a.args.Subscription)) {
-		return false, nil
-	}
-	a.leave = sync.OnceFunc(func() { a.engine.parts.Gate.Leave(a.args.Subscription) })
-	return true, nil
-}
-
-// park puts on hold what found no place at its endpoint; a later wave releases it. A batch cutter holds all open
+// hold puts the work on hold because the gate is full; a later refill releases it. A batch cutter holds all open
 // deliveries of the event subscription.
-func (a *attempt) park(ctx context.Context) error {
+func (a *attempt) hold(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -155,8 +138,8 @@ func (a *attempt) park(ctx context.Context) error {
 	})
 }
 
-// cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels what is pending:
-// a publish that was in progress may have committed after the deletion.
+// cut cuts the batch that this job is going to send. If the event subscription was deleted, it cancels its pending
+// deliveries: a publish in progress may have committed after the deletion.
 func (a *attempt) cut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
@@ -173,7 +156,7 @@ func (a *attempt) cut(ctx context.Context) error {
 	return a.engine.parts.JobRows.EndJob(ctx, a.job)
 }
 
-// load reads the work, unless it came with the job.
+// load reads the work, unless the handoff has it.
 func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
 	if work := a.engine.parts.Handoff.Work(a.job.JobID); work != nil {
 		return work, nil
@@ -183,7 +166,7 @@ func (a *attempt) load(ctx context.Context) (*queue.Work, error) {
 	return a.engine.parts.Loader.Load(ctx, a.args, a.job)
 }
 
-// begin reports whether the work may be sent now, and records what becomes of it otherwise.
+// begin reports whether the work may be sent now, and otherwise records what happens to it.
 func (a *attempt) begin(ctx context.Context) (ready bool, err error) {
 	switch found, err := a.configure(ctx); {
 	case err != nil:
@@ -191,12 +174,11 @@ func (a *attempt) begin(ctx context.Context) (ready bool, err error) {
 	case !found:
 		return false, a.cancel(ctx)
 	}
-	// An endpoint that was set after the work was loaded, and is not validated, gets no events. The endpoint and its
-	// validation are of one moment, that of the catalogue.
+	// An endpoint that was set after the work was loaded, and is not validated, gets no events.
 	if a.work.Hold == "" && a.sub.NotValidated() {
 		a.work.Hold = catalog.HoldNotValidated
 	}
-	verdict, fates, ready := a.turn(a.work.Now())
+	verdict, fates, ready := a.checkDue(a.work.Now())
 	if ready && len(fates) == 0 {
 		return true, nil
 	}
@@ -236,40 +218,79 @@ func (a *attempt) post() error {
 		}
 	}
 	sent := endpoint.NewPayload(body, a.work.Release)
-	met, late, err := a.send(header, sent)
+	resp, late, err := a.engine.endpoint.Send(&endpoint.Request{
+		URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
+		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateResponseWindow,
+	})
+	a.token, a.posted = resp.Token, resp.Sent
 	sent.Drop()
 	if err != nil {
 		return err
 	}
-	err = a.conclude(started, met, size)
+	err = a.conclude(started, resp, size)
 	if late != nil {
-		a.follow(late, err, started)
+		// With an error the attempt is repeated, and no retry exists that a late response could cancel: the call is cut.
+		go a.engine.endpoint.Finish(late, err, func(resp endpoint.Response) { a.concludeLate(started, resp) })
 	}
 	return err
 }
 
-// conclude lets the policy decide about each member, and records what it decided.
-func (a *attempt) conclude(started time.Time, met endpoint.Answer, size int) error {
+// conclude records the policy's decision about each member.
+func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) error {
 	now := a.work.Now()
-	a.engine.parts.Failpoint.Reach(PointAnswered)
-	a.leave() // recording is no load on the endpoint
-	a.engine.parts.Gate.Learn(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, met.Result), met.Result)
-	facts := a.facts(started, now, met)
+	a.engine.parts.Failpoint.Reach(PointResponded)
+	a.leave() // recording does not occupy the endpoint
+	a.engine.parts.Gate.Learn(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
+	facts := a.facts(started, now, resp)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
 		facts.TimeToLiveSince = a.work.Members[i].TimeToLiveSince
 		verdicts[i] = policy.Decide(a.rules.Policy, facts)
 	}
 	a.checkExpired(facts, verdicts)
-	verdict, apart := together(verdicts)
-	result := a.attempted(verdict, started, met)
+	verdict, separate := combine(verdicts)
+	result := a.attempted(verdict, started, resp)
 	result.Bytes = size
-	for _, n := range apart {
+	for _, n := range separate {
 		result.Fates = append(result.Fates, delivery.Fate{DeliveryID: a.work.Members[n].DeliveryID, Verdict: verdicts[n]})
 	}
 	if err := a.engine.parts.Recorder.Record(context.Background(), result); err != nil {
 		return err
 	}
-	a.report(&result, met, now, false)
+	a.report(&result, resp, now, false)
 	return nil
+}
+
+// concludeLate records the response that came after the ack timeout.
+func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
+	verdict, why, counts := lateVerdict(a.rules.Policy, a.sub.EndpointKind, resp.Result)
+	if !counts {
+		return
+	}
+	result := a.attempted(verdict, started, resp)
+	a.engine.parts.Gate.Learn(a.sub.ID, result.Outcome, resp.Result)
+	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), result, why); {
+	case err != nil:
+		a.engine.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", result.DeliveryID,
+			"batch", result.BatchID, "result", resp.Result.String(), "error", err)
+	case ended:
+		a.report(&result, resp, a.work.Now(), true)
+	}
+}
+
+// lateVerdict decides about a call after its ack timeout. A success cancels the queued retry. A response that the
+// policy calls a failure is only noted: it must not end a delivery whose retry is already scheduled. Without a response
+// nothing is recorded.
+func lateVerdict(
+	p *policy.Policy, kind policy.EndpointKind, result policy.Result,
+) (verdict policy.Verdict, why string, ok bool) {
+	const late = "response after the ack timeout: "
+	switch {
+	case result.Err != policy.ErrorNone || result.Status == 0:
+		return policy.Verdict{}, "", false
+	case p.Cell(kind, result).Action == policy.ActionSuccess:
+		return policy.Verdict{Action: policy.Delivered}, late + result.String() + ": success", true
+	default:
+		return policy.Verdict{Action: delivery.Note}, late + result.String(), true
+	}
 }

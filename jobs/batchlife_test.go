@@ -334,7 +334,7 @@ func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
 	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver",
-		"answered after the ack timeout: 200: success; the queued retry was canceled"))
+		"response after the ack timeout: 200: success; the queued retry was canceled"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 	require.Len(t, x.requests(), 1)
 }
@@ -354,7 +354,7 @@ func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	second := x.next(t)
 	first.answer(http.StatusOK)
 	b.become(t, 1, lateRows, 1, "Delivered", "note",
-		"answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
+		"response after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 	second.answer(http.StatusOK)
 	b.attempt(t)

@@ -7,24 +7,24 @@ import (
 )
 
 const (
-	// collectPoll finds publishes by SQL without a notification: their publisher chose not to notify, their transaction
-	// was longer than the watch that it saw, or the notification was lost. Due finds them earlier, unless it is busy.
+	// collectPoll finds publishes by SQL without a notification: their publisher did not notify, their transaction was
+	// longer than the watch that it saw, or the notification was lost. Due finds them earlier, unless it is busy.
 	collectPoll = 5 * time.Second
 	// collectRetry follows an error.
 	collectRetry = 500 * time.Millisecond
-	// collectPause is the pause between two searches while publishes come; no publisher has to notify then. A search
+	// collectPause is the pause between two searches while publishes arrive; publishers need not notify then. A search
 	// takes 0.25 ms.
 	collectPause = 5 * time.Millisecond
-	// collectRestEach and collectRestMost lengthen that pause with the number of publishes: in groups of 300 an event
+	// collectPauseEach and collectPauseMax lengthen that pause with the number of publishes: in groups of 300 an event
 	// takes PostgreSQL two thirds of the time that it takes in groups of 100.
-	collectRestEach = 500 * time.Microsecond
-	collectRestMost = 250 * time.Millisecond
-	// collectPatience is how long the searches go on when no more publishes come. In its first third the watch is
-	// renewed, which then holds for a second: the last third is for transactions that end later.
-	collectPatience = 3 * time.Second
+	collectPauseEach = 500 * time.Microsecond
+	collectPauseMax  = 250 * time.Millisecond
+	// collectIdle is how long the searches continue after the last publish. The watch, which is valid for a second, is
+	// renewed in its first third: the last third is for transactions that end later.
+	collectIdle = 3 * time.Second
 )
 
-// collect gathers publishes by SQL.
+// collect collects publishes by SQL.
 func (e *Engine) collect(ctx context.Context) {
 	for {
 		select {
@@ -35,22 +35,22 @@ func (e *Engine) collect(ctx context.Context) {
 		}
 		n, took := e.collectOnce(ctx)
 		if n > 0 {
-			e.collectAwhile(ctx)
-		} else { // any login can send wake-ups without an end
-			pause(ctx, collectRest(n, took))
+			e.collectUntilIdle(ctx)
+		} else { // any login can send wake-ups all the time
+			pause(ctx, pauseAfter(n, took))
 		}
 	}
 }
 
-func (e *Engine) collectAwhile(ctx context.Context) {
+func (e *Engine) collectUntilIdle(ctx context.Context) {
 	var idle, watched time.Duration
 	last := time.Now()
-	for idle < collectPatience && ctx.Err() == nil {
-		if watched <= 0 && idle < collectPatience/3 {
+	for idle < collectIdle && ctx.Err() == nil {
+		if watched <= 0 && idle < collectIdle/3 {
 			watched = e.watchPublishes(ctx)
 		}
 		n, took := e.collectOnce(ctx)
-		pause(ctx, collectRest(n, took))
+		pause(ctx, pauseAfter(n, took))
 		passed := time.Since(last)
 		last, idle, watched = last.Add(passed), idle+passed, watched-passed
 		if n > 0 {
@@ -59,25 +59,24 @@ func (e *Engine) collectAwhile(ctx context.Context) {
 	}
 }
 
-// collectRest returns the pause after a search that found n publishes. A search that found none takes long if
-// PostgreSQL cannot remove those that are gone, because a transaction stays open for hours.
-func collectRest(n int, took time.Duration) time.Duration {
-	rest := time.Duration(n) * collectRestEach
+// pauseAfter returns the pause after a search that found n publishes. A search that found none takes long if PostgreSQL
+// cannot remove dead rows, because a transaction stays open for hours.
+func pauseAfter(n int, took time.Duration) time.Duration {
+	wait := time.Duration(n) * collectPauseEach
 	if n == 0 {
-		rest = 3 * took
+		wait = 3 * took
 	}
-	return min(max(rest, collectPause), collectRestMost)
+	return min(max(wait, collectPause), collectPauseMax)
 }
 
-// collectOnce also creates the deliveries. Publishes that come meanwhile are gathered together next time: the more, the
-// busier the node is.
+// collectOnce collects the publishes that have arrived and creates their deliveries.
 func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
+	bounded, cancel := context.WithTimeout(ctx, loopTimeout)
 	defer cancel()
 	n, jobs, err := e.parts.Publisher.CollectPublishes(bounded)
 	if err != nil && ctx.Err() == nil {
-		e.log.Warn("publishes by SQL could not be gathered, trying again", "in", collectRetry, "error", err)
+		e.log.Warn("publishes by SQL could not be collected, trying again", "in", collectRetry, "error", err)
 		pause(ctx, collectRetry)
 	}
 	took = time.Since(began)
@@ -95,18 +94,18 @@ func (e *Engine) collectOnce(ctx context.Context) (n int, took time.Duration) {
 	return n, took
 }
 
-// watchPublishes returns the time after which the watch has to be renewed.
+// watchPublishes renews the watch and returns the time until the next renewal.
 func (e *Engine) watchPublishes(ctx context.Context) time.Duration {
-	bounded, cancel := context.WithTimeout(ctx, clockworkTimeout)
+	bounded, cancel := context.WithTimeout(ctx, loopTimeout)
 	defer cancel()
-	promised, err := e.parts.Publisher.WatchPublishes(bounded)
+	valid, err := e.parts.Publisher.WatchPublishes(bounded)
 	if err != nil {
 		e.log.Warn("the watch for publishes by SQL could not be renewed; their publishers notify meanwhile", "error", err)
 	}
-	return promised / 2
+	return valid / 2
 }
 
-// pause returns after a while, or when ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

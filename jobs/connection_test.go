@@ -227,7 +227,7 @@ func TestATokenServerThatFails(t *testing.T) {
 	require.Len(t, other.requests(), events)
 	require.Equal(t, 2*events, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized'
 		    AND status IS NULL AND verdict = 'retry' AND number = 1
-		AND error = 'no token from `+tokens.url+`: it answered 503 temporarily_unavailable'`))
+		AND error = 'no token from `+tokens.url+`: it responded with 503 temporarily_unavailable'`))
 	require.Less(t, tokens.asked.Load(), 20+2*int64(time.Since(began).Seconds()),
 		"no request for a second after each failure, with each of the two credentials")
 
@@ -237,7 +237,7 @@ func TestATokenServerThatFails(t *testing.T) {
 		return len(e.requests()) == events
 	}, 2*patience, tokenPatience)
 	b.become(t, 1, `SELECT least(count(*), 1) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
-		    AND error LIKE '%it answered 401 invalid_client'`)
+		    AND error LIKE '%it responded with 401 invalid_client'`)
 	b.become(t, events,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'")
 }

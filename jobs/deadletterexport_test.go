@@ -289,7 +289,7 @@ func TestExportGoesWhereTheSettingSays(t *testing.T) {
 	b.afterDelay(t, 2)
 	b.exported(t, 1)
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'stays' "+
-		"AND export_state = 'abandoned' AND export_error LIKE '%names no location%'")
+		"AND export_state = 'abandoned' AND export_error LIKE '%names no external location%'")
 	name, _ := theFile(t, directory)
 	require.True(t, strings.HasPrefix(name, "right/MOVES/"))
 }

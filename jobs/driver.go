@@ -13,10 +13,9 @@ import (
 	"postrider/postgres"
 )
 
-// driver is River's for pgx, with four differences: jobs are fetched by the store's statement, jobs that are to run
-// again get new rows, fetchers are woken by this process too, and the rows of jobs that are known to be gone are not
-// queried. River completes each job that returns, and the statement that records an attempt has deleted its row: a
-// twelfth of PostgreSQL's time went into finding nothing.
+// driver is River's driver for pgx with four differences. Package queue fetches jobs. A job that runs again gets a new
+// row. This process also wakes the fetchers. River does not complete jobs whose row is known to be gone, as an
+// attempt's row is after its record: those searches took a twelfth of PostgreSQL's time.
 type driver struct {
 	*riverpgxv5.Driver
 	engine *Engine
@@ -26,7 +25,7 @@ type driver struct {
 func (d driver) GetListener(p *riverdriver.GetListenenerParams) riverdriver.Listener {
 	l := &listener{Listener: d.Driver.GetListener(p), wake: d.engine.parts.Wake}
 	if d.engine.options.PollOnly {
-		l.Listener = deaf{l.Listener}
+		l.Listener = disconnected{l.Listener}
 	}
 	return l
 }
@@ -41,8 +40,8 @@ type executor struct {
 	engine *Engine
 }
 
-// JobGetAvailable implements riverdriver.Executor. River's clock does not matter: a job is due by the database's clock.
-// Local jobs of this node's publishes come first, and often there are no others.
+// JobGetAvailable implements riverdriver.Executor. Jobs are due by the database's clock, not by River's. Local jobs of
+// this node's publishes come first; often there are no others.
 func (e executor) JobGetAvailable(
 	ctx context.Context, p *riverdriver.JobGetAvailableParams,
 ) (*riverdriver.JobGetAvailableResult, error) {
@@ -82,24 +81,20 @@ func (e executor) next(ctx context.Context, p *riverdriver.JobGetAvailableParams
 func jobRow(j *queue.Job) *rivertype.JobRow {
 	return &rivertype.JobRow{
 		ID: j.ID, Attempt: j.Attempt, AttemptedAt: &j.AttemptedAt, AttemptedBy: j.AttemptedBy, CreatedAt: j.CreatedAt,
-		EncodedArgs: j.Args,
-		Kind:        j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority, Queue: j.Queue,
-		ScheduledAt: j.ScheduledAt,
-		State:       rivertype.JobStateRunning,
+		EncodedArgs: j.Args, Kind: j.Kind, MaxAttempts: j.MaxAttempts, Metadata: j.Metadata, Priority: j.Priority,
+		Queue: j.Queue, ScheduledAt: j.ScheduledAt, State: rivertype.JobStateRunning,
 	}
 }
 
-// JobSetStateIfRunningMany implements riverdriver.Executor. It answers the jobs that it found, so none for those that
-// are gone.
+// JobSetStateIfRunningMany implements riverdriver.Executor. It returns the jobs that it found.
 //
-// Jobs that are to run again get new rows: River would reschedule the row there is, and where the answer to that is
-// lost it does so once more, seconds later, when the row's next run is under way. Two requests would then be made at
-// once.
+// A job that runs again gets a new row. River would reschedule the same row, and again if the response is lost: then
+// the row may already run, and two requests would be sent at once.
 func (e executor) JobSetStateIfRunningMany(
 	ctx context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
 	left := without(p, e.engine.ended.Take(p.ID))
-	if again := putOff(left); len(again) > 0 {
+	if again := deferred(left); len(again) > 0 {
 		n, err := e.engine.parts.JobRows.Defer(ctx, again)
 		if err != nil || n == len(left.ID) {
 			return nil, err
@@ -111,8 +106,8 @@ func (e executor) JobSetStateIfRunningMany(
 	return e.Executor.JobSetStateIfRunningMany(ctx, left)
 }
 
-// putOff are the jobs that are to run again. River counts a run that was put off before its attempt began as none.
-func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.Deferred) {
+// deferred are the jobs that run again. River does not count a run that was snoozed before its attempt began.
+func deferred(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.Deferred) {
 	for i, state := range p.State {
 		switch state {
 		case rivertype.JobStateAvailable, rivertype.JobStateScheduled, rivertype.JobStateRetryable:
@@ -128,7 +123,7 @@ func putOff(p *riverdriver.JobSetStateIfRunningManyParams) (jobs []queue.Deferre
 	return jobs
 }
 
-// without is p without the jobs that have ended.
+// without returns p without the jobs that have ended.
 func without(
 	p *riverdriver.JobSetStateIfRunningManyParams, ended []bool,
 ) *riverdriver.JobSetStateIfRunningManyParams {
@@ -136,20 +131,20 @@ func without(
 		return p
 	}
 	return &riverdriver.JobSetStateIfRunningManyParams{
-		ID: leave(p.ID, ended), Attempt: leave(p.Attempt, ended), ErrData: leave(p.ErrData, ended),
-		FinalizedAt:     leave(p.FinalizedAt, ended),
-		MetadataDoMerge: leave(p.MetadataDoMerge, ended), MetadataUpdates: leave(p.MetadataUpdates, ended), Now: p.Now,
-		ScheduledAt: leave(p.ScheduledAt, ended), Schema: p.Schema, State: leave(p.State, ended),
+		ID: unmarked(p.ID, ended), Attempt: unmarked(p.Attempt, ended), ErrData: unmarked(p.ErrData, ended),
+		FinalizedAt: unmarked(p.FinalizedAt, ended), MetadataDoMerge: unmarked(p.MetadataDoMerge, ended),
+		MetadataUpdates: unmarked(p.MetadataUpdates, ended), Now: p.Now,
+		ScheduledAt: unmarked(p.ScheduledAt, ended), Schema: p.Schema, State: unmarked(p.State, ended),
 	}
 }
 
-// leave is the column without the places marked.
-func leave[T any](column []T, marked []bool) []T {
-	left := make([]T, 0, len(column))
+// unmarked returns the values that are not marked.
+func unmarked[T any](column []T, marked []bool) []T {
+	values := make([]T, 0, len(column))
 	for i, value := range column {
 		if !marked[i] {
-			left = append(left, value)
+			values = append(values, value)
 		}
 	}
-	return left
+	return values
 }

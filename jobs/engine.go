@@ -1,3 +1,6 @@
+// Package jobs runs River and the maintenance loops. Its workers make one delivery attempt per job, and one step,
+// request or try per job of the other kinds. Package policy decides what an attempt means; the packages below (queue,
+// publish, delivery) have the database's side. Every node runs the maintenance loops; there is no leader.
 package jobs
 
 import (
@@ -19,53 +22,89 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
+	"postrider/access"
+	"postrider/catalog"
+	"postrider/jobs/delivery"
 	"postrider/jobs/endpoint"
 	"postrider/jobs/export"
+	"postrider/jobs/publish"
 	"postrider/jobs/queue"
 	"postrider/migrations"
+	"postrider/operator"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/query"
 )
 
-// giveBackTimeout is how long a stop tries to give jobs back. The rest is reclaimed when the lease is gone.
+// giveBackTimeout is how long a stop tries to give jobs back. Other nodes reclaim the rest once the lease is gone.
 const giveBackTimeout = 3 * time.Second
 
-// Options of an Engine. Parts is required, and must be one with MaxWorkers.
+// Parts are the objects that an engine works with. All are required but Failpoint.
+type Parts struct {
+	Node      string
+	DB        *postgres.DB
+	Disk      *postgres.Disk
+	Failpoint postgres.Failpoint
+
+	Cache         *catalog.Cache
+	Subscriptions *catalog.Subscriptions
+	Holds         *catalog.Holds
+	Handshakes    *catalog.Handshakes
+	Access        *access.Access
+	Operator      *operator.Operator
+
+	Nodes    *queue.Nodes
+	Notifier *queue.Notifier
+	Traffic  *queue.Traffic
+	JobRows  *queue.JobRows
+	Active   *queue.JobSet
+	Wake     *queue.Wake
+	Handoff  *queue.Handoff
+	Gate     *queue.Gate
+
+	Publisher   *publish.Publisher
+	Loader      *delivery.Loader
+	Recorder    *delivery.Recorder
+	Releaser    *delivery.Releaser
+	Exports     *export.Exports
+	Maintenance *Maintenance
+}
+
+// Options of an Engine. Parts is required, with workers.
 type Options struct {
 	Parts  Parts
 	Logger *slog.Logger // default slog.Default()
-	// AllowCIDR opens address ranges that policy.Address refuses, such as loopback in dev.
+	// AllowCIDR opens address ranges that policy.Address denies, such as loopback in dev.
 	AllowCIDR []netip.Prefix
-	// AllowHTTP lets endpoints at public addresses be called without TLS. Those in AllowCIDR always may be.
+	// AllowHTTP allows requests without TLS to public addresses. In AllowCIDR they are always allowed.
 	AllowHTTP bool
-	// Proxy is what every request goes through; nil = none. Then it is the proxy that must refuse addresses that are not
-	// public: names are resolved there.
+	// Proxy is the proxy of all requests; nil = none. It resolves names, so it must itself reject internal addresses.
 	Proxy *url.URL
-	// Jitter gives a number in [0,1) per decision; default random. Tests switch it off.
+	// Jitter returns a number in [0,1) per decision; default random. Tests switch it off.
 	Jitter func() float64
-	// StopTimeout is how long Stop lets attempts finish before it cuts them; default 20 s. A cut attempt has no
-	// outcome and is made again.
+	// StopTimeout is how long Stop lets attempts finish before it cuts them; default 20 s. A cut attempt has no outcome
+	// and is repeated.
 	StopTimeout time.Duration
 	// PollOnly never listens for notifications: behind PgBouncer in transaction mode none arrive.
 	PollOnly bool
 	// UserAgent of the requests; default "postrider".
 	UserAgent string
-	// WebhookOrigin is who asks endpoints of CloudEvents for permission; default eventgrid.azure.net. WebhookRequestRate
-	// is how many requests a minute it is asked for; 0 = that is not said.
+	// WebhookOrigin is the origin for which CloudEvents endpoints grant permission; default DefaultWebhookOrigin.
+	// WebhookRequestRate is the requested number of requests per minute; 0 requests none.
 	WebhookOrigin      string
 	WebhookRequestRate int
-	// HandshakeTimeout is how long an endpoint may take to answer one request of a handshake, default 30 s; HandshakePause
-	// is the time between two of them, default 5 s.
+	// HandshakeTimeout is how long an endpoint may take to respond to one request of a handshake, default 30 s;
+	// HandshakePause is the time between two of them, default 5 s.
 	HandshakeTimeout, HandshakePause time.Duration
-	// Retention is how long what is over is kept; its zero value keeps everything.
+	// Retention is how long data is kept; its zero value keeps everything.
 	Retention query.Retention
-	// MaxHeaderBytes bounds the value of a custom header that comes from an event; Event Grid's 4,096 for zero.
+	// MaxHeaderBytes bounds the value of a custom header that comes from an event; 0 = Event Grid's 4,096.
 	MaxHeaderBytes int
-	// DeadLetters are the locations outside that dead letters may be written to; zero for none.
+	// DeadLetters are the external locations for dead letters; zero = none.
 	DeadLetters policy.ExportLocations
-	// LogAttempts says which attempts leave a line in the log at level info; default LogFailed. At level debug all do.
+	// LogAttempts selects the attempts that are logged at level info; default LogFailed. Level debug has all.
 	LogAttempts LogAttempts
-	// OnAttempt is told of every recorded attempt, and again where a late success ended the delivery; nil = nobody.
+	// OnAttempt gets every recorded attempt, and again a late success that ended its delivery; nil = none.
 	OnAttempt func(AttemptReport)
 
 	stallInterval time.Duration // tests check more often
@@ -87,15 +126,15 @@ func (o *Options) withDefaults() {
 
 // Engine makes delivery attempts. One per process.
 type Engine struct {
-	options  Options
-	parts    Parts
-	log      *slog.Logger
-	lines    ration // of the log
-	host     string
-	river    *river.Client[pgx.Tx]
-	endpoint *endpoint.Client
-	cut      context.CancelFunc // ends the requests in flight
-	places   *export.Locations  // outside, for dead letters
+	options   Options
+	parts     Parts
+	log       *slog.Logger
+	logLimit  logLimit
+	host      string
+	river     *river.Client[pgx.Tx]
+	endpoint  *endpoint.Client
+	cut       context.CancelFunc // ends the requests in flight
+	locations *export.Locations  // of dead letters
 
 	ended       *queue.JobSet // jobs whose row is gone, until River completes them
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
@@ -108,14 +147,14 @@ type Engine struct {
 	died     chan struct{} // a node was found dead
 	exported chan struct{} // an export has ended: more may be due
 
-	stopClockwork context.CancelFunc
-	clockwork     sync.WaitGroup
+	stopLoops context.CancelFunc
+	loops     sync.WaitGroup
 }
 
-// New prepares an engine; Start sets it going.
+// New prepares an engine.
 func New(o Options) (*Engine, error) {
 	if o.Parts.Handoff == nil {
-		return nil, errors.New("jobs: a Store with MaxWorkers is required")
+		return nil, errors.New("jobs: Parts with MaxWorkers are required")
 	}
 	o.withDefaults()
 	host, err := os.Hostname()
@@ -125,7 +164,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
 		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: newLeaseWatch(),
-		places: export.NewLocations(o.DeadLetters),
+		locations: export.NewLocations(o.DeadLetters),
 	}
 	requests, cut := context.WithCancel(context.Background())
 	e.cut, e.endpoint = cut, endpoint.NewClient(requests, endpoint.Options{
@@ -150,14 +189,13 @@ func (e *Engine) riverConfig() *river.Config {
 		FetchOnlyKnownKinds: true,
 		MaxAttempts:         1000,
 		RetryPolicy:         retryPolicy{},
-		// Every wait of a job has its own bound, except the one that must not have one: until results can be recorded.
+		// Each step of a job has its own timeout, except the wait until results can be recorded, which must have none.
 		// River's timeout would cost a goroutine and two timers for each attempt, 4 % of the service's time.
 		JobTimeout: -1,
-		// River's leader does four things that every node does here, or none: its scheduler makes up to 10,000 due jobs
-		// available at once, past the gate (one endpoint's 90,000 retries so kept everybody else waiting for 12 s); its
-		// rescuer gives a stuck job out again under the same id, which breaks "a job row is one attempt", and discards kinds
-		// it does not know, such as a newer version's; its cleaner is Maintenance.Clean; its reindexer is for operators, see
-		// docs/operate/configure.md.
+		// Nodes do here what River's leader does, or do without it. Its scheduler makes up to 10,000 due jobs available at
+		// once, past the gate: one endpoint's 90,000 retries delayed all others by 12 s. Its rescuer runs a stuck job again
+		// under the same id, and discards kinds of newer versions. Its cleaner is Maintenance.Clean. Its reindexer is for
+		// operators, see docs/operate/configure.md.
 		LeaderElectionDisabled: true,
 		SoftStopTimeout:        e.options.StopTimeout,
 		Middleware:             []rivertype.Middleware{&joberrors{log: e.log, node: e.parts.Node}},
@@ -165,7 +203,7 @@ func (e *Engine) riverConfig() *river.Config {
 	}
 }
 
-// Start announces the node, sets the clockwork going and begins to fetch.
+// Start registers the node, and starts the maintenance loops and the fetchers.
 func (e *Engine) Start(ctx context.Context) error {
 	if err := e.parts.Maintenance.EnsurePartitions(ctx); err != nil {
 		return err
@@ -174,11 +212,11 @@ func (e *Engine) Start(ctx context.Context) error {
 		return err
 	}
 	e.parts.Handoff.Open(fetchPollInterval, e.poll(idlePollInterval, 0)) // 0: an idle node polls like a busy one
-	clockwork, stop := context.WithCancel(context.WithoutCancel(ctx))
-	e.stopClockwork = stop
-	e.clockwork.Go(func() { e.collect(clockwork) })
-	for _, l := range e.loops() {
-		e.clockwork.Go(func() { e.repeat(clockwork, l) })
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stopLoops = stop
+	e.loops.Go(func() { e.collect(running) })
+	for _, l := range e.maintenanceLoops() {
+		e.loops.Go(func() { e.repeat(running, l) })
 	}
 	if err := e.river.Start(context.WithoutCancel(ctx)); err != nil {
 		stop()
@@ -187,43 +225,39 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop lets attempts in flight finish for StopTimeout, cuts the others (they go back and are made again by another
-// node), and gives the lease back last.
+// Stop lets attempts in flight finish for StopTimeout, cuts the others (another node repeats them), and removes the
+// lease last.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.endpoint.CloseLate()
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
-	neverBegun := e.parts.Handoff.Close()
+	notBegun := e.parts.Handoff.Close()
 	err := e.river.Stop(ctx)
-	neverBegun = append(neverBegun, e.parts.Handoff.Close()...)
+	notBegun = append(notBegun, e.parts.Handoff.Close()...)
 	if err != nil {
 		err = fmt.Errorf("stop River: %w", err)
 	} else {
-		e.endpoint.WaitLate() // for what was answered already; a worker that does not stop would keep its call
+		e.endpoint.WaitLate() // not after an error: a worker that does not stop would keep its call
 	}
 	e.cut()
 	e.endpoint.CloseIdle()
-	e.places.Close()
-	e.stopClockwork()
-	e.clockwork.Wait()
-	return errors.Join(err, e.giveBack(context.WithoutCancel(ctx), neverBegun))
+	e.locations.Close()
+	e.stopLoops()
+	e.loops.Wait()
+	return errors.Join(err, e.giveBack(context.WithoutCancel(ctx), notBegun))
 }
 
-// giveBack leaves what this node could not end to the others, and its lease last. Only what was cut is a rerun. Each
-// has its own time, and none waits for a job that somebody has locked: once the lease is gone, another node takes that
-// one up as a rerun.
-func (e *Engine) giveBack(ctx context.Context, neverBegun []int64) error {
-	cut := within(ctx, giveBackTimeout, func(ctx context.Context) error {
-		_, err := e.parts.JobRows.Reclaim(ctx, e.interrupted.IDs())
-		return err
-	})
-	unbegun := within(ctx, giveBackTimeout, func(ctx context.Context) error {
-		_, err := e.parts.JobRows.GiveBack(ctx, neverBegun)
-		return err
-	})
-	lease := within(ctx, clockworkTimeout,
-		func(ctx context.Context) error { return e.parts.Nodes.Unregister(ctx, e.parts.Node, nil) })
-	return errors.Join(cut, unbegun, lease)
+// giveBack gives the jobs that this node did not end to other nodes, and removes its lease last. Only cut jobs are
+// reruns. No step waits for a job that another transaction has locked: another node reclaims that job as a rerun.
+func (e *Engine) giveBack(ctx context.Context, notBegun []int64) error {
+	rows := e.parts.JobRows
+	return errors.Join(
+		within(ctx, giveBackTimeout,
+			uncounted(func(ctx context.Context) (int, error) { return rows.Reclaim(ctx, e.interrupted.IDs()) })),
+		within(ctx, giveBackTimeout,
+			uncounted(func(ctx context.Context) (int, error) { return rows.GiveBack(ctx, notBegun) })),
+		within(ctx, loopTimeout,
+			func(ctx context.Context) error { return e.parts.Nodes.Unregister(ctx, e.parts.Node, nil) }))
 }
 
 func within(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {
@@ -232,8 +266,8 @@ func within(ctx context.Context, timeout time.Duration, do func(context.Context)
 	return do(ctx)
 }
 
-// onlyErrors passes River's errors on and drops the rest: it warns of every job row that is gone when it comes to
-// complete it, which is how every attempt ends here.
+// onlyErrors drops what River logs below level error: it warns when a job's row is gone at completion, as every
+// attempt's is.
 type onlyErrors struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
@@ -248,6 +282,3 @@ func (h onlyErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // WithGroup implements slog.Handler.
 func (h onlyErrors) WithGroup(name string) slog.Handler { return onlyErrors{h.Handler.WithGroup(name)} }
-
-// errNoPolicy is not store.ErrNotFound, which would end the job and leave the delivery without one.
-var errNoPolicy = errors.New("its retry policy does not exist")

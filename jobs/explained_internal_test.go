@@ -88,7 +88,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 	}
 	second := x.delivery(published.Add(time.Second))
 	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Met: rest.Result}
-	verdict, _, due := second.turn(published.Add(2 * time.Second))
+	verdict, _, due := second.checkDue(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
 	if verdict.Action != delivery.Hold {
 		require.Equal(t, policy.ReasonProbation, verdict.Reason, x.name)
@@ -144,10 +144,10 @@ func (a *attempt) course(met policy.Result, rest *policy.ProbationState) (times 
 			now = rest.Until
 		}
 		at := now.Sub(a.work.Members[0].TimeToLiveSince).Seconds()
-		verdict, _, due := a.turn(now)
+		verdict, _, due := a.checkDue(now)
 		if due {
 			times = append(times, at)
-			facts := a.facts(now, now, endpoint.Answer{Result: met})
+			facts := a.facts(now, now, endpoint.Response{Result: met})
 			facts.TimeToLiveSince = a.work.Members[0].TimeToLiveSince
 			verdict = policy.Decide(a.rules.Policy, facts)
 		}

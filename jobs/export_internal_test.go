@@ -102,7 +102,7 @@ func TestLogOfExportsHasTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil))}
-	e.tellExport(&export.ExportResult{Export: &export.Export{}, Error: "plain"}, "the original",
+	e.logExport(&export.Result{Export: &export.Export{}, Error: "plain"}, "the original",
 		export.Exported{Pending: 1})
 	require.Contains(t, log.String(), `"error":"the original","error_text":"plain"`)
 }

@@ -18,44 +18,43 @@ import (
 	"postrider/policy/filter"
 )
 
-// DefaultWebhookOrigin is the name that receivers of Event Grid's CloudEvents know, such as Azure Functions, which
-// answer with nothing else.
+// DefaultWebhookOrigin is the origin that receivers of Event Grid's CloudEvents allow, such as Azure Functions.
 const DefaultWebhookOrigin = "eventgrid.azure.net"
 
-// awaitInterval is how late a handshake may end whose validationUrl was not opened.
+// awaitInterval is how late a handshake whose validationUrl was not opened may end.
 const awaitInterval = 5 * time.Second
 
-// shake makes one request and writes down what it came to.
-func (e *Engine) shake(ctx context.Context, h *catalog.Handshake, job int64) error {
-	ask := e.asking(h)
-	ask.Connection = &h.Connection
-	addStatic(ask.Header, h.Headers)
-	met, took, token, err := e.endpoint.Ask(ask, e.options.HandshakeTimeout)
+// sendHandshake makes one request of a handshake and records its result.
+func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job int64) error {
+	request := e.handshakeRequest(h)
+	request.Connection = &h.Connection
+	addStatic(request.Header, h.Headers)
+	resp, took, token, err := e.endpoint.SendHandshake(request, e.options.HandshakeTimeout)
 	if err != nil {
 		return err
 	}
-	met.Conceal = concealing(h, token)
-	met.Err = met.Conceal(met.Err)
-	outcome, why := judge(h, met, e.options.WebhookOrigin)
-	why = met.Conceal(why)
-	excerpt := []byte(met.Conceal(string(met.Body)))
+	resp.Conceal = concealing(h, token)
+	resp.Err = resp.Conceal(resp.Err)
+	outcome, why := handshakeOutcome(h, resp, e.options.WebhookOrigin)
+	why = resp.Conceal(why)
+	excerpt := []byte(resp.Conceal(string(resp.Body)))
 	r := &catalog.HandshakeResult{Job: job, Handshake: h, After: e.options.HandshakePause, Step: catalog.HandshakeStep{
-		At: h.ReadAt, Sent: ask.Summary, Status: met.Status, Error: met.Err,
+		At: h.ReadAt, Sent: request.Summary, Status: resp.Status, Error: resp.Err,
 		Answer: excerpt[:min(len(excerpt), endpoint.MaxExcerptBytes)], Verdict: why, Duration: took,
 	}}
-	r.State, r.Message = standing(h, outcome, why)
+	r.State, r.Message = handshakeState(h, outcome, why)
 	log := e.log
-	if met.Cause != nil {
-		log = log.With("error", withoutQueries(met.Conceal(met.Cause.Error())))
+	if resp.Cause != nil {
+		log = log.With("error", withoutQueries(resp.Conceal(resp.Cause.Error())))
 	}
 	log.Info("a handshake with an endpoint", "purpose", h.Purpose, "topic", h.Topic, "subscription", h.Subscription,
-		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", ask.Summary, "status", met.Status, "verdict", why,
+		"endpoint", h.EndpointBaseURL, "try", h.Tries+1, "sent", request.Summary, "status", resp.Status, "verdict", why,
 		"state", r.State)
 	return e.untilRecorded(ctx, "a handshake", h.ID, func() error { return e.parts.Handshakes.Record(ctx, r) })
 }
 
-// standing is the handshake's state after an answer.
-func standing(
+// handshakeState returns the handshake's state after an outcome.
+func handshakeState(
 	h *catalog.Handshake, outcome policy.HandshakeOutcome, why string,
 ) (state catalog.HandshakeState, message string) {
 	switch {
@@ -71,35 +70,35 @@ func standing(
 	return catalog.HandshakeFailed, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
 }
 
-func judge(
-	h *catalog.Handshake, met policy.HandshakeResponse, origin string,
+func handshakeOutcome(
+	h *catalog.Handshake, resp policy.HandshakeResponse, origin string,
 ) (outcome policy.HandshakeOutcome, why string) {
 	switch {
 	case h.Purpose == catalog.PurposeDeletion:
-		return policy.HandshakeAcknowledged(met)
+		return policy.HandshakeAcknowledged(resp)
 	case h.Schema == event.CloudEvents:
-		return policy.HandshakeByOrigin(met, origin, h.Callback)
+		return policy.HandshakeByOrigin(resp, origin, h.Callback)
 	}
-	return policy.HandshakeByCode(met, h.Code)
+	return policy.HandshakeByCode(resp, h.Code)
 }
 
-func (e *Engine) asking(h *catalog.Handshake) endpoint.HandshakeRequest {
+func (e *Engine) handshakeRequest(h *catalog.Handshake) *endpoint.HandshakeRequest {
 	if h.Purpose == catalog.PurposeValidation && h.Schema == event.CloudEvents {
-		return e.askingPermission(h)
+		return e.permissionRequest(h)
 	}
 	self := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
-	a := endpoint.HandshakeRequest{Method: http.MethodPost, URL: h.EndpointURL, Header: systemHeader(h)}
+	r := &endpoint.HandshakeRequest{Method: http.MethodPost, URL: h.EndpointURL, Header: systemHeader(h)}
 	if h.Purpose == catalog.PurposeDeletion {
-		a.Header.Set("Aeg-Event-Type", "SubscriptionDeletion")
-		a.Body, a.Summary = event.DeletedBody(self, h.Schema), "POST of a deletion event"
-		return a
+		r.Header.Set("Aeg-Event-Type", "SubscriptionDeletion")
+		r.Body, r.Summary = event.DeletedBody(self, h.Schema), "POST of a deletion event"
+		return r
 	}
-	a.Header.Set("Aeg-Event-Type", "SubscriptionValidation")
-	a.Body, a.Summary = event.ValidationBody(self, h.Code, h.ValidationURL()), "POST of a validation event"
-	return a
+	r.Header.Set("Aeg-Event-Type", "SubscriptionValidation")
+	r.Body, r.Summary = event.ValidationBody(self, h.Code, h.ValidationURL()), "POST of a validation event"
+	return r
 }
 
-// addStatic adds the Static headers that deliveries carry. They replace none of ours.
+// addStatic adds the static headers of deliveries, without replacing other headers.
 func addStatic(header http.Header, list []policy.DeliveryAttribute) {
 	policy.NewHeaderSet(list).Each(&filter.EventView{}, 0, func(name, value string) {
 		if header.Get(name) == "" {
@@ -108,7 +107,7 @@ func addStatic(header http.Header, list []policy.DeliveryAttribute) {
 	})
 }
 
-// systemHeader is a delivery's, as far as it makes sense.
+// systemHeader returns those headers of a delivery that apply to a handshake.
 func systemHeader(h *catalog.Handshake) http.Header {
 	header := http.Header{}
 	header.Set("Content-Type", event.ContentType(h.Schema, false))
@@ -121,26 +120,26 @@ func systemHeader(h *catalog.Handshake) http.Header {
 	return header
 }
 
-// askingPermission writes the headers' names as their specification does: HTTP/1.1 sends them so.
-func (e *Engine) askingPermission(h *catalog.Handshake) endpoint.HandshakeRequest {
-	a := endpoint.HandshakeRequest{
+// permissionRequest requests permission for CloudEvents. The headers' names are spelled as in their specification.
+func (e *Engine) permissionRequest(h *catalog.Handshake) *endpoint.HandshakeRequest {
+	r := &endpoint.HandshakeRequest{
 		Method: http.MethodOptions, URL: h.EndpointURL,
 		Header: http.Header{"WebHook-Request-Origin": {e.options.WebhookOrigin}},
 	}
-	a.Summary = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
+	r.Summary = "OPTIONS with WebHook-Request-Origin: " + e.options.WebhookOrigin
 	if h.Callback {
-		a.Header["WebHook-Request-Callback"] = []string{h.ValidationURL()}
-		a.Summary += " and WebHook-Request-Callback"
+		r.Header["WebHook-Request-Callback"] = []string{h.ValidationURL()}
+		r.Summary += " and WebHook-Request-Callback"
 	}
 	if rate := e.options.WebhookRequestRate; rate > 0 {
-		a.Header["WebHook-Request-Rate"] = []string{strconv.Itoa(rate)}
-		a.Summary += fmt.Sprintf(" and WebHook-Request-Rate: %d", rate)
+		r.Header["WebHook-Request-Rate"] = []string{strconv.Itoa(rate)}
+		r.Summary += fmt.Sprintf(" and WebHook-Request-Rate: %d", rate)
 	}
-	return a
+	return r
 }
 
-// concealing takes out of what is kept of an answer what it repeats of secrets (of the endpoint's URL and its headers,
-// as is done with deliveries) and the code, in whatever case: who reads the views must not find one that is still good.
+// concealing returns a function that removes the secrets of the endpoint's URL and headers and the code, in any case,
+// from text that is stored: readers of the views must not find a valid code.
 func concealing(h *catalog.Handshake, token string) func(string) string {
 	secrets := policy.NewSecrets(h.Headers, h.EndpointURL).With(token)
 	if h.Code == "" {

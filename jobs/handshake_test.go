@@ -466,7 +466,7 @@ func TestHandshakeObeysTheAddressGuard(t *testing.T) {
 	b.startShaking(t, func(o *jobs.Options) { o.AllowCIDR = nil })
 	h := b.shake(t, "billing", asking(e.URL, event.EventGrid))
 	require.Equal(t, catalog.HandshakeFailed, h.State)
-	require.Contains(t, h.Message, "refused address")
+	require.Contains(t, h.Message, "rejected address")
 	require.Empty(t, e.requests())
 }
 

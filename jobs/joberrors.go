@@ -15,8 +15,8 @@ import (
 	"postrider/postgres"
 )
 
-// joberrors keeps the text of PostgreSQL and Go out of the errors that River stores with a job, because the Jobs page
-// shows them. The log has that text.
+// joberrors replaces the texts of PostgreSQL and Go in the errors that River stores with a job: the Jobs page shows
+// them. The log has the original errors.
 type joberrors struct {
 	river.MiddlewareDefaults
 	log  *slog.Logger
@@ -53,7 +53,7 @@ func (m *joberrors) Work(ctx context.Context, job *rivertype.JobRow, run func(co
 	return &endpoint.PlainError{Text: text, Cause: err}
 }
 
-// runRecovered turns a panic into an error, as River does, but without the panic's text and stack, which the log has.
+// runRecovered turns a panic into an error, as River does, but logs the panic's text and stack.
 func (m *joberrors) runRecovered(
 	ctx context.Context, job *rivertype.JobRow, run func(context.Context) error,
 ) (err error) {
@@ -76,7 +76,7 @@ func (m *joberrors) internalError() string {
 	return "internal error; the log of node " + m.node + " has the cause"
 }
 
-// isPlain reports whether River may store the error as it is: its text is ours, or it is an instruction to River.
+// isPlain reports whether River may store the error as it is: it has no text of PostgreSQL or Go.
 func isPlain(err error) bool {
 	var plain *endpoint.PlainError
 	var snooze *rivertype.JobSnoozeError

@@ -18,11 +18,11 @@ func TestLateVerdict(t *testing.T) {
 		why    string
 	}{
 		"success": {
-			policy.Result{Status: 204}, policy.Delivered, "answered after the ack timeout: 204: success",
+			policy.Result{Status: 204}, policy.Delivered, "response after the ack timeout: 204: success",
 		},
-		"a failure":                   {policy.Result{Status: 503}, delivery.Note, "answered after the ack timeout: 503"},
-		"a failure never retried":     {policy.Result{Status: 400}, delivery.Note, "answered after the ack timeout: 400"},
-		"no success under the policy": {policy.Result{Status: 302}, delivery.Note, "answered after the ack timeout: 302"},
+		"a failure":                   {policy.Result{Status: 503}, delivery.Note, "response after the ack timeout: 503"},
+		"a failure never retried":     {policy.Result{Status: 400}, delivery.Note, "response after the ack timeout: 400"},
+		"no success under the policy": {policy.Result{Status: 302}, delivery.Note, "response after the ack timeout: 302"},
 		"the window is over":          {policy.Result{Err: policy.ErrorTimeout}, "", ""},
 		"the connection broke":        {policy.Result{Err: policy.ErrorSocket}, "", ""},
 		"interrupted":                 {policy.Result{}, "", ""},

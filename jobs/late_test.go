@@ -98,7 +98,7 @@ func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE NOT late AND number = 1 "+
 		"AND outcome = 'TimedOut' AND verdict = 'retry' AND next_attempt_at IS NOT NULL"))
 	require.Equal(t, 1, b.count(t, lateRows, 1, "Delivered", "deliver",
-		"answered after the ack timeout: 200: success; the queued retry was canceled"))
+		"response after the ack timeout: 200: success; the queued retry was canceled"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts"))
 	require.Len(t, x.requests(), 1)
 }
@@ -113,7 +113,7 @@ func TestLateSuccessWhileTheRetryRuns(t *testing.T) {
 	second := x.next(t)
 	first.answer(http.StatusOK)
 	b.become(t, 1, lateRows, 1, "Delivered", "note",
-		"answered after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
+		"response after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
 	second.answer(http.StatusNoContent)
 	b.attempt(t)
@@ -133,7 +133,7 @@ func TestLateSuccessAfterTheDeliveryEnded(t *testing.T) {
 	require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
 	first.answer(http.StatusOK)
 	b.become(t, 1, lateRows, 1, "Delivered", "note",
-		"answered after the ack timeout: 200: success; only noted: the delivery had ended")
+		"response after the ack timeout: 200: success; only noted: the delivery had ended")
 	require.Equal(t, 1, b.count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' AND attempts = 2 AND last_status = 400"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
@@ -169,7 +169,7 @@ func TestLateFailureIsOnlyNoted(t *testing.T) {
 		"WHERE attempts = 1 AND last_outcome = 'TimedOut' AND job_id IS NOT NULL"
 	next := b.count(t, waiting)
 	r.answer(http.StatusBadRequest)
-	b.become(t, 1, lateRows, 1, "BadRequest", "note", "answered after the ack timeout: 400; only noted")
+	b.become(t, 1, lateRows, 1, "BadRequest", "note", "response after the ack timeout: 400; only noted")
 	require.Equal(t, next, b.count(t, waiting))
 	b.patiently(t, x)
 	b.travel(t)

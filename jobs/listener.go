@@ -9,31 +9,27 @@ import (
 	"postrider/jobs/queue"
 )
 
-// insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control
-// channel it could pause queues and cancel jobs.
-const insertTopic = "river_insert"
+const (
+	// insertTopic is the only channel that nodes listen on. Any database login can notify any channel: on River's control
+	// channel it could pause queues and cancel jobs.
+	insertTopic = "river_insert"
+	// publishedPayload reports publishes by SQL. It names no queue of River's.
+	publishedPayload = `{"queue":"published"}`
+)
 
-// publishedPayload reports publishes by SQL. It names no queue of River's.
-const publishedPayload = `{"queue":"published"}`
-
-// wakeable are the payloads that nodes obey, each with the queue that it wakes.
-var wakeable = map[string]string{
-	wakePayload(queue.DeliverQueue):   queue.DeliverQueue,
-	wakePayload(queue.RouteQueue):     queue.RouteQueue,
-	wakePayload(queue.HandshakeQueue): queue.HandshakeQueue,
-	wakePayload(queue.ExportQueue):    queue.ExportQueue,
-	wakePayload(queue.OperationQueue): queue.OperationQueue,
+// wakeableQueues are the queues that notifications may wake.
+var wakeableQueues = []string{
+	queue.DeliverQueue, queue.RouteQueue, queue.HandshakeQueue, queue.ExportQueue, queue.OperationQueue,
 }
 
 func wakePayload(queue string) string { return `{"queue":"` + queue + `"}` }
 
-// listener gives River nothing but wake-ups: those of this process and of the database, one for each queue at a time,
-// however many there are.
+// listener passes only wake-ups to River: those of this process and of the database, one for each queue at a time.
 type listener struct {
 	riverdriver.Listener
 	wake *queue.Wake
 
-	reading chan error // the end of what reads notifications, while that runs
+	reading chan error // gets the reader's error at its end; nil = no reader runs
 	stop    context.CancelFunc
 }
 
@@ -53,8 +49,8 @@ func (l *listener) Unlisten(ctx context.Context, topic string) error {
 	return l.Listener.Unlisten(ctx, topic)
 }
 
-// WaitForNotification implements riverdriver.Listener. Notifications of the database are read concurrently, until ctx
-// ends: to stop and start reading for each local wake-up would cost more than a notification.
+// WaitForNotification implements riverdriver.Listener. A goroutine reads the database's notifications until ctx ends:
+// restarting the read for each local wake-up would cost more than a notification.
 func (l *listener) WaitForNotification(ctx context.Context) (*riverdriver.Notification, error) {
 	if l.reading == nil {
 		l.read()
@@ -89,43 +85,47 @@ func (l *listener) read() {
 				reading <- err
 				return
 			}
-			l.obey(notification)
+			l.forward(notification)
 		}
 	}()
 }
 
-// obey requests the queue that a notification of the database names, if it is a wake-up.
-func (l *listener) obey(n *riverdriver.Notification) {
+// forward requests a fetch of the queue that a notification names, if it is a wake-up.
+func (l *listener) forward(n *riverdriver.Notification) {
 	if n.Topic != insertTopic {
 		return
 	}
 	if n.Payload == publishedPayload {
 		l.wake.RequestCollect()
-	} else if queue, known := wakeable[n.Payload]; known {
-		l.wake.Request(queue)
+		return
+	}
+	for _, queue := range wakeableQueues {
+		if n.Payload == wakePayload(queue) {
+			l.wake.Request(queue)
+		}
 	}
 }
 
-// deaf is a listener that never connects: behind PgBouncer no session stays ours to listen in.
-type deaf struct{ riverdriver.Listener }
+// disconnected is a listener that never connects: behind PgBouncer no session is kept.
+type disconnected struct{ riverdriver.Listener }
 
 // Close implements riverdriver.Listener.
-func (deaf) Close(context.Context) error { return nil }
+func (disconnected) Close(context.Context) error { return nil }
 
 // Connect implements riverdriver.Listener.
-func (deaf) Connect(context.Context) error { return nil }
+func (disconnected) Connect(context.Context) error { return nil }
 
 // Listen implements riverdriver.Listener.
-func (deaf) Listen(context.Context, string) error { return nil }
+func (disconnected) Listen(context.Context, string) error { return nil }
 
 // Ping implements riverdriver.Listener.
-func (deaf) Ping(context.Context) error { return nil }
+func (disconnected) Ping(context.Context) error { return nil }
 
 // Unlisten implements riverdriver.Listener.
-func (deaf) Unlisten(context.Context, string) error { return nil }
+func (disconnected) Unlisten(context.Context, string) error { return nil }
 
 // WaitForNotification implements riverdriver.Listener.
-func (deaf) WaitForNotification(ctx context.Context) (*riverdriver.Notification, error) {
+func (disconnected) WaitForNotification(ctx context.Context) (*riverdriver.Notification, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

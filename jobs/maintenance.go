@@ -21,8 +21,8 @@ var sqlFiles embed.FS
 
 func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 
-// Maintenance keeps the tables in order: partitions, retention, merged counts, vacuum, notices, and repairs of rows
-// without their job.
+// Maintenance maintains the tables: partitions, retention, roll-ups, vacuum, notices, and repairs of rows without their
+// job.
 type Maintenance struct {
 	db       *postgres.DB
 	cache    *catalog.Cache
@@ -30,7 +30,7 @@ type Maintenance struct {
 	log      *slog.Logger
 	fail     postgres.Failpoint
 
-	finds    atomic.Int64 // by Sweep
+	repaired atomic.Int64 // by Sweep
 	deadLeft atomic.Int64 // jobs, by the last vacuum
 }
 
@@ -41,8 +41,8 @@ func NewMaintenance(
 	return &Maintenance{db: db, cache: cache, notifier: notifier, log: log, fail: fail}
 }
 
-// PublishNotices publishes notices to SystemTopic as events, and returns how many there were. All nodes call it each
-// second; one of them does it.
+// PublishNotices publishes notices to SystemTopic as events, and returns their number. All nodes call it each second;
+// one of them does it.
 func (m *Maintenance) PublishNotices(ctx context.Context) (published int, err error) {
 	if !m.cache.Snapshot().HasSystemSubscribers() {
 		return 0, nil
@@ -54,25 +54,23 @@ func (m *Maintenance) PublishNotices(ctx context.Context) (published int, err er
 }
 
 const (
-	// vacuumInterval is a compromise: a fetch reads past the jobs that ended since, a vacuum reads every index of the
-	// table. Every 5 s cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.
+	// vacuumInterval: a fetch reads past the jobs that ended since the last vacuum, and a vacuum reads every index. Every
+	// 5 s cost a tenth of the throughput; every 15 s saved a tenth of PostgreSQL's time in runs of 75 s.
 	vacuumInterval = 15 * time.Second
-	// vacuumTimeout is more than a table of millions takes; a vacuum that is cut off has done nothing.
+	// vacuumTimeout is more than a table of millions takes; a vacuum that is cut has no effect.
 	vacuumTimeout = 10 * time.Minute
-	// vacuumDead and a fifth of the live jobs are how many jobs must be dead: less than those of a second at 5,000
-	// events/s, while the jobs of a long backlog are not read again and again.
+	// vacuumDead plus a fifth of the live jobs is the number of dead jobs that starts a vacuum: two seconds at 5,000
+	// events/s, while a long backlog is not read again and again.
 	vacuumDead = 10_000
-	// By default a vacuum skips the indexes of a table that is nearly empty; here they are its purpose.
+	// By default a vacuum skips the indexes of a nearly empty table; here they are its purpose.
 	vacuumStatement = `VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) postrider_internal.river_job`
 )
 
 var deadJobsStatement = sqlFile("deadjobs.sql")
 
-// VacuumJobs vacuums the table of jobs if many are dead. Autovacuum visits a database once a minute
-// (autovacuum_naptime, which no table can set): at 5,000 events/s that is 300,000 dead jobs, and each fetch reads past
-// the index entries of all of them to the first live job. It does nothing if another session vacuums the table, or if
-// this role may not. Rows that the last vacuum could not remove, because a transaction stays open, are no reason for
-// the next one.
+// VacuumJobs vacuums the table of jobs if many are dead. Autovacuum comes once a minute (autovacuum_naptime): at 5,000
+// events/s each fetch would read past 300,000 dead index entries. VacuumJobs does nothing if another session vacuums
+// the table, or if this role may not. Rows that the last vacuum could not remove do not count.
 func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, vacuumTimeout)
 	defer cancel()
@@ -90,4 +88,53 @@ func (m *Maintenance) VacuumJobs(ctx context.Context) error {
 		return fmt.Errorf("vacuum the table of jobs: %w", err)
 	}
 	return nil
+}
+
+const (
+	// rollupSlots, the 8 in the statements that count, is the number of parts that roll-ups are merged in. With 10,000
+	// busy event subscriptions ten seconds have 40,000 keys: one statement for all would hold its snapshot for half a
+	// second, and fetches would read past the jobs that ended meanwhile. Steps by age would upsert each key three times.
+	rollupSlots = 8
+	// mergeStep is how many appended rows one statement merges; each has up to some dozens of entries.
+	mergeStep = 2000
+
+	// usedSlotsStatement returns the slots that have rows: planning a merge takes longer than checking.
+	usedSlotsStatement = `
+SELECT slot FROM generate_series(0, $1 - 1) AS s(slot)
+ WHERE EXISTS (SELECT FROM postrider_internal.rollup_deltas d WHERE d.slot = s.slot)`
+)
+
+var mergeStatement = sqlFile("merge.sql")
+
+// MergeRollups merges the counts that publishing and recording appended, and returns the number of rows. While another
+// node does that, it does nothing.
+func (m *Maintenance) MergeRollups(ctx context.Context) (merged int, err error) {
+	rows, _ := m.db.Query(ctx, usedSlotsStatement, rollupSlots) // CollectRows returns its error
+	slots, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return 0, fmt.Errorf("find roll-ups: %w", err)
+	}
+	for _, slot := range slots {
+		for n := mergeStep; n == mergeStep; merged += n {
+			n = 0 // if another node has the lock
+			_, err := m.locked(ctx, queue.LockRollups, func(tx pgx.Tx) error {
+				return tx.QueryRow(ctx, mergeStatement, slot, mergeStep).Scan(&n)
+			})
+			if err != nil {
+				return merged, fmt.Errorf("merge the roll-ups: %w", err)
+			}
+		}
+	}
+	return merged, nil
+}
+
+// locked runs a transaction that excludes other nodes. It does nothing and returns false if another node has the lock.
+func (m *Maintenance) locked(ctx context.Context, name string, do func(pgx.Tx) error) (locked bool, err error) {
+	err = pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, queue.TryLock, name, 0).Scan(&locked); err != nil || !locked {
+			return err
+		}
+		return do(tx)
+	})
+	return locked, err
 }

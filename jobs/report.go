@@ -14,46 +14,45 @@ import (
 	"postrider/policy"
 )
 
-// LogAttempts says which attempts leave a line in the log.
+// LogAttempts selects the attempts that are logged.
 type LogAttempts string
 
-// A line takes 10 microseconds and 600 bytes: for 5,000 attempts a second, 5 % of a core and 250 GB a day, to say what
-// postrider.delivery_attempts says already. So only those are logged by default that somebody may be looking for, and
-// where everything fails, no more than failedLines of them a second: a tenth of a percent of a core.
+// A line takes 10 microseconds and 600 bytes: for 5,000 attempts a second, 5 % of a core and 250 GB a day, to repeat
+// postrider.delivery_attempts. So the default is LogFailed.
 const (
 	LogNone   LogAttempts = "none"
-	LogFailed LogAttempts = "failed" // those that met no success, up to failedLines a second
+	LogFailed LogAttempts = "failed" // attempts without success, up to failedLines a second
 	LogAll    LogAttempts = "all"
 )
 
 const failedLines = 100
 
-// ration bounds how many lines there are a second.
-type ration struct {
+// logLimit bounds the lines per second.
+type logLimit struct {
 	mu            sync.Mutex
 	second        time.Time
 	used, leftOut int
 }
 
-// take asks for a line. leftOut is how many got none since the last one.
-func (q *ration) take(now time.Time) (granted bool, leftOut int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if second := now.Truncate(time.Second); !second.Equal(q.second) {
-		q.second, q.used = second, 0
+// take reports whether a line may be logged, and how many lines were left out before it.
+func (l *logLimit) take(now time.Time) (granted bool, leftOut int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if second := now.Truncate(time.Second); !second.Equal(l.second) {
+		l.second, l.used = second, 0
 	}
-	if q.used++; q.used > failedLines {
-		q.leftOut++
+	if l.used++; l.used > failedLines {
+		l.leftOut++
 		return false, 0
 	}
-	leftOut, q.leftOut = q.leftOut, 0
+	leftOut, l.leftOut = l.leftOut, 0
 	return true, leftOut
 }
 
-// AttemptReport is what dev prints of an attempt, and tracing makes a span of.
+// AttemptReport describes an attempt for the output of dev and for traces.
 type AttemptReport struct {
 	Topic, Subscription string
-	// EventID and EventType are the first event's, of a batch of several Events.
+	// EventID and EventType are those of the batch's first event. Events is their number.
 	EventID, EventType string
 	Events             int
 	Number             int
@@ -61,27 +60,27 @@ type AttemptReport struct {
 	Duration           time.Duration
 	Verdict            policy.Verdict
 	Now                time.Time
-	// Outcome is what the policy makes of Result. Endpoint has no query. Trace is what the events were published in.
+	// Outcome is the policy's outcome of Result. Endpoint has no query. Trace is that of the publish.
 	Outcome  policy.Outcome
 	Endpoint string
 	Trace    event.Trace
 }
 
-// report tells of an attempt that was recorded, or of the late answer that ended its delivery after all.
-func (a *attempt) report(r *delivery.Result, met endpoint.Answer, now time.Time, late bool) {
-	a.log(r, met, now, late)
+// report logs and reports a recorded attempt, or the late response that ended its delivery.
+func (a *attempt) report(r *delivery.Result, resp endpoint.Response, now time.Time, late bool) {
+	a.log(r, resp, now, late)
 	if a.engine.options.OnAttempt == nil {
 		return
 	}
 	a.engine.options.OnAttempt(AttemptReport{
 		Topic: a.sub.Topic, Subscription: a.sub.Name, Events: len(a.work.Members),
 		EventID: a.work.Members[0].Event.ID, EventType: a.work.Members[0].Event.Type,
-		Number: r.Number, Result: met.Result, Duration: met.Duration, Verdict: r.Verdict, Now: now,
+		Number: r.Number, Result: resp.Result, Duration: resp.Duration, Verdict: r.Verdict, Now: now,
 		Outcome: r.Outcome, Endpoint: a.sub.EndpointBaseURL, Trace: a.trace,
 	})
 }
 
-func (a *attempt) log(r *delivery.Result, met endpoint.Answer, now time.Time, late bool) {
+func (a *attempt) log(r *delivery.Result, resp endpoint.Response, now time.Time, late bool) {
 	e, ctx := a.engine, context.Background()
 	level := e.options.LogAttempts.level(r.Verdict.Action)
 	if !e.log.Enabled(ctx, level) {
@@ -90,11 +89,11 @@ func (a *attempt) log(r *delivery.Result, met endpoint.Answer, now time.Time, la
 	leftOut := 0
 	if e.options.LogAttempts == LogFailed && !e.log.Enabled(ctx, slog.LevelDebug) {
 		var granted bool
-		if granted, leftOut = e.lines.take(now); !granted {
+		if granted, leftOut = e.logLimit.take(now); !granted {
 			return
 		}
 	}
-	line := a.line(r, met, late)
+	line := a.line(r, resp, late)
 	if leftOut > 0 {
 		line = append(line, slog.Int("left_out", leftOut))
 	}
@@ -108,10 +107,10 @@ func (l LogAttempts) level(action policy.VerdictAction) slog.Level {
 	return slog.LevelDebug
 }
 
-// line is everything there is to say of an attempt, in one line. No secret is in it: neither query of the endpoint, nor
-// bodies, and the error is redacted as it is stored. The names are those of postrider.delivery_attempts, with one
-// difference: its column error is error_text here, and error is the original error.
-func (a *attempt) line(r *delivery.Result, met endpoint.Answer, late bool) []slog.Attr {
+// line is the log line of an attempt, without secrets: no query of the endpoint, no bodies, and a redacted error. The
+// names are those of postrider.delivery_attempts, except that its column error is error_text, and error is the original
+// error.
+func (a *attempt) line(r *delivery.Result, resp endpoint.Response, late bool) []slog.Attr {
 	line := make([]slog.Attr, 0, 32)
 	line = append(line, slog.String("topic", a.sub.Topic), slog.String("subscription", a.sub.Name))
 	line = append(line, a.sent(r)...)
@@ -119,20 +118,13 @@ func (a *attempt) line(r *delivery.Result, met endpoint.Answer, late bool) []slo
 		slog.String("endpoint", a.sub.EndpointBaseURL),
 		slog.String("outcome", string(r.Outcome)), slog.Int("status", r.Status))
 	if r.Error != "" {
-		line = append(line, slog.String("error", safe(a.originalText(r, met))), slog.String("error_text", safe(r.Error)))
+		line = append(line, slog.String("error", safe(a.originalText(r, resp))), slog.String("error_text", safe(r.Error)))
 	}
 	line = append(line, slog.Float64("duration_ms", milliseconds(r.Duration)))
-	for _, phase := range []struct {
-		name string
-		took time.Duration
-	}{
-		{"dns_ms", r.Timings.DNS},
-		{"connect_ms", r.Timings.Connect},
-		{"tls_ms", r.Timings.TLS},
-		{"first_byte_ms", r.Timings.FirstByte},
-	} {
-		if phase.took > 0 {
-			line = append(line, slog.Float64(phase.name, milliseconds(phase.took)))
+	phases := [...]time.Duration{r.Timings.DNS, r.Timings.Connect, r.Timings.TLS, r.Timings.FirstByte}
+	for i, name := range [...]string{"dns_ms", "connect_ms", "tls_ms", "first_byte_ms"} {
+		if phases[i] > 0 {
+			line = append(line, slog.Float64(name, milliseconds(phases[i])))
 		}
 	}
 	line = append(line, slog.String("retry_policy", r.RetryPolicy), slog.String("verdict", string(r.Verdict.Action)))
@@ -146,18 +138,18 @@ func (a *attempt) line(r *delivery.Result, met endpoint.Answer, late bool) []slo
 }
 
 // originalText is the original error of an attempt without secrets.
-func (a *attempt) originalText(r *delivery.Result, met endpoint.Answer) string {
-	if met.Cause == nil {
+func (a *attempt) originalText(r *delivery.Result, resp endpoint.Response) string {
+	if resp.Cause == nil {
 		return r.Error
 	}
-	text := met.Cause.Error()
+	text := resp.Cause.Error()
 	if secrets := a.secrets(r); secrets != nil {
 		text = secrets.Redact(text)
 	}
 	return withoutQueries(text)
 }
 
-// sent names what was sent: a delivery with its event, or a batch with its first few.
+// sent identifies a delivery with its event, or a batch with its first events.
 func (a *attempt) sent(r *delivery.Result) []slog.Attr {
 	first := &a.work.Members[0].Event
 	if r.BatchID == 0 {
@@ -177,8 +169,8 @@ func (a *attempt) sent(r *delivery.Result) []slog.Attr {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// safe makes a stranger's text fit for a log that people read in a terminal: no control characters, none that turn the
-// writing around, and no more than 256 characters.
+// safe makes a publisher's or endpoint's text safe for a log that is shown in a terminal: only printable characters, at
+// most 256.
 func safe(text string) string {
 	const most = 256
 	n := 0

@@ -36,7 +36,7 @@ func BenchmarkReport(b *testing.B) {
 				RetryPolicy: "ga-2021", Verdict: policy.Verdict{Action: policy.Retry, At: time.Now()},
 			}
 			for b.Loop() {
-				a.report(&r, endpoint.Answer{}, time.Time{}, false)
+				a.report(&r, endpoint.Response{}, time.Time{}, false)
 			}
 		})
 	}
@@ -44,19 +44,19 @@ func BenchmarkReport(b *testing.B) {
 
 func TestLinesAreRationed(t *testing.T) {
 	t.Parallel()
-	var q ration
+	var l logLimit
 	now, granted := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), 0
 	for range 3 * failedLines {
-		if ok, leftOut := q.take(now); ok {
+		if ok, leftOut := l.take(now); ok {
 			granted++
 			require.Zero(t, leftOut)
 		}
 	}
 	require.Equal(t, failedLines, granted)
-	ok, leftOut := q.take(now.Add(time.Second))
+	ok, leftOut := l.take(now.Add(time.Second))
 	require.True(t, ok)
 	require.Equal(t, 2*failedLines, leftOut)
-	_, leftOut = q.take(now.Add(time.Second))
+	_, leftOut = l.take(now.Add(time.Second))
 	require.Zero(t, leftOut)
 }
 
@@ -67,7 +67,7 @@ func TestLinesHaveTheOriginalError(t *testing.T) {
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), parts: Parts{}}
 	e.options.LogAttempts = LogAll
 	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)}}
-	var met endpoint.Answer
+	var met endpoint.Response
 	met.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
 	a.report(&delivery.Result{DeliveryID: 1, Number: 1, Error: met.ErrorText}, met, time.Time{}, false)
 	var line map[string]any

@@ -10,7 +10,6 @@ import (
 	"postrider/catalog"
 	"postrider/event"
 	"postrider/jobs/delivery"
-	"postrider/jobs/endpoint"
 	"postrider/jobs/queue"
 	"postrider/policy"
 )
@@ -18,8 +17,8 @@ import (
 // loggedEvents is how many events of a batch a line of the log names.
 const loggedEvents = 10
 
-// body writes the members' events in their order. One that cannot be written leaves its batch, to be attempted alone:
-// it would otherwise block the others for ever.
+// body writes the members' events in their order. An event that cannot be written leaves its batch and is attempted
+// alone: it would block the others for ever.
 func (a *attempt) body() ([]byte, error) {
 	body, err := a.write()
 	if err == nil || a.work.BatchID == 0 {
@@ -43,12 +42,12 @@ func (a *attempt) write() ([]byte, error) {
 	return body, nil
 }
 
-// batched is the format of the request: an event subscription whose batches are off by now may still have some. To one
-// that takes batches, a delivery that is sent alone is a batch of one.
+// batched reports whether the request has the format of batches: a single delivery has it if batches are on, and a
+// batch that was cut earlier still has it if they are off.
 func (a *attempt) batched() bool { return a.sub.Batching() || len(a.work.Members) > 1 }
 
-// separateHeaders keeps the members that have the first one's values of Dynamic headers: the headers may have been
-// changed after the batch was cut.
+// separateHeaders keeps the members that have the first one's values of dynamic headers: the headers may have changed
+// after the batch was cut.
 func (a *attempt) separateHeaders() error {
 	if len(a.work.Members) == 1 || !a.sub.Headers.HasDynamic() {
 		return nil
@@ -61,7 +60,7 @@ func (a *attempt) separateHeaders() error {
 	return a.separate(delivery.ReasonHeaderValue, func(m *queue.Member) bool { return values(m) == first })
 }
 
-// separate takes members out of the batch before its request. Each is attempted alone.
+// separate removes members from the batch before its request. Each is attempted alone.
 func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool) error {
 	gone := a.work.Keep(stays)
 	if len(gone) == 0 {
@@ -82,15 +81,14 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 	return a.job.Gone()
 }
 
-// header returns the headers of every delivery, see docs/guides/receive.md. Members of a batch have the same
-// values of Dynamic headers. What differs from event to event, the system id and the data version, is sent only with
-// one event.
+// header returns the headers of Event Grid's deliveries, see docs/guides/receive.md. Members of a batch have the same values
+// of dynamic headers. The system id and the data version are sent only with a single event.
 func (a *attempt) header() http.Header {
 	h := make(http.Header, 10)
 	first := &a.work.Members[0]
 	if a.sub.Headers != nil {
 		view := catalog.EventView(a.sub.Topic, &first.Event)
-		a.sub.Headers.Each(&view, a.engine.options.MaxHeaderBytes, h.Set) // first: no custom header replaces the following
+		a.sub.Headers.Each(&view, a.engine.options.MaxHeaderBytes, h.Set) // first: none replaces a following header
 	}
 	h.Set("Content-Type", event.ContentType(a.sub.EventDeliverySchema, a.batched()))
 	h.Set("Aeg-Event-Type", "Notification")
@@ -103,7 +101,7 @@ func (a *attempt) header() http.Header {
 			setIfValid(h, "Aeg-Data-Version", first.Event.DataVersion)
 		}
 	}
-	if a.trace.Parent != "" { // the trace that the events were published in
+	if a.trace.Parent != "" { // the trace of the publish
 		h.Set("Traceparent", a.trace.Parent)
 		if a.trace.State != "" {
 			h.Set("Tracestate", a.trace.State)
@@ -112,8 +110,7 @@ func (a *attempt) header() http.Header {
 	return h
 }
 
-// setIfValid omits a publisher's text that no header can carry (control characters; RFC 9110, 5.5). net/http would
-// reject the whole request at each attempt, and the event could never be delivered.
+// setIfValid omits a value with control characters (RFC 9110, 5.5). net/http would reject each request with it.
 func setIfValid(h http.Header, name, value string) {
 	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 	if !strings.ContainsFunc(value, control) {
@@ -129,16 +126,4 @@ func (a *attempt) sign(h http.Header, id string, at time.Time, body []byte) {
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
 	h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, body))
-}
-
-// send sends the attempt's request.
-func (a *attempt) send(header http.Header, body *endpoint.Payload) (
-	met endpoint.Answer, late *endpoint.Call, err error,
-) {
-	met, late, err = a.engine.endpoint.Send(&endpoint.Request{
-		URL: a.sub.EndpointURL, Header: header, Body: body, Connection: &a.sub.Connection,
-		AckTimeout: a.rules.Policy.AckTimeout, Window: a.rules.Policy.LateResponseWindow,
-	})
-	a.token, a.posted = met.Token, met.Sent
-	return met, late, err
 }

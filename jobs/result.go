@@ -13,25 +13,24 @@ import (
 	"postrider/policy"
 )
 
-// facts are what the policy decides by; TimeToLiveSince is each member's own.
-func (a *attempt) facts(started, now time.Time, met endpoint.Answer) policy.Attempt {
+// facts are the input of the policy's decision, except TimeToLiveSince, which differs from member to member.
+func (a *attempt) facts(started, now time.Time, resp endpoint.Response) policy.Attempt {
 	first := started
 	if a.work.FirstAttemptAt != nil {
 		first = *a.work.FirstAttemptAt
 	}
 	return policy.Attempt{
-		Result: met.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedOffsets: a.work.SkippedOffsets,
+		Result: resp.Result, Kind: a.sub.EndpointKind, Number: a.work.Attempts + 1, SkippedOffsets: a.work.SkippedOffsets,
 		FirstAttemptAt: first, ScheduledAt: a.work.NextAttemptAt, FinishedAt: now,
 		Limits: a.rules.Limits, DeadLetter: a.rules.DeadLetter,
-		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(met.RetryAfter, now)),
+		HonorRetryAfter: a.rules.Policy.HonorRetryAfter, RetryAfter: a.rules.Wait(retryAfter(resp.RetryAfter, now)),
 		Jitter: a.engine.options.Jitter(),
 	}
 }
 
-// together combines the members' verdicts: all or none was delivered, and the others are sent again at the latest of
-// their times. apart are the members with their own fates: those whose time to live or retry window ends before that
-// time, and those that become dead letters, because each becomes its own row.
-func together(verdicts []policy.Verdict) (all policy.Verdict, apart []int) {
+// combine combines the members' verdicts: the batch is retried at the latest of their times. separate are the members
+// with their own fates: those that end before that time, and dead letters, because each becomes its own row.
+func combine(verdicts []policy.Verdict) (all policy.Verdict, separate []int) {
 	all = verdicts[len(verdicts)-1]
 	for _, v := range verdicts {
 		if v.Action == policy.Retry && (all.Action != policy.Retry || v.At.After(all.At)) {
@@ -40,15 +39,14 @@ func together(verdicts []policy.Verdict) (all policy.Verdict, apart []int) {
 	}
 	for i, v := range verdicts {
 		if v.Action == policy.DeadLetter || v.Action != all.Action || v.Reason != all.Reason || !v.At.Equal(all.At) {
-			apart = append(apart, i)
+			separate = append(separate, i)
 		}
 	}
-	return all, apart
+	return all, separate
 }
 
-// checkExpired repeats the decisions that end a delivery because it expired, with its present age: a pause that stops
-// the time to live may have begun or ended since the work was loaded, and a request may take minutes. It is rare. A
-// pause that is set at this very moment comes too late: its response has not been sent.
+// checkExpired repeats the decisions that end a delivery because it expired, with its current age: a pause that stops
+// the time to live may have begun or ended during the request.
 func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) {
 	expired := func(v policy.Verdict) bool { return v.Why.Rule == policy.RuleExpired }
 	if !slices.ContainsFunc(verdicts, expired) {
@@ -58,13 +56,13 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 	for i := range ids {
 		ids[i] = a.work.Members[i].DeliveryID
 	}
-	owed, err := a.engine.parts.Loader.TimeToLiveSince(context.Background(), ids, facts.FinishedAt)
+	current, err := a.engine.parts.Loader.TimeToLiveSince(context.Background(), ids, facts.FinishedAt)
 	if err != nil {
-		a.engine.log.Warn("it could not be checked whether a delivery has expired; its next turn checks again",
+		a.engine.log.Warn("it could not be checked whether a delivery has expired; its next due check decides",
 			"subscription", a.sub.ID, "error", err)
 	}
 	for i, v := range verdicts {
-		since, found := owed[ids[i]]
+		since, found := current[ids[i]]
 		switch {
 		case !expired(v):
 		case err != nil:
@@ -76,8 +74,8 @@ func (a *attempt) checkExpired(facts policy.Attempt, verdicts []policy.Verdict) 
 	}
 }
 
-// checkAgain leaves it to the next turn, due at once, to end what has expired. What has not is deferred to the time
-// that it would have now.
+// checkAgain leaves the decision to the next due check, at once. A delivery that has not expired is then deferred to
+// the time that it would have now.
 func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
 	facts.TimeToLiveSince = facts.FinishedAt
 	v := policy.Decide(a.rules.Policy, facts)
@@ -88,7 +86,7 @@ func (a *attempt) checkAgain(facts policy.Attempt) policy.Verdict {
 	return v
 }
 
-// record ends a turn that had no request, or takes members out of the work before it.
+// record records a due check without a request, or members that leave the work before the request.
 func (a *attempt) record(verdict policy.Verdict, fates []delivery.Fate) error {
 	result := a.result(verdict)
 	result.Fates = fates
@@ -108,14 +106,14 @@ func (a *attempt) result(verdict policy.Verdict) delivery.Result {
 	return r
 }
 
-// attempted is the result of a turn that had a request.
-func (a *attempt) attempted(verdict policy.Verdict, started time.Time, met endpoint.Answer) delivery.Result {
+// attempted is the result of a request.
+func (a *attempt) attempted(verdict policy.Verdict, started time.Time, resp endpoint.Response) delivery.Result {
 	r := a.result(verdict)
-	r.Number, r.StartedAt, r.Duration = a.work.Attempts+1, started, met.Duration
-	r.Timings = delivery.Timings(met.Timings)
-	r.Status, r.Err, r.Error = met.Result.Status, met.Result.Err, met.ErrorText
-	r.Outcome = a.rules.Policy.Classify(a.sub.EndpointKind, met.Result)
-	r.ResponseHeaders, r.ResponseExcerpt = met.Headers, met.Excerpt
+	r.Number, r.StartedAt, r.Duration = a.work.Attempts+1, started, resp.Duration
+	r.Timings = delivery.Timings(resp.Timings)
+	r.Status, r.Err, r.Error = resp.Result.Status, resp.Result.Err, resp.ErrorText
+	r.Outcome = a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result)
+	r.ResponseHeaders, r.ResponseExcerpt = resp.Headers, resp.Excerpt
 	r.RequestHeaders = a.sentHeaders()
 	r.FirstEvent = a.work.Members[0].SystemID
 	if secrets := a.secrets(&r); secrets != nil {
@@ -130,8 +128,8 @@ const (
 	hidden       = "***"
 )
 
-// sentHeaders are the headers of the request as the attempt keeps them: names with values, but no value of a header
-// that authenticates. They cost a delivery 9 % more WAL and 3 % more CPU (docs/internals/decisions.md).
+// sentHeaders are the request's headers as the attempt stores them, without the values of headers that authenticate.
+// They cost a delivery 9 % more WAL and 3 % more CPU (docs/internals/decisions.md).
 func (a *attempt) sentHeaders() []byte {
 	if a.posted == nil {
 		return nil
@@ -155,7 +153,7 @@ func (a *attempt) sentHeaders() []byte {
 	return out.Bytes()[:min(out.Len(), maxSentBytes)]
 }
 
-// secrets are what must not be stored with this result. Most results have nothing to search.
+// secrets must not be stored with this result. Most results have no text to search.
 func (a *attempt) secrets(r *delivery.Result) *policy.Secrets {
 	if a.token == "" || r.Error == "" && len(r.ResponseHeaders) == 0 && len(r.ResponseExcerpt) == 0 {
 		return a.sub.Secrets
@@ -163,7 +161,7 @@ func (a *attempt) secrets(r *delivery.Result) *policy.Secrets {
 	return a.sub.Secrets.With(a.token, a.sub.Connection.OAuth2.ClientSecret)
 }
 
-// redact removes from a result what the endpoint, or an error that quotes it, repeats of secrets.
+// redact removes secrets that the endpoint, or an error that quotes it, repeats.
 func redact(r *delivery.Result, secrets *policy.Secrets) {
 	r.Error = secrets.Redact(r.Error)
 	for _, kept := range []*[]byte{&r.RequestHeaders, &r.ResponseHeaders, &r.ResponseExcerpt} {
@@ -173,7 +171,10 @@ func redact(r *delivery.Result, secrets *policy.Secrets) {
 	}
 }
 
-// retryAfter reads both forms of the header (RFC 9110, 10.2.3): seconds, or a date. 0 when absent or unreadable.
+// maxRetryAfter keeps a huge header from overflowing; the time to live ends the wait long before.
+const maxRetryAfter = 365 * 24 * time.Hour
+
+// retryAfter reads both forms of the header (RFC 9110, 10.2.3): seconds, or a date. 0 if absent or unreadable.
 func retryAfter(value string, now time.Time) time.Duration {
 	if value == "" {
 		return 0
@@ -186,6 +187,3 @@ func retryAfter(value string, now time.Time) time.Duration {
 	}
 	return 0
 }
-
-// maxRetryAfter keeps an absurd header from overflowing; the time to live ends the wait long before.
-const maxRetryAfter = 365 * 24 * time.Hour

@@ -11,12 +11,11 @@ import (
 const (
 	// stallInterval is how often an engine checks that it makes progress.
 	stallInterval = 5 * time.Second
-	// StalledTooLong is from when on a node that makes no progress is not ready: longer than a restart of the database
-	// takes.
+	// StalledTooLong is the stall after which a node is not ready: longer than a restart of the database takes.
 	StalledTooLong = time.Minute
 )
 
-// progress is what an engine does: attempts that it has begun, and how many of them have not ended.
+// progress counts the attempts that an engine has begun, and those in flight.
 type progress struct{ begun, inFlight atomic.Int64 }
 
 func (p *progress) begin() (end func()) {
@@ -25,8 +24,8 @@ func (p *progress) begin() (end func()) {
 	return func() { p.inFlight.Add(-1) }
 }
 
-// stallWatch counts the checks in a row that found deliveries due and an engine that does nothing. Checks are counted
-// and not seconds: a process that was suspended has no stall.
+// stallWatch counts the consecutive checks that found due deliveries and no attempt. It counts checks instead of
+// seconds: a process that was suspended has no stall.
 type stallWatch struct{ begun, idle int64 }
 
 // moves reports whether attempts are in flight, or were begun since the last check.
@@ -37,11 +36,11 @@ func (w *stallWatch) moves(p *progress) bool {
 	return moved
 }
 
-// checkProgress checks that this node begins attempts when some are due. On hold, nothing is due.
+// checkProgress checks that this node begins attempts if deliveries are due. Held deliveries are not due.
 func (e *Engine) checkProgress(ctx context.Context) error {
 	overdue := false
 	if !e.stalls.moves(&e.progress) {
-		// given to this node and never begun: a job in the database is that of another node then
+		// jobs of this node that did not begin; other nodes cannot fetch them
 		if overdue = len(e.parts.Handoff.NotBegun()) > 0; !overdue {
 			var err error
 			if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
@@ -59,17 +58,17 @@ func (e *Engine) checkProgress(ctx context.Context) error {
 	return nil
 }
 
-// Stalled is for how long this node has begun no attempt while deliveries were due; 0 when none are, or attempts are in
+// Stalled is how long this node has begun no attempt while deliveries were due; 0 if none are due, or attempts are in
 // flight.
 func (e *Engine) Stalled() time.Duration { return time.Duration(e.stalled.Load()) }
 
-// Stats is what this node's engine is doing.
+// Stats are this node's counts.
 type Stats struct {
-	// InFlight counts the jobs that are being worked on; MaxWorkers is how many there may be.
+	// InFlight counts the running jobs; MaxWorkers is their maximum.
 	InFlight, MaxWorkers int
-	// OpenCalls counts the requests whose ack timeout is over and whose response may still come.
+	// OpenCalls counts the requests that stay open past their ack timeout for a late response.
 	OpenCalls int
-	// Stalled is for how long deliveries have been due and no attempt was begun.
+	// Stalled is how long deliveries have been due and no attempt was begun.
 	Stalled time.Duration
 }
 

@@ -50,6 +50,6 @@ func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
 		return strings.Contains(log.String(), "level=ERROR") &&
 			strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
 	}, patience, tick)
-	require.EqualValues(t, 1, b.store.Maintenance.SweeperFinds())
+	require.EqualValues(t, 1, b.store.Maintenance.Repairs())
 	b.become(t, 1, "SELECT sweeper_finds FROM postrider.nodes") // with the next heartbeat
 }

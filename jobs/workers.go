@@ -9,46 +9,51 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"postrider/jobs/endpoint"
 	"postrider/jobs/queue"
+	"postrider/postgres"
 )
 
 const (
 	// A fetch takes at most the free workers, at most once per cooldown: 1,000 workers at 2 ms never bound the rate,
 	// and a single job waits 2 ms at most.
 	fetchCooldown = 2 * time.Millisecond
-	// rareCooldown is for queues with few jobs: a flood of wake-ups for them costs 50 fetches a second.
+	// rareCooldown is for queues with few jobs: a flood of wake-ups costs at most 50 fetches a second.
 	rareCooldown = 20 * time.Millisecond
 	// Notifications may be lost (a fetch can be notified just before the commit); the poll finds those jobs.
 	fetchPollInterval = 100 * time.Millisecond
 	// The polls of an idle node were half of its queries.
 	idlePollInterval = 250 * time.Millisecond
-	// Without notifications, jobs are found by polls alone. River adds up to 10 ms. Measured: a single event reached its
-	// endpoint 15 ms after its publish was answered (2 ms with notifications), and an idle node took 3 % of a core of the
-	// database (1 %).
+	// Without notifications only polls find jobs. Measured: a single event reached its endpoint 15 ms after the response
+	// to its publish (2 ms with notifications), and an idle node took 3 % of a core of the database (1 %).
 	pollOnlyInterval = 20 * time.Millisecond
 	// rarePollOnly is the same for handshakes and operations.
 	rarePollOnly = 100 * time.Millisecond
 
 	// routeWorkers is how many route jobs one node runs at once. They only wait: the publisher creates the deliveries of
-	// all routes that wait in one transaction. So small routes need many workers: 20,000 of one delivery each took 2.5 s
-	// with 500 workers and 3.6 s with 200.
+	// all waiting routes in one transaction. 20,000 routes of one delivery each took 2.5 s with 500 workers and 3.6 s with
+	// 200.
 	routeWorkers = 500
-	// routePollInterval finds a route whose notification was lost.
-	routePollInterval = time.Second
-	// handshakeWorkers is how many requests of handshakes one node has in flight. They mostly wait for an endpoint, at
-	// most 30 s.
-	handshakeWorkers = 200
-	// handshakePollInterval finds a handshake whose notification was lost, and is how late a further request may be.
+	// The poll intervals find jobs whose notification was lost.
+	routePollInterval     = time.Second
 	handshakePollInterval = time.Second
+	operationPollInterval = 5 * time.Second
+	// handshakeWorkers is how many requests of handshakes one node has in flight, each at most 30 s.
+	handshakeWorkers = 200
 	// exportWorkers is how many files of dead letters one node writes at once. Each is in memory: 8 MiB of events, twice.
 	exportWorkers = 4
 	// operationWorkers is how many operations one node works on. Each is one transaction at a time.
 	operationWorkers = 8
-	// operationPollInterval finds a step whose notification was lost.
-	operationPollInterval = 5 * time.Second
+
+	// The pauses between tries to record a result. They end only with the process: a repeated request would reach an
+	// endpoint that has responded, and a file would be written twice.
+	recordMinPause = 100 * time.Millisecond
+	recordMaxPause = 5 * time.Second
+
+	dropTimeout = 5 * time.Second
 )
 
-// poll is how often jobs are searched for: an interval with notifications, and another without.
+// poll selects a poll interval: with notifications, or without.
 func (e *Engine) poll(interval, pollOnly time.Duration) time.Duration {
 	if e.options.PollOnly {
 		return pollOnly
@@ -72,8 +77,8 @@ func (e *Engine) queues() map[string]river.QueueConfig {
 	}
 }
 
-// ownedArgs are the arguments of the jobs that a row owns: the id of a handshake or of an export. Routes and operations
-// are found by their job.
+// ownedArgs are the arguments of the jobs that are not attempts: the id of a handshake or of an export. Routes and
+// operations are found by their job.
 type ownedArgs struct {
 	kind      string
 	Handshake int64 `json:"h"`
@@ -92,7 +97,7 @@ func (e *Engine) workers() *river.Workers {
 	for kind, work := range map[string]func(context.Context, *river.Job[ownedArgs]) error{
 		queue.RouteKind:     func(ctx context.Context, job *river.Job[ownedArgs]) error { return e.route(ctx, job.ID) },
 		queue.HandshakeKind: e.handshake,
-		queue.ExportKind:    e.exportJob,
+		queue.ExportKind:    e.export,
 		queue.OperationKind: e.operate,
 	} {
 		river.AddWorkerArgs(workers, ownedArgs{kind: kind}, river.WorkFunc(work))
@@ -118,16 +123,28 @@ func (e *Engine) route(ctx context.Context, jobID int64) error {
 
 // handshake makes one request of a handshake. An endpoint that does not respond is a result and no error.
 func (e *Engine) handshake(ctx context.Context, job *river.Job[ownedArgs]) error {
-	return workOwned(ctx, e, "a handshake", job.Args.Handshake, tokenOf(job.JobRow), e.parts.Handshakes.Load, e.shake)
+	release := e.parts.Active.Add(job.ID)
+	defer release()
+	h, err := e.parts.Handshakes.Load(ctx, job.Args.Handshake, job.ID)
+	if err != nil {
+		return e.notLoaded(job, "a handshake", err)
+	}
+	return e.settled(job.ID, e.sendHandshake(ctx, h, job.ID))
 }
 
-// exportJob tries once to write one file. A location that rejects it is a result and no error.
-func (e *Engine) exportJob(ctx context.Context, job *river.Job[ownedArgs]) error {
-	return workOwned(ctx, e, "an export", job.Args.Export, tokenOf(job.JobRow), e.parts.Exports.LoadExport, e.export)
+// export tries once to write one file of dead letters. A location that rejects it is a result and no error.
+func (e *Engine) export(ctx context.Context, job *river.Job[ownedArgs]) error {
+	release := e.parts.Active.Add(job.ID)
+	defer release()
+	x, err := e.parts.Exports.LoadExport(ctx, job.Args.Export, job.ID)
+	if err != nil {
+		return e.notLoaded(job, "an export", err)
+	}
+	return e.settled(job.ID, e.writeExport(ctx, x, job.ID))
 }
 
-// operate makes one step of an operation. It waits until the next step is due and wakes the fetchers of all nodes: the
-// poll alone would be too slow for the rate.
+// operate makes one step of an operation. It waits until the next step is due and then wakes the fetchers of all nodes:
+// the poll alone would be too slow for the rate.
 func (e *Engine) operate(ctx context.Context, job *river.Job[ownedArgs]) error {
 	release := e.parts.Active.Add(job.ID)
 	until, more, err := e.parts.Operator.Operate(ctx, job.ID)
@@ -141,8 +158,62 @@ func (e *Engine) operate(ctx context.Context, job *river.Job[ownedArgs]) error {
 	return nil
 }
 
+// notLoaded ends the run of a job whose row could not be read. If the database is unavailable, the job is deferred.
+func (e *Engine) notLoaded(job *river.Job[ownedArgs], what string, err error) error {
+	switch {
+	case errors.Is(err, postgres.ErrNotFound):
+		e.drop(tokenOf(job.JobRow), err) // the row has ended, or has another job
+		return nil
+	case errors.Is(err, context.Canceled):
+		return e.settled(job.ID, err)
+	}
+	e.log.Warn(what+" could not be read, trying again", "job", job.ID, "in", beginPause, "error", err)
+	return river.JobSnooze(beginPause)
+}
+
+// drop deletes a job that is no row's token, unless it is known to be gone. The id alone is not enough for that, see
+// queue.JobToken; River would use it. If the database does not respond, the job is reclaimed later.
+func (e *Engine) drop(job queue.JobToken, known error) {
+	e.ended.Add(job.JobID)
+	if errors.Is(known, queue.ErrJobGone) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+	defer cancel()
+	if err := e.parts.JobRows.EndJob(ctx, job); !errors.Is(err, queue.ErrJobGone) {
+		e.log.Warn("a job that has nothing to do could not be ended", "job", job.JobID, "error", err)
+	}
+}
+
+// settled notes how a job has ended that is not a delivery's: else Stop would give it back as a new row.
+func (e *Engine) settled(job int64, err error) error {
+	switch {
+	case err == nil:
+		e.ended.Add(job)
+	case errors.Is(err, endpoint.ErrInterrupted), errors.Is(err, context.Canceled):
+		e.interrupted.Add(job)
+	}
+	return err
+}
+
+// untilRecorded repeats record until it succeeds or the process stops. Repeating is safe: without the job row it
+// changes nothing.
+func (e *Engine) untilRecorded(ctx context.Context, what string, id int64, record func() error) error {
+	for wait := recordMinPause; ; wait = min(2*wait, recordMaxPause) {
+		err := record()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e.log.Warn(what+" could not be recorded, trying again", "id", id, "in", wait, "error", err)
+		pause(ctx, wait)
+	}
+}
+
 // retryPolicy is for jobs whose attempt began and had no outcome, such as those cut by a stop: 1 s, 2 s, 4 s, … 60 s.
-// It never decides about a delivery; the policy table does.
+// Retries of deliveries follow the retry policy instead.
 type retryPolicy struct{}
 
 // NextRetry implements river.ClientRetryPolicy.

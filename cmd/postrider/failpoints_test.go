@@ -13,7 +13,7 @@ func failpoints() []string {
 	return []string{
 		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute,
 		publish.PointCollect,
-		jobs.PointFetched, delivery.PointClaim, jobs.PointSent, jobs.PointAnswered,
+		jobs.PointFetched, delivery.PointClaim, jobs.PointSent, jobs.PointResponded,
 		delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter, delivery.PointDeadLetter,
 		queue.PointPromote, queue.PointReclaim, catalog.PointRelease, delivery.PointRefill,
 		jobs.PointPartition, jobs.PointDetach, jobs.PointDrop,

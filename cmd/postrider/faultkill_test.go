@@ -34,7 +34,7 @@ var faultRounds = map[string][]string{
 		jobs.PointPartition, jobs.PointDetach, jobs.PointDrop, queue.PointReclaim,
 	},
 	"delivering": {
-		jobs.PointSent, jobs.PointAnswered, delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter,
+		jobs.PointSent, jobs.PointResponded, delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter,
 		delivery.PointDeadLetter,
 		catalog.PointRelease, delivery.PointRefill, queue.PointPromote,
 	},

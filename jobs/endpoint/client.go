@@ -1,3 +1,7 @@
+// Package endpoint sends HTTP requests to endpoints: deliveries, validation handshakes and OAuth token requests.
+//
+// It guards addresses after name resolution, follows no redirect, uses no proxy unless configured, and keeps a call
+// open past its ack timeout while a late response still counts. Read Client.Send first.
 package endpoint
 
 import (
@@ -14,21 +18,21 @@ const (
 	// MaxExcerptBytes is how much of a response body is kept.
 	MaxExcerptBytes = 4 << 10
 	maxResponseHead = 64 << 10
-	// Node.js closes idle connections after 5 s by default. A request that meets the close is a socket error, which
-	// namespace-2023 never retries under documented: idle connections are given up before that.
+	// Node.js closes idle connections after 5 s by default. A request on a connection that is being closed is a socket
+	// error, which namespace-2023 never retries under "documented". So idle connections are closed earlier.
 	idleConnTimeout = 4 * time.Second
 
 	dialTimeout      = 30 * time.Second
 	handshakeTimeout = 30 * time.Second
 )
 
-// ErrInterrupted means that the stop of this node cut the request. It is not an outcome: the attempt is made again.
+// ErrInterrupted means that the stop of this node cut the request. It is not an outcome: the attempt is repeated.
 var ErrInterrupted = errors.New("the attempt was cut by this node's stop")
 
 // rejectedError is an address that must not be called.
 type rejectedError struct{ cause error }
 
-func (e *rejectedError) Error() string { return "refused address: " + e.cause.Error() }
+func (e *rejectedError) Error() string { return "rejected address: " + e.cause.Error() }
 func (e *rejectedError) Unwrap() error { return e.cause }
 
 // Options configure a Client.
@@ -48,8 +52,7 @@ type Options struct {
 	Sent func()
 }
 
-// Client sends requests. They have their own context, not in their job's: only the ack timeout and the
-// engine's stop end them.
+// Client sends requests. Their context is not that of their job: only the ack timeout and the engine's stop end them.
 type Client struct {
 	requests   context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
 	transports *transports
@@ -72,7 +75,7 @@ func NewClient(requests context.Context, o Options) *Client {
 func (c *Client) CloseLate() { c.late.close() }
 
 // WaitLate returns when the late responses that had arrived before CloseLate have been recorded.
-func (c *Client) WaitLate() { c.late.wait() }
+func (c *Client) WaitLate() { c.late.group.Wait() }
 
 // OpenCalls is the number of calls that stay open past their ack timeout.
 func (c *Client) OpenCalls() int { return c.late.len() }

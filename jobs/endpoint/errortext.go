@@ -42,14 +42,14 @@ func withoutPrefix(text string) string { return goPrefix.ReplaceAllString(text, 
 // ErrorText returns the error of a request in words that need no knowledge of Go.
 func ErrorText(err error) string {
 	var plain *PlainError
-	var refused *rejectedError
+	var rejected *rejectedError
 	var request *url.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &plain):
 		return plain.Text
-	case errors.As(err, &refused):
-		return refused.Error()
+	case errors.As(err, &rejected):
+		return rejected.Error()
 	case errors.As(err, &request) && request.Op == "parse":
 		return "the URL is malformed"
 	case errors.As(err, &request):

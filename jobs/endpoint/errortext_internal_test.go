@@ -40,14 +40,14 @@ func TestErrorTextIsPlain(t *testing.T) {
 		"name nowhere.invalid could not be resolved: no such host": &net.DNSError{
 			Name: "nowhere.invalid", Err: "no such host",
 		},
-		"refused address: loopback":                       &rejectedError{cause: errors.New("loopback")},
+		"rejected address: loopback":                      &rejectedError{cause: errors.New("loopback")},
 		"first record does not look like a TLS handshake": errors.New("tls: first record does not look like a TLS handshake"),
 	} {
 		require.Equal(t, want, ErrorText(err))
 	}
 }
 
-// So is what Go wraps into the names of its operations and addresses.
+// Errors that Go wraps with its operations and addresses are plain, too.
 func TestErrorTextUnwraps(t *testing.T) {
 	t.Parallel()
 	login := &policy.Connection{OAuth2: &policy.OAuth2{TokenURL: "https://login/"}}
@@ -72,7 +72,7 @@ func TestErrorTextUnwraps(t *testing.T) {
 			"name slow.invalid could not be resolved: no response from the name server in time",
 			&net.DNSError{Name: "slow.invalid", Err: "i/o timeout", IsTimeout: true},
 		},
-		{"refused address: metadata", &net.OpError{Op: "dial", Err: &rejectedError{cause: errors.New("metadata")}}},
+		{"rejected address: metadata", &net.OpError{Op: "dial", Err: &rejectedError{cause: errors.New("metadata")}}},
 		{
 			`malformed HTTP status code "20"`,
 			errors.New(`net/http: HTTP/1.x transport connection broken: malformed HTTP status code "20"`),
@@ -88,16 +88,16 @@ func TestMalformedURLsArePlain(t *testing.T) {
 	const malformed = "https://a:b/?code=planted"
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 1})
 	t.Cleanup(c.transports.close)
-	met, err := c.post(newCall(malformed, http.Header{}, NewPayload(nil, func() {})), time.Second)
+	resp, _, err := c.post(testCall(malformed, time.Second))
 	require.NoError(t, err)
-	require.Equal(t, "the URL is malformed", met.ErrorText)
-	require.Equal(t, policy.ErrorArgument, met.Result.Err)
-	require.ErrorContains(t, met.Cause, "invalid port")
+	require.Equal(t, "the URL is malformed", resp.ErrorText)
+	require.Equal(t, policy.ErrorArgument, resp.Result.Err)
+	require.ErrorContains(t, resp.Cause, "invalid port")
 
-	shaken, _, _, err := c.Ask(HandshakeRequest{
+	handshake, _, _, err := c.SendHandshake(&HandshakeRequest{
 		Method: http.MethodPost, URL: malformed, Header: http.Header{}, Connection: &policy.Connection{},
 	}, time.Second)
 	require.NoError(t, err)
-	require.Equal(t, "the URL is malformed", shaken.Err)
-	require.ErrorContains(t, shaken.Cause, "invalid port")
+	require.Equal(t, "the URL is malformed", handshake.Err)
+	require.ErrorContains(t, handshake.Cause, "invalid port")
 }

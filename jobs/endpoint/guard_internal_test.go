@@ -22,8 +22,8 @@ import (
 	"postrider/policy"
 )
 
-// nameServer answers every name with an address of the test's choice, anew for each question.
-func nameServer(t *testing.T, answer func(name string) netip.Addr) *net.Resolver {
+// nameServer resolves names to addresses of the test's choice, once for each query.
+func nameServer(t *testing.T, resolve func(name string) netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func nameServer(t *testing.T, answer func(name string) netip.Addr) *net.Resolver
 			if m.Unpack(buffer[:n]) != nil || len(m.Questions) != 1 {
 				continue
 			}
-			_, _ = conn.WriteTo(answered(m, answer), from)
+			_, _ = conn.WriteTo(dnsResponse(m, resolve), from)
 		}
 	})
 	t.Cleanup(func() { conn.Close(); serving.Wait() })
@@ -49,10 +49,10 @@ func nameServer(t *testing.T, answer func(name string) netip.Addr) *net.Resolver
 	}}
 }
 
-func answered(m dnsmessage.Message, answer func(string) netip.Addr) []byte {
+func dnsResponse(m dnsmessage.Message, resolve func(string) netip.Addr) []byte {
 	q := m.Questions[0]
 	m.Response, m.Authoritative, m.Additionals = true, true, nil
-	addr := answer(strings.TrimSuffix(q.Name.String(), "."))
+	addr := resolve(strings.TrimSuffix(q.Name.String(), "."))
 	header := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: dnsmessage.ClassINET}
 	switch {
 	case q.Type == dnsmessage.TypeA && addr.Is4():
@@ -64,19 +64,19 @@ func answered(m dnsmessage.Message, answer func(string) netip.Addr) []byte {
 	return packed
 }
 
-// told makes one request and returns what it came to.
-func told(t *testing.T, c *Client, endpoint string) Answer {
+// post sends one request.
+func post(t *testing.T, c *Client, endpoint string) Response {
 	t.Helper()
-	met, err := c.post(newCall(endpoint, http.Header{}, NewPayload([]byte("{}"), func() {})), 5*time.Second)
+	resp, _, err := c.post(testCall(endpoint, 5*time.Second))
 	require.NoError(t, err)
-	return met
+	return resp
 }
 
-// A name that leads inside is refused when it is dialled, whatever form its address has, also where the range around a
-// metadata service was opened.
-func TestNamesThatLeadInsideAreRefused(t *testing.T) {
+// A name that resolves to an internal address is rejected when it is dialled, whatever form the address has. An opened
+// range does not open the metadata service in it.
+func TestNamesOfInternalAddressesAreRejected(t *testing.T) {
 	t.Parallel()
-	rows := map[string]string{ // address: what the refusal names
+	rows := map[string]string{ // address: what the error contains
 		"127.0.0.1": "loopback", "127.8.8.8": "loopback", "0.0.0.0": "this network", "10.0.0.1": "private",
 		"172.16.0.1": "private", "192.168.1.1": "private",
 		"100.64.0.1": "CGNAT", "192.0.0.1": "IETF", "198.18.0.1": "benchmarking", "224.0.0.1": "multicast",
@@ -104,14 +104,14 @@ func TestNamesThatLeadInsideAreRefused(t *testing.T) {
 		t.Run(address, func(t *testing.T) {
 			t.Parallel()
 			for _, scheme := range []string{"http", "https"} {
-				met := told(t, c, scheme+"://"+nameOf(address)+":9/")
-				require.Equal(t, policy.ErrorArgument, met.Result.Err, met.ErrorText)
-				require.Contains(t, met.ErrorText, why)
+				resp := post(t, c, scheme+"://"+nameOf(address)+":9/")
+				require.Equal(t, policy.ErrorArgument, resp.Result.Err, resp.ErrorText)
+				require.Contains(t, resp.ErrorText, why)
 			}
 			if strings.Contains(why, "metadata") || strings.Contains(why, "WireServer") {
-				met := told(t, opened, "http://"+nameOf(address)+":9/")
-				require.Equal(t, policy.ErrorArgument, met.Result.Err, met.ErrorText)
-				require.Contains(t, met.ErrorText, why)
+				resp := post(t, opened, "http://"+nameOf(address)+":9/")
+				require.Equal(t, policy.ErrorArgument, resp.Result.Err, resp.ErrorText)
+				require.Contains(t, resp.ErrorText, why)
 			}
 		})
 	}
@@ -121,103 +121,103 @@ func nameOf(address string) string {
 	return strings.NewReplacer(".", "-", ":", "x").Replace(address) + ".example.test"
 }
 
-// A name that leads outside when it is judged and inside when it is called (DNS rebinding) reaches nothing: each
-// connection is judged by the address that it is made to.
+// A name that resolves to a public address when it is checked and to an internal one when it is called (DNS rebinding)
+// reaches nothing: the address of each connection is checked.
 func TestRebindingReachesNothing(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer inside.Close()
 	port := inside.URL[strings.LastIndexByte(inside.URL, ':'):]
-	var asked atomic.Int64
+	var requests atomic.Int64
 	resolver := nameServer(t, func(string) netip.Addr {
-		if asked.Add(1) == 1 {
+		if requests.Add(1) == 1 {
 			return netip.MustParseAddr("93.184.215.14")
 		}
 		return netip.MustParseAddr("127.0.0.1")
 	})
 	endpoint := "http://rebind.example.test" + port + "/"
 	_, err := policy.EndpointURL(endpoint, nil)
-	require.NoError(t, err, "nothing is wrong with its name")
+	require.NoError(t, err, "its name is allowed")
 	found, err := resolver.LookupNetIP(t.Context(), "ip4", "rebind.example.test")
 	require.NoError(t, err)
-	require.NoError(t, policy.Address(found[0], nil), "nor with its address, then")
+	require.NoError(t, policy.Address(found[0], nil), "so is its first address")
 
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
 	for range 3 {
-		met := told(t, c, endpoint)
-		require.Equal(t, policy.ErrorArgument, met.Result.Err)
-		require.Contains(t, met.ErrorText, "loopback")
+		resp := post(t, c, endpoint)
+		require.Equal(t, policy.ErrorArgument, resp.Result.Err)
+		require.Contains(t, resp.ErrorText, "loopback")
 	}
 	require.Zero(t, reached.Load())
-	require.Greater(t, asked.Load(), int64(1))
+	require.Greater(t, requests.Load(), int64(1))
 }
 
-// Without TLS only networks are called that the operator opened.
+// Without TLS only networks that the operator opened can be called.
 func TestPlainHTTPStaysInOpenedNetworks(t *testing.T) {
 	t.Parallel()
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer inside.Close()
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowCIDR: loopback})
-	require.Equal(t, http.StatusOK, told(t, c, inside.URL).Result.Status)
+	require.Equal(t, http.StatusOK, post(t, c, inside.URL).Result.Status)
 	c.transports.close()
-	met := told(t, c, "http://1.2.3.4:8009/")
-	require.Equal(t, policy.ErrorArgument, met.Result.Err)
-	require.Contains(t, met.ErrorText, "--allow-http")
+	resp := post(t, c, "http://1.2.3.4:8009/")
+	require.Equal(t, policy.ErrorArgument, resp.Result.Err)
+	require.Contains(t, resp.ErrorText, "--allow-http")
 }
 
-// Through a proxy names are its business, and what is written in a URL is judged here as ever.
+// A proxy resolves names; addresses in URLs are checked here all the same.
 func TestDeliveryProxy(t *testing.T) {
 	t.Parallel()
-	asked := make(chan string, 10)
+	requested := make(chan string, 10)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		asked <- r.Method + " " + r.RequestURI + " " + string(body)
+		requested <- r.Method + " " + r.RequestURI + " " + string(body)
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Proxy: at})
-	require.Equal(t, http.StatusAccepted, told(t, c, "http://endpoint.example.test/hook").Result.Status)
-	require.Equal(t, "POST http://endpoint.example.test/hook {}", <-asked)
-	require.Equal(t, policy.ErrorSocket, told(t, c, "https://endpoint.example.test/hook").Result.Err,
+	require.Equal(t, http.StatusAccepted, post(t, c, "http://endpoint.example.test/hook").Result.Status)
+	require.Equal(t, "POST http://endpoint.example.test/hook {}", <-requested)
+	require.Equal(t, policy.ErrorSocket, post(t, c, "https://endpoint.example.test/hook").Result.Err,
 		"this proxy makes no tunnel")
-	require.Equal(t, "CONNECT endpoint.example.test:443 ", <-asked)
+	require.Equal(t, "CONNECT endpoint.example.test:443 ", <-requested)
 	for _, literal := range []string{
 		"http://127.0.0.1:9/", "https://[::1]:9/", "http://169.254.169.254/", "http://metadata.google.internal/",
 	} {
-		met := told(t, c, literal)
-		require.Equal(t, policy.ErrorArgument, met.Result.Err, literal)
-		require.Contains(t, met.ErrorText, "refused address")
+		resp := post(t, c, literal)
+		require.Equal(t, policy.ErrorArgument, resp.Result.Err, literal)
+		require.Contains(t, resp.ErrorText, "rejected address")
 	}
 	c.transports.close()
-	require.Empty(t, asked)
+	require.Empty(t, requested)
 
-	// Whatever networks are opened: nobody here knows whether a name leads into one.
+	// Whatever networks are opened: only the proxy knows to which address a name resolves.
 	opened := NewClient(t.Context(), Options{
 		MaxIdleConnections: 10, AllowHTTP: true, Proxy: at, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	})
 	for _, other := range []string{
 		"http://endpoint.example.test:25/", "https://endpoint.example.test:22/", "http://1.2.3.4:25/",
 	} {
-		met := told(t, opened, other)
-		require.Equal(t, policy.ErrorArgument, met.Result.Err, other)
-		require.Contains(t, met.ErrorText, "another protocol")
+		resp := post(t, opened, other)
+		require.Equal(t, policy.ErrorArgument, resp.Result.Err, other)
+		require.Contains(t, resp.ErrorText, "another protocol")
 	}
-	require.Empty(t, asked)
-	require.Equal(t, http.StatusAccepted, told(t, opened, "http://10.1.2.3:25/hook").Result.Status,
+	require.Empty(t, requested)
+	require.Equal(t, http.StatusAccepted, post(t, opened, "http://10.1.2.3:25/hook").Result.Status,
 		"an address in an opened network")
-	require.Equal(t, "POST http://10.1.2.3:25/hook {}", <-asked)
+	require.Equal(t, "POST http://10.1.2.3:25/hook {}", <-requested)
 	opened.transports.close()
 }
 
-// A proxy resolves names by itself, perhaps on a cloud machine: names of metadata services never reach it.
-func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
+// A proxy, perhaps on a cloud machine, resolves names itself: names of metadata services never reach it.
+func TestProxyGetsNoRequestsForMetadataServices(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	var requests atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
@@ -234,23 +234,23 @@ func TestProxyIsNotAskedForMetadataServices(t *testing.T) {
 			name, name + ".", strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:] + ".", name + "..",
 		} {
 			for _, scheme := range []string{"http://", "https://"} {
-				met := told(t, c, scheme+spelling+"/latest/meta-data/")
-				require.Equal(t, policy.ErrorArgument, met.Result.Err, scheme+spelling)
-				require.Contains(t, met.ErrorText, "refused address", scheme+spelling)
+				resp := post(t, c, scheme+spelling+"/latest/meta-data/")
+				require.Equal(t, policy.ErrorArgument, resp.Result.Err, scheme+spelling)
+				require.Contains(t, resp.ErrorText, "rejected address", scheme+spelling)
 			}
 		}
 	}
 	c.transports.close()
-	require.Zero(t, asked.Load())
+	require.Zero(t, requests.Load())
 	for _, other := range []string{
 		"metadata.example.test", "instance-data.example.test", "internal.example.test", "my-metadata",
 	} {
-		require.Equal(t, http.StatusOK, told(t, c, "http://"+other+"/").Result.Status, other)
+		require.Equal(t, http.StatusOK, post(t, c, "http://"+other+"/").Result.Status, other)
 	}
 	c.transports.close()
 }
 
-// Nothing in the environment makes requests go another way.
+// Variables of the environment set no proxy.
 func TestNoProxyFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10})
@@ -258,7 +258,7 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 	require.Nil(t, c.transports.plain.Proxy)
 }
 
-// counting listens at every address of this machine, and counts who connects.
+// counting listens at every address of this machine, and counts connections.
 func counting(t *testing.T) (port string, reached *atomic.Int64) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
@@ -281,9 +281,9 @@ func counting(t *testing.T) (port string, reached *atomic.Int64) {
 	return port, reached
 }
 
-// What is refused where it is put is called by nobody either, should it have been stored all the same: not one
-// connection is made, though every name leads to this machine.
-func TestRefusedEndpointsAreNotCalled(t *testing.T) {
+// An endpoint that the API rejects is not called even if it was stored: no connection is made, though every name
+// resolves to this machine.
+func TestRejectedEndpointsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	port, reached := counting(t)
 	text, err := os.ReadFile("../../policy/testdata/refused-endpoints.txt")
@@ -292,19 +292,19 @@ func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})
 	called := 0
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "{port}", port)) {
-		endpoint, says, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		endpoint, why, found := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if !found {
 			continue
 		}
 		called++
 		for _, scheme := range []string{"http:", "https:"} {
 			raw := strings.Replace(endpoint, "http:", scheme, 1)
-			met := told(t, c, raw)
-			require.NotEqual(t, policy.ErrorNone, met.Result.Err, raw)
+			resp := post(t, c, raw)
+			require.NotEqual(t, policy.ErrorNone, resp.Result.Err, raw)
 			if u, err := url.Parse(raw); err == nil {
 				if _, err := netip.ParseAddr(u.Hostname()); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
-					require.Equal(t, policy.ErrorArgument, met.Result.Err, "%s: %s", raw, met.ErrorText)
-					require.Contains(t, met.ErrorText, "refused address", "%s (%s)", raw, says)
+					require.Equal(t, policy.ErrorArgument, resp.Result.Err, "%s: %s", raw, resp.ErrorText)
+					require.Contains(t, resp.ErrorText, "rejected address", "%s (%s)", raw, why)
 				}
 			}
 		}
@@ -314,12 +314,12 @@ func TestRefusedEndpointsAreNotCalled(t *testing.T) {
 
 	opened := NewClient(t.Context(),
 		Options{MaxIdleConnections: 10, Resolver: resolver, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	told(t, opened, "http://127.0.0.1:"+port+"/")
-	require.NotZero(t, reached.Load(), "where it is opened, somebody is there")
+	post(t, opened, "http://127.0.0.1:"+port+"/")
+	require.NotZero(t, reached.Load(), "an opened address is called")
 }
 
-// However many settings of their own there are: 256 pools are kept, requests through those that were let go end as
-// ever, and no connection outlives its idle time.
+// However many TLS settings there are, 256 pools are kept. Requests through removed pools finish, and no connection
+// outlives its idle time.
 func TestOwnPoolsAreBounded(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int64
@@ -338,21 +338,21 @@ func TestOwnPoolsAreBounded(t *testing.T) {
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: inside.Certificate().Raw}))
 	c := NewClient(t.Context(),
 		Options{MaxIdleConnections: 10, AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	ask := func(n int) Answer {
-		k := newCall(inside.URL, http.Header{}, NewPayload([]byte("{}"), func() {}))
-		// the same, and yet another setting
-		k.by = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority}
-		met, err := c.post(k, 20*time.Second)
+	send := func(n int) Response {
+		k := testCall(inside.URL, 20*time.Second)
+		// the same authority, in different settings
+		k.Connection = &policy.Connection{CertificateAuthorities: strings.Repeat("\n", n) + authority}
+		resp, _, err := c.post(k)
 		require.NoError(t, err)
-		return met
+		return resp
 	}
 	const settings = maxOwnTransports + 50
 	first, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})
 	require.NoError(t, err)
 	for n := range settings {
-		require.Equal(t, http.StatusOK, ask(n).Result.Status)
+		require.Equal(t, http.StatusOK, send(n).Result.Status)
 		require.LessOrEqual(t, len(c.transports.own), maxOwnTransports)
-		require.Equal(t, http.StatusOK, ask(0).Result.Status, "one that is used stays")
+		require.Equal(t, http.StatusOK, send(0).Result.Status, "a pool in use stays")
 	}
 	require.Len(t, c.transports.own, maxOwnTransports)
 	again, err := c.transports.of(&policy.Connection{CertificateAuthorities: authority})

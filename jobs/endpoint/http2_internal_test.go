@@ -30,8 +30,8 @@ type stream struct {
 	id   uint32
 }
 
-// answer writes a response's header; ended says that no body follows.
-func (s stream) answer(ended bool, fields ...string) {
+// respond writes a response's header; ended: no body follows.
+func (s stream) respond(ended bool, fields ...string) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for i := 0; i < len(fields); i += 2 {
@@ -122,28 +122,28 @@ func TestHTTP2Endpoints(t *testing.T) {
 	socket, timeout := policy.Result{Err: policy.ErrorSocket}, policy.Result{Err: policy.ErrorTimeout}
 	rows := map[string]struct {
 		script func(stream)
-		met    policy.Result
-		said   string
+		want   policy.Result
+		text   string
 	}{
-		"an answer": {func(s stream) { s.answer(true, ":status", "204") }, policy.Result{Status: 204}, ""},
+		"a response": {func(s stream) { s.respond(true, ":status", "204") }, policy.Result{Status: 204}, ""},
 		"early hints before it": {func(s stream) {
 			for range 20 {
-				s.answer(false, ":status", "103", "link", "</a>")
+				s.respond(false, ":status", "103", "link", "</a>")
 			}
-			s.answer(true, ":status", "503")
+			s.respond(true, ":status", "503")
 		}, policy.Result{Status: 503}, ""},
-		"a body that never comes": {func(s stream) { s.answer(false, ":status", "200") }, policy.Result{Status: 200}, ""},
+		"a body that never comes": {func(s stream) { s.respond(false, ":status", "200") }, policy.Result{Status: 200}, ""},
 		"a body that is reset": {func(s stream) {
-			s.answer(false, ":status", "200")
+			s.respond(false, ":status", "200")
 			_ = s.WriteRSTStream(s.id, http2.ErrCodeInternal)
 		}, policy.Result{Status: 200}, ""},
-		"no answer":        {func(stream) {}, timeout, "no response within"},
-		"only early hints": {func(s stream) { s.answer(false, ":status", "103") }, timeout, "no response within"},
+		"no response":      {func(stream) {}, timeout, "no response within"},
+		"only early hints": {func(s stream) { s.respond(false, ":status", "103") }, timeout, "no response within"},
 		"a reset request":  {func(s stream) { _ = s.WriteRSTStream(s.id, http2.ErrCodeInternal) }, socket, "INTERNAL_ERROR"},
 		"a cut connection": {func(s stream) { s.conn.Close() }, socket, "closed the connection"},
 		"a goodbye that lets the request finish": {func(s stream) {
 			_ = s.WriteGoAway(s.id, http2.ErrCodeNo, nil)
-			s.answer(true, ":status", "204")
+			s.respond(true, ":status", "204")
 		}, policy.Result{Status: 204}, ""},
 		"a goodbye for an error": {func(s stream) {
 			_ = s.WriteGoAway(s.id, http2.ErrCodeEnhanceYourCalm, []byte("too many"))
@@ -153,16 +153,16 @@ func TestHTTP2Endpoints(t *testing.T) {
 			func(s stream) { _, _ = io.WriteString(s.conn, strings.Repeat("\xff", 100)) }, socket, "frame too large",
 		},
 		"a header of 70 KB": {
-			func(s stream) { s.answer(true, ":status", "200", "x-big", strings.Repeat("x", 70<<10)) }, socket, "",
+			func(s stream) { s.respond(true, ":status", "200", "x-big", strings.Repeat("x", 70<<10)) }, socket, "",
 		},
-		"no status": {func(s stream) { s.answer(true, "x-status", "200") }, socket, "missing status"},
-		// Both say that the request was not looked at. It is an attempt all the same: its body is not kept once it is
-		// written.
+		"no status": {func(s stream) { s.respond(true, "x-status", "200") }, socket, "missing status"},
+		// Both mean that the endpoint did not process the request. It is an attempt all the same: its body is not kept once
+		// it is written.
 		"a goodbye without the request": {func(s stream) {
 			_ = s.WriteGoAway(0, http2.ErrCodeNo, nil)
 			s.conn.Close()
 		}, socket, errWritten.Error()},
-		"a refused request": {
+		"a rejected request": {
 			func(s stream) { _ = s.WriteRSTStream(s.id, http2.ErrCodeRefusedStream) }, socket, errWritten.Error(),
 		},
 	}
@@ -174,14 +174,12 @@ func TestHTTP2Endpoints(t *testing.T) {
 				requests.Add(1)
 				row.script(s)
 			})
-			met, err := e.client(t).
-				post(newCall(e.url, http.Header{"Content-Type": {"application/json"}},
-					NewPayload([]byte(`[{"id":"e"}]`), func() {})), time.Second)
+			resp, _, err := e.client(t).post(testCall(e.url, time.Second))
 			require.NoError(t, err)
-			require.Equal(t, row.met, met.Result, met.ErrorText)
-			require.Contains(t, met.ErrorText, row.said)
-			require.Equal(t, row.met.Err == policy.ErrorNone, met.ErrorText == "")
-			require.Less(t, met.Duration, 4*time.Second)
+			require.Equal(t, row.want, resp.Result, resp.ErrorText)
+			require.Contains(t, resp.ErrorText, row.text)
+			require.Equal(t, row.want.Err == policy.ErrorNone, resp.ErrorText == "")
+			require.Less(t, resp.Duration, 4*time.Second)
 			require.EqualValues(t, 1, requests.Load(), "one attempt is one request")
 		})
 	}

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 )
 
-// Payload is the body of one request. It releases its bytes, and of their share of the node's memory, once they are
+// Payload is the body of one request. It releases its bytes, and their share of the node's memory, once they are
 // written: a thousand endpoints that hang for a minute must not keep a thousand bodies.
 //
-// What net/http reads are plain bytes.Readers: it sends headers and body of those in one write, and of any other reader
-// in two (6 % of the CPU per event).
+// net/http reads plain bytes.Readers: it sends headers and body of those in one write, and of any other reader in two
+// (6 % of the CPU per event).
 type Payload struct {
 	mu      sync.Mutex
 	data    []byte
@@ -29,8 +29,7 @@ func NewPayload(data []byte, release func()) *Payload {
 	return &Payload{data: data, release: release}
 }
 
-// attach makes it the request's body. net/http asks for it again when a connection was found closed before anything
-// was written.
+// attach sets the request's body. net/http reads it again if it finds a connection closed before anything was written.
 func (p *Payload) attach(req *http.Request) {
 	req.ContentLength = int64(len(p.data))
 	req.GetBody = p.reader
@@ -48,8 +47,8 @@ func (p *Payload) reader() (io.ReadCloser, error) {
 	return io.NopCloser(r), nil
 }
 
-// wrote is told by the one goroutine that reads, after its last byte: so it may empty the readers, which net/http keeps
-// until the answer.
+// wrote empties the readers, which net/http keeps until the response. The goroutine that reads them calls it after the
+// last byte.
 func (p *Payload) wrote(info httptrace.WroteRequestInfo) {
 	if info.Err != nil {
 		return
@@ -62,8 +61,8 @@ func (p *Payload) wrote(info httptrace.WroteRequestInfo) {
 	p.Drop()
 }
 
-// again makes a second payload of the same bytes, for a request that may have to follow. Their share of the memory is
-// given back when both are dropped.
+// again returns a second payload of the same bytes, for a second request. Their memory is released when both are
+// dropped.
 func (p *Payload) again() *Payload {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,15 +76,15 @@ func (p *Payload) again() *Payload {
 	return NewPayload(p.data, p.release)
 }
 
-// written says that the endpoint's system took every byte, or that the payload was dropped.
+// written reports whether every byte was written, or the payload was dropped.
 func (p *Payload) written() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.data == nil
 }
 
-// Drop releases the bytes; a second call does nothing. After a request that was cut in the middle, net/http
-// may still be reading: the readers are its own then.
+// Drop releases the bytes; a second call does nothing. It leaves the readers alone: net/http may still read after a
+// request that was cut.
 func (p *Payload) Drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

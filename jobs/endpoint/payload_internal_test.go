@@ -35,13 +35,13 @@ func TestPayloadIsSentAgainUntilItWasWritten(t *testing.T) {
 	require.Zero(t, released)
 	p.wrote(httptrace.WroteRequestInfo{})
 	p.Drop()
-	require.Equal(t, 1, released, "its memory is given back once")
+	require.Equal(t, 1, released, "its memory is released once")
 	_, err = req.GetBody()
 	require.ErrorIs(t, err, errWritten)
 }
 
 // An endpoint that accepts and never speaks TLS must not keep the connection for longer than the handshake may take.
-func TestHandshakeThatNeverAnswersIsAbandoned(t *testing.T) {
+func TestTLSHandshakeWithoutResponseIsAbandoned(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -60,11 +60,10 @@ func TestHandshakeThatNeverAnswersIsAbandoned(t *testing.T) {
 	require.Equal(t, handshakeTimeout, client.transports.secure.TLSHandshakeTimeout)
 	client.transports.secure.TLSHandshakeTimeout = 200 * time.Millisecond
 
-	met, err := client.post(
-		newCall("https://"+listener.Addr().String(), http.Header{}, NewPayload([]byte("{}"), func() {})), 50*time.Millisecond)
+	resp, _, err := client.post(testCall("https://"+listener.Addr().String(), 50*time.Millisecond))
 
 	require.NoError(t, err)
-	require.Equal(t, policy.ErrorTimeout, met.Result.Err)
+	require.Equal(t, policy.ErrorTimeout, resp.Result.Err)
 	select {
 	case <-closed:
 	case <-time.After(10 * time.Second):

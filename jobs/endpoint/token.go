@@ -20,16 +20,15 @@ import (
 )
 
 const (
-	// tokenTimeout is how long a token server may take: an endpoint's own ack timeout is 30 s at least, and the attempt
-	// waits for both.
+	// tokenTimeout is how long a token server may take. The attempt waits for it and then for the endpoint.
 	tokenTimeout = 15 * time.Second
-	// tokenPause bounds the requests to a token server that fails: a thousand attempts make one a second.
+	// tokenPause is the pause between requests to a token server that fails, however many attempts need a token.
 	tokenPause = time.Second
-	// A token is renewed when a tenth of its life is left, a minute at most: a request in progress must not outlive it.
+	// A token is renewed when a tenth of its lifetime is left, or a minute: it must not end during a request.
 	tokenReserve = time.Minute
-	// minTokenAge: a token that is newer is not why an endpoint responds with 401.
+	// minTokenAge: if a token is newer, an endpoint's 401 has another cause.
 	minTokenAge = 10 * time.Second
-	// For servers that do not return how long a token lives (RFC 6749, 5.1: they should), or a day and more.
+	// The lifetime if a server returns none (RFC 6749, 5.1: it should), and the longest.
 	tokenLifetime    = 5 * time.Minute
 	maxTokenLifetime = 24 * time.Hour
 	// maxTokens bounds the memory: a token is 1 to 2 KB.
@@ -65,8 +64,8 @@ func newTokens(
 	}
 }
 
-// Token returns an access token for a connection with OAuth2, requested if necessary. The error is ErrInterrupted if
-// the node's stop has cut the request.
+// Token returns an access token for a connection with OAuth2. The error is ErrInterrupted if the node's stop cut the
+// request.
 func (c *Client) Token(by *policy.Connection) (string, error) {
 	ctx, cancel := context.WithTimeout(c.requests, tokenTimeout+time.Second)
 	defer cancel()
@@ -77,8 +76,8 @@ func (c *Client) Token(by *policy.Connection) (string, error) {
 	return token, err
 }
 
-// get returns a token that is valid for a request. Callers that need the same one share one request, which continues if
-// one of them gives up.
+// get returns a token that is valid for a request. Callers that need the same one share one request. It continues if
+// one of them is canceled.
 func (s *tokens) get(ctx context.Context, by *policy.Connection) (text string, err error) {
 	key := credentialsOf(by)
 	s.mu.Lock()
@@ -96,8 +95,8 @@ func (s *tokens) get(ctx context.Context, by *policy.Connection) (text string, e
 	}
 }
 
-// refused learns that an endpoint has responded to this token with 401. It reports whether to request another.
-func (s *tokens) refused(by *policy.Connection, text string) bool {
+// rejected notes that an endpoint has responded to this token with 401. It reports whether to request another.
+func (s *tokens) rejected(by *policy.Connection, text string) bool {
 	key := credentialsOf(by)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +112,7 @@ func (s *tokens) refused(by *policy.Connection, text string) bool {
 }
 
 func credentialsOf(by *policy.Connection) string {
-	// strings can always be written
-	text, _ := json.Marshal([]any{by.OAuth2, by.CertificateAuthorities, by.MinimumTLSVersion})
+	text, _ := json.Marshal([]any{by.OAuth2, by.CertificateAuthorities, by.MinimumTLSVersion}) // strings: no error
 	sum := sha256.Sum256(text)
 	return string(sum[:])
 }
@@ -135,7 +133,7 @@ func (s *tokens) renew(key string, by *policy.Connection) (text string, err erro
 		t = token{failed: err, renewAt: now.Add(tokenPause)}
 	}
 	if _, known := s.held[key]; !known && len(s.held) >= maxTokens {
-		for other := range s.held { // any: it is requested again
+		for other := range s.held { // any one: it is requested again
 			delete(s.held, other)
 			break
 		}
@@ -144,8 +142,8 @@ func (s *tokens) renew(key string, by *policy.Connection) (text string, err erro
 	return t.text, t.failed
 }
 
-// request sends the credentials in the form that every server must accept (RFC 6749, 2.3.1). No error repeats what was
-// sent or received.
+// request requests a token with HTTP Basic credentials, which every server must accept (RFC 6749, 2.3.1). No error
+// quotes the request or the response.
 func (s *tokens) request(by *policy.Connection) (text string, lifetime time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(s.requests, tokenTimeout)
 	defer cancel()
@@ -160,7 +158,7 @@ func (s *tokens) request(by *policy.Connection) (text string, lifetime time.Dura
 			r.Header.Set("User-Agent", s.userAgent)
 			resp, err := s.roundTrip(r, trusted)
 			if err == nil {
-				resp.Header.Set("Content-Type", "application/json") // some servers declare another type, or none
+				resp.Header.Set("Content-Type", "application/json") // some servers send another type, or none
 			}
 			return resp, err
 		}),
@@ -191,16 +189,16 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// noToken is the error of a request that failed. Of a response it repeats nothing but the status and the word for an
-// error (RFC 6749, 5.2).
+// noToken is the error of a request that failed. It quotes only the status and the error code (RFC 6749, 5.2) of a
+// response.
 func noToken(by *policy.Connection, err error) error {
-	var refused *oauth2.RetrieveError
+	var rejected *oauth2.RetrieveError
 	var request *url.Error
 	text := "its response is no JSON object with an access_token"
 	switch {
-	case errors.As(err, &refused):
-		text = fmt.Sprintf("it answered %d", refused.Response.StatusCode)
-		if code := refused.ErrorCode; code != "" && len(code) <= 64 &&
+	case errors.As(err, &rejected):
+		text = fmt.Sprintf("it responded with %d", rejected.Response.StatusCode)
+		if code := rejected.ErrorCode; code != "" && len(code) <= 64 &&
 			strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
 			text += " " + code
 		}
@@ -213,7 +211,7 @@ func noToken(by *policy.Connection, err error) error {
 	return &PlainError{Text: "no token from " + by.OAuth2.TokenURL + ": " + text, Cause: err}
 }
 
-// unusable is why a token cannot be sent; "" if it can.
+// unusable returns why a token cannot be sent; "" if it can.
 func unusable(t *oauth2.Token) string {
 	switch {
 	case !strings.EqualFold(t.Type(), "bearer"):

@@ -16,12 +16,12 @@ import (
 	"postrider/policy"
 )
 
-// issuing is a client of a token server that answers what answer says.
-func issuing(t *testing.T, answer http.HandlerFunc) (*Client, *policy.Connection) {
+// newTokenServer returns a client of a token server with this handler.
+func newTokenServer(t *testing.T, handle http.HandlerFunc) (*Client, *policy.Connection) {
 	t.Helper()
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		answer(w, r)
+		handle(w, r)
 	}))
 	t.Cleanup(e.Close)
 	c := NewClient(t.Context(),
@@ -32,10 +32,10 @@ func issuing(t *testing.T, answer http.HandlerFunc) (*Client, *policy.Connection
 
 func TestOneRequestForAToken(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
+	var requests atomic.Int64
 	begun, go_ := make(chan struct{}), make(chan struct{})
-	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+	c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
 		close(begun)
 		<-go_
 		fmt.Fprint(w, `{"access_token":"abc","token_type":"bearer","expires_in":"3600"}`)
@@ -53,22 +53,22 @@ func TestOneRequestForAToken(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := c.tokens.get(gone, by)
-	require.ErrorIs(t, err, context.Canceled, "who gives up does not end the request for the others")
+	require.ErrorIs(t, err, context.Canceled, "a canceled caller does not end the request for the others")
 	close(go_)
 	waiting.Wait()
-	require.EqualValues(t, 1, asked.Load())
+	require.EqualValues(t, 1, requests.Load())
 }
 
 func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%d}`, asked.Add(1), -1)
+	var requests atomic.Int64
+	c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":%d}`, requests.Add(1), -1)
 	})
 	for n := range 3 {
 		text, err := c.Token(by)
 		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("token-%d", n+1), text, "one that ends at once serves one request")
+		require.Equal(t, fmt.Sprintf("token-%d", n+1), text, "a token that ends at once serves one request")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestLifetimesOfTokens(t *testing.T) {
 		"3600": time.Hour, `"60"`: time.Minute, "null": tokenLifetime, "0": tokenLifetime, "4000000000": maxTokenLifetime,
 		"-5": 0,
 	} {
-		c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `{"access_token":"abc","expires_in":%s}`, given)
 		})
 		_, got, err := c.tokens.request(by)
@@ -87,11 +87,11 @@ func TestLifetimesOfTokens(t *testing.T) {
 	}
 }
 
-// A token server that fails when a token is to be renewed costs nothing as long as the token holds.
-func TestATokenHoldsUntilItsEnd(t *testing.T) {
+// While a token is valid, the failure of a token server to renew it has no effect.
+func TestTokenIsUsedUntilItsEnd(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
-	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
+	c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		if failing.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
@@ -114,10 +114,10 @@ func TestATokenHoldsUntilItsEnd(t *testing.T) {
 	require.Equal(t, "abc", text)
 	age(time.Now())
 	_, err = c.Token(by)
-	require.ErrorContains(t, err, "it answered 500")
+	require.ErrorContains(t, err, "it responded with 500")
 }
 
-func TestWhatATokenServerMayAnswer(t *testing.T) {
+func TestResponsesOfTokenServers(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		status  int
@@ -131,11 +131,11 @@ func TestWhatATokenServerMayAnswer(t *testing.T) {
 		{200, `{"access_token":"a","token_type":"mac"}`, "not Bearer"},
 		{200, `<html>`, "no JSON object"},
 		{200, `[]`, "no JSON object"},
-		{400, `{"error":"invalid_scope"}`, "it answered 400 invalid_scope"},
-		{400, `{"error":"Planted <script>"}`, "it answered 400"},
-		{302, ``, "it answered 302"},
+		{400, `{"error":"invalid_scope"}`, "it responded with 400 invalid_scope"},
+		{400, `{"error":"Planted <script>"}`, "it responded with 400"},
+		{302, ``, "it responded with 302"},
 	} {
-		c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(row.status)
 			fmt.Fprint(w, row.body)
 		})
@@ -151,30 +151,30 @@ func TestWhatATokenServerMayAnswer(t *testing.T) {
 	}
 }
 
-// A token server is dialled by the rules for endpoints, and no redirect carries the secret elsewhere.
+// The address guard applies to token servers, and no redirect carries the secret elsewhere.
 func TestTokenServersAreGuarded(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer other.Close()
-	c, by := issuing(t, func(w http.ResponseWriter, r *http.Request) {
+	c, by := newTokenServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	})
 	_, err := c.Token(by)
-	require.ErrorContains(t, err, "it answered 307")
+	require.ErrorContains(t, err, "it responded with 307")
 	closed := NewClient(t.Context(), Options{MaxIdleConnections: 10})
 	_, err = closed.Token(by)
-	require.ErrorContains(t, err, "refused address")
+	require.ErrorContains(t, err, "rejected address")
 	require.NotContains(t, err.Error(), "secret")
 	require.Zero(t, reached.Load())
 }
 
-// An endpoint's 401 is asked once more with a new token, unless the one it has refused was new already.
-func TestARefusedTokenIsReplacedOnce(t *testing.T) {
+// After an endpoint's 401 the request is sent once more with a new token, unless the rejected token was new.
+func TestRejectedTokenIsReplacedOnce(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	c, by := issuing(t, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":3600}`, asked.Add(1))
+	var requests atomic.Int64
+	c, by := newTokenServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":"token-%d","expires_in":3600}`, requests.Add(1))
 	})
 	var valid atomic.Value
 	valid.Store("token-1")
@@ -189,30 +189,30 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 	var released atomic.Int64
 	try := func() int {
 		sent := NewPayload([]byte("{}"), func() { released.Add(1) })
-		met, late, err := c.Send(&Request{
+		resp, late, err := c.Send(&Request{
 			URL: e.URL, Header: http.Header{}, Body: sent, Connection: by, AckTimeout: 5 * time.Second,
 		})
 		sent.Drop()
 		require.NoError(t, err)
 		require.Nil(t, late)
-		return met.Result.Status
+		return resp.Result.Status
 	}
 	require.Equal(t, 200, try())
 	valid.Store("token-2")
-	require.Equal(t, 401, try(), "a token that was got just now is not what is wrong")
+	require.Equal(t, 401, try(), "a new token is not the cause")
 	require.EqualValues(t, 2, seen.Load())
 	c.tokens.minAge = 0
 	require.Equal(t, 200, try())
 	require.EqualValues(t, 4, seen.Load())
-	require.EqualValues(t, 2, asked.Load())
-	valid.Store("nobody's")
+	require.EqualValues(t, 2, requests.Load())
+	valid.Store("another")
 	require.Equal(t, 401, try())
 	require.EqualValues(t, 6, seen.Load(), "twice at most")
-	require.EqualValues(t, 3, asked.Load())
-	require.EqualValues(t, 4, released.Load(), "each body's share of the memory is given back once")
+	require.EqualValues(t, 3, requests.Load())
+	require.EqualValues(t, 4, released.Load(), "the memory of each body is released once")
 }
 
-// The pools of connections are bounded, and one for each set of settings.
+// Connection pools are bounded, and each set of settings has one.
 func TestOwnTransportsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newTransports(Options{MaxIdleConnections: 10})
@@ -220,10 +220,10 @@ func TestOwnTransportsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	same, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13, OAuth2: &policy.OAuth2{ClientID: "x"}})
 	require.NoError(t, err)
-	require.Same(t, first, same, "a token belongs to a request and to no connection")
+	require.Same(t, first, same, "a token belongs to a request, not to a connection")
 	require.NotSame(t, c.secure, first)
 	for n := range maxOwnTransports + 10 {
-		c.own[[32]byte{byte(n), byte(n >> 8), 1}] = &ownTransport{Transport: &http.Transport{}, used: uint64(n) + 10}
+		c.own[[32]byte{byte(n), byte(n >> 8), 1}] = &ownTransport{Transport: &http.Transport{}, lastUse: uint64(n) + 10}
 		if len(c.own) > maxOwnTransports {
 			c.forget()
 		}
@@ -231,7 +231,7 @@ func TestOwnTransportsAreBounded(t *testing.T) {
 	require.Len(t, c.own, maxOwnTransports)
 	again, err := c.of(&policy.Connection{MinimumTLSVersion: policy.TLS13})
 	require.NoError(t, err)
-	require.NotSame(t, first, again, "it was the one that was not used longest")
+	require.NotSame(t, first, again, "it was the least recently used")
 	_, err = c.of(&policy.Connection{CertificateAuthorities: "x"})
 	require.ErrorIs(t, err, errUnreadable)
 }

@@ -18,103 +18,88 @@ import (
 	"postrider/policy"
 )
 
-// maxOwnTransports bounds the pools of connections that belong to event subscriptions with settings of their own. An
-// empty pool is a few KB and a certificate chain some 20 KB, so that 256 are a few MB; beyond, whoever was not heard of
-// longest gets a new one.
+// maxOwnTransports bounds the connection pools of event subscriptions that have their own TLS settings. An empty pool
+// is a few KB and a certificate chain some 20 KB.
 const maxOwnTransports = 256
 
-// transports are the pools of connections. Two requests share one only if their connections may be exchanged: what asks
-// for a client certificate, or trusts other authorities, must never meet a connection that was made without.
+// transports are the connection pools. Requests share a pool only if their TLS settings are equal.
 type transports struct {
 	Options
 
-	secure *http.Transport // https, with nothing of their own
+	secure *http.Transport // https, with default settings
 	plain  *http.Transport // http
 
 	mu   sync.Mutex
-	own  map[[sha256.Size]byte]*ownTransport
-	turn uint64
+	own  map[[sha256.Size]byte]*ownTransport // by their settings
+	uses uint64
 }
 
-// ownTransport is for one set of settings. It is never used where they could not be read.
 type ownTransport struct {
 	*http.Transport
-	used uint64
+	lastUse uint64
 }
 
 func newTransports(o Options) *transports {
 	t := &transports{Options: o, own: map[[sha256.Size]byte]*ownTransport{}}
-	t.secure = t.make(guard(o.AllowCIDR))
+	t.secure = t.newTransport(guard(o.AllowCIDR, false))
 	t.plain = t.secure
 	if !o.AllowHTTP {
-		t.plain = t.make(guardPlain(o.AllowCIDR))
+		t.plain = t.newTransport(guard(o.AllowCIDR, true))
 	}
 	return t
 }
 
-func (t *transports) make(control func(string, string, syscall.RawConn) error) *http.Transport {
-	made := &http.Transport{
-		// None from the environment: a proxy resolves names itself, past the address guard, and must be somebody's decision.
+func (t *transports) newTransport(control func(string, string, syscall.RawConn) error) *http.Transport {
+	transport := &http.Transport{
+		// No proxy from the environment: a proxy resolves names itself, past the address guard.
 		Proxy:               nil,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        t.MaxIdleConnections,
 		MaxIdleConnsPerHost: t.MaxIdleConnections,
 		IdleConnTimeout:     idleConnTimeout,
-		// A dial and its handshake go on when the request they were for has given up: without a limit of their own, an
-		// endpoint that accepts and never speaks keeps a socket and three goroutines for ever.
+		// A dial and its handshake continue after their request has ended. Without this limit, an endpoint that accepts
+		// connections and sends nothing keeps a socket and three goroutines for ever.
 		TLSHandshakeTimeout: handshakeTimeout,
-		// A connection of HTTP/2 that went dead in silence would fail request after request until TCP notices.
+		// Without pings, requests on a dead HTTP/2 connection fail one after another until TCP notices.
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 		MaxResponseHeaderBytes: maxResponseHead,
 		DisableCompression:     true,
 	}
-	if t.Proxy != nil { // the only address that is dialled, and the operator named it
-		made.Proxy, control = http.ProxyURL(t.Proxy), nil
+	if t.Proxy != nil { // the only address that is dialled, configured by the operator
+		transport.Proxy, control = http.ProxyURL(t.Proxy), nil
 	}
-	made.DialContext = (&net.Dialer{
+	transport.DialContext = (&net.Dialer{
 		Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: control, Resolver: t.Resolver,
 	}).DialContext
-	return made
+	return transport
 }
 
-// guard asks the policy about the address itself, after name resolution and before the connection: a name that
-// resolved to a public address when it was checked cannot point inside now.
-func guard(allow []netip.Prefix) func(network, address string, _ syscall.RawConn) error {
+// guard checks each address after name resolution and before the connection: a name that resolved to a public address
+// when it was checked may resolve to an internal one now. plain is for connections without TLS.
+func guard(allow []netip.Prefix, plain bool) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		addr, err := netip.ParseAddrPort(address)
+		if err == nil {
+			err = policy.Address(addr.Addr(), allow)
+		}
+		if err == nil {
+			err = policy.Port(addr, allow)
+		}
+		if err == nil && plain {
+			err = policy.PlainAddress(addr.Addr(), allow)
+		}
 		if err != nil {
 			return &rejectedError{cause: err}
 		}
-		if err := policy.Address(addr.Addr(), allow); err != nil {
-			return &rejectedError{cause: err}
-		}
-		if err := policy.Port(addr, allow); err != nil {
-			return &rejectedError{cause: err}
-		}
 		return nil
 	}
 }
 
-// guardPlain is guard for connections without TLS.
-func guardPlain(allow []netip.Prefix) func(network, address string, _ syscall.RawConn) error {
-	known := guard(allow)
-	return func(network, address string, c syscall.RawConn) error {
-		if err := known(network, address, c); err != nil {
-			return err
-		}
-		if err := policy.PlainAddress(netip.MustParseAddrPort(address).Addr(), allow); err != nil {
-			return &rejectedError{cause: err}
-		}
-		return nil
-	}
-}
-
-// roundTrip makes one request by the pool that is right for it. It follows no redirect: that is an answer like any
-// other.
+// roundTrip makes one request with the right pool. A redirect is a response like any other.
 func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.Response, error) {
 	if t.Proxy != nil {
-		if err := t.judgeProxied(req.URL); err != nil {
+		if err := t.checkProxied(req.URL); err != nil {
 			return nil, &rejectedError{cause: err}
 		}
 	}
@@ -131,21 +116,18 @@ func (t *transports) roundTrip(req *http.Request, by *policy.Connection) (*http.
 	return own.RoundTrip(req)
 }
 
-// judgeProxied is all that can be known of an address that somebody else resolves: what is written in the URL.
-func (t *transports) judgeProxied(u *url.URL) error {
+// checkProxied checks a URL whose name the proxy resolves.
+func (t *transports) checkProxied(u *url.URL) error {
 	if _, err := policy.EndpointURL(u.String(), t.AllowCIDR); err != nil {
 		return err
 	}
-	if err := policy.ProxiedPort(u); err != nil {
+	if err := policy.ProxiedPort(u); err != nil || t.AllowHTTP {
 		return err
-	}
-	if t.AllowHTTP {
-		return nil
 	}
 	return policy.PlainEndpoint(u, t.AllowCIDR)
 }
 
-// of finds or makes the pool for these settings.
+// of returns the pool for these settings.
 func (t *transports) of(by *policy.Connection) (*http.Transport, error) {
 	settings := *by
 	settings.OAuth2 = nil // a token belongs to a request
@@ -153,12 +135,12 @@ func (t *transports) of(by *policy.Connection) (*http.Transport, error) {
 	key := sha256.Sum256(text)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn++
+	t.uses++
 	if own, known := t.own[key]; known {
-		own.used = t.turn
+		own.lastUse = t.uses
 		return own.Transport, nil
 	}
-	own := &ownTransport{Transport: t.secure.Clone(), used: t.turn}
+	own := &ownTransport{Transport: t.secure.Clone(), lastUse: t.uses}
 	if err := setTLS(own.TLSClientConfig, by); err != nil {
 		return nil, err
 	}
@@ -169,11 +151,11 @@ func (t *transports) of(by *policy.Connection) (*http.Transport, error) {
 	return own.Transport, nil
 }
 
-// forget lets the pool go that was not used longest. Requests in flight end as ever; their connections then idle out.
+// forget removes the least recently used pool. Its requests in flight finish; their connections then idle out.
 func (t *transports) forget() {
 	var oldest [sha256.Size]byte
 	for key, own := range t.own {
-		if first, known := t.own[oldest]; !known || own.used < first.used {
+		if first, known := t.own[oldest]; !known || own.lastUse < first.lastUse {
 			oldest = key
 		}
 	}
@@ -181,10 +163,9 @@ func (t *transports) forget() {
 	delete(t.own, oldest)
 }
 
-// errUnreadable stands for an error that may repeat what it could not read.
-var errUnreadable = errors.New("what is stored cannot be read")
+// errUnreadable replaces an error that may quote a secret.
+var errUnreadable = errors.New("the stored value cannot be read")
 
-// setTLS changes the configuration of a pool that was made for these settings.
 func setTLS(config *tls.Config, by *policy.Connection) error {
 	config.MinVersion = by.MinimumTLSVersion.Number()
 	if by.CertificateAuthorities != "" {
@@ -196,15 +177,14 @@ func setTLS(config *tls.Config, by *policy.Connection) error {
 	if c := by.ClientCertificate; c != nil {
 		pair, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey))
 		if err != nil {
-			return fmt.Errorf("clientCertificate: %w", errUnreadable) // not err, which may tell of the key
+			return fmt.Errorf("clientCertificate: %w", errUnreadable)
 		}
-		// Whatever authorities the endpoint names: it says itself if the certificate is not the one it wants.
+		// Sent whatever authorities the endpoint names: an endpoint that rejects it reports that itself.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return nil
 }
 
-// close lets go of all connections that no request uses.
 func (t *transports) close() {
 	t.secure.CloseIdleConnections()
 	t.plain.CloseIdleConnections()

@@ -1,4 +1,4 @@
--- Makes up to $1 dead letters available again whose export does not exist.
+-- Frees up to $1 dead letters whose export does not exist, so that they are exported again.
 WITH lost AS (
     SELECT l.id FROM postrider_internal.dead_letters l
      WHERE l.export_id IS NOT NULL AND NOT EXISTS (SELECT FROM postrider_internal.exports x WHERE x.id = l.export_id)

@@ -1,5 +1,5 @@
--- Moves up to $2 rows of the slot $1 of rollup_deltas to where counts are kept, and returns how many there were. Rows
--- that are not committed yet are not seen, and come next time.
+-- Merges up to $2 rows of the slot $1 of rollup_deltas into the tables of counts, and returns their number. Rows that
+-- are committed later are merged next time.
 WITH taken AS (
     DELETE FROM postrider_internal.rollup_deltas
      WHERE ctid = ANY (ARRAY (SELECT ctid FROM postrider_internal.rollup_deltas WHERE slot = $1 LIMIT $2))
@@ -16,8 +16,8 @@ WITH taken AS (
         DO UPDATE SET count = r.count + excluded.count,
                       latency_buckets = postrider_internal.add_buckets(r.latency_buckets, excluded.latency_buckets)
 ), summed AS (
-    -- Of each event subscription by hour, of each topic by quarter of an hour, and of all by minute and quarter. What
-    -- belongs to no event subscription (subscription_id 0) is only the topic's.
+    -- Each event subscription by hour, each topic by quarter of an hour, and all by minute and quarter. Counts without
+    -- an event subscription (subscription_id 0) are only the topic's.
     INSERT INTO postrider_internal.rollup_sums AS r
            (span, begins, topic_id, subscription_id, kind, detail, count, latency_buckets)
     SELECT CASE WHEN grouping(hour) = 0 THEN 60 WHEN grouping(quarter) = 0 THEN 15 ELSE 1 END,

@@ -1,6 +1,6 @@
--- Deletes the jobs of one step ($1 rows after id $2) that no delivery names, though they are jobs of deliveries. It
--- returns the last id of the step, 0 after the last step, and the number of jobs. A running job ends by itself: it
--- finds that its delivery has ended or has another job.
+-- Deletes the delivery jobs of one step ($1 rows after id $2) that no delivery names. It returns the last id of the
+-- step, 0 after the last step, and the number of jobs. Running jobs are left: each finds that its delivery has ended
+-- or has another job.
 WITH step AS MATERIALIZED (
     SELECT id, state, created_at,
            CASE WHEN kind = 'deliver' AND finalized_at IS NULL THEN (args ->> 'd')::bigint END AS delivery_id

@@ -1,4 +1,4 @@
--- Gives new jobs to the pending batches of one step ($1 rows after id $2) that have no hold and no live job. It
+-- Inserts new jobs for the pending batches of one step ($1 rows after id $2) that have no hold and no live job. It
 -- returns the last id of the step, 0 after the last step, and the number of repairs. The rules are those of
 -- repairdeliveries.sql.
 WITH step AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Gives a batch cutter to up to $1 event subscriptions that have open deliveries and no batch cutter. Whether the
--- event subscription takes batches does not matter: without batches a batch cutter cuts batches of one.
+-- Inserts a batch cutter for up to $1 event subscriptions that have open deliveries and no batch cutter. If batches are
+-- off, it cuts batches of one.
 WITH RECURSIVE jump(subscription_id) AS (
     (SELECT subscription_id FROM postrider_internal.deliveries WHERE open ORDER BY subscription_id LIMIT 1)
     UNION ALL

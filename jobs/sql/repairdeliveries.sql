@@ -1,21 +1,16 @@
--- Gives new jobs to the deliveries of one step ($1 rows after id $2) that have no hold, no live job, and no pending
+-- Inserts new jobs for the deliveries of one step ($1 rows after id $2) that have no hold, no live job, and no pending
 -- batch. It returns the last id of the step, 0 after the last step, and the number of repairs.
 --
--- One statement sees one snapshot, and each transaction that publishes, records, reclaims or holds changes a delivery
--- and its job together. So what does not match here is inconsistent. A delivery that another transaction changes
--- meanwhile is left to the next pass.
+-- Every transaction changes a delivery and its job together, and one statement sees one snapshot: what does not match
+-- is inconsistent. A delivery that another transaction changes is left to the next pass. A job that River finalized
+-- without an outcome is deleted, or a late result could be recorded with it. Its reruns are kept, so that the delivery
+-- ends at some time.
 --
--- A job that River has finalized without an outcome is deleted, or a late result could still be recorded with it. Its
--- reruns are counted on: an attempt that always ends so must end at some time. The new job keeps the time of the
--- attempt that was lost.
+-- These are consistent without a job of kind "deliver": open deliveries, if their event subscription takes batches or
+-- has a batch cutter; those of a deleted event subscription that are being canceled; and those whose job has another
+-- kind, of a newer version during a rolling upgrade.
 --
--- Three kinds of deliveries are consistent without a job of kind "deliver": open ones, if their event subscription
--- takes batches or still has a batch cutter; those of a deleted event subscription that are being canceled; and those
--- whose job has another kind. A newer version uses that kind during a rolling upgrade, and a second job would run two
--- attempts at once.
---
--- Scalar subqueries and arrays replace joins, because they are always lookups by id. For a join the planner may read
--- a whole table.
+-- Scalar subqueries and arrays instead of joins are always lookups by id: for a join the planner may read a table.
 WITH step AS MATERIALIZED (
     SELECT id, subscription_id, job_id, batch_id, hold, time_to_live_since, last_attempt_at
       FROM postrider_internal.deliveries WHERE id > $2 ORDER BY id LIMIT $1

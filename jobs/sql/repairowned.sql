@@ -1,8 +1,8 @@
--- Gives new jobs to up to $1 rows of @table without a live job. One statement sees one snapshot, so such a row is
--- inconsistent. A row that another transaction changes meanwhile is left to the next pass.
+-- Inserts new jobs for up to $1 rows of @table without a live job. Row and job change together, and one statement sees
+-- one snapshot: such a row is inconsistent. A row that another transaction changes is left to the next pass.
 WITH broken AS MATERIALIZED (
     SELECT o.id, o.job_id FROM postrider_internal.@table o
-     WHERE @lives AND o.created_at < now() - interval '60 seconds'
+     WHERE @condition AND o.created_at < now() - interval '60 seconds'
        AND NOT EXISTS (SELECT FROM postrider_internal.river_job j
                         WHERE j.id = o.job_id AND j.kind = '@kind' AND j.finalized_at IS NULL)
      ORDER BY o.id LIMIT $1

@@ -273,8 +273,8 @@ func TestEraseIsRefusedDuringAnExport(t *testing.T) {
 		if state == "running" {
 			_, err := b.store.Operator.EraseEvent(t.Context(), id)
 			require.ErrorIs(t, err, postgres.ErrConflict)
-			require.ErrorContains(t, err, x.Letters[0].ID.String()+" is being exported; try again in a minute")
-			b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///nowhere/x"})
+			require.ErrorContains(t, err, x.DeadLetters[0].ID.String()+" is being exported; try again in a minute")
+			b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
 		}
 		_, err := b.store.Operator.EraseEvent(t.Context(), id)
 		require.NoError(t, err)

@@ -65,7 +65,7 @@ func (b *bundle) load(t *testing.T) (x *export.Export, job int64) {
 	return x, job
 }
 
-func (b *bundle) recordExport(t *testing.T, r export.ExportResult) export.Exported {
+func (b *bundle) recordExport(t *testing.T, r export.Result) export.Exported {
 	t.Helper()
 	done, err := b.store.Exports.RecordExport(t.Context(), &r)
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestNothingIsExportedEarly(t *testing.T) {
 		"UPDATE postrider_internal.dead_letters SET export_due_at = now() + interval '1 minute' WHERE event_id LIKE '%-1'")
 	b.claim(t, 1)
 	x, _ := b.load(t)
-	require.Len(t, x.Letters, 1)
+	require.Len(t, x.DeadLetters, 1)
 	require.Equal(t, 1, b.count(t, exportJobs))
 }
 
@@ -144,9 +144,9 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	b.claim(t, 0)
 	x, job := b.load(t)
 	require.Equal(t, &policy.DeadLetterProperties{URL: "file:///nowhere"}, x.Destination)
-	require.Len(t, x.Letters, 3)
-	require.Equal(t, event.EventGrid, x.Letters[0].Delivery)
-	require.Equal(t, "MaxDeliveryAttemptsExceeded", x.Letters[0].Reason)
+	require.Len(t, x.DeadLetters, 3)
+	require.Equal(t, event.EventGrid, x.DeadLetters[0].Delivery)
+	require.Equal(t, "MaxDeliveryAttemptsExceeded", x.DeadLetters[0].Reason)
 	at := x.CreatedAt.UTC()
 	require.Equal(t,
 		fmt.Sprintf("BILLING/%d/%d/%d/%d/%s.json", at.Year(), at.Month(), at.Day(), at.Hour(), x.File), x.Path())
@@ -154,16 +154,16 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.ExportResult{Job: job + 1, Export: x, Location: "file:///there"}), "nobody's job")
+		b.recordExport(t, export.Result{Job: job + 1, Export: x, Location: "file:///there"}), "nobody's job")
 	lost := *x
 	lost.CreatedAt = x.CreatedAt.Add(-time.Second)
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.ExportResult{Job: job, Export: &lost, Location: "file:///there"}),
+		b.recordExport(t, export.Result{Job: job, Export: &lost, Location: "file:///there"}),
 		"of an export that a failover lost, whose ids this one has")
 	require.Equal(t, export.Exported{Written: 3},
-		b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///there"}))
+		b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///there"}))
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///again"}), "it is over")
+		b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///again"}), "it is over")
 	require.Equal(t, 3,
 		b.count(t, `SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported' AND exported_at IS NOT NULL
 			    AND export_location = 'file:///there' AND export_attempts = 1 AND export_error IS NULL`))
@@ -225,7 +225,7 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 		x, job := b.load(t)
 		require.Equal(t, tries, x.Tries)
 		require.Equal(t, export.Exported{Pending: 2},
-			b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no\x00 room"}))
+			b.recordExport(t, export.Result{Job: job, Export: x, Error: "no\x00 room"}))
 		require.Equal(t, 1, b.count(t, exportJobs))
 		require.Equal(t, 2,
 			b.count(t,
@@ -237,7 +237,7 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 					"AND scheduled_at BETWEEN now() + $1::interval - interval '1 second' AND now() + $1::interval", pause))
 	}
 	x, job := b.load(t)
-	b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"})
+	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no room"})
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.river_job j JOIN postrider_internal.dead_letters l "+
 			"ON j.scheduled_at = l.export_abandon_at WHERE j.kind = 'export'"), "once more at the end of that time")
@@ -249,16 +249,16 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 		"WHERE export_abandon_at < now() + interval '1 hour'")
 	x, job = b.load(t)
 	require.Equal(t, export.Exported{Abandoned: 1, Pending: 1},
-		b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"}))
+		b.recordExport(t, export.Result{Job: job, Export: x, Error: "no room"}))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' "+
 		"AND export_attempts = 4 AND exported_at IS NULL AND body IS NOT NULL AND export_error = 'no room'"))
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered'"),
 		"a delivery ends once")
 	x, job = b.load(t)
-	require.Len(t, x.Letters, 1)
+	require.Len(t, x.DeadLetters, 1)
 	b.beTold(t)
 	require.Equal(t, export.Exported{Abandoned: 1},
-		b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "never", GiveUp: true}))
+		b.recordExport(t, export.Result{Job: job, Export: x, Error: "never", Final: true}))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
 		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND reason = 'never'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
@@ -276,17 +276,17 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 	b.afterDelay(t)
 	b.claim(t, 1)
 	x, job := b.load(t)
-	done := b.recordExport(t, export.ExportResult{
-		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"},
+	done := b.recordExport(t, export.Result{
+		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.DeadLetters[0].ID: "no object"},
 	})
 	require.Equal(t, export.Exported{Written: 1, Abandoned: 1}, done)
 	require.Equal(t, 1,
 		b.count(t,
 			"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND export_state = 'abandoned' "+
-				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.Letters[0].ID)))
+				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.DeadLetters[0].ID)))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
 		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
-		[16]byte(x.Letters[0].ID)), "operators are told")
+		[16]byte(x.DeadLetters[0].ID)), "operators are told")
 }
 
 // The setting counts as it is when a file is written; a dead letter that was purged is in none.
@@ -307,7 +307,7 @@ func TestExportFollowsTheSetting(t *testing.T) {
 	})
 	x, _ := b.load(t)
 	require.Equal(t, azure, x.Destination)
-	require.Len(t, x.Letters, 1)
+	require.Len(t, x.DeadLetters, 1)
 	b.subscription(t, "orders", "all", func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterRows}
 	})
@@ -315,8 +315,8 @@ func TestExportFollowsTheSetting(t *testing.T) {
 	require.Nil(t, x.Destination)
 	b.exec(t, "DELETE FROM postrider_internal.dead_letters")
 	x, job := b.load(t)
-	require.Empty(t, x.Letters)
-	require.Equal(t, export.Exported{}, b.recordExport(t, export.ExportResult{Job: job, Export: x}))
+	require.Empty(t, x.DeadLetters)
+	require.Equal(t, export.Exported{}, b.recordExport(t, export.Result{Job: job, Export: x}))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
 }
 
@@ -337,7 +337,7 @@ func TestExportOfALostNodeIsMadeAgain(t *testing.T) {
 	require.NotEqual(t, job, again, "a new row")
 	require.Equal(t, before.Path(), after.Path(), "and the same file")
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.ExportResult{Job: job, Export: before, Location: "file:///there"}),
+		b.recordExport(t, export.Result{Job: job, Export: before, Location: "file:///there"}),
 		"the dead node comes back")
 
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempted_at = now(), attempted_by = '{node-1}'")

@@ -141,7 +141,7 @@ func TestStatsCountTransactions(t *testing.T) {
 	require.Equal(t, int64(1), records.Flushes.Sum)
 	require.Positive(t, publishes.Time.Sum)
 	require.Positive(t, records.Time.Sum)
-	require.Zero(t, records.Failures+b.store.Maintenance.SweeperFinds()+publishes.Waiting+publishes.WaitingBytes+
+	require.Zero(t, records.Failures+b.store.Maintenance.Repairs()+publishes.Waiting+publishes.WaitingBytes+
 		records.Waiting)
 	n, err := b.store.JobRows.Reclaim(t.Context(), []int64{j[1].JobID, j[2].JobID})
 	require.NoError(t, err)
@@ -217,12 +217,12 @@ func TestMeterTellsOfExports(t *testing.T) {
 	b.exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '1 hour'")
 	tells(2, 3600)
 	x, job := b.load(t)
-	b.recordExport(t, export.ExportResult{Job: job, Export: x, Error: "no room"})
+	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no room"})
 	tells(2, 3600)
 	require.Zero(t, b.store.Exports.ExportCounters().Abandoned)
 	x, job = b.load(t)
-	b.recordExport(t, export.ExportResult{
-		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.Letters[0].ID: "no object"},
+	b.recordExport(t, export.Result{
+		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.DeadLetters[0].ID: "no object"},
 	})
 	tells(0, 0)
 	require.Equal(t, export.ExportCounters{Written: 1, Abandoned: 1}, b.store.Exports.ExportCounters())

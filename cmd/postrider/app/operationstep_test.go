@@ -252,7 +252,7 @@ func TestErasureWaitsForAnExport(t *testing.T) {
 	require.Contains(t, *o.LastError, "is being exported")
 	require.NotContains(t, *o.LastError, "SQLSTATE", "people read it")
 	b.requireOperation(t, *id, "erase_subject running: matched - done 0 skipped 0 failed 0")
-	b.recordExport(t, export.ExportResult{Job: job, Export: x, Location: "file:///nowhere/x"})
+	b.recordExport(t, export.Result{Job: job, Export: x, Location: "file:///nowhere/x"})
 	b.operateOn(t)
 	b.requireOperation(t, *id, "erase_subject done: matched - done 1204 skipped 0 failed 0")
 	b.requireNowhere(t, "people/anna")

@@ -349,7 +349,7 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 			require.Equal(t, row.want, b.sweep(t))
 			require.Equal(t, jobs.Swept{}, b.sweep(t), "once is enough")
 			if row.want.Routes > 0 {
-				require.EqualValues(t, 1, b.store.Maintenance.SweeperFinds())
+				require.EqualValues(t, 1, b.store.Maintenance.Repairs())
 				b.exec(t, "DELETE FROM postrider_internal.river_job j WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r "+
 					"WHERE r.job_id = j.id)")
 				b.routeAll(t, b.store)

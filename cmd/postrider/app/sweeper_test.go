@@ -120,7 +120,7 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 
 			require.Equal(t, row.want, b.sweep(t))
 
-			require.EqualValues(t, row.want.Repaired+row.want.Removed, b.store.Maintenance.SweeperFinds())
+			require.EqualValues(t, row.want.Repaired+row.want.Removed, b.store.Maintenance.Repairs())
 			require.Equal(t, row.want.Repaired,
 				b.count(t, "SELECT count(*) FROM postrider_internal.deliveries WHERE reruns = 1"))
 			require.Equal(t, row.want.Repaired, b.count(t, "SELECT count(*) FROM postrider_internal.river_job "+
@@ -212,7 +212,7 @@ func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
 			before := b.count(t, rows)
 			require.Equal(t, jobs.Swept{}, b.sweep(t))
 			require.Equal(t, before, b.count(t, rows))
-			require.Zero(t, b.store.Maintenance.SweeperFinds())
+			require.Zero(t, b.store.Maintenance.Repairs())
 		})
 	}
 }
@@ -259,7 +259,7 @@ func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 	group.Wait()
 	b.sweep(t) // both may have stood aside for one another
 	require.Zero(t, b.count(t, brokenFree))
-	require.EqualValues(t, 3, b.store.Maintenance.SweeperFinds()+other.Maintenance.SweeperFinds(),
+	require.EqualValues(t, 3, b.store.Maintenance.Repairs()+other.Maintenance.Repairs(),
 		"nothing is mended twice")
 }
 
@@ -368,7 +368,7 @@ func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 
 	require.Greater(t, sweeps, 3)
 	require.Greater(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_history"), 100)
-	require.Zero(t, b.store.Maintenance.SweeperFinds())
+	require.Zero(t, b.store.Maintenance.Repairs())
 	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE subscription_id = $1", gone.ID)
 	require.Zero(t, b.count(t, brokenTokens))
 }

@@ -86,7 +86,7 @@ func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, n
 
 func (c *deadletterExportCmd) open(ctx context.Context) (*export.File, error) {
 	if c.Output == "-" {
-		return &export.File{Writer: os.Stdout, Commit: func() error { return nil }, Abort: func() {}}, nil
+		return &export.File{Writer: os.Stdout}, nil
 	}
 	directory, name, err := c.place()
 	if err != nil {

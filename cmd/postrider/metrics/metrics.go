@@ -281,7 +281,7 @@ func collectParts(out series, s *app.System) {
 	out.counter(exported, float64(exports.Abandoned), "abandoned")
 	out.counter(describe("consistency_repairs_total",
 		"Inconsistent rows of deliveries, batches and jobs that the sweeper repaired. Normal is 0."+here),
-		float64(s.Maintenance.SweeperFinds()))
+		float64(s.Maintenance.Repairs()))
 	out.gauge(describe("attempt_body_bytes",
 		"Size of the bodies of attempts in flight. At 64 MiB further attempts wait."+here), float64(s.Memory.InUse()))
 	out.gauge(describe("database_disk_full",

@@ -1,6 +1,6 @@
--- Claims the dead letters of the event subscription $1 that are due, the oldest first, up to $2 rows and $3 bytes,
--- and inserts the job that writes them. It returns how many there are. Of two nodes at once, one finds none, or the
--- other's export. The job is available at once: the promoter is for deliveries.
+-- Claims the due dead letters of the event subscription $1, the oldest first, up to $2 rows and $3 bytes, inserts the
+-- job that writes them, and returns their number. Of two nodes at once, one claims none. The job is inserted as
+-- available, because the promoter handles only deliveries.
 WITH due AS MATERIALIZED (
     SELECT id, export_due_at, octet_length(body) AS bytes FROM postrider_internal.dead_letters
      WHERE subscription_id = $1 AND export_state = 'pending' AND export_id IS NULL AND export_due_at <= now()

@@ -1,6 +1,5 @@
--- Names up to $1 event subscriptions that have something to export and no export in progress. It steps from one to
--- the next through the index: one with a hundred thousand dead letters that wait for their time costs no more than
--- one with a single dead letter.
+-- Returns up to $1 event subscriptions with due dead letters and no export. It steps through the index from one event
+-- subscription to the next, so that many dead letters of one cost no more than a single one.
 WITH RECURSIVE step AS (
     (SELECT subscription_id, export_due_at FROM postrider_internal.dead_letters
       WHERE export_state = 'pending' AND export_id IS NULL ORDER BY subscription_id, export_due_at LIMIT 1)

@@ -1,26 +1,25 @@
--- Records what a try to write the export @id, created at @created, came to: @location is the file ('' for none),
--- @error why nothing was written, @give_up that another try is of no use. @unfit and @unfit_errors are dead letters
--- that could not be written although the file was. It returns how many dead letters were exported, were given up, and
--- are pending, and the ids of those given up. A dead letter that was purged meanwhile is in none of the counts.
+-- Records a try to write the export @id, created at @created: @location is the file ('' for none), @error why no file
+-- was written; @final: another try would fail, too. @unfit and @unfit_errors are dead letters that could not be written
+-- to the file. It returns how many dead letters were exported, were abandoned, and are pending.
 --
--- The job row is the token: only the statement that deletes it marks the dead letters, and ends the export or gives
--- it a new job, which is due after @pause. A dead letter whose time to be tried has passed is given up. So each is
--- tried at least once, and once more at the end of that time.
+-- The job row is the token: only the statement that deletes it marks the dead letters, and ends the export or inserts
+-- its next job, which is due after @pause. A dead letter is abandoned after its export window. So each is tried at
+-- least once, and once more at the end of the window. A notice reports the abandoned ones.
 WITH gone AS (
     DELETE FROM postrider_internal.river_job
      WHERE id = @job AND kind = 'export'
        AND EXISTS (SELECT FROM postrider_internal.exports WHERE id = @id AND created_at = @created)
     RETURNING id
-), standing AS MATERIALIZED (
+), current AS MATERIALIZED (
     SELECT x.id FROM postrider_internal.exports x JOIN gone ON gone.id = x.job_id WHERE x.id = @id FOR UPDATE OF x
 ), found AS MATERIALIZED (
     SELECT l.id, l.export_abandon_at, u.error,
            CASE WHEN u.id IS NOT NULL THEN 'abandoned'
                 WHEN @location <> '' THEN 'exported'
-                WHEN @give_up OR l.export_abandon_at <= now() THEN 'abandoned'
+                WHEN @final OR l.export_abandon_at <= now() THEN 'abandoned'
                 ELSE 'pending' END AS state
-      FROM standing
-      JOIN postrider_internal.dead_letters l ON l.export_id = standing.id
+      FROM current
+      JOIN postrider_internal.dead_letters l ON l.export_id = current.id
       LEFT JOIN unnest(@unfit::uuid[], @unfit_errors::text[]) AS u(id, error) ON u.id = l.id
      ORDER BY l.id FOR UPDATE OF l
 ), marked AS (
@@ -34,18 +33,24 @@ WITH gone AS (
 ), again AS (
     UPDATE postrider_internal.exports x
        SET tries = x.tries + 1, job_id = nextval('postrider_internal.river_job_id_seq')
-      FROM standing WHERE x.id = standing.id AND EXISTS (SELECT FROM found WHERE state = 'pending')
+      FROM current WHERE x.id = current.id AND EXISTS (SELECT FROM found WHERE state = 'pending')
     RETURNING x.id, x.job_id
 ), job AS (
     INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
     SELECT job_id, 'available', jsonb_build_object('x', id), 'export', 'exports', 1, 1000,
            least(now() + @pause::interval, (SELECT min(export_abandon_at) FROM found WHERE state = 'pending'))
       FROM again
-), over AS (
-    DELETE FROM postrider_internal.exports x USING standing
-     WHERE x.id = standing.id AND NOT EXISTS (SELECT FROM found WHERE state = 'pending')
+), ended AS (
+    DELETE FROM postrider_internal.exports x USING current
+     WHERE x.id = current.id AND NOT EXISTS (SELECT FROM found WHERE state = 'pending')
+), counted AS MATERIALIZED (
+    SELECT count(*) FILTER (WHERE state = 'exported') AS exported,
+           count(*) FILTER (WHERE state = 'abandoned') AS abandoned,
+           count(*) FILTER (WHERE state = 'pending') AS pending,
+           array_agg(id ORDER BY id) FILTER (WHERE state = 'abandoned') AS ids,
+           coalesce(nullif(@error, ''), (array_agg(error ORDER BY id) FILTER (WHERE state = 'abandoned'))[1]) AS reason
+      FROM found
 )
-SELECT count(*) FILTER (WHERE state = 'exported'), count(*) FILTER (WHERE state = 'abandoned'),
-       count(*) FILTER (WHERE state = 'pending'),
-       coalesce(array_agg(id ORDER BY id) FILTER (WHERE state = 'abandoned'), '{}')
-  FROM found
+SELECT exported, abandoned, pending,
+       CASE WHEN abandoned > 0 THEN postrider_internal.note_exports_abandoned(ids, reason) END
+  FROM counted

@@ -13,8 +13,8 @@ import (
 const (
 	beatInterval   = time.Second
 	deadAfterBeats = 4
-	// A heartbeat that takes longer is abandoned with its connection, in time for the next one to use a new connection
-	// before the other nodes have written four.
+	// A heartbeat that takes longer is abandoned with its connection. The next one, on a new connection, comes before the
+	// other nodes have written four.
 	beatTimeout       = 2 * time.Second
 	reclaimInterval   = time.Second
 	housekeepInterval = time.Minute
@@ -23,31 +23,30 @@ const (
 	noticeInterval    = time.Second
 
 	sweepInterval = time.Minute
-	// sweepRest bounds the sweepers of all nodes to a hundredth of a core: after a pass a node rests that many times as
-	// long as the pass took, for each node. A pass over a million deliveries and their jobs takes 8.5 s, so it begins each
-	// 14 minutes.
-	sweepRest     = 100
+	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a pass a node pauses that many times as
+	// long as the pass took, for each node. A pass over a million deliveries takes 8.5 s, so it begins each 14 minutes.
+	sweepPause    = 100
 	mergeInterval = 10 * time.Second
 
-	// A statement of the maintenance loops that takes longer is stuck; the next tick tries again.
-	clockworkTimeout = 10 * time.Second
+	// loopTimeout ends a run that is stuck; the next tick tries again.
+	loopTimeout = 10 * time.Second
 )
 
 // loop is a task that each node repeats until its engine stops.
 type loop struct {
 	what      string // for the log
 	interval  time.Duration
-	requested <-chan struct{} // runs it before the interval is over; nil = never
+	requested <-chan struct{} // runs it before the interval has passed; nil = never
 	run       func(context.Context) error
 	unbounded bool // it bounds its statements itself
 }
 
-func (e *Engine) loops() []loop {
+func (e *Engine) maintenanceLoops() []loop {
 	p := &e.parts
 	claim := uncounted(p.Exports.ClaimExports)
 	return []loop{
-		{what: "promoting due jobs", interval: flowInterval, run: e.promote},
-		{what: "releasing held deliveries", interval: flowInterval, run: e.refill},
+		{what: "promoting due jobs", interval: promoteInterval, run: e.promote},
+		{what: "releasing held deliveries", interval: promoteInterval, run: e.refill},
 		{what: "claiming dead letters to export", interval: exportInterval, requested: e.exported, run: claim},
 		{what: "the heartbeat", interval: beatInterval, run: e.beat},
 		{what: "reclaiming interrupted attempts", interval: reclaimInterval, requested: e.died, run: e.reclaim},
@@ -74,8 +73,8 @@ func uncounted(run func(context.Context) (int, error)) func(context.Context) err
 	}
 }
 
-// partitionLoop keeps a week of partitions ahead. It checks every minute, though a partition is needed once a day: a
-// database that was unavailable over midnight must not cost a day.
+// partitionLoop keeps a week of partitions ahead. It checks every minute, though one is needed once a day: the database
+// may be unavailable at midnight.
 func partitionLoop(m *Maintenance) loop {
 	return loop{what: "creating partitions", interval: housekeepInterval, run: m.EnsurePartitions}
 }
@@ -87,7 +86,7 @@ func (e *Engine) repeat(ctx context.Context, l loop) {
 	for {
 		bounded, cancel := ctx, context.CancelFunc(func() {})
 		if !l.unbounded {
-			bounded, cancel = context.WithTimeout(ctx, clockworkTimeout)
+			bounded, cancel = context.WithTimeout(ctx, loopTimeout)
 		}
 		err := l.run(bounded)
 		cancel()
@@ -104,12 +103,12 @@ func (e *Engine) repeat(ctx context.Context, l loop) {
 	}
 }
 
-// beat writes this node's heartbeat and reads those of the others. It does nothing else: jobs of dead nodes are
-// replaced by another loop, in statements that wait for the pool and may take longer.
+// beat writes this node's heartbeat and reads those of the others. Another loop replaces the jobs of dead nodes,
+// because its statements may take longer.
 func (e *Engine) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
-	beats, err := e.parts.Nodes.Beat(ctx, e.host, e.parts.Maintenance.SweeperFinds())
+	beats, err := e.parts.Nodes.Beat(ctx, e.host, e.parts.Maintenance.Repairs())
 	if err != nil {
 		return err
 	}
@@ -142,9 +141,8 @@ func (e *Engine) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// leaseWatch decides which nodes are dead: those whose heartbeat did not move while this node wrote four of its own.
-// Counting own heartbeats instead of seconds keeps all nodes alive through a restart of PostgreSQL, when no node can
-// write.
+// leaseWatch decides which nodes are dead: their heartbeat did not change while this node wrote four. It counts own
+// heartbeats instead of seconds, so all nodes survive a restart of PostgreSQL, when no node can write.
 type leaseWatch struct{ seen map[string]sighting }
 
 type sighting struct {
@@ -154,7 +152,7 @@ type sighting struct {
 
 func newLeaseWatch() *leaseWatch { return &leaseWatch{seen: map[string]sighting{}} }
 
-// dead returns the dead nodes. It takes the others' heartbeats as read after one more own heartbeat.
+// dead returns the dead nodes. beats are the other nodes' heartbeats, read after one more own heartbeat.
 func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
 	dead := map[string]int64{}
 	seen := make(map[string]sighting, len(beats))
@@ -182,8 +180,7 @@ func (e *Engine) clean(ctx context.Context) error {
 		e.parts.Operator.CleanOperations(ctx), e.parts.Access.CleanSessions(ctx))
 }
 
-// forget frees what this node remembers of deleted event subscriptions: if some are created and deleted all day, that
-// would only grow.
+// forget frees the memory that this node uses for deleted event subscriptions.
 func (e *Engine) forget(context.Context) error {
 	catalogue := e.parts.Cache.Snapshot()
 	e.parts.Gate.Forget(func(id int64) bool {
@@ -204,8 +201,8 @@ func (e *Engine) publishNotices(ctx context.Context) error {
 	return err
 }
 
-// sweep repairs what is inconsistent. That should be nothing, so a repair is logged as an error: some statement
-// separated a delivery from its job. Each step has its own timeout.
+// sweep repairs inconsistent rows. There should be none, so a repair is logged as an error: a statement separated a
+// delivery from its job. Each step has its own timeout.
 func (e *Engine) sweep(ctx context.Context) error {
 	began := time.Now()
 	found, err := e.parts.Maintenance.Sweep(ctx)
@@ -216,7 +213,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 			"exports_without_job", found.Exports, "operations_without_job", found.Operations)
 	}
 	if err == nil {
-		pause(ctx, time.Duration(sweepRest*e.parts.Nodes.WorkerNodes())*time.Since(began))
+		pause(ctx, time.Duration(sweepPause*e.parts.Nodes.WorkerNodes())*time.Since(began))
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,11 +12,14 @@ import (
 	"postrider/policy"
 )
 
+// errNoPolicy is not ErrNotFound, which would end the job and leave the delivery without one.
+var errNoPolicy = errors.New("its retry policy does not exist")
+
 // configure finds the event subscription and its rules; false if it was deleted.
 func (a *attempt) configure(ctx context.Context) (bool, error) {
 	catalogue := a.engine.parts.Cache.Snapshot()
 	sub, ok := catalogue.Subscription(a.args.Subscription)
-	// Created on another node within the last second, or deleted; or validated within the last second.
+	// Deleted; or created or validated on another node within the last second.
 	if !ok || sub.NotValidated() && (a.work == nil || a.work.Hold == "") {
 		if err := a.engine.parts.Cache.Reload(ctx); err != nil {
 			return false, err
@@ -32,17 +36,16 @@ func (a *attempt) configure(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// turn decides whether an attempt may be made now (ready), and otherwise what becomes of the work: a hold may have
-// begun after the publish, or while the job waited for its time. Members whose turn has ended have their own fates and
-// leave the work.
-func (a *attempt) turn(now time.Time) (verdict policy.Verdict, fates []delivery.Fate, ready bool) {
+// checkDue decides whether an attempt may be made now, and otherwise what happens to the work: a hold may have begun
+// since the job was inserted. Members that end or are sent alone have their own fates and leave the work.
+func (a *attempt) checkDue(now time.Time) (verdict policy.Verdict, fates []delivery.Fate, ready bool) {
 	hold := policy.Verdict{Action: delivery.Hold, Reason: policy.Reason(a.work.Hold)}
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
 		return hold, nil, false
 	}
 	alone := len(a.work.Members) == 1
 	a.work.Keep(func(m *queue.Member) bool {
-		verdict, stays := a.stays(m, alone, now)
+		verdict, stays := a.checkMember(m, alone, now)
 		if !stays {
 			fates = append(fates, delivery.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
 		}
@@ -54,16 +57,16 @@ func (a *attempt) turn(now time.Time) (verdict policy.Verdict, fates []delivery.
 	if a.work.Hold != "" {
 		return hold, fates, false
 	}
-	if at, off := a.putOff(now); off {
+	if at, early := a.deferUntil(now); early {
 		return policy.Verdict{Action: delivery.Hold, Reason: catalog.HoldAdmission, At: at}, fates, false
 	}
 	return policy.Verdict{Action: delivery.Leave}, fates, true
 }
 
-// stays reports whether a member may be sent with the others, and otherwise what becomes of it. One event whose
-// delivery kills the process must not take its whole batch along: after too many reruns each is sent alone, and has its
-// own reruns.
-func (a *attempt) stays(m *queue.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
+// checkMember reports whether a member may be sent with the others, and otherwise what happens to it. After too many
+// reruns of a batch each member is sent alone with its own reruns: one event whose delivery crashes the process must
+// not end the others.
+func (a *attempt) checkMember(m *queue.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
 	switch {
 	case m.EventMissing:
 		return policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing}, false
@@ -94,7 +97,7 @@ func (a *attempt) abandon(reason policy.Reason) policy.Verdict {
 	return policy.Verdict{Action: policy.Drop, Reason: reason}
 }
 
-// ended is the verdict on a work that has no members left.
+// ended is the verdict on a work without members.
 func ended(fates []delivery.Fate) policy.Verdict {
 	if len(fates) > 0 && fates[len(fates)-1].Verdict.Action != policy.Retry {
 		return fates[len(fates)-1].Verdict
@@ -102,18 +105,17 @@ func ended(fates []delivery.Fate) policy.Verdict {
 	return policy.Verdict{Action: delivery.Cancel}
 }
 
-// putOff reports whether a turn that was to end deliveries comes too early for an attempt, and when the next one is: at
-// the end of the first member's time to live, if that is sooner. Until then the job's row is not needed; the wave of
-// that time inserts another.
-func (a *attempt) putOff(now time.Time) (first time.Time, off bool) {
+// deferUntil reports whether it is too early for an attempt, and when the next due check is: at NotBefore, or at the
+// end of the first member's time to live. Until then no job is needed: Refill inserts one when the hold ends.
+func (a *attempt) deferUntil(now time.Time) (first time.Time, early bool) {
 	if a.work.NotBefore == nil {
 		return time.Time{}, false
 	}
 	for i := range a.work.Members {
-		at, early := a.rules.Policy.Defer(*a.work.NotBefore, a.work.Members[i].TimeToLiveSince, now, a.rules.Limits)
-		if early && (!off || at.Before(first)) {
-			first, off = at, true
+		at, tooEarly := a.rules.Policy.Defer(*a.work.NotBefore, a.work.Members[i].TimeToLiveSince, now, a.rules.Limits)
+		if tooEarly && (!early || at.Before(first)) {
+			first, early = at, true
 		}
 	}
-	return first, off
+	return first, early
 }

@@ -1,0 +1,110 @@
+package endpoint
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxLateCalls bounds the calls of one node that stay open past their ack timeout. Under ga-2021 a call that hangs
+	// stays open for 150 s more: 1,000 workers would leave 5,000 sockets. A call costs a socket, four goroutines and 33 KB
+	// (measured, without TLS). Calls beyond the bound are cut at their ack timeout.
+	maxLateCalls = 256
+	// lateReadTimeout bounds the reading of a late response's body: its status decides, and the retry may begin meanwhile.
+	lateReadTimeout = time.Second
+)
+
+// The states of a call. Either the response or the ack timeout ends the first.
+const (
+	callWaiting   int32 = iota
+	callResponded       // the status arrived in time
+	callLate            // the attempt has ended as timed out, and the call stays open
+)
+
+// Call is one request in progress. It may outlive its attempt.
+type Call struct {
+	*Request
+	header http.Header
+	watch  *stopwatch
+	state  atomic.Int32
+	cut    context.CancelCauseFunc
+	result chan result // gets one
+}
+
+// result is what exchange returned.
+type result struct {
+	Response
+	err error
+}
+
+func newCall(r *Request, token string) *Call {
+	k := &Call{Request: r, header: r.Header, watch: &stopwatch{started: time.Now()}, result: make(chan result, 1)}
+	if token != "" {
+		k.header = r.Header.Clone()
+		k.header.Set("Authorization", "Bearer "+token)
+	}
+	return k
+}
+
+func (k *Call) elapsed() time.Duration { return time.Since(k.watch.started) }
+
+// responded notes that the status has arrived. It bounds the reading of a late response's body until done is called.
+func (k *Call) responded() (done func()) {
+	if k.state.CompareAndSwap(callWaiting, callResponded) {
+		return func() {}
+	}
+	timer := time.AfterFunc(lateReadTimeout, func() { k.cut(context.DeadlineExceeded) })
+	return func() { timer.Stop() }
+}
+
+// lateCalls are a node's calls that stay open after their attempts have ended.
+type lateCalls struct {
+	mu     sync.Mutex
+	open   map[*Call]*time.Timer // fires at the end of its window
+	closed bool
+	group  sync.WaitGroup
+}
+
+func newLateCalls() *lateCalls { return &lateCalls{open: map[*Call]*time.Timer{}} }
+
+// keep lets a call stay open for the rest of its window, unless its response has just arrived, there are too many, this
+// node stops, or its body is not written: the body would have to stay in memory, too, up to 1 MiB for each call.
+func (l *lateCalls) keep(k *Call, rest time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rest <= 0 || l.closed || len(l.open) >= maxLateCalls || !k.Body.written() ||
+		!k.state.CompareAndSwap(callWaiting, callLate) {
+		return false
+	}
+	l.open[k] = time.AfterFunc(rest, func() { k.cut(context.DeadlineExceeded) })
+	l.group.Add(1)
+	return true
+}
+
+func (l *lateCalls) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open)
+}
+
+// done removes a call that was kept.
+func (l *lateCalls) done(k *Call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[k].Stop()
+	delete(l.open, k)
+	l.group.Done()
+}
+
+// close cuts all calls and keeps no more: their attempts are recorded, and nothing waits for them.
+func (l *lateCalls) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for k := range l.open {
+		k.cut(ErrInterrupted)
+	}
+}

@@ -1,0 +1,159 @@
+package endpoint
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/policy"
+)
+
+// testCall is a call with an ack timeout and without a window.
+func testCall(url string, ackTimeout time.Duration) *Call {
+	return newCall(&Request{
+		URL: url, Header: http.Header{}, Body: NewPayload([]byte("{}"), func() {}), AckTimeout: ackTimeout,
+	}, "")
+}
+
+// newTestClient returns a client that may call an endpoint on loopback, and a function that makes a call with a window.
+func newTestClient(
+	t *testing.T, serve http.HandlerFunc,
+) (client *Client, call func(ackTimeout time.Duration) *Call) {
+	t.Helper()
+	server := httptest.NewServer(serve)
+	t.Cleanup(server.Close)
+	options := Options{AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	requests, cut := context.WithCancel(context.Background())
+	client = NewClient(requests, options)
+	t.Cleanup(func() { cut(); client.transports.close() }) // before the server closes, which waits for its handlers
+	return client, func(ackTimeout time.Duration) *Call {
+		k := testCall(server.URL, ackTimeout)
+		k.Window = time.Hour
+		return k
+	}
+}
+
+// untilGone reads the request and waits until its client has closed the connection.
+func untilGone(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+const ack = time.Second
+
+// keptCall is a call whose body is written.
+func keptCall() *Call {
+	return &Call{Request: &Request{Body: NewPayload(nil, nil)}, cut: func(error) {}}
+}
+
+func TestLateCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	client, call := newTestClient(t, untilGone)
+	others := make([]*Call, maxLateCalls-1)
+	for i := range others {
+		others[i] = keptCall()
+		require.True(t, client.late.keep(others[i], time.Hour))
+	}
+	resp, first, err := client.post(call(ack))
+	require.NoError(t, err)
+	require.NotNil(t, first)
+	require.Equal(t, policy.ErrorTimeout, resp.Result.Err)
+
+	resp, beyond, err := client.post(call(ack))
+	require.NoError(t, err)
+	require.Nil(t, beyond, "cut at its ack timeout")
+	require.Equal(t, policy.ErrorTimeout, resp.Result.Err)
+	require.Equal(t, "no response within 1 s", resp.ErrorText)
+
+	client.late.close()
+	r := <-first.result
+	require.Equal(t, policy.ErrorTimeout, r.Result.Err)
+	for _, k := range append(others, first) {
+		client.late.done(k)
+	}
+	client.late.group.Wait()
+	_, after, err := client.post(call(ack))
+	require.NoError(t, err)
+	require.Nil(t, after, "a node that stops keeps no call")
+}
+
+// A place is free again when its call is over.
+func TestLateCallsFreeTheirPlace(t *testing.T) {
+	t.Parallel()
+	late := newLateCalls()
+	for range 2 * maxLateCalls {
+		k := keptCall()
+		require.True(t, late.keep(k, time.Hour))
+		late.done(k)
+	}
+	late.close()
+	late.group.Wait()
+}
+
+func TestCallIsNotKept(t *testing.T) {
+	t.Parallel()
+	responded := keptCall()
+	responded.responded()()
+	unwritten := testCall("", ack)
+	late := newLateCalls()
+	require.False(t, late.keep(responded, time.Hour), "the response came first")
+	require.False(t, late.keep(unwritten, time.Hour), "the body is not written")
+	require.False(t, late.keep(keptCall(), 0), "there is no window")
+}
+
+// The status came in time: it is the result, however slow the body is.
+func TestSlowBodyIsNoLateResponse(t *testing.T) {
+	t.Parallel()
+	client, call := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusAccepted)
+		_ = http.NewResponseController(w).Flush()
+		untilGone(w, r)
+	})
+	resp, late, err := client.post(call(ack))
+	require.NoError(t, err)
+	require.Nil(t, late)
+	require.Equal(t, policy.Result{Status: http.StatusAccepted}, resp.Result)
+	require.GreaterOrEqual(t, resp.Duration, ack)
+}
+
+// A late response takes effect although its body does not end.
+func TestLateResponseWithSlowBody(t *testing.T) {
+	t.Parallel()
+	now := make(chan struct{})
+	client, call := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
+		<-now
+		w.WriteHeader(http.StatusOK)
+		_, _ = io.WriteString(w, "slow")
+		_ = http.NewResponseController(w).Flush()
+		untilGone(w, r)
+	})
+	_, late, err := client.post(call(ack))
+	require.NoError(t, err)
+	require.NotNil(t, late)
+	close(now)
+	select {
+	case r := <-late.result:
+		require.Equal(t, policy.Result{Status: http.StatusOK}, r.Result)
+		require.Equal(t, "slow", string(r.Excerpt))
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "the call waits for the body")
+	}
+	client.late.done(late)
+}
+
+func TestStopInterruptsAnOpenCallBeforeItsAckTimeout(t *testing.T) {
+	t.Parallel()
+	client, call := newTestClient(t, untilGone)
+	requests, cut := context.WithCancel(t.Context())
+	client.requests = requests
+	time.AfterFunc(50*time.Millisecond, cut)
+	_, late, err := client.post(call(time.Minute))
+	require.ErrorIs(t, err, ErrInterrupted)
+	require.Nil(t, late)
+}

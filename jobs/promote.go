@@ -1,0 +1,132 @@
+package jobs
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"postrider/catalog"
+	"postrider/jobs/queue"
+	"postrider/policy"
+)
+
+const (
+	// promoteInterval is how often due retries are promoted, and held deliveries and probes are released.
+	promoteInterval = 250 * time.Millisecond
+	// heldRounds: event subscriptions on hold are searched once a second for deliveries whose time to live has passed. A
+	// thousand of them take 1.7 s, and the others must not wait for that each time.
+	heldRounds = 4
+	// firstRelease bounds the first release to an endpoint that this node has never called: 20 hanging endpoints that are
+	// resumed at once would insert 5,000 jobs ahead of all others. The next release, 250 ms later, knows the response.
+	firstRelease = 16
+)
+
+// promote makes due jobs available. It also checks for publishes by SQL.
+func (e *Engine) promote(ctx context.Context) error {
+	due, err := e.parts.JobRows.Due(ctx)
+	if due.Published {
+		e.parts.Wake.RequestCollect()
+	}
+	if err != nil || !due.Promote {
+		return err
+	}
+	_, err = e.parts.JobRows.Promote(ctx, e.capacities(e.parts.Traffic.LatestTraffic())...)
+	return err
+}
+
+// capacities bounds the promotion for event subscriptions that have jobs queued, are on hold, or fail. The others have
+// the default.
+func (e *Engine) capacities(t *queue.TrafficSample) []queue.Capacity {
+	capacities := map[int64]queue.Capacity{}
+	for id := range t.Queued {
+		capacities[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Capacity(id)}
+	}
+	for _, id := range e.parts.Gate.Failing() {
+		capacities[id] = queue.Capacity{SubscriptionID: id, Jobs: e.parts.Traffic.Capacity(id)}
+	}
+	for _, w := range t.Waiting { // deliveries that already wait go first
+		capacities[w.SubscriptionID] = queue.Capacity{SubscriptionID: w.SubscriptionID, Hold: w.Hold}
+	}
+	for id, hold := range t.Holds {
+		capacities[id] = queue.Capacity{SubscriptionID: id, Hold: hold.Reason}
+	}
+	return slices.Collect(maps.Values(capacities))
+}
+
+// refill releases deliveries whose hold has ended and probes, and ends held deliveries whose time to live has passed.
+// It acts on the current state: what one call misses, the next call finds, on any node.
+func (e *Engine) refill(ctx context.Context) error {
+	traffic := e.parts.Traffic.LatestTraffic()
+	for id, hold := range traffic.Holds {
+		if !hold.Resuming {
+			continue
+		}
+		if err := e.parts.Holds.MoveTimeToLive(ctx, id); err != nil {
+			return err
+		}
+	}
+	for _, key := range traffic.ProbesDue(e.parts.Cache.Snapshot()) {
+		if _, err := e.parts.Releaser.ClaimProbe(ctx, key); err != nil {
+			return err
+		}
+	}
+	e.refills++
+	for _, w := range rotated(traffic.Waiting, rand.Int()) { //nolint:gosec // no secret
+		if w.Hold != "" && e.refills%heldRounds != 0 {
+			continue
+		}
+		if err := e.releaseFrom(ctx, traffic, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rotated begins the list at another index. A round ends at its timeout or at an error: the same event subscriptions
+// must not be last each time.
+func rotated[T any](list []T, by int) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	by %= len(list)
+	return slices.Concat(list[by:], list[:by])
+}
+
+func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queue.Waiting) error {
+	catalogue, capacity := e.parts.Cache.Snapshot(), e.parts.Traffic.Capacity(w.SubscriptionID)
+	sub, known := catalogue.Subscription(w.SubscriptionID)
+	if capacity <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
+		return nil
+	}
+	if !e.parts.Gate.Knows(w.SubscriptionID) {
+		capacity = min(capacity, firstRelease)
+	}
+	if w.Hold == "" {
+		_, err := e.parts.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), capacity)
+		return err
+	}
+	rules, known := catalogue.Rules(sub.ID)
+	if !known {
+		return nil
+	}
+	p := rules.Policy
+	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
+	if w.Hold == catalog.HoldProbation &&
+		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(catalogue, sub).Met, rules.DeadLetter) {
+		age = 0
+	}
+	_, err := e.parts.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, capacity)
+	return err
+}
+
+// limit is this node's share of an event subscription's maxConcurrentDeliveries, at least 1; 0 = no limit. Nodes share
+// it evenly.
+func (e *Engine) limit(subscription int64) int {
+	sub, ok := e.parts.Cache.Snapshot().Subscription(subscription)
+	if !ok || sub.MaxConcurrentDeliveries == nil {
+		return 0
+	}
+	return max(*sub.MaxConcurrentDeliveries/e.parts.Nodes.WorkerNodes(), 1)
+}
