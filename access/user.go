@@ -113,7 +113,7 @@ func (a *Access) PutUser(
 		if err != nil {
 			return err
 		}
-		if err := postgres.CheckConditions(when, int64(was.Version)); err != nil {
+		if err := postgres.CheckConditions(when, was.Version); err != nil {
 			return err
 		}
 		return changeUser(ctx, tx, id, name, &was, &spec, hash)
@@ -221,7 +221,7 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 		if err := tx.QueryRow(ctx, remove, id).Scan(&was.Role, &was.Disabled, &was.Version); err != nil {
 			return err
 		}
-		if err := postgres.CheckConditions(when, int64(was.Version)); err != nil {
+		if err := postgres.CheckConditions(when, was.Version); err != nil {
 			return err
 		}
 		if err := rejectLastAdmin(ctx, tx, &was); err != nil {

@@ -60,11 +60,7 @@ func (s *Subscriptions) drainPass(ctx context.Context, id int64) (met, canceled 
 // Drain cancels the deliveries of deleted event subscriptions that are not drained: their cancellation was interrupted,
 // or they were deleted in the last minute.
 func (s *Subscriptions) Drain(ctx context.Context) error {
-	rows, err := s.db.Query(ctx, undrainedStatement)
-	if err != nil {
-		return fmt.Errorf("read deleted event subscriptions: %w", err)
-	}
-	ids, err := postgres.CollectIDs(rows)
+	ids, err := postgres.Values[int64](ctx, s.db, undrainedStatement)
 	if err != nil {
 		return fmt.Errorf("read deleted event subscriptions: %w", err)
 	}

@@ -93,11 +93,8 @@ var validatedStatement = sqlFile("handshake_validated.sql")
 // taken the place of this one. opened: validationUrl was opened.
 func (s *Handshakes) validated(ctx context.Context, tx pgx.Tx, h *Handshake, opened bool) error {
 	hash := s.endpointHash(h.EndpointURL)
-	rows, err := tx.Query(ctx, validatedStatement, h.ID, h.Topic, h.Subscription, hash, string(h.Schema), opened)
-	if err != nil {
-		return fmt.Errorf("conclude a handshake: %w", err)
-	}
-	ids, err := postgres.CollectIDs(rows)
+	args := []any{h.ID, h.Topic, h.Subscription, hash, string(h.Schema), opened}
+	ids, err := postgres.Values[int64](ctx, tx, validatedStatement, args...)
 	if err != nil {
 		return fmt.Errorf("conclude a handshake: %w", err)
 	}
@@ -202,11 +199,10 @@ var expireHandshakesStatement = sqlFile("handshake_expire.sql")
 
 func (s *Handshakes) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
 	message := fmt.Sprintf("failed: validationUrl was not opened within %d minutes", int(CallbackLifetime.Minutes()))
-	rows, err := tx.Query(ctx, expireHandshakesStatement, message, s.node)
+	ids, err := postgres.Values[int64](ctx, tx, expireHandshakesStatement, message, s.node)
 	if err != nil {
 		return fmt.Errorf("fail expired handshakes: %w", err)
 	}
-	ids, err := postgres.CollectIDs(rows)
 	for _, id := range ids {
 		s.log.Info("an endpoint was not validated: its validationUrl was not opened in time", "handshake", id)
 		err = errors.Join(err, s.follow(ctx, tx, &Handshake{ID: id}, HandshakeFailed))

@@ -26,7 +26,7 @@ func (c *Snapshot) readPolicies(ctx context.Context, tx postgres.Querier) error 
 	if err != nil {
 		return err
 	}
-	c.policies, c.policyVersions = map[string]*policy.Policy{}, map[string]int64{}
+	c.policies, c.policyVersions = map[string]*policy.Policy{}, map[string]postgres.Version{}
 	c.policyList, c.policiesSeen = nil, newest
 	for i := range list {
 		p := &list[i].Policy
@@ -40,7 +40,7 @@ var policyQuery = sqlFile("policies.sql")
 
 type policyRow struct {
 	Name, Source, Basis, Expiry, DeadLetterDefault           string
-	Version                                                  int64
+	Version                                                  postgres.Version
 	BuiltIn, HonorRetryAfter, RetryTransportErrors, Batching bool
 	AckTimeout, LateResponseWindow, Tail, RetryWindow        float64
 	Steps                                                    []float64

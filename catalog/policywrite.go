@@ -47,7 +47,7 @@ type Policies struct{ cache *Cache }
 // ErrBuiltIn; ErrPrecondition; *PolicyInUseError: it no longer allows batches, and event subscriptions use them.
 func (s *Policies) Put(
 	ctx context.Context, p *policy.Policy, when ...postgres.Condition,
-) (version int64, created bool, err error) {
+) (version postgres.Version, created bool, err error) {
 	err = s.changePolicies(ctx, func(tx pgx.Tx) error {
 		version, created, err = putPolicy(ctx, tx, p, when)
 		return err
@@ -75,7 +75,7 @@ func (s *Policies) changePolicies(ctx context.Context, change func(pgx.Tx) error
 // StoredPolicy is a retry policy with its version.
 type StoredPolicy struct {
 	policy.Policy
-	Version int64
+	Version postgres.Version
 }
 
 var writePolicyStatement = sqlFile("policy_put.sql")
@@ -96,7 +96,7 @@ var ErrNoPolicy = errors.New("no such retry policy")
 
 func putPolicy(
 	ctx context.Context, tx pgx.Tx, p *policy.Policy, when []postgres.Condition,
-) (version int64, created bool, err error) {
+) (version postgres.Version, created bool, err error) {
 	existing, err := ownPolicy(ctx, tx, p.Name)
 	if err != nil {
 		return 0, false, err
@@ -124,7 +124,7 @@ func putPolicy(
 }
 
 // writePolicy stores the policy and its tables. It reads the version last: each row of a table changes it.
-func writePolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (version int64, err error) {
+func writePolicy(ctx context.Context, tx pgx.Tx, p *policy.Policy) (version postgres.Version, err error) {
 	if _, err := tx.Exec(ctx, writePolicyStatement, policyArgs(p)); err != nil {
 		return 0, fmt.Errorf("store retry policy %q: %w", p.Name, err)
 	}
@@ -183,7 +183,7 @@ func deletePolicy(ctx context.Context, tx pgx.Tx, name string, when []postgres.C
 }
 
 // ownPolicy returns the version of a policy that may be changed, 0 if there is none; ErrBuiltIn.
-func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (version int64, err error) {
+func ownPolicy(ctx context.Context, tx pgx.Tx, name string) (version postgres.Version, err error) {
 	const query = `SELECT version, built_in FROM postrider_internal.retry_policies
 		WHERE name = $1 AND deleted_at IS NULL`
 	var builtIn bool

@@ -10,6 +10,7 @@ import (
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/postgres"
 )
 
 // Snapshot is the configuration that publishing and delivering need, in one version. It never changes: a reload makes
@@ -31,7 +32,7 @@ type Snapshot struct {
 	rules          map[int64]policy.Rules
 	timeScale      int // see Cache
 	policies       map[string]*policy.Policy
-	policyVersions map[string]int64
+	policyVersions map[string]postgres.Version
 	policyList     []*policy.Policy
 	policiesSeen   int64
 }
@@ -66,7 +67,7 @@ func (c *Snapshot) Policy(name string) (*policy.Policy, bool) {
 }
 
 // PolicyVersion is the version of a retry policy, for Condition.Versions; 0 if there is none of this name.
-func (c *Snapshot) PolicyVersion(name string) int64 { return c.policyVersions[name] }
+func (c *Snapshot) PolicyVersion(name string) postgres.Version { return c.policyVersions[name] }
 
 // ProbationKey names what shares a probation under the event subscription's policy; nil under a policy without
 // probation.

@@ -37,7 +37,7 @@ type Subscription struct {
 	// Secrets are removed from stored responses; nil = none.
 	Secrets              *policy.Secrets
 	Hold                 HoldStatus
-	Version              int64
+	Version              postgres.Version
 	CreatedAt, UpdatedAt time.Time
 	DeletedAt            *time.Time
 }
@@ -58,7 +58,7 @@ type HoldStatus struct {
 }
 
 // version is 0 for nil.
-func (s *Subscription) version() int64 {
+func (s *Subscription) version() postgres.Version {
 	if s == nil {
 		return 0
 	}
@@ -110,7 +110,7 @@ type subscriptionRow struct {
 	Hold, HoldCause               string
 	HoldSince, HoldUntil          *time.Time
 	Probing, TTLStopped, Resuming bool
-	Version                       int64
+	Version                       postgres.Version
 	CreatedAt, UpdatedAt          time.Time
 	DeletedAt                     *time.Time
 }

@@ -37,14 +37,14 @@ type Topic struct {
 	DuplicateWindow time.Duration
 	// Key1Hash and Key2Hash are SHA-256 of the access keys: keys are 256 random bits, so no slow hash is needed.
 	Key1Hash, Key2Hash   []byte
-	Version              int64
+	Version              postgres.Version
 	CreatedAt, UpdatedAt time.Time
 	DeletedAt            *time.Time
 	signing              *signing // a pointer: printed, it shows no key
 }
 
 // version is 0 for nil.
-func (t *Topic) version() int64 {
+func (t *Topic) version() postgres.Version {
 	if t == nil {
 		return 0
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Batcher groups what callers hand in, without a timer: while one group is being worked on, the next one gathers. A
-// lone item never waits, and under load groups grow by themselves (a timer of 5 ms cost 20 % of the throughput).
+// Batcher groups items without a timer: while one group is being processed, the next one grows. A single item never
+// waits, and groups grow with the load (a timer of 5 ms cost 20 % of the throughput).
 type Batcher[T any] struct {
 	mu      sync.Mutex
 	waiting []T
@@ -23,17 +23,17 @@ func (b *Batcher[T]) Add(items ...T) {
 	b.mu.Lock()
 	b.waiting = append(b.waiting, items...)
 	b.mu.Unlock()
-	b.poke()
+	b.notify()
 }
 
-func (b *Batcher[T]) poke() {
+func (b *Batcher[T]) notify() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
 	}
 }
 
-// take removes the longest beginning of the queue that fits; fits is asked item by item, in order.
+// take removes the longest beginning of the queue that fits. It calls fits for one item after the other.
 func (b *Batcher[T]) take(fits func(T) bool) []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,15 +44,15 @@ func (b *Batcher[T]) take(fits func(T) bool) []T {
 	group := b.waiting[:n:n]
 	b.waiting = b.waiting[n:]
 	if len(b.waiting) == 0 {
-		b.waiting = nil // lets the finished groups' memory go
+		b.waiting = nil // frees the memory of finished groups
 	} else if n > 0 {
-		b.poke() // another one may run
+		b.notify() // another Run may take the rest
 	}
 	return group
 }
 
-// Run calls flush with group after group until ctx ends and nothing waits. newFits makes the measure of one group.
-// Several may run at once.
+// Run calls flush with one group after the other until ctx ends and no item waits. newFits returns the limit of a group:
+// a function that reports whether the next item fits. Several Runs may be active at once.
 func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
 	for {
 		for {
@@ -64,7 +64,7 @@ func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush
 		}
 		select {
 		case <-ctx.Done():
-			if b.empty() {
+			if b.Len() == 0 {
 				return
 			}
 		case <-b.wake:
@@ -72,15 +72,13 @@ func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush
 	}
 }
 
-// AtMost measures groups of up to n items.
+// AtMost limits groups to n items.
 func AtMost[T any](n int) func() func(T) bool {
 	return func() func(T) bool {
 		left := n
 		return func(T) bool { left--; return left >= 0 }
 	}
 }
-
-func (b *Batcher[T]) empty() bool { return b.Len() == 0 }
 
 // Len is the number of queued items.
 func (b *Batcher[T]) Len() int {
@@ -89,30 +87,31 @@ func (b *Batcher[T]) Len() int {
 	return len(b.waiting)
 }
 
-// Isolate hands the group to do. When the database blames the data, the group is halved until the guilty item stands
-// alone: only it is blamed, all others succeed. Any other error is returned; then some items may already be done.
-func Isolate[T any](group []T, do func([]T) error, blame func(T, error) error) error {
+// Isolate calls do with the group. On an error that the data causes, it halves the group until the item that causes it
+// is alone: only this item is passed to fail, all others succeed. Any other error is returned; then some items may
+// already be done.
+func Isolate[T any](group []T, do func([]T) error, fail func(T, error) error) error {
 	err := do(group)
 	if err == nil || !IsPoison(err) {
 		return err
 	}
 	if len(group) == 1 {
-		return blame(group[0], err)
+		return fail(group[0], err)
 	}
 	middle := len(group) / 2
-	if err := Isolate(group[:middle], do, blame); err != nil {
+	if err := Isolate(group[:middle], do, fail); err != nil {
 		return err
 	}
-	return Isolate(group[middle:], do, blame)
+	return Isolate(group[middle:], do, fail)
 }
 
-// WaitJittered waits before another try, for half of the time given to all of it: so nodes that failed together do not
-// come back together. It is false where ctx ended first.
+// WaitJittered waits before another try for 50 to 100 % of pause, so that nodes that failed together do not retry
+// together. It returns false if ctx ended first.
 func WaitJittered(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // spreads nodes, keeps no secret
+	case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // it protects no secret
 		return true
 	}
 }

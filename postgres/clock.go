@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Clock is the database's time, continued by the process's monotonic clock: all nodes agree on what has expired.
+// Clock is the database's time, continued by the process's monotonic clock, so that all nodes agree on what has expired.
 type Clock struct {
 	known atomic.Pointer[moment]
 }
@@ -21,9 +21,9 @@ func (c *Clock) Now() time.Time {
 	return time.Now()
 }
 
-// Correct compares the clock with the database's time, which a query sent and answered at these times returned.
-func (c *Clock) Correct(database, sent, answered time.Time) {
-	c.known.Store(c.known.Load().corrected(database, sent, answered))
+// Correct compares the clock with the database's time. A query that was sent and returned at these times has read it.
+func (c *Clock) Correct(database, sent, returned time.Time) {
+	c.known.Store(c.known.Load().corrected(database, sent, returned))
 }
 
 // moment is one moment on two clocks.
@@ -31,17 +31,14 @@ type moment struct{ database, process time.Time }
 
 func (m *moment) at(process time.Time) time.Time { return m.database.Add(process.Sub(m.process)) }
 
-// corrected is m, or a new moment if m cannot be right: the database's time was between the one returned and that time
-// plus the query's duration. So a late answer does not set the clock back.
-func (m *moment) corrected(database, sent, answered time.Time) *moment {
+// corrected is m, or a new moment if m cannot be right: the database's time was between the one that was read and that
+// time plus the query's duration. So a slow query does not set the clock back.
+func (m *moment) corrected(database, sent, returned time.Time) *moment {
 	if m != nil {
-		known := m.at(answered)
-		if !known.Before(database) && !known.After(database.Add(answered.Sub(sent))) {
+		known := m.at(returned)
+		if !known.Before(database) && !known.After(database.Add(returned.Sub(sent))) {
 			return m
 		}
 	}
-	return &moment{database: database, process: answered}
+	return &moment{database: database, process: returned}
 }
-
-// FarFuture is later than any time: no bound.
-var FarFuture = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)

@@ -8,13 +8,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// ColumnOf is a column of a group of rows: one array for each statement.
+// ColumnOf is a column of a group of rows. A statement gets it as one array.
 type ColumnOf[T any] struct {
 	name, kind string
 	values     func([]T) any
 }
 
-// Col is a column with its type in SQL, and its value in a row.
+// Col is a column with its SQL type and its value in a row.
 func Col[T, V any](name, kind string, value func(T) V) ColumnOf[T] {
 	return ColumnOf[T]{name, kind, func(rows []T) any { return Column(rows, value) }}
 }
@@ -34,7 +34,7 @@ func NullIntCol[T any](name string, value func(T) int64) ColumnOf[T] {
 	return Col(name, "bigint", func(row T) pgtype.Int8 { return NullInt(value(row)) })
 }
 
-// Columns are the columns of a group of rows, which a statement reads as a table.
+// Columns are the columns of a group of rows that a statement reads as a table.
 type Columns[T any] []ColumnOf[T]
 
 // Append adds an array for each column to the parameters of a statement.
@@ -85,4 +85,36 @@ func Bind(statement string, parameters ...Parameters) string {
 		pairs = append(pairs, "@"+p.name, "unnest("+strings.Join(arrays, ", ")+")")
 	}
 	return strings.NewReplacer(pairs...).Replace(statement)
+}
+
+// Column returns one value of each member of a group: an array parameter of a statement.
+func Column[Q, T any](group []Q, value func(Q) T) []T {
+	values := make([]T, len(group))
+	for i, member := range group {
+		values[i] = value(member)
+	}
+	return values
+}
+
+// NullTime is NULL for the zero time.
+func NullTime(t time.Time) pgtype.Timestamptz {
+	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
+}
+
+// NullInt is NULL for 0.
+func NullInt(n int64) pgtype.Int8 { return pgtype.Int8{Int64: n, Valid: n != 0} }
+
+// NullText is NULL for "". It removes what a text column cannot hold, so that no text of a third party fails a
+// statement.
+func NullText(s string) pgtype.Text {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
+	return pgtype.Text{String: s, Valid: s != ""}
+}
+
+// TimeOrNone is the zero time for NULL.
+func TimeOrNone(at *time.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return *at
 }

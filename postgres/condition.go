@@ -3,14 +3,14 @@ package postgres
 import (
 	"fmt"
 	"slices"
-	"strconv"
 )
 
-// Version is the version of a record's settings. Its text is an entity tag (RFC 9110, 8.8.3).
+// Version is the version of a record's settings; 0 = the record does not exist. Its text is an entity tag (RFC 9110,
+// 8.8.3).
 type Version int64
 
 // String returns the entity tag.
-func (v Version) String() string { return `"` + strconv.FormatInt(int64(v), 10) + `"` }
+func (v Version) String() string { return fmt.Sprintf(`"%d"`, int64(v)) }
 
 // MarshalText implements encoding.TextMarshaler.
 func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
@@ -27,17 +27,15 @@ type Condition struct {
 	// Present: it exists. Absent: it does not.
 	Present, Absent bool
 	// Versions: it exists in one of these; nil = in any.
-	Versions []int64
+	Versions []Version
 }
 
-// CheckConditions returns ErrPrecondition if a condition is not true of a record with this version; 0 is one that does
-// not exist.
-func CheckConditions(when []Condition, version int64) error {
+// CheckConditions returns ErrPrecondition if a condition is false for a record with this version.
+func CheckConditions(when []Condition, version Version) error {
 	for _, c := range when {
-		switch exists := version != 0; {
-		case c.Absent && exists,
-			(c.Present || c.Versions != nil) && !exists,
-			c.Versions != nil && !slices.Contains(c.Versions, version):
+		exists := version != 0
+		if c.Absent && exists || c.Present && !exists ||
+			c.Versions != nil && (!exists || !slices.Contains(c.Versions, version)) {
 			return ErrPrecondition
 		}
 	}

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// DB is a connection pool with the ways in which postrider uses it.
+// DB is a connection pool.
 type DB struct {
 	*pgxpool.Pool
 	// ThroughPgBouncer: each transaction may have another session. See OpenPoolThroughPgBouncer.
@@ -21,9 +22,9 @@ type DB struct {
 // NewDB uses a pool of OpenPool or OpenPoolThroughPgBouncer. It does not close the pool.
 func NewDB(pool *pgxpool.Pool) *DB { return &DB{pool, ThroughPgBouncer(pool)} }
 
-// keepPlan, first in a transaction, lets its statements keep their plans: planning them each time took 15 % of
+// KeepPlan, first in a transaction, lets its statements keep their plans: planning them each time took 15 % of
 // PostgreSQL's time. It is for statements that read tables only by lists of keys (id = ANY). The other settings allow
-// only that plan: one made for an empty table would read all of it, and is kept when the table has a million rows.
+// only that plan: a plan made for an empty table reads the whole table, and is kept when the table has a million rows.
 const (
 	// A node that is disabled counts as a cost of 10^10. With jit on, PostgreSQL compiles such a plan: 0.4 s each time.
 	KeepPlan = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_nestloop', 'off', true), ` +
@@ -31,9 +32,12 @@ const (
 	kept = `, set_config('plan_cache_mode', 'force_generic_plan', true)`
 )
 
-// KeepPlanBriefly is keepPlan with a short lock_timeout, for the recorder: it does not wait for a row that another
+// KeepPlanBriefly is KeepPlan with a short lock_timeout, for the recorder: it does not wait for a row that another
 // session keeps locked.
 const KeepPlanBriefly = KeepPlan + `, set_config('lock_timeout', '500ms', true)`
+
+// KeptStatement is a statement whose plan is kept, and what its transaction sets before it.
+type KeptStatement struct{ SQL, Settings string }
 
 // Keeping returns the statement that begins a transaction of statements that keep their plans. Through PgBouncer each
 // statement is sent whole: there is no plan to keep, and one for the statement's own values is better.
@@ -44,8 +48,8 @@ func (db *DB) Keeping(settings string) string {
 	return settings
 }
 
-// WithConn calls do with a connection. One that is still in a transaction afterwards is rolled back: the pool would
-// close it.
+// WithConn calls do with a connection. If it is still in a transaction afterwards, the transaction is rolled back: the
+// pool would close the connection.
 func (db *DB) WithConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
 	conn, err := db.Acquire(ctx)
 	if err != nil {
@@ -91,32 +95,33 @@ func (db *DB) DeleteInSteps(ctx context.Context, statement string, step int, arg
 const (
 	// readTime bounds each statement of a page or a list.
 	readTime = 5 * time.Second
-	// CollectTime bounds a statement of collect. Counting stops by itself earlier, and reports how far it came.
-	CollectTime = 10 * time.Second
+	// collectTime bounds the statement of Collect. Counts stop earlier, and report that there may be more.
+	collectTime = 10 * time.Second
+	// connWait is how long ReadAlways waits for a connection of the pool.
+	connWait = time.Second
 )
 
-// beginner begins transactions: a pool, or one connection.
-type beginner interface {
+// Beginner begins transactions: a pool, or one connection.
+type Beginner interface {
 	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }
 
 // Querier is a pool or a transaction.
 type Querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Read runs the statements of one page in one snapshot, so that its counts and its lists agree. It returns ErrTooSlow
-// if one of them took longer than 5 s, ErrUnavailable, or an ErrNotFound of read.
-func (db *DB) Read(ctx context.Context, what string, read func(pgx.Tx) error) error {
-	return readOver(ctx, db, what, read)
-}
-
-// readOver is Read over the caller's connection.
-func readOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) error) error {
+// ReadWithin runs statements in one snapshot. PostgreSQL itself ends a statement that exceeds the limit: it would
+// continue after its client has left. ErrTooSlow; ErrUnavailable; ErrNotFound of read.
+func ReadWithin(
+	ctx context.Context, db Beginner, limit time.Duration, what string, read func(pgx.Tx) error,
+) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
-		if err := SetStatementTimeout(ctx, tx, readTime); err != nil {
+		const timeout = "SELECT set_config('statement_timeout', $1, true)"
+		if _, err := tx.Exec(ctx, timeout, fmt.Sprint(limit.Milliseconds())); err != nil {
 			return err
 		}
 		return read(tx)
@@ -124,27 +129,29 @@ func readOver(ctx context.Context, db beginner, what string, read func(pgx.Tx) e
 	switch {
 	case err == nil, errors.Is(err, ErrNotFound):
 		return err
-	case SQLState(err) == QueryCanceled:
-		return fmt.Errorf("read %s within %s: %w: %w", what, readTime, ErrTooSlow, err)
+	case SQLState(err) == "57014": // query_canceled
+		return fmt.Errorf("read %s within %s: %w: %w", what, limit, ErrTooSlow, err)
 	default:
 		return ReadError(what, err)
 	}
 }
 
-// connWait is how long ReadAlways waits for a connection of the pool.
-const connWait = time.Second
+// Read is ReadWithin 5 s, for a page: its counts and its lists agree.
+func (db *DB) Read(ctx context.Context, what string, read func(pgx.Tx) error) error {
+	return ReadWithin(ctx, db, readTime, what, read)
+}
 
 // ReadAlways is Read, but opens its own connection if the pool has none free within 1 s: metrics must distinguish a
 // busy pool from an unavailable database.
 func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) error) error {
-	patience, cancel := context.WithTimeout(ctx, connWait)
+	wait, cancel := context.WithTimeout(ctx, connWait)
 	defer cancel()
-	pooled, err := db.Acquire(patience)
+	pooled, err := db.Acquire(wait)
 	switch {
 	case err == nil:
 		defer pooled.Release()
-		return readOver(ctx, pooled, what, read)
-	case patience.Err() == nil:
+		return ReadWithin(ctx, pooled, readTime, what, read)
+	case wait.Err() == nil:
 		return ReadError(what, err)
 	}
 	own, err := pgx.ConnectConfig(ctx, db.Config().ConnConfig)
@@ -152,7 +159,7 @@ func (db *DB) ReadAlways(ctx context.Context, what string, read func(pgx.Tx) err
 		return ReadError(what, err)
 	}
 	defer CloseConn(own)
-	return readOver(ctx, own, what, read)
+	return ReadWithin(ctx, own, readTime, what, read)
 }
 
 // CloseConn closes a connection within a second: the other end may be gone.
@@ -162,28 +169,23 @@ func CloseConn(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// SetStatementTimeout sets PostgreSQL's own timeout for each statement of tx: a statement whose caller left would run
-// on.
-func SetStatementTimeout(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
-	_, err := tx.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", fmt.Sprint(limit.Milliseconds()))
-	return err
+// Exec runs a statement. doing says what failed in its error, such as "delete a topic".
+func Exec(ctx context.Context, db Querier, doing, statement string, args ...any) error {
+	if _, err := db.Exec(ctx, statement, args...); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
 }
 
-// Rows collects the rows of a query, by column names.
-func Rows[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs) ([]T, error) {
-	rows, err := tx.Query(ctx, query, args)
-	if err != nil {
-		return nil, err
-	}
+// Rows returns the rows of a query, by column names.
+func Rows[T any](ctx context.Context, db Querier, query string, args ...any) ([]T, error) {
+	rows, _ := db.Query(ctx, query, args...) // CollectRows returns its error
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
 // Row returns the single row of a query, or ErrNotFound.
-func Row[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs) (*T, error) {
-	rows, err := tx.Query(ctx, query, args)
-	if err != nil {
-		return nil, err
-	}
+func Row[T any](ctx context.Context, db Querier, query string, args ...any) (*T, error) {
+	rows, _ := db.Query(ctx, query, args...)
 	row, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[T])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotFound
@@ -191,22 +193,17 @@ func Row[T any](ctx context.Context, tx pgx.Tx, query string, args pgx.NamedArgs
 	return row, err
 }
 
-// Collect returns the rows of one query within 10 s, by column names.
-func Collect[T any](ctx context.Context, db beginner, query string, args ...any) (found []T, err error) {
-	options := pgx.TxOptions{AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error {
-		if err := SetStatementTimeout(ctx, tx, CollectTime); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
+// Values returns the values of a query with one column.
+func Values[T any](ctx context.Context, db Querier, query string, args ...any) ([]T, error) {
+	rows, _ := db.Query(ctx, query, args...)
+	return pgx.CollectRows(rows, pgx.RowTo[T])
+}
+
+// Collect returns the rows of one query within 10 s, by column names. ErrTooSlow; ErrUnavailable.
+func Collect[T any](ctx context.Context, db Beginner, query string, args ...any) (found []T, err error) {
+	err = ReadWithin(ctx, db, collectTime, "a report", func(tx pgx.Tx) error {
+		found, err = Rows[T](ctx, tx, query, args...)
 		return err
 	})
-	if err != nil {
-		return nil, ReadError("a report", err)
-	}
-	return found, nil
+	return found, err
 }

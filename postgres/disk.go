@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Disk knows whether PostgreSQL has reported a full disk. Then it probes the disk until there is room again: there may
-// be no further write that would show it.
+// Disk knows whether PostgreSQL has reported a full disk. Then it probes the disk until it has space again: possibly no
+// further write shows it.
 type Disk struct {
 	db    *DB
 	log   *slog.Logger
@@ -32,13 +32,13 @@ const (
 		    'generate_series(1, 1024)', pg_backend_pid()); END $$`
 )
 
-// IsDiskFull reports that PostgreSQL could not store something because its disk is full (SQLSTATE 53100).
+// IsDiskFull reports a write that failed because PostgreSQL's disk is full (SQLSTATE 53100).
 func IsDiskFull(err error) bool { return SQLState(err) == "53100" }
 
-// DiskFull reports whether the database's disk is full, as far as this process has seen.
+// DiskFull reports whether the database's disk is full, as far as this process knows.
 func (d *Disk) DiskFull() bool { return d.full.Load() }
 
-// Noticed checks an error for a full disk. It may be nil.
+// Noticed checks an error, which may be nil, for a full disk.
 func (d *Disk) Noticed(err error) {
 	if !IsDiskFull(err) || !d.full.CompareAndSwap(false, true) {
 		return
@@ -60,7 +60,7 @@ func (d *Disk) Watch(ctx context.Context) {
 		case <-d.found:
 		}
 		for d.full.Load() && WaitJittered(ctx, diskProbePause) {
-			// While the database is unavailable nothing new is known. Any other error is no sign of a full disk.
+			// An unavailable database shows nothing. Any other error is no sign of a full disk.
 			if err := ProbeDisk(ctx, d.db.Pool); err == nil || !IsOutage(err) {
 				d.full.Store(false)
 				d.log.Info("the database's disk has room again", "probe_error", err)
@@ -69,7 +69,7 @@ func (d *Disk) Watch(ctx context.Context) {
 	}
 }
 
-// ProbeDisk stores 1 MB and takes it back. IsDiskFull of its error reports a full disk.
+// ProbeDisk stores 1 MB and rolls back. IsDiskFull of its error reports a full disk.
 func ProbeDisk(ctx context.Context, pool *pgxpool.Pool) error {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{})
 	if err != nil {

@@ -1,16 +1,18 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Errors that callers tell apart; everything else is internal.
+// Errors that callers distinguish; all others are internal.
 var (
 	// ErrInvalid: an argument is not allowed.
 	ErrInvalid = errors.New("invalid argument")
@@ -20,18 +22,24 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrNameTaken: the name belongs to something else, or differs from another one only in letter case.
 	ErrNameTaken = fmt.Errorf("the name is taken: %w", ErrConflict)
-	// ErrPrecondition: a Condition of the change does not hold.
+	// ErrPrecondition: a Condition of the change is false.
 	ErrPrecondition = errors.New("it is not in the state that the change is for")
+	// ErrPaused: the event subscription is paused.
+	ErrPaused = errors.New("the event subscription is paused")
+	// ErrNotValidated: the endpoint must pass a validation handshake first.
+	ErrNotValidated = errors.New("the endpoint is not validated")
+	// ErrResuming: the last pause is still ending.
+	ErrResuming = fmt.Errorf("the last pause is still ending: %w", ErrConflict)
 	// ErrUnavailable: nothing was stored, or it is unknown whether it was (the connection broke at COMMIT). Try again.
 	ErrUnavailable = errors.New("temporarily unavailable")
 	// ErrTooSlow: a query exceeded its time limit, and would exceed it again.
 	ErrTooSlow = errors.New("took too long")
 	// ErrPoison: PostgreSQL rejects this data.
-	ErrPoison = errors.New("the database refuses this data")
+	ErrPoison = errors.New("the database rejects this data")
 )
 
-// SQLState is the SQLSTATE of an error that PostgreSQL reported, for the log; "" for any other error.
-// PostgreSQL's documentation lists their classes in appendix A.
+// SQLState is the SQLSTATE of an error that PostgreSQL reported; "" for any other error. Source: PostgreSQL's
+// documentation, appendix A.
 func SQLState(err error) string {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
@@ -40,40 +48,30 @@ func SQLState(err error) string {
 	return ""
 }
 
-// QueryCanceled is the SQLSTATE of a statement that met its timeout.
-const QueryCanceled = "57014"
+// class is the first two characters of the SQLSTATE, "" for an error that PostgreSQL did not report.
+func class(err error) string { return SQLState(err)[:min(2, len(SQLState(err)))] }
 
 // IsPoison reports an error that the data itself causes and that trying again cannot cure: data exception (22),
-// constraint violation (23), program limit exceeded (54).
+// constraint violation (23), program limit exceeded (54). A day without a partition is none: PostgreSQL reports it as
+// a violated check without a name.
 func IsPoison(err error) bool {
-	state := SQLState(err)
-	if len(state) < 2 || isMissingPartition(err) {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "23514" && pgErr.ConstraintName == "" {
 		return false
 	}
-	class := state[:2]
-	return class == "22" || class == "23" || class == "54"
+	return slices.Contains([]string{"22", "23", "54"}, class(err))
 }
 
-// isMissingPartition reports that the day has no partition. PostgreSQL calls it a violated check without a name; it is
-// nobody's data that is wrong.
-func isMissingPartition(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "23514" && pgErr.ConstraintName == ""
-}
-
-// IsTransient reports an error of which PostgreSQL itself says that the same transaction may succeed when it is run
-// again: serialisation failure and deadlock. Nothing was committed.
+// IsTransient reports a serialization failure or a deadlock: nothing was committed, and the same transaction may succeed
+// when it is run again.
 func IsTransient(err error) bool {
 	state := SQLState(err)
 	return state == "40001" || state == "40P01"
 }
 
-// transientTries is how often retryTransient calls a statement.
-const transientTries = 3
-
-// RetryTransient repeats a statement that PostgreSQL itself rolled back so that another one could finish.
+// RetryTransient calls do up to three times while PostgreSQL rolls it back for another transaction.
 func RetryTransient(do func() error) (err error) {
-	for range transientTries {
+	for range 3 {
 		if err = do(); !IsTransient(err) {
 			break
 		}
@@ -87,21 +85,16 @@ func IsLocked(err error) bool { return SQLState(err) == "55P03" }
 
 // IsOutage reports an error that is expected to pass: no connection, a timeout, or a lock held by another session.
 func IsOutage(err error) bool {
-	var netErr net.Error
-	switch state := SQLState(err); {
-	case len(state) >= 2:
-		class := state[:2]
+	if state := class(err); state != "" {
 		// 08 connection, 53 resources (disk full, too many connections), 55 lock timeout, 57 shutdown, 58 system error.
-		return class == "08" || class == "53" || class == "55" || class == "57" || class == "58"
-	case errors.As(err, &netErr), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, net.ErrClosed):
-		return true
-	default:
-		return errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
+		return slices.Contains([]string{"08", "53", "55", "57", "58"}, state)
 	}
+	var netErr net.Error
+	return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
 }
 
-// ReadError is outage for reading.
+// ReadError is Outage for reading.
 func ReadError(what string, err error) error { return Outage("read "+what, err) }
 
 // Outage adds what failed, and ErrUnavailable if the same may succeed later.
@@ -110,4 +103,78 @@ func Outage(doing string, err error) error {
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, doing, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// FunctionError is a rejection by a function of schema postrider, or by Go code that checks the same. Its message may
+// be shown to the client. It is ErrNotFound, ErrInvalid, ErrPaused, ErrNotValidated, or ErrConflict for the rest.
+type FunctionError struct {
+	Message string
+	// Hint is what to do about it, or "".
+	Hint string
+	// Field is the argument that is wrong, or "".
+	Field string
+	// Conflict names the conflict in one word; "" for other errors.
+	Conflict string
+	kind     error
+}
+
+// Error returns the message.
+func (e *FunctionError) Error() string { return e.Message }
+
+// Unwrap returns the error of this package that it is.
+func (e *FunctionError) Unwrap() error { return e.kind }
+
+// NewFunctionError creates a FunctionError of a kind, such as ErrConflict.
+func NewFunctionError(kind error, field, format string, args ...any) error {
+	return &FunctionError{Message: fmt.Sprintf(format, args...), Field: field, kind: kind}
+}
+
+// Invalid creates a FunctionError that is ErrInvalid.
+func Invalid(field, format string, args ...any) error {
+	return NewFunctionError(ErrInvalid, field, format, args...)
+}
+
+// AsFunctionError converts what a function of schema postrider has raised to a FunctionError. It returns other errors
+// unchanged: PostgreSQL raises the same codes, but in another routine.
+func AsFunctionError(err error) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Routine != "exec_stmt_raise" {
+		return err
+	}
+	if pgErr.Code == "55000" && pgErr.ConstraintName == "" { // not caused by the caller, such as a missing partition
+		return err
+	}
+	conflicts := map[string]error{"paused": ErrPaused, "not_validated": ErrNotValidated, "resuming": ErrResuming}
+	kind, known := map[string]error{
+		"P0002": ErrNotFound, "55000": cmp.Or(conflicts[pgErr.ConstraintName], ErrConflict), "22023": ErrInvalid,
+	}[pgErr.Code]
+	if !known {
+		return err
+	}
+	return &FunctionError{
+		Message: pgErr.Message, Hint: pgErr.Hint, Field: pgErr.ColumnName, Conflict: pgErr.ConstraintName, kind: kind,
+	}
+}
+
+// CallError returns the FunctionError of a call of a function of schema postrider, or what failed.
+func CallError(doing string, err error) error {
+	var rejection *FunctionError
+	if err = AsFunctionError(err); errors.As(err, &rejection) {
+		return err
+	}
+	return Outage(doing, err)
+}
+
+// ValueError is the plain error of a change that PostgreSQL rejects because of its values: another try is rejected as
+// well. The log has PostgreSQL's error.
+func ValueError(err error) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return err
+	}
+	if class(err) == "23" {
+		return NewFunctionError(ErrConflict, pgErr.ColumnName,
+			"another request has changed this at the same time; read it again, and try again")
+	}
+	return Invalid(pgErr.ColumnName, "the request holds a value that cannot be stored")
 }

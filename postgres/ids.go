@@ -12,16 +12,15 @@ import (
 const (
 	// tickBits: an id has its time in milliseconds, and in 4,096ths of one where the milliseconds end.
 	tickBits = 12
-	// tickNanoseconds count as one tick: 3,906 of them fill a millisecond, and the rest is for ids made at once.
+	// tickNanoseconds are one tick: 3,906 ticks fill a millisecond, and the remaining 190 are for ids of the same time.
 	tickNanoseconds = 256
-	// setBack is how far the clock may be behind the last id while ids continue from that id. The database's time is read
-	// each second, and arrives a little late.
+	// setBack is how far the clock may be behind the last id while ids continue from that id: it is corrected each second
+	// by the database's time, which arrives a little late.
 	setBack = int64(1000) << tickBits
 )
 
-// IDs creates the ids of events and dead letters: ascending UUIDs of version 7 with the database's time. The process's
-// clock may be an hour off, and lists are ordered, and times looked up, by id. The SQL function new_uuid creates the
-// same.
+// IDs creates the ids of events and dead letters: ascending UUIDs of version 7 with the database's time, because lists
+// are in their order and the process's clock may be an hour off. The SQL function new_uuid creates the same.
 type IDs struct {
 	now func() time.Time
 
@@ -34,25 +33,25 @@ func NewIDs(clock *Clock) *IDs { return &IDs{now: clock.Now} }
 
 // Make creates n ids, in ascending order.
 func (m *IDs) Make(n int) []uuid.UUID {
-	made := make([]uuid.UUID, n)
+	ids := make([]uuid.UUID, n)
 	random := make([]byte, 8*n)
 	_, _ = rand.Read(random) // never fails
 	tick := m.take(int64(n))
-	for i := range made {
-		id := made[i][:]
+	for i := range ids {
+		id := ids[i][:]
 		binary.BigEndian.PutUint64(id, uint64(tick>>tickBits)<<16|0x7000|uint64(tick&(1<<tickBits-1)))
 		copy(id[8:], random[8*i:])
 		id[8] = id[8]&0x3f | 0x80
 		tick++
 	}
-	return made
+	return ids
 }
 
 // One creates one id.
 func (m *IDs) One() uuid.UUID { return m.Make(1)[0] }
 
-// take reserves n ticks and returns the first. A clock that was set back by more than a second is followed: otherwise
-// events published from then on would not be found by their time.
+// take reserves n ticks and returns the first. It follows a clock that was set back by more than a second: otherwise
+// later events would not be found by their time.
 func (m *IDs) take(n int64) (first int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

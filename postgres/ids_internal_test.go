@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// corrected is the database's clock, which is by so much ahead of the process's.
+// corrected is a database's clock that is ahead of the process's.
 func corrected(by time.Duration) *Clock {
 	c := NewClock()
 	c.Correct(time.Now().Add(by), time.Now(), time.Now())
@@ -23,9 +23,9 @@ func timeOf(id uuid.UUID) time.Time {
 		int64(id[5]))
 }
 
-// The live tail, lists and redeliveries look for events by ids, from a time of the database's: an id that the process's
-// clock had made was an hour off.
-func TestIdsOfEventsHaveTheDatabasesTime(t *testing.T) {
+// The live tail, lists and redeliveries find the events of a time by their ids. With the process's clock an id can be an
+// hour off.
+func TestIDsHaveTheDatabasesTime(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
 		clock := corrected(off)
@@ -37,10 +37,10 @@ func TestIdsOfEventsHaveTheDatabasesTime(t *testing.T) {
 	}
 }
 
-func TestIdsAreInTheirOrderWhoeverMakesThem(t *testing.T) {
+func TestConcurrentIDsAscend(t *testing.T) {
 	t.Parallel()
-	const makers, each = 8, 2000
-	ids, made := NewIDs(corrected(0)), make([][]uuid.UUID, makers)
+	const goroutines, each = 8, 2000
+	ids, made := NewIDs(corrected(0)), make([][]uuid.UUID, goroutines)
 	var group sync.WaitGroup
 	for i := range made {
 		group.Go(func() {
@@ -57,12 +57,12 @@ func TestIdsAreInTheirOrderWhoeverMakesThem(t *testing.T) {
 			all[id] = true
 		}
 	}
-	require.Len(t, all, makers*each)
+	require.Len(t, all, goroutines*each)
 }
 
-// The database's time is read anew each second, and may then be a little earlier. One that was set back is another
-// matter.
-func TestIdsWhenTheDatabasesTimeIsEarlier(t *testing.T) {
+// The clock is corrected each second, and may then be a little earlier: ids continue from the last one. They follow a
+// clock that was set back by an hour.
+func TestIDsAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 999_999_999, time.UTC)
 	made := IDs{now: func() time.Time { return now }}
@@ -74,31 +74,30 @@ func TestIdsWhenTheDatabasesTimeIsEarlier(t *testing.T) {
 	require.WithinDuration(t, now, timeOf(second), time.Second)
 	now = now.Add(-time.Hour)
 	require.Equal(t, now.Truncate(time.Millisecond), timeOf(made.One()).UTC(),
-		"it would be an hour late for what is published from now on")
+		"otherwise later events have ids of an hour later")
 }
 
-// An answer that comes late says less than what is known, and must not set the clock back: the next event's id would be
-// smaller than the last one's.
-func TestLateAnswersDoNotSetTheClockBack(t *testing.T) {
+// A slow query must not set the clock back: the next event's id would be smaller than the last one's.
+func TestSlowQueriesDoNotSetTheClockBack(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	known := &moment{database: start.Add(time.Hour), process: start}
 	for name, c := range map[string]struct {
-		said, after time.Duration // start: what the database said, and when that was there; it was asked after 10 s
+		read, after time.Duration // since start: the database's time, and its arrival; the query was sent after 10 s
 		kept        bool
 	}{
-		"at once":           {time.Hour + 10*time.Second, 10 * time.Second, true},
-		"2 s late":          {time.Hour + 10*time.Second, 12 * time.Second, true},
-		"asked in vain":     {time.Hour + 12*time.Second, 12 * time.Second, true},
+		"immediate":         {time.Hour + 10*time.Second, 10 * time.Second, true},
+		"2 s slow":          {time.Hour + 10*time.Second, 12 * time.Second, true},
+		"nothing new":       {time.Hour + 12*time.Second, 12 * time.Second, true},
 		"set back":          {10 * time.Second, 10 * time.Second, false},
 		"set forward":       {time.Hour + 20*time.Second, 12 * time.Second, false},
 		"the process slept": {time.Hour + 40*time.Second, 11 * time.Second, false},
 	} {
-		said, asked, answered := start.Add(c.said), start.Add(10*time.Second), start.Add(c.after)
-		now := known.corrected(said, asked, answered)
+		read, sent, returned := start.Add(c.read), start.Add(10*time.Second), start.Add(c.after)
+		now := known.corrected(read, sent, returned)
 		require.Equal(t, c.kept, now == known, name)
 		if !c.kept {
-			require.Equal(t, said, now.at(answered), name)
+			require.Equal(t, read, now.at(returned), name)
 		}
 	}
 	require.Equal(t, start, (*moment)(nil).corrected(start, start, start).at(start))

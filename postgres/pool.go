@@ -11,65 +11,59 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sessionSettings are what our sessions want of PostgreSQL. unset is what PostgreSQL shows where nobody has set it; ""
-// where only our own sessions may want it.
+// sessionSettings are the settings of our sessions. unset is PostgreSQL's default; "" for a setting that must not become
+// the role's own.
 var sessionSettings = []struct{ name, value, unset string }{
-	// Plans are never cached: on a table that is nearly empty most of the time (river_job), PostgreSQL settles on a
-	// sequential scan for good, and a burst then takes 4,992 ms a fetch instead of 11 ms.
+	// No plan is cached: for a table that is nearly empty most of the time (river_job), PostgreSQL keeps a sequential
+	// scan, and a fetch in a burst then takes 4,992 ms instead of 11 ms.
 	{planCacheMode, "force_custom_plan", ""},
-	// Compiling a statement takes longer than running any of ours.
+	// Compiling a statement takes longer than running one of ours.
 	{"jit", "off", "on"},
-	// While jobs come and go faster than statistics, PostgreSQL believes that there is one: reading all that can be
-	// fetched by a bitmap and sorting it then looks as cheap as reading the first hundred in order, and took 72 ms instead
-	// of 5.
+	// Jobs change faster than their statistics, by which there may be a single one. Then a bitmap scan with a sort seems
+	// as cheap as reading the first hundred in order: it took 72 ms instead of 5.
 	{"enable_bitmapscan", "off", "on"},
 	{"idle_in_transaction_session_timeout", "30s", "0"},
-	// Preparing a statement waits for table locks too: a table that somebody locked must cost 2 s and an error, not a
-	// node.
+	// Preparing a statement waits for table locks too: a table that a user has locked must not stall a node.
 	{"lock_timeout", "2s", "0"},
 }
 
 const planCacheMode = "plan_cache_mode"
 
-// cachedStatements is how many statements each connection remembers: several times what the engine repeats. pgx makes
-// room for two times pgxStatements when it connects, 40 kB a connection, which the collector's headroom multiplies.
-const (
-	cachedStatements = 128
-	pgxStatements    = 512
-)
+// cachedStatements is how many statements each connection caches: several times what the engine repeats. pgx allocates
+// two caches of 512 when it connects, 40 kB a connection, which the garbage collector's headroom multiplies.
+const cachedStatements = 128
 
-// rememberLess lowers what pgx remembers by default. What the URL says of it stays, the mode too.
-func rememberLess(config *pgx.ConnConfig) {
+// shrinkCaches lowers pgx's defaults. Values in the URL stay.
+func shrinkCaches(config *pgx.ConnConfig) {
 	for name, capacity := range map[string]*int{
 		"statement_cache_capacity":   &config.StatementCacheCapacity,
 		"description_cache_capacity": &config.DescriptionCacheCapacity,
 	} {
-		if *capacity == pgxStatements && !strings.Contains(config.ConnString(), name) {
-			*capacity = cachedStatements
+		if !strings.Contains(config.ConnString(), name) {
+			*capacity = min(*capacity, cachedStatements)
 		}
 	}
-	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // nobody asks for the other one
+	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement { // then the other cache is unused
 		config.DescriptionCacheCapacity = 0
 	}
 }
 
-// OpenPool connects to the database at url. maxConns 0 takes pgx's default unless the URL says pool_max_conns.
+// OpenPool connects to the database at url. maxConns 0 = pool_max_conns of the URL, or pgx's default.
 func OpenPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
 	return openPool(ctx, url, maxConns, func(config *pgxpool.Config) {
-		rememberLess(config.ConnConfig)
+		shrinkCaches(config.ConnConfig)
 		for _, s := range sessionSettings {
 			setParam(config, s.name, s.value)
 		}
 	})
 }
 
-// OpenPoolThroughPgBouncer connects to a PgBouncer in transaction mode at url, where each transaction may meet another
-// session of PostgreSQL. So nothing may live in a session: no prepared statement, no setting, no LISTEN, no lock.
+// OpenPoolThroughPgBouncer connects to a PgBouncer in transaction mode at url, where each transaction may have another
+// session of PostgreSQL. So a session keeps nothing: no prepared statement, no setting, no LISTEN, no lock.
 //
-// Statements are described once per connection and then sent whole each time. Their parameters so keep the types that
-// PostgreSQL names, in binary; pgx's QueryExecModeExec would guess them from Go's types, and []byte meant for jsonb,
-// such as an event subscription's filter, would arrive as bytea. A statement that is sent whole is planned for its own
-// values: there is no cached plan to forbid. The other settings can only be the role's own, see MissingSettings.
+// Statements are described once per connection and then sent whole each time. So their parameters have PostgreSQL's
+// types, in binary; pgx's QueryExecModeExec would guess them from Go's types, and send []byte for jsonb as bytea. A
+// statement that is sent whole has no cached plan. The other settings can only be the role's own, see MissingSettings.
 func OpenPoolThroughPgBouncer(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
 	return openPool(ctx, url, maxConns, func(config *pgxpool.Config) {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -88,7 +82,7 @@ func openPool(ctx context.Context, url string, maxConns int, configure func(*pgx
 	config.MaxConnLifetime = 30 * time.Minute
 	config.MaxConnLifetimeJitter = 5 * time.Minute
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
-	setParam(config, "application_name", "postrider") // the one parameter that every PgBouncer takes
+	setParam(config, "application_name", "postrider") // every PgBouncer accepts this parameter
 	config.AfterConnect = readUTC
 	configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -98,7 +92,7 @@ func openPool(ctx context.Context, url string, maxConns int, configure func(*pgx
 	return pool, nil
 }
 
-// readUTC makes pgx return times in UTC instead of the time zone of this machine: they are shown as they were read.
+// readUTC makes pgx return times in UTC instead of the time zone of this machine.
 func readUTC(_ context.Context, conn *pgx.Conn) error {
 	times := &pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
@@ -122,11 +116,11 @@ func ThroughPgBouncer(pool *pgxpool.Pool) bool {
 	return config.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe && config.StatementCacheCapacity == 0
 }
 
-// SettingsDropped reports whether somebody between us and PostgreSQL took our settings away. A pooler does so that is
-// told to ignore what it cannot keep; prepared statements would fail there, now and then.
+// SettingsDropped reports whether a pooler has dropped our settings. One that is configured to ignore them does; there,
+// prepared statements would sometimes fail.
 func SettingsDropped(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	var value string
-	// Asked without preparing a statement.
+	// This mode prepares no statement.
 	err := pool.QueryRow(ctx, "SELECT current_setting('"+planCacheMode+"')", pgx.QueryExecModeExec).Scan(&value)
 	if err != nil {
 		return false, fmt.Errorf("read the session's settings: %w", err)
@@ -134,32 +128,32 @@ func SettingsDropped(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 	return !strings.EqualFold(value, pool.Config().ConnConfig.RuntimeParams[planCacheMode]), nil
 }
 
-// MissingSettings is the SQL that gives the role what a pooler keeps our sessions from setting; "" where the role has
-// it, with whatever values. Without it postrider works, but a statement that meets somebody's forgotten lock waits for
-// as long as its own deadline (10 to 15 s) instead of 2 s.
+// MissingSettings is the SQL that sets for the role what our sessions cannot set through a pooler; "" if the role has
+// values for all of them. Without it postrider works, but a statement waits for a forgotten lock until its own deadline
+// (10 to 15 s) instead of 2 s.
 func MissingSettings(ctx context.Context, pool *pgxpool.Pool) (string, error) {
 	const query = `SELECT coalesce(string_agg(format('ALTER ROLE %I IN DATABASE %I SET %s = %L;', session_user,
-		    current_database(), name, wanted), ' '), '')
-		FROM unnest($1::text[], $2::text[], $3::text[]) AS s(name, wanted, unset) WHERE current_setting(name) = unset`
-	var names, wanted, unset []string
+		    current_database(), name, value), ' '), '')
+		FROM unnest($1::text[], $2::text[], $3::text[]) AS s(name, value, unset) WHERE current_setting(name) = unset`
+	var names, values, unset []string
 	for _, s := range sessionSettings {
 		if s.unset != "" {
-			names, wanted, unset = append(names, s.name), append(wanted, s.value), append(unset, s.unset)
+			names, values, unset = append(names, s.name), append(values, s.value), append(unset, s.unset)
 		}
 	}
 	var statements string
-	if err := pool.QueryRow(ctx, query, names, wanted, unset).Scan(&statements); err != nil {
+	if err := pool.QueryRow(ctx, query, names, values, unset).Scan(&statements); err != nil {
 		return "", fmt.Errorf("read the role's settings: %w", err)
 	}
 	return statements, nil
 }
 
-// UnsafeSettings names the settings with which PostgreSQL may forget a commit that it has answered: fsync,
-// synchronous_commit and full_page_writes, where they are off.
+// UnsafeSettings names the settings that are off although PostgreSQL may lose a reported commit without them: fsync,
+// synchronous_commit and full_page_writes.
 func UnsafeSettings(ctx context.Context, pool *pgxpool.Pool) (names []string, err error) {
-	rows, _ := pool.Query(ctx, `SELECT name FROM unnest('{fsync,full_page_writes,synchronous_commit}'::text[]) AS name
-		WHERE current_setting(name) = 'off'`)
-	if names, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+	const query = `SELECT name FROM unnest('{fsync,full_page_writes,synchronous_commit}'::text[]) AS name
+		WHERE current_setting(name) = 'off'`
+	if names, err = Values[string](ctx, pool, query); err != nil {
 		return nil, fmt.Errorf("read the database's durability: %w", err)
 	}
 	return names, nil

@@ -21,11 +21,10 @@ const (
 )
 
 // Sealer encrypts the secret columns (endpoint URLs, custom headers, access keys, signing secrets) with AES-256-GCM.
-// What it seals names the key it was sealed with and is bound to its column, so that a value copied into another column
-// does not open.
+// A sealed value names its key and is bound to its column: copied into another column, it cannot be opened.
 type Sealer struct {
 	key  sealingKey
-	also []sealingKey // only to open with
+	also []sealingKey // they only open
 	mac  [sha256.Size]byte
 }
 
@@ -34,7 +33,7 @@ type sealingKey struct {
 	id   [KeyIDBytes]byte
 }
 
-// NewSealer takes the key of 32 bytes that it seals with, and others that it also opens with.
+// NewSealer returns a sealer that seals with a key of 32 bytes, and also opens with the others.
 func NewSealer(key []byte, also ...[]byte) (*Sealer, error) {
 	first, err := newSealingKey(key)
 	if err != nil {
@@ -53,7 +52,7 @@ func NewSealer(key []byte, also ...[]byte) (*Sealer, error) {
 
 func newSealingKey(key []byte) (k sealingKey, err error) {
 	if len(key) != KeyBytes {
-		return k, fmt.Errorf("the encryption key has %d bytes, it needs %d", len(key), KeyBytes)
+		return k, fmt.Errorf("the encryption key has %d bytes, it must have %d", len(key), KeyBytes)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -67,7 +66,7 @@ func newSealingKey(key []byte) (k sealingKey, err error) {
 	return k, nil
 }
 
-// ParseKey reads an encryption key as people write it: base64 of 32 bytes, standard or URL alphabet.
+// ParseKey reads an encryption key: base64 of 32 bytes, standard or URL alphabet, with or without padding.
 func ParseKey(text string) ([]byte, error) {
 	for _, encoding := range []*base64.Encoding{
 		base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
@@ -83,11 +82,11 @@ func ParseKey(text string) ([]byte, error) {
 // Seal encrypts a value for one column.
 func (s *Sealer) Seal(column, plain string) []byte {
 	sealed := append([]byte{sealVersion}, s.key.id[:]...)
-	//nolint:gosec // no nonce is given: the AEAD draws a random one
+	//nolint:gosec // without a nonce the AEAD creates a random one
 	return s.key.aead.Seal(sealed, nil, []byte(plain), []byte(column))
 }
 
-// Open decrypts what Seal made for the same column. The error says whether another key had sealed it.
+// Open decrypts a value that Seal sealed for the same column. The error names the other key that sealed it, if any.
 func (s *Sealer) Open(column string, sealed []byte) (string, error) {
 	if len(sealed) < 1+KeyIDBytes || sealed[0] != sealVersion {
 		return "", fmt.Errorf("open sealed column %s: unknown format", column)
@@ -104,7 +103,7 @@ func (s *Sealer) Open(column string, sealed []byte) (string, error) {
 	return string(plain), nil
 }
 
-// find is no comparison of secrets: an id names a key and does not tell it.
+// find need not take constant time: the id of a key is no secret.
 func (s *Sealer) find(id [KeyIDBytes]byte) (sealingKey, bool) {
 	for _, k := range append([]sealingKey{s.key}, s.also...) {
 		if k.id == id {
@@ -114,10 +113,10 @@ func (s *Sealer) find(id [KeyIDBytes]byte) (sealingKey, bool) {
 	return sealingKey{}, false
 }
 
-// KeyID identifies the key that it seals with.
+// KeyID identifies the key that seals.
 func (s *Sealer) KeyID() string { return hex.EncodeToString(s.key.id[:]) }
 
-// KeyIDs identify all keys that it opens with.
+// KeyIDs identify all keys that open.
 func (s *Sealer) KeyIDs() []string {
 	ids := []string{s.KeyID()}
 	for _, k := range s.also {
@@ -126,7 +125,7 @@ func (s *Sealer) KeyIDs() []string {
 	return ids
 }
 
-// UseMac sets the key of Mac, as MacKey returns it: all nodes of a database use one.
+// UseMac sets the key of Mac to one that MacKey returned: all nodes of a database use the same.
 func (s *Sealer) UseMac(key string) error {
 	if n, err := hex.Decode(s.mac[:], []byte(key)); err != nil || n != len(s.mac) {
 		return errors.New("the key of the hashes: unknown format")
@@ -144,14 +143,14 @@ func (s *Sealer) Mac(text string) []byte {
 	return h.Sum(nil)
 }
 
-// NewAccessKey makes an access key as Azure's are: base64 of 32 random bytes.
+// NewAccessKey creates an access key like Azure's: base64 of 32 random bytes.
 func NewAccessKey() string {
 	key := make([]byte, KeyBytes)
 	_, _ = rand.Read(key) // crypto/rand.Read never fails since Go 1.24
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// HashKey is what is stored of an access key.
+// HashKey is the stored hash of an access key.
 func HashKey(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return sum[:]

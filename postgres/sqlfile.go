@@ -7,8 +7,8 @@ import (
 )
 
 // SQLFile returns the statement of an embedded file without its comments. A line that ends in "-- NAME.sql" includes
-// that file of the same folder. The lines between "-- begin PART" and "-- end" are left out if PART is named in
-// without. It panics if there is no such file: call it where the program starts.
+// that file of the same folder. The lines between "-- begin PART" and "-- end" are omitted if without has PART. It
+// panics if the file does not exist: call it when the program starts.
 func SQLFile(folder fs.FS, name string, without ...string) string {
 	text, err := fs.ReadFile(folder, "sql/"+name)
 	if err != nil {

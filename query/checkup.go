@@ -97,7 +97,7 @@ SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (SELECT FROM pg_rol
 func ReadServer(ctx context.Context, pool *pgxpool.Pool) (c *Checkup, err error) {
 	c = &Checkup{Settings: map[string]string{}}
 	err = readCheckup(ctx, pool, func(tx pgx.Tx) error {
-		server, err := postgres.Row[ServerFacts](ctx, tx, checkServer, nil)
+		server, err := postgres.Row[ServerFacts](ctx, tx, checkServer)
 		if err != nil {
 			return err
 		}
@@ -108,10 +108,10 @@ func ReadServer(ctx context.Context, pool *pgxpool.Pool) (c *Checkup, err error)
 		if err != nil {
 			return err
 		}
-		if c.Overrides, err = postgres.Rows[SettingOverride](ctx, tx, checkOverrides, nil); err != nil {
+		if c.Overrides, err = postgres.Rows[SettingOverride](ctx, tx, checkOverrides); err != nil {
 			return err
 		}
-		c.Holders, err = postgres.Rows[HorizonHolder](ctx, tx, checkHolders, nil)
+		c.Holders, err = postgres.Rows[HorizonHolder](ctx, tx, checkHolders)
 		return err
 	})
 	return c, err
@@ -129,13 +129,13 @@ func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []strin
 		if c.Unreachable, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(c.Unreachable) > 0 {
 			return err // the other statements would fail without these rights
 		}
-		if c.HotTables, err = postgres.Rows[HotTable](ctx, tx, checkHotTables, nil); err != nil {
+		if c.HotTables, err = postgres.Rows[HotTable](ctx, tx, checkHotTables); err != nil {
 			return err
 		}
-		if c.Partitions, err = postgres.Rows[PartitionDays](ctx, tx, checkPartitions, nil); err != nil {
+		if c.Partitions, err = postgres.Rows[PartitionDays](ctx, tx, checkPartitions); err != nil {
 			return err
 		}
-		if c.Nodes, err = postgres.Rows[NodeFacts](ctx, tx, checkNodes, nil); err != nil {
+		if c.Nodes, err = postgres.Rows[NodeFacts](ctx, tx, checkNodes); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, checkDue).Scan(&c.Waiting, &c.OldestDue, &c.Running)

@@ -127,7 +127,7 @@ func (r *Reader) ListDeadLetters(
 		return nil, err
 	}
 	if after.DeadLetteredAt.IsZero() {
-		after.DeadLetteredAt = postgres.FarFuture
+		after.DeadLetteredAt = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 	}
 	args := []any{text, after.DeadLetteredAt, after.DeadLetterID, limit}
 	list, err := postgres.Collect[DeadLetter](ctx, r.db, deadLettersFound, args...)

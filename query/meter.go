@@ -115,7 +115,7 @@ func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
 		if r.Totals, err = m.readTotals(ctx, tx); err != nil {
 			return err
 		}
-		if r.Backlogs, err = postgres.Rows[Backlog](ctx, tx, meterBacklogs, nil); err != nil {
+		if r.Backlogs, err = postgres.Rows[Backlog](ctx, tx, meterBacklogs); err != nil {
 			return err
 		}
 		if r.Held, err = postgres.Rows[Counted](ctx, tx, meterHeld, pgx.NamedArgs{"limit": meterHeldLimit}); err != nil {

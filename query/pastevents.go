@@ -97,6 +97,9 @@ func MatchPast(
 	return matched, sizes, len(events), nil
 }
 
+// countStepTime bounds each statement of a count.
+const countStepTime = 10 * time.Second
+
 // CountEvents counts the events that RedeliverEvents would deliver now, for a little more than 5 s. *FunctionError.
 func (r *Reader) CountEvents(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
@@ -112,7 +115,7 @@ func (r *Reader) CountEvents(
 		}
 		n, last, err := r.countNext(ctx, topic, place, match)
 		if err != nil {
-			return found, postgres.ReadError("past events", err)
+			return found, err
 		}
 		found.Matched, end = found.Matched+n, last
 	}
@@ -123,10 +126,7 @@ func (r *Reader) CountEvents(
 func (r *Reader) countNext(
 	ctx context.Context, topic string, place *Past, match *filter.Filter,
 ) (n int64, end bool, err error) {
-	err = pgx.BeginTxFunc(ctx, r.db, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := postgres.SetStatementTimeout(ctx, tx, postgres.CollectTime); err != nil {
-			return err
-		}
+	err = postgres.ReadWithin(ctx, r.db, countStepTime, "past events", func(tx pgx.Tx) error {
 		next, err := place.Scan(ctx, tx, ScanStep)
 		if err != nil {
 			return err

@@ -47,10 +47,10 @@ func (r *Reader) ReadStorage(ctx context.Context) (st *Storage, err error) {
 		(now() AT TIME ZONE 'UTC')::date`
 	st = &Storage{}
 	err = r.db.Read(ctx, "storage", func(tx pgx.Tx) error {
-		if st.Partitions, err = postgres.Rows[Partition](ctx, tx, partitionList, nil); err != nil {
+		if st.Partitions, err = postgres.Rows[Partition](ctx, tx, partitionList); err != nil {
 			return err
 		}
-		if st.Tables, err = postgres.Rows[TableSize](ctx, tx, tableList, nil); err != nil {
+		if st.Tables, err = postgres.Rows[TableSize](ctx, tx, tableList); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, database).Scan(&st.DatabaseBytes, &st.Database, &st.Version, &st.Today)

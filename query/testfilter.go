@@ -63,24 +63,12 @@ func LastEvents(ctx context.Context, pool *pgxpool.Pool, topicID int64, limit in
 func LastEventsWithin(
 	ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int, timeout time.Duration,
 ) (events []event.Event, err error) {
-	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := postgres.SetStatementTimeout(ctx, tx, timeout); err != nil {
-			return err
-		}
-		rows, err := tx.Query(ctx, lastEvents, topicID, limit)
-		if err != nil {
-			return err
-		}
+	err = postgres.ReadWithin(ctx, pool, timeout, "the topic's last events", func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, lastEvents, topicID, limit) // CollectRows returns its error
 		events, err = pgx.CollectRows(rows, eventOfRow)
 		return err
 	})
-	switch {
-	case postgres.SQLState(err) == postgres.QueryCanceled:
-		return nil, fmt.Errorf("read the topic's last events within %s: %w: %w", timeout, postgres.ErrTooSlow, err)
-	case err != nil:
-		return nil, postgres.ReadError("events", err)
-	}
-	return events, nil
+	return events, err
 }
 
 func eventOfRow(row pgx.CollectableRow) (e event.Event, err error) {

@@ -117,6 +117,3 @@ func apiSubscription(topic, name string) string {
 }
 
 func apiPolicy(name string) string { return "/v1/policies/" + url.PathEscape(name) }
-
-// etagOf is the ETag of a version.
-func etagOf(version int64) string { return `"` + display.IDText(version) + `"` }

@@ -92,7 +92,7 @@ func (p *pages) matchResults(ctx context.Context, view *eventView) error {
 		for _, clause := range result.Clauses {
 			result.Matched = result.Matched && clause.Passed
 		}
-		result.Newer = row.FilterVersion != nil && sub.Version > *row.FilterVersion
+		result.Newer = row.FilterVersion != nil && int64(sub.Version) > *row.FilterVersion
 		view.Results = append(view.Results, result)
 	}
 	return nil

@@ -113,7 +113,7 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 	if err != nil {
 		return fmt.Errorf("write the stored settings: %w", err)
 	}
-	s.stored, s.etag, s.endpoint = settingsIn(s.table, text), etagOf(sub.Version), sub.EndpointBaseURL
+	s.stored, s.etag, s.endpoint = settingsIn(s.table, text), sub.Version.String(), sub.EndpointBaseURL
 	s.stored["endpointBaseUrl"] = textJSON(s.endpoint) // shown if another user changes it
 	return nil
 }

@@ -66,8 +66,7 @@ var (
 // ClaimExports claims the dead letters that are due to be exported, and returns the number of their event
 // subscriptions. Every node calls it repeatedly.
 func (e *Exports) ClaimExports(ctx context.Context) (claimed int, err error) {
-	rows, _ := e.db.Query(ctx, dueStatement, maxClaims) // CollectIDs returns its error
-	subscriptions, err := postgres.CollectIDs(rows)
+	subscriptions, err := postgres.Values[int64](ctx, e.db, dueStatement, maxClaims)
 	if err != nil {
 		return 0, fmt.Errorf("find dead letters to export: %w", err)
 	}

@@ -73,7 +73,7 @@ func findJobs(ctx context.Context, db postgres.Querier, find string, kinds []str
 	if err != nil {
 		return nil, err
 	}
-	return postgres.CollectIDs(rows)
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // again is how a replaced job runs again.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -13,7 +12,7 @@ import (
 // ETagOf is the entity tag of the settings of a topic, an event subscription or a retry policy. The version is drawn
 // anew each time they are written and whenever a validation moves on, for all of them from one row of numbers: no two
 // states ever share one.
-func ETagOf(version int64) string { return postgres.Version(version).String() }
+func ETagOf(version postgres.Version) string { return version.String() }
 
 var (
 	entityTags = regexp.MustCompile(`^[ \t]*((W/)?"[^"]*"[ \t]*(,[ \t]*|$))+$`)
@@ -72,11 +71,11 @@ func (h PutHeaders) Conditions() ([]postgres.Condition, error) {
 }
 
 // versionsOf reads entity tags. One that is weak, or none of ours, is the tag of nothing.
-func versionsOf(list string) []int64 {
-	versions := []int64{}
+func versionsOf(list string) []postgres.Version {
+	versions := []postgres.Version{}
 	for _, tag := range entityTag.FindAllString(list, -1) {
-		var version int64
-		if _, err := fmt.Sscanf(tag, `"%d"`, &version); err == nil && tag == ETagOf(version) {
+		var version postgres.Version
+		if err := version.UnmarshalText([]byte(tag)); err == nil && tag == ETagOf(version) {
 			versions = append(versions, version)
 		}
 	}
@@ -96,7 +95,7 @@ func ReadIfMatch(text string) ([]postgres.Condition, error) {
 // EntityTag is text as the header has it: a number, which is easier to type in a shell, becomes an entity tag.
 func EntityTag(text string) string {
 	if version, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return ETagOf(version)
+		return ETagOf(postgres.Version(version))
 	}
 	return text
 }

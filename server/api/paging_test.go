@@ -51,7 +51,7 @@ func FuzzConditions(f *testing.F) {
 				tag := ETagOf(version)
 				again, err := Conditions(&tag, nil)
 				require.NoError(t, err)
-				require.Equal(t, []int64{version}, again[0].Versions)
+				require.Equal(t, []postgres.Version{version}, again[0].Versions)
 			}
 		}
 	})
@@ -59,7 +59,7 @@ func FuzzConditions(f *testing.F) {
 
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	for header, versions := range map[string][]int64{
+	for header, versions := range map[string][]postgres.Version{
 		`"17"`: {17}, `"17","18"`: {17, 18}, ` "17" , "18" `: {17, 18}, `W/"17"`: {}, `W/"17", "18"`: {18}, `"x"`: {},
 		`"017"`: {}, `"17 "`: {}, `""`: {}, `"a,b", "3"`: {3},
 	} {

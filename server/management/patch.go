@@ -75,7 +75,7 @@ func (m *Handlers) PatchSubscription(
 }
 
 // named reports whether what If-Match asks for holds in this version.
-func named(when []postgres.Condition, version int64) bool {
+func named(when []postgres.Condition, version postgres.Version) bool {
 	return !slices.ContainsFunc(when,
 		func(c postgres.Condition) bool { return c.Versions != nil && !slices.Contains(c.Versions, version) })
 }
@@ -100,7 +100,7 @@ func (m *Handlers) patch(
 	if err != nil {
 		return nil, nil, false, err
 	}
-	when = append(slices.Clone(when), postgres.Condition{Versions: []int64{before.Version}})
+	when = append(slices.Clone(when), postgres.Condition{Versions: []postgres.Version{before.Version}})
 	after, err = m.Parts.Subscriptions.Patch(ctx, topic, name, spec, when...)
 	if shook = errors.Is(err, postgres.ErrNotValidated); shook {
 		after, _, err = m.putValidated(ctx, parent, name, spec, when...)

@@ -38,7 +38,7 @@ func (m *Handlers) GetPolicy(ctx context.Context, r *PolicyPath) (*api.Tagged[Po
 	return new(taggedPolicy(p, version)), nil
 }
 
-func taggedPolicy(p *policy.Policy, version int64) api.Tagged[Policy] {
+func taggedPolicy(p *policy.Policy, version postgres.Version) api.Tagged[Policy] {
 	return api.Tagged[Policy]{ETag: api.ETagOf(version), Body: new(DescribePolicy(p, version))}
 }
 
@@ -99,7 +99,7 @@ func (m *Handlers) policyNames() []string {
 
 // policyVersion finds a retry policy with its version; nil if there is none. Before that it reloads the catalog:
 // another node may have stored the policy a moment ago.
-func (m *Handlers) policyVersion(ctx context.Context, name string) (*policy.Policy, int64, error) {
+func (m *Handlers) policyVersion(ctx context.Context, name string) (*policy.Policy, postgres.Version, error) {
 	snapshot := m.Parts.Cache.Snapshot()
 	if _, ok := snapshot.Policy(name); !ok {
 		if err := m.Parts.Cache.Reload(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"postrider/catalog/spec"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/server/api"
 )
 
@@ -72,7 +73,7 @@ type StatusCell struct {
 }
 
 // DescribePolicy shows a retry policy with every setting. Version 0 leaves the etag out. Lists are never null.
-func DescribePolicy(p *policy.Policy, version int64) Policy {
+func DescribePolicy(p *policy.Policy, version postgres.Version) Policy {
 	shown := Policy{
 		Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: &p.Source,
 		AckTimeoutInSeconds: seconds(p.AckTimeout), LateResponseWindowInSeconds: seconds(p.LateResponseWindow),

@@ -80,7 +80,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) Subscription {
 		DeliveryAttributeMappings: attributesView(s.DeliveryAttributes, false), Signing: m.signingView(s),
 		MinimumTLSVersionAllowed: cmp.Or(s.MinimumTLSVersion, policy.TLS12),
 		CertificateAuthorities:   textOrNull(s.CertificateAuthorities), ClientCertificate: open.ClientCertificate,
-		Version: postgres.Version(s.Version), ProvisioningState: s.ProvisioningState, Hold: holdView(s.Hold),
+		Version: s.Version, ProvisioningState: s.ProvisioningState, Hold: holdView(s.Hold),
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if o := open.OAuth2; o != nil {

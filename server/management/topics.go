@@ -235,7 +235,7 @@ func taggedTopic(t *catalog.Topic, keys *catalog.AccessKeys) api.Tagged[Topic] {
 
 func topicView(t *catalog.Topic, keys *catalog.AccessKeys) Topic {
 	shown := Topic{
-		Name: t.Name, Version: postgres.Version(t.Version), Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt,
+		Name: t.Name, Version: t.Version, Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt,
 		UpdatedAt: t.UpdatedAt,
 		TopicSpec: TopicSpec{
 			Kind: &t.Kind, InputSchema: &t.InputSchema, EventRetentionInDays: limitOf(t.EventRetentionInDays),

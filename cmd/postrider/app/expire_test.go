@@ -121,20 +121,20 @@ func TestConditions(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, put(postgres.Condition{Present: true}), postgres.ErrPrecondition)
-	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{1}}), postgres.ErrPrecondition)
+	require.ErrorIs(t, put(postgres.Condition{Versions: []postgres.Version{1}}), postgres.ErrPrecondition)
 	require.NoError(t, put(postgres.Condition{Absent: true}))
 	require.ErrorIs(t, put(postgres.Condition{Absent: true}), postgres.ErrPrecondition)
 	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "billing")
 	require.NoError(t, err)
-	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{}}), postgres.ErrPrecondition)
-	require.ErrorIs(t, put(postgres.Condition{}, postgres.Condition{Versions: []int64{sub.Version + 1}}),
+	require.ErrorIs(t, put(postgres.Condition{Versions: []postgres.Version{}}), postgres.ErrPrecondition)
+	require.ErrorIs(t, put(postgres.Condition{}, postgres.Condition{Versions: []postgres.Version{sub.Version + 1}}),
 		postgres.ErrPrecondition)
-	require.NoError(t, put(postgres.Condition{Present: true}, postgres.Condition{Versions: []int64{1, sub.Version}}))
-	require.ErrorIs(t, put(postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition,
+	require.NoError(t, put(postgres.Condition{Present: true}, postgres.Condition{Versions: []postgres.Version{1, sub.Version}}))
+	require.ErrorIs(t, put(postgres.Condition{Versions: []postgres.Version{sub.Version}}), postgres.ErrPrecondition,
 		"it has another by now")
 	require.ErrorIs(t,
 		b.store.Subscriptions.Delete(t.Context(), "orders", "billing",
-			postgres.Condition{Versions: []int64{sub.Version}}), postgres.ErrPrecondition)
+			postgres.Condition{Versions: []postgres.Version{sub.Version}}), postgres.ErrPrecondition)
 	require.ErrorIs(t,
 		b.store.Subscriptions.Delete(t.Context(), "orders", "nothing", postgres.Condition{Present: true}),
 		postgres.ErrNotFound)
@@ -147,7 +147,7 @@ func TestConditions(t *testing.T) {
 	done := 0
 	for range 8 {
 		group.Go(func() {
-			if put(postgres.Condition{Versions: []int64{sub.Version}}) == nil {
+			if put(postgres.Condition{Versions: []postgres.Version{sub.Version}}) == nil {
 				lock.Lock()
 				defer lock.Unlock()
 				done++

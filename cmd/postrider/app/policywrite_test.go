@@ -108,7 +108,7 @@ func TestConditionsOfPolicies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	mine := copyNamed(t, "ga-2021", "mine")
-	put := func(when postgres.Condition) (int64, error) {
+	put := func(when postgres.Condition) (postgres.Version, error) {
 		version, _, err := b.store.Policies.Put(t.Context(), mine, when)
 		return version, err
 	}
@@ -124,7 +124,7 @@ func TestConditionsOfPolicies(t *testing.T) {
 	var done atomic.Int64
 	for range 4 {
 		group.Go(func() {
-			if _, err := put(postgres.Condition{Versions: []int64{first}}); err == nil {
+			if _, err := put(postgres.Condition{Versions: []postgres.Version{first}}); err == nil {
 				done.Add(1)
 			}
 		})
@@ -136,14 +136,14 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.NoError(t, other.Cache.Reload(t.Context()))
 	second, err := put(postgres.Condition{Present: true})
 	require.NoError(t, err)
-	_, _, err = other.Policies.Put(t.Context(), mine, postgres.Condition{Versions: []int64{first}})
+	_, _, err = other.Policies.Put(t.Context(), mine, postgres.Condition{Versions: []postgres.Version{first}})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
 	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"),
 		"whoever reads again there sees what was changed here")
-	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []int64{first}}),
+	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
 		postgres.ErrPrecondition)
 	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine",
-		postgres.Condition{Versions: []int64{b.store.Cache.Snapshot().PolicyVersion("mine")}}))
+		postgres.Condition{Versions: []postgres.Version{b.store.Cache.Snapshot().PolicyVersion("mine")}}))
 	require.Zero(t, b.store.Cache.Snapshot().PolicyVersion("mine"))
 	_, _, err = b.store.Policies.Put(t.Context(), copyNamed(t, "ga-2018", "ga-2021"),
 		postgres.Condition{Absent: true})
