@@ -170,16 +170,16 @@ func TestAnswersToHandshakes(t *testing.T) {
 		"the code":              {event.EventGrid, sendsBack, catalog.HandshakeSucceeded, 1, "with the code"},
 		"the code after a mark": {event.EventGrid, marked, catalog.HandshakeSucceeded, 1, "with the code"},
 		"accepted with the code": {
-			event.EventGrid, accepted, catalog.HandshakeFailed, 3, "answered 202, and only 200 with the code counts",
+			event.EventGrid, accepted, catalog.HandshakeFailed, 3, "responded 202, and only 200 with the code counts",
 		},
 		"no content": {
-			event.EventGrid, answering(http.StatusNoContent), catalog.HandshakeFailed, 3, "answered 204",
+			event.EventGrid, answering(http.StatusNoContent), catalog.HandshakeFailed, 3, "responded 204",
 		},
 		"an error": {
-			event.EventGrid, answering(http.StatusInternalServerError), catalog.HandshakeFailed, 3, "try 3 of 3: answered 500",
+			event.EventGrid, answering(http.StatusInternalServerError), catalog.HandshakeFailed, 3, "try 3 of 3: responded 500",
 		},
 		"a redirect": {
-			event.EventGrid, with(http.StatusFound, "Location", "/", ""), catalog.HandshakeFailed, 3, "answered 302",
+			event.EventGrid, with(http.StatusFound, "Location", "/", ""), catalog.HandshakeFailed, 3, "responded 302",
 		},
 		"nothing in it": {
 			event.EventGrid, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes",
@@ -196,24 +196,24 @@ func TestAnswersToHandshakes(t *testing.T) {
 		"a huge body": {
 			event.EventGrid, with(200, "", "", strings.Repeat("x", 1<<20)), catalog.HandshakeAwaiting, 1, "not a JSON object",
 		},
-		"a broken body": {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no answer: the endpoint closed " +
+		"a broken body": {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no response: the endpoint closed " +
 			"the connection before its response was complete"},
 		"no answer":              {event.EventGrid, hang, catalog.HandshakeFailed, 3, "timed out after 300ms"},
 		"permission, broken off": {event.CloudEvents, brokenOff, catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
 		"permission": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net",
 			""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
 		"permission in other cases": {event.CloudEvents, with(204, "webhook-allowed-origin", "EventGrid.azure.net",
-			""), catalog.HandshakeSucceeded, 1, "answered 204"},
+			""), catalog.HandshakeSucceeded, 1, "responded 204"},
 		"permission for everybody": {
 			event.CloudEvents, with(200, "WebHook-Allowed-Origin", "*", ""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: *",
 		},
 		"permission for others": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example",
 			""), catalog.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
-		"no permission": {event.CloudEvents, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "answered 200 " +
+		"no permission": {event.CloudEvents, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "responded 200 " +
 			"without WebHook-Allowed-Origin"},
 		"no such method": {
 			event.CloudEvents, answering(http.StatusMethodNotAllowed), catalog.HandshakeFailed, 3,
-			"answered 405 without WebHook-Allowed-Origin",
+			"responded 405 without WebHook-Allowed-Origin",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestPermissionRequest(t *testing.T) {
 	h := b.shake(t, "billing", asking(e.URL+"/in?secret=1", event.CloudEvents))
 
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
-	require.Contains(t, h.Message, `"100", which is not obeyed`)
+	require.Contains(t, h.Message, `"100", which is not applied`)
 	r := e.requests()[0]
 	require.Equal(t, "OPTIONS /in?secret=1", r.method+" "+r.uri)
 	require.Empty(t, r.body)

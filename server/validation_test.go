@@ -82,7 +82,7 @@ func TestEndpointIsValidatedBeforeTheAnswer(t *testing.T) {
 	require.Len(t, steps, 1)
 	step := steps[0].(map[string]any)
 	require.Equal(t, 200.0, step["status"])
-	require.Equal(t, "validated: answered 200 with the code", step["verdict"])
+	require.Equal(t, "validated: responded 200 with the code", step["verdict"])
 	require.Equal(t, validation, b.manage(http.MethodGet, billing, "").json(http.StatusOK)["validation"])
 
 	made = b.manage(http.MethodPut, "/v1/topics/custom/subscriptions/billing", to(e)).json(http.StatusCreated)
@@ -105,7 +105,7 @@ func TestEndpointThatFailsThreeTimesIsRefused(t *testing.T) {
 	refusal := b.manage(http.MethodPut, billing, to(bad+"/in?secret=1")).
 		refused(http.StatusBadRequest, "EndpointValidationFailed")
 	require.Equal(t, "The attempt to validate the provided endpoint "+bad+
-		"/in failed. Try 3 of 3: answered 500, and only 200 with the code counts. "+
+		"/in failed. Try 3 of 3: responded 500, and only 200 with the code counts. "+
 		"Let the endpoint answer the handshake, or set endpointValidation to skip.", refusal.Message)
 	require.Equal(t, []string{"endpointUrl", "endpointUrl", "endpointUrl"}, targets(refusal))
 	b.manage(http.MethodGet, billing, "").refused(http.StatusNotFound, "NotFound")

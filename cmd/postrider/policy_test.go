@@ -208,7 +208,7 @@ func TestPolicyExplainRefuses(t *testing.T) {
 		{"status 0", "ga-2021 --status 0", "between 200 and 599"},
 		{"status that is no number", "ga-2021 --status fine", "--status"},
 		{"unknown error", "ga-2021 --error gremlins", `"timeout","canceled","socket","dns","unauthorized","argument"`},
-		{"status and error at once", "ga-2021 --status 500 --error timeout", "beside an error"},
+		{"status and error at once", "ga-2021 --status 500 --error timeout", "with an error"},
 		{"a wait into the past", "ga-2021 --retry-after=-5m", "must be 0 or more, not -5m0s"},
 		{"unknown kind of endpoint", "ga-2021 --endpoint-kind pigeon", `"webhook","azure-resource"`},
 		{"unknown dead-letter destination", "ga-2021 --dead-letter blob", `"rows","none"`},
