@@ -115,8 +115,10 @@ func TestResolvedLimits(t *testing.T) {
 		"within the ranges": {
 			"ga-2021", policy.Overrides{MaxAttempts: ptr(3), TTLMinutes: ptr(90)}, 3, 90 * time.Minute,
 		},
-		"above them":                   {"ga-2021", policy.Overrides{MaxAttempts: ptr(300), TTLMinutes: ptr(9000)}, 30, day},
-		"below them":                   {"ga-2021", policy.Overrides{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute},
+		"above them": {"ga-2021", policy.Overrides{MaxAttempts: ptr(300), TTLMinutes: ptr(9000)}, 30, day},
+		"below them": {
+			"ga-2021", policy.Overrides{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute,
+		},
 		"retention before the default": {"namespace-2023", policy.Overrides{MaxTTL: 3 * day}, 10, 3 * day},
 		"retention before the wish":    {"namespace-2023", policy.Overrides{TTLMinutes: ptr(7 * 1440), MaxTTL: day}, 10, day},
 		"the wish before retention": {

@@ -7,13 +7,13 @@ import (
 
 const day = 24 * time.Hour
 
-// Builtins returns fresh copies of the five built-in policies, oldest first. Each is one documented state of Azure
-// Event Grid; what its page leaves open, or says in two ways, is settled beside the value.
+// Builtins returns copies of the five built-in policies, oldest first. Each is one documented state of Azure Event
+// Grid. Comments explain the values that its page leaves open or contradicts.
 func Builtins() []Policy {
 	return []Policy{preview2017(), ga2018(), ga2019(), ga2021(), namespace2023()}
 }
 
-// Builtin returns a fresh copy of the built-in policy of that name, and whether there is one.
+// Builtin returns a copy of the built-in policy of that name, and whether there is one.
 func Builtin(name string) (Policy, bool) {
 	for _, p := range Builtins() {
 		if p.Name == name {
@@ -23,20 +23,16 @@ func Builtin(name string) (Policy, bool) {
 	return Policy{}, false
 }
 
-// classicSteps is the schedule every page up to 2021 begins with.
-func classicSteps() []time.Duration {
-	return []time.Duration{
-		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
-	}
-}
-
-// classic holds what the policies up to 2021 have in common. The pages say "a small randomization" of all intervals and
-// give no size: 10 % of the step, 3 s at most. The ranges are those of Event Grid's retryPolicy property. Dead letters
-// are off unless a place for them is named; the first page does not have them at all.
+// classic has the common settings of the policies up to 2021. The pages say "a small randomization" of all intervals
+// without a size: 10 % of the step, 3 s at most. The ranges are those of Event Grid's retryPolicy property. Dead
+// letters are off unless a destination is set; the first page does not have them.
 func classic(name, source string) Policy {
 	return Policy{
 		Name: name, Source: source, BuiltIn: true,
-		Basis: BasisGap, Steps: classicSteps(), Tail: time.Hour,
+		Basis: BasisGap, Tail: time.Hour,
+		Steps: []time.Duration{
+			10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+		},
 		JitterFraction: 0.1, JitterCap: 3 * time.Second,
 		Expiry:     ExpiryAtTTL,
 		DefaultTTL: day, MinTTL: time.Minute, MaxTTL: day,
@@ -48,8 +44,8 @@ func classic(name, source string) Policy {
 	}
 }
 
-// preview2017 has two hours to live, no limit of attempts unless one is set, and no dead letters: what is not delivered
-// in time is dropped. The page stops at the step of one hour, which therefore repeats.
+// preview2017 has two hours to live, no limit of attempts by default, and no dead letters: events that are not
+// delivered in time are dropped. The last step on the page, one hour, repeats.
 func preview2017() Policy {
 	p := classic("preview-2017", "Microsoft, Event Grid message delivery and retry, 2017-08-11")
 	p.AckTimeout = time.Minute
@@ -63,8 +59,8 @@ func preview2017() Policy {
 	return p
 }
 
-// ga2018 dead-letters what can "never be delivered" without naming a status; real dead letters of that summer show 400
-// and nothing else. Where no destination is set there is nowhere to put it, so it is retried like the rest.
+// ga2018 dead-letters what can "never be delivered" without naming a status; real dead letters of that summer only have
+// 400. Without a destination it is retried like the others.
 func ga2018() Policy {
 	p := classic("ga-2018", "Microsoft, Event Grid message delivery and retry, 2018-08-08")
 	p.AckTimeout = time.Minute
@@ -78,7 +74,7 @@ func ga2018() Policy {
 }
 
 // ga2019 has the first table of waits by status. Its text dead-letters 400 and 413 at once, its table retries them:
-// both hold, depending on whether there is a destination.
+// here the first applies with a destination, the second without.
 func ga2019() Policy {
 	p := classic("ga-2019", "Microsoft, Event Grid message delivery and retry, 2019-05-15")
 	since2019(&p)
@@ -94,7 +90,7 @@ func ga2019() Policy {
 }
 
 // ga2021 retries at 3 h, 6 h and then every 12 h "up to 24 hours". It checks the time to live only at the next attempt,
-// and is the first to tell endpoints of Azure's own from others.
+// and is the first to distinguish Azure's own endpoints from others.
 func ga2021() Policy {
 	p := classic("ga-2021", "Microsoft, Event Grid message delivery and retry, 2020-10-29")
 	since2019(&p)
@@ -111,9 +107,9 @@ func ga2021() Policy {
 	return p
 }
 
-// since2019 sets what ga-2019 brought and ga-2021 kept: 30 s to answer, an answer within three minutes still taken, no
-// retry after 24 hours, dead letters written five minutes late and given up after four hours, and delayed delivery once
-// the first ten events have failed. How long such a delay lasts is nowhere said: 5 min, doubled up to 4 h.
+// since2019 sets what ga-2019 introduced and ga-2021 kept: 30 s for the response, late success up to three minutes, no
+// retry after 24 hours, dead letters exported after five minutes and for four hours, and delayed delivery after the
+// first ten events have failed. No page says how long the delay is: 5 min, doubled up to 4 h, are ours.
 func since2019(p *Policy) {
 	p.AckTimeout = 30 * time.Second
 	p.LateResponseWindow = 3 * time.Minute
@@ -125,12 +121,12 @@ func since2019(p *Policy) {
 	}
 }
 
-// namespace2023 is the push delivery of namespace topics. Its worked example (20 minutes, 10 attempts) lists 0 s, 10 s,
-// 30 s, 1 min, 5 min, 10 min, 15 min, 20 min and calls the last one #8: marks, not waits, with the first attempt as
-// "0". Its list of errors "never retried" includes timeouts and broken sockets. BehaviorDocumented takes it literally;
-// BehaviorSafe retries them after their MinDelay: a receiver that restarts refuses connections for a moment. 413 is
-// missing in that list, but the page's text and table end it; 401 and 404 are in the list, but the table gives Azure's
-// own endpoints another chance.
+// namespace2023 is the push delivery of namespace topics. Its example (20 minutes, 10 attempts) lists 0 s, 10 s, 30 s,
+// 1 min, 5 min, 10 min, 15 min, 20 min and calls the last one #8: these are offsets from the first attempt, not waits.
+// Its list of errors "never retried" includes timeouts and broken sockets. BehaviorDocumented takes it literally;
+// BehaviorSafe retries them after their MinDelay, because a receiver that restarts refuses connections. 413 is missing
+// in that list, but the page's text and table end it; 401 and 404 are in the list, but the table retries them for
+// Azure's own endpoints.
 func namespace2023() Policy {
 	p := classic("namespace-2023", "Microsoft, Event Grid namespace push delivery and retry, 2023-11")
 	since2019(&p)
@@ -155,8 +151,7 @@ func namespace2023() Policy {
 	return p
 }
 
-// namespaceProbation is the table of the namespace page: the cause decides how long. An outcome that is not listed
-// starts none.
+// namespaceProbation is the table of the namespace page, holds by outcome. Other outcomes start none.
 func namespaceProbation() Probation {
 	return Probation{
 		Scope: ProbationEventSubscription, Trigger: 1, Action: ProbationDocumented,
@@ -188,24 +183,21 @@ var (
 	)
 )
 
-// on makes the cells of several conditions that ask for the same; cells gives them their endpoint kind.
+// on returns the cells of several conditions with the same action; cells sets their endpoint kind.
 func on(action Action, minDelay time.Duration, conditions ...string) []Cell {
-	made := make([]Cell, 0, len(conditions))
+	list := make([]Cell, 0, len(conditions))
 	for _, condition := range conditions {
-		made = append(made, Cell{Condition: condition, Action: action, MinDelay: minDelay})
+		list = append(list, Cell{Condition: condition, Action: action, MinDelay: minDelay})
 	}
-	return made
+	return list
 }
 
 func cells(kind EndpointKind, groups ...[]Cell) []Cell {
-	var made []Cell
-	for _, group := range groups {
-		for _, c := range group {
-			c.EndpointKind = kind
-			made = append(made, c)
-		}
+	list := slices.Concat(groups...)
+	for i := range list {
+		list[i].EndpointKind = kind
 	}
-	return made
+	return list
 }
 
 func bothKinds(groups ...[]Cell) []Cell {

@@ -12,17 +12,16 @@ import (
 	"strings"
 )
 
-// TLSVersion is the least version of TLS that an endpoint may speak, spelled as Event Grid's minimumTlsVersionAllowed
-// is.
+// TLSVersion is the lowest version of TLS that an endpoint may use, as Event Grid's minimumTlsVersionAllowed has it.
 type TLSVersion string
 
-// The versions. Event Grid knows 1.0 and 1.1 as well; both are withdrawn (RFC 8996) and refused here.
+// The versions. Event Grid also knows 1.0 and 1.1, which are withdrawn (RFC 8996) and rejected here.
 const (
 	TLS12 TLSVersion = "1.2"
 	TLS13 TLSVersion = "1.3"
 )
 
-// Number is the version as crypto/tls counts; TLS 1.2 for "".
+// Number is the version's number in crypto/tls; TLS 1.2 for "".
 func (v TLSVersion) Number() uint16 {
 	if v == TLS13 {
 		return tls.VersionTLS13
@@ -30,25 +29,24 @@ func (v TLSVersion) Number() uint16 {
 	return tls.VersionTLS12
 }
 
-// Connection is how an endpoint is connected to beyond its URL: whom it must be certified by, and how postrider shows
-// who it is.
+// Connection has the settings of connections to an endpoint beyond its URL: certificates and credentials.
 type Connection struct {
 	// MinimumTLSVersion is "" for TLS 1.2.
 	MinimumTLSVersion TLSVersion `json:"minimumTlsVersionAllowed,omitempty" minLength:"1"`
-	// CertificateAuthorities are PEM certificates. The endpoint's must come from one of them; "" = from one that the
-	// system trusts.
+	// CertificateAuthorities are PEM certificates. One of them must have issued the endpoint's; "" = those that the system
+	// trusts.
 	CertificateAuthorities string `json:"certificateAuthorities,omitempty"`
-	// ClientCertificate is shown to endpoints that ask for one; nil = none.
+	// ClientCertificate is presented to endpoints that request one; nil = none.
 	ClientCertificate *ClientCertificate `json:"clientCertificate,omitempty"`
-	// OAuth2 gets a token for each request; nil = none is sent.
+	// OAuth2 provides a token for each request; nil = none.
 	OAuth2 *OAuth2 `json:"oauth2,omitempty"`
 }
 
-// ClientCertificate is postrider's own certificate at an endpoint.
+// ClientCertificate is postrider's certificate for an endpoint.
 type ClientCertificate struct {
-	// Certificate is PEM, its chain below it.
+	// Certificate is PEM, followed by its chain.
 	Certificate string `json:"certificate"`
-	// PrivateKey is PEM and a secret. "" stands for the one that is stored already, see KeepConnectionSecrets.
+	// PrivateKey is PEM and a secret. "" means the stored one, see KeepConnectionSecrets.
 	PrivateKey string `json:"privateKey,omitempty"`
 }
 
@@ -56,12 +54,12 @@ type ClientCertificate struct {
 type OAuth2 struct {
 	TokenURL string `json:"tokenUrl"`
 	ClientID string `json:"clientId"`
-	// ClientSecret is a secret. "" stands for the one that is stored already, see KeepConnectionSecrets.
+	// ClientSecret is a secret. "" means the stored one, see KeepConnectionSecrets.
 	ClientSecret string `json:"clientSecret,omitempty"`
 	Scope        string `json:"scope,omitempty"`
 }
 
-// DefaultTLS says whether it asks for nothing that every connection is not.
+// DefaultTLS reports whether the TLS settings are those of every connection.
 func (c *Connection) DefaultTLS() bool {
 	return c.MinimumTLSVersion.Number() == tls.VersionTLS12 && c.CertificateAuthorities == "" && c.ClientCertificate == nil
 }
@@ -80,18 +78,18 @@ func (c *Connection) WithoutSecrets() Connection {
 	return open
 }
 
-// KeepConnectionSecrets gives each secret that was left out the one that is stored, so that what was read can be put
-// back. A client secret stays with its token URL and its client: it must not be sent to an address that somebody names
-// who does not know it. *ValidationError where there is nothing to keep.
+// KeepConnectionSecrets replaces each secret that was left out by the stored one, so that what was read can be written
+// back. A client secret is kept only with the same token URL and client: otherwise a user who does not know it could
+// have it sent to an address of their choice. *ValidationError if nothing is stored.
 func KeepConnectionSecrets(given Connection, stored *Connection) (Connection, error) {
 	if c := given.ClientCertificate; c != nil && c.PrivateKey == "" {
 		if stored == nil || stored.ClientCertificate == nil {
-			return given, invalid("clientCertificate.privateKey", "is required: none is stored that could be kept")
+			return given, invalid("clientCertificate.privateKey", "is required: none is stored")
 		}
 		given.ClientCertificate = &ClientCertificate{
 			Certificate: c.Certificate, PrivateKey: stored.ClientCertificate.PrivateKey,
 		}
-		// The stored key may be another one than when the request was checked.
+		// Another request may have replaced the stored key since this one was checked.
 		if problem := given.ClientCertificate.problem(); problem != "" {
 			return given, invalid("clientCertificate", problem)
 		}
@@ -100,7 +98,7 @@ func KeepConnectionSecrets(given Connection, stored *Connection) (Connection, er
 		if stored == nil || stored.OAuth2 == nil || stored.OAuth2.TokenURL != o.TokenURL ||
 			stored.OAuth2.ClientID != o.ClientID {
 			return given, invalid("oauth2.clientSecret",
-				"is required: none is stored for this tokenUrl and clientId that could be kept")
+				"is required: none is stored for this tokenUrl and clientId")
 		}
 		kept := *o
 		kept.ClientSecret = stored.OAuth2.ClientSecret
@@ -109,50 +107,37 @@ func KeepConnectionSecrets(given Connection, stored *Connection) (Connection, er
 	return given, nil
 }
 
-// Limits of the settings, in bytes: what real ones need several times over.
-const (
-	maxCertificateBytes = 64 << 10
-	maxOAuthText        = 4096
-)
-
-// Mistakes names what is wrong with it for this endpoint, its secrets filled in. allow are the ranges that endpoints
-// may be in. No message repeats a secret.
+// Mistakes lists what is wrong with c, its secrets filled in, for this endpoint; package catalog/spec has the lengths
+// and choices. allow are the opened address ranges. No message repeats a secret.
 func (c *Connection) Mistakes(endpoint *url.URL, allow []netip.Prefix) (found []ValidationError) {
-	say := func(field, format string, args ...any) {
+	add := func(field, format string, args ...any) {
 		found = append(found, ValidationError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	switch c.MinimumTLSVersion {
-	case "", TLS12, TLS13:
-	case "1.0", "1.1":
-		say("minimumTlsVersionAllowed", "must be %s or %s: TLS %s is withdrawn (RFC 8996)", TLS12, TLS13, c.MinimumTLSVersion)
-	default:
-		say("minimumTlsVersionAllowed", "must be %s or %s", TLS12, TLS13)
+	if v := c.MinimumTLSVersion; v == "1.0" || v == "1.1" {
+		add("minimumTlsVersionAllowed", "must be %s or %s: TLS %s is withdrawn (RFC 8996)", TLS12, TLS13, v)
 	}
 	if endpoint != nil && endpoint.Scheme != "https" && !c.DefaultTLS() {
-		say("endpointUrl", "must be https where minimumTlsVersionAllowed, certificateAuthorities or clientCertificate is set")
+		add("endpointUrl", "must be https if minimumTlsVersionAllowed, certificateAuthorities or clientCertificate is set")
 	}
 	if c.CertificateAuthorities != "" {
 		if problem := certificatesProblem(c.CertificateAuthorities); problem != "" {
-			say("certificateAuthorities", "%s", problem)
+			add("certificateAuthorities", "%s", problem)
 		}
 	}
 	if c.ClientCertificate != nil {
 		if problem := c.ClientCertificate.problem(); problem != "" {
-			say("clientCertificate", "%s", problem)
+			add("clientCertificate", "%s", problem)
 		}
 	}
 	if c.OAuth2 != nil {
-		c.OAuth2.mistakes(allow, say)
+		c.OAuth2.mistakes(allow, add)
 	}
 	return found
 }
 
-// certificatesProblem checks every block: x509's own reader skips those that it cannot read, and a private key among
-// them would be stored and shown like the certificates.
+// certificatesProblem checks every block: x509's reader skips those that it cannot read, and a private key among them
+// would be stored and shown like the certificates.
 func certificatesProblem(text string) string {
-	if len(text) > maxCertificateBytes {
-		return fmt.Sprintf("must be %d bytes or less", maxCertificateBytes)
-	}
 	rest, count := bytes.TrimSpace([]byte(text)), 0
 	for ; len(rest) > 0; count++ {
 		block, after := pem.Decode(rest)
@@ -160,10 +145,10 @@ func certificatesProblem(text string) string {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return "must hold certificates and nothing else"
+			return "must be certificates and nothing else"
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Sprintf("must hold certificates: number %d cannot be read", count+1)
+			return fmt.Sprintf("must be certificates: number %d cannot be read", count+1)
 		}
 		rest = bytes.TrimSpace(after)
 	}
@@ -175,26 +160,23 @@ func certificatesProblem(text string) string {
 
 var pemBegin = []byte("-----BEGIN ")
 
-// problem never repeats what crypto/tls says of a key.
+// problem does not repeat the error of crypto/tls, which may quote a key.
 func (c *ClientCertificate) problem() string {
-	if len(c.Certificate) > maxCertificateBytes || len(c.PrivateKey) > maxCertificateBytes {
-		return fmt.Sprintf("must have a certificate and a privateKey of %d bytes or less each", maxCertificateBytes)
-	}
 	if problem := certificatesProblem(c.Certificate); problem != "" {
 		return "certificate " + problem
 	}
 	if _, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey)); err != nil {
-		return "must have a certificate (PEM, its chain below it) and the privateKey (PEM, not encrypted) that belongs to it"
+		return "must have a certificate (PEM, with its chain) and its privateKey (PEM, not encrypted)"
 	}
 	return ""
 }
 
-func (o *OAuth2) mistakes(allow []netip.Prefix, say func(field, format string, args ...any)) {
+func (o *OAuth2) mistakes(allow []netip.Prefix, add func(field, format string, args ...any)) {
 	switch u, err := EndpointURL(o.TokenURL, allow); {
 	case err != nil:
-		say("oauth2.tokenUrl", "%s", strings.TrimPrefix(err.Error(), endpointField+": "))
+		add("oauth2.tokenUrl", "%s", strings.TrimPrefix(err.Error(), endpointField+": "))
 	case u.RawQuery != "" || u.ForceQuery:
-		say("oauth2.tokenUrl", "must have no query: it is shown")
+		add("oauth2.tokenUrl", "must have no query, which reads would show")
 	}
 	for _, text := range []struct {
 		field, value string
@@ -206,17 +188,15 @@ func (o *OAuth2) mistakes(allow []netip.Prefix, say func(field, format string, a
 	} {
 		switch {
 		case text.required && text.value == "":
-			say(text.field, "is required")
-		case len(text.value) > maxOAuthText:
-			say(text.field, "must be %d bytes or less", maxOAuthText)
+			add(text.field, "is required")
 		case strings.ContainsFunc(text.value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-			say(text.field, "must have no control characters")
+			add(text.field, "must have no control characters")
 		}
 	}
 }
 
-// String tells no secret: a Connection may be met in an error or a log.
+// String leaves out secrets, for errors and logs.
 func (c Connection) String() string {
-	text, _ := json.Marshal(c.WithoutSecrets()) // strings can always be written
+	text, _ := json.Marshal(c.WithoutSecrets()) // cannot fail for strings
 	return string(text)
 }

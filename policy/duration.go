@@ -13,13 +13,12 @@ var (
 	errSeconds = errors.New("must be whole minutes: its seconds must be a multiple of 60")
 )
 
-// maxMinutes are the most days that FormatMinutes writes as ParseMinutes reads them.
+// maxMinutes is the most that ParseMinutes reads: 999,999 days.
 const maxMinutes = 999999 * 24 * 60
 
-// ParseMinutes reads an ISO 8601 duration, as eventTimeToLive of a namespace topic's event subscription is written:
-// P1D, PT90M, P1DT2H, PT60S, P1W. A day is 24 hours. Weeks stand alone, seconds must sum up to whole minutes. Years,
-// months, fractions and signs are refused. The error says what would be right. A part has at most six digits, so that
-// no sum of them overflows.
+// ParseMinutes reads an ISO 8601 duration of whole minutes, the form of eventTimeToLive on namespace topics: P1D,
+// PT90M, P1DT2H, PT60S, P1W. A day is 24 hours; weeks stand alone. It rejects years, months, fractions, signs, and
+// parts of more than six digits, whose sum could overflow. The error says what is allowed.
 //
 // Source: Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions.
 func ParseMinutes(text string) (int, error) {
@@ -46,7 +45,7 @@ func ParseMinutes(text string) (int, error) {
 	return sum, nil
 }
 
-// part reads a number that is followed by a designator, times unit; nothing where there is none.
+// part reads the number before a designator, times unit; 0 if there is none.
 func part(text, designator string, unit int) (n int, rest string, ok bool) {
 	digits, rest, found := strings.Cut(text, designator)
 	if !found {

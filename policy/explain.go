@@ -36,8 +36,8 @@ type ExplainedAttempt struct {
 	Why       string  `json:"why"`
 }
 
-// ExplainedEnd is when and how the delivery ends: with its last attempt, at its time to live, or when an attempt that is
-// due finds it expired.
+// ExplainedEnd is when and how the delivery ends: with its last attempt, at its time to live, or when an attempt that
+// is due finds it expired.
 type ExplainedEnd struct {
 	AtSeconds float64 `json:"atSeconds"`
 	State     string  `json:"state"`

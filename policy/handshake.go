@@ -41,8 +41,8 @@ type HandshakeResponse struct {
 }
 
 // HandshakeByCode checks the response to a validation event: status 200 and the code as validationResponse, a name that
-// the samples write in different cases. 202, which acknowledges a delivery, fails. Any other 200 shows that the endpoint
-// exists. Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25.
+// the samples write in different cases. 202, which acknowledges a delivery, fails. Any other 200 shows that the
+// endpoint exists. Source: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25.
 func HandshakeByCode(a HandshakeResponse, code string) (outcome HandshakeOutcome, why string) {
 	var body struct {
 		ValidationResponse string `json:"validationResponse"`

@@ -9,7 +9,7 @@ import (
 	"postrider/policy/filter"
 )
 
-// DeliveryAttributeType says where a custom header's value comes from.
+// DeliveryAttributeType is the source of a custom header's value.
 type DeliveryAttributeType string
 
 // The types, in Event Grid's words.
@@ -18,8 +18,7 @@ const (
 	AttributeDynamic DeliveryAttributeType = "Dynamic"
 )
 
-// DeliveryAttribute is a header that the deliveries of an event subscription carry beside postrider's own: an entry of
-// deliveryAttributeMappings.
+// DeliveryAttribute is a custom header of an event subscription's deliveries: an entry of deliveryAttributeMappings.
 //
 // Source: Microsoft, Custom delivery properties, 2023-02-21.
 type DeliveryAttribute struct {
@@ -28,23 +27,21 @@ type DeliveryAttribute struct {
 	AttributeProperties `json:"properties"`
 }
 
-// AttributeProperties say what the value of a custom header is.
+// AttributeProperties are the value of a custom header.
 type AttributeProperties struct {
-	// Value is a Static one's. Nil in a secret stands for the value that is stored already, see KeepSecrets.
+	// Value is of a Static header. Nil in a secret means the stored value, see KeepSecrets.
 	Value *string `json:"value,omitempty"`
-	// IsSecret of a Static one: its value is shown by no read, and is taken out of what an endpoint answers.
+	// IsSecret is of a Static header: reads do not show its value, and it is removed from stored responses.
 	IsSecret bool `json:"isSecret,omitempty"`
-	// SourceField is where a Dynamic one's value is in the event: a key as an advanced filter has it.
+	// SourceField is the key of a Dynamic header's value in the event, written as in an advanced filter.
 	SourceField string `json:"sourceField,omitempty"`
 }
 
 // HeaderLimits bounds the custom headers of one event subscription. A field that is zero or less takes its value from
 // DefaultHeaderLimits.
 type HeaderLimits struct {
-	// MaxHeaders is the most headers.
-	MaxHeaders int
-	// MaxValueBytes is the most bytes of one value. A Dynamic value that is longer is not sent.
-	MaxValueBytes int
+	MaxHeaders    int
+	MaxValueBytes int // of one value; a longer Dynamic value is not sent
 }
 
 // DefaultHeaderLimits are Event Grid's 10 headers and 4,096 bytes (Microsoft, Custom delivery properties, 2023-02-21).
@@ -66,20 +63,18 @@ const (
 	maxHeaderName   = 256 // ours: Event Grid's pages name no limit
 )
 
-// ownPrefixes begin the headers that are not for custom values: Event Grid's own; those that describe the body; those
-// of proxies; and those of webhook standards, both the handshake's (CloudEvents, HTTP 1.1 Web Hooks for Event Delivery
-// 1.0.1) and the signature's (Standard Webhooks).
+// ownPrefixes begin the names of reserved headers: Event Grid's, those that describe the body, those of proxies, and
+// those of the handshake (CloudEvents, HTTP 1.1 Web Hooks for Event Delivery 1.0.1) and of Standard Webhooks.
 var ownPrefixes = []string{"aeg-", "content-", "proxy-", "webhook-"}
 
-// ownHeaders are the others: what HTTP needs for itself (RFC 9110, 7.6.1; RFC 9112), what says how the answer may be
-// coded, the trace that an event came with (W3C, Trace Context), and what the CloudEvents handshake agrees on.
+// ownHeaders are the other reserved headers: those of HTTP (RFC 9110, 7.6.1; RFC 9112), of the response's encoding, of
+// the event's trace (W3C, Trace Context), and of the CloudEvents handshake.
 var ownHeaders = []string{
 	"accept-encoding", "connection", "date", "expect", "host", "http2-settings", "keep-alive", "origin", "te", "trailer",
 	"traceparent", "tracestate", "transfer-encoding", "upgrade",
 }
 
-// Mistakes lists everything that keeps custom headers from replacing those that are stored, nil if nothing does. No
-// message repeats a value.
+// Mistakes lists what is wrong with custom headers that are to replace the stored ones. No message repeats a value.
 func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []ValidationError {
 	l = l.withDefaults()
 	if n := len(list); n > l.MaxHeaders {
@@ -103,7 +98,7 @@ func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []ValidationErr
 		if member, message := list[i].problem(l); message != "" {
 			found = append(found, *invalid(field+"."+member, message))
 		} else if list[i].Withheld() && storedValue(stored, name) == nil {
-			found = append(found, nothingToKeep(i))
+			found = append(found, notStored(i))
 		}
 	}
 	return found
@@ -111,29 +106,30 @@ func (l HeaderLimits) Mistakes(list, stored []DeliveryAttribute) []ValidationErr
 
 func attributeField(i int) string { return fmt.Sprintf("%s[%d]", attributesField, i) }
 
-// headerNameProblem says what is wrong with a lower-case name, "" if nothing.
+// headerNameProblem describes what is wrong with a lower-case name; "" if nothing.
 func headerNameProblem(name string) string {
+	const reserved = ": those headers are reserved for postrider and HTTP"
 	switch {
 	case name == "":
 		return "is required"
 	case len(name) > maxHeaderName:
 		return fmt.Sprintf("must be 1 to %d characters long, is %d", maxHeaderName, len(name))
-	case strings.ContainsFunc(name, notInToken):
+	case strings.ContainsFunc(name, notToken):
 		return "must be a header's name: letters, digits and !#$%&'*+-.^_`|~"
 	case slices.ContainsFunc(ownPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
-		return "must not begin with " + strings.Join(ownPrefixes, ", ") + ": those headers are postrider's and HTTP's own"
+		return "must not begin with " + strings.Join(ownPrefixes, ", ") + reserved
 	case slices.Contains(ownHeaders, name):
-		return "must not be one of " + strings.Join(ownHeaders, ", ") + ": those headers are postrider's and HTTP's own"
+		return "must not be one of " + strings.Join(ownHeaders, ", ") + reserved
 	}
 	return ""
 }
 
-// notInToken: RFC 9110, 5.6.2.
-func notInToken(r rune) bool {
+// notToken: RFC 9110, 5.6.2.
+func notToken(r rune) bool {
 	return !alphanumeric(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
-// problem says what is wrong with the type and what belongs to it, "" if nothing.
+// problem describes what is wrong with the type or a property; "" if nothing.
 func (a *DeliveryAttribute) problem(l HeaderLimits) (member, message string) {
 	switch {
 	case a.Type != AttributeStatic && a.Type != AttributeDynamic:
@@ -174,9 +170,8 @@ func sendable(value string) bool {
 	return utf8.ValidString(value) && !strings.ContainsFunc(value, control)
 }
 
-// KeepSecrets gives each secret without a value the one that is stored under its name, so that what was read can be put
-// back though reading shows no secrets. Its error, a *ValidationError, is the first that has none stored. It changes
-// neither list.
+// KeepSecrets gives each secret without a value the one stored under its name: reads show no secrets, and what was read
+// can be written back. It returns a *ValidationError for the first that has none stored. It changes neither list.
 func KeepSecrets(given, stored []DeliveryAttribute) ([]DeliveryAttribute, error) {
 	kept := slices.Clone(given)
 	for i := range kept {
@@ -184,24 +179,24 @@ func KeepSecrets(given, stored []DeliveryAttribute) ([]DeliveryAttribute, error)
 			continue
 		}
 		if kept[i].Value = storedValue(stored, kept[i].Name); kept[i].Value == nil {
-			mistake := nothingToKeep(i)
+			mistake := notStored(i)
 			return nil, &mistake
 		}
 	}
 	return kept, nil
 }
 
-// Withheld reports whether it is a secret that was given without its value.
+// Withheld reports whether a is a secret without its value.
 func (a *DeliveryAttribute) Withheld() bool {
 	return a.Type == AttributeStatic && a.IsSecret && a.Value == nil
 }
 
-func nothingToKeep(i int) ValidationError {
+func notStored(i int) ValidationError {
 	return *invalid(attributeField(i)+".properties.value",
-		"is required: no value is stored for this header that could be kept")
+		"is required: no value is stored for this header")
 }
 
-// storedValue is nil where a list has no Static header of the name.
+// storedValue is nil if a list has no Static header of the name.
 func storedValue(stored []DeliveryAttribute, name string) *string {
 	for _, s := range stored {
 		if s.Value != nil && strings.EqualFold(s.Name, name) {
@@ -209,4 +204,69 @@ func storedValue(stored []DeliveryAttribute, name string) *string {
 		}
 	}
 	return nil
+}
+
+// HeaderSet is the custom headers of an event subscription, prepared so that an event's body is read once for all
+// Dynamic headers. It is immutable and safe for concurrent use.
+type HeaderSet struct {
+	static  []DeliveryAttribute
+	dynamic []string // names, in the order of fields
+	fields  *filter.Keys
+}
+
+// NewHeaderSet prepares custom headers that HeaderLimits.Mistakes and KeepSecrets have accepted; nil if there are none.
+// A header without a value is left out.
+func NewHeaderSet(list []DeliveryAttribute) *HeaderSet {
+	if len(list) == 0 {
+		return nil
+	}
+	s := &HeaderSet{}
+	var fields []string
+	for _, a := range list {
+		switch {
+		case a.Type == AttributeDynamic:
+			s.dynamic, fields = append(s.dynamic, a.Name), append(fields, a.SourceField)
+		case a.Value != nil:
+			s.static = append(s.static, a)
+		}
+	}
+	s.fields = filter.NewKeys(fields)
+	return s
+}
+
+// Each calls set for every header of a delivery of the event. A Dynamic header is left out if the event has no string,
+// number or boolean at its sourceField, or a text that is longer than maxValueBytes (Event Grid's 4,096 for zero or
+// less) or has control characters. Numbers keep their digits; spaces and tabs around a text are removed.
+func (s *HeaderSet) Each(view *filter.EventView, maxValueBytes int, set func(name, value string)) {
+	if s == nil {
+		return
+	}
+	for _, h := range s.static {
+		set(h.Name, *h.Value)
+	}
+	s.eachDynamic(view, maxValueBytes, set)
+}
+
+func (s *HeaderSet) eachDynamic(view *filter.EventView, maxValueBytes int, set func(name, value string)) {
+	if !s.HasDynamic() {
+		return
+	}
+	most := HeaderLimits{MaxValueBytes: maxValueBytes}.withDefaults().MaxValueBytes
+	s.fields.Each(view, func(i int, text string) {
+		if text = strings.Trim(text, blanks); len(text) <= most && sendable(text) {
+			set(s.dynamic[i], text)
+		}
+	})
+}
+
+// HasDynamic reports whether a header's value depends on the event.
+func (s *HeaderSet) HasDynamic() bool { return s != nil && len(s.dynamic) > 0 }
+
+// DynamicValues returns the same text for two events if and only if Each sets the same Dynamic headers for both.
+func (s *HeaderSet) DynamicValues(view *filter.EventView, maxValueBytes int) string {
+	var values strings.Builder
+	s.eachDynamic(view, maxValueBytes, func(name, value string) {
+		values.WriteString(name + "\n" + value + "\n") // neither has a line break
+	})
+	return values.String()
 }

@@ -70,7 +70,7 @@ func TestDeliveryAttributesThatAreSound(t *testing.T) {
 
 func TestDeliveryAttributesThatAreNot(t *testing.T) {
 	t.Parallel()
-	const own = ": those headers are postrider's and HTTP's own"
+	const own = ": those headers are reserved for postrider and HTTP"
 	of := func(a policy.DeliveryAttribute, change func(*policy.DeliveryAttribute)) []policy.DeliveryAttribute {
 		change(&a)
 		return []policy.DeliveryAttribute{a}
@@ -150,8 +150,8 @@ func TestDeliveryAttributesThatAreNot(t *testing.T) {
 			[]string{
 				"[0].name is required", "[0].properties.value must be 1 to 4096 bytes long, is 0",
 				"[1].properties.sourceField is required",
-				"[3].properties.value is required: no value is stored for this header that could be kept",
-				"[4].properties.value is required: no value is stored for this header that could be kept",
+				"[3].properties.value is required: no value is stored for this header",
+				"[4].properties.value is required: no value is stored for this header",
 			},
 		},
 		"eleven": {

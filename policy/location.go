@@ -12,16 +12,13 @@ import (
 	"postrider/policy/filter"
 )
 
-// Location is a place outside that dead letters may be written to: a directory, a bucket of S3 or a container of Azure.
+// Location is where dead letters may be exported to: a directory, an S3 bucket or an Azure container.
 type Location struct {
-	// Scheme is file, s3 or azblob.
-	Scheme string
-	// Bucket is the bucket's or container's name; "" of a directory.
-	Bucket string
-	// Path is the absolute path of a directory, or the beginning of the names of what is written, without a slash at
-	// either end.
+	Scheme string // file, s3 or azblob
+	Bucket string // name of the bucket or container; "" of a directory
+	// Path is the absolute path of a directory, or the prefix of the blobs' names, without a slash at either end.
 	Path string
-	// Query is how the place is reached, such as region=eu-west-1. Only operators say it: it decides whom a node shows its
+	// Query has connection settings, such as region=eu-west-1. Only operators set it: it decides who gets a node's
 	// credentials.
 	Query string
 }
@@ -34,8 +31,8 @@ func (l Location) String() string {
 	return l.Scheme + "://" + l.Bucket + "/" + l.Path
 }
 
-// ParseLocation reads the URL of a location: file:///directory, s3://bucket/beginning?region=… or
-// azblob://container/beginning.
+// ParseLocation reads the URL of a location: file:///directory, s3://bucket/prefix?region=… or
+// azblob://container/prefix.
 func ParseLocation(raw string) (Location, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" {
@@ -48,7 +45,7 @@ func ParseLocation(raw string) (Location, error) {
 	case u.User != nil || strings.Contains(raw, "#"):
 		return l, errors.New("must have no user name, password or fragment")
 	case l.Path != "" && !plainPath(l.Path):
-		return l, errors.New("must have no empty part in its path, none of . and .., no backslash and no control character")
+		return l, errors.New("must have a path without empty parts, . and .., backslashes and control characters")
 	case u.Scheme != "file" && (u.Hostname() == "" || u.Port() != ""):
 		return l, fmt.Errorf("must name a bucket or container after %s://", u.Scheme)
 	case u.Scheme == "azblob":
@@ -63,7 +60,7 @@ func ParseLocation(raw string) (Location, error) {
 	return l, nil
 }
 
-// plainPath reports whether a path goes nowhere but down.
+// plainPath reports whether a path stays below its beginning.
 func plainPath(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || part == "." || part == ".." {
@@ -74,7 +71,7 @@ func plainPath(path string) bool {
 		!strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' })
 }
 
-// below is the rest of a location that is this one or within it.
+// below returns the rest of inner's path if inner is this location or within it.
 func (l Location) below(inner Location) (rest string, ok bool) {
 	if l.Scheme != inner.Scheme || l.Bucket != inner.Bucket {
 		return "", false
@@ -85,8 +82,8 @@ func (l Location) below(inner Location) (rest string, ok bool) {
 	return strings.CutPrefix(inner.Path, l.Path+"/")
 }
 
-// DeadLetterProperties say where dead letters are exported to: URL and Prefix, or ResourceID and BlobContainerName,
-// which are Event Grid's.
+// DeadLetterProperties are the destination of exported dead letters: URL and Prefix, or Event Grid's ResourceID and
+// BlobContainerName.
 type DeadLetterProperties struct {
 	URL               string `json:"url,omitempty"`
 	Prefix            string `json:"prefix,omitempty"`
@@ -108,32 +105,34 @@ func (t ExportTarget) String() string {
 	return t.Location.String() + "/" + t.Path
 }
 
-// ExportLocations are what an operator allows: nobody may have a node write to whatever file or bucket it can reach.
+// ExportLocations are what an operator allows: nodes must not write to any file or bucket that a client names.
 type ExportLocations struct {
-	// Allowed are the locations that event subscriptions may name, or name something within.
+	// Allowed are the locations that event subscriptions may name, with all that is within them.
 	Allowed []Location
-	// Containers says what is meant by Event Grid's storage containers; see AddContainer.
+	// Containers are the locations of Event Grid's storage containers; see AddContainer.
 	Containers map[string]Location
 }
 
-// storageAccount is a storage account's resource id; it may be a container's.
-var storageAccount = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/` +
-	`storageAccounts/([A-Za-z0-9]{3,24})(?:/blobServices/default/containers/([^/]+))?$`)
+const accountID = `/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/` +
+	`[A-Za-z0-9]{3,24}`
 
-// namedContainer is a container as AddContainer takes it.
-var namedContainer = regexp.MustCompile(`(?i)^(?:(/subscriptions/[^/]+/resourceGroups/[^/]+/providers/` +
-	`Microsoft\.Storage/storageAccounts/[A-Za-z0-9]{3,24})|([A-Za-z0-9]{3,` +
-	`24}))(?:/blobServices/default/containers)?/([^/]+)$`)
+// storageAccount matches the resource id of a storage account or of a container in it; namedContainer the first part of
+// AddContainer's text.
+var (
+	storageAccount = regexp.MustCompile(`(?i)^(` + accountID + `)(?:/blobServices/default/containers/([^/]+))?$`)
+	namedContainer = regexp.MustCompile(`(?i)^(` + accountID + `|[A-Za-z0-9]{3,24})` +
+		`(?:/blobServices/default/containers)?/([^/]+)$`)
+)
 
-// AddContainer reads "ACCOUNT/CONTAINER=URL". ACCOUNT is the name of a storage account or its resource id; the resource
-// id of a container will do, too.
+// AddContainer reads "ACCOUNT/CONTAINER=URL". ACCOUNT is the name or the resource id of a storage account;
+// ACCOUNT/CONTAINER may also be the resource id of a container.
 func (l *ExportLocations) AddContainer(text string) error {
 	container, target, found := strings.Cut(text, "=")
 	parts := namedContainer.FindStringSubmatch(container)
 	if !found || parts == nil {
 		return errors.New("must be ACCOUNT/CONTAINER=URL, for example mystorage/deadletters=s3://bucket?region=eu-west-1")
 	}
-	if err := checkContainer(parts[3]); err != nil {
+	if err := checkContainer(parts[2]); err != nil {
 		return err
 	}
 	location, err := ParseLocation(target)
@@ -143,11 +142,11 @@ func (l *ExportLocations) AddContainer(text string) error {
 	if l.Containers == nil {
 		l.Containers = map[string]Location{}
 	}
-	l.Containers[containerKey(parts[1]+parts[2], parts[3])] = location
+	l.Containers[containerKey(parts[1], parts[2])] = location
 	return nil
 }
 
-// containerKey: Azure's names are one whatever their case.
+// containerKey is in lower case, because Azure compares names without regard to case.
 func containerKey(account, container string) string {
 	return strings.ToLower(account + "/" + container)
 }
@@ -161,7 +160,7 @@ func propertyError(name, format string, args ...any) error {
 	return invalid(propertiesField+"."+name, fmt.Sprintf(format, args...))
 }
 
-// Resolve says where dead letters go that are to go to p, or as a *ValidationError why they may not.
+// Resolve returns the target of dead letters with these properties. Its error is a *ValidationError.
 func (l ExportLocations) Resolve(p DeadLetterProperties) (ExportTarget, error) {
 	if p.ResourceID != "" || p.BlobContainerName != "" {
 		return l.container(p)
@@ -181,12 +180,12 @@ func (l ExportLocations) Resolve(p DeadLetterProperties) (ExportTarget, error) {
 	}
 	if named.Query != "" && named.Query != allowed.Query {
 		return ExportTarget{}, propertyError("url",
-			"must have no query: how %s is reached is the operator's to say, in --dead-letter-location", allowed)
+			"must have no query: the operator sets that of %s with --dead-letter-location", allowed)
 	}
 	return ExportTarget{Location: allowed, Path: strings.Trim(below+"/"+p.Prefix, "/")}, nil
 }
 
-// allowed is the innermost allowed location that the one named is in.
+// allowed returns the innermost allowed location that contains the named one.
 func (l ExportLocations) allowed(named Location) (found Location, below string, err error) {
 	names := make([]string, 0, len(l.Allowed))
 	for _, a := range l.Allowed {
@@ -201,15 +200,15 @@ func (l ExportLocations) allowed(named Location) (found Location, below string, 
 		return found, below, nil
 	case len(names) == 0:
 		return found, "", propertyError("url",
-			"is not allowed: an operator has to start the nodes with --dead-letter-location %s", named)
+			"is not allowed: start the nodes with --dead-letter-location %s", named)
 	}
-	return found, "", propertyError("url", "is not allowed: it must be, or be within, %s, as --dead-letter-location says",
+	return found, "", propertyError("url", "is not allowed: it must be, or be within, a --dead-letter-location: %s",
 		strings.Join(names, " or "))
 }
 
-// container is what an operator says that one of Event Grid's storage containers means here.
+// container returns the target that an operator has set for one of Event Grid's storage containers.
 func (l ExportLocations) container(p DeadLetterProperties) (ExportTarget, error) {
-	account, container, err := p.Container()
+	account, container, err := p.split()
 	if err != nil {
 		return ExportTarget{}, err
 	}
@@ -220,13 +219,13 @@ func (l ExportLocations) container(p DeadLetterProperties) (ExportTarget, error)
 		}
 	}
 	return ExportTarget{}, propertyError("blobContainerName",
-		"names a container that is not configured: an operator has to start the nodes with --dead-letter-container "+
-			"%s/%s=URL, for example …=s3://bucket?region=eu-west-1", name, container)
+		"names a container that is not configured: start the nodes with --dead-letter-container %s/%s=URL, for example "+
+			"…=s3://bucket?region=eu-west-1", name, container)
 }
 
-// Container is the resource id of the storage account and the container's name. ResourceID may be the container's own,
-// as the Azure CLI takes it.
-func (p DeadLetterProperties) Container() (account, container string, err error) {
+// split returns the resource id of the storage account and the container's name. ResourceID may be the container's, as
+// the Azure CLI accepts it.
+func (p DeadLetterProperties) split() (account, container string, err error) {
 	parts := storageAccount.FindStringSubmatch(p.ResourceID)
 	switch {
 	case parts == nil:
@@ -234,20 +233,16 @@ func (p DeadLetterProperties) Container() (account, container string, err error)
 			"/subscriptions/…/resourceGroups/…/providers/Microsoft.Storage/storageAccounts/NAME")
 	case parts[2] != "" && p.BlobContainerName != "" && !strings.EqualFold(parts[2], p.BlobContainerName):
 		return "", "", propertyError("blobContainerName",
-			"must be %s, the container that resourceId names, or be left out", parts[2])
+			"must be absent or %s, the container that resourceId names", parts[2])
 	}
-	container = p.BlobContainerName + parts[2]
+	field, container := "blobContainerName", p.BlobContainerName
 	if parts[2] != "" {
-		container = parts[2]
+		field, container = "resourceId", parts[2]
 	}
-	account, _, _ = cutFold(p.ResourceID, "/blobServices/")
 	if err := checkContainer(container); err != nil {
-		if parts[2] != "" {
-			return "", "", propertyError("resourceId", "%s", err)
-		}
-		return "", "", propertyError("blobContainerName", "%s", err)
+		return "", "", propertyError(field, "%s", err)
 	}
-	return account, container, nil
+	return parts[1], container, nil
 }
 
 var containerName = regexp.MustCompile(`^[A-Za-z0-9-]{3,63}$`)
@@ -259,31 +254,16 @@ func checkContainer(name string) error {
 	return fmt.Errorf("must name a container: 3 to 63 letters, digits and '-', not %q", name)
 }
 
-// cutFold is strings.Cut without regard to case.
-func cutFold(s, sep string) (before, after string, found bool) {
-	i := strings.Index(strings.ToLower(s), strings.ToLower(sep))
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
-}
-
-// DeadLetterPath is the name of a file of dead letters within its location, as Event Grid makes it: of the hour (UTC)
-// in which it is written, whose parts have no leading zeros. of is the event subscription's name in capitals, of a
-// namespace topic its topic's and its own. Source: Microsoft, Manage Event Grid delivery settings; Dead lettering for
-// event subscriptions to namespace topics.
+// DeadLetterPath is the name of a file of dead letters within its location, as Event Grid builds it from the hour (UTC)
+// in which it is written, without leading zeros. of is the event subscription's name in capitals; on a namespace topic,
+// the topic's name and its own. Source: Microsoft, Manage Event Grid delivery settings; Dead lettering for event
+// subscriptions to namespace topics.
 func DeadLetterPath(of string, written time.Time, id string) string {
 	at := written.UTC()
 	return fmt.Sprintf("%s/%d/%d/%d/%d/%s.json", of, at.Year(), at.Month(), at.Day(), at.Hour(), id)
 }
 
-// The pauses between two tries to write dead letters to their location.
-const (
-	exportFirstPause = time.Second
-	exportMaxPause   = 5 * time.Minute
-)
-
-// ExportPause is how long to wait after so many tries that failed: 1 s, 2 s, 4 s, … 5 min.
+// ExportPause is the wait after a number of failed tries to export dead letters: 1 s, 2 s, 4 s, … 5 min.
 func ExportPause(tries int) time.Duration {
-	return min(exportFirstPause<<min(max(tries-1, 0), 9), exportMaxPause)
+	return min(time.Second<<min(max(tries-1, 0), 9), 5*time.Minute)
 }

@@ -62,7 +62,8 @@ func TestLocationsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	some := locations(t, "file:///var/dead", "s3://bucket/dead?region=eu-west-1")
 	for _, row := range []struct{ url, prefix, field, says string }{
-		{"file:///var/deadly", "", "url", "must be, or be within, file:///var/dead or s3://bucket/dead"},
+		{"file:///var/deadly", "", "url", "must be, or be within, a --dead-letter-location: file:///var/dead or " +
+			"s3://bucket/dead"},
 		{"file:///var", "", "url", "not allowed"},
 		{"file:///var/dead/../x", "", "url", ".."},
 		{"file:///var/dead/%2e%2e/x", "", "url", ".."},
@@ -130,7 +131,7 @@ func TestContainersOfEventGrid(t *testing.T) {
 			{
 				policy.DeadLetterProperties{
 					ResourceID: accountID + "/blobServices/default/containers/dead", BlobContainerName: "other",
-				}, "blobContainerName", "must be dead",
+				}, "blobContainerName", "must be absent or dead",
 			},
 			{policy.DeadLetterProperties{ResourceID: "mystorage", BlobContainerName: "dead"}, "resourceId", "resource id"},
 			{policy.DeadLetterProperties{BlobContainerName: "dead"}, "resourceId", "resource id"},

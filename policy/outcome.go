@@ -86,8 +86,8 @@ func (r Result) appendTo(buf []byte) []byte {
 	}
 }
 
-// ParseResult is the inverse of Result.String. A text that is not a status is an error kind; "other" and "" are the zero
-// Result.
+// ParseResult is the inverse of Result.String. A text that is not a status is an error kind; "other" and "" are the
+// zero Result.
 func ParseResult(condition string) Result {
 	if status, err := strconv.Atoi(condition); err == nil {
 		return Result{Status: status}
@@ -98,8 +98,8 @@ func ParseResult(condition string) Result {
 	return Result{Err: ErrorKind(condition)}
 }
 
-// Classify returns OutcomeDelivered if the policy's cell calls the result a success, otherwise the outcome of its status
-// or error. Event Grid documents the outcomes but not which status has which; a status that fits none is
+// Classify returns OutcomeDelivered if the policy's cell calls the result a success, otherwise the outcome of its
+// status or error. Event Grid documents the outcomes but not which status has which; a status that fits none is
 // OutcomeGenericError. 410 (Gone) is not NotFound: that starts a probation of 5 minutes under namespace-2023, whose
 // table retries 410 after 10 s.
 func (p *Policy) Classify(kind EndpointKind, r Result) Outcome {

@@ -60,7 +60,8 @@ func TestSuccessResetsOnlyWhereThereIsSomething(t *testing.T) {
 func TestRetriesOfOneEventStartNoHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2019")
-	r, changed := p.AfterFailure(policy.ProbationState{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, published)
+	r, changed := p.AfterFailure(policy.ProbationState{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false,
+		published)
 	require.True(t, changed, "the first failure in a row is an event of its own, retried or not")
 	for i := range 50 {
 		r, changed = p.AfterFailure(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, seconds(i))
@@ -203,7 +204,9 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 		},
 		{
 			"fails in another way", policy.OutcomeNotFound, true,
-			policy.ProbationState{Since: published, Until: seconds(320), Cause: policy.OutcomeNotFound, Step: 2, FailuresInARow: 1},
+			policy.ProbationState{
+				Since: published, Until: seconds(320), Cause: policy.OutcomeNotFound, Step: 2, FailuresInARow: 1,
+			},
 		},
 		{"fails in a way that the table does not hold for", policy.OutcomeGenericError, true, policy.ProbationState{}},
 		{
@@ -305,7 +308,8 @@ func TestTriggerWithHoldsByOutcome(t *testing.T) {
 	} {
 		r, _ = p.AfterFailure(r, o, policy.Result{}, true, seconds(i))
 	}
-	require.Equal(t, policy.ProbationState{FailuresInARow: 2}, r, "what the table does not list neither counts nor breaks the row")
+	require.Equal(t, policy.ProbationState{FailuresInARow: 2}, r,
+		"what the table does not list neither counts nor breaks the row")
 	r, _ = p.AfterFailure(r, policy.OutcomeSocketError, failure(policy.ErrorSocket), true, seconds(4))
 	require.Equal(t, seconds(34), r.Until)
 }

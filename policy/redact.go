@@ -11,26 +11,26 @@ import (
 
 const (
 	redacted = "***"
-	// minQuerySecret: an endpoint's query has values that are no secrets, and short ones, such as v=1, are in every text.
+	// minQuerySecret: short values of an endpoint's query, such as v=1, are not secrets and occur in many texts.
 	minQuerySecret = 8
-	// minCutSecret is how much of a secret must stand at a text's end to be taken for one that was cut there.
+	// minCutSecret is the least part of a secret at the end of a text that counts as a cut secret.
 	minCutSecret = 4
 )
 
-// Secrets are the texts that an endpoint is sent and that must not be stored where its answer repeats them: the values
-// of secret headers, and those of 8 bytes and more in the query of its URL. It may be used by many at once.
+// Secrets are texts that requests carry and that must not be stored if the response repeats them: the values of secret
+// headers, and those of 8 bytes and more in the query of the endpoint's URL. It is safe for concurrent use.
 type Secrets struct {
 	texts    []string // the longest first
 	replacer *strings.Replacer
 }
 
-// NewSecrets returns nil where there are none.
+// NewSecrets returns nil if there are none.
 func NewSecrets(list []DeliveryAttribute, endpointURL string) *Secrets {
 	var texts []string
 	for _, a := range list {
 		if a.IsSecret && a.Value != nil {
 			texts = append(texts, *a.Value)
-			// Of "Bearer abc…" an endpoint may repeat the token alone.
+			// Of "Bearer abc…" a response may repeat only the token.
 			if _, token, found := strings.Cut(*a.Value, " "); found && len(token) >= minQuerySecret {
 				texts = append(texts, token)
 			}
@@ -43,7 +43,7 @@ func NewSecrets(list []DeliveryAttribute, endpointURL string) *Secrets {
 	return newSecrets(texts)
 }
 
-// querySecrets are the values of a URL's query, as they are sent and decoded. A member without "=" is a value.
+// querySecrets are the values of a URL's query, as sent and decoded. A member without "=" is a value.
 func querySecrets(endpointURL string) (texts []string) {
 	_, query, _ := strings.Cut(endpointURL, "?")
 	for member := range strings.SplitSeq(query, "&") {
@@ -62,8 +62,7 @@ func querySecrets(endpointURL string) (texts []string) {
 	return texts
 }
 
-// With returns these secrets and more: what is known only when a request is made, such as its token. s may be nil, and
-// texts "".
+// With returns s with more secrets, such as the token of one request. s may be nil, and texts "".
 func (s *Secrets) With(texts ...string) *Secrets {
 	more := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
 	if len(more) == 0 {
@@ -89,8 +88,7 @@ func newSecrets(texts []string) *Secrets {
 	return s
 }
 
-// spellings are the text itself and how JSON, URLs and HTML write it: most endpoints that repeat a request do so in one
-// of them.
+// spellings are the text itself and how JSON, URLs and HTML write it: responses repeat requests in these forms.
 func spellings(text string) []string {
 	var plain strings.Builder
 	encoder := json.NewEncoder(&plain)
@@ -109,8 +107,7 @@ func spellings(text string) []string {
 	return slices.Compact(list)
 }
 
-// Redact returns the text with every secret in it replaced by ***, also one that the text's end cuts off after 4 bytes
-// or more. Of nil Secrets it returns the text itself.
+// Redact replaces every secret in the text by ***, and one that the end of the text cuts off after 4 bytes or more.
 func (s *Secrets) Redact(text string) string {
 	if s == nil || text == "" {
 		return text

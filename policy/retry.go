@@ -47,8 +47,8 @@ type Verdict struct {
 	Why            Why
 }
 
-// Decide returns what follows from an attempt. A success ends the delivery. After a failure it checks in this order: the
-// limit of attempts; a result that is never retried; the time to live; otherwise it retries. So a 404 to the only
+// Decide returns what follows from an attempt. A success ends the delivery. After a failure it checks in this order:
+// the limit of attempts; a result that is never retried; the time to live; otherwise it retries. So a 404 to the only
 // allowed attempt is MaxDeliveryAttemptsExceeded, as in Microsoft's sample of a dead letter.
 func Decide(p *Policy, a Attempt) Verdict {
 	cell := p.Cell(a.Kind, a.Result)
@@ -131,7 +131,8 @@ func (p *Policy) neverRetried(c Cell, a Attempt) bool {
 	return c.Action == ActionNever || c.Action == ActionNeverIfDeadLetter && a.DeadLetter
 }
 
-// end is the only place where a dead-letter destination makes a difference: with one, the delivery becomes a dead letter.
+// end is the only place where a dead-letter destination makes a difference: with one, the delivery becomes a dead
+// letter.
 func end(deadLetter bool, skippedOffsets int, r Reason, why Why) Verdict {
 	v := Verdict{Action: Drop, SkippedOffsets: skippedOffsets, Reason: r, Why: why}
 	if deadLetter {
@@ -203,9 +204,9 @@ func (p *Policy) retryAfter(a Attempt, at time.Time, why Why) (time.Time, Why) {
 	return later(at, requested), why
 }
 
-// lastDue returns the time after which the delivery must not wait, if there is one: the deadline under ExpiryAtTTL. Under
-// ExpiryNextAttempt it is the end of the retry window, without which a ga-2021 delivery would expire only when its next
-// attempt is due, after 34 h 46 m.
+// lastDue returns the time after which the delivery must not wait, if there is one: the deadline under ExpiryAtTTL.
+// Under ExpiryNextAttempt it is the end of the retry window, without which a ga-2021 delivery would expire only when
+// its next attempt is due, after 34 h 46 m.
 func (p *Policy) lastDue(a Attempt) (time.Time, bool) {
 	if p.Expiry == ExpiryAtTTL {
 		return p.Deadline(a.TimeToLiveSince, a.Limits.TTL), true
@@ -236,15 +237,15 @@ func (p *Policy) offset(n int) time.Duration {
 }
 
 // passedOffsets counts the offsets that passed between the time the attempt was due and its end: the delivery was held,
-// or the endpoint was slow. They are skipped, not made up for. An offset before the due time is kept: a status's MinDelay
-// moved the attempt past it.
+// or the endpoint was slow. They are skipped, not made up for. An offset before the due time is kept: a status's
+// MinDelay moved the attempt past it.
 func (p *Policy) passedOffsets(a Attempt) int {
 	before := max(a.Number+a.SkippedOffsets-1, p.offsetsUntil(a.ScheduledAt.Sub(a.FirstAttemptAt)))
 	return max(0, p.offsetsUntil(a.FinishedAt.Sub(a.FirstAttemptAt))-before)
 }
 
-// offsetsUntil counts the offsets after 0 at or before d. It divides by the tail instead of looping: a delivery held for
-// a week has passed 2,016 offsets of five minutes.
+// offsetsUntil counts the offsets after 0 at or before d. It divides by the tail instead of looping: a delivery held
+// for a week has passed 2,016 offsets of five minutes.
 func (p *Policy) offsetsUntil(d time.Duration) int {
 	n := 0
 	for n < len(p.Steps) && p.Steps[n] <= d {

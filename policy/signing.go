@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Secrets of Standard Webhooks: a prefix that tells people and programs what they have found, and base64 of 192 to 512
-// bits.
+// Secrets of Standard Webhooks: a prefix that identifies them, and base64 of 192 to 512 bits.
 //
 // Source: Standard Webhooks, specification 1.0.0, signature scheme.
 const (
@@ -20,11 +19,11 @@ const (
 	minSigningKeyBytes, maxSigningKeyBytes = 24, 64
 )
 
-// MaxSigningSecrets is how many secrets sign a delivery at most: each costs a signature over the whole body and 48
-// bytes of header.
+// MaxSigningSecrets is the most secrets that sign a delivery: each costs a signature over the whole body and 48 bytes
+// of header.
 const MaxSigningSecrets = 3
 
-// MaxPreviousSecret is how long a secret may go on signing after it was replaced.
+// MaxPreviousSecret is the longest time for which a replaced secret may continue to sign.
 const MaxPreviousSecret = 7 * 24 * time.Hour
 
 // SigningSecret is a secret that deliveries are signed with.
@@ -32,19 +31,18 @@ type SigningSecret struct {
 	// Key is what HMAC takes: 24 to 64 bytes.
 	Key       []byte    `json:"key"`
 	CreatedAt time.Time `json:"createdAt"`
-	// ValidUntil is when it stops signing, because a newer one took its place; nil for the newest.
+	// ValidUntil is when a replaced secret stops signing; nil for the newest.
 	ValidUntil *time.Time `json:"validUntil"`
 }
 
-// Text is the secret as receivers are given it: whsec_ and base64.
+// Text is the secret as receivers get it: whsec_ and base64.
 func (s SigningSecret) Text() string { return signingPrefix + base64.StdEncoding.EncodeToString(s.Key) }
 
-// ParseSigningSecret reads the key of a secret, or reports, as a *ValidationError on secret, why it is none. The
-// message does not repeat it.
+// ParseSigningSecret reads the key of a secret. Its error is a *ValidationError on secret, which does not repeat it.
 func ParseSigningSecret(text string) ([]byte, error) {
 	encoded, prefixed := strings.CutPrefix(text, signingPrefix)
 	key, err := base64.StdEncoding.DecodeString(encoded)
-	// Go skips line breaks and lax ends; the receivers' libraries do not all do so.
+	// Go skips line breaks and accepts loose ends; some libraries of receivers do not.
 	exact := prefixed && err == nil && base64.StdEncoding.EncodeToString(key) == encoded
 	if !exact || len(key) < minSigningKeyBytes || len(key) > maxSigningKeyBytes {
 		return nil, invalid("secret", fmt.Sprintf("must be %s and base64, with padding, of %d to %d bytes", signingPrefix,
@@ -53,19 +51,19 @@ func ParseSigningSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Signing is what an event subscription's deliveries are signed with. It is never changed: Rotate makes another one.
-// Its secrets are kept behind a pointer, so that printing what has a Signing shows none.
+// Signing has the secrets that sign an event subscription's deliveries. It is immutable: Rotate returns another one.
+// Refer to it by a pointer, so that printing the struct around it shows no secrets.
 type Signing struct {
-	// Secrets, the newest first. The others may have stopped signing: see Live.
+	// Secrets, the newest first. Not all of them still sign: see Live.
 	Secrets []SigningSecret
 }
 
-// NewSigning signs with one key, made at the time given.
+// NewSigning signs with one key that was created at a time.
 func NewSigning(key []byte, at time.Time) *Signing {
 	return &Signing{Secrets: []SigningSecret{{Key: key, CreatedAt: at}}}
 }
 
-// Live lists the secrets that sign at the time given, the newest first.
+// Live lists the secrets that sign at a time, the newest first.
 func (s *Signing) Live(at time.Time) []SigningSecret {
 	return slices.DeleteFunc(slices.Clone(s.Secrets), func(secret SigningSecret) bool { return !secret.signs(at) })
 }
@@ -74,14 +72,14 @@ func (s *SigningSecret) signs(at time.Time) bool {
 	return s.ValidUntil == nil || at.Before(*s.ValidUntil)
 }
 
-// Rotate puts a new key before the others, which go on signing for the time given, or less where that had been said
-// before; not at all where it is 0. It reports, as a *ValidationError on secret or previousValidForHours, a key that
-// signs already and too many secrets.
+// Rotate adds a new key before the others, which continue to sign for the duration previous, or until their ValidUntil
+// if that is earlier. Its error is a *ValidationError: on secret if the key already signs, on previousValidForHours if
+// there are too many secrets.
 func (s *Signing) Rotate(key []byte, at time.Time, previous time.Duration) (*Signing, error) {
 	live, until, rotated := s.Live(at), at.Add(previous), NewSigning(key, at)
 	for _, secret := range live {
 		if hmac.Equal(secret.Key, key) {
-			return nil, invalid("secret", "must be another one: it signs already")
+			return nil, invalid("secret", "must be another one: this one already signs")
 		}
 		if secret.ValidUntil == nil || until.Before(*secret.ValidUntil) {
 			secret.ValidUntil = &until
@@ -93,12 +91,12 @@ func (s *Signing) Rotate(key []byte, at time.Time, previous time.Duration) (*Sig
 	if len(rotated.Secrets) > MaxSigningSecrets {
 		ends := live[len(live)-1].ValidUntil.UTC().Format(time.RFC3339) // the oldest: none outlives a newer one
 		return nil, invalid("previousValidForHours",
-			fmt.Sprintf("must be 0, with which only the new secret signs, until %s: %d sign already", ends, MaxSigningSecrets))
+			fmt.Sprintf("must be 0, so that only the new secret signs, until %s: %d already sign", ends, MaxSigningSecrets))
 	}
 	return rotated, nil
 }
 
-// Sign is the header webhook-signature of a body: a signature by each secret that signs at the time given, the newest
+// Sign returns the header webhook-signature of a body: a signature by each secret that signs at the time, the newest
 // first.
 //
 // Source: Standard Webhooks, specification 1.0.0, signature scheme.

@@ -109,7 +109,7 @@ func TestRotation(t *testing.T) {
 	_, err = third.Rotate(key(32, 4), start.Add(3*time.Hour), time.Hour)
 	require.Equal(t, &policy.ValidationError{
 		Field:   "previousValidForHours",
-		Message: "must be 0, with which only the new secret signs, until 2026-01-02T01:00:00Z: 3 sign already",
+		Message: "must be 0, so that only the new secret signs, until 2026-01-02T01:00:00Z: 3 already sign",
 	}, err)
 	fourth, err := third.Rotate(key(32, 4), ends, time.Hour)
 	require.NoError(t, err, "the first has ended")
@@ -124,7 +124,8 @@ func TestRotation(t *testing.T) {
 
 	for _, n := range []byte{1, 2, 3} {
 		_, err = third.Rotate(key(32, n), start.Add(3*time.Hour), 0)
-		require.Equal(t, &policy.ValidationError{Field: "secret", Message: "must be another one: it signs already"}, err)
+		require.Equal(t,
+			&policy.ValidationError{Field: "secret", Message: "must be another one: this one already signs"}, err)
 	}
 	_, err = third.Rotate(key(32, 1), ends, 0)
 	require.NoError(t, err, "one that has ended may come back")

@@ -161,8 +161,8 @@ func (p *Policy) cellMistakes() []ValidationError {
 	return found
 }
 
-// problem describes what is wrong with a cell; "" if nothing. Success needs an exact status of 200 to 299: under "other"
-// every failure would count as delivered.
+// problem describes what is wrong with a cell; "" if nothing. Success needs an exact status of 200 to 299: under
+// "other" every failure would count as delivered.
 func (c Cell) problem() (member, message string) {
 	status := exactStatus(c.Condition)
 	switch {

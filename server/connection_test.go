@@ -77,7 +77,7 @@ func TestConnectionRoundTrip(t *testing.T) {
 	both, err := json.Marshal(unquoted(t, cert) + unquoted(t, key))
 	require.NoError(t, err)
 	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+string(both)+
-		`,"privateKey":`+key+`}}`).refused(400, "InvalidRequest").Message, "must hold certificates and nothing else")
+		`,"privateKey":`+key+`}}`).refused(400, "InvalidRequest").Message, "must be certificates and nothing else")
 
 	// The secret is sent to nobody that it was not given for.
 	for _, elsewhere := range []string{
@@ -122,13 +122,12 @@ func TestConnectionMistakes(t *testing.T) {
 		`"minimumTlsVersionAllowed":"1.1"`: "TLS 1.1 is withdrawn (RFC 8996)",
 		`"minimumTlsVersionAllowed":"9"`:   "must be 1.2 or 1.3",
 		`"certificateAuthorities":"x"`:     "must be one or more certificates in PEM",
-		`"certificateAuthorities":` + key:  "must hold certificates and nothing else",
+		`"certificateAuthorities":` + key:  "must be certificates and nothing else",
 		`"certificateAuthorities":"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"`: "number 1 cannot be read",
-		`"clientCertificate":{"certificate":` + other + `,"privateKey":` + key + `}`:              "that belongs to it",
-		`"clientCertificate":{"certificate":` + cert + `}`: "none is stored that " +
-			"could be kept",
-		`"oauth2":{"tokenUrl":"https://169.254.169.254/","clientId":"a","clientSecret":"b"}`: "cloud metadata",
-		`"oauth2":{"tokenUrl":"https://a.example/?b=c","clientId":"a","clientSecret":"b"}`:   "must have no query",
+		`"clientCertificate":{"certificate":` + other + `,"privateKey":` + key + `}`:              "and its privateKey",
+		`"clientCertificate":{"certificate":` + cert + `}`:                                        "none is stored",
+		`"oauth2":{"tokenUrl":"https://169.254.169.254/","clientId":"a","clientSecret":"b"}`:      "cloud metadata",
+		`"oauth2":{"tokenUrl":"https://a.example/?b=c","clientId":"a","clientSecret":"b"}`:        "must have no query",
 		`"oauth2":{"tokenUrl":"http://a.example/","clientId":"a","clientSecret":"planted"}`: "must be https: the " +
 			"client secret is sent there",
 		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"","clientSecret":"b"}`: "oauth2.clientId",

@@ -166,7 +166,7 @@ func TestSigningRefusals(t *testing.T) {
 		`{"validForHours":1}`: {"validForHours is not known here; what is: " +
 			"previousValidForHours, secret"},
 		`{"secret":"` + ownSecret + `\u0000"}`:              {form},
-		`{"secret":"` + before[0]["secret"].(string) + `"}`: {"secret must be another one: it signs already"},
+		`{"secret":"` + before[0]["secret"].(string) + `"}`: {"secret must be another one: this one already signs"},
 	} {
 		refusal := b.manage(http.MethodPost, newSecret, body).refused(400, "InvalidRequest")
 		var got []string
@@ -185,7 +185,7 @@ func TestSigningRefusals(t *testing.T) {
 	b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(24)+`","previousValidForHours":null}`).secrets()
 	refusal := b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`"}`).refused(400, "InvalidRequest")
 	require.Equal(t, []string{"previousValidForHours"}, targets(refusal))
-	require.Contains(t, refusal.Message, "3 sign already")
+	require.Contains(t, refusal.Message, "3 already sign")
 	require.Len(t,
 		b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`","previousValidForHours":0}`).secrets(), 1)
 
