@@ -23,7 +23,7 @@ func fromRoot(t *testing.T, name string) string {
 var (
 	commandLine  = regexp.MustCompile(`(?m)^\s*(?:command:|CMD) (\[.*\])$`)
 	variableName = regexp.MustCompile(`POSTRIDER_[A-Z_]+`)
-	fence        = regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```")
+	fence        = regexp.MustCompile("(?ms)^```[a-z ]*\n(.*?)^```")
 	explainShown = regexp.MustCompile(`(?m)^\$ bin/postrider (policy explain .*)$`)
 	makeCommand  = regexp.MustCompile(`(?m)^\s*(?:\$ )?make ([a-z-]+)`)
 )
