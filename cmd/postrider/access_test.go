@@ -40,7 +40,7 @@ func TestAPIKeyVerbs(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(run(0, "create", "shop", "--scope", "publish", "--topic", "orders").stdout),
 		"\n")
-	require.Equal(t, "API key shop was made: it publishes to topic orders. It is shown this once:", lines[0])
+	require.Equal(t, "API key shop was created: it publishes to topic orders. It is shown only now:", lines[0])
 	shop := lines[len(lines)-1]
 	var made access.APIKey
 	require.NoError(t,
@@ -64,11 +64,11 @@ func TestAPIKeyVerbs(t *testing.T) {
 	require.Regexp(t, `(?m)^ci +read +- +prk_\S{8}… +active +20\S+Z +20\S+Z +cli$`, list.stdout)
 	require.Regexp(t, `(?m)^shop +publish +orders +prk_\S{8}… +active +never +20\S+Z +cli$`, list.stdout)
 	require.NotContains(t, list.stdout, shop)
-	require.Regexp(t, `(?m)^opens +it publishes to topic orders$`, run(0, "show", "shop").stdout)
+	require.Regexp(t, `(?m)^permissions +it publishes to topic orders$`, run(0, "show", "shop").stdout)
 	var shown access.APIKey
 	require.NoError(t, json.Unmarshal([]byte(run(0, "show", "shop", "-o", "json").stdout), &shown))
 	require.Equal(t, "active", shown.State)
-	require.Contains(t, run(0, "revoke", "shop").stdout, "API key shop is revoked since 20")
+	require.Contains(t, run(0, "revoke", "shop").stdout, "API key shop was revoked at 20")
 	require.NoError(t, json.Unmarshal([]byte(run(0, "revoke", "shop", "-o", "json").stdout), &shown))
 	require.Equal(t, "revoked", shown.State)
 	require.Contains(t, run(1, "show", "never").stderr, `there is no API key "never"`)
@@ -103,13 +103,13 @@ func TestUserVerbs(t *testing.T) {
 	before := one[string](db, "SELECT password_hash FROM postrider_internal.users")
 	require.True(t, strings.HasPrefix(before, "$argon2id$v=19$m=19456,t=2,p=1$"))
 	require.Contains(t, run(1, password, "add", "anna", "--role", "viewer", "--password-stdin").stderr,
-		"there is a user anna already")
+		"user anna exists already")
 	require.Equal(t, "User anna has the role viewer.\n", run(0, "", "role", "anna", "viewer").stdout)
 	require.Equal(t, run(0, "", "show", "anna", "-o", "json").stdout,
 		run(0, "", "role", "anna", "viewer", "-o", "json").stdout)
 	require.Regexp(t, `(?m)^role +viewer$`, run(0, "", "show", "anna").stdout)
 	require.Equal(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
-	require.Equal(t, "User anna has another password.\n",
+	require.Equal(t, "User anna has a new password.\n",
 		run(0, "another "+password, "password", "anna", "--password-stdin").stdout)
 	require.NotEqual(t, before, one[string](db, "SELECT password_hash FROM postrider_internal.users"))
 	require.Regexp(t, `(?m)^anna +viewer +active +0 +never +cli$`, run(0, "", "list").stdout)
@@ -137,7 +137,7 @@ func TestUserVerbs(t *testing.T) {
 	} {
 		require.Contains(t, run(1, password, verb...).stderr, `there is no user "bob"`)
 	}
-	require.Equal(t, "User anna is kept out.\n", run(0, "", "disable", "anna").stdout)
+	require.Equal(t, "User anna was disabled.\n", run(0, "", "disable", "anna").stdout)
 	require.Regexp(t, `(?m)^anna +viewer +disabled `, run(0, "", "list").stdout)
 	require.Contains(t, run(0, "", "enable", "anna", "-o", "json").stdout, `"disabled": false`)
 	require.Equal(t, "User anna was removed.\n", run(0, "", "remove", "anna", "--yes").stdout)

@@ -12,38 +12,37 @@ import (
 )
 
 type apikeyCmd struct {
-	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line that is printed. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/operate/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders"`
-	List   apikeyListCmd   `cmd:"" help:"List the API keys, revoked ones too." example:"apikey list"`
-	Show   apikeyShowCmd   `cmd:"" help:"Show an API key without the key itself, which was shown once." example:"apikey show ci -o json"`
-	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. A second later it works nowhere." detail:"The key stays listed, and its name stays taken, for 400 days or as long as serve --keep-keys-days says. Revoking it again changes nothing." example:"apikey revoke ci"`
+	Create apikeyCreateCmd `cmd:"" help:"Create an API key and print it. It is shown once." detail:"The key is the last line of the output. Programs send it as Authorization: Bearer, and publishers also as aeg-sas-key; see docs/operate/access.md." example:"apikey create ci --scope operate --expires-in-days 90; apikey create shop --scope publish --topic orders"`
+	List   apikeyListCmd   `cmd:"" help:"List the API keys, including revoked ones." example:"apikey list"`
+	Show   apikeyShowCmd   `cmd:"" help:"Show an API key, without its secret." example:"apikey show ci -o json"`
+	Revoke apikeyRevokeCmd `cmd:"" help:"Revoke an API key. Every node rejects it within a second." detail:"The key stays in the list, and its name stays taken, for the days of serve --keep-keys-days (default 400). Revoking it again changes nothing." example:"apikey revoke ci"`
 }
 
 type apikeyCreateCmd struct {
 	databaseFlags
 	terminal.OutputFlag
-	Name          string `arg:"" help:"Name of the key; the audit names its actions key:NAME."`
+	Name          string `arg:"" help:"Name of the key; the audit shows its actor as key:NAME."`
 	Scope         string `required:"" enum:"publish,read,operate,admin" help:"Scope: publish (publishing and nothing else), read, operate or admin." placeholder:"SCOPE"`
 	Topic         string `help:"With scope publish: the only topic to publish to (default: every topic)." placeholder:"TOPIC"`
 	ExpiresInDays *int   `help:"Days until the key expires (default: never)." placeholder:"DAYS"`
 }
 
 // Run executes apikey create.
-func (c *apikeyCreateCmd) Run(ctx context.Context) error {
-	spec := access.APIKeySpec{Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, ExpiresInDays: c.ExpiresInDays}
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		key, made, err := a.CreateAPIKey(ctx, spec)
-		if err != nil {
-			return err
-		}
-		made.Key = key
-		return c.Print(made, func(w io.Writer) {
-			fmt.Fprintf(w, "API key %s was made: %s. It is shown this once:\n%s\n", made.Name, opens(made), key)
-		})
+func (c *apikeyCreateCmd) Run(ctx context.Context, a *access.Access) error {
+	secret, key, err := a.CreateAPIKey(ctx, access.APIKeySpec{
+		Name: c.Name, Scope: access.Scope(c.Scope), Topic: c.Topic, ExpiresInDays: c.ExpiresInDays,
+	})
+	if err != nil {
+		return err
+	}
+	key.Key = secret
+	return c.Print(key, func(w io.Writer) {
+		fmt.Fprintf(w, "API key %s was created: %s. It is shown only now:\n%s\n", key.Name, permissions(key), secret)
 	})
 }
 
-// opens describes what a key gives access to.
-func opens(k *access.APIKey) string {
+// permissions describes what a key may do.
+func permissions(k *access.APIKey) string {
 	switch {
 	case k.Scope != access.ScopePublish:
 		return "scope " + string(k.Scope)
@@ -60,34 +59,32 @@ type apikeyListCmd struct {
 }
 
 // Run executes apikey list.
-func (c *apikeyListCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		list, err := a.APIKeys(ctx, "", math.MaxInt32)
-		if err != nil {
-			return err
-		}
-		return c.Print(list, func(w io.Writer) {
-			fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tMADE BY")
-			for _, k := range list {
-				topic := terminal.Either(k.Scope == access.ScopePublish, "every", "-")
-				if k.Topic != nil {
-					topic = *k.Topic
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, topic, k.Hint, k.State,
-					momentOr("never", k.ExpiresAt), momentOr("never", k.LastUsedAt), k.CreatedBy)
+func (c *apikeyListCmd) Run(ctx context.Context, a *access.Access) error {
+	list, err := a.APIKeys(ctx, "", math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	return c.Print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tSCOPE\tTOPIC\tKEY\tSTATE\tEXPIRES\tLAST USED\tCREATED BY")
+		for _, k := range list {
+			topic := terminal.Either(k.Scope == access.ScopePublish, "every", "-")
+			if k.Topic != nil {
+				topic = *k.Topic
 			}
-		})
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s…\t%s\t%s\t%s\t%s\n", k.Name, k.Scope, topic, k.Hint, k.State,
+				timeOr("never", k.ExpiresAt), timeOr("never", k.LastUsedAt), k.CreatedBy)
+		}
 	})
 }
 
-func momentOr(otherwise string, t *time.Time) string {
+func timeOr(otherwise string, t *time.Time) string {
 	if t == nil {
 		return otherwise
 	}
 	return t.UTC().Format(time.RFC3339)
 }
 
-// oneKey is for verbs about one API key.
+// oneKey has the flags of verbs about one API key.
 type oneKey struct {
 	databaseFlags
 	terminal.OutputFlag
@@ -97,31 +94,25 @@ type oneKey struct {
 type apikeyShowCmd struct{ oneKey }
 
 // Run executes apikey show.
-func (c *apikeyShowCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		k, err := a.APIKey(ctx, c.Name)
-		if err != nil {
-			return err
-		}
-		return c.Print(k, func(w io.Writer) {
-			terminal.PrintNamed(w, "name", k.Name, "opens", opens(k), "key", k.Hint+"…", "state", k.State, "made", k.CreatedAt,
-				"made by", k.CreatedBy,
-				"expires", momentOr("never", k.ExpiresAt), "last used", momentOr("never", k.LastUsedAt), "revoked",
-				momentOr("-", k.RevokedAt))
-		})
+func (c *apikeyShowCmd) Run(ctx context.Context, a *access.Access) error {
+	k, err := a.APIKey(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	return c.Print(k, func(w io.Writer) {
+		terminal.PrintNamed(w, "name", k.Name, "permissions", permissions(k), "key", k.Hint+"…", "state", k.State,
+			"created", k.CreatedAt, "created by", k.CreatedBy, "expires", timeOr("never", k.ExpiresAt),
+			"last used", timeOr("never", k.LastUsedAt), "revoked", timeOr("-", k.RevokedAt))
 	})
 }
 
 type apikeyRevokeCmd struct{ oneKey }
 
 // Run executes apikey revoke.
-func (c *apikeyRevokeCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		k, err := a.RevokeAPIKey(ctx, c.Name)
-		if err != nil {
-			return err
-		}
-		return c.Done(func() (any, error) { return k, nil }, "API key %s is revoked since %s.",
-			k.Name, momentOr("", k.RevokedAt))
-	})
+func (c *apikeyRevokeCmd) Run(ctx context.Context, a *access.Access) error {
+	k, err := a.RevokeAPIKey(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	return c.Done(func() (any, error) { return k, nil }, "API key %s was revoked at %s.", k.Name, timeOr("", k.RevokedAt))
 }

@@ -27,7 +27,7 @@ import (
 	"postrider/web"
 )
 
-// appOptions are the options of one running service, from the flags of serve or dev.
+// appOptions are the options of one node, from the flags of serve or dev.
 type appOptions struct {
 	database   databaseFlags
 	role       role
@@ -40,20 +40,19 @@ type appOptions struct {
 	secureListener net.Listener
 	certificate    *certificate
 	log            *slog.Logger
-	// api and engine are without what startApp adds: the parts, and what the engine has in common with the API.
+	// startApp adds the parts of the system, and copies the options that the engine shares with the API.
 	api    server.Options
 	engine jobs.Options
-	// openUI is the dashboard without login: dev on loopback.
-	openUI bool
+	openUI bool // the dashboard requires no login: dev on loopback
 }
 
-// instance is one running service. Parts are started in the order of the fields and stopped in reverse.
+// instance is one running node. startApp starts its parts in the order of the fields.
 type instance struct {
 	pool    *pgxpool.Pool
 	store   *app.System
 	engine  *jobs.Engine
 	http    *http.Server
-	tracing *tracing // nil where it is off
+	tracing *tracing // nil if no collector is configured
 	stopRun context.CancelFunc
 	running sync.WaitGroup
 	ready   atomic.Bool
@@ -62,8 +61,8 @@ type instance struct {
 	failed  chan error
 }
 
-// gcPercent lets the heap grow to four times its live size before it is collected. Little is live (tens of MB) and
-// thousands of goroutines wait for endpoints: scanning their stacks often took 11 % of the CPU per event.
+// gcPercent lets the heap grow to four times its live size (tens of MB) before a collection. Thousands of goroutines
+// wait for endpoints, and scanning their stacks at the default took 11 % of the CPU per event.
 const gcPercent = 300
 
 func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
@@ -101,11 +100,12 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	run, stopRun := context.WithCancel(context.Background())
 	a.stopRun = stopRun
 	a.running.Go(func() { a.store.Run(run) })
-	start := a.startEngine
-	if !o.role.delivers() {
-		start = func(ctx context.Context, o appOptions) error { return a.keepPartitions(ctx, run, o) }
+	if o.role.delivers() {
+		err = a.startEngine(ctx, o)
+	} else {
+		err = a.keepPartitions(ctx, run, o)
 	}
-	if err = start(ctx, o); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return a, a.listen(run, o)
@@ -138,14 +138,13 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	e.AllowCIDR, e.AllowHTTP, e.DeadLetters = o.api.AllowCIDR, o.api.AllowHTTP, o.api.DeadLetters
 	e.MaxHeaderBytes = o.api.HeaderLimits.MaxValueBytes
 	engine, err := jobs.New(e)
-	if err != nil {
-		return err
+	if err == nil {
+		err = engine.Start(ctx)
 	}
-	if err := engine.Start(ctx); err != nil {
-		return err
+	if err == nil {
+		a.engine = engine
 	}
-	a.engine = engine
-	return nil
+	return err
 }
 
 func (a *instance) listen(run context.Context, o appOptions) error {
@@ -170,13 +169,13 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 		}
 		handler = srv.Handler()
 	}
-	a.answer(run, o, handler)
-	a.http.RegisterOnShutdown(stopStreams) // or the shutdown waits for clients that follow the tail
+	a.serveHTTP(run, o, handler)
+	a.http.RegisterOnShutdown(stopStreams) // otherwise the shutdown would wait for clients of the tail
 	a.ready.Store(true)
 	return nil
 }
 
-func (a *instance) answer(run context.Context, o appOptions, handler http.Handler) {
+func (a *instance) serveHTTP(run context.Context, o appOptions, handler http.Handler) {
 	a.http = server.NewHTTPServer("", handler)
 	a.http.ErrorLog = slog.NewLogLogger(o.log.Handler(), slog.LevelWarn)
 	if o.certificate != nil {
@@ -199,7 +198,7 @@ func (a *instance) serve(listen func() error) {
 	})
 }
 
-// wait returns when ctx ends or the service cannot go on.
+// wait returns when ctx ends or a listener fails.
 func (a *instance) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -209,16 +208,15 @@ func (a *instance) wait(ctx context.Context) error {
 	}
 }
 
-// stop takes no new requests, lets those in progress and attempts in flight finish, records them, and closes.
-func (a *instance) stop(ctx context.Context) error {
+// stop accepts no new requests, waits for requests and attempts in progress, and closes everything.
+func (a *instance) stop(ctx context.Context) (err error) {
 	a.ready.Store(false)
-	var errs []error
 	var shutdown sync.WaitGroup
 	if a.http != nil {
 		shutdown.Go(func() { a.stopHTTP(ctx) })
 	}
 	if a.engine != nil {
-		errs = append(errs, a.engine.Stop(ctx))
+		err = a.engine.Stop(ctx)
 	}
 	shutdown.Wait()
 	if a.stopRun != nil {
@@ -231,11 +229,11 @@ func (a *instance) stop(ctx context.Context) error {
 	if a.pool != nil {
 		a.pool.Close()
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// httpGrace is what requests in progress get before their connections are closed: a publish takes milliseconds, and a
-// client that sends half a request must not hold up the stop.
+// httpGrace is how long a stop waits for requests in progress before it closes their connections. A publish takes
+// milliseconds, and a client that sends half a request must not delay the stop.
 const httpGrace = 2 * time.Second
 
 func (a *instance) stopHTTP(ctx context.Context) {
@@ -258,8 +256,7 @@ const (
 func (r role) serves() bool   { return r != roleWorker }
 func (r role) delivers() bool { return r != roleAPI }
 
-// keepPartitions is the maintenance of a node without an engine: its publishes need today's partitions, even if no
-// worker has run since yesterday.
+// keepPartitions creates the partitions that a node without an engine publishes to, even if no worker runs.
 func (a *instance) keepPartitions(ctx, run context.Context, o appOptions) error {
 	if err := a.store.Maintenance.EnsurePartitions(ctx); err != nil {
 		return err
@@ -268,7 +265,7 @@ func (a *instance) keepPartitions(ctx, run context.Context, o appOptions) error 
 	return nil
 }
 
-// healthOnly is the API of a worker: health and metrics. Other requests are directed to other nodes.
+// healthOnly is the API of a worker: health and metrics. The response to other requests names the other roles.
 func healthOnly(full http.Handler) http.Handler {
 	paths := http.NewServeMux()
 	paths.Handle("GET /healthz", full)

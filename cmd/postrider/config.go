@@ -18,7 +18,7 @@ import (
 	"postrider/query"
 )
 
-// databaseFlags are for every verb that needs the database.
+// databaseFlags are the flags of verbs that use the database.
 type databaseFlags struct {
 	DatabaseURL string `help:"PostgreSQL 15 or newer, for example postgres://user:password@host:5432/name." env:"POSTRIDER_DATABASE_URL,DATABASE_URL" placeholder:"URL"`
 	PgBouncer   bool   `name:"pgbouncer" help:"The URL leads to PgBouncer in transaction mode: prepare no statements, poll instead of listening." env:"POSTRIDER_PGBOUNCER"`
@@ -51,7 +51,7 @@ func (f logFlags) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, options))
 }
 
-// filterFlags bound the filter of each event subscription that is stored from then on; the defaults are Event Grid's.
+// filterFlags limit the filters of event subscriptions when they are stored. The defaults are Event Grid's.
 type filterFlags struct {
 	MaxAdvancedFilters int `help:"Advanced filters of an event subscription." default:"25" range:"1..1000" env:"POSTRIDER_MAX_ADVANCED_FILTERS"`
 	MaxFilterValues    int `help:"Values in all advanced filters of an event subscription together." default:"25" range:"1..10000" env:"POSTRIDER_MAX_FILTER_VALUES"`
@@ -64,8 +64,8 @@ func (f filterFlags) limits() filter.Limits {
 	}
 }
 
-// retentionFlags are in whole days (UTC) before the current one. The nodes of one database should agree: the shortest
-// retention applies.
+// retentionFlags are in whole days (UTC) before today. The nodes of one database should have the same values: the
+// shortest applies.
 type retentionFlags struct {
 	KeepDeliveredDays   int `help:"Days to keep events, finished deliveries and batches; an event with a pending delivery stays. 0 = forever." default:"30" range:"0..36500" env:"POSTRIDER_KEEP_DELIVERED_DAYS"`
 	KeepAttemptsDays    int `help:"Days to keep delivery attempts; 0 = forever." default:"30" range:"0..36500" env:"POSTRIDER_KEEP_ATTEMPTS_DAYS"`
@@ -82,22 +82,21 @@ func (f retentionFlags) retention() query.Retention {
 	}
 }
 
-// headerFlags bound the custom headers of each event subscription that is stored from then on; the defaults are Event
-// Grid's.
+// headerFlags limit the custom headers of event subscriptions when they are stored. The defaults are Event Grid's.
 type headerFlags struct {
 	MaxDeliveryHeaders     int `help:"Custom headers of an event subscription." default:"10" range:"1..100" env:"POSTRIDER_MAX_DELIVERY_HEADERS"`
-	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value; one from an event that is longer is not sent." default:"4096" range:"1..65536" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
+	MaxDeliveryHeaderBytes int `help:"Bytes of a custom header's value. A longer value from an event is not sent." default:"4096" range:"1..65536" env:"POSTRIDER_MAX_DELIVERY_HEADER_BYTES"`
 }
 
 func (f headerFlags) limits() policy.HeaderLimits {
 	return policy.HeaderLimits{MaxHeaders: f.MaxDeliveryHeaders, MaxValueBytes: f.MaxDeliveryHeaderBytes}
 }
 
-// webhookFlags are about the validation handshake with endpoints, see docs/guides/receive.md.
+// webhookFlags configure the validation handshake with endpoints.
 type webhookFlags struct {
-	PublicURL          string `name:"public-url" help:"How endpoints reach this service: the beginning of a handshake's validationUrl. Default: the URL that the management request was sent to." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
-	WebhookOrigin      string `help:"Origin for which endpoints of CloudEvents are requested to grant permission (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`
-	WebhookRequestRate int    `help:"Requests per minute to request from endpoints of CloudEvents (WebHook-Request-Rate); 0 requests none." default:"0" range:"0.." env:"POSTRIDER_WEBHOOK_REQUEST_RATE"`
+	PublicURL          string `name:"public-url" help:"URL at which endpoints reach this service; a handshake's validationUrl begins with it. Default: the URL of the management request." env:"POSTRIDER_PUBLIC_URL" placeholder:"URL"`
+	WebhookOrigin      string `help:"Origin in the handshake with CloudEvents endpoints (WebHook-Request-Origin)." default:"eventgrid.azure.net" env:"POSTRIDER_WEBHOOK_ORIGIN" placeholder:"NAME"`
+	WebhookRequestRate int    `help:"Requests per minute in the handshake with CloudEvents endpoints (WebHook-Request-Rate); 0 sends no rate." default:"0" range:"0.." env:"POSTRIDER_WEBHOOK_REQUEST_RATE"`
 }
 
 func (f webhookFlags) check() error {
@@ -112,14 +111,14 @@ func (f webhookFlags) check() error {
 	return nil
 }
 
-// egressFlags say which addresses deliveries may go to, and how, see docs/guides/receive.md.
+// egressFlags limit the addresses of endpoints, and choose a proxy.
 type egressFlags struct {
-	AllowCIDR     []netip.Prefix `name:"allow-cidr" help:"Address ranges that endpoints may be in although they are private, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
-	AllowHTTP     bool           `name:"allow-http" help:"Endpoints at public addresses may have http URLs; those in --allow-cidr always may." env:"POSTRIDER_ALLOW_HTTP"`
-	DeliveryProxy string         `help:"Send requests to endpoints through this proxy (http, https or socks5), which must then reject private addresses." env:"POSTRIDER_DELIVERY_PROXY" placeholder:"URL"`
+	AllowCIDR     []netip.Prefix `name:"allow-cidr" help:"Private address ranges in which endpoints are allowed, for example 10.1.0.0/16." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
+	AllowHTTP     bool           `name:"allow-http" help:"Allow http URLs of endpoints at public addresses; within --allow-cidr they are always allowed." env:"POSTRIDER_ALLOW_HTTP"`
+	DeliveryProxy string         `help:"Send requests to endpoints through this proxy (http, https or socks5). The proxy must reject private addresses." env:"POSTRIDER_DELIVERY_PROXY" placeholder:"URL"`
 }
 
-// proxy returns nil without a proxy. The error does not repeat the URL, which may contain a password.
+// proxy returns nil without a proxy. The error omits the URL, which may contain a password.
 func (f egressFlags) proxy() (*url.URL, error) {
 	if f.DeliveryProxy == "" {
 		return nil, nil //nolint:nilnil // no proxy is no error
@@ -131,20 +130,20 @@ func (f egressFlags) proxy() (*url.URL, error) {
 	return u, nil
 }
 
-// ingressFlags bound incoming requests and connections, and name trusted proxies, see docs/internals/security.md.
+// ingressFlags limit incoming requests and connections, and name trusted proxies.
 type ingressFlags struct {
 	TrustedProxies    []netip.Prefix `help:"Address ranges of the proxies in front of this service, which report the client's address." env:"POSTRIDER_TRUSTED_PROXIES" placeholder:"CIDR"`
 	ForwardedHeader   string         `help:"Header in which those proxies report the client's address: x-forwarded-for or forwarded." enum:"x-forwarded-for,forwarded" default:"x-forwarded-for" env:"POSTRIDER_FORWARDED_HEADER"`
-	RequestsPerSecond int            `help:"Requests per second of one credential on this node; more are answered with 429. 0 = no limit." default:"0" range:"0..1000000" env:"POSTRIDER_REQUESTS_PER_SECOND"`
-	MaxConnections    int            `help:"Connections to this node at a time; more wait to be accepted." default:"10000" range:"1..1000000" env:"POSTRIDER_MAX_CONNECTIONS"`
+	RequestsPerSecond int            `help:"Requests per second of one credential on this node; more get the response 429. 0 = no limit." default:"0" range:"0..1000000" env:"POSTRIDER_REQUESTS_PER_SECOND"`
+	MaxConnections    int            `help:"Connections to this node at a time; further ones wait." default:"10000" range:"1..1000000" env:"POSTRIDER_MAX_CONNECTIONS"`
 }
 
-// deadLetterFlags name the locations outside the database that dead letters may be written to, so that no user who may
-// change an event subscription can have a node write elsewhere or send its cloud credentials to another server. The
-// nodes of one database should agree.
+// deadLetterFlags name the external locations that dead letters may be exported to. A user who changes an event
+// subscription can choose no other: a node must not send its cloud credentials to another server. The nodes of one
+// database should have the same values.
 type deadLetterFlags struct {
-	DeadLetterLocation  []string `help:"Locations to which, or within which, event subscriptions may write their dead letters: file:///directory, s3://bucket?region=…, azblob://container." env:"POSTRIDER_DEAD_LETTER_LOCATION" placeholder:"URL"`
-	DeadLetterContainer []string `help:"Meaning of Event Grid's storage containers (StorageBlob): ACCOUNT/CONTAINER=URL, with the account's name or resource id." env:"POSTRIDER_DEAD_LETTER_CONTAINER" placeholder:"CONTAINER=URL"`
+	DeadLetterLocation  []string `help:"Locations to which, or within which, event subscriptions may export dead letters: file:///directory, s3://bucket?region=…, azblob://container." env:"POSTRIDER_DEAD_LETTER_LOCATION" placeholder:"URL"`
+	DeadLetterContainer []string `help:"Location for one of Event Grid's storage containers (StorageBlob): ACCOUNT/CONTAINER=URL, with the account's name or resource id." env:"POSTRIDER_DEAD_LETTER_CONTAINER" placeholder:"CONTAINER=URL"`
 }
 
 func (f deadLetterFlags) locations() (found policy.ExportLocations, err error) {
@@ -163,14 +162,14 @@ func (f deadLetterFlags) locations() (found policy.ExportLocations, err error) {
 	return found, nil
 }
 
-// newSecret is 32 random bytes in base64: a token or an encryption key.
+// newSecret returns 32 random bytes in base64: a token or an encryption key.
 func newSecret() string {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails since Go 1.24
 	return base64.StdEncoding.EncodeToString(secret)
 }
 
-// nodeName is unique per process start: the jobs of a process that ended must not look like those of its successor.
+// nodeName returns a name that is unique per process start: a restarted process must not own its predecessor's jobs.
 func nodeName() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {

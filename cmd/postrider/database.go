@@ -30,7 +30,7 @@ func (f databaseFlags) openPool(ctx context.Context, maxConns int) (*pgxpool.Poo
 	return pool, nil
 }
 
-// openDatabase waits for a database that is just starting, as after a reboot or in compose.
+// openDatabase waits up to 30 s for a database that is starting, for example after a reboot.
 func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.Logger) (*pgxpool.Pool, error) {
 	pool, err := f.openPool(ctx, maxConns)
 	if err != nil {
@@ -47,19 +47,19 @@ func openDatabase(ctx context.Context, f databaseFlags, maxConns int, log *slog.
 }
 
 func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
-	const patience, pause = 30 * time.Second, 500 * time.Millisecond
-	for deadline := time.Now().Add(patience); ; {
+	const timeout, pause = 30 * time.Second, 500 * time.Millisecond
+	for deadline := time.Now().Add(timeout); ; {
 		err := pool.Ping(ctx)
 		if err == nil {
 			return nil
 		}
-		if refused := poolerRejection(err, postgres.ThroughPgBouncer(pool)); refused != nil {
-			return refused
+		if rejected := poolerRejection(err, postgres.ThroughPgBouncer(pool)); rejected != nil {
+			return rejected
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return fmt.Errorf("connect to the database: %w", err)
 		}
-		log.Warn("the database does not answer yet", "error", err)
+		log.Warn("database not available yet; retrying", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -67,22 +67,22 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) er
 	}
 }
 
-// poolerRejection returns advice about a pooler that rejects our session settings; nil for every other error. PgBouncer
-// reports "unsupported startup parameter: plan_cache_mode" (protocol violation, 08P01).
-func poolerRejection(err error, switchedOn bool) error {
+// poolerRejection returns advice if PgBouncer rejected postrider's session settings ("unsupported startup parameter",
+// protocol violation 08P01), and nil for every other error. pgbouncer is the flag --pgbouncer.
+func poolerRejection(err error, pgbouncer bool) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != "08P01" || !strings.Contains(pgErr.Message, "startup parameter") {
 		return nil
 	}
-	if switchedOn {
-		return terminal.Usagef("POSTRIDER_DATABASE_URL: PgBouncer says: %s; take that parameter out of the URL",
+	if pgbouncer {
+		return terminal.Usagef("POSTRIDER_DATABASE_URL: PgBouncer reports: %s; remove that parameter from the URL",
 			pgErr.Message)
 	}
 	return terminal.Usagef("POSTRIDER_DATABASE_URL leads to PgBouncer (%s): set --pgbouncer or POSTRIDER_PGBOUNCER=true,"+
 		" or connect to PostgreSQL itself", pgErr.Message)
 }
 
-// checkPooler finds a pooler that ignores settings instead of rejecting them.
+// checkPooler detects a pooler that ignores session settings instead of rejecting them.
 func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) error {
 	if f.PgBouncer {
 		return nil
@@ -98,15 +98,15 @@ func (f databaseFlags) checkPooler(ctx context.Context, pool *pgxpool.Pool) erro
 	return nil
 }
 
-// adviseOnSettings logs which settings the role should have if sessions cannot set them.
+// adviseOnSettings logs the settings that the role lacks and that sessions cannot set through PgBouncer.
 func adviseOnSettings(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	if !postgres.ThroughPgBouncer(pool) {
 		return nil
 	}
 	statements, err := postgres.MissingSettings(ctx, pool)
 	if err == nil && statements != "" {
-		log.Warn("PgBouncer passes no session settings on; give them to the role, or a forgotten lock holds statements up "+
-			"for 15 s instead of 2", "sql", statements)
+		log.Warn("PgBouncer drops session settings; set them for the role, or statements wait 15 s for a lock instead of 2 s",
+			"sql", statements)
 	}
 	return err
 }
@@ -123,34 +123,18 @@ func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// withPool does something with a database that has the schema. It does not wait for one that is starting, as serve
-// does.
-func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error {
+// ProvideAccess gives kong the argument of verbs that change users and API keys: they work without a running service.
+// It does not wait for a database that is starting.
+func (f databaseFlags) ProvideAccess(ctx context.Context) (*access.Access, error) {
 	if err := f.require(); err != nil {
-		return err
+		return nil, err
 	}
-	pool, err := f.openPool(ctx, 2)
+	pool, err := f.openPool(ctx, 2) // closed by the end of the program
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer pool.Close()
 	if err := pool.Ping(ctx); err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	if err := requireSchema(ctx, pool); err != nil {
-		return err
-	}
-	return do(pool)
-}
-
-// access changes who may use the service, in a database that may have no running one. The audit knows the actor as cli:
-// only the database's URL is known of the user.
-func (f databaseFlags) access(ctx context.Context, do func(context.Context, *access.Access) error) error {
-	ctx = access.WithActor(ctx, access.Actor{Name: "cli"})
-	err := f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(ctx, access.AccessOf(pool)) })
-	var rejected *postgres.FunctionError
-	if errors.As(err, &rejected) && errors.Is(err, postgres.ErrInvalid) {
-		return terminal.Usagef("%s", rejected.Message)
-	}
-	return err
+	return access.AccessOf(pool), requireSchema(ctx, pool)
 }

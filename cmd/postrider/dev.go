@@ -26,12 +26,12 @@ import (
 	"postrider/server/management"
 )
 
-// devAccessKey is the access key of dev's topic, the same everywhere so that samples run unchanged. It is no secret:
-// serve rejects it, and dev uses it on loopback only.
-const devAccessKey = "cG9zdHJpZGVyLWRldi1rZXktbm90LWEtc2VjcmV0ISE="
-
-// devEncryptionKey is as public as devAccessKey.
-const devEncryptionKey = "postrider-dev-key-not-a-secret!!"
+// devAccessKey is the access key of dev's topic, always the same so that samples run unchanged. It is no secret: serve
+// rejects it, and dev uses it on loopback only. devAccessKey is devEncryptionKey in base64.
+const (
+	devAccessKey     = "cG9zdHJpZGVyLWRldi1rZXktbm90LWEtc2VjcmV0ISE="
+	devEncryptionKey = "postrider-dev-key-not-a-secret!!"
+)
 
 const (
 	devDatabase    = "postrider"
@@ -42,32 +42,30 @@ const (
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 type devCmd struct {
-	Listen     string `help:"Address of the REST API and the dashboard; a taken port falls to a free one." default:"127.0.0.1:7480"`
-	SinkListen string `help:"Address of the demo endpoint; a taken port falls to a free one." default:"127.0.0.1:7481"`
+	Listen     string `help:"Address of the REST API and the dashboard; a free port is chosen if this one is taken." default:"127.0.0.1:7480"`
+	SinkListen string `help:"Address of the demo endpoint; a free port is chosen if this one is taken." default:"127.0.0.1:7481"`
 	Keep       string `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
 	TLS        bool   `name:"tls" help:"Serve TLS as well, with a self-signed certificate for localhost, 127.0.0.1 and ::1."`
-	TLSListen  string `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a taken port falls to a free one." default:"127.0.0.1:7483"`
-	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a taken one falls to a free one." default:"7482"`
+	TLSListen  string `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a free port is chosen if this one is taken." default:"127.0.0.1:7483"`
+	PGPort     int    `name:"pg-port" help:"Port of the private PostgreSQL; a free one is chosen if it is taken." default:"7482"`
 	ReadyFile  string `help:"File to write (JSON) when everything is ready: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
 	deadLetterFlags
-	// A day in a second at most: the engine polls for due attempts every 100 ms.
-	TimeScale int        `name:"time-scale" help:"Divide every wait between attempts by this, 1 to 86400: under 60 a day of retries takes 24 minutes." default:"1" range:"1..86400" placeholder:"N"`
+	// The limit is a day in a second: the engine polls for due attempts every 100 ms.
+	TimeScale int        `name:"time-scale" help:"Divide every wait between attempts by this, 1 to 86400: with 60 a day of retries takes 24 minutes." default:"1" range:"1..86400" placeholder:"N"`
 	Validate  bool       `help:"Require the validation handshake of endpoints on this machine, too."`
 	LogLevel  slog.Level `help:"debug, info, warn or error." default:"warn" env:"POSTRIDER_LOG_LEVEL"`
 }
 
 // Help is shown by dev --help.
 func (devCmd) Help() string {
-	return `Nothing has to be set up: the database is private and removed at exit. Ctrl-C stops everything.
+	return `It needs no setup: the database is private and removed at exit. Ctrl-C stops everything.
 
---time-scale divides what deliveries wait: the steps of every retry policy, its floors, jitter and probations,` +
-		` times to live,
-Retry-After and its cap, and the delay of a dead letter's export. What endpoints and people take is real: the ack ` +
-		`timeout,
-and validating an endpoint by hand. Settings stay as they are written, and the database keeps them so.
+--time-scale divides the waits of deliveries: the steps, minimum delays, jitter and probations of retry policies,
+times to live, Retry-After and its cap, and the delay of dead letter exports. The ack timeout and the time to validate
+an endpoint by hand are not divided. Settings keep the values that you write.
 
-On loopback, where the secrets are published, the API and the dashboard accept requests to localhost and IP ` +
-		`addresses only.
+On loopback the secrets are well known. There the API and the dashboard accept requests to localhost and to IP
+addresses only.
 
 Examples:
   postrider dev
@@ -76,7 +74,7 @@ Examples:
   postrider dev --time-scale 60         # a day of retries in 24 minutes`
 }
 
-// dev is what one `postrider dev` runs.
+// dev has the parts of one `postrider dev`.
 type dev struct {
 	options  *devCmd
 	out      io.Writer
@@ -96,7 +94,7 @@ func (c *devCmd) Run(ctx context.Context) error {
 		err = d.app.wait(ctx)
 	}
 	if ctx.Err() != nil {
-		err = nil // Ctrl-C while something was starting is no failure
+		err = nil // Ctrl-C during the start is no failure
 	}
 	fmt.Fprintln(d.out, "Stopping …")
 	return errors.Join(err, d.stop())
@@ -207,8 +205,7 @@ func (d *dev) startService(ctx context.Context) error {
 	return err
 }
 
-// deadLetters are the locations of the flags, and a folder beside the database: it may be had without asking, and goes
-// with it.
+// deadLetters returns the locations of the flags, and a directory beside the database that needs no flag.
 func (d *dev) deadLetters() (policy.ExportLocations, error) {
 	locations, err := d.options.locations()
 	if err != nil {
@@ -228,7 +225,7 @@ func (d *dev) local() bool {
 	return isLoopback(d.api.Addr()) && (d.secure == nil || isLoopback(d.secure.Addr()))
 }
 
-// certificate is dev's own, in the folder of its database; nil without --tls.
+// certificate returns dev's certificate, in the directory of its database; nil without --tls.
 func (d *dev) certificate(log *slog.Logger) (*certificate, error) {
 	if d.secure == nil {
 		return nil, nil
@@ -257,7 +254,7 @@ func (d *dev) stop() error {
 	return errors.Join(errs...)
 }
 
-// devSecrets are well known on loopback. Elsewhere they are random: clients of the port can read the documentation.
+// devSecrets are well known on loopback, and random if other machines can connect.
 func devSecrets(local bool) (adminToken, topicKey string) {
 	if local {
 		return rest.DevAdminToken, devAccessKey
@@ -272,32 +269,24 @@ func isLoopback(a net.Addr) bool {
 
 const demoTopic = "demo"
 
-// setUpDemo creates the topic that dev starts with: one endpoint that works, one that works at the third attempt, one
-// that never will.
+// setUpDemo creates dev's topic with three endpoints: one succeeds, one succeeds at the third attempt, one never does.
 func (d *dev) setUpDemo(ctx context.Context) error {
 	topics, subscriptions := d.app.store.Topics, d.app.store.Subscriptions
 	keys := &catalog.AccessKeys{Key1: d.ready.TopicKey, Key2: newSecret()}
 	spec := catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.EventGrid, Keys: keys}
-	_, made, err := topics.Put(ctx, demoTopic, spec)
-	if err != nil {
-		return err
-	}
-	if made == nil { // kept from an earlier run, with that run's keys
-		if err := topics.SetKeys(ctx, demoTopic, *keys); err != nil {
-			return err
-		}
+	_, created, err := topics.Put(ctx, demoTopic, spec)
+	if err == nil && created == nil { // kept from an earlier run, with that run's keys
+		err = topics.SetKeys(ctx, demoTopic, *keys)
 	}
 	for name, path := range map[string]string{"ok": "/ok", "flaky": "/flaky", "refused": "/status/400"} {
-		url := d.ready.Sink + path
-		_, _, err := subscriptions.Put(ctx, demoTopic, name, catalog.SubscriptionSpec{
-			EndpointURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
-			RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
-		})
-		if err != nil {
-			return err
+		if err == nil {
+			_, _, err = subscriptions.Put(ctx, demoTopic, name, catalog.SubscriptionSpec{
+				EndpointURL: d.ready.Sink + path, EndpointKind: policy.KindWebhook, EventDeliverySchema: event.EventGrid,
+				RetryPolicy: catalog.RetryPolicySpec{Policy: policy.DefaultName},
+			})
 		}
 	}
-	return nil
+	return err
 }
 
 // publishFirst publishes the first event over HTTP.

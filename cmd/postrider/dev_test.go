@@ -202,7 +202,7 @@ func requireFirstEvent(t *testing.T, d *devRun, first string) {
 	require.Less(t, wait, 13.0)
 
 	for _, line := range []string{
-		`--> demo +%s \(demo\.hello\), wanted by 3`,
+		`--> demo +%s \(demo\.hello\), matched by 3`,
 		`<-- ok +%s attempt 1: 200 in \S+, delivered`,
 		`<-- refused +%s attempt 1: 400 in \S+, dead-lettered: UndeliverableDueToHttpBadRequest`,
 		`<-- flaky +%s attempt 1: 500 in \S+, next attempt in 1[01](\.\d)?s \(.*step 1 is 10 s.*\)`,
@@ -230,15 +230,15 @@ func requireSample(t *testing.T, d *devRun, first string) {
 	if _, err := exec.LookPath("curl"); err == nil {
 		require.Contains(t, shell(t, printedCommand(t, d, "Publish an event:")), "HTTP/1.1 200 OK")
 		require.Equal(t, "delivered", d.delivery("my-1", "ok", 1))
-		eventuallyPrinted(t, d, `--> demo +my-1 \(demo\.hello\), wanted by 3\n`)
+		eventuallyPrinted(t, d, `--> demo +my-1 \(demo\.hello\), matched by 3\n`)
 	}
 	require.Contains(t,
-		shell(t, printedCommand(t, d, "Or a made-up order; `listen --topic demo` is an endpoint of your own:")),
+		shell(t, printedCommand(t, d, "Publish a sample order; `listen --topic demo` receives it:")),
 		"1 event to topic demo in ")
-	table := shell(t, printedCommand(t, d, "Look at the dead letters:"))
+	table := shell(t, printedCommand(t, d, "Query the dead letters:"))
 	require.Regexp(t, `(?m)^event_id +subscription +reason +attempts +last_outcome +last_status$`, table)
 	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(first)+` +refused +UndeliverableDueToHttpBadRequest +1 +\S+ +400$`, table)
-	schedule := shell(t, printedCommand(t, d, "Ask a policy what it does:"))
+	schedule := shell(t, printedCommand(t, d, "Preview a retry schedule:"))
 	require.Regexp(t, `(?m)^2 +30 +30s +503: at least 30 s; step 1 is 10 s after the failure$`, schedule)
 	require.Regexp(t, `(?m)^end +86400 +24h +dead_lettered TimeToLiveExceeded$`, schedule)
 }

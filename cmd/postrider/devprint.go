@@ -19,31 +19,26 @@ func (d *dev) row(name, value string) { fmt.Fprintf(d.out, "  %-15s%s\n", name, 
 func (d *dev) published(r server.PublishReport) {
 	var lines strings.Builder
 	for i := range r.Events {
-		fmt.Fprintf(&lines, "%s --> %-10s %s (%s), wanted by %d\n", terminal.Clock(time.Now()), printable(r.Topic),
-			printable(r.Events[i].ID), printable(r.Events[i].Type), r.Matched[i])
+		fmt.Fprintf(&lines, "%s --> %-10s %s (%s), matched by %d\n", terminal.Clock(time.Now()), terminal.Cell(r.Topic),
+			terminal.Cell(r.Events[i].ID), terminal.Cell(r.Events[i].Type), r.Matched[i])
 	}
 	_, _ = io.WriteString(d.out, lines.String())
 }
 
 func (d *dev) attempted(r jobs.AttemptReport) {
-	what := printable(r.EventID)
+	what, result := terminal.Cell(r.EventID), fmt.Sprint(r.Result.Status)
 	if r.Events > 1 {
 		what += fmt.Sprintf(" and %d more", r.Events-1)
 	}
-	fmt.Fprintf(d.out, "%s <-- %-10s %s attempt %d: %s in %s, %s\n", terminal.Clock(time.Now()), printable(r.Subscription),
-		what, r.Number,
-		met(r.Result), r.Duration.Round(100*time.Microsecond), sequel(r))
-}
-
-func met(r policy.Result) string {
-	if r.Err != policy.ErrorNone {
-		return string(r.Err)
+	if r.Result.Err != policy.ErrorNone {
+		result = string(r.Result.Err)
 	}
-	return fmt.Sprint(r.Status)
+	fmt.Fprintf(d.out, "%s <-- %-10s %s attempt %d: %s in %s, %s\n", terminal.Clock(time.Now()),
+		terminal.Cell(r.Subscription), what, r.Number, result, r.Duration.Round(100*time.Microsecond), verdict(r))
 }
 
-// sequel says what follows from the attempt.
-func sequel(r jobs.AttemptReport) string {
+// verdict describes what the policy decided after the attempt.
+func verdict(r jobs.AttemptReport) string {
 	switch r.Verdict.Action {
 	case policy.Delivered:
 		return "delivered"
@@ -58,9 +53,6 @@ func sequel(r jobs.AttemptReport) string {
 	}
 }
 
-// printable keeps what publishers wrote from moving the cursor or colouring the terminal.
-func printable(s string) string { return terminal.Cell(s) }
-
 func (d *dev) curl(flags, api, id string) string {
 	return fmt.Sprintf("  curl -i %s'%s/topics/%s/api/events?api-version=2018-01-01' -H 'aeg-sas-key: %s' -H "+
 		"'content-type: application/json' \\\n    -d '[%s]'",
@@ -69,7 +61,7 @@ func (d *dev) curl(flags, api, id string) string {
 
 func (d *dev) greet() {
 	program := os.Args[0]
-	d.row("REST API", d.ready.API+"   described at "+d.ready.API+"/openapi")
+	d.row("REST API", d.ready.API+"   reference "+d.ready.API+"/openapi")
 	d.row("Dashboard", d.ready.API+"/ui/")
 	if d.ready.APITLS != "" {
 		d.row("With TLS", d.ready.APITLS+"   certificate "+d.ready.CAFile)
@@ -90,15 +82,13 @@ func (d *dev) greet() {
 		fmt.Fprintln(d.out, "Publish an event with TLS:")
 		fmt.Fprintln(d.out, d.curl(fmt.Sprintf("--cacert '%s' ", d.ready.CAFile), d.ready.APITLS, "my-2"))
 	}
-	if d.local() { // else the verbs need the admin token
-		fmt.Fprintln(d.out, "Or a made-up order; `listen --topic demo` is an endpoint of your own:")
+	if d.local() { // otherwise the verbs need the admin token
+		fmt.Fprintln(d.out, "Publish a sample order; `listen --topic demo` receives it:")
 		fmt.Fprintf(d.out, "  %s publish %s --server %s --sample\n", program, demoTopic, d.ready.API)
 	}
-	fmt.Fprintln(d.out, "Look at the dead letters:")
-	fmt.Fprintln(d.out,
-		fmt.Sprintf("  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, "+
-			"last_status from postrider.dead_letters\"", program, d.ready.DatabaseURL))
-	fmt.Fprintln(d.out, "Ask a policy what it does:")
-	fmt.Fprintf(d.out, "  %s policy explain ga-2021 --status 503\n", program)
-	fmt.Fprintln(d.out)
+	fmt.Fprintln(d.out, "Query the dead letters:")
+	fmt.Fprintf(d.out, "  %s sql --database-url '%s' \"select event_id, subscription, reason, attempts, last_outcome, "+
+		"last_status from postrider.dead_letters\"\n", program, d.ready.DatabaseURL)
+	fmt.Fprintln(d.out, "Preview a retry schedule:")
+	fmt.Fprintf(d.out, "  %s policy explain ga-2021 --status 503\n\n", program)
 }

@@ -18,23 +18,21 @@ import (
 	"postrider/cmd/postrider/local"
 )
 
-// How long dev's certificate lasts, and how long before its end a new one is created. Clients reject server
-// certificates of more than 398 days.
 const (
-	devCertificateLasts = 397 * 24 * time.Hour
+	devCertificateLasts = 397 * 24 * time.Hour // clients reject more than 398 days
 	devRenewBefore      = 30 * 24 * time.Hour
 	devClockSkew        = time.Hour
 )
 
-// devTLS is the folder of dev's certificate, which is for this machine's own names and signed by itself: clients that
-// trust it trust nothing else, even if its key becomes known.
+// devTLS is the directory of dev's certificate. It is self-signed and for names of this machine: a client that trusts
+// it trusts no other certificate, even if the key becomes known.
 type devTLS struct{ dir string }
 
 func (d devTLS) files() tlsFlags {
 	return tlsFlags{TLSCert: filepath.Join(d.dir, "cert.pem"), TLSKey: filepath.Join(d.dir, "key.pem")}
 }
 
-// prepare creates the certificate if it is missing, does not fit its key, or ends soon.
+// prepare creates the certificate if it is missing, does not match its key, or expires soon.
 func (d devTLS) prepare(now time.Time) error {
 	files := d.files()
 	kept, err := tls.LoadX509KeyPair(files.TLSCert, files.TLSKey)

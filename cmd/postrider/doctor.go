@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,17 +22,17 @@ type doctorCmd struct {
 	terminal.OutputFlag
 	encryptionFlags
 	egressFlags
-	MaxConns int      `help:"Connections that each node may have, as for serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
-	Endpoint []string `help:"Also check whether the service may call this URL, and connect to it from here; nothing is sent." placeholder:"URL"`
+	MaxConns int      `help:"Limit of connections of each node, as for serve." default:"16" env:"POSTRIDER_MAX_CONNS"`
+	Endpoint []string `help:"Also check whether the service may call this URL, and connect to it without sending a request." placeholder:"URL"`
 }
 
 // Help is shown by doctor --help.
 func (doctorCmd) Help() string {
-	return `Nothing is changed. Each finding is ok, warn or fail, with what to do. The exit code is 1 if a check fails. ` +
+	return `It changes nothing. Each finding has a level (ok, warn or fail) and a remedy. The exit code is 1 if a check fails. ` +
 		`docs/reference/cli.md lists the checks.
-Stored endpoints are checked by their addresses (50 hosts at most); nothing connects to them.
-Use the same --allow-cidr, --allow-http, --delivery-proxy, --max-conns and encryption key as serve, which may come ` +
-		`from the environment.
+It checks the addresses of stored endpoints (up to 50 hosts) without connecting to them.
+Use the same --allow-cidr, --allow-http, --delivery-proxy, --max-conns and encryption key as serve, as flags or ` +
+		`environment variables.
 
 Examples:
   postrider doctor
@@ -46,27 +47,26 @@ type finding struct {
 	Level  string `json:"level"`
 	Check  string `json:"check"`
 	Says   string `json:"says"`
-	Remedy string `json:"remedy"` // "" if it is ok
+	Remedy string `json:"remedy"` // "" at level ok
 }
 
 type findings []finding
 
-// problem is a finding if it exists.
+// problem is a finding only if it exists.
 type problem struct {
 	exists              bool
 	level, says, remedy string
 }
 
-// check adds the problems that exist, or else that the check is ok, unless there is nothing to say about that.
+// check adds the problems that exist. If there are none, it adds a finding of level ok, unless says is "".
 func (f *findings) check(check, says string, problems ...problem) {
-	wrong := false
+	before := len(*f)
 	for _, p := range problems {
 		if p.exists {
-			wrong = true
 			*f = append(*f, finding{p.level, check, p.says, p.remedy})
 		}
 	}
-	if !wrong && says != "" {
+	if len(*f) == before && says != "" {
 		*f = append(*f, finding{ok, check, says, ""})
 	}
 }
@@ -92,19 +92,17 @@ func (f findings) count(level string) (n int) {
 	return n
 }
 
-// errUnwell is returned after findings that failed were printed.
-var errUnwell = errors.New("something has to be done, see above")
+// errChecksFailed is returned after the findings were printed.
+var errChecksFailed = errors.New("checks failed; fix the findings of level fail")
 
 // Run executes doctor.
 func (c *doctorCmd) Run(ctx context.Context) error {
-	if err := c.require(); err != nil {
-		return err
-	}
-	if _, err := c.proxy(); err != nil {
+	_, err := c.proxy()
+	if err := cmp.Or(c.require(), err); err != nil {
 		return err
 	}
 	var found findings
-	c.look(ctx, &found)
+	c.checkAll(ctx, &found)
 	for _, url := range c.Endpoint {
 		checkEgress(ctx, &found, url, c.egressFlags)
 	}
@@ -112,7 +110,7 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 		return err
 	}
 	if found.count(fail) > 0 {
-		return errUnwell
+		return errChecksFailed
 	}
 	return nil
 }
@@ -124,19 +122,19 @@ func printFindings(w io.Writer, found findings) {
 			fmt.Fprintf(w, "\t\t→ %s\n", terminal.OneLine(f.Remedy))
 		}
 	}
-	fmt.Fprintf(w, "(%d ok, %d to watch, %d to fix)\n", found.count(ok), found.count(warn), found.count(fail))
+	fmt.Fprintf(w, "(%d ok, %d warnings, %d failed)\n", found.count(ok), found.count(warn), found.count(fail))
 }
 
-// look goes as far as the database lets it.
-func (c *doctorCmd) look(ctx context.Context, found *findings) {
+// checkAll runs the checks in an order in which each can rely on those before it, until one makes the rest impossible.
+func (c *doctorCmd) checkAll(ctx context.Context, found *findings) {
 	pool, err := c.openPool(ctx, 2)
 	if err != nil {
-		found.fail("connection", fmt.Sprintf("the database URL cannot be used: %v", err),
+		found.fail("connection", fmt.Sprintf("the database URL is invalid: %v", err),
 			"write it as postgres://user:password@host:5432/name")
 		return
 	}
 	defer pool.Close()
-	if !c.reach(ctx, found, pool) {
+	if !c.checkConnection(ctx, found, pool) {
 		return
 	}
 	queried := time.Now()
@@ -147,17 +145,17 @@ func (c *doctorCmd) look(ctx context.Context, found *findings) {
 	}
 	checkServer(found, seen, queried.Add(time.Since(queried)/2))
 	checkDisk(found, postgres.ProbeDisk(ctx, pool))
-	if c.lookAtOwn(ctx, found, pool, seen) {
+	if c.checkSchema(ctx, found, pool, seen) {
 		checkStored(ctx, found, pool, c.egressFlags)
 	}
 }
 
-// reach checks whether the database answers, and for a pooler before it.
-func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Pool) bool {
+// checkConnection checks whether the database responds, and whether a pooler changes the session.
+func (c *doctorCmd) checkConnection(ctx context.Context, found *findings, pool *pgxpool.Pool) bool {
 	err := pool.Ping(ctx)
 	rejected := poolerRejection(err, c.PgBouncer)
 	if err != nil && rejected == nil {
-		found.fail("connection", fmt.Sprintf("the database does not answer: %v", err),
+		found.fail("connection", fmt.Sprintf("database unavailable: %v", err),
 			"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs")
 		return false
 	}
@@ -169,7 +167,7 @@ func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Po
 		return false
 	}
 	if !c.PgBouncer {
-		found.ok("pooler", "none before the database that drops settings")
+		found.ok("pooler", "no pooler that drops session settings")
 		return true
 	}
 	statements, err := postgres.MissingSettings(ctx, pool)
@@ -177,67 +175,62 @@ func (c *doctorCmd) reach(ctx context.Context, found *findings, pool *pgxpool.Po
 		found.fail("pooler", err.Error(), "read PgBouncer's log")
 		return false
 	}
-	found.check("pooler", "PgBouncer, and the role has the settings that it does not pass on", problem{
-		statements != "", warn, "PgBouncer passes no session settings on, and the role does not have them",
-		"run: " + statements,
+	found.check("pooler", "PgBouncer drops session settings, and the role has them", problem{
+		statements != "", warn, "PgBouncer drops session settings, and the role lacks them", "run: " + statements,
 	})
 	return true
 }
 
-// lookAtOwn checks what postrider has in the database, and reports whether that can be read.
-func (c *doctorCmd) lookAtOwn(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *query.Checkup) bool {
+// checkSchema checks postrider's own tables, and reports whether they can be read.
+func (c *doctorCmd) checkSchema(ctx context.Context, found *findings, pool *pgxpool.Pool, seen *query.Checkup) bool {
+	const other = "the database is at version %d, this program needs %d"
 	status, err := migrations.ReadStatus(ctx, pool)
 	switch {
 	case err != nil:
 		found.fail("schema", fmt.Sprintf("its version cannot be read: %v", err),
-			"connect as the role that migrated the database, or give this one rights on schema postrider_internal")
+			"connect as the role that migrated the database, or grant this role rights on schema postrider_internal")
 		return false
 	case status.Current > status.Target:
-		found.warn("schema",
-			fmt.Sprintf("the database is at version %d, this program knows %d", status.Current, status.Target),
-			"use the program that the nodes run: this one is older")
+		found.warn("schema", fmt.Sprintf(other, status.Current, status.Target),
+			"run the doctor of the nodes' version: this program is older")
 	case !status.Ready():
-		found.fail("schema",
-			fmt.Sprintf("the database is at version %d, this program needs %d", status.Current, status.Target),
-			"run: postrider migrate up")
+		found.fail("schema", fmt.Sprintf(other, status.Current, status.Target), "run: postrider migrate up")
 		return false
 	default:
-		found.ok("schema", "version %d, which this program knows", status.Current)
+		found.ok("schema", "version %d, as this program needs", status.Current)
 	}
-	if err := seen.ReadOwn(ctx, pool,
-		[]string{migrations.ReaderRole, migrations.PublisherRole, migrations.OperatorRole}); err != nil {
-		found.fail("tables", fmt.Sprintf("what is in the database cannot be read: %v", err),
+	roles := []string{migrations.ReaderRole, migrations.PublisherRole, migrations.OperatorRole}
+	if err := seen.ReadOwn(ctx, pool, roles); err != nil {
+		found.fail("tables", fmt.Sprintf("postrider's tables cannot be read: %v", err),
 			"connect as the role that migrated the database")
 		return false
 	}
 	if !checkRights(found, seen) {
 		return false
 	}
-	seen.Overdue, _ = query.Overdue(ctx, pool) // a database that takes no writes has a finding of its own
+	seen.Overdue, _ = query.Overdue(ctx, pool) // fails if the database accepts no writes, which has its own finding
 	checkTables(found, seen)
 	checkHolders(found, seen)
 	checkPartitions(found, seen)
 	checkConnections(found, seen, c.MaxConns)
 	checkNodes(found, seen)
-	c.tryKey(ctx, found, pool)
+	c.checkEncryption(ctx, found, pool)
 	return true
 }
 
-func (c *doctorCmd) tryKey(ctx context.Context, found *findings, pool *pgxpool.Pool) {
+func (c *doctorCmd) checkEncryption(ctx context.Context, found *findings, pool *pgxpool.Pool) {
+	const check, remedy = "encryption key", "set POSTRIDER_ENCRYPTION_KEY to the key of the nodes; without it endpoints " +
+		"and access keys cannot be decrypted"
 	if c.EncryptionKey == "" {
-		found.warn("encryption key", "not tried: POSTRIDER_ENCRYPTION_KEY is not set here",
-			"set it to the service's key to see whether it opens what is sealed")
+		found.warn(check, "not checked: POSTRIDER_ENCRYPTION_KEY is not set", remedy)
 		return
 	}
 	sealer, err := c.sealer()
-	if err != nil {
-		found.fail("encryption key", err.Error(), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set up with")
-		return
+	if err == nil {
+		err = catalog.TryKey(ctx, pool, sealer)
 	}
-	err = catalog.TryKey(ctx, pool, sealer)
-	nothing := errors.Is(err, catalog.ErrNothingSealed)
-	found.check("encryption key", terminal.Either(nothing, fmt.Sprint(err), "it opens what is sealed"), problem{
-		err != nil && !nothing, fail, fmt.Sprint(err), "set POSTRIDER_ENCRYPTION_KEY to the key that the database was set " +
-			"up with; without it endpoints and access keys cannot be read",
+	unused := errors.Is(err, catalog.ErrNothingSealed)
+	found.check(check, terminal.Either(unused, fmt.Sprint(err), "it decrypts the stored secrets"), problem{
+		err != nil && !unused, fail, fmt.Sprint(err), remedy,
 	})
 }

@@ -60,7 +60,7 @@ func TestDoctorChecks(t *testing.T) {
 		{"fail", "version", "PostgreSQL 14.2", func(c *query.Checkup) {
 			c.Server.VersionNumber, c.Server.Version = 140002, "14.2"
 		}},
-		{"fail", "writes", "it is a standby", func(c *query.Checkup) { c.Server.InReplica = true }},
+		{"fail", "writes", "the server is a standby", func(c *query.Checkup) { c.Server.InReplica = true }},
 		{"fail", "writes", "default_transaction_read_only", func(c *query.Checkup) { c.Server.ReadOnly = true }},
 		{"fail", "durability", "fsync is off", func(c *query.Checkup) { c.Settings["fsync"] = "off" }},
 		{"fail", "durability", "synchronous_commit is off:", func(c *query.Checkup) {
@@ -74,11 +74,11 @@ func TestDoctorChecks(t *testing.T) {
 		}},
 		{"warn", "clock", "differ by 1m0s", func(c *query.Checkup) { c.Server.Clock = now.Add(-time.Minute) }},
 		{"fail", "autovacuum", "is off", func(c *query.Checkup) { c.Settings["autovacuum"] = "off" }},
-		{"warn", "autovacuum", "switched off for river_job", func(c *query.Checkup) { c.HotTables[0].Autovacuum = false }},
-		{"warn", "autovacuum", "500000 dead rows", func(c *query.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
+		{"warn", "autovacuum", "autovacuum is off for table river_job", func(c *query.Checkup) { c.HotTables[0].Autovacuum = false }},
+		{"warn", "autovacuum", "500000 dead and 100000 live rows", func(c *query.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
 		{"fail", "rights", "deliveries", func(c *query.Checkup) { c.Unreachable = []string{"deliveries"} }},
 		{"warn", "roles", "postrider_reader", func(c *query.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
-		{"warn", "vacuum horizon", "does not see since when other roles' transactions are open", func(c *query.Checkup) {
+		{"warn", "vacuum horizon", "cannot see the age of other roles' transactions", func(c *query.Checkup) {
 			c.Server.SeesAll = false
 		}},
 		{"warn", "vacuum horizon", "open for 20m0s", func(c *query.Checkup) { c.Holders[0].Age = 20 * time.Minute }},
@@ -89,20 +89,20 @@ func TestDoctorChecks(t *testing.T) {
 			c.Holders[1].Idle = true
 		}},
 		{"warn", "vacuum horizon", "transactions behind", func(c *query.Checkup) { c.Holders[1].Transactions = 20_000_000 }},
-		{"fail", "partitions", "none for today", func(c *query.Checkup) { c.Partitions[0].Today = false }},
-		{"fail", "partitions", "none for tomorrow", func(c *query.Checkup) { c.Partitions[0].Ahead = 0 }},
-		{"warn", "partitions", "3 days ahead", func(c *query.Checkup) { c.Partitions[0].Ahead = 3 }},
+		{"fail", "partitions", "no partition for today", func(c *query.Checkup) { c.Partitions[0].Today = false }},
+		{"fail", "partitions", "no partition for tomorrow", func(c *query.Checkup) { c.Partitions[0].Ahead = 0 }},
+		{"warn", "partitions", "for 3 days ahead", func(c *query.Checkup) { c.Partitions[0].Ahead = 3 }},
 		{"warn", "partitions", "default partition", func(c *query.Checkup) { c.Partitions[0].Default = true }},
 		{"warn", "connections", "of 17", func(c *query.Checkup) { c.Settings["max_connections"] = "20" }},
-		{"warn", "nodes", "none that delivers", func(c *query.Checkup) { c.Nodes = nil }},
-		{"warn", "nodes", "no sign of life", func(c *query.Checkup) { c.Nodes[0].Silent = time.Minute }},
+		{"warn", "nodes", "no node that delivers", func(c *query.Checkup) { c.Nodes = nil }},
+		{"warn", "nodes", "last heartbeat 1m0s ago", func(c *query.Checkup) { c.Nodes[0].Silent = time.Minute }},
 		{"warn", "nodes", "2 versions", func(c *query.Checkup) {
 			c.Nodes = append(c.Nodes,
 				query.NodeFacts{Name: "b", Version: "2"})
 		}},
-		{"warn", "sweeper", "mended 3 rows", func(c *query.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
-		{"warn", "backlog", "due for up to 2m0s", func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
-		{"warn", "backlog", "due for up to 2m0s", func(c *query.Checkup) {
+		{"warn", "sweeper", "since the nodes started: 3", func(c *query.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
+		{"warn", "backlog", "are due, for up to 2m0s", func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
+		{"warn", "backlog", "are due, for up to 2m0s", func(c *query.Checkup) {
 			late := 2 * time.Minute
 			c.OldestDue, c.Overdue, c.Running = &late, true, true
 		}},
@@ -147,11 +147,11 @@ func allowing(addresses string) egressFlags {
 
 func TestDoctorChecksEndpoints(t *testing.T) {
 	t.Parallel()
-	answers := func(http.ResponseWriter, *http.Request) { t.Error("a doctor sends nothing") }
-	plain, secure := httptest.NewServer(http.HandlerFunc(answers)), httptest.NewTLSServer(http.HandlerFunc(answers))
+	handler := func(http.ResponseWriter, *http.Request) { t.Error("the doctor sent a request") }
+	plain, secure := httptest.NewServer(http.HandlerFunc(handler)), httptest.NewTLSServer(http.HandlerFunc(handler))
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that the doctor gives up
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the doctor aborts the handshake
 	for _, row := range []struct {
 		name, endpoint      string
 		flags               egressFlags
@@ -172,20 +172,20 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 		{"plain http", "http://93.184.216.34/?code=secret", egressFlags{}, "fail", "must be https", "--allow-http"},
 		{"plain http at a name", "http://localhost:1/" +
 			"?code=secret", allowing("10.0.0.0/8"), "fail", "127.0.0.1", "--allow-cidr"},
-		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "correct the"},
-		{"nobody listens", "http://127.0.0.1:1/" +
-			"?code=secret", allowing("127.0.0.0/8"), "warn", "does not answer from here", "firewalls"},
-		{"a certificate of nobody", secure.URL +
+		{"no such name", "https://nowhere.invalid/?code=secret", egressFlags{}, "fail", "nowhere.invalid", "fix the name"},
+		{"no listener", "http://127.0.0.1:1/" +
+			"?code=secret", allowing("127.0.0.0/8"), "warn", "does not respond", "firewalls"},
+		{"an untrusted certificate", secure.URL +
 			"/?code=secret", allowing("127.0.0.0/8"), "warn", "certificate", "certificateAuthorities"},
-		{"it answers", plain.URL +
-			"/?code=secret", allowing("127.0.0.0/8"), "ok", "may be called and answers in", ""},
+		{"it responds", plain.URL +
+			"/?code=secret", allowing("127.0.0.0/8"), "ok", "may be called and responds in", ""},
 		{
 			"another protocol's port, through a proxy", "https://inside.example:25/?code=secret",
 			egressFlags{DeliveryProxy: "http://proxy:3128", AllowCIDR: allowing("10.0.0.0/8").AllowCIDR},
 			"fail", "another protocol", "public https URL",
 		},
 		{"through a proxy", "https://inside.example/" +
-			"?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy decides", ""},
+			"?code=secret", egressFlags{DeliveryProxy: "http://proxy:3128"}, "ok", "the proxy checks", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +201,7 @@ func TestDoctorChecksEndpoints(t *testing.T) {
 	}
 }
 
-// Stored endpoints are checked by their addresses, and nothing connects to them.
+// The doctor checks the addresses of stored endpoints without connecting.
 func TestDoctorChecksStoredEndpoints(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -216,7 +216,7 @@ func TestDoctorChecksStoredEndpoints(t *testing.T) {
 	require.Equal(t, "warn", refused.Level)
 	require.Contains(t, refused.Says, "of 2 event subscriptions, such as orders/audit: ")
 	require.Contains(t, refused.Remedy, "--allow-cidr")
-	require.Contains(t, refused.Remedy, "if the service has other flags")
+	require.Contains(t, refused.Remedy, "with the flags of the service")
 
 	db.exec("UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://nowhere.invalid/in' " +
 		"WHERE name = 'audit'")
@@ -224,7 +224,7 @@ func TestDoctorChecksStoredEndpoints(t *testing.T) {
 	require.Equal(t, "warn", unknown.Level)
 	require.Contains(t, unknown.Says, "of 1 event subscription, such as orders/audit: https://nowhere.invalid")
 	requireFinding(t, doctorSays(t, 1, db.env(), append(allowed, "--delivery-proxy", "http://proxy:3128")...), "ok",
-		"egress", "the proxy decides")
+		"egress", "the proxy checks")
 
 	for i := range checkedHosts {
 		n.subscribe("orders", fmt.Sprintf("more-%d", i), fmt.Sprintf("http://127.0.0.1:%d/", 9000+i))
@@ -232,7 +232,7 @@ func TestDoctorChecksStoredEndpoints(t *testing.T) {
 	require.Contains(t, doctorSays(t, 1, db.env(), allowed...)["egress"].Says, "2 further hosts of stored endpoints")
 }
 
-// A name may lead to several addresses: those that may not be called are told one by one.
+// A name can have several addresses. Each one that may not be called is reported.
 func TestDoctorChecksEachAddress(t *testing.T) {
 	t.Parallel()
 	u := &url.URL{Scheme: "http", Host: "billing.example.com"}
@@ -291,12 +291,12 @@ func TestDoctorThroughPgBouncer(t *testing.T) {
 	require.Equal(t, "run: postrider migrate up", found["schema"].Remedy)
 	db.migrate()
 	found = doctorSays(t, 1, db.env())
-	requireFinding(t, found, "warn", "pooler", "passes no session settings on")
-	requireFinding(t, found, "warn", "nodes", "none that delivers is alive")
+	requireFinding(t, found, "warn", "pooler", "the role lacks them")
+	requireFinding(t, found, "warn", "nodes", "no node that delivers")
 
 	startNode(t, db)
 	direct.exec(strings.TrimPrefix(found["pooler"].Remedy, "run: "))
-	fresh := startPgBouncer(t, direct).through(direct) // older server connections keep what they began with
+	fresh := startPgBouncer(t, direct).through(direct) // older server connections keep their settings
 	found = doctorSays(t, 1, fresh.env())
 	for _, check := range []string{
 		"pooler", "version", "clock", "schema", "autovacuum", "vacuum horizon", "partitions", "connections", "nodes",
@@ -307,7 +307,7 @@ func TestDoctorThroughPgBouncer(t *testing.T) {
 	require.Equal(t, "fail", found["durability"].Level)
 }
 
-// What is wrong with a real database is found there.
+// The doctor finds the faults of a real database.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -317,14 +317,14 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	db.exec("ALTER DATABASE " + name + " SET synchronous_commit = off")
 	db.exec("CREATE TABLE postrider_internal.events_rest PARTITION OF postrider_internal.events DEFAULT")
 	found := doctorSays(t, 1, append(db.env(), "POSTRIDER_ENCRYPTION_KEY=short"), "--max-conns", "1000")
-	requireFinding(t, found, "warn", "autovacuum", "switched off for river_job")
+	requireFinding(t, found, "warn", "autovacuum", "autovacuum is off for table river_job")
 	requireFinding(t, found, "warn", "timeouts", "statement_timeout = 5min in database")
 	requireFinding(t, found, "fail", "durability", "")
 	requireFinding(t, found, "warn", "partitions", "events has a default partition")
-	requireFinding(t, found, "warn", "connections", "1 node of up to 1001 connections")
-	requireFinding(t, found, "warn", "nodes", "none that delivers")
+	requireFinding(t, found, "warn", "connections", "1 node with up to 1001 connections")
+	requireFinding(t, found, "warn", "nodes", "no node that delivers")
 	requireFinding(t, found, "fail", "encryption key", "")
-	require.Contains(t, doctorSays(t, 1, db.env())["encryption key"].Remedy, "set it to the service's key")
+	require.Contains(t, doctorSays(t, 1, db.env())["encryption key"].Remedy, "to the key of the nodes")
 
 	db.exec("ALTER DATABASE " + name + " SET default_transaction_read_only = on")
 	requireFinding(t, doctorSays(t, 1, db.env()), "fail", "writes", "default_transaction_read_only is on")
@@ -333,9 +333,9 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	t.Parallel()
 	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://127.0.0.1:1/none"}), "fail",
-		"connection", "the database does not answer")
+		"connection", "database unavailable")
 	requireFinding(t, doctorSays(t, 1, []string{"POSTRIDER_DATABASE_URL=postgres://%zz"}), "fail", "connection",
-		"cannot be used")
+		"is invalid")
 
 	db := migratedDatabase(t)
 	role := "doctor_" + one[string](db, "SELECT md5(current_database())")
@@ -354,11 +354,11 @@ func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 
 	db.exec("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postrider_internal TO " + role)
 	found = doctorSays(t, 1, env)
-	requireFinding(t, found, "warn", "vacuum horizon", "role "+role+" does not see")
+	requireFinding(t, found, "warn", "vacuum horizon", "role "+role+" cannot see")
 	others := one[int](db,
 		"SELECT count(*) FROM pg_stat_activity WHERE usename <> '"+role+"' AND backend_type = 'client backend'")
 	require.Positive(t, others)
-	require.NotContains(t, found["connections"].Says, " 0 of others", "it counts sessions whose kind it may not see")
+	require.NotContains(t, found["connections"].Says, " 0 other connections", "it counts sessions whose kind it may not see")
 	db.exec(strings.TrimPrefix(found["vacuum horizon"].Remedy, "as a superuser: "))
-	require.NotContains(t, doctorSays(t, 1, env)["vacuum horizon"].Says, "does not see")
+	require.NotContains(t, doctorSays(t, 1, env)["vacuum horizon"].Says, "cannot see")
 }

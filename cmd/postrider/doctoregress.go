@@ -22,16 +22,14 @@ import (
 )
 
 const (
-	// egressTimeout is for resolving a name, and again for connecting: half of the deliveries to an endpoint that takes
-	// longer would fail.
-	egressTimeout = 5 * time.Second
-	// checkedHosts is how many hosts of stored endpoints are checked, those of the most event subscriptions first: a name
-	// may take seconds to resolve.
+	egressTimeout = 5 * time.Second // for resolving a name, and again for connecting
+	// checkedHosts limits the hosts of stored endpoints that are checked, those of the most event subscriptions first:
+	// a name can take seconds to resolve.
 	checkedHosts = 50
 )
 
-// checkStored checks the hosts of the stored endpoints by their addresses, and connects to none. Problems are warnings:
-// the service may have other flags than this doctor.
+// checkStored checks the addresses of the stored endpoints without connecting. Problems are warnings: the service may
+// have other flags.
 func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out egressFlags) {
 	const check = "egress"
 	stored, err := query.ReadEndpointHosts(ctx, pool, checkedHosts)
@@ -44,7 +42,7 @@ func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 		return
 	}
 	wrong := make([]findings, len(stored.Hosts))
-	var lookups sync.WaitGroup // all at once: slow names take no longer than one
+	var lookups sync.WaitGroup
 	for i, h := range stored.Hosts {
 		lookups.Go(func() { _, _ = checkAddresses(ctx, &wrong[i], h.URL, out) })
 	}
@@ -54,24 +52,23 @@ func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 		for _, f := range wrong[i] {
 			found.warn(check,
 				fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Says),
-				f.Remedy+"; if the service has other flags, use them here too")
+				f.Remedy+"; run doctor with the flags of the service")
 		}
 		good += terminal.Either(len(wrong[i]) == 0, 1, 0)
 	}
 	if good > 0 {
 		found.ok(check, "%s of stored endpoints may be called%s", terminal.Plural(good, "host"),
-			terminal.Either(out.DeliveryProxy == "", "", " by their URLs: the proxy decides about the addresses of their names"))
+			terminal.Either(out.DeliveryProxy == "", "", " by their URLs; the proxy checks the addresses"))
 	}
 	left := stored.All - len(stored.Hosts)
 	found.check(check, "", problem{
 		left > 0, warn, terminal.Plural(left, "further host") +
-			" of stored endpoints, those of the fewest event subscriptions, were not checked",
-		"check one of them with --endpoint",
+			" of stored endpoints, with the fewest event subscriptions, were not checked", "check them with --endpoint",
 	})
 }
 
-// checkEgress checks an endpoint as the service does when it calls one, and connects to it. What it reports has no
-// query, which may be a secret.
+// checkEgress checks an endpoint as the service does before a call, and connects to it. Findings omit the query of the
+// URL, which may be a secret.
 func checkEgress(ctx context.Context, found *findings, endpoint string, out egressFlags) {
 	const check = "egress"
 	u, open := checkAddresses(ctx, found, endpoint, out)
@@ -80,7 +77,7 @@ func checkEgress(ctx context.Context, found *findings, endpoint string, out egre
 	}
 	host, began := policy.BaseURL(u), time.Now()
 	if out.DeliveryProxy != "" {
-		found.ok(check, "%s has a URL that may be called; the proxy decides about the addresses of its name", host)
+		found.ok(check, "%s may be called by its URL; the proxy checks the addresses", host)
 		return
 	}
 	state, err := connectTo(ctx, u, open)
@@ -88,21 +85,21 @@ func checkEgress(ctx context.Context, found *findings, endpoint string, out egre
 	var trust *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &trust):
-		found.warn(check, fmt.Sprintf("%s: %v", host, trust.Err), "give the endpoint a valid certificate, or its event "+
-			"subscription the certificate of its authority in certificateAuthorities")
+		found.warn(check, fmt.Sprintf("%s: %v", host, trust.Err), "install a valid certificate at the endpoint, or set "+
+			"certificateAuthorities of the event subscription")
 	case err != nil:
-		found.warn(check, fmt.Sprintf("%s may be called, but does not answer from here: %v", host, err),
+		found.warn(check, fmt.Sprintf("%s may be called, but does not respond: %v", host, err),
 			"check the endpoint, and the firewalls between this machine and it")
 	case state != nil:
-		found.ok(check, "%s may be called and answers in %s with %s, certificate until %s (%s)", host, took,
+		found.ok(check, "%s may be called and responds in %s with %s, certificate until %s (%s)", host, took,
 			tls.VersionName(state.Version), state.PeerCertificates[0].NotAfter.UTC().Format(time.DateOnly), addresses)
 	default:
-		found.ok(check, "%s may be called and answers in %s (%s)", host, took, addresses)
+		found.ok(check, "%s may be called and responds in %s (%s)", host, took, addresses)
 	}
 }
 
-// checkAddresses checks an endpoint by its URL and the addresses of its name, as the service does when it calls one. It
-// returns nil if the endpoint may not be called, and the addresses that may be, none if a proxy resolves the name.
+// checkAddresses checks the URL of an endpoint and the addresses of its host, as the service does before a call. It
+// returns a nil URL if the endpoint may not be called, else the allowed addresses (none if a proxy resolves the name).
 func checkAddresses(
 	ctx context.Context, found *findings, endpoint string, out egressFlags,
 ) (called *url.URL, open []netip.Addr) {
@@ -132,7 +129,7 @@ func checkAddresses(
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 	if err != nil {
 		found.fail(check, fmt.Sprintf("%s: %v", host, err),
-			"correct the name, or this machine's resolver: attempts end as ResolutionError")
+			"fix the name or this machine's resolver; attempts fail with ResolutionError")
 		return nil, nil
 	}
 	open, rejected := out.partition(u, addresses)
@@ -143,14 +140,14 @@ func checkAddresses(
 	found.check(check, "", problem{
 		len(rejected) > 0, warn,
 		fmt.Sprintf("%s: of %s, %s", host, terminal.Plural(len(addresses), "address"), strings.Join(rejected, "; ")),
-		"attempts that meet these addresses fail: change the name, or open the range with --allow-cidr",
+		"attempts to these addresses fail: change the DNS name, or allow the range with --allow-cidr",
 	})
 	return u, open
 }
 
-// partition divides the addresses of an endpoint into those that may be called and the reasons against the others.
+// partition returns the addresses that may be called, and the errors of the others.
 func (f egressFlags) partition(u *url.URL, addresses []netip.Addr) (open []netip.Addr, rejected []string) {
-	port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0 if it is the scheme's own
+	port, _ := strconv.ParseUint(u.Port(), 10, 16) // 0 is the scheme's port
 	for _, a := range addresses {
 		err := policy.Address(a, f.AllowCIDR)
 		if err == nil {
@@ -168,7 +165,7 @@ func (f egressFlags) partition(u *url.URL, addresses []netip.Addr) (open []netip
 	return open, rejected
 }
 
-// connectTo tries the addresses in order, with TLS if the URL has it, and sends nothing. state is nil without TLS.
+// connectTo connects to the first address that accepts, with TLS for https. state is nil without TLS.
 func connectTo(ctx context.Context, u *url.URL, addresses []netip.Addr) (state *tls.ConnectionState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, egressTimeout)
 	defer cancel()

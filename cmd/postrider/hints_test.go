@@ -55,7 +55,7 @@ func TestHintsFollowCodes(t *testing.T) {
 func TestUserHelpNamesPersonalKeys(t *testing.T) {
 	t.Parallel()
 	for _, leaf := range newParser(t).Model.Leaves(true) {
-		if strings.Contains(leaf.Help, "their sessions") {
+		if strings.Contains(strings.ToLower(leaf.Help), "their sessions") {
 			require.Contains(t, leaf.Help, "personal keys", leaf.FullPath())
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,16 +14,16 @@ import (
 	"postrider/postgres"
 )
 
-// encryptionFlags are shared by every verb that seals or opens secrets.
+// encryptionFlags are the flags of verbs that encrypt or decrypt secrets.
 type encryptionFlags struct {
-	EncryptionKey          string   `help:"Base64 of 32 random bytes; seals endpoints, custom headers and access keys in the database." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
-	PreviousEncryptionKeys []string `help:"Further keys that only open what they have sealed, during a rotation." env:"POSTRIDER_PREVIOUS_ENCRYPTION_KEYS" placeholder:"KEY"`
+	EncryptionKey          string   `help:"Key that encrypts endpoints, custom headers and access keys in the database: base64 of 32 random bytes." env:"POSTRIDER_ENCRYPTION_KEY" placeholder:"KEY"`
+	PreviousEncryptionKeys []string `help:"Earlier keys, which only decrypt, during a rotation." env:"POSTRIDER_PREVIOUS_ENCRYPTION_KEYS" placeholder:"KEY"`
 }
 
 func (f encryptionFlags) sealer() (*postgres.Sealer, error) {
 	if f.EncryptionKey == "" {
-		return nil, terminal.Usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep " +
-			"it safe; make one with: openssl rand -base64 32")
+		return nil, terminal.Usagef("no encryption key: set POSTRIDER_ENCRYPTION_KEY to base64 of 32 random bytes and keep "+
+			"it safe; %s", createSecret)
 	}
 	key, err := postgres.ParseKey(f.EncryptionKey)
 	if err != nil {
@@ -38,7 +39,7 @@ func (f encryptionFlags) sealer() (*postgres.Sealer, error) {
 }
 
 type keysCmd struct {
-	Rotate keysRotateCmd `cmd:"" help:"Seal everything in the database with the encryption key, and retire the keys before it."`
+	Rotate keysRotateCmd `cmd:"" help:"Encrypt all secrets in the database with the current key, and retire earlier keys."`
 }
 
 type keysRotateCmd struct {
@@ -50,8 +51,8 @@ type keysRotateCmd struct {
 
 // Help is shown by keys rotate --help.
 func (keysRotateCmd) Help() string {
-	return `The service runs on meanwhile. By then each node must have been restarted with the new key as ` +
-		`POSTRIDER_ENCRYPTION_KEY; see docs/operate/configure.md.
+	return `The service can stay running. Restart each node with the new key as POSTRIDER_ENCRYPTION_KEY first; see
+docs/operate/configure.md.
 
 Example:
   export POSTRIDER_ENCRYPTION_KEY=$NEW POSTRIDER_PREVIOUS_ENCRYPTION_KEYS=$OLD
@@ -60,10 +61,7 @@ Example:
 
 // Run executes keys rotate.
 func (c *keysRotateCmd) Run(ctx context.Context) error {
-	if err := c.require(); err != nil {
-		return err
-	}
-	if err := c.checkKey(); err != nil {
+	if err := cmp.Or(c.require(), c.checkKey()); err != nil {
 		return err
 	}
 	sealer, err := c.sealer()
@@ -84,65 +82,60 @@ func (c *keysRotateCmd) Run(ctx context.Context) error {
 	sealed, line, all := map[string]int{}, terminal.NewProgressLine(), 0
 	retired, err := catalog.RotateKeys(ctx, pool, sealer, func(table string, rows int) {
 		sealed[table], all = sealed[table]+rows, all+rows
-		line.Show(func() string { return terminal.Plural(all, "row") + " sealed" })
+		line.Show(func() string { return terminal.Plural(all, "row") + " encrypted" })
 	})
 	line.End()
 	if err != nil {
 		return err
 	}
-	now := func() (any, error) {
-		rows := map[string]int{
-			"topics": sealed["topics"], "eventSubscriptions": sealed["event_subscriptions"], "handshakes": sealed["handshakes"],
-		}
-		return map[string]any{"keyId": sealer.KeyID(), "sealed": rows, "retired": append([]string{}, retired...)}, nil
+	topics, subscriptions, handshakes := sealed["topics"], sealed["event_subscriptions"], sealed["handshakes"]
+	result := map[string]any{
+		"keyId": sealer.KeyID(), "retired": append([]string{}, retired...),
+		"sealed": map[string]int{"topics": topics, "eventSubscriptions": subscriptions, "handshakes": handshakes},
 	}
-	return c.Done(now, "%s", describeRotation(sealer.KeyID(), sealed, retired))
-}
-
-func describeRotation(key string, sealed map[string]int, retired []string) string {
-	text := fmt.Sprintf("Sealed with key %s: %s, %s, %s.\n", key, terminal.Plural(sealed["topics"], "topic"),
-		terminal.Plural(sealed["event_subscriptions"], "event subscription"),
-		terminal.Plural(sealed["handshakes"], "handshake"))
-	if len(retired) == 0 {
-		return text + "No other key was in use."
+	earlier := "No earlier key was in use."
+	if len(retired) > 0 {
+		earlier = fmt.Sprintf("Retired: %s. You can unset POSTRIDER_PREVIOUS_ENCRYPTION_KEYS.", strings.Join(retired, ", "))
 	}
-	return text +
-		fmt.Sprintf("Retired: %s. POSTRIDER_PREVIOUS_ENCRYPTION_KEYS is needed no longer.", strings.Join(retired, ", "))
+	return c.PrintOne(result, fmt.Sprintf("Encrypted with key %s: %s, %s, %s.\n%s", sealer.KeyID(),
+		terminal.Plural(topics, "topic"), terminal.Plural(subscriptions, "event subscription"),
+		terminal.Plural(handshakes, "handshake"), earlier))
 }
 
 const (
-	// minAdminToken is the least length of an admin token, in characters. Guessing it is hopeless; so the form for the
-	// first admin needs no lockout.
+	// minAdminToken is the minimum length of an admin token, in characters: the form for the first admin has no lockout.
 	minAdminToken = 32
-	// minDifferent tells a random secret from a placeholder: 32 random hexadecimal digits have fewer different ones
-	// once in 25 million times.
+	// minDifferent distinguishes a random secret from a placeholder: of 25 million secrets of 32 random hexadecimal
+	// digits, one has fewer different digits.
 	minDifferent = 8
 
-	makeSecret = "make one with: openssl rand -base64 32"
+	createSecret = "create one with: openssl rand -base64 32"
 )
 
 // knownSecrets are published with this program. devAccessKey is also base64 of devEncryptionKey.
 var knownSecrets = []string{rest.DevAdminToken, devAccessKey, devEncryptionKey}
 
-// checkAdminToken rejects a token that can be guessed. No error repeats it.
+// checkAdminToken rejects a token that can be guessed; "" is none. No error contains it.
 func checkAdminToken(token, encryptionKey string) error {
 	const name = "--admin-token (POSTRIDER_ADMIN_TOKEN)"
 	switch length := utf8.RuneCountInString(token); {
+	case token == "":
+		return nil
 	case slices.Contains(knownSecrets, token):
-		return terminal.Usagef("%s is a secret of postrider dev, which is published: %s", name, makeSecret)
+		return terminal.Usagef("%s is a secret of postrider dev, which is published: %s", name, createSecret)
 	case length < minAdminToken:
-		return terminal.Usagef("%s has %d characters: it must have at least %d; %s", name, length, minAdminToken, makeSecret)
+		return terminal.Usagef("%s has %d characters: it must have at least %d; %s", name, length, minAdminToken,
+			createSecret)
 	case different([]byte(token)) < minDifferent:
 		return terminal.Usagef("%s has %d different characters: it must be random; %s", name, different([]byte(token)),
-			makeSecret)
+			createSecret)
 	case token == encryptionKey:
-		return terminal.Usagef("%s is the encryption key: use two secrets; %s", name, makeSecret)
-	default:
-		return nil
+		return terminal.Usagef("%s is the encryption key: use two secrets; %s", name, createSecret)
 	}
+	return nil
 }
 
-// checkKey rejects an encryption key that can be guessed, as the key that seals. A previous key may be any.
+// checkKey rejects a current encryption key that can be guessed. Previous keys are not checked.
 func (f encryptionFlags) checkKey() error {
 	const name = "--encryption-key (POSTRIDER_ENCRYPTION_KEY)"
 	key, err := postgres.ParseKey(f.EncryptionKey)
@@ -150,16 +143,12 @@ func (f encryptionFlags) checkKey() error {
 	case err != nil:
 		return nil // sealer reports it
 	case string(key) == devEncryptionKey:
-		return terminal.Usagef("%s is the key of postrider dev, which is published: %s", name, makeSecret)
+		return terminal.Usagef("%s is the key of postrider dev, which is published: %s", name, createSecret)
 	case different(key) < minDifferent:
-		return terminal.Usagef("%s has %d different bytes: it must be random; %s", name, different(key), makeSecret)
-	default:
-		return nil
+		return terminal.Usagef("%s has %d different bytes: it must be random; %s", name, different(key), createSecret)
 	}
+	return nil
 }
 
 // different counts the different bytes.
-func different(text []byte) int {
-	sorted := slices.Sorted(slices.Values(text))
-	return len(slices.Compact(sorted))
-}
+func different(text []byte) int { return len(slices.Compact(slices.Sorted(slices.Values(text)))) }

@@ -153,7 +153,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 	require.Equal(t, 1, r.code)
 	require.Contains(t, r.stderr, "is retired: set POSTRIDER_ENCRYPTION_KEY to the one that took its place")
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate")
-	require.Contains(t, r.stdout, "No other key was in use")
+	require.Contains(t, r.stdout, "No earlier key was in use")
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate", "-o", "json")
 	require.JSONEq(t,
 		`{"keyId":"`+fresh+`","sealed":{"topics":0,"eventSubscriptions":0,"handshakes":0},"retired":[]}`, r.stdout)

@@ -12,8 +12,8 @@ import (
 )
 
 type migrateCmd struct {
-	Up     migrateUpCmd     `cmd:"" help:"Create or upgrade the schema. Safe to run from many places at once, and again."`
-	Status migrateStatusCmd `cmd:"" help:"Show the schema's version and the one this build needs; exit code 1 when it is too old." example:"migrate status -o json"`
+	Up     migrateUpCmd     `cmd:"" help:"Create or upgrade the schema. You can run it repeatedly, and from several nodes at once."`
+	Status migrateStatusCmd `cmd:"" help:"Show the schema's version and the version that this build needs. The exit code is 1 if it is too old." example:"migrate status -o json"`
 }
 
 type migrateUpCmd struct {
@@ -26,9 +26,8 @@ func (migrateUpCmd) Help() string {
 	return `Example:
   postrider migrate up --database-url postgres://owner:secret@db:5432/postrider
 
-The role needs CREATE on the database. The roles postrider_reader, postrider_publisher and postrider_operator are ` +
-		`created where permitted;
-else the statements for an administrator are printed.`
+The role needs CREATE on the database. It also creates the roles postrider_reader, postrider_publisher and
+postrider_operator if it may; otherwise it prints the statements for an administrator.`
 }
 
 // Run executes migrate up.
@@ -45,9 +44,8 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 		return err
 	}
 	defer pool.Close()
-	// For the line below only, and read before Up's lock: where another process is half way, the answer may be an error.
-	before, _ := migrations.ReadStatus(ctx, pool)
-	// At once, not when it is done: a notice may say what the migration waits for.
+	before, _ := migrations.ReadStatus(ctx, pool) // only printed; may fail while another process migrates
+	// Notices are printed at once: they may report what the migration waits for.
 	if err := terminal.Await("the schema is migrated", func() error { return migrations.Up(ctx, pool, out) }); err != nil {
 		return err
 	}
@@ -55,18 +53,14 @@ func migrateUp(ctx context.Context, database databaseFlags, flags logFlags, out 
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n", after.Current, before.Current,
-		after.River, ahead(after))
-	return err
-}
-
-// ahead says that another release has been here.
-func ahead(s migrations.Status) string {
-	if s.Current > s.Target || s.River > migrations.RiverVersion {
-		return fmt.Sprintf(" Newer than what this build knows (%d and %d), and left as it is.", s.Target,
+	newer := ""
+	if after.Current > after.Target || after.River > migrations.RiverVersion {
+		newer = fmt.Sprintf(" A newer release created it (this build has %d and %d); nothing was changed.", after.Target,
 			migrations.RiverVersion)
 	}
-	return ""
+	_, err = fmt.Fprintf(out, "Schema at version %d (was %d), River's at %d.%s\n", after.Current, before.Current,
+		after.River, newer)
+	return err
 }
 
 type migrateStatusCmd struct {

@@ -108,7 +108,7 @@ func TestServeNamesTheSettingThatIsWrong(t *testing.T) {
 			"POSTRIDER_ENCRYPTION_KEY",
 		},
 		{"address range without its length", []string{url, key}, []string{"--allow-cidr", "10.0.0.0"}, "--allow-cidr: " +
-			`expected an address range such as 10.0.0.0/8 but got "10.0.0.0"`},
+			`"10.0.0.0": must be an address range such as 10.0.0.0/8`},
 		{"no connections", []string{url, key}, []string{"--max-conns", "0"}, "--max-conns 0: must be 2 to 1000"},
 		{"connections that are no number", []string{url, key}, []string{"--max-conns", "many"}, "--max-conns"},
 		{"no workers", []string{url, key}, []string{"--max-workers", "0"}, "--max-workers 0: must be 1 to 10000"},

@@ -254,7 +254,7 @@ func TestPgBouncerRefusesAParameterOfTheURL(t *testing.T) {
 	db.url = startPgBouncer(t, db).url + "&search_path=elsewhere"
 	r := postrider(t, db.env(), "migrate", "up", "--pgbouncer")
 	require.Equal(t, 2, r.code, r.stderr)
-	require.Contains(t, r.stderr, "unsupported startup parameter: search_path; take that parameter out of the URL")
+	require.Contains(t, r.stderr, "unsupported startup parameter: search_path; remove that parameter from the URL")
 }
 
 // The switch does no harm where the URL leads to PostgreSQL itself.

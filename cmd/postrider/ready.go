@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// readyAge is how long a result is used again: requests need no credential and are not limited.
+	// readyAge is how long a result is reused: requests need no credential, and their rate is not limited.
 	readyAge = 500 * time.Millisecond
-	// silentTooLong is more than a lease (four seconds) and a restart of PostgreSQL.
+	// silentTooLong is longer than a lease (four seconds) and a restart of PostgreSQL.
 	silentTooLong = 30 * time.Second
 )
 
@@ -48,7 +48,7 @@ func (a *instance) isReady(ctx context.Context) error {
 
 func (a *instance) check(ctx context.Context) error {
 	if err := a.store.Reader.Ping(ctx); err != nil {
-		return fmt.Errorf("%w: %w", server.NotReadyError("the database does not answer"), err)
+		return fmt.Errorf("%w: %w", server.NotReadyError("database unavailable"), err)
 	}
 	r, err := a.store.Reader.Readiness(ctx, a.keyID, a.store.Node)
 	if err != nil {
@@ -67,38 +67,36 @@ func (a *instance) check(ctx context.Context) error {
 	return a.missing(r, stalled)
 }
 
-// missing returns why the node is not ready. A node without an engine has no heartbeat.
+// missing returns why the node is not ready, or nil. A node without an engine writes no heartbeat.
 func (a *instance) missing(r query.Readiness, stalled time.Duration) error {
 	switch {
 	case !r.KeyKnown:
 		return server.NotReadyError("the database was set up with another encryption key than this node's")
 	case r.DiskFull:
-		return server.NotReadyError("the database's disk is full: no event can be stored until there is room; free space " +
-			"or enlarge the disk")
+		return server.NotReadyError("PostgreSQL's disk is full, and no event can be stored: free space or enlarge the disk")
 	case !r.PartitionsToday:
-		return server.NotReadyError("the database has no partition for today's events; a node makes them every minute, and " +
-			"its log says why it cannot")
+		return server.NotReadyError("the database has no partition for today's events; nodes create them every minute, and " +
+			"the log of a node that cannot has the reason")
 	case a.engine != nil && !r.Registered:
-		return server.NotReadyError(
-			"this node is not registered: it has written no heartbeat yet, or was thought dead a moment ago")
+		return server.NotReadyError("this node is not registered: it has written no heartbeat yet, or its lease has expired")
 	case a.engine != nil && r.Silent > silentTooLong:
 		return server.NotReadyError(fmt.Sprintf("this node wrote its last heartbeat %s ago", r.Silent.Round(time.Second)))
 	case stalled >= jobs.StalledTooLong:
-		return server.NotReadyError(fmt.Sprintf("deliveries are due and this node has begun no attempt for %s; restart it",
+		return server.NotReadyError(fmt.Sprintf("deliveries are due, but this node has started no attempt for %s; restart it",
 			stalled))
 	}
 	return nil
 }
 
-// readyCmd replaces curl in the image, which contains only this program.
+// readyCmd replaces curl, which the image does not contain.
 type readyCmd struct {
 	Listen  string `help:"Address that the node listens on." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
-	TLS     bool   `name:"tls" help:"The node serves TLS. Its certificate is not checked, because it is not for this name."`
+	TLS     bool   `name:"tls" help:"The node serves TLS. Its certificate, which is for another name, is not verified."`
 	TLSCert string `name:"tls-cert" help:"As for serve: with a certificate, the node serves TLS." env:"POSTRIDER_TLS_CERT" placeholder:"FILE"`
-	Live    bool   `help:"Check only that its process responds, which it does while the database is unavailable: for restarts of nodes that fail."`
+	Live    bool   `help:"Check only that the process responds, which it does even if the database is unavailable. Use it to restart failed nodes."`
 }
 
-const readyPatience = 3 * time.Second
+const readyTimeout = 3 * time.Second
 
 // Run executes ready.
 func (c *readyCmd) Run(ctx context.Context) error {
@@ -122,15 +120,15 @@ func (c *readyCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// checkHealth returns the node's reason, or why there is no response.
+// checkHealth returns nil after a response 200, and else the node's reason or the error of the request.
 func checkHealth(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	//nolint:gosec // nothing is sent, and it is this machine
+	//nolint:gosec // the request has no secret, and the node is on this machine
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Do(request)
 	if err != nil {

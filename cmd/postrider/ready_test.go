@@ -51,14 +51,14 @@ func TestReadyJudgesWhatWasFound(t *testing.T) {
 	require.NoError(t, worker.missing(fit, 59*time.Second))
 	require.NoError(t, api.missing(query.Readiness{KeyKnown: true, PartitionsToday: true}, 0))
 	require.ErrorContains(t, worker.missing(fit, time.Minute),
-		"deliveries are due and this node has begun no attempt for 1m0s")
+		"deliveries are due, but this node has started no attempt for 1m0s")
 	for _, row := range []struct {
 		says   string
 		breaks func(*query.Readiness)
 		both   bool // of a node that delivers nothing, too
 	}{
 		{"another encryption key", func(r *query.Readiness) { r.KeyKnown = false }, true},
-		{"the database's disk is full", func(r *query.Readiness) { r.DiskFull = true }, true},
+		{"PostgreSQL's disk is full", func(r *query.Readiness) { r.DiskFull = true }, true},
 		{"no partition for today's events", func(r *query.Readiness) { r.PartitionsToday = false }, true},
 		{"not registered", func(r *query.Readiness) { r.Registered = false }, false},
 		{"wrote its last heartbeat 31s ago", func(r *query.Readiness) { r.Silent = 31 * time.Second }, false},

@@ -66,7 +66,7 @@ func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
 func (s *service) saysOfADatabaseThatIsAway() {
 	s.t.Helper()
 	require.Contains(s.t, s.manage(http.StatusServiceUnavailable, http.MethodGet, "/readyz", ""),
-		"the database does not answer")
+		"database unavailable")
 	s.manage(http.StatusOK, http.MethodGet, "/healthz", "")
 }
 
@@ -137,7 +137,7 @@ func requireMadeOnce(t *testing.T, db *database, nodes []*node, sink *gate) {
 // A 200 promises no more than PostgreSQL's commit does.
 func TestServeSaysThatCommitsMayBeForgotten(t *testing.T) {
 	t.Parallel()
-	const says = "may forget events that were answered with 200"
+	const says = "can lose accepted events in a crash"
 	forgetful := startNode(t, migratedDatabase(t))
 	require.Contains(t, forgetful.stderr.String(), says)
 	require.Contains(t, forgetful.stderr.String(), "fsync, full_page_writes, synchronous_commit")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,7 @@ import (
 	"postrider/server/auth"
 )
 
-// stopGrace is what a clean stop may take beyond the attempts in flight.
+// stopGrace is how long a clean stop may take beyond the attempts in flight.
 const stopGrace = 10 * time.Second
 
 type serveCmd struct {
@@ -69,30 +70,32 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := warnForgetful(ctx, a.store, o.log); err != nil {
-		_ = a.stop(context.WithoutCancel(ctx))
-		return err
+	if err = warnUnsafeSettings(ctx, a.store, o.log); err == nil {
+		err = local.WriteReadyFile(c.ReadyFile, c.announce(a, o, base))
 	}
-	if err := local.WriteReadyFile(c.ReadyFile, c.announce(a, o, base)); err != nil {
-		_ = a.stop(context.WithoutCancel(ctx))
-		return err
+	if err == nil {
+		err = a.wait(ctx)
+		o.log.Info("stopping", "attempts_may_finish_within", c.StopTimeout)
 	}
-	err = a.wait(ctx)
-	o.log.Info("stopping", "attempts_may_finish_within", c.StopTimeout)
-	return stopApp(a, c.StopTimeout+stopGrace, err)
-}
-
-// warnForgetful warns of settings with which PostgreSQL may lose a commit, and so an event that was accepted.
-func warnForgetful(ctx context.Context, s *app.System, log *slog.Logger) error {
-	names, err := postgres.UnsafeSettings(ctx, s.DB.Pool)
-	if len(names) > 0 {
-		log.Warn("PostgreSQL may forget events that were answered with 200 when it crashes: switch these settings on, for "+
-			"the cluster, the database and the role", "settings", strings.Join(names, ", "))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.StopTimeout+stopGrace)
+	defer cancel()
+	if stopErr := a.stop(ctx); stopErr != nil && err == nil {
+		return fmt.Errorf("stop: %w", stopErr)
 	}
 	return err
 }
 
-// listen opens the node's port, with TLS if there is a certificate, and returns its URL.
+// warnUnsafeSettings logs settings with which PostgreSQL may lose commits in a crash.
+func warnUnsafeSettings(ctx context.Context, s *app.System, log *slog.Logger) error {
+	names, err := postgres.UnsafeSettings(ctx, s.DB.Pool)
+	if len(names) > 0 {
+		log.Warn("PostgreSQL can lose accepted events in a crash; switch these settings on for cluster, database and role",
+			"settings", strings.Join(names, ", "))
+	}
+	return err
+}
+
+// listen opens the node's port, for TLS if there is a certificate, and returns its URL.
 func (c *serveCmd) listen(ctx context.Context, o *appOptions) (base string, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.Listen)
@@ -121,13 +124,8 @@ func (c *serveCmd) announce(a *instance, o appOptions, base string) local.ReadyI
 }
 
 func (c *serveCmd) options() (o appOptions, err error) {
-	if err := c.require(); err != nil {
-		return o, err
-	}
-	if err := c.checkSecrets(); err != nil {
-		return o, err
-	}
-	if err := c.webhookFlags.check(); err != nil {
+	if err := cmp.Or(c.require(), c.checkKey(), checkAdminToken(c.AdminToken, c.EncryptionKey),
+		c.webhookFlags.check()); err != nil {
 		return o, err
 	}
 	log := c.logger()
@@ -160,30 +158,14 @@ func (c *serveCmd) options() (o appOptions, err error) {
 	return o, nil
 }
 
-func (c *serveCmd) checkSecrets() error {
-	if err := c.checkKey(); err != nil || c.AdminToken == "" {
-		return err
-	}
-	return checkAdminToken(c.AdminToken, c.EncryptionKey)
-}
-
+// token returns the admin token, and creates and prints one if the flag is not set. A worker needs none.
 func (c *serveCmd) token() string {
 	if c.AdminToken != "" {
 		return c.AdminToken
 	}
 	token := newSecret()
-	if !c.Role.serves() {
-		return token // a worker serves nothing that needs it
+	if c.Role.serves() {
+		fmt.Fprintf(os.Stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)
 	}
-	fmt.Fprintf(os.Stderr, "Admin token of this process (set POSTRIDER_ADMIN_TOKEN to choose your own): %s\n", token)
 	return token
-}
-
-func stopApp(a *instance, within time.Duration, cause error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if err := a.stop(ctx); err != nil && cause == nil {
-		return fmt.Errorf("stop: %w", err)
-	}
-	return cause
 }

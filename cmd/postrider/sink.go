@@ -42,7 +42,7 @@ func (c *sinkCmd) Run(ctx context.Context) error {
 
 func serveSink(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	srv := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	stopped := context.AfterFunc(ctx, func() { _ = srv.Close() }) // requests to /hang never end by themselves
+	stopped := context.AfterFunc(ctx, func() { _ = srv.Close() }) // also ends requests to /hang
 	defer stopped()
 	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the demo endpoint: %w", err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
@@ -28,7 +27,7 @@ type sqlCmd struct {
 	databaseFlags
 	Output       string        `short:"o" help:"table, json (one object per row), yaml (one document per row) or csv." enum:"table,json,yaml,csv" default:"table"`
 	Timeout      time.Duration `help:"Time limit of the statement; 0 = none." default:"30s" range:"0.."`
-	Questions    bool          `help:"List the questions of docs/reference/sql.md, which need no SQL of yours."`
+	Questions    bool          `help:"List the ready-made questions of docs/reference/sql.md."`
 	Question     string        `help:"Run one of them, by its name or number." placeholder:"NAME"`
 	Topic        string        `help:"Topic that the question is about." placeholder:"NAME"`
 	Subscription string        `help:"Event subscription that the question is about." placeholder:"NAME"`
@@ -38,7 +37,7 @@ type sqlCmd struct {
 
 // Help is shown by sql --help.
 func (sqlCmd) Help() string {
-	return `The statement runs in a read-only transaction, as the role postrider_reader where that is permitted.
+	return `The statement runs in a read-only transaction, as the role postrider_reader if your role may become it.
 
 Examples:
   postrider sql "select topic, subscription, reason, count(*) from postrider.dead_letters group by 1, 2, 3"
@@ -85,20 +84,19 @@ func (c *sqlCmd) statement() (string, error) {
 	q, known := docs.Find(c.Question)
 	switch {
 	case (c.Statement == "") == (c.Question == ""):
-		return "", terminal.Usagef("sql: say one of <statement> and --question; --questions lists the questions")
+		return "", terminal.Usagef("sql: name either <statement> or --question; --questions lists the questions")
 	case c.Question != "" && !known:
-		return "", terminal.Usagef("sql: there is no question %q; --questions lists them", c.Question)
+		return "", terminal.Usagef("sql: no question %q; --questions lists them", c.Question)
 	}
 	for name, value := range about {
 		thing := strings.ReplaceAll(name, "-", " ")
 		switch needed := slices.Contains(q.About(), name); {
 		case !known && value != "":
-			return "", terminal.Usagef("sql: --%s belongs to --question; write it into the statement", name)
+			return "", terminal.Usagef("sql: --%s requires --question; write it into the statement", name)
 		case needed && value == "":
-			return "", terminal.Usagef("sql: question %q (%s) is about one %s: say --%s", q.Name, q.Title, thing, name)
+			return "", terminal.Usagef("sql: question %q (%s) is about one %s: add --%s", q.Name, q.Title, thing, name)
 		case !needed && value != "":
-			return "", terminal.Usagef("sql: question %q (%s) is not about one %s: leave --%s out", q.Name, q.Title, thing,
-				name)
+			return "", terminal.Usagef("sql: question %q (%s) is not about one %s: omit --%s", q.Name, q.Title, thing, name)
 		}
 	}
 	return cmp.Or(c.Statement, q.With(about)), nil
@@ -106,7 +104,7 @@ func (c *sqlCmd) statement() (string, error) {
 
 // execute runs the statement and prints its rows.
 func (c *sqlCmd) execute(ctx context.Context, statement string) error {
-	// No settings, and nothing prepared below: this works through PgBouncer as it is.
+	// Without settings and prepared statements, this also works through PgBouncer.
 	conn, err := pgx.Connect(ctx, c.DatabaseURL)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
@@ -114,7 +112,7 @@ func (c *sqlCmd) execute(ctx context.Context, statement string) error {
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	keepNumbers(conn.TypeMap())
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := c.prepare(ctx, tx); err != nil {
+		if err := c.limit(ctx, tx); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, statement, pgx.QueryExecModeExec)
@@ -126,9 +124,9 @@ func (c *sqlCmd) execute(ctx context.Context, statement string) error {
 	})
 }
 
-// prepare bounds the transaction. Compiling a statement would take longer than running any of the questions.
-func (c *sqlCmd) prepare(ctx context.Context, tx pgx.Tx) error {
-	// The time is rounded up: PostgreSQL takes 0 for never.
+// limit limits the rights and the time of the transaction. JIT compilation takes longer than any of the questions.
+func (c *sqlCmd) limit(ctx context.Context, tx pgx.Tx) error {
+	// The time is rounded up, because 0 means no limit.
 	const settings = "SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '2s', true), " +
 		"set_config('jit', 'off', true)"
 	if err := becomeReader(ctx, tx); err != nil {
@@ -151,11 +149,11 @@ func (c *sqlCmd) explain(err error) error {
 	if errors.As(err, &pgErr) {
 		switch pgErr.Code {
 		case "57014": // query_canceled
-			advice = fmt.Sprintf("; it was given up after %s, --timeout allows more", c.Timeout)
+			advice = fmt.Sprintf("; it was canceled after %s, raise --timeout", c.Timeout)
 		case "42P01", "3F000": // undefined_table, invalid_schema_name
-			advice = "; the views are in schema postrider, and `postrider migrate status` tells whether this database has them"
+			advice = "; the views are in schema postrider, and `postrider migrate status` shows whether this database has them"
 		case "42501": // insufficient_privilege
-			advice = "; the views of schema postrider are all that may be read"
+			advice = "; only the views of schema postrider may be read"
 		}
 		if pgErr.Hint != "" {
 			advice += "; " + pgErr.Hint
@@ -166,37 +164,31 @@ func (c *sqlCmd) explain(err error) error {
 
 func becomeReader(ctx context.Context, tx pgx.Tx) error {
 	var may bool
-	// From PostgreSQL 16 on a member need not be allowed to become the role.
+	// Since PostgreSQL 16, membership alone does not allow a user to become the role.
 	const query = `SELECT coalesce((SELECT pg_has_role(oid,
 		    CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 		FROM pg_roles WHERE rolname = 'postrider_reader'), false)`
 	if err := tx.QueryRow(ctx, query, pgx.QueryExecModeExec).Scan(&may); err != nil {
-		return fmt.Errorf("look for the reader role: %w", err)
+		return fmt.Errorf("check the role postrider_reader: %w", err)
 	}
 	if !may {
-		fmt.Fprintln(os.Stderr, "postrider: this user may not become postrider_reader; the statement runs with its own "+
-			"rights, read only (an administrator may run: GRANT postrider_reader TO this user)")
+		fmt.Fprintln(os.Stderr, "postrider: this user may not become postrider_reader; the statement runs read only with the "+
+			"user's own rights (an administrator can run: GRANT postrider_reader TO this user)")
 		return nil
 	}
 	if _, err := tx.Exec(ctx, "SET LOCAL ROLE postrider_reader"); err != nil {
-		return fmt.Errorf("become the reader role: %w", err)
+		return fmt.Errorf("set the role postrider_reader: %w", err)
 	}
 	return nil
 }
 
-// keepNumbers has every digit of a number in JSON printed: a float64 has 15 to 17 of them.
+// keepNumbers reads numbers in JSON with all their digits: a float64 has 15 to 17.
 func keepNumbers(types *pgtype.Map) {
-	exactly := func(data []byte, into any) error {
-		decoder := json.NewDecoder(bytes.NewReader(data))
-		decoder.UseNumber()
-		return decoder.Decode(into)
-	}
-	types.RegisterType(&pgtype.Type{
-		Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: exactly},
-	})
-	types.RegisterType(&pgtype.Type{
-		Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: exactly},
-	})
+	codec := pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: terminal.DecodeExactly}
+	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &codec})
+	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{
+		Marshal: codec.Marshal, Unmarshal: codec.Unmarshal,
+	}})
 }
 
 // valuesOf returns the values of each row.
@@ -213,9 +205,9 @@ func valuesOf(rows pgx.Rows) iter.Seq2[[]any, error] {
 	}
 }
 
-// printRows prints rows as table, json, yaml or csv. A row may have more values than are printed.
+// printRows prints rows as table, json, yaml or csv. A row may have more values than names.
 func printRows(out io.Writer, form string, names []string, rows iter.Seq2[[]any, error]) error {
-	if len(names) == 0 { // rejected before there was a column, or a statement without a result
+	if len(names) == 0 { // the statement was rejected, or has no result
 		for _, err := range rows {
 			return err
 		}
@@ -253,8 +245,7 @@ func printTable(out io.Writer, names []string, rows iter.Seq2[[]any, error]) err
 	return err
 }
 
-// printCSV prints a line of names and one for each row (RFC 4180). Values are whole; control characters in them are
-// spaces.
+// printCSV prints a line of names and one for each row (RFC 4180). Control characters in values become spaces.
 func printCSV(out io.Writer, names []string, rows iter.Seq2[[]any, error]) error {
 	w := csv.NewWriter(out)
 	_ = w.Write(names)
@@ -305,7 +296,7 @@ func columnNames(rows pgx.Rows) []string {
 	return names
 }
 
-// jsonValue makes what encoding/json writes wrongly or not at all into text: ids, and times beyond the year 9999.
+// jsonValue converts values that encoding/json cannot write: UUIDs, and times after the year 9999.
 func jsonValue(value any) any {
 	switch v := value.(type) {
 	case [16]byte:

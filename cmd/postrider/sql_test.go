@@ -26,7 +26,7 @@ func TestSQLOnlyReads(t *testing.T) {
 			{"secrets", "SELECT key1_sealed FROM postrider_internal.topics", "permission denied"},
 			{"nonsense", "SELEC 1", "syntax error"},
 			{"what the reader may not see says what it may", "SELECT 1 FROM postrider_internal.topics", "permission denied.*; " +
-				"the views of schema postrider are all that may be read"},
+				"only the views of schema postrider may be read"},
 			{"a view that is none", "SELECT 1 FROM postrider.nothing", "does not exist.*; the views are in schema postrider, " +
 				"and `postrider migrate status`"},
 			{"PostgreSQL's own advice", "SELECT topc FROM postrider.topics", `does not exist.*; Perhaps you meant`},
@@ -88,22 +88,22 @@ func TestSQLGivesUp(t *testing.T) {
 	r := postrider(t, db.env(), "sql", "--timeout", "50ms", "SELECT pg_sleep(60)")
 	require.Equal(t, 1, r.code)
 	require.Regexp(t,
-		`canceling statement due to statement timeout.*; it was given up after 50ms, --timeout allows more`, r.stderr)
+		`canceling statement due to statement timeout.*; it was canceled after 50ms, raise --timeout`, r.stderr)
 }
 
 // What is wrong with the command line is said without a database.
 func TestSQLRefuses(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"":                               "say one of <statement> and --question; --questions lists",
-		"--question owed SELECT":         "say one of <statement> and --question",
+		"":                               "name either <statement> or --question; --questions lists",
+		"--question owed SELECT":         "name either <statement> or --question",
 		"--questions SELECT":             "--questions lists the questions and runs nothing",
-		"--question nothing":             `there is no question "nothing"; --questions lists them`,
-		"--question 21":                  `there is no question "21"`,
-		"--question owed --topic orders": "is about one subscription: say --subscription",
+		"--question nothing":             `no question "nothing"; --questions lists them`,
+		"--question 21":                  `no question "21"`,
+		"--question owed --topic orders": "is about one subscription: add --subscription",
 		"--question oldest --topic orders": `question "oldest" (How long has the oldest event waited?) is not about one ` +
-			`topic: leave --topic out`,
-		"--topic orders SELECT":             "--topic belongs to --question",
+			`topic: omit --topic`,
+		"--topic orders SELECT":             "--topic requires --question",
 		"--timeout=-1s SELECT":              "--timeout -1s: must not be negative",
 		"-o xml SELECT":                     `--output must be one of "table","json","yaml","csv"`,
 		"--question oldest --database-url=": "no database: set POSTRIDER_DATABASE_URL",

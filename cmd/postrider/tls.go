@@ -13,13 +13,13 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// tlsFlags name the certificate that a listener shows. Both or none.
+// tlsFlags name the certificate of a listener: both or none.
 type tlsFlags struct {
-	TLSCert string `name:"tls-cert" help:"Serve TLS with this certificate (PEM, its chain below it); read again when it changes." env:"POSTRIDER_TLS_CERT" placeholder:"FILE"`
+	TLSCert string `name:"tls-cert" help:"Serve TLS with this certificate (PEM, followed by its chain). Changes of the file take effect within seconds." env:"POSTRIDER_TLS_CERT" placeholder:"FILE"`
 	TLSKey  string `name:"tls-key" help:"The certificate's private key (PEM)." env:"POSTRIDER_TLS_KEY" placeholder:"FILE"`
 }
 
-// open reads both files; nil where neither is named.
+// open reads both files. It returns nil without the flags.
 func (f tlsFlags) open(log *slog.Logger) (*certificate, error) {
 	switch {
 	case f.TLSCert == "" && f.TLSKey == "":
@@ -30,37 +30,35 @@ func (f tlsFlags) open(log *slog.Logger) (*certificate, error) {
 		return nil, terminal.Usagef("--tls-key without --tls-cert: name the file of the certificate as well")
 	}
 	c := &certificate{files: f, log: log}
-	if _, err := c.look(); err != nil {
+	if _, err := c.load(); err != nil {
 		return nil, terminal.Usagef("%v", err)
 	}
 	return c, nil
 }
 
-// certificate is what a TLS listener shows, as its files last had it.
+// certificate is the certificate of a TLS listener, reloaded when its files change.
 type certificate struct {
-	files  tlsFlags
-	log    *slog.Logger
-	inUse  atomic.Pointer[tls.Certificate]
-	cert   []byte // the files' content behind inUse
-	key    []byte
-	failed string // what was last logged as wrong with the files
+	files     tlsFlags
+	log       *slog.Logger
+	inUse     atomic.Pointer[tls.Certificate]
+	cert, key []byte // content of the files of inUse
+	failed    string // the last logged error of the files
 }
 
-// config is what the listener is given. Versions before 1.2 are withdrawn (RFC 8996).
+// config is the listener's configuration. RFC 8996 withdraws versions before 1.2.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		// Named here, because net/http offers h2 by itself only where every listener of the server speaks TLS.
-		NextProtos:     []string{"h2", "http/1.1"},
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"}, // net/http adds h2 only if all listeners of the server use TLS
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.inUse.Load(), nil },
 	}
 }
 
-// certificatePause is how often the files are read. Two small files cost nothing; no signal has to be sent and no time
-// of a file has to be trusted, whether a renewal writes, renames or moves a symbolic link.
+// certificatePause is between two reads of the files. Reading works however a renewal replaces them: by writing,
+// renaming or moving a symbolic link.
 const certificatePause = 2 * time.Second
 
-// watch takes renewed files into use until ctx ends.
+// watch reloads the files until ctx ends.
 func (c *certificate) watch(ctx context.Context) {
 	tick := time.NewTicker(certificatePause)
 	defer tick.Stop()
@@ -69,28 +67,28 @@ func (c *certificate) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			c.renew()
+			c.reload()
 		}
 	}
 }
 
-// renew looks once. What is wrong with the files is logged once; the certificate in use stays.
-func (c *certificate) renew() {
-	renewed, err := c.look()
+// reload uses renewed files. It logs an error of the files once, and keeps the certificate in use.
+func (c *certificate) reload() {
+	renewed, err := c.load()
 	switch {
 	case err != nil && err.Error() != c.failed:
 		c.failed = err.Error()
-		c.log.Error("the renewed TLS certificate cannot be used; the old one stays", "error", err, "old_ends", c.ends())
+		c.log.Error("renewed TLS certificate is invalid; the current one stays in use", "error", err, "ends", c.ends())
 	case err == nil:
 		c.failed = ""
 	}
 	if renewed {
-		c.log.Info("the TLS certificate was renewed", "ends", c.ends())
+		c.log.Info("TLS certificate renewed", "ends", c.ends())
 	}
 }
 
-// look takes the files into use if they hold something new that fits together.
-func (c *certificate) look() (renewed bool, err error) {
+// load reads the files, and uses them if they have changed and match.
+func (c *certificate) load() (renewed bool, err error) {
 	cert, err := os.ReadFile(c.files.TLSCert)
 	if err != nil {
 		return false, fmt.Errorf("--tls-cert: %w", err)
@@ -111,5 +109,5 @@ func (c *certificate) look() (renewed bool, err error) {
 	return true, nil
 }
 
-// ends is when clients no longer accept the certificate in use.
+// ends is when the certificate in use expires.
 func (c *certificate) ends() time.Time { return c.inUse.Load().Leaf.NotAfter }

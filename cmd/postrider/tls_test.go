@@ -130,7 +130,7 @@ func TestRenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	second := shownSerial(t, n.api)
 
 	require.NoError(t, os.WriteFile(files.files().TLSCert, []byte("cut sho"), 0o644))
-	const complaint = "the renewed TLS certificate cannot be used; the old one stays"
+	const complaint = "renewed TLS certificate is invalid; the current one stays in use"
 	eventually(t, "a broken renewal is reported", func() bool { return strings.Contains(n.stderr.String(), complaint) })
 	require.Equal(t, second, shownSerial(t, n.api))
 

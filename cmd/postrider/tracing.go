@@ -24,15 +24,15 @@ import (
 	"postrider/server"
 )
 
-// tracing sends a span for each publish request, with its commit, and for each delivery attempt, in the trace that the
-// publisher names. Spans are created from reports after the work, so that they cost nothing without tracing. Requests
-// to endpoints therefore carry the publisher's traceparent, the same one in each attempt.
+// tracing exports a span for each publish request, with its commit, and for each delivery attempt, in the publisher's
+// trace. Spans are created from reports after the work: without tracing they cost nothing. All requests to endpoints
+// therefore have the publisher's traceparent.
 type tracing struct {
 	provider *trace.TracerProvider
 	tracer   api.Tracer
 }
 
-// startTracing uses OpenTelemetry's own variables, which its library reads; nil if none of them names a collector.
+// startTracing reads OpenTelemetry's environment variables. It returns nil if they name no collector.
 func startTracing(ctx context.Context, node string) (*tracing, error) {
 	collector := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	if collector == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") ||
@@ -61,17 +61,16 @@ func startTracing(ctx context.Context, node string) (*tracing, error) {
 func (t *tracing) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, httpGrace)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // spans that the collector does not accept are lost
+	_ = t.provider.Shutdown(ctx) // spans that the collector rejects are lost
 }
 
-// withinTrace is a context in the trace that an event was published in.
+// withinTrace returns a context in the trace of an event's publisher.
 func withinTrace(t event.Trace) context.Context {
 	return propagation.TraceContext{}.Extract(context.Background(),
 		propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
 }
 
-// published reports a publish request. Its parent is the first event's trace: a traceparent of the request applies to
-// all its events.
+// published reports a publish request. Its parent is the first event's trace.
 func (t *tracing) published(r server.PublishReport) {
 	if len(r.Events) == 0 {
 		return

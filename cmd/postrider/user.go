@@ -15,23 +15,23 @@ import (
 )
 
 type userCmd struct {
-	Add      userAddCmd      `cmd:"" help:"Add a user, who may then sign in to the dashboard."`
+	Add      userAddCmd      `cmd:"" help:"Add a user who may sign in to the dashboard."`
 	List     userListCmd     `cmd:"" help:"List the users." example:"user list"`
 	Show     userShowCmd     `cmd:"" help:"Show a user." example:"user show anna"`
-	Role     userRoleCmd     `cmd:"" help:"Give a user another role; their sessions end, and their personal keys may do no more than it." example:"user role anna operator"`
-	Password userPasswordCmd `cmd:"" help:"Give a user another password; their sessions and personal keys end." detail:"The old password is not required: the database's URL is enough." example:"user password anna"`
-	Disable  userDisableCmd  `cmd:"" help:"Disable a user without removing them; their sessions and personal keys end." detail:"Name, role and password stay, so that the user can be enabled again. With the database's URL you can also disable the last admin: user enable, or the admin token, lets one in again." example:"user disable anna"`
-	Enable   userEnableCmd   `cmd:"" help:"Enable a user who was disabled." example:"user enable anna"`
-	Remove   userRemoveCmd   `cmd:"" help:"Remove a user; their sessions and personal keys end." detail:"The audit keeps the name." example:"user remove anna; user remove anna --yes"`
+	Role     userRoleCmd     `cmd:"" help:"Change the role of a user. Their sessions end, and the role limits their personal keys." example:"user role anna operator"`
+	Password userPasswordCmd `cmd:"" help:"Change the password of a user. Their sessions and personal keys end." detail:"The old password is not required." example:"user password anna"`
+	Disable  userDisableCmd  `cmd:"" help:"Disable a user. Their sessions and personal keys end." detail:"Name, role and password stay, so that you can enable the user again. You can also disable the last admin; user enable or the admin token restores access." example:"user disable anna"`
+	Enable   userEnableCmd   `cmd:"" help:"Enable a disabled user." example:"user enable anna"`
+	Remove   userRemoveCmd   `cmd:"" help:"Remove a user. Their sessions and personal keys end." detail:"The audit keeps the name." example:"user remove anna; user remove anna --yes"`
 }
 
-// passwordFlag says where a password comes from. It is not an argument: those are in the list of processes and in the
-// shell's history.
+// passwordFlag chooses the source of a password. A password is no argument: other users see the arguments of processes,
+// and the shell stores them.
 type passwordFlag struct {
-	PasswordStdin bool `help:"Read the password from standard input, without the line's end (default: prompt on the terminal)."`
+	PasswordStdin bool `help:"Read the password from standard input, without the line break at its end (default: prompt on the terminal)."`
 }
 
-// read reads a password; access checks it.
+// read returns the password. Package access checks it.
 func (f passwordFlag) read() (string, error) {
 	if f.PasswordStdin {
 		raw, err := io.ReadAll(io.LimitReader(os.Stdin, access.MaxPassword+3))
@@ -47,7 +47,7 @@ func (f passwordFlag) read() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	again, err := prompt("The same again: ")
+	again, err := prompt("Repeat password: ")
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +57,7 @@ func (f passwordFlag) read() (string, error) {
 	return once, nil
 }
 
-// prompt reads a line that is not shown.
+// prompt reads a line without echo.
 func prompt(question string) (string, error) {
 	fmt.Fprint(os.Stderr, question)
 	raw, err := term.ReadPassword(int(os.Stdin.Fd()))
@@ -68,7 +68,7 @@ func prompt(question string) (string, error) {
 	return string(raw), nil
 }
 
-// oneUser is for verbs about one user.
+// oneUser has the flags of verbs about one user.
 type oneUser struct {
 	databaseFlags
 	terminal.OutputFlag
@@ -83,22 +83,12 @@ func (o *oneUser) put(ctx context.Context, a *access.Access, spec access.UserSpe
 	return o.Done(func() (any, error) { return a.User(ctx, o.Name) }, done, append([]any{o.Name}, args...)...)
 }
 
-// existing calls do if there is such a user.
-func (o *oneUser) existing(ctx context.Context, do func(context.Context, *access.Access, *access.User) error) error {
-	return o.access(ctx, func(ctx context.Context, a *access.Access) error {
-		u, err := a.User(ctx, o.Name)
-		if err != nil {
-			return err
-		}
-		return do(ctx, a, u)
-	})
-}
-
-// change is put for a user who exists.
-func (o *oneUser) change(ctx context.Context, spec access.UserSpec, done string, args ...any) error {
-	return o.existing(ctx, func(ctx context.Context, a *access.Access, _ *access.User) error {
-		return o.put(ctx, a, spec, done, args...)
-	})
+// change is put for a user that must exist.
+func (o *oneUser) change(ctx context.Context, a *access.Access, spec access.UserSpec, done string, args ...any) error {
+	if _, err := a.User(ctx, o.Name); err != nil {
+		return err
+	}
+	return o.put(ctx, a, spec, done, args...)
 }
 
 type userAddCmd struct {
@@ -115,18 +105,16 @@ func (userAddCmd) Help() string {
 }
 
 // Run executes user add.
-func (c *userAddCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		if _, err := a.User(ctx, c.Name); err == nil {
-			return fmt.Errorf("there is a user %s already: user role and user password change them", c.Name)
-		}
-		password, err := c.read()
-		if err != nil {
-			return err
-		}
-		return c.put(ctx, a, access.UserSpec{Role: access.Role(c.Role), Password: &password},
-			"User %s was added, with the role %s.", c.Role)
-	})
+func (c *userAddCmd) Run(ctx context.Context, a *access.Access) error {
+	if _, err := a.User(ctx, c.Name); err == nil {
+		return fmt.Errorf("user %s exists already: change it with user role or user password", c.Name)
+	}
+	password, err := c.read()
+	if err != nil {
+		return err
+	}
+	return c.put(ctx, a, access.UserSpec{Role: access.Role(c.Role), Password: &password},
+		"User %s was added, with the role %s.", c.Role)
 }
 
 type userListCmd struct {
@@ -135,19 +123,17 @@ type userListCmd struct {
 }
 
 // Run executes user list.
-func (c *userListCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		list, err := a.Users(ctx, "", math.MaxInt32)
-		if err != nil {
-			return err
+func (c *userListCmd) Run(ctx context.Context, a *access.Access) error {
+	list, err := a.Users(ctx, "", math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	return c.Print(list, func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
+		for _, u := range list {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(&u), u.Sessions,
+				timeOr("never", u.LastSignInAt), u.CreatedBy)
 		}
-		return c.Print(list, func(w io.Writer) {
-			fmt.Fprintln(w, "NAME\tROLE\tSTATE\tSESSIONS\tLAST SIGNED IN\tADDED BY")
-			for _, u := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", u.Name, u.Role, userState(&u), u.Sessions,
-					momentOr("never", u.LastSignInAt), u.CreatedBy)
-			}
-		})
 	})
 }
 
@@ -156,12 +142,14 @@ func userState(u *access.User) string { return terminal.Either(u.Disabled, "disa
 type userShowCmd struct{ oneUser }
 
 // Run executes user show.
-func (c *userShowCmd) Run(ctx context.Context) error {
-	return c.existing(ctx, func(_ context.Context, _ *access.Access, u *access.User) error {
-		return c.Print(u, func(w io.Writer) {
-			terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions,
-				"last signed in", momentOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
-		})
+func (c *userShowCmd) Run(ctx context.Context, a *access.Access) error {
+	u, err := a.User(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	return c.Print(u, func(w io.Writer) {
+		terminal.PrintNamed(w, "name", u.Name, "role", u.Role, "state", userState(u), "sessions", u.Sessions,
+			"last signed in", timeOr("never", u.LastSignInAt), "added", u.CreatedAt, "added by", u.CreatedBy)
 	})
 }
 
@@ -171,8 +159,8 @@ type userRoleCmd struct {
 }
 
 // Run executes user role.
-func (c *userRoleCmd) Run(ctx context.Context) error {
-	return c.change(ctx, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
+func (c *userRoleCmd) Run(ctx context.Context, a *access.Access) error {
+	return c.change(ctx, a, access.UserSpec{Role: access.Role(c.Role)}, "User %s has the role %s.", c.Role)
 }
 
 type userPasswordCmd struct {
@@ -181,28 +169,29 @@ type userPasswordCmd struct {
 }
 
 // Run executes user password.
-func (c *userPasswordCmd) Run(ctx context.Context) error {
-	return c.existing(ctx, func(ctx context.Context, a *access.Access, _ *access.User) error {
-		password, err := c.read()
-		if err != nil {
-			return err
-		}
-		return c.put(ctx, a, access.UserSpec{Password: &password}, "User %s has another password.")
-	})
+func (c *userPasswordCmd) Run(ctx context.Context, a *access.Access) error {
+	if _, err := a.User(ctx, c.Name); err != nil { // before the password is typed
+		return err
+	}
+	password, err := c.read()
+	if err != nil {
+		return err
+	}
+	return c.put(ctx, a, access.UserSpec{Password: &password}, "User %s has a new password.")
 }
 
 type userDisableCmd struct{ oneUser }
 
 // Run executes user disable.
-func (c *userDisableCmd) Run(ctx context.Context) error {
-	return c.change(ctx, access.UserSpec{Disabled: new(true)}, "User %s is kept out.")
+func (c *userDisableCmd) Run(ctx context.Context, a *access.Access) error {
+	return c.change(ctx, a, access.UserSpec{Disabled: new(true)}, "User %s was disabled.")
 }
 
 type userEnableCmd struct{ oneUser }
 
 // Run executes user enable.
-func (c *userEnableCmd) Run(ctx context.Context) error {
-	return c.change(ctx, access.UserSpec{Disabled: new(false)}, "User %s may sign in again.")
+func (c *userEnableCmd) Run(ctx context.Context, a *access.Access) error {
+	return c.change(ctx, a, access.UserSpec{Disabled: new(false)}, "User %s was enabled.")
 }
 
 type userRemoveCmd struct {
@@ -211,21 +200,19 @@ type userRemoveCmd struct {
 }
 
 // Run executes user remove.
-func (c *userRemoveCmd) Run(ctx context.Context) error {
-	return c.access(ctx, func(ctx context.Context, a *access.Access) error {
-		if err := c.Confirm(func() (string, error) {
-			u, err := a.User(ctx, c.Name)
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("Remove user %s (%s)? Name, role, password and personal keys are lost, and %s will end.",
-				c.Name, u.Role, terminal.Plural(u.Sessions, "session")), nil
-		}); err != nil {
-			return err
+func (c *userRemoveCmd) Run(ctx context.Context, a *access.Access) error {
+	if err := c.Confirm(func() (string, error) {
+		u, err := a.User(ctx, c.Name)
+		if err != nil {
+			return "", err
 		}
-		if err := a.DeleteUser(ctx, c.Name); err != nil {
-			return err
-		}
-		return c.Done(terminal.Deleted("name", c.Name), "User %s was removed.", c.Name)
-	})
+		return fmt.Sprintf("Remove user %s (%s)? Name, role, password and personal keys are lost, and %s will end.",
+			c.Name, u.Role, terminal.Plural(u.Sessions, "session")), nil
+	}); err != nil {
+		return err
+	}
+	if err := a.DeleteUser(ctx, c.Name); err != nil {
+		return err
+	}
+	return c.Done(terminal.Deleted("name", c.Name), "User %s was removed.", c.Name)
 }

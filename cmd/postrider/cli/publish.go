@@ -87,8 +87,8 @@ func (c *PublishCmd) Run(ctx context.Context) error {
 	if err != nil && p.done.Sent == 0 {
 		return err // there is nothing to summarize
 	}
-	if wrong := (*terminal.UsageError)(nil); errors.As(err, &wrong) {
-		err = errors.New(err.Error()) // exit code 1: something was done
+	if terminal.IsUsage(err) {
+		err = errors.New(err.Error()) // exit code 1: some events were sent
 	}
 	summary := p.summary()
 	return errors.Join(c.Print(summary, func(w io.Writer) { fmt.Fprintln(w, summary) }), err)

@@ -156,19 +156,19 @@ func ReadUpTo(name string, most int64) ([]byte, error) {
 	return body, nil
 }
 
-// UsageError is a value on the command line or in the environment that cannot be used.
-type UsageError struct{ message string }
+// usageError is an invalid value on the command line or in the environment.
+type usageError string
 
-// Error is what is wrong.
-func (e *UsageError) Error() string { return e.message }
+func (e usageError) Error() string { return string(e) }
 
-// Usagef is the error of wrong usage: exit code 2.
-func Usagef(format string, args ...any) error {
-	return &UsageError{message: fmt.Sprintf(format, args...)}
-}
+// Usagef returns an error of wrong usage: exit code 2.
+func Usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
-// ExitError ends the program with a code of its own; what there is to say was said.
+// IsUsage reports whether an error is one of wrong usage.
+func IsUsage(err error) bool { return errors.As(err, new(usageError)) }
+
+// ExitError ends the program with this exit code and prints nothing.
 type ExitError struct{ Code int }
 
-// Error is for whoever prints it all the same.
+// Error implements error.
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
