@@ -87,7 +87,7 @@ func TestConnectionRoundTrip(t *testing.T) {
 	}
 	other, _ := selfSigned(t)
 	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+other+`}}`).body,
-		"the privateKey (PEM, not encrypted) that belongs to it")
+		"its privateKey (PEM, not encrypted)")
 	requireSecrets("planted-other")
 
 	for _, page := range []string{path, "/v1/topics/orders/subscriptions"} {
