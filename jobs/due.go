@@ -106,7 +106,7 @@ func ended(fates []delivery.Fate) policy.Verdict {
 }
 
 // deferUntil reports whether it is too early for an attempt, and when the next due check is: at NotBefore, or at the
-// end of the first member's time to live. Until then no job is needed: Refill inserts one when the hold ends.
+// end of the first member's time to live. Until then no job is needed: the refill of that time inserts one.
 func (a *attempt) deferUntil(now time.Time) (first time.Time, early bool) {
 	if a.work.NotBefore == nil {
 		return time.Time{}, false

@@ -139,7 +139,7 @@ type Engine struct {
 	ended       *queue.JobSet // jobs whose row is gone, until River completes them
 	interrupted *queue.JobSet // jobs whose attempt was cut by Stop
 	progress    progress
-	leases      *leaseWatch
+	leases      leaseWatch
 	stalls      stallWatch
 	refills     int
 	stalled     atomic.Int64 // a duration, see Stalled
@@ -163,7 +163,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		options: o, parts: o.Parts, log: o.Logger, host: host, died: make(chan struct{}, 1), exported: make(chan struct{}, 1),
-		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: newLeaseWatch(),
+		interrupted: queue.NewJobSet(), ended: queue.NewJobSet(), leases: leaseWatch{},
 		locations: export.NewLocations(o.DeadLetters),
 	}
 	requests, cut := context.WithCancel(context.Background())

@@ -26,7 +26,7 @@ func TestLeaseWatch(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			watch := newLeaseWatch()
+			watch := leaseWatch{}
 			died := absent
 			for i, beat := range row.beats {
 				read := map[string]int64{"alive": int64(i)}
@@ -48,7 +48,7 @@ func TestLeaseWatch(t *testing.T) {
 // A node whose removal failed is dead at the next heartbeat, too.
 func TestLeaseWatchSaysItAgain(t *testing.T) {
 	t.Parallel()
-	watch := newLeaseWatch()
+	watch := leaseWatch{}
 	for range 5 {
 		watch.dead(map[string]int64{"other": 7})
 	}

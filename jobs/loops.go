@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"sync/atomic"
 	"time"
 
 	"postrider/catalog"
 	"postrider/jobs/queue"
+	"postrider/query"
 )
 
 const (
@@ -141,32 +144,23 @@ func (e *Engine) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// leaseWatch decides which nodes are dead: their heartbeat did not change while this node wrote four. It counts own
-// heartbeats instead of seconds, so all nodes survive a restart of PostgreSQL, when no node can write.
-type leaseWatch struct{ seen map[string]sighting }
+// leaseWatch has the last heartbeats of the other nodes, and how many own heartbeats they have not changed for.
+type leaseWatch map[string]struct{ beat, unchanged int64 }
 
-type sighting struct {
-	beat      int64
-	unchanged int
-}
-
-func newLeaseWatch() *leaseWatch { return &leaseWatch{seen: map[string]sighting{}} }
-
-// dead returns the dead nodes. beats are the other nodes' heartbeats, read after one more own heartbeat.
-func (w *leaseWatch) dead(beats map[string]int64) map[string]int64 {
-	dead := map[string]int64{}
-	seen := make(map[string]sighting, len(beats))
+// dead returns the nodes whose heartbeat did not change while this node wrote four. beats were read after one more own
+// heartbeat. Counting heartbeats instead of seconds keeps all nodes alive through a restart of PostgreSQL.
+func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
+	dead, before := map[string]int64{}, maps.Clone(w)
+	clear(w)
 	for node, beat := range beats {
-		s := sighting{beat: beat}
-		if before, known := w.seen[node]; known && before.beat == beat {
-			s.unchanged = before.unchanged + 1
+		last, known := before[node]
+		if last.unchanged++; !known || last.beat != beat {
+			last.beat, last.unchanged = beat, 0
 		}
-		if s.unchanged >= deadAfterBeats {
+		if w[node] = last; last.unchanged >= deadAfterBeats {
 			dead[node] = beat
 		}
-		seen[node] = s
 	}
-	w.seen = seen
 	return dead
 }
 
@@ -222,4 +216,72 @@ func (e *Engine) sweep(ctx context.Context) error {
 // itself.
 func KeepPartitions(ctx context.Context, m *Maintenance, log *slog.Logger) {
 	(&Engine{parts: Parts{Maintenance: m}, log: log}).repeat(ctx, partitionLoop(m))
+}
+
+const (
+	// stallInterval is how often an engine checks that it makes progress.
+	stallInterval = 5 * time.Second
+	// StalledTooLong is the stall after which a node is not ready: longer than a restart of the database takes.
+	StalledTooLong = time.Minute
+)
+
+// progress counts the attempts that an engine has begun, and those in flight.
+type progress struct{ begun, inFlight atomic.Int64 }
+
+func (p *progress) begin() (end func()) {
+	p.begun.Add(1)
+	p.inFlight.Add(1)
+	return func() { p.inFlight.Add(-1) }
+}
+
+// stallWatch counts the consecutive checks that found due deliveries and no attempt. It counts checks instead of
+// seconds: a process that was suspended has no stall.
+type stallWatch struct{ begun, idle int64 }
+
+// moves reports whether attempts are in flight, or were begun since the last check.
+func (w *stallWatch) moves(p *progress) bool {
+	begun := p.begun.Load()
+	moved := begun != w.begun || p.inFlight.Load() > 0
+	w.begun = begun
+	return moved
+}
+
+// checkProgress checks that this node begins attempts if deliveries are due. Held deliveries are not due.
+func (e *Engine) checkProgress(ctx context.Context) error {
+	overdue := false
+	if !e.stalls.moves(&e.progress) {
+		// jobs of this node that did not begin; other nodes cannot fetch them
+		if overdue = len(e.parts.Handoff.NotBegun()) > 0; !overdue {
+			var err error
+			if overdue, err = query.Overdue(ctx, e.parts.DB.Pool); err != nil {
+				return err
+			}
+		}
+	}
+	if e.stalls.idle++; !overdue {
+		e.stalls.idle = 0
+	}
+	stalled := time.Duration(e.stalls.idle) * e.options.stallInterval
+	if before := time.Duration(e.stalled.Swap(int64(stalled))); stalled >= StalledTooLong && before < StalledTooLong {
+		e.log.Error("deliveries are due and this node begins no attempt; restart it", "for", stalled)
+	}
+	return nil
+}
+
+// Stats are this node's counts.
+type Stats struct {
+	// InFlight counts the running jobs; MaxWorkers is their maximum.
+	InFlight, MaxWorkers int
+	// OpenCalls counts the requests that stay open past their ack timeout for a late response.
+	OpenCalls int
+	// Stalled is how long deliveries have been due and no attempt has begun; 0 while attempts are in flight.
+	Stalled time.Duration
+}
+
+// Stats reads the counts.
+func (e *Engine) Stats() Stats {
+	return Stats{
+		InFlight: e.parts.Active.Len(), MaxWorkers: e.parts.Handoff.Workers(), OpenCalls: e.endpoint.OpenCalls(),
+		Stalled: time.Duration(e.stalled.Load()),
+	}
 }

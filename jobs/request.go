@@ -81,8 +81,8 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 	return a.job.Gone()
 }
 
-// header returns the headers of Event Grid's deliveries, see docs/guides/receive.md. Members of a batch have the same values
-// of dynamic headers. The system id and the data version are sent only with a single event.
+// header returns the headers of Event Grid's deliveries, see docs/guides/receive.md. Members of a batch have the same
+// values of dynamic headers. The system id and the data version are sent only with a single event.
 func (a *attempt) header() http.Header {
 	h := make(http.Header, 10)
 	first := &a.work.Members[0]

@@ -4,11 +4,205 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"postrider/jobs/queue"
+	"postrider/postgres"
 	"postrider/query"
 )
+
+// PartitionsAhead is the number of days after today that have partitions: a week to notice a service that fails to
+// create them.
+const PartitionsAhead = 7
+
+var partitionedTables = []string{"events", "delivery_history", "delivery_attempts"}
+
+// EnsurePartitions creates the partitions of today and the days ahead, by the database's clock.
+func (m *Maintenance) EnsurePartitions(ctx context.Context) error {
+	missing, err := missingPartitions(ctx, m.db)
+	if err != nil || len(missing) == 0 {
+		return err // nearly always; no node waits for another
+	}
+	return pgx.BeginFunc(ctx, m.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
+			return fmt.Errorf("create partitions: %w", err)
+		}
+		if _, err := tx.Exec(ctx, queue.TakeLock, queue.LockPartitions, 0); err != nil {
+			return queue.LockError(ctx, m.db, "create partitions", queue.LockPartitions, err)
+		}
+		missing, err := missingPartitions(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, p := range missing {
+			if _, err := tx.Exec(ctx, "SELECT postrider_internal.create_partition($1, $2)", p.Table, p.Day); err != nil {
+				return fmt.Errorf("create the partition of %s for %s: %w", p.Table, p.Day.Format(time.DateOnly), err)
+			}
+			m.fail.Reach(PointPartition)
+		}
+		return nil
+	})
+}
+
+// PointPartition is the failpoint before the commit of new partitions.
+const PointPartition = "partition"
+
+// partition is one day of a table.
+type partition struct {
+	Table string
+	Day   time.Time
+}
+
+var missingPartitionsStatement = sqlFile("missingpartitions.sql")
+
+func missingPartitions(ctx context.Context, db postgres.Querier) ([]partition, error) {
+	rows, _ := db.Query(ctx, missingPartitionsStatement, partitionedTables, PartitionsAhead) // see CollectRows
+	missing, err := pgx.CollectRows(rows, pgx.RowToStructByPos[partition])
+	if err != nil {
+		return nil, fmt.Errorf("find missing partitions: %w", err)
+	}
+	return missing, nil
+}
+
+// dayTable is the partition of a day.
+type dayTable struct {
+	Name     string
+	Day      time.Time
+	Attached bool
+	Pending  bool // its detach has begun: statements do not see it any more
+}
+
+var daysStatement = sqlFile("days.sql")
+
+const (
+	lockNotAvailable = "55P03" // PostgreSQL's code of a lock timeout
+	detachPending    = "55000" // PostgreSQL's code if another partition of the table is being detached
+)
+
+// dropDays drops the partitions that are older than some days.
+func (m *Maintenance) dropDays(ctx context.Context, parent string, today time.Time, days int) error {
+	if days == 0 {
+		return nil
+	}
+	old, err := m.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
+	if err != nil {
+		return err
+	}
+	for _, d := range old {
+		err := m.dropDay(ctx, parent, d)
+		if err == nil {
+			continue
+		}
+		if postgres.SQLState(err) == detachPending {
+			return nil
+		}
+		left, again := m.daysBefore(ctx, parent, today.AddDate(0, 0, -days))
+		if again == nil && postgres.SQLState(err) != lockNotAvailable && !slices.Contains(left, d) {
+			continue // another node drops it
+		}
+		return fmt.Errorf("drop the partition of %s for %s: %w", parent, d.Day.Format(time.DateOnly), err)
+	}
+	return nil
+}
+
+func (m *Maintenance) daysBefore(ctx context.Context, parent string, before time.Time) ([]dayTable, error) {
+	rows, _ := m.db.Query(ctx, daysStatement, parent, before) // CollectRows returns its error
+	days, err := pgx.CollectRows(rows, pgx.RowToStructByName[dayTable])
+	if err != nil {
+		return nil, fmt.Errorf("list the partitions of %s: %w", parent, err)
+	}
+	return days, nil
+}
+
+// Failpoints of dropping a partition: before its detach, and before its drop.
+const (
+	PointDetach = "partition.detach"
+	PointDrop   = "partition.drop"
+)
+
+// dropDay detaches a partition and drops it. The detach blocks no other transaction: it waits until the transactions
+// that began before it have ended. If one of them created a delivery of that day's events, the partition is attached
+// again.
+func (m *Maintenance) dropDay(ctx context.Context, parent string, d dayTable) error {
+	pending, err := m.hasPending(ctx, parent, d.Day)
+	switch {
+	case err != nil:
+		return err
+	case pending && d.Attached && !d.Pending:
+		return nil
+	case d.Attached:
+		const hasWriter = "SELECT postrider_internal.has_writer($1, $2)"
+		if writer, err := m.check(ctx, hasWriter, d.Name, d.Day); err != nil || writer {
+			return err
+		}
+		m.fail.Reach(PointDetach)
+		if err := m.detach(ctx, parent, d); err != nil {
+			return err
+		}
+		if pending, err = m.hasPending(ctx, parent, d.Day); err != nil {
+			return err
+		}
+	}
+	day := d.Day.Format(time.DateOnly)
+	if pending {
+		m.log.Warn("partition attached again, because events of that day are pending", "table", parent, "day", day)
+		_, err := m.db.Exec(ctx, "SELECT postrider_internal.attach_partition($1, $2)", parent, d.Day)
+		return err
+	}
+	m.fail.Reach(PointDrop)
+	if _, err := m.db.Exec(ctx, "DROP TABLE IF EXISTS "+internal(d.Name)); err != nil {
+		return err
+	}
+	m.log.Info("expired partition dropped", "table", parent, "day", day)
+	return nil
+}
+
+// hasPending reports whether events of a day have pending deliveries.
+func (m *Maintenance) hasPending(ctx context.Context, parent string, day time.Time) (pending bool, err error) {
+	if parent != "events" {
+		return false, nil
+	}
+	return m.check(ctx, `SELECT EXISTS (SELECT FROM postrider_internal.sql_publishes WHERE event_day = $1)
+		OR EXISTS (SELECT FROM postrider_internal.routes WHERE event_day = $1)
+		OR EXISTS (SELECT FROM postrider_internal.deliveries WHERE event_day = $1)`, day)
+}
+
+func (m *Maintenance) check(ctx context.Context, query string, args ...any) (result bool, err error) {
+	if err := m.db.QueryRow(ctx, query, args...).Scan(&result); err != nil {
+		return false, fmt.Errorf("check the use of the partition: %w", err)
+	}
+	return result, nil
+}
+
+// detachTimeout is how long a detach waits for old transactions; the next one continues.
+const detachTimeout = "2s"
+
+// detach is no SQL function because it must run outside a transaction.
+func (m *Maintenance) detach(ctx context.Context, parent string, d dayTable) error {
+	statement := fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY", internal(parent), internal(d.Name))
+	if d.Pending {
+		statement = fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s FINALIZE", internal(parent), internal(d.Name))
+	}
+	return m.db.WithConn(ctx, func(conn *pgxpool.Conn) error {
+		if !m.db.ThroughPgBouncer { // it keeps no session; ctx ends the wait
+			if _, err := conn.Exec(ctx, "SET lock_timeout = '"+detachTimeout+"'"); err != nil {
+				return err
+			}
+			defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), "RESET lock_timeout") }()
+		}
+		_, err := conn.Exec(ctx, statement)
+		return err
+	})
+}
+
+func internal(table string) string {
+	return pgx.Identifier{"postrider_internal", table}.Sanitize()
+}
 
 // Retain removes expired data: whole days as partitions, and the rest in small steps. Several nodes may do it at once:
 // there is no lock, because DETACH would wait for the transaction that holds it.

@@ -62,7 +62,7 @@ func TestIdleNodeIsNotStalled(t *testing.T) {
 	require.Equal(t, "delivered and held", b.attempt(t).EventID)
 	beats := b.count(t, "SELECT beat FROM postrider_internal.nodes")
 	b.become(t, 1, "SELECT count(*) FROM postrider_internal.nodes WHERE beat >= $1", beats+2) // many checks later
-	require.Zero(t, e.Stalled())
+	require.Zero(t, e.Stats().Stalled)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, "locked", b.attempt(t).EventID)

@@ -62,7 +62,7 @@ func (a *instance) check(ctx context.Context) error {
 	r.DiskFull = a.store.Disk.DiskFull()
 	stalled := time.Duration(0)
 	if a.engine != nil {
-		stalled = a.engine.Stalled()
+		stalled = a.engine.Stats().Stalled
 	}
 	return a.missing(r, stalled)
 }
