@@ -17,7 +17,7 @@ var accessibility string
 
 // Every page in both themes: text of 4.5 to 1, labels, landmarks; nothing sticks out of a phone, and a wall of 3840
 // pixels is readable.
-func TestEveryPageIsForEverybody(t *testing.T) {
+func TestPagesAreAccessible(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
 	b := seeded(t, pageTexts...)
@@ -25,14 +25,14 @@ func TestEveryPageIsForEverybody(t *testing.T) {
 	t.Cleanup(srv.Close)
 	for i, path := range append(b.everyPage(t), "/ui/deliveries?outcome=nothing",
 		"/ui/subscriptions/orders/billing?range=7d") {
-		w.look(t, srv.URL, path, 1440, "light")
-		w.picture(t, fmt.Sprintf("1440-%02d", i))
-		w.requireForEverybody(t, path)
+		w.open(t, srv.URL, path, 1440, "light")
+		w.screenshot(t, fmt.Sprintf("1440-%02d", i))
+		w.requireAccessible(t, path)
 	}
 	w.size(t, 1440, 900, "light")
 	// whose status the console complains of
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/nowhere"), chromedp.WaitReady(chromedp.CSS("#page")))
-	w.requireForEverybody(t, "/ui/nowhere")
+	w.requireAccessible(t, "/ui/nowhere")
 	//nolint:paralleltest // one window
 	t.Run("the check can fail", func(t *testing.T) { w.testAccessibilityFails(t, srv.URL) })
 	//nolint:paralleltest // one window
@@ -43,8 +43,8 @@ func TestEveryPageIsForEverybody(t *testing.T) {
 	t.Run("without JavaScript", func(t *testing.T) { w.testWithoutScript(t, b, srv.URL) })
 }
 
-// requireForEverybody looks at the page that is open, with all of it unfolded.
-func (w *browser) requireForEverybody(t *testing.T, path string) {
+// requireAccessible looks at the page that is open, with all of it unfolded.
+func (w *browser) requireAccessible(t *testing.T, path string) {
 	t.Helper()
 	w.value(t, `(document.querySelectorAll("details").forEach((d) => { d.open = true }), 1)`)
 	require.Empty(t, w.value(t, accessibility), "%s, light", path)
@@ -117,7 +117,7 @@ func (w *browser) testWithoutScript(t *testing.T, b *bundle, base string) {
 		require.NotEqual(t, "0", w.value(t, `document.querySelector("#page").innerText.trim().length`), path)
 	}
 	w.do(t, chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS("#page")),
-		chromedp.Click(chromedp.CSS(".twin > summary")))
+		chromedp.Click(chromedp.CSS(".fold > summary")))
 	require.Equal(t, "60", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
 	require.Equal(t, "true", w.value(t, `document.querySelector(".numbers").checkVisibility()`))
 	w.do(t, chromedp.Click(chromedp.CSS(`.ranges a[href="/ui/?range=24h"]`)),

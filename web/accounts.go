@@ -7,25 +7,21 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
-	"postrider/policy"
 	"postrider/postgres"
 	"postrider/web/site"
 )
 
-// newKey is an API key that was just created. Its secret is shown once, on the page of the form that created it: a
-// redirect would have to carry it.
+// newKey is a created API key. The page of its form shows the secret once; a redirect would have to carry it.
 type newKey struct {
 	*access.APIKey
 	Secret string
 }
 
-// keyInContext is where an action stores the key that it has created.
+// keyInContext is the key of a created API key in the context of a request.
 const keyInContext = "postrider.key"
 
 // keyCreated is the result of an action that creates a key.
@@ -38,17 +34,17 @@ func keyCreated(c echo.Context, secret string, key *access.APIKey, err error) (h
 
 // accountView is what account.html shows.
 type accountView struct {
-	Session *access.Session // nil on a dashboard without a login
-	Least   int
-	Keys    []access.APIKey // personal keys that work
-	Roles   []access.Role   // those that a personal key may have
-	Made    *newKey
-	Form    url.Values // as it was typed
+	Session *access.Session // nil on a dashboard without sign-in
+	Least   int             // characters of a password
+	Keys    []access.APIKey // valid personal keys
+	Roles   []access.Role   // allowed for a personal key
+	Created *newKey
+	Form    url.Values // the input of a rejected form
 }
 
 func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
-	view := accountView{Session: site.SessionIn(c), Least: access.MinPassword, Form: site.Typed(c)}
-	view.Made, _ = c.Get(keyInContext).(*newKey)
+	view := accountView{Session: site.SessionIn(c), Least: access.MinPassword, Form: site.Input(c)}
+	view.Created, _ = c.Get(keyInContext).(*newKey)
 	if view.Session != nil {
 		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, view.Session.User); err != nil {
 			return err
@@ -62,7 +58,7 @@ func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
 	return p.Show(c, "account", "Your account", false, view)
 }
 
-// own is an action on the account of the user who has signed in.
+// own is an action on the account of the signed-in user.
 func (p *pages) own(
 	do func(ctx context.Context, c echo.Context, user string) (href string, err error), show site.Page,
 ) echo.HandlerFunc {
@@ -70,7 +66,7 @@ func (p *pages) own(
 		if session := site.SessionIn(c); session != nil {
 			return do(ctx, c, session.User)
 		}
-		return "", &site.RejectionError{Status: http.StatusConflict, Text: "Nothing was done: no user signs in here."}
+		return "", &site.RejectionError{Status: http.StatusConflict, Text: "Nothing was done: this dashboard has no sign-in."}
 	}, show)
 }
 
@@ -105,16 +101,16 @@ func (p *pages) revokePersonalKey(ctx context.Context, c echo.Context, user stri
 
 // loginView is what login.html shows.
 type loginView struct {
-	Code    string        // as it was entered, if no login waits under it
-	Login   *access.Login // nil: the page requests the code
+	Code    string        // as entered, if no login has it
+	Login   *access.Login // nil if the page requests the code
 	Session *access.Session
-	// Gets is the role of the key: the requested one, but at most the user's.
+	// Gets is the role of the key: the requested role, limited to the user's.
 	Gets access.Role
 	// Done is "login-approved" or "login-denied" after the decision.
 	Done string
 }
 
-// loginPage shows a login of the command line to the user who is to approve it.
+// loginPage shows a login of the command line to the user who approves it.
 func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
 	view := loginView{Session: site.SessionIn(c)}
 	if view.Session == nil {
@@ -125,8 +121,8 @@ func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
 	}
 	if view.Code = c.FormValue("code"); view.Code != "" {
 		view.Login, err = p.loginOf(ctx, view.Session.User, view.Code)
-		if said := site.RejectionOf(err); said != nil {
-			site.Reject(c, said)
+		if rejection := site.RejectionOf(err); rejection != nil {
+			site.Reject(c, rejection)
 		} else if err != nil {
 			return err
 		}
@@ -140,19 +136,18 @@ func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
 	return p.Show(c, "login", "Approve a login", false, view)
 }
 
-// loginOf finds a login, and limits the wrong codes of a user.
+// loginOf finds a login and limits the wrong codes of a user.
 func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, error) {
-	if p.codes.exhausted(user, p.Now()) {
+	if p.wrongCodes.Wait(user, p.Now()) > 0 {
 		return nil, &site.RejectionError{
 			Status: http.StatusTooManyRequests, Text: "Too many wrong codes. Try again in a minute.",
 		}
 	}
 	login, err := p.parts.Access.Login(ctx, code)
 	if errors.Is(err, postgres.ErrNotFound) {
-		p.codes.wrong(user, p.Now())
+		p.wrongCodes.Take(user, p.Now())
 		return nil, &site.RejectionError{
-			Status: http.StatusNotFound, Text: "No login waits under this code. It may have expired, or it was decided " +
-				"already: run postrider login again.",
+			Status: http.StatusNotFound, Text: "No pending login has this code. It may have expired. Run postrider login again.",
 		}
 	}
 	return login, err
@@ -174,34 +169,12 @@ func (p *pages) denyLogin(ctx context.Context, c echo.Context, user string) (hre
 	return "/ui/login?done=login-denied", err
 }
 
-// wrongCodes limits how many codes of logins a user may try on this node.
-type wrongCodes struct {
-	mu    sync.Mutex
-	users *policy.Buckets[string]
-}
-
-func newWrongCodes() *wrongCodes {
-	return &wrongCodes{users: policy.NewBuckets[string](policy.Bucket{Burst: 10, Every: 10 * time.Second})}
-}
-
-func (w *wrongCodes) exhausted(user string, now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.users.Wait(user, now) > 0
-}
-
-func (w *wrongCodes) wrong(user string, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.users.Take(user, now)
-}
-
 // usersView is what users.html shows.
 type usersView struct {
 	site.List[access.User]
 	Me    string
 	Least int
-	Form  url.Values // as it was typed
+	Form  url.Values // the input of a rejected form
 }
 
 func (p *pages) users(ctx context.Context, c echo.Context) error {
@@ -209,7 +182,7 @@ func (p *pages) users(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := usersView{List: list, Least: access.MinPassword, Form: site.Typed(c)}
+	view := usersView{List: list, Least: access.MinPassword, Form: site.Input(c)}
 	if session := site.SessionIn(c); session != nil {
 		view.Me = session.User
 	}
@@ -219,9 +192,9 @@ func (p *pages) users(ctx context.Context, c echo.Context) error {
 func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name, password := c.FormValue("name"), c.FormValue("password")
 	switch _, err := p.parts.Access.User(ctx, name); {
-	case err == nil: // PutUser would change this user
+	case err == nil: // PutUser would change it
 		return "", &site.RejectionError{
-			Status: http.StatusConflict, Text: "Nothing was done: there is a user of this name already.",
+			Status: http.StatusConflict, Text: "Nothing was done: a user with this name exists.",
 		}
 	case !errors.Is(err, postgres.ErrNotFound):
 		return "", err
@@ -236,7 +209,7 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 	if _, err := p.parts.Access.User(ctx, name); err != nil {
 		return "", err
 	}
-	change := access.UserSpec{} // settings without a value stay as they are
+	change := access.UserSpec{} // empty settings stay unchanged
 	switch c.FormValue("change") {
 	case "role":
 		change.Role = access.Role(c.FormValue("role"))
@@ -248,7 +221,7 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 		_, err = p.parts.Access.EndSessions(ctx, name)
 		return "/ui/users?done=sessions-ended", err
 	default:
-		return "", site.WrongForm("the form has no change.")
+		return "", site.WrongForm("the form has no valid change.")
 	}
 	_, err = p.parts.Access.PutUser(ctx, name, change)
 	return "/ui/users?done=user-changed", err
@@ -261,8 +234,8 @@ func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, er
 // apiKeysView is what api-keys.html shows.
 type apiKeysView struct {
 	site.List[access.APIKey]
-	Made *newKey
-	Form url.Values // as it was typed
+	Created *newKey
+	Form    url.Values // the input of a rejected form
 }
 
 func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
@@ -271,8 +244,8 @@ func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := apiKeysView{List: list, Form: site.Typed(c)}
-	view.Made, _ = c.Get(keyInContext).(*newKey)
+	view := apiKeysView{List: list, Form: site.Input(c)}
+	view.Created, _ = c.Get(keyInContext).(*newKey)
 	return p.Show(c, "api-keys", "API keys", false, view)
 }
 
@@ -283,7 +256,7 @@ func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, 
 	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
 		days, err := strconv.Atoi(text)
 		if err != nil {
-			return "", site.WrongForm("the days must be a whole number, or empty for never.")
+			return "", site.WrongForm("the days until expiry must be a whole number or empty.")
 		}
 		spec.ExpiresInDays = &days
 	}

@@ -14,9 +14,10 @@ import (
 	"postrider/web/site"
 )
 
-// actions are the buttons of pages, by the role that they need. Each is at its page's path, followed by a verb.
+// actions are the buttons of pages by required role. The path is the page's, followed by a verb.
 func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
-	const subscription, delivery, letter = "/subscriptions/:topic/:subscription/", "/deliveries/:id/", "/dead-letters/:id/"
+	const subscription, delivery, deadLetter = "/subscriptions/:topic/:subscription/", "/deliveries/:id/",
+		"/dead-letters/:id/"
 	holds, operator := p.parts.Holds, p.parts.Operator
 	return map[access.Role]map[string]echo.HandlerFunc{
 		access.RoleOperator: {
@@ -24,11 +25,12 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			subscription + "resume":   p.hold("resumed", holds.Resume),
 			subscription + "release":  p.hold("released", holds.Release),
 			subscription + "probe":    p.hold("probed", holds.Probe),
+			subscription + "test":     site.Act(p.testDelivery, p.subscription),
 			delivery + "retry":        p.deliveryAction("retried", operator.RetryNow),
 			delivery + "cancel":       p.deliveryAction("canceled", operator.Cancel),
 			delivery + "dead-letter":  site.Act(p.deadLetterNow, p.delivery),
-			letter + "redeliver":      site.Act(p.redeliverOne, p.deadLetter),
-			letter + "purge":          site.Act(p.purgeOne, p.purging),
+			deadLetter + "redeliver":  site.Act(p.redeliverOne, p.deadLetter),
+			deadLetter + "purge":      site.Act(p.purgeOne, p.purging),
 			"/dead-letters/redeliver": site.Act(p.redeliverMany, p.manyToRedeliver),
 			"/dead-letters/purge":     site.Act(p.purgeMany, p.manyToPurge),
 			"/operations/:id/cancel":  site.Act(p.cancelOperation, p.operation),
@@ -51,7 +53,7 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 	}
 }
 
-// signInActions need no login.
+// signInActions require no session.
 func (p *pages) signInActions() map[string]echo.HandlerFunc {
 	return map[string]echo.HandlerFunc{
 		"/sign-in":     site.Act(p.signIn, p.signInPage),
@@ -60,36 +62,45 @@ func (p *pages) signInActions() map[string]echo.HandlerFunc {
 	}
 }
 
-// doneText says what an action has done.
-func doneText(done string) string {
-	if text, known := formDone[done]; known {
-		return text
-	}
-	return map[string]string{
-		"paused":   "Paused. Deliveries wait, and none is lost; an attempt in progress finishes.",
-		"resumed":  "Resumed. The deliveries on hold are released in steps.",
-		"released": "The probation has ended. The deliveries on hold are released in steps.",
-		"probed":   "One delivery is sent as a probe now. If it succeeds, the probation ends.",
-		"retried":  "Its next attempt is due now.",
-		"canceled": "Canceled. A request in progress may still reach the endpoint; its result is not recorded.",
+// doneTexts are the results of actions and forms, by their code in the address.
+var doneTexts = map[string]string{
+	"paused":   "Paused. Deliveries are held; an attempt in progress finishes.",
+	"resumed":  "Resumed. Held deliveries are released in steps.",
+	"released": "The probation has ended. Held deliveries are released in steps.",
+	"probed":   "One delivery is sent as a probe. If it succeeds, the probation ends.",
+	"tested":   "A sample event was published for this event subscription only. This is its delivery.",
+	"retried":  "The next attempt is due now.",
+	"canceled": "Canceled. A request in progress may still reach the endpoint; its result is not recorded.",
 
-		"dead-lettered": "Dead-lettered. This is its dead letter.",
-		"redelivered":   "Redelivered. This is the new delivery; the dead letter stays.",
-		"purged":        "Purged. The dead letter is deleted.",
-		"started":       "Started. It continues whether this page is open or not.",
-		"stopped":       "Stopped. What was done stays done.",
-		"over":          "It was over already.",
+	"dead-lettered": "Dead-lettered. This is the dead letter.",
+	"redelivered":   "Redelivered. This is the new delivery; the dead letter stays.",
+	"purged":        "Purged. The dead letter is deleted.",
+	"started":       "Started. The operation continues if you close this page.",
+	"stopped":       "Canceled. Completed changes stay.",
+	"over":          "The operation had already finished.",
 
-		"login-approved":   "Approved. The computer gets its key.",
-		"login-denied":     "Denied. The computer gets no key.",
-		"signed-out":       "Signed out.",
-		"password-changed": "The password is changed. Sign in with the new one.",
-		"user-added":       "Added. Give the user the password; it can be changed after signing in.",
-		"user-changed":     "Changed. If the role, the password or the access changed, all sessions have ended.",
-		"user-removed":     "Removed, with all sessions.",
-		"sessions-ended":   "All sessions and personal keys have ended.",
-		"key-revoked":      "Revoked. All nodes reject it after one second.",
-	}[done]
+	"saved":     "Saved. Pending deliveries use the new settings from their next attempt on.",
+	"validated": "Saved. The endpoint passed the validation handshake; deliveries begin.",
+	"awaiting": "Saved. Deliveries are held until the validation URL that the endpoint received is opened. " +
+		"See Handshakes below.",
+	"handshaking": "Saved. The handshake with the endpoint is in progress; deliveries are held until it succeeds. " +
+		"See Handshakes below.",
+	"topic-created":  "Created. Publishers need an access key of the topic; see Access keys.",
+	"topic-saved":    "Saved. The settings apply to events published from now on.",
+	"deleted":        "Deleted. Its pending deliveries are canceled; its dead letters stay.",
+	"topic-deleted":  "Deleted. Its events stay until their partition is dropped.",
+	"policy-saved":   "Saved. Deliveries use the policy from their next attempt on.",
+	"policy-deleted": "Deleted.",
+
+	"login-approved":   "Approved. The computer receives its key.",
+	"login-denied":     "Denied. The computer receives no key.",
+	"signed-out":       "Signed out.",
+	"password-changed": "Password changed. Sign in with the new one.",
+	"user-added":       "Added. Give the user the password; the user can change it after sign-in.",
+	"user-changed":     "Changed. A new role, password or access ends all sessions of the user.",
+	"user-removed":     "Removed, with all sessions.",
+	"sessions-ended":   "All sessions and personal keys have ended.",
+	"key-revoked":      "Revoked. All nodes reject the key within one second.",
 }
 
 func (p *pages) pause(ctx context.Context, c echo.Context) (href string, err error) {
@@ -99,7 +110,7 @@ func (p *pages) pause(ctx context.Context, c echo.Context) (href string, err err
 	return subscriptionPath(topic, name) + "?done=paused", err
 }
 
-// hold is an action that ends the hold of an event subscription, or changes it.
+// hold is an action that changes or ends the hold of an event subscription.
 func (p *pages) hold(
 	done string, do func(ctx context.Context, topic, name string) (*catalog.Subscription, error),
 ) echo.HandlerFunc {
@@ -126,8 +137,14 @@ func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string,
 	if err != nil {
 		return "", err
 	}
-	letter, err := p.parts.Operator.DeadLetterNow(ctx, id)
-	return deadLetterPath(letter) + "?done=dead-lettered", err
+	deadLetter, err := p.parts.Operator.DeadLetterNow(ctx, id)
+	return deadLetterPath(deadLetter) + "?done=dead-lettered", err
+}
+
+// testDelivery sends a sample event to one event subscription.
+func (p *pages) testDelivery(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := p.parts.Operator.TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
+	return deliveryPath(id) + "?done=tested", err
 }
 
 func subscriptionPath(topic, name string) string {
@@ -138,8 +155,8 @@ func deliveryPath(id int64) string { return "/ui/deliveries/" + display.IDText(i
 
 func deadLetterPath(id uuid.UUID) string { return "/ui/dead-letters/" + id.String() }
 
-// sameOrigin rejects a form of another site's page, with which the browser would send the session. Browsers send where
-// a request comes from (Sec-Fetch-Site, Origin); a client that sends neither is no browser.
+// sameOrigin rejects forms of other sites, with which the browser would send the session. Browsers send the origin of a
+// request (Sec-Fetch-Site, Origin); a client that sends neither is not a browser.
 func sameOrigin() echo.MiddlewareFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(next echo.HandlerFunc) echo.HandlerFunc {

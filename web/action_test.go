@@ -13,26 +13,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireLeads fails unless the answer leads to this address, and gives that page.
-func (b *bundle) requireLeads(t *testing.T, path string, form url.Values, want string) (page string) {
+// requireRedirect fails unless the response leads to this address, and gives that page.
+func (b *bundle) requireRedirect(t *testing.T, path string, form url.Values, want string) (page string) {
 	t.Helper()
-	answer := b.post(path, form)
-	require.Equal(t, http.StatusSeeOther, answer.Code, text(answer.Body.String()))
-	require.Regexp(t, want, answer.Header().Get("Location"))
-	return text(b.page(t, answer.Header().Get("Location")))
+	response := b.post(path, form)
+	require.Equal(t, http.StatusSeeOther, response.Code, text(response.Body.String()))
+	require.Regexp(t, want, response.Header().Get("Location"))
+	return text(b.page(t, response.Header().Get("Location")))
 }
 
-// requireRefused fails unless the form's own page says so.
-func (b *bundle) requireRefused(t *testing.T, path string, form url.Values, status int, want string) (page string) {
+// requireRejected fails unless the form's own page says so.
+func (b *bundle) requireRejected(t *testing.T, path string, form url.Values, status int, want string) (page string) {
 	t.Helper()
-	answer := b.post(path, form)
-	require.Equal(t, status, answer.Code, text(answer.Body.String()))
-	require.Contains(t, text(answer.Body.String()), want)
-	requireWellMade(t, path, answer.Body.String())
-	return answer.Body.String()
+	response := b.post(path, form)
+	require.Equal(t, status, response.Code, text(response.Body.String()))
+	require.Contains(t, text(response.Body.String()), want)
+	requireValidMarkup(t, path, response.Body.String())
+	return response.Body.String()
 }
 
-func TestActionsOfADelivery(t *testing.T) {
+func TestDeliveryActions(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2", "e-3")
 	of := func(end, subscription string) string {
@@ -40,64 +40,64 @@ func TestActionsOfADelivery(t *testing.T) {
 	}
 	failing, held, last := of("min", "billing"), of("min", "held"), of("max", "held")
 
-	require.Contains(t, text(b.page(t, "/ui/deliveries/"+failing)), "Retry now The next attempt is due at once")
+	require.Contains(t, text(b.page(t, "/ui/deliveries/"+failing)), "Retry now Makes the next attempt due now")
 	require.Contains(t,
-		b.requireLeads(t, "/ui/deliveries/"+failing+"/retry", nil, "^/ui/deliveries/"+failing+`\?done=retried$`),
-		"Its next attempt is due now.")
+		b.requireRedirect(t, "/ui/deliveries/"+failing+"/retry", nil, "^/ui/deliveries/"+failing+`\?done=retried$`),
+		"The next attempt is due now.")
 	b.eventually(t, 2, "SELECT attempts FROM postrider.deliveries WHERE delivery_id = "+failing)
-	page := b.requireRefused(t, "/ui/deliveries/"+held+"/retry", nil, http.StatusConflict,
+	page := b.requireRejected(t, "/ui/deliveries/"+held+"/retry", nil, http.StatusConflict,
 		`Nothing was done: event subscription "held" of topic "orders" is paused. Resume the event subscription first.`)
 	require.Contains(t, page, `hx-get="/ui/deliveries/`+held+`"`, "it asks for itself again, and not for its form")
 
-	require.Contains(t, b.requireLeads(t, "/ui/deliveries/"+held+"/cancel", nil, `\?done=canceled$`), "canceled")
+	require.Contains(t, b.requireRedirect(t, "/ui/deliveries/"+held+"/cancel", nil, `\?done=canceled$`), "canceled")
 	require.Equal(t, "canceled", b.value(t, "SELECT state FROM postrider.deliveries WHERE delivery_id = "+held))
 	require.NotContains(t, b.page(t, "/ui/deliveries/"+held), "Retry now")
 	for _, verb := range []string{"retry", "cancel", "dead-letter"} {
-		b.requireRefused(t, "/ui/deliveries/"+held+"/"+verb, nil, http.StatusConflict,
+		b.requireRejected(t, "/ui/deliveries/"+held+"/"+verb, nil, http.StatusConflict,
 			"delivery "+held+" has ended: canceled")
-		for _, nobody := range []string{"987654321", "x", "0"} {
-			require.Equal(t, http.StatusNotFound, b.post("/ui/deliveries/"+nobody+"/"+verb, nil).Code)
+		for _, missing := range []string{"987654321", "x", "0"} {
+			require.Equal(t, http.StatusNotFound, b.post("/ui/deliveries/"+missing+"/"+verb, nil).Code)
 		}
 	}
 
 	require.Contains(t,
-		b.requireLeads(t, "/ui/deliveries/"+last+"/dead-letter", nil, `^/ui/dead-letters/[0-9a-f-]{36}\?done=dead-lettered$`),
+		b.requireRedirect(t, "/ui/deliveries/"+last+"/dead-letter", nil, `^/ui/dead-letters/[0-9a-f-]{36}\?done=dead-lettered$`),
 		"dead_lettered DeadLetteredByOperator")
-	b.requireRefused(t, "/ui/deliveries/"+last+"/cancel", nil, http.StatusConflict, "Its dead letter can be redelivered.")
+	b.requireRejected(t, "/ui/deliveries/"+last+"/cancel", nil, http.StatusConflict, "Redeliver its dead letter instead.")
 	require.Equal(t, "admin: delivery_canceled delivery_dead_lettered delivery_retried", b.value(t,
 		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit "+
 			"WHERE action LIKE 'delivery%'"))
 }
 
-func TestActionsOfADeadLetter(t *testing.T) {
+func TestDeadLetterActions(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
 	at := "/ui/dead-letters/" + b.value(t, "SELECT dead_letter_id FROM postrider.dead_letters ORDER BY 1 LIMIT 1")
 	accounting := url.Values{"toSubscription": {"accounting"}}
 
-	b.requireRefused(t, at+"/redeliver", url.Values{"toSubscription": {"nobody"}}, http.StatusBadRequest,
-		`topic "orders" has no event subscription "nobody"`)
-	b.requireRefused(t, at+"/redeliver", url.Values{"toTopic": {"orders"}}, http.StatusBadRequest,
+	b.requireRejected(t, at+"/redeliver", url.Values{"toSubscription": {"missing"}}, http.StatusBadRequest,
+		`topic "orders" has no event subscription "missing"`)
+	b.requireRejected(t, at+"/redeliver", url.Values{"toTopic": {"orders"}}, http.StatusBadRequest,
 		"subscription is required with topic")
-	b.requireRefused(t, at+"/redeliver", url.Values{"toSubscription": {"\x00"}}, http.StatusBadRequest,
+	b.requireRejected(t, at+"/redeliver", url.Values{"toSubscription": {"\x00"}}, http.StatusBadRequest,
 		"names must be text")
-	require.Contains(t, b.requireLeads(t, at+"/redeliver", accounting, `^/ui/deliveries/\d+\?done=redelivered$`),
+	require.Contains(t, b.requireRedirect(t, at+"/redeliver", accounting, `^/ui/deliveries/\d+\?done=redelivered$`),
 		"Redelivered. This is the new delivery")
 	b.eventually(t, 3,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
-	refused := b.requireRefused(t, at+"/redeliver", accounting, http.StatusConflict, "was redelivered already")
-	require.Contains(t, text(refused), "Tick “again” to redeliver it once more.")
-	require.Contains(t, refused, `name="toSubscription" value="accounting"`, "what was typed is kept")
-	b.requireLeads(t, at+"/redeliver", url.Values{"toSubscription": {"accounting"}, "toTopic": {"orders"}, "again": {"1"}},
+	rejected := b.requireRejected(t, at+"/redeliver", accounting, http.StatusConflict, "was redelivered already")
+	require.Contains(t, text(rejected), "Select “redeliver again” to redeliver it once more.")
+	require.Contains(t, rejected, `name="toSubscription" value="accounting"`, "what was typed is kept")
+	b.requireRedirect(t, at+"/redeliver", url.Values{"toSubscription": {"accounting"}, "toTopic": {"orders"}, "again": {"1"}},
 		"done=redelivered")
 	b.eventually(t, 4,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
 
 	page := b.page(t, at+"/purge")
-	requireWellMade(t, at, page)
-	require.Contains(t, text(page), "nothing brings it back")
+	requireValidMarkup(t, at, page)
+	require.Contains(t, text(page), "Purging deletes")
 	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.dead_letters"), "asking does nothing")
-	require.Contains(t, b.requireLeads(t, at+"/purge", nil, `^/ui/dead-letters\?done=purged$`), "1 in all")
+	require.Contains(t, b.requireRedirect(t, at+"/purge", nil, `^/ui/dead-letters\?done=purged$`), "1 in total")
 	for _, path := range []string{
 		at + "/purge", at + "/redeliver", "/ui/dead-letters/x/purge", "/ui/dead-letters/x/redeliver",
 	} {
@@ -108,19 +108,19 @@ func TestActionsOfADeadLetter(t *testing.T) {
 			"WHERE action LIKE 'dead_letter%'"))
 }
 
-var formAction = regexp.MustCompile(`<form class="deeds" method="post" action="([^"]+)"`)
+var formAction = regexp.MustCompile(`<form class="action-form" method="post" action="([^"]+)"`)
 
 // agree is where the page's form is sent to.
-func (b *bundle) agree(t *testing.T, path string) string {
+func (b *bundle) confirmAddress(t *testing.T, path string) string {
 	t.Helper()
 	page := b.page(t, path)
-	requireWellMade(t, path, page)
+	requireValidMarkup(t, path, page)
 	found := formAction.FindStringSubmatch(page)
 	require.NotNil(t, found, text(page))
 	return stdhtml.UnescapeString(found[1])
 }
 
-func TestRedeliveryAndPurgeOfMany(t *testing.T) {
+func TestBulkRedeliverAndPurge(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2", "e-3")
 	const redeliver, purge = "/ui/dead-letters/redeliver?outcome=NotFound&subscription=archive&topic=orders",
@@ -132,28 +132,28 @@ func TestRedeliveryAndPurgeOfMany(t *testing.T) {
 	require.Contains(t, text(b.page(t, redeliver)), "3 dead letters match .")
 	require.Contains(t, text(b.page(t, "/ui/dead-letters/redeliver?topic=none")), "0 dead letters match .")
 	require.NotContains(t, b.page(t, "/ui/dead-letters/redeliver?topic=none"), "<form")
-	require.Equal(t, http.StatusBadRequest, b.ask(http.MethodGet, "/ui/dead-letters/redeliver?status=0").Code,
+	require.Equal(t, http.StatusBadRequest, b.request(http.MethodGet, "/ui/dead-letters/redeliver?status=0").Code,
 		"no operation knows this filter")
 
-	form := b.agree(t, redeliver)
-	// nobody has agreed to this one
-	b.insert(t, letter{at: time.Now().Add(time.Minute), subscription: "archive", outcome: ptr("NotFound")})
+	form := b.confirmAddress(t, redeliver)
+	// missing has agreed to this one
+	b.insert(t, deadLetter{at: time.Now().Add(time.Minute), subscription: "archive", outcome: ptr("NotFound")})
 	for _, rate := range []string{"0", "-1", "1.5", "many", "1000001", "99999999999999999999"} {
-		b.requireRefused(t, form, url.Values{"rate": {rate}}, http.StatusBadRequest,
+		b.requireRejected(t, form, url.Values{"rate": {rate}}, http.StatusBadRequest,
 			"the rate must be a whole number from 1 to 1,000,000")
 	}
-	refused := b.requireRefused(t, form, url.Values{"rate": {"7"}, "toSubscription": {"nobody"}}, http.StatusBadRequest,
-		`topic "orders" has no event subscription "nobody"`)
-	require.Contains(t, refused, `name="rate" min="1" max="1000000" value="7"`, "what was typed is kept")
+	rejected := b.requireRejected(t, form, url.Values{"rate": {"7"}, "toSubscription": {"missing"}}, http.StatusBadRequest,
+		`topic "orders" has no event subscription "missing"`)
+	require.Contains(t, rejected, `name="rate" min="1" max="1000000" value="7"`, "what was typed is kept")
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.operations"))
 
-	b.requireLeads(t, form, url.Values{"toSubscription": {"accounting"}}, `^/ui/operations/[0-9a-f-]{36}\?done=started$`)
+	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}}, `^/ui/operations/[0-9a-f-]{36}\?done=started$`)
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done'")
 	b.eventually(t, 6,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
 	done := "/ui/operations/" + b.value(t, "SELECT operation_id FROM postrider.operations")
 	page := b.page(t, done)
-	requireWellMade(t, done, page)
+	requireValidMarkup(t, done, page)
 	for _, want := range []string{
 		"done 3 of 3", "Redelivered 3", "To accounting of orders", "Last outcome NotFound", "Redelivered before no",
 		"Started by admin",
@@ -161,40 +161,40 @@ func TestRedeliveryAndPurgeOfMany(t *testing.T) {
 		require.Contains(t, text(page), want)
 	}
 	require.NotContains(t, page, "<form", "what is over cannot be canceled")
-	require.Contains(t, b.requireLeads(t, done+"/cancel", nil, `\?done=over$`), "It was over already.")
+	require.Contains(t, b.requireRedirect(t, done+"/cancel", nil, `\?done=over$`), "The operation had already finished.")
 
-	require.Contains(t, text(b.page(t, redeliver)), "3 dead letters match , 3 of them redelivered before.")
+	require.Contains(t, text(b.page(t, redeliver)), "3 dead letters match , 3 of them already redelivered.")
 	// they take a minute
-	b.insert(t, slices.Repeat([]letter{{at: time.Now().Add(-time.Hour), subscription: "lost"}}, 60)...)
-	running := b.requireLeads(t, b.agree(t, "/ui/dead-letters/redeliver?topic=orders&subscription=lost"),
+	b.insert(t, slices.Repeat([]deadLetter{{at: time.Now().Add(-time.Hour), subscription: "lost"}}, 60)...)
+	running := b.requireRedirect(t, b.confirmAddress(t, "/ui/dead-letters/redeliver?topic=orders&subscription=lost"),
 		url.Values{"rate": {"1"}, "toSubscription": {"held"}}, `done=started$`)
-	require.Contains(t, running, "at most 1 in a second")
+	require.Contains(t, running, "limit 1/s")
 	require.Contains(t, running, "of 60")
 	id := "/ui/operations/" + b.value(t, "SELECT operation_id FROM postrider.operations WHERE state = 'running'")
-	require.Contains(t, b.requireLeads(t, id+"/cancel", nil, `\?done=stopped$`), "Stopped. What was done stays done.")
+	require.Contains(t, b.requireRedirect(t, id+"/cancel", nil, `\?done=stopped$`), "Canceled. Completed changes stay.")
 	require.Equal(t, http.StatusNotFound,
 		b.post("/ui/operations/"+"01890a5d-ac96-774b-bcce-b302099a8057/cancel", nil).Code)
 
 	require.Contains(t, text(b.page(t, purge)),
 		"postrider deadletter export --topic orders --subscription archive --until ")
-	b.requireLeads(t, b.agree(t, purge), url.Values{"redelivered": {"true"}}, `done=started$`)
+	b.requireRedirect(t, b.confirmAddress(t, purge), url.Values{"redelivered": {"true"}}, `done=started$`)
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE kind = 'purge' AND state = 'done'")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'archive'"),
 		"what came later stays")
 	list := b.page(t, "/ui/operations")
-	requireWellMade(t, "/ui/operations", list)
-	require.Regexp(t, `Purges dead letters .*done.* 3 of 3 .*canceled.* to accounting .*3 of 3 0 admin`, text(list))
+	requireValidMarkup(t, "/ui/operations", list)
+	require.Regexp(t, `Purge dead letters .*done.* 3 of 3 .*canceled.* to accounting .*3 of 3 0 admin`, text(list))
 	require.Equal(t, "admin: operation_canceled operation_started operation_started operation_started", b.value(t,
 		"SELECT string_agg(DISTINCT actor, ' ') || ': ' || string_agg(action, ' ' ORDER BY action) FROM postrider.audit "+
 			"WHERE action IN ('operation_started', 'operation_canceled')"))
 }
 
-func TestOperationsAreLeafedThrough(t *testing.T) {
+func TestOperationsPaging(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.pool.Exec(t.Context(),
 		`INSERT INTO postrider_internal.operations (id, kind, state, filter, matched, started_by, created_at, finished_at)
-		SELECT gen_random_uuid(), 'purge', 'done', '{}', 0, '<b>somebody</b>', now() - make_interval(secs => n / 7), now()
+		SELECT gen_random_uuid(), 'purge', 'done', '{}', 0, '<b>someone-else</b>', now() - make_interval(secs => n / 7), now()
 		FROM generate_series(1, 120) n`)
 	require.NoError(t, err)
 	seen, pages := map[string]bool{}, 0
@@ -204,27 +204,27 @@ func TestOperationsAreLeafedThrough(t *testing.T) {
 		for _, id := range regexp.MustCompile(`href="/ui/operations/([0-9a-f-]{36})"`).FindAllStringSubmatch(page, -1) {
 			seen[id[1]] = true
 		}
-		require.NotContains(t, page, "<b>somebody</b>")
-		path, _ = turns(page)
+		require.NotContains(t, page, "<b>someone-else</b>")
+		path, _ = pageLinks(page)
 	}
 	require.Equal(t, 3, pages)
 	require.Len(t, seen, 120)
 }
 
 // The command can be pasted into a shell, whatever the filter holds.
-func TestExportLineIsQuoted(t *testing.T) {
+func TestExportCommandIsQuoted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.insert(t, letter{at: time.Now(), topic: "it's; rm -rf $HOME"})
+	b.insert(t, deadLetter{at: time.Now(), topic: "it's; rm -rf $HOME"})
 	page := text(b.page(t, "/ui/dead-letters?eventId=e-1&from=2026-01-02&topic="+url.QueryEscape("it's; rm -rf $HOME")))
 	require.Contains(t, page,
 		`postrider deadletter export --topic 'it'\''s; rm -rf $HOME' --from 2026-01-02T00:00:00Z -o dead.ndjson`)
-	require.Contains(t, page, "this line writes more than what matches here")
+	require.Contains(t, page, "it exports more than this list")
 }
 
-func TestEveryFormWantsALoginAndOurPage(t *testing.T) {
+func TestFormsRequireSessionAndOrigin(t *testing.T) {
 	t.Parallel()
-	open, shut := setup(t), setup(t, closed)
+	open, shut := setup(t), setup(t, withSignIn)
 	forms := 0
 	for _, route := range open.echo.Routes() {
 		if route.Method != http.MethodPost || strings.HasSuffix(route.Path, "*") || route.Path == "/ui" {
@@ -238,16 +238,16 @@ func TestEveryFormWantsALoginAndOurPage(t *testing.T) {
 	require.Equal(t, 35, forms)
 }
 
-// Who has very many is told how many at least, and may act on all of them.
-func TestManyThatWereNotCountedToTheEnd(t *testing.T) {
+// Who has very many is messages how many at least, and may act on all of them.
+func TestBulkOperationWithIncompleteCount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.insert(t, letter{at: time.Now()})
+	b.insert(t, deadLetter{at: time.Now()})
 	_, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION postrider_internal.measure_dead_letters(filter jsonb,
 		    until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean)
 		LANGUAGE sql STABLE AS 'SELECT 40000::bigint, 0::bigint, true'`)
 	require.NoError(t, err)
 	page := text(b.page(t, "/ui/dead-letters/redeliver"))
 	require.Contains(t, page, "At least 40,000 dead letters match")
-	require.Contains(t, page, "Counting was stopped")
+	require.Contains(t, page, "Counting stopped")
 }

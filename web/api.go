@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 
@@ -14,33 +13,33 @@ import (
 	"postrider/web/display"
 )
 
-// apiAnswer is the REST API's response to a form.
-type apiAnswer struct {
+// apiResponse is a response of the REST API.
+type apiResponse struct {
 	status int
 	header http.Header
 	body   bytes.Buffer
 }
 
 // Header has the headers of the response.
-func (a *apiAnswer) Header() http.Header { return a.header }
+func (r *apiResponse) Header() http.Header { return r.header }
 
 // WriteHeader stores the first status.
-func (a *apiAnswer) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
+func (r *apiResponse) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
 	}
 }
 
 // Write stores a part of the body.
-func (a *apiAnswer) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(p)
+func (r *apiResponse) Write(p []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	return r.body.Write(p)
 }
 
-// apiProblem is one of the errors in a request.
+// apiProblem is one error of a request.
 type apiProblem struct{ Code, Target, Message string }
 
-// apiError is a rejection by the API. All of its texts may be shown.
+// apiError is a rejection by the API. Its texts may be shown.
 type apiError struct {
 	status        int
 	Code, Message string
@@ -53,11 +52,11 @@ func (e *apiError) Error() string { return e.Message }
 // HTTPStatus is the status of the response.
 func (e *apiError) HTTPStatus() int { return e.status }
 
-// ask sends a request to the API within this process, as ctx's actor. body is JSON; nil is none. headers are pairs of
-// name and value. A rejection is an *apiError. The request has the host of the page's: a validationUrl begins with it.
-func (p *pages) ask(
+// request sends a request to the API in this process as the actor of ctx. body is JSON or nil; headers are pairs of
+// name and value. A rejection is an *apiError. The host is the page's, because a validationUrl begins with it.
+func (p *pages) request(
 	ctx context.Context, c echo.Context, method, path string, body []byte, headers ...string,
-) (*apiAnswer, error) {
+) (*apiResponse, error) {
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("request to the API: %w", err)
@@ -75,27 +74,27 @@ func (p *pages) ask(
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answer := &apiAnswer{header: http.Header{}}
-	p.api.ServeHTTP(answer, r)
-	return answer, answer.rejection()
+	response := &apiResponse{header: http.Header{}}
+	p.api.ServeHTTP(response, r)
+	return response, response.rejection()
 }
 
 // rejection is nil if the request succeeded.
-func (a *apiAnswer) rejection() error {
-	if a.status < http.StatusBadRequest {
+func (r *apiResponse) rejection() error {
+	if r.status < http.StatusBadRequest {
 		return nil
 	}
-	var said struct{ Error apiError }
-	if err := json.Unmarshal(a.body.Bytes(), &said); err != nil || said.Error.Message == "" {
-		said.Error.Message = "the API responds with " + display.StatusText(a.status)
+	var body struct{ Error apiError }
+	if err := json.Unmarshal(r.body.Bytes(), &body); err != nil || body.Error.Message == "" {
+		body.Error.Message = "the API responded with " + display.StatusText(r.status)
 	}
-	said.Error.status = a.status
-	return &said.Error
+	body.Error.status = r.status
+	return &body.Error
 }
 
-// read decodes the JSON of the response into target.
-func (a *apiAnswer) read(target any) error {
-	if err := json.NewDecoder(io.Reader(&a.body)).Decode(target); err != nil {
+// read decodes the JSON body into target.
+func (r *apiResponse) read(target any) error {
+	if err := json.NewDecoder(&r.body).Decode(target); err != nil {
 		return fmt.Errorf("read the API's response: %w", err)
 	}
 	return nil

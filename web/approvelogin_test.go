@@ -24,14 +24,14 @@ func (b *bundle) decide(how, code string, in ...func(*http.Request)) *httptest.R
 	return b.post("/ui/login/"+how, url.Values{"code": {code}}, in...)
 }
 
-func TestLoginIsApprovedOrDenied(t *testing.T) {
+func TestApproveAndDenyLogin(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	secret, code := b.login(t, access.RoleAdmin)
 	page := "/ui/login?code=" + code
-	require.Equal(t, "/ui/sign-in?to="+url.QueryEscape(page), b.ask(http.MethodGet, page).Header().Get("Location"))
+	require.Equal(t, "/ui/sign-in?to="+url.QueryEscape(page), b.request(http.MethodGet, page).Header().Get("Location"))
 	ann := b.as(t, "ann", access.RoleViewer)
-	shown := b.ask(http.MethodGet, page, ann)
+	shown := b.request(http.MethodGet, page, ann)
 	require.Equal(t, http.StatusOK, shown.Code)
 	says := []string{
 		code, "192.0.2.9", "annas-&lt;b&gt;laptop", "<dd>admin</dd>", "<dd>viewer</dd>", "12 hours",
@@ -50,7 +50,7 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 
 	approved := b.decide("approve", code, ann)
 	require.Equal(t, "/ui/login?done=login-approved", approved.Header().Get("Location"))
-	after := b.ask(http.MethodGet, "/ui/login?done=login-approved", ann)
+	after := b.request(http.MethodGet, "/ui/login?done=login-approved", ann)
 	require.Contains(t, after.Body.String(), "You can close this page. Your terminal continues by itself.")
 	key, err := b.store.Access.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
@@ -61,48 +61,48 @@ func TestLoginIsApprovedOrDenied(t *testing.T) {
 
 	secret, code = b.login(t, "")
 	require.Equal(t, "/ui/login?done=login-denied", b.decide("deny", code, ann).Header().Get("Location"))
-	denied := b.ask(http.MethodGet, "/ui/login?done=login-denied", ann).Body.String()
+	denied := b.request(http.MethodGet, "/ui/login?done=login-denied", ann).Body.String()
 	require.Contains(t, denied, "You can close this page. Your terminal gets no key.")
 	require.NotContains(t, denied, "continues by itself")
 	l, _, err := b.store.Access.LoginOf(t.Context(), secret)
 	require.NoError(t, err)
 	require.Equal(t, access.LoginDenied, l.State)
-	require.Contains(t, b.ask(http.MethodGet, "/ui/login", ann).Body.String(), `name="code"`)
+	require.Contains(t, b.request(http.MethodGet, "/ui/login", ann).Body.String(), `name="code"`)
 
 	root := b.as(t, "root", access.RoleAdmin)
-	keys := b.ask(http.MethodGet, "/ui/api-keys", root).Body.String()
+	keys := b.request(http.MethodGet, "/ui/api-keys", root).Body.String()
 	require.Contains(t, keys, "personal key of ann")
 	require.Contains(t, keys, "for annas-&lt;b&gt;laptop")
 }
 
-func TestWrongCodesOfLogins(t *testing.T) {
+func TestWrongLoginCodes(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	ann, bob := b.as(t, "ann", access.RoleViewer), b.as(t, "bob", access.RoleViewer)
 	_, code := b.login(t, "")
 	for range 5 {
-		wrong := b.ask(http.MethodGet, "/ui/login?code=BBBB-BBBB", ann)
+		wrong := b.request(http.MethodGet, "/ui/login?code=BBBB-BBBB", ann)
 		require.Equal(t, http.StatusNotFound, wrong.Code)
-		require.Contains(t, wrong.Body.String(), "No login waits under this code")
+		require.Contains(t, wrong.Body.String(), "No pending login has this code")
 		require.Equal(t, http.StatusNotFound, b.decide("approve", "", ann).Code)
 	}
-	require.Equal(t, http.StatusTooManyRequests, b.ask(http.MethodGet, "/ui/login?code="+code, ann).Code)
+	require.Equal(t, http.StatusTooManyRequests, b.request(http.MethodGet, "/ui/login?code="+code, ann).Code)
 	require.Equal(t, http.StatusTooManyRequests, b.decide("approve", code, ann).Code)
-	require.Equal(t, http.StatusOK, b.ask(http.MethodGet, "/ui/login?code="+code, bob).Code)
+	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/login?code="+code, bob).Code)
 	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.login_requests SET expires_at = now()")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, b.decide("approve", code, bob).Code, "it has expired")
 
 	open := setup(t)
-	require.Contains(t, open.ask(http.MethodGet, "/ui/login").Body.String(), "No user signs in here")
+	require.Contains(t, open.request(http.MethodGet, "/ui/login").Body.String(), "runs without sign-in")
 	require.Equal(t, http.StatusConflict, open.decide("approve", code).Code)
 }
 
-func TestPersonalKeysOfTheAccount(t *testing.T) {
+func TestPersonalKeys(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	ann, bob := b.as(t, "ann", access.RoleOperator), b.as(t, "bob", access.RoleAdmin)
-	form := b.ask(http.MethodGet, "/ui/account", ann).Body.String()
+	form := b.request(http.MethodGet, "/ui/account", ann).Body.String()
 	require.Contains(t, form, `<option value="operator">`)
 	require.NotContains(t, form, `<option value="admin">`)
 	create := func(machine, role string) *httptest.ResponseRecorder {
@@ -118,7 +118,7 @@ func TestPersonalKeysOfTheAccount(t *testing.T) {
 	key, err := b.store.Access.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
 	require.Equal(t, access.RoleOperator, key.Actor("").Role, "no more than its owner")
-	listed := b.ask(http.MethodGet, "/ui/account", ann).Body.String()
+	listed := b.request(http.MethodGet, "/ui/account", ann).Body.String()
 	require.Contains(t, listed, "jump-host")
 	require.NotContains(t, listed, secret)
 	revoke := "/ui/account/keys/" + key.Name + "/revoke"

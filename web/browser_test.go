@@ -115,7 +115,7 @@ func (w *browser) size(t *testing.T, width, height int64, scheme string) {
 	require.NoError(t, err)
 }
 
-func (w *browser) requireNoComplaints(t *testing.T, where string) {
+func (w *browser) requireNoConsoleErrors(t *testing.T, where string) {
 	t.Helper()
 	reports := w.value(t, "window.__reports")
 	w.mu.Lock()
@@ -125,7 +125,7 @@ func (w *browser) requireNoComplaints(t *testing.T, where string) {
 }
 
 // picture keeps a screenshot where POSTRIDER_SCREENSHOTS names a directory.
-func (w *browser) picture(t *testing.T, name string) {
+func (w *browser) screenshot(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("POSTRIDER_SCREENSHOTS")
 	if dir == "" {
@@ -145,11 +145,11 @@ var pageTexts = []string{
 }
 
 // look opens a page with hostile texts in it: it runs none of them, and is no wider than the window.
-func (w *browser) look(t *testing.T, base, path string, width int64, scheme string) {
+func (w *browser) open(t *testing.T, base, path string, width int64, scheme string) {
 	t.Helper()
 	w.size(t, width, 900, scheme)
 	w.do(t, chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("#page")))
-	w.requireNoComplaints(t, path)
+	w.requireNoConsoleErrors(t, path)
 	require.Equal(t, "undefined", w.value(t, "window.__x"), path)
 	require.Equal(t, "1", w.value(t, `document.querySelectorAll("h1").length`), path)
 	w.requireFits(t, path, width)
@@ -163,17 +163,17 @@ func (w *browser) requireFits(t *testing.T, path string, width int64) {
 	}
 }
 
-// One test and one browser: to start it takes longer than to look at a page. TestEveryPageIsForEverybody looks at the
+// One test and one browser: to start it takes longer than to look at a page. TestPagesAreAccessible looks at the
 // pages on a desk.
-func TestDashboardInABrowser(t *testing.T) {
+func TestDashboardInBrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
 	b := seeded(t, pageTexts...)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	for i, path := range b.everyPage(t) {
-		w.look(t, srv.URL, path, 360, []string{"light", "dark"}[i%2])
-		w.picture(t, fmt.Sprintf("360-%02d", i))
+		w.open(t, srv.URL, path, 360, []string{"light", "dark"}[i%2])
+		w.screenshot(t, fmt.Sprintf("360-%02d", i))
 	}
 	w.size(t, 1440, 900, "light")
 	//nolint:paralleltest // one window
@@ -221,7 +221,7 @@ func (w *browser) testChart(t *testing.T, base string) {
 	require.Equal(t, "84", w.value(t, `document.querySelector(".numbers").tBodies[0].rows.length`))
 	require.Equal(t, "7 d", w.value(t, `document.querySelector(".ranges [aria-current]").textContent`))
 	w.testIsolatedPoint(t)
-	w.requireNoComplaints(t, "charts")
+	w.requireNoConsoleErrors(t, "charts")
 }
 
 // A single measurement between gaps has no line to be seen by.
@@ -253,17 +253,17 @@ func (w *browser) testIsolatedPoint(t *testing.T) {
 func (w *browser) testRefresh(t *testing.T, b *bundle, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/events"), chromedp.WaitReady(chromedp.CSS("#page")),
 		chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
-	w.value(t, `(document.querySelector(".twin").open = true, document.body.dataset.mark = "same")`)
+	w.value(t, `(document.querySelector(".fold").open = true, document.body.dataset.mark = "same")`)
 	at := w.value(t, `document.querySelector("#page").dataset.at`)
 	w.eventually(t, `document.querySelector("#page").dataset.at !== "`+at+`"`)
-	require.Equal(t, "true", w.value(t, `document.querySelector(".twin").open`))
+	require.Equal(t, "true", w.value(t, `document.querySelector(".fold").open`))
 	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page itself was not loaded again")
 	w.do(t, chromedp.Click(chromedp.CSS("#pause")))
 	w.value(t, `(window.asked = 0, document.addEventListener("htmx:before:request", (e) => { window.asked++;`+
 		` window.stopped = e.defaultPrevented }))`)
 	w.eventually(t, `window.asked > 0`)
 	require.Equal(t, "true", w.value(t, `window.stopped`))
-	w.requireNoComplaints(t, "after refreshing")
+	w.requireNoConsoleErrors(t, "after refreshing")
 }
 
 func (w *browser) testForm(t *testing.T, b *bundle, base string) {
@@ -276,7 +276,7 @@ func (w *browser) testForm(t *testing.T, b *bundle, base string) {
 	require.Equal(t, "paused", sub.Hold.Reason)
 	w.do(t, chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)),
 		chromedp.WaitVisible(chromedp.CSS(`form[action$="/pause"] button`)))
-	w.requireNoComplaints(t, at)
+	w.requireNoConsoleErrors(t, at)
 }
 
 func (w *browser) testTail(t *testing.T, b *bundle, base string) {
@@ -287,7 +287,7 @@ func (w *browser) testTail(t *testing.T, b *bundle, base string) {
 	w.eventually(t, `document.querySelectorAll("#tail-rows tr").length >= 3`)
 	require.Contains(t, w.value(t, `document.querySelector("#tail-rows").textContent`), image)
 	require.Equal(t, "undefined", w.value(t, "window.__x"))
-	w.requireNoComplaints(t, "/ui/tail")
+	w.requireNoConsoleErrors(t, "/ui/tail")
 }
 
 // The check of reports must be able to fail: what the policy forbids is reported.
@@ -300,18 +300,18 @@ func (w *browser) testPolicyForbids(t *testing.T, b *bundle, base string) {
 }
 
 // A person makes the first account, is led back to the page that was asked for, and stays in while the page refreshes.
-func TestSigningInWithABrowser(t *testing.T) {
+func TestSignInInBrowser(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	w := newBrowser(t)
 	base := strings.Replace(srv.URL, "127.0.0.1", "localhost", 1) // where a browser keeps a cookie that is for HTTPS
 	w.do(t, chromedp.Navigate(base+"/ui/subscriptions?topic=orders"),
 		chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
-	require.Equal(t, "Make the first admin", w.value(t, `document.querySelector("h1").textContent`))
+	require.Equal(t, "Create first admin", w.value(t, `document.querySelector("h1").textContent`))
 	require.Empty(t, w.value(t, `document.querySelector("nav").textContent.trim()`), "whoever is not in sees no menu")
-	w.picture(t, "first-admin")
+	w.screenshot(t, "first-admin")
 	w.do(t, chromedp.SendKeys(chromedp.CSS(`input[name="token"]`), token),
 		chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "ann"),
 		chromedp.SendKeys(chromedp.CSS(`input[name="password"]`), password),
@@ -323,13 +323,13 @@ func TestSigningInWithABrowser(t *testing.T) {
 	w.eventually(t, `document.querySelector("#page").dataset.at !== "`+at+`"`)
 
 	w.do(t, chromedp.Navigate(base+"/ui/users"), chromedp.WaitReady(chromedp.CSS(".users")))
-	w.picture(t, "users")
+	w.screenshot(t, "users")
 	w.do(t, chromedp.Navigate(base+"/ui/api-keys"), chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "billing"),
 		chromedp.Submit(chromedp.CSS(`form[action="/ui/api-keys/create"]`)),
 		chromedp.WaitVisible(chromedp.CSS(".verdict.good")))
 	require.Contains(t, w.value(t, `document.querySelector(".verdict pre").textContent`), "prk_")
-	w.picture(t, "api-keys")
+	w.screenshot(t, "api-keys")
 	w.do(t, chromedp.Submit(chromedp.CSS(`.who form`)), chromedp.WaitVisible(chromedp.CSS(`form[action="/ui/sign-in"]`)))
-	w.picture(t, "sign-in")
-	w.requireNoComplaints(t, "signing in")
+	w.screenshot(t, "sign-in")
+	w.requireNoConsoleErrors(t, "signing in")
 }

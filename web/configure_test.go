@@ -22,7 +22,7 @@ func TestTopicForm(t *testing.T) {
 	b := setup(t)
 	const path = "/ui/new-topic"
 	form := formOf(t, b.page(t, path))
-	requireWellMade(t, path, b.page(t, path))
+	requireValidMarkup(t, path, b.page(t, path))
 	for name, row := range map[string]struct {
 		settings string
 		typed    []string
@@ -32,12 +32,12 @@ func TestTopicForm(t *testing.T) {
 		"namespace": {
 			`{"kind":"namespace","eventRetentionInDays":3}`,
 			[]string{"kind", "namespace", "eventRetentionInDays", "3"},
-			[]string{"Kept for 3 days"},
+			[]string{"Retention 3 days"},
 		},
 		"cloud": {
 			`{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":90}`,
 			[]string{"inputSchema", "CloudEventSchemaV1_0", "duplicateDetectionWindowInMinutes", "90"},
-			[]string{"known for 1 h 30 min"},
+			[]string{"detected for 1 h 30 min"},
 		},
 		"own": {`{"inputSchema":"CustomEventSchema","inputSchemaMapping":` + ownMapping + `}`, []string{
 			"inputSchema", "CustomEventSchema", "inputSchemaMapping.properties.id.sourceField", "orderId",
@@ -48,47 +48,47 @@ func TestTopicForm(t *testing.T) {
 		}, []string{"Id: orderId", "Event type: action , or “Shop.OrderPlaced”", "Subject: “orders”", "Data version: v"}},
 	} {
 		b.put(t, "/v1/topics/rest-"+name, row.settings)
-		b.requireLeads(t, path, typed(form, append(row.typed, "name", "form-"+name)...),
-			`^/ui/topics/form-`+name+`\?done=topic-made$`)
+		b.requireRedirect(t, path, typed(form, append(row.typed, "name", "form-"+name)...),
+			`^/ui/topics/form-`+name+`\?done=topic-created$`)
 		made := b.settings(t, "/v1/topics/form-"+name)
 		require.Equal(t, b.settings(t, "/v1/topics/rest-"+name), made)
 		for _, said := range row.card {
 			require.Contains(t, text(b.page(t, "/ui/topics/form-"+name)), said)
 		}
 		edit := "/ui/topics/form-" + name + "/edit"
-		requireWellMade(t, edit, b.page(t, edit))
-		b.requireLeads(t, edit, formOf(t, b.page(t, edit)), `done=topic-saved$`)
+		requireValidMarkup(t, edit, b.page(t, edit))
+		b.requireRedirect(t, edit, formOf(t, b.page(t, edit)), `done=topic-saved$`)
 		require.Equal(t, made, b.settings(t, "/v1/topics/form-"+name), "untouched")
 	}
-	b.requireLeads(t, "/ui/topics/form-plain/edit",
+	b.requireRedirect(t, "/ui/topics/form-plain/edit",
 		typed(formOf(t, b.page(t, "/ui/topics/form-plain/edit")), "duplicateDetectionWindowInMinutes", "5"),
 		`done=topic-saved$`)
 	require.Equal(t, "5",
 		b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-plain'"))
 
-	b.requireRefused(t, path, typed(form, "name", "form-plain"), http.StatusPreconditionFailed,
+	b.requireRejected(t, path, typed(form, "name", "form-plain"), http.StatusPreconditionFailed,
 		"Another topic has this name.")
-	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
-	b.requireRefused(t, path, typed(form, "name", "x"), http.StatusBadRequest, "must be 3 to 64 characters")
+	b.requireRejected(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
+	b.requireRejected(t, path, typed(form, "name", "x"), http.StatusBadRequest, "must be 3 to 64 characters")
 	for _, row := range [][3]string{
 		{"duplicateDetectionWindowInMinutes", "0", "must be between 1 and 10080"},
 		{"eventRetentionInDays", "3", "it belongs to namespace topics"},
 		{"inputSchema", "CustomEventSchema", "inputSchemaMapping"},
 	} {
-		page := b.requireRefused(t, path, typed(form, "name", "another", row[0], row[1]), http.StatusBadRequest, row[2])
+		page := b.requireRejected(t, path, typed(form, "name", "another", row[0], row[1]), http.StatusBadRequest, row[2])
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
 		require.NotContains(t, page, "<h2>Errors</h2>")
 	}
 	late := formOf(t, b.page(t, "/ui/topics/form-cloud/edit"))
 	b.put(t, "/v1/topics/form-cloud", `{"inputSchema":"CloudEventSchemaV1_0","duplicateDetectionWindowInMinutes":7}`)
-	again := b.requireRefused(t, "/ui/topics/form-cloud/edit", typed(late, "duplicateDetectionWindowInMinutes", "8"),
+	again := b.requireRejected(t, "/ui/topics/form-cloud/edit", typed(late, "duplicateDetectionWindowInMinutes", "8"),
 		http.StatusPreconditionFailed, "another user has changed it")
-	b.requireLeads(t, "/ui/topics/form-cloud/edit", formOf(t, again), `done=topic-saved$`)
+	b.requireRedirect(t, "/ui/topics/form-cloud/edit", formOf(t, again), `done=topic-saved$`)
 	require.Equal(t, "8",
 		b.value(t, "SELECT duplicate_detection_window_in_minutes FROM postrider_internal.topics WHERE name = 'form-cloud'"))
 }
 
-func TestTopicKeysAreShownAndReplaced(t *testing.T) {
+func TestTopicKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.put(t, "/v1/topics/orders", "{}")
@@ -108,9 +108,9 @@ func TestTopicKeysAreShownAndReplaced(t *testing.T) {
 	require.Equal(t, "1",
 		b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
 
-	b.requireRefused(t, path, url.Values{"regenerate": {"key1"}}, http.StatusBadRequest,
-		"confirm that no publisher uses key1 any more")
-	b.requireRefused(t, path, url.Values{"regenerate": {"key3"}, "agreed": {"1"}}, http.StatusBadRequest,
+	b.requireRejected(t, path, url.Values{"regenerate": {"key1"}}, http.StatusBadRequest,
+		"confirm that no publisher uses key1")
+	b.requireRejected(t, path, url.Values{"regenerate": {"key3"}, "agreed": {"1"}}, http.StatusBadRequest,
 		"keyName must be key1 or key2")
 	require.Equal(t, before, keys())
 	replaced := b.post(path, url.Values{"regenerate": {"key1"}, "agreed": {"1"}})
@@ -119,7 +119,7 @@ func TestTopicKeysAreShownAndReplaced(t *testing.T) {
 	require.Equal(t, before["key2"], keys()["key2"])
 }
 
-func TestDeletionAsksFirst(t *testing.T) {
+func TestDeletionIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
@@ -127,23 +127,23 @@ func TestDeletionAsksFirst(t *testing.T) {
 	const api, path = "/v1/topics/orders/subscriptions/billing", "/ui/subscriptions/orders/billing/delete"
 	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
 	b.pause(t, "orders", "billing")
-	b.requireLeads(t, "/ui/subscriptions/orders/billing/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
+	b.requireRedirect(t, "/ui/subscriptions/orders/billing/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
 	page := b.page(t, path)
-	requireWellMade(t, path, page)
+	requireValidMarkup(t, path, page)
 	require.Contains(t, text(page), "Its pending deliveries are canceled, now 1,")
-	require.Contains(t, text(b.page(t, "/ui/topics/orders/delete")), "It has event subscriptions. Delete those first.")
-	b.requireRefused(t, "/ui/topics/orders/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
+	require.Contains(t, text(b.page(t, "/ui/topics/orders/delete")), "The topic has event subscriptions. Delete them first.")
+	b.requireRejected(t, "/ui/topics/orders/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
 		"Nothing was deleted")
 
 	seen := url.Values{"etag": {b.tag(t, api)}}
 	b.put(t, api, `{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","labels":["x"]}`)
-	b.requireRefused(t, path, seen, http.StatusPreconditionFailed,
+	b.requireRejected(t, path, seen, http.StatusPreconditionFailed,
 		"Nothing was deleted: another user has changed it since you opened this page.")
-	b.requireLeads(t, path, url.Values{"etag": {b.tag(t, api)}}, `^/ui/topics/orders\?done=deleted$`)
-	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, path).Code)
-	b.requireLeads(t, "/ui/topics/orders/delete", url.Values{"etag": {b.tag(t, "/v1/topics/orders")}},
+	b.requireRedirect(t, path, url.Values{"etag": {b.tag(t, api)}}, `^/ui/topics/orders\?done=deleted$`)
+	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, path).Code)
+	b.requireRedirect(t, "/ui/topics/orders/delete", url.Values{"etag": {b.tag(t, "/v1/topics/orders")}},
 		`^/ui/topics\?done=topic-deleted$`)
-	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/topics/orders/delete").Code)
+	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/topics/orders/delete").Code)
 }
 
 func (b *bundle) tag(t *testing.T, api string) string {
@@ -158,8 +158,8 @@ func TestPolicyForm(t *testing.T) {
 	for _, name := range []string{"preview-2017", "ga-2018", "ga-2019", "ga-2021", "namespace-2023"} {
 		path := "/ui/policies/new?from=" + name
 		page := b.page(t, path)
-		requireWellMade(t, path, page)
-		b.requireLeads(t, path, typed(formOf(t, page), "name", "my-"+name),
+		requireValidMarkup(t, path, page)
+		b.requireRedirect(t, path, typed(formOf(t, page), "name", "my-"+name),
 			`^/ui/policies\?done=policy-saved&policy=my-`+name)
 		copied, original := b.settings(t, "/v1/policies/my-"+name), b.settings(t, "/v1/policies/"+name)
 		require.Equal(t, "Copied from "+name+".", copied["source"])
@@ -171,7 +171,7 @@ func TestPolicyForm(t *testing.T) {
 	}
 	const path = "/ui/policies/my-ga-2021/edit"
 	form := formOf(t, b.page(t, path))
-	b.requireLeads(t, path, typed(form, "stepsInSeconds", "1, 2 3", "honorRetryAfter", "true", "probation.byOutcome", ""),
+	b.requireRedirect(t, path, typed(form, "stepsInSeconds", "1, 2 3", "honorRetryAfter", "true", "probation.byOutcome", ""),
 		`done=policy-saved`)
 	changed := b.settings(t, "/v1/policies/my-ga-2021")
 	require.Equal(t, "[1 2 3] true",
@@ -184,43 +184,43 @@ func TestPolicyForm(t *testing.T) {
 		{"probation.byOutcome", `{"Busy":0}`, "must be"},
 		{"maxDeliveryAttempts.most", "9999", "maxDeliveryAttempts"},
 	} {
-		page := b.requireRefused(t, path, typed(form, row[0], row[1]), http.StatusBadRequest, row[2])
+		page := b.requireRejected(t, path, typed(form, row[0], row[1]), http.StatusBadRequest, row[2])
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
 		require.NotContains(t, page, "<h2>Errors</h2>", row[0])
 	}
-	late := b.requireRefused(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed,
+	late := b.requireRejected(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed,
 		"another user has changed it")
 	require.Equal(t, "[1 2 3]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
 	require.Equal(t, "7", formOf(t, late).Get("stepsInSeconds"), "what was typed is kept")
-	b.requireLeads(t, path, formOf(t, late), `done=policy-saved`)
+	b.requireRedirect(t, path, formOf(t, late), `done=policy-saved`)
 	require.Equal(t, "[7]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
-	b.requireRefused(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed,
+	b.requireRejected(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed,
 		"Another retry policy has this name.")
 	require.Contains(t, text(b.page(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021")),
-		"Make your own Copy Copy Edit Delete …")
+		"Actions Copy Copy Edit Delete …")
 
-	b.requireRefused(t, "/ui/policies/ga-2021/edit", form, http.StatusConflict, "is built in and never changes")
-	require.Contains(t, text(b.page(t, "/ui/policies/ga-2021/delete")), "It is built in and never changes.")
+	b.requireRejected(t, "/ui/policies/ga-2021/edit", form, http.StatusConflict, "is built in and never changes")
+	require.Contains(t, text(b.page(t, "/ui/policies/ga-2021/delete")), "Built-in policies cannot be deleted.")
 	b.put(t, "/v1/topics/orders", "{}")
 	b.put(t, "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"https://example.com/hook","endpointValidation":"skip","retryPolicy":{"policy":"my-ga-2021"}}`)
-	b.requireRefused(t, "/ui/policies/my-ga-2021/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2021")}},
+	b.requireRejected(t, "/ui/policies/my-ga-2021/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2021")}},
 		http.StatusConflict, "Nothing was deleted: ")
-	b.requireRefused(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
+	b.requireRejected(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
 		"Nothing was deleted: another user has changed it since you opened this page.")
-	b.requireLeads(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2018")}},
+	b.requireRedirect(t, "/ui/policies/my-ga-2018/delete", url.Values{"etag": {b.tag(t, "/v1/policies/my-ga-2018")}},
 		`^/ui/policies\?done=policy-deleted$`)
 	for _, nowhere := range []string{
 		"/ui/policies/new", "/ui/policies/new?from=nothing", "/ui/policies/nothing/edit", "/ui/policies/my-ga-2018/delete",
 	} {
-		require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, nowhere).Code, nowhere)
+		require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, nowhere).Code, nowhere)
 	}
 }
 
 // What the box publishes goes through the publishers' own door, and what stands beside it publishes the same.
-func TestPublishBox(t *testing.T) {
+func TestPublishPage(t *testing.T) {
 	t.Parallel()
-	b := alive(t)
+	b := setupRunning(t)
 	srv := httptest.NewServer(b.api)
 	t.Cleanup(srv.Close)
 	b.put(t, "/v1/topics/grid", `{"duplicateDetectionWindowInMinutes":5}`)
@@ -230,12 +230,12 @@ func TestPublishBox(t *testing.T) {
 	for _, topic := range []string{"grid", "cloud", "space", "own"} {
 		path := "/ui/topics/" + topic + "/publish"
 		form := formOf(t, b.page(t, path))
-		requireWellMade(t, path, b.page(t, path))
-		answer := b.post(path, form)
-		require.Equal(t, http.StatusOK, answer.Code, text(answer.Body.String()))
+		requireValidMarkup(t, path, b.page(t, path))
+		response := b.post(path, form)
+		require.Equal(t, http.StatusOK, response.Code, text(response.Body.String()))
 		id := b.value(t, "SELECT system_id FROM postrider.events WHERE topic = '"+topic+"'")
-		require.Contains(t, answer.Body.String(), `href="/ui/events/`+id+`"`, topic)
-		require.Equal(t, form.Get("event"), formOf(t, answer.Body.String()).Get("event"))
+		require.Contains(t, response.Body.String(), `href="/ui/events/`+id+`"`, topic)
+		require.Equal(t, form.Get("event"), formOf(t, response.Body.String()).Get("event"))
 	}
 	require.Equal(t, "4 admin", b.value(t, "SELECT count(*) || ' ' || min(actor) FROM postrider.audit "+
 		"WHERE action = 'events_published' AND details = '{\"events\": 1}'"))
@@ -243,23 +243,23 @@ func TestPublishBox(t *testing.T) {
 	mustExec(t, b, "UPDATE postrider_internal.events SET published_at = published_at - interval '1 minute'")
 	repeated := b.post(path, url.Values{"event": {b.value(t, "SELECT body FROM postrider.events WHERE topic = 'grid'")}})
 	require.Equal(t, http.StatusOK, repeated.Code)
-	require.Contains(t, text(repeated.Body.String()), "Nothing new is stored")
+	require.Contains(t, text(repeated.Body.String()), "Accepted as a duplicate")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.events WHERE topic = 'grid'"), "a duplicate")
-	page := b.requireRefused(t, path, url.Values{"event": {`{"id":"1"}`}}, http.StatusBadRequest,
+	page := b.requireRejected(t, path, url.Values{"event": {`{"id":"1"}`}}, http.StatusBadRequest,
 		"Nothing was published. Fix the errors below.")
 	require.Contains(t, text(page), "events[0]")
 	require.Equal(t, `{"id":"1"}`, formOf(t, page).Get("event"))
-	page = b.requireRefused(t, path, url.Values{"event": {"{"}}, http.StatusBadRequest, "Nothing was published.")
-	require.Contains(t, text(page), "What is in the box is not one JSON document yet.")
-	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/topics/nowhere/publish").Code)
+	page = b.requireRejected(t, path, url.Values{"event": {"{"}}, http.StatusBadRequest, "Nothing was published.")
+	require.Contains(t, text(page), "The event is not one JSON document yet.")
+	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/topics/nowhere/publish").Code)
 }
 
 // Whatever is in the box, both commands can be pasted, and publish exactly that.
-func TestTwinsOfThePublishBox(t *testing.T) {
+func TestPublishCommands(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")
 	require.NoError(t, err)
-	b := alive(t)
+	b := setupRunning(t)
 	b.put(t, "/v1/topics/it-s", `{}`)
 	key := "x"
 	for i, nasty := range []string{
@@ -271,9 +271,9 @@ func TestTwinsOfThePublishBox(t *testing.T) {
 		if i%2 == 1 {
 			box = "[" + box + "]"
 		}
-		answer := b.post("/ui/topics/it-s/publish", url.Values{"event": {box}, "preview": {"1"}})
-		require.Equal(t, http.StatusOK, answer.Code)
-		twins := preformatted(t, answer.Body.String())
+		response := b.post("/ui/topics/it-s/publish", url.Values{"event": {box}, "preview": {"1"}})
+		require.Equal(t, http.StatusOK, response.Code)
+		twins := preformatted(t, response.Body.String())
 		require.Len(t, twins, 2)
 		// curl is echo here: what it would be given, and not what it sends.
 		out, err := exec.Command(shell, "-c",
@@ -292,19 +292,19 @@ func TestTwinsOfThePublishBox(t *testing.T) {
 	}
 }
 
-func TestTestDeliveryFromThePage(t *testing.T) {
+func TestTestDelivery(t *testing.T) {
 	t.Parallel()
-	b := alive(t)
+	b := setupRunning(t)
 	at := endpoint(t) + "/status/202"
 	b.subscribe(t, "orders", "choosy", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.Filter.SubjectBeginsWith = at, "nothing begins so"
 	})
-	page := b.requireLeads(t, "/ui/subscriptions/orders/choosy/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
-	require.Contains(t, page, "A sample event is on its way")
+	page := b.requireRedirect(t, "/ui/subscriptions/orders/choosy/test", nil, `^/ui/deliveries/\d+\?done=tested$`)
+	require.Contains(t, page, "A sample event was published")
 	b.eventually(t, 1,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_type = 'postrider.TestEvent'")
-	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/nobody/test", nil).Code)
-	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/subscriptions/orders/choosy/test").Code)
+	require.Equal(t, http.StatusNotFound, b.post("/ui/subscriptions/orders/missing/test", nil).Code)
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/subscriptions/orders/choosy/test").Code)
 	require.Equal(t, "admin", b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'test_delivery_made'"))
 }
 

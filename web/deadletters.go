@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/operator"
@@ -26,17 +27,16 @@ type deadLettersView struct {
 	Total    int64
 	Partly   bool // only the newest dead letters were searched
 	Facets   []facetGroup
-	// Redeliver and Purge are the pages of the bulk operations; "" if they do not know the filter.
+	// Redeliver and Purge are the pages of the bulk operations; "" if they do not support the filter.
 	Redeliver, Purge string
 }
 
 type facetGroup struct {
 	Name   string
 	Shares []share
-	All    string // the page without this filter; "" = it has none
+	All    string // the page without this filter; "" if it has none
 }
 
-// facetNames are in the order of the questions: why, with which result, to which event subscription, when.
 var facetNames = []struct{ facet, title string }{
 	{"reason", "Reason"},
 	{"outcome", "Outcome"},
@@ -47,23 +47,23 @@ var facetNames = []struct{ facet, title string }{
 
 // deadLetterQuery reads the filter of dead letters.
 func deadLetterQuery(f *display.Filter) (d query.DeadLetterQuery) {
-	given := func(text string) *string {
+	orNil := func(text string) *string {
 		if text == "" {
 			return nil
 		}
 		return &text
 	}
 	topic, subscription := owner(f)
-	d.Topic, d.Subscription = given(topic), given(subscription)
-	d.Reason = given(f.Name("", "reason", "reason = ?"))
-	d.LastOutcome = given(f.Name("", "outcome", "last_outcome = ?"))
+	d.Topic, d.Subscription = orNil(topic), orNil(subscription)
+	d.Reason = orNil(f.Name("", "reason", "reason = ?"))
+	d.LastOutcome = orNil(f.Name("", "outcome", "last_outcome = ?"))
 	if n := f.Number("", "status", "coalesce(last_status, 0) = ?"); n != nil && *n == 0 {
 		d.WithoutResponse = true
 	} else if n != nil {
 		d.LastStatus = new(int(min(*n, 999)))
 	}
-	d.EventID = given(f.Text("Event id", "eventId", "event_id = ?"))
-	d.EventType = given(f.Text("Event type", "eventType", "event_type = ?"))
+	d.EventID = orNil(f.Text("Event id", "eventId", "event_id = ?"))
+	d.EventType = orNil(f.Text("Event type", "eventType", "event_type = ?"))
 	d.DeadLetteredFrom = f.Time("From (UTC)", "from", "dead_lettered_at >= ?")
 	d.DeadLetteredUntil = f.Time("To (UTC)", "to", "dead_lettered_at < ?")
 	return d
@@ -114,7 +114,7 @@ func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
 	return groups
 }
 
-// facetFilter is the filter for a facet's value: parameter, value, parameter, value. "" removes it.
+// facetFilter is the filter for a value of a facet: parameter, value, parameter, value. An empty value removes it.
 func facetFilter(facet, value string) []string {
 	switch facet {
 	case "subscription":
@@ -144,7 +144,7 @@ func facetText(facet, value string) string {
 	n, err := strconv.Atoi(value)
 	switch {
 	case facet == "status" && value == "0":
-		return "no answer"
+		return "no response"
 	case facet == "status" && err == nil:
 		return display.StatusText(n)
 	default:
@@ -157,10 +157,10 @@ type deadLetterView struct {
 	query.DeadLetterRow
 	Steps []step
 	SQL   string
-	Form  url.Values // as it was typed
+	Form  url.Values // the input of a rejected form
 }
 
-// step is a moment in the life of a delivery.
+// step is a step in the life of a delivery.
 type step struct {
 	At   time.Time
 	Text string
@@ -180,7 +180,7 @@ func (p *pages) purging(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.Show(c, "dead-letter-purge", "Purge this dead letter?", false, view,
+	return p.Show(c, "dead-letter-purge", "Purge dead letter", false, view,
 		site.Link{Href: deadLetterPath(view.DeadLetterID), Text: "Dead letter"})
 }
 
@@ -194,22 +194,22 @@ func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLe
 		return view, err
 	}
 	return deadLetterView{
-		DeadLetterRow: *d, Steps: deadLetterSteps(&d.DeadLetter), Form: site.Typed(c),
+		DeadLetterRow: *d, Steps: deadLetterSteps(&d.DeadLetter), Form: site.Input(c),
 		SQL: "select * from postrider.dead_letters where dead_letter_id = " + display.QuoteSQL(id.String()),
 	}, nil
 }
 
-// deadLetterSteps are the moments that are known of a dead letter, in their order.
+// deadLetterSteps are the known steps of a dead letter in their order.
 func deadLetterSteps(d *query.DeadLetter) []step {
 	steps := []step{{d.PublishedAt, "published"}}
 	if !d.TimeToLiveSince.Equal(d.PublishedAt) {
-		steps = append(steps, step{d.TimeToLiveSince, "its time to live began"})
+		steps = append(steps, step{d.TimeToLiveSince, "time to live began"})
 	}
 	if d.FirstAttemptAt != nil {
 		steps = append(steps, step{*d.FirstAttemptAt, "first attempt"})
 	}
 	if d.LastAttemptAt != nil && d.Attempts > 1 {
-		steps = append(steps, step{*d.LastAttemptAt, fmt.Sprintf("attempt %d, the last", d.Attempts)})
+		steps = append(steps, step{*d.LastAttemptAt, fmt.Sprintf("attempt %d (last)", d.Attempts)})
 	}
 	steps = append(steps, step{d.DeadLetteredAt, "dead-lettered"})
 	if d.RedeliveredAt != nil {
@@ -224,7 +224,7 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	if err != nil {
 		return "", err
 	}
-	form, err := letterFormOf(c)
+	form, err := deadLetterFormOf(c)
 	if err != nil {
 		return "", err
 	}
@@ -244,17 +244,17 @@ func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err 
 	return "/ui/dead-letters?done=purged", err
 }
 
-// letterForm is what the forms of dead letters have.
-type letterForm struct {
+// deadLetterForm is the input of the forms of dead letters.
+type deadLetterForm struct {
 	to          operator.Target
-	rate        int   // per second; 0 = no limit
-	redelivered *bool // which of the dead letters that match; nil = the default of the operation
+	rate        int   // per second; 0 is no limit
+	redelivered *bool // filter; nil is the default of the operation
 }
 
-// maxRate is more than any database can do: a larger rate is a mistake.
+// maxRate is more than a database can process: a larger rate is a mistake.
 const maxRate = 1_000_000
 
-func letterFormOf(c echo.Context) (form letterForm, err error) {
+func deadLetterFormOf(c echo.Context) (form deadLetterForm, err error) {
 	if err := c.Request().ParseForm(); err != nil {
 		return form, site.WrongForm("the form cannot be read.")
 	}
@@ -271,4 +271,192 @@ func letterFormOf(c echo.Context) (form letterForm, err error) {
 		form.rate = int(*rate)
 	}
 	return form, nil
+}
+
+// manyView is what dead-letters-many.html shows: the dead letters that a bulk operation would change.
+type manyView struct {
+	Purge bool
+	// Matching excludes dead letters that are created after the count.
+	Matching     query.DeadLetterFilter
+	Count        query.Matched
+	Fresh        int64 // not redelivered yet
+	Action, Back string
+	Form         url.Values // the input of a rejected form
+}
+
+func (p *pages) manyToRedeliver(ctx context.Context, c echo.Context) error {
+	return p.many(ctx, c, false, "Redeliver dead letters")
+}
+
+func (p *pages) manyToPurge(ctx context.Context, c echo.Context) error {
+	return p.many(ctx, c, true, "Purge dead letters")
+}
+
+// many is the page that confirms a bulk operation.
+func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title string) error {
+	f, err := p.manyFilter(c)
+	if err != nil {
+		return err
+	}
+	found, err := p.parts.Reader.CountDeadLetters(ctx, &f)
+	if err != nil {
+		return err
+	}
+	view := manyView{
+		Purge: purge, Matching: f, Count: found, Fresh: found.Matched - found.Redelivered, Form: site.Input(c),
+		Action: display.With(c, "to", f.DeadLetteredUntil.Format(time.RFC3339Nano)),
+		Back:   display.SameFilter(c, "/ui/dead-letters"),
+	}
+	return p.Show(c, "dead-letters-many", title, false, view, site.Link{Href: view.Back, Text: "Dead letters"})
+}
+
+// manyFilter is the filter of the address up to now, because the user confirms only the counted dead letters.
+func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
+	f := display.FilterOf(c)
+	filter := deadLetterQuery(f)
+	if filter.WithoutResponse {
+		f.Reject("status")
+	}
+	if filter.DeadLetteredUntil == nil {
+		filter.DeadLetteredUntil = new(p.Now().UTC().Truncate(time.Microsecond))
+	}
+	return filter.DeadLetterFilter, f.Err
+}
+
+func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {
+	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
+		return p.parts.Operator.RedeliverAll(ctx, f, form.to, form.rate)
+	})
+}
+
+func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err error) {
+	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
+		return p.parts.Operator.PurgeAll(ctx, f, form.rate)
+	})
+}
+
+func (p *pages) startMany(
+	c echo.Context, start func(*query.DeadLetterFilter, *deadLetterForm) (uuid.UUID, error),
+) (href string, err error) {
+	f, err := p.manyFilter(c)
+	if err != nil {
+		return "", err
+	}
+	form, err := deadLetterFormOf(c)
+	if err != nil {
+		return "", err
+	}
+	f.Redelivered = form.redelivered
+	id, err := start(&f, &form)
+	return operationPath(id) + "?done=started", err
+}
+
+func operationPath(id uuid.UUID) string { return "/ui/operations/" + id.String() }
+
+// operationKinds are the titles of the kinds of operation.
+var operationKinds = map[string]string{
+	"redeliver": "Redeliver dead letters", "purge": "Purge dead letters", "redeliver_events": "Redeliver past events",
+	"erase_subject": "Erase events of a subject",
+}
+
+func (p *pages) operations(ctx context.Context, c echo.Context) error {
+	type place = query.DeadLetterPlace
+	read := func(ctx context.Context, after place, limit int) ([]query.Operation, error) {
+		if after == (place{}) {
+			return p.parts.Reader.Operations(ctx, nil, limit)
+		}
+		from := query.Operation{CreatedAt: after.DeadLetteredAt, OperationID: after.DeadLetterID}
+		return p.parts.Reader.Operations(ctx, &from, limit)
+	}
+	list, err := site.ForwardList(ctx, c, "operation", read, func(o *query.Operation) place {
+		return place{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID}
+	})
+	return p.ShowList(c, "operations", "Operations", list, err)
+}
+
+// operationView is what operation.html shows.
+type operationView struct {
+	query.Operation
+	progress
+	All bool // without filter
+	// Outcomes are the states of its redeliveries, if it has any.
+	Outcomes []operationOutcome
+}
+
+// progress is the progress of an operation.
+type progress struct {
+	Running bool
+	Seen    int64
+	Percent int
+	Took    string
+	Rate    string // per second; "" if unknown
+	Left    string // the time until its end; "" if unknown
+}
+
+// operationOutcome is the number of redeliveries in one state.
+type operationOutcome struct {
+	Label, State string
+	Count        int64
+	Failed       bool
+}
+
+func progressOf(o query.Operation, now time.Time) (pr progress) {
+	pr.Running, pr.Seen = o.State == query.OperationRunning, o.Done+o.Skipped+o.Failed
+	if o.Matched != nil && !o.MatchedAtLeast {
+		pr.Percent = int(100 * min(pr.Seen, *o.Matched) / max(1, *o.Matched))
+	}
+	if o.FinishedAt != nil {
+		now = *o.FinishedAt
+	}
+	took := max(0, now.Sub(o.CreatedAt))
+	pr.Took = display.Span(took)
+	if pr.Seen == 0 || took < time.Second {
+		return pr
+	}
+	rate := float64(pr.Seen) / took.Seconds()
+	pr.Rate = display.PerSecond(rate)
+	if pr.Running && o.Matched != nil && *o.Matched > pr.Seen {
+		pr.Left = display.Span(time.Duration(float64(*o.Matched-pr.Seen) / rate * float64(time.Second)))
+	}
+	return pr
+}
+
+func (p *pages) operation(ctx context.Context, c echo.Context) error {
+	id, err := uuidParam(c)
+	if err != nil {
+		return err
+	}
+	o, err := p.parts.Reader.Operation(ctx, id)
+	if err != nil {
+		return err
+	}
+	view := operationView{Operation: *o, progress: progressOf(*o, p.Now())}
+	filter, err := o.Filter.Text()
+	if err != nil {
+		return err
+	}
+	view.All = filter == "{}"
+	if states := o.Outcomes; states != nil {
+		view.Outcomes = []operationOutcome{
+			{"Pending", "pending", states.Pending, false},
+			{"Delivered", "delivered", states.Delivered, false},
+			{"Dead-lettered again", "dead_lettered", states.DeadLettered, true},
+			{"Dropped", "dropped", states.Dropped, true},
+			{"Canceled", "canceled", states.Canceled, false},
+		}
+	}
+	return p.Show(c, "operation", operationKinds[o.Kind], view.Running, view)
+}
+
+func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href string, err error) {
+	id, err := uuidParam(c)
+	if err != nil {
+		return "", err
+	}
+	done := "over"
+	canceled, err := p.parts.Operator.CancelOperation(ctx, id)
+	if canceled {
+		done = "stopped"
+	}
+	return operationPath(id) + "?done=" + done, err
 }

@@ -2,22 +2,26 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"postrider/catalog"
+	"postrider/postgres"
 	"postrider/query"
 	"postrider/web/display"
 	"postrider/web/site"
 )
 
-var outcomeWords = []string{
+var outcomes = []string{
 	"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
 	"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted",
 }
 
-// eventID reads the publisher's id of an event, or postrider's.
+// eventID reads an event id: the publisher's, or postrider's system id.
 func eventID(c echo.Context, f *display.Filter) string {
 	condition := "event_id = ?"
 	if _, err := uuid.Parse(c.QueryParam("event")); err == nil {
@@ -32,7 +36,7 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	filter.Topic, filter.Subscription = owner(f)
 	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
 	filter.Hold = f.OneOf("Hold", "hold", "hold = ?", query.HoldReasons, "")
-	filter.Outcome = f.Suggest("Last outcome", "outcome", "last_outcome = ?", outcomeWords)
+	filter.Outcome = f.Suggest("Last outcome", "outcome", "last_outcome = ?", outcomes)
 	filter.Event = eventID(c, f)
 	if text := f.Text("", "operation", "operation_id = ?"); text != "" {
 		id, err := uuid.Parse(text)
@@ -49,7 +53,7 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 // deliveryView is what delivery.html shows.
 type deliveryView struct {
 	query.DeliveryDetails
-	Limit   int      // of attempts; 0 = none
+	Limit   int      // of attempts; 0 is none
 	Outlook *outlook // nil if the delivery has ended
 	SQL     string
 }
@@ -79,11 +83,165 @@ func (p *pages) delivery(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "delivery", fmt.Sprintf("Delivery %d", id), d.State == "pending", view)
 }
 
-// attemptLimit is how many attempts the deliveries of an event subscription may have; 0 = any number.
+// attemptLimit is the limit of attempts of an event subscription; 0 is none.
 func (p *pages) attemptLimit(subscription int64) int {
 	rules, ok := p.parts.Cache.Snapshot().Rules(subscription)
 	if !ok {
 		return 0
 	}
 	return rules.Limits.MaxAttempts
+}
+
+func (p *pages) batches(ctx context.Context, c echo.Context) error {
+	f := display.FilterOf(c)
+	var filter query.BatchFilter
+	filter.Topic, filter.Subscription = owner(f)
+	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
+	list, err := site.ListOf(ctx, c, "batch", f, filter, p.parts.Reader.ReadBatches,
+		func(l *query.BatchLine) int64 { return l.BatchID })
+	return p.ShowList(c, "batches", "Batches", list, err)
+}
+
+// batchView is what batch.html shows.
+type batchView struct {
+	query.BatchDetails
+	Outlook *outlook // nil if the batch has ended
+	More    string   // the address of the next members
+	SQL     string
+}
+
+// memberPage is the number of members on a page.
+const memberPage = 500
+
+func (p *pages) batch(ctx context.Context, c echo.Context) error {
+	id, err := numberParam(c)
+	if err != nil {
+		return err
+	}
+	f, from := display.FilterOf(c), int64(0)
+	if n := f.Number("", "from", ""); n != nil {
+		from = *n
+	}
+	if f.Err != nil {
+		return f.Err
+	}
+	b, err := p.parts.Reader.ReadBatch(ctx, id, int(min(from, 1<<30)), memberPage+1)
+	if err != nil {
+		return err
+	}
+	for i := range b.History {
+		b.History[i].BatchID = nil // no link to this page itself
+	}
+	view := batchView{
+		BatchDetails: *b,
+		SQL:          fmt.Sprintf("select * from postrider.batch_members where batch_id = %d order by position", id),
+	}
+	if len(view.Listed) > memberPage {
+		view.Listed = view.Listed[:memberPage]
+		view.More = display.With(c, "from", fmt.Sprint(view.Listed[memberPage-1].Position))
+	}
+	if b.State == "pending" {
+		work := pendingWork{
+			topic: b.Topic, subscription: b.Subscription, attempts: b.Attempts, hold: display.OrEmpty(b.Hold),
+			job: jobState(b.Job), due: b.NextAttemptAt, ends: b.ExpiresAt, limit: p.attemptLimit(b.SubscriptionID),
+		}
+		if view.Outlook, err = p.outlookOf(ctx, &work); err != nil {
+			return err
+		}
+	}
+	return p.Show(c, "batch", fmt.Sprintf("Batch %d", id), b.State == "pending", view)
+}
+
+// outlook is what happens next to a pending delivery or batch.
+type outlook struct {
+	// Hold is its own hold or that of its event subscription; "" is none. Since and Until are the times of the hold, if
+	// known. Until is the next probe of a probation.
+	Hold         string
+	Since, Until *time.Time
+	// Probe is the path that sends the next probe now; "" without a probation.
+	Probe string
+	// CanRetry reports that no hold prevents an attempt.
+	CanRetry bool
+	// Next describes the next step in one or two sentences.
+	Next string
+}
+
+// pendingWork is the input of an outlook.
+type pendingWork struct {
+	topic, subscription string
+	attempts            int
+	hold                string
+	limit               int        // of attempts; 0 is none
+	job                 string     // the state of its job; "" without a job
+	unbatched           bool       // it waits for the next batch
+	due                 *time.Time // nil is now
+	ends                *time.Time // the end of its time to live, if known
+}
+
+// outlookOf reads the hold of the event subscription, which also holds scheduled attempts.
+func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error) {
+	o := &outlook{Hold: w.hold}
+	sub, err := p.parts.Subscriptions.Get(ctx, w.topic, w.subscription)
+	switch {
+	case errors.Is(err, postgres.ErrNotFound): // just deleted
+	case err != nil:
+		return o, err
+	case w.job != "running" && (o.Hold == "" || o.Hold == sub.Hold.Reason):
+		o.Hold, o.Since, o.Until = sub.Hold.Reason, sub.Hold.Since, sub.Hold.Until
+	}
+	if o.Hold == catalog.HoldProbation {
+		o.Probe = subscriptionPath(w.topic, w.subscription) + "/probe"
+	}
+	o.CanRetry = o.Hold == "" || o.Hold == catalog.HoldAdmission
+	o.Next = nextText(w, o.Hold, p.Now())
+	return o, nil
+}
+
+// jobState is the state of a job; "" without a job.
+func jobState(job *query.JobLine) string {
+	if job == nil {
+		return ""
+	}
+	return job.State
+}
+
+// nextText states a time only if no hold and no end of the time to live comes first.
+func nextText(w *pendingWork, hold string, now time.Time) string {
+	attempt := fmt.Sprintf("Attempt %d", w.attempts+1)
+	later := w.due != nil && w.due.After(now)
+	switch {
+	case w.job == "running":
+		return "An attempt is in progress."
+	case hold != "" && w.hold == "" && later:
+		return holdText(hold) + " " + attempt + " is scheduled for " + display.MomentOf(*w.due, now).Absolute +
+			" and is held if the hold still lasts."
+	case hold != "":
+		return holdText(hold)
+	case w.limit > 0 && w.attempts >= w.limit:
+		return fmt.Sprintf("No further attempt: maxDeliveryAttempts is %d. The delivery ends when it is due.", w.limit)
+	case w.unbatched:
+		return "It waits for the next batch of its event subscription."
+	case later && w.ends != nil && !w.due.Before(*w.ends):
+		return "No further attempt: its time to live ends first. The delivery ends " + display.Relative(now.Sub(*w.due)) + "."
+	case later:
+		return attempt + " starts " + display.Relative(now.Sub(*w.due)) + "."
+	default:
+		return attempt + " is due now and waits for a worker."
+	}
+}
+
+// holdText describes a hold and what ends it.
+func holdText(hold string) string {
+	switch hold {
+	case catalog.HoldPaused:
+		return "The event subscription is paused until an operator resumes it."
+	case catalog.HoldNotValidated:
+		return "The endpoint is not validated. Deliveries begin when the validation handshake succeeds."
+	case catalog.HoldProbation:
+		return "The endpoint is in probation. Probes are sent one by one; if one succeeds, the probation ends."
+	case catalog.HoldAdmission:
+		return "Too many deliveries of this event subscription are in progress. It is released when capacity is free."
+	default:
+		return ""
+	}
 }

@@ -9,8 +9,8 @@ import (
 	"postrider/policy"
 )
 
-// demoAttempt is an attempt of the delivery in docs/guides/dashboard.md: what the endpoint responded, and the random
-// part of the jitter. When the next one is due, and why, is the policy's answer.
+// demoAttempt is one attempt of the delivery in docs/guides/dashboard.md: what the endpoint responded, and the random
+// part of the jitter. When the next one is due, and why, is the policy's response.
 type demoAttempt struct {
 	result  policy.Result
 	took    time.Duration

@@ -17,35 +17,35 @@ import (
 	"postrider/web/site"
 )
 
-// editor is the form of a topic, an event subscription or a retry policy. Its fields are those of a table of settings.
+// editor is the form of a topic, an event subscription or a retry policy. Its fields come from a table of settings.
 type editor struct {
 	*form
 	table []spec.Setting
 	noun  string
-	// name is "" for what is created.
+	// name is "" for a new object.
 	name string
-	// address is the object's in the REST API, and method the one that changes it.
+	// address is the object's path in the REST API; method changes it.
 	address func(name string) string
 	method  string
 	etag    string
-	// stored are the settings of the object, or of the one that is copied, by name; without defaults and secrets.
+	// stored are the settings of the object, or of the one it copies, by name, without defaults and secrets.
 	stored map[string]json.RawMessage
-	// folded are the sections that are closed while they hold nothing but defaults.
+	// folded are the sections that are closed if all their settings are defaults.
 	folded []string
 	// lists are the settings that are lists of rows.
 	lists []rowList
 	focus string // the list to which a row was added
-	// dependent changes what depends on more than the table. Optional.
+	// dependent changes fields that depend on more than the table. Optional.
 	dependent func(section *formSection, field *formField)
 	// finish changes the settings before they are sent. Optional.
 	finish func(settings map[string]any)
-	// test handles the button that tests. Optional.
+	// test handles the test button. Optional.
 	test func(ctx context.Context, c echo.Context) error
-	// saved is the page of what was saved.
-	saved func(name string, answer *apiAnswer) (href string, err error)
-	// removal returns why the object cannot be deleted, and how many deliveries that would cancel.
+	// saved is the page to continue at after saving.
+	saved func(name string, response *apiResponse) (href string, err error)
+	// removal returns why the object cannot be deleted, or how many deliveries its deletion cancels.
 	removal func(ctx context.Context) (forbidden, canceled string, err error)
-	// removed is the page to continue at after that.
+	// removed is the page to continue at after deletion.
 	removed string
 	// trail leads to the page of the object.
 	trail   []site.Link
@@ -53,14 +53,12 @@ type editor struct {
 	changes []change
 }
 
-// opener prepares the form of what the address names.
+// opener prepares the form of the object in the address.
 type opener func(ctx context.Context, c echo.Context) (*editor, error)
 
-// edit shows a form, or does what its button says.
-func (p *pages) edit(open opener) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		ctx, cancel := p.formContext(c)
-		defer cancel()
+// edit shows a form or handles its buttons.
+func (p *pages) edit(open opener) site.Page {
+	return func(ctx context.Context, c echo.Context) error {
 		e, err := open(ctx, c)
 		if err != nil {
 			return err
@@ -94,7 +92,7 @@ func (p *pages) showForm(c echo.Context, e *editor) error {
 
 // readStored reads the object of this name from the REST API.
 func (p *pages) readStored(ctx context.Context, c echo.Context, e *editor, name string) error {
-	answer, err := p.ask(ctx, c, http.MethodGet, e.address(name), nil)
+	response, err := p.request(ctx, c, http.MethodGet, e.address(name), nil)
 	var rejected *apiError
 	if errors.As(err, &rejected) && rejected.status == http.StatusNotFound {
 		return postgres.ErrNotFound
@@ -102,11 +100,11 @@ func (p *pages) readStored(ctx context.Context, c echo.Context, e *editor, name 
 	if err != nil {
 		return err
 	}
-	e.etag, e.stored = answer.header.Get("ETag"), settingsIn(e.table, answer.body.Bytes())
+	e.etag, e.stored = response.header.Get("ETag"), settingsIn(e.table, response.body.Bytes())
 	return nil
 }
 
-// fill enters what is stored.
+// fill enters the stored settings.
 func (e *editor) fill() {
 	for i := range e.table {
 		s := &e.table[i]
@@ -124,10 +122,10 @@ func (e *editor) fill() {
 	e.remember()
 }
 
-// remember keeps what the form was made from, for the case that another user changes it meanwhile.
+// remember keeps the stored version in the form, to detect changes by other users.
 func (e *editor) remember() {
 	if e.name != "" {
-		was, _ := plainJSON(e.stored) // JSON values can always be written
+		was, _ := plainJSON(e.stored) // JSON values always marshal
 		e.set("was", string(was))
 		e.set("etag", e.etag)
 	}
@@ -141,8 +139,7 @@ func (e *editor) list(name string) *rowList {
 	return nil
 }
 
-// settings are what the form says, as the REST API takes it: null stands for the default. Secrets that were not entered
-// are left out.
+// settings are the input for the REST API; null is the default. Secrets that were not entered are left out.
 func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 	settings = map[string]any{}
 	for i := range e.table {
@@ -153,7 +150,7 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 		case list != nil:
 			put(settings, s.Name, list.values(e.form))
 		case stored != nil && (s.Fixed && e.name != "" || fieldText(s, stored) == e.values.Get(s.Name)):
-			put(settings, s.Name, stored) // exactly: a time keeps its fraction of a second
+			put(settings, s.Name, stored) // unchanged: a time keeps its fraction of a second
 		default:
 			value := e.value(s)
 			if _, invalid := value.(string); invalid && s.Kind == spec.JSON {
@@ -168,7 +165,7 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 	return settings, mistakes
 }
 
-// sections are the parts of the form, in the order of the table.
+// sections are the parts of the form in the order of the table.
 func (e *editor) sections() (sections []formSection) {
 	for i := range e.table {
 		s := &e.table[i]
@@ -207,7 +204,7 @@ func (e *editor) sections() (sections []formSection) {
 	return sections
 }
 
-// submit does what the button says; href is where the user continues, "" is the form.
+// submit handles the buttons of a form. It returns the address to redirect to; "" shows the form.
 func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open opener) (href string, err error) {
 	if e.has("add") || e.has("remove") {
 		e.changeRows()
@@ -233,7 +230,7 @@ func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open open
 	return href, e.rejected(err, "Nothing was saved")
 }
 
-// save sends the settings: of a new object, or for the version that the form was made from.
+// save sends the settings of a new object, or of the version that the form shows.
 func (p *pages) save(ctx context.Context, c echo.Context, e *editor) (href string, err error) {
 	name, method, condition := e.name, e.method, []string{"If-Match", e.get("etag")}
 	settings, mistakes := e.settings()
@@ -250,14 +247,14 @@ func (p *pages) save(ctx context.Context, c echo.Context, e *editor) (href strin
 	if err != nil {
 		return "", fmt.Errorf("write the settings: %w", err)
 	}
-	answer, err := p.ask(ctx, c, method, e.address(name), body, condition...)
+	response, err := p.request(ctx, c, method, e.address(name), body, condition...)
 	if err != nil {
 		return "", err
 	}
-	return e.saved(name, answer)
+	return e.saved(name, response)
 }
 
-// rejected notes at each field what the API says of it.
+// rejected adds the errors of the API to their fields.
 func (e *editor) rejected(err error, nothing string) error {
 	var names []string
 	for _, section := range e.sections() {
@@ -269,13 +266,13 @@ func (e *editor) rejected(err error, nothing string) error {
 // change is a setting that another user has changed.
 type change struct{ Setting, Was, Now string }
 
-// compare shows what another user has changed since the form was opened. What was entered can be saved over it.
+// compare shows what another user has changed since the form was opened. Saving again overwrites it.
 func (e *editor) compare(now *editor, err error) error {
 	if err != nil {
 		return err
 	}
 	var was map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(e.get("was")), &was) // a field of the form: if it is no JSON, it is not ours
+	_ = json.Unmarshal([]byte(e.get("was")), &was) // invalid only in a forged form
 	e.etag, e.stored = now.etag, now.stored
 	e.remember()
 	names := maps.Clone(now.stored)
@@ -293,4 +290,40 @@ func orNotSet(value json.RawMessage) string {
 		return "not set"
 	}
 	return string(value)
+}
+
+// deletionView is what delete.html shows.
+type deletionView struct {
+	Action, Back, Etag string
+	What, Name         string
+	Forbidden          string // why it cannot be deleted; "" if it can
+	Canceled           string // the number of deliveries that the deletion cancels
+}
+
+// remove confirms a deletion, or deletes the version that was shown.
+func (p *pages) remove(open opener) site.Page {
+	return func(ctx context.Context, c echo.Context) error {
+		e, err := open(ctx, c)
+		if err != nil {
+			return err
+		}
+		view := deletionView{
+			Action: c.Request().URL.RequestURI(), Back: e.trail[len(e.trail)-1].Href, Etag: e.etag, What: e.noun, Name: e.name,
+		}
+		if view.Forbidden, view.Canceled, err = e.removal(ctx); err != nil {
+			return err
+		}
+		href := ""
+		if c.Request().Method == http.MethodPost {
+			var f *form
+			if f, err = postedForm(c); err != nil {
+				return err
+			}
+			_, err = p.request(ctx, c, http.MethodDelete, e.address(e.name), nil, "If-Match", f.get("etag"))
+			href, err = e.removed, f.reject(err, "Nothing was deleted")
+		}
+		return again(c, href, err, func() error {
+			return p.Show(c, "delete", "Delete "+e.name, false, view, e.trail...)
+		})
+	}
 }

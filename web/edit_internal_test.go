@@ -11,7 +11,7 @@ import (
 )
 
 // A setting that is added to a table is a field of its form, without a change in this package.
-func TestNewSettingIsAFieldOfTheForm(t *testing.T) {
+func TestNewSettingGetsField(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		setting       spec.Setting
@@ -98,7 +98,7 @@ func fieldNamed(t *testing.T, sections []formSection, name string) formField {
 }
 
 // Secrets are neither shown nor sent unless one is entered.
-func TestSecretsOfAForm(t *testing.T) {
+func TestSecretFields(t *testing.T) {
 	t.Parallel()
 	secret := spec.Setting{
 		Name: "group.secret", Section: spec.Limits, Kind: spec.Text, Secret: true, Default: "the stored one",

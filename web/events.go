@@ -21,7 +21,7 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 		Type:          f.Name("Event type", "type", "event_type = ?"),
 		SubjectPrefix: f.Text("Subject begins with", "subject", "starts_with(subject, ?)"),
 		From:          f.Time("From (UTC)", "from", "published_at >= ?"), To: f.Time("To (UTC)", "to", "published_at < ?"),
-		Unmatched: f.Check("Without match", "unmatched", "matched = 0"),
+		Unmatched: f.Check("Unmatched only", "unmatched", "matched = 0"),
 	}
 	f.View, f.Order = "events", "system_id desc"
 	list, err := site.ListOf(ctx, c, "event", f, filter, p.parts.Reader.ReadEvents,
@@ -33,16 +33,15 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 type eventView struct {
 	query.EventRow
 	Results []matchResult
-	// More: the topic has more event subscriptions than Results.
-	More bool
-	SQL  string
+	More    bool // the topic has more event subscriptions
+	SQL     string
 }
 
 // matchResult is the result of an event subscription's filter for an event.
 type matchResult struct {
 	Subscription string
 	Matched      bool
-	Newer        bool // the event subscription was created or changed after the event was published
+	Newer        bool // the event subscription changed after the event was published
 	Clauses      []filter.Clause
 }
 
@@ -69,7 +68,7 @@ func (p *pages) event(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "event", "Event", row.Matched == nil, view)
 }
 
-// matchResults evaluates each filter of the topic as it is now, with the functions that publishing uses.
+// matchResults evaluates the current filters of the topic with the functions that publishing uses.
 func (p *pages) matchResults(ctx context.Context, view *eventView) error {
 	row := &view.EventRow
 	subs, err := p.parts.Subscriptions.List(ctx, row.Topic, "", matchLimit+1)

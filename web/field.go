@@ -23,55 +23,56 @@ const (
 	kindSecret = "password"
 )
 
-// fieldKinds are the kinds of field for the kinds of setting. A Switch is a check box if it is on or off by default.
+// fieldKinds are the kinds of field by kind of setting. A Switch with a default is a check box.
 var fieldKinds = map[spec.Kind]string{
 	spec.Text: kindText, spec.URL: kindURL, spec.PEM: kindLines, spec.Time: kindTime, spec.Choice: kindSelect,
 	spec.Whole: kindNumber, spec.Number: kindText, spec.Switch: kindSelect, spec.Lines: kindLines, spec.List: kindText,
 	spec.JSON: kindJSON,
 }
 
-// formField is a field of a form, with what is entered in it.
+// formField is a field of a form with its input.
 type formField struct {
 	Name, Label, Hint, Kind string
 	Value, Placeholder      string
 	Default                 string // the value of an empty field
 	Min, Max                string
 	Options                 []option
-	Rows                    int // of a text of many lines
+	Rows                    int // of a text area
 	Wide                    bool
 	Required, Focus         bool
-	Fixed                   bool // shown, but it cannot be changed any more
+	Fixed                   bool // shown, but cannot be changed
+	Secret                  bool // never shown again after it was sent
 	Mistakes                []string
 }
 
-// ID is the field's own in its page.
+// ID is the id of the field's element.
 func (f formField) ID() string { return "f-" + f.Name }
 
-// Checked reports whether a check box is.
+// Checked reports whether a check box is checked.
 func (f formField) Checked() bool { return f.Value == "true" }
 
-// stated reports whether the field needs the user's attention: it differs from the default, or it is wrong.
+// stated reports whether the field differs from its default or has an error.
 func (f formField) stated() bool { return f.Value != "" && f.Value != f.Default || len(f.Mistakes) > 0 }
 
-// option is one of a select.
+// option is an option of a select.
 type option struct{ Value, Text string }
 
 // formRow is a row of a list, such as an advanced filter.
 type formRow struct {
 	Title  string
 	Fields []formField
-	Remove string // what its button sends
+	Remove string // the value of its button
 }
 
-// formList is a list of rows that can be added to.
+// formList is a list of rows that the user adds and removes.
 type formList struct {
 	Name, Title, Hint, Add string
-	Action, Part           string // where its buttons send the form, and the part of the page that they change
+	Action, Part           string // the address and the part of the page for its buttons
 	Rows                   []formRow
 	Mistakes               []string
 }
 
-// formSection is a part of a form. One that is folded is closed unless there is something in it.
+// formSection is a part of a form. A folded section is closed if its settings are defaults.
 type formSection struct {
 	ID, Title, Lead string
 	Folded, Open    bool
@@ -80,7 +81,7 @@ type formSection struct {
 	Tester          *filterTester
 }
 
-// unfold opens a folded section in which something is stated or wrong. A folded section lists its fields.
+// unfold opens a folded section with stated fields. The lead of a folded section lists its fields.
 func (s *formSection) unfold() {
 	s.Open = !s.Folded || slices.ContainsFunc(s.Fields, formField.stated) ||
 		s.List != nil && len(s.List.Rows)+len(s.List.Mistakes) > 0
@@ -97,7 +98,7 @@ func (s *formSection) unfold() {
 	s.Lead = strings.Join(labels, ", ")
 }
 
-// names are those of the fields, for what the API says of them.
+// names are the names of the fields, for errors of the API.
 func (s *formSection) names() (names []string) {
 	add := func(fields []formField) {
 		for _, field := range fields {
@@ -119,19 +120,22 @@ func (s *formSection) names() (names []string) {
 
 // formView is what the form templates show.
 type formView struct {
-	Action, Back string // where the form is sent, and where Cancel leads
-	Save         string // on its button
+	Action, Back string // the addresses for Save and Cancel
+	Save         string // the label of its button
 	Etag, Was    string
 	Others       []string
 	Changes      []change
 	Sections     []formSection
 }
 
-// fields fills in what was entered, and what is wrong with it.
+// fields adds the input and its errors. It does not show secrets again.
 func (f *form) fields(list ...formField) []formField {
 	for i := range list {
 		field := &list[i]
 		field.Value, field.Mistakes = f.values.Get(field.Name), f.mistakes[field.Name]
+		if field.Secret && field.Value != "" {
+			field.Value, field.Mistakes = "", append(slices.Clip(field.Mistakes), "Enter the secret again. It is not shown.")
+		}
 		if field.Rows == 0 {
 			field.Rows = min(max(2, strings.Count(field.Value, "\n")+1), 12)
 		}
@@ -143,8 +147,8 @@ func (f *form) fields(list ...formField) []formField {
 func settingField(s *spec.Setting) formField {
 	field := formField{
 		Name: s.Name, Label: s.Label, Kind: fieldKinds[s.Kind], Hint: s.Help, Placeholder: s.Example, Default: s.Default,
-		Required: s.Default == "",
-		Wide:     slices.Contains([]spec.Kind{spec.URL, spec.PEM, spec.Lines, spec.JSON, spec.List}, s.Kind),
+		Required: s.Default == "", Secret: s.Secret && s.Kind != spec.URL,
+		Wide: slices.Contains([]spec.Kind{spec.URL, spec.PEM, spec.Lines, spec.JSON, spec.List}, s.Kind),
 	}
 	switch {
 	case checkBox(s):
@@ -177,8 +181,7 @@ func checkBox(s *spec.Setting) bool {
 	return s.Kind == spec.Switch && (s.Default == "true" || s.Default == "false")
 }
 
-// settingsIn are the settings of a table in an object of the REST API, by name. Those that are absent or null are left
-// out, and so are secrets.
+// settingsIn are the settings in an object of the REST API, by name, without null values and secrets.
 func settingsIn(table []spec.Setting, object json.RawMessage) map[string]json.RawMessage {
 	found := map[string]json.RawMessage{}
 	for i := range table {
@@ -192,7 +195,7 @@ func settingsIn(table []spec.Setting, object json.RawMessage) map[string]json.Ra
 
 const timeLayout = "2006-01-02T15:04:05"
 
-// fieldText writes the value of a setting as its field has it.
+// fieldText writes the value of a setting for its field.
 func fieldText(s *spec.Setting, value json.RawMessage) string {
 	var text string
 	var at time.Time
@@ -207,9 +210,9 @@ func fieldText(s *spec.Setting, value json.RawMessage) string {
 		}
 		return strings.Join(lines, "\n")
 	case s.Kind == spec.List && json.Unmarshal(value, &list) == nil:
-		return joined(list, ", ")
+		return joinJSON(list, ", ")
 	case s.Kind == spec.JSON && json.Unmarshal(value, &list) == nil && len(list) > 0:
-		return "[\n  " + joined(list, ",\n  ") + "\n]"
+		return "[\n  " + joinJSON(list, ",\n  ") + "\n]"
 	case s.Kind == spec.JSON && (string(value) == "{}" || string(value) == "[]"):
 		return ""
 	case json.Unmarshal(value, &text) == nil:
@@ -218,7 +221,7 @@ func fieldText(s *spec.Setting, value json.RawMessage) string {
 	return string(value)
 }
 
-func joined(list []json.RawMessage, separator string) string {
+func joinJSON(list []json.RawMessage, separator string) string {
 	texts := make([]string, len(list))
 	for i, value := range list {
 		texts[i] = string(value)
@@ -226,14 +229,14 @@ func joined(list []json.RawMessage, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// value is what the field of a setting holds, as the REST API takes it: nil for an empty one, which means the default.
+// value is the input of a setting for the REST API. An empty field is nil, the default.
 func (f *form) value(s *spec.Setting) any {
 	raw, text := f.values.Get(s.Name), f.get(s.Name)
 	switch {
 	case checkBox(s):
 		return text == "true"
 	case s.Kind == spec.Text && raw != "", s.Kind == spec.PEM && text != "":
-		return raw // white space counts
+		return raw // white space is significant
 	case text == "":
 		return nil
 	case s.Kind == spec.Switch && (text == "true" || text == "false"):
@@ -275,7 +278,7 @@ func put(object map[string]any, path string, value any) {
 	put(members, rest, value)
 }
 
-// orNull replaces objects in which every member is null by null.
+// orNull replaces objects whose members are all null with null.
 func orNull(value any) any {
 	members, ok := value.(map[string]any)
 	if !ok {

@@ -17,24 +17,24 @@ import (
 	"postrider/web/site"
 )
 
-// form is what a user has entered, by the name of the field, and what is wrong with it. A field has the name that the
-// setting has in the REST API: an error of the API finds its field.
+// form is a user's input and its errors, by field. A field has the name of its setting in the REST API, so that errors
+// of the API find their fields.
 type form struct {
 	values   url.Values
-	mistakes map[string][]string // by the field's name; "" for those of no field
+	mistakes map[string][]string // by field; "" has errors without a field
 }
 
 func newForm() *form { return &form{values: url.Values{}, mistakes: map[string][]string{}} }
 
 const (
-	// maxForm is more than any form of ours holds; the API takes 1 MiB.
+	// maxForm is the largest form in bytes; the API accepts 1 MiB.
 	maxForm = 2 << 20
-	// maxStrangersForm bounds a form that needs no login.
-	maxStrangersForm = 16 << 10
+	// maxPublicForm is the largest form without sign-in, in bytes.
+	maxPublicForm = 16 << 10
 )
 
-// bounded rejects bodies that no form of ours sends. Reading a multipart form keeps 32 MiB of it in memory and writes
-// the rest to files, which a client that has not signed in must not be able to cause.
+// bounded rejects large bodies and multipart forms. Parsing a multipart form keeps 32 MiB in memory and writes the rest
+// to files; clients without a session must not cause that.
 func bounded(most int64) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -55,7 +55,7 @@ func bounded(most int64) echo.MiddlewareFunc {
 	}
 }
 
-// postedForm reads what was sent. Browsers end lines of a text with CR LF.
+// postedForm reads a form. Browsers send line ends as CR LF.
 func postedForm(c echo.Context) (*form, error) {
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
@@ -76,7 +76,7 @@ func (f *form) set(name, value string) { f.values.Set(name, value) }
 
 func (f *form) has(name string) bool { return f.get(name) != "" }
 
-// rowOf reads "list[3].field" of this list.
+// rowOf parses the name "list[3].field" of a field of list.
 func rowOf(list, name string) (row int, field string, ok bool) {
 	rest, ok := strings.CutPrefix(name, list+"[")
 	if !ok {
@@ -87,7 +87,7 @@ func rowOf(list, name string) (row int, field string, ok bool) {
 	return row, field, ok && err == nil
 }
 
-// rows counts the rows of a list: those of which any field was sent, from number 0 on.
+// rows counts the rows of a list that have any field, from number 0 on.
 func (f *form) rows(list string) (n int) {
 	sent := map[int]bool{}
 	for name := range f.values {
@@ -119,8 +119,8 @@ func (f *form) removeRow(list string, removed int) {
 	f.values = kept
 }
 
-// lines are the lines of a text, without empty ones. A line that begins with a quotation mark is JSON, for texts that a
-// line cannot hold or that begin or end with white space.
+// lines are the non-empty lines of a text. A line that begins with a quotation mark is a JSON string, for texts with
+// line ends or outer white space.
 func (f *form) lines(name string) []string {
 	lines := []string{}
 	for line := range strings.Lines(f.values.Get(name)) {
@@ -136,7 +136,7 @@ func (f *form) lines(name string) []string {
 	return lines
 }
 
-// lineOf writes a text as lines reads it.
+// lineOf writes a text for lines.
 func lineOf(text string) string {
 	if text != "" && text == strings.TrimSpace(text) && text[0] != '"' && !strings.ContainsAny(text, "\r\n") {
 		return text
@@ -144,7 +144,7 @@ func lineOf(text string) string {
 	return string(textJSON(text))
 }
 
-// numberOf is the number with every digit that was entered. What is no number stays a text, for the API to reject.
+// numberOf keeps every digit of a number. Other text becomes a string, which the API rejects.
 func numberOf(text string) json.RawMessage {
 	if text != "" && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && json.Valid([]byte(text)) {
 		return json.RawMessage(text)
@@ -153,19 +153,19 @@ func numberOf(text string) json.RawMessage {
 }
 
 func textJSON(text string) json.RawMessage {
-	quoted, _ := plainJSON(text) // a string can always be written
+	quoted, _ := plainJSON(text) // a string always marshals
 	return quoted
 }
 
-// reject is the sentence above a form that the API has rejected; nothing says what was not done. What the API says of a
-// field is noted there. Other errors are returned as they are.
-func (f *form) reject(err error, nothing string, fields ...string) error {
+// reject returns the rejection of a form by the API and adds its errors to their fields. summary is what was not done.
+// Other errors are returned unchanged.
+func (f *form) reject(err error, summary string, fields ...string) error {
 	var rejected *apiError
 	if !errors.As(err, &rejected) ||
 		rejected.status >= http.StatusInternalServerError && rejected.status != http.StatusServiceUnavailable {
 		return err
 	}
-	said := &site.RejectionError{Status: rejected.status, Text: nothing + ". Fix the errors below."}
+	rejection := &site.RejectionError{Status: rejected.status, Text: summary + ". Fix the errors below."}
 	for _, problem := range rejected.Details {
 		field := fieldOf(problem.Target, fields)
 		if slices.Contains(nameTargets, problem.Target) && slices.Contains(fields, "name") {
@@ -176,21 +176,21 @@ func (f *form) reject(err error, nothing string, fields ...string) error {
 	same := func(p apiProblem) bool { return p.Message == rejected.Message }
 	switch {
 	case rejected.status == http.StatusPreconditionFailed && len(rejected.Details) == 0:
-		said.Text = nothing + ": another user has changed it since you opened this page."
-	case rejected.Message != "" && !slices.ContainsFunc(rejected.Details, same): // of a handshake
-		said.Text = nothing + ": " + rejected.Message
+		rejection.Text = summary + ": another user has changed it since you opened this page."
+	case rejected.Message != "" && !slices.ContainsFunc(rejected.Details, same): // such as the error of a handshake
+		rejection.Text = summary + ": " + rejected.Message
 	case len(f.mistakes[""]) > 0:
-		said.Text = nothing + ": " + strings.TrimSuffix(f.mistakes[""][0], ".") + "."
+		rejection.Text = summary + ": " + strings.TrimSuffix(f.mistakes[""][0], ".") + "."
 	}
-	return said
+	return rejection
 }
 
-// again shows the page of a form with the reason why it was rejected, unless href is where the user continues.
+// again redirects to href, or shows the form, with the reason if err is a rejection.
 func again(c echo.Context, href string, err error, show func() error) error {
-	var said *site.RejectionError
+	var rejection *site.RejectionError
 	switch {
-	case errors.As(err, &said):
-		site.Reject(c, said)
+	case errors.As(err, &rejection):
+		site.Reject(c, rejection)
 	case err != nil:
 		return err
 	case href != "":
@@ -199,7 +199,7 @@ func again(c echo.Context, href string, err error, show func() error) error {
 	return show()
 }
 
-// mistake notes one at its field, whose label stands beside it: it need not repeat the name.
+// mistake adds an error to its field, without the name of the field.
 func (f *form) mistake(field, message string) {
 	message = strings.TrimPrefix(message, field+" ")
 	if !slices.Contains(f.mistakes[field], message) {
@@ -207,14 +207,14 @@ func (f *form) mistake(field, message string) {
 	}
 }
 
-// nameTargets are the API's names for the name of what is created: it is in the address there.
+// nameTargets are the API's names for the name of a new object, which is in the path there.
 var nameTargets = []string{"topic", "subscription", "policy"}
 
-// fieldOf is the field of a target of the API: the one of this name, else the longest that contains it, else the first
+// fieldOf is the field for a target of the API: the field of this name, or the longest that contains it, or the first
 // that it contains.
 func fieldOf(target string, fields []string) string {
 	found := ""
-	target = strings.Replace(target, "].values", "].value", 1) // a condition has one field for both
+	target = strings.Replace(target, "].values", "].value", 1) // both have one field
 	for _, field := range fields {
 		if (field == target || strings.HasPrefix(target, field+".") || strings.HasPrefix(target, field+"[")) &&
 			len(field) > len(found) {
@@ -230,4 +230,72 @@ func fieldOf(target string, fields []string) string {
 		}
 	}
 	return ""
+}
+
+// rowList is a setting with rows that buttons add and remove. at is the prefix of the names of a row's fields.
+type rowList struct {
+	name, row, hint string
+	fields          func(f *form, at string) []formField
+	read            func(f *form, at string) any
+	write           func(f *form, at string, row json.RawMessage)
+}
+
+func (l *rowList) at(row int) string { return fmt.Sprintf("%s[%d]", l.name, row) }
+
+func (l *rowList) fill(f *form, value json.RawMessage) {
+	var rows []json.RawMessage
+	_ = json.Unmarshal(value, &rows) // it is always a list
+	for i, row := range rows {
+		l.write(f, l.at(i)+".", row)
+	}
+}
+
+func (l *rowList) values(f *form) any {
+	rows := []any{}
+	for i := range f.rows(l.name) {
+		rows = append(rows, l.read(f, l.at(i)+"."))
+	}
+	return rows
+}
+
+// show returns the list for the page.
+func (l *rowList) show(e *editor, setting *formField) *formList {
+	list := &formList{
+		Name: l.name, Title: setting.Label, Hint: setting.Hint + " " + l.hint, Add: "Add " + strings.ToLower(l.row),
+		Mistakes: e.mistakes[l.name],
+	}
+	for i := range e.rows(l.name) {
+		row := formRow{
+			Title: l.row + " " + strconv.Itoa(i+1), Fields: e.fields(l.fields(e.form, l.at(i)+".")...), Remove: l.at(i),
+		}
+		row.Fields[0].Focus = e.focus == l.name && i == e.rows(l.name)-1
+		list.Rows = append(list.Rows, row)
+	}
+	return list
+}
+
+// dropEmptyRows removes rows without input, so that the API's row numbers are those of the page.
+func (l *rowList) dropEmptyRows(f *form) {
+	for i := f.rows(l.name) - 1; i >= 0; i-- {
+		empty := true
+		for _, field := range l.fields(f, l.at(i)+".") {
+			empty = empty && (field.Kind == kindSelect || !f.has(field.Name))
+		}
+		if empty {
+			f.removeRow(l.name, i)
+		}
+	}
+}
+
+// changeRows handles the buttons that add and remove rows.
+func (e *editor) changeRows() {
+	for _, l := range e.lists {
+		if e.get("add") == l.name {
+			e.focus = l.name
+			e.set(l.fields(e.form, l.at(e.rows(l.name))+".")[0].Name, "")
+		}
+		if row, _, ok := rowOf(l.name, e.get("remove")+"."); ok {
+			e.removeRow(l.name, row)
+		}
+	}
 }

@@ -89,8 +89,8 @@ func selectedOf(node *html.Node) string {
 	return value
 }
 
-// rest asks the API as an administrator, and reads the answer.
-func (b *bundle) rest(t *testing.T, method, path, body string) (status int, answer map[string]any) {
+// rest asks the API as an administrator, and reads the response.
+func (b *bundle) rest(t *testing.T, method, path, body string) (status int, response map[string]any) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(access.WithActor(t.Context(), access.Actor{Name: "rest", Role: access.RoleAdmin}),
 		method, path, strings.NewReader(body))
@@ -100,29 +100,29 @@ func (b *bundle) rest(t *testing.T, method, path, body string) (status int, answ
 	if w.Body.Len() > 0 {
 		decoder := json.NewDecoder(w.Body)
 		decoder.UseNumber()
-		require.NoError(t, decoder.Decode(&answer))
+		require.NoError(t, decoder.Decode(&response))
 	}
-	return w.Code, answer
+	return w.Code, response
 }
 
 // settings is what the API shows of something, but for what tells one from another.
 func (b *bundle) settings(t *testing.T, path string) map[string]any {
 	t.Helper()
-	status, answer := b.rest(t, http.MethodGet, path, "")
-	require.Equal(t, http.StatusOK, status, answer)
+	status, response := b.rest(t, http.MethodGet, path, "")
+	require.Equal(t, http.StatusOK, status, response)
 	for _, own := range []string{"name", "etag", "createdAt", "updatedAt", "endpoint"} {
-		delete(answer, own)
+		delete(response, own)
 	}
-	if signing, ok := answer["signing"].(map[string]any); ok {
+	if signing, ok := response["signing"].(map[string]any); ok {
 		delete(signing, "rotatedAt")
 	}
-	return answer
+	return response
 }
 
 func (b *bundle) put(t *testing.T, path, body string) {
 	t.Helper()
-	status, answer := b.rest(t, http.MethodPut, path, body)
-	require.Less(t, status, 300, answer)
+	status, response := b.rest(t, http.MethodPut, path, body)
+	require.Less(t, status, 300, response)
 }
 
 // typed is the page's form with some fields changed: name, value, name, value.
@@ -186,6 +186,30 @@ var inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + quo
 	`"labels":["billing","team a"],"expirationTimeUtc":"2099-12-31T23:59:59.125Z",
 	"signing":{"enabled":true},"endpointValidation":"skip"}`
 
+// A rejected form keeps its input except for secrets, which the user enters again.
+func TestRejectedFormHidesSecrets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/orders", "{}")
+	const path, header = "/ui/subscriptions/new?topic=orders", "deliveryAttributeMappings[%d]."
+	form := typed(formOf(t, b.page(t, path)), "name", "x", "endpointUrl", "https://example.com/hook",
+		"oauth2.clientSecret", "planted-client-secret", "clientCertificate.privateKey", "planted-key")
+	for i, row := range [][3]string{{"X-Key", "secret", "planted-header"}, {"X-Team", "static", "billing"}} {
+		at := fmt.Sprintf(header, i)
+		form = typed(form, at+"name", row[0], at+"type", row[1], at+"properties", row[2])
+	}
+	for _, button := range []string{"", "add", "test"} {
+		page := b.post(path, typed(form, button, "1")).Body.String()
+		require.NotContains(t, page, "planted-", button)
+		require.Equal(t, 3, strings.Count(text(page), "Enter the secret again. It is not shown."), button)
+		again := formOf(t, page)
+		require.Equal(t, []string{"X-Key", "secret", "", "billing"}, []string{
+			again.Get(fmt.Sprintf(header, 0) + "name"), again.Get(fmt.Sprintf(header, 0) + "type"),
+			again.Get(fmt.Sprintf(header, 0) + "properties"), again.Get(fmt.Sprintf(header, 1) + "properties"),
+		}, button)
+	}
+}
+
 // Every property that is put over REST can be set in the form, and comes out the same.
 func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 	t.Parallel()
@@ -233,7 +257,7 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 			}
 		}
 	}
-	b.requireLeads(t, "/ui/subscriptions/new?topic=orders", typed(form, fields...),
+	b.requireRedirect(t, "/ui/subscriptions/new?topic=orders", typed(form, fields...),
 		`^/ui/subscriptions/orders/by-form\?done=saved$`)
 	require.Equal(t, b.settings(t, "/v1/topics/orders/subscriptions/by-rest"),
 		b.settings(t, "/v1/topics/orders/subscriptions/by-form"))
@@ -243,7 +267,7 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 
 // A form that is sent as it was shown changes nothing: not a fraction of a second, not a secret, not the endpoint's
 // query.
-func TestSubscriptionFormKeepsWhatIsNotTouched(t *testing.T) {
+func TestSubscriptionFormKeepsStoredSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.put(t, "/v1/topics/orders", "{}")
@@ -263,8 +287,8 @@ func TestSubscriptionFormKeepsWhatIsNotTouched(t *testing.T) {
 		before, spec := b.settings(t, api), b.spec(t, topic, name)
 		shown := b.page(t, page)
 		require.NotContains(t, shown, "5f0c", "neither the query nor a secret")
-		requireWellMade(t, page, shown)
-		b.requireLeads(t, page, formOf(t, shown), `done=saved$`)
+		requireValidMarkup(t, page, shown)
+		b.requireRedirect(t, page, formOf(t, shown), `done=saved$`)
 		require.Equal(t, before, b.settings(t, api), path)
 		require.Equal(t, spec, b.spec(t, topic, name), path)
 	}
@@ -278,7 +302,7 @@ func (b *bundle) spec(t *testing.T, topic, name string) catalog.SubscriptionSpec
 }
 
 // Each mistake is said at its field, and everything that was typed stays.
-func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
+func TestSubscriptionFormShowsErrorsAtFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.put(t, "/v1/topics/orders", "{}")
@@ -313,7 +337,7 @@ func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
 			sent := typed(form, row[0], row[1])
-			page := b.requireRefused(t, path, sent, http.StatusBadRequest, row[2])
+			page := b.requireRejected(t, path, sent, http.StatusBadRequest, row[2])
 			require.Contains(t, text(page), "Nothing was saved. Fix the errors below.")
 			require.NotContains(t, page, "<h2>Errors</h2>", "every mistake has its field")
 			require.Contains(t, page, `aria-invalid="true"`)
@@ -325,17 +349,17 @@ func TestSubscriptionFormSaysWhatIsWrongWhereItIs(t *testing.T) {
 	}
 	b.put(t, "/v1/topics/orders/subscriptions/taken",
 		`{"endpointUrl":"https://example.com/hook","endpointValidation":"skip"}`)
-	b.requireRefused(t, path, typed(form, "name", "taken"), http.StatusPreconditionFailed,
+	b.requireRejected(t, path, typed(form, "name", "taken"), http.StatusPreconditionFailed,
 		"Another event subscription has this name.")
-	b.requireRefused(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
-	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/new?topic=nowhere").Code)
-	require.Equal(t, http.StatusNotFound, b.ask(http.MethodGet, "/ui/subscriptions/orders/nobody/edit").Code)
+	b.requireRejected(t, path, typed(form, "name", ""), http.StatusBadRequest, "A name is required.")
+	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/subscriptions/new?topic=nowhere").Code)
+	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/subscriptions/orders/missing/edit").Code)
 }
 
 // The handshake with a new endpoint is the API's to make; what came of it is said where the person goes on.
-func TestSubscriptionFormTellsOfTheHandshake(t *testing.T) {
+func TestSubscriptionFormShowsHandshakeResult(t *testing.T) {
 	t.Parallel()
-	b := alive(t)
+	b := setupRunning(t)
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var events []struct {
 			Data struct{ ValidationCode string }
@@ -353,51 +377,51 @@ func TestSubscriptionFormTellsOfTheHandshake(t *testing.T) {
 	const path = "/ui/subscriptions/new?topic=orders"
 	form := formOf(t, b.page(t, path))
 	require.Contains(t,
-		b.requireLeads(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`),
-		"The endpoint has passed the validation handshake")
+		b.requireRedirect(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`),
+		"The endpoint passed the validation handshake")
 	require.Contains(t,
-		b.requireLeads(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"), `/silent\?done=awaiting$`),
-		"Deliveries wait until the validation URL")
-	page := b.requireRefused(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest,
+		b.requireRedirect(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"), `/silent\?done=awaiting$`),
+		"Deliveries are held until the validation URL")
+	page := b.requireRejected(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest,
 		"Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
 	require.Equal(t, 1, strings.Count(page, `<p class="mistake">`), "once, however often it was tried")
 	require.Equal(t, hook.URL+"/bad", formOf(t, page).Get("endpointUrl"))
 	edit := "/ui/subscriptions/orders/good/edit"
-	b.requireLeads(t, edit, typed(formOf(t, b.page(t, edit)), "labels", "x"), `done=saved$`)
+	b.requireRedirect(t, edit, typed(formOf(t, b.page(t, edit)), "labels", "x"), `done=saved$`)
 	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 }
 
 // Rows come and go with the buttons of the form, and no script.
-func TestRowsOfAForm(t *testing.T) {
+func TestFormRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.put(t, "/v1/topics/orders", "{}")
 	const path, list = "/ui/subscriptions/new?topic=orders", "filter.advancedFilters"
-	press := func(form url.Values, button, value string) url.Values {
-		answer := b.post(path, typed(form, button, value))
-		require.Equal(t, http.StatusOK, answer.Code)
-		requireWellMade(t, path, answer.Body.String())
-		return formOf(t, answer.Body.String())
+	pressButton := func(form url.Values, button, value string) url.Values {
+		response := b.post(path, typed(form, button, value))
+		require.Equal(t, http.StatusOK, response.Code)
+		requireValidMarkup(t, path, response.Body.String())
+		return formOf(t, response.Body.String())
 	}
 	form := typed(formOf(t, b.page(t, path)), "labels", "kept")
-	form = press(form, "add", list)
-	form = typed(press(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType", "StringIn",
+	form = pressButton(form, "add", list)
+	form = typed(pressButton(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType", "StringIn",
 		list+"[1].value", "x\ny")
-	form = press(form, "add", "deliveryAttributeMappings")
+	form = pressButton(form, "add", "deliveryAttributeMappings")
 	require.Contains(t, form, "deliveryAttributeMappings[0].name")
-	form = press(form, "remove", list+"[0]")
+	form = pressButton(form, "remove", list+"[0]")
 	require.Equal(t, []string{"b", "StringIn", "x\ny", "kept"}, []string{
 		form.Get(list + "[0].key"), form.Get(list + "[0].operatorType"), form.Get(list + "[0].value"), form.Get("labels"),
 	})
 	require.NotContains(t, form, list+"[1].key")
 	for _, nonsense := range []string{"x", list + "[9]", list + "[-1]", "[]", "etag[0]"} {
-		require.Equal(t, form, press(form, "remove", nonsense))
+		require.Equal(t, form, pressButton(form, "remove", nonsense))
 	}
-	require.Equal(t, form, press(form, "add", "nothing"))
+	require.Equal(t, form, pressButton(form, "add", "nothing"))
 }
 
 // Who comes too late sees what has changed, and keeps what was typed; saving once more replaces it.
-func TestFormThatComesTooLate(t *testing.T) {
+func TestFormConflict(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.put(t, "/v1/topics/orders", "{}")
@@ -406,7 +430,7 @@ func TestFormThatComesTooLate(t *testing.T) {
 	form := formOf(t, b.page(t, path))
 	b.put(t, api, `{"endpointUrl":"https://example.com/other","endpointValidation":"skip","labels":["b"],`+
 		`"retryPolicy":{"maxDeliveryAttempts":5}}`)
-	page := b.requireRefused(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed,
+	page := b.requireRejected(t, path, typed(form, "labels", "mine"), http.StatusPreconditionFailed,
 		"another user has changed it")
 	for _, change := range []string{`labels ["a"] ["b"]`, "retryPolicy.maxDeliveryAttempts not set 5", `endpointBaseUrl ` +
 		`"https://example.com/hook" "https://example.com/other"`} {
@@ -414,7 +438,7 @@ func TestFormThatComesTooLate(t *testing.T) {
 	}
 	again := formOf(t, page)
 	require.Equal(t, "mine", again.Get("labels"))
-	b.requireLeads(t, path, again, `done=saved$`)
+	b.requireRedirect(t, path, again, `done=saved$`)
 	require.Equal(t, []string{"mine"}, b.spec(t, "orders", "billing").Labels)
 	require.Nil(t, b.spec(t, "orders", "billing").RetryPolicy.MaxDeliveryAttempts)
 	require.Equal(t, "https://example.com/other", b.spec(t, "orders", "billing").EndpointURL)
@@ -436,20 +460,20 @@ func preformatted(t *testing.T, page string) (texts []string) {
 func sprint(v any) string { return fmt.Sprint(v) }
 
 // The filter of the form is asked before anybody has stored it.
-func TestFilterOfTheFormIsTested(t *testing.T) {
+func TestFilterTest(t *testing.T) {
 	t.Parallel()
-	b := alive(t)
+	b := setupRunning(t)
 	b.put(t, "/v1/topics/orders", "{}")
 	const path = "/ui/subscriptions/new?topic=orders"
 	form := typed(formOf(t, b.page(t, path)), "filter.subjectBeginsWith", "e-1", "filter.advancedFilters[0].key", "data.n",
 		"filter.advancedFilters[0].operatorType", "NumberLessThan", "filter.advancedFilters[0].value",
 		"12345678901234567890.11", "test", "1")
 	ask := func(changes ...string) string {
-		answer := b.post(path, typed(form, changes...))
-		require.Equal(t, http.StatusOK, answer.Code, text(answer.Body.String()))
-		requireWellMade(t, path, answer.Body.String())
-		require.Equal(t, "e-1", formOf(t, answer.Body.String()).Get("filter.subjectBeginsWith"))
-		return text(answer.Body.String())
+		response := b.post(path, typed(form, changes...))
+		require.Equal(t, http.StatusOK, response.Code, text(response.Body.String()))
+		requireValidMarkup(t, path, response.Body.String())
+		require.Equal(t, "e-1", formOf(t, response.Body.String()).Get("filter.subjectBeginsWith"))
+		return text(response.Body.String())
 	}
 	require.Contains(t, ask(), "The topic has no events yet. Enter one above.")
 	b.publish(t, "orders", "e-1", "e-2", "<script>window.__x=1</script>")
@@ -462,13 +486,13 @@ func TestFilterOfTheFormIsTested(t *testing.T) {
 		"0 of 1 match. does not match 9 subjectBeginsWith passes advancedFilters[0] fails data.n is "+
 			"12345678901234567890.12, but must be less than 12345678901234567890.11")
 	for changed, want := range map[[2]string]string{
-		{"event", "{"}:                           "This is not one JSON document.",
+		{"event", "{"}:                           "The event must be one JSON document.",
 		{"event", "[]"}:                          "must be an object",
 		{"event", `{"id":"9"}`}:                  "is required",
 		{"filter.advancedFilters[0].value", "x"}: "must be a number",
 		{"filter.includedEventTypes", "All\nb"}:  "filter.includedEventTypes[0]",
 	} {
-		page := b.requireRefused(t, path, typed(form, changed[0], changed[1]), http.StatusBadRequest,
+		page := b.requireRejected(t, path, typed(form, changed[0], changed[1]), http.StatusBadRequest,
 			"The filter was not tested")
 		require.Contains(t, text(page), want)
 		require.NotContains(t, page, "<h2>Errors</h2>", changed)

@@ -27,8 +27,8 @@ func (w *browser) click(t *testing.T, button, then string) {
 	w.do(t, chromedp.Click(chromedp.CSS(button)), chromedp.WaitVisible(chromedp.CSS(then)))
 }
 
-// forgive forgets the one complaint that a refusal makes: the console shows its status.
-func (w *browser) forgive(t *testing.T, status string) {
+// ignore forgets the one complaint that a refusal makes: the console shows its status.
+func (w *browser) ignore(t *testing.T, status string) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,17 +45,17 @@ func (w *browser) looks(t *testing.T, name string) {
 			w.size(t, width, 900, scheme)
 			require.Equal(t, "true", w.value(t, "document.documentElement.scrollWidth <= innerWidth"),
 				"%s is wider than %d px: %s", name, width, w.value(t, widest))
-			w.picture(t, fmt.Sprintf("%s-%d-%s", name, width, scheme))
+			w.screenshot(t, fmt.Sprintf("%s-%d-%s", name, width, scheme))
 		}
 	}
 }
 
 // From nothing to a delivered event, without leaving the dashboard: a topic, an event subscription with a filter that
 // was tried out, an event from the box.
-func TestConfigurationJourneyInABrowser(t *testing.T) {
+func TestConfigurationInBrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
-	b := alive(t)
+	b := setupRunning(t)
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(hook.Close)
 	srv := httptest.NewServer(b.echo)
@@ -99,35 +99,35 @@ func TestConfigurationJourneyInABrowser(t *testing.T) {
 	w.size(t, 1440, 900, "light")
 	w.fill(t, "retryPolicy.maxDeliveryAttempts", "31")
 	w.value(t, `document.querySelector(".config").noValidate = true`)
-	w.click(t, ".save .primary", ".refused")
-	w.looks(t, "form-refused")
-	w.forgive(t, "400 (Bad Request)")
+	w.click(t, ".save .primary", ".rejected")
+	w.looks(t, "form-rejected")
+	w.ignore(t, "400 (Bad Request)")
 	w.size(t, 1440, 900, "light")
 	w.fill(t, "retryPolicy.maxDeliveryAttempts", "5")
 	// Enter saves; it presses none of the buttons that come before
 	w.do(t, chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".done")))
 	w.looks(t, "form-subscription-made")
 	w.size(t, 1440, 900, "light")
-	w.requireNoComplaints(t, "making an event subscription")
+	w.requireNoConsoleErrors(t, "making an event subscription")
 
-	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics/orders/publish"), chromedp.WaitReady(chromedp.CSS("#twins pre")))
+	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics/orders/publish"), chromedp.WaitReady(chromedp.CSS("#commands pre")))
 	w.looks(t, "form-publish")
 	w.size(t, 1440, 900, "light")
 	w.fill(t, "event",
 		`{"id":"mine","subject":"orders/7","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":50}}`)
 	// the commands follow what is typed
-	w.eventually(t, `document.querySelector("#twins").textContent.includes("orders/7")`)
+	w.eventually(t, `document.querySelector("#commands").textContent.includes("orders/7")`)
 	w.click(t, ".save .primary", `[role="status"] .events`)
 	require.Equal(t, "same", w.value(t, `(document.body.dataset.mark || "same")`))
 	w.looks(t, "form-published")
 	w.size(t, 1440, 900, "light")
-	w.click(t, `[role="status"] .events a[href^="/ui/events/"]`, ".judgements")
+	w.click(t, `[role="status"] .events a[href^="/ui/events/"]`, ".filter-results")
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_id = 'mine'")
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/subscriptions/orders/billing"), chromedp.WaitReady(chromedp.CSS(".deliveries")))
 	require.Contains(t, w.value(t, `document.querySelector(".deliveries").textContent`), "delivered")
 	w.click(t, `form[action$="/test"] button`, ".done")
 	b.eventually(t, 2, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
-	w.requireNoComplaints(t, "publishing")
+	w.requireNoConsoleErrors(t, "publishing")
 
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/policies/new?from=ga-2021"), chromedp.WaitReady(chromedp.CSS(".config")))
 	w.looks(t, "form-policy")

@@ -49,22 +49,22 @@ func TestHostileTextInForms(t *testing.T) {
 			for _, path := range []string{"/ui/subscriptions/orders/" + name + "/edit", "/ui/subscriptions/orders/" + name +
 				"/delete"} {
 				page := b.page(t, path)
-				requireOnlyOurMarkup(t, page)
-				requireWellMade(t, path, page)
+				requireOnlyTemplateMarkup(t, page)
+				requireValidMarkup(t, path, page)
 				for field, values := range formOf(t, page) {
 					form[field] = values
 				}
 			}
-			require.Equal(t, bad, form.Get("filter.subjectBeginsWith"), "a field holds it letter for letter")
+			require.Equal(t, bad, form.Get("filter.subjectBeginsWith"), "a field holds it byte for byte")
 			b.rejectedAsText(t, "/ui/subscriptions/orders/"+name+"/edit", form, bad)
 			for _, path := range []string{"/ui/new-topic", "/ui/subscriptions/" +
 				"new?topic=own", "/ui/topics/own/publish", "/ui/topics/own/keys", "/ui/policies/new?from=ga-2021"} {
 				b.rejectedAsText(t, path, formOf(t, b.page(t, path)), bad)
 			}
 			for _, path := range []string{"/ui/subscriptions/new?topic=", "/ui/policies/new?from="} {
-				answer := b.ask(http.MethodGet, path+url.QueryEscape(bad))
-				require.Equal(t, http.StatusNotFound, answer.Code)
-				requireOnlyOurMarkup(t, answer.Body.String())
+				response := b.request(http.MethodGet, path+url.QueryEscape(bad))
+				require.Equal(t, http.StatusNotFound, response.Code)
+				requireOnlyTemplateMarkup(t, response.Body.String())
 			}
 		})
 	}
@@ -78,10 +78,10 @@ func (b *bundle) rejectedAsText(t *testing.T, path string, form url.Values, bad 
 		sent.Set(field, bad)
 	}
 	for _, button := range []string{"", "test", "add", "remove", "preview", "regenerate"} {
-		answer := b.post(path, typed(sent, button, bad, "event", bad))
-		require.GreaterOrEqual(t, answer.Code, 200)
-		require.Less(t, answer.Code, 500, answer.Body)
-		requireOnlyOurMarkup(t, answer.Body.String())
+		response := b.post(path, typed(sent, button, bad, "event", bad))
+		require.GreaterOrEqual(t, response.Code, 200)
+		require.Less(t, response.Code, 500, response.Body)
+		requireOnlyTemplateMarkup(t, response.Body.String())
 	}
 }
 

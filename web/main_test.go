@@ -82,7 +82,7 @@ func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bund
 	require.NoError(t, err)
 	api, err := server.New(server.Options{
 		Parts: b.store.API(), AdminToken: "of the tests", Logger: slog.New(slog.DiscardHandler),
-		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: outside(t),
+		AllowCIDR: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, DeadLetters: exportLocations(t),
 	})
 	require.NoError(t, err)
 	options := web.Options{
@@ -97,7 +97,7 @@ func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bund
 }
 
 // outside is a location that dead letters may be written to, and what a container of Event Grid's stands for.
-func outside(t testing.TB) policy.ExportLocations {
+func exportLocations(t testing.TB) policy.ExportLocations {
 	t.Helper()
 	location, err := policy.ParseLocation("file:///srv/dead")
 	require.NoError(t, err)
@@ -106,8 +106,8 @@ func outside(t testing.TB) policy.ExportLocations {
 	return locations
 }
 
-// hostileAnswer is what the endpoint at /hostile answers, in its body and in a header.
-const hostileAnswer = `<script>window.__x=1</script>"><img src=x onerror=window.__x=1>` + "\u202e"
+// hostileResponse is what the endpoint at /hostile responses, in its body and in a header.
+const hostileResponse = `<script>window.__x=1</script>"><img src=x onerror=window.__x=1>` + "\u202e"
 
 // endpoint answers /status/{code} with that code, and /hostile with 503 and text that would like to be markup.
 func endpoint(t *testing.T) string {
@@ -118,9 +118,9 @@ func endpoint(t *testing.T) string {
 		w.WriteHeader(code)
 	})
 	mux.HandleFunc("/hostile", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Hostile", hostileAnswer)
+		w.Header().Set("X-Hostile", hostileResponse)
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, hostileAnswer)
+		_, _ = io.WriteString(w, hostileResponse)
 	})
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
@@ -128,7 +128,7 @@ func endpoint(t *testing.T) string {
 }
 
 // alive is a dashboard whose store runs, with an engine that delivers.
-func alive(t *testing.T, change ...func(*web.Options)) *bundle {
+func setupRunning(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Helper()
 	b := setupWorkers(t, 20, change...)
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
@@ -173,11 +173,11 @@ func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
 }
 
 // seeded has one of everything: deliveries that succeeded, that wait for another attempt, that became dead letters,
-// that are on hold, that went in a batch, and an event that nobody wanted. The texts are the events' ids, types and
+// that are on hold, that went in a batch, and an event that missing wanted. The texts are the events' ids, types and
 // subjects.
 func seeded(t *testing.T, texts ...string) *bundle {
 	t.Helper()
-	b := alive(t)
+	b := setupRunning(t)
 	url := endpoint(t)
 	at := func(path string) func(*catalog.SubscriptionSpec) {
 		return func(s *catalog.SubscriptionSpec) { s.EndpointURL = url + path }
@@ -246,27 +246,27 @@ func (b *bundle) everyPage(t *testing.T) []string {
 }
 
 // ask sends one request to the dashboard; change may alter it.
-func (b *bundle) ask(method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+func (b *bundle) request(method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(method, path, nil)
 	request.Host = "localhost:8080"
 	for _, f := range change {
 		f(request)
 	}
-	answer := httptest.NewRecorder()
-	b.echo.ServeHTTP(answer, request)
-	return answer
+	response := httptest.NewRecorder()
+	b.echo.ServeHTTP(response, request)
+	return response
 }
 
 // page reads one page that must be there.
 func (b *bundle) page(t *testing.T, path string) string {
 	t.Helper()
-	answer := b.ask(http.MethodGet, path)
-	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
-	return answer.Body.String()
+	response := b.request(http.MethodGet, path)
+	require.Equal(t, http.StatusOK, response.Code, response.Body)
+	return response.Body.String()
 }
 
-// letter is a dead letter for a test to insert; what it leaves empty is filled.
-type letter struct {
+// deadLetter is a dead letter for a test to insert; what it leaves empty is filled.
+type deadLetter struct {
 	at                                               time.Time
 	topic, subscription, eventID, eventType, subject string
 	reason                                           string
@@ -277,7 +277,7 @@ type letter struct {
 	body                                             string
 }
 
-func (b *bundle) insert(t *testing.T, letters ...letter) (ids []uuid.UUID) {
+func (b *bundle) insert(t *testing.T, deadLetters ...deadLetter) (ids []uuid.UUID) {
 	t.Helper()
 	const statement = `INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id,
 		    topic_id, topic, subscription,
@@ -288,7 +288,7 @@ func (b *bundle) insert(t *testing.T, letters ...letter) (ids []uuid.UUID) {
 		VALUES ($1, $2, 1, 1, 1, $3, $4, 'https://example.com/', $5, $6, $7, $8, $9, $2, $2, $1, $10, $11, $12, '', '',
 		    'EventGridSchema', 'ga-2021', $13)`
 	batch := &pgx.Batch{}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		id := uuid.New()
 		ids = append(ids, id)
 		batch.Queue(statement, id, l.at, orText(l.topic, "orders"), orText(l.subscription, "billing"),

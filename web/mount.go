@@ -1,6 +1,6 @@
-// Package web is the dashboard under /ui/: pages that are rendered on the server, complete without JavaScript and
-// refreshed with it. Pages read through package query. Actions call the same packages as the REST API, and forms that
-// change the configuration call the REST API itself. Texts of publishers and endpoints are shown as text only.
+// Package web is the dashboard under /ui/: pages rendered on the server, complete without JavaScript and refreshed with
+// it. Pages read through package query. Actions call the same packages as the REST API; forms that change the
+// configuration call the REST API itself. Texts of publishers and endpoints are escaped.
 package web
 
 import (
@@ -11,18 +11,23 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
 	"postrider/catalog"
 	"postrider/operator"
+	"postrider/policy"
 	"postrider/postgres"
 	"postrider/query"
+	"postrider/web/display"
 	"postrider/web/site"
 )
 
-// Parts are what the dashboard works with. All are required.
+// Parts are the dependencies of the dashboard. All are required.
 type Parts struct {
 	DB            *postgres.DB
 	Clock         *postgres.Clock
@@ -38,23 +43,23 @@ type Parts struct {
 // Options of the dashboard. Parts and API are required, and AdminToken unless Open.
 type Options struct {
 	Parts Parts
-	// API is the REST API. Forms that change the configuration are its clients, so that settings are validated in one
-	// place. The context of a request has the user as its access.Actor.
+	// API is the REST API. Forms send their settings to it, so that one place validates them. The context of a request
+	// has the user as its access.Actor.
 	API http.Handler
 	// AdminToken creates the first admin while no user exists.
 	AdminToken string
-	// Open serves the dashboard without a login: only for a server on the loopback interface. Requests must then have
-	// localhost or an IP address as their host.
+	// Open serves the dashboard without sign-in, for a server on the loopback interface. Requests must then have
+	// localhost or an IP address as host.
 	Open bool
-	// Retention is shown by the storage page.
+	// Retention is for the storage page.
 	Retention query.Retention
 	// Stopping ends streams when the program stops. Default: never.
-	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
+	Stopping context.Context //nolint:containedctx // it outlives each request
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// The libraries are vendored as they were published; static/LICENSES.txt has their sources and licenses.
+// static/LICENSES.txt has the sources and licenses of the vendored libraries.
 //
 //go:embed templates/*.html static
 var files embed.FS
@@ -65,14 +70,15 @@ type pages struct {
 	parts     Parts
 	api       http.Handler
 	bootstrap *bootstrap
-	codes     *wrongCodes
-	retention query.Retention
-	stopping  context.Context //nolint:containedctx // see Options
-	assets    site.Assets
+	// wrongCodes limits the wrong codes of logins of each user on this node.
+	wrongCodes *policy.Buckets[string]
+	retention  query.Retention
+	stopping   context.Context //nolint:containedctx // see Options
+	assets     site.Assets
 }
 
-// Mount adds the dashboard's routes to e, all of them at /ui and below. An error is a mistake in the options or in this
-// build, never an unavailable database.
+// Mount adds the dashboard's routes below /ui to e. An error means invalid options or a broken build, never an
+// unavailable database.
 func Mount(e *echo.Echo, o Options) error {
 	switch {
 	case o.Parts.DB == nil, o.API == nil:
@@ -87,9 +93,10 @@ func Mount(e *echo.Echo, o Options) error {
 		o.Stopping = context.Background()
 	}
 	p := &pages{
-		Site:  &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneText},
-		parts: o.Parts, api: o.API, bootstrap: newBootstrap(o.AdminToken), codes: newWrongCodes(),
-		retention: o.Retention, stopping: o.Stopping,
+		Site:  &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneTexts},
+		parts: o.Parts, api: o.API, bootstrap: newBootstrap(o.AdminToken),
+		wrongCodes: policy.NewBuckets[string](policy.Bucket{Burst: 10, Every: 10 * time.Second}),
+		retention:  o.Retention, stopping: o.Stopping,
 	}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
@@ -98,8 +105,7 @@ func Mount(e *echo.Echo, o Options) error {
 	return nil
 }
 
-// load reads the files of the dashboard. The templates are one set, which shares the parts: a set for each page would
-// need 12 MB.
+// load reads the files of the dashboard. The templates are one set: a set for each page would need 12 MB.
 func (p *pages) load() (err error) {
 	if p.assets, err = site.LoadAssets(files, "static"); err != nil {
 		return err
@@ -108,43 +114,47 @@ func (p *pages) load() (err error) {
 	return err
 }
 
-// readMethods are the methods of a page. Echo serves HEAD only if it is named.
+// readMethods are the methods of a page. Echo does not add HEAD itself.
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
-// mount adds all routes. The files, the redirect and the sign-in page need no login.
+// mount adds the routes. The files, the redirect and the sign-in page require no session.
 func (p *pages) mount(e *echo.Echo, open bool) {
 	login := site.Login(p.parts.Access, open)
 	ui := e.Group("/ui", secure, p.Explain, bounded(maxForm))
-	// Every other path below /ui, so that no response lacks the headers of secure.
-	ui.Any("", p.elsewhere, login)
-	ui.Any("/*", p.elsewhere, login)
+	// Other paths below /ui, so that every response has the headers of secure.
+	ui.Any("", p.noPage, login)
+	ui.Any("/*", p.noPage, login)
 	ui.Match(readMethods, "", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, "/ui/") })
 	ui.Match(readMethods, "/static/:file", p.assets.Serve)
 	for path, show := range p.viewerPages() {
-		ui.Match(readMethods, path, site.Timed(show), login, site.Requires(access.RoleViewer))
+		ui.Match(readMethods, path, site.Timed(site.PageTime, show), login, site.Requires(access.RoleViewer))
 	}
 	ui.Match(readMethods, "/tail/stream", p.tailStream, login, site.Requires(access.RoleViewer))
-	ui.Match(readMethods, "/users", site.Timed(p.users), login, site.Requires(access.RoleAdmin))
-	ui.Match(readMethods, "/api-keys", site.Timed(p.apiKeys), login, site.Requires(access.RoleAdmin))
+	admin := site.Requires(access.RoleAdmin)
+	ui.Match(readMethods, "/users", site.Timed(site.PageTime, p.users), login, admin)
+	ui.Match(readMethods, "/api-keys", site.Timed(site.PageTime, p.apiKeys), login, admin)
 	for path, form := range p.forms() {
-		ui.Match(readMethods, path, form.handle, login, site.Requires(form.needs))
-		ui.POST(path, form.handle, sameOrigin(), login, site.Requires(form.needs))
+		ui.Match(readMethods, path, site.Timed(formTime, form), login, admin)
+		ui.POST(path, site.Timed(formTime, form), sameOrigin(), login, admin)
 	}
+	ui.Match(readMethods, "/subscriptions/:topic/:subscription/test", func(c echo.Context) error { // reload of a rejection
+		return c.Redirect(http.StatusSeeOther, subscriptionPath(c.Param("topic"), c.Param("subscription")))
+	}, login, site.Requires(access.RoleOperator))
 	for role, actions := range p.actions() {
 		for path, action := range actions {
 			ui.POST(path, action, sameOrigin(), login, site.Requires(role))
 		}
 	}
 	if open {
-		return // no user signs in, and none is to be created
+		return // no sign-in, and no first admin
 	}
-	ui.Match(readMethods, "/sign-in", site.Timed(p.signInPage))
+	ui.Match(readMethods, "/sign-in", site.Timed(site.PageTime, p.signInPage))
 	for path, action := range p.signInActions() {
-		ui.POST(path, action, sameOrigin(), bounded(maxStrangersForm))
+		ui.POST(path, action, sameOrigin(), bounded(maxPublicForm))
 	}
 }
 
-// viewerPages are the pages that every role may see.
+// viewerPages are the pages for every role.
 func (p *pages) viewerPages() map[string]site.Page {
 	return map[string]site.Page{
 		"/":                                   p.overview,
@@ -176,12 +186,12 @@ func (p *pages) viewerPages() map[string]site.Page {
 	}
 }
 
-// contentSecurityPolicy lets a page load only our own files and send requests only to us. If a template ever wrote a
-// publisher's text as markup, the browser would still run no script in it.
+// contentSecurityPolicy limits files and requests of a page to this server. It is a second protection if a template
+// ever writes a publisher's text as markup.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// secure sets the headers of every response. Pages show events, so no cache may store them.
+// secure sets the headers of every response. Caches must not store pages, which show events.
 func secure(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
@@ -193,13 +203,112 @@ func secure(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// elsewhere responds for paths and methods that no page has.
-func (p *pages) elsewhere(c echo.Context) error {
+// noPage responds to unknown paths and methods.
+func (p *pages) noPage(c echo.Context) error {
 	switch c.Request().Method {
 	case http.MethodGet, http.MethodHead:
 		return echo.ErrNotFound
 	default:
 		c.Response().Header().Set(echo.HeaderAllow, "GET, HEAD")
 		return echo.ErrMethodNotAllowed
+	}
+}
+
+// numberParam is the id in the path; ErrNotFound if it is invalid.
+func numberParam(c echo.Context) (int64, error) {
+	id, err := strconv.ParseInt(c.Param("id"), 10, 64)
+	if err != nil || id <= 0 {
+		return 0, postgres.ErrNotFound
+	}
+	return id, nil
+}
+
+// uuidParam is the id in the path; ErrNotFound if it is invalid.
+func uuidParam(c echo.Context) (uuid.UUID, error) {
+	id, err := uuid.Parse(c.Param("id"))
+	if err != nil {
+		return id, postgres.ErrNotFound
+	}
+	return id, nil
+}
+
+// owner reads the filter fields of an event subscription and its topic.
+func owner(f *display.Filter) (topic, subscription string) {
+	return f.Name("Topic", "topic", "topic = ?"), f.Name("Event subscription", "subscription", "subscription = ?")
+}
+
+// helpers are the functions of the templates.
+func (p *pages) helpers() template.FuncMap {
+	return template.FuncMap{
+		"asset":     p.assets.Path,
+		"moment":    func(t time.Time) display.Moment { return display.MomentOf(t, p.Now()) },
+		"age":       func(t time.Time) string { return display.Span(max(0, p.Now().Sub(t))) },
+		"left":      func(t time.Time) string { return display.Span(max(0, t.Sub(p.Now()))) },
+		"text":      display.Visible,
+		"pretty":    func(text string) string { return display.Pretty(display.Visible(text)) },
+		"n":         display.Grouped,
+		"atMost":    display.AtMost,
+		"plural":    display.Plural,
+		"percent":   display.Percent,
+		"succeeded": func(all, failed int64) string { return display.Percent(all-failed, all) },
+		"width":     func(part, whole int64) int { return int(100 * part / max(1, whole)) },
+		"perSecond": display.PerSecond,
+		"ms":        display.Milliseconds,
+		"seconds":   func(seconds float64) string { return display.Milliseconds(1000 * seconds) },
+		"size":      display.Size,
+		"span":      display.Span,
+		"minutes":   func(n int) string { return display.Span(time.Duration(n) * time.Minute) },
+		"after":     func(seconds float64) string { return display.Span(duration(seconds)) },
+		"clockAfter": func(seconds float64) string {
+			return p.Now().Add(duration(seconds)).UTC().
+				Format(time.DateTime)
+		},
+		"status":           display.StatusText,
+		"met":              display.ResponseText,
+		"sentence":         func(reason string) string { return policy.Reason(reason).Sentence() },
+		"allowed":          display.AttemptsAllowed,
+		"tone":             display.Tone,
+		"provisioning":     display.Provisioning,
+		"spark":            display.SparkOf,
+		"longest":          display.Longest,
+		"phases":           display.PhasesOf,
+		"waited":           display.Waited,
+		"verdict":          display.VerdictText,
+		"progress":         func(o query.Operation) progress { return progressOf(o, p.Now()) },
+		"operationKind":    func(kind string) string { return operationKinds[kind] },
+		"yes":              yes,
+		"shell":            display.QuoteShell,
+		"rfc3339":          func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"day":              func(t time.Time) string { return t.Format(time.DateOnly) },
+		"subscriptionPath": subscriptionPath,
+		"userPath":         userPath,
+		"apiKeyPath":       apiKeyPath,
+		"add1":             func(n int) int { return n + 1 },
+	}
+}
+
+// duration is a number of seconds as a duration.
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// formTime is the time limit of a form. A save waits up to 15 s for the handshake with an endpoint, and repeats it if
+// the event subscription was changed meanwhile. The server limits a response to a minute.
+const formTime = 45 * time.Second
+
+// forms are the admins' forms, which change the configuration, show keys and publish. GET shows a form, POST handles
+// its buttons. All use the REST API, see request.
+func (p *pages) forms() map[string]site.Page {
+	const topic, subscription = "/topics/:topic/", "/subscriptions/:topic/:subscription/"
+	return map[string]site.Page{
+		"/new-topic":             p.edit(p.openTopic),
+		topic + "edit":           p.edit(p.openTopic),
+		topic + "delete":         p.remove(p.openTopic),
+		topic + "keys":           p.topicKeys,
+		topic + "publish":        p.publish,
+		"/subscriptions/new":     p.newSubscription,
+		subscription + "edit":    p.edit(p.openSubscription),
+		subscription + "delete":  p.remove(p.openSubscription),
+		"/policies/new":          p.edit(p.openPolicy),
+		"/policies/:name/edit":   p.edit(p.openPolicy),
+		"/policies/:name/delete": p.remove(p.openPolicy),
 	}
 }

@@ -15,9 +15,9 @@ import (
 
 const token = "correct horse battery staple ✓"
 
-func closed(o *web.Options) { o.Open, o.AdminToken = false, token }
+func withSignIn(o *web.Options) { o.Open, o.AdminToken = false, token }
 
-func TestMountRefusesOptionsThatLackSomething(t *testing.T) {
+func TestMountRejectsMissingOptions(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]web.Options{
 		"no store":             {AdminToken: token},
@@ -31,24 +31,24 @@ func TestMountRefusesOptionsThatLackSomething(t *testing.T) {
 	}
 }
 
-func TestRoutesAreOnlyBelowUI(t *testing.T) {
+func TestRoutesAreBelowUI(t *testing.T) {
 	t.Parallel()
 	for _, route := range setup(t).echo.Routes() {
 		require.Regexp(t, `^/ui(/|$)`, route.Path)
 	}
 }
 
-func TestRootOfTheDashboardRedirects(t *testing.T) {
+func TestRootRedirects(t *testing.T) {
 	t.Parallel()
-	answer := setup(t, closed).ask(http.MethodGet, "/ui")
-	require.Equal(t, http.StatusMovedPermanently, answer.Code)
-	require.Equal(t, "/ui/", answer.Header().Get("Location"))
+	response := setup(t, withSignIn).request(http.MethodGet, "/ui")
+	require.Equal(t, http.StatusMovedPermanently, response.Code)
+	require.Equal(t, "/ui/", response.Header().Get("Location"))
 }
 
-// Every kind of answer carries the headers: pages, the stylesheet, the redirect, refusals and errors.
-func TestEveryAnswerCarriesTheHeaders(t *testing.T) {
+// Every kind of response carries the headers: pages, the stylesheet, the redirect, refusals and errors.
+func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
-	open, shut := setup(t), setup(t, closed)
+	open, shut := setup(t), setup(t, withSignIn)
 	for name, row := range map[string]struct {
 		on           *bundle
 		method, path string
@@ -77,7 +77,7 @@ func TestEveryAnswerCarriesTheHeaders(t *testing.T) {
 		"writing":                    {open, "POST", "/ui/dead-letters", 405},
 		"writing at the redirect":    {open, "DELETE", "/ui", 405},
 		"writing at the stylesheet":  {open, "PUT", "/ui/static/style.css", 405},
-		"a method nobody has":        {open, "BREW", "/ui/", 404},
+		"unknown method":             {open, "BREW", "/ui/", 404},
 		"no login":                   {shut, "GET", "/ui/", 303},
 		"no login, no such page":     {shut, "GET", "/ui/nothing", 303},
 		"the sign-in page":           {shut, "GET", "/ui/sign-in", 200},
@@ -85,49 +85,49 @@ func TestEveryAnswerCarriesTheHeaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			answer := row.on.ask(row.method, row.path)
-			require.Equal(t, row.status, answer.Code)
+			response := row.on.request(row.method, row.path)
+			require.Equal(t, row.status, response.Code)
 			require.Equal(t, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "+
 				"'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-				answer.Header().Get("Content-Security-Policy"))
-			require.Equal(t, "nosniff", answer.Header().Get("X-Content-Type-Options"))
-			require.Equal(t, "no-referrer", answer.Header().Get("Referrer-Policy"))
-			require.Equal(t, "no-store", answer.Header().Get("Cache-Control"))
+				response.Header().Get("Content-Security-Policy"))
+			require.Equal(t, "nosniff", response.Header().Get("X-Content-Type-Options"))
+			require.Equal(t, "no-referrer", response.Header().Get("Referrer-Policy"))
+			require.Equal(t, "no-store", response.Header().Get("Cache-Control"))
 			if row.status != http.StatusMovedPermanently && row.status != http.StatusSeeOther {
-				require.Equal(t, "text/html; charset=UTF-8", answer.Header().Get("Content-Type"))
+				require.Equal(t, "text/html; charset=UTF-8", response.Header().Get("Content-Type"))
 			}
 			if row.status == http.StatusMethodNotAllowed {
-				require.Equal(t, "GET, HEAD", answer.Header().Get("Allow"))
+				require.Equal(t, "GET, HEAD", response.Header().Get("Allow"))
 			}
 		})
 	}
 }
 
-func TestStylesheetIsKeptForGoodUnderItsHash(t *testing.T) {
+func TestStaticFilesAreCachedByHash(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
-	refusal := b.ask(http.MethodGet, "/ui/sign-in")
+	b := setup(t, withSignIn)
+	refusal := b.request(http.MethodGet, "/ui/sign-in")
 	path := regexp.MustCompile(`/ui/static/style\.[0-9a-f]{12}\.css`).FindString(refusal.Body.String())
 	require.NotEmpty(t, path)
-	answer := b.ask(http.MethodGet, path)
-	require.Equal(t, http.StatusOK, answer.Code, "the page that asks for a login is styled too")
-	require.Equal(t, "public, max-age=31536000, immutable", answer.Header().Get("Cache-Control"))
-	require.Equal(t, "text/css; charset=utf-8", answer.Header().Get("Content-Type"))
-	require.Contains(t, answer.Header().Get("Content-Security-Policy"), "default-src 'none'")
-	require.NotContains(t, answer.Body.String(), "url(", "the policy lets a stylesheet load nothing")
+	response := b.request(http.MethodGet, path)
+	require.Equal(t, http.StatusOK, response.Code, "the page that asks for a login is styled too")
+	require.Equal(t, "public, max-age=31536000, immutable", response.Header().Get("Cache-Control"))
+	require.Equal(t, "text/css; charset=utf-8", response.Header().Get("Content-Type"))
+	require.Contains(t, response.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	require.NotContains(t, response.Body.String(), "url(", "the policy lets a stylesheet load nothing")
 	for _, script := range []string{
 		`htmx\.min\.[0-9a-f]{12}\.js`, `uPlot\.min\.[0-9a-f]{12}\.js`, `app\.[0-9a-f]{12}\.js`,
 	} {
 		path := regexp.MustCompile(`/ui/static/` + script).FindString(refusal.Body.String())
 		require.NotEmpty(t, path, script)
-		answer := b.ask(http.MethodGet, path)
-		require.Equal(t, http.StatusOK, answer.Code)
-		require.Equal(t, "text/javascript; charset=utf-8", answer.Header().Get("Content-Type"))
+		response := b.request(http.MethodGet, path)
+		require.Equal(t, http.StatusOK, response.Code)
+		require.Equal(t, "text/javascript; charset=utf-8", response.Header().Get("Content-Type"))
 	}
 }
 
 // A site whose name was pointed at 127.0.0.1 must not read a dashboard that asks for no login.
-func TestOpenDashboardAnswersItsOwnHostOnly(t *testing.T) {
+func TestOpenDashboardChecksHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for host, status := range map[string]int{
@@ -136,13 +136,13 @@ func TestOpenDashboardAnswersItsOwnHostOnly(t *testing.T) {
 	} {
 		t.Run(host, func(t *testing.T) {
 			t.Parallel()
-			answer := b.ask(http.MethodGet, "/ui/dead-letters", func(r *http.Request) { r.Host = host })
-			require.Equal(t, status, answer.Code)
+			response := b.request(http.MethodGet, "/ui/dead-letters", func(r *http.Request) { r.Host = host })
+			require.Equal(t, status, response.Code)
 		})
 	}
 }
 
-func TestErrorPagesTellNoInternals(t *testing.T) {
+func TestErrorPagesHideInternals(t *testing.T) {
 	t.Parallel()
 	t.Run("the store fails", func(t *testing.T) {
 		t.Parallel()
@@ -150,23 +150,23 @@ func TestErrorPagesTellNoInternals(t *testing.T) {
 		_, err := b.pool.Exec(t.Context(), "DROP VIEW postrider.dead_letters, postrider.event_subscriptions CASCADE")
 		require.NoError(t, err)
 		for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
-			answer := b.ask(http.MethodGet, path)
-			require.Equal(t, http.StatusInternalServerError, answer.Code)
-			require.Contains(t, answer.Body.String(), "This page could not be made")
-			require.NotContains(t, answer.Body.String(), "42P01")
-			require.NotContains(t, answer.Body.String(), "does not exist")
+			response := b.request(http.MethodGet, path)
+			require.Equal(t, http.StatusInternalServerError, response.Code)
+			require.Contains(t, response.Body.String(), "Internal error")
+			require.NotContains(t, response.Body.String(), "42P01")
+			require.NotContains(t, response.Body.String(), "does not exist")
 		}
 	})
-	t.Run("the database does not answer in time", func(t *testing.T) {
+	t.Run("the database is unavailable", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 0)
 		defer cancel()
 		for _, path := range []string{"/ui/", "/ui/subscriptions", "/ui/dead-letters"} {
-			answer := b.ask(http.MethodGet, path, func(r *http.Request) { *r = *r.WithContext(ctx) })
-			require.Equal(t, http.StatusServiceUnavailable, answer.Code)
-			require.Contains(t, answer.Body.String(), "The database does not answer")
-			require.NotContains(t, answer.Body.String(), "deadline")
+			response := b.request(http.MethodGet, path, func(r *http.Request) { *r = *r.WithContext(ctx) })
+			require.Equal(t, http.StatusServiceUnavailable, response.Code)
+			require.Contains(t, response.Body.String(), "Database unavailable")
+			require.NotContains(t, response.Body.String(), "deadline")
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 // internals are texts of PostgreSQL, of Go and of its packages. No page may contain one because of an error.
 var internals = []string{
 	"SQLSTATE", "ERROR:", "FATAL:", "pq:", "pgx", "pgconn", "context deadline exceeded", "context canceled", "dial tcp",
-	"connection refused", "closed pool", "i/o timeout", "%!", "&lt;nil&gt;", "runtime error", "*store.",
+	"connection rejected", "closed pool", "i/o timeout", "%!", "&lt;nil&gt;", "runtime error", "*store.",
 	"canceling statement", "lock timeout", "failed to connect", "postrider_internal",
 }
 
@@ -54,23 +54,23 @@ func requirePlainPages(t *testing.T, b *bundle, paths []string) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	failed := 0
-	check := func(what string, answer *httptest.ResponseRecorder) {
+	check := func(what string, response *httptest.ResponseRecorder) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, text := range internals {
-			require.NotContains(t, answer.Body.String(), text, what)
+			require.NotContains(t, response.Body.String(), text, what)
 		}
-		if answer.Code >= 500 {
+		if response.Code >= 500 {
 			failed++
-			require.NotEqual(t, http.StatusInternalServerError, answer.Code, what)
+			require.NotEqual(t, http.StatusInternalServerError, response.Code, what)
 		}
 	}
 	for _, path := range paths {
-		group.Go(func() { check(path, b.ask(http.MethodGet, path)) })
+		group.Go(func() { check(path, b.request(http.MethodGet, path)) })
 	}
 	for path, form := range forms {
 		group.Go(func() {
-			check("POST "+path, b.ask(http.MethodPost, path, func(r *http.Request) {
+			check("POST "+path, b.request(http.MethodPost, path, func(r *http.Request) {
 				r.Body = http.NoBody
 				r.PostForm, r.Form = form, form
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -82,14 +82,14 @@ func requirePlainPages(t *testing.T, b *bundle, paths []string) {
 	require.Greater(t, failed, 15)
 }
 
-// TestPagesDuringAnOutage: a page says that the database does not answer; the log has the cause and its SQLSTATE.
+// Pages report an unavailable database; the log has the cause and its SQLSTATE.
 func TestPagesDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	log := &safeLog{}
 	b := setup(t, func(o *web.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()))
 	b.subscribe(t, "orders", "billing")
-	b.insert(t, letter{topic: "orders", subscription: "billing"})
+	b.insert(t, deadLetter{topic: "orders", subscription: "billing"})
 	paths := []string{
 		"/ui/", "/ui/problems", "/ui/events", "/ui/deliveries", "/ui/deliveries/1", "/ui/batches", "/ui/dead-letters",
 		"/ui/dead-letters/redeliver?topic=orders", "/ui/operations", "/ui/topics", "/ui/topics/orders", "/ui/subscriptions",

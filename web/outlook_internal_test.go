@@ -11,7 +11,7 @@ import (
 	"postrider/query"
 )
 
-func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
+func TestNextText(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	soon, later := now.Add(time.Minute), now.Add(time.Hour)
@@ -20,33 +20,33 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 		hold string
 		want string
 	}{
-		"due later":      {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 is made in 1 minute."},
+		"due later":      {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 starts in 1 minute."},
 		"due now":        {pendingWork{attempts: 1, due: &now}, "", "Attempt 2 is due now and waits for a worker."},
 		"without a time": {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
 		"running":        {pendingWork{job: "running", due: &now}, catalog.HoldProbation, "An attempt is in progress."},
 		"its own hold": {
 			pendingWork{hold: catalog.HoldPaused, due: &soon}, catalog.HoldPaused, holdText(catalog.HoldPaused),
 		},
-		"waits for a room": {
+		"held by admission": {
 			pendingWork{hold: catalog.HoldAdmission}, catalog.HoldAdmission, holdText(catalog.HoldAdmission),
 		},
-		"scheduled, and its event subscription on hold": {
+		"scheduled, event subscription on hold": {
 			pendingWork{attempts: 1, job: "scheduled", due: &soon},
 			catalog.HoldPaused,
 			holdText(catalog.HoldPaused) +
-				" Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and waits if the hold still lasts then.",
+				" Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and is held if the hold still lasts.",
 		},
 		"for a batch": {
 			pendingWork{unbatched: true, due: &now},
 			"",
-			"It waits for the next batch of its event subscription, which a node sends as soon as it has room.",
+			"It waits for the next batch of its event subscription.",
 		},
-		"more attempts than are allowed by now": {
+		"attempts exhausted": {
 			pendingWork{attempts: 5, limit: 3, due: &soon},
 			"",
-			"No further attempt: maxDeliveryAttempts is 3. The delivery ends at its turn.",
+			"No further attempt: maxDeliveryAttempts is 3. The delivery ends when it is due.",
 		},
-		"its time to live ends first": {
+		"time to live ends first": {
 			pendingWork{attempts: 3, due: &later, ends: &soon},
 			"",
 			"No further attempt: its time to live ends first. The delivery ends in 1 hour.",
@@ -59,7 +59,7 @@ func TestNextTextNamesTheHoldBeforeTheTime(t *testing.T) {
 	}
 }
 
-func TestDeliveredTileCountsWhatHasEnded(t *testing.T) {
+func TestDeliveredTile(t *testing.T) {
 	t.Parallel()
 	view := overviewView{
 		Overview: &query.Overview{
@@ -68,7 +68,7 @@ func TestDeliveredTileCountsWhatHasEnded(t *testing.T) {
 	}
 	tile := shown(t, "delivered-tile", view)
 	require.Contains(t, tile, "90.0 %")
-	require.Contains(t, tile, "of 10 that ended in 24 h; 1,234 pending")
+	require.Contains(t, tile, "of 10 ended in 24 h; 1,234 pending")
 	require.NotContains(t, tile, "bad")
 	view.Day.Total.DeadLetters, view.Current.Pending = 1, 0
 	tile = shown(t, "delivered-tile", view)
@@ -76,7 +76,7 @@ func TestDeliveredTileCountsWhatHasEnded(t *testing.T) {
 	require.Contains(t, tile, `class="figure bad"`)
 }
 
-func TestStepsNameTheTopicThatExists(t *testing.T) {
+func TestFirstStepsUseExistingTopic(t *testing.T) {
 	t.Parallel()
 	view := overviewView{Overview: emptyOverview(), First: &firstSteps{Server: "http://localhost:7480"}}
 	steps := shown(t, "overview.html", view)

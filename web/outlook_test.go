@@ -19,21 +19,21 @@ import (
 )
 
 // A retry is scheduled already when the event subscription is paused: its page must not promise that time.
-func TestPendingDeliveryShowsTheHoldOfItsEventSubscription(t *testing.T) {
+func TestPendingDeliveryShowsSubscriptionHold(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1")
 	delivery := "/ui/deliveries/" +
 		b.value(t, "SELECT min(delivery_id) FROM postrider.deliveries WHERE subscription = 'billing'")
-	require.Contains(t, text(b.page(t, delivery)), "Attempt 2 is made in")
+	require.Contains(t, text(b.page(t, delivery)), "Attempt 2 starts in")
 	b.pause(t, "orders", "billing")
 	page := text(b.page(t, delivery))
-	require.Contains(t, page, "The event subscription is paused: no attempt is made until an operator resumes it.")
+	require.Contains(t, page, "The event subscription is paused until an operator resumes it.")
 	require.Contains(t, page, "On hold since")
-	require.NotContains(t, page, "Attempt 2 is made in")
+	require.NotContains(t, page, "Attempt 2 starts in")
 	require.NotContains(t, page, "Retry now", "a retry is rejected during a pause")
 }
 
-func TestOnProbationTheFirstButtonProbes(t *testing.T) {
+func TestProbeIsPrimaryButtonInProbation(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1")
 	b.probation(t, "orders", "billing", 2*time.Hour+time.Minute, 0)
@@ -52,18 +52,18 @@ func TestOnProbationTheFirstButtonProbes(t *testing.T) {
 }
 
 // Deliveries that were held before their first attempt have met no outcome, and are held all the same.
-func TestProblemsCountWhatIsHeld(t *testing.T) {
+func TestProblemsCountHeldDeliveries(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
 	b.pause(t, "orders", "billing")
 	b.publish(t, "orders", "e-3", "e-4", "e-5")
 	page := text(b.page(t, "/ui/problems?within=1h"))
-	require.Contains(t, page, "paused 3 on hold 2 waiting after this failure")
-	require.Regexp(t, `archive of orders NotFound .* none is waiting`, page)
+	require.Contains(t, page, "paused 3 on hold 2 pending after this failure")
+	require.Regexp(t, `archive of orders NotFound .* none pending`, page)
 }
 
 // "Succeeded" is about the event subscription's creation, and reads as if its endpoint were healthy.
-func TestProvisioningStateDoesNotLookLikeHealth(t *testing.T) {
+func TestProvisioningStateIsActive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.subscribe(t, "orders", "billing")
@@ -74,7 +74,7 @@ func TestProvisioningStateDoesNotLookLikeHealth(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreComparedWithTheDefault(t *testing.T) {
+func TestPoliciesCompareWithDefault(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	page := text(b.page(t, "/ui/policies?policy=namespace-2023"))
@@ -84,9 +84,9 @@ func TestPoliciesAreComparedWithTheDefault(t *testing.T) {
 }
 
 // The commands of an empty installation are run as they stand.
-func TestFirstStepsOfAnEmptyInstallation(t *testing.T) {
+func TestFirstSteps(t *testing.T) {
 	t.Parallel()
-	b := alive(t)
+	b := setupRunning(t)
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", b.api)
 	mux.Handle("/", b.echo)
@@ -95,10 +95,10 @@ func TestFirstStepsOfAnEmptyInstallation(t *testing.T) {
 	at, err := url.Parse(srv.URL)
 	require.NoError(t, err)
 	host := func(r *http.Request) { r.Host = at.Host }
-	overview := func() string { return text(b.ask(http.MethodGet, "/ui/", host).Body.String()) }
+	overview := func() string { return text(b.request(http.MethodGet, "/ui/", host).Body.String()) }
 
 	require.Contains(t, overview(), "First steps Create a topic")
-	for _, command := range commandsOf(t, b.ask(http.MethodGet, "/ui/", host).Body.String()) {
+	for _, command := range commandsOf(t, b.request(http.MethodGet, "/ui/", host).Body.String()) {
 		command = strings.Replace(command, `https://billing.example.com/events"}`,
 			`https://127.0.0.1:9/events","endpointValidation":"skip"}`, 1)
 		run := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(command, "curl ", "curl -fsS ", 1))
@@ -118,7 +118,7 @@ func TestFirstStepsOfAnEmptyInstallation(t *testing.T) {
 // commandsOf are the curl commands of a page.
 func commandsOf(t *testing.T, page string) (commands []string) {
 	t.Helper()
-	for _, part := range strings.Split(page, `aria-label="The same with curl">`)[1:] {
+	for _, part := range strings.Split(page, `aria-label="curl command">`)[1:] {
 		command, _, _ := strings.Cut(part, "</pre>")
 		commands = append(commands, html.UnescapeString(command))
 	}
@@ -127,7 +127,7 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 }
 
 // "Done" says that dead letters were redelivered; what became of them is another question.
-func TestOperationShowsWhatBecameOfItsRedeliveries(t *testing.T) {
+func TestOperationShowsRedeliveryOutcomes(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
 	_, err := b.store.Operator.RedeliverAll(t.Context(), &query.DeadLetterFilter{Topic: ptr("orders")},
@@ -143,9 +143,9 @@ func TestOperationShowsWhatBecameOfItsRedeliveries(t *testing.T) {
 }
 
 // The page of a batch knows what the page of a delivery knows.
-func TestPendingBatchShowsItsOutlook(t *testing.T) {
+func TestPendingBatchShowsOutlook(t *testing.T) {
 	t.Parallel()
-	b := alive(t)
+	b := setupRunning(t)
 	url := endpoint(t)
 	b.subscribe(t, "orders", "bulk", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL, s.MaxEventsPerBatch = url+"/status/503", ptr(10)
@@ -153,8 +153,8 @@ func TestPendingBatchShowsItsOutlook(t *testing.T) {
 	b.publish(t, "orders", "e-1", "e-2")
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.batches WHERE attempts = 1")
 	path := "/ui/batches/" + b.value(t, "SELECT min(batch_id) FROM postrider.batches")
-	require.Contains(t, text(b.page(t, path)), "Attempt 2 is made in")
+	require.Contains(t, text(b.page(t, path)), "Attempt 2 starts in")
 	b.pause(t, "orders", "bulk")
-	require.Contains(t, text(b.page(t, path)), "no attempt is made until an operator resumes it")
-	require.NotContains(t, text(b.page(t, path)), "Attempt 2 is made in")
+	require.Contains(t, text(b.page(t, path)), "is paused until an operator resumes it")
+	require.NotContains(t, text(b.page(t, path)), "Attempt 2 starts in")
 }

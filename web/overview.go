@@ -16,14 +16,14 @@ import (
 // overviewView is what overview.html shows.
 type overviewView struct {
 	*query.Overview
-	// Published and Delivered are per second, of the last five whole minutes.
+	// Published and Delivered are rates per second over the last five full minutes.
 	Published, Delivered float64
-	OldIsLate            bool // the oldest pending delivery is older than lateAge
+	OldestIsLate         bool // the oldest pending delivery is older than lateAge
 	Ranges               []display.RangeLink
 	Charts               []display.Chart
 	Problems             []query.Problem
 	Reasons              []share
-	First                *firstSteps // of an installation without deliveries; else nil
+	First                *firstSteps // nil unless the installation is new
 }
 
 // share is a part of a whole, with the width of its bar in percent.
@@ -31,13 +31,13 @@ type share struct {
 	Name, Href string
 	Count      int64
 	Percent    int
-	Here       bool // the page is filtered by it
+	Here       bool // the page is filtered by this value
 }
 
-// overviewProblems is the number of groups of failures that the overview shows.
+// overviewProblems is the number of problems that the overview shows.
 const overviewProblems = 5
 
-// lateAge is the age from which a pending delivery is marked: the built-in schedules have made four attempts by then.
+// lateAge is the age from which a pending delivery is highlighted: built-in schedules have made four attempts by then.
 const lateAge = 10 * time.Minute
 
 func (p *pages) overview(ctx context.Context, c echo.Context) error {
@@ -56,7 +56,7 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	}
 	oldest := o.Current.OldestPendingSince
 	view := overviewView{
-		Overview: o, OldIsLate: oldest != nil && p.Now().Sub(*oldest) > lateAge,
+		Overview: o, OldestIsLate: oldest != nil && p.Now().Sub(*oldest) > lateAge,
 		Ranges: display.RangeLinks(c, r),
 		Charts: []display.Chart{
 			display.TrafficChart(r, display.PublishedSeries, o.Range.Minutes), display.OutcomeChart(r, o.Range),
@@ -79,10 +79,10 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "overview", "Overview", true, view)
 }
 
-// firstSteps is what has been done on the way to the first delivery.
+// firstSteps are the steps to the first delivery.
 type firstSteps struct {
-	Server                string // its address
-	Topic                 string // "" = there is none
+	Server                string // the server's address
+	Topic                 string // "" without a topic
 	Subscribed, Published bool
 }
 
@@ -109,7 +109,7 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context) (*firstSteps, er
 	return first, nil
 }
 
-// serverAddress is the server's address as the browser knows it.
+// serverAddress is the server's address in the browser.
 func serverAddress(c echo.Context) string {
 	return (&url.URL{Scheme: c.Scheme(), Host: c.Request().Host}).String()
 }

@@ -59,7 +59,7 @@ func BenchmarkPages(b *testing.B) {
 	for _, path := range pages {
 		b.Run(path, func(b *testing.B) {
 			for b.Loop() {
-				require.Equal(b, http.StatusOK, d.ask(http.MethodGet, path).Code)
+				require.Equal(b, http.StatusOK, d.request(http.MethodGet, path).Code)
 			}
 		})
 	}

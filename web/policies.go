@@ -14,7 +14,9 @@ import (
 
 	"postrider/catalog/spec"
 	"postrider/policy"
+	"postrider/postgres"
 	"postrider/web/display"
+	"postrider/web/site"
 )
 
 // policiesView is what policies.html shows: retry policies side by side.
@@ -29,13 +31,13 @@ type policyChoice struct {
 	Here bool
 }
 
-// comparison is a part of the table.
+// comparison is a group of rows of the table.
 type comparison struct {
 	Name string
 	Rows []comparedRow
 }
 
-// comparedRow is a setting, or a status: its text in each policy.
+// comparedRow is a setting or a status code, with its text in each policy.
 type comparedRow struct {
 	Name, Help string
 	Cells      []string
@@ -44,13 +46,13 @@ type comparedRow struct {
 // shownPolicies is the number of policies that fit side by side.
 const shownPolicies = 5
 
-// policies compares policies with the default policy, which is the first.
+// policies compares retry policies with the default policy, which is in the first column.
 func (p *pages) policies(ctx context.Context, c echo.Context) error {
-	wanted := c.QueryParams()["policy"]
+	chosen := c.QueryParams()["policy"]
 	view := policiesView{}
 	for _, candidate := range p.parts.Cache.Snapshot().Policies() {
 		byDefault := candidate.Name == policy.DefaultName
-		here := byDefault || len(wanted) == 0 || slices.Contains(wanted, candidate.Name)
+		here := byDefault || len(chosen) == 0 || slices.Contains(chosen, candidate.Name)
 		switch {
 		case byDefault:
 			view.Policies = slices.Insert(view.Policies, 0, candidate)
@@ -76,15 +78,15 @@ func (p *pages) comparePolicies(
 ) (groups []comparison, err error) {
 	settings := make([]map[string]json.RawMessage, len(policies))
 	for i, shown := range policies {
-		answer, err := p.ask(ctx, c, http.MethodGet, apiPolicy(shown.Name), nil)
+		response, err := p.request(ctx, c, http.MethodGet, apiPolicy(shown.Name), nil)
 		if err != nil {
 			return nil, err
 		}
-		settings[i] = settingsIn(spec.Policy, answer.body.Bytes())
+		settings[i] = settingsIn(spec.Policy, response.body.Bytes())
 	}
 	for i := range spec.Policy {
 		s := &spec.Policy[i]
-		if s.Name == "source" || s.Name == "statusTable" { // they have rows of their own
+		if s.Name == "source" || s.Name == "statusTable" { // they have separate rows
 			continue
 		}
 		if len(groups) == 0 || groups[len(groups)-1].Name != s.Section {
@@ -101,7 +103,7 @@ func (p *pages) comparePolicies(
 	return groups, nil
 }
 
-// settingText writes the value of a setting for reading.
+// settingText writes the value of a setting for the table.
 func settingText(s *spec.Setting, value json.RawMessage) string {
 	_, unit, _ := strings.Cut(s.Label, " (")
 	long := map[string]time.Duration{"s)": time.Second, "min)": time.Minute}[unit]
@@ -121,9 +123,9 @@ func settingText(s *spec.Setting, value json.RawMessage) string {
 	return fieldText(s, value)
 }
 
-// statusRows compares what policies do on each condition that any of them names: status codes first, then errors.
+// statusRows compares the actions of policies for each condition: status codes first, then errors.
 func statusRows(policies []*policy.Policy, kind policy.EndpointKind) (rows []comparedRow) {
-	conditions := map[string]string{} // by a text to sort by
+	conditions := map[string]string{} // by sort key
 	for _, p := range policies {
 		for _, cell := range p.Cells {
 			if cell.EndpointKind != kind {
@@ -149,7 +151,7 @@ func statusRows(policies []*policy.Policy, kind policy.EndpointKind) (rows []com
 	return rows
 }
 
-// statusText says what a policy does on a condition; without an entry for it, what it does on "other".
+// statusText is the action of a policy for a condition, or its action for "other".
 func statusText(p *policy.Policy, kind policy.EndpointKind, condition string) string {
 	at := func(condition string) int {
 		return slices.IndexFunc(p.Cells, func(cell policy.Cell) bool {
@@ -166,10 +168,10 @@ func statusText(p *policy.Policy, kind policy.EndpointKind, condition string) st
 	cell := p.Cells[i]
 	text := map[policy.Action]string{
 		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried",
-		policy.ActionNeverIfDeadLetter: "never retried if dead letters are kept",
+		policy.ActionNeverIfDeadLetter: "never retried with dead-lettering",
 	}[cell.Action]
 	if cell.MinDelay > 0 && cell.Action != policy.ActionNever {
-		text += " after " + display.Span(cell.MinDelay) + " or later"
+		text += " after at least " + display.Span(cell.MinDelay)
 	}
 	return text
 }
@@ -179,4 +181,36 @@ func yes(is bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// openPolicy is the form of a retry policy, or of a new one that copies another.
+func (p *pages) openPolicy(ctx context.Context, c echo.Context) (*editor, error) {
+	const list = "/ui/policies"
+	name, from := c.Param("name"), c.QueryParam("from")
+	if name != "" {
+		from = name
+	}
+	if from == "" {
+		return nil, postgres.ErrNotFound
+	}
+	e := &editor{
+		table: spec.Policy, noun: "retry policy", name: name, address: apiPolicy, method: http.MethodPut,
+		trail: []site.Link{{Href: list, Text: "Retry policies"}}, removed: list + "?done=policy-deleted",
+		saved: func(name string, _ *apiResponse) (string, error) {
+			return list + "?done=policy-saved&policy=" + name, nil
+		},
+		removal: func(context.Context) (forbidden, canceled string, err error) {
+			if _, builtIn := policy.Builtin(name); builtIn {
+				forbidden = "Built-in policies cannot be deleted."
+			}
+			return forbidden, "", nil
+		},
+	}
+	if err := p.readStored(ctx, c, e, from); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		e.stored["source"] = textJSON("Copied from " + from + ".")
+	}
+	return e, nil
 }

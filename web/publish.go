@@ -20,23 +20,21 @@ import (
 	"postrider/web/site"
 )
 
-// publishView is what publish.html shows: a form with an event, and the commands that publish the same.
+// publishView is what publish.html shows: a form with an event, and the equivalent commands.
 type publishView struct {
 	Action    string
 	Topic     string
 	Schema    string
 	Event     formField
 	Curl, SQL string
-	Invalid   bool // the event is not JSON: there are no commands
+	Invalid   bool // the event is not JSON, so there are no commands
 	Accepted  bool
 	Events    []query.EventLine
 	Others    []string
 }
 
 // publish publishes the event of the form through the REST API.
-func (p *pages) publish(c echo.Context) error {
-	ctx, cancel := p.formContext(c)
-	defer cancel()
+func (p *pages) publish(ctx context.Context, c echo.Context) error {
 	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
 	if err != nil {
 		return err
@@ -56,7 +54,7 @@ func (p *pages) publish(c echo.Context) error {
 	}
 	view.Event = f.fields(formField{
 		Name: "event", Label: "Event", Kind: kindJSON, Rows: 14, Wide: true, Required: true,
-		Hint: "One event, or an array of them, in the topic’s schema: " + view.Schema + ".",
+		Hint: "One event or an array of events in the schema of the topic, " + view.Schema + ".",
 	})[0]
 	view.Others = f.mistakes[""]
 	if view.Invalid = !json.Valid([]byte(f.get("event"))); !view.Invalid {
@@ -68,13 +66,13 @@ func (p *pages) publish(c echo.Context) error {
 	})
 }
 
-// publishForm publishes, and finds the events that were stored.
+// publishForm publishes and reads the stored events.
 func (p *pages) publishForm(
 	ctx context.Context, c echo.Context, topic *catalog.Topic, f *form, view *publishView,
 ) error {
 	body, contentType := publicationOf(topic, f.get("event"))
 	before := p.Now().Add(-time.Second)
-	_, err := p.ask(ctx, c, http.MethodPost, publishPath(topic), []byte(body), echo.HeaderContentType, contentType)
+	_, err := p.request(ctx, c, http.MethodPost, publishPath(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Accepted = true
 		if err := p.parts.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
@@ -89,8 +87,8 @@ func (p *pages) publishForm(
 	return err
 }
 
-// publishedEvents are the events of a body that were stored since then. If it has no ids, they are the topic's newest:
-// the mapping of a custom event may have created its id.
+// publishedEvents are the events of a body that were stored since then. Without ids in the body, they are the topic's
+// newest: the input mapping may have created the ids.
 func (p *pages) publishedEvents(
 	ctx context.Context, topic *catalog.Topic, body string, since time.Time,
 ) (found []query.EventLine, err error) {
@@ -124,7 +122,7 @@ func eventsIn(body string) (list []map[string]json.RawMessage) {
 	return []map[string]json.RawMessage{one}
 }
 
-// idsIn are the ids of the first events of a body.
+// idsIn are the ids of the first publishedShown events of a body.
 func idsIn(body string) (ids []string) {
 	list := eventsIn(body)
 	for _, members := range list[:min(len(list), publishedShown)] {
@@ -144,24 +142,22 @@ func publishPath(t *catalog.Topic) string {
 	return "/topics/" + url.PathEscape(t.Name) + "/api/events"
 }
 
-// publicationOf is the request for the event of the form. One event of the Event Grid schema gets brackets: they are
-// published in arrays.
-func publicationOf(t *catalog.Topic, box string) (body, contentType string) {
-	array := strings.HasPrefix(box, "[")
+// publicationOf is the request for the event of the form. A single event in the Event Grid schema becomes an array.
+func publicationOf(t *catalog.Topic, input string) (body, contentType string) {
+	array := strings.HasPrefix(input, "[")
 	switch {
 	case t.InputSchema == event.CloudEvents && array:
-		return box, "application/cloudevents-batch+json"
+		return input, "application/cloudevents-batch+json"
 	case t.InputSchema == event.CloudEvents:
-		return box, "application/cloudevents+json"
+		return input, "application/cloudevents+json"
 	case t.InputSchema == event.EventGrid && !array:
-		return "[" + box + "]", echo.MIMEApplicationJSON
+		return "[" + input + "]", echo.MIMEApplicationJSON
 	default:
-		return box, echo.MIMEApplicationJSON
+		return input, echo.MIMEApplicationJSON
 	}
 }
 
-// commandsOf are the commands that publish an event or an array of them: for a shell, with the key in $KEY, and for
-// psql.
+// commandsOf are the shell command, with the access key in $KEY, and the SQL statement that publish the events.
 func commandsOf(c echo.Context, t *catalog.Topic, events string) (curl, sql string) {
 	body, contentType := publicationOf(t, events)
 	curl = "curl -i " + display.QuoteShell(serverAddress(c)+publishPath(t)) + " \\\n  -H \"aeg-sas-key: $KEY\" -H " +

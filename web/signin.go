@@ -20,14 +20,14 @@ import (
 // signInView is what sign-in.html shows.
 type signInView struct {
 	To    string // the page to continue at
-	Name  string // as it was typed
+	Name  string // as entered
 	First bool   // no user exists: the admin token creates the first admin
-	// NoCookie: a user has just signed in, and the browser has not kept the session's cookie.
+	// NoCookie reports that the browser did not store the session's cookie after a sign-in.
 	NoCookie bool
 	Least    int // characters of a password
 }
 
-// ownPage is where to continue after signing in: always a page of this dashboard.
+// ownPage is where to continue after sign-in: always a page of this dashboard.
 func ownPage(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/ui/") || strings.Contains(u.Path, "..") ||
@@ -48,14 +48,14 @@ func (p *pages) signInPage(ctx context.Context, c echo.Context) error {
 	_, tried := c.Cookie(site.TriedCookie)
 	title := "Sign in"
 	if !has {
-		title = "Make the first admin"
+		title = "Create first admin"
 	}
 	return p.Show(c, "sign-in", title, false, signInView{
 		To: c.FormValue("to"), Name: c.FormValue("name"), First: !has, NoCookie: tried == nil, Least: access.MinPassword,
 	})
 }
 
-// signIn begins a session, and ends the browser's previous one: a previous user may know its token.
+// signIn begins a session. It ends the browser's previous one, whose token a previous user may know.
 func (p *pages) signIn(ctx context.Context, c echo.Context) (href string, err error) {
 	token, _, err := p.parts.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"),
 		access.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
@@ -66,7 +66,7 @@ func (p *pages) signIn(ctx context.Context, c echo.Context) (href string, err er
 		return "", err
 	}
 	if cookie, err := c.Cookie(site.SessionCookie); err == nil && cookie.Value != "" {
-		_ = p.parts.Access.SignOut(ctx, cookie.Value) // it ends by itself
+		_ = p.parts.Access.SignOut(ctx, cookie.Value) // otherwise it expires
 	}
 	site.SetSession(c, token)
 	return ownPage(c.FormValue("to")), nil
@@ -82,7 +82,7 @@ func (p *pages) signOut(ctx context.Context, c echo.Context) (href string, err e
 	return "/ui/sign-in?done=signed-out", nil
 }
 
-// firstAdmin creates the first admin, and signs in.
+// firstAdmin creates the first admin and signs in.
 func (p *pages) firstAdmin(ctx context.Context, c echo.Context) (href string, err error) {
 	if err := p.bootstrap.admits(ctx, c.FormValue("token")); err != nil {
 		return "", err
@@ -98,7 +98,7 @@ func (p *pages) firstAdmin(ctx context.Context, c echo.Context) (href string, er
 	return p.signIn(ctx, c)
 }
 
-// newPassword is the password that a form has twice.
+// newPassword is the password that a form repeats.
 func newPassword(c echo.Context) (string, error) {
 	if c.FormValue("password") != c.FormValue("again") {
 		return "", site.WrongForm("the two passwords differ.")
@@ -106,14 +106,15 @@ func newPassword(c echo.Context) (string, error) {
 	return c.FormValue("password"), nil
 }
 
-// bootstrap checks the admin token of the form that creates the first admin. The right token is accepted at once,
-// however many wrong ones others send: with 32 characters or more it cannot be guessed.
+// bootstrap checks the admin token of the form that creates the first admin. Wrong tokens of other clients never delay
+// the right one: with at least 32 characters it cannot be guessed.
 type bootstrap struct {
 	want    [sha256.Size]byte
-	waiting chan struct{} // holds the wrong tokens whose response is delayed
+	waiting chan struct{} // the wrong tokens whose response is delayed
 }
 
-// A wrong token is answered after wrongTokenDelay; beyond wrongTokensAtOnce of them, the others get 429 at once.
+// The response to a wrong token is delayed by wrongTokenDelay. Beyond wrongTokensAtOnce of them, others get 429 at
+// once.
 const (
 	wrongTokenDelay   = time.Second
 	wrongTokensAtOnce = 10
@@ -123,8 +124,8 @@ func newBootstrap(token string) *bootstrap {
 	return &bootstrap{want: sha256.Sum256([]byte(token)), waiting: make(chan struct{}, wrongTokensAtOnce)}
 }
 
-// admits compares hashes, which have one length: its duration depends neither on the token's length nor on how much of
-// a guess is right.
+// admits compares hashes, so that its duration depends neither on the token's length nor on the correct part of a
+// guess.
 func (b *bootstrap) admits(ctx context.Context, guess string) error {
 	got := sha256.Sum256([]byte(guess))
 	if subtle.ConstantTimeCompare(b.want[:], got[:]) == 1 {
@@ -142,6 +143,6 @@ func (b *bootstrap) admits(ctx context.Context, guess string) error {
 	case <-time.After(wrongTokenDelay):
 	case <-ctx.Done():
 	}
-	return &site.RejectionError{Status: http.StatusUnauthorized, Text: "This is not the admin token. It is " +
-		"POSTRIDER_ADMIN_TOKEN, or what the server printed once when it started without one."}
+	return &site.RejectionError{Status: http.StatusUnauthorized, Text: "The admin token is wrong. Use " +
+		"POSTRIDER_ADMIN_TOKEN, or the token that the server printed at its first start."}
 }

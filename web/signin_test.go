@@ -18,7 +18,7 @@ import (
 
 const password = "twelve horses at least"
 
-// user makes somebody who can sign in.
+// user makes someone-else who can sign in.
 func (b *bundle) user(t *testing.T, name string, role access.Role) {
 	t.Helper()
 	_, err := b.store.Access.PutUser(t.Context(), name, access.UserSpec{Role: role, Password: ptr(password)})
@@ -32,11 +32,11 @@ func (b *bundle) as(t *testing.T, name string, role access.Role) func(*http.Requ
 	return withCookie(t, b.post("/ui/sign-in", url.Values{"name": {name}, "password": {password}}))
 }
 
-// withCookie has requests carry the session that an answer began.
-func withCookie(t *testing.T, answer *httptest.ResponseRecorder) func(*http.Request) {
+// withCookie has requests carry the session that an response began.
+func withCookie(t *testing.T, response *httptest.ResponseRecorder) func(*http.Request) {
 	t.Helper()
-	require.Equal(t, http.StatusSeeOther, answer.Code, answer.Body)
-	for _, cookie := range answer.Result().Cookies() {
+	require.Equal(t, http.StatusSeeOther, response.Code, response.Body)
+	for _, cookie := range response.Result().Cookies() {
 		if cookie.Name == "__Host-postrider" {
 			return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value}) }
 		}
@@ -45,9 +45,9 @@ func withCookie(t *testing.T, answer *httptest.ResponseRecorder) func(*http.Requ
 	return nil
 }
 
-func TestFirstAdminNeedsTheAdminToken(t *testing.T) {
+func TestFirstAdmin(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	first := func(change func(url.Values)) *httptest.ResponseRecorder {
 		form := url.Values{
 			"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}, "to": {"/ui/dead-letters?topic=a"},
@@ -56,14 +56,14 @@ func TestFirstAdminNeedsTheAdminToken(t *testing.T) {
 		return b.post("/ui/first-admin", form)
 	}
 	require.Equal(t, "/ui/sign-in?to=%2Fui%2Fdead-letters%3Ftopic%3Da",
-		b.ask(http.MethodGet, "/ui/dead-letters?topic=a").Header().Get("Location"))
+		b.request(http.MethodGet, "/ui/dead-letters?topic=a").Header().Get("Location"))
 	for name, row := range map[string]struct {
 		change func(url.Values)
 		status int
 		says   string
 	}{
-		"a wrong token":    {func(f url.Values) { f.Set("token", token+"x") }, 401, "not the admin token"},
-		"no token":         {func(f url.Values) { f.Del("token") }, 401, "not the admin token"},
+		"a wrong token":    {func(f url.Values) { f.Set("token", token+"x") }, 401, "The admin token is wrong"},
+		"no token":         {func(f url.Values) { f.Del("token") }, 401, "The admin token is wrong"},
 		"two passwords":    {func(f url.Values) { f.Set("again", password+"x") }, 400, "the two passwords differ"},
 		"a short password": {func(f url.Values) { f.Set("password", "short"); f.Set("again", "short") }, 400, "password"},
 		"a weak password": {
@@ -71,37 +71,37 @@ func TestFirstAdminNeedsTheAdminToken(t *testing.T) {
 		},
 		"a name of nothing": {func(f url.Values) { f.Set("name", " ") }, 400, "name"},
 	} {
-		answer := first(row.change)
-		require.Equal(t, row.status, answer.Code, name)
-		require.Contains(t, text(answer.Body.String()), row.says, name)
-		require.NotContains(t, answer.Body.String(), token)
-		require.NotContains(t, answer.Body.String(), password)
+		response := first(row.change)
+		require.Equal(t, row.status, response.Code, name)
+		require.Contains(t, text(response.Body.String()), row.says, name)
+		require.NotContains(t, response.Body.String(), token)
+		require.NotContains(t, response.Body.String(), password)
 	}
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.users"))
 
-	answer := first(func(url.Values) {})
-	require.Equal(t, "/ui/dead-letters?topic=a", answer.Header().Get("Location"))
-	in := withCookie(t, answer)
-	require.Equal(t, http.StatusOK, b.ask(http.MethodGet, "/ui/users", in).Code)
+	response := first(func(url.Values) {})
+	require.Equal(t, "/ui/dead-letters?topic=a", response.Header().Get("Location"))
+	in := withCookie(t, response)
+	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/users", in).Code)
 	require.Equal(t, "ann admin", b.value(t, "SELECT name || ' ' || role FROM postrider.users"))
 
 	again := first(func(f url.Values) { f.Set("name", "bob") })
 	require.Equal(t, http.StatusConflict, again.Code)
 	require.Contains(t, text(again.Body.String()), "There is an admin already")
-	require.NotContains(t, b.ask(http.MethodGet, "/ui/sign-in").Body.String(), `name="token"`)
+	require.NotContains(t, b.request(http.MethodGet, "/ui/sign-in").Body.String(), `name="token"`)
 }
 
-func TestWrongAdminTokensAreSlowedDown(t *testing.T) {
+func TestWrongAdminTokensAreDelayed(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
-	answers := make(chan int, 40)
+	b := setup(t, withSignIn)
+	responses := make(chan int, 40)
 	began := time.Now()
-	for range cap(answers) {
-		go func() { answers <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
+	for range cap(responses) {
+		go func() { responses <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
 	}
 	slowed := 0
-	for range cap(answers) {
-		code := <-answers
+	for range cap(responses) {
+		code := <-responses
 		require.Contains(t, []int{http.StatusUnauthorized, http.StatusTooManyRequests}, code)
 		if code == http.StatusTooManyRequests {
 			slowed++
@@ -111,10 +111,10 @@ func TestWrongAdminTokensAreSlowedDown(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
 }
 
-// What strangers send keeps nobody out who has the token: it is accepted while their wrong ones are still delayed.
-func TestWrongAdminTokensLockNoOperatorOut(t *testing.T) {
+// What strangers send keeps missing out who has the token: it is accepted while their wrong ones are still delayed.
+func TestWrongAdminTokensDoNotDelayRightOne(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	strangers := make(chan int, 60)
 	for range cap(strangers) {
 		go func() { strangers <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
@@ -129,49 +129,49 @@ func TestWrongAdminTokensLockNoOperatorOut(t *testing.T) {
 
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	b.user(t, "ann", access.RoleViewer)
 	signIn := func(name, with, to string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 		return b.post("/ui/sign-in", url.Values{"name": {name}, "password": {with}, "to": {to}}, change...)
 	}
 	for _, row := range [][2]string{
-		{"ann", "wrong"}, {"ann", ""}, {"nobody", password}, {"", ""}, {"ann", password + " "},
+		{"ann", "wrong"}, {"ann", ""}, {"missing", password}, {"", ""}, {"ann", password + " "},
 	} {
-		answer := signIn(row[0], row[1], "")
-		require.Equal(t, http.StatusUnauthorized, answer.Code)
-		require.Contains(t, answer.Body.String(), "The name or the password is wrong")
-		require.Empty(t, answer.Header().Values("Set-Cookie"))
+		response := signIn(row[0], row[1], "")
+		require.Equal(t, http.StatusUnauthorized, response.Code)
+		require.Contains(t, response.Body.String(), "The name or the password is wrong")
+		require.Empty(t, response.Header().Values("Set-Cookie"))
 	}
 	foreign := signIn("ann", password, "", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
-	require.Equal(t, http.StatusForbidden, foreign.Code, "nobody is signed in as somebody else by another site")
+	require.Equal(t, http.StatusForbidden, foreign.Code, "missing is signed in as someone-else else by another site")
 
-	answer := signIn("ann", password, "")
+	response := signIn("ann", password, "")
 	require.Regexp(t, `^__Host-postrider=[^;]{43,}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`,
-		answer.Header().Get("Set-Cookie"))
-	first := withCookie(t, answer)
-	page := b.ask(http.MethodGet, "/ui/account", first)
+		response.Header().Get("Set-Cookie"))
+	first := withCookie(t, response)
+	page := b.request(http.MethodGet, "/ui/account", first)
 	require.Equal(t, http.StatusOK, page.Code)
 	require.Contains(t, page.Body.String(), `<body class="viewer">`)
 
 	second := withCookie(t, signIn("ann", password, "", first))
-	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", first).Code,
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", first).Code,
 		"the session that the browser had before is over")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
-	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/sign-in", second).Code, "who is in is led on")
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/sign-in", second).Code, "who is in is led on")
 
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/sign-out", nil, second).Code)
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
-	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", second).Code)
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", second).Code)
 	require.Equal(t, http.StatusUnauthorized,
-		b.ask(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
+		b.request(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
 		"a page that refreshes itself gets no sign-in page in its place")
 }
 
 // A session grows old while only its pages ask, be it that they refresh themselves, that they follow the tail or that
 // both go on for hours.
-func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
+func TestRefreshDoesNotExtendSession(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	ann := b.as(t, "ann", access.RoleViewer)
 	ages := 0
 	age := func() {
@@ -187,9 +187,9 @@ func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 	streamed := func(r *http.Request) { r.Header.Set("Accept", "text/event-stream") }
 	asked := func(method, path string, change ...func(*http.Request)) {
 		t.Helper()
-		require.Equal(t, http.StatusOK, b.ask(method, path, append(change, ann)...).Code)
+		require.Equal(t, http.StatusOK, b.request(method, path, append(change, ann)...).Code)
 	}
-	require.Contains(t, b.ask(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s"`,
+	require.Contains(t, b.request(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s"`,
 		"there is a page that does")
 	age()
 	asked(http.MethodGet, "/ui/", refreshed)
@@ -206,9 +206,9 @@ func TestPagesThatRefreshKeepNoSessionAlive(t *testing.T) {
 	require.Equal(t, "1", b.value(t, alive), "and who types into a form")
 }
 
-func TestSignInLeadsOnlyToThisDashboard(t *testing.T) {
+func TestSignInRedirectsOnlyToDashboard(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	b.user(t, "ann", access.RoleViewer)
 	for to, want := range map[string]string{
 		"/ui/events?topic=a":         "/ui/events?topic=a",
@@ -223,14 +223,14 @@ func TestSignInLeadsOnlyToThisDashboard(t *testing.T) {
 		"javascript:alert(1)":        "/ui/",
 		"/ui/events\r\nSet-Cookie:x": "/ui/",
 	} {
-		answer := b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}, "to": {to}})
-		require.Equal(t, want, answer.Header().Get("Location"), to)
+		response := b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}, "to": {to}})
+		require.Equal(t, want, response.Header().Get("Location"), to)
 	}
 }
 
-func TestGuessingPasswordsIsSlowedDown(t *testing.T) {
+func TestPasswordGuessesAreLimited(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	b.user(t, "ann", access.RoleAdmin)
 	var last *httptest.ResponseRecorder
 	for range 14 {
@@ -246,9 +246,9 @@ func TestGuessingPasswordsIsSlowedDown(t *testing.T) {
 var formPath = regexp.MustCompile(`/(new|new-topic|edit|keys|delete|publish)$`)
 
 // Every page and every form is asked for by every role.
-func TestRolesOfPagesAndForms(t *testing.T) {
+func TestRoles(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	b.subscribe(t, "orders", "billing")
 	roles := map[access.Role]func(*http.Request){}
 	for _, role := range []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin} {
@@ -281,16 +281,16 @@ func TestRolesOfPagesAndForms(t *testing.T) {
 			continue
 		}
 		for role, in := range roles {
-			var answer *httptest.ResponseRecorder
+			var response *httptest.ResponseRecorder
 			if route.Method == http.MethodPost {
-				answer = b.post(route.Path, nil, in)
+				response = b.post(route.Path, nil, in)
 			} else {
-				answer = b.ask(route.Method, route.Path, in)
+				response = b.request(route.Method, route.Path, in)
 			}
-			refused := answer.Code == http.StatusForbidden
-			require.Equal(t, !role.Allows(needed), refused, "%s %s as %s: %d", route.Method, route.Path, role, answer.Code)
-			if refused {
-				require.Contains(t, text(answer.Body.String()), "It needs the role "+string(needed))
+			rejected := response.Code == http.StatusForbidden
+			require.Equal(t, !role.Allows(needed), rejected, "%s %s as %s: %d", route.Method, route.Path, role, response.Code)
+			if rejected {
+				require.Contains(t, text(response.Body.String()), "This requires the role "+string(needed))
 			}
 			asked++
 		}
@@ -298,10 +298,10 @@ func TestRolesOfPagesAndForms(t *testing.T) {
 	require.Greater(t, asked, 100)
 }
 
-// A deed is told of in the name of who did it.
-func TestAuditNamesThePerson(t *testing.T) {
+// A deed is messages of in the name of who did it.
+func TestAuditActor(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	b.subscribe(t, "orders", "billing")
 	ann := b.as(t, "ann", access.RoleOperator)
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/subscriptions/orders/billing/pause", nil, ann).Code)
@@ -309,9 +309,9 @@ func TestAuditNamesThePerson(t *testing.T) {
 		b.value(t, "SELECT actor || ' ' || host(address::inet) FROM postrider.audit WHERE action = 'subscription_paused'"))
 }
 
-func TestUsersAreManaged(t *testing.T) {
+func TestUsers(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	root := b.as(t, "root", access.RoleAdmin)
 	do := func(path string, form url.Values, who func(*http.Request)) *httptest.ResponseRecorder {
 		return b.post(path, form, who)
@@ -320,15 +320,15 @@ func TestUsersAreManaged(t *testing.T) {
 		do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
 	require.Equal(t, http.StatusConflict,
 		do("/ui/users/add", url.Values{"name": {"ann"}, "role": {"viewer"}, "password": {password}}, root).Code)
-	refused := do("/ui/users/add", url.Values{"name": {"<b>"}, "role": {"king"}, "password": {"short"}}, root)
-	require.Equal(t, http.StatusBadRequest, refused.Code)
-	require.Contains(t, refused.Body.String(), `value="&lt;b&gt;"`, "what was typed is there still")
+	rejected := do("/ui/users/add", url.Values{"name": {"<b>"}, "role": {"king"}, "password": {"short"}}, root)
+	require.Equal(t, http.StatusBadRequest, rejected.Code)
+	require.Contains(t, rejected.Body.String(), `value="&lt;b&gt;"`, "what was typed is there still")
 
 	ann := withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}))
-	require.Equal(t, http.StatusOK, b.ask(http.MethodGet, "/ui/", ann).Code)
+	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/", ann).Code)
 	require.Equal(t, http.StatusSeeOther,
 		do("/ui/users/ann/change", url.Values{"change": {"role"}, "role": {"operator"}}, root).Code)
-	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", ann).Code, "another role is another session")
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "another role is another session")
 	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"disable"}}, root).Code)
 	require.Equal(t, http.StatusUnauthorized,
 		b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
@@ -342,32 +342,32 @@ func TestUsersAreManaged(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, wrong.Code)
 	require.Equal(t, http.StatusSeeOther,
 		b.post("/ui/account/password", url.Values{"old": {password}, "password": {fresh}, "again": {fresh}}, ann).Code)
-	require.Equal(t, http.StatusSeeOther, b.ask(http.MethodGet, "/ui/", ann).Code, "she signs in anew")
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "she signs in anew")
 	withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {fresh}}))
 
 	last := do("/ui/users/root/change", url.Values{"change": {"role"}, "role": {"viewer"}}, root)
 	require.Equal(t, http.StatusConflict, last.Code)
-	require.Contains(t, text(last.Body.String()), "the last admin")
+	require.Contains(t, text(last.Body.String()), "the last enabled admin")
 	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/remove", nil, root).Code)
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.users"))
 }
 
-func TestAPIKeysAreManaged(t *testing.T) {
+func TestAPIKeys(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	root := b.as(t, "root", access.RoleAdmin)
 	made := b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}, "days": {"30"}}, root)
 	require.Equal(t, http.StatusOK, made.Code, made.Body)
 	key := between(made.Body.String(), "prk_", "<")
 	require.NotEmpty(t, key)
-	require.NotContains(t, b.ask(http.MethodGet, "/ui/api-keys", root).Body.String(), key, "it is shown once")
+	require.NotContains(t, b.request(http.MethodGet, "/ui/api-keys", root).Body.String(), key, "it is shown once")
 	require.Equal(t, http.StatusBadRequest,
 		b.post("/ui/api-keys/create", url.Values{"name": {"x y"}, "scope": {"king"}, "days": {"soon"}}, root).Code)
 	require.Equal(t, http.StatusConflict,
 		b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}}, root).Code)
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/api-keys/billing/revoke", nil, root).Code)
-	require.Contains(t, b.ask(http.MethodGet, "/ui/api-keys", root).Body.String(), "revoked")
-	require.Equal(t, http.StatusNotFound, b.post("/ui/api-keys/nobody/revoke", nil, root).Code)
+	require.Contains(t, b.request(http.MethodGet, "/ui/api-keys", root).Body.String(), "revoked")
+	require.Equal(t, http.StatusNotFound, b.post("/ui/api-keys/missing/revoke", nil, root).Code)
 }
 
 func between(text, from, to string) string {
@@ -377,9 +377,9 @@ func between(text, from, to string) string {
 }
 
 // Whoever has not signed in can have little read, and nothing kept on the disk.
-func TestBodiesOfForms(t *testing.T) {
+func TestFormBodyLimits(t *testing.T) {
 	t.Parallel()
-	open, shut := setup(t), setup(t, closed)
+	open, shut := setup(t), setup(t, withSignIn)
 	multipart := func(r *http.Request) { r.Header.Set("Content-Type", "multipart/form-data; boundary=x") }
 	long := func(n int) url.Values { return url.Values{"name": {strings.Repeat("x", n)}} }
 	streamed := func(r *http.Request) { r.ContentLength = -1 }
@@ -391,38 +391,38 @@ func TestBodiesOfForms(t *testing.T) {
 		"what is too much is not read")
 	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(10<<10)).Code)
 	require.Equal(t, http.StatusRequestEntityTooLarge, open.post("/ui/users/add", long(3<<20)).Code)
-	require.Equal(t, http.StatusNotFound, open.ask(http.MethodGet, "/ui/sign-in").Code,
-		"where nobody has to sign in nobody can be made who could")
+	require.Equal(t, http.StatusNotFound, open.request(http.MethodGet, "/ui/sign-in").Code,
+		"where missing has to sign in missing can be made who could")
 	require.NotEqual(t, http.StatusOK, open.post("/ui/first-admin", url.Values{"token": {token}}).Code)
 }
 
 // A session that is over by the time of the sign-out is no reason to keep its cookie.
-func TestSigningOutTwice(t *testing.T) {
+func TestSignOutTwice(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	ann := b.as(t, "ann", access.RoleViewer)
 	for range 2 {
-		answer := b.post("/ui/sign-out", nil, ann)
-		require.Equal(t, "/ui/sign-in?done=signed-out", answer.Header().Get("Location"))
-		require.Contains(t, answer.Header().Get("Set-Cookie"), "__Host-postrider=; Path=/; Max-Age=0")
+		response := b.post("/ui/sign-out", nil, ann)
+		require.Equal(t, "/ui/sign-in?done=signed-out", response.Header().Get("Location"))
+		require.Contains(t, response.Header().Get("Set-Cookie"), "__Host-postrider=; Path=/; Max-Age=0")
 	}
 }
 
 // Whoever is put out sees nothing more, on a stream that was open either.
 func TestTailEndsWithTheSession(t *testing.T) {
 	t.Parallel()
-	b := setup(t, closed)
+	b := setup(t, withSignIn)
 	ann := b.as(t, "ann", access.RoleViewer)
 	srv := httptest.NewServer(b.echo)
 	t.Cleanup(srv.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/ui/tail/stream", nil)
 	require.NoError(t, err)
 	ann(request)
-	answer, err := srv.Client().Do(request)
+	response, err := srv.Client().Do(request)
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	require.Equal(t, http.StatusOK, answer.StatusCode)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.NoError(t, b.store.Access.DeleteUser(t.Context(), "ann"))
-	_, err = io.ReadAll(answer.Body) // would go on for as long as the test may
+	_, err = io.ReadAll(response.Body) // would go on for as long as the test may
 	require.NoError(t, err)
 }

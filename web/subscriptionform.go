@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,38 +21,36 @@ import (
 	"postrider/web/site"
 )
 
-// The settings of an event subscription that are lists of rows.
+// The settings of an event subscription with rows.
 const (
 	filterList = "filter.advancedFilters"
 	headerList = "deliveryAttributeMappings"
 )
 
-// subscriptionForm is the form of an event subscription, with what depends on its topic and on the retry policies.
+// subscriptionForm is the form of an event subscription. Some fields depend on its topic and on the retry policies.
 type subscriptionForm struct {
 	*editor
 	pages    *pages
 	topic    *catalog.Topic
-	endpoint string // the part of the stored endpoint that is shown
+	endpoint string // the stored endpoint without its query
 	tester   filterTester
 }
 
-func (p *pages) newSubscription(c echo.Context) error {
+func (p *pages) newSubscription(ctx context.Context, c echo.Context) error {
 	if c.QueryParam("topic") == "" {
-		return p.chooseTopic(c)
+		return p.chooseTopic(ctx, c)
 	}
-	return p.edit(p.openSubscription)(c)
+	return p.edit(p.openSubscription)(ctx, c)
 }
 
 // chooseView is what subscription-topic.html shows.
 type chooseView struct{ Topics []string }
 
-// choosable is how many topics can be chosen from. Each topic's page leads to the form, too.
+// choosable is the number of topics in the list. The page of each topic has a link to the form, too.
 const choosable = 500
 
-// chooseTopic shows the topics that a new event subscription may be for: its form depends on the topic.
-func (p *pages) chooseTopic(c echo.Context) error {
-	ctx, cancel := p.formContext(c)
-	defer cancel()
+// chooseTopic shows the topics for a new event subscription, whose form depends on the topic.
+func (p *pages) chooseTopic(ctx context.Context, c echo.Context) error {
 	topics, err := p.parts.Topics.List(ctx, "", choosable)
 	if err != nil {
 		return err
@@ -100,7 +99,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	return e, s.load(sub)
 }
 
-// load takes over what is stored, without secrets.
+// load reads the stored settings without secrets.
 func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 	settings := sub.Stated
 	settings.DeliveryAttributes = slices.Clone(settings.DeliveryAttributes)
@@ -114,26 +113,26 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 		return fmt.Errorf("write the stored settings: %w", err)
 	}
 	s.stored, s.etag, s.endpoint = settingsIn(s.table, text), sub.Version.String(), sub.EndpointBaseURL
-	s.stored["endpointBaseUrl"] = textJSON(s.endpoint) // shown if another user changes it
+	s.stored["endpointBaseUrl"] = textJSON(s.endpoint) // for the changes by another user
 	return nil
 }
 
-// finish leaves out the location of a destination that has none, and groups of settings without a value.
+// finish leaves out the location of a destination without one, and groups of settings without values.
 func (s *subscriptionForm) finish(settings map[string]any) {
 	if kind := s.get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
 		put(settings, "deadLetterDestination.properties", nil)
 	}
 	if stored := s.stored["endpointValidation"]; s.has("endpointUrl") && s.name != "" &&
 		string(stored) == string(textJSON(s.get("endpointValidation"))) {
-		delete(settings, "endpointValidation") // it was chosen for the stored endpoint
+		delete(settings, "endpointValidation") // it is for the stored endpoint
 	}
 	orNull(settings)
 }
 
-// saved leads to the event subscription's page, which says what came of the handshake.
-func (s *subscriptionForm) saved(name string, answer *apiAnswer) (href string, err error) {
+// saved continues at the event subscription's page, which shows the result of the handshake.
+func (s *subscriptionForm) saved(name string, response *apiResponse) (href string, err error) {
 	var saved struct{ ProvisioningState, EndpointValidation string }
-	if err := answer.read(&saved); err != nil {
+	if err := response.read(&saved); err != nil {
 		return "", err
 	}
 	done := "saved"
@@ -148,13 +147,13 @@ func (s *subscriptionForm) saved(name string, answer *apiAnswer) (href string, e
 	return subscriptionPath(s.topic.Name, name) + "?done=" + done, nil
 }
 
-// dependent changes what depends on the stored endpoint, the topic or the retry policies.
+// dependent changes fields that depend on the stored endpoint, the topic or the retry policies.
 func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 	switch field.Name {
 	case "endpointUrl":
 		if s.name != "" {
 			field.Label, field.Placeholder = "New URL", display.Visible(s.endpoint)
-			field.Hint = "An empty field keeps the stored URL with its query. " + field.Hint
+			field.Hint = "Leave empty to keep the stored URL with its query. " + field.Hint
 		}
 	case "eventDeliverySchema":
 		field.Options = field.Options[:1]
@@ -179,10 +178,9 @@ func advancedFilters() rowList {
 	}
 	return rowList{
 		name: filterList, row: "Condition",
-		hint: "One value per line, a range as “1, 10”; IsNullOrUndefined and IsNotNull take none. A line in quotation " +
-			"marks " +
-			"is a JSON string.",
-		fields: func(at string) []formField {
+		hint: "Enter one value per line, a range as “1, 10”. IsNullOrUndefined and IsNotNull have no values. A line in " +
+			"quotation marks is a JSON string.",
+		fields: func(_ *form, at string) []formField {
 			return []formField{
 				{Name: at + "key", Label: "Key", Kind: kindText, Placeholder: "data.total"},
 				{Name: at + "operatorType", Label: "Operator", Kind: kindSelect, Options: operators},
@@ -191,7 +189,7 @@ func advancedFilters() rowList {
 		},
 		write: func(f *form, at string, row json.RawMessage) {
 			var a filter.AdvancedFilter
-			_ = json.Unmarshal(row, &a) // it is stored as one
+			_ = json.Unmarshal(row, &a) // it is always valid
 			f.set(at+"operatorType", a.OperatorType)
 			f.set(at+"key", a.Key)
 			if a.Value != nil {
@@ -207,7 +205,7 @@ func advancedFilters() rowList {
 	}
 }
 
-// operandText writes a text as it is entered, a number as it is and a range without brackets.
+// operandText writes an operand for its line: a range without brackets.
 func operandText(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && value[0] == '"' {
@@ -216,7 +214,7 @@ func operandText(value json.RawMessage) string {
 	return strings.Trim(string(value), "[]")
 }
 
-// advancedFilter reads a condition. Its operator decides what its lines are.
+// advancedFilter reads a condition. Its operator decides the type of its values.
 func (f *form) advancedFilter(at string) filter.AdvancedFilter {
 	a := filter.AdvancedFilter{OperatorType: f.get(at + "operatorType"), Key: f.get(at + "key")}
 	begins := func(prefix string) bool { return strings.HasPrefix(a.OperatorType, prefix) }
@@ -233,7 +231,7 @@ func (f *form) advancedFilter(at string) filter.AdvancedFilter {
 	return a
 }
 
-// operandOf reads a number, true or false, or the two ends of a range.
+// operandOf reads a number, a boolean or a range.
 func operandOf(line string) json.RawMessage {
 	if line == "true" || line == "false" {
 		return json.RawMessage(line)
@@ -244,7 +242,7 @@ func operandOf(line string) json.RawMessage {
 	return numberOf(line)
 }
 
-// The types of header in the form: the API's Static is two of them.
+// The types of header in the form: static and secret are both the API's Static.
 const (
 	headerStatic  = "static"
 	headerSecret  = "secret"
@@ -254,19 +252,22 @@ const (
 func headers() rowList {
 	return rowList{
 		name: headerList, row: "Header",
-		hint: "A secret is not shown again: an empty value keeps it.",
-		fields: func(at string) []formField {
+		hint: "A secret is never shown again. Leave it empty to keep the stored value.",
+		fields: func(f *form, at string) []formField {
 			return []formField{
 				{Name: at + "name", Label: "Header", Kind: kindText, Placeholder: "X-Team"},
 				{Name: at + "type", Label: "Type", Kind: kindSelect, Options: []option{
-					{headerStatic, "fixed value"}, {headerSecret, "secret"}, {headerDynamic, "field of the event"},
+					{headerStatic, "static"}, {headerSecret, "secret"}, {headerDynamic, "event field"},
 				}},
-				{Name: at + "properties", Label: "Value", Kind: kindText, Placeholder: "billing, or data.system"},
+				{
+					Name: at + "properties", Label: "Value", Kind: kindText, Placeholder: "billing, or data.system",
+					Secret: f.get(at+"type") == headerSecret,
+				},
 			}
 		},
 		write: func(f *form, at string, row json.RawMessage) {
 			var h policy.DeliveryAttribute
-			_ = json.Unmarshal(row, &h) // it is stored as one
+			_ = json.Unmarshal(row, &h) // it is always valid
 			kind, value := headerStatic, display.OrEmpty(h.Value)
 			switch {
 			case h.Type == policy.AttributeDynamic:
@@ -295,4 +296,73 @@ func headers() rowList {
 			return h
 		},
 	}
+}
+
+// filterTester is the part of the form that tests its filter.
+type filterTester struct {
+	Action, Part string
+	Event        formField
+	Open         bool
+	Done, Focus  bool
+	Entered      bool // the user entered the event
+	Rejected     string
+	Matched      int
+	Results      []filterResult
+}
+
+// filterResult is the result of the filter for one event.
+type filterResult struct {
+	ID      string
+	Matched bool
+	Clauses []filter.Clause
+}
+
+func (s *subscriptionForm) filterTester(part string) *filterTester {
+	t := s.tester
+	t.Action, t.Part = s.action, part
+	t.Event = s.fields(formField{
+		Name: "event", Label: "One event", Kind: kindJSON, Rows: 4, Wide: true, Hint: "In the schema of the topic, " +
+			string(s.topic.InputSchema) + ". If empty, the topic’s last 50 events. Nothing is stored or delivered.",
+	})[0]
+	t.Open = t.Done || len(t.Event.Mistakes) > 0
+	return &t
+}
+
+// testFilter tests the filter of the form without saving it.
+func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error {
+	const rejected = "The filter was not tested"
+	settings, _ := s.settings()
+	request := map[string]any{"filter": settings["filter"]}
+	if entered := s.get("event"); entered != "" {
+		s.tester.Entered = true
+		request["event"] = json.RawMessage(entered)
+		if !json.Valid([]byte(entered)) {
+			s.mistake("event", "The event must be one JSON document.")
+			return &site.RejectionError{Status: http.StatusBadRequest, Text: rejected + "."}
+		}
+	}
+	body, err := plainJSON(request)
+	if err != nil {
+		return fmt.Errorf("write the filter: %w", err)
+	}
+	response, err := s.pages.request(ctx, c, http.MethodPost, apiTopic(s.topic.Name)+"/testFilter", body)
+	if err != nil {
+		err = s.rejected(err, rejected)
+		var rejection *site.RejectionError
+		if delete(s.mistakes, ""); len(s.mistakes) == 0 && errors.As(err, &rejection) {
+			s.tester.Done, s.tester.Rejected = true, rejection.Text // only this part of the page changes
+		}
+		return err
+	}
+	var tested struct{ Value []filterResult }
+	if err := response.read(&tested); err != nil {
+		return err
+	}
+	s.tester.Done, s.tester.Focus, s.tester.Results = true, true, tested.Value
+	for _, result := range tested.Value {
+		if result.Matched {
+			s.tester.Matched++
+		}
+	}
+	return nil
 }

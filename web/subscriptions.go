@@ -37,9 +37,10 @@ type subscriptionView struct {
 	Path              string
 	Rules             policy.Rules
 	Filter            string
-	Explanation       *explanation // nil if its retry policy no longer exists
+	Explanation       *policy.Explanation // nil if its retry policy no longer exists
+	Hidden            int                 // attempts of the explanation that are not shown
 	Details           query.SubscriptionDetails
-	P50, P95          *float64 // of the duration of attempts, in milliseconds
+	P50, P95          *float64 // the duration of attempts in milliseconds
 	Ranges            []display.RangeLink
 	Charts            []display.Chart
 	Outcomes, Reasons []share
@@ -47,30 +48,8 @@ type subscriptionView struct {
 	HoldText          string
 }
 
-// explanation is every attempt that would follow if a delivery began now and failed each time.
-type explanation struct {
-	policy.Explanation
-	now time.Time
-}
-
-// After is a time of the explanation as the time since its beginning.
-func (x *explanation) After(seconds float64) time.Duration {
-	return time.Duration(seconds * float64(time.Second))
-}
-
-// At is a time of the explanation.
-func (x *explanation) At(seconds float64) time.Time { return x.now.Add(x.After(seconds)) }
-
 // explainedShown is the number of attempts of an explanation that are shown.
 const explainedShown = 40
-
-// Hidden is the number of attempts that are not shown.
-func (x *explanation) Hidden() int { return max(0, len(x.Attempts)-explainedShown) }
-
-// Shown are the attempts that are shown.
-func (x *explanation) Shown() []policy.ExplainedAttempt {
-	return x.Attempts[:min(len(x.Attempts), explainedShown)]
-}
 
 func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
@@ -111,7 +90,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "subscription", sub.Name, true, view, site.Link{Href: "/ui/topics/" + sub.Topic, Text: sub.Topic})
 }
 
-// explainFailure explains what would follow if a delivery began now and every response had status 500.
+// explainFailure lists the attempts of a delivery that starts now and always gets status 500.
 func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView) {
 	retryPolicy, ok := p.parts.Cache.Snapshot().Policy(sub.RetryPolicy.Policy)
 	if !ok {
@@ -126,7 +105,9 @@ func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView
 		options.MaxAttempts = &n
 	}
 	if found, err := policy.Explain(retryPolicy, options); err == nil {
-		view.Explanation = &explanation{found, p.Now()}
+		view.Hidden = max(0, len(found.Attempts)-explainedShown)
+		found.Attempts = found.Attempts[:len(found.Attempts)-view.Hidden]
+		view.Explanation = &found
 	}
 }
 
@@ -162,9 +143,9 @@ func (p *pages) topics(ctx context.Context, c echo.Context) error {
 // topicView is what topic.html shows.
 type topicView struct {
 	query.TopicDetails
-	// DuplicateWindow is how long duplicates of an event are detected; 0 for not at all.
+	// DuplicateWindow is how long duplicates of an event are detected; 0 is never.
 	DuplicateWindow time.Duration
-	Mapping         []mappedLine // of a topic with events of the publisher's own schema
+	Mapping         []mappedLine // of a topic with custom input schema
 	Ranges          []display.RangeLink
 	Charts          []display.Chart
 	Subscriptions   query.SubscriptionPage
@@ -192,7 +173,7 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	events, err := p.parts.Reader.ReadEvents(ctx, query.EventFilter{Topic: name}, query.Turn[uuid.UUID]{Limit: 10})
-	// The search takes too long if the topic got no events while others got very many.
+	// The query is too slow if the topic has no events and other topics have very many.
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err
 	}

@@ -49,7 +49,7 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 
 func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
-	filter := query.AuditFilter{Actor: f.Name("Who", "actor", ""), Action: f.Name("What", "action", "")}
+	filter := query.AuditFilter{Actor: f.Name("Actor", "actor", ""), Action: f.Name("Action", "action", "")}
 	filter.Topic, filter.Subscription = owner(f)
 	list, err := site.ListOf(ctx, c, "entry", f, filter, p.parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })
@@ -60,19 +60,19 @@ func (p *pages) audit(ctx context.Context, c echo.Context) error {
 type storageView struct {
 	query.Storage
 	Parents []parentTable
-	Largest int64 // partition, in bytes
+	Largest int64 // the size of the largest partition in bytes
 }
 
-// parentTable is a partitioned table with its days.
+// parentTable is a partitioned table.
 type parentTable struct {
 	Name  string
 	Bytes int64
 	Days  []query.Partition
-	Ahead int // partitions of the following days, which are empty
-	Keeps int // days; 0 = forever
+	Ahead int // partitions for future days
+	Keeps int // retention in days; 0 is forever
 }
 
-// Oldest is the day that is dropped next; nil if none is.
+// Oldest is the day that is dropped next; nil if none.
 func (t parentTable) Oldest() *time.Time {
 	if t.Keeps == 0 || len(t.Days) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (p *pages) storage(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	view := storageView{Storage: *found}
-	view.Version, _, _ = strings.Cut(found.Version, " ") // without the packager's
+	view.Version, _, _ = strings.Cut(found.Version, " ") // without the packager's suffix
 	keeps := map[string]int{
 		"events": p.retention.DeliveredDays, "delivery_history": p.retention.DeliveredDays,
 		"delivery_attempts": p.retention.AttemptsDays,

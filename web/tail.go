@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -39,15 +38,15 @@ func (p *pages) tail(_ context.Context, c echo.Context) error {
 }
 
 const (
-	// tailPause is the time between two reads.
+	// tailPause is the time between two queries.
 	tailPause = time.Second
-	// tailWrite is how long the browser may take to receive a message.
+	// tailWrite is the timeout of writing a message to the browser.
 	tailWrite = 15 * time.Second
-	// tailBeat keeps proxies from closing a stream without messages.
+	// tailBeat is the longest time without data, so that proxies keep the stream open.
 	tailBeat = 15 * time.Second
 )
 
-// tailMessage is one line for the page's script, which shows all of it as text.
+// tailMessage is a line for the page's script, which shows it as text.
 type tailMessage struct {
 	At      string `json:"at"`
 	Kind    string `json:"kind"`
@@ -61,7 +60,7 @@ type tailMessage struct {
 	Href    string `json:"href"`
 }
 
-// tailStream sends what happens as server-sent events, until the browser disconnects or the program stops.
+// tailStream sends new events and attempts as server-sent events until the browser disconnects or the program stops.
 func (p *pages) tailStream(c echo.Context) error {
 	f, filter := tailFilter(c)
 	if f.Err != nil {
@@ -77,11 +76,11 @@ func (p *pages) tailStream(c echo.Context) error {
 	control := http.NewResponseController(w)
 	tail := p.parts.Reader.NewTail(filter)
 	beat := time.Now()
-	_ = control.Flush() // the browser learns that it is connected
+	_ = control.Flush() // confirms the connection
 	for p.signedIn(c) {
 		messages, err := p.tailMessages(c, tail)
 		if err != nil {
-			return nil // the browser connects again by itself
+			return nil // the browser reconnects
 		}
 		if len(messages) == 0 && time.Since(beat) > tailBeat {
 			messages = []byte(": alive\n\n")
@@ -107,22 +106,22 @@ func (p *pages) tailStream(c echo.Context) error {
 	return nil
 }
 
-// signedIn reports whether the session still lasts. Package access reads it at most once a second.
+// signedIn reports whether the session is still valid. Package access queries it at most once a second.
 func (p *pages) signedIn(c echo.Context) bool {
 	if site.SessionIn(c) == nil {
-		return true // a dashboard without a login
+		return true // a dashboard without sign-in
 	}
 	_, err := site.SessionOf(p.parts.Access, c)
 	return err == nil
 }
 
-// tailMessages are the messages for what happened since the last call.
+// tailMessages are the messages since the last call.
 func (p *pages) tailMessages(c echo.Context, tail *query.Tail) ([]byte, error) {
 	ctx, cancel := site.Context(c)
 	defer cancel()
 	lines, err := tail.Next(ctx)
 	if errors.Is(err, postgres.ErrUnavailable) || errors.Is(err, postgres.ErrTooSlow) {
-		return []byte("event: away\ndata: {}\n\n"), nil
+		return []byte("event: unavailable\ndata: {}\n\n"), nil
 	}
 	if err != nil {
 		return nil, err
@@ -148,8 +147,11 @@ func messageOf(l *query.TailLine) tailMessage {
 		return m
 	}
 	m.Tone, m.Label, m.Where = display.Tone(l.Outcome), l.Outcome, l.Topic+" / "+l.Subscription
-	m.What = display.Phrase("attempt "+strconv.Itoa(l.Number), display.Met(l.Number, l.Status),
-		display.Milliseconds(l.DurationMs), l.Verdict)
+	m.What = fmt.Sprintf("attempt %d, %s, %s", l.Number, display.ResponseText(l.Number, l.Status),
+		display.Milliseconds(l.DurationMs))
+	if l.Verdict != "" {
+		m.What += ", " + l.Verdict
+	}
 	switch {
 	case l.DeliveryID != nil:
 		m.Href = "/ui/deliveries/" + display.IDText(*l.DeliveryID)

@@ -43,7 +43,7 @@ func emptyList[T any]() site.List[T] { return site.List[T]{Filter: &display.Filt
 
 // html/template finds a missing field or an unsafe place only when it executes: each template is executed with an empty
 // value, and with one in which every pointer is set and every list has a row.
-func TestTemplatesFitTheirViews(t *testing.T) {
+func TestTemplatesExecute(t *testing.T) {
 	t.Parallel()
 	p := newTestPages(t)
 	names, err := files.ReadDir("templates")

@@ -48,11 +48,11 @@ var hostile = []string{
 	strings.Repeat("W", 5000),
 }
 
-// spell writes the invisible characters of hostile as the page of dead letters does.
-var spell = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]", "\ufeff", "[U+FEFF]")
+// visibleText writes the invisible characters of hostile as the page of dead letters does.
+var visibleText = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]", "\ufeff", "[U+FEFF]")
 
-// ours are all the elements that the templates write. Anything else in a page came from data.
-var ours = strings.Fields(`html head meta title link script body a header nav main aside h1 h2 p div section dl dt ` +
+// allowedElements are all the elements that the templates write. Anything else in a page came from data.
+var allowedElements = strings.Fields(`html head meta title link script body a header nav main aside h1 h2 p div section dl dt ` +
 	`dd ul ol li span code table thead tbody
 	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript ` +
 	`svg rect path`)
@@ -60,8 +60,8 @@ var ours = strings.Fields(`html head meta title link script body a header nav ma
 // addresses that our own markup names.
 var addresses = []string{"/ui/", "/openapi", "#main", "data:image/svg+xml,"}
 
-// requireOnlyOurMarkup fails when a page has an element, a handler, a style or an address that no template wrote.
-func requireOnlyOurMarkup(t *testing.T, page string) {
+// requireOnlyTemplateMarkup fails when a page has an element, a handler, a style or an address that no template wrote.
+func requireOnlyTemplateMarkup(t *testing.T, page string) {
 	t.Helper()
 	for tokens := html.NewTokenizer(strings.NewReader(page)); tokens.Next() != html.ErrorToken; {
 		token := tokens.Token()
@@ -69,7 +69,7 @@ func requireOnlyOurMarkup(t *testing.T, page string) {
 		if token.Type != html.StartTagToken && token.Type != html.SelfClosingTagToken {
 			continue
 		}
-		require.Contains(t, ours, token.Data)
+		require.Contains(t, allowedElements, token.Data)
 		for _, attribute := range token.Attr {
 			require.False(t, strings.HasPrefix(attribute.Key, "on"), attribute)
 			require.NotContains(t, []string{"style", "srcdoc", "hx-on", "formaction"}, attribute.Key)
@@ -88,11 +88,11 @@ func requireOnlyOurMarkup(t *testing.T, page string) {
 	}
 }
 
-func TestHostileTextShowsAsText(t *testing.T) {
+func TestHostileTextIsEscaped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i, bad := range hostile {
-		b.insert(t, letter{
+		b.insert(t, deadLetter{
 			at: time.Now(), topic: bad, subscription: bad, eventID: bad, eventType: bad, subject: bad, reason: bad,
 			outcome: ptr(bad),
 			body:    fmt.Sprintf(`{"data":%s,"raw":"%s"}`, quoteJSON(t, bad), strings.ReplaceAll(bad, `"`, `\"`)),
@@ -110,7 +110,7 @@ func TestHostileTextShowsAsText(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			page := b.page(t, path)
-			requireOnlyOurMarkup(t, page)
+			requireOnlyTemplateMarkup(t, page)
 			requireShows(t, page, fields)
 		})
 	}
@@ -118,7 +118,7 @@ func TestHostileTextShowsAsText(t *testing.T) {
 		t.Parallel()
 		for _, id := range strings.Fields(b.value(t,
 			"SELECT string_agg(dead_letter_id::text, ' ') FROM postrider.dead_letters")) {
-			requireOnlyOurMarkup(t, b.page(t, "/ui/dead-letters/"+id))
+			requireOnlyTemplateMarkup(t, b.page(t, "/ui/dead-letters/"+id))
 		}
 	})
 	t.Run("a filter", func(t *testing.T) {
@@ -129,9 +129,9 @@ func TestHostileTextShowsAsText(t *testing.T) {
 			"/ui/audit?actor=", "/ui/tail?topic=", "/ui/problems?topic=", "/ui/jobs?kind=", "/ui/batches?topic=",
 		} {
 			for _, bad := range hostile {
-				answer := b.ask(http.MethodGet, path+url.QueryEscape(bad))
-				require.Contains(t, []int{http.StatusOK, http.StatusBadRequest}, answer.Code)
-				requireOnlyOurMarkup(t, answer.Body.String())
+				response := b.request(http.MethodGet, path+url.QueryEscape(bad))
+				require.Contains(t, []int{http.StatusOK, http.StatusBadRequest}, response.Code)
+				requireOnlyTemplateMarkup(t, response.Body.String())
 			}
 		}
 	})
@@ -144,7 +144,7 @@ func requireShows(t *testing.T, page string, times int) {
 	for _, bad := range hostile {
 		want := strings.Join(strings.Fields(bad), " ")
 		count := strings.Count(shown, want)
-		if spelled := spell.Replace(want); spelled != want {
+		if spelled := visibleText.Replace(want); spelled != want {
 			count += strings.Count(shown, spelled)
 		}
 		require.GreaterOrEqual(t, count, times, bad)
@@ -152,7 +152,7 @@ func requireShows(t *testing.T, page string, times int) {
 }
 
 // What publishers sent and endpoints answered went the whole way: through the store, the engine and back.
-func TestHostileTextOfTheWholeWayShowsAsText(t *testing.T) {
+func TestHostileTextIsEscapedEndToEnd(t *testing.T) {
 	t.Parallel()
 	texts := slices.DeleteFunc(slices.Clone(hostile), func(s string) bool { return len(s) > 1024 })
 	for some := range slices.Chunk(texts, 9) { // ten failures in a row would begin a probation
@@ -161,7 +161,7 @@ func TestHostileTextOfTheWholeWayShowsAsText(t *testing.T) {
 			b := seeded(t, some...)
 			for _, path := range b.everyPage(t) {
 				page := b.page(t, path)
-				requireOnlyOurMarkup(t, page)
+				requireOnlyTemplateMarkup(t, page)
 				require.NotContains(t, page, "\u202e", path)
 			}
 			require.Contains(t,
@@ -171,11 +171,11 @@ func TestHostileTextOfTheWholeWayShowsAsText(t *testing.T) {
 	}
 }
 
-func TestHiddenCharactersOfAnEventAreSpelled(t *testing.T) {
+func TestInvisibleCharactersAreVisible(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const bad = "\u202egnp.exe"
-	b.insert(t, letter{at: time.Now(), eventID: bad, eventType: bad, subject: bad, body: `"` + bad + `"`})
+	b.insert(t, deadLetter{at: time.Now(), eventID: bad, eventType: bad, subject: bad, body: `"` + bad + `"`})
 	page := b.page(t, "/ui/dead-letters")
 	require.NotContains(t, page, "\u202e")
 	require.Equal(t, 3, strings.Count(text(page), "[U+202E]gnp.exe"))
@@ -185,9 +185,9 @@ func TestHiddenCharactersOfAnEventAreSpelled(t *testing.T) {
 }
 
 // The check above must be able to fail.
-func TestOnlyOurMarkupMeansSomething(t *testing.T) {
+func TestMarkupCheckCanFail(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, text("<p>a <b>b</b>"), "a b")
-	require.NotContains(t, ours, "img")
-	require.NotContains(t, ours, "style")
+	require.NotContains(t, allowedElements, "img")
+	require.NotContains(t, allowedElements, "style")
 }

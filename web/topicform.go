@@ -14,11 +14,10 @@ import (
 	"postrider/web/site"
 )
 
-// mappedMembers are the members of an event that the input mapping of a custom topic takes from the published object.
-// Only some may have a default.
+// mappedMembers are the members of an event that an input mapping reads from the published object.
 var mappedMembers = []struct {
 	name, label string
-	defaults    bool
+	defaults    bool // it may have a default
 }{
 	{"id", "Id", false},
 	{"eventType", "Event type", true},
@@ -45,20 +44,20 @@ func topicTable() []spec.Setting {
 		})
 	}
 	for _, member := range mappedMembers {
-		add(member.name+".sourceField", member.label, "Of CustomEventSchema: member of the published object.")
+		add(member.name+".sourceField", member.label, "Member of the published object, for CustomEventSchema.")
 		if member.defaults {
-			add(member.name+".defaultValue", member.label+" default", "Value of events without that member.")
+			add(member.name+".defaultValue", member.label+" default", "Value if the member is missing.")
 		}
 	}
 	return slices.Concat(spec.Topic[:at], parts, spec.Topic[at+1:])
 }
 
-// mappedLine is one member of an event and where it comes from.
+// mappedLine is a member of an event with its source.
 type mappedLine struct{ Label, Field, Default string }
 
-// mappedLines are the parts of a topic's input mapping; none if it has no mapping.
+// mappedLines are the parts of a topic's input mapping.
 func mappedLines(t *catalog.Topic) (lines []mappedLine) {
-	object, _ := plainJSON(map[string]any{mapping: t.InputSchemaMapping}) // strings can always be written
+	object, _ := plainJSON(map[string]any{mapping: t.InputSchemaMapping}) // strings always marshal
 	for _, member := range mappedMembers {
 		line := mappedLine{Label: member.label}
 		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".sourceField"), &line.Field)
@@ -72,16 +71,16 @@ func mappedLines(t *catalog.Topic) (lines []mappedLine) {
 
 func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) {
 	const list = "/ui/topics"
-	name, done := c.Param("topic"), "?done=topic-made"
+	name, done := c.Param("topic"), "?done=topic-created"
 	e := &editor{
 		table: topicTable(), noun: "topic", name: name, address: apiTopic, method: http.MethodPut,
 		folded: []string{spec.Mapping}, finish: finishTopic, trail: []site.Link{{Href: list, Text: "Topics"}},
 		removed: list + "?done=topic-deleted",
-		saved:   func(name string, _ *apiAnswer) (string, error) { return list + "/" + name + done, nil },
+		saved:   func(name string, _ *apiResponse) (string, error) { return list + "/" + name + done, nil },
 		removal: func(ctx context.Context) (forbidden, canceled string, err error) {
 			subs, err := p.parts.Subscriptions.List(ctx, name, "", 1)
 			if len(subs) > 0 {
-				forbidden = "It has event subscriptions. Delete those first."
+				forbidden = "The topic has event subscriptions. Delete them first."
 			}
 			return forbidden, "", err
 		},
@@ -97,7 +96,7 @@ func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) 
 	return e, err
 }
 
-// finishTopic leaves out what is not mapped.
+// finishTopic leaves out members that are not mapped.
 func finishTopic(settings map[string]any) {
 	settings[mapping] = orNull(settings[mapping])
 	if object, mapped := settings[mapping].(map[string]any); mapped {
@@ -105,13 +104,11 @@ func finishTopic(settings map[string]any) {
 	}
 }
 
-// keysView is what topic-keys.html shows; without keys it offers to show them.
+// keysView is what topic-keys.html shows; empty keys are hidden.
 type keysView struct{ Topic, Key1, Key2 string }
 
-// topicKeys shows access keys after a click, and replaces one. Both are in the audit.
-func (p *pages) topicKeys(c echo.Context) error {
-	ctx, cancel := p.formContext(c)
-	defer cancel()
+// topicKeys shows the access keys after a click, or replaces one. The audit records both.
+func (p *pages) topicKeys(ctx context.Context, c echo.Context) error {
 	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
 	if err != nil {
 		return err
@@ -134,13 +131,13 @@ func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) er
 	path, body := apiTopic(view.Topic)+"/listKeys", []byte(nil)
 	if name := f.get("regenerate"); name != "" {
 		if !f.has("agreed") {
-			return site.WrongForm("confirm that no publisher uses " + name + " any more, or that those that do may be rejected.")
+			return site.WrongForm("confirm that no publisher uses " + name + ".")
 		}
 		path, body = apiTopic(view.Topic)+"/regenerateKey", fmt.Appendf(nil, `{"keyName":%s}`, textJSON(name))
 	}
-	answer, err := p.ask(ctx, c, http.MethodPost, path, body)
+	response, err := p.request(ctx, c, http.MethodPost, path, body)
 	if err != nil {
 		return f.reject(err, "Nothing was done")
 	}
-	return answer.read(view)
+	return response.read(view)
 }

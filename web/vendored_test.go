@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Other people's code is what it was when it was looked at. A new version means a new hash here, and somebody who has
+// Other people's code is what it was when it was looked at. A new version means a new hash here, and someone-else who has
 // compared it with the one that its project has published.
-func TestVendoredFilesAreWhatWasLookedAt(t *testing.T) {
+func TestVendoredFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"htmx.min.js":   "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",

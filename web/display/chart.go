@@ -12,8 +12,8 @@ import (
 	"postrider/query"
 )
 
-// Chart is a table with a row for each step of a range. The page's script draws it; without JavaScript it is shown as a
-// table.
+// Chart is a table with a row for each step of a range. The page's script draws it; without JavaScript the page shows
+// the table.
 type Chart struct {
 	Title string
 	Form  string // "lines", or "bars", which are stacked
@@ -31,12 +31,12 @@ type chartRow struct {
 	Values         []string // "" = nothing was measured
 }
 
-// chartRange is a span of time that charts show, in 60 to 100 steps: a bar needs a few pixels.
+// chartRange is a span of time that charts show in 60 to 100 steps: a bar needs a few pixels.
 type chartRange struct {
 	Name, Text string
 	Span, Step time.Duration
 	Label      string // how a step's beginning is written
-	Each       string // what a step is called
+	Each       string // the name of a step
 }
 
 var chartRanges = []chartRange{
@@ -71,13 +71,13 @@ func RangeLinks(c echo.Context, here *chartRange) []RangeLink {
 	return links
 }
 
-// The first series of a traffic chart: events of a topic are published, and cause deliveries of event subscriptions.
+// The first series of a traffic chart: the published events of a topic, or the deliveries of an event subscription.
 const (
 	PublishedSeries = "Published"
 	MatchedSeries   = "Matched"
 )
 
-// rowsOf makes a row of each step but the last: it has not ended, and would look like a drop.
+// rowsOf returns a row for each step except the last, which has not ended and would look like a drop.
 func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) []string) (rows []chartRow) {
 	for i := range steps[:max(0, len(steps)-1)] {
 		at := steps[i].At.UTC()
@@ -87,7 +87,7 @@ func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) [
 	return rows
 }
 
-// TrafficChart shows new events or deliveries, delivered ones and failures.
+// TrafficChart shows new events or deliveries, deliveries that succeeded, and failures.
 func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	return Chart{
 		Title: "Per " + r.Each, Form: "lines",
@@ -115,7 +115,7 @@ func numbers(list ...int64) []string {
 // outcomeColors are the colors of the most frequent failures; the others share the last one.
 var outcomeColors = []string{"bad-mark", "waiting-mark", "series-violet", "series-blue", "calm-mark"}
 
-// OutcomeChart shows attempts by outcome: successes at the bottom, and the failures stacked on them.
+// OutcomeChart shows attempts by outcome: successes at the bottom, failures stacked on them.
 func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 	ch := Chart{Title: "Attempts by outcome, per " + r.Each, Form: "bars", Series: []series{{"Delivered", "accent"}}}
 	var failures []string
@@ -148,10 +148,10 @@ func OutcomeChart(r *chartRange, counts *query.Counts) Chart {
 	return ch
 }
 
-// LatencyChart shows how long attempts took, with gaps in steps without attempts.
+// LatencyChart shows the duration of attempts, with gaps in steps without attempts.
 func LatencyChart(r *chartRange, steps []query.Minute) Chart {
 	return Chart{
-		Title: "How long an attempt takes, per " + r.Each, Form: "lines", Unit: "ms",
+		Title: "Attempt duration, per " + r.Each, Form: "lines", Unit: "ms",
 		Series: []series{{"Median", "accent"}, {"95 % within", "waiting-mark"}},
 		Rows: r.rowsOf(steps, func(m *query.Minute) []string {
 			half, ok := m.Latency.Quantile(0.5)
@@ -164,13 +164,13 @@ func LatencyChart(r *chartRange, steps []query.Minute) Chart {
 	}
 }
 
-// Spark is a small bar chart as SVG: successes, with the failures stacked on them.
+// Spark is a small bar chart as SVG: successes with failures stacked on them.
 type Spark struct {
 	Bars []bar
 	Text string // for screen readers
 }
 
-// bar is one of its steps, in units of the drawing: 3 wide, sparkHeight high.
+// bar is one step of a Spark, in units of the drawing.
 type bar struct{ X, GoodY, Good, BadY, Bad int }
 
 const (
@@ -207,10 +207,85 @@ func at(list []int64, i int) int64 {
 	return 0
 }
 
-// barHeight is at least 2 if there is any: one among thousands is visible.
+// barHeight is at least 2 unless n is 0, so that one failure among thousands is visible.
 func barHeight(n, most int64) int {
 	if n == 0 {
 		return 0
 	}
 	return max(2, int(n*(sparkHeight-2)/most))
+}
+
+// Phase is a part of an attempt's duration, as a bar in percent of the longest attempt that is shown.
+type Phase struct {
+	Name, Class, Text, X, Width string
+}
+
+// PhasesOf divides the duration of an attempt. A reused connection has no phases for DNS, connect and TLS.
+func PhasesOf(a query.AttemptLine, longest float64) []Phase {
+	if longest <= 0 {
+		return nil
+	}
+	var phases []Phase
+	from := 0.0
+	add := func(name, class string, ms *float64) {
+		if ms != nil {
+			phases = append(phases, Phase{
+				Name: name, Class: "phase-" + class, Text: Milliseconds(*ms),
+				X: fmt.Sprintf("%.3f%%", 100*from/longest), Width: fmt.Sprintf("%.3f%%", 100**ms/longest),
+			})
+			from += *ms
+		}
+	}
+	add("DNS", "dns", a.DNSMs)
+	add("connect", "connect", a.ConnectMs)
+	add("TLS", "tls", a.TLSMs)
+	add("first byte", "wait", a.FirstByteMs)
+	switch rest := a.DurationMs - from; {
+	case rest <= 0:
+	case a.FirstByteMs != nil:
+		add("response", "read", &rest)
+	default:
+		add("no response", "none", &rest)
+	}
+	return phases
+}
+
+// Longest is the duration of the longest of some attempts in milliseconds.
+func Longest(history []query.AttemptLine) (longest float64) {
+	for i := range history {
+		longest = max(longest, history[i].DurationMs)
+	}
+	return longest
+}
+
+// longWait is the shortest wait of a due attempt that is shown.
+const longWait = 5 * time.Second
+
+// Waited is how long an attempt waited after it was due; "" up to longWait.
+func Waited(a query.AttemptLine) string {
+	if a.DueAt == nil || a.StartedAt.Sub(*a.DueAt) <= longWait {
+		return ""
+	}
+	return Span(a.StartedAt.Sub(*a.DueAt))
+}
+
+// VerdictText is what the retry policy decided after an attempt.
+func VerdictText(a query.AttemptLine) string {
+	switch a.Verdict {
+	case "deliver":
+		if a.Late {
+			return "delivered by a late response; the queued retry was canceled"
+		}
+		return "delivered"
+	case "retry":
+		return "another attempt"
+	case "dead_letter":
+		return "dead letter"
+	case "drop":
+		return "dropped"
+	case "note":
+		return "late response, ignored"
+	default:
+		return a.Verdict
+	}
 }

@@ -9,7 +9,7 @@ import (
 	"postrider/query"
 )
 
-func TestOutcomeChartSharesTheLastColor(t *testing.T) {
+func TestOutcomeChartGroupsRareFailures(t *testing.T) {
 	t.Parallel()
 	names := []string{"Busy", "TimedOut", "NotFound", "BadRequest", "SocketError", "Forbidden"}
 	counts := &query.Counts{
@@ -31,9 +31,9 @@ func TestOutcomeChartSharesTheLastColor(t *testing.T) {
 			{"BadRequest", "series-blue"},
 			{"other failures", "calm-mark"},
 		}, chart.Series)
-	require.Len(t, chart.Rows, 1, "the last step is not over")
+	require.Len(t, chart.Rows, 1, "the last step has not ended")
 	require.Equal(t, []string{"50", "10", "9", "8", "7", "11"}, chart.Rows[0].Values)
-	counts.Outcomes = counts.Outcomes[:6] // as many failures as colors: each has its own
+	counts.Outcomes = counts.Outcomes[:6] // each failure has its color
 	require.Len(t, OutcomeChart(&chartRanges[0], counts).Series, 6)
 	require.Equal(t, "SocketError", OutcomeChart(&chartRanges[0], counts).Series[5].Name)
 }
@@ -44,11 +44,11 @@ func TestLatencyChartHasGaps(t *testing.T) {
 	steps := []query.Minute{{At: at, Latency: query.Latency{100}}, {At: at.Add(time.Minute)}, {}}
 	chart := LatencyChart(&chartRanges[0], steps)
 	require.Equal(t, []string{"2.5", "4.8"}, chart.Rows[0].Values)
-	require.Equal(t, []string{"", ""}, chart.Rows[1].Values, "nothing was measured, which is not 0 ms")
+	require.Equal(t, []string{"", ""}, chart.Rows[1].Values, "no measurement is not 0 ms")
 	require.Equal(t, "09:00", chart.Rows[0].Label)
 }
 
-func TestRangeIsOneOfThem(t *testing.T) {
+func TestRangeOf(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{"": "1h", "1h": "1h", "24h": "24h", "7d": "7d"} {
 		q := filterWith("range", value)
@@ -64,7 +64,7 @@ func TestRangeIsOneOfThem(t *testing.T) {
 	}
 }
 
-func TestPhasesFillTheAttempt(t *testing.T) {
+func TestPhasesOf(t *testing.T) {
 	t.Parallel()
 	phases := PhasesOf(query.AttemptLine{DurationMs: 50, DNSMs: new(5.0), ConnectMs: new(10.0), FirstByteMs: new(25.0)},
 		100)
@@ -72,14 +72,14 @@ func TestPhasesFillTheAttempt(t *testing.T) {
 		{"DNS", "phase-dns", "5.0 ms", "0.000%", "5.000%"},
 		{"connect", "phase-connect", "10 ms", "5.000%", "10.000%"},
 		{"first byte", "phase-wait", "25 ms", "15.000%", "25.000%"},
-		{"answer", "phase-read", "10 ms", "40.000%", "10.000%"},
+		{"response", "phase-read", "10 ms", "40.000%", "10.000%"},
 	}, phases)
-	require.Equal(t, []Phase{{"no answer", "phase-none", "30.00 s", "0.000%", "100.000%"}},
+	require.Equal(t, []Phase{{"no response", "phase-none", "30.00 s", "0.000%", "100.000%"}},
 		PhasesOf(query.AttemptLine{DurationMs: 30_000}, 30_000))
 	require.Empty(t, PhasesOf(query.AttemptLine{}, 0))
 }
 
-func TestSparkShowsASingleFailure(t *testing.T) {
+func TestSparkShowsSingleFailure(t *testing.T) {
 	t.Parallel()
 	s := SparkOf([]int64{0, 10_000}, []int64{1, 0})
 	require.Equal(t, []bar{{X: 0, GoodY: 20, Good: 0, BadY: 18, Bad: 2}, {X: 5, GoodY: 2, Good: 18, BadY: 2}}, s.Bars)

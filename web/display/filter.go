@@ -13,20 +13,19 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// ErrQuery is the error of a parameter that a page does not know, or that has a value it cannot use.
-var ErrQuery = errors.New("not a filter of this page")
+// ErrQuery is the error of a parameter with an invalid value.
+var ErrQuery = errors.New("invalid filter")
 
 // Filter reads the parameters of a page. Each method that reads one adds a field to the page's filter form, hidden if
-// it has no label. If the parameter is set, its SQL condition is added to the statement for the same rows: "?" stands
-// for its value.
+// it has no label. If the parameter is set, its condition is added to the equivalent SQL: "?" stands for its value.
 type Filter struct {
 	Path   string // of the page
 	Fields []Field
-	// Set reports whether the address has any of the parameters.
+	// Set reports that the address has any of the parameters.
 	Set bool
-	// Err is about the first parameter that has a wrong value.
+	// Err is the error of the first parameter with an invalid value.
 	Err error
-	// View is the documented view that has the same rows, and Order its order; "" = none.
+	// View is the documented view with the same rows, and Order its order. "" is no view.
 	View, Order string
 	values      url.Values
 	where       []string
@@ -47,10 +46,10 @@ func FilterOf(c echo.Context) *Filter {
 // FilterOfForm reads the fields of a form.
 func FilterOfForm(values url.Values) *Filter { return &Filter{values: values} }
 
-// maxFilter is the length of the longest event id, type and subject that can be accepted.
+// maxFilter is the length in bytes of the longest event id, type and subject that publishing accepts.
 const maxFilter = 4096
 
-// Reject records that a parameter has a wrong value.
+// Reject records that a parameter has an invalid value.
 func (f *Filter) Reject(name string) {
 	if f.Err == nil {
 		f.Err = fmt.Errorf("%w: %s", ErrQuery, name)
@@ -70,7 +69,7 @@ func (f *Filter) Text(label, name, condition string) string {
 	return f.text(label, name, condition, f.values.Get(name))
 }
 
-// Name reads a name or a part of one, without white space around it.
+// Name reads a name, or a part of one, and trims white space.
 func (f *Filter) Name(label, name, condition string) string {
 	return f.text(label, name, condition, strings.TrimSpace(f.values.Get(name)))
 }
@@ -84,7 +83,7 @@ func (f *Filter) text(label, name, condition, value string) string {
 	return value
 }
 
-// Suggest reads a name and suggests some in a select.
+// Suggest reads a name that the form offers to select.
 func (f *Filter) Suggest(label, name, condition string, words []string) string {
 	value := f.Name(label, name, condition)
 	if value != "" && !slices.Contains(words, value) {
@@ -94,7 +93,7 @@ func (f *Filter) Suggest(label, name, condition string, words []string) string {
 	return value
 }
 
-// OneOf reads one of some words; fallback if the address has none.
+// OneOf reads one of the words, or returns fallback if the address has none.
 func (f *Filter) OneOf(label, name, condition string, words []string, fallback string) string {
 	value := f.values.Get(name)
 	if value != "" && !slices.Contains(words, value) {
@@ -116,7 +115,7 @@ func (f *Filter) Check(label, name, condition string) bool {
 	return value != ""
 }
 
-// Number reads a whole number; nil if there is none.
+// Number reads a whole number, 0 or greater; nil if the address has none.
 func (f *Filter) Number(label, name, condition string) *int64 {
 	value := strings.TrimSpace(f.values.Get(name))
 	if value == "" {
@@ -131,12 +130,12 @@ func (f *Filter) Number(label, name, condition string) *int64 {
 	return &n
 }
 
-// timeForms are what a browser's field sends, what users write, and what the pages show.
+// timeForms are what a browser's field sends, what users write and what the pages show.
 var timeForms = []string{
 	"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02", "2006-01-02 15:04:05", "2006-01-02 15:04", time.RFC3339Nano,
 }
 
-// Time reads a time in UTC; nil if there is none.
+// Time reads a time in UTC; nil if the address has none.
 func (f *Filter) Time(label, name, condition string) *time.Time {
 	value := strings.TrimSuffix(strings.TrimSpace(f.values.Get(name)), " UTC")
 	field := Field{Label: label, Name: name, Kind: "datetime-local"}
@@ -156,7 +155,7 @@ func (f *Filter) Time(label, name, condition string) *time.Time {
 	return nil
 }
 
-// SQL is the statement that lists what the page lists; "" if there is no view for it.
+// SQL is the statement that lists the rows of the page; "" without a view.
 func (f *Filter) SQL() string {
 	if f.View == "" {
 		return ""
@@ -168,5 +167,5 @@ func (f *Filter) SQL() string {
 	return statement + "\n order by " + f.Order + " limit " + strconv.Itoa(PageSize)
 }
 
-// QuoteSQL writes a text as a literal of SQL.
+// QuoteSQL writes a text as an SQL literal.
 func QuoteSQL(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -14,40 +14,40 @@ import (
 
 func filterWith(name, value string) *Filter { return FilterOfForm(url.Values{name: {value}}) }
 
-func TestPlaceOfADeadLetterComesBackAsItWas(t *testing.T) {
+func TestDecodeKeyReadsEncodeKey(t *testing.T) {
 	t.Parallel()
 	want := query.DeadLetterPlace{
 		DeadLetteredAt: time.Date(2026, 1, 31, 9, 30, 15, 123_456_000, time.UTC),
 		DeadLetterID:   uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057"),
 	}
-	got := parsePlace[query.DeadLetterPlace](filterWith("before", placeText(want)), "before")
+	got := decodeKey[query.DeadLetterPlace](filterWith("before", encodeKey(want)), "before")
 	require.NotNil(t, got)
 	require.Equal(t, want, *got)
 }
 
-// A place is either rejected or has one spelling.
-func FuzzParsePlace(f *testing.F) {
+// A key is rejected or has exactly one spelling.
+func FuzzDecodeKey(f *testing.F) {
 	for _, seed := range []string{
-		"", "AAAA", strings.Repeat("A", 32), strings.Repeat("_", 32), placeText("orders\x00"),
-		placeText(query.DeadLetterPlace{DeadLetteredAt: time.Unix(1, 0)}),
+		"", "AAAA", strings.Repeat("A", 32), strings.Repeat("_", 32), encodeKey("orders\x00"),
+		encodeKey(query.DeadLetterPlace{DeadLetteredAt: time.Unix(1, 0)}),
 	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		filter := filterWith("before", text)
-		if key := parsePlace[query.DeadLetterPlace](filter, "before"); key != nil {
+		if key := decodeKey[query.DeadLetterPlace](filter, "before"); key != nil {
 			require.NoError(t, filter.Err)
-			require.Equal(t, text, placeText(*key))
+			require.Equal(t, text, encodeKey(*key))
 		} else if text != "" {
 			require.ErrorIs(t, filter.Err, ErrQuery)
 		}
-		if name := parsePlace[string](filterWith("before", text), "before"); name != nil {
+		if name := decodeKey[string](filterWith("before", text), "before"); name != nil {
 			require.NotContains(t, *name, "\x00")
 		}
 	})
 }
 
-func TestSQLOfAFilterIsOneStatement(t *testing.T) {
+func TestFilterSQL(t *testing.T) {
 	t.Parallel()
 	const order = "dead_lettered_at desc, dead_letter_id desc"
 	empty := FilterOfForm(nil)

@@ -1,32 +1,29 @@
+// Package display writes for a person what the pages of the dashboard show: times, numbers, JSON, charts, paging and
+// filters.
 package display
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Grouped prints a whole number with separators: 1,234,567.
 func Grouped(n any) string {
 	digits := strconv.FormatInt(reflect.Indirect(reflect.ValueOf(n)).Int(), 10)
-	sign := ""
-	if digits[0] == '-' {
-		sign, digits = "-", digits[1:]
+	sign := strings.Count(digits, "-")
+	for at := len(digits) - 3; at > sign; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
 	}
-	var out strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			out.WriteByte(',')
-		}
-		out.WriteRune(d)
-	}
-	return sign + out.String()
+	return digits
 }
 
 // AtMost prints a number that was counted up to a limit: "10,000+" at the limit.
@@ -53,7 +50,7 @@ func PerSecond(rate float64) string {
 	}
 }
 
-// Percent prints 100 % only if all are, and 0 % only if none is: 99.996 % is not rounded to 100 %.
+// Percent prints 100 % only for all, and 0 % only for none: it does not round 99.996 % to 100 %.
 func Percent(part, whole int64) string {
 	if whole == 0 {
 		return "–"
@@ -91,45 +88,35 @@ func Span(d time.Duration) string {
 		return "-" + Span(-d)
 	}
 	d = d.Round(time.Second)
-	units := []struct {
-		name string
-		long time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}}
-	var parts []string
-	for _, u := range units {
-		if n := d / u.long; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, u.name))
-			d -= n * u.long
-		} else if len(parts) > 0 {
-			break
+	for _, u := range []struct {
+		long, short      string
+		longest, shorter time.Duration
+	}{
+		{"d", "h", 24 * time.Hour, time.Hour}, {"h", "min", time.Hour, time.Minute}, {"min", "s", time.Minute, time.Second},
+	} {
+		if d < u.longest {
+			continue
 		}
-		if len(parts) == 2 {
-			break
+		text := fmt.Sprintf("%d %s", d/u.longest, u.long)
+		if rest := d % u.longest / u.shorter; rest > 0 {
+			text += fmt.Sprintf(" %d %s", rest, u.short)
 		}
+		return text
 	}
-	if len(parts) == 0 {
-		return "0 s"
-	}
-	return strings.Join(parts, " ")
+	return fmt.Sprintf("%d s", d/time.Second)
 }
 
 // Size prints bytes: 512 B, 1.2 kB, 34 MB.
 func Size(bytes any) string {
 	n := float64(reflect.Indirect(reflect.ValueOf(bytes)).Int())
-	for _, unit := range []string{"B", "kB", "MB", "GB"} {
-		if n < 1000 {
-			return sized(n, unit)
-		}
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	for ; n >= 1000 && len(units) > 1; units = units[1:] {
 		n /= 1000
 	}
-	return sized(n, "TB")
-}
-
-func sized(n float64, unit string) string {
-	if n < 10 && unit != "B" {
-		return strconv.FormatFloat(n, 'f', 1, 64) + " " + unit
+	if n < 10 && units[0] != "B" {
+		return strconv.FormatFloat(n, 'f', 1, 64) + " " + units[0]
 	}
-	return strconv.FormatFloat(n, 'f', 0, 64) + " " + unit
+	return strconv.FormatFloat(n, 'f', 0, 64) + " " + units[0]
 }
 
 // StatusText is an HTTP status with its name.
@@ -137,7 +124,7 @@ func StatusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// AttemptsAllowed prints a limit of attempts; nil or 0 = none.
+// AttemptsAllowed prints a limit of attempts; nil or 0 is no limit.
 func AttemptsAllowed(limit *int) string {
 	if limit == nil || *limit == 0 {
 		return "any number of attempts"
@@ -145,20 +132,7 @@ func AttemptsAllowed(limit *int) string {
 	return "up to " + Plural(*limit, "attempt")
 }
 
-// Minutes prints minutes as whole days or hours if they are: 1440 is 1 day.
-func Minutes(n int) string {
-	const hour, day = 60, 24 * 60
-	switch {
-	case n >= day && n%day == 0:
-		return Plural(n/day, "day")
-	case n >= hour && n%hour == 0:
-		return Plural(n/hour, "hour")
-	default:
-		return Plural(n, "minute")
-	}
-}
-
-// OrEmpty is the text that a pointer points to, or "".
+// OrEmpty is the text that value points to; "" for nil.
 func OrEmpty(value *string) string {
 	if value == nil {
 		return ""
@@ -166,8 +140,8 @@ func OrEmpty(value *string) string {
 	return *value
 }
 
-// Provisioning is the word for a provisioning state. "Succeeded" means that the event subscription was created, but
-// reads as if its endpoint were healthy: it is shown as "active".
+// Provisioning is how a provisioning state is shown. "Succeeded" becomes "active": it means that the event subscription
+// was created, but reads as if its endpoint were healthy.
 func Provisioning(state any) string {
 	if text := fmt.Sprint(state); text != "Succeeded" {
 		return text
@@ -190,20 +164,15 @@ func Tone(word string) string {
 	}
 }
 
-// Met is the response to the last attempt: an HTTP status with its name, or none.
-func Met(attempts int, status *int) string {
+// ResponseText is the response to the last attempt: an HTTP status with its name, or none.
+func ResponseText(attempts int, status *int) string {
 	switch {
 	case status == nil && attempts == 0:
 		return "not attempted"
 	case status == nil:
-		return "no answer"
+		return "no response"
 	}
 	return StatusText(*status)
-}
-
-// Phrase joins the parts that are not empty.
-func Phrase(parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
 // IDText prints an id.
@@ -211,11 +180,121 @@ func IDText(id int64) string { return strconv.FormatInt(id, 10) }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:][A-Za-z0-9_./:-]*$`)
 
-// QuoteShell writes a text as one word of a shell command. A word that begins with a dash would still be an option; no
-// name does.
+// QuoteShell writes a text as one word of a shell command. It does not protect words that begin with a dash; names
+// never do.
 func QuoteShell(text string) string {
 	if plainWord.MatchString(text) {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// Moment is a time as a page shows it: in UTC and relative to now.
+type Moment struct {
+	Machine  string // RFC 3339, for <time datetime>
+	Absolute string // 2026-01-31 09:30:15 UTC
+	Relative string // 5 minutes ago
+}
+
+// MomentOf is t as a page shows it at the time now.
+func MomentOf(t, now time.Time) Moment {
+	t = t.UTC()
+	return Moment{
+		Machine:  t.Format(time.RFC3339Nano),
+		Absolute: t.Format("2006-01-02 15:04:05 MST"),
+		Relative: Relative(now.Sub(t)),
+	}
+}
+
+// Relative prints how long ago a time was, or how far ahead it is if ago is negative. Less than a second is "now".
+func Relative(ago time.Duration) string {
+	switch {
+	case ago <= -time.Second:
+		return "in " + Count(-ago)
+	case ago < time.Second:
+		return "now"
+	default:
+		return Count(ago) + " ago"
+	}
+}
+
+// Count prints a duration in its largest whole unit, and from 1 to 10 minutes in two, for countdowns.
+func Count(d time.Duration) string {
+	if d >= time.Minute && d < 10*time.Minute && d%time.Minute >= time.Second {
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	}
+	for _, unit := range []struct {
+		name string
+		long time.Duration
+	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
+		if d >= unit.long {
+			return Plural(int(d/unit.long), unit.name)
+		}
+	}
+	return Plural(int(d/time.Second), "second")
+}
+
+// Plural is a number of things: "1 event", "2 events".
+func Plural(n any, noun string) string {
+	if count := Grouped(n); count != "1" {
+		return count + " " + noun + "s"
+	}
+	return "1 " + noun
+}
+
+// maxDepth is the deepest JSON that Pretty indents: a publisher can send 4,000 brackets, which would become 16 MB of
+// spaces.
+const maxDepth = 64
+
+// Pretty indents JSON and keeps numbers and escapes as the publisher wrote them. Text that is not JSON, or that is
+// nested too deep, stays unchanged.
+func Pretty(text string) string {
+	var out bytes.Buffer
+	if depthOf(text) > maxDepth || json.Indent(&out, []byte(strings.TrimSpace(text)), "", "  ") != nil {
+		return text
+	}
+	return out.String()
+}
+
+// depthOf is an upper limit of the depth of JSON: it also counts brackets in strings.
+func depthOf(text string) (deepest int) {
+	depth := 0
+	for i := range len(text) {
+		switch text[i] {
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// Visible writes invisible characters as [U+202E], because escaped text can still deceive: a right-to-left override
+// shows "exe.png" for an id that ends in "gnp.exe". Joiners stay, because scripts and emoji need them.
+func Visible(text string) string {
+	if strings.IndexFunc(text, IsHidden) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if IsHidden(r) {
+			fmt.Fprintf(&out, "[U+%04X]", r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+// IsHidden reports whether a character is invisible or changes how others are shown.
+func IsHidden(r rune) bool {
+	switch r {
+	case '\t', '\r', '\n':
+		return false
+	case '\u200b', '\u2060', '\ufeff': // zero width
+		return true
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }

@@ -17,12 +17,12 @@ func TestPretty(t *testing.T) {
 			`{"a":1,"b":[true,null]}`, "{\n  \"a\": 1,\n  \"b\": [\n    true,\n    null\n  ]\n}",
 		},
 		"white space of the publisher": {" {\t\"a\" :\r\n 1 } ", "{\n  \"a\": 1\n}"},
-		"empty things stay on a line":  {`[{},[ ],{ }]`, "[\n  {},\n  [],\n  {}\n]"},
+		"empty values stay on a line":  {`[{},[ ],{ }]`, "[\n  {},\n  [],\n  {}\n]"},
 		"numbers stay as written":      {`[1.50,1e400]`, "[\n  1.50,\n  1e400\n]"},
 		"strings stay as written":      {`"a,{}[]: \"\\ \u0000 é"`, `"a,{}[]: \"\\ \u0000 é"`},
 		"no JSON":                      {`{"a":"b`, `{"a":"b`},
-		"nothing":                      {"", ""},
-		"more closed than open":        {`]]}1`, `]]}1`},
+		"empty":                        {"", ""},
+		"unbalanced brackets":          {`]]}1`, `]]}1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -31,7 +31,7 @@ func TestPretty(t *testing.T) {
 	}
 }
 
-func TestPrettyIndentsOnlySoDeep(t *testing.T) {
+func TestPrettyDepthLimit(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 4000) + strings.Repeat("]", 4000)
 	require.Equal(t, deep, Pretty(deep))
@@ -39,7 +39,7 @@ func TestPrettyIndentsOnlySoDeep(t *testing.T) {
 	require.Greater(t, len(Pretty(few)), len(few))
 }
 
-// Whatever the text, nothing but white space is added or taken away.
+// Pretty changes only white space.
 func FuzzPretty(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,{}],"b":"\"\\"}`, `["`, `]}`, "[ \n]", "\xff\x00\""} {
 		f.Add(seed)
@@ -65,17 +65,17 @@ func TestMoment(t *testing.T) {
 		ago  time.Duration
 		want string
 	}{
-		"this moment":          {0, "now"},
-		"due in a moment":      {-999 * time.Millisecond, "now"},
-		"due in seconds":       {-3 * time.Second, "in 3 seconds"},
-		"a countdown":          {-(2*time.Minute + 5*time.Second), "in 2 min 5 s"},
-		"seconds":              {59 * time.Second, "59 seconds ago"},
-		"one minute":           {time.Minute, "1 minute ago"},
-		"not yet an hour":      {time.Hour - 1, "59 minutes ago"},
-		"hours":                {23 * time.Hour, "23 hours ago"},
-		"one day":              {24 * time.Hour, "1 day ago"},
-		"a leap year and more": {400 * 24 * time.Hour, "400 days ago"},
-		"due in hours":         {-2 * time.Hour, "in 2 hours"},
+		"now":              {0, "now"},
+		"due in under 1 s": {-999 * time.Millisecond, "now"},
+		"due in seconds":   {-3 * time.Second, "in 3 seconds"},
+		"a countdown":      {-(2*time.Minute + 5*time.Second), "in 2 min 5 s"},
+		"seconds":          {59 * time.Second, "59 seconds ago"},
+		"one minute":       {time.Minute, "1 minute ago"},
+		"under an hour":    {time.Hour - 1, "59 minutes ago"},
+		"hours":            {23 * time.Hour, "23 hours ago"},
+		"one day":          {24 * time.Hour, "1 day ago"},
+		"more than a year": {400 * 24 * time.Hour, "400 days ago"},
+		"due in hours":     {-2 * time.Hour, "in 2 hours"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,18 +87,13 @@ func TestMoment(t *testing.T) {
 		MomentOf(now.In(elsewhere), now))
 }
 
-func TestWordsOfNumbers(t *testing.T) {
+func TestNumbersWithUnits(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "any number of attempts", AttemptsAllowed(nil))
 	require.Equal(t, "up to 1 attempt", AttemptsAllowed(new(1)))
-	for n, want := range map[int]string{
-		1: "1 minute", 90: "90 minutes", 120: "2 hours", 1440: "1 day", 1500: "25 hours", 10080: "7 days",
-	} {
-		require.Equal(t, want, Minutes(n))
-	}
-	require.Equal(t, "499", Met(1, new(499)), "a status without a name")
-	require.Equal(t, "no answer", Met(1, nil))
-	require.Equal(t, "not attempted", Met(0, nil))
+	require.Equal(t, "499", ResponseText(1, new(499)), "a status without a name")
+	require.Equal(t, "no response", ResponseText(1, nil))
+	require.Equal(t, "not attempted", ResponseText(0, nil))
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
 		require.Equal(t, want, Grouped(n))
 	}
@@ -122,8 +117,8 @@ func TestWordsOfNumbers(t *testing.T) {
 	}
 }
 
-// A share says 100 % only of all, and 0 % only of none.
-func TestPercentRoundsNoFailureAway(t *testing.T) {
+// Percent prints 100 % only for all, and 0 % only for none.
+func TestPercentRounding(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "–", Percent(0, 0))
 	require.Equal(t, "100 %", Percent(7, 7))
@@ -152,7 +147,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-func TestDollarQuotedEndsWhereItShould(t *testing.T) {
+func TestDollarQuote(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"a": "$event$a$event$", "": "$event$$event$", "$event$": "$event1$$event$$event1$",

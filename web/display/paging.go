@@ -14,63 +14,63 @@ import (
 // PageSize is the number of rows of a list that a page shows.
 const PageSize = 50
 
-// TurnOf reads which page of a list the address names.
+// TurnOf reads which page of a list the address requests.
 func TurnOf[K any](f *Filter) query.Turn[K] {
 	t := query.Turn[K]{Limit: PageSize}
-	if t.After = parsePlace[K](f, "after"); t.After == nil {
-		t.Before = parsePlace[K](f, "before")
+	if t.After = decodeKey[K](f, "after"); t.After == nil {
+		t.Before = decodeKey[K](f, "before")
 	}
 	return t
 }
 
-// placeText writes the key of a row as an address carries it.
-func placeText[K any](key K) string {
+// encodeKey writes the key of a row for an address.
+func encodeKey[K any](key K) string {
 	text, err := json.Marshal(key)
-	if err != nil { // a key is an id, a name or a few of them
+	if err != nil { // impossible: keys are ids, names and times
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// parsePlace reads what placeText wrote, and rejects every other spelling.
-func parsePlace[K any](f *Filter, name string) *K {
+// decodeKey reads what encodeKey wrote and rejects every other spelling.
+func decodeKey[K any](f *Filter, name string) *K {
 	text := f.values.Get(name)
 	if text == "" {
 		return nil
 	}
 	key := new(K)
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(raw, key) != nil || placeText(*key) != text ||
-		bytes.Contains(raw, []byte(`\u0000`)) { // PostgreSQL stores no such text
+	if err != nil || json.Unmarshal(raw, key) != nil || encodeKey(*key) != text ||
+		bytes.Contains(raw, []byte(`\u0000`)) { // PostgreSQL cannot store it
 		f.Reject(name)
 		return nil
 	}
 	return key
 }
 
-// Paging has the links below a list; "" = there is no such page.
+// Paging has the links below a list; "" is no such page.
 type Paging struct {
 	Newest, Newer, Older string
-	// Further continues a search that ended before it had found a whole page.
+	// Further continues a search that ended before it found a whole page.
 	Further string
 }
 
-// PagingOf makes the links of a page of a list. They keep its filter.
+// PagingOf returns the links of a page of a list. They keep its filter.
 func PagingOf[T, K any](c echo.Context, page query.SearchedPage[T, K], key func(*T) K) (links Paging) {
-	at := func(name, place string) string { return With(c, "before", "", "after", "", name, place) }
+	at := func(name, key string) string { return With(c, "before", "", "after", "", name, key) }
 	backwards := c.QueryParams().Has("after")
 	if len(page.Rows) > 0 && page.Newer {
-		links.Newer = at("after", placeText(key(&page.Rows[0])))
+		links.Newer = at("after", encodeKey(key(&page.Rows[0])))
 	}
 	if len(page.Rows) > 0 && page.Older {
-		links.Older = at("before", placeText(key(&page.Rows[len(page.Rows)-1])))
+		links.Older = at("before", encodeKey(key(&page.Rows[len(page.Rows)-1])))
 	}
 	switch {
 	case page.SearchedTo == nil:
 	case backwards:
-		links.Further, links.Newer = at("after", placeText(*page.SearchedTo)), ""
+		links.Further, links.Newer = at("after", encodeKey(*page.SearchedTo)), ""
 	default:
-		links.Further, links.Older = at("before", placeText(*page.SearchedTo)), ""
+		links.Further, links.Older = at("before", encodeKey(*page.SearchedTo)), ""
 	}
 	if backwards || c.QueryParams().Has("before") {
 		links.Newest = at("", "")
@@ -78,12 +78,12 @@ func PagingOf[T, K any](c echo.Context, page query.SearchedPage[T, K], key func(
 	return links
 }
 
-// With is the page's address with some of its parameters changed: name, value, name, value; "" removes one.
+// With is the page's address with some parameters changed: name, value, name, value. An empty value removes one.
 func With(c echo.Context, changes ...string) string {
 	return SameFilter(c, c.Request().URL.Path, changes...)
 }
 
-// SameFilter is another page's address with the parameters of this one, some of them changed.
+// SameFilter is another page's address with the parameters of this one, changed as by With.
 func SameFilter(c echo.Context, path string, changes ...string) string {
 	values := url.Values{}
 	for name, list := range c.QueryParams() {

@@ -13,7 +13,7 @@ import (
 	"postrider/event"
 )
 
-// SpellOut writes invisible characters of a JSON document as escapes: a user who copies a command sees all of it.
+// SpellOut writes invisible characters of a JSON document as escapes, so that a copied command hides nothing.
 func SpellOut(document string) string {
 	var out strings.Builder
 	for _, r := range document {
@@ -28,8 +28,8 @@ func SpellOut(document string) string {
 	return out.String()
 }
 
-// DollarQuote writes a text as a literal that PostgreSQL does not unescape. Its tag neither occurs in the text nor
-// begins at its end: "…$event" would be ended by "$event$".
+// DollarQuote writes a text as an SQL literal without escapes. Its tag neither occurs in the text nor begins at its
+// end: the tag $event$ would end "…$event" too early.
 func DollarQuote(text string) string {
 	tag := "$event$"
 	for n := 1; strings.Index(text+tag, tag) != len(text); n++ {
@@ -64,7 +64,7 @@ func SampleEvent(t *catalog.Topic, now time.Time) string {
 	}
 }
 
-// sampleOfMapping has a member for each field that the mapping names.
+// sampleOfMapping returns a member for each field that the mapping names.
 func sampleOfMapping(m *event.Mapping, id, at string) map[string]string {
 	members := map[string]string{"currency": "EUR"}
 	if m == nil {
@@ -88,6 +88,6 @@ func sampleOfMapping(m *event.Mapping, id, at string) map[string]string {
 			members[member.field.SourceField] = member.value
 		}
 	}
-	delete(members, "") // a field that has only a default
+	delete(members, "") // fields with only a default
 	return members
 }

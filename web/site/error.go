@@ -1,24 +1,28 @@
 package site
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"postrider/access"
 	"postrider/catalog"
 	"postrider/postgres"
 	"postrider/web/display"
 )
 
-// ErrorView is what error.html shows. It has no text of an error: that may hold addresses, names and SQL.
+// ErrorView is what error.html shows. It has no text of an error, which may hold addresses, names and SQL.
 type ErrorView struct {
 	Status        int
 	Title, Detail string
 }
 
-// Explain turns an error of a page into a page, and logs the server's own errors.
+// Explain turns an error of a page into an error page and logs the server's own errors.
 func (s *Site) Explain(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
@@ -32,8 +36,8 @@ func (s *Site) Explain(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// logFailure logs why a page failed, unless the browser has disconnected. A page that took too long is a warning: its
-// user can choose a filter that reads less.
+// logFailure logs why a page failed, unless the browser has disconnected. A page that takes too long is a warning: a
+// narrower filter avoids it.
 func (s *Site) logFailure(c echo.Context, status int, err error) {
 	ctx := c.Request().Context()
 	if status < http.StatusInternalServerError || ctx.Err() != nil {
@@ -47,18 +51,18 @@ func (s *Site) logFailure(c echo.Context, status int, err error) {
 	if status == http.StatusGatewayTimeout {
 		level = slog.LevelWarn
 	}
-	s.Log.Log(ctx, level, "a page of the dashboard failed", args...)
+	s.Log.Log(ctx, level, "dashboard page failed", args...)
 }
 
 // StatusOf is the status code for an error.
 func StatusOf(err error) int {
-	var answer *echo.HTTPError
+	var ofEcho *echo.HTTPError
 	var own interface{ HTTPStatus() int }
 	switch {
 	case errors.As(err, &own):
 		return own.HTTPStatus()
-	case errors.As(err, &answer):
-		return answer.Code
+	case errors.As(err, &ofEcho):
+		return ofEcho.Code
 	case errors.Is(err, display.ErrQuery), errors.Is(err, postgres.ErrInvalid):
 		return http.StatusBadRequest
 	case errors.Is(err, postgres.ErrNotFound):
@@ -85,40 +89,153 @@ func errorViewOf(status int, err error) ErrorView {
 		view.Detail = rejection.Text
 	}
 	if errors.Is(err, postgres.ErrNotFound) {
-		view.Title, view.Detail = "It does not exist", "It never existed, or it was deleted at the end of its retention."
+		view.Title, view.Detail = "Not found", "It does not exist, or it was deleted at the end of its retention."
 	}
 	return view
 }
 
 var errorTexts = map[int]ErrorView{
 	http.StatusBadRequest: {
-		Title: "This page has no such filter", Detail: "The address has a parameter that the page cannot use. Start again " +
-			"from the menu.",
+		Title: "Invalid address", Detail: "A parameter of the address is invalid. Choose a page from the menu.",
 	},
-	http.StatusUnauthorized: {Title: "Sign in first", Detail: "Your session has ended. Nothing was changed."},
+	http.StatusUnauthorized: {Title: "Sign-in required", Detail: "Your session has ended. Nothing was changed."},
 	http.StatusForbidden: {
-		Title: "Not allowed", Detail: "Another site sent this form: it does not come from a page of this dashboard. " +
-			"Nothing was changed.",
+		Title: "Not allowed", Detail: "The form was not sent by a page of this dashboard. Nothing was changed.",
 	},
-	http.StatusNotFound:         {Title: "There is no such page", Detail: "The menu has the pages of this dashboard."},
-	http.StatusMethodNotAllowed: {Title: "This page accepts no changes", Detail: "Nothing was changed."},
+	http.StatusNotFound:         {Title: "Page not found", Detail: "Choose a page from the menu."},
+	http.StatusMethodNotAllowed: {Title: "Method not allowed", Detail: "Nothing was changed."},
 	http.StatusUnsupportedMediaType: {
-		Title: "This is not a form of the dashboard", Detail: "Its forms are sent as application/x-www-form-urlencoded. " +
-			"Nothing was changed.",
+		Title: "Unsupported media type", Detail: "Send forms as application/x-www-form-urlencoded. Nothing was changed.",
 	},
-	http.StatusRequestEntityTooLarge: {
-		Title: "The form is too large", Detail: "No form of this dashboard is so large. Nothing was changed.",
+	http.StatusRequestEntityTooLarge: {Title: "Form too large", Detail: "Nothing was changed."},
+	http.StatusConflict: {
+		Title: "Changed meanwhile", Detail: "Nothing was done. Reload the page and try again.",
 	},
-	http.StatusConflict: {Title: "It has changed meanwhile", Detail: "Nothing was done. Go back and check again."},
 	http.StatusMisdirectedRequest: {
-		Title: "Use localhost", Detail: "This dashboard runs without a login: use localhost or an IP address as its host.",
+		Title: "Invalid host", Detail: "This dashboard runs without sign-in. Open it as localhost or by an IP address.",
 	},
 	http.StatusServiceUnavailable: {
-		Title: "The database does not answer", Detail: "No accepted event is lost. Reload this page in a moment.",
+		Title: "Database unavailable", Detail: "Accepted events are safe. Reload this page in a moment.",
 	},
 	http.StatusGatewayTimeout: {
-		Title: "The query took too long", Detail: "PostgreSQL stopped it after five seconds. Filter by an event " +
-			"subscription, an event or a shorter time, or query with SQL, which has no such limit.",
+		Title: "Query timeout", Detail: "PostgreSQL canceled the query after 5 s. Filter by event subscription, event or a " +
+			"shorter time, or query with SQL, which has no such limit.",
 	},
-	http.StatusInternalServerError: {Title: "This page could not be made", Detail: "The server's log has the cause."},
+	http.StatusInternalServerError: {Title: "Internal error", Detail: "The server's log has the cause."},
+}
+
+// Action is what a button does. It returns the address to redirect to; "" shows the page of the action.
+type Action func(ctx context.Context, c echo.Context) (href string, err error)
+
+// Act handles an action. If the action is rejected, its page shows why.
+func Act(do Action, show Page) echo.HandlerFunc {
+	return Timed(PageTime, func(ctx context.Context, c echo.Context) error {
+		href, err := do(ctx, c)
+		switch rejection := RejectionOf(err); {
+		case rejection != nil:
+			Reject(c, rejection)
+			return show(ctx, c)
+		case err != nil:
+			return err
+		case href == "":
+			return show(ctx, c)
+		default:
+			return c.Redirect(http.StatusSeeOther, href)
+		}
+	})
+}
+
+// RejectionError is why a page is not shown or an action was not done, in words for the user.
+type RejectionError struct {
+	Status int
+	Text   string
+}
+
+// Error is the text that the user reads.
+func (r *RejectionError) Error() string { return r.Text }
+
+// HTTPStatus is the status of the response.
+func (r *RejectionError) HTTPStatus() int { return r.Status }
+
+// rejectionKey is the key of a rejection in the context of a request.
+const rejectionKey = "postrider.rejection"
+
+// Reject stores why an action was not done, for the page that shows it.
+func Reject(c echo.Context, rejection *RejectionError) { c.Set(rejectionKey, rejection) }
+
+func rejectionIn(c echo.Context) *RejectionError {
+	rejection, _ := c.Get(rejectionKey).(*RejectionError)
+	return rejection
+}
+
+// Input is what the user entered in a rejected form, for the page to keep.
+func Input(c echo.Context) url.Values {
+	if rejectionIn(c) == nil {
+		return nil
+	}
+	return c.Request().PostForm
+}
+
+// WrongForm rejects a value of a form.
+func WrongForm(text string) error {
+	return &RejectionError{http.StatusBadRequest, "Nothing was done: " + text}
+}
+
+// RejectionOf returns the rejection for an error. It is nil for errors of the server and for missing objects.
+func RejectionOf(err error) *RejectionError {
+	var own *RejectionError
+	var locked *access.LockedError
+	var ofFunction *postgres.FunctionError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &locked):
+		return &RejectionError{
+			http.StatusTooManyRequests, "Too many wrong passwords. Try again in " + display.Count(locked.Wait) + ".",
+		}
+	case errors.Is(err, access.ErrNotFirst):
+		return &RejectionError{http.StatusConflict, "An admin exists already. Sign in, or have an admin add you."}
+	case errors.Is(err, access.ErrLastAdmin):
+		return &RejectionError{
+			http.StatusConflict, "Nothing was done: this is the last enabled admin. Add another admin first.",
+		}
+	case errors.Is(err, access.ErrWrongCredentials):
+		return &RejectionError{http.StatusForbidden, "Nothing was done: the current password is wrong."}
+	case errors.Is(err, postgres.ErrNotFound):
+		return nil
+	case errors.As(err, &ofFunction):
+		text := "Nothing was done: " + ofFunction.Message + ". " + advice(ofFunction)
+		return &RejectionError{StatusOf(err), strings.TrimSpace(text)}
+	}
+	for _, conflict := range []error{postgres.ErrPaused, postgres.ErrNotValidated, catalog.ErrNoProbation} {
+		if errors.Is(err, conflict) {
+			return &RejectionError{http.StatusConflict, "Nothing was done: " + conflict.Error() + "."}
+		}
+	}
+	return nil
+}
+
+// pageAdvice replaces the hints of SQL functions with what a user can do on a page.
+var pageAdvice = []struct{ hint, advice string }{
+	{"again => true", "Select “redeliver again” to redeliver it once more."},
+	{"postrider.purge()", "Its event was erased. Purge deletes the rest."},
+	{"as subscription", "Enter another event subscription."},
+	{"postrider.resume(", "Resume the event subscription first."},
+	{"postrider.release(", "End the probation of the event subscription first."},
+	{"postrider.handshakes", "Validate its endpoint first."},
+	{"Wait for its outcome", "Wait for its outcome."},
+	{"postrider.dead_letters has", "Redeliver its dead letter instead."},
+	{"postrider.event_subscriptions lists", "Event subscriptions in the menu lists all."},
+	{"postrider.cancel() ends", "Use Cancel delivery to end it."},
+}
+
+func advice(err *postgres.FunctionError) string {
+	for _, w := range pageAdvice {
+		if strings.Contains(err.Hint, w.hint) {
+			return w.advice
+		}
+	}
+	return ""
 }

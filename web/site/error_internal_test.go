@@ -58,16 +58,16 @@ func TestStatusOfErrors(t *testing.T) {
 		err  error
 		want int
 	}{
-		"the store is unavailable": {fmt.Errorf("read: %w", postgres.ErrUnavailable), http.StatusServiceUnavailable},
-		"the connection is refused": {
+		"database unavailable": {fmt.Errorf("read: %w", postgres.ErrUnavailable), http.StatusServiceUnavailable},
+		"connection refused": {
 			fmt.Errorf("read: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), http.StatusServiceUnavailable,
 		},
-		"not a filter":  {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
-		"not there":     {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
-		"too slow":      {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
-		"paused":        {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
-		"echo's own":    {echo.ErrNotFound, http.StatusNotFound},
-		"anything else": {errors.New("boom"), http.StatusInternalServerError},
+		"invalid filter": {fmt.Errorf("%w: x", display.ErrQuery), http.StatusBadRequest},
+		"not found":      {fmt.Errorf("x: %w", postgres.ErrNotFound), http.StatusNotFound},
+		"too slow":       {fmt.Errorf("x: %w", postgres.ErrTooSlow), http.StatusGatewayTimeout},
+		"paused":         {fmt.Errorf("x: %w", postgres.ErrPaused), http.StatusConflict},
+		"error of echo":  {echo.ErrNotFound, http.StatusNotFound},
+		"anything else":  {errors.New("boom"), http.StatusInternalServerError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,8 +76,8 @@ func TestStatusOfErrors(t *testing.T) {
 	}
 }
 
-// A hint that was worded anew would leave a page without advice.
-func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
+// A changed hint would leave a page without advice.
+func TestAdviceMatchesHints(t *testing.T) {
 	t.Parallel()
 	var hints strings.Builder
 	files, err := filepath.Glob("../../migrations/*.sql")
@@ -87,7 +87,7 @@ func TestAdviceKnowsTheHintsOfTheFunctions(t *testing.T) {
 		require.NoError(t, err)
 		hints.Write(text)
 	}
-	for _, w := range pageWords {
+	for _, w := range pageAdvice {
 		require.Contains(t, hints.String(), w.hint)
 		require.Equal(t, w.advice, advice(&postgres.FunctionError{Hint: "x " + w.hint + " x"}))
 	}

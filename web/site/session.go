@@ -16,16 +16,16 @@ import (
 
 const (
 	// SessionCookie has the token of a session. Because of its prefix, browsers accept it only over HTTPS or from
-	// localhost, for this host and every path: a neighboring host cannot set it.
+	// localhost, and other hosts of the domain cannot set it.
 	SessionCookie = "__Host-postrider"
-	// TriedCookie says that a user has just signed in: if the sign-in page gets it without the session's cookie, the
-	// browser has rejected that one.
+	// TriedCookie marks a sign-in. If the sign-in page gets it without a session, the browser has rejected the session's
+	// cookie.
 	TriedCookie = "postrider-tried"
-	// sessionLife is as long as a session can last. Package access decides when it ends.
+	// sessionLife is the longest life of a session. Package access decides when it ends.
 	sessionLife = 7 * 24 * time.Hour
-	// sessionKey is where the middleware stores the session for handlers.
+	// sessionKey is the key of the session in the context of a request.
 	sessionKey = "postrider.session"
-	// AdminName is the admin token, and the user of a dashboard without a login, in the audit.
+	// AdminName is the actor in the audit for the admin token and for a dashboard without sign-in.
 	AdminName = "admin"
 )
 
@@ -35,7 +35,7 @@ func SetSession(c echo.Context, token string) {
 		Name: SessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		MaxAge: int(sessionLife.Seconds()),
 	}
-	tried := &http.Cookie{ //nolint:gosec // it is for pages without HTTPS, and holds no secret
+	tried := &http.Cookie{ //nolint:gosec // it holds no secret and must also reach pages without HTTPS
 		Name: TriedCookie, Value: "1", Path: "/ui/sign-in", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: 10,
 	}
 	if token == "" {
@@ -45,13 +45,13 @@ func SetSession(c echo.Context, token string) {
 	c.SetCookie(tried)
 }
 
-// SessionIn is the session of the user who has signed in; nil on a dashboard without a login.
+// SessionIn is the session of the request; nil on a dashboard without sign-in.
 func SessionIn(c echo.Context) *access.Session {
 	session, _ := c.Get(sessionKey).(*access.Session)
 	return session
 }
 
-// Login lets a request pass as the user who has signed in; with open, as the admin.
+// Login lets requests of signed-in users pass. With open, every request from this machine passes as the admin.
 func Login(users *access.Access, open bool) echo.MiddlewareFunc {
 	if open {
 		return ownHostOnly
@@ -75,8 +75,8 @@ func Login(users *access.Access, open bool) echo.MiddlewareFunc {
 	}
 }
 
-// SessionOf is the session whose token the browser sends; ErrNotFound if there is none, or it has ended. Requests that
-// a page sends by itself do not extend it.
+// SessionOf is the session whose token the browser sends; ErrNotFound if there is none or it has ended. Automatic
+// requests of a page do not extend it.
 func SessionOf(users *access.Access, c echo.Context) (*access.Session, error) {
 	cookie, err := c.Cookie(SessionCookie)
 	if err != nil || cookie.Value == "" {
@@ -92,15 +92,15 @@ func SessionOf(users *access.Access, c echo.Context) (*access.Session, error) {
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// refreshes reports that a page refreshes itself or follows the tail. Forms that refresh parts of their page while a
-// user types send POST.
+// refreshes reports that a page refreshes itself or reads the tail. Forms that update their page while a user types
+// send POST instead.
 func refreshes(r *http.Request) bool {
 	return reads(r) &&
 		(r.Header.Get("Hx-Request") != "" || strings.Contains(r.Header.Get(echo.HeaderAccept), "text/event-stream"))
 }
 
-func actAs(c echo.Context, who access.Actor) {
-	c.SetRequest(c.Request().WithContext(access.WithActor(c.Request().Context(), who)))
+func actAs(c echo.Context, actor access.Actor) {
+	c.SetRequest(c.Request().WithContext(access.WithActor(c.Request().Context(), actor)))
 }
 
 // Requires lets only users pass whose role allows it.
@@ -112,15 +112,15 @@ func Requires(role access.Role) echo.MiddlewareFunc {
 				return next(c)
 			}
 			return &RejectionError{
-				http.StatusForbidden, "It needs the role " + string(role) + ", and yours is " + string(has) +
-					". Nothing was changed. An admin can give you the role under Users.",
+				http.StatusForbidden, "This requires the role " + string(role) + "; yours is " + string(has) +
+					". Nothing was changed. An admin can change your role under Users.",
 			}
 		}
 	}
 }
 
-// ownHostOnly protects a dashboard without a login from DNS rebinding: a page in this machine's browser whose name was
-// pointed at 127.0.0.1 is one site with it, but sends its own name as the host. An address cannot be rebound.
+// ownHostOnly protects a dashboard without sign-in from DNS rebinding: a page whose name was pointed at 127.0.0.1 is
+// the same site for the browser, but sends its own name as the host.
 func ownHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !policy.IsLocalHost(c.Request().Host) {
@@ -131,7 +131,7 @@ func ownHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// SignInPath is the sign-in page that leads to a page.
+// SignInPath is the address of the sign-in page that continues at to.
 func SignInPath(to string) string {
 	if to == "/ui/" || to == "" {
 		return "/ui/sign-in"

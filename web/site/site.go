@@ -1,5 +1,5 @@
-// Package site shows the pages of the dashboard: each in a frame with the menu, refreshed or not, with the result of an
-// action or with the reason why it was rejected.
+// Package site shows the pages of the dashboard in a frame with the menu, with the result of an action or the reason
+// for its rejection, and handles sessions and errors.
 package site
 
 import (
@@ -16,6 +16,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/access"
+	"postrider/query"
+	"postrider/web/display"
 )
 
 // Site shows pages.
@@ -26,25 +28,25 @@ type Site struct {
 	Now func() time.Time
 	// Log gets the errors of pages.
 	Log *slog.Logger
-	// Done says what an action has done, by its code in the address; "" for unknown codes.
-	Done func(code string) string
+	// Done are the results of actions, by their code in the address.
+	Done map[string]string
 }
 
-// Page responds to the request for a page. Its context ends after pageTime.
+// Page responds to the request for a page. Its context has a time limit.
 type Page func(ctx context.Context, c echo.Context) error
 
-// pageTime bounds the database's part of a page.
-const pageTime = 15 * time.Second
+// PageTime is the time limit of a page.
+const PageTime = 15 * time.Second
 
 // Context is the context of a page.
 func Context(c echo.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Request().Context(), pageTime)
+	return context.WithTimeout(c.Request().Context(), PageTime)
 }
 
-// Timed is the handler of a page.
-func Timed(show Page) echo.HandlerFunc {
+// Timed is the handler of a page with a time limit.
+func Timed(limit time.Duration, show Page) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		ctx, cancel := Context(c)
+		ctx, cancel := context.WithTimeout(c.Request().Context(), limit)
 		defer cancel()
 		return show(ctx, c)
 	}
@@ -55,24 +57,24 @@ type Frame struct {
 	Title string
 	// Section is the link of the menu that the page belongs to.
 	Section string
-	// Here is the page's own address, with its parameters.
+	// Here is the address of the page, with its parameters.
 	Here string
-	// Live pages refresh themselves every few seconds.
+	// Live reports that the page refreshes itself.
 	Live bool
 	// Trail leads from the section to the page.
 	Trail []Link
-	// Done is the result of the action that led here; "" = there was none.
+	// Done is the result of the action that redirected here; "" is none.
 	Done string
-	// Rejected is why the action was not done; "" = it was.
+	// Rejected is why the action was not done; "" is no rejection.
 	Rejected string
 	At       time.Time
-	// Role is the user's; "" = nobody has signed in.
+	// Role is the role of the user; "" before sign-in.
 	Role access.Role
-	// Who is the user; "" on a dashboard without a login.
+	// Who is the name of the user; "" on a dashboard without sign-in.
 	Who  string
 	Menu []menuGroup
 	View any
-	// Main is View as its page's template shows it.
+	// Main is View, rendered by the template of the page.
 	Main template.HTML
 }
 
@@ -104,7 +106,7 @@ var menu = []menuGroup{
 	{"Access", access.RoleAdmin, []Link{{"/ui/users", "Users"}, {"/ui/api-keys", "API keys"}}},
 }
 
-// sectionOf is the link of the menu that a page belongs to.
+// sectionOf is the menu link of a page.
 func sectionOf(path string) string {
 	if path == "/ui/new-topic" {
 		return "/ui/topics"
@@ -113,11 +115,11 @@ func sectionOf(path string) string {
 	return "/ui/" + first
 }
 
-// Show responds with a page. A list that the user pages through does not refresh itself.
+// Show responds with a page. Only the first page of a list refreshes itself.
 func (s *Site) Show(c echo.Context, name, title string, live bool, view any, trail ...Link) error {
 	f := Frame{
 		Title: title, Live: live && !c.QueryParams().Has("before") && !c.QueryParams().Has("after"), Trail: trail,
-		Done: s.Done(c.QueryParam("done")), View: view,
+		Done: s.Done[c.QueryParam("done")], View: view,
 	}
 	status := http.StatusOK
 	if rejection := rejectionIn(c); rejection != nil {
@@ -126,13 +128,13 @@ func (s *Site) Show(c echo.Context, name, title string, live bool, view any, tra
 	return s.render(c, status, name, f)
 }
 
-// render writes a page with what is the same on every page.
+// render responds with a page in its frame.
 func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 	address := *c.Request().URL
 	parameters := address.Query()
-	parameters.Del("done") // a refreshed page does not repeat the result of an action
+	parameters.Del("done") // a refresh does not repeat the result of an action
 	address.RawQuery = parameters.Encode()
-	if c.Request().Method == http.MethodPost { // a page that shows why an action was not done refreshes itself
+	if c.Request().Method == http.MethodPost { // after a rejected action the page refreshes as its own address
 		address.Path, address.RawPath = path.Dir(address.Path), ""
 	}
 	actor := access.ActorOf(c.Request().Context())
@@ -150,15 +152,64 @@ func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 	return c.HTMLBlob(status, written)
 }
 
-// Page writes a page in memory: a template that fails must not leave half a page with status 200.
+// Page renders a page in memory: a failing template must not send half a page with status 200.
 func (s *Site) Page(name string, f Frame) ([]byte, error) {
 	var main, page bytes.Buffer
 	if err := s.Templates.ExecuteTemplate(&main, name+".html", f.View); err != nil {
 		return nil, fmt.Errorf("render page %s: %w", name, err)
 	}
-	f.Main = template.HTML(main.String()) //nolint:gosec // written by html/template, a line above
+	f.Main = template.HTML(main.String()) //nolint:gosec // html/template has rendered it
 	if err := s.Templates.ExecuteTemplate(&page, "layout.html", f); err != nil {
 		return nil, fmt.Errorf("render the layout of page %s: %w", name, err)
 	}
 	return page.Bytes(), nil
+}
+
+// List is what a list page shows.
+type List[T any] struct {
+	Noun   string // the name of a row, in the singular
+	Filter *display.Filter
+	Rows   []T
+	Paging display.Paging
+}
+
+// Empty reports that the list has no rows even without a filter.
+func (l List[T]) Empty() bool { return len(l.Rows) == 0 && l.Paging.Further == "" && !l.Filter.Set }
+
+// ListOf reads the page of a list that the address requests, with the rows that match the filter.
+func ListOf[F, T, K any](
+	ctx context.Context, c echo.Context, noun string, f *display.Filter, filter F,
+	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), key func(*T) K,
+) (l List[T], err error) {
+	turn := display.TurnOf[K](f)
+	if f.Err != nil {
+		return l, f.Err
+	}
+	page, err := read(ctx, filter, turn)
+	return List[T]{noun, f, page.Rows, display.PagingOf(c, page, key)}, err
+}
+
+// ForwardList is ListOf for a list without filter that is read forward only: limit rows after a key.
+func ForwardList[T, K any](
+	ctx context.Context, c echo.Context, noun string,
+	read func(ctx context.Context, after K, limit int) ([]T, error), key func(*T) K,
+) (List[T], error) {
+	page := func(ctx context.Context, after K, t query.Turn[K]) (page query.SearchedPage[T, K], err error) {
+		if t.Before != nil {
+			after = *t.Before
+		}
+		found, err := read(ctx, after, t.Limit+1)
+		page.Rows, page.Older = found[:min(len(found), t.Limit)], len(found) > t.Limit
+		return page, err
+	}
+	var first K
+	return ListOf(ctx, c, noun, display.FilterOf(c), first, page, key)
+}
+
+// ShowList responds with a list page, or with the error of reading it.
+func (s *Site) ShowList(c echo.Context, name, title string, view any, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.Show(c, name, title, true, view)
 }

@@ -183,7 +183,7 @@
     const source = new EventSource(tail.dataset.stream);
     source.onopen = () => { state.textContent = "Following."; };
     source.onerror = () => { state.textContent = "The server does not answer; trying again …"; };
-    source.addEventListener("away", () => { state.textContent = "The database does not answer; trying again …"; });
+    source.addEventListener("unavailable", () => { state.textContent = "The database does not answer; trying again …"; });
     source.onmessage = (event) => {
       const message = JSON.parse(event.data);
       if (!stopped) { add(message); state.textContent = "Following."; return; }
