@@ -87,7 +87,7 @@ func TestFirstAdmin(t *testing.T) {
 
 	again := first(func(f url.Values) { f.Set("name", "bob") })
 	require.Equal(t, http.StatusConflict, again.Code)
-	require.Contains(t, text(again.Body.String()), "There is an admin already")
+	require.Contains(t, text(again.Body.String()), "An admin exists already")
 	require.NotContains(t, b.request(http.MethodGet, "/ui/sign-in").Body.String(), `name="token"`)
 }
 
