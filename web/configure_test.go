@@ -28,7 +28,7 @@ func TestTopicForm(t *testing.T) {
 		typed    []string
 		card     []string // what the topic's page says of it
 	}{
-		"plain": {`{}`, nil, []string{"not looked for"}},
+		"plain": {`{}`, nil, []string{"not detected"}},
 		"namespace": {
 			`{"kind":"namespace","eventRetentionInDays":3}`,
 			[]string{"kind", "namespace", "eventRetentionInDays", "3"},
@@ -182,7 +182,7 @@ func TestPolicyForm(t *testing.T) {
 		{"statusTable", "[{]", "must be JSON"},
 		{"statusTable", `[{"endpointKind":"webhook","condition":"99","action":"retry"}]`, "statusTable"},
 		{"probation.byOutcome", `{"Busy":0}`, "must be"},
-		{"maxDeliveryAttempts.most", "9999", "maxDeliveryAttempts"},
+		{"maxDeliveryAttempts.most", "9999", "must be between 1 and 1000"},
 	} {
 		page := b.requireRejected(t, path, typed(form, row[0], row[1]), http.StatusBadRequest, row[2])
 		require.Equal(t, row[1], formOf(t, page).Get(row[0]))
