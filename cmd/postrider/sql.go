@@ -43,7 +43,7 @@ Examples:
   postrider sql "select topic, subscription, reason, count(*) from postrider.dead_letters group by 1, 2, 3"
   postrider sql --timeout 10m "select count(*) from postrider.delivery_attempts"
   postrider sql --questions
-  postrider sql --question owed --topic orders --subscription billing -o csv`
+  postrider sql --question pending --topic orders --subscription billing -o csv`
 }
 
 // Run executes sql.

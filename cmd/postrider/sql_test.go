@@ -96,11 +96,11 @@ func TestSQLRefuses(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"":                               "name either <statement> or --question; --questions lists",
-		"--question owed SELECT":         "name either <statement> or --question",
+		"--question pending SELECT":         "name either <statement> or --question",
 		"--questions SELECT":             "--questions lists the questions and runs nothing",
 		"--question nothing":             `no question "nothing"; --questions lists them`,
 		"--question 21":                  `no question "21"`,
-		"--question owed --topic orders": "is about one subscription: add --subscription",
+		"--question pending --topic orders": "is about one subscription: add --subscription",
 		"--question oldest --topic orders": `question "oldest" (How long has the oldest event waited?) is not about one ` +
 			`topic: omit --topic`,
 		"--topic orders SELECT":             "--topic requires --question",

@@ -108,7 +108,7 @@ func TestSignIn(t *testing.T) {
 	}, b.audited(t))
 }
 
-// Neither tables nor the audit have what somebody could come in with.
+// Neither tables nor the audit contain credentials.
 func TestNothingStoredLetsAnybodyIn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -191,7 +191,7 @@ func TestSessionTimes(t *testing.T) {
 	for range 2 {
 		s, err = far.WatchedSession(t.Context(), token)
 		require.NoError(t, err)
-		require.InDelta(t, 60, time.Until(s.ExpiresAt).Minutes(), 1, "whoever only looks on keeps nothing alive")
+		require.InDelta(t, 60, time.Until(s.ExpiresAt).Minutes(), 1, "reading does not extend a session")
 	}
 	require.Equal(t, 360*11, b.count(t, seen))
 	s, err = far.SessionOf(t.Context(), token)

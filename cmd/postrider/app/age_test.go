@@ -28,12 +28,12 @@ func TestAgesWhileAResumeCorrectsThem(t *testing.T) {
 		var now time.Time
 		require.NoError(t,
 			b.pool.QueryRow(t.Context(), "SELECT resumed_at FROM postrider_internal.event_subscription_states").Scan(&now))
-		owed, err := b.store.Loader.TimeToLiveSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
+		since, err := b.store.Loader.TimeToLiveSince(t.Context(), []int64{1, 2, 3, 4, 4711}, now.Add(at))
 		require.NoError(t, err)
-		require.Len(t, owed, 4)
+		require.Len(t, since, 4)
 		ages := make([]time.Duration, 4)
 		for i := range ages {
-			ages[i] = now.Sub(owed[int64(i+1)])
+			ages[i] = now.Sub(since[int64(i+1)])
 		}
 		return ages
 	}

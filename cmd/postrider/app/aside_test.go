@@ -15,8 +15,8 @@ import (
 	"postrider/policy"
 )
 
-// somebody does something in a transaction that stays open until the function that it answers ends it.
-func (b *bundle) somebody(t *testing.T, statement string, args ...any) (end func(commit bool)) {
+// openTransaction runs a statement in a transaction that stays open until the returned function ends it.
+func (b *bundle) openTransaction(t *testing.T, statement string, args ...any) (end func(commit bool)) {
 	t.Helper()
 	tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{})
 	require.NoError(t, err)
@@ -50,11 +50,11 @@ func (b *bundle) recording(
 	return &recorded
 }
 
-// TestAnOpenTransactionHoldsUpNobodyElse: who has a delivery's rows has those of that delivery alone, however long, and
+// TestOpenTransactionDelaysOnlyItsDelivery: a transaction that locks a delivery's rows delays that delivery alone, and
 // the node goes on. What becomes of it then is what became of it first.
-func TestAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
+func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	t.Parallel()
-	for name, somebody := range map[string]struct {
+	for name, other := range map[string]struct {
 		does   string
 		held   int64
 		commit bool
@@ -79,10 +79,10 @@ func TestAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 			b.publish(t, "orders", "e", 201)
 			d, j := b.fetched(t, "node-1")
 			first := slices.Min(d)
-			end := b.somebody(t, somebody.does, first)
+			end := b.openTransaction(t, other.does, first)
 			recorded := b.recording(t, sub, policy.Verdict{Action: policy.Delivered}, d, j)
-			require.Eventually(t, func() bool { return recorded.Load() == 201-somebody.held }, 5*time.Second, 5*time.Millisecond)
-			// And so it goes on: nobody waits again for what is known to be held.
+			require.Eventually(t, func() bool { return recorded.Load() == 201-other.held }, 5*time.Second, 5*time.Millisecond)
+			// Later flushes do not wait again for rows that are known to be locked.
 			b.publish(t, "orders", "f", 40)
 			d, j = b.fetched(t, "node-1")
 			began := time.Now()
@@ -92,14 +92,14 @@ func TestAnOpenTransactionHoldsUpNobodyElse(t *testing.T) {
 			}
 			require.Less(t, time.Since(began), 10*time.Second, "one after the other: half a second each would be 20 s")
 			require.NoError(t, b.store.Recorder.WaitRecording(t.Context()), "new requests may start")
-			require.Equal(t, 201-somebody.held, recorded.Load())
-			end(somebody.commit)
+			require.Equal(t, 201-other.held, recorded.Load())
+			end(other.commit)
 			require.Eventually(t, func() bool { return recorded.Load() == 201 }, 5*time.Second, 5*time.Millisecond)
-			require.EqualValues(t, somebody.held,
+			require.EqualValues(t, other.held,
 				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = $1 AND delivery_id BETWEEN $2 AND $2 + $3 - 1",
-					somebody.state, first, somebody.held))
+					other.state, first, other.held))
 			require.Equal(t, 241,
-				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", somebody.state),
+				b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state IN ('delivered', $1)", other.state),
 				"each ended once")
 			require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 			require.Zero(t, b.count(t, brokenTokens))
@@ -119,7 +119,7 @@ func TestAnOpenReleaseHoldsUpNoOtherEndpoint(t *testing.T) {
 	b.publish(t, "orders", "e", 10)
 	d, j := b.fetched(t, "node-1")
 	b.rest(t, "resting")
-	end := b.somebody(t, "SELECT postrider.release('orders', 'resting')")
+	end := b.openTransaction(t, "SELECT postrider.release('orders', 'resting')")
 	began := time.Now()
 	b.publish(t, "orders", "f", 20)
 	require.Less(t, time.Since(began), 2*time.Second, "no publish waits for it")
@@ -163,7 +163,7 @@ func TestAnOpenResumeHoldsUpNoPublish(t *testing.T) {
 		b, sub := operateSetup(t)
 		b.subscription(t, "orders", "other", nil)
 		b.exec(t, "SELECT postrider.pause('orders', $1)", sub.Name)
-		end := b.somebody(t, "SELECT postrider.resume('orders', $1)", sub.Name)
+		end := b.openTransaction(t, "SELECT postrider.resume('orders', $1)", sub.Name)
 		began := time.Now()
 		for range 20 {
 			b.publish(t, "orders", "e", 10)

@@ -69,7 +69,7 @@ func TestDeliveryAttributesAreSealed(t *testing.T) {
 	require.Nil(t, none.Headers)
 }
 
-// Whoever replaces what somebody else has replaced meanwhile keeps what is there then, not what was read.
+// A replacement keeps the secrets that are stored when it commits, not those that it has read.
 func TestSecretIsKeptAsItIsStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -93,30 +93,30 @@ func TestRevealWritesTheAuditFirst(t *testing.T) {
 	b := setup(t)
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "billing", nil)
-	somebody := access.WithActor(t.Context(), access.Actor{Name: "somebody", Address: "192.0.2.1"})
+	carol := access.WithActor(t.Context(), access.Actor{Name: "carol", Address: "192.0.2.1"})
 	for action, reveal := range map[string]func(context.Context, string, string) (*catalog.Subscription, error){
 		"endpoint_url_shown":        b.store.Subscriptions.RevealEndpoint,
 		"delivery_attributes_shown": b.store.Subscriptions.RevealDeliveryAttributes,
 	} {
-		const rows = `SELECT count(*) FROM postrider.audit WHERE action = $1 AND actor = 'somebody' AND address = '192.0.2.1'
+		const rows = `SELECT count(*) FROM postrider.audit WHERE action = $1 AND actor = 'carol' AND address = '192.0.2.1'
 			AND topic = 'orders' AND subscription = 'billing' AND details = '{}' AND at > now() - interval '1 minute'`
-		sub, err := reveal(somebody, "orders", "billing")
+		sub, err := reveal(carol, "orders", "billing")
 		require.NoError(t, err)
 		require.Equal(t, "https://example.com/hook?secret=1", sub.EndpointURL)
 		require.Equal(t, 1, b.count(t, rows, action))
-		_, err = reveal(somebody, "orders", "never")
+		_, err = reveal(carol, "orders", "never")
 		require.ErrorIs(t, err, postgres.ErrNotFound)
-		_, err = reveal(somebody, "never", "billing")
+		_, err = reveal(carol, "never", "billing")
 		require.ErrorIs(t, err, postgres.ErrNotFound)
 		require.Equal(t, 1, b.count(t, rows, action))
 	}
 	_, err := b.pool.Exec(t.Context(),
 		"ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	require.NoError(t, err)
-	sub, err := b.store.Subscriptions.RevealEndpoint(somebody, "orders", "billing")
+	sub, err := b.store.Subscriptions.RevealEndpoint(carol, "orders", "billing")
 	require.Error(t, err)
 	require.Nil(t, sub)
-	keys, err := b.store.Topics.Keys(somebody, "orders")
+	keys, err := b.store.Topics.Keys(carol, "orders")
 	require.Error(t, err)
 	require.Nil(t, keys)
 }

@@ -262,7 +262,7 @@ func TestPumpTakesWhatIsOnHold(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// A pump that waits takes those along that wait with it, and nobody else's deliveries lose their only pump by that.
+// A batch cutter that waits takes along those that wait with it; no other deliveries lose their only batch cutter.
 func TestPumpsThatWaitEndTogether(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 100, 1024)

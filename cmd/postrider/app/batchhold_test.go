@@ -42,7 +42,7 @@ func TestBatchIsHeldAsAWhole(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.batches WHERE last_hold = 'paused'"))
 }
 
-// Of held batches whose event subscription is on hold those are let through that have somebody whose time has passed.
+// Of held batches whose event subscription is on hold those continue that have a member whose time to live has ended.
 func TestHeldBatchWithAnExpiredMemberIsLetThrough(t *testing.T) {
 	t.Parallel()
 	b, sub := batchSetup(t, 2, 64)
@@ -119,7 +119,7 @@ func TestTrafficCountsTheEventsOfBatches(t *testing.T) {
 	require.Equal(t, 10, queued())
 	require.NoError(t, b.store.Recorder.Record(t.Context(),
 		batchResult(batches[0], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
-	require.Equal(t, 10-len(batches[0].Members), queued(), "what waits for its retry is in nobody's way")
+	require.Equal(t, 10-len(batches[0].Members), queued(), "what waits for its retry delays no other batch")
 }
 
 func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
@@ -142,7 +142,7 @@ func TestDeletingAnEventSubscriptionCancelsItsBatches(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
-func TestSweepMendsBatches(t *testing.T) {
+func TestSweepRepairsBatches(t *testing.T) {
 	t.Parallel()
 	const ageBatches = "UPDATE postrider_internal.batches SET created_at = created_at - interval '1 hour', " +
 		"last_attempt_at = last_attempt_at - interval '1 hour'"
@@ -150,7 +150,7 @@ func TestSweepMendsBatches(t *testing.T) {
 		breaking string
 		want     int
 	}{
-		"nothing came apart":          {"SELECT 1", 0},
+		"consistent":                  {"SELECT 1", 0},
 		"the batch's job row is gone": {"DELETE FROM postrider_internal.river_job WHERE args ? 'b'", 1},
 		"River discarded the batch's job": {
 			"UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now() WHERE args ? 'b'", 1,
@@ -182,7 +182,7 @@ func TestSweepMendsBatches(t *testing.T) {
 			b.exec(t, ageBatches)
 			require.Equal(t, jobs.Swept{Repaired: row.want}, b.sweep(t))
 			require.Equal(t, jobs.Swept{}, b.sweep(t))
-			if name != "the batch names no job" { // the job that it has lost finds that it is nobody's
+			if name != "the batch names no job" { // the job that it has lost finds that it belongs to no batch
 				require.Zero(t, b.count(t, brokenTokens))
 			}
 		})

@@ -78,5 +78,5 @@ func TestMembersLeaveBeforeTheRequest(t *testing.T) {
 	gone[0].DeliveryID = batch.Members[1].DeliveryID
 	leave.Fates = gone
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), leave), postgres.ErrNotFound)
-	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"), "without the token nobody leaves")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"), "without the token no member leaves")
 }

@@ -124,7 +124,7 @@ func TestPartitionsAreMadeAWeekAheadWhilePublishing(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'postrider_internal.events'::regclass"))
 }
 
-func TestMissingPartitionIsAnOutageAndNobodysFault(t *testing.T) {
+func TestMissingPartitionIsAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -245,7 +245,7 @@ func TestLoadOfARemovedEventSaysSo(t *testing.T) {
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'EventMissing' AND attempts = 0"))
 }
 
-func TestReclaimingWaitsForNobody(t *testing.T) {
+func TestReclaimingSkipsLockedRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")

@@ -16,16 +16,16 @@ import (
 	"postrider/query"
 )
 
-// dead publishes n events to a topic whose event subscriptions are given up at once, and answers the dead letters, the
+// dead publishes n events to a topic whose event subscriptions fail at once, and returns the dead letters, the
 // oldest first.
 func (b *bundle) dead(t *testing.T, topic, prefix string, n int) (letters []uuid.UUID) {
 	t.Helper()
 	b.publish(t, topic, prefix, n)
-	return b.giveUp(t)
+	return b.deadLetterAll(t)
 }
 
-// giveUp dead-letters whatever has a job, and answers all dead letters there are.
-func (b *bundle) giveUp(t *testing.T) (letters []uuid.UUID) {
+// deadLetterAll dead-letters all deliveries with a job, and returns all dead letters.
+func (b *bundle) deadLetterAll(t *testing.T) (letters []uuid.UUID) {
 	t.Helper()
 	rows, err := b.pool.Query(t.Context(), `UPDATE postrider_internal.river_job SET state = 'running', attempt = 1,
 		    attempted_at = now(), attempted_by = '{node-1}'
@@ -87,7 +87,7 @@ func TestDeadLetterFilters(t *testing.T) {
 	b.subscription(t, "orders", "all", nil)
 	b.subscription(t, "orders", "other", nil)
 	b.dead(t, "orders", "e", 2)
-	letters := b.giveUp(t)
+	letters := b.deadLetterAll(t)
 	require.Len(t, letters, 4)
 	b.exec(t, "SELECT postrider.redeliver($1)", letters[0])
 	b.exec(t, `UPDATE postrider_internal.dead_letters SET subject = $1, last_status = NULL, source = '/s' WHERE id = $2`,
@@ -139,7 +139,7 @@ func TestDeadLetterFilters(t *testing.T) {
 	require.Contains(t, b.rejectedBy(t, "SELECT postrider.count_dead_letters(NULL)"), "filter is required")
 }
 
-// Whoever is on call may do all this, and nobody else.
+// Operators may do all this, other roles may not.
 func TestOperatorsMayRedeliver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -202,7 +202,7 @@ func TestDeadLetterList(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrInvalid)
 	n, err := d.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{DeadLetterIDs: []uuid.UUID{}})
 	require.NoError(t, err)
-	require.Zero(t, n, "whoever has chosen none gets none")
+	require.Zero(t, n, "no destination was chosen")
 }
 
 // tokenOf is the job of a delivery.

@@ -140,7 +140,7 @@ func TestReceiptOfDuplicates(t *testing.T) {
 	}
 }
 
-func TestDuplicatesAreToldBySourceAndID(t *testing.T) {
+func TestDuplicatesAreFoundBySourceAndID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, _, err := b.store.Topics.Put(t.Context(), "orders",
@@ -337,7 +337,7 @@ func TestDuplicatesAtRandom(t *testing.T) {
 }
 
 // TestOpenTransactionHoldsItsEventsAlone: a transaction that stays open keeps the publishers of its own events waiting,
-// and nobody else.
+// and no other request.
 func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(pgx.Tx) error{
@@ -361,7 +361,7 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 				group.Go(func() {
 					_, err := byREST(t.Context(), b.store, "orders", fmt.Sprintf("new-%d", i), fmt.Sprintf("held-%d", i))
 					if err == nil {
-						t.Error("published though nobody knows yet whether the first one was")
+						t.Error("published although it is unknown whether the first one was")
 						return
 					}
 					require.ErrorIs(t, err, postgres.ErrUnavailable)
@@ -385,7 +385,7 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 				waits <- ids
 			})
 			group.Wait()
-			require.Less(t, slices.Max(longest), lockTimeout, "others wait for nobody")
+			require.Less(t, slices.Max(longest), lockTimeout, "others do not wait")
 			require.Equal(t, others, b.events(t))
 			require.Empty(t, waits, "a repeat by SQL waits for the end")
 
@@ -406,7 +406,7 @@ func TestOpenTransactionHoldsItsEventsAlone(t *testing.T) {
 	}
 }
 
-// lockTimeout is how long our sessions wait for somebody's row.
+// lockTimeout is how long our sessions wait for a locked row.
 const lockTimeout = 2 * time.Second
 
 // TestKeyOfARepeatedEvent: what has a key of its own and events that are known keeps both, or neither.

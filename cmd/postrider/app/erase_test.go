@@ -192,7 +192,7 @@ func TestEraseAndRecordAtTheSameTime(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// An event that was erased before its route made deliveries is delivered to nobody, even where one was made at that
+// An event that was erased before its route made deliveries is not delivered, even if a delivery was created at that
 // moment.
 func TestErasedEventIsNotDelivered(t *testing.T) {
 	t.Parallel()

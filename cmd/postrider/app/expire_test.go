@@ -27,7 +27,7 @@ func TestExpirationStopsMatching(t *testing.T) {
 	require.Equal(t, []int{2}, b.publish(t, "orders", "a", 1).Matched)
 	require.Eventually(t, func() bool { return !b.store.Clock.Now().Before(at) }, 10*time.Second, time.Millisecond)
 	require.Equal(t, []int{1}, b.publish(t, "orders", "b", 1).Matched)
-	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "nobody has deleted it yet")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions"), "it is not deleted yet")
 	b.subscription(t, "orders", "advanced", func(s *catalog.SubscriptionSpec) { s.Filter = advanced })
 	require.Equal(t, []int{2}, b.publish(t, "orders", "c", 1).Matched, "with filters that are made ready, too")
 	later := at.Add(time.Hour)

@@ -100,7 +100,7 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 		    AND num_nonnulls(export_state, export_due_at, export_abandon_at, export_attempts) = 0`))
 }
 
-// What never was attempted counts from the moment it was given up.
+// What never was attempted counts from the moment it was dead-lettered.
 func TestDeadLetterWithoutAnAttemptIsMarked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -154,7 +154,7 @@ func TestExportHasWhatIsDue(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 
 	require.Equal(t, export.Exported{},
-		b.recordExport(t, export.Result{Job: job + 1, Export: x, Location: "file:///there"}), "nobody's job")
+		b.recordExport(t, export.Result{Job: job + 1, Export: x, Location: "file:///there"}), "a job of no export")
 	lost := *x
 	lost.CreatedAt = x.CreatedAt.Add(-time.Second)
 	require.Equal(t, export.Exported{},
@@ -256,7 +256,7 @@ func TestFailedExportIsTriedAgainUntilItsTimeIsOver(t *testing.T) {
 		"a delivery ends once")
 	x, job = b.load(t)
 	require.Len(t, x.DeadLetters, 1)
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	require.Equal(t, export.Exported{Abandoned: 1},
 		b.recordExport(t, export.Result{Job: job, Export: x, Error: "never", Final: true}))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
@@ -270,7 +270,7 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "all", outside)
 	b.bury(t, sub, 2)
 	b.afterDelay(t)
@@ -286,7 +286,7 @@ func TestExportWithoutWhatIsUnfit(t *testing.T) {
 				"AND export_error = 'no object' AND export_location IS NULL", [16]byte(x.DeadLetters[0].ID)))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.notices "+
 		"WHERE type = 'postrider.deadLetter.exportAbandoned' AND dead_letters = ARRAY [$1::uuid] AND reason = 'no object'",
-		[16]byte(x.DeadLetters[0].ID)), "operators are told")
+		[16]byte(x.DeadLetters[0].ID)), "operators are notified")
 }
 
 // The setting counts as it is when a file is written; a dead letter that was purged is in none.

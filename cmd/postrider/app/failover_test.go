@@ -88,7 +88,7 @@ func TestBatchesOfLostCommitsEndNothing(t *testing.T) {
 }
 
 // Changes of the configuration that a failover lost are not believed any longer than the next look, and their versions
-// are nobody else's.
+// belong to no other group.
 func TestLostChangesOfTheCatalogueAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -50,8 +50,8 @@ func (b *bundle) advanced(t *testing.T) map[string]int {
 	return map[string]int{"all": 8, "red": 4, "large": 3, "envelope": 1, "other": 0}
 }
 
-// requireOwed counts what each event subscription is owed.
-func (b *bundle) requireOwed(t *testing.T, want map[string]int) {
+// requireDeliveries counts the deliveries of each event subscription.
+func (b *bundle) requireDeliveries(t *testing.T, want map[string]int) {
 	t.Helper()
 	for name, n := range want {
 		require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = $1", name), name)
@@ -59,7 +59,7 @@ func (b *bundle) requireOwed(t *testing.T, want map[string]int) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-func TestAdvancedFiltersDecideWhoIsOwed(t *testing.T) {
+func TestAdvancedFiltersSelectSubscriptions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -67,13 +67,13 @@ func TestAdvancedFiltersDecideWhoIsOwed(t *testing.T) {
 	receipt, err := b.store.Publisher.Publish(t.Context(), colours(8))
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 1, 2, 2, 2, 2, 3, 2}, receipt.Matched)
-	b.requireOwed(t, want)
+	b.requireDeliveries(t, want)
 
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "all"))
 	b.subscription(t, "orders", "red", nil)
 	receipt, err = b.store.Publisher.Publish(t.Context(), colours(8))
 	require.NoError(t, err)
-	require.Equal(t, []int{1, 1, 1, 2, 1, 2, 2, 2}, receipt.Matched, "the others are still told apart")
+	require.Equal(t, []int{1, 1, 1, 2, 1, 2, 2, 2}, receipt.Matched, "the others still differ")
 }
 
 // A route reads the bodies again, and no more of them at once than it may.
@@ -87,6 +87,6 @@ func TestAdvancedFiltersOfRoutedEvents(t *testing.T) {
 	require.Equal(t, 16, receipt.Deliveries())
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 	require.GreaterOrEqual(t, b.routeAll(t, b.store), 3)
-	b.requireOwed(t, want)
+	b.requireDeliveries(t, want)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 }

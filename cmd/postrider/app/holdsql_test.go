@@ -18,7 +18,7 @@ func TestHoldsBySQL(t *testing.T) {
 	b.exec(t, "SELECT postrider.resume('orders', 'all')")
 	sub, err := b.store.Subscriptions.Get(t.Context(), "orders", "all")
 	require.NoError(t, err)
-	require.True(t, sub.Hold.Resuming, "the age of what is owed is still to be corrected")
+	require.True(t, sub.Hold.Resuming, "time_to_live_since of pending deliveries is still to be moved")
 	_, err = b.pool.Exec(t.Context(), "SELECT postrider.pause('orders', 'all')")
 	require.ErrorContains(t, err, "still ending its last pause")
 	require.NoError(t, b.store.Holds.MoveTimeToLive(t.Context(), sub.ID))

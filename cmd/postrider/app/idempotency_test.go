@@ -103,7 +103,7 @@ func TestKeyIsKeptWithItsEvents(t *testing.T) {
 	require.False(t, b.keyed(t, b.store, "orders", "a").Repeated)
 }
 
-// TestOpenTransactionHoldsItsKeyAlone: a transaction that stays open keeps its own key waiting, and nobody else.
+// TestOpenTransactionHoldsItsKeyAlone: a transaction that stays open delays its own key alone.
 func TestOpenTransactionHoldsItsKeyAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -163,7 +163,7 @@ func TestRolledBackKey(t *testing.T) {
 	}
 }
 
-// TestKeyedRoute: a publish that owes very many deliveries keeps its key with its route.
+// TestKeyedRoute: a publish with very many deliveries keeps its key with its route.
 func TestKeyedRoute(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 6)

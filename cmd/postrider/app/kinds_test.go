@@ -31,7 +31,7 @@ func (b *bundle) futureStates(t *testing.T) (states string) {
 // During a rolling upgrade this version meets jobs of a kind that only the next one knows.
 func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	t.Parallel()
-	b := owed(t, 4)
+	b := pendingDeliveries(t, 4)
 	_, j := b.fetched(t, "dead")
 	require.Len(t, j, 4)
 	b.exec(t, futureJobs)
@@ -89,7 +89,7 @@ func TestDeliveryOfAnUnknownKindOfJobIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := owed(t, 1)
+			b := pendingDeliveries(t, 1)
 			b.exec(t,
 				"UPDATE postrider_internal.river_job SET kind = 'future', attempted_by = '{dead}', state = "+
 					"$1::postrider_internal.river_job_state", row.state)

@@ -21,7 +21,7 @@ func (b *bundle) holdLock(t *testing.T, name string) (end func()) {
 
 func TestHeldLocks(t *testing.T) {
 	t.Parallel()
-	b := owed(t, 3)
+	b := pendingDeliveries(t, 3)
 	end := b.holdLock(t, "partitions")
 	require.NoError(t, b.store.Maintenance.EnsurePartitions(t.Context()), "nothing is missing: the lock is not needed")
 	b.exec(t, "DO $$ BEGIN EXECUTE format('DROP TABLE postrider_internal.delivery_history_%s', to_char(now() AT TIME "+

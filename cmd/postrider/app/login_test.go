@@ -127,7 +127,7 @@ func TestLoginsThatAreRejected(t *testing.T) {
 	require.ErrorIs(t, users.DenyLogin(t.Context(), l.UserCode), postgres.ErrNotFound)
 
 	_, l = b.login(t, "")
-	for _, user := range []string{"nobody", "anna"} {
+	for _, user := range []string{"unknown", "anna"} {
 		if user == "anna" {
 			_, err := users.PutUser(t.Context(), "anna", access.UserSpec{Disabled: new(true)})
 			require.NoError(t, err)

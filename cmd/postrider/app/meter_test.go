@@ -101,7 +101,7 @@ func TestMeterAsksSeldom(t *testing.T) {
 
 // A catalogue that grows without end must not: what comes too late is counted for all others together, and nothing
 // twice.
-func TestMeterBoundsWhatItTellsApart(t *testing.T) {
+func TestMeterLimitsItsLabels(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -114,14 +114,14 @@ func TestMeterBoundsWhatItTellsApart(t *testing.T) {
 		b.publish(t, "orders", "e", 1)
 		meter.ForgetReading()
 		counts, _ := totals(t, meter)
-		require.LessOrEqual(t, len(counts), 5, "three of their own, published or owed, and the others of either kind at most")
-		var owed int64
+		require.LessOrEqual(t, len(counts), 5, "three of their own, published or matched, and the others of either kind at most")
+		var matched int64
 		for key, n := range counts {
 			if key[2] == "matched" {
-				owed += n
+				matched += n
 			}
 		}
-		require.Equal(t, int64(5*(i+1)), owed)
+		require.Equal(t, int64(5*(i+1)), matched)
 		require.GreaterOrEqual(t, counts[[4]string{query.Others, query.Others, "matched", ""}], int64(2*(i+1)))
 	}
 }
@@ -148,7 +148,7 @@ func TestStatsCountTransactions(t *testing.T) {
 	require.Equal(t, int64(n), b.store.JobRows.JobCounters().Reclaimed)
 }
 
-// Nobody removes the row of the last node that delivers when it is killed: it must not count as one that does.
+// The row of the last node stays when it is killed: it must not count as a node that delivers.
 func TestMeterCountsNodesThatLive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -167,7 +167,7 @@ func TestMeterCountsNodesThatLive(t *testing.T) {
 		_, r = totals(t, meter)
 		require.Equal(t, left, r.Vitals.Nodes)
 		require.GreaterOrEqual(t, r.Vitals.OldestBeatSeconds, 3600.0,
-			"how silent it is, is told for as long as its row is there")
+			"the age of its heartbeat is reported as long as its row exists")
 	}
 }
 
@@ -197,33 +197,33 @@ func TestMeterReadsWhileThePoolIsBusy(t *testing.T) {
 	}
 }
 
-func TestMeterTellsOfExports(t *testing.T) {
+func TestMeterCountsExports(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
 	sub := b.subscription(t, "orders", "all", outside)
 	b.bury(t, sub, 2)
 	meter := query.NewMeter(b.store.DB)
-	tells := func(unexported int64, oldest float64) {
+	unexported := func(count int64, oldest float64) {
 		t.Helper()
 		meter.ForgetReading()
 		_, r := totals(t, meter)
-		require.Equal(t, unexported, r.Vitals.UnexportedDeadLetters)
+		require.Equal(t, count, r.Vitals.UnexportedDeadLetters)
 		require.InDelta(t, oldest, r.Vitals.OldestExportSeconds, 60)
 	}
-	tells(2, 0)
+	unexported(2, 0)
 	b.afterDelay(t)
 	b.claim(t, 1)
 	b.exec(t, "UPDATE postrider_internal.exports SET created_at = now() - interval '1 hour'")
-	tells(2, 3600)
+	unexported(2, 3600)
 	x, job := b.load(t)
 	b.recordExport(t, export.Result{Job: job, Export: x, Error: "no room"})
-	tells(2, 3600)
+	unexported(2, 3600)
 	require.Zero(t, b.store.Exports.ExportCounters().Abandoned)
 	x, job = b.load(t)
 	b.recordExport(t, export.Result{
 		Job: job, Export: x, Location: "file:///there", Unfit: map[uuid.UUID]string{x.DeadLetters[0].ID: "no object"},
 	})
-	tells(0, 0)
+	unexported(0, 0)
 	require.Equal(t, export.ExportCounters{Written: 1, Abandoned: 1}, b.store.Exports.ExportCounters())
 }

@@ -28,8 +28,8 @@ func takenOver(t *testing.T, s *app.System) []*queue.Work {
 	return jobs
 }
 
-// takingOver is a bundle with a store whose publishes give up to most jobs to its workers, of one group.
-func takingOver(t *testing.T, most int) *bundle {
+// handingOff is a bundle with a store whose publishes hand at most most jobs to its workers, of one group.
+func handingOff(t *testing.T, most int) *bundle {
 	t.Helper()
 	b := setup(t)
 	o := app.Options{Node: "node-configured", MaxWorkers: 2 * most}
@@ -43,7 +43,7 @@ const runningHere = "SELECT count(*) FROM postrider_internal.river_job WHERE sta
 
 func TestPublishHandsItsJobsOver(t *testing.T) {
 	t.Parallel()
-	b := takingOver(t, 3)
+	b := handingOff(t, 3)
 	b.subscription(t, "orders", "one", nil)
 	b.subscription(t, "orders", "two", nil)
 	body := []byte(`{"id":"e","subject":"s","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{}}`)
@@ -84,7 +84,7 @@ func TestPublishHandsItsJobsOver(t *testing.T) {
 // Whatever has to wait, or of which more must be known than the publish does, goes the usual way.
 func TestPublishKeepsWhatMustWait(t *testing.T) {
 	t.Parallel()
-	b := takingOver(t, 100)
+	b := handingOff(t, 100)
 	b.subscription(t, "orders", "paused", nil)
 	b.subscription(t, "orders", "batches", batching(10, 64))
 	failing := b.subscription(t, "orders", "failing",
@@ -104,7 +104,7 @@ func TestPublishKeepsWhatMustWait(t *testing.T) {
 // What was not committed is not taken over, and its memory is released.
 func TestPublishThatFailsHandsNothingOver(t *testing.T) {
 	t.Parallel()
-	b := takingOver(t, 100)
+	b := handingOff(t, 100)
 	b.subscription(t, "orders", "all", nil)
 	used := b.store.Memory.InUse()
 	_, err := b.store.Publisher.Publish(t.Context(),

@@ -125,7 +125,7 @@ func cancelled() context.Context {
 	return ctx
 }
 
-// Who gives up by hand leaves the same dead letter behind as the recording of an attempt.
+// Dead-lettering by hand creates the same dead letter as recording an attempt.
 func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)
@@ -167,18 +167,18 @@ func TestDeadLetterNowIsAsSelfContainedAsARecordedOne(t *testing.T) {
 	require.Contains(t, theNo(t, err).Hint, "dead_letters")
 }
 
-func TestDeadLetterNowIsTold(t *testing.T) {
+func TestDeadLetterNowIsNotified(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	ids := b.failed(t, sub, 2)
 	_, err := b.store.Operator.DeadLetterNow(t.Context(), ids[0])
 	require.NoError(t, err)
 	require.NoError(t, b.store.Operator.Cancel(t.Context(), ids[1]))
-	told := b.tell(t)
-	require.Len(t, told, 1, "whoever cancels knows it")
-	require.Equal(t, "postrider.deadLetter.created", told[0].Type)
-	require.Equal(t, "DeadLetteredByOperator", told[0].Data["reason"])
+	notices := b.publishNotices(t)
+	require.Len(t, notices, 1, "an operator who cancels needs no notice")
+	require.Equal(t, "postrider.deadLetter.created", notices[0].Type)
+	require.Equal(t, "DeadLetteredByOperator", notices[0].Data["reason"])
 }
 
 func TestDeadLetterNowNeedsTheEvent(t *testing.T) {
@@ -231,7 +231,7 @@ func TestRetryNowIsRefused(t *testing.T) {
 	}{
 		"running": {
 			func(t *testing.T, b *bundle) { b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running'") },
-			postgres.ErrConflict, "an attempt of delivery 1 is under way", "Wait",
+			postgres.ErrConflict, "an attempt of delivery 1 is in progress", "Wait",
 		},
 		"paused": {
 			pause, postgres.ErrPaused, `event subscription "all" of topic "orders" is paused`,
@@ -278,7 +278,7 @@ func (b *bundle) rest(t *testing.T, name string) {
 		  WHERE s.name = $1`, name)
 }
 
-// Behind the limit of admission nobody is let past: the delivery is only due, and the next refill takes it.
+// Behind the admission limit no delivery overtakes: it is only due, and the next refill takes it.
 func TestRetryNowOfADeliveryThatWaitsForAdmission(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)
@@ -354,7 +354,7 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 	}
 }
 
-// A member is canceled while the batch's request is under way, in a transaction that the recording has to wait for. The
+// A member is canceled while the batch's request is in progress, in a transaction that the recording has to wait for. The
 // others are recorded, and it has left.
 func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 	t.Parallel()
@@ -395,7 +395,7 @@ func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 	}
 }
 
-// A person who has canceled what is under way and looks away does not keep the node from recording.
+// An operator's open transaction with a canceled delivery does not keep the node from recording others.
 func TestForgottenTransactionIsEnded(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)

@@ -81,7 +81,7 @@ func TestRetryNowTwiceAtTheSameTime(t *testing.T) {
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
-// A retry that somebody asked for, and one that the recording makes, never both.
+// Either the retry that an operator requested or the one of the recording, never both.
 func TestRetryNowAndRecordAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	b, sub := operateSetup(t)
@@ -93,7 +93,7 @@ func TestRetryNowAndRecordAtTheSameTime(t *testing.T) {
 			result(d[i], j[i], sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})))
 	}, func(i int) {
 		if err := b.store.Operator.RetryNow(t.Context(), d[i]); err != nil {
-			require.Contains(t, theNo(t, err).Message, "is under way")
+			require.Contains(t, theNo(t, err).Message, "is in progress")
 		}
 	})
 	require.Equal(t, n, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))

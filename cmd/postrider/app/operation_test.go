@@ -25,7 +25,7 @@ const (
 	operationJobs = "SELECT count(*) FROM postrider_internal.river_job WHERE kind = 'operation'"
 )
 
-// deadMany is a topic with one event subscription that n dead letters were given up of.
+// deadMany is a topic with one event subscription with n dead letters.
 func deadMany(t *testing.T, n int) (*bundle, []uuid.UUID) {
 	t.Helper()
 	b := setup(t)
@@ -70,7 +70,7 @@ func TestRedeliverAll(t *testing.T) {
 	id := b.redeliverAll(t, &query.DeadLetterFilter{Topic: new("orders")}, 0)
 	b.requireOperation(t, id, "redeliver running: matched 1202 done 0 skipped 0 failed 0")
 	b.publish(t, "orders", "later", 3)
-	require.Len(t, b.giveUp(t), 1206, "those are none of it")
+	require.Len(t, b.deadLetterAll(t), 1206, "those are none of it")
 	for _, done := range []int{500, 1000, 1202} {
 		pause, more := b.operate(t)
 		require.Zero(t, pause)
@@ -125,14 +125,14 @@ func TestRedeliverAllKeepsToItsRate(t *testing.T) {
 	require.ErrorContains(t, err, "rate_per_second must be 1 or more, is -1")
 }
 
-// What somebody else purges or redelivers meanwhile is skipped, what has nowhere to go is counted as failed, and the
+// Dead letters that are purged or redelivered meanwhile are skipped, those without a target count as failed, and the
 // rest goes on.
 func TestOperationsGoOn(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 6)
 	b.subscription(t, "orders", "gone", nil)
 	b.publish(t, "orders", "g", 2)
-	require.Len(t, b.giveUp(t), 10)
+	require.Len(t, b.deadLetterAll(t), 10)
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), "orders", "gone"))
 	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
 	b.exec(t, "SELECT postrider.purge($1)", letters[0])
@@ -256,7 +256,7 @@ func TestTwoOperationsAtOnce(t *testing.T) {
 	require.Equal(t, 700, b.count(t, "SELECT sum(skipped) FROM postrider.operations"))
 }
 
-func TestOperationsAreMended(t *testing.T) {
+func TestOperationsAreRepaired(t *testing.T) {
 	t.Parallel()
 	b, _ := deadMany(t, 1)
 	id := b.redeliverAll(t, &query.DeadLetterFilter{}, 0)
@@ -334,7 +334,7 @@ func TestRedeliverEvents(t *testing.T) {
 
 		id, err := b.store.Operator.RedeliverEvents(t.Context(), "orders", "late", from, nil, 0)
 		require.NoError(t, err)
-		b.publish(t, "orders", "after", 12) // owed by its own publish
+		b.publish(t, "orders", "after", 12) // has its own publish's deliveries
 		steps := 1
 		for _, more := b.operate(t); more; steps++ {
 			_, more = b.operate(t)
@@ -449,7 +449,7 @@ func TestRedeliverEventsGoesByTheTimeOfPublishing(t *testing.T) {
 		b.text(t, "SELECT string_agg(event_id, ',' ORDER BY event_id) FROM postrider.deliveries"))
 }
 
-// Whoever redelivers, purges or cancels and looks away keeps nobody waiting for long.
+// An open transaction that redelivers, purges or cancels delays no other request for long.
 func TestDeadLettersAreActedOnInShortTransactions(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 1)

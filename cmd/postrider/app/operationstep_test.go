@@ -90,7 +90,7 @@ func TestStepsLookAtSoMany(t *testing.T) {
 	require.Equal(t, query.Matched{Matched: 44_999}, found)
 }
 
-// Who has counted no more than some of them takes nobody else's for skipped.
+// A count that stopped early does not count other dead letters as skipped.
 func TestOperationsOfMoreThanWereCounted(t *testing.T) {
 	t.Parallel()
 	b, letters := deadMany(t, 6)

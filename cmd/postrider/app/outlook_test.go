@@ -163,7 +163,7 @@ func TestExpiresAtIsTheEnginesDeadline(t *testing.T) {
 	require.Equal(t, before, after)
 	requireDeadlines()
 
-	b.giveUp(t)
+	b.deadLetterAll(t)
 	require.Zero(t,
 		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE expires_at IS NOT NULL OR next_attempt_at IS NOT NULL"),
 		"what has ended expires no more")

@@ -139,7 +139,7 @@ func TestConditionsOfPolicies(t *testing.T) {
 	_, _, err = other.Policies.Put(t.Context(), mine, postgres.Condition{Versions: []postgres.Version{first}})
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
 	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"),
-		"whoever reads again there sees what was changed here")
+		"another node that reads again sees the change")
 	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
 		postgres.ErrPrecondition)
 	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine",

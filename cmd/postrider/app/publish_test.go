@@ -150,7 +150,7 @@ func TestChangeThatWasAnsweredIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 19-i, receipt.Matched[0])
 	}
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "deleting cancels what is owed")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "deleting cancels pending deliveries")
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -165,7 +165,7 @@ func TestPublishToTopicMadeOnAnotherNode(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 }
 
-func TestPublishRacingWithDeletesLeavesNothingOwed(t *testing.T) {
+func TestPublishRacingWithDeletesLeavesNothingPending(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -187,7 +187,7 @@ func TestPublishRacingWithDeletesLeavesNothingOwed(t *testing.T) {
 	}
 	cancel()
 	group.Wait()
-	// A publish that was under way while the event subscription was deleted may commit after it: such a delivery has its
+	// A publish that ran while the event subscription was deleted may commit after it: such a delivery has its
 	// job, which cancels it.
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries d "+
 		"JOIN postrider_internal.event_subscriptions s ON s.id = d.subscription_id WHERE s.deleted_at IS NULL"))

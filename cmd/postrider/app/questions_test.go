@@ -17,7 +17,7 @@ import (
 
 // answers are the expected rows of the questions of docs/reference/sql.md, given testdata/questions.sql.
 var answers = map[string]string{
-	"owed": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "next_attempt_at", "attempts": 1,` +
+	"pending": `[{"delivery_id": 101, "event_id": "order-43", "waits_for": "next_attempt_at", "attempts": 1,` +
 		` "last_outcome": "Busy", "last_status": 503},
 		{"delivery_id": 102, "event_id": "order-43", "waits_for": "probation", "attempts": 0},
 		{"delivery_id": 104, "event_id": "order-42", "waits_for": "worker"},
@@ -45,8 +45,8 @@ var answers = map[string]string{
 	"answers": `[{"delivery_id": 101, "number": 1, "status": 503, "outcome": "Busy", "why": "503: step 1"},
 		{"delivery_id": 1, "number": 2, "why": "503: attempt 2 of 2 failed", "response_excerpt": null}, {"delivery_id": 1,` +
 		` "number": 1, "response_excerpt": "busy"}]`,
-	"unwanted": `[{"topic": "orders", "event_id": "nobody-2", "event_type": "Shop.OrderPlaced", "subject": "/nobody-2"},` +
-		` {"event_id": "nobody-1"}]`,
+	"unmatched": `[{"topic": "orders", "event_id": "unmatched-2", "event_type": "Shop.OrderPlaced", "subject": "/unmatched-2"},` +
+		` {"event_id": "unmatched-1"}]`,
 	"batch": `[{"batch_id": 7, "state": "pending", "position": 1, "event_id": "order-43", "delivery_id": 105,` +
 		` "left_reason": null}, {"position": 2, "delivery_id": 106, "left_reason": "OwnTime"}]`,
 	"minutes": `[{"kind": "matched", "detail": "", "count": 2}, {"kind": "dead_lettered", "detail": "TimeToLiveExceeded",` +
@@ -69,7 +69,7 @@ var answers = map[string]string{
 		{"policy": "namespace-2023", "endpoint_kind": "webhook"}, {"policy": "preview-2017", "endpoint_kind": ` +
 		`"azure-resource"}, {"policy": "preview-2017", "endpoint_kind": "webhook"}]`,
 	"handshakes": `[{"topic": "orders", "subscription": "new", "endpoint_base_url": "https://example.com/new", "state": ` +
-		`"awaiting", "message": "somebody has to open it"}]`,
+		`"awaiting", "message": "open it to confirm"}]`,
 }
 
 // asReader asks as the role postrider_reader, and answers each row by its columns.
@@ -132,7 +132,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 			}
 		})
 	}
-	require.Len(t, b.asReader(t, first(docs.Find("owed")).With(map[string]string{"subscription": "mail"})), 1)
+	require.Len(t, b.asReader(t, first(docs.Find("pending")).With(map[string]string{"subscription": "mail"})), 1)
 	require.Empty(t, b.asReader(t, first(docs.Find("event")).With(map[string]string{"event-id": "order-'42"})))
 }
 

@@ -98,14 +98,14 @@ func TestCountsHaveEveryMinute(t *testing.T) {
 	counts, err := b.store.Reader.ReadCounts(t.Context(), query.CountsFilter{}, time.Hour, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, counts.Minutes, 61)
-	var published, owed int64
+	var published, matched int64
 	for i, m := range counts.Minutes {
-		published, owed = published+m.Published, owed+m.Matched
+		published, matched = published+m.Published, matched+m.Matched
 		if i > 0 {
 			require.Equal(t, time.Minute, m.At.Sub(counts.Minutes[i-1].At))
 		}
 	}
-	require.Equal(t, [2]int64{4, 4}, [2]int64{published, owed})
+	require.Equal(t, [2]int64{4, 4}, [2]int64{published, matched})
 	other, err := b.store.Reader.ReadCounts(t.Context(), query.CountsFilter{Topic: "orders", Subscription: "none"},
 		time.Hour, 5*time.Minute)
 	require.NoError(t, err)
@@ -128,8 +128,8 @@ func TestQuantileIsReadOffWithinItsBucket(t *testing.T) {
 	require.Equal(t, 60000.0, most, "the last bucket has no end")
 }
 
-// What happens is told once, and what was there before is not.
-func TestTailTellsOnceOfWhatIsNew(t *testing.T) {
+// The tail shows each new event once, and no event from before it began.
+func TestTailShowsNewEventsOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")

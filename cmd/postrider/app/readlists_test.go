@@ -66,7 +66,7 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 		"of one": {query.DeliveryFilter{Topic: "orders", Subscription: "billing"}, " AND d.topic = 'orders' " +
 			"AND d.subscription = 'billing'"},
 		"of a topic":       {query.DeliveryFilter{Topic: "orders"}, " AND d.topic = 'orders'"},
-		"of none":          {query.DeliveryFilter{Topic: "orders", Subscription: "nobody"}, " AND false"},
+		"of none":          {query.DeliveryFilter{Topic: "orders", Subscription: "missing"}, " AND false"},
 		"of an outcome":    {query.DeliveryFilter{Outcome: "Busy"}, " AND d.last_outcome = 'Busy'"},
 		"that are on hold": {query.DeliveryFilter{Hold: "paused"}, " AND d.hold = 'paused'"},
 	} {
@@ -138,14 +138,14 @@ func TestListOfBatches(t *testing.T) {
 		rows   int
 		pages  int
 	}{
-		"all":              {query.BatchFilter{}, 45030, 46},
-		"of one":           {query.BatchFilter{Topic: "orders", Subscription: "other"}, 450, 1},
-		"pending":          {query.BatchFilter{State: "pending"}, 30, 1},
-		"given up":         {query.BatchFilter{State: "dead_lettered"}, 1, 3},
-		"given up, of one": {query.BatchFilter{Subscription: "one", State: "dead_lettered"}, 1, 3},
-		"on hold":          {query.BatchFilter{Topic: "orders", Hold: "paused"}, 30, 1},
-		"on hold, of all":  {query.BatchFilter{Hold: "paused"}, 30, 3},
-		"of nobody":        {query.BatchFilter{Topic: "bills"}, 0, 1},
+		"all":                   {query.BatchFilter{}, 45030, 46},
+		"of one":                {query.BatchFilter{Topic: "orders", Subscription: "other"}, 450, 1},
+		"pending":               {query.BatchFilter{State: "pending"}, 30, 1},
+		"dead-lettered":         {query.BatchFilter{State: "dead_lettered"}, 1, 3},
+		"dead-lettered, of one": {query.BatchFilter{Subscription: "one", State: "dead_lettered"}, 1, 3},
+		"on hold":               {query.BatchFilter{Topic: "orders", Hold: "paused"}, 30, 1},
+		"on hold, of all":       {query.BatchFilter{Hold: "paused"}, 30, 3},
+		"of no subscription":    {query.BatchFilter{Topic: "bills"}, 0, 1},
 	} {
 		got, pages := read(row.filter)
 		require.Len(t, got, row.rows, name)
@@ -177,11 +177,11 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 		filter      query.BatchFilter
 		rows, pages int
 	}{
-		"given up":          {query.BatchFilter{Topic: "orders", State: "dead_lettered"}, 2, 2},
-		"all":               {query.BatchFilter{Topic: "orders"}, 18030, 20},
-		"pending":           {query.BatchFilter{Topic: "orders", State: "pending"}, 30, 2},
-		"on hold":           {query.BatchFilter{Topic: "orders", Hold: "paused"}, 30, 2},
-		"given up, of some": {query.BatchFilter{Topic: "orders", Subscription: "gone", State: "dead_lettered"}, 2, 2},
+		"dead-lettered":          {query.BatchFilter{Topic: "orders", State: "dead_lettered"}, 2, 2},
+		"all":                    {query.BatchFilter{Topic: "orders"}, 18030, 20},
+		"pending":                {query.BatchFilter{Topic: "orders", State: "pending"}, 30, 2},
+		"on hold":                {query.BatchFilter{Topic: "orders", Hold: "paused"}, 30, 2},
+		"dead-lettered, of some": {query.BatchFilter{Topic: "orders", Subscription: "gone", State: "dead_lettered"}, 2, 2},
 	} {
 		got, pages := walk(t, 1000, func(l query.BatchLine) int64 { return l.BatchID },
 			func(turn query.Turn[int64]) (query.Page[query.BatchLine], *int64) {

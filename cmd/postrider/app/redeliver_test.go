@@ -54,7 +54,7 @@ func TestRedeliver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Zero(t, b.count(t, brokenTokens))
-	again := b.giveUp(t)
+	again := b.deadLetterAll(t)
 	require.Len(t, again, 2)
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_from = $2",
@@ -80,8 +80,8 @@ func TestRedeliverRefuses(t *testing.T) {
 	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver(NULL)"), "dead_letter_id is required")
 	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, topic => 'orders')", letters[0]),
 		"subscription is required with topic")
-	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, 'nobody')", letters[0]),
-		`topic "orders" has no event subscription "nobody" (SQLSTATE 22023)`)
+	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, 'missing')", letters[0]),
+		`topic "orders" has no event subscription "missing" (SQLSTATE 22023)`)
 	require.Contains(t, b.rejectedBy(t, "SELECT postrider.redeliver($1, 'all', 'elsewhere')", letters[0]),
 		`topic "elsewhere" has no event subscription "all"`)
 
@@ -105,7 +105,7 @@ func TestRedeliverRefuses(t *testing.T) {
 	require.Equal(t, "Name another one as subscription.", refusal.Hint)
 	_, err = b.store.Operator.Redeliver(t.Context(), uuid.Nil, operator.Target{}, false)
 	require.ErrorIs(t, err, postgres.ErrNotFound)
-	_, err = b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{Subscription: "nobody"}, false)
+	_, err = b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{Subscription: "missing"}, false)
 	require.ErrorIs(t, err, postgres.ErrInvalid)
 
 	delivery, err := b.store.Operator.Redeliver(t.Context(), letters[1], operator.Target{Subscription: "other"}, false)
@@ -161,7 +161,7 @@ func TestRedeliverWhenTheEventIsGone(t *testing.T) {
 		own("custom", `[ { "no" : 1, "v":"2\"\u0001é\\", "who":"ann\"\u0001é\\",  "total":1e3 } ]`))
 	require.NoError(t, err)
 	b.exec(t, "UPDATE postrider_internal.events SET traceparent = 'tp', tracestate = 'ts'")
-	letter := b.giveUp(t)[0]
+	letter := b.deadLetterAll(t)[0]
 	work := func(from uuid.UUID) *queue.Work {
 		t.Helper()
 		delivery, err := b.store.Operator.Redeliver(t.Context(), from, operator.Target{}, true)
@@ -206,7 +206,7 @@ func TestRedeliverAnOldEvent(t *testing.T) {
 		b.publish(t, "orders", "e", 1)
 		b.moveEvents(t, day)
 		b.exec(t, fmt.Sprintf("UPDATE postrider_internal.events SET published_at = published_at - interval '%d days'", ago))
-		letter := b.giveUp(t)[0]
+		letter := b.deadLetterAll(t)[0]
 		require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.dead_letters WHERE event_day = $1", day))
 
 		// While a transaction that has redelivered it is open, the day is removed, if it may be.
@@ -276,7 +276,7 @@ func TestRedeliverTwiceAtOnce(t *testing.T) {
 		"SELECT count(*) FROM postrider.dead_letters WHERE dead_letter_id = $1 AND redelivered_at IS NOT NULL", letters[1]))
 }
 
-// A deletion waits for a redelivery that is not committed, and cancels what it owes then.
+// A deletion waits for a redelivery that is not committed, and cancels the deliveries that it then finds.
 func TestDeletionSeesRedeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -61,9 +61,9 @@ func TestRetention(t *testing.T) {
 	require.Equal(t, day2, b.kept(t, "delivery_attempts"))
 }
 
-// TestRetentionKeepsWhatIsOwed: a day with unfinished deliveries, or with what has not made them yet, stays however old
+// TestRetentionKeepsPendingDeliveries: a day with unfinished deliveries, or with routes that have not created them yet, stays however old
 // it is.
-func TestRetentionKeepsWhatIsOwed(t *testing.T) {
+func TestRetentionKeepsPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	day := b.day(t, 9)
@@ -89,20 +89,20 @@ func TestRetentionKeepsWhatIsOwed(t *testing.T) {
 	require.Empty(t, b.kept(t, "events"))
 }
 
-// TestRetentionGoesOn: what a node left half done is done with, or taken back where events of that day are owed again.
+// TestRetentionGoesOn: what a node left half done is completed, or undone if events of that day are pending again.
 func TestRetentionGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	detached, owed, pending := b.day(t, 9), b.day(t, 8), b.day(t, 7)
-	for _, day := range []string{detached, owed} {
+	detached, again, pending := b.day(t, 9), b.day(t, 8), b.day(t, 7)
+	for _, day := range []string{detached, again} {
 		b.exec(t, fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s", day))
 	}
 	b.topic(t, "orders")
 	b.subscription(t, "orders", "all", nil)
 	b.publish(t, "orders", "e", 1)
-	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.deliveries SET event_day = '%s'", owed))
+	b.exec(t, fmt.Sprintf("UPDATE postrider_internal.deliveries SET event_day = '%s'", again))
 
-	// A transaction that has looked at the table keeps the detaching waiting until the patience of whoever detaches is
+	// A transaction that has read the table delays the detaching until the detaching node's timeout is
 	// over.
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -115,15 +115,15 @@ func TestRetentionGoesOn(t *testing.T) {
 		fmt.Sprintf("ALTER TABLE postrider_internal.events DETACH PARTITION postrider_internal.events_%s CONCURRENTLY",
 			pending))
 	require.Error(t, err)
-	require.Equal(t, detached+" detached,"+owed+" detached,"+pending+" pending", b.kept(t, "events"))
+	require.Equal(t, detached+" detached,"+again+" detached,"+pending+" pending", b.kept(t, "events"))
 	b.publish(t, "orders", "beside", 1)
 	require.NoError(t, tx.Commit(t.Context()))
 
 	require.NoError(t, b.store.Maintenance.Retain(t.Context(), query.Retention{DeliveredDays: 1}))
-	require.Equal(t, owed, b.kept(t, "events"))
+	require.Equal(t, again, b.kept(t, "events"))
 }
 
-// TestRetentionSeesOpenTransactions: what a transaction published on a day may be owed as soon as it commits, however
+// TestRetentionSeesOpenTransactions: what a transaction published on a day can become pending when it commits, however
 // old the day is by then. One that began after the day has its locks for another reason.
 func TestRetentionSeesOpenTransactions(t *testing.T) {
 	t.Parallel()

@@ -27,15 +27,15 @@ WITH truth AS (
         ELSE coalesce(reason, '') END, count(*) FROM postrider.deliveries WHERE state <> 'pending' GROUP BY 1, 2, 3, 4
     UNION ALL SELECT topic, subscription, 'backlog', '', count(*) FROM postrider.deliveries WHERE state = 'pending'
     GROUP BY 1, 2
-), told AS (
+), counted AS (
     SELECT topic, subscription, kind, detail, sum(count) AS n FROM postrider.delivery_counts WHERE kind <> 'duplicate'
     GROUP BY 1, 2, 3, 4
     UNION ALL SELECT topic, subscription, 'backlog', '', pending_deliveries FROM postrider.backlogs
 )
-SELECT count(*) FROM truth FULL JOIN told ON truth.topic = told.topic AND coalesce(truth.subscription,
-    '') = coalesce(told.subscription, '')
-       AND truth.kind = told.kind AND truth.detail = told.detail
- WHERE truth.n IS DISTINCT FROM told.n`
+SELECT count(*) FROM truth FULL JOIN counted ON truth.topic = counted.topic AND coalesce(truth.subscription,
+    '') = coalesce(counted.subscription, '')
+       AND truth.kind = counted.kind AND truth.detail = counted.detail
+ WHERE truth.n IS DISTINCT FROM counted.n`
 
 // missummedRollups compares the sums that pages read with the minutes.
 const missummedRollups = `

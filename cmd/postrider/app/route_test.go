@@ -91,7 +91,7 @@ func (b *bundle) routeAll(t *testing.T, stores ...*app.System) (rounds int) {
 
 func (b *bundle) requireRoutedOnce(t *testing.T) {
 	t.Helper()
-	require.Zero(t, b.count(t, misrouted), "every event is owed once to every event subscription")
+	require.Zero(t, b.count(t, misrouted), "every event subscription has one delivery of every event")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 	require.Zero(t, b.count(t, brokenTokens))
 	require.Zero(t, b.count(t, miscountedRollups))
@@ -100,10 +100,10 @@ func (b *bundle) requireRoutedOnce(t *testing.T) {
 func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ events, subscriptions, deliveries, routes int }{
-		"at the threshold":     {events: 5, subscriptions: 2, deliveries: 10, routes: 0},
-		"past the threshold":   {events: 11, subscriptions: 1, deliveries: 0, routes: 1},
-		"one event for many":   {events: 1, subscriptions: 11, deliveries: 0, routes: 1},
-		"many that nobody has": {events: 200, subscriptions: 0, deliveries: 0, routes: 0},
+		"at the threshold":          {events: 5, subscriptions: 2, deliveries: 10, routes: 0},
+		"past the threshold":        {events: 11, subscriptions: 1, deliveries: 0, routes: 1},
+		"one event for many":        {events: 1, subscriptions: 11, deliveries: 0, routes: 1},
+		"many without subscription": {events: 200, subscriptions: 0, deliveries: 0, routes: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +117,7 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 			require.Equal(t, row.routes, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 			require.Len(t, b.routeJobs(t), row.routes)
 			require.Zero(t, b.count(t, brokenRoutes))
-			require.Zero(t, b.count(t, miscountedRollups), "published when it was published, owed when it is owed")
+			require.Zero(t, b.count(t, miscountedRollups), "published counts at publishing, matched when the delivery is created")
 
 			b.routeAll(t, b.store)
 			b.requireRoutedOnce(t)
@@ -140,7 +140,7 @@ func TestRouteIsMadeInSteps(t *testing.T) {
 }
 
 // Several nodes may believe that a job is theirs: one that was thought dead, and the one that took over.
-func TestStepIsMadeOnceWhoeverHasTheJob(t *testing.T) {
+func TestRouteStepRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 3)
 	other := b.routingStore(t, "node-2")
@@ -211,7 +211,7 @@ func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
-// Filters are asked when an event is routed: who was deleted meanwhile, or wants other events now, is not owed it, and
+// Filters apply when an event is routed: an event subscription that was deleted or changed meanwhile gets no delivery, and
 // who came later is not either.
 func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	t.Parallel()
@@ -229,14 +229,14 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 
 	require.NoError(t, other.Publisher.Route(t.Context(), b.routeJobs(t)[0]), "by a node that may not know of it yet")
 
-	owed := func(name string) int {
+	deliveries := func(name string) int {
 		return b.count(t,
 			"SELECT count(DISTINCT system_id) FROM postrider.deliveries WHERE subscription = $1 AND state = 'pending'", name)
 	}
 	require.Equal(t, map[string]int{"sub-0": 6, "sub-1": 0, "sub-2": 2, "sub-3": 6, "sub-4": 6, "late": 0},
 		map[string]int{
-			"sub-0": owed("sub-0"), "sub-1": owed("sub-1"), "sub-2": owed("sub-2"), "sub-3": owed("sub-3"),
-			"sub-4": owed("sub-4"), "late": owed("late"),
+			"sub-0": deliveries("sub-0"), "sub-1": deliveries("sub-1"), "sub-2": deliveries("sub-2"), "sub-3": deliveries("sub-3"),
+			"sub-4": deliveries("sub-4"), "late": deliveries("late"),
 		})
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 5"),
@@ -306,7 +306,7 @@ func TestRoutedDeliveriesObeyHoldsAndBatching(t *testing.T) {
 	require.Zero(t, b.count(t, miscountedRollups))
 }
 
-// Whoever has no room gets no more jobs from a route than from a publish.
+// A node without free workers gets no more jobs from a route than from a publish.
 func TestRoutedDeliveriesAskForAdmission(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -359,7 +359,7 @@ func TestSweepGivesARouteItsJobAgain(t *testing.T) {
 	}
 }
 
-// Events that somebody removed are owed to nobody, and the route goes on behind them.
+// Removed events get no deliveries, and the route continues after them.
 func TestRouteOfEventsThatAreGone(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 3)
@@ -381,7 +381,7 @@ func TestRouteIsTriedAgainUntilTheDatabaseTakesIt(t *testing.T) {
 	go func() { stepped <- b.store.Publisher.Route(context.Background(), job) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, b.store.Publisher.Route(ctx, job), context.DeadlineExceeded, "whoever waits may stop waiting")
+	require.ErrorIs(t, b.store.Publisher.Route(ctx, job), context.DeadlineExceeded, "a waiting caller can stop")
 	require.Empty(t, stepped)
 	b.exec(t, "ALTER TABLE postrider_internal.away RENAME TO deliveries")
 	require.NoError(t, <-stepped)
@@ -431,7 +431,7 @@ func TestOnlyTheGuiltyRouteIsRefused(t *testing.T) {
 	require.Zero(t, b.count(t, brokenRoutes))
 }
 
-// Nobody else would: River's own scheduler is switched off.
+// River's own scheduler is switched off.
 func TestPromoteWakesRoutesThatFailed(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 11)

@@ -140,8 +140,8 @@ func TestPublishFromSQL(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.events"))
 }
 
-// TestPublishFromSQLUnwanted: an event that nobody wants is told as such, whoever else stands in the same route.
-func TestPublishFromSQLUnwanted(t *testing.T) {
+// TestPublishFromSQLUnmatched: an unmatched event is reported as such, whatever else its route has.
+func TestPublishFromSQLUnmatched(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -191,14 +191,14 @@ func TestPublishBesideChanges(t *testing.T) {
 	b.subscription(t, "orders", "early", nil)
 	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"eventType": "A", "subject": ""}')`)
 	require.NoError(t, err)
-	b.subscription(t, "orders", "late", nil) // nobody waits for the open transaction
+	b.subscription(t, "orders", "late", nil) // does not wait for the open transaction
 	require.NoError(t, tx.Commit(t.Context()))
 	b.routeAll(t, b.store)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE subscription = 'early'"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
 }
 
-// TestPublishNotifies: not while a node looks anyway, and not when it was told not to.
+// TestPublishNotifies: not while a node polls anyway, and not if it is switched off.
 func TestPublishNotifies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -393,7 +393,7 @@ func TestPublishFromSQLSideBySide(t *testing.T) {
 	require.Equal(t, 104, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
 }
 
-// TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has no rights but those of whoever
+// TestRowChangeRunsAsItsUser: a cast of the user's own, which to_jsonb calls, has only the rights of the role that
 // changes the row.
 func TestRowChangeRunsAsItsUser(t *testing.T) {
 	t.Parallel()

@@ -43,8 +43,8 @@ func (b *bundle) sweep(t *testing.T) jobs.Swept {
 	return found
 }
 
-// owed is a bundle with n deliveries that wait for their first attempt.
-func owed(t *testing.T, n int) *bundle {
+// pendingDeliveries is a bundle with n deliveries that wait for their first attempt.
+func pendingDeliveries(t *testing.T, n int) *bundle {
 	t.Helper()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -58,7 +58,7 @@ const (
 	firstJob      = "(SELECT job_id FROM postrider_internal.deliveries ORDER BY id LIMIT 1)"
 )
 
-func TestSweepMendsWhatCameApart(t *testing.T) {
+func TestSweepRepairsInconsistencies(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		breaking string
@@ -113,7 +113,7 @@ func TestSweepMendsWhatCameApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := owed(t, 5)
+			b := pendingDeliveries(t, 5)
 			b.exec(t, row.breaking)
 			require.Equal(t, jobs.Swept{}, b.sweep(t), "what was touched a moment ago is left alone")
 			b.age(t)
@@ -143,7 +143,7 @@ SELECT (SELECT count(*) FROM postrider_internal.deliveries d
 
 func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 	t.Parallel()
-	b := owed(t, 2)
+	b := pendingDeliveries(t, 2)
 	b.exec(t, "UPDATE postrider_internal.deliveries SET attempts = 3, last_attempt_at = now(), next_attempt_at = now() "+
 		"+ interval '4 hours' WHERE id = "+firstDelivery)
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE id = "+firstJob)
@@ -161,7 +161,7 @@ func TestSweepKeepsTheTimeOfTheLostAttempt(t *testing.T) {
 
 func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 	t.Parallel()
-	b := owed(t, 1)
+	b := pendingDeliveries(t, 1)
 	b.exec(t,
 		`UPDATE postrider_internal.river_job SET state = 'discarded', finalized_at = now(), args = args || '{"r": 19}'`)
 	d, j := b.count(t, "SELECT id FROM postrider_internal.deliveries"), b.count(t,
@@ -177,10 +177,10 @@ func TestSweepCountsTheRerunsOfAnAttemptThatNeverEnds(t *testing.T) {
 		"nor can a late result be recorded with it")
 }
 
-func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
+func TestSweepSkipsRunningJobs(t *testing.T) {
 	t.Parallel()
 	for name, breaking := range map[string]string{
-		"a running job that is nobody's ends by itself": "UPDATE postrider_internal.river_job SET state = 'running'; " +
+		"a running job of no node ends by itself": "UPDATE postrider_internal.river_job SET state = 'running'; " +
 			"DELETE FROM postrider_internal.deliveries",
 		"a finalized job is River's to clean up": "UPDATE postrider_internal.river_job " +
 			"SET state = 'completed', finalized_at = now(); DELETE FROM postrider_internal.deliveries",
@@ -202,7 +202,7 @@ func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := owed(t, 3)
+			b := pendingDeliveries(t, 3)
 			for statement := range strings.SplitSeq(breaking, ";") {
 				b.exec(t, statement)
 			}
@@ -217,9 +217,9 @@ func TestSweepLeavesAloneWhatIsInSomebodysHands(t *testing.T) {
 	}
 }
 
-func TestSweepSkipsADeliveryThatSomebodyIsHolding(t *testing.T) {
+func TestSweepSkipsLockedDeliveries(t *testing.T) {
 	t.Parallel()
-	b := owed(t, 3)
+	b := pendingDeliveries(t, 3)
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	b.age(t)
 	tx, err := b.pool.Begin(t.Context())
@@ -237,7 +237,7 @@ func TestSweepSkipsADeliveryThatSomebodyIsHolding(t *testing.T) {
 
 func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 	t.Parallel()
-	b := owed(t, 3)
+	b := pendingDeliveries(t, 3)
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	b.age(t)
 	tx, err := b.pool.Begin(t.Context())
@@ -260,11 +260,11 @@ func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 	b.sweep(t) // both may have stood aside for one another
 	require.Zero(t, b.count(t, brokenFree))
 	require.EqualValues(t, 3, b.store.Maintenance.Repairs()+other.Maintenance.Repairs(),
-		"nothing is mended twice")
+		"nothing is repaired twice")
 }
 
-// manyOwed fills the tables with n deliveries whose jobs' ids are in another order than theirs, as after retries.
-func (b *bundle) manyOwed(t *testing.T, n int) {
+// manyDeliveries fills the tables with n deliveries whose jobs' ids are in another order than theirs, as after retries.
+func (b *bundle) manyDeliveries(t *testing.T, n int) {
 	t.Helper()
 	b.exec(t, `WITH x AS (SELECT i AS id, i * 7919 % $1 + 1 AS job FROM generate_series(1, $1::bigint) i), jobs AS (
 			INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at,
@@ -284,7 +284,7 @@ func TestSweepGoesStepByStep(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const n = 35_000
-	b.manyOwed(t, n)
+	b.manyDeliveries(t, n)
 	b.requireSweepReadsRanges(t)
 	require.Equal(t, jobs.Swept{}, b.sweep(t))
 	b.exec(t, "DELETE FROM postrider_internal.river_job WHERE args ->> 'd' IN ('1', '9999', '10000', '20000', '35000')")
@@ -320,7 +320,7 @@ func (b *bundle) requireSweepReadsRanges(t *testing.T) {
 	}
 }
 
-// Healthy rows are told from broken ones by what one moment of the database shows: here everything that publishing,
+// One snapshot of the database distinguishes consistent rows from inconsistent ones: here everything that publishing,
 // fetching, recording, reclaiming and deleting do goes on at once, with rows that look old to the sweeper.
 func TestSweepFindsNothingWhileEverythingMoves(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,8 @@ type notice struct {
 	Data                      map[string]any
 }
 
-// beTold makes the topic, and somebody who subscribes to it.
-func (b *bundle) beTold(t *testing.T) *catalog.Subscription {
+// subscribeToNotices creates the topic and an event subscription of it.
+func (b *bundle) subscribeToNotices(t *testing.T) *catalog.Subscription {
 	t.Helper()
 	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
 	return b.subscription(t, catalog.SystemTopic, "operators",
@@ -34,7 +34,7 @@ func (b *bundle) beTold(t *testing.T) *catalog.Subscription {
 
 // tell makes events of what was noted, as if the second since the last time had passed, and answers all there are, in
 // their order.
-func (b *bundle) tell(t *testing.T) (told []notice) {
+func (b *bundle) publishNotices(t *testing.T) (notices []notice) {
 	t.Helper()
 	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.notice_pass SET noticed_at = '-infinity'")
 	require.NoError(t, err)
@@ -49,9 +49,9 @@ func (b *bundle) tell(t *testing.T) (told []notice) {
 	for _, text := range texts {
 		var n notice
 		require.NoError(t, json.Unmarshal([]byte(text), &n))
-		told = append(told, n)
+		notices = append(notices, n)
 	}
-	return told
+	return notices
 }
 
 func (b *bundle) noted(t *testing.T) int {
@@ -76,29 +76,29 @@ func (b *bundle) fail(t *testing.T, topic string, sub *catalog.Subscription, n i
 }
 
 var (
-	refused = policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonHTTPBadRequest}
-	gaveUp  = policy.Verdict{Action: policy.Drop, Reason: policy.ReasonMaxDeliveryAttemptsExceeded}
+	refused   = policy.Verdict{Action: policy.DeadLetter, Reason: policy.ReasonHTTPBadRequest}
+	exhausted = policy.Verdict{Action: policy.Drop, Reason: policy.ReasonMaxDeliveryAttemptsExceeded}
 )
 
-func TestDeadLettersAndDropsAreTold(t *testing.T) {
+func TestDeadLettersAndDropsAreNotified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 1, refused)
-	b.fail(t, "orders", sub, 1, gaveUp)
+	b.fail(t, "orders", sub, 1, exhausted)
 	require.Equal(t, 2, b.noted(t))
-	told := b.tell(t)
-	require.Len(t, told, 2)
+	notices := b.publishNotices(t)
+	require.Len(t, notices, 2)
 
-	letter, drop := told[0], told[1]
+	letter, drop := notices[0], notices[1]
 	require.Equal(t, "postrider.deadLetter.created", letter.Type)
 	require.Equal(t, b.text(t, "SELECT dead_letter_id::text FROM postrider.dead_letters"), letter.ID)
 	require.Equal(t, letter.ID, letter.Data["deadLetterId"])
 	require.Equal(t, "postrider.delivery.dropped", drop.Type)
 	require.NotEmpty(t, drop.ID)
-	for i, n := range told {
+	for i, n := range notices {
 		require.Equal(t, "/topics/orders", n.Source)
 		require.Equal(t, "/topics/orders/subscriptions/billing", n.Subject)
 		delete(n.Data, "deadLetterId")
@@ -112,7 +112,7 @@ func TestDeadLettersAndDropsAreTold(t *testing.T) {
 		delete(n.Data, "deliveryId")
 		require.Equal(t, map[string]any{
 			"count": 1.0, "topic": "orders", "subscription": "billing",
-			"reason": string([]policy.Verdict{refused, gaveUp}[i].Reason), "eventId": "e-0", "eventType": "test",
+			"reason": string([]policy.Verdict{refused, exhausted}[i].Reason), "eventId": "e-0", "eventType": "test",
 			"attempts": 1.0, "lastOutcome": "Busy", "lastStatus": 503.0, "endpointBaseUrl": "https://example.com/hook",
 			"retryPolicy": policy.DefaultName,
 		}, n.Data)
@@ -122,8 +122,8 @@ func TestDeadLettersAndDropsAreTold(t *testing.T) {
 		"each is to be routed")
 }
 
-// Nobody subscribes: nothing is written down, and what was noted for somebody who has left is removed.
-func TestNothingIsNotedForNobody(t *testing.T) {
+// Without an event subscription no notice is stored, and stored notices of a deleted one are removed.
+func TestNoNoticesWithoutSubscription(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
@@ -131,15 +131,15 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 3, refused)
 	require.Zero(t, b.noted(t))
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	b.fail(t, "orders", sub, 1, refused)
 	require.Equal(t, 1, b.noted(t))
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), catalog.SystemTopic, "operators"))
 	b.fail(t, "orders", sub, 1, refused)
 	require.Equal(t, 1, b.noted(t))
 
-	stays := b.beTold(t)
-	require.Empty(t, b.tell(t), "it was before their time")
+	stays := b.subscribeToNotices(t)
+	require.Empty(t, b.publishNotices(t), "it was before their time")
 	b.fail(t, "orders", sub, 1, refused)
 	require.NoError(t, b.store.Maintenance.Clean(t.Context()))
 	require.Equal(t, 1, b.noted(t))
@@ -149,19 +149,19 @@ func TestNothingIsNotedForNobody(t *testing.T) {
 }
 
 // What becomes of notices is no notice.
-func TestEndsOfNoticesAreNotTold(t *testing.T) {
+func TestEndsOfNoticesAreNotNotified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	told := b.beTold(t)
-	b.fail(t, catalog.SystemTopic, told, 2, refused)
+	notices := b.subscribeToNotices(t)
+	b.fail(t, catalog.SystemTopic, notices, 2, refused)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = $1", catalog.SystemTopic))
 	batched := b.subscription(t, catalog.SystemTopic, "batched", func(s *catalog.SubscriptionSpec) {
 		s.EventDeliverySchema, s.MaxEventsPerBatch = event.CloudEvents, new(10)
 	})
 	b.publish(t, catalog.SystemTopic, "batched", 2)
 	batch := b.cutOne(t, batched)
-	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, batched, gaveUp)))
+	require.NoError(t, b.store.Recorder.Record(t.Context(), batchResult(batch, batched, exhausted)))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped'"))
 	// As functions that people call end deliveries: in a transaction of their own.
 	const endedBySQL = "UPDATE postrider_internal.delivery_history SET finished_at = now(); " +
@@ -177,21 +177,21 @@ func TestEndsOfNoticesAreNotTold(t *testing.T) {
 	require.Equal(t, 4, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"), "of another topic they would be")
 }
 
-// Members of batches are told of as other deliveries are, each with its own fate.
-func TestMembersOfBatchesAreTold(t *testing.T) {
+// Members of batches are notified like other deliveries, each with its own end.
+func TestMembersOfBatchesAreNotified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "all", batching(10, 64))
 	b.publish(t, "orders", "e", 3)
 	batch := b.cutOne(t, sub)
-	failed := batchResult(batch, sub, gaveUp)
+	failed := batchResult(batch, sub, exhausted)
 	failed.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
 	require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
 	require.ErrorIs(t, b.store.Recorder.Record(t.Context(), failed), postgres.ErrNotFound)
 	types := map[string]int{}
-	for _, n := range b.tell(t) {
+	for _, n := range b.publishNotices(t) {
 		types[n.Type]++
 	}
 	require.Equal(t, map[string]int{"postrider.deadLetter.created": 1, "postrider.delivery.dropped": 2}, types)
@@ -201,15 +201,15 @@ func TestMembersOfBatchesAreTold(t *testing.T) {
 	retried := batchResult(batch, sub, policy.Verdict{Action: policy.Retry, At: time.Now().Add(time.Hour)})
 	retried.Fates = []delivery.Fate{{DeliveryID: batch.Members[0].DeliveryID, Verdict: refused}}
 	require.NoError(t, b.store.Recorder.Record(t.Context(), retried))
-	require.Len(t, b.tell(t), 4, "who leaves a batch that goes on")
+	require.Len(t, b.publishNotices(t), 4, "who leaves a batch that goes on")
 }
 
-// A notice is committed with what it tells of, or not at all; and a flush that is repeated notes nothing twice.
+// A notice is committed with the change that it reports, or not at all; and a flush that is repeated notes nothing twice.
 func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.exec(t, "CREATE SEQUENCE postrider_internal.commits")
 	b.exec(t, `CREATE FUNCTION postrider_internal.fail_first_commit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -236,15 +236,15 @@ func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	_, err := b.store.Maintenance.PublishNotices(t.Context())
 	require.Error(t, err)
 	require.Equal(t, 1, b.noted(t), "what is not published is not forgotten")
-	require.Len(t, b.tell(t), 1)
+	require.Len(t, b.publishNotices(t), 1)
 }
 
-// However many nodes ask, it is told once a second, and each notice once.
-func TestOneNodeTells(t *testing.T) {
+// However many nodes run, notices are published once a second, and each notice once.
+func TestOneNodePublishesNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
 	other, _ := newStore(t, b.url, "node-2")
 	b.fail(t, "orders", sub, 5, refused)
@@ -264,14 +264,14 @@ func TestOneNodeTells(t *testing.T) {
 	_, err := other.Maintenance.PublishNotices(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, b.noted(t), "not twice in a second")
-	require.Len(t, b.tell(t), 6)
+	require.Len(t, b.publishNotices(t), 6)
 }
 
-func TestExpiredSubscriptionsAreTold(t *testing.T) {
+func TestExpiredSubscriptionsAreNotified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	at := b.store.Clock.Now().Add(300 * time.Millisecond)
 	b.subscription(t, "orders", "brief", func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at })
 	b.subscription(t, "orders", "deleted", nil)
@@ -280,31 +280,31 @@ func TestExpiredSubscriptionsAreTold(t *testing.T) {
 		return b.store.Subscriptions.Expire(t.Context()) == nil &&
 			b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE subscription = 'brief'") == 0
 	}, 10*time.Second, 10*time.Millisecond)
-	told := b.tell(t)
-	require.Len(t, told, 1)
-	require.Equal(t, "postrider.subscription.expired", told[0].Type)
-	require.Equal(t, "/topics/orders/subscriptions/brief", told[0].Subject)
-	require.NotEmpty(t, told[0].Data["expirationTimeUtc"])
-	delete(told[0].Data, "expirationTimeUtc")
+	notices := b.publishNotices(t)
+	require.Len(t, notices, 1)
+	require.Equal(t, "postrider.subscription.expired", notices[0].Type)
+	require.Equal(t, "/topics/orders/subscriptions/brief", notices[0].Subject)
+	require.NotEmpty(t, notices[0].Data["expirationTimeUtc"])
+	delete(notices[0].Data, "expirationTimeUtc")
 	require.Equal(t,
 		map[string]any{
 			"count": 1.0, "topic": "orders", "subscription": "brief", "endpointBaseUrl": "https://example.com/hook",
-		}, told[0].Data)
+		}, notices[0].Data)
 }
 
-func TestExportsAbandonedAreTold(t *testing.T) {
+func TestAbandonedExportsAreNotified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 2, refused)
-	b.tell(t)
+	b.publishNotices(t)
 	b.exec(t, `SELECT postrider_internal.note_exports_abandoned(array_agg(id), 'AuthorizationFailure',
 		    '{"exportAttempts": 48}') FROM postrider_internal.dead_letters`)
 	require.Equal(t, 1, b.noted(t))
 	var given []notice
-	for _, n := range b.tell(t) {
+	for _, n := range b.publishNotices(t) {
 		if n.Type == "postrider.deadLetter.exportAbandoned" {
 			given = append(given, n)
 		}
@@ -324,7 +324,7 @@ func TestNoticesTellNoSecret(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	const planted = "planted-secret"
 	sub := b.subscription(t, "orders", "billing", func(s *catalog.SubscriptionSpec) {
 		s.EndpointURL = "https://example.com/hook?code=" + planted
@@ -342,7 +342,7 @@ func TestNoticesTellNoSecret(t *testing.T) {
 				`","eventType":"test","data":"` + planted + `"}`)},
 		}, nil
 	}
-	for _, verdict := range []policy.Verdict{refused, gaveUp} {
+	for _, verdict := range []policy.Verdict{refused, exhausted} {
 		_, err := b.store.Publisher.Publish(t.Context(), publication)
 		require.NoError(t, err)
 		d, j := b.fetched(t, "node-1")
@@ -350,7 +350,7 @@ func TestNoticesTellNoSecret(t *testing.T) {
 		failed.Error, failed.ResponseExcerpt, failed.ResponseHeaders = planted, []byte(planted), []byte("X: "+planted)
 		require.NoError(t, b.store.Recorder.Record(t.Context(), failed))
 	}
-	require.Len(t, b.tell(t), 2)
+	require.Len(t, b.publishNotices(t), 2)
 	require.Positive(t,
 		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE dead_letters::text LIKE '%' || $1 || '%'", planted),
 		"it was planted")
@@ -397,7 +397,7 @@ func TestTheSystemTopicIsPostridersOwn(t *testing.T) {
 		require.ErrorContains(t, err, "postrider's own", call)
 	}
 	b.exec(t, "CREATE TABLE shop (id int PRIMARY KEY)")
-	b.exec(t, "CREATE TRIGGER told AFTER INSERT ON shop FOR EACH ROW EXECUTE FUNCTION "+
+	b.exec(t, "CREATE TRIGGER noticed AFTER INSERT ON shop FOR EACH ROW EXECUTE FUNCTION "+
 		"postrider.publish_row_change('postrider.system')")
 	_, err = b.pool.Exec(t.Context(), "INSERT INTO shop VALUES (1)")
 	require.ErrorContains(t, err, "postrider's own")

@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Few are told one by one; more than 20 of an event subscription as a sum; sums of too many event subscriptions by
+// Few notices become one event each; more than 20 of an event subscription as a sum; sums of too many event subscriptions by
 // topic; of too many topics all in one.
 func TestManyNoticesAreSummed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	b.exec(t,
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
 		SELECT 'topic-' || to_char(i, 'FM000'), 'basic', 'EventGridSchema', '', '', '', '' FROM generate_series(1, 150) i`)
@@ -49,10 +49,10 @@ func TestManyNoticesAreSummed(t *testing.T) {
 			  FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s ON s.topic_id = t.id,
 			      generate_series(1, $1::int) flush
 			 WHERE t.name LIKE 'topic-%' AND `+row.where+` RETURNING 1) SELECT count(*) FROM noted`, row.flushes, row.count)
-		told := b.tell(t)
-		require.LessOrEqual(t, len(told), 100, name)
+		notices := b.publishNotices(t)
+		require.LessOrEqual(t, len(notices), 100, name)
 		got, ids := map[string]float64{}, map[string]bool{}
-		for _, n := range told {
+		for _, n := range notices {
 			count := n.Data["count"].(float64)
 			got[n.Subject] += count
 			ids[n.ID] = true
@@ -70,28 +70,28 @@ func TestManyNoticesAreSummed(t *testing.T) {
 			require.NotEmpty(t, n.Data["firstAt"])
 			require.NotEmpty(t, n.Data["lastAt"])
 		}
-		require.Len(t, ids, len(told), name)
+		require.Len(t, ids, len(notices), name)
 		require.Equal(t, row.want, got, name)
 	}
 }
 
-// What others wrote of a failure cannot make an event too large to be told.
+// Text of a failure cannot make an event too large to be published.
 func TestLongReasonsAreCut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 1, refused)
-	b.tell(t)
+	b.publishNotices(t)
 	b.count(t, `SELECT count(*) FROM (SELECT postrider_internal.note_exports_abandoned(array_agg(l.id),
 		    i || repeat('x', 100000), jsonb_build_object('error', repeat('x', 100000)))
 		FROM postrider_internal.dead_letters l, generate_series(1, 30) i GROUP BY i OFFSET 0) noted`)
 	require.Equal(t, 30, b.noted(t))
-	told := b.tell(t)
-	require.Len(t, told, 2)
-	require.EqualValues(t, 30, told[1].Data["count"])
-	require.Len(t, told[1].Data["reasons"], 20)
+	notices := b.publishNotices(t)
+	require.Len(t, notices, 2)
+	require.EqualValues(t, 30, notices[1].Data["count"])
+	require.Len(t, notices[1].Data["reasons"], 20)
 }
 
 // A storm writes one small row for each flush and event subscription, and not one for each dead letter.
@@ -99,15 +99,15 @@ func TestAStormIsFewNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic(t, "orders")
-	b.beTold(t)
+	b.subscribeToNotices(t)
 	sub := b.subscription(t, "orders", "billing", nil)
 	b.fail(t, "orders", sub, 1000, refused)
 	require.Equal(t, 1000, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"))
 	require.Less(t, b.noted(t), 500)
 	require.Equal(t, 20, b.count(t,
 		"SELECT max(least(cardinality(dead_letters), cardinality(deliveries))) FROM postrider_internal.notices WHERE count >= 20"))
-	told := b.tell(t)
-	require.Len(t, told, 1)
-	require.EqualValues(t, 1000, told[0].Data["count"])
-	require.Equal(t, map[string]any{"UndeliverableDueToHttpBadRequest": 1000.0}, told[0].Data["reasons"])
+	notices := b.publishNotices(t)
+	require.Len(t, notices, 1)
+	require.EqualValues(t, 1000, notices[0].Data["count"])
+	require.Equal(t, map[string]any{"UndeliverableDueToHttpBadRequest": 1000.0}, notices[0].Data["reasons"])
 }

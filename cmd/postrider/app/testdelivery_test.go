@@ -13,7 +13,7 @@ import (
 	"postrider/query"
 )
 
-// One event, owed to one event subscription that would not even want it, on hold until the refill lets it go as any
+// One event for one event subscription whose filter it does not match, on hold until the refill lets it go as any
 // other.
 func TestTestDeliveryGoesToOneAlone(t *testing.T) {
 	t.Parallel()
@@ -23,9 +23,9 @@ func TestTestDeliveryGoesToOneAlone(t *testing.T) {
 	ctx := access.WithActor(t.Context(), access.Actor{Name: "anna", Address: "192.0.2.1"})
 	id, err := b.store.Operator.TestDelivery(ctx, "orders", "choosy")
 	require.NoError(t, err)
-	const owed = `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND subscription = 'choosy'
+	const pending = `SELECT count(*) FROM postrider.deliveries WHERE delivery_id = $1 AND subscription = 'choosy'
 		    AND state = 'pending' AND event_type = 'postrider.TestEvent'`
-	require.Equal(t, 1, b.count(t, owed+" AND hold = 'admission'", id))
+	require.Equal(t, 1, b.count(t, pending+" AND hold = 'admission'", id))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries"))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE matched = 1 "+
 		"AND subject = 'postrider/test/choosy' AND body #>> '{data,test}' = 'true'"))
@@ -38,7 +38,7 @@ func TestTestDeliveryGoesToOneAlone(t *testing.T) {
 	released, err := b.store.Releaser.Refill(t.Context(), sub.ID, false, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, released)
-	require.Equal(t, 1, b.count(t, owed+" AND hold IS NULL", id))
+	require.Equal(t, 1, b.count(t, pending+" AND hold IS NULL", id))
 	require.Zero(t, b.count(t, brokenTokens))
 }
 
@@ -94,7 +94,7 @@ func TestTestDeliveryWaitsOrIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE hold = 'paused'"))
 
-	_, err = operator.TestDelivery(t.Context(), "orders", "nobody")
+	_, err = operator.TestDelivery(t.Context(), "orders", "missing")
 	require.ErrorIs(t, err, postgres.ErrNotFound)
 	b.exec(t,
 		"UPDATE postrider_internal.event_subscriptions SET expiration_time_utc = now() - interval '1 s' WHERE id = $1",

@@ -107,7 +107,7 @@ func TestSigned(t *testing.T) {
 	require.False(t, topic.Signed("text", nil))
 }
 
-// A row that was copied from elsewhere is sealed with another key. Whoever shows its key may publish; what it signed is
+// A row that was copied from elsewhere is sealed with another key. A client with its key may publish; what it signed is
 // refused.
 func TestKeysSealedWithAnotherKeySignNothing(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func TestPublishAdmitsWhatThereIsRoomFor(t *testing.T) {
 	require.Equal(t, 310, b.count(t, admissionQuery))
 	require.Zero(t, b.count(t, brokenTokens))
 
-	// A crowd is on hold: whoever comes next queues up behind it, even where there is room.
+	// Many deliveries are on hold: the next one queues behind them, even if there are free workers.
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	b.exec(t, "DELETE FROM postrider_internal.deliveries WHERE hold IS NULL")
 	_, err = s.Traffic.SampleTraffic(t.Context())
@@ -152,7 +152,7 @@ func TestPromoteLooksPastAFlood(t *testing.T) {
 	}
 }
 
-// Behind a flood there may be another one, and behind that somebody's few retries.
+// Behind a flood there may be another one, and behind that a few retries.
 func TestPromoteLooksPastSeveralFloods(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -235,7 +235,7 @@ func TestRoomIsCountedOnThroughFailedSamples(t *testing.T) {
 	require.Equal(t, before, b.store.Traffic.Capacity(sub.ID))
 }
 
-// Jobs that River finalized, and probations that nobody is on any more, are removed after an hour, and nothing else.
+// Jobs that River finalized, and probations without deliveries, are removed after an hour, and nothing else.
 func TestClean(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -245,8 +245,8 @@ func TestClean(t *testing.T) {
 	b.exec(t, `INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, updated_at)
 		SELECT postrider_internal.probation_key(p.probation_scope, s.endpoint_hash, s.id), 'kept', now() - interval '2 hours'
 		  FROM postrider_internal.event_subscriptions s JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-		UNION ALL SELECT 'nobody''s', 'over', now() - interval '2 hours'
-		UNION ALL SELECT 'nobody''s yet', 'kept', now()`)
+		UNION ALL SELECT 'unused', 'over', now() - interval '2 hours'
+		UNION ALL SELECT 'unused yet', 'kept', now()`)
 	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, finalized_at)
 		SELECT state::postrider_internal.river_job_state, '{}', 'deliver', 'deliveries', 1, 1000, at FROM (VALUES
 			('completed', now() - interval '2 hours'), ('discarded', now() - interval '2 hours'), ('completed', now()),

@@ -1,5 +1,5 @@
 -- Data for the questions of docs/reference/sql.md: few rows, each there for a question. Ids of deliveries are 101 and
--- up where they are owed.
+-- up where they are pending.
 DO $$
 DECLARE
     orders  bigint := (SELECT id FROM postrider_internal.topics WHERE name = 'orders');
@@ -27,8 +27,8 @@ BEGIN
         || '"}}', 'UTF8')
       FROM (VALUES ('00000000-0000-7000-8000-000000000001', interval '50 minutes', 2, 'order-42'),
           ('00000000-0000-7000-8000-000000000002', '40 minutes', 2, 'order-43'),
-                   ('00000000-0000-7000-8000-000000000003', '5 minutes', 0, 'nobody-1'),
-                   ('00000000-0000-7000-8000-000000000004', '1 minute', 0, 'nobody-2')) AS e(i, ago, matched, event_id);
+                   ('00000000-0000-7000-8000-000000000003', '5 minutes', 0, 'unmatched-1'),
+                   ('00000000-0000-7000-8000-000000000004', '1 minute', 0, 'unmatched-2')) AS e(i, ago, matched, event_id);
 
     INSERT INTO postrider_internal.batches (id, subscription_id, state, job_id, members, bytes, attempts,
         next_attempt_at) VALUES
@@ -118,7 +118,7 @@ BEGIN
         endpoint_base_url, endpoint_hash, schema, code_sealed, code_hash, callback, public_url, state,
         message) VALUES
         ('validation', 'orders', 'new', '{}', '', 'https://example.com/new', '', 'EventGridSchema', '', 'a', true, '',
-            'awaiting', 'somebody has to open it'),
+            'awaiting', 'open it to confirm'),
         ('validation', 'orders', 'old', '{}', '', 'https://example.com/old', '', 'EventGridSchema', '', 'b', true, '',
             'succeeded', 'done');
 END $$

@@ -28,7 +28,7 @@ const (
 
 // fillSteps are procedures that fill one day, in any order; fillCounts count what they made.
 var (
-	fillSteps  = []string{"fill_events", "fill_history", "fill_attempts", "fill_dead_letters", "fill_owed"}
+	fillSteps  = []string{"fill_events", "fill_history", "fill_attempts", "fill_dead_letters", "fill_pending"}
 	fillCounts = []string{"fill_counts"}
 )
 

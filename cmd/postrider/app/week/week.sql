@@ -4,7 +4,7 @@
 CREATE SCHEMA bench;
 
 -- Events are numbered from 0 and come at one rate; those before first have been made already.
-CREATE TABLE bench.load (events bigint, began timestamptz, ended timestamptz, owed_from bigint, special bigint,
+CREATE TABLE bench.load (events bigint, began timestamptz, ended timestamptz, pending_from bigint, special bigint,
     first bigint);
 
 CREATE FUNCTION bench.topic_of(n bigint) RETURNS integer LANGUAGE sql IMMUTABLE AS
@@ -27,12 +27,12 @@ $$ SELECT convert_to('{"id":"e-' || n || '","subject":"/things/' || n || '","eve
 
 -- Every delivery of a day's events. fate is a number below 1000 that says how it ends.
 CREATE FUNCTION bench.made(day date) RETURNS TABLE (n bigint, id bigint, published_at timestamptz,
-    last_moment timestamptz, event_uuid uuid, topic_id bigint, subscription_id bigint, fate bigint, owed boolean)
+    last_moment timestamptz, event_uuid uuid, topic_id bigint, subscription_id bigint, fate bigint, pending boolean)
 LANGUAGE sql STABLE AS $$
 SELECT n, id, at, ((day + 1)::timestamp AT TIME ZONE 'UTC') - interval '1 millisecond', bench.uuid_of(at, 0, n),
-       topic_id, sub, (id * 104729) % 1000, n >= owed_from AND sub IN (1, 6, 11)
+       topic_id, sub, (id * 104729) % 1000, n >= pending_from AND sub IN (1, 6, 11)
   FROM (SELECT n, n * 2 + k + 1 AS id, l.began + (l.ended - l.began) * (n::float8 / l.events) AS at, topic_id::bigint,
-      l.owed_from,
+      l.pending_from,
                ((topic_id - 1) * 5 + 1 + CASE k WHEN 0 THEN 0 ELSE 1 + n % 4 END)::bigint AS sub
           FROM bench.load l CROSS JOIN generate_series(bench.first_of(day), bench.first_of(day + 1) - 1) AS n
           CROSS JOIN generate_series(0, 1) AS k CROSS JOIN bench.topic_of(n) AS topic_id) d $$;
@@ -84,7 +84,7 @@ SELECT m.id, $1, m.subscription_id, m.topic_id, m.event_uuid, $1, CASE WHEN fate
        CASE WHEN fate < 100 THEN bench.uuid_of(ended, 2, m.id) END
   FROM bench.made($1) m CROSS JOIN LATERAL (SELECT least(last_moment, published_at + CASE WHEN fate BETWEEN 115 AND 214
       THEN interval '30 seconds' ELSE interval '20 milliseconds' END) AS ended) e
- WHERE NOT owed $$) $call$;
+ WHERE NOT pending $$) $call$;
 
 CREATE PROCEDURE bench.fill_attempts(day date) LANGUAGE sql AS $call$ CALL bench.fill('delivery_attempts', day, $$
 INSERT INTO {part} (day, delivery_id, subscription_id, job_id, number, reruns, due_at, started_at, duration_us,
@@ -100,7 +100,7 @@ SELECT $1, m.id, m.subscription_id, m.id, i, (m.id % 100003 = 0)::integer, start
        '\x436f6e74656e742d547970653a20746578742f706c61696e0d0a', CASE verdict WHEN 'deliver' THEN NULL
            ELSE convert_to('{"error":"no more of this today"}', 'UTF8') END
   FROM bench.made($1) m
- CROSS JOIN LATERAL (SELECT CASE WHEN owed THEN CASE subscription_id WHEN 1 THEN (m.id % 20 = 1)::integer WHEN 11
+ CROSS JOIN LATERAL (SELECT CASE WHEN pending THEN CASE subscription_id WHEN 1 THEN (m.id % 20 = 1)::integer WHEN 11
      THEN 1 + m.id % 3 ELSE 0 END
                                  WHEN fate BETWEEN 110 AND 114 THEN 0 WHEN fate BETWEEN 115 AND 214 THEN 2
                                  ELSE 1 END AS attempts) c
@@ -109,7 +109,7 @@ SELECT $1, m.id, m.subscription_id, m.id, i, (m.id % 100003 = 0)::integer, start
      published_at + (i - 1) * interval '30 seconds' + interval '5 milliseconds') AS started,
                             CASE WHEN m.id % 97 = 0 THEN 1200000
                                 ELSE 3000 + ((m.id * 31337) % 1000) * ((m.id * 31337) % 1000) / 10 END AS duration) s
- CROSS JOIN LATERAL (SELECT * FROM (VALUES (503, 'Busy', 'retry', owed OR fate BETWEEN 115 AND 214 AND i = 1),
+ CROSS JOIN LATERAL (SELECT * FROM (VALUES (503, 'Busy', 'retry', pending OR fate BETWEEN 115 AND 214 AND i = 1),
      (400, 'BadRequest', 'dead_letter', fate < 100), (503, 'Busy', 'drop', fate < 110), (200, 'Delivered', 'deliver',
      true))
                             AS v(status, outcome, verdict, applies) WHERE applies LIMIT 1) a $$) $call$;
@@ -129,10 +129,10 @@ SELECT bench.uuid_of(e.ended, 2, m.id), e.ended, m.id, m.subscription_id, m.topi
   JOIN postrider_internal.topics t ON t.id = m.topic_id JOIN postrider_internal.event_subscriptions s
       ON s.id = m.subscription_id
  CROSS JOIN LATERAL (SELECT least(last_moment, published_at + interval '20 milliseconds') AS ended) e
- WHERE NOT owed AND fate < 100 $$;
+ WHERE NOT pending AND fate < 100 $$;
 
--- What is owed is held by a probation, held by a pause, or has a job for its next attempt.
-CREATE PROCEDURE bench.fill_owed(day date) LANGUAGE sql AS $$
+-- What is pending is held by a probation, held by a pause, or has a job for its next attempt.
+CREATE PROCEDURE bench.fill_pending(day date) LANGUAGE sql AS $$
 INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, attempts, event_bytes,
     last_status, last_outcome, job_id, time_to_live_since, next_attempt_at, first_attempt_at, last_attempt_at, hold)
 SELECT m.id, m.subscription_id, m.topic_id, m.event_uuid, day, attempts, 450, CASE WHEN attempts > 0 THEN 503 END,
@@ -142,10 +142,10 @@ SELECT m.id, m.subscription_id, m.topic_id, m.event_uuid, day, attempts, 450, CA
        CASE subscription_id WHEN 1 THEN 'probation' WHEN 6 THEN 'paused' END
   FROM bench.made(day) m CROSS JOIN LATERAL (SELECT CASE subscription_id WHEN 1 THEN (m.id % 20 = 1)::integer WHEN 11
       THEN 1 + m.id % 3 ELSE 0 END AS attempts) c
- WHERE owed;
+ WHERE pending;
 INSERT INTO postrider_internal.river_job (id, state, args, kind, queue, priority, max_attempts, scheduled_at)
 SELECT m.id, 'scheduled', jsonb_build_object('d', m.id, 's', 11, 'n', 2), 'deliver', 'deliveries', 1, 1000,
-       now() + interval '4 hours' FROM bench.made(day) m WHERE owed AND subscription_id = 11 $$;
+       now() + interval '4 hours' FROM bench.made(day) m WHERE pending AND subscription_id = 11 $$;
 
 -- The counts, from the rows that are there.
 CREATE PROCEDURE bench.fill_counts(today date) LANGUAGE sql AS $$
@@ -182,11 +182,11 @@ HAVING grouping(subscription_id) = 1 OR subscription_id > 0 $$;
 
 -- What there is once: the catalogue, holds, nodes, batches, the audit, handshakes.
 CREATE PROCEDURE bench.fill_rest(wanted bigint) LANGUAGE plpgsql AS $$
-DECLARE events bigint := wanted / 2; owed_from bigint := wanted / 2 - (wanted / 20) / 0.36 / 2;
+DECLARE events bigint := wanted / 2; pending_from bigint := wanted / 2 - (wanted / 20) / 0.36 / 2;
 BEGIN
     INSERT INTO bench.load SELECT events, date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' -
-        interval '6 days', now(), owed_from,
-           (SELECT max(n) FROM generate_series(greatest(0, owed_from - 20000), owed_from - 1) n
+        interval '6 days', now(), pending_from,
+           (SELECT max(n) FROM generate_series(greatest(0, pending_from - 20000), pending_from - 1) n
                WHERE bench.topic_of(n) = 1 AND ((n * 2 + 1) * 104729) % 1000 < 100), 0;
     INSERT INTO postrider_internal.topics (id, name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
     SELECT i, (ARRAY ['orders', 'payments', 'users', 'stock', 'carts', 'returns', 'reviews', 'prices', 'shipments',
