@@ -24,7 +24,7 @@ func TestSettingsAreDeclaredOnce(t *testing.T) {
 	}{
 		"retry policy": {DescribePolicy(&p, 1), spec.Policy, []string{"name", "builtIn", "isDefault", "etag"}},
 		"topic": {TopicSpec{
-			Kind: new(catalog.TopicBasic), InputSchema: new(event.Custom), InputSchemaMapping: json.RawMessage("{}"),
+			Kind: new(catalog.TopicBasic), InputSchema: new(event.Custom), InputSchemaMapping: new(event.Mapping),
 			EventRetentionInDays: new(1), DuplicateDetectionWindowInMinutes: new(1),
 		}, spec.Topic, nil},
 	} {

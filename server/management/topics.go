@@ -2,7 +2,6 @@ package management
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/url"
 	"time"
@@ -19,7 +18,7 @@ import (
 type TopicSpec struct {
 	Kind                              *catalog.TopicKind `json:"kind" minLength:"1"`
 	InputSchema                       *event.Schema      `json:"inputSchema" minLength:"1"`
-	InputSchemaMapping                json.RawMessage    `json:"inputSchemaMapping,omitempty" schema:"InputSchemaMapping"`
+	InputSchemaMapping                *event.Mapping     `json:"inputSchemaMapping,omitempty" schema:"InputSchemaMapping"`
 	EventRetentionInDays              *int               `json:"eventRetentionInDays,omitempty"`
 	DuplicateDetectionWindowInMinutes *int               `json:"duplicateDetectionWindowInMinutes,omitempty"`
 }
@@ -178,7 +177,8 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	if s.Kind == catalog.TopicNamespace && s.InputSchema != event.CloudEvents {
 		found.Value("inputSchema", "must be %s: a namespace topic takes CloudEvents only", event.CloudEvents)
 	}
-	s.InputSchemaMapping = found.mapping(s.InputSchema, b.InputSchemaMapping)
+	found.mapping(s.InputSchema, b.InputSchemaMapping)
+	s.InputSchemaMapping = b.InputSchemaMapping
 	if b.EventRetentionInDays != nil && s.Kind != catalog.TopicNamespace {
 		found.Value("eventRetentionInDays", "must be absent: it belongs to namespace topics")
 	}
@@ -191,31 +191,20 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	return s, found.Err()
 }
 
-// mapping reads inputSchemaMapping, which belongs to CustomEventSchema; nil for none.
-func (p *problems) mapping(schema event.Schema, given json.RawMessage) *event.Mapping {
-	custom, stated := schema == event.Custom, len(given) > 0 && string(given) != "null"
+// mapping checks inputSchemaMapping, which belongs to CustomEventSchema.
+func (p *problems) mapping(schema event.Schema, mapping *event.Mapping) {
+	custom := schema == event.Custom
 	switch {
-	case custom && !stated:
-		p.Value("inputSchemaMapping", "is required: %s says nothing of where an event's type and subject are", event.Custom)
-		return nil
-	case !custom && stated:
+	case custom && mapping == nil:
+		p.Value("inputSchemaMapping", "is required: it names the fields of %s that are an event's type and subject", schema)
+	case !custom && mapping != nil:
 		p.Value("inputSchemaMapping", "must be absent: it belongs to inputSchema %s", event.Custom)
-		return nil
-	case !custom:
-		return nil
+	case custom:
+		var wrong *event.MappingError
+		if errors.As(mapping.Validate(), &wrong) {
+			p.Value(wrong.Field, "%s", wrong.Message)
+		}
 	}
-	mapping := new(event.Mapping)
-	err := mapping.UnmarshalJSON(given)
-	if err == nil {
-		err = mapping.Validate()
-	}
-	var wrong *event.MappingError
-	if errors.As(err, &wrong) {
-		p.Value(wrong.Field, "%s", wrong.Message)
-	} else {
-		p.Check(err)
-	}
-	return mapping
 }
 
 func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, error) {
@@ -238,12 +227,10 @@ func topicView(t *catalog.Topic, keys *catalog.AccessKeys) Topic {
 		Name: t.Name, Version: t.Version, Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt,
 		UpdatedAt: t.UpdatedAt,
 		TopicSpec: TopicSpec{
-			Kind: &t.Kind, InputSchema: &t.InputSchema, EventRetentionInDays: limitOf(t.EventRetentionInDays),
+			Kind: &t.Kind, InputSchema: &t.InputSchema, InputSchemaMapping: t.InputSchemaMapping,
+			EventRetentionInDays:              limitOf(t.EventRetentionInDays),
 			DuplicateDetectionWindowInMinutes: limitOf(minutes(t.DuplicateWindow)),
 		},
-	}
-	if t.InputSchemaMapping != nil {
-		shown.InputSchemaMapping, _ = json.Marshal(t.InputSchemaMapping) // strings can always be written
 	}
 	if keys != nil {
 		shown.Key1, shown.Key2 = &keys.Key1, &keys.Key2
