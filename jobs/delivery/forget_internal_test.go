@@ -30,7 +30,7 @@ func withTwo(subs []*catalog.Subscription) *catalog.Snapshot {
 	})
 }
 
-// forgetful is what remembers event subscriptions, without a database.
+// forgetful has the parts that remember event subscriptions, without a database.
 type forgetful struct {
 	Loader   *Loader
 	Recorder *Recorder
@@ -48,7 +48,7 @@ func (f *forgetful) Forget() {
 	f.Recorder.Forget()
 }
 
-func TestForgetLeavesWhatIsThere(t *testing.T) {
+func TestForgetKeepsExistingEventSubscriptions(t *testing.T) {
 	t.Parallel()
 	subs := twoSubscriptions()
 	c := withTwo(subs)
@@ -58,22 +58,20 @@ func TestForgetLeavesWhatIsThere(t *testing.T) {
 	}
 	for _, sub := range []*catalog.Subscription{subs[0], subs[1], gone} {
 		s.Loader.cuts.of(sub.ID)
-		s.Recorder.failing.set(string(c.ProbationKey(sub)), true)
+		s.Recorder.failing.Store(string(c.ProbationKey(sub)), true)
 	}
-	s.Recorder.failing.set("endpoint of nobody", true)
+	s.Recorder.failing.Store("endpoint without event subscriptions", true)
 	kept := s.Loader.cuts.of(1)
 
 	s.Forget()
 
 	require.Len(t, s.Loader.cuts.all, 2)
 	require.Same(t, kept, s.Loader.cuts.of(1))
-	require.Len(t, s.Recorder.failing.keys, 2)
-	require.True(t, s.Recorder.failing.has("endpoint"))
-	require.True(t, s.Recorder.failing.has(string(c.ProbationKey(subs[1]))))
+	require.ElementsMatch(t, []string{"endpoint", string(c.ProbationKey(subs[1]))}, failingKeys(s.Recorder))
 }
 
-// A pump may be at work when its event subscription is deleted.
-func TestForgetLeavesCuttersAtWork(t *testing.T) {
+// A batch cutter may run when its event subscription is deleted.
+func TestForgetKeepsRunningCutters(t *testing.T) {
 	t.Parallel()
 	s := newForgetful(withTwo(nil))
 	c := s.Loader.cuts.of(7)

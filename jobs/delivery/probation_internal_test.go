@@ -6,17 +6,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/jobs/queue"
+	"postrider/policy"
 )
 
-func TestFailingForgetsWhatHasNoRow(t *testing.T) {
+// failingKeys lists the probations that the recorder remembers as failing.
+func failingKeys(r *Recorder) (keys []string) {
+	r.failing.Range(func(key, _ any) bool {
+		keys = append(keys, key.(string))
+		return true
+	})
+	return keys
+}
+
+func TestRememberFailingForgetsProbationsWithoutRow(t *testing.T) {
 	t.Parallel()
-	var f failing
-	f.set("released elsewhere", true)
-	f.set("still failing", true)
-	heard := []*healthSignal{
-		{Probation: queue.Probation{Key: "released elsewhere"}}, {Probation: queue.Probation{Key: "still failing"}},
+	r := &Recorder{}
+	var results []*recording
+	for _, key := range []string{"released elsewhere", "still failing"} {
+		r.failing.Store(key, true)
+		results = append(results, &recording{Result: Result{Probation: queue.Probation{Key: key}}})
 	}
-	f.forget(heard, map[string]*probation{"still failing": {}})
-	require.False(t, f.has("released elsewhere"))
-	require.True(t, f.has("still failing"))
+	failing := &probation{key: "still failing", state: policy.ProbationState{FailuresInARow: 1}}
+	r.rememberFailing(results, map[string]*probation{failing.key: failing})
+	require.Equal(t, []string{"still failing"}, failingKeys(r))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/catalog"
 	"postrider/jobs/queue"
@@ -28,6 +29,9 @@ const (
 	recordTimeout  = 15 * time.Second
 	recordMinPause = 50 * time.Millisecond
 	recordMaxPause = 2 * time.Second
+
+	// blockedPause is the time after which results whose rows another transaction has locked are tried again.
+	blockedPause = 250 * time.Millisecond
 )
 
 // Failpoints of recording: before the transaction, in it, and after its commit; and a result that ends in a dead
@@ -40,20 +44,20 @@ const (
 )
 
 // Recorder records results in groups (T3). A flush that fails is repeated while the process lives: the endpoint's
-// response exists only here, and River would run the same job row twice if it were given the failure.
+// response exists only here, and River would run the same job row twice if it received the failure.
 type Recorder struct {
 	RecorderParts
 	postgres.Failpoint
 	queue *postgres.Batcher[*recording]
-	// blocked are the results whose rows another transaction has locked, see blocked.go. Only the flush uses it.
+	// blocked are the results whose rows another transaction has locked, see deferBlocked. Only the flush uses it.
 	blocked map[*recording]bool
-	failing failing
+	failing sync.Map // keys of probations, see rememberFailing
 
 	flushes, flushTime *postgres.Histogram
 	failures           atomic.Int64
 
-	mu      sync.Mutex
-	healthy chan struct{} // closed while flushes succeed
+	mu        sync.Mutex
+	recovered chan struct{} // closed when flushes succeed again; nil while they succeed
 }
 
 // RecorderParts are what a Recorder needs. Gate is nil on a node that makes no attempts. TimeScale is
@@ -71,12 +75,12 @@ type RecorderParts struct {
 	TimeScale int
 }
 
-// RecorderCounters are what a Recorder has done since its process began.
+// RecorderCounters count since the process began.
 type RecorderCounters struct {
-	// Flushes are the transactions, by how many results each had; Time by how long it took until they were stored, in
-	// nanoseconds, repeats included.
+	// Flushes are the transactions, by how many results each had. Time is how long each took, in nanoseconds, repeats
+	// included.
 	Flushes, Time postgres.Distribution
-	// Failures are the flushes that failed and were tried again; Waiting the results that wait.
+	// Failures are the flushes that failed and were tried again. Waiting are the results that wait.
 	Failures, Waiting int64
 }
 
@@ -91,14 +95,11 @@ type recording struct {
 // NewRecorder makes a recorder; its Run records.
 func NewRecorder(parts RecorderParts, fail postgres.Failpoint) *Recorder {
 	const ms = int64(time.Millisecond)
-	r := &Recorder{
+	return &Recorder{
 		RecorderParts: parts, Failpoint: fail, queue: postgres.NewBatcher[*recording](), blocked: map[*recording]bool{},
 		flushes:   postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
 		flushTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
-		healthy:   make(chan struct{}),
 	}
-	close(r.healthy)
-	return r
 }
 
 // RecorderCounters reads the counters. It does not query the database.
@@ -106,10 +107,9 @@ func (r *Recorder) RecorderCounters() RecorderCounters {
 	return RecorderCounters{r.flushes.Read(), r.flushTime.Read(), r.failures.Load(), int64(r.queue.Len())}
 }
 
-// Record stores a result and returns when it is stored, or when ctx ends: then it may still become stored. If the job
-// row does not exist any more, nothing is recorded; for a batch, whose turn may go on after a result, Record then
-// returns ErrJobGone. ErrPoison: PostgreSQL rejects the result even without the response, and the attempt must be made
-// again.
+// Record stores a result. It returns when the result is stored, or when ctx ends: then it may still become stored. If
+// the job row is gone, nothing is recorded; for a batch, whose turn may continue after a result, Record then returns
+// ErrJobGone. ErrPoison: PostgreSQL rejects the result even without the response, and the attempt must be made again.
 func (r *Recorder) Record(ctx context.Context, result Result) error {
 	req := &recording{Result: result, done: make(chan struct{})}
 	r.identify(req)
@@ -140,37 +140,34 @@ func (r *Recorder) identify(req *recording) {
 
 // WaitRecording waits while recording fails: a node that cannot record results must not start new requests.
 func (r *Recorder) WaitRecording(ctx context.Context) error {
+	r.mu.Lock()
+	recovered := r.recovered
+	r.mu.Unlock()
+	if recovered == nil {
+		return nil
+	}
 	select {
-	case <-r.health():
+	case <-recovered:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait until results can be recorded again: %w", ctx.Err())
 	}
 }
 
-func (r *Recorder) health() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.healthy
-}
-
 func (r *Recorder) setHealthy(healthy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.healthy: // was healthy
-		if !healthy {
-			r.healthy = make(chan struct{})
-		}
-	default:
-		if healthy {
-			close(r.healthy)
-		}
+	switch {
+	case healthy && r.recovered != nil:
+		close(r.recovered)
+		r.recovered = nil
+	case !healthy && r.recovered == nil:
+		r.recovered = make(chan struct{})
 	}
 }
 
-// Run records until ctx ends and nothing waits. What is blocked is tried once more at the end; the node that reclaims
-// this one's jobs makes the other attempts again.
+// Run records until ctx ends and nothing waits. At the end it tries blocked results once more. The node that reclaims
+// this one's jobs repeats the other attempts.
 func (r *Recorder) Run(ctx context.Context) {
 	r.queue.Run(ctx, fitsFlush, func(group []*recording) { r.flush(ctx, group) })
 	if len(r.blocked) > 0 {
@@ -190,24 +187,23 @@ func fitsFlush() func(*recording) bool {
 // flush repeats until the group is recorded or the process stops. Repeating is safe: a result whose job row is gone
 // records nothing.
 func (r *Recorder) flush(ctx context.Context, group []*recording) {
-	// In the order of ids, so that two transactions seldom wait for one another in a circle; reclaiming and canceling
-	// skip what is locked and never wait.
+	// In the order of ids, so that transactions seldom deadlock. Reclaiming and canceling skip locked rows.
 	slices.SortFunc(group, func(a, b *recording) int { return cmp.Compare(a.JobID, b.JobID) })
 	began, pause := time.Now(), recordMinPause
 	r.Reach(PointRecordBefore)
 	if len(r.blocked) > 0 {
-		group = r.setBlockedAside(group)
+		group = r.deferBlocked(group)
 	}
 	for len(group) > 0 {
-		err := postgres.Isolate(group, r.write, r.blame)
+		err := postgres.Isolate(group, r.write, r.reject)
 		if err == nil {
 			break
 		}
 		if postgres.IsTransient(err) && ctx.Err() == nil {
-			continue // rolled back by PostgreSQL to let another transaction through: repeat at once
+			continue // PostgreSQL rolled it back in favor of another transaction
 		}
 		if postgres.IsLocked(err) {
-			free := r.setBlockedAside(group)
+			free := r.deferBlocked(group)
 			some := len(free) < len(group)
 			if group = free; some {
 				continue
@@ -244,8 +240,68 @@ func (r *Recorder) recorded(group []*recording) {
 	}
 }
 
-// blame records a result that PostgreSQL rejects once more, without the bytes that the endpoint sent.
-func (r *Recorder) blame(req *recording, err error) error {
+// deferBlocked returns the results of a group whose rows can be locked now, or the group if that cannot be checked. The
+// others return to the queue after blockedPause: a user who cancels a delivery in psql holds its rows until the
+// transaction ends. Until then their attempts count as in progress, and everything else is recorded.
+//
+// While any result is blocked, each group is checked before it is recorded: a transaction that holds one row may hold
+// more, and finding each by waiting for it costs half a second.
+func (r *Recorder) deferBlocked(group []*recording) (free []*recording) {
+	jobs, err := r.findBlocked(group)
+	if err != nil {
+		return group
+	}
+	var blocked []*recording
+	added := 0
+	for _, req := range group {
+		if !slices.Contains(jobs, req.JobID) {
+			free = append(free, req)
+			continue
+		}
+		if blocked = append(blocked, req); !r.blocked[req] {
+			r.blocked[req] = true
+			r.block(req, 1)
+			added++
+		}
+	}
+	if added > 0 {
+		first := blocked[0]
+		r.Log.Info("an open transaction holds rows of some results; they are recorded when it has ended",
+			"results", added, "delivery", first.DeliveryID, "batch", first.BatchID, "subscription", first.SubscriptionID)
+	}
+	if len(blocked) > 0 {
+		time.AfterFunc(blockedPause, func() { r.queue.Add(blocked...) })
+	}
+	return free
+}
+
+// block reports to the gate that a result is blocked (1) or no longer blocked (-1): it occupies a worker.
+func (r *Recorder) block(req *recording, n int) {
+	if r.Gate != nil {
+		r.Gate.Block(req.SubscriptionID, n)
+	}
+}
+
+var blockedStatement = sqlFile("blocked.sql")
+
+// findBlocked returns the jobs of the results whose rows another transaction has locked.
+func (r *Recorder) findBlocked(group []*recording) (jobs []int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
+	defer cancel()
+	probations := make([][]byte, len(group))
+	for i, req := range group {
+		if r.changesProbation(req) {
+			probations[i] = []byte(req.Probation.Key)
+		}
+	}
+	err = r.DB.QueryRow(ctx, blockedStatement, postgres.Column(group, func(q *recording) int64 { return q.JobID }),
+		postgres.Column(group, func(q *recording) pgtype.Int8 { return postgres.NullInt(q.DeliveryID) }),
+		postgres.Column(group, func(q *recording) pgtype.Int8 { return postgres.NullInt(q.BatchID) }), probations).Scan(&jobs)
+	return jobs, err
+}
+
+// reject records a result that PostgreSQL rejects once more, without the bytes that the endpoint sent.
+func (r *Recorder) reject(req *recording, err error) error {
 	r.Log.Error("a response could not be stored and is left out",
 		"delivery", req.DeliveryID, "batch", req.BatchID, "subscription", req.SubscriptionID, "error", err)
 	req.RequestHeaders, req.ResponseHeaders = nil, nil
@@ -261,63 +317,57 @@ func (r *Recorder) blame(req *recording, err error) error {
 	return nil
 }
 
-// write records a group, and what it shows about the health of endpoints, in one transaction.
-func (r *Recorder) write(group []*recording) error {
+// write records a group and changes probations, in one transaction. A group that changes no probation takes one round
+// trip.
+func (r *Recorder) write(group []*recording) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
 	r.Reach(PointRecordInside)
-	var found []*healthSignal
+	var changing []*recording
 	for _, req := range group {
-		if e := r.evidenceOf(&req.Result); e != nil {
-			found = append(found, e)
+		if r.changesProbation(req) {
+			changing = append(changing, req)
 		}
 	}
-	recorded, err := r.recordGroup(ctx, group, found)
+	var recorded []int64
+	if len(changing) == 0 {
+		err = r.DB.WriteKept(ctx, postgres.KeepPlanBriefly,
+			func(batch *pgx.Batch) { r.queueGroup(batch, group, &recorded) })
+	} else {
+		err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
+			return r.writeWithProbations(ctx, tx, group, changing, &recorded)
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("record %d results: %w", len(group), err)
 	}
 	for _, req := range group {
 		req.gone = !slices.Contains(recorded, req.JobID)
 	}
-	// A retry that is due within the poll interval is worth a wake-up.
+	// A retry that is due within the poll interval needs a wake-up.
 	if slices.ContainsFunc(group, func(q *recording) bool { return q.BatchID == 0 && q.Verdict.Action == policy.Retry }) {
 		r.Notifier.RequestDeliveries()
 	}
 	return nil
 }
 
-// recordGroup returns the jobs whose results were recorded; the rows of the others were gone. A group that shows
-// nothing about endpoints takes one round trip.
-func (r *Recorder) recordGroup(
-	ctx context.Context, group []*recording, found []*healthSignal,
-) (recorded []int64, err error) {
-	if len(found) > 0 {
-		return r.recordWithEvidence(ctx, group, found)
+// writeWithProbations uses only results whose job row existed: those of a node that was considered dead do not count.
+func (r *Recorder) writeWithProbations(
+	ctx context.Context, tx pgx.Tx, group, changing []*recording, recorded *[]int64,
+) error {
+	probations, now := map[string]*probation{}, time.Time{}
+	batch := &pgx.Batch{}
+	batch.Queue(r.DB.Keeping(postgres.KeepPlanBriefly))
+	r.queueGroup(batch, group, recorded)
+	queueLockedProbations(batch, changing, probations, &now)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return err
 	}
-	err = r.DB.WriteKept(ctx, postgres.KeepPlanBriefly, func(batch *pgx.Batch) { r.queueGroup(batch, group, &recorded) })
-	return recorded, err
-}
-
-// recordWithEvidence uses only results whose job row existed: a node that was thought dead is no evidence.
-func (r *Recorder) recordWithEvidence(
-	ctx context.Context, group []*recording, found []*healthSignal,
-) (recorded []int64, err error) {
-	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
-		standings, now := map[string]*probation{}, time.Time{}
-		batch := &pgx.Batch{}
-		batch.Queue(r.DB.Keeping(postgres.KeepPlanBriefly))
-		r.queueGroup(batch, group, &recorded)
-		queueStandings(batch, found, standings, &now)
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return err
-		}
-		heard := slices.DeleteFunc(found, func(e *healthSignal) bool { return !slices.Contains(recorded, e.jobID) })
-		weigh(standings, heard, now)
-		if err := r.writeStandings(ctx, tx, standings); err != nil {
-			return err
-		}
-		r.failing.forget(heard, standings)
-		return nil
-	})
-	return recorded, err
+	changing = slices.DeleteFunc(changing, func(q *recording) bool { return !slices.Contains(*recorded, q.JobID) })
+	r.applyResults(probations, changing, now)
+	if err := r.writeProbations(ctx, tx, probations); err != nil {
+		return err
+	}
+	r.rememberFailing(changing, probations)
+	return nil
 }

@@ -9,14 +9,14 @@ import (
 	"postrider/policy"
 )
 
-// Verdicts that no policy gives.
+// Verdicts that no policy returns.
 const (
 	// Cancel ends a delivery whose event subscription was deleted.
 	Cancel policy.VerdictAction = "cancel"
 	// Hold deletes the job; the delivery waits. Verdict.Reason is the hold. Verdict.At is the time of its next attempt, if
 	// that changes.
 	Hold policy.VerdictAction = "hold"
-	// Leave keeps the job of a batch. The deliveries in Result.Fates leave the batch before its request.
+	// Leave keeps the job of a batch: the deliveries in Result.Fates leave the batch before its request.
 	Leave policy.VerdictAction = "leave"
 )
 
@@ -24,15 +24,15 @@ const (
 const (
 	// ReasonOwnTime: its time to live ends before the batch's next attempt.
 	ReasonOwnTime policy.Reason = "OwnTime"
-	// ReasonUnsendable: its event cannot be written into a request's body, and must not keep the others waiting.
+	// ReasonUnsendable: its event cannot be written into a request's body, and must not delay the others.
 	ReasonUnsendable policy.Reason = "Unsendable"
 	// ReasonHeaderValue: its values of Dynamic headers are not those of the batch's first delivery. The headers were
 	// changed after the batch was cut.
 	ReasonHeaderValue policy.Reason = "HeaderValue"
 )
 
-// Result is the outcome of one delivery attempt, or of a turn that ended without a request (Number 0). It is that of a
-// single delivery (DeliveryID) or of a batch (BatchID).
+// Result is the outcome of one delivery attempt, of a single delivery (DeliveryID) or of a batch (BatchID). If the turn
+// ended without a request, Number, StartedAt, Status and Outcome are zero.
 type Result struct {
 	queue.JobToken // nothing is recorded unless this row exists
 	DeliveryID     int64
@@ -46,7 +46,7 @@ type Result struct {
 	Bytes     int // size of the request's body; 0 = no body was written
 	Reruns    int // how often a crash interrupted this attempt before
 	DueAt     time.Time
-	LastHold  string // the hold that it waited for since then; "" = none
+	LastHold  string // the hold since then; "" = none
 	StartedAt time.Time
 	Duration  time.Duration
 	Timings   Timings
@@ -61,8 +61,8 @@ type Result struct {
 
 	// Verdict is that of all deliveries of the request without a fate.
 	Verdict policy.Verdict
-	// Fates are the deliveries of a batch with a verdict of their own. They leave the batch, unless it ends. A batch's
-	// delivery that becomes a dead letter always has a fate.
+	// Fates are the deliveries of a batch with their own verdicts. They leave the batch, unless it ends. A delivery of a
+	// batch that becomes a dead letter always has a fate.
 	Fates []Fate
 	// Probation is the Work's.
 	Probation queue.Probation
@@ -81,14 +81,6 @@ type Fate struct {
 // Timings are the durations of a request's phases; zero where there was none, as on a reused connection. FirstByte
 // counts from the moment when the connection was ready.
 type Timings struct{ DNS, Connect, TLS, FirstByte time.Duration }
-
-// owner is the id of what was sent.
-func (r *Result) owner() int64 {
-	if r.BatchID != 0 {
-		return r.BatchID
-	}
-	return r.DeliveryID
-}
 
 // deliveries is how many queued deliveries the result ends; a batch that deliveries leave goes on.
 func (r *Result) deliveries() int {

@@ -22,7 +22,7 @@ WITH timed_out AS (
                     WHERE id = @delivery::bigint AND event_uuid = @event::uuid
                     UNION ALL
                    SELECT job_id FROM postrider_internal.batches
-                    WHERE id = @batch::bigint AND created_at = @batch_made::timestamptz)
+                    WHERE id = @batch::bigint AND created_at = @batch_created_at::timestamptz)
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM postrider_internal.river_job j USING free WHERE j.id = free.id RETURNING j.id
@@ -32,7 +32,7 @@ WITH timed_out AS (
        AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
 ), held_batch AS (
     SELECT id FROM postrider_internal.batches
-     WHERE @success::boolean AND id = @batch::bigint AND created_at = @batch_made::timestamptz AND hold IS NOT NULL
+     WHERE @success::boolean AND id = @batch::bigint AND created_at = @batch_created_at::timestamptz AND hold IS NOT NULL
        AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
 ), ended_batch AS (
     UPDATE postrider_internal.batches b
