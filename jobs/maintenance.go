@@ -47,7 +47,7 @@ func (m *Maintenance) PublishNotices(ctx context.Context) (published int, err er
 	if !m.cache.Snapshot().HasSystemSubscribers() {
 		return 0, nil
 	}
-	if err := m.db.QueryRow(ctx, "SELECT postrider_internal.tell()").Scan(&published); err != nil {
+	if err := m.db.QueryRow(ctx, "SELECT postrider_internal.publish_notices()").Scan(&published); err != nil {
 		return 0, fmt.Errorf("publish notices: %w", err)
 	}
 	return published, nil

@@ -26,7 +26,7 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 			r := x.next(t)
 			id := int64(b.count(t, pendingDelivery))
 			err := b.store.Operator.RetryNow(t.Context(), id)
-			require.ErrorContains(t, err, "is under way")
+			require.ErrorContains(t, err, "is in progress")
 			require.NoError(t, b.store.Operator.Cancel(t.Context(), id))
 			r.answer(http.StatusOK)
 			b.publishOne(t, "another")

@@ -37,8 +37,8 @@ CREATE FUNCTION postrider_internal.job_state(due timestamptz) RETURNS postrider_
 SELECT CASE WHEN due <= now() + interval '5 seconds' THEN 'available'
     ELSE 'scheduled' END::postrider_internal.river_job_state $$;
 
--- A node is one process. Its heartbeat is a counter, not a time: another node calls it dead only after it has itself
--- written four heartbeats since this one last moved, so a restart of PostgreSQL makes nobody dead.
+-- A node is one process. Its heartbeat is a counter, not a time. Another node calls it dead only after it has itself
+-- written four heartbeats since this one last changed, so a restart of PostgreSQL makes no node dead.
 CREATE TABLE postrider_internal.nodes (
     id         text PRIMARY KEY,
     beat       bigint NOT NULL DEFAULT 0,
@@ -46,7 +46,7 @@ CREATE TABLE postrider_internal.nodes (
     version    text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
     beat_at    timestamptz NOT NULL DEFAULT now(),
-    -- What this node's sweeper has mended since its start: 0, or something is wrong.
+    -- Inconsistencies that this node's sweeper repaired since its start. It should be 0.
     sweeper_finds bigint NOT NULL DEFAULT 0,
     -- By how much this node divides every wait between attempts: 1, or the --time-scale of dev.
     time_scale integer NOT NULL DEFAULT 1

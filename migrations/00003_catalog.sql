@@ -10,8 +10,8 @@ CREATE TABLE postrider_internal.catalogue (
 INSERT INTO postrider_internal.catalogue (version) VALUES (1);
 
 -- +goose StatementBegin
--- Changes wait for one another on the catalogue's row, so that versions are committed in their order: a reader that has
--- seen a version has seen every change up to it. Publishes only read the row and wait for nobody.
+-- Changes wait for one another on the catalog's row, so versions are committed in order: a reader that has seen a
+-- version has seen every change up to it. Publishes only read the row and do not wait.
 --
 -- A version is the microsecond of its change: a failover that loses the last changes must not give their versions to
 -- others.
@@ -184,13 +184,13 @@ CREATE TRIGGER stamp_version BEFORE INSERT OR UPDATE OF topic_id, name, settings
     FOR EACH ROW WHEN (current_setting('postrider.resealing', true) IS DISTINCT FROM 'on')
         EXECUTE FUNCTION postrider_internal.stamp_catalogue_version();
 
--- What people and handshakes say of an event subscription's deliveries from moment to moment, apart from its
--- configuration: changed without touching the catalogue's version. A row exists only where something differs, or
--- differed, from the open state. Several causes may hold at once; hold names the one that is notified.
+-- The holds of an event subscription, apart from its configuration: they change without a new version of the catalog. A
+-- row exists only if something differs, or differed, from the open state. Several causes may hold at once; hold names
+-- the one that views show.
 --
--- With stop_time_to_live a pause does not count for the time to live: the resume (resumed_at) first moves
--- time_to_live_since of
--- whatever is owed by the pause's length, step by step (moved_to), and the pause holds until that is done.
+-- With stop_time_to_live a pause does not count for the time to live. The resume (resumed_at) first moves
+-- time_to_live_since of all pending deliveries by the pause's length, step by step (moved_to). The pause holds until
+-- then.
 CREATE TABLE postrider_internal.event_subscription_states (
     subscription_id      bigint PRIMARY KEY REFERENCES postrider_internal.event_subscriptions,
     paused_since         timestamptz,
@@ -204,12 +204,11 @@ CREATE TABLE postrider_internal.event_subscription_states (
 ) WITH (fillfactor = 50);
 
 -- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019
--- and 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which;
--- probation_key
--- names it. since is set while deliveries are held. A row exists only from a failure to the next success. failed_events
--- are those that failures_in_a_row counts, until the hold begins: one event that is owed to many event subscriptions of
--- an endpoint is one. condition is what the attempt behind cause met, as the status table spells it: "404", "timeout".
--- "other" while nothing is held.
+-- and 2021), or one event subscription (probation of namespaces). The policy's probation_scope says which,
+-- probation_key names it. since is set while deliveries are held. A row exists only from a failure to the next success.
+-- failed_events are those that failures_in_a_row counts until the hold begins: one event counts once for all event
+-- subscriptions of an endpoint. condition is the result of the attempt behind cause, as the status table spells it:
+-- "404", "timeout". It is "other" while nothing is held.
 CREATE TABLE postrider_internal.probations (
     probation_key             bytea PRIMARY KEY,
     endpoint_base_url    text NOT NULL,
@@ -277,10 +276,10 @@ CREATE TABLE postrider_internal.encryption_keys (
 );
 
 -- +goose StatementBegin
--- Refuses what is sealed with a retired key, by a node that has not heard of the rotation: nobody could open it later.
--- The arguments are the sealed columns. A key's id is bytes 2 to 9 of what it sealed. Share-locking the key's row makes
--- its retirement wait for the commit of what is being sealed.
-CREATE FUNCTION postrider_internal.refuse_retired_keys() RETURNS trigger LANGUAGE plpgsql SET bytea_output = 'hex' AS $$
+-- Rejects a value that a node without the new key has sealed with a retired key: no node could open it later. The
+-- arguments are the sealed columns. A key's id is bytes 2 to 9 of a sealed value. Share-locking the key's row makes its
+-- retirement wait for this commit.
+CREATE FUNCTION postrider_internal.reject_retired_keys() RETURNS trigger LANGUAGE plpgsql SET bytea_output = 'hex' AS $$
 DECLARE retired text;
 BEGIN
     FOR retired IN SELECT k.key_id FROM postrider_internal.encryption_keys k
@@ -296,11 +295,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF key1_sealed, key2_sealed ON postrider_internal.topics
-    FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('key1_sealed', 'key2_sealed');
-CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, signing_sealed
+CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF key1_sealed, key2_sealed ON postrider_internal.topics
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.reject_retired_keys('key1_sealed', 'key2_sealed');
+CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, signing_sealed
     ON postrider_internal.event_subscriptions
-    FOR EACH ROW EXECUTE FUNCTION postrider_internal.refuse_retired_keys('secrets_sealed', 'signing_sealed');
+    FOR EACH ROW EXECUTE FUNCTION postrider_internal.reject_retired_keys('secrets_sealed', 'signing_sealed');
 
 -- +goose Down
 DROP TABLE postrider_internal.encryption_keys;
@@ -311,5 +310,5 @@ DROP TABLE postrider_internal.probations, postrider_internal.event_subscription_
     postrider_internal.retry_policy_cells, postrider_internal.retry_policies;
 DROP FUNCTION postrider_internal.next_catalogue_version;
 DROP TABLE postrider_internal.catalogue;
-DROP FUNCTION postrider_internal.refuse_retired_keys, postrider_internal.touch_policies,
+DROP FUNCTION postrider_internal.reject_retired_keys, postrider_internal.touch_policies,
     postrider_internal.stamp_catalogue_version;

@@ -2,7 +2,7 @@
 
 -- Events for operators are published to topic postrider.system as CloudEvents, in two steps. A notice is stored in the
 -- transaction that it reports: one row for each group of deliveries of a flush, whatever their number. Once a second
--- one node turns the notices into events (function tell): one for each fact while they are few, sums if they are many.
+-- one node turns the notices into events (function publish_notices): one for each fact while they are few, else sums.
 -- So a million dead letters cause some hundred events a second for the subscribers, and one small row for each flush.
 --
 -- Deliveries of postrider.system itself cause no notice: a failing endpoint would receive notices of its own failures.
@@ -63,8 +63,8 @@ BEGIN
          USING note_ends.deliveries;
 END $$;
 
--- Stores notices of dead letters whose export was given up, in the transaction that marks them so. details are members
--- of the event's data: the result of the last try, never a credential of the location. They are left out above 4 KiB.
+-- Stores notices of dead letters whose export was abandoned, in the transaction that marks them so. details are members
+-- of the event's data: the result of the last try, never a credential of the location. Above 4 KiB they are left out.
 CREATE FUNCTION postrider_internal.note_exports_abandoned(dead_letters uuid[], reason text, details jsonb DEFAULT '{}')
 RETURNS void LANGUAGE sql AS $$
 INSERT INTO postrider_internal.notices (type, topic_id, subscription_id, reason, count, deliveries, dead_letters,
@@ -157,7 +157,7 @@ SELECT CASE n.type WHEN 'postrider.deadLetter.created' THEN n.dead_letters[place
 -- type and event subscription become single events, more become a sum. If a type still has more than 100 events, it is
 -- summed by topic, and if necessary over all topics: at most 600 events a second; 100 take 20 ms. No text is longer
 -- than the limit of events: one rejected event would block all others.
-CREATE FUNCTION postrider_internal.tell() RETURNS integer LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.publish_notices() RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     since timestamptz := postrider_internal.notices_since();
     published jsonb;
@@ -236,7 +236,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION postrider_internal.tell, postrider_internal.notice_event_id, postrider_internal.notice_data;
+DROP FUNCTION postrider_internal.publish_notices, postrider_internal.notice_event_id, postrider_internal.notice_data;
 DROP TRIGGER note_probation_removed ON postrider_internal.probations;
 DROP TRIGGER note_probation ON postrider_internal.probations;
 DROP FUNCTION postrider_internal.note_expired, postrider_internal.note_exports_abandoned,

@@ -1,8 +1,8 @@
 -- +goose Up
 
 -- Who changed what, and who was shown a secret. A row is written in the transaction of the change itself, or committed
--- before a secret is answered: what the audit does not have did not happen. Names and not ids, for it outlives what it
--- tells of.
+-- before a secret is returned: every change and every access has a row. It has names and no ids, because it outlives
+-- the rows that it describes.
 CREATE TABLE postrider_internal.audit (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at           timestamptz NOT NULL DEFAULT now(),

@@ -31,9 +31,9 @@ CREATE TABLE postrider_internal.handshakes (
     concluded_at        timestamptz,
     CONSTRAINT validated_by_code CHECK ((purpose = 'validation') = (code_hash IS NOT NULL AND code_sealed IS NOT NULL))
 ) WITH (fillfactor = 80);
-CREATE TRIGGER refuse_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, code_sealed
+CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF secrets_sealed, code_sealed
     ON postrider_internal.handshakes FOR EACH ROW
-    EXECUTE FUNCTION postrider_internal.refuse_retired_keys('secrets_sealed', 'code_sealed');
+    EXECUTE FUNCTION postrider_internal.reject_retired_keys('secrets_sealed', 'code_sealed');
 CREATE UNIQUE INDEX handshakes_code_key ON postrider_internal.handshakes (code_hash) WHERE code_hash IS NOT NULL;
 CREATE INDEX handshakes_awaiting_idx ON postrider_internal.handshakes (callback_expires_at) WHERE state = 'awaiting';
 CREATE INDEX handshakes_pending_idx ON postrider_internal.handshakes (created_at) WHERE state = 'pending';

@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- Who may use the service, beside the admin token, which is configuration and in no table. Of an API key and of a
--- session there is only the SHA-256: both are 32 random bytes, which nobody finds by trying, so a fast hash will do.
+-- session there is only the SHA-256: both are 32 random bytes, which cannot be guessed, so a fast hash is enough.
 -- People choose passwords, so those have a slow one.
 CREATE TABLE postrider_internal.users (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

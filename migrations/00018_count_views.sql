@@ -26,9 +26,9 @@ COMMENT ON VIEW postrider.delivery_counts IS
 COMMENT ON COLUMN postrider.delivery_counts.minute IS 'Beginning of the minute.';
 COMMENT ON COLUMN postrider.delivery_counts.topic IS 'Topic.';
 COMMENT ON COLUMN postrider.delivery_counts.subscription IS
-    'Event subscription; NULL for published and duplicate, which are counted once however many want the event.';
+    'Event subscription; NULL for published and duplicate, which are counted once however many match the event.';
 COMMENT ON COLUMN postrider.delivery_counts.kind IS
-    'What is counted: published (events), duplicate (events that were published again and are stored once), owed '
+    'What is counted: published (events), duplicate (events that were published again and are stored once), matched '
     '(deliveries begun), attempt (requests), or how deliveries ended: delivered, dead_lettered, dropped, canceled.';
 COMMENT ON COLUMN postrider.delivery_counts.detail IS
     'For an attempt its outcome, for an end its reason; FirstAttempt for delivered without a second attempt; '

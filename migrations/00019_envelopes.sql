@@ -1,6 +1,6 @@
 -- +goose Up
--- Publishing in one's own transaction. The events are stored with a row that is seen when the caller commits, and the
--- nodes make their deliveries then: nothing here looks at event subscriptions, and nothing of theirs is locked.
+-- Publishing in your own transaction. The events are stored with a row that nodes see when the caller commits. The
+-- nodes create the deliveries then: nothing here reads or locks event subscriptions.
 
 -- What the columns of an event are taken from.
 CREATE TYPE postrider_internal.envelope AS (
@@ -8,16 +8,15 @@ CREATE TYPE postrider_internal.envelope AS (
     traceparent text, tracestate text, body bytea
 );
 
--- How a member of an envelope is checked: the field that holds it, what stands for a missing one, bounds of its length
--- in bytes, and the texts that are allowed, NULL for all.
+-- How a member of an envelope is checked: its field, the fallback for a missing one, limits of its length in bytes, and
+-- the allowed texts, NULL for all.
 CREATE TYPE postrider_internal.envelope_rule AS (
     member text, field text, fallback text, required boolean, shortest integer, longest integer, allowed text[]
 );
 
 -- +goose StatementBegin
--- Refuses a publish: 22023 with a message that reads "event.eventType is required", and the field as COLUMN for
--- programs.
-CREATE FUNCTION postrider_internal.refuse_event(field text, problem text) RETURNS void LANGUAGE plpgsql AS $$
+-- Rejects a publish: 22023 with a message such as "event.eventType is required", and the field as COLUMN for programs.
+CREATE FUNCTION postrider_internal.reject_event(field text, problem text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('%s %s', field, problem), COLUMN = field;
 END $$;
@@ -27,8 +26,7 @@ SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN
     THEN 'a string' WHEN 'boolean' THEN 'a boolean'
             WHEN 'number' THEN 'a number' ELSE 'null' END $$;
 
--- An RFC 3339 time. The calendar is checked here: to catch the error of a cast would cost a subtransaction for each
--- event.
+-- An RFC 3339 time. The calendar is checked here: catching the error of a cast would cost a subtransaction per event.
 CREATE FUNCTION postrider_internal.envelope_time(field text, given text) RETURNS timestamptz LANGUAGE plpgsql
     STABLE AS $$
 DECLARE
@@ -42,7 +40,7 @@ BEGIN
         '2[0-3]):[0-5]\d)$'
        OR substr(given, 9, 2)::integer > extract(day
            FROM (substr(given, 1, 7) || '-01')::date + interval '1 month - 1 day') THEN
-        PERFORM postrider_internal.refuse_event(field, 'not an RFC 3339 time');
+        PERFORM postrider_internal.reject_event(field, 'not an RFC 3339 time');
     END IF;
     -- PostgreSQL reads offsets of up to 15:59.
     moment := (substr(given, 1, 19) || 'Z')::timestamptz + coalesce(substring(given FROM '^.{19}(\.\d+)'),
@@ -53,7 +51,7 @@ BEGIN
                          mins => right(given, 2)::integer);
     END IF;
     IF moment < '0001-01-01T00:00:00Z' OR moment >= '10000-01-01T00:00:00Z' THEN
-        PERFORM postrider_internal.refuse_event(field, 'not an RFC 3339 time');
+        PERFORM postrider_internal.reject_event(field, 'not an RFC 3339 time');
     END IF;
     RETURN nullif(moment, '0001-01-01T00:00:00Z'); -- no time at all, as everywhere in the service
 END $$;
@@ -75,7 +73,7 @@ BEGIN
     RETURN brackets <> '';
 END $$;
 
--- Distributed traces: what is malformed counts as not sent (W3C, Trace Context, 2021-11-23, section 2.2.2).
+-- Distributed traces: a malformed value is ignored (W3C, Trace Context, 2021-11-23, section 2.2.2).
 CREATE FUNCTION postrider_internal.with_trace(e postrider_internal.envelope, event jsonb)
 RETURNS postrider_internal.envelope LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -146,7 +144,7 @@ DECLARE
 BEGIN
     IF encoded IS NOT NULL AND (event ? 'data' OR jsonb_typeof(encoded) <> 'string'
         OR encoded #>> '{}' !~ '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$') THEN
-        PERFORM postrider_internal.refuse_event(place || '.data_base64', CASE
+        PERFORM postrider_internal.reject_event(place || '.data_base64', CASE
             WHEN event ? 'data' THEN 'must not stand beside data'
             WHEN jsonb_typeof(encoded) <> 'string' THEN 'must be a string, is '
                 || postrider_internal.kind_in_words(encoded)
@@ -155,18 +153,18 @@ BEGIN
     FOR name, value IN SELECT * FROM jsonb_each(event -
         '{specversion,id,source,type,subject,time,datacontenttype,dataschema,data,data_base64}'::text[]) LOOP
         IF name !~ '^[a-z0-9]{1,20}$' THEN
-            PERFORM postrider_internal.refuse_event(place || '.' || name,
+            PERFORM postrider_internal.reject_event(place || '.' || name,
                 'an extension attribute''s name must be 1 to 20 characters of a-z and 0-9');
         ELSIF jsonb_typeof(value) IN ('object', 'array') THEN
-            PERFORM postrider_internal.refuse_event(place || '.' || name,
+            PERFORM postrider_internal.reject_event(place || '.' || name,
                 'an extension attribute must be a string, a number or a boolean, is '
                     || postrider_internal.kind_in_words(value));
         END IF;
     END LOOP;
 END $$;
 
--- Reads the texts of an envelope by the rules, NULL where there is none. Lengths are bytes. A line break would begin a
--- header of the publisher's own, where such a text goes into one. also_numbers: the digits of a number are a text too.
+-- Reads the texts of an envelope by the rules; NULL = no such text. Lengths are bytes. Line breaks are rejected: such a
+-- text may become a header. also_numbers: the digits of a number count as a text, too.
 CREATE FUNCTION postrider_internal.envelope_texts(event jsonb, place text, rules postrider_internal.envelope_rule[],
     also_numbers boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -189,7 +187,7 @@ BEGIN
             WHEN strpos(given, E'\n') > 0 OR strpos(given, E'\r') > 0 THEN 'must not contain a line break'
             WHEN given <> ALL (r.allowed) THEN format('must be "%s"', array_to_string(r.allowed, '" or "')) END;
         IF problem IS NOT NULL THEN
-            PERFORM postrider_internal.refuse_event(place || '.' || r.field, problem);
+            PERFORM postrider_internal.reject_event(place || '.' || r.field, problem);
         END IF;
         texts := texts || coalesce(given, r.fallback);
     END LOOP;
@@ -206,7 +204,7 @@ DECLARE
 BEGIN
     e.id := postrider_internal.new_uuid();
     IF jsonb_typeof(event) <> 'object' THEN
-        PERFORM postrider_internal.refuse_event(place, 'must be an object, is '
+        PERFORM postrider_internal.reject_event(place, 'must be an object, is '
             || postrider_internal.kind_in_words(event));
     ELSIF schema <> 'CustomEventSchema' AND event ->> 'id' IS NULL THEN
         event := event || jsonb_build_object('id', e.id);
@@ -231,17 +229,16 @@ BEGIN
     END IF;
     e.body := convert_to(event::text, 'UTF8');
     IF octet_length(e.body) > 1048576 THEN
-        PERFORM postrider_internal.refuse_event(place, format('an event has at most 1048576 bytes, this one has %s',
+        PERFORM postrider_internal.reject_event(place, format('an event has at most 1048576 bytes, this one has %s',
             octet_length(e.body)));
     ELSIF postrider_internal.nests_deeper(event::text, 256) THEN
-        PERFORM postrider_internal.refuse_event(place, 'objects and arrays may nest 256 deep at most');
+        PERFORM postrider_internal.reject_event(place, 'objects and arrays may nest 256 deep at most');
     END IF;
     RETURN e;
 END $$;
 
--- Takes the key of a publish for 24 hours, or answers the ids of the events that were published with it. A transaction
--- that is open and took the same key is waited for: only its end says which of the two it is. A repeat only reads, and
--- locks nothing.
+-- Takes the key of a publish for 24 hours, or returns the ids of the events that were published with it. If another
+-- open transaction took the same key, it waits for its end. A repeat only reads and locks nothing.
 CREATE FUNCTION postrider_internal.take_key(topic_id bigint, key text, ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -249,7 +246,7 @@ DECLARE
     taken uuid[];
 BEGIN
     IF octet_length(key) NOT BETWEEN 1 AND 255 THEN
-        PERFORM postrider_internal.refuse_event('idempotency_key', format('must be 1 to 255 bytes long, is %s',
+        PERFORM postrider_internal.reject_event('idempotency_key', format('must be 1 to 255 bytes long, is %s',
             octet_length(key)));
     END IF;
     LOOP
@@ -269,8 +266,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- take_events for events that accept_events has made, of one topic. An id that was made here is nobody else's, and
--- needs no key. A repeat of the idempotency key gets the same answer.
+-- take_events for events that accept_events has created, of one topic. An id that was generated here is unique and
+-- needs no key. A repeat of the idempotency key returns the same ids.
 CREATE FUNCTION postrider_internal.take_accepted(topic_id bigint, minutes integer,
     accepted postrider_internal.envelope[], idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -291,9 +288,9 @@ BEGIN
     RETURN firsts;
 END $$;
 
--- Stores events as part of the caller's transaction, and returns their ids in the events' order. Wakes the service
--- unless a node is looking anyway. A transaction that notifies holds a lock of the whole server over its commit, so
--- that publishers wait for one another's disk: with 16 of them, a third of the rate.
+-- Stores events as part of the caller's transaction and returns their ids in the events' order. Wakes the service
+-- unless a node polls anyway. A transaction that notifies holds a server-wide lock while it commits, so publishers wait
+-- for one another's disk: with 16 of them, a third of the rate.
 CREATE FUNCTION postrider_internal.accept_events(topic_name text, events jsonb, alone boolean, notify boolean,
     idempotency_key text) RETURNS uuid[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -364,5 +361,5 @@ END $$;
 DROP FUNCTION postrider_internal.accept_events, postrider_internal.take_accepted, postrider_internal.take_key,
     postrider_internal.read_event, postrider_internal.envelope_texts, postrider_internal.check_cloud_event,
     postrider_internal.envelope_rules, postrider_internal.with_trace, postrider_internal.nests_deeper,
-    postrider_internal.envelope_time, postrider_internal.kind_in_words, postrider_internal.refuse_event;
+    postrider_internal.envelope_time, postrider_internal.kind_in_words, postrider_internal.reject_event;
 DROP TYPE postrider_internal.envelope, postrider_internal.envelope_rule;

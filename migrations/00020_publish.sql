@@ -2,8 +2,8 @@
 -- The functions that publishers call.
 
 -- +goose StatementBegin
--- Only postrider itself publishes to its own topic: who is told must be able to believe it.
-CREATE FUNCTION postrider_internal.refuse_own_topic(topic text) RETURNS void LANGUAGE plpgsql AS $$
+-- Only postrider itself publishes to its own topic: its events must be trustworthy.
+CREATE FUNCTION postrider_internal.reject_own_topic(topic text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF topic = 'postrider.system' THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -13,11 +13,10 @@ BEGIN
     END IF;
 END $$;
 
--- The event that most publish: one alone, with nothing out of the ordinary about it, in the Event Grid schema or a
--- CloudEvent without extensions. One statement does it all: PL/pgSQL prepares every expression anew in each
--- transaction, and the hundred that accept_events comes by take twice as long. It answers NULL for anything else, also
--- for what is wrong, and accept_events is asked then. Whatever is taken here, that would take as well, and the same of
--- it.
+-- The fast path for one event in the Event Grid schema, or one CloudEvent without extensions. It is one statement:
+-- PL/pgSQL prepares every expression anew in each transaction, and the hundred of accept_events take twice as long. It
+-- returns NULL for anything else, invalid events included; the caller then uses accept_events. It accepts nothing that
+-- accept_events rejects, and stores the same.
 CREATE FUNCTION postrider_internal.accept_plain_event(topic_name text, event jsonb, notify boolean) RETURNS uuid
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -94,7 +93,7 @@ BEGIN
         accepted := postrider_internal.accept_plain_event(topic, event, notify);
     END IF;
     IF accepted IS NULL THEN
-        PERFORM postrider_internal.refuse_own_topic(topic);
+        PERFORM postrider_internal.reject_own_topic(topic);
         accepted := (postrider_internal.accept_events(topic, jsonb_build_array(event), true, notify,
             idempotency_key))[1];
     END IF;
@@ -106,7 +105,7 @@ CREATE FUNCTION postrider.publish(topic text, event jsonb, notify boolean DEFAUL
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF event IS NULL THEN
-        PERFORM postrider_internal.refuse_event('event', 'is required');
+        PERFORM postrider_internal.reject_event('event', 'is required');
     END IF;
     RETURN postrider_internal.accept_event(topic, event, notify, idempotency_key);
 END $$;
@@ -115,20 +114,20 @@ CREATE FUNCTION postrider.publish_batch(topic text, events jsonb, notify boolean
     idempotency_key text DEFAULT NULL) RETURNS uuid[]
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM postrider_internal.refuse_own_topic(publish_batch.topic);
+    PERFORM postrider_internal.reject_own_topic(publish_batch.topic);
     IF events IS NULL THEN
-        PERFORM postrider_internal.refuse_event('events', 'is required');
+        PERFORM postrider_internal.reject_event('events', 'is required');
     ELSIF jsonb_typeof(events) <> 'array' THEN
-        PERFORM postrider_internal.refuse_event('events', 'must be an array, is '
+        PERFORM postrider_internal.reject_event('events', 'must be an array, is '
             || postrider_internal.kind_in_words(events));
     ELSIF jsonb_array_length(events) > 5000 THEN
-        PERFORM postrider_internal.refuse_event('events', format('holds at most 5000 events, this one has %s',
+        PERFORM postrider_internal.reject_event('events', format('holds at most 5000 events, this one has %s',
             jsonb_array_length(events)));
     END IF;
     RETURN postrider_internal.accept_events(topic, events, false, notify, idempotency_key);
 END $$;
 
--- An event in whichever schema its topic has.
+-- An event in the schema of its topic.
 CREATE FUNCTION postrider.publish_data(topic text, event_type text, subject text, data jsonb, source text DEFAULT NULL,
     notify boolean DEFAULT true, idempotency_key text DEFAULT NULL) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -147,11 +146,10 @@ BEGIN
     RETURN postrider_internal.accept_event(publish_data.topic, event, notify, idempotency_key);
 END $$;
 
--- A change of a row as an event. It runs with the rights of whoever changes the row: to_jsonb calls the casts of the
--- user's own types.
+-- A change of a row as an event. It runs with the rights of the role that changes the row: to_jsonb calls the casts of
+-- the user's own types.
 --
--- Rows are compared byte by byte: not every type can be compared otherwise, and what is equal may have changed all the
--- same (1.0 and 1.00).
+-- Rows are compared byte by byte: not every type has an equality operator, and equal values may differ (1.0 and 1.00).
 CREATE FUNCTION postrider.publish_row_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
     pg_temp AS $$
 DECLARE
@@ -185,7 +183,7 @@ BEGIN
     SELECT k INTO missing FROM unnest(keys) k WHERE NOT row_of ? k LIMIT 1;
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = format('column "%s", which the subject should be made of, does not exist in %s.%s', missing,
+            MESSAGE = format('column "%s", which the subject needs, does not exist in %s.%s', missing,
             TG_TABLE_SCHEMA, TG_TABLE_NAME);
     END IF;
     subject := left(concat_ws('/', TG_TABLE_SCHEMA, TG_TABLE_NAME, (SELECT string_agg(coalesce(row_of ->> k, 'null'),
@@ -222,4 +220,4 @@ COMMENT ON FUNCTION postrider.publish_row_change() IS
 
 -- +goose Down
 DROP FUNCTION postrider.publish_data, postrider.publish_batch, postrider.publish, postrider_internal.accept_event,
-    postrider_internal.accept_plain_event, postrider_internal.refuse_own_topic, postrider.publish_row_change;
+    postrider_internal.accept_plain_event, postrider_internal.reject_own_topic, postrider.publish_row_change;

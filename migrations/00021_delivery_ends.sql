@@ -32,7 +32,7 @@ CREATE TYPE postrider_internal.delivery_end AS (
 
 -- +goose StatementBegin
 -- Raises the error that says why there is no such pending delivery.
-CREATE FUNCTION postrider_internal.refuse_delivery(delivery bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION postrider_internal.reject_delivery(delivery bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     ended text;
 BEGIN
@@ -65,7 +65,7 @@ BEGIN
               FROM postrider_internal.deliveries d LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id
               WHERE d.id = delivery;
             IF NOT FOUND THEN
-                PERFORM postrider_internal.refuse_delivery(delivery);
+                PERFORM postrider_internal.reject_delivery(delivery);
             END IF;
             SELECT j.state::text AS state, coalesce((j.args ->> 'r')::integer, 0) + j.attempt AS reruns,
                    j.scheduled_at INTO job
@@ -115,7 +115,8 @@ BEGIN
     END IF;
 END $$;
 
--- How a delivery ends: it moves to the history and is counted, and a dead letter copies its event. The caller has fenced
+-- How a delivery ends: it moves to the history and is counted, and a dead letter copies its event. The caller has
+-- fenced
 -- the deliveries: its transaction has deleted their job rows or locked their own rows. The recorder includes the parts
 -- "ends" and "dead letters" in its own statement: this call would add 0.2 ms to the 0.4 ms of one result.
 CREATE FUNCTION postrider_internal.end_deliveries(ends postrider_internal.delivery_end[]) RETURNS bigint
@@ -303,7 +304,7 @@ BEGIN
     END IF;
     IF t.job_state = 'running' THEN
         RAISE NOTICE
-            'an attempt of delivery % is under way: it may still reach the endpoint, and nothing of it is recorded',
+            'an attempt of delivery % is in progress: it may still reach the endpoint, and nothing of it is recorded',
             t.id;
     END IF;
     RETURN letter;
@@ -327,5 +328,5 @@ SELECT postrider_internal.end_by_hand(delivery_id, 'dead_lettered', 'DeadLettere
 DROP FUNCTION postrider_internal.dead_letter_now, postrider_internal.cancel, postrider_internal.end_by_hand,
     postrider_internal.last_attempt, postrider_internal.cancel_pending, postrider_internal.deletion_reason,
     postrider_internal.end_deliveries, postrider_internal.take_token, postrider_internal.take_delivery,
-    postrider_internal.refuse_delivery;
+    postrider_internal.reject_delivery;
 DROP TYPE postrider_internal.delivery_end, postrider_internal.taken_delivery;

@@ -2,14 +2,13 @@
 -- Pause, resume, release and retry now.
 
 -- +goose StatementBegin
--- What the deliveries of an event subscription that are made now wait for. Refilling asks again: this one is told
--- meanwhile.
+-- The hold of new deliveries of an event subscription. Refilling checks it again.
 CREATE FUNCTION postrider_internal.hold_of(subscription_id bigint) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT coalesce((SELECT h.hold FROM postrider_internal.subscription_holds h WHERE h.subscription_id = $1),
     'admission') $$;
 
--- Says that an event subscription is on hold, and what ends that.
-CREATE FUNCTION postrider_internal.refuse_held(topic text, subscription text, hold text) RETURNS void
+-- Raises an error that an event subscription is on hold, with a hint what ends the hold.
+CREATE FUNCTION postrider_internal.reject_held(topic text, subscription text, hold text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = hold,
@@ -32,16 +31,16 @@ DECLARE
     job bigint;
 BEGIN
     IF t.job_state = 'running' THEN
-        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('an attempt of delivery %s is under way', t.id),
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('an attempt of delivery %s is in progress', t.id),
             CONSTRAINT = 'running',
             HINT = 'Wait for its outcome: SELECT state, last_outcome, next_attempt_at FROM postrider.deliveries '
-                'tells it.';
+                'shows it.';
     ELSIF t.deleted THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('event subscription "%s" of topic "%s" was deleted',
             t.subscription, t.topic), CONSTRAINT = 'deleted',
-            HINT = 'What it was owed is being canceled.';
+            HINT = 'Its deliveries are being canceled.';
     ELSIF held IS NOT NULL THEN
-        PERFORM postrider_internal.refuse_held(t.topic, t.subscription, held);
+        PERFORM postrider_internal.reject_held(t.topic, t.subscription, held);
     ELSIF t.due <= clock_timestamp() AND (t.job_state IS NOT NULL OR t.job_id IS NULL) THEN
         RETURN; -- it is due: a new job would only lose its place in the queue
     END IF;
@@ -56,7 +55,7 @@ BEGIN
                     'r', CASE WHEN t.batch_id IS NULL THEN nullif(t.reruns, 0) END)), 'deliver', 'deliveries', 1, 1000,
                     now());
     END IF;
-    -- What is on hold is released by the next refill: it is the oldest that is due.
+    -- The next refill releases it first: it is the oldest that is due.
     UPDATE postrider_internal.deliveries d SET job_id = job, batch_id = NULL, hold = t.hold, next_attempt_at = now(),
         not_before = NULL WHERE d.id = t.id;
 END $$;
@@ -115,7 +114,7 @@ BEGIN
 END $$;
 
 -- The state's row is locked, so that each delivery is moved once: one that was pending before the pause by its whole
--- length, one that was published during the pause by the rest of it.
+-- length, one that was published during the pause by the remainder.
 CREATE FUNCTION postrider_internal.move_time_to_live(subscription bigint, most integer, wait boolean) RETURNS boolean
 LANGUAGE sql AS $$
 WITH awaited AS MATERIALIZED (
@@ -158,7 +157,7 @@ DECLARE
     held text := nullif(postrider_internal.hold_of(wanted), 'admission');
 BEGIN
     IF held <> 'probation' THEN
-        PERFORM postrider_internal.refuse_held(topic, subscription, held);
+        PERFORM postrider_internal.reject_held(topic, subscription, held);
     END IF;
     PERFORM postrider_internal.commit_soon();
     DELETE FROM postrider_internal.probations r USING postrider_internal.event_subscriptions s
@@ -173,4 +172,4 @@ END $$;
 -- +goose Down
 DROP FUNCTION postrider_internal.release, postrider_internal.move_time_to_live, postrider_internal.resume,
     postrider_internal.pause, postrider_internal.find_subscription, postrider_internal.retry_now,
-    postrider_internal.refuse_held, postrider_internal.hold_of;
+    postrider_internal.reject_held, postrider_internal.hold_of;

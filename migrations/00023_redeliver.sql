@@ -1,9 +1,9 @@
 -- +goose Up
 -- Redelivering and purging dead letters, one by one and many at once, and past events to one event subscription.
 --
--- A redelivery is a new delivery of the same event: no attempts, a time to live of its own, and redelivered_from says
--- where it comes from. It comes into the world on hold and without a job, so that it is let go as every held delivery
--- is: past no pause, no probation and no limit, and as part of a batch where its event subscription takes batches.
+-- A redelivery is a new delivery of the same event: no attempts, its own time to live, redelivered_from. It is created
+-- on hold and without a job, and released like every held delivery: after pauses, probation and limits, and as part of
+-- a batch if its event subscription has batches.
 
 -- +goose StatementBegin
 -- The length of a text inside a JSON string, as event.Size counts it.
@@ -12,7 +12,7 @@ CREATE FUNCTION postrider_internal.quoted_length(given text) RETURNS integer LAN
 SELECT octet_length(given) + length(given) - length(translate(given, '"\', '')) + 5 *
     (length(given) - length(regexp_replace(given, '[\x01-\x1f]', '', 'g'))) $$;
 
--- What may be delivered as what: event.CanDeliver.
+-- Which schema can be delivered as which, as event.CanDeliver decides it.
 CREATE FUNCTION postrider_internal.can_deliver(input text, delivery text) RETURNS boolean LANGUAGE sql
     IMMUTABLE PARALLEL SAFE AS $$
 SELECT (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGridSchema', 'CloudEventSchemaV1_0'),
@@ -20,13 +20,13 @@ SELECT (input, delivery) IN (('EventGridSchema', 'EventGridSchema'), ('EventGrid
                              ('CustomEventSchema', 'EventGridSchema'), ('CustomEventSchema', 'CloudEventSchemaV1_0'),
                              ('CustomEventSchema', 'CustomInputSchema')) $$;
 
--- The first day whose events may be referred to. No retention takes away the day before today, and the transaction that
--- refers to it may stay open for an hour. An older day may be about to be detached, and an event that is not seen when
--- its turn comes would be dropped: such events are stored again under today's day.
+-- The first day whose events may be referenced. Retention never removes yesterday, and the transaction may stay open
+-- for an hour. An older day may be detached soon, and a delivery whose event is gone would be dropped: such events are
+-- stored again under today's day.
 CREATE FUNCTION postrider_internal.first_sure_day() RETURNS date LANGUAGE sql STABLE AS $$
 SELECT ((clock_timestamp() + interval '1 hour') AT TIME ZONE 'UTC')::date - 1 $$;
 
--- Today, as publishing knows it.
+-- Today, as publishing uses it.
 CREATE FUNCTION postrider_internal.day_of_publishing() RETURNS date LANGUAGE plpgsql STABLE AS $$
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
@@ -38,14 +38,12 @@ BEGIN
     RETURN today;
 END $$;
 
--- Redelivers dead letters, to target or each to its own event subscription, and says for each that is there which
--- delivery it has become, or what was in the way: redelivered, deleted, expired, schema, or erased: nothing is left of
--- its body. One that was redelivered before the time given is redelivered again. operation is the one that does it;
--- NULL = none.
+-- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new
+-- delivery, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that was
+-- redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none.
 --
--- Dead letters are locked by id, and then the event subscriptions, against a deletion that would not see these
--- deliveries. Nothing is locked of what holds an event subscription: whatever the hold is told to be, refilling looks
--- at it again.
+-- Dead letters are locked by id, then the event subscriptions, against a deletion that would not see these deliveries.
+-- Holds are not locked: refilling checks them again.
 CREATE FUNCTION postrider_internal.redeliver_dead_letters(ids uuid[], target bigint, again_before timestamptz,
     operation uuid)
     RETURNS TABLE (letter uuid, delivery bigint, problem text) LANGUAGE plpgsql AS $$
@@ -60,7 +58,7 @@ BEGIN
           FROM postrider_internal.dead_letters l WHERE l.id = ANY (ids)) END)
       ORDER BY s.id FOR SHARE;
     RETURN QUERY
-    WITH judged AS MATERIALIZED (
+    WITH checked AS MATERIALIZED (
         SELECT l.id, l.event_uuid, s.id AS subscription_id, s.topic_id,
                octet_length(l.body) + CASE l.schema WHEN 'CustomEventSchema'
                    THEN postrider_internal.quoted_length(l.event_id) + postrider_internal.quoted_length(l.event_type)
@@ -78,7 +76,7 @@ BEGIN
           LEFT JOIN postrider_internal.event_subscriptions s ON s.id = coalesce(target, l.subscription_id)
          WHERE l.id = ANY (ids)
     ), fit AS MATERIALIZED (
-        SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM judged j
+        SELECT nextval('postrider_internal.deliveries_id_seq') AS delivery_id, f.* FROM (SELECT * FROM checked j
             WHERE j.problem IS NULL ORDER BY j.event_uuid, j.id) f
     ), holds AS MATERIALIZED (
         SELECT f.subscription_id, postrider_internal.hold_of(f.subscription_id) AS hold FROM fit f GROUP BY 1
@@ -90,7 +88,7 @@ BEGIN
           FROM fit f JOIN postrider_internal.dead_letters l ON l.id = f.id WHERE f.event_day IS NULL
               AND l.id = ANY (ids)
             ON CONFLICT DO NOTHING
-    ), owed AS (
+    ), created AS (
         INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
             hold, time_to_live_since, next_attempt_at,
                redelivered_from, operation_id)
@@ -107,12 +105,12 @@ BEGIN
             c.subscription_id, 'matched', '', NULL::int, c.n, NULL)::postrider_internal.rollup_entry)
           FROM (SELECT f.topic_id, f.subscription_id, count(*) AS n FROM fit f GROUP BY 1, 2) c GROUP BY 1
     )
-    SELECT j.id, f.delivery_id, j.problem FROM judged j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
+    SELECT j.id, f.delivery_id, j.problem FROM checked j LEFT JOIN fit f ON f.id = j.id ORDER BY f.delivery_id;
 END $$;
 
--- Redelivers events of one day to one event subscription; the caller has found that its filter wants them. sizes are
--- event.Size. The events are locked against an erasure, which would see neither the new rows nor the deliveries; one
--- that was erased meanwhile is left out.
+-- Redelivers events of one day to one event subscription whose filter matches them, as the caller has checked. sizes
+-- are event.Size. The events are locked against an erasure, which would see neither the new rows nor the deliveries.
+-- Events that were erased meanwhile are left out.
 CREATE FUNCTION postrider_internal.redeliver_past(ids uuid[], sizes integer[], event_day date, target bigint,
     operation uuid) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -230,8 +228,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Refuses a member of a filter.
-CREATE FUNCTION postrider_internal.refuse_filter(member text, problem text) RETURNS void LANGUAGE plpgsql AS $$
+-- Rejects a member of a filter.
+CREATE FUNCTION postrider_internal.reject_filter(member text, problem text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023', COLUMN = member, MESSAGE = format('%s %s', member, problem),
         HINT = 'A filter may have topic, subscription, reason, last_outcome, last_status, event_id, event_type, '
@@ -239,7 +237,7 @@ BEGIN
             'dead_letter_ids.';
 END $$;
 
--- A filter of dead letters as a condition on l. Whatever the filter brings becomes a quoted literal of a fixed type.
+-- A filter of dead letters as a condition on l. Values of the filter become quoted literals of a fixed type.
 CREATE FUNCTION postrider_internal.dead_letter_condition(filter jsonb) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     member text;
@@ -249,7 +247,7 @@ DECLARE
     conditions text := 'true';
 BEGIN
     IF filter IS NULL OR jsonb_typeof(filter) <> 'object' THEN
-        PERFORM postrider_internal.refuse_filter('filter', CASE WHEN filter IS NULL
+        PERFORM postrider_internal.reject_filter('filter', CASE WHEN filter IS NULL
             THEN 'is required: {} matches every dead letter' ELSE 'must be an object, is '
             || postrider_internal.kind_in_words(filter) END);
     END IF;
@@ -260,9 +258,9 @@ BEGIN
                            WHEN member = 'dead_letter_ids' THEN 'array' END;
         given := value #>> '{}';
         IF wanted IS NULL THEN
-            PERFORM postrider_internal.refuse_filter(format('filter.%s', left(member, 64)), 'is no member of a filter');
+            PERFORM postrider_internal.reject_filter(format('filter.%s', left(member, 64)), 'is no member of a filter');
         ELSIF jsonb_typeof(value) <> wanted THEN
-            PERFORM postrider_internal.refuse_filter('filter.' || member, format('must be %s, is %s',
+            PERFORM postrider_internal.reject_filter('filter.' || member, format('must be %s, is %s',
                 CASE wanted WHEN 'array' THEN 'an array' ELSE 'a ' || wanted END,
                 postrider_internal.kind_in_words(value)));
         END IF;
@@ -286,24 +284,24 @@ DECLARE
     wrong jsonb;
 BEGIN
     IF jsonb_array_length(value) > 5000 THEN
-        PERFORM postrider_internal.refuse_filter(member, format('holds at most 5000 ids, this one has %s',
+        PERFORM postrider_internal.reject_filter(member, format('holds at most 5000 ids, this one has %s',
             jsonb_array_length(value)));
     END IF;
     SELECT e INTO wrong FROM jsonb_array_elements(value) e
      WHERE jsonb_typeof(e) <> 'string' OR
          e #>> '{}' !~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$' LIMIT 1;
     IF FOUND THEN
-        PERFORM postrider_internal.refuse_filter(member, format('must hold ids of dead letters, not %s',
+        PERFORM postrider_internal.reject_filter(member, format('must hold ids of dead letters, not %s',
             left(wrong::text, 64)));
     END IF;
     RETURN ARRAY (SELECT (e #>> '{}')::uuid FROM jsonb_array_elements(value) e);
 END $$;
 
--- The place of the last of the next dead letters that are looked at together, or nothing where no more than those are
--- left. Where a filter names an event or a topic with its event subscription, an index has those alone; ids are few.
+-- The position of the last dead letter of the next scan step, or nothing if no more than that many are left. If a
+-- filter names an event, or a topic with its event subscription, an index has exactly those; ids are few.
 CREATE FUNCTION postrider_internal.dead_letter_edge(filter jsonb, after_at timestamptz, after_id uuid,
     until timestamptz,
-    looks integer, OUT at timestamptz, OUT id uuid)
+    scan_limit integer, OUT at timestamptz, OUT id uuid)
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF filter ? 'dead_letter_ids' THEN
@@ -319,17 +317,16 @@ BEGIN
        INTO at, id USING greatest(after_at, postrider_internal.envelope_time('filter.dead_lettered_from',
            filter ->> 'dead_lettered_from')), after_id,
             least(until, postrider_internal.envelope_time('filter.dead_lettered_until',
-                filter ->> 'dead_lettered_until')), looks - 1;
+                filter ->> 'dead_lettered_until')), scan_limit - 1;
 END $$;
 
--- Whether the table is so small that reading it from its beginning to its end needs no steps; that takes a quarter of
--- the time.
+-- Whether the table is so small that one scan needs no steps, which takes a quarter of the time.
 CREATE FUNCTION postrider_internal.few_dead_letters() RETURNS boolean LANGUAGE sql STABLE AS $$
 SELECT pg_relation_size('postrider_internal.dead_letters') < 512 * 1024 * 1024 $$;
 
--- Counts what a filter matches, as long as the patience lasts: it looks at the clock after every 20,000 dead letters,
--- unless there are few.
-CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, patience interval,
+-- Counts the dead letters that a filter matches until the timeout, which it checks after every 20,000, unless there are
+-- few.
+CREATE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz, timeout interval,
     OUT matched bigint,
     OUT redelivered bigint, OUT at_least boolean) LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -360,31 +357,31 @@ BEGIN
         matched := matched + n;
         redelivered := redelivered + again;
         at_least := edge.at IS NOT NULL;
-        EXIT WHEN NOT at_least OR clock_timestamp() - began > patience;
+        EXIT WHEN NOT at_least OR clock_timestamp() - began > timeout;
         after_at := edge.at;
         after_id := edge.id;
     END LOOP;
 END $$;
 
--- Refuses to say how many there are after so long: whoever asks for a number takes it for all of them.
-CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, patience interval)
+-- Fails after the timeout instead of returning a partial count: a caller would take it for the whole number.
+CREATE FUNCTION postrider_internal.count_to_the_end(what text, counted bigint, at_least boolean, timeout interval)
 RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     IF at_least THEN
         RAISE EXCEPTION USING ERRCODE = '57014',
             MESSAGE = format('counting was stopped after %s seconds: there are at least %s %s', extract(epoch
-            FROM patience)::integer, counted, what),
+            FROM timeout)::integer, counted, what),
             HINT = 'Narrow it down, by time for example.';
     END IF;
     RETURN counted;
 END $$;
 
-CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, patience interval) RETURNS bigint LANGUAGE sql
+CREATE FUNCTION postrider_internal.count_dead_letters(filter jsonb, timeout interval) RETURNS bigint LANGUAGE sql
     STABLE AS $$
-SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, patience)
-FROM postrider_internal.measure_dead_letters(filter, 'infinity', patience) c $$;
+SELECT postrider_internal.count_to_the_end('dead letters that match', c.matched, c.at_least, timeout)
+FROM postrider_internal.measure_dead_letters(filter, 'infinity', timeout) c $$;
 
--- One page of those that a filter matches, the newest first, older than the one at this place.
+-- One page of the dead letters that a filter matches, newest first, older than this position.
 CREATE FUNCTION postrider_internal.find_dead_letters(filter jsonb, before timestamptz, before_id uuid, most integer)
 RETURNS SETOF uuid LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -426,7 +423,7 @@ COMMENT ON FUNCTION postrider.count_dead_letters(jsonb) IS
 DROP FUNCTION postrider.count_dead_letters, postrider.purge, postrider.redeliver,
     postrider_internal.find_dead_letters, postrider_internal.count_dead_letters, postrider_internal.count_to_the_end,
     postrider_internal.measure_dead_letters, postrider_internal.few_dead_letters, postrider_internal.dead_letter_edge,
-    postrider_internal.filter_ids, postrider_internal.dead_letter_condition, postrider_internal.refuse_filter,
+    postrider_internal.filter_ids, postrider_internal.dead_letter_condition, postrider_internal.reject_filter,
     postrider_internal.purge, postrider_internal.redeliver, postrider_internal.redelivery_target,
     postrider_internal.redeliver_past, postrider_internal.redeliver_dead_letters, postrider_internal.day_of_publishing,
     postrider_internal.first_sure_day, postrider_internal.can_deliver, postrider_internal.quoted_length;

@@ -2,10 +2,10 @@
 -- The erasure of events.
 
 -- +goose StatementBegin
--- Refuses to erase what a node may be writing to a location outside at this moment: it has read the bodies. The dead
--- letters are locked against being taken up by an export, and the jobs of the exports that have them against being
--- begun. A job that is locked is being begun or ended: not waited for.
-CREATE FUNCTION postrider_internal.refuse_exporting(events uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Rejects erasing what a node may be exporting now: it has read the bodies. The dead letters are locked against being
+-- claimed by an export, and the jobs of their exports against being started. A locked job is being started or ended: it
+-- is not waited for.
+CREATE FUNCTION postrider_internal.reject_exporting(events uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     l record;
 BEGIN
@@ -17,19 +17,19 @@ BEGIN
         IF NOT FOUND THEN
             RAISE EXCEPTION USING ERRCODE = '55000', CONSTRAINT = 'exporting',
                 MESSAGE = format('dead letter %s is being exported; try again in a minute', l.id),
-                HINT = 'SELECT export_state, export_location FROM postrider.dead_letters tells what became of it. The '
-                    'file is out of reach.';
+                HINT = 'SELECT export_state, export_location FROM postrider.dead_letters shows its end. The '
+                    'exported file cannot be erased.';
         END IF;
     END LOOP;
 END $$;
 
--- Erases these events, of these days, everywhere: what is pending of them is canceled first. Answers how many were not
+-- Erases these events of these days everywhere; their pending deliveries are canceled first. Returns how many were not
 -- erased before.
 --
--- The events' rows come first: whoever makes a delivery of one from then on makes it of an erased event, and its turn
--- drops it. An attempt that is being recorded may make a dead letter of a pending delivery, and a redelivery a pending
--- delivery of a dead letter: so both are looked for until there is neither. Jobs are taken in their order, as those who
--- record do, and events in that of a redelivery of past ones.
+-- The events' rows come first: a delivery that is created from then on is of an erased event, and its due check drops
+-- it. An attempt that is being recorded may turn a pending delivery into a dead letter, and a redelivery the reverse:
+-- so both are searched until neither is found. Jobs and events are locked in the same order as recording and
+-- redelivering lock them.
 CREATE FUNCTION postrider_internal.erase_events(ids uuid[], first_day date, actor text, address text) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -48,9 +48,8 @@ BEGIN
     END IF;
     PERFORM postrider_internal.commit_soon();
     LOOP
-        -- A redelivery may have stored the event again, on a later day, and may do so at this moment: the row that it
-        -- comes from, an event's or a dead letter's, is then waited for, is erased itself, and so this is done once
-        -- more.
+        -- A redelivery may have stored the event again, on a later day, and may do so now: the row that it comes from,
+        -- an event's or a dead letter's, is then waited for and erased, and the search repeats.
         PERFORM FROM postrider_internal.events e WHERE e.id = ANY (ids) AND e.day >= first_day AND e.erased_at IS NULL
         ORDER BY e.day, e.id FOR UPDATE;
         WITH gone AS (
@@ -68,7 +67,7 @@ BEGIN
                 NULL; -- it has ended meanwhile
             END;
         END LOOP;
-        PERFORM postrider_internal.refuse_exporting(ids);
+        PERFORM postrider_internal.reject_exporting(ids);
         WITH gone AS (
             UPDATE postrider_internal.dead_letters l
                SET body = '', subject = '', last_error = NULL, last_response = NULL, erased_at = now(),
@@ -121,4 +120,4 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION postrider_internal.erase_event, postrider_internal.erase_events, postrider_internal.refuse_exporting;
+DROP FUNCTION postrider_internal.erase_event, postrider_internal.erase_events, postrider_internal.reject_exporting;

@@ -1,9 +1,9 @@
 -- +goose Up
--- The functions that start operations on many, and their steps.
+-- Functions that start operations on many rows, and their steps.
 
 -- +goose StatementBegin
--- Starts an operation: its row and the job of its first step. The audit outlives what is erased, so of a subject it has
--- that there was one: true.
+-- Starts an operation: its row and the job of its first step. The audit outlives an erasure, so instead of the subject
+-- it has true.
 CREATE FUNCTION postrider_internal.start_operation(o postrider_internal.operations, actor text, address text)
 RETURNS uuid LANGUAGE plpgsql AS $$
 BEGIN
@@ -29,7 +29,7 @@ BEGIN
     RETURN o.id;
 END $$;
 
--- Without a word on redelivered, those that were redelivered before are left alone.
+-- Unless the filter names redelivered, dead letters that were redelivered before are left out.
 CREATE FUNCTION postrider_internal.redeliver_all(filter jsonb, subscription text, topic text, rate_per_second integer,
     actor text, address text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
@@ -71,7 +71,7 @@ BEGIN
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
--- Which past events a redelivery would look at, and for whom; cursor_at is the first day that there is.
+-- Which past events a redelivery would scan, and its target; cursor_at is the first existing day.
 CREATE FUNCTION postrider_internal.past_events(topic text, subscription text, published_from timestamptz,
     published_until timestamptz) RETURNS postrider_internal.operations LANGUAGE plpgsql AS $$
 DECLARE
@@ -113,10 +113,10 @@ BEGIN
     RETURN postrider_internal.start_operation(o, actor, address);
 END $$;
 
--- Counts the past events of a topic as redeliver_events() looks at them, 20,000 of a day at a time, as long as the
--- patience lasts. An event subscription's filter is the service's to judge.
+-- Counts the past events of a topic as redeliver_events() scans them, 20,000 of a day at a time, until the timeout. The
+-- service evaluates an event subscription's filter.
 CREATE FUNCTION postrider_internal.count_events(topic text, published_from timestamptz, published_until timestamptz,
-    patience interval) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+    timeout interval) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     wanted bigint;
     began timestamptz := clock_timestamp();
@@ -145,13 +145,13 @@ BEGIN
         counted := counted + n;
         today := CASE WHEN edge IS NULL THEN today + 1 ELSE today END;
         after_id := coalesce(edge, '00000000-0000-0000-0000-000000000000');
-        PERFORM postrider_internal.count_to_the_end('such events', counted, clock_timestamp() - began > patience,
-            patience);
+        PERFORM postrider_internal.count_to_the_end('such events', counted, clock_timestamp() - began > timeout,
+            timeout);
     END LOOP;
     RETURN counted;
 END $$;
 
--- A step that is under way is waited for: what it does is done, and nothing follows.
+-- Waits for a step in progress: its work is done, and no further step follows.
 CREATE FUNCTION postrider_internal.cancel_operation(operation_id uuid, actor text, address text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -174,8 +174,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Takes a job as the token of one step. Nothing is answered where the job is nobody's, or the operation is over: then
--- only the job goes.
+-- Takes a job as the token of one step. Returns nothing if the job belongs to no operation or the operation has ended:
+-- then only the job is deleted.
 CREATE FUNCTION postrider_internal.begin_step(job bigint) RETURNS SETOF postrider_internal.operations
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -187,9 +187,9 @@ BEGIN
         AND o.state = 'running' FOR UPDATE;
 END $$;
 
--- Ends a step: writes down what it came to and gives the next one its job, in its time; or the operation ends, as done
--- or, where failure says why, as failed. What matched at the start and was met nowhere was purged or redelivered by
--- somebody else. Of an erasure nobody needs the subject any more.
+-- Ends a step: stores its result and creates the next step's job, at its time; or ends the operation, as done or, with
+-- failure, as failed. Dead letters that matched at the start and were not found were purged or redelivered by others.
+-- The subject of an ended erasure is removed.
 CREATE FUNCTION postrider_internal.end_step(operation uuid, done bigint, skipped bigint, failed bigint, error text,
     reached_at timestamptz, reached_id uuid, of_dead_letters boolean, last boolean,
     failure text, pause interval)
@@ -221,9 +221,9 @@ BEGIN
     END IF;
 END $$;
 
--- What one step of an operation on dead letters does to those of the next ones, looks in number, that its filter
--- matches: up to so many and so many bytes of bodies. The step that has none left to look at is the last.
-CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most integer, bytes bigint, looks integer,
+-- One step of an operation on dead letters: scans the next scan_limit ones and acts on those that its filter matches,
+-- up to a number and a size of bodies. The step that finds none left is the last.
+CREATE FUNCTION postrider_internal.step_dead_letters(operation uuid, most integer, bytes bigint, scan_limit integer,
     OUT taken integer, OUT done bigint, OUT skipped bigint, OUT failed bigint, OUT error text,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT last boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -234,7 +234,7 @@ DECLARE
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
     SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge(o.filter, o.cursor_at, o.cursor_id,
-        o.created_at, looks) e;
+        o.created_at, scan_limit) e;
     EXECUTE format('SELECT array_agg(id) FILTER (WHERE before < $5), max(at) FILTER (WHERE before < $5), (array_agg(id '
         'ORDER BY at DESC, id DESC) FILTER (WHERE before < $5))[1], count(*) FROM (
         SELECT p.id, p.at, sum(p.size) OVER (ORDER BY p.at, p.id) - p.size AS before FROM (
@@ -278,9 +278,8 @@ BEGIN
     skipped := taken - done - failed;
 END $$;
 
--- Takes a subject out of the operations whose filter names it, alone or as a prefix; but not out of the one that erases
--- it, nor, at its end, out of others that erase it: two that were begun at the same moment would wait for each other's
--- end. Each forgets the subject by itself.
+-- Removes a subject from the filters of other operations, alone or as a prefix, but not from the erasure itself, nor
+-- from others that erase it: two that began at the same moment would wait for each other. Each removes its own.
 CREATE FUNCTION postrider_internal.forget_filters(topic text, subject text, eraser uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -300,9 +299,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- The next events with a subject: of those, looks in number, that come next in one day, or of that many dead letters,
--- which may outlive their events; up to so many. And where to look then.
-CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, looks integer,
+-- The next events with a subject, and the position to continue from: of the next scan_limit events of one day, or of as
+-- many dead letters, which may outlive their events; up to a number.
+CREATE FUNCTION postrider_internal.next_of_subject(topic text, subject text, most integer, scan_limit integer,
     INOUT of_dead_letters boolean, INOUT at timestamptz, INOUT id uuid, OUT ids uuid[], OUT last boolean)
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -319,13 +318,13 @@ BEGIN
             SELECT e.id, e.subject = next_of_subject.subject AND e.topic_id IN (SELECT t.id
                 FROM postrider_internal.topics t WHERE t.name = next_of_subject.topic) AS fits
               FROM postrider_internal.events e WHERE e.day = today AND e.id > next_of_subject.id ORDER BY e.id
-              LIMIT looks
+              LIMIT scan_limit
         )
         SELECT ARRAY (SELECT l.id FROM looked l WHERE l.fits ORDER BY l.id LIMIT most), (SELECT l.id FROM looked l
             ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM looked) INTO ids, edge_id, read;
         IF cardinality(ids) = most THEN
             id := ids[most];
-        ELSIF read = looks THEN
+        ELSIF read = scan_limit THEN
             id := edge_id;
         ELSE
             of_dead_letters := today >= (clock_timestamp() AT TIME ZONE 'UTC')::date;
@@ -334,7 +333,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge('{}', at, id, 'infinity', looks) e;
+    SELECT e.at, e.id INTO edge FROM postrider_internal.dead_letter_edge('{}', at, id, 'infinity', scan_limit) e;
     WITH found AS MATERIALIZED (
         SELECT l.event_uuid, l.dead_lettered_at, l.id FROM postrider_internal.dead_letters l
          WHERE (l.dead_lettered_at, l.id) > (next_of_subject.at, next_of_subject.id)
@@ -351,8 +350,8 @@ BEGIN
     id := CASE WHEN read < most THEN coalesce(edge.id, id) ELSE edge_id END;
 END $$;
 
--- Erases all events of a topic with a subject: at once what is found within a second and is not much, else as an
--- operation. Its filter keeps the subject until it is over.
+-- Erases all events of a topic with a subject: at once if they are few and found within a second, else as an operation.
+-- Its filter keeps the subject until it ends.
 CREATE FUNCTION postrider_internal.erase_subject(topic text, subject text, actor text, address text, OUT erased bigint,
     OUT operation_id uuid) LANGUAGE plpgsql AS $$
 DECLARE
@@ -393,8 +392,8 @@ BEGIN
         erased));
 END $$;
 
--- One step of an erasure. What it refuses, such as an export that is under way, is tried again later.
-CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, looks integer, OUT done bigint,
+-- One step of an erasure. What it rejects, such as a dead letter that is being exported, is retried later.
+CREATE FUNCTION postrider_internal.step_erasure(operation uuid, most integer, scan_limit integer, OUT done bigint,
     OUT reached_at timestamptz, OUT reached_id uuid, OUT of_dead_letters boolean, OUT last boolean)
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -403,7 +402,7 @@ DECLARE
 BEGIN
     SELECT p.* INTO o FROM postrider_internal.operations p WHERE p.id = operation;
     SELECT n.ids, n.at, n.id, n.of_dead_letters, n.last INTO ids, reached_at, reached_id, of_dead_letters, last
-      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, looks, o.of_dead_letters,
+      FROM postrider_internal.next_of_subject(o.topic, o.filter ->> 'subject', most, scan_limit, o.of_dead_letters,
           o.cursor_at,
           o.cursor_id) n;
     done := postrider_internal.erase_events(ids, '-infinity', 'postrider', '');

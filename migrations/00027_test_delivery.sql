@@ -1,7 +1,6 @@
 -- +goose Up
--- A test delivery: a sample event that goes to one event subscription and to nobody else, whatever its filter says.
--- From there on it is a delivery like any other: attempted, retried, counted and given up by the same rules, so that
--- what it shows is what a real event would meet.
+-- A test delivery: a sample event for one event subscription only, whatever its filter. It is a delivery like any
+-- other: attempted, retried, counted and dead-lettered by the same rules, so that its result is that of a real event.
 
 -- +goose StatementBegin
 -- The sample, in the input schema of the topic. A custom topic's is written into the fields that its mapping names.

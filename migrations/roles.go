@@ -23,8 +23,7 @@ const (
 // Roles belong to the whole server, so two databases that migrate at the same moment race: "exists already" and the
 // catalogue's own conflict (23505) are success.
 //
-// `postrider sql` becomes the reader. Whoever makes a role may grant it, and from PostgreSQL 16 on has to, even to
-// itself.
+// `postrider sql` becomes the reader. From PostgreSQL 16 on, a role must grant a role that it creates even to itself.
 const createRoles = `
 DO $$ BEGIN CREATE ROLE postrider_reader NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
 DO $$ BEGIN CREATE ROLE postrider_publisher NOLOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;

@@ -244,7 +244,7 @@ func TestBulkOperationWithIncompleteCount(t *testing.T) {
 	b := setup(t)
 	b.insert(t, deadLetter{at: time.Now()})
 	_, err := b.pool.Exec(t.Context(), `CREATE OR REPLACE FUNCTION postrider_internal.measure_dead_letters(filter jsonb,
-		    until timestamptz, patience interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean)
+		    until timestamptz, timeout interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean)
 		LANGUAGE sql STABLE AS 'SELECT 40000::bigint, 0::bigint, true'`)
 	require.NoError(t, err)
 	page := text(b.page(t, "/ui/dead-letters/redeliver"))

@@ -115,7 +115,7 @@ func TestEverySealedColumnIsRotated(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, catalog.SealedColumns(), columns)
 	for _, column := range columns { // and one whose retired keys are refused
-		require.NotZero(t, b.count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'refuse_retired_keys'
+		require.NotZero(t, b.count(t, `SELECT count(*) FROM pg_trigger WHERE tgname = 'reject_retired_keys'
 			    AND tgrelid::regclass::text = 'postrider_internal.' || split_part($1, '.', 1)
 			AND pg_get_triggerdef(oid) LIKE '%''' || split_part($1, '.', 2) || '''%'`, column), column)
 	}

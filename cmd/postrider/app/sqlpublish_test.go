@@ -349,7 +349,7 @@ func TestPublishRowChange(t *testing.T) {
 		{"BEFORE INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders')", "AFTER the change"},
 		{
 			"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('orders', '', 'nr')",
-			`column "nr", which the subject should be made of, does not exist in public.wrong`,
+			`column "nr", which the subject needs, does not exist in public.wrong`,
 		},
 		{"AFTER INSERT ON wrong FOR EACH ROW EXECUTE FUNCTION postrider.publish_row_change('nowhere')", `topic "nowhere" ` +
 			`does not exist`},
