@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
@@ -33,4 +34,22 @@ func SQLFile(folder fs.FS, name string, without ...string) string {
 		}
 	}
 	return b.String()
+}
+
+// SQLFiles reads the statements of a package's folder sql. The function returns one of them by its name without ".sql".
+// It panics if there is none.
+func SQLFiles(folder fs.FS) func(name string) string {
+	paths, _ := fs.Glob(folder, "sql/*.sql") // the pattern is valid
+	statements := map[string]string{}
+	for _, file := range paths {
+		name := path.Base(file)
+		statements[strings.TrimSuffix(name, ".sql")] = SQLFile(folder, name)
+	}
+	return func(name string) string {
+		statement, known := statements[name]
+		if !known {
+			panic("no file sql/" + name + ".sql")
+		}
+		return statement
+	}
 }

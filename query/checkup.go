@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,10 +22,15 @@ type Checkup struct {
 	Nodes       []NodeFacts
 	Unreachable []string // postrider's tables on which this role lacks a right
 	RolesGone   []string // of the roles that migrations create
-	OldestDue   *time.Duration
-	Waiting     int64 // due jobs, up to 10,000
-	Running     bool  // whether an attempt is running
-	Overdue     bool  // see Overdue
+	DueJobs
+	Overdue bool // see Overdue
+}
+
+// DueJobs are the jobs that a node must fetch now.
+type DueJobs struct {
+	Waiting   int64 // up to 10,000
+	OldestDue *time.Duration
+	Running   bool // whether an attempt is running
 }
 
 // ServerFacts describe the server and this session.
@@ -78,71 +84,69 @@ type NodeFacts struct {
 	SweeperFinds        int64
 }
 
-var (
-	checkServer     = sqlFile("checkup_server.sql")
-	checkSettings   = sqlFile("checkup_settings.sql")
-	checkOverrides  = sqlFile("checkup_overrides.sql")
-	checkHolders    = sqlFile("checkup_holders.sql")
-	checkRights     = sqlFile("checkup_rights.sql")
-	checkHotTables  = sqlFile("checkup_tables.sql")
-	checkPartitions = sqlFile("checkup_partitions.sql")
-	checkNodes      = sqlFile("checkup_nodes.sql")
-	checkDue        = sqlFile("checkup_due.sql")
-)
-
 const checkRoles = `
 SELECT name FROM unnest($1::text[]) AS name WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name)`
 
 // ReadServer reads the state of the server. It needs no schema of postrider. ErrTooSlow, ErrUnavailable.
-func ReadServer(ctx context.Context, pool *pgxpool.Pool) (c *Checkup, err error) {
-	c = &Checkup{Settings: map[string]string{}}
-	err = readCheckup(ctx, pool, func(tx pgx.Tx) error {
-		server, err := postgres.Row[ServerFacts](ctx, tx, checkServer)
-		if err != nil {
-			return err
+func ReadServer(ctx context.Context, pool *pgxpool.Pool) (*Checkup, error) {
+	c := Checkup{Settings: map[string]string{}}
+	err := readCheckup(ctx, pool, func(r *reading) {
+		c.Server = row[ServerFacts](r, "checkup_server")
+		for _, s := range rows[struct{ Name, Setting string }](r, "checkup_settings") {
+			c.Settings[s.Name] = s.Setting
 		}
-		c.Server = *server
-		rows, _ := tx.Query(ctx, checkSettings)
-		var name, value string
-		_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error { c.Settings[name] = value; return nil })
-		if err != nil {
-			return err
-		}
-		if c.Overrides, err = postgres.Rows[SettingOverride](ctx, tx, checkOverrides); err != nil {
-			return err
-		}
-		c.Holders, err = postgres.Rows[HorizonHolder](ctx, tx, checkHolders)
-		return err
+		c.Overrides = rows[SettingOverride](r, "checkup_overrides")
+		c.Holders = rows[HorizonHolder](r, "checkup_holders")
 	})
-	return c, err
+	return &c, err
 }
 
 // ReadOwn reads the state of postrider's schemas in a migrated database. It sets RolesGone to those of roles that do
 // not exist. ErrTooSlow, ErrUnavailable.
 func (c *Checkup) ReadOwn(ctx context.Context, pool *pgxpool.Pool, roles []string) error {
-	return readCheckup(ctx, pool, func(tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, checkRoles, roles)
-		if c.RolesGone, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-			return err
+	return readCheckup(ctx, pool, func(r *reading) {
+		if c.RolesGone, r.err = postgres.Values[string](ctx, r.tx, checkRoles, roles); r.err != nil {
+			return
 		}
-		rows, _ = tx.Query(ctx, checkRights)
-		if c.Unreachable, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(c.Unreachable) > 0 {
-			return err // the other statements would fail without these rights
+		c.Unreachable, r.err = postgres.Values[string](ctx, r.tx, sql("checkup_rights"))
+		if len(c.Unreachable) > 0 {
+			return // the other statements would fail without these rights
 		}
-		if c.HotTables, err = postgres.Rows[HotTable](ctx, tx, checkHotTables); err != nil {
-			return err
-		}
-		if c.Partitions, err = postgres.Rows[PartitionDays](ctx, tx, checkPartitions); err != nil {
-			return err
-		}
-		if c.Nodes, err = postgres.Rows[NodeFacts](ctx, tx, checkNodes); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, checkDue).Scan(&c.Waiting, &c.OldestDue, &c.Running)
+		c.HotTables = rows[HotTable](r, "checkup_tables")
+		c.Partitions = rows[PartitionDays](r, "checkup_partitions")
+		c.Nodes = rows[NodeFacts](r, "checkup_nodes")
+		c.DueJobs = row[DueJobs](r, "checkup_due")
 	})
 }
 
-// readCheckup reads in one transaction.
-func readCheckup(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
-	return postgres.NewDB(pool).Read(ctx, "the database's state", read)
+func readCheckup(ctx context.Context, pool *pgxpool.Pool, page func(*reading)) error {
+	return read(ctx, postgres.NewDB(pool), "the database's state", page)
+}
+
+// EndpointHost is a host of endpoints.
+type EndpointHost struct {
+	// URL is the scheme, host and port of their URLs.
+	URL           string
+	Subscriptions int
+	// Example is one of these event subscriptions, as topic/name.
+	Example string
+	// Hosts is the number of all hosts.
+	Hosts int
+}
+
+// ReadEndpointHosts reads the hosts with the most event subscriptions. It needs no encryption key. ErrTooSlow,
+// ErrUnavailable.
+func ReadEndpointHosts(ctx context.Context, pool *pgxpool.Pool, most int) (hosts []EndpointHost, err error) {
+	err = readCheckup(ctx, pool, func(r *reading) {
+		hosts = rows[EndpointHost](r, "endpoint_hosts", pgx.NamedArgs{"most": most})
+	})
+	return hosts, err
+}
+
+// Overdue reports whether a delivery or batch has been due for half a minute without being fetched.
+func Overdue(ctx context.Context, pool *pgxpool.Pool) (overdue bool, err error) {
+	if err := pool.QueryRow(ctx, sql("overdue")).Scan(&overdue); err != nil {
+		return false, fmt.Errorf("search for overdue deliveries: %w", err)
+	}
+	return overdue, nil
 }

@@ -1,7 +1,9 @@
 package query
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,13 +25,22 @@ const (
 	Others = "(others)"
 )
 
-// Total is a count since this node began. Topic and Subscription are "" if the kind has none.
+// countKey are columns of postrider.delivery_counts. Topic and Subscription are "" if the kind has none.
+type countKey struct{ Topic, Subscription, Kind, Detail string }
+
+// Total is a count since this node began.
 type Total struct {
-	// Topic, Subscription, Kind and Detail are those of postrider.delivery_counts.
-	Topic, Subscription, Kind, Detail string
-	Count                             int64
+	countKey
+	Count int64
 	// Latency is that of attempts; nil for other kinds.
 	Latency *Latency
+}
+
+func (t Total) plus(count int64, latency *Latency) Total {
+	if t.Count += count; latency != nil {
+		t.Latency = t.Latency.Plus(latency)
+	}
+	return t
 }
 
 // Backlog has the pending deliveries of an event subscription.
@@ -79,18 +90,16 @@ type Meter struct {
 	limit int // of counts
 
 	mu      sync.Mutex
-	counts  map[countKey]*Total // of settled minutes
-	from    time.Time           // the first minute whose counts may still grow; zero before the first reading
+	counts  map[countKey]Total // of settled minutes
+	from    time.Time          // the first minute whose counts may still grow; zero before the first reading
 	reading *Reading
 	err     error
 	at      time.Time
 }
 
-type countKey struct{ topic, subscription, kind, detail string }
-
 // NewMeter returns a meter that counts from the beginning of this minute on.
 func NewMeter(db *postgres.DB) *Meter {
-	return &Meter{db: db, began: time.Now(), limit: meterKeys, counts: map[countKey]*Total{}}
+	return &Meter{db: db, began: time.Now(), limit: meterKeys, counts: map[countKey]Total{}}
 }
 
 // Read queries the database, or returns the last result or error if that is less than 5 s old. Concurrent callers wait
@@ -109,34 +118,26 @@ func (m *Meter) Read(ctx context.Context) (*Reading, error) {
 	return m.reading, m.err
 }
 
-func (m *Meter) read(ctx context.Context) (r *Reading, err error) {
-	r = &Reading{}
-	err = m.db.ReadAlways(ctx, "metrics", func(tx pgx.Tx) error {
-		if r.Totals, err = m.readTotals(ctx, tx); err != nil {
-			return err
+func (m *Meter) read(ctx context.Context) (*Reading, error) {
+	var found Reading
+	err := m.db.ReadAlways(ctx, "metrics", func(tx pgx.Tx) error {
+		r := &reading{ctx: ctx, tx: tx}
+		limit := pgx.NamedArgs{"limit": meterHeldLimit}
+		found = Reading{
+			Totals: m.readTotals(r), Backlogs: rows[Backlog](r, "meter_backlogs"),
+			Held: rows[Counted](r, "meter_held", limit), Vitals: row[Vitals](r, "meter_vitals", limit),
 		}
-		if r.Backlogs, err = postgres.Rows[Backlog](ctx, tx, meterBacklogs); err != nil {
-			return err
-		}
-		if r.Held, err = postgres.Rows[Counted](ctx, tx, meterHeld, pgx.NamedArgs{"limit": meterHeldLimit}); err != nil {
-			return err
-		}
-		vitals, err := postgres.Row[Vitals](ctx, tx, meterVitals, pgx.NamedArgs{"limit": meterHeldLimit})
-		if err != nil {
-			return err
-		}
-		r.Vitals = *vitals
-		return nil
+		return r.err
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range r.Backlogs {
-		r.Vitals.PendingDeliveries += b.Pending
-		r.Vitals.OldestPendingSeconds = max(r.Vitals.OldestPendingSeconds, b.OldestSeconds)
+	for _, b := range found.Backlogs {
+		found.Vitals.PendingDeliveries += b.Pending
+		found.Vitals.OldestPendingSeconds = max(found.Vitals.OldestPendingSeconds, b.OldestSeconds)
 	}
-	r.Backlogs = fewer(r.Backlogs)
-	return r, nil
+	found.Backlogs = fewer(found.Backlogs)
+	return &found, nil
 }
 
 // fewer adds up all but the largest backlogs.
@@ -151,3 +152,62 @@ func fewer(all []Backlog) []Backlog {
 	}
 	return append(all[:meterBacklog:meterBacklog], others)
 }
+
+// metered is a row of meter_totals.sql.
+type metered struct {
+	countKey
+	Over    bool
+	Count   int64
+	Latency []int64 // nil for other kinds than attempts
+	Settled time.Time
+}
+
+// readTotals is exact: the counts of a minute are added once, when it is settled, and read again each time before.
+func (m *Meter) readTotals(r *reading) []Total {
+	args := pgx.NamedArgs{"from": nil, "since": time.Since(m.began).Seconds()}
+	if !m.from.IsZero() {
+		args["from"] = m.from
+	}
+	recent := map[countKey]Total{}
+	for _, c := range rows[metered](r, "meter_totals", args) {
+		key, counts := m.keyOf(c.countKey), recent
+		if c.Over {
+			counts = m.counts
+		}
+		var latency *Latency
+		if len(c.Latency) == latencyBuckets {
+			latency = (*Latency)(c.Latency)
+		}
+		counts[key] = counts[key].plus(c.Count, latency)
+		m.from = c.Settled
+	}
+	all := make([]Total, 0, len(m.counts))
+	for key, settled := range m.counts {
+		total := settled.plus(recent[key].Count, recent[key].Latency)
+		total.countKey = key
+		all = append(all, total)
+	}
+	slices.SortFunc(all, func(a, b Total) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Subscription, b.Subscription),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Detail, b.Detail))
+	})
+	return all
+}
+
+// keyOf returns the key that a count is added to: its own, or that of Others if there are too many.
+func (m *Meter) keyOf(key countKey) countKey {
+	if _, known := m.counts[key]; !known && len(m.counts) >= m.limit {
+		key.Topic, key.Subscription = Others, Others
+	}
+	m.counts[key] = m.counts[key] // so that it is known
+	return key
+}
+
+// ForgetReading makes the next Read query the database. It is for tests.
+func (m *Meter) ForgetReading() { m.at = time.Time{} }
+
+// Elapse moves everything that the meter knows into the past. It is for tests.
+func (m *Meter) Elapse(d time.Duration) { m.began, m.from = m.began.Add(-d), m.from.Add(-d) }
+
+// LimitKeys sets the number of separate counts. It is for tests.
+func (m *Meter) LimitKeys(n int) { m.limit = n }

@@ -28,11 +28,6 @@ const (
 	idSlack = 2 * time.Hour
 )
 
-var (
-	pastStatement = sqlFile("past_events.sql")
-	pastBegin     = sqlFile("past_begin.sql")
-)
-
 // Past is a place among the events of a time span.
 type Past struct {
 	TopicID     int64
@@ -51,7 +46,7 @@ type scanned struct {
 // Scan scans the next events of the day, and returns up to most of them.
 func (p *Past) Scan(ctx context.Context, tx pgx.Tx, most int) (found scanned, err error) {
 	from, until := later(p.After, firstID(p.From.Add(-idSlack))), firstID(p.Until.Add(idSlack))
-	row := tx.QueryRow(ctx, pastStatement, p.Day, from, until, ScanStep, p.TopicID, p.From, p.Until, most)
+	row := tx.QueryRow(ctx, sql("past_events"), p.Day, from, until, ScanStep, p.TopicID, p.From, p.Until, most)
 	if err := row.Scan(&found.IDs, &found.last, &found.count); err != nil {
 		return found, fmt.Errorf("read past events: %w", err)
 	}
@@ -110,7 +105,7 @@ func (r *Reader) CountEvents(
 		return found, err
 	}
 	for end := false; !end; {
-		if found.AtLeast = time.Since(began) > countPatience; found.AtLeast {
+		if found.AtLeast = time.Since(began) > countTime; found.AtLeast {
 			break
 		}
 		n, last, err := r.countNext(ctx, topic, place, match)
@@ -151,7 +146,7 @@ func (r *Reader) pastOf(
 ) (*Past, *filter.Filter, error) {
 	place, match := &Past{}, &filter.Filter{}
 	var text []byte
-	row := r.db.QueryRow(ctx, pastBegin, topic, subscription, from, until)
+	row := r.db.QueryRow(ctx, sql("past_begin"), topic, subscription, from, until)
 	if err := row.Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
 		return nil, nil, postgres.CallError("count past events", err)
 	}

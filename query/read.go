@@ -1,10 +1,13 @@
+// Package query reads what REST lists, dashboard pages, metrics and doctor show. It changes nothing.
 package query
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -16,9 +19,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string, without ...string) string {
-	return postgres.SQLFile(sqlFiles, name, without...)
-}
+var sql = postgres.SQLFiles(sqlFiles)
 
 // Reader reads what the REST API's lists, the dashboard's pages and the metrics show. It needs no encryption key.
 type Reader struct {
@@ -29,17 +30,44 @@ type Reader struct {
 // NewReader returns a Reader of a database.
 func NewReader(db *postgres.DB, clock *postgres.Clock) *Reader { return &Reader{db, clock} }
 
-// read reads a page in one snapshot. ErrTooSlow, ErrUnavailable, ErrNotFound.
-func read[T any](ctx context.Context, r *Reader, what string, page func(pgx.Tx) (T, error)) (found T, err error) {
-	err = r.db.Read(ctx, what, func(tx pgx.Tx) error {
-		found, err = page(tx)
-		return err
+// reading is the snapshot that a page is read from. After an error, rows and row read nothing.
+type reading struct {
+	ctx context.Context
+	tx  pgx.Tx
+	err error
+}
+
+// read reads a page in one snapshot. ErrTooSlow; ErrUnavailable; ErrNotFound.
+func read(ctx context.Context, db *postgres.DB, what string, page func(*reading)) error {
+	return db.Read(ctx, what, func(tx pgx.Tx) error {
+		r := &reading{ctx: ctx, tx: tx}
+		page(r)
+		return r.err
 	})
-	return found, err
+}
+
+// rows reads the rows of a statement in sql/.
+func rows[T any](r *reading, statement string, args ...any) (list []T) {
+	if r.err == nil {
+		list, r.err = postgres.Rows[T](r.ctx, r.tx, sql(statement), args...)
+	}
+	return list
+}
+
+// row reads the single row of a statement in sql/. ErrNotFound.
+func row[T any](r *reading, statement string, args ...any) (one T) {
+	if r.err != nil {
+		return one
+	}
+	found, err := postgres.Row[T](r.ctx, r.tx, sql(statement), args...)
+	if r.err = err; err != nil {
+		return one
+	}
+	return *found
 }
 
 // Turn selects a page of a list that runs from the newest to the oldest: the rows older than Before, or those newer
-// than After. At most one of them is set; neither is the newest page.
+// than After. At most one of them is set; without both it is the newest page.
 type Turn[K any] struct {
 	Before, After *K
 	// Limit is the number of rows of a page.
@@ -53,79 +81,62 @@ type Page[T any] struct {
 	Newer, Older bool
 }
 
-// SearchedPage is a page of a list that postrider searches row by row if no index knows which rows the filter matches.
+// SearchedPage is a page of a list that postrider searches row by row if no index has the rows that the filter matches.
 type SearchedPage[T, K any] struct {
 	Page[T]
 	// SearchedTo is where the search ended if it found no more than Rows; nil if it reached the end of the list.
 	SearchedTo *K
 }
 
-// cursor is the key that the page continues from; nil = from the beginning of the list.
-func (t Turn[K]) cursor() *K {
-	if t.After != nil {
-		return t.After
-	}
-	return t.Before
-}
-
-// pageOf makes a page of the rows of a list's statement, which runs backwards for After and returns one row more.
-func pageOf[T, K any](rows []T, t Turn[K]) Page[T] {
-	more := len(rows) > t.Limit
-	rows = rows[:min(len(rows), t.Limit)]
-	if t.After != nil {
-		slices.Reverse(rows)
-		return Page[T]{Rows: rows, Newer: more, Older: true}
-	}
-	return Page[T]{Rows: rows, Newer: t.Before != nil, Older: more}
-}
-
-// list has the statements of a list: page reads a page, end finds where the search for a page ends.
-type list[K any] struct {
-	page, end string
-	key       pgx.RowToFunc[K] // of a row of end
-}
-
-// searchLimit is how many rows the search for a page reads if no index knows which ones the filter matches: 20,000 take
-// 5 to 15 ms. A page that has found too few rows by then returns where it ended, and the next one continues there.
+// searchLimit is how many rows the search for a page reads if no index has the rows that the filter matches: 20,000
+// take 5 to 15 ms. A page with too few rows by then returns where the search ended, and the next one continues there.
 const searchLimit = 20_000
 
-// searchEach is the search limit for each of several indexes. It is at least 1: a search must not end where it began.
-func searchEach(indexes int) int { return max(1, searchLimit/max(1, indexes)) }
-
-// readPage reads a page with the arguments of its filter. If search is set, no index knows which rows it matches.
+// readPage reads a page with the statement of a list and the arguments of its filter. The statement runs backwards for
+// After. If no index has the rows that the filter matches (search), the statement list_end finds where to end.
 func readPage[T, K any](
-	ctx context.Context, tx pgx.Tx, l *list[K], t Turn[K], search bool, args pgx.NamedArgs,
-) (page SearchedPage[T, K], err error) {
+	r *reading, list string, t Turn[K], search bool, args pgx.NamedArgs,
+) (page SearchedPage[T, K]) {
 	args["limit"], args["backwards"] = t.Limit+1, t.After != nil
-	bindKey(args, "cursor", t.cursor())
+	bindKey(args, "cursor", cmp.Or(t.After, t.Before))
 	if search {
-		if page.SearchedTo, err = l.searchEnd(ctx, tx, args); err != nil {
-			return page, err
-		}
+		page.SearchedTo = searchEnd[K](r, list, args)
 	}
-	rows, err := postgres.Rows[T](ctx, tx, l.page, args)
-	page.Page = pageOf(rows, t)
-	if len(rows) > t.Limit {
+	found := rows[T](r, list, args)
+	more := len(found) > t.Limit
+	if more {
 		page.SearchedTo = nil
 	}
-	return page, err
+	page.Rows, page.Newer, page.Older = found[:min(len(found), t.Limit)], t.Before != nil, more
+	if t.After != nil {
+		slices.Reverse(page.Rows)
+		page.Newer, page.Older = more, true
+	}
+	return page
 }
 
 // searchEnd finds where the search for a page ends and binds it to @end; nil if the list ends before.
-func (l *list[K]) searchEnd(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*K, error) {
+func searchEnd[K any](r *reading, list string, args pgx.NamedArgs) *K {
+	if r.err != nil {
+		return nil
+	}
 	if args["search"] == nil {
 		args["search"] = searchLimit
 	}
-	rows, err := tx.Query(ctx, l.end, args)
-	if err != nil {
-		return nil, err
+	key := pgx.RowTo[K]
+	if reflect.TypeFor[K]().Kind() == reflect.Struct {
+		key = pgx.RowToStructByName[K]
 	}
-	end, err := pgx.CollectOneRow(rows, l.key)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	found, _ := r.tx.Query(r.ctx, sql(list+"_end"), args) // CollectOneRow returns its error
+	end, err := pgx.CollectOneRow(found, key)
+	if err != nil {
+		if !errors.Is(err, pgx.ErrNoRows) {
+			r.err = err
+		}
+		return nil
 	}
 	bindKey(args, "end", &end)
-	return &end, err
+	return &end
 }
 
 // bindKey binds the columns of a key to arguments.
@@ -151,36 +162,33 @@ type names struct {
 	Events                [][16]byte
 }
 
-// topicShare is up to how many event subscriptions the rows of a topic are read along the index of each of them.
+// topicShare is up to how many event subscriptions of a topic each have their index read for a list.
 const topicShare = 50
 
-// few reports whether the rows can be read along the index of each event subscription.
-func (n *names) few(topic, subscription string) bool {
-	return subscription != "" || topic != "" && len(n.Subscriptions) <= topicShare
-}
-
-// bind binds the event subscriptions.
-func (n *names) bind(args pgx.NamedArgs, bySubscription bool) {
+// bind binds the event subscriptions of a filter. It reports whether the rows can be read along the index of each of
+// them. Each index then has its share of the search limit: at least 1, because a search must not end where it began.
+func (n *names) bind(args pgx.NamedArgs, topic, subscription string, unordered bool) (bySubscription bool) {
+	few := subscription != "" || topic != "" && len(n.Subscriptions) <= topicShare
+	bySubscription = few && !unordered
 	if args["subscriptions"], args["by_subscription"] = n.Subscriptions, bySubscription; bySubscription {
-		args["search"] = searchEach(len(n.Subscriptions))
+		args["search"] = max(1, searchLimit/max(1, len(n.Subscriptions)))
 	}
+	return bySubscription
 }
 
 // readNames reads the ids of all event subscriptions with a name; of those of a topic no more than most.
-func readNames(ctx context.Context, tx pgx.Tx, topic, subscription, event string, most int) (*names, error) {
+func readNames(r *reading, topic, subscription, event string, most int) names {
 	if subscription != "" {
 		most = math.MaxInt32
 	}
-	found, err := postgres.Row[names](ctx, tx, namesStatement, pgx.NamedArgs{
+	found := row[names](r, "names", pgx.NamedArgs{
 		"topic": given(topic), "subscription": given(subscription), "event": given(event), "most": most,
 	})
-	if id, wrong := uuid.Parse(event); wrong == nil && err == nil {
+	if id, wrong := uuid.Parse(event); wrong == nil {
 		found.Events = append(found.Events, id)
 	}
-	return found, err
+	return found
 }
-
-var namesStatement = sqlFile("names.sql")
 
 // given returns nil, which is NULL, for "".
 func given(text string) *string {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Readiness is the state of the database that a node needs to serve requests.
@@ -22,30 +20,17 @@ type Readiness struct {
 	DiskFull bool
 }
 
-var (
-	readinessStatement = sqlFile("readiness.sql")
-	overdueStatement   = sqlFile("overdue.sql")
-)
-
 // Readiness reads the state for a node with this name and this encryption key.
 func (r *Reader) Readiness(ctx context.Context, keyID, node string) (found Readiness, err error) {
-	var silent float64
-	row := r.db.QueryRow(ctx, readinessStatement, keyID, node)
+	var silent *time.Duration
+	row := r.db.QueryRow(ctx, sql("readiness"), keyID, node)
 	if err := row.Scan(&found.KeyKnown, &found.PartitionsToday, &silent); err != nil {
 		return found, fmt.Errorf("query the database: %w", err)
 	}
-	if found.Registered = silent >= 0; found.Registered {
-		found.Silent = time.Duration(silent * float64(time.Second))
+	if found.Registered = silent != nil; found.Registered {
+		found.Silent = *silent
 	}
 	return found, nil
-}
-
-// Overdue reports whether a delivery or batch has been due for half a minute without being fetched.
-func Overdue(ctx context.Context, pool *pgxpool.Pool) (overdue bool, err error) {
-	if err := pool.QueryRow(ctx, overdueStatement).Scan(&overdue); err != nil {
-		return false, fmt.Errorf("search for overdue deliveries: %w", err)
-	}
-	return overdue, nil
 }
 
 // Ping sends a trivial query.

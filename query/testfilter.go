@@ -23,11 +23,6 @@ type SubscriptionFilter struct {
 	Filter filter.Filter
 }
 
-var (
-	filterStatement = sqlFile("filter.sql")
-	lastEvents      = sqlFile("last_events.sql")
-)
-
 // ReadFilter reads the filter of an event subscription. It needs no encryption key. ErrNotFound.
 func ReadFilter(ctx context.Context, pool *pgxpool.Pool, topic, name string) (*SubscriptionFilter, error) {
 	var (
@@ -35,7 +30,7 @@ func ReadFilter(ctx context.Context, pool *pgxpool.Pool, topic, name string) (*S
 		filter []byte
 	)
 	t := &f.Topic
-	row := pool.QueryRow(ctx, filterStatement, topic, name)
+	row := pool.QueryRow(ctx, sql("filter"), topic, name)
 	err := row.Scan(&t.ID, &t.Name, &t.Kind, &t.InputSchema, &t.InputSchemaMapping, &filter)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, postgres.ErrNotFound)
@@ -64,7 +59,7 @@ func LastEventsWithin(
 	ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int, timeout time.Duration,
 ) (events []event.Event, err error) {
 	err = postgres.ReadWithin(ctx, pool, timeout, "the topic's last events", func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, lastEvents, topicID, limit) // CollectRows returns its error
+		rows, _ := tx.Query(ctx, sql("last_events"), topicID, limit) // CollectRows returns its error
 		events, err = pgx.CollectRows(rows, eventOfRow)
 		return err
 	})

@@ -148,7 +148,7 @@ type topicView struct {
 	Mapping         []mappedLine // of a topic with custom input schema
 	Ranges          []display.RangeLink
 	Charts          []display.Chart
-	Subscriptions   query.SubscriptionPage
+	Subscriptions   query.SearchedPage[query.SubscriptionLine, query.SubscriptionKey]
 	Events          []query.EventLine
 }
 

@@ -37,18 +37,18 @@ func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 	case err != nil:
 		found.warn(check, fmt.Sprintf("the stored endpoints cannot be read: %v", err), "read PostgreSQL's log")
 		return
-	case len(stored.Hosts) == 0:
+	case len(stored) == 0:
 		found.ok(check, "no event subscription has an endpoint yet")
 		return
 	}
-	wrong := make([]findings, len(stored.Hosts))
+	wrong := make([]findings, len(stored))
 	var lookups sync.WaitGroup
-	for i, h := range stored.Hosts {
+	for i, h := range stored {
 		lookups.Go(func() { _, _ = checkAddresses(ctx, &wrong[i], h.URL, out) })
 	}
 	lookups.Wait()
 	good := 0
-	for i, h := range stored.Hosts {
+	for i, h := range stored {
 		for _, f := range wrong[i] {
 			found.warn(check,
 				fmt.Sprintf("of %s, such as %s: %s", terminal.Plural(h.Subscriptions, "event subscription"), h.Example, f.Says),
@@ -60,7 +60,7 @@ func checkStored(ctx context.Context, found *findings, pool *pgxpool.Pool, out e
 		found.ok(check, "%s of stored endpoints may be called%s", terminal.Plural(good, "host"),
 			terminal.Either(out.DeliveryProxy == "", "", " by their URLs; the proxy checks the addresses"))
 	}
-	left := stored.All - len(stored.Hosts)
+	left := stored[0].Hosts - len(stored)
 	found.check(check, "", problem{
 		left > 0, warn, terminal.Plural(left, "further host") +
 			" of stored endpoints, with the fewest event subscriptions, were not checked", "check them with --endpoint",

@@ -5,6 +5,8 @@ SELECT d.event_uuid AS system_id, d.id AS delivery_id
  CROSS JOIN LATERAL (
        SELECT d.event_uuid, d.id
          FROM postrider_internal.all_deliveries d -- deliveries_where.sql
+        ORDER BY CASE WHEN @timed AND @backwards THEN d.event_uuid END, CASE WHEN @backwards THEN d.id END,
+                 CASE WHEN @timed THEN d.event_uuid END DESC, d.id DESC
        OFFSET @search LIMIT 1) d
  ORDER BY CASE WHEN @timed AND @backwards THEN d.event_uuid END, CASE WHEN @backwards THEN d.id END,
           CASE WHEN @timed THEN d.event_uuid END DESC, d.id DESC

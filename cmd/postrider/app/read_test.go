@@ -34,7 +34,7 @@ func TestListsAreReadInBothDirections(t *testing.T) {
 		}[name]
 		var seen []int64
 		turn := query.Turn[query.DeliveryPlace]{Limit: 3}
-		var last query.DeliveryPage
+		var last query.SearchedPage[query.DeliveryLine, query.DeliveryPlace]
 		for {
 			page, err := b.store.Reader.ReadDeliveries(t.Context(), f, turn)
 			require.NoError(t, err, name)

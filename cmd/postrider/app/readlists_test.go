@@ -92,7 +92,7 @@ func (b *bundle) testDeliveriesOfATime(t *testing.T) {
 			"SELECT count(*) FROM postrider.deliveries d JOIN postrider_internal.events e ON e.id = d.system_id "+
 				"WHERE e.published_at >= $1 AND d.state = 'dropped'", from))
 
-	turn := func(before, after *query.DeliveryLine) query.DeliveryPage {
+	turn := func(before, after *query.DeliveryLine) query.SearchedPage[query.DeliveryLine, query.DeliveryPlace] {
 		t.Helper()
 		turn := query.Turn[query.DeliveryPlace]{Limit: 10}
 		if before != nil {

@@ -26,11 +26,6 @@ type StoredDeadLetterFilter struct {
 	After DeadLetterPlace
 }
 
-var (
-	storedDeadLetters      = sqlFile("stored_dead_letters.sql")
-	storedDeadLettersAfter = sqlFile("stored_dead_letters_after.sql")
-)
-
 // EachDeadLetter calls do for up to limit dead letters, the oldest first, without erased ones, until do fails. Only one
 // is in memory at a time.
 func EachDeadLetter(
@@ -40,7 +35,7 @@ func EachDeadLetter(
 		f.After = DeadLetterPlace{DeadLetteredAt: f.From}
 	}
 	args := []any{f.After.DeadLetteredAt, f.After.DeadLetterID, f.Until, f.Topic, f.Subscription, f.Reason, limit}
-	return WalkDeadLetters(ctx, pool, storedDeadLettersAfter, args, do)
+	return WalkDeadLetters(ctx, pool, sql("stored_dead_letters_after"), args, do)
 }
 
 // StoredDeadLetter is one dead letter with its body. Its names in JSON are those of postrider.dead_letters.
@@ -108,10 +103,7 @@ func orZero[T any](v *T) (zero T) {
 func WalkDeadLetters(
 	ctx context.Context, db postgres.Querier, where string, args []any, do func(*StoredDeadLetter) error,
 ) error {
-	rows, err := db.Query(ctx, storedDeadLetters+where, args...)
-	if err != nil {
-		return postgres.ReadError("dead letters", err)
-	}
+	rows, _ := db.Query(ctx, sql("stored_dead_letters")+where, args...) // rows.Err returns its error
 	defer rows.Close()
 	for rows.Next() {
 		l, err := pgx.RowToAddrOfStructByName[StoredDeadLetter](rows)

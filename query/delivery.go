@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -73,60 +74,41 @@ type DeliveryDetails struct {
 // historyLimit is the number of attempts of one delivery on a page.
 const historyLimit = 200
 
-var (
-	deliveryStatement     = sqlFile("delivery.sql")
-	deliveryLineStatement = sqlFile("delivery_line.sql")
-	membershipStatement   = sqlFile("memberships.sql")
-	newestAttempts        = sqlFile("attempts_newest.sql")
-	firstAttempts         = sqlFile("attempts.sql")
-)
-
 // ReadDelivery reads one delivery with its attempts; ErrNotFound.
-func (r *Reader) ReadDelivery(ctx context.Context, id int64) (d *DeliveryDetails, err error) {
+func (r *Reader) ReadDelivery(ctx context.Context, id int64) (*DeliveryDetails, error) {
+	var d DeliveryDetails
 	args := pgx.NamedArgs{"id": id, "delivery": id, "limit": historyLimit}
-	err = r.db.Read(ctx, "a delivery", func(tx pgx.Tx) error {
-		if d, err = postgres.Row[DeliveryDetails](ctx, tx, deliveryStatement, args); err != nil {
-			return err
-		}
-		if d.Memberships, err = postgres.Rows[Membership](ctx, tx, membershipStatement, args); err != nil {
-			return err
-		}
-		if d.History, err = postgres.Rows[AttemptLine](ctx, tx, newestAttempts, args); err != nil {
-			return err
-		}
-		if err := d.readBatchAttempts(ctx, tx); err != nil || d.JobID == nil {
-			return err
-		}
-		d.Job, err = readJob(ctx, tx, *d.JobID)
-		return err
+	err := read(ctx, r.db, "a delivery", func(r *reading) {
+		d = row[DeliveryDetails](r, "delivery", args)
+		d.Memberships = rows[Membership](r, "memberships", args)
+		d.History = rows[AttemptLine](r, "attempts_newest", args)
+		d.readBatchAttempts(r)
+		d.Job = readJob(r, d.JobID)
 	})
-	return d, err
+	return &d, err
 }
 
 // readBatchAttempts adds the attempts of the batches that the delivery was in, while it was in them.
-func (d *DeliveryDetails) readBatchAttempts(ctx context.Context, tx pgx.Tx) error {
+func (d *DeliveryDetails) readBatchAttempts(r *reading) {
+	if len(d.Memberships) == 0 {
+		return
+	}
 	leftAfter := map[int64]*int{}
-	ids := []int64{}
 	for _, m := range d.Memberships {
-		ids, leftAfter[m.BatchID] = append(ids, m.BatchID), m.LeftAfter
+		leftAfter[m.BatchID] = m.LeftAfter
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	args := pgx.NamedArgs{"batches": ids, "limit": historyLimit}
-	attempts, err := postgres.Rows[AttemptLine](ctx, tx, newestAttempts, args)
-	for _, a := range attempts {
+	args := pgx.NamedArgs{"batches": slices.Collect(maps.Keys(leftAfter)), "limit": historyLimit}
+	for _, a := range rows[AttemptLine](r, "attempts_newest", args) {
 		if left := leftAfter[*a.BatchID]; left == nil || a.Number <= *left {
 			d.History = append(d.History, a)
 		}
 	}
 	slices.SortStableFunc(d.History, func(a, b AttemptLine) int { return a.StartedAt.Compare(b.StartedAt) })
-	return err
 }
 
 // Delivery reads a delivery. ErrNotFound.
 func (r *Reader) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) {
-	found, err := postgres.Collect[DeliveryLine](ctx, r.db, deliveryLineStatement, id)
+	found, err := postgres.Collect[DeliveryLine](ctx, r.db, sql("delivery_line"), id)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("delivery %d: %w", id, err)
@@ -138,7 +120,7 @@ func (r *Reader) Delivery(ctx context.Context, id int64) (*DeliveryLine, error) 
 
 // Attempts reads the first attempts of a delivery, up to limit, including those of the batches that it was in.
 func (r *Reader) Attempts(ctx context.Context, id int64, limit int) ([]AttemptLine, error) {
-	attempts, err := postgres.Collect[AttemptLine](ctx, r.db, firstAttempts, id, limit)
+	attempts, err := postgres.Collect[AttemptLine](ctx, r.db, sql("attempts"), id, limit)
 	if err != nil {
 		return nil, fmt.Errorf("the attempts of delivery %d: %w", id, err)
 	}

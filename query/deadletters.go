@@ -101,11 +101,6 @@ type DeadLetter struct {
 	LastResponse *string `json:"lastResponse,omitempty"`
 }
 
-var (
-	deadLettersFound = sqlFile("dead_letters_found.sql")
-	operations       = sqlFile("operations.sql")
-)
-
 // DeadLetterPlace is a place in the list of dead letters; the zero value is its beginning.
 type DeadLetterPlace struct {
 	DeadLetteredAt time.Time
@@ -130,7 +125,7 @@ func (r *Reader) ListDeadLetters(
 		after.DeadLetteredAt = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 	}
 	args := []any{text, after.DeadLetteredAt, after.DeadLetterID, limit}
-	list, err := postgres.Collect[DeadLetter](ctx, r.db, deadLettersFound, args...)
+	list, err := postgres.Collect[DeadLetter](ctx, r.db, sql("dead_letters_found"), args...)
 	return list, postgres.AsFunctionError(err)
 }
 
@@ -143,8 +138,8 @@ func (r *Reader) GetDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetter, 
 	return &row.DeadLetter, nil
 }
 
-// countPatience is how long a dry run counts. Its caller waits for it.
-const countPatience = 5 * time.Second
+// countTime is how long a dry run counts. Its caller waits for it.
+const countTime = 5 * time.Second
 
 // Matched is the result of a dry run.
 type Matched struct {
@@ -163,69 +158,95 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 		return found, err
 	}
 	const count = "SELECT matched, redelivered, at_least FROM postrider_internal.measure_dead_letters($1, 'infinity', $2)"
-	list, err := postgres.Collect[Matched](ctx, r.db, count, text, countPatience)
+	list, err := postgres.Collect[Matched](ctx, r.db, count, text, countTime)
 	if err != nil {
 		return found, postgres.AsFunctionError(err)
 	}
 	return list[0], nil
 }
 
-// Operation is a bulk operation: a redelivery, a purge or an erasure of many.
-type Operation struct {
-	OperationID    uuid.UUID        `json:"operationId"`
-	Kind           string           `json:"kind" enum:"redeliver,purge,redeliver_events,erase_subject"`
-	State          string           `json:"state" enum:"running,done,canceled,failed"`
-	Filter         DeadLetterFilter `json:"filter"`
-	Topic          *string          `json:"topic"`
-	Subscription   *string          `json:"subscription"`
-	PublishedFrom  *time.Time       `json:"publishedFrom"`
-	PublishedUntil *time.Time       `json:"publishedUntil"`
-	RatePerSecond  *int             `json:"ratePerSecond"`
-	// Matched is nil of past events and erasures.
-	Matched        *int64  `json:"matched"`
-	MatchedAtLeast bool    `json:"matchedAtLeast"`
-	Done           int64   `json:"done"`
-	Skipped        int64   `json:"skipped"`
-	Failed         int64   `json:"failed"`
-	LastError      *string `json:"lastError"`
-	// ReachedAt is how far it has come: a time of dead-lettering, or of publishing.
-	ReachedAt  *time.Time `json:"reachedAt"`
-	StartedBy  string     `json:"startedBy"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	FinishedAt *time.Time `json:"finishedAt"`
-	// Outcomes are the states of its redeliveries; nil for a purge or an erasure.
-	Outcomes *OperationOutcomes `json:"outcomes"`
+// DeadLetterQuery selects the dead letters of a page: a filter, and a condition that filters do not have.
+type DeadLetterQuery struct {
+	DeadLetterFilter
+	// WithoutResponse: only those whose last attempt got no response.
+	WithoutResponse bool
 }
 
-// OperationOutcomes counts the redeliveries of an operation by their state.
-type OperationOutcomes struct {
-	Pending      int64 `json:"pending"`
-	Delivered    int64 `json:"delivered"`
-	DeadLettered int64 `json:"deadLettered"`
-	Dropped      int64 `json:"dropped"`
-	Canceled     int64 `json:"canceled"`
+// DeadLetterRow is one dead letter with everything that is kept of it.
+type DeadLetterRow struct {
+	DeadLetter
+	// BodyError is why PostgreSQL cannot hold the body as jsonb.
+	BodyError *string
+	// SubscriptionGone and EventGone report whether its event subscription or its event no longer exists.
+	SubscriptionGone, EventGone bool
+	// RedeliveredFromKind is what RedeliveredFrom is, as in DeliveryDetails.
+	RedeliveredFromKind string
 }
 
-// OperationRunning is the state of an operation in progress.
-const OperationRunning = "running"
+// facetSample is the number of dead letters, the newest that match, that the facets are counted among.
+const facetSample = 10_000
 
-// Operation reads one operation; ErrNotFound.
-func (r *Reader) Operation(ctx context.Context, id uuid.UUID) (*Operation, error) {
-	list, err := postgres.Collect[Operation](ctx, r.db, operations, pgx.NamedArgs{"id": id, "limit": 1})
-	if err != nil {
-		return nil, err
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("operation %s: %w", id, postgres.ErrNotFound)
-	}
-	return &list[0], nil
+// DeadLetterPage is a page of dead letters, without their bodies, with what they have in common.
+type DeadLetterPage struct {
+	SearchedPage[DeadLetter, DeadLetterPlace]
+	// Facets by name: reason, outcome, status, subscription (topic/subscription), day. Each has its ten most frequent
+	// values among the newest 10,000 dead letters that match.
+	Facets map[string][]Counted
+	// Total is the number of dead letters that match, up to 10,000. Partly: only the newest 20,000 were searched.
+	Total  int64
+	Partly bool
 }
 
-// Operations lists up to limit operations, the newest first, after one of them, or from the beginning for nil.
-func (r *Reader) Operations(ctx context.Context, after *Operation, limit int) ([]Operation, error) {
-	args := pgx.NamedArgs{"limit": limit}
-	if after != nil {
-		args["after"], args["after_id"] = after.CreatedAt, after.OperationID
+func (q *DeadLetterQuery) args() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"topic": q.Topic, "subscription": q.Subscription, "reason": q.Reason, "outcome": q.LastOutcome,
+		"event_id": q.EventID, "event_type": q.EventType, "status": q.LastStatus, "unanswered": q.WithoutResponse,
+		"from": q.DeadLetteredFrom, "until": q.DeadLetteredUntil,
 	}
-	return postgres.Collect[Operation](ctx, r.db, operations, args)
+}
+
+// search reports whether no index knows which dead letters the filter matches.
+func (q *DeadLetterQuery) search() bool {
+	named := (q.Topic == nil) == (q.Subscription == nil)
+	return q.EventID == nil && (!named || q.Reason != nil || q.LastOutcome != nil || q.EventType != nil ||
+		q.LastStatus != nil || q.WithoutResponse)
+}
+
+// ReadDeadLetters reads a page of dead letters, the newest first. ErrTooSlow, ErrUnavailable.
+func (r *Reader) ReadDeadLetters(
+	ctx context.Context, q DeadLetterQuery, t Turn[DeadLetterPlace],
+) (*DeadLetterPage, error) {
+	d := DeadLetterPage{Facets: map[string][]Counted{}}
+	err := read(ctx, r.db, "dead letters", func(r *reading) {
+		d.SearchedPage = readPage[DeadLetter](r, "dead_letters", t, q.search(), q.args())
+		d.count(r, q)
+	})
+	return &d, err
+}
+
+// count counts what the filter matches, independently of the page.
+func (d *DeadLetterPage) count(r *reading, q DeadLetterQuery) {
+	args := q.args()
+	args["limit"], args["top"] = facetSample, 10
+	partly := q.search() && searchEnd[DeadLetterPlace](r, "dead_letters", args) != nil
+	type row struct {
+		Facet string
+		Counted
+	}
+	for _, facet := range rows[row](r, "dead_letter_facets", args) {
+		d.Facets[facet.Facet] = append(d.Facets[facet.Facet], facet.Counted)
+		if facet.Facet == "all" {
+			d.Total = facet.Count
+		}
+	}
+	d.Partly = partly && d.Total < facetSample
+}
+
+// ReadDeadLetter reads one dead letter; ErrNotFound.
+func (r *Reader) ReadDeadLetter(ctx context.Context, id uuid.UUID) (*DeadLetterRow, error) {
+	var l DeadLetterRow
+	err := read(ctx, r.db, "a dead letter", func(r *reading) {
+		l = row[DeadLetterRow](r, "dead_letter", pgx.NamedArgs{"id": id})
+	})
+	return &l, err
 }

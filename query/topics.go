@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"postrider/postgres"
 )
 
 // TopicLine is one topic in a list.
@@ -22,17 +20,15 @@ type TopicLine struct {
 	LastPublished      *time.Time
 }
 
-var topicList = list[string]{page: sqlFile("topics.sql")}
-
-// TopicPage is a page of topics.
-type TopicPage = SearchedPage[TopicLine, string]
-
 // ReadTopics reads a page of topics whose names contain name, in the order of their names: Before of the turn continues
 // after a name. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadTopics(ctx context.Context, name string, t Turn[string]) (TopicPage, error) {
-	return read(ctx, r, "topics", func(tx pgx.Tx) (TopicPage, error) {
-		return readPage[TopicLine](ctx, tx, &topicList, t, false, pgx.NamedArgs{"name": given(name)})
+func (r *Reader) ReadTopics(
+	ctx context.Context, name string, t Turn[string],
+) (page SearchedPage[TopicLine, string], err error) {
+	err = read(ctx, r.db, "topics", func(r *reading) {
+		page = readPage[TopicLine](r, "topics", t, false, pgx.NamedArgs{"name": given(name)})
 	})
+	return page, err
 }
 
 // TopicDetails is a topic with its counts.
@@ -44,19 +40,12 @@ type TopicDetails struct {
 // ReadTopicDetails reads one topic and its counts of a span, see ReadCounts; ErrNotFound.
 func (r *Reader) ReadTopicDetails(
 	ctx context.Context, name string, span, step time.Duration,
-) (c *TopicDetails, err error) {
-	c = &TopicDetails{}
-	err = r.db.Read(ctx, "a topic", func(tx pgx.Tx) error {
-		line, err := postgres.Row[TopicLine](ctx, tx, topicList.page, pgx.NamedArgs{"only": name, "limit": 1})
-		if err != nil {
-			return err
-		}
-		c.TopicLine = *line
-		if c.Range, err = readCounts(ctx, tx, CountsFilter{Topic: name}, span, step); err != nil {
-			return err
-		}
-		c.Day, err = readCounts(ctx, tx, CountsFilter{Topic: name}, 24*time.Hour, time.Hour)
-		return err
+) (*TopicDetails, error) {
+	var d TopicDetails
+	filter := CountsFilter{Topic: name}
+	err := read(ctx, r.db, "a topic", func(r *reading) {
+		d.TopicLine = row[TopicLine](r, "topics", pgx.NamedArgs{"only": name, "limit": 1})
+		d.Range, d.Day = readCounts(r, filter, span, step), readCounts(r, filter, 24*time.Hour, time.Hour)
 	})
-	return c, err
+	return &d, err
 }

@@ -6,8 +6,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"postrider/postgres"
 )
 
 // Problem is an outcome of failed attempts of one event subscription.
@@ -33,23 +31,12 @@ type Problem struct {
 	NextAttempt  *time.Time
 }
 
-var problemsStatement = sqlFile("problems.sql")
-
-// problemHoursFrom is the shortest span for which sums by the hour are read instead of minutes.
-const problemHoursFrom = 6 * time.Hour
-
 // ReadProblems groups the failed attempts of a span by event subscription and outcome, the last failure first, at most
-// 100 groups. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadProblems(ctx context.Context, topic string, span time.Duration) ([]Problem, error) {
-	return read(ctx, r, "problems", func(tx pgx.Tx) ([]Problem, error) {
-		// PostgreSQL needs the time as a value to estimate how few of the counts it reads.
-		var from time.Time
-		row := tx.QueryRow(ctx, "SELECT now() - make_interval(mins => $1)", int(span/time.Minute))
-		if err := row.Scan(&from); err != nil {
-			return nil, err
-		}
-		return postgres.Rows[Problem](ctx, tx, problemsStatement, pgx.NamedArgs{
-			"from": from, "hours": span >= problemHoursFrom, "topic": given(topic), "limit": 100,
-		})
-	})
+// 100 groups. From 6 hours on it reads the counts by the hour instead of by the minute. ErrTooSlow, ErrUnavailable.
+func (r *Reader) ReadProblems(ctx context.Context, topic string, span time.Duration) (found []Problem, err error) {
+	args := pgx.NamedArgs{
+		"from": r.clock.Now().Add(-span), "hours": span >= 6*time.Hour, "topic": given(topic), "limit": 100,
+	}
+	err = read(ctx, r.db, "problems", func(r *reading) { found = rows[Problem](r, "problems", args) })
+	return found, err
 }

@@ -5,16 +5,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"postrider/postgres"
 )
 
 const (
-	// countLimit is up to how many rows of a table a page counts: 100,000 take 20 to 40 ms.
-	countLimit = 100_000
-	// heldLimit is the same for deliveries on hold.
+	// heldLimit is up to how many deliveries on hold a page counts.
 	heldLimit = 20_000
-	// lagSample is the number of finished deliveries that the lag is measured on.
+	// lagSample is the number of finished deliveries that the lag is computed from.
 	lagSample = 2000
 )
 
@@ -33,11 +29,6 @@ type CurrentState struct {
 	// the newest 2,000 finished deliveries; nil if none was delivered.
 	LagP50, LagP95 *float64
 }
-
-var (
-	currentState = sqlFile("current_state.sql")
-	holdList     = sqlFile("holds.sql")
-)
 
 // HoldLine is an event subscription on hold.
 type HoldLine struct {
@@ -61,30 +52,17 @@ type Overview struct {
 }
 
 // ReadOverview reads the overview with the counts of a span, see ReadCounts. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (o *Overview, err error) {
-	const holds = 50
-	o = &Overview{}
-	err = r.db.Read(ctx, "the overview", func(tx pgx.Tx) error {
-		limits := pgx.NamedArgs{"held": heldLimit, "sample": lagSample}
-		current, err := postgres.Row[CurrentState](ctx, tx, currentState, limits)
-		if err != nil {
-			return err
-		}
-		o.Current = *current
-		if o.LastHour, err = readCounts(ctx, tx, CountsFilter{}, time.Hour, time.Minute); err != nil {
-			return err
-		}
-		if o.Day, err = readCounts(ctx, tx, CountsFilter{}, 24*time.Hour, time.Hour); err != nil {
-			return err
-		}
+func (r *Reader) ReadOverview(ctx context.Context, span, step time.Duration) (*Overview, error) {
+	var o Overview
+	err := read(ctx, r.db, "the overview", func(r *reading) {
+		o.Current = row[CurrentState](r, "current_state", pgx.NamedArgs{"held": heldLimit, "sample": lagSample})
+		o.LastHour = readCounts(r, CountsFilter{}, time.Hour, time.Minute)
+		o.Day = readCounts(r, CountsFilter{}, 24*time.Hour, time.Hour)
 		o.Range = o.LastHour
 		if span != time.Hour || step != time.Minute {
-			if o.Range, err = readCounts(ctx, tx, CountsFilter{}, span, step); err != nil {
-				return err
-			}
+			o.Range = readCounts(r, CountsFilter{}, span, step)
 		}
-		o.Holds, err = postgres.Rows[HoldLine](ctx, tx, holdList, pgx.NamedArgs{"limit": holds})
-		return err
+		o.Holds = rows[HoldLine](r, "holds", pgx.NamedArgs{"limit": 50})
 	})
-	return o, err
+	return &o, err
 }

@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"postrider/postgres"
 )
 
 // EventFilter selects events; "" or nil = all.
@@ -59,30 +57,21 @@ type EventRow struct {
 	Deliveries []DeliveryLine `db:"-" json:"deliveries,omitzero"`
 }
 
-var (
-	eventList      = list[uuid.UUID]{sqlFile("events.sql"), sqlFile("events_end.sql"), pgx.RowTo[uuid.UUID]}
-	eventEdges     = sqlFile("events_edges.sql")
-	eventStatement = sqlFile("event.sql")
-)
-
-// EventPage is a page of events.
-type EventPage = SearchedPage[EventLine, uuid.UUID]
-
 // ReadEvents reads a page of events, the newest first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadEvents(ctx context.Context, f EventFilter, t Turn[uuid.UUID]) (EventPage, error) {
-	return read(ctx, r, "events", func(tx pgx.Tx) (page EventPage, err error) {
-		names, err := readNames(ctx, tx, f.Topic, "", f.Event, 0)
-		if err != nil {
-			return page, err
-		}
+func (r *Reader) ReadEvents(
+	ctx context.Context, f EventFilter, t Turn[uuid.UUID],
+) (page SearchedPage[EventLine, uuid.UUID], err error) {
+	err = read(ctx, r.db, "events", func(r *reading) {
+		names := readNames(r, f.Topic, "", f.Event, 0)
 		args := pgx.NamedArgs{
 			"topics": names.Topics, "events": names.Events, "type": given(f.Type), "subject": given(f.Subject),
 			"prefix": given(f.SubjectPrefix), "unmatched": f.Unmatched,
 		}
 		bindSpan(args, f.From, f.To)
 		search := f.Event == "" && (f.Topic+f.Type+f.Subject+f.SubjectPrefix != "" || f.Unmatched)
-		return readPage[EventLine](ctx, tx, &eventList, t, search, args)
+		page = readPage[EventLine](r, "events", t, search, args)
 	})
+	return page, err
 }
 
 // bindSpan binds a time of publishing, and the ids that events of that time can have.
@@ -96,15 +85,11 @@ func bindSpan(args pgx.NamedArgs, from, to *time.Time) {
 }
 
 // ReadEvent reads one event by postrider's own id, with its deliveries; ErrNotFound.
-func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (e *EventRow, err error) {
-	const deliveries = 200
-	err = r.db.Read(ctx, "an event", func(tx pgx.Tx) error {
-		if e, err = postgres.Row[EventRow](ctx, tx, eventStatement, pgx.NamedArgs{"id": id}); err != nil {
-			return err
-		}
-		page, err := readDeliveries(ctx, tx, DeliveryFilter{Event: id.String()}, Turn[DeliveryPlace]{Limit: deliveries})
-		e.Deliveries = page.Rows
-		return err
+func (r *Reader) ReadEvent(ctx context.Context, id uuid.UUID) (*EventRow, error) {
+	var e EventRow
+	err := read(ctx, r.db, "an event", func(r *reading) {
+		e = row[EventRow](r, "event", pgx.NamedArgs{"id": id})
+		e.Deliveries = readDeliveries(r, DeliveryFilter{Event: id.String()}, Turn[DeliveryPlace]{Limit: 200}).Rows
 	})
-	return e, err
+	return &e, err
 }

@@ -38,18 +38,16 @@ type JSON string
 // MarshalJSON implements json.Marshaler.
 func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
-// AuditPage is a page of the audit.
-type AuditPage = SearchedPage[AuditLine, int64]
-
-var auditList = list[int64]{sqlFile("audit.sql"), sqlFile("audit_end.sql"), pgx.RowTo[int64]}
-
 // ReadAudit reads a page of the audit, the newest row first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadAudit(ctx context.Context, f AuditFilter, t Turn[int64]) (AuditPage, error) {
-	return read(ctx, r, "the audit", func(tx pgx.Tx) (AuditPage, error) { return readAudit(ctx, tx, f, t) })
+func (r *Reader) ReadAudit(
+	ctx context.Context, f AuditFilter, t Turn[int64],
+) (page SearchedPage[AuditLine, int64], err error) {
+	err = read(ctx, r.db, "the audit", func(r *reading) { page = readAudit(r, f, t) })
+	return page, err
 }
 
-func readAudit(ctx context.Context, tx pgx.Tx, f AuditFilter, t Turn[int64]) (AuditPage, error) {
-	return readPage[AuditLine](ctx, tx, &auditList, t, f != AuditFilter{}, pgx.NamedArgs{
+func readAudit(r *reading, f AuditFilter, t Turn[int64]) SearchedPage[AuditLine, int64] {
+	return readPage[AuditLine](r, "audit", t, f != AuditFilter{}, pgx.NamedArgs{
 		"actor": given(f.Actor), "action": given(f.Action), "topic": given(f.Topic),
 		"subscription": given(f.Subscription), "from": f.From, "to": f.To,
 	})

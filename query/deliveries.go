@@ -76,54 +76,37 @@ var (
 	HoldReasons    = []string{catalog.HoldPaused, catalog.HoldNotValidated, catalog.HoldProbation, catalog.HoldAdmission}
 )
 
-// DeliveryPage is a page of deliveries.
-type DeliveryPage = SearchedPage[DeliveryLine, DeliveryPlace]
-
-var deliveryList = list[DeliveryPlace]{
-	sqlFile("deliveries.sql"), sqlFile("deliveries_end.sql", "filter"), pgx.RowToStructByName[DeliveryPlace],
-}
-
-// timed: the list is in the order of the ids of the events.
-func (f *DeliveryFilter) timed() bool { return f.From != nil || f.To != nil }
-
 // ReadDeliveries reads a page of deliveries, pending and finished, the newest first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadDeliveries(ctx context.Context, f DeliveryFilter, t Turn[DeliveryPlace]) (DeliveryPage, error) {
-	return read(ctx, r, "deliveries", func(tx pgx.Tx) (DeliveryPage, error) { return readDeliveries(ctx, tx, f, t) })
+func (r *Reader) ReadDeliveries(
+	ctx context.Context, f DeliveryFilter, t Turn[DeliveryPlace],
+) (page SearchedPage[DeliveryLine, DeliveryPlace], err error) {
+	err = read(ctx, r.db, "deliveries", func(r *reading) { page = readDeliveries(r, f, t) })
+	return page, err
 }
 
 func readDeliveries(
-	ctx context.Context, tx pgx.Tx, f DeliveryFilter, t Turn[DeliveryPlace],
-) (page DeliveryPage, err error) {
-	names, err := readNames(ctx, tx, f.Topic, f.Subscription, f.Event, topicShare+1)
-	if err != nil {
-		return page, err
-	}
+	r *reading, f DeliveryFilter, t Turn[DeliveryPlace],
+) (page SearchedPage[DeliveryLine, DeliveryPlace]) {
+	names := readNames(r, f.Topic, f.Subscription, f.Event, topicShare+1)
+	timed := f.From != nil || f.To != nil // in the order of the ids of the events
 	args := pgx.NamedArgs{
-		"topics": names.Topics, "events": names.Events, "timed": f.timed(), "from": f.From, "to": f.To,
+		"topics": names.Topics, "events": names.Events, "timed": timed, "from": f.From, "to": f.To,
 		"state": given(f.State), "hold": given(f.Hold), "outcome": given(f.Outcome), "operation": f.Operation,
 	}
-	bySubscription := names.few(f.Topic, f.Subscription) && !f.timed()
-	if names.bind(args, bySubscription); !bySubscription && f.Subscription == "" {
+	bySubscription := names.bind(args, f.Topic, f.Subscription, timed)
+	if !bySubscription && f.Subscription == "" {
 		args["subscriptions"] = nil // the topic is enough
 	}
-	if f.timed() {
-		if kept, err := f.bindSpan(ctx, tx, args); err != nil || !kept {
-			return page, err
+	if timed {
+		span := pgx.NamedArgs{}
+		bindSpan(span, f.From, f.To)
+		edges := row[struct{ First, Last *uuid.UUID }](r, "events_edges", span)
+		if edges.First == nil {
+			return page // no event of this time is kept
 		}
+		args["first"], args["last"] = *edges.First, *edges.Last
 	}
 	search := f.Event == "" && (f.Outcome != "" || f.Hold != "" || f.State != "" && f.State != "pending" ||
 		f.Topic+f.Subscription != "" && !bySubscription)
-	return readPage[DeliveryLine](ctx, tx, &deliveryList, t, search, args)
-}
-
-// bindSpan binds the first and the last event that was published in the time of the filter. false: none is kept.
-func (f *DeliveryFilter) bindSpan(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (kept bool, err error) {
-	span := pgx.NamedArgs{}
-	bindSpan(span, f.From, f.To)
-	var first, last *uuid.UUID
-	if err := tx.QueryRow(ctx, eventEdges, span).Scan(&first, &last); err != nil || first == nil {
-		return false, err
-	}
-	args["first"], args["last"] = *first, *last
-	return true, nil
+	return readPage[DeliveryLine](r, "deliveries", t, search, args)
 }

@@ -2,12 +2,9 @@ package query
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"postrider/postgres"
 )
 
 // JobLine is a job of River: the token of one attempt.
@@ -29,10 +26,10 @@ type JobLine struct {
 // JobFilter selects jobs; "" = all.
 type JobFilter struct{ State, Kind string }
 
-var (
-	jobList   = list[int64]{page: sqlFile("jobs.sql")}
-	jobStates = sqlFile("job_states.sql")
-)
+// JobKinds are the kinds of jobs that a page can filter by.
+func JobKinds() []string {
+	return []string{"deliver", "batch", "route", "handshake", "export", "operation"}
+}
 
 // Jobs is a page of jobs, and the number of jobs in each state among the first 100,000 that PostgreSQL reads.
 type Jobs struct {
@@ -41,25 +38,24 @@ type Jobs struct {
 }
 
 // ReadJobs reads a page of jobs, the newest first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadJobs(ctx context.Context, f JobFilter, t Turn[int64]) (j *Jobs, err error) {
-	j = &Jobs{}
-	err = r.db.Read(ctx, "jobs", func(tx pgx.Tx) error {
-		if j.States, err = postgres.Rows[Counted](ctx, tx, jobStates, pgx.NamedArgs{"limit": countLimit}); err != nil {
-			return err
-		}
-		j.SearchedPage, err = readPage[JobLine](ctx, tx, &jobList, t, false, pgx.NamedArgs{
-			"state": given(f.State), "kind": given(f.Kind),
-		})
-		return err
+func (r *Reader) ReadJobs(ctx context.Context, f JobFilter, t Turn[int64]) (*Jobs, error) {
+	const counted = 100_000 // take 20 to 40 ms
+	var j Jobs
+	err := read(ctx, r.db, "jobs", func(r *reading) {
+		j.States = rows[Counted](r, "job_states", pgx.NamedArgs{"limit": counted})
+		args := pgx.NamedArgs{"state": given(f.State), "kind": given(f.Kind)}
+		j.SearchedPage = readPage[JobLine](r, "jobs", t, false, args)
 	})
-	return j, err
+	return &j, err
 }
 
-// readJob returns nil if the job was deleted: another one follows.
-func readJob(ctx context.Context, tx pgx.Tx, id int64) (*JobLine, error) {
-	job, err := postgres.Row[JobLine](ctx, tx, jobList.page, pgx.NamedArgs{"id": id, "limit": 1})
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, nil
+// readJob returns nil without an id, and for a job that was deleted: another one follows.
+func readJob(r *reading, id *int64) *JobLine {
+	if id == nil {
+		return nil
 	}
-	return job, err
+	for _, job := range rows[JobLine](r, "jobs", pgx.NamedArgs{"id": *id, "limit": 1}) {
+		return &job
+	}
+	return nil
 }

@@ -60,19 +60,10 @@ const (
 	tailLimit = 200
 )
 
-var (
-	tailEvents   = sqlFile("tail_events.sql")
-	tailAttempts = sqlFile("tail_attempts.sql")
-	tailPlace    = sqlFile("tail_place.sql")
-)
-
 // NewTail returns a tail that begins now.
 func (r *Reader) NewTail(f TailFilter) *Tail {
-	return newTail(r, f, r.clock.Now())
-}
-
-func newTail(r *Reader, f TailFilter, began time.Time) *Tail {
-	return &Tail{reader: r, filter: f, began: began, since: began, seen: map[string]bool{}}
+	now := r.clock.Now()
+	return &Tail{reader: r, filter: f, began: now, since: now, seen: map[string]bool{}}
 }
 
 // Mark returns the place of the tail, for ResumeTail.
@@ -83,13 +74,12 @@ func (t *Tail) Mark() string {
 // ResumeTail continues at a mark. Lines that the tail has returned before may be returned again, with the same Place.
 // ErrInvalid.
 func (r *Reader) ResumeTail(f TailFilter, mark string) (*Tail, error) {
-	t := newTail(r, f, time.Time{})
+	t := r.NewTail(f)
 	var began, since int64
-	var day string
-	if _, err := fmt.Sscanf(mark, "%d %d %d %s", &began, &since, &t.blocks, &day); err != nil {
+	if _, err := fmt.Sscanf(mark, "%d %d %d %s", &began, &since, &t.blocks, &t.day); err != nil {
 		return nil, fmt.Errorf("%w: %q is no mark of a tail", postgres.ErrInvalid, mark)
 	}
-	t.day = strings.TrimPrefix(day, ".")
+	t.day = strings.TrimPrefix(t.day, ".")
 	t.began, t.since = time.UnixMicro(began), time.UnixMicro(since)
 	return t, nil
 }
@@ -98,15 +88,17 @@ func (r *Reader) ResumeTail(f TailFilter, mark string) (*Tail, error) {
 // ErrTooSlow, ErrUnavailable.
 func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 	var now time.Time
-	err = t.reader.db.Read(ctx, "new events and attempts", func(tx pgx.Tx) error {
+	err = read(ctx, t.reader.db, "new events and attempts", func(r *reading) {
 		if t.filter.Subscription == "" && !t.filter.Failed {
-			if lines, err = t.events(ctx, tx); err != nil {
-				return err
-			}
+			from := t.since.Add(-tailBack)
+			lines = rows[TailLine](r, "tail_events", pgx.NamedArgs{
+				"from": firstID(from), "day": from.UTC().Truncate(24 * time.Hour), "topic": given(t.filter.Topic),
+				"limit": tailLimit,
+			})
 		}
-		attempts, err := t.attempts(ctx, tx, &now)
+		var attempts []TailLine
+		attempts, now = t.attempts(r)
 		lines = append(lines, attempts...)
-		return err
 	})
 	if err != nil {
 		return nil, err
@@ -117,39 +109,35 @@ func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 	return lines, nil
 }
 
-func (t *Tail) events(ctx context.Context, tx pgx.Tx) ([]TailLine, error) {
-	from := t.since.Add(-tailBack)
-	return postgres.Rows[TailLine](ctx, tx, tailEvents, pgx.NamedArgs{
-		"from": firstID(from), "day": from.UTC().Truncate(24 * time.Hour), "topic": given(t.filter.Topic),
-		"limit": tailLimit,
-	})
-}
-
 // attempts reads from a little before the end of the table at the last poll. now is when this poll began, by the
 // database's clock, which is before its snapshot.
-func (t *Tail) attempts(ctx context.Context, tx pgx.Tx, now *time.Time) ([]TailLine, error) {
-	var table string
-	var blocks *int64
-	if err := tx.QueryRow(ctx, tailPlace).Scan(now, &table, &blocks); err != nil || blocks == nil {
-		return nil, err
+func (t *Tail) attempts(r *reading) (lines []TailLine, now time.Time) {
+	end := row[struct {
+		Now    time.Time
+		Name   string
+		Blocks *int64
+	}](r, "tail_place")
+	if end.Blocks == nil {
+		return nil, end.Now
 	}
 	switch t.day {
-	case table:
+	case end.Name:
 	case "":
-		t.day, t.blocks = table, *blocks
+		t.blocks = *end.Blocks
 	default: // midnight
-		t.day, t.blocks = table, 0
+		t.blocks = 0
 	}
 	args := pgx.NamedArgs{
 		"place": fmt.Sprintf("(%d,1)", max(0, t.blocks-tailBlocks)), "limit": tailLimit,
 		"topic": given(t.filter.Topic), "subscription": given(t.filter.Subscription), "failed": t.filter.Failed,
 	}
-	lines, err := postgres.Rows[TailLine](ctx, tx, strings.Replace(tailAttempts, "{table}", table, 1), args)
-	t.blocks = *blocks
+	statement := strings.Replace(sql("tail_attempts"), "{table}", end.Name, 1)
+	lines, r.err = postgres.Rows[TailLine](r.ctx, r.tx, statement, args)
+	t.day, t.blocks = end.Name, *end.Blocks
 	for i := range lines {
-		lines[i].Place = table + lines[i].Place
+		lines[i].Place = end.Name + lines[i].Place
 	}
-	return lines, err
+	return lines, end.Now
 }
 
 // seenLimit is the number of remembered lines after which older ones are forgotten: far more than two polls share.

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"postrider/catalog"
-	"postrider/postgres"
 )
 
 // SubscriptionsFilter selects event subscriptions; "" = all. Hold "any" selects those on any hold.
@@ -33,24 +32,16 @@ type SubscriptionLine struct {
 	SparkGood, SparkBad []int64
 }
 
-var (
-	subscriptionList = list[SubscriptionKey]{page: sqlFile("subscriptions.sql")}
-	handshakeList    = sqlFile("handshakes.sql")
-	pendingStatement = sqlFile("pending.sql")
-)
-
-// SubscriptionPage is a page of event subscriptions.
-type SubscriptionPage = SearchedPage[SubscriptionLine, SubscriptionKey]
-
 // ReadSubscriptions reads a page of event subscriptions in the order of topic and name: Before of the turn continues
 // after a name. ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadSubscriptions(
 	ctx context.Context, f SubscriptionsFilter, t Turn[SubscriptionKey],
-) (SubscriptionPage, error) {
-	return read(ctx, r, "event subscriptions", func(tx pgx.Tx) (SubscriptionPage, error) {
-		args := pgx.NamedArgs{"topic": given(f.Topic), "name": given(f.Name), "hold": given(f.Hold)}
-		return readPage[SubscriptionLine](ctx, tx, &subscriptionList, t, false, args)
+) (page SearchedPage[SubscriptionLine, SubscriptionKey], err error) {
+	args := pgx.NamedArgs{"topic": given(f.Topic), "name": given(f.Name), "hold": given(f.Hold)}
+	err = read(ctx, r.db, "event subscriptions", func(r *reading) {
+		page = readPage[SubscriptionLine](r, "subscriptions", t, false, args)
 	})
+	return page, err
 }
 
 // HandshakeLine is a step of a handshake, or a handshake without steps.
@@ -69,46 +60,30 @@ type HandshakeLine struct {
 
 // SubscriptionDetails has the counts, handshakes, deliveries and changes of an event subscription.
 type SubscriptionDetails struct {
-	Range, Day *Counts         // of the requested span; of 24 hours by the hour
-	Handshakes []HandshakeLine // the newest first, at most 50 steps
-	Deliveries []DeliveryLine  // the newest, at most 10
+	Range, Day *Counts         `db:"-"` // of the requested span; of 24 hours by the hour
+	Handshakes []HandshakeLine `db:"-"` // the newest first, at most 50 steps
+	Deliveries []DeliveryLine  `db:"-"` // the newest, at most 10
 	// Held is the number of its deliveries on hold, and Pending of all that are pending, up to 10,000 each.
 	Held, Pending int
-	Audit         []AuditLine // the newest ten
+	Audit         []AuditLine `db:"-"` // the newest ten
 }
 
 // ReadSubscriptionDetails reads the activity of an event subscription, and its counts of a span, see ReadCounts.
 // ErrTooSlow, ErrUnavailable.
 func (r *Reader) ReadSubscriptionDetails(
 	ctx context.Context, sub *catalog.Subscription, span, step time.Duration,
-) (c *SubscriptionDetails, err error) {
-	c = &SubscriptionDetails{}
+) (*SubscriptionDetails, error) {
+	const newest = 10
+	var d SubscriptionDetails
 	args := pgx.NamedArgs{"topic": sub.Topic, "subscription": sub.Name, "id": sub.ID}
 	counts := CountsFilter{Topic: sub.Topic, Subscription: sub.Name}
-	err = r.db.Read(ctx, "an event subscription", func(tx pgx.Tx) error {
-		if c.Range, err = readCounts(ctx, tx, counts, span, step); err != nil {
-			return err
-		}
-		if c.Day, err = readCounts(ctx, tx, counts, 24*time.Hour, time.Hour); err != nil {
-			return err
-		}
-		if c.Handshakes, err = postgres.Rows[HandshakeLine](ctx, tx, handshakeList, args); err != nil {
-			return err
-		}
-		few, err := postgres.Row[struct{ Held, Pending int }](ctx, tx, pendingStatement, args)
-		if err != nil {
-			return err
-		}
-		c.Held, c.Pending = few.Held, few.Pending
+	err := read(ctx, r.db, "an event subscription", func(r *reading) {
+		d = row[SubscriptionDetails](r, "pending", args)
+		d.Range, d.Day = readCounts(r, counts, span, step), readCounts(r, counts, 24*time.Hour, time.Hour)
+		d.Handshakes = rows[HandshakeLine](r, "handshakes", args)
 		filter := DeliveryFilter{Topic: sub.Topic, Subscription: sub.Name}
-		page, err := readDeliveries(ctx, tx, filter, Turn[DeliveryPlace]{Limit: 10})
-		if err != nil {
-			return err
-		}
-		c.Deliveries = page.Rows
-		audit, err := readAudit(ctx, tx, AuditFilter{Topic: sub.Topic, Subscription: sub.Name}, Turn[int64]{Limit: 10})
-		c.Audit = audit.Rows
-		return err
+		d.Deliveries = readDeliveries(r, filter, Turn[DeliveryPlace]{Limit: newest}).Rows
+		d.Audit = readAudit(r, AuditFilter{Topic: sub.Topic, Subscription: sub.Name}, Turn[int64]{Limit: newest}).Rows
 	})
-	return c, err
+	return &d, err
 }

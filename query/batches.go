@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"postrider/postgres"
 )
 
 // BatchFilter selects batches; "" = all.
@@ -64,48 +62,28 @@ type BatchDetails struct {
 	Listed []MemberLine `db:"-"`
 }
 
-// BatchPage is a page of batches.
-type BatchPage = SearchedPage[BatchLine, int64]
-
-var (
-	batchList      = list[int64]{sqlFile("batches.sql"), sqlFile("batches_end.sql"), pgx.RowTo[int64]}
-	batchStatement = sqlFile("batch.sql")
-	batchMembers   = sqlFile("batch_members.sql")
-)
-
 // ReadBatches reads a page of batches, the newest first. ErrTooSlow, ErrUnavailable.
-func (r *Reader) ReadBatches(ctx context.Context, f BatchFilter, t Turn[int64]) (BatchPage, error) {
-	return read(ctx, r, "batches", func(tx pgx.Tx) (page BatchPage, err error) {
-		names, err := readNames(ctx, tx, f.Topic, f.Subscription, "", math.MaxInt32)
-		if err != nil {
-			return page, err
-		}
+func (r *Reader) ReadBatches(
+	ctx context.Context, f BatchFilter, t Turn[int64],
+) (page SearchedPage[BatchLine, int64], err error) {
+	err = read(ctx, r.db, "batches", func(r *reading) {
+		names := readNames(r, f.Topic, f.Subscription, "", math.MaxInt32)
 		args := pgx.NamedArgs{"state": given(f.State), "hold": given(f.Hold)}
-		bySubscription := names.few(f.Topic, f.Subscription)
-		names.bind(args, bySubscription)
+		bySubscription := names.bind(args, f.Topic, f.Subscription, false)
 		search := f.State != "" && f.State != "pending" || !bySubscription && f.Hold+f.Topic != ""
-		return readPage[BatchLine](ctx, tx, &batchList, t, search, args)
+		page = readPage[BatchLine](r, "batches", t, search, args)
 	})
+	return page, err
 }
 
 // ReadBatch reads one batch with its attempts, and its members after a position; ErrNotFound.
-func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (b *BatchDetails, err error) {
-	err = r.db.Read(ctx, "a batch", func(tx pgx.Tx) error {
-		if b, err = postgres.Row[BatchDetails](ctx, tx, batchStatement, pgx.NamedArgs{"id": id}); err != nil {
-			return err
-		}
-		attempts := pgx.NamedArgs{"batches": []int64{id}, "limit": historyLimit}
-		if b.History, err = postgres.Rows[AttemptLine](ctx, tx, newestAttempts, attempts); err != nil {
-			return err
-		}
-		if b.JobID != nil {
-			if b.Job, err = readJob(ctx, tx, *b.JobID); err != nil {
-				return err
-			}
-		}
-		members := pgx.NamedArgs{"id": id, "after": after, "limit": limit}
-		b.Listed, err = postgres.Rows[MemberLine](ctx, tx, batchMembers, members)
-		return err
+func (r *Reader) ReadBatch(ctx context.Context, id int64, after, limit int) (*BatchDetails, error) {
+	var b BatchDetails
+	err := read(ctx, r.db, "a batch", func(r *reading) {
+		b = row[BatchDetails](r, "batch", pgx.NamedArgs{"id": id})
+		b.History = rows[AttemptLine](r, "attempts_newest", pgx.NamedArgs{"batches": []int64{id}, "limit": historyLimit})
+		b.Job = readJob(r, b.JobID)
+		b.Listed = rows[MemberLine](r, "batch_members", pgx.NamedArgs{"id": id, "after": after, "limit": limit})
 	})
-	return b, err
+	return &b, err
 }

@@ -41,18 +41,14 @@ func (l *Latency) Quantile(q float64) (ms float64, ok bool) {
 	for _, n := range l {
 		all += n
 	}
-	if all == 0 {
-		return 0, false
-	}
-	wanted := q * float64(all)
+	rank := q * float64(all)
 	for i, n := range l {
-		if float64(below+n) < wanted || n == 0 {
-			below += n
-			continue
+		if n > 0 && float64(below+n) >= rank {
+			return l.within(i, (rank-float64(below))/float64(n)), true
 		}
-		return l.within(i, (wanted-float64(below))/float64(n)), true
+		below += n
 	}
-	return latencyBounds[len(latencyBounds)-1], true
+	return 0, false
 }
 
 // within returns the latency at a share of bucket i.
@@ -86,12 +82,7 @@ type Counts struct {
 // CountsFilter selects counts; "" = of all.
 type CountsFilter struct{ Topic, Subscription string }
 
-var (
-	countsStatement = sqlFile("counts.sql")
-	countsScope     = sqlFile("counts_scope.sql")
-)
-
-// counted is a row of countsStatement.
+// counted is a row of counts.sql.
 type counted struct {
 	At             time.Time
 	Kind, Detail   string
@@ -101,8 +92,11 @@ type counted struct {
 
 // ReadCounts reads the counts of a span up to now, which is a whole number of steps. A step is a number of minutes, or
 // whole hours.
-func (r *Reader) ReadCounts(ctx context.Context, f CountsFilter, span, step time.Duration) (*Counts, error) {
-	return read(ctx, r, "counts", func(tx pgx.Tx) (*Counts, error) { return readCounts(ctx, tx, f, span, step) })
+func (r *Reader) ReadCounts(
+	ctx context.Context, f CountsFilter, span, step time.Duration,
+) (counts *Counts, err error) {
+	err = read(ctx, r.db, "counts", func(r *reading) { counts = readCounts(r, f, span, step) })
+	return counts, err
 }
 
 // source chooses the counts to add up for a step: the sums of rollup_sums, or those by the minute, and how many minutes
@@ -120,25 +114,18 @@ func (f *CountsFilter) source(step time.Duration) (sums bool, grain int) {
 	}
 }
 
-func readCounts(ctx context.Context, tx pgx.Tx, f CountsFilter, span, step time.Duration) (*Counts, error) {
+func readCounts(r *reading, f CountsFilter, span, step time.Duration) *Counts {
 	args := pgx.NamedArgs{
 		"topic": given(f.Topic), "subscription": given(f.Subscription), "step": int(step / time.Minute),
 	}
-	scope, err := postgres.Row[struct {
+	scope := row[struct {
 		Last                  time.Time
 		Topics, Subscriptions []int64
-	}](ctx, tx, countsScope, args)
-	if err != nil {
-		return nil, err
-	}
+	}](r, "counts_scope", args)
 	from := scope.Last.Add(-span)
 	args["from"], args["topics"], args["subscriptions"] = from, scope.Topics, scope.Subscriptions
 	args["sums"], args["grain"] = f.source(step)
-	rows, err := postgres.Rows[counted](ctx, tx, countsStatement, args)
-	if err != nil {
-		return nil, err
-	}
-	return countsOf(rows, from, step, int(span/step)+1), nil
+	return countsOf(rows[counted](r, "counts", args), from, step, int(span/step)+1)
 }
 
 // countsOf adds the rows to their steps. Charts need steps without counts too.
@@ -189,6 +176,29 @@ func (l *Latency) add(buckets []int64) {
 	for i, n := range buckets {
 		l[i] += n
 	}
+}
+
+// Plus adds up two latencies. Either may be nil.
+func (l *Latency) Plus(other *Latency) *Latency {
+	all := &Latency{}
+	for _, part := range []*Latency{l, other} {
+		if part != nil {
+			all.add(part[:])
+		}
+	}
+	return all
+}
+
+// Distribution returns the latency with bounds in nanoseconds. Its sum takes each attempt for the middle of its bucket.
+func (l *Latency) Distribution() postgres.Distribution {
+	d := postgres.Distribution{Bounds: make([]int64, len(latencyBounds)), Counts: l[:]}
+	for i, bound := range latencyBounds {
+		d.Bounds[i] = int64(bound) * int64(time.Millisecond)
+	}
+	for i, n := range l {
+		d.Sum += n * int64(l.within(i, 0.5)*float64(time.Millisecond))
+	}
+	return d
 }
 
 // byCount sorts counts, the most frequent first.
