@@ -101,18 +101,18 @@ type DeadLetter struct {
 	LastResponse *string `json:"lastResponse,omitempty"`
 }
 
-// DeadLetterPlace is a place in the list of dead letters; the zero value is its beginning.
+// DeadLetterPlace is a position in the list of dead letters; the zero value is its beginning.
 type DeadLetterPlace struct {
 	DeadLetteredAt time.Time
 	DeadLetterID   uuid.UUID
 }
 
-// Place returns the place of the dead letter in a list.
+// Place returns the position of the dead letter in a list.
 func (l *DeadLetter) Place() DeadLetterPlace {
 	return DeadLetterPlace{l.DeadLetteredAt, l.DeadLetterID}
 }
 
-// ListDeadLetters lists up to limit dead letters that a filter matches, the newest first, after a place in the list.
+// ListDeadLetters lists up to limit dead letters that a filter matches, the newest first, after a position in the list.
 // *FunctionError: the filter is invalid.
 func (r *Reader) ListDeadLetters(
 	ctx context.Context, filter *DeadLetterFilter, after DeadLetterPlace, limit int,
@@ -165,7 +165,7 @@ func (r *Reader) CountDeadLetters(ctx context.Context, filter *DeadLetterFilter)
 	return list[0], nil
 }
 
-// DeadLetterQuery selects the dead letters of a page: a filter, and a condition that filters do not have.
+// DeadLetterQuery selects the dead letters of a page. The SQL functions have no WithoutResponse.
 type DeadLetterQuery struct {
 	DeadLetterFilter
 	// WithoutResponse: only those whose last attempt got no response.
@@ -200,12 +200,12 @@ type DeadLetterPage struct {
 func (q *DeadLetterQuery) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"topic": q.Topic, "subscription": q.Subscription, "reason": q.Reason, "outcome": q.LastOutcome,
-		"event_id": q.EventID, "event_type": q.EventType, "status": q.LastStatus, "unanswered": q.WithoutResponse,
+		"event_id": q.EventID, "event_type": q.EventType, "status": q.LastStatus, "no_response": q.WithoutResponse,
 		"from": q.DeadLetteredFrom, "until": q.DeadLetteredUntil,
 	}
 }
 
-// search reports whether no index knows which dead letters the filter matches.
+// search reports whether no index has the dead letters that the filter matches.
 func (q *DeadLetterQuery) search() bool {
 	named := (q.Topic == nil) == (q.Subscription == nil)
 	return q.EventID == nil && (!named || q.Reason != nil || q.LastOutcome != nil || q.EventType != nil ||

@@ -60,14 +60,14 @@ type DeliveryLine struct {
 	DeadLetterID *uuid.UUID `json:"deadLetterId"`
 }
 
-// DeliveryPlace is the place of a delivery in a list. A list by time of publishing uses both ids, so that it continues
-// after a delivery that is not kept any more. Other lists use DeliveryID.
+// DeliveryPlace is the position of a delivery in a list. A list by time of publishing uses both ids, so that it can
+// continue after a delivery that was deleted. Other lists use DeliveryID.
 type DeliveryPlace struct {
 	SystemID   uuid.UUID
 	DeliveryID int64
 }
 
-// Place returns the place of the delivery.
+// Place returns the position of the delivery.
 func (l *DeliveryLine) Place() DeliveryPlace { return DeliveryPlace{l.SystemID, l.DeliveryID} }
 
 // DeliveryStates and HoldReasons are the values that lists can be filtered by.

@@ -44,8 +44,7 @@ type AttemptLine struct {
 	Node            string     `json:"node"`
 }
 
-// Membership is a batch that a delivery was in. LeftAfter is the number of attempts after which it left; nil = it did
-// not.
+// Membership is a batch that a delivery was in. LeftAfter is the number of attempts before it left it, or nil.
 type Membership struct {
 	BatchID    int64
 	LeftAfter  *int

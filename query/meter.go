@@ -15,13 +15,12 @@ import (
 const (
 	// meterAge is how old a reading may be: a node queries the database at most every 5 s.
 	meterAge = 5 * time.Second
-	// meterKeys is the number of separate counts, five to ten for each event subscription; later ones are added up as
-	// Others. meterBacklog is the number of separate backlogs. Both bound the size of a scrape.
+	// meterKeys is the number of separate counts, five to ten for each event subscription; others are added up as Others.
+	// meterBacklog is the same for backlogs. Both bound the size of a scrape.
 	meterKeys, meterBacklog = 10_000, 1000
-	// meterHeldLimit is up to how many deliveries on hold, and dead letters to export, are counted: 100,000 take 20 to
-	// 40 ms.
+	// meterHeldLimit bounds the counts of deliveries on hold and of dead letters to export: 100,000 take 20 to 40 ms.
 	meterHeldLimit = 100_000
-	// Others stands for the topics and event subscriptions without separate counts. No name has parentheses.
+	// Others names the topics and event subscriptions without separate counts. No name has parentheses.
 	Others = "(others)"
 )
 
@@ -43,7 +42,7 @@ func (t Total) plus(count int64, latency *Latency) Total {
 	return t
 }
 
-// Backlog has the pending deliveries of an event subscription.
+// Backlog is the number of pending deliveries of an event subscription.
 type Backlog struct {
 	Topic, Subscription string
 	Pending             int64

@@ -22,14 +22,14 @@ type Operation struct {
 	PublishedFrom  *time.Time       `json:"publishedFrom"`
 	PublishedUntil *time.Time       `json:"publishedUntil"`
 	RatePerSecond  *int             `json:"ratePerSecond"`
-	// Matched is nil of past events and erasures.
+	// Matched is nil for past events and erasures.
 	Matched        *int64  `json:"matched"`
 	MatchedAtLeast bool    `json:"matchedAtLeast"`
 	Done           int64   `json:"done"`
 	Skipped        int64   `json:"skipped"`
 	Failed         int64   `json:"failed"`
 	LastError      *string `json:"lastError"`
-	// ReachedAt is how far it has come: a time of dead-lettering, or of publishing.
+	// ReachedAt is its progress: a time of dead-lettering, or of publishing.
 	ReachedAt  *time.Time `json:"reachedAt"`
 	StartedBy  string     `json:"startedBy"`
 	CreatedAt  time.Time  `json:"createdAt"`

@@ -17,18 +17,17 @@ import (
 )
 
 const (
-	// ScanStep is how many dead letters, or events of a day, of all topics, a step scans: an index would cost every
-	// publish. It takes some hundredths of a second, so that the progress is visible.
+	// ScanStep is how many dead letters, or events of a day, of all topics, a step scans. It takes some 10 ms; an index
+	// would cost every publish.
 	ScanStep = 20_000
 	// PastBytes is up to how many bytes of bodies one step reads.
 	PastBytes = 32 << 20
-	// idSlack is more than an event's id can be from its time of publishing. The id is created before the event is
-	// stored: up to two minutes before if the database is slow. Both are the database's time, which a machine that was
-	// suspended has wrong for up to a second.
+	// idSlack exceeds the time between an event's id and its publishing: up to two minutes if the database is slow, and a
+	// second on a machine that was suspended.
 	idSlack = 2 * time.Hour
 )
 
-// Past is a place among the events of a time span.
+// Past is a position among the events of a time span.
 type Past struct {
 	TopicID     int64
 	From, Until time.Time // of publishing
@@ -45,7 +44,10 @@ type scanned struct {
 
 // Scan scans the next events of the day, and returns up to most of them.
 func (p *Past) Scan(ctx context.Context, tx pgx.Tx, most int) (found scanned, err error) {
-	from, until := later(p.After, firstID(p.From.Add(-idSlack))), firstID(p.Until.Add(idSlack))
+	from, until := firstID(p.From.Add(-idSlack)), firstID(p.Until.Add(idSlack))
+	if bytes.Compare(p.After[:], from[:]) > 0 {
+		from = p.After
+	}
 	row := tx.QueryRow(ctx, sql("past_events"), p.Day, from, until, ScanStep, p.TopicID, p.From, p.Until, most)
 	if err := row.Scan(&found.IDs, &found.last, &found.count); err != nil {
 		return found, fmt.Errorf("read past events: %w", err)
@@ -53,7 +55,7 @@ func (p *Past) Scan(ctx context.Context, tx pgx.Tx, most int) (found scanned, er
 	return found, nil
 }
 
-// Pass moves on after the events that were read of those found, and reports whether that was the end.
+// Pass moves behind the events that were read of those found, and reports whether that was the end.
 func (p *Past) Pass(found *scanned, read, most int) (end bool) {
 	switch {
 	case read < len(found.IDs) || len(found.IDs) == most:
@@ -100,7 +102,7 @@ func (r *Reader) CountEvents(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
 ) (found Matched, err error) {
 	began := time.Now()
-	place, match, err := r.pastOf(ctx, topic, subscription, from, until)
+	past, match, err := r.pastOf(ctx, topic, subscription, from, until)
 	if err != nil {
 		return found, err
 	}
@@ -108,7 +110,7 @@ func (r *Reader) CountEvents(
 		if found.AtLeast = time.Since(began) > countTime; found.AtLeast {
 			break
 		}
-		n, last, err := r.countNext(ctx, topic, place, match)
+		n, last, err := r.countNext(ctx, topic, past, match)
 		if err != nil {
 			return found, err
 		}
@@ -117,24 +119,24 @@ func (r *Reader) CountEvents(
 	return found, nil
 }
 
-// countNext counts the matches among the next events of a day, and moves the place on.
+// countNext counts the matches among the next events of a day, and moves the position.
 func (r *Reader) countNext(
-	ctx context.Context, topic string, place *Past, match *filter.Filter,
+	ctx context.Context, topic string, past *Past, match *filter.Filter,
 ) (n int64, end bool, err error) {
 	err = postgres.ReadWithin(ctx, r.db, countStepTime, "past events", func(tx pgx.Tx) error {
-		next, err := place.Scan(ctx, tx, ScanStep)
+		next, err := past.Scan(ctx, tx, ScanStep)
 		if err != nil {
 			return err
 		}
 		read := 0
 		if len(next.IDs) > 0 {
 			var matched [][16]byte
-			if matched, _, read, err = MatchPast(ctx, tx, topic, match, place.Day, next.IDs); err != nil {
+			if matched, _, read, err = MatchPast(ctx, tx, topic, match, past.Day, next.IDs); err != nil {
 				return err
 			}
 			n = int64(len(matched))
 		}
-		end = place.Pass(&next, read, ScanStep)
+		end = past.Pass(&next, read, ScanStep)
 		return nil
 	})
 	return n, end, err
@@ -144,24 +146,17 @@ func (r *Reader) countNext(
 func (r *Reader) pastOf(
 	ctx context.Context, topic, subscription string, from time.Time, until *time.Time,
 ) (*Past, *filter.Filter, error) {
-	place, match := &Past{}, &filter.Filter{}
+	past, match := &Past{}, &filter.Filter{}
 	var text []byte
 	row := r.db.QueryRow(ctx, sql("past_begin"), topic, subscription, from, until)
-	if err := row.Scan(&place.TopicID, &place.From, &place.Until, &place.Day, &text); err != nil {
+	if err := row.Scan(&past.TopicID, &past.From, &past.Until, &past.Day, &text); err != nil {
 		return nil, nil, postgres.CallError("count past events", err)
 	}
 	if err := json.Unmarshal(text, match); err != nil {
 		return nil, nil, fmt.Errorf("read the filter of event subscription %q: %w", subscription, err)
 	}
-	place.Day = place.Day.UTC()
-	return place, match, nil
-}
-
-func later(a, b uuid.UUID) uuid.UUID {
-	if bytes.Compare(a[:], b[:]) > 0 {
-		return a
-	}
-	return b
+	past.Day = past.Day.UTC()
+	return past, match, nil
 }
 
 // firstID is the lowest id (version 7) that an event of this time can have.

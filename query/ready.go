@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Readiness is the state of the database that a node needs to serve requests.
+// Readiness is what a node needs of the database to serve requests.
 type Readiness struct {
-	// KeyKnown: the database's secrets are sealed with this process's key.
+	// KeyKnown: this process's key opens the database's secrets.
 	KeyKnown bool
 	// PartitionsToday: events of today have a partition.
 	PartitionsToday bool
-	// Silent is the time since this node's last heartbeat. A node that does not deliver has none, and Registered is
-	// false.
+	// Silent is the time since this node's last heartbeat. Registered is false for a node that does not deliver.
 	Silent     time.Duration
 	Registered bool
 	// DiskFull: PostgreSQL cannot store anything. The caller sets it, see postgres.Disk.
@@ -39,4 +38,20 @@ func (r *Reader) Ping(ctx context.Context) error {
 		return fmt.Errorf("query the database: %w", err)
 	}
 	return nil
+}
+
+// Retention is how long finished rows are kept, in whole UTC days before the current one; 0 = forever.
+type Retention struct {
+	// DeliveredDays is for events, finished deliveries and finished batches. Events with a pending delivery stay.
+	DeliveredDays int
+	// AttemptsDays is for delivery attempts.
+	AttemptsDays int
+	// DeadLettersDays is for dead letters.
+	DeadLettersDays int
+	// CountsDays is for counts by the minute.
+	CountsDays int
+	// AuditDays is for the audit.
+	AuditDays int
+	// KeysDays is for API keys that were revoked or have expired. The audit keeps its rows about them.
+	KeysDays int
 }

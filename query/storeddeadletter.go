@@ -26,8 +26,8 @@ type StoredDeadLetterFilter struct {
 	After DeadLetterPlace
 }
 
-// EachDeadLetter calls do for up to limit dead letters, the oldest first, without erased ones, until do fails. Only one
-// is in memory at a time.
+// EachDeadLetter calls do for up to limit dead letters, the oldest first, until do fails. It skips erased ones, and has
+// one in memory at a time.
 func EachDeadLetter(
 	ctx context.Context, pool *pgxpool.Pool, f StoredDeadLetterFilter, limit int, do func(*StoredDeadLetter) error,
 ) error {

@@ -50,11 +50,10 @@ type Tail struct {
 }
 
 const (
-	// tailBack is how far each poll goes back before the previous one: what began earlier may be committed later. The id
-	// of an event has the time of its request: an event that waits for longer, or is published by SQL in a transaction
-	// that stays open, is missed.
+	// tailBack is how far each poll goes back before the previous one: an earlier event may be committed later. An event
+	// that is committed later than that after its request, or after postrider.publish, is missed.
 	tailBack = 3 * time.Second
-	// tailBlocks is the same in blocks of the table of attempts: each of the nodes' connections fills its own block.
+	// tailBlocks is the same in blocks of the table of attempts: each connection of the nodes fills its own block.
 	tailBlocks = 16
 	// tailLimit bounds the lines of one poll, each of events and attempts.
 	tailLimit = 200
@@ -66,7 +65,7 @@ func (r *Reader) NewTail(f TailFilter) *Tail {
 	return &Tail{reader: r, filter: f, began: now, since: now, seen: map[string]bool{}}
 }
 
-// Mark returns the place of the tail, for ResumeTail.
+// Mark returns the position of the tail, for ResumeTail.
 func (t *Tail) Mark() string {
 	return fmt.Sprintf("%d %d %d .%s", t.began.UnixMicro(), t.since.UnixMicro(), t.blocks, t.day)
 }
@@ -109,8 +108,7 @@ func (t *Tail) Next(ctx context.Context) (lines []TailLine, err error) {
 	return lines, nil
 }
 
-// attempts reads from a little before the end of the table at the last poll. now is when this poll began, by the
-// database's clock, which is before its snapshot.
+// attempts reads from a little before the table's end at the last poll. now is the database's time before the snapshot.
 func (t *Tail) attempts(r *reading) (lines []TailLine, now time.Time) {
 	end := row[struct {
 		Now    time.Time
@@ -140,7 +138,7 @@ func (t *Tail) attempts(r *reading) (lines []TailLine, now time.Time) {
 	return lines, end.Now
 }
 
-// seenLimit is the number of remembered lines after which older ones are forgotten: far more than two polls share.
+// seenLimit is how many lines are remembered: far more than two polls share.
 const seenLimit = 20_000
 
 // fresh returns the lines that were not returned before and are not older than the tail.

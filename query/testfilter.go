@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// SubscriptionFilter is the filter of an event subscription, with its topic, which is needed to read events.
+// SubscriptionFilter is the filter of an event subscription with its topic.
 type SubscriptionFilter struct {
 	// Topic has no access keys.
 	Topic  catalog.Topic
@@ -48,8 +48,8 @@ func ReadFilter(ctx context.Context, pool *pgxpool.Pool, topic, name string) (*S
 // reads the newer events of other topics, a million in 0.3 to 0.5 s (two cores, PostgreSQL 15, bodies of 300 bytes).
 const lastEventsTimeout = 10 * time.Second
 
-// LastEvents reads up to limit last events of a topic, the newest first, as filters see them, without their trace.
-// ErrTooSlow after 10 s: very many other events were published after them.
+// LastEvents reads the last events of a topic, up to limit, the newest first, as filters see them, without their trace.
+// ErrTooSlow after 10 s: very many events of other topics are newer.
 func LastEvents(ctx context.Context, pool *pgxpool.Pool, topicID int64, limit int) ([]event.Event, error) {
 	return LastEventsWithin(ctx, pool, topicID, limit, lastEventsTimeout)
 }

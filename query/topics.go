@@ -13,8 +13,8 @@ type TopicLine struct {
 	EventRetentionInDays     *int
 	CreatedAt                time.Time
 	Subscriptions            int
-	// Published and Matched count events and deliveries of the last 24 hours, SparkPublished the events of the last hour in
-	// twelve steps. LastPublished is the minute of the last event in these 24 hours.
+	// Published and Matched count events and deliveries of the last 24 hours; SparkPublished counts the events of the last
+	// hour in twelve steps. LastPublished is the minute of the last event in these 24 hours.
 	Published, Matched int64
 	SparkPublished     []int64
 	LastPublished      *time.Time

@@ -6,7 +6,7 @@
    AND (@event_id::text IS NULL OR event_id = @event_id)
    AND (@event_type::text IS NULL OR event_type = @event_type)
    AND (@status::int IS NULL OR last_status = @status)
-   AND (NOT @unanswered OR last_status IS NULL)
+   AND (NOT @no_response OR last_status IS NULL)
    AND (@from::timestamptz IS NULL OR dead_lettered_at >= @from)
    AND (@until::timestamptz IS NULL OR dead_lettered_at < @until)
    AND (@cursor::timestamptz IS NULL

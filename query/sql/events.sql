@@ -1,4 +1,4 @@
--- Lists a page of events, the newest first. The conditions that no index knows are outside of what is read in order:
+-- Lists a page of events, the newest first. The conditions without an index are outside of what is read in order:
 -- PostgreSQL expects few events of their own day, and would sort all of them. An event of another day is one that a
 -- redelivery stored again. @end is the last event that the search for the page may read.
 SELECT e.id AS system_id, t.name AS topic, e.event_id, e.event_type, e.subject, nullif(e.source, '') AS source,
