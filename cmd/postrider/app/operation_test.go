@@ -472,7 +472,7 @@ func TestCountsOfDeadLettersAreBounded(t *testing.T) {
 	b := setup(t)
 	b.exec(t, `CREATE OR REPLACE FUNCTION postrider_internal.measure_dead_letters(filter jsonb, until timestamptz,
 		    timeout interval, OUT matched bigint, OUT redelivered bigint, OUT at_least boolean) LANGUAGE sql STABLE
-		AS $$ SELECT setting::bigint, 0::bigint, patience = interval '5 seconds' FROM pg_settings
+		AS $$ SELECT setting::bigint, 0::bigint, timeout = interval '5 seconds' FROM pg_settings
 		WHERE name = 'statement_timeout' $$`)
 	found, err := b.store.Reader.CountDeadLetters(t.Context(), &query.DeadLetterFilter{})
 	require.NoError(t, err)
