@@ -32,7 +32,6 @@ func keyCreated(c echo.Context, secret string, key *access.APIKey, err error) (h
 	return "", err
 }
 
-// accountView is what account.html shows.
 type accountView struct {
 	Session *access.Session // nil on a dashboard without sign-in
 	Least   int             // characters of a password
@@ -66,7 +65,7 @@ func (p *pages) own(
 		if session := site.SessionIn(c); session != nil {
 			return do(ctx, c, session.User)
 		}
-		return "", &site.RejectionError{Status: http.StatusConflict, Text: "Nothing was done: this dashboard has no sign-in."}
+		return "", site.Rejected(http.StatusConflict, "this dashboard has no sign-in")
 	}, show)
 }
 
@@ -99,7 +98,6 @@ func (p *pages) revokePersonalKey(ctx context.Context, c echo.Context, user stri
 	return "/ui/account?done=key-revoked", err
 }
 
-// loginView is what login.html shows.
 type loginView struct {
 	Code    string        // as entered, if no login has it
 	Login   *access.Login // nil if the page requests the code
@@ -121,11 +119,6 @@ func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
 	}
 	if view.Code = c.FormValue("code"); view.Code != "" {
 		view.Login, err = p.loginOf(ctx, view.Session.User, view.Code)
-		if rejection := site.RejectionOf(err); rejection != nil {
-			site.Reject(c, rejection)
-		} else if err != nil {
-			return err
-		}
 	}
 	if view.Login != nil {
 		view.Gets = view.Session.Role
@@ -133,7 +126,7 @@ func (p *pages) loginPage(ctx context.Context, c echo.Context) (err error) {
 			view.Gets = requested
 		}
 	}
-	return p.Show(c, "login", "Approve a login", false, view)
+	return site.Finish(c, "", err, func() error { return p.Show(c, "login", "Approve a login", false, view) })
 }
 
 // loginOf finds a login and limits the wrong codes of a user.
@@ -169,7 +162,6 @@ func (p *pages) denyLogin(ctx context.Context, c echo.Context, user string) (hre
 	return "/ui/login?done=login-denied", err
 }
 
-// usersView is what users.html shows.
 type usersView struct {
 	site.List[access.User]
 	Me    string
@@ -193,9 +185,7 @@ func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err e
 	name, password := c.FormValue("name"), c.FormValue("password")
 	switch _, err := p.parts.Access.User(ctx, name); {
 	case err == nil: // PutUser would change it
-		return "", &site.RejectionError{
-			Status: http.StatusConflict, Text: "Nothing was done: a user with this name exists.",
-		}
+		return "", site.Rejected(http.StatusConflict, "a user with this name exists")
 	case !errors.Is(err, postgres.ErrNotFound):
 		return "", err
 	}
@@ -221,7 +211,7 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 		_, err = p.parts.Access.EndSessions(ctx, name)
 		return "/ui/users?done=sessions-ended", err
 	default:
-		return "", site.WrongForm("the form has no valid change.")
+		return "", site.Rejected(http.StatusBadRequest, "the form has no valid change")
 	}
 	_, err = p.parts.Access.PutUser(ctx, name, change)
 	return "/ui/users?done=user-changed", err
@@ -231,7 +221,6 @@ func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, er
 	return "/ui/users?done=user-removed", p.parts.Access.DeleteUser(ctx, c.Param("user"))
 }
 
-// apiKeysView is what api-keys.html shows.
 type apiKeysView struct {
 	site.List[access.APIKey]
 	Created *newKey
@@ -256,7 +245,7 @@ func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, 
 	if text := strings.TrimSpace(c.FormValue("days")); text != "" {
 		days, err := strconv.Atoi(text)
 		if err != nil {
-			return "", site.WrongForm("the days until expiry must be a whole number or empty.")
+			return "", site.Rejected(http.StatusBadRequest, "the days until expiry must be a whole number or empty")
 		}
 		spec.ExpiresInDays = &days
 	}

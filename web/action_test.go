@@ -61,7 +61,8 @@ func TestDeliveryActions(t *testing.T) {
 	}
 
 	require.Contains(t,
-		b.requireRedirect(t, "/ui/deliveries/"+last+"/dead-letter", nil, `^/ui/dead-letters/[0-9a-f-]{36}\?done=dead-lettered$`),
+		b.requireRedirect(t, "/ui/deliveries/"+last+"/dead-letter", nil,
+			`^/ui/dead-letters/[0-9a-f-]{36}\?done=dead-lettered$`),
 		"dead_lettered DeadLetteredByOperator")
 	b.requireRejected(t, "/ui/deliveries/"+last+"/cancel", nil, http.StatusConflict, "Redeliver its dead letter instead.")
 	require.Equal(t, "admin: delivery_canceled delivery_dead_lettered delivery_retried", b.value(t,
@@ -88,7 +89,8 @@ func TestDeadLetterActions(t *testing.T) {
 	rejected := b.requireRejected(t, at+"/redeliver", accounting, http.StatusConflict, "was redelivered already")
 	require.Contains(t, text(rejected), "Select “redeliver again” to redeliver it once more.")
 	require.Contains(t, rejected, `name="toSubscription" value="accounting"`, "what was typed is kept")
-	b.requireRedirect(t, at+"/redeliver", url.Values{"toSubscription": {"accounting"}, "toTopic": {"orders"}, "again": {"1"}},
+	b.requireRedirect(t, at+"/redeliver",
+		url.Values{"toSubscription": {"accounting"}, "toTopic": {"orders"}, "again": {"1"}},
 		"done=redelivered")
 	b.eventually(t, 4,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
@@ -147,7 +149,8 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	require.Contains(t, rejected, `name="rate" min="1" max="1000000" value="7"`, "what was typed is kept")
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.operations"))
 
-	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}}, `^/ui/operations/[0-9a-f-]{36}\?done=started$`)
+	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}},
+		`^/ui/operations/[0-9a-f-]{36}\?done=started$`)
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done'")
 	b.eventually(t, 6,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")

@@ -45,7 +45,9 @@ func TestTopicForm(t *testing.T) {
 			"inputSchemaMapping.properties.eventType.defaultValue", "Shop.OrderPlaced",
 			"inputSchemaMapping.properties.subject.defaultValue", "orders",
 			"inputSchemaMapping.properties.dataVersion.sourceField", "v",
-		}, []string{"Id: orderId", "Event type: action , or “Shop.OrderPlaced”", "Subject: “orders”", "Data version: v"}},
+		}, []string{
+			"Id: orderId", "Event type: action , or “Shop.OrderPlaced”", "Subject: “orders”", "Data version: v",
+		}},
 	} {
 		b.put(t, "/v1/topics/rest-"+name, row.settings)
 		b.requireRedirect(t, path, typed(form, append(row.typed, "name", "form-"+name)...),
@@ -131,7 +133,8 @@ func TestDeletionIsConfirmed(t *testing.T) {
 	page := b.page(t, path)
 	requireValidMarkup(t, path, page)
 	require.Contains(t, text(page), "Its pending deliveries are canceled, now 1,")
-	require.Contains(t, text(b.page(t, "/ui/topics/orders/delete")), "The topic has event subscriptions. Delete them first.")
+	require.Contains(t, text(b.page(t, "/ui/topics/orders/delete")),
+		"The topic has event subscriptions. Delete them first.")
 	b.requireRejected(t, "/ui/topics/orders/delete", url.Values{"etag": {`"0"`}}, http.StatusPreconditionFailed,
 		"Nothing was deleted")
 
@@ -171,7 +174,8 @@ func TestPolicyForm(t *testing.T) {
 	}
 	const path = "/ui/policies/my-ga-2021/edit"
 	form := formOf(t, b.page(t, path))
-	b.requireRedirect(t, path, typed(form, "stepsInSeconds", "1, 2 3", "honorRetryAfter", "true", "probation.byOutcome", ""),
+	b.requireRedirect(t, path,
+		typed(form, "stepsInSeconds", "1, 2 3", "honorRetryAfter", "true", "probation.byOutcome", ""),
 		`done=policy-saved`)
 	changed := b.settings(t, "/v1/policies/my-ga-2021")
 	require.Equal(t, "[1 2 3] true",

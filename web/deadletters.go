@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -20,7 +21,6 @@ import (
 	"postrider/web/site"
 )
 
-// deadLettersView is what dead-letters.html shows.
 type deadLettersView struct {
 	site.List[query.DeadLetter]
 	Matching query.DeadLetterFilter
@@ -38,10 +38,7 @@ type facetGroup struct {
 }
 
 var facetNames = []struct{ facet, title string }{
-	{"reason", "Reason"},
-	{"outcome", "Outcome"},
-	{"status", "Status"},
-	{"subscription", "Event subscription"},
+	{"reason", "Reason"}, {"outcome", "Outcome"}, {"status", "Status"}, {"subscription", "Event subscription"},
 	{"day", "Day (UTC)"},
 }
 
@@ -97,6 +94,7 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 
 func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
 	var groups []facetGroup
+	here := display.With(c, "before", "", "after", "")
 	for _, kind := range facetNames {
 		href := func(value string) string {
 			return display.With(c, append([]string{"before", "", "after", ""}, facetFilter(kind.facet, value)...)...)
@@ -104,7 +102,7 @@ func facetsOf(c echo.Context, facets map[string][]query.Counted) []facetGroup {
 		group := facetGroup{Name: kind.title, Shares: sharesOf(facets[kind.facet], href)}
 		for i := range group.Shares {
 			s := &group.Shares[i]
-			if s.Here = facetHere(c, facetFilter(kind.facet, s.Name)); s.Here {
+			if s.Here = s.Name != "" && s.Href == here; s.Here {
 				group.All = href("")
 			}
 			s.Name = facetText(kind.facet, s.Name)
@@ -131,15 +129,6 @@ func facetFilter(facet, value string) []string {
 	}
 }
 
-// facetHere reports whether the page has this filter.
-func facetHere(c echo.Context, filter []string) bool {
-	here := filter[1] != ""
-	for i := 0; i < len(filter); i += 2 {
-		here = here && c.QueryParam(filter[i]) == filter[i+1]
-	}
-	return here
-}
-
 func facetText(facet, value string) string {
 	n, err := strconv.Atoi(value)
 	switch {
@@ -152,7 +141,6 @@ func facetText(facet, value string) string {
 	}
 }
 
-// deadLetterView is what dead-letter.html shows.
 type deadLetterView struct {
 	query.DeadLetterRow
 	Steps []step
@@ -256,7 +244,7 @@ const maxRate = 1_000_000
 
 func deadLetterFormOf(c echo.Context) (form deadLetterForm, err error) {
 	if err := c.Request().ParseForm(); err != nil {
-		return form, site.WrongForm("the form cannot be read.")
+		return form, site.Rejected(http.StatusBadRequest, "the form cannot be read")
 	}
 	f := display.FilterOfForm(c.Request().PostForm)
 	form.to = operator.Target{Subscription: f.Name("", "toSubscription", ""), Topic: f.Name("", "toTopic", "")}
@@ -265,7 +253,8 @@ func deadLetterFormOf(c echo.Context) (form deadLetterForm, err error) {
 	}
 	rate := f.Number("", "rate", "")
 	if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {
-		return form, site.WrongForm("the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text.")
+		return form, site.Rejected(http.StatusBadRequest,
+			"the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text")
 	}
 	if rate != nil {
 		form.rate = int(*rate)
@@ -273,7 +262,7 @@ func deadLetterFormOf(c echo.Context) (form deadLetterForm, err error) {
 	return form, nil
 }
 
-// manyView is what dead-letters-many.html shows: the dead letters that a bulk operation would change.
+// manyView has the dead letters that a bulk operation would change.
 type manyView struct {
 	Purge bool
 	// Matching excludes dead letters that are created after the count.
@@ -374,13 +363,12 @@ func (p *pages) operations(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "operations", "Operations", list, err)
 }
 
-// operationView is what operation.html shows.
 type operationView struct {
 	query.Operation
 	progress
 	All bool // without filter
-	// Outcomes are the states of its redeliveries, if it has any.
-	Outcomes []operationOutcome
+	// Redelivered are the states of its redeliveries, if it has any.
+	Redelivered []share
 }
 
 // progress is the progress of an operation.
@@ -391,13 +379,6 @@ type progress struct {
 	Took    string
 	Rate    string // per second; "" if unknown
 	Left    string // the time until its end; "" if unknown
-}
-
-// operationOutcome is the number of redeliveries in one state.
-type operationOutcome struct {
-	Label, State string
-	Count        int64
-	Failed       bool
 }
 
 func progressOf(o query.Operation, now time.Time) (pr progress) {
@@ -437,12 +418,12 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 	}
 	view.All = filter == "{}"
 	if states := o.Outcomes; states != nil {
-		view.Outcomes = []operationOutcome{
-			{"Pending", "pending", states.Pending, false},
-			{"Delivered", "delivered", states.Delivered, false},
-			{"Dead-lettered again", "dead_lettered", states.DeadLettered, true},
-			{"Dropped", "dropped", states.Dropped, true},
-			{"Canceled", "canceled", states.Canceled, false},
+		view.Redelivered = []share{
+			{Name: "Pending", Href: "pending", Count: states.Pending},
+			{Name: "Delivered", Href: "delivered", Count: states.Delivered},
+			{Name: "Dead-lettered again", Href: "dead_lettered", Count: states.DeadLettered},
+			{Name: "Dropped", Href: "dropped", Count: states.Dropped},
+			{Name: "Canceled", Href: "canceled", Count: states.Canceled},
 		}
 	}
 	return p.Show(c, "operation", operationKinds[o.Kind], view.Running, view)

@@ -50,7 +50,6 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "deliveries", "Deliveries", list, err)
 }
 
-// deliveryView is what delivery.html shows.
 type deliveryView struct {
 	query.DeliveryDetails
 	Limit   int      // of attempts; 0 is none
@@ -102,7 +101,6 @@ func (p *pages) batches(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "batches", "Batches", list, err)
 }
 
-// batchView is what batch.html shows.
 type batchView struct {
 	query.BatchDetails
 	Outlook *outlook // nil if the batch has ended

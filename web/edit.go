@@ -74,7 +74,7 @@ func (p *pages) edit(open opener) site.Page {
 			}
 			href, err = p.submit(ctx, c, e, open)
 		}
-		return again(c, href, err, func() error { return p.showForm(c, e) })
+		return site.Finish(c, href, err, func() error { return p.showForm(c, e) })
 	}
 }
 
@@ -292,7 +292,6 @@ func orNotSet(value json.RawMessage) string {
 	return string(value)
 }
 
-// deletionView is what delete.html shows.
 type deletionView struct {
 	Action, Back, Etag string
 	What, Name         string
@@ -322,7 +321,7 @@ func (p *pages) remove(open opener) site.Page {
 			_, err = p.request(ctx, c, http.MethodDelete, e.address(e.name), nil, "If-Match", f.get("etag"))
 			href, err = e.removed, f.reject(err, "Nothing was deleted")
 		}
-		return again(c, href, err, func() error {
+		return site.Finish(c, href, err, func() error {
 			return p.Show(c, "delete", "Delete "+e.name, false, view, e.trail...)
 		})
 	}

@@ -29,7 +29,6 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "events", "Events", list, err)
 }
 
-// eventView is what event.html shows.
 type eventView struct {
 	query.EventRow
 	Results []matchResult

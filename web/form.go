@@ -185,20 +185,6 @@ func (f *form) reject(err error, summary string, fields ...string) error {
 	return rejection
 }
 
-// again redirects to href, or shows the form, with the reason if err is a rejection.
-func again(c echo.Context, href string, err error, show func() error) error {
-	var rejection *site.RejectionError
-	switch {
-	case errors.As(err, &rejection):
-		site.Reject(c, rejection)
-	case err != nil:
-		return err
-	case href != "":
-		return c.Redirect(http.StatusSeeOther, href)
-	}
-	return show()
-}
-
 // mistake adds an error to its field, without the name of the field.
 func (f *form) mistake(field, message string) {
 	message = strings.TrimPrefix(message, field+" ")

@@ -380,7 +380,8 @@ func TestSubscriptionFormShowsHandshakeResult(t *testing.T) {
 		b.requireRedirect(t, path, typed(form, "name", "good", "endpointUrl", hook.URL+"/good"), `/good\?done=validated$`),
 		"The endpoint passed the validation handshake")
 	require.Contains(t,
-		b.requireRedirect(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"), `/silent\?done=awaiting$`),
+		b.requireRedirect(t, path, typed(form, "name", "silent", "endpointUrl", hook.URL+"/silent"),
+			`/silent\?done=awaiting$`),
 		"Deliveries are held until the validation URL")
 	page := b.requireRejected(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest,
 		"Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
@@ -405,7 +406,8 @@ func TestFormRows(t *testing.T) {
 	}
 	form := typed(formOf(t, b.page(t, path)), "labels", "kept")
 	form = pressButton(form, "add", list)
-	form = typed(pressButton(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType", "StringIn",
+	form = typed(pressButton(form, "add", list), list+"[0].key", "a", list+"[1].key", "b", list+"[1].operatorType",
+		"StringIn",
 		list+"[1].value", "x\ny")
 	form = pressButton(form, "add", "deliveryAttributeMappings")
 	require.Contains(t, form, "deliveryAttributeMappings[0].name")

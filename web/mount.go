@@ -64,7 +64,7 @@ type Options struct {
 //go:embed templates/*.html static
 var files embed.FS
 
-// pages is the dashboard. Its handlers have the names of their templates.
+// pages is the dashboard. A template has the name of its handler, and its view has the name with View.
 type pages struct {
 	*site.Site
 	parts     Parts
@@ -245,6 +245,7 @@ func (p *pages) helpers() template.FuncMap {
 		"age":       func(t time.Time) string { return display.Span(max(0, p.Now().Sub(t))) },
 		"left":      func(t time.Time) string { return display.Span(max(0, t.Sub(p.Now()))) },
 		"text":      display.Visible,
+		"json":      func(j *query.JSON) string { return string(*j) },
 		"pretty":    func(text string) string { return display.Pretty(display.Visible(text)) },
 		"n":         display.Grouped,
 		"atMost":    display.AtMost,

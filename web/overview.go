@@ -13,7 +13,6 @@ import (
 	"postrider/web/display"
 )
 
-// overviewView is what overview.html shows.
 type overviewView struct {
 	*query.Overview
 	// Published and Delivered are rates per second over the last five full minutes.
@@ -126,7 +125,6 @@ func sharesOf(counts []query.Counted, href func(name string) string) []share {
 	return shares
 }
 
-// problemsView is what problems.html shows.
 type problemsView struct {
 	Filter *display.Filter
 	Within string

@@ -131,6 +131,7 @@ func TestPages(t *testing.T) {
 				require.Contains(t, page, want)
 			}
 			require.NotContains(t, page, "planted-secret")
+			require.NotRegexp(t, `\b0x[0-9a-f]{8}`, page, "the address of a pointer")
 		})
 	}
 }
@@ -240,7 +241,9 @@ func TestPagingKeepsFilter(t *testing.T) {
 	b := setup(t)
 	deadLetters := make([]deadLetter, 60)
 	for i := range deadLetters {
-		deadLetters[i] = deadLetter{at: time.Now(), topic: []string{"orders", "parcels"}[i%2], status: ptr(503), outcome: ptr("Busy")}
+		deadLetters[i] = deadLetter{
+			at: time.Now(), topic: []string{"orders", "parcels"}[i%2], status: ptr(503), outcome: ptr("Busy"),
+		}
 	}
 	b.insert(t, deadLetters...)
 	require.Len(t,

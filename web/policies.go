@@ -19,16 +19,11 @@ import (
 	"postrider/web/site"
 )
 
-// policiesView is what policies.html shows: retry policies side by side.
+// policiesView has retry policies side by side.
 type policiesView struct {
-	Choices  []policyChoice
+	Choices  []share
 	Policies []*policy.Policy
 	Groups   []comparison
-}
-
-type policyChoice struct {
-	Name string
-	Here bool
 }
 
 // comparison is a group of rows of the table.
@@ -51,15 +46,13 @@ func (p *pages) policies(ctx context.Context, c echo.Context) error {
 	chosen := c.QueryParams()["policy"]
 	view := policiesView{}
 	for _, candidate := range p.parts.Cache.Snapshot().Policies() {
-		byDefault := candidate.Name == policy.DefaultName
-		here := byDefault || len(chosen) == 0 || slices.Contains(chosen, candidate.Name)
-		switch {
-		case byDefault:
+		shown := candidate.Name == policy.DefaultName || len(chosen) == 0 || slices.Contains(chosen, candidate.Name)
+		view.Choices = append(view.Choices, share{Name: candidate.Name, Here: shown})
+		if candidate.Name == policy.DefaultName {
 			view.Policies = slices.Insert(view.Policies, 0, candidate)
-		case here:
+		} else if shown {
 			view.Policies = append(view.Policies, candidate)
 		}
-		view.Choices = append(view.Choices, policyChoice{candidate.Name, here})
 	}
 	view.Policies = view.Policies[:min(len(view.Policies), shownPolicies)]
 	var err error
@@ -131,14 +124,11 @@ func statusRows(policies []*policy.Policy, kind policy.EndpointKind) (rows []com
 			if cell.EndpointKind != kind {
 				continue
 			}
-			rank := "1"
-			switch {
-			case cell.Condition[0] >= '0' && cell.Condition[0] <= '9':
-				rank = "0"
-			case cell.Condition == "other":
-				rank = "2"
+			key := cell.Condition // digits sort before letters
+			if key == "other" {
+				key = "~"
 			}
-			conditions[rank+cell.Condition] = cell.Condition
+			conditions[key] = cell.Condition
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(conditions)) {
@@ -153,25 +143,21 @@ func statusRows(policies []*policy.Policy, kind policy.EndpointKind) (rows []com
 
 // statusText is the action of a policy for a condition, or its action for "other".
 func statusText(p *policy.Policy, kind policy.EndpointKind, condition string) string {
-	at := func(condition string) int {
-		return slices.IndexFunc(p.Cells, func(cell policy.Cell) bool {
-			return cell.EndpointKind == kind && cell.Condition == condition
-		})
+	var found *policy.Cell
+	for i, cell := range p.Cells {
+		if cell.EndpointKind == kind && (cell.Condition == condition || cell.Condition == "other" && found == nil) {
+			found = &p.Cells[i]
+		}
 	}
-	i := at(condition)
-	if i < 0 {
-		i = at("other")
-	}
-	if i < 0 {
+	if found == nil {
 		return "retry"
 	}
-	cell := p.Cells[i]
 	text := map[policy.Action]string{
 		policy.ActionSuccess: "success", policy.ActionRetry: "retry", policy.ActionNever: "never retried",
 		policy.ActionNeverIfDeadLetter: "never retried with dead-lettering",
-	}[cell.Action]
-	if cell.MinDelay > 0 && cell.Action != policy.ActionNever {
-		text += " after at least " + display.Span(cell.MinDelay)
+	}[found.Action]
+	if found.MinDelay > 0 && found.Action != policy.ActionNever {
+		text += " after at least " + display.Span(found.MinDelay)
 	}
 	return text
 }

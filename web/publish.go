@@ -20,7 +20,7 @@ import (
 	"postrider/web/site"
 )
 
-// publishView is what publish.html shows: a form with an event, and the equivalent commands.
+// publishView has a form with an event, and the equivalent commands.
 type publishView struct {
 	Action    string
 	Topic     string
@@ -60,7 +60,7 @@ func (p *pages) publish(ctx context.Context, c echo.Context) error {
 	if view.Invalid = !json.Valid([]byte(f.get("event"))); !view.Invalid {
 		view.Curl, view.SQL = commandsOf(c, topic, display.SpellOut(f.get("event")))
 	}
-	return again(c, "", err, func() error {
+	return site.Finish(c, "", err, func() error {
 		return p.Show(c, "publish", "Publish to "+topic.Name, false, view,
 			site.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
 	})

@@ -17,7 +17,6 @@ import (
 	"postrider/web/site"
 )
 
-// signInView is what sign-in.html shows.
 type signInView struct {
 	To    string // the page to continue at
 	Name  string // as entered
@@ -101,7 +100,7 @@ func (p *pages) firstAdmin(ctx context.Context, c echo.Context) (href string, er
 // newPassword is the password that a form repeats.
 func newPassword(c echo.Context) (string, error) {
 	if c.FormValue("password") != c.FormValue("again") {
-		return "", site.WrongForm("the two passwords differ.")
+		return "", site.Rejected(http.StatusBadRequest, "the two passwords differ")
 	}
 	return c.FormValue("password"), nil
 }

@@ -43,7 +43,6 @@ func (p *pages) newSubscription(ctx context.Context, c echo.Context) error {
 	return p.edit(p.openSubscription)(ctx, c)
 }
 
-// chooseView is what subscription-topic.html shows.
 type chooseView struct{ Topics []string }
 
 // choosable is the number of topics in the list. The page of each topic has a link to the form, too.

@@ -31,7 +31,6 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "subscriptions", "Event subscriptions", list, err)
 }
 
-// subscriptionView is what subscription.html shows.
 type subscriptionView struct {
 	Subscription      *catalog.Subscription
 	Path              string
@@ -140,7 +139,6 @@ func (p *pages) topics(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "topics", "Topics", list, err)
 }
 
-// topicView is what topic.html shows.
 type topicView struct {
 	query.TopicDetails
 	// DuplicateWindow is how long duplicates of an event are detected; 0 is never.

@@ -12,7 +12,6 @@ import (
 	"postrider/web/site"
 )
 
-// jobsView is what jobs.html shows.
 type jobsView struct {
 	site.List[query.JobLine]
 	States []share
@@ -56,7 +55,6 @@ func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	return p.ShowList(c, "audit", "Audit", list, err)
 }
 
-// storageView is what storage.html shows.
 type storageView struct {
 	query.Storage
 	Parents []parentTable
@@ -65,23 +63,14 @@ type storageView struct {
 
 // parentTable is a partitioned table.
 type parentTable struct {
-	Name  string
-	Bytes int64
-	Days  []query.Partition
-	Ahead int // partitions for future days
-	Keeps int // retention in days; 0 is forever
+	Name    string
+	Bytes   int64
+	Days    []query.Partition
+	Ahead   int        // partitions for future days
+	Keeps   int        // retention in days; 0 is forever
+	Oldest  *time.Time // the day that is dropped next; nil if none
+	Dropped time.Time  // when Oldest is dropped
 }
-
-// Oldest is the day that is dropped next; nil if none.
-func (t parentTable) Oldest() *time.Time {
-	if t.Keeps == 0 || len(t.Days) == 0 {
-		return nil
-	}
-	return &t.Days[len(t.Days)-1].Day
-}
-
-// Dropped is when the oldest day is dropped.
-func (t parentTable) Dropped() time.Time { return t.Oldest().AddDate(0, 0, t.Keeps+1) }
 
 func (p *pages) storage(ctx context.Context, c echo.Context) error {
 	found, err := p.parts.Reader.ReadStorage(ctx)
@@ -105,6 +94,9 @@ func (p *pages) storage(ctx context.Context, c echo.Context) error {
 			parent.Ahead++
 		} else {
 			parent.Days = append(parent.Days, part)
+		}
+		if parent.Keeps > 0 && len(parent.Days) > 0 {
+			parent.Oldest, parent.Dropped = &part.Day, part.Day.AddDate(0, 0, parent.Keeps+1)
 		}
 	}
 	return p.Show(c, "storage", "Storage", true, view)

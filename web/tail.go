@@ -16,7 +16,6 @@ import (
 	"postrider/web/site"
 )
 
-// tailView is what tail.html shows.
 type tailView struct {
 	Filter *display.Filter
 	Stream string

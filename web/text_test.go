@@ -52,10 +52,11 @@ var hostile = []string{
 var visibleText = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]", "\ufeff", "[U+FEFF]")
 
 // allowedElements are all the elements that the templates write. Anything else in a page came from data.
-var allowedElements = strings.Fields(`html head meta title link script body a header nav main aside h1 h2 p div section dl dt ` +
-	`dd ul ol li span code table thead tbody
+var allowedElements = strings.Fields(
+	`html head meta title link script body a header nav main aside h1 h2 p div section dl dt ` +
+		`dd ul ol li span code table thead tbody
 	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript ` +
-	`svg rect path`)
+		`svg rect path`)
 
 // addresses that our own markup names.
 var addresses = []string{"/ui/", "/openapi", "#main", "data:image/svg+xml,"}

@@ -104,7 +104,7 @@ func finishTopic(settings map[string]any) {
 	}
 }
 
-// keysView is what topic-keys.html shows; empty keys are hidden.
+// keysView: empty keys are hidden.
 type keysView struct{ Topic, Key1, Key2 string }
 
 // topicKeys shows the access keys after a click, or replaces one. The audit records both.
@@ -117,7 +117,7 @@ func (p *pages) topicKeys(ctx context.Context, c echo.Context) error {
 	if c.Request().Method == http.MethodPost {
 		err = p.readKeys(ctx, c, &view)
 	}
-	return again(c, "", err, func() error {
+	return site.Finish(c, "", err, func() error {
 		return p.Show(c, "topic-keys", "Access keys", false, view,
 			site.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
 	})
@@ -131,7 +131,7 @@ func (p *pages) readKeys(ctx context.Context, c echo.Context, view *keysView) er
 	path, body := apiTopic(view.Topic)+"/listKeys", []byte(nil)
 	if name := f.get("regenerate"); name != "" {
 		if !f.has("agreed") {
-			return site.WrongForm("confirm that no publisher uses " + name + ".")
+			return site.Rejected(http.StatusBadRequest, "confirm that no publisher uses "+name)
 		}
 		path, body = apiTopic(view.Topic)+"/regenerateKey", fmt.Appendf(nil, `{"keyName":%s}`, textJSON(name))
 	}

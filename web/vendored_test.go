@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Other people's code is what it was when it was looked at. A new version means a new hash here, and someone-else who has
-// compared it with the one that its project has published.
+// Other people's code is what it was when it was looked at. A new version means a new hash here, and someone-else who
+// has compared it with the one that its project has published.
 func TestVendoredFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

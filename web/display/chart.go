@@ -90,7 +90,7 @@ func (r *chartRange) rowsOf(steps []query.Minute, values func(m *query.Minute) [
 // TrafficChart shows new events or deliveries, deliveries that succeeded, and failures.
 func TrafficChart(r *chartRange, first string, steps []query.Minute) Chart {
 	return Chart{
-		Title: "Per " + r.Each, Form: "lines",
+		Title: "Traffic, per " + r.Each, Form: "lines",
 		Series: []series{
 			{first, "calm-mark"}, {"Delivered", "accent"}, {"Failed attempts", "waiting-mark"}, {"Dead letters", "bad-mark"},
 		},

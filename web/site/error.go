@@ -131,18 +131,21 @@ type Action func(ctx context.Context, c echo.Context) (href string, err error)
 func Act(do Action, show Page) echo.HandlerFunc {
 	return Timed(PageTime, func(ctx context.Context, c echo.Context) error {
 		href, err := do(ctx, c)
-		switch rejection := RejectionOf(err); {
-		case rejection != nil:
-			Reject(c, rejection)
-			return show(ctx, c)
-		case err != nil:
-			return err
-		case href == "":
-			return show(ctx, c)
-		default:
-			return c.Redirect(http.StatusSeeOther, href)
-		}
+		return Finish(c, href, err, func() error { return show(ctx, c) })
 	})
+}
+
+// Finish redirects to href, or shows a page if href is "" or err is a rejection, which the page shows.
+func Finish(c echo.Context, href string, err error, show func() error) error {
+	switch rejection := RejectionOf(err); {
+	case rejection != nil:
+		c.Set(rejectionKey, rejection)
+	case err != nil:
+		return err
+	case href != "":
+		return c.Redirect(http.StatusSeeOther, href)
+	}
+	return show()
 }
 
 // RejectionError is why a page is not shown or an action was not done, in words for the user.
@@ -160,9 +163,6 @@ func (r *RejectionError) HTTPStatus() int { return r.Status }
 // rejectionKey is the key of a rejection in the context of a request.
 const rejectionKey = "postrider.rejection"
 
-// Reject stores why an action was not done, for the page that shows it.
-func Reject(c echo.Context, rejection *RejectionError) { c.Set(rejectionKey, rejection) }
-
 func rejectionIn(c echo.Context) *RejectionError {
 	rejection, _ := c.Get(rejectionKey).(*RejectionError)
 	return rejection
@@ -176,9 +176,24 @@ func Input(c echo.Context) url.Values {
 	return c.Request().PostForm
 }
 
-// WrongForm rejects a value of a form.
-func WrongForm(text string) error {
-	return &RejectionError{http.StatusBadRequest, "Nothing was done: " + text}
+// Rejected is the rejection of an action.
+func Rejected(status int, reason string) error {
+	return &RejectionError{status, "Nothing was done: " + reason + "."}
+}
+
+// rejections are the rejections for errors of other packages.
+var rejections = []struct {
+	err error
+	RejectionError
+}{
+	{
+		access.ErrNotFirst,
+		RejectionError{http.StatusConflict, "An admin exists already. Sign in, or have an admin add you."},
+	},
+	{access.ErrLastAdmin, RejectionError{
+		http.StatusConflict, "Nothing was done: this is the last enabled admin. Add another admin first.",
+	}},
+	{access.ErrWrongCredentials, RejectionError{http.StatusForbidden, "Nothing was done: the current password is wrong."}},
 }
 
 // RejectionOf returns the rejection for an error. It is nil for errors of the server and for missing objects.
@@ -186,26 +201,19 @@ func RejectionOf(err error) *RejectionError {
 	var own *RejectionError
 	var locked *access.LockedError
 	var ofFunction *postgres.FunctionError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &own):
+	if errors.As(err, &own) {
 		return own
-	case errors.As(err, &locked):
-		return &RejectionError{
-			http.StatusTooManyRequests, "Too many wrong passwords. Try again in " + display.Count(locked.Wait) + ".",
+	}
+	if errors.As(err, &locked) {
+		wait := display.Count(locked.Wait)
+		return &RejectionError{http.StatusTooManyRequests, "Too many wrong passwords. Try again in " + wait + "."}
+	}
+	for _, r := range rejections {
+		if errors.Is(err, r.err) {
+			return &r.RejectionError
 		}
-	case errors.Is(err, access.ErrNotFirst):
-		return &RejectionError{http.StatusConflict, "An admin exists already. Sign in, or have an admin add you."}
-	case errors.Is(err, access.ErrLastAdmin):
-		return &RejectionError{
-			http.StatusConflict, "Nothing was done: this is the last enabled admin. Add another admin first.",
-		}
-	case errors.Is(err, access.ErrWrongCredentials):
-		return &RejectionError{http.StatusForbidden, "Nothing was done: the current password is wrong."}
-	case errors.Is(err, postgres.ErrNotFound):
-		return nil
-	case errors.As(err, &ofFunction):
+	}
+	if errors.As(err, &ofFunction) && !errors.Is(err, postgres.ErrNotFound) {
 		text := "Nothing was done: " + ofFunction.Message + ". " + advice(ofFunction)
 		return &RejectionError{StatusOf(err), strings.TrimSpace(text)}
 	}
