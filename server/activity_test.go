@@ -44,7 +44,7 @@ func TestActivity(t *testing.T) {
 		b.manage(http.MethodGet, "/v1/activity?subscription=billing", "").refused(400, "InvalidRequest").Message,
 		"topic is required with subscription")
 	require.Contains(t, b.manage(http.MethodGet, "/v1/activity?cursor=eHh4", "").refused(400, "InvalidRequest").Message,
-		"cursor must be one that a nextLink had")
+		"cursor must be the cursor of a nextLink")
 }
 
 // All dead letters are exported over the pages, the oldest first, in their own bytes; what comes meanwhile is left out.

@@ -119,7 +119,7 @@ func TestCustomHeadersThatAreRefused(t *testing.T) {
 		"an unknown member": {
 			`[{"name":"X","type":"Dynamic","properties":{"source":"id"}}]`,
 			[]string{"deliveryAttributeMappings[0].properties.source"},
-			"is not known here",
+			"is not a member",
 		},
 		"nothing to keep": {
 			`[{"name":"X","type":"Static","properties":{"value":null,"isSecret":true}}]`,

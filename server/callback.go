@@ -15,15 +15,15 @@ import (
 	"postrider/server/management"
 )
 
-// validatedText is what whoever opens validationUrl reads. Event Grid's own words are documented nowhere.
+// validatedText is the response to an opened validationUrl. Event Grid's text is not documented.
 const validatedText = "Webhook successfully validated as a subscription endpoint."
 
-// openValidationURL answers GET and POST /topics/{topic}/eventsubscriptions/{subscription}/validate. The code is the
-// credential: wrong ones are counted with those of publishers.
+// openValidationURL responds to GET and POST /topics/{topic}/eventsubscriptions/{subscription}/validate. The code is a
+// credential: wrong codes count with the wrong credentials of publishers.
 func (s *Server) openValidationURL(c echo.Context) error {
 	topic, name, code := api.PathValue(c, "topic"), api.PathValue(c, "subscription"), c.QueryParam("id")
 	if code == "" {
-		return api.Invalid("id", "is required: the code of the handshake")
+		return api.Invalid("id", "is required: it is the code of the handshake")
 	}
 	if !api.Storable(topic) || !api.Storable(name) || !api.Storable(code) {
 		return noValidation()
@@ -40,9 +40,9 @@ func (s *Server) openValidationURL(c echo.Context) error {
 		}
 		return noValidation()
 	case errors.Is(err, catalog.ErrValidationExpired):
-		return api.Refuse(http.StatusBadRequest, management.CodeValidationOver,
-			"this validation is over: it failed, or its time has passed; POST "+
-				"/v1/topics/{topic}/subscriptions/{subscription}/validate begins another one")
+		return api.Reject(http.StatusBadRequest, management.CodeValidationOver,
+			"this validation has failed or expired; start another one with "+
+				"POST /v1/topics/{topic}/subscriptions/{subscription}/validate")
 	case err != nil:
 		return err
 	}
@@ -50,6 +50,5 @@ func (s *Server) openValidationURL(c echo.Context) error {
 }
 
 func noValidation() error {
-	return api.Refuse(http.StatusNotFound, api.CodeNotFound,
-		"no validation handshake has this code for this event subscription")
+	return api.NotFound("no validation handshake of this event subscription has this code")
 }

@@ -81,11 +81,11 @@ func TestDeadLettersRefuse(t *testing.T) {
 		{"POST", "/v1/deadLetters/" + nobody + "/redeliver", "", 404, "does not exist"},
 		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"topic":"orders"}`, 400, "subscription is required with topic"},
 		{"POST", "/v1/deadLetters/" + id +
-			"/redeliver", `{"subscription":"\u0000"}`, 400, "holds a character that no name has"},
+			"/redeliver", `{"subscription":"\u0000"}`, 400, "must be UTF-8 without the character 0"},
 		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"subscription":"nobody"}`, 400, `topic \"orders\" has no event ` +
 			`subscription \"nobody\"`},
 		{"POST", "/v1/deadLetters/redeliver", ``, 400, "filter is required"},
-		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"topik":"x"}}`, 400, "filter.topik is not known here"},
+		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"topik":"x"}}`, 400, "filter.topik is not a member"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":["x"]}}`, 400, "filter.deadLetterIds[0] must " +
 			"be a UUID, not"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":[]}}`, 400, "must have between 1 and 5000 " +

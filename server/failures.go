@@ -14,11 +14,10 @@ import (
 	"postrider/server/api"
 )
 
-// failuresEvery is how often database errors of one SQLSTATE are logged: an outage fails thousands of requests a
-// second.
-const failuresEvery = 10 * time.Second
+// failureLogInterval limits the log lines of one SQLSTATE: an outage fails thousands of requests a second.
+const failureLogInterval = 10 * time.Second
 
-// failures limits how often database errors of requests are logged, by SQLSTATE; "" is an error without one.
+// failures limits how often database errors of one SQLSTATE are logged; "" is an error without one.
 type failures struct {
 	mu    sync.Mutex
 	kinds map[string]failureKind
@@ -29,12 +28,12 @@ type failureKind struct {
 	skipped int // since then
 }
 
-// take reports whether an error is to be logged, and how many of its kind were not since the last one that was.
+// take reports whether to log an error, and how many of its kind were skipped since the last line.
 func (f *failures) take(state string, now time.Time) (skipped int, log bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	kind, known := f.kinds[state]
-	if known && now.Sub(kind.logged) < failuresEvery {
+	if known && now.Sub(kind.logged) < failureLogInterval {
 		kind.skipped++
 		f.kinds[state] = kind
 		return 0, false
@@ -43,53 +42,42 @@ func (f *failures) take(state string, now time.Time) (skipped int, log bool) {
 	return kind.skipped, true
 }
 
-// logFailure logs the cause of a response that the database is the reason for. The response does not contain it.
-func (s *Server) logFailure(c echo.Context, status int, err error) {
-	state := postgres.SQLState(err)
-	var refused *api.RejectionError
-	switch {
-	case errors.Is(err, postgres.ErrPoison):
-	case status != http.StatusServiceUnavailable, errors.As(err, &refused):
-		return
-	case state == "" && errors.Is(err, context.Canceled): // the client is gone, or the node stops
-		return
-	}
-	skipped, log := s.failures.take(state, time.Now())
-	if !log {
-		return
-	}
-	args := append(failedRequest(c, err), "status", status)
-	if skipped > 0 {
-		args = append(args, "skipped", skipped)
-	}
-	s.log.Warn("a request failed in the database", args...)
-}
-
-// failedRequest are the fields of a failed request in the log.
-func failedRequest(c echo.Context, err error) []any {
-	args := []any{"method", c.Request().Method, "route", c.Path(), "error", err}
-	if state := postgres.SQLState(err); state != "" {
-		args = append(args, "sqlstate", state)
-	}
-	return args
-}
-
-// answerError is the only place where an error becomes a status.
-func (s *Server) answerError(err error, c echo.Context) {
+// respondError sends the response to an error.
+func (s *Server) respondError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	answer := api.AnswerTo(err, c)
-	if answer == nil {
-		// The id joins the caller's report to the line in the log; the cause is the operator's alone.
+	fields := []any{"method", c.Request().Method, "route", c.Path(), "error", err}
+	state := postgres.SQLState(err)
+	if state != "" {
+		fields = append(fields, "sqlstate", state)
+	}
+	response := api.ResponseTo(err, c)
+	if response == nil { // the client gets an id instead of the cause
 		id := rand.Text()
-		s.log.Error("a request failed", append(failedRequest(c, err), "errorId", id)...)
-		answer = api.Refuse(http.StatusInternalServerError, api.CodeInternal,
-			"something went wrong here; the log has it under error id %s", id)
-	} else {
-		s.logFailure(c, answer.Status, err)
+		s.log.Error("a request failed", append(fields, "errorId", id)...)
+		response = api.Reject(http.StatusInternalServerError, api.CodeInternal,
+			"internal error; the operator finds the cause in the log by the error id %s", id)
+	} else if isFailure(response.Status, state, err) {
+		if skipped, log := s.failures.take(state, time.Now()); log {
+			fields = append(fields, "status", response.Status)
+			if skipped > 0 {
+				fields = append(fields, "skipped", skipped)
+			}
+			s.log.Warn("a request failed in the database", fields...)
+		}
 	}
-	if err := answer.Write(c); err != nil {
-		s.log.Debug("an error could not be answered", "error", err)
+	if err := response.Write(c); err != nil {
+		s.log.Debug("a response to an error could not be sent", "error", err)
 	}
+}
+
+// isFailure reports whether the database caused a response.
+func isFailure(status int, state string, err error) bool {
+	var rejected *api.RejectionError
+	if errors.Is(err, postgres.ErrPoison) {
+		return true
+	}
+	return status == http.StatusServiceUnavailable && !errors.As(err, &rejected) &&
+		(state != "" || !errors.Is(err, context.Canceled)) // canceled: the client is gone, or the node stops
 }

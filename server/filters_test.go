@@ -121,9 +121,9 @@ func TestFilterIsTested(t *testing.T) {
 	for body, want := range map[string][2]string{
 		`{"last":0}`:                         {"last", "last must be between 1 and 50, not 0"},
 		`{"last":51}`:                        {"last", "last must be between 1 and 50, not 51"},
-		`{"last":1,"event":{}}`:              {"last", "last must be absent beside event"},
+		`{"last":1,"event":{}}`:              {"last", "last must be absent with event"},
 		`{"event":[]}`:                       {"event", "event must be an object: one event in schema EventGridSchema"},
-		`{"events":[]}`:                      {"events", "events is not known here; what is: event, last"},
+		`{"events":[]}`:                      {"events", "events is not a member; the members are: event, last"},
 		`{"event":{"id":"1","subject":"s"}}`: {"event.eventType", "event.eventType: is required"},
 	} {
 		answer := b.manage(http.MethodPost, path, body)

@@ -10,13 +10,13 @@ import (
 	"postrider/server/openapi"
 )
 
-// Document returns the OpenAPI document, and the texts that are missing in it or unused.
+// Document returns the OpenAPI document, and problems with its texts.
 func Document() ([]byte, []string, error) { return openapi.Document((&Server{}).operations()) }
 
 // operations are all routes, for the OpenAPI document.
 func (s *Server) operations() (list []openapi.Operation) {
-	for _, r := range append(s.routes(), s.machineRoutes()...) {
-		list = append(list, openapi.Operation{Method: r.method, Path: r.path, Access: r.access.scope(), Route: r.Route})
+	for _, r := range s.routes() {
+		list = append(list, openapi.Operation{Method: r.method, Path: r.path, Access: string(r.access), Route: r.Route})
 	}
 	return list
 }
@@ -29,18 +29,18 @@ func (s *Server) specification(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/yaml", text)
 }
 
-// healthz answers as long as the process lives. It asks nobody: a database that is away is no reason to restart.
+// healthz responds while the process runs, without the database: an outage is no reason for a restart.
 func (s *Server) healthz(c echo.Context) error { return c.String(http.StatusOK, "ok") }
 
-// scrapers are who may ask for metrics: they have the names of topics in them.
-func (s *Server) scrapers() permission {
+// metricsAccess is who may read metrics, which contain the names of topics.
+func (s *Server) metricsAccess() permission {
 	if s.options.OpenMetrics {
 		return anyone
 	}
-	return viewers
+	return read
 }
 
-// metrics answers in Prometheus' text format.
+// metrics responds in Prometheus' text format.
 func (s *Server) metrics(c echo.Context) error {
 	if s.options.Metrics == nil {
 		return echo.ErrNotFound
@@ -49,17 +49,17 @@ func (s *Server) metrics(c echo.Context) error {
 	return nil
 }
 
-// readyz answers whether requests can be served.
+// readyz responds whether requests can be served.
 func (s *Server) readyz(c echo.Context) error {
 	err := s.options.Ready(c.Request().Context())
 	if err == nil {
 		return c.JSON(http.StatusOK, map[string]bool{"ready": true})
 	}
-	// Other errors name hosts and users of the database, and nobody had to show a credential to ask.
+	// Other errors name hosts and users of the database, and /readyz needs no credential.
 	var missing NotReadyError
 	if !errors.As(err, &missing) {
 		s.log.Warn("not ready", "error", err)
-		missing = "not ready; the log says why"
+		missing = "not ready; the log has the cause"
 	}
-	return api.Refuse(http.StatusServiceUnavailable, api.CodeNotReady, "%s", missing)
+	return api.Reject(http.StatusServiceUnavailable, "NotReady", "%s", missing)
 }

@@ -131,7 +131,7 @@ func TestPauseRefusals(t *testing.T) {
 		},
 		"null":        {`null`, "must be a JSON object", []string{}},
 		"an array":    {`[true]`, "must be a JSON object", []string{}},
-		"half a body": {`{"stopTimeToLive":`, "not one JSON document", []string{}},
+		"half a body": {`{"stopTimeToLive":`, "must be one JSON document", []string{}},
 	} {
 		refusal := b.manage(http.MethodPost, billing+"/pause", row.body).refused(400, "InvalidRequest")
 		require.Contains(t, refusal.Message, row.says, name)

@@ -61,7 +61,7 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 	_, err := management.ReadTopic("a b", []byte(`{"kind":"other","eventRetentionInDays":3}`))
 	require.ErrorContains(t, err, "kind must be basic or namespace\neventRetentionInDays must be absent")
 	_, err = management.ReadTopic("orders", []byte(`{"colour":1}`))
-	require.ErrorContains(t, err, "colour is not known here")
+	require.ErrorContains(t, err, "colour is not a member")
 
 	require.NoError(t, management.CheckSubscription("billing", []byte(`{"endpointUrl":"https://example.com"}`)))
 	err = management.CheckSubscription("a b",
@@ -72,6 +72,6 @@ func TestReadTopicAndCheckSubscription(t *testing.T) {
 		require.ErrorContains(t, err, mistake)
 	}
 	require.ErrorContains(t, management.CheckSubscription("billing", []byte(`{"endpoint":1}`)),
-		"endpoint is not known here")
+		"endpoint is not a member")
 	require.Error(t, management.CheckSubscription("billing", nil))
 }

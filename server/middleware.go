@@ -18,8 +18,7 @@ import (
 	"postrider/server/auth"
 )
 
-// recoverAndLog turns a panic into an answer and writes one line for each request at level debug: at info, five
-// thousand publications a second would be a log of nothing else.
+// recoverAndLog turns a panic into a response and logs each request at level debug.
 func (s *Server) recoverAndLog(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.log.Enabled(context.Background(), slog.LevelDebug) {
@@ -28,24 +27,22 @@ func (s *Server) recoverAndLog(next echo.HandlerFunc) echo.HandlerFunc {
 		began := time.Now()
 		err := s.recovered(next, c)
 		if err != nil {
-			c.Error(err) // answers now, so that the line has the status
+			c.Error(err) // responds now, so that the line has the status
 		}
-		s.log.Debug("request answered", "method", c.Request().Method, "path", c.Request().URL.Path, "status",
-			c.Response().Status,
-			"duration", time.Since(began), "client", c.RealIP())
+		s.log.Debug("request finished", "method", c.Request().Method, "path", c.Request().URL.Path, "status",
+			c.Response().Status, "duration", time.Since(began), "client", c.RealIP())
 		return err
 	}
 }
 
-// goneGrace is how long a request goes on after its client's side of the connection has ended.
+// goneGrace is how long a request continues after its client's side of the connection was closed.
 const goneGrace = 2 * time.Second
 
-// finishes lets a request end although its client has closed its side of the connection after sending it. net/http then
-// cancels the request's context: it reads the same end of file whether the client waits for the response or is gone.
-// So the request is canceled goneGrace later: what a client that is gone has sent must not fill the queues, or be
-// stored after the client has sent it again. HTTP/2 distinguishes the two, and requests of the dashboard within the
-// process have their own time limit.
-func (s *Server) finishes(next echo.HandlerFunc) echo.HandlerFunc {
+// finish lets a request complete after its client has closed its side of the connection. net/http then cancels the
+// context, because it cannot distinguish a client that still reads from one that is gone. Here the cancellation comes
+// goneGrace later: requests of clients that are gone must not fill the queues. HTTP/2 distinguishes the two, and the
+// dashboard's requests have their own time limit.
+func (s *Server) finish(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if r.ProtoMajor > 1 || access.ActorOf(r.Context()).Role != "" {
@@ -66,9 +63,8 @@ func (s *Server) finishes(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// notStored keeps answers to administrators out of caches, a browser's own included: many hold secrets, such as
-// validationUrl.
-func notStored(next echo.HandlerFunc) echo.HandlerFunc {
+// noStore keeps responses under /v1 out of caches: many have secrets, such as validationUrl.
+func noStore(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if path := c.Request().URL.Path; path == "/v1" || strings.HasPrefix(path, "/v1/") {
 			c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
@@ -84,15 +80,15 @@ func (s *Server) recovered(next echo.HandlerFunc, c echo.Context) (err error) {
 			return
 		}
 		if e, ok := cause.(error); ok && errors.Is(e, http.ErrAbortHandler) {
-			panic(cause) // net/http's own way to drop a connection
+			panic(cause) // net/http drops the connection
 		}
 		err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 	}()
 	return next(c)
 }
 
-// limitRate answers 429 to who sends more than the operator allows. Load balancers may ask for a node's health as often
-// as they like, and what the dashboard asks for in its own process was counted when its page was asked for.
+// limitRate responds 429 to credentials with too many requests. Health checks are not limited, and the dashboard's
+// requests were counted with the page.
 func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -100,53 +96,68 @@ func (s *Server) limitRate(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		if wait := s.rate.TryTake(auth.CallerOf(r), time.Now()); wait > 0 {
-			no := api.Refuse(http.StatusTooManyRequests, api.CodeTooManyRequests,
-				"more than %d requests a second with this credential; wait for as long as Retry-After says",
+			return api.TooManyRequests(wait, "more than %d requests a second with this credential",
 				s.options.RequestsPerSecond)
-			no.RetryAfter = wait
-			return no
 		}
 		return next(c)
 	}
 }
 
-// localHostOnly rejects the names of other sites, see Options.LocalHostOnly.
+// localHostOnly implements Options.LocalHostOnly.
 func localHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if host := c.Request().Host; !policy.IsLocalHost(host) {
-			return api.Refuse(http.StatusMisdirectedRequest, api.CodeMisdirected,
+			return api.Reject(http.StatusMisdirectedRequest, "MisdirectedRequest",
 				"host %q is not accepted: postrider dev accepts localhost and IP addresses only", api.Shorten(host))
 		}
 		return next(c)
 	}
 }
 
-// guarded are the headers of every answer: an answer is data, and no browser may take it for a page of its own or show
-// it in one. The dashboard, which is made of pages, says what holds for those.
-func guarded(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		guard(c.Response().Header())
-		return next(c)
-	}
-}
-
-func guard(header http.Header) {
-	header[echo.HeaderXContentTypeOptions] = noSniff
-	header[echo.HeaderContentSecurityPolicy] = noContent
-	header[echo.HeaderReferrerPolicy] = noReferrer
-}
-
-// Guarded sets those headers for a handler beside the API's, which every answer of its own has.
-func Guarded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		guard(w.Header())
-		next.ServeHTTP(w, r)
-	})
-}
-
-// Shared by all answers: whoever wants others sets another list.
+// Shared by all responses, so never changed: a browser must not run a response as a page, or show it in one. The
+// dashboard sets other lists.
 var (
 	noSniff    = []string{"nosniff"}
 	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"}
 	noReferrer = []string{"no-referrer"}
 )
+
+func setSecurityHeaders(header http.Header) {
+	header[echo.HeaderXContentTypeOptions] = noSniff
+	header[echo.HeaderContentSecurityPolicy] = noContent
+	header[echo.HeaderReferrerPolicy] = noReferrer
+}
+
+func securityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		setSecurityHeaders(c.Response().Header())
+		return next(c)
+	}
+}
+
+// Guarded sets the security headers of the API's responses for another handler.
+func Guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setSecurityHeaders(w.Header())
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Limits of an address without a credential. People behind one proxy share an address.
+var (
+	loginStarts = policy.Bucket{Burst: 10, Every: 30 * time.Second}
+	loginPolls  = policy.Bucket{Burst: 60, Every: 100 * time.Millisecond}
+)
+
+// limitLogins limits the requests of an address, and notes the address for the user who approves the login.
+func (s *Server) limitLogins(limit *auth.Rate, r api.Route) api.Route {
+	next := r.Handle
+	r.Handle = func(c echo.Context) error {
+		if wait := limit.TryTake(auth.CallerFrom(c.Request()), time.Now()); wait > 0 {
+			return api.TooManyRequests(wait, "too many logins from your address")
+		}
+		auth.ActAs(c, access.Actor{Address: c.RealIP()})
+		return next(c)
+	}
+	return r
+}

@@ -157,7 +157,7 @@ func TestPolicyRefusals(t *testing.T) {
 		says    string
 	}{
 		"an unknown property": {
-			`{"steps":[1]}`, []string{"steps"}, "steps is not known here; what is: ackTimeoutInSeconds, basis,",
+			`{"steps":[1]}`, []string{"steps"}, "steps is not a member; the members are: ackTimeoutInSeconds, basis,",
 		},
 		"unknown ones deep down": {
 			`{"probation":{"first":1},"maxDeliveryAttempts":{"min":1}}`,

@@ -21,28 +21,26 @@ import (
 	"postrider/server/management"
 )
 
-// apiVersion is the one data-plane version of Event Grid's custom topics; its SDKs send it with every request.
-const apiVersion = "2018-01-01"
-
-// door is one way to publish: what Event Grid has for one kind of topic.
-type door struct {
+// protocol is Event Grid's publish protocol for one kind of topic.
+type protocol struct {
 	kind catalog.TopicKind
-	// versions are the values of api-version.
+	// versions are the valid values of api-version.
 	versions []string
-	// cloudEventsOnly refuses a body that is not marked as CloudEvents.
+	// cloudEventsOnly rejects other media types than those of CloudEvents.
 	cloudEventsOnly bool
 }
 
 var (
-	customTopics = door{kind: catalog.TopicBasic, versions: []string{apiVersion}}
+	// Source: Microsoft, Azure REST API, Event Grid data plane, 2018-01-01.
+	customTopics = protocol{kind: catalog.TopicBasic, versions: []string{"2018-01-01"}}
 	// Source: Microsoft, Azure REST API, Event Grid data plane, 2023-11-01 and 2024-06-01.
-	namespaceTopics = door{
+	namespaceTopics = protocol{
 		kind: catalog.TopicNamespace, versions: []string{"2023-11-01", "2024-06-01"}, cloudEventsOnly: true,
 	}
 )
 
-// publish stores the request's events, all or none, and answers 200 with an empty body after the commit. Microsoft's
-// SDKs take any other status, 202 included, for a failure.
+// publish stores the events of a request, all or none, and responds 200 with an empty body after the commit.
+// Microsoft's SDKs treat other statuses, 202 included, as failures.
 func (s *Server) publish(c echo.Context) error {
 	if err := s.publishBy(&customTopics, c, api.PathValue(c, "topic")); err != nil {
 		return err
@@ -50,8 +48,8 @@ func (s *Server) publish(c echo.Context) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// publishToNamespace is publish for namespace topics. Their operations follow the topic's name after a colon, which the
-// router cannot cut off; publish is the only one there is.
+// publishToNamespace is publish for namespace topics. Their operation follows the topic's name after a colon, which the
+// router does not split.
 func (s *Server) publishToNamespace(c echo.Context) error {
 	topic, publishing := strings.CutSuffix(api.PathValue(c, "operation"), ":publish")
 	if !publishing {
@@ -63,15 +61,13 @@ func (s *Server) publishToNamespace(c echo.Context) error {
 	return c.JSON(http.StatusOK, struct{}{})
 }
 
-// The body is read on the raw bytes and not by the generated handlers: those refuse the content type of a CloudEvents
-// batch and would turn large numbers into floating point.
-func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
+func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 	r, began := c.Request(), time.Now()
 	credential, err := s.auth.Credential(r)
 	if err != nil {
 		return err
 	}
-	if err := d.checkVersion(r.URL); err != nil {
+	if err := p.checkVersion(r.URL); err != nil {
 		return err
 	}
 	key, err := idempotencyKey(r.Header)
@@ -83,28 +79,28 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 		return api.TooManyGuesses(wait, "from your address")
 	}
 	if err := s.auth.LookUp(r.Context(), &credential, topic); err != nil {
-		return s.notOpened(from, topic, &credential, err)
+		return s.publishError(from, topic, &credential, err)
 	}
-	// Read before the store is asked: a slow publisher holds nothing but its own connection.
+	// The body is read before anything is acquired for it: a slow publisher occupies only its own connection.
 	body, err := api.ReadBody(r)
 	if err != nil {
 		return err
 	}
-	// The events share the body's memory; the store keeps none of it once Publish has returned.
+	// The events share the body's memory, which Publish does not keep.
 	defer api.Free(body)
 	receipt, err := s.parts.Publisher.Publish(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,
 		IdempotencyKey: key,
 		Parse: func(t *catalog.Topic) ([]event.Event, error) {
-			if err := d.check(t, r.Header); err != nil {
+			if err := p.check(t, r.Header); err != nil {
 				return nil, err
 			}
 			return management.InputOf(t).ParseRequest(r.Header, body.Bytes())
 		},
 	})
 	if err != nil {
-		return s.notOpened(from, topic, &credential, err)
+		return s.publishError(from, topic, &credential, err)
 	}
 	if !credential.Person {
 		s.auth.Guesses.Opened(from, topic, credential.Digest)
@@ -117,7 +113,7 @@ func (s *Server) publishBy(d *door, c echo.Context, topic string) error {
 	return nil
 }
 
-// reportOf leaves duplicates out.
+// reportOf omits duplicates.
 func reportOf(topic string, r *publish.Receipt, took time.Duration) PublishReport {
 	report := PublishReport{Topic: topic, Events: r.Events, Matched: r.Matched, Took: took, Commit: r.Commit}
 	if r.Duplicates == nil {
@@ -132,9 +128,8 @@ func reportOf(topic string, r *publish.Receipt, took time.Duration) PublishRepor
 	return report
 }
 
-// idempotencyKey names the publish, so that whoever got no answer may send it again. The header is the one of the
-// IETF's draft (draft-ietf-httpapi-idempotency-key-header-07, 2025-10-15) and of Stripe's API; quotes around it, which
-// the draft asks for, are part of it here.
+// idempotencyKey reads the header of the IETF's draft (draft-ietf-httpapi-idempotency-key-header-07, 2025-10-15). The
+// quotes that the draft requires are part of the key.
 func idempotencyKey(header http.Header) (string, error) {
 	given := header.Values("Idempotency-Key")
 	if len(given) == 0 {
@@ -146,42 +141,42 @@ func idempotencyKey(header http.Header) (string, error) {
 	return given[0], nil
 }
 
-// check refuses a topic of another kind, and what only this kind refuses.
-func (d *door) check(t *catalog.Topic, header http.Header) error {
+// check rejects topics of another kind, and media types that this kind does not accept.
+func (p *protocol) check(t *catalog.Topic, header http.Header) error {
 	switch {
 	case t.Name == catalog.SystemTopic:
-		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest,
-			"topic %q is postrider's own: it is subscribed to, and not published to", t.Name)
-	case t.Kind != d.kind:
-		return api.Refuse(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name,
+		return api.Reject(http.StatusBadRequest, api.CodeInvalidRequest,
+			"topic %q belongs to postrider: subscribe to it, but do not publish to it", t.Name)
+	case t.Kind != p.kind:
+		return api.Reject(http.StatusBadRequest, api.CodeInvalidRequest, "topic %q is of kind %s: publish to %s", t.Name,
 			t.Kind, management.EndpointOf(t))
-	case !d.cloudEventsOnly || event.IsBinary(header):
+	case !p.cloudEventsOnly || event.IsBinary(header):
 		return nil
 	}
 	media, _, _ := mime.ParseMediaType(header.Get(echo.HeaderContentType))
 	if media == "application/cloudevents+json" || media == "application/cloudevents-batch+json" {
 		return nil
 	}
-	return api.Refuse(http.StatusUnsupportedMediaType, api.CodeUnsupportedMediaType,
-		"a namespace topic takes application/cloudevents+json and application/cloudevents-batch+json, and any other type "+
-			"with the attributes in ce- headers")
+	return api.Reject(http.StatusUnsupportedMediaType, api.CodeUnsupportedMediaType,
+		"a namespace topic accepts application/cloudevents+json and application/cloudevents-batch+json, and other types "+
+			"only with the attributes in ce- headers")
 }
 
-func (d *door) checkVersion(u *url.URL) error {
+func (p *protocol) checkVersion(u *url.URL) error {
 	if u.RawQuery == "" {
 		return nil
 	}
-	if v, given := u.Query()["api-version"]; given && !slices.Contains(d.versions, v[0]) {
-		return api.Invalid("api-version", "must be %s, or be left out", strings.Join(d.versions, " or "))
+	if v, given := u.Query()["api-version"]; given && !slices.Contains(p.versions, v[0]) {
+		return api.Invalid("api-version", "must be %s, or absent", strings.Join(p.versions, " or "))
 	}
 	return nil
 }
 
-// notOpened answers what keeps a publication out.
-func (s *Server) notOpened(from netip.Prefix, topic string, c *auth.Credential, err error) error {
+// publishError is the response to an error of a publish.
+func (s *Server) publishError(from netip.Prefix, topic string, c *auth.Credential, err error) error {
 	switch {
 	case errors.Is(err, publish.ErrUnauthorized):
-		return s.auth.Guessed(from, topic, "for this topic", c.Rejection())
+		return s.auth.WrongCredential(from, topic, "for this topic", c.Rejection())
 	case errors.Is(err, postgres.ErrNotFound):
 		return api.TopicNotFound(topic)
 	default:

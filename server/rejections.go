@@ -18,24 +18,25 @@ import (
 )
 
 const (
-	// rejectionsEvery is how often rejected requests are written down, and the span that one row counts.
-	rejectionsEvery = time.Minute
-	// mostRejections bounds the kinds of one span, for clients without a right credential and for known actors apart.
-	// Rejections beyond it are counted by actor and status alone.
-	mostRejections = 100
-	// unauthenticated is what the audit calls a client without a right credential, or whose credential is not checked
-	// after too many wrong ones.
+	// rejectionsInterval is how often rejected requests are recorded.
+	rejectionsInterval = time.Minute
+	// rejectionsTimeout limits the time of recording.
+	rejectionsTimeout = 5 * time.Second
+	// maxRejections limits the kinds in one interval, separately for unauthenticated clients and for known actors. Further
+	// rejections are counted by actor and status only.
+	maxRejections = 100
+	// unauthenticated is the audit's actor for clients without a valid credential.
 	unauthenticated = "unauthenticated"
 )
 
 // rejection is one kind of rejected requests: 401, 403 or 429.
 type rejection struct {
 	from         netip.Prefix // an address, or an IPv6 /64; zero for the rest
-	actor, topic string       // topic only where it exists: a name that a client made up may be anything
+	actor, topic string       // topic is set only if it exists
 	status       int
 }
 
-// rejections counts the rejected requests of the current span. It never has a credential.
+// rejections counts the rejected requests of the current interval, without credentials.
 type rejections struct {
 	mu               sync.Mutex
 	anonymous, known map[rejection]int
@@ -45,8 +46,7 @@ func newRejections() *rejections {
 	return &rejections{anonymous: map[rejection]int{}, known: map[rejection]int{}}
 }
 
-// noteRejections counts rejected requests. It comes after limitRate, which rejects requests before their credentials
-// are checked.
+// noteRejections counts rejected requests. It follows limitRate, whose rejections are not counted.
 func (s *Server) noteRejections(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
@@ -59,20 +59,20 @@ func (s *Server) noteRejections(next echo.HandlerFunc) echo.HandlerFunc {
 
 // noteRejection counts a request that was rejected for its credential or its role.
 func (s *Server) noteRejection(c echo.Context, err error) {
-	var refused *api.RejectionError
-	if !errors.As(err, &refused) {
+	var rejected *api.RejectionError
+	if !errors.As(err, &rejected) {
 		return
 	}
-	switch refused.Status {
+	switch rejected.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 	default:
 		return
 	}
 	kind := rejection{
-		from: auth.Sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: refused.Status,
+		from: auth.Sender(c.Request().RemoteAddr), actor: unauthenticated, topic: s.topicOf(c), status: rejected.Status,
 	}
-	if refused.Actor != "" {
-		kind.actor = refused.Actor
+	if rejected.Actor != "" {
+		kind.actor = rejected.Actor
 	} else if who := access.ActorOf(c.Request().Context()); who.Role != "" {
 		kind.actor = who.Name
 	}
@@ -99,7 +99,7 @@ func (r *rejections) add(kind rejection) {
 	if kind.actor == unauthenticated {
 		counts = r.anonymous
 	}
-	if _, counted := counts[kind]; !counted && len(counts) >= mostRejections {
+	if _, counted := counts[kind]; !counted && len(counts) >= maxRejections {
 		kind = rejection{actor: kind.actor, status: kind.status}
 	}
 	counts[kind]++
@@ -114,10 +114,9 @@ func (r *rejections) take() map[rejection]int {
 	return taken
 }
 
-// Run writes the rejected requests of each minute into the log and the audit until ctx ends, and then those that are
-// left.
+// Run records the rejected requests in the log and the audit each minute until ctx ends, and then the rest.
 func (s *Server) Run(ctx context.Context) {
-	ticks := time.NewTicker(rejectionsEvery)
+	ticks := time.NewTicker(rejectionsInterval)
 	defer ticks.Stop()
 	for {
 		select {
@@ -129,9 +128,6 @@ func (s *Server) Run(ctx context.Context) {
 		}
 	}
 }
-
-// rejectionsTime bounds the writing: the next span, or the end of the program, does not wait for a database.
-const rejectionsTime = 5 * time.Second
 
 func (s *Server) writeRejections(ctx context.Context) {
 	taken := s.rejections.take()
@@ -147,14 +143,14 @@ func (s *Server) writeRejections(ctx context.Context) {
 			"times", row.Times)
 		rows = append(rows, row)
 	}
-	ctx, cancel := context.WithTimeout(ctx, rejectionsTime)
+	ctx, cancel := context.WithTimeout(ctx, rejectionsTimeout)
 	defer cancel()
 	if err := s.parts.Access.NoteRejections(ctx, rows); err != nil {
-		s.log.Error("rejected requests are missing in the audit", "error", err)
+		s.log.Error("rejected requests could not be recorded in the audit", "error", err)
 	}
 }
 
-// addressText is the address alone for IPv4, and the /64 for IPv6; "" for many addresses.
+// addressText is an IPv4 address, or an IPv6 /64; "" for many addresses.
 func addressText(from netip.Prefix) string {
 	switch {
 	case !from.IsValid():

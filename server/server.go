@@ -25,74 +25,70 @@ import (
 
 // Options of a Server. Parts and AdminToken are required.
 type Options struct {
-	// Parts is what the API works with.
 	Parts management.Parts
-	// AdminToken is what administrators send as a bearer token; it also publishes to every topic.
+	// AdminToken is the bearer token of administrators. It also publishes to every topic.
 	AdminToken string
-	// AllowCIDR are the address ranges that endpoints may be in although they are refused by default, such as 10.0.0.0/8.
+	// AllowCIDR are address ranges of endpoints that are rejected by default, such as 10.0.0.0/8.
 	AllowCIDR []netip.Prefix
-	// AllowHTTP lets endpoints at public addresses have http URLs. Those in AllowCIDR always may.
+	// AllowHTTP allows http URLs for endpoints at public addresses. In AllowCIDR they are always allowed.
 	AllowHTTP bool
-	// FilterLimits bounds the filter of an event subscription; zero for policy.DefaultFilterLimits.
+	// FilterLimits limit the filter of an event subscription; zero = policy.DefaultFilterLimits.
 	FilterLimits filter.Limits
-	// HeaderLimits bounds the custom headers of an event subscription; zero for policy.DefaultHeaderLimits.
+	// HeaderLimits limit the custom headers of an event subscription; zero = policy.DefaultHeaderLimits.
 	HeaderLimits policy.HeaderLimits
-	// DeadLetters are the locations outside that event subscriptions may have their dead letters written to; zero for
-	// none.
+	// DeadLetters are the external locations that dead letters may be exported to.
 	DeadLetters policy.ExportLocations
-	// PublicURL is how the world reaches this service, such as https://events.example.com: what validationUrl begins with.
-	// Default: what the management request was sent to.
+	// PublicURL is the public URL of this service, such as https://events.example.com, for validationUrl. Default: the URL
+	// of the management request.
 	PublicURL string
-	// DefaultValidation is endpointValidation of who states none, by the endpoint's host; nil for required.
+	// DefaultValidation is the default of endpointValidation by the endpoint's host; nil = required.
 	DefaultValidation func(host string) catalog.EndpointValidation
-	// ValidationWait is how long the answer of a PUT waits for the handshake at most; default 15 s.
+	// ValidationWait is how long a PUT waits for the handshake; default 15 s.
 	ValidationWait time.Duration
-	// DevKey is the access key that everybody knows. It is refused unless AllowDevKey, also where a topic has it: a
-	// database that was made by dev may later be served to the world.
+	// DevKey is the well-known access key of postrider dev. It is rejected unless AllowDevKey, even if a topic has it: a
+	// database created by dev may later be served publicly.
 	DevKey      string
 	AllowDevKey bool
-	// LocalHostOnly rejects requests whose Host is neither localhost nor an IP address. It protects a service on the
-	// loopback interface whose credentials are well known from pages of other sites (DNS rebinding).
+	// LocalHostOnly rejects requests whose Host is neither localhost nor an IP address. It protects a loopback service with
+	// well-known credentials from pages of other sites (DNS rebinding).
 	LocalHostOnly bool
-	// TrustedProxies are the addresses of proxies before this service, which say whom a request came from in
-	// ForwardedHeader. None: a request comes from whoever has connected.
+	// TrustedProxies are the addresses of proxies whose ForwardedHeader is used for the client's address.
 	TrustedProxies []netip.Prefix
-	// ForwardedHeader is the header that those proxies write; default XForwardedFor.
+	// ForwardedHeader is the header of those proxies; default XForwardedFor.
 	ForwardedHeader auth.ForwardedHeader
-	// RequestsPerSecond is how many requests one credential may make on this node; 0 = as many as it likes.
+	// RequestsPerSecond limits the requests of a credential on this node; 0 = no limit.
 	RequestsPerSecond int
-	// Ready says whether requests can be served. Its error is logged; callers of /readyz are told only what a
-	// NotReadyError says. Default: the store's Ping.
+	// Ready returns nil if requests can be served. /readyz shows only a NotReadyError; other errors are logged. Default:
+	// a ping of the database.
 	Ready func(context.Context) error
-	// Metrics answers /metrics; nil for nothing there. OpenMetrics lets everybody ask, as in dev; else whoever may read.
+	// Metrics serves /metrics; nil = 404. OpenMetrics allows it without a credential, otherwise it needs the role viewer.
 	Metrics     http.Handler
 	OpenMetrics bool
 	// Counters count the responses, for Metrics; default new ones.
 	Counters *Counters
-	// Stopping ends with the program: requests that still run are then canceled. Default: never.
+	// Stopping ends with the program and cancels the requests that still run. Default: never.
 	Stopping context.Context //nolint:containedctx // it is the program's, and outlives each request
-	// NoSignIn rejects logins: no user signs in to the dashboard beside this API, so none could approve one.
+	// NoSignIn rejects logins: this server has no dashboard in which a user could approve one.
 	NoSignIn bool
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// OnPublish is told of every stored publication before the publisher is answered, so it must be quick; nil for nobody.
+	// OnPublish is called for each stored publish before its response; nil = no call.
 	OnPublish func(PublishReport)
 }
 
-// PublishReport is one publication that was stored.
+// PublishReport is a stored publish.
 type PublishReport struct {
 	// Topic is the topic's name.
 	Topic string
-	// Events are what was published. Their Body is only lent: its memory is used again once OnPublish has returned.
+	// Events are the published events. Their Body is valid until OnPublish returns.
 	Events []event.Event
-	// Matched counts the event subscriptions that want each event, in the events' order.
+	// Matched counts the matching event subscriptions of each event.
 	Matched []int
-	// Took is how long the request took until it was stored, and Commit how long the transaction did that stored it, and
-	// others with it.
+	// Took is the duration of the request until it was stored. Commit is that of the transaction, which it may share.
 	Took, Commit time.Duration
 }
 
-// NotReadyError is an error of Options.Ready whose text may be shown to anybody, such as "migrations are missing".
+// NotReadyError is an error of Options.Ready that every client may see, such as "migrations are missing".
 type NotReadyError string
 
 // Error returns the text.
@@ -105,18 +101,18 @@ type Server struct {
 	parts     management.Parts
 	log       *slog.Logger
 	echo      *echo.Echo
-	document  func() ([]byte, error) // the OpenAPI document, made on the first request
+	document  func() ([]byte, error) // the OpenAPI document, built by the first request
 	reference *openapi.Reference
 	rate      *auth.Rate // nil = no limit
-	begun     *auth.Rate // logins that begin, by address
-	polled    *auth.Rate // polls of logins, by address
+	logins    *auth.Rate // new logins by address
+	polls     *auth.Rate // polls of logins by address
 
 	rejections *rejections
 	failures   *failures
 }
 
-// New makes the server with all its routes. It listens to nothing: see Handler and NewHTTPServer. It fails when a
-// required option is missing, or when the admin token is the key that everybody knows.
+// New creates the server with all its routes; NewHTTPServer makes it listen. It fails if a required option is missing,
+// or if the admin token is DevKey.
 func New(o Options) (*Server, error) {
 	switch {
 	case o.Parts.DB == nil:
@@ -159,12 +155,12 @@ func New(o Options) (*Server, error) {
 		return text, err
 	})
 	s.reference = openapi.NewReference(s.document)
-	s.begun, s.polled = auth.RateOf(loginsBegun), auth.RateOf(loginsPolled)
+	s.logins, s.polls = auth.RateOf(loginStarts), auth.RateOf(loginPolls)
 	s.setUp()
 	return s, nil
 }
 
-// pings is ready as long as the database answers.
+// pings is the default of Options.Ready.
 func pings(s *query.Reader) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := s.Ping(ctx); err != nil {
@@ -177,13 +173,13 @@ func pings(s *query.Reader) func(context.Context) error {
 func (s *Server) setUp() {
 	e := s.echo
 	e.HideBanner, e.HidePort = true, true
-	e.Logger.SetOutput(io.Discard) // everything worth a line goes to slog
-	// Without this, echo believes an X-Forwarded-For that anybody may send.
+	e.Logger.SetOutput(io.Discard) // postrider logs with slog
+	// By default echo trusts X-Forwarded-For of every client.
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.SchemeExtractor = auth.SchemeOf
-	e.HTTPErrorHandler = s.answerError
-	e.Pre(s.counted, auth.KnowClient(s.options.ForwardedHeader, s.options.TrustedProxies))
-	e.Pre(s.recoverAndLog, guarded, notStored)
+	e.HTTPErrorHandler = s.respondError
+	e.Pre(s.counted, auth.WithClient(s.options.ForwardedHeader, s.options.TrustedProxies))
+	e.Pre(s.recoverAndLog, securityHeaders, noStore)
 	if s.options.LocalHostOnly {
 		e.Pre(localHostOnly)
 	}
@@ -191,7 +187,7 @@ func (s *Server) setUp() {
 		e.Pre(s.limitRate)
 	}
 	e.Pre(s.noteRejections)
-	for _, r := range append(s.routes(), s.machineRoutes()...) {
+	for _, r := range s.routes() {
 		r.addTo(e, s)
 	}
 }
@@ -199,13 +195,11 @@ func (s *Server) setUp() {
 // Handler serves the whole API.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// Echo is the router behind Handler, for more routes beside the API's, such as the dashboard's pages. Errors that their
-// handlers return are answered as JSON.
+// Echo is the router, for routes beside the API's such as the dashboard's. Errors of their handlers become JSON responses.
 func (s *Server) Echo() *echo.Echo { return s.echo }
 
-// Limits of a connection. The header's time is what stops a client that sends a byte a minute; the whole request's is
-// long enough for 1 MiB over 300 kbit/s; the answer's leaves room for the 25 s that a publication may wait for the
-// database.
+// Limits of a connection. readTimeout is enough for 1 MiB at 300 kbit/s. writeTimeout includes the 25 s that a publish
+// may wait for the database.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second
@@ -214,7 +208,7 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// NewHTTPServer makes the server that listens on addr: net/http's own defaults have no time limits at all.
+// NewHTTPServer creates a server for addr with time limits, which net/http does not have by default.
 func NewHTTPServer(addr string, handler http.Handler) *http.Server {
 	return &http.Server{
 		Addr: addr, Handler: handler, MaxHeaderBytes: maxHeaderBytes,

@@ -360,9 +360,9 @@ func TestNamespaceLimits(t *testing.T) {
 			"and 10",
 		`{"maxDeliveryAttempts":11}`: "retryPolicy.maxDeliveryAttempts must be between 1 " +
 			"and 10",
-		`{"maxDeliveryCount":1,"maxDeliveryAttempts":1}`: "retryPolicy.maxDeliveryCount must not stand beside " +
+		`{"maxDeliveryCount":1,"maxDeliveryAttempts":1}`: "retryPolicy.maxDeliveryCount must be absent with " +
 			"maxDeliveryAttempts",
-		`{"eventTimeToLive":"P1D","eventTimeToLiveInMinutes":1440}`: "retryPolicy.eventTimeToLive must not stand beside " +
+		`{"eventTimeToLive":"P1D","eventTimeToLiveInMinutes":1440}`: "retryPolicy.eventTimeToLive must be absent with " +
 			"eventTimeToLiveInMinutes",
 		`{"eventTimeToLive":"P1Y","maxDeliveryCount":0,"policy":"x"}`: "retryPolicy.eventTimeToLive must be an ISO 8601 " +
 			"duration",

@@ -95,18 +95,18 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 			"Authorization: the shared access signature expired",
 		},
 		"signed with another topic's key": {
-			[]string{header, token(t, other, address, us, dotNet)}, "is not by an access key of this topic",
+			[]string{header, token(t, other, address, us, dotNet)}, "does not match an access key of this topic",
 		},
 		"encoded again since it was signed": {
-			[]string{header, strings.ReplaceAll(good, "%2f", "%2F")}, "is not by an access key of this topic",
+			[]string{header, strings.ReplaceAll(good, "%2f", "%2F")}, "does not match an access key of this topic",
 		},
 		"made longer": {
 			[]string{header, strings.Replace(good, "&e="+dotNet(us), "&e="+dotNet(soon.Add(time.Hour).Format(usEnglish)), 1)},
-			"is not by an access key of this topic",
+			"does not match an access key of this topic",
 		},
 		"for another topic": {
 			[]string{header, token(t, key1, b.url+"/topics/parcels/api/events", us, dotNet)},
-			"r is another resource than /topics/orders/api/events",
+			"r must be /topics/orders/api/events",
 		},
 		"for a part of the name": {
 			[]string{header, token(t, key1, b.url+"/topics/ord", us, dotNet)}, "r is another resource",
@@ -129,7 +129,7 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 		"as a key": {[]string{"aeg-sas-key", good}, "the access key is not one of this topic's"},
 		"signed with the admin token's bytes": {
 			[]string{header, token(t, base64.StdEncoding.EncodeToString([]byte(adminToken)), address, us, dotNet)},
-			"is not by an access key of this topic",
+			"does not match an access key of this topic",
 		},
 	} {
 		answer := b.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01", "["+gridEvent("1")+"]",

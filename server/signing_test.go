@@ -129,7 +129,7 @@ func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
 			"AND signing_sealed IS NULL"))
 		refusal := b.manage(http.MethodPost, newSecret, "").refused(409, "SubscriptionNotSigned")
 		require.Equal(t,
-			`deliveries of event subscription "billing" of topic "orders" are not signed: put it with signing.enabled `+
+			`deliveries of event subscription "billing" of topic "orders" are not signed: set signing.enabled to `+
 				`true first`, refusal.Message)
 
 		b.manage(http.MethodPut, billing, signedPut).json(http.StatusOK)
@@ -163,7 +163,7 @@ func TestSigningRefusals(t *testing.T) {
 		`{"secret":"x","previousValidForHours":169}`: {form, fmt.Sprintf(hours, 169)},
 		`{"secret":7}`:                  {"secret must be a string"},
 		`{"previousValidForHours":1.5}`: {"previousValidForHours must be a whole number"},
-		`{"validForHours":1}`: {"validForHours is not known here; what is: " +
+		`{"validForHours":1}`: {"validForHours is not a member; the members are: " +
 			"previousValidForHours, secret"},
 		`{"secret":"` + ownSecret + `\u0000"}`:              {form},
 		`{"secret":"` + before[0]["secret"].(string) + `"}`: {"secret must be another one: this one already signs"},

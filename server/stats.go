@@ -14,14 +14,13 @@ import (
 	"postrider/server/api"
 )
 
-// AnswerKey names answers that are counted together. Route is the route's pattern, "" where there is none: what
-// strangers ask for must not become series of their own.
-type AnswerKey struct {
+// ResponseKey identifies responses that are counted together. Route is the route's pattern; "" without a route.
+type ResponseKey struct {
 	Method, Route string
 	Status        int
 }
 
-// FailureKey names refused publish requests that are counted together. Topic is "" where there is no such topic.
+// FailureKey identifies rejected publish requests that are counted together. Topic is "" if it does not exist.
 type FailureKey struct {
 	Topic, Code string
 	Status      int
@@ -29,23 +28,22 @@ type FailureKey struct {
 
 // Stats are the responses of a server since its counters were created.
 type Stats struct {
-	// Answers are the requests by how long they took, in nanoseconds.
-	Answers map[AnswerKey]postgres.Distribution
-	// Published are the publish requests that were stored, by how long that took, in nanoseconds.
+	// Responses are the durations of requests in nanoseconds.
+	Responses map[ResponseKey]postgres.Distribution
+	// Published are the durations of stored publish requests in nanoseconds.
 	Published postgres.Distribution
-	// PublishFailures counts publish requests that were not.
+	// PublishFailures counts failed publish requests.
 	PublishFailures map[FailureKey]int64
-	// Unmatched counts events that no event subscription wants, by topic.
+	// Unmatched counts events that match no event subscription, by topic.
 	Unmatched map[string]int64
 }
 
-// Counters count the responses of a server: one lookup in a map and two atomic additions for each request. Their
-// methods are safe for concurrent use.
+// Counters count the responses of a server. Its methods are safe for concurrent use.
 type Counters struct {
 	published *postgres.Histogram
 
 	mu        sync.RWMutex
-	answers   map[AnswerKey]*postgres.Histogram
+	responses map[ResponseKey]*postgres.Histogram
 	failures  map[FailureKey]int64
 	unmatched map[string]int64
 }
@@ -53,19 +51,19 @@ type Counters struct {
 // NewCounters returns counters at zero.
 func NewCounters() *Counters {
 	return &Counters{
-		published: newTimes(), answers: map[AnswerKey]*postgres.Histogram{}, failures: map[FailureKey]int64{},
+		published: newTimes(), responses: map[ResponseKey]*postgres.Histogram{}, failures: map[FailureKey]int64{},
 		unmatched: map[string]int64{},
 	}
 }
 
-// newTimes has bounds from what a lone publish takes to what a publisher waits for at most.
+// newTimes is a histogram from the duration of a single publish to the longest wait of a publisher.
 func newTimes() *postgres.Histogram {
 	ms := int64(time.Millisecond)
 	return postgres.NewHistogram(1*ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, 1000*ms, 2500*ms,
 		10_000*ms)
 }
 
-// counted counts each answer by its route. It answers errors, as echo would after it: only then there is a status.
+// counted counts each response by its route. It sends responses to errors, which sets their status.
 func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
@@ -75,13 +73,13 @@ func (s *Server) counted(next echo.HandlerFunc) echo.HandlerFunc {
 				s.options.Counters.failed(s.failureKey(c, topic, err))
 			}
 		}
-		s.options.Counters.times(AnswerKey{known(c.Request().Method), c.Path(), c.Response().Status}).
+		s.options.Counters.times(ResponseKey{known(c.Request().Method), c.Path(), c.Response().Status}).
 			Observe(int64(time.Since(began)))
 		return nil
 	}
 }
 
-// known keeps methods that somebody made up from becoming series.
+// known is a standard method; "" for others, which must not become series.
 func known(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -91,19 +89,19 @@ func known(method string) string {
 	return ""
 }
 
-func (n *Counters) times(key AnswerKey) *postgres.Histogram {
+func (n *Counters) times(key ResponseKey) *postgres.Histogram {
 	n.mu.RLock()
-	h := n.answers[key]
+	h := n.responses[key]
 	n.mu.RUnlock()
 	if h != nil {
 		return h
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.answers[key] == nil {
-		n.answers[key] = newTimes()
+	if n.responses[key] == nil {
+		n.responses[key] = newTimes()
 	}
-	return n.answers[key]
+	return n.responses[key]
 }
 
 func (n *Counters) failed(key FailureKey) {
@@ -112,7 +110,7 @@ func (n *Counters) failed(key FailureKey) {
 	n.failures[key]++
 }
 
-// stored counts a publish request that was answered after its commit.
+// stored counts a publish request after its commit.
 func (n *Counters) stored(topic string, receipt *publish.Receipt, took time.Duration) {
 	n.published.Observe(int64(took))
 	for i, matched := range receipt.Matched {
@@ -124,27 +122,25 @@ func (n *Counters) stored(topic string, receipt *publish.Receipt, took time.Dura
 	}
 }
 
-const publishRoute, publishToNamespaceRoute = "/topics/:topic/api/events", "/topics/:operation"
-
-// publishTopic is the topic that a request would publish to; false where it would not.
+// publishTopic is the topic of a publish request; false for other requests.
 func publishTopic(c echo.Context) (name string, publishes bool) {
 	switch c.Path() {
-	case publishRoute:
+	case publishPath:
 		return api.PathValue(c, "topic"), true
-	case publishToNamespaceRoute:
+	case namespacePublishPath:
 		return strings.CutSuffix(api.PathValue(c, "operation"), ":publish")
 	}
 	return "", false
 }
 
-// failureKey has the code that the publisher was told.
+// failureKey has the code of the response.
 func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey {
 	key := FailureKey{Topic: topic, Status: c.Response().Status, Code: api.CodeInternal}
 	if _, exists := s.parts.Cache.Snapshot().Topic(topic); !exists {
 		key.Topic = ""
 	}
-	if answer := api.AnswerTo(err, c); answer != nil {
-		key.Code = answer.Code
+	if response := api.ResponseTo(err, c); response != nil {
+		key.Code = response.Code
 	}
 	return key
 }
@@ -153,12 +149,12 @@ func (s *Server) failureKey(c echo.Context, topic string, err error) FailureKey 
 func (n *Counters) Read() Stats {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	answers := make(map[AnswerKey]postgres.Distribution, len(n.answers))
-	for key, times := range n.answers {
-		answers[key] = times.Read()
+	responses := make(map[ResponseKey]postgres.Distribution, len(n.responses))
+	for key, times := range n.responses {
+		responses[key] = times.Read()
 	}
 	return Stats{
-		Answers: answers, Published: n.published.Read(), PublishFailures: maps.Clone(n.failures),
+		Responses: responses, Published: n.published.Read(), PublishFailures: maps.Clone(n.failures),
 		Unmatched: maps.Clone(n.unmatched),
 	}
 }

@@ -144,7 +144,7 @@ func TestPolicyPutRefuses(t *testing.T) {
 		{"a file that is not there", n.cliEnv(), []string{"put", "mine", "-f", "nowhere.json"}, "nowhere.json"},
 		{"an empty file", n.cliEnv(), []string{"put", "mine", "-f", file("")}, "there is no JSON object"},
 		{"no JSON", n.cliEnv(), []string{"put", "mine", "-f", file("steps: 1")}, "not one JSON document"},
-		{"an unknown property", n.cliEnv(), []string{"put", "mine", "-f", file(`{"steps":[1]}`)}, "steps is not known here"},
+		{"an unknown property", n.cliEnv(), []string{"put", "mine", "-f", file(`{"steps":[1]}`)}, "steps is not a member"},
 		{"two mistakes", n.cliEnv(), []string{"put", "mine", "-f", file(`{"basis":"x","tailInSeconds":0}`)}, "basis must " +
 			"be gap or offset\ntailInSeconds must be between 1 and 604800, not 0"},
 		{"a short name", n.cliEnv(), []string{"put", "m", "-f", patientFile}, "name must be 3 to 64 characters"},

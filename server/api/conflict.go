@@ -1,9 +1,9 @@
 package api
 
-// ConflictCode is the code of an error response 409; docs/reference/rest.md says what each means.
+// ConflictCode is the code of a response 409. texts.yaml of package openapi documents each.
 type ConflictCode string
 
-// The codes. Each is documented in texts.yaml of package openapi.
+// The codes.
 const (
 	ConflictCodeTopicExists                ConflictCode = "TopicExists"
 	ConflictCodeTopicHasSubscriptions      ConflictCode = "TopicHasSubscriptions"

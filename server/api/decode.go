@@ -18,13 +18,12 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// readJSON fills target from the request's body; an empty body leaves it as it is. It rejects what encoding/json lets
-// pass: unknown names, names in the wrong case, names given twice. Each is a setting that would silently not be set.
-func readJSON(c echo.Context, target any) error {
-	if err := wantJSON(c.Request().Method, c.Request().Header.Get(echo.HeaderContentType)); err != nil {
+// readJSON decodes the request's body into target; an empty body does not change it.
+func readJSON(r *http.Request, target any) error {
+	if err := checkMediaType(r.Method, r.Header.Get(echo.HeaderContentType)); err != nil {
 		return err
 	}
-	body, err := ReadBody(c.Request())
+	body, err := ReadBody(r)
 	if err != nil {
 		return err
 	}
@@ -32,8 +31,8 @@ func readJSON(c echo.Context, target any) error {
 	return DecodeStrictly(body.Bytes(), target)
 }
 
-// wantJSON refuses what is not said to be JSON; a patch may be said to be the merge patch that it is.
-func wantJSON(method, contentType string) error {
+// checkMediaType rejects media types other than JSON; a PATCH may also be a merge patch. An absent one is accepted.
+func checkMediaType(method, contentType string) error {
 	if contentType == "" {
 		return nil
 	}
@@ -42,40 +41,39 @@ func wantJSON(method, contentType string) error {
 		(media == echo.MIMEApplicationJSON || method == http.MethodPatch && media == "application/merge-patch+json") {
 		return nil
 	}
-	return Refuse(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
+	return Reject(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
 		"send the header Content-Type: application/json")
 }
 
-// DecodeStrictly finds all unknown members at once, and the first member of a wrong type.
+// DecodeStrictly decodes a JSON object. It rejects members that encoding/json ignores: unknown names, names in another
+// case and duplicates. It reports all of these, and the first member of a wrong type.
 func DecodeStrictly(body []byte, target any) error {
-	body = bytes.Trim(body, " \t\r\n") // JSON's own white space (RFC 8259, 2), and no other
+	body = bytes.Trim(body, " \t\r\n") // JSON's white space (RFC 8259, 2)
 	switch {
 	case len(body) == 0:
 		return nil
 	case !utf8.Valid(body):
-		return Refuse(http.StatusBadRequest, CodeInvalidRequest, "the body is not UTF-8")
+		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body must be UTF-8")
 	case !json.Valid(body):
-		return Refuse(http.StatusBadRequest, CodeInvalidRequest, "the body is not one JSON document")
+		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body must be one JSON document")
 	case body[0] != '{':
-		return Refuse(http.StatusBadRequest, CodeInvalidRequest, "the body must be a JSON object")
+		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body must be a JSON object")
 	}
 	var found Problems
 	found.members(body, reflect.TypeOf(target), "")
 	var mismatch *json.UnmarshalTypeError
 	if err := json.Unmarshal(body, target); errors.As(err, &mismatch) {
-		found.Value(embedded.ReplaceAllString(mismatch.Field, ""), "must be %s", kindInWords(mismatch.Type))
+		found.Value(embedded.ReplaceAllString(mismatch.Field, ""), "must be %s", kindName(mismatch.Type))
 	} else if err != nil && len(found) == 0 {
-		return Refuse(http.StatusBadRequest, CodeInvalidRequest, "the body cannot be read")
+		return Reject(http.StatusBadRequest, CodeInvalidRequest, "the body does not fit this operation")
 	}
 	return found.Err()
 }
 
-// embedded finds the Go names of embedded structs in the path of a member; names in JSON begin with a small letter.
+// embedded matches the Go names of embedded structs in a path. Names in JSON begin with a small letter.
 var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
 
-// members adds the members of the object raw that t does not have, and those that are there twice, also of the objects
-// in an array. What is of another kind is left to the decoder. raw is known to be JSON, so reading its tokens cannot
-// fail.
+// members checks the names in raw, which is valid JSON, by the members of t. The decoder reports other mistakes.
 func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -102,7 +100,7 @@ func (p *Problems) members(raw []byte, t reflect.Type, path string) {
 	}
 }
 
-// text checks a string that the decoder reports without the member's name. form is what it must be.
+// text checks a string for which the decoder's error has no path. form describes valid values.
 func (p *Problems) text(raw []byte, path, form string, check func(string) error) {
 	var text *string
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -128,7 +126,7 @@ func (p *Problems) object(raw []byte, path string, known func(string) (reflect.S
 		case !ok && name == "destination" && slices.Contains(names, "endpointUrl"):
 			p.Add(codeUnknownMember, path+name, "%s", destinationHint(value))
 		case !ok:
-			p.Add(codeUnknownMember, path+name, "is not known here; what is: %s", strings.Join(names, ", "))
+			p.Add(codeUnknownMember, path+name, "is not a member; the members are: %s", strings.Join(names, ", "))
 		case seen[name]:
 			p.Value(path+name, "appears twice")
 		case string(value) == `""` && member.Tag.Get("minLength") == "1":
@@ -140,15 +138,15 @@ func (p *Problems) object(raw []byte, path string, known func(string) (reflect.S
 	}
 }
 
-// destinationHint says what stands here for Event Grid's destination of an event subscription.
+// destinationHint is the message for Event Grid's member destination, which has another place here.
 func destinationHint(value []byte) string {
 	var given struct{ EndpointType *string }
 	if json.Unmarshal(value, &given) == nil && given.EndpointType != nil && *given.EndpointType != "WebHook" {
-		return fmt.Sprintf("has endpointType %q, and WebHook is the only endpoint type: state its URL as endpointUrl",
+		return fmt.Sprintf("has endpointType %q, but only WebHook is supported: send its URL as endpointUrl",
 			Shorten(*given.EndpointType))
 	}
-	return "is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the " +
-		"only endpoint type"
+	return "is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
+		"type WebHook is supported"
 }
 
 func (p *Problems) entries(raw []byte, t reflect.Type, path string) {
@@ -171,8 +169,8 @@ func membersOf(t reflect.Type) (members map[string]reflect.StructField, names []
 	return members, names
 }
 
-// Members lists the fields of a struct that are members of its JSON. The fields of an embedded struct without a name
-// are members of the struct around it, unless that has one of the same name.
+// Members are the fields of a struct that are members of its JSON, embedded ones included. An outer field replaces an
+// embedded one of the same name.
 func Members(t reflect.Type) (list []reflect.StructField) {
 	depth := map[string]int{}
 	for _, field := range reflect.VisibleFields(t) {
@@ -193,7 +191,7 @@ func Members(t reflect.Type) (list []reflect.StructField) {
 	return list
 }
 
-// inlined reports whether all embedded structs around a field have no name of their own.
+// inlined reports whether no embedded struct around a field has a JSON name.
 func inlined(t reflect.Type, index []int) bool {
 	for i := 1; i < len(index); i++ {
 		if t.FieldByIndex(index[:i]).Tag.Get("json") != "" {
@@ -203,7 +201,7 @@ func inlined(t reflect.Type, index []int) bool {
 	return true
 }
 
-func kindInWords(t reflect.Type) string {
+func kindName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"

@@ -26,7 +26,7 @@ func TestDecodeStrictly(t *testing.T) {
 
 	for name, row := range map[string]struct{ body, target, says string }{
 		"a name's case": {
-			`{"endpointURL":"u"}`, "endpointURL", "is not known here; what is: behavior, certificateAuthorities, " +
+			`{"endpointURL":"u"}`, "endpointURL", "is not a member; the members are: behavior, certificateAuthorities, " +
 				"clientCertificate, deadLetterDestination, deliveryAttributeMappings, endpointKind, endpointUrl,",
 		},
 		"Event Grid's destination of another type": {
@@ -35,23 +35,23 @@ func TestDecodeStrictly(t *testing.T) {
 		},
 		"Event Grid's destination": {
 			`{"destination":{"endpointType":"WebHook","properties":{"endpointUrl":"u"}}}`, "destination",
-			"is not known here: state its properties, such as endpointUrl, beside the other settings; WebHook is the only " +
+			"is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
 				"endpoint type",
 		},
-		"an empty name": {`{"":1}`, "", "is not known here"},
+		"an empty name": {`{"":1}`, "", "is not a member"},
 		"a long name": {
-			`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not known here",
+			`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not a member",
 		},
 		"an escaped name": {`{"endpoint\u0055rl":"u","endpointUrl":"v"}`, "endpointUrl", "appears twice"},
 		"deep down": {
 			`{"filter":{"includedEventTypes":["a"],"subjectbeginswith":"x"}}`, "filter.subjectbeginswith",
-			"is not known here; what is: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes,",
+			"is not a member; the members are: advancedFilters, enableAdvancedFilteringOnArrays, includedEventTypes,",
 		},
 		"a string for a boolean": {
 			`{"filter":{"isSubjectCaseSensitive":"yes"}}`, "filter.isSubjectCaseSensitive", "must be true or false",
 		},
 		"a member of the connection": {
-			`{"oauth2":{"tokenURL":"u"}}`, "oauth2.tokenURL", "is not known here; what is: clientId,",
+			`{"oauth2":{"tokenURL":"u"}}`, "oauth2.tokenURL", "is not a member; the members are: clientId,",
 		},
 		"a number for a certificate": {`{"certificateAuthorities":1}`, "certificateAuthorities", "must be a string"},
 		"no time": {
@@ -60,7 +60,7 @@ func TestDecodeStrictly(t *testing.T) {
 		"a number for a time": {`{"expirationTimeUtc":1}`, "expirationTimeUtc", "must be a string"},
 		"a property of a header": {
 			`{"deliveryAttributeMappings":[{"name":"X-A","type":"Static","properties":{"Value":"x"}}]}`,
-			"deliveryAttributeMappings[0].properties.Value", "is not known here; what is: isSecret, sourceField, value",
+			"deliveryAttributeMappings[0].properties.Value", "is not a member; the members are: isSecret, sourceField, value",
 		},
 		"a number for a string": {`{"endpointUrl":1}`, "endpointUrl", "must be a string"},
 		"a number too large": {
@@ -69,7 +69,7 @@ func TestDecodeStrictly(t *testing.T) {
 		"an object for an array": {`{"filter":{"includedEventTypes":{}}}`, "filter.includedEventTypes", "must be an array"},
 		"within an array": {
 			`{"filter":{"advancedFilters":[{"key":"a"},{"Key":"a"}]}}`, "filter.advancedFilters[1].Key",
-			"is not known here; what is: key,",
+			"is not a member; the members are: key,",
 		},
 		"an array for an object": {`{"filter":[{"x":1}]}`, "filter", "must be an object"},
 	} {

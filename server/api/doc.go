@@ -1,3 +1,3 @@
-// Package api is what the REST API reads and writes: routes with typed requests and responses, bodies, pages of
-// lists, entity tags and error responses.
+// Package api has the types of REST requests and responses: routes, bodies, parameters, pages of lists, entity tags and
+// error responses.
 package api

@@ -23,22 +23,18 @@ import (
 	"postrider/postgres"
 )
 
-// Codes of an error answer, beside those of package event.
+// Codes of error responses. Package event has more.
 const (
 	CodeInvalidRequest       = "InvalidRequest"
 	codeInvalidValue         = "InvalidValue"
 	codeUnknownMember        = "UnknownMember"
 	codeUnauthorized         = "Unauthorized"
 	codeForbidden            = "Forbidden"
-	CodeNotFound             = "NotFound"
-	codeMethodNotAllowed     = "MethodNotAllowed"
+	codeNotFound             = "NotFound"
 	codePreconditionFailed   = "PreconditionFailed"
-	CodeMisdirected          = "MisdirectedRequest"
-	CodeTooManyRequests      = "TooManyRequests"
 	CodeUnsupportedMediaType = event.CodeUnsupportedMediaType
 	CodeInternal             = "InternalError"
 	CodeUnavailable          = "ServiceUnavailable"
-	CodeNotReady             = "NotReady"
 )
 
 // ErrorAnswer is the body of every error response.
@@ -46,7 +42,7 @@ type ErrorAnswer struct {
 	Error Error `json:"error"`
 }
 
-// Error says what was rejected, and why.
+// Error is what was rejected, and why.
 type Error struct {
 	Code    string        `json:"code"`
 	Message string        `json:"message"`
@@ -60,89 +56,94 @@ type ErrorDetail struct {
 	Message string `json:"message"`
 }
 
-// RejectionError is an error whose every word may be shown to the caller.
+// RejectionError is an error response. The client sees all of its text.
 type RejectionError struct {
 	Status        int
 	Code, Message string
 	Details       []ErrorDetail
-	// actor is whose credential was right and is not allowed this; "" for none.
+	// Actor is the authenticated actor whose role does not allow the request; "" for other errors.
 	Actor string
-	// retryAfter is sent with 429, in whole seconds.
+	// RetryAfter is sent with 429, rounded up to seconds.
 	RetryAfter time.Duration
 }
 
 // Error returns the message.
 func (r *RejectionError) Error() string { return r.Message }
 
-// Refuse is an error response whose message may be shown to the client.
-func Refuse(status int, code, format string, args ...any) *RejectionError {
+// Reject is an error response.
+func Reject(status int, code, format string, args ...any) *RejectionError {
 	return &RejectionError{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// RejectUnauthorized is the response to a wrong credential, or to none.
+// RejectUnauthorized is the response to a missing or wrong credential.
 func RejectUnauthorized(message string) error {
-	return Refuse(http.StatusUnauthorized, codeUnauthorized, "%s", message)
+	return Reject(http.StatusUnauthorized, codeUnauthorized, "%s", message)
 }
 
-// RejectForbidden answers a right credential that is not allowed what it asks for.
+// RejectForbidden is the response to an actor whose role or scope does not allow the request.
 func RejectForbidden(actor, format string, args ...any) error {
-	r := Refuse(http.StatusForbidden, codeForbidden, format, args...)
+	r := Reject(http.StatusForbidden, codeForbidden, format, args...)
 	r.Actor = actor
 	return r
 }
 
-// RejectConflict answers what contradicts the state of things; openapi.yaml lists the codes.
+// RejectConflict is a response 409.
 func RejectConflict(code ConflictCode, format string, args ...any) *RejectionError {
-	return Refuse(http.StatusConflict, string(code), format, args...)
+	return Reject(http.StatusConflict, string(code), format, args...)
 }
 
-// TooManyGuesses answers credentials that are not looked at, or were wrong once too often.
-func TooManyGuesses(wait time.Duration, whose string) error {
-	r := Refuse(http.StatusTooManyRequests, CodeTooManyRequests,
-		"too many wrong credentials %s; wait for as long as Retry-After says, and check the credential", whose)
+// TooManyRequests is a response 429. wait is sent in Retry-After.
+func TooManyRequests(wait time.Duration, format string, args ...any) error {
+	r := Reject(http.StatusTooManyRequests, "TooManyRequests", format+"; retry after the seconds in Retry-After", args...)
 	r.RetryAfter = wait
 	return r
 }
 
-// TopicNotFound is the response for a topic that does not exist.
-func TopicNotFound(name string) error {
-	return Refuse(http.StatusNotFound, CodeNotFound, "topic %q does not exist", Shorten(name))
+// TooManyGuesses is the response after too many wrong credentials. scope is what they were counted for.
+func TooManyGuesses(wait time.Duration, scope string) error {
+	return TooManyRequests(wait, "too many wrong credentials %s: check the credential", scope)
 }
+
+// NotFound is a response 404.
+func NotFound(format string, args ...any) error {
+	return Reject(http.StatusNotFound, codeNotFound, format, args...)
+}
+
+// TopicNotFound is the response for a topic that does not exist.
+func TopicNotFound(name string) error { return NotFound("topic %q does not exist", Shorten(name)) }
 
 // SubscriptionNotFound is the response for an event subscription that does not exist.
 func SubscriptionNotFound(topic, name string) error {
-	return Refuse(http.StatusNotFound, CodeNotFound, "topic %q has no event subscription %q", Shorten(topic),
-		Shorten(name))
+	return NotFound("topic %q has no event subscription %q", Shorten(topic), Shorten(name))
 }
 
-// Problems are the mistakes found in one request.
+// Problems are the mistakes in one request.
 type Problems []ErrorDetail
 
-// Add adds a mistake with its code.
+// Add adds a mistake. The message begins with the target.
 func (p *Problems) Add(code, target, format string, args ...any) {
 	target = Shorten(target)
 	*p = append(*p,
 		ErrorDetail{Code: code, Target: target, Message: strings.TrimSpace(target + " " + fmt.Sprintf(format, args...))})
 }
 
-// Value adds what is wrong with the value of target.
+// Value adds a wrong value.
 func (p *Problems) Value(target, format string, args ...any) {
 	p.Add(codeInvalidValue, target, format, args...)
 }
 
-// Check adds err, which one of package policy's judges returned; nil adds nothing. They all return ValidationErrors;
-// any other error refuses the request too, though it cannot say why.
+// Check adds the error of a check in package policy, which is a ValidationError; nil adds nothing.
 func (p *Problems) Check(err error) {
 	var invalid *policy.ValidationError
 	switch {
 	case errors.As(err, &invalid):
 		p.Value(invalid.Field, "%s", invalid.Message)
 	case err != nil:
-		p.Value("", "the request holds a value that cannot be taken")
+		p.Value("", "a value of the request is invalid")
 	}
 }
 
-// Err is the answer that names them all, its message being the first; nil when there are none.
+// Err is the response with all mistakes; nil if there are none. Its message is the first one's.
 func (p Problems) Err() error {
 	if len(p) == 0 {
 		return nil
@@ -150,7 +151,7 @@ func (p Problems) Err() error {
 	return &RejectionError{Status: http.StatusBadRequest, Code: CodeInvalidRequest, Message: p[0].Message, Details: p}
 }
 
-// Invalid is the response for one value that is wrong.
+// Invalid is the response to one wrong value.
 func Invalid(target, format string, args ...any) error {
 	var p Problems
 	p.Value(target, format, args...)
@@ -171,110 +172,103 @@ func (r *RejectionError) Write(c echo.Context) error {
 	if c.Request().Method == http.MethodHead {
 		return c.NoContent(r.Status)
 	}
-	details := r.Details
-	if details == nil {
-		details = []ErrorDetail{}
-	}
-	return c.JSON(r.Status, ErrorAnswer{Error: Error{Code: r.Code, Message: r.Message, Details: details}})
+	return c.JSON(r.Status, ErrorAnswer{Error: Error{Code: r.Code, Message: r.Message, Details: Shown(r.Details)}})
 }
 
-// AnswerTo finds what may be said of err; nil when nothing may.
-func AnswerTo(err error, c echo.Context) *RejectionError {
+// ResponseTo is the response to an error; nil for an error that the client must not see.
+func ResponseTo(err error, c echo.Context) *RejectionError {
 	var (
-		refused *RejectionError
-		parse   *event.Error
-		router  *echo.HTTPError
+		rejected *RejectionError
+		parse    *event.Error
+		router   *echo.HTTPError
+		function *postgres.FunctionError
 	)
 	switch {
-	case errors.As(err, &refused):
-		return refused
+	case errors.As(err, &rejected):
+		return rejected
 	case errors.As(err, &parse):
-		return parseRejection(parse)
+		return EventRejection(parse, fmt.Sprintf("events[%d]", parse.Index))
 	case errors.As(err, &router):
-		return routerRejection(router, c)
+		return routerRejection(router, c.Request())
+	case errors.As(err, &function):
+		return functionRejection(function)
 	default:
-		return storeRejection(err)
+		return databaseRejection(err)
 	}
 }
 
-func parseRejection(e *event.Error) *RejectionError {
-	answer := Refuse(e.Status, e.Code, "%s", e.Message)
+// EventRejection is the response to an invalid event. target is the event's path in the request.
+func EventRejection(e *event.Error, target string) *RejectionError {
+	r := Reject(e.Status, e.Code, "%s", strings.Replace(e.Message, fmt.Sprintf("events[%d]", e.Index), target, 1))
 	if e.Index < 0 {
-		return answer
+		return r
 	}
-	target := fmt.Sprintf("events[%d]", e.Index)
 	if e.Field != "" {
 		target += "." + e.Field
 	}
-	answer.Details = []ErrorDetail{{Code: e.Code, Target: target, Message: e.Message}}
-	return answer
+	r.Details = []ErrorDetail{{Code: e.Code, Target: target, Message: r.Message}}
+	return r
 }
 
-// routerRejection is the response to a request that no route takes.
-func routerRejection(e *echo.HTTPError, c echo.Context) *RejectionError {
-	r := c.Request()
-	switch e.Code {
-	case http.StatusNotFound:
-		return Refuse(e.Code, CodeNotFound, "there is nothing at %s; /openapi.yaml lists what there is", Shorten(r.URL.Path))
-	case http.StatusMethodNotAllowed:
-		return Refuse(e.Code, codeMethodNotAllowed, "%s is not possible at %s; /openapi.yaml lists what is",
+// routerRejection is the response to a request without a route.
+func routerRejection(e *echo.HTTPError, r *http.Request) *RejectionError {
+	switch {
+	case e.Code == http.StatusNotFound:
+		return Reject(e.Code, codeNotFound, "%s does not exist; /openapi.yaml lists all operations", Shorten(r.URL.Path))
+	case e.Code == http.StatusMethodNotAllowed:
+		return Reject(e.Code, "MethodNotAllowed", "%s is not allowed at %s; /openapi.yaml lists all operations",
 			Shorten(r.Method), Shorten(r.URL.Path))
-	case http.StatusRequestEntityTooLarge:
-		return Refuse(e.Code, event.CodePayloadTooLarge, "the request is too large")
-	}
-	if e.Code >= http.StatusInternalServerError {
+	case e.Code == http.StatusRequestEntityTooLarge:
+		return Reject(e.Code, event.CodePayloadTooLarge, "the request is too large")
+	case e.Code >= http.StatusInternalServerError:
 		return nil
 	}
-	return Refuse(e.Code, strings.ReplaceAll(http.StatusText(e.Code), " ", ""), "%s", http.StatusText(e.Code))
+	text := http.StatusText(e.Code)
+	return Reject(e.Code, strings.ReplaceAll(text, " ", ""), "%s", text)
 }
 
-func storeRejection(err error) *RejectionError {
-	var no *postgres.FunctionError
-	if errors.As(err, &no) {
-		return functionRejection(no)
+func databaseRejection(err error) *RejectionError {
+	unavailable := func(message string) *RejectionError {
+		return Reject(http.StatusServiceUnavailable, CodeUnavailable, "%s", message)
 	}
 	switch {
 	case postgres.IsDiskFull(err):
-		return Refuse(http.StatusServiceUnavailable, CodeUnavailable,
-			"the database's disk is full; nothing was stored; try again later")
+		return unavailable("the database's disk is full; nothing was stored; retry later")
 	case errors.Is(err, postgres.ErrNotFound):
-		return Refuse(http.StatusNotFound, CodeNotFound, "what the request names does not exist")
+		return Reject(http.StatusNotFound, codeNotFound, "an object that the request names does not exist")
 	case errors.Is(err, catalog.ErrSystemTopic):
-		return RejectConflict(ConflictCodeSystemTopic,
-			"topic %q is postrider's own: it is there to be subscribed to; it cannot be deleted, and its access keys are "+
-				"nobody's", catalog.SystemTopic)
+		return RejectConflict(ConflictCodeSystemTopic, "topic %q belongs to postrider: it has no access keys, and cannot "+
+			"be deleted", catalog.SystemTopic)
 	case errors.Is(err, postgres.ErrTooSlow):
-		return Refuse(http.StatusServiceUnavailable, CodeUnavailable,
-			"this could not be read in time; ask for less: a shorter time, or one event subscription")
+		return unavailable("the query took too long; request a shorter time span, or one event subscription")
 	case errors.Is(err, postgres.ErrConflict):
-		return RejectConflict(ConflictCodeConcurrentChange,
-			"what the request changes was changed meanwhile; read it again, and try again")
+		return RejectConflict(ConflictCodeConcurrentChange, "another request changed the same object; read it again and retry")
 	case errors.Is(err, publish.ErrUnauthorized):
-		return Refuse(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
+		return Reject(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
 	case errors.Is(err, postgres.ErrPoison):
-		return Refuse(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
+		return Reject(http.StatusBadRequest, event.CodeInvalidEvent, "PostgreSQL cannot store this data")
 	case errors.Is(err, postgres.ErrUnavailable), postgres.IsOutage(err), errors.Is(err, context.Canceled):
-		return Refuse(http.StatusServiceUnavailable, CodeUnavailable, "the database cannot be asked now; try again")
+		return unavailable("database unavailable; retry later")
 	default:
 		return nil
 	}
 }
 
-// functionRejection words what a function of the store refuses.
-func functionRejection(no *postgres.FunctionError) *RejectionError {
+// functionRejection is the response to the rejection by a function of the database.
+func functionRejection(e *postgres.FunctionError) *RejectionError {
 	switch {
-	case errors.Is(no, postgres.ErrNotFound):
-		return Refuse(http.StatusNotFound, CodeNotFound, "%s", no.Message)
-	case errors.Is(no, postgres.ErrInvalid):
-		r := Refuse(http.StatusBadRequest, CodeInvalidRequest, "%s", no.Message)
-		r.Details = []ErrorDetail{{Code: codeInvalidValue, Target: no.Field, Message: no.Message}}
+	case errors.Is(e, postgres.ErrNotFound):
+		return Reject(http.StatusNotFound, codeNotFound, "%s", e.Message)
+	case errors.Is(e, postgres.ErrInvalid):
+		r := Reject(http.StatusBadRequest, CodeInvalidRequest, "%s", e.Message)
+		r.Details = []ErrorDetail{{Code: codeInvalidValue, Target: e.Field, Message: e.Message}}
 		return r
 	default:
-		return RejectConflict(conflictCode(no), "%s", no.Message)
+		return RejectConflict(conflictCode(e), "%s", e.Message)
 	}
 }
 
-// conflictCodes are those of the conflicts that the database's functions name.
+// conflictCodes are the codes of conflicts by the words of the database's functions.
 var conflictCodes = map[string]ConflictCode{
 	"paused":        ConflictCodeSubscriptionPaused,
 	"resuming":      ConflictCodeSubscriptionResuming,
@@ -292,19 +286,19 @@ var conflictCodes = map[string]ConflictCode{
 	"operation":     ConflictCodeOperationRunning,
 }
 
-func conflictCode(no *postgres.FunctionError) ConflictCode {
+func conflictCode(e *postgres.FunctionError) ConflictCode {
 	switch {
-	case errors.Is(no, access.ErrLastAdmin):
+	case errors.Is(e, access.ErrLastAdmin):
 		return ConflictCodeLastAdmin
-	case errors.Is(no, postgres.ErrNameTaken):
+	case errors.Is(e, postgres.ErrNameTaken):
 		return ConflictCodeNameTaken
-	case errors.Is(no, catalog.ErrTopicExists):
+	case errors.Is(e, catalog.ErrTopicExists):
 		return ConflictCodeTopicExists
 	}
-	return cmp.Or(conflictCodes[no.Conflict], ConflictCodeConcurrentChange)
+	return cmp.Or(conflictCodes[e.Conflict], ConflictCodeConcurrentChange)
 }
 
-// Shorten keeps a caller's own text from filling an answer: a path can be 64 KiB long.
+// Shorten cuts the client's text for a message: a path can have 64 KiB.
 func Shorten(s string) string {
 	const most = 128
 	if len(s) <= most {
@@ -317,7 +311,7 @@ func Shorten(s string) string {
 	return s[:cut] + "..."
 }
 
-// PathValue is a decoded part of the path. Echo matches the encoded path when the client encoded more than it had to.
+// PathValue is a decoded path parameter. Echo matches the encoded path if the client encoded more than necessary.
 func PathValue(c echo.Context, name string) string {
 	value := c.Param(name)
 	if c.Request().URL.RawPath == "" {
@@ -329,5 +323,5 @@ func PathValue(c echo.Context, name string) string {
 	return value
 }
 
-// Storable reports whether PostgreSQL can be asked for s. Nothing has a name that cannot be stored.
+// Storable reports whether PostgreSQL can store s. No object has a name that PostgreSQL cannot store.
 func Storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -4,60 +4,33 @@ import (
 	"context"
 	"encoding/base64"
 	"net/url"
-	"strconv"
 )
 
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
-
-// Page is one page of a list that is sorted by name.
-type Page struct {
-	After string
-	Limit int
-}
-
-// ReadPage reads the parameters of a list. A cursor is the last name shown, encoded so that nobody builds one.
-func ReadPage(limit *int, cursor *string) (Page, error) {
-	p := Page{Limit: defaultPage}
-	var found Problems
-	if limit != nil {
-		if p.Limit = *limit; p.Limit < 1 || p.Limit > maxPage {
-			found.Value("limit", "must be between 1 and %d, not %d", maxPage, p.Limit)
-		}
-	}
-	if cursor != nil {
-		name, err := base64.RawURLEncoding.DecodeString(*cursor)
-		if p.After = string(name); err != nil || !Storable(p.After) {
-			return p, InvalidCursor()
-		}
-	}
-	return p, found.Err()
-}
-
-// Cut shows a list's first limit items; the list was asked for one more, which tells whether there is a next page.
-func Cut[T any](p Page, list []T, path string, name func(T) string) (shown []T, nextLink *string) {
-	if len(list) <= p.Limit {
-		return list, nil
-	}
-	shown = list[:p.Limit]
-	return shown, NextLink(path, url.Values{"limit": {strconv.Itoa(p.Limit)}}, name(shown[p.Limit-1]))
-}
-
-// PageParams are the parameters of a list that is read page by page.
+// PageParams are the parameters of a list.
 type PageParams struct {
 	Limit  int     `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor *string `query:"cursor"`
 }
 
-// Page reads the parameters.
-func (p *PageParams) Page() (Page, error) { return ReadPage(&p.Limit, p.Cursor) }
+// After is the key of the last row of the previous page; "" without a cursor.
+func (p *PageParams) After() (string, error) { return ReadCursor(p.Cursor) }
+
+// ReadCursor decodes a cursor; "" for nil. Cursors are encoded so that clients do not build them.
+func ReadCursor(cursor *string) (string, error) {
+	if cursor == nil {
+		return "", nil
+	}
+	key, err := base64.RawURLEncoding.DecodeString(*cursor)
+	if err != nil || !Storable(string(key)) {
+		return "", InvalidCursor()
+	}
+	return string(key), nil
+}
 
 // List is one page of a list.
 type List[T any] struct {
-	Value    []T     `json:"value"`
-	NextLink *string `json:"nextLink"`
+	Value    []T     `json:"value" doc:"The rows of this page."`
+	NextLink *string `json:"nextLink" doc:"Path and query of the next page; null on the last page."`
 }
 
 // Shown is the list, or an empty one for nil, which would be null in JSON.
@@ -68,28 +41,32 @@ func Shown[T any](list []T) []T {
 	return list
 }
 
-// InvalidCursor is the response to a cursor that no page had.
-func InvalidCursor() error { return Invalid("cursor", "must be one that a nextLink had") }
+// InvalidCursor is the response to a cursor that is not from a nextLink.
+func InvalidCursor() error { return Invalid("cursor", "must be the cursor of a nextLink") }
 
-// NextLink is the path and query of the next page. query has the parameters of this one.
+// NextLink is the path and query of the next page. query are the parameters of this one.
 func NextLink(path string, query url.Values, cursor string) *string {
 	query.Set("cursor", base64.RawURLEncoding.EncodeToString([]byte(cursor)))
 	return new(path + "?" + query.Encode())
 }
 
-// ListByName is a page of a list that is sorted by name. read returns the items after a name.
+// ListByName is a page of a list that is sorted by name. read returns the rows after a name.
 func ListByName[T any](
 	ctx context.Context, params *PageParams, path string,
 	read func(ctx context.Context, after string, limit int) ([]T, error), name func(T) string,
 ) (*List[T], error) {
-	page, err := params.Page()
+	after, err := params.After()
 	if err != nil {
 		return nil, err
 	}
-	list, err := read(ctx, page.After, page.Limit+1)
+	list, err := read(ctx, after, params.Limit+1)
 	if err != nil {
 		return nil, err
 	}
-	shown, next := Cut(page, list, path, name)
-	return &List[T]{Value: Shown(shown), NextLink: next}, nil
+	page := &List[T]{Value: Shown(list)}
+	if len(list) > params.Limit {
+		page.Value = list[:params.Limit]
+		page.NextLink = NextLink(path, QueryOf(params), name(list[params.Limit-1]))
+	}
+	return page, nil
 }

@@ -8,46 +8,42 @@ import (
 	"strings"
 
 	"github.com/agnivade/levenshtein"
-	"github.com/labstack/echo/v4"
 )
 
-const codeUnknownParameter = "UnknownQueryParameter"
-
-// capitalized finds the later words of a name, such as From in deadLetteredFrom: a request may well say from.
+// capitalized finds the later words of a name, such as From in deadLetteredFrom: a client may send from.
 var capitalized = regexp.MustCompile(`[A-Z][a-z]+`)
 
-// KnownParameters reads the query parameters, and rejects those that the operation does not have: a filter with a
-// typing mistake would otherwise return everything. known is in alphabetical order.
-func KnownParameters(c echo.Context, known []string) (url.Values, error) {
-	text := c.Request().URL.RawQuery
-	if text == "" {
+// readQuery reads the query parameters and rejects unknown ones: a misspelled filter would return everything. known is
+// in alphabetical order.
+func readQuery(r *http.Request, known []string) (url.Values, error) {
+	if r.URL.RawQuery == "" {
 		return nil, nil
 	}
-	given, err := url.ParseQuery(text)
+	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, Refuse(http.StatusBadRequest, CodeInvalidRequest,
+		return nil, Reject(http.StatusBadRequest, CodeInvalidRequest,
 			"the query string is malformed: separate parameters with &, and percent-encode their values")
 	}
 	var found Problems
 	for name := range given {
 		if !slices.Contains(known, name) {
-			found.Add(codeUnknownParameter, name, "%s", isUnknown(name, known))
+			found.Add("UnknownQueryParameter", name, "%s", unknownParameter(name, known))
 		}
 	}
 	slices.SortFunc(found, func(a, b ErrorDetail) int { return strings.Compare(a.Target, b.Target) })
 	return given, found.Err()
 }
 
-// isUnknown says what is wrong with a parameter of this name, and which known one was probably meant.
-func isUnknown(name string, known []string) string {
+// unknownParameter is the message for an unknown parameter. It suggests the most similar known one.
+func unknownParameter(name string, known []string) string {
 	if len(known) == 0 {
 		return "is not a query parameter of this operation, which has none"
 	}
 	var nearest string
-	least := len(name)/2 + 1 // farther is not a typing mistake
+	least := len(name)/2 + 1 // a larger distance is no typing mistake
 	for _, candidate := range known {
-		for _, as := range append([]string{candidate}, capitalized.FindAllString(candidate, -1)...) {
-			distance := levenshtein.ComputeDistance(strings.ToLower(Shorten(name)), strings.ToLower(as))
+		for _, word := range append([]string{candidate}, capitalized.FindAllString(candidate, -1)...) {
+			distance := levenshtein.ComputeDistance(strings.ToLower(Shorten(name)), strings.ToLower(word))
 			if distance < least {
 				least, nearest = distance, candidate
 			}

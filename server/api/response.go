@@ -6,84 +6,84 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Response is a response that is more than a JSON body with status 200.
+// Response is a response that is not a JSON body with status 200.
 type Response interface {
-	// Write sends the response.
-	Write(c echo.Context) error
-	// Bodies has a value of each body by its status; nil for a status without body.
+	// Content is the status and the body: nil for none, []byte for JSON text.
+	Content() (status int, body any)
+	// Bodies has a value of the body's type for each status; nil for a status without a body.
 	Bodies() map[int]any
+}
+
+// write sends a response. A body with the member etag is sent with the header ETag.
+func write(c echo.Context, out any) error {
+	status, body := http.StatusOK, out
+	if response, special := out.(Response); special {
+		status, body = response.Content()
+	}
+	switch text := body.(type) {
+	case nil:
+		return c.NoContent(status)
+	case []byte:
+		return c.JSONBlob(status, text)
+	}
+	if tag := etagOf(body); tag != "" {
+		c.Response().Header().Set("ETag", tag)
+	}
+	return c.JSON(status, body)
 }
 
 // NoContent is the response 204.
 type NoContent struct{}
 
-// Write sends the response.
-func (NoContent) Write(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
+// Content implements Response.
+func (NoContent) Content() (int, any) { return http.StatusNoContent, nil }
 
-// Bodies has the status 204.
+// Bodies implements Response.
 func (NoContent) Bodies() map[int]any { return map[int]any{http.StatusNoContent: nil} }
 
 // Created is the response 201.
 type Created[T any] struct{ Body *T }
 
-// Write sends the response.
-func (r Created[T]) Write(c echo.Context) error { return c.JSON(http.StatusCreated, r.Body) }
+// Content implements Response.
+func (r Created[T]) Content() (int, any) { return http.StatusCreated, r.Body }
 
-// Bodies has the status 201.
+// Bodies implements Response.
 func (r Created[T]) Bodies() map[int]any { return map[int]any{http.StatusCreated: *new(T)} }
 
-// Tagged is the response 200 with the header ETag.
-type Tagged[T any] struct {
-	ETag string
-	Body *T
-}
-
-// Write sends the response.
-func (r Tagged[T]) Write(c echo.Context) error { return r.write(c, http.StatusOK) }
-
-func (r Tagged[T]) write(c echo.Context, status int) error {
-	c.Response().Header().Set("ETag", r.ETag)
-	return c.JSON(status, r.Body)
-}
-
-// Bodies has the status 200.
-func (r Tagged[T]) Bodies() map[int]any { return map[int]any{http.StatusOK: *new(T)} }
-
-// Put is the response to a PUT with the header ETag: 201 if the request created what it names, otherwise 200.
+// Put is the response to a PUT: 201 if the request created the object, otherwise 200.
 type Put[T any] struct {
-	Tagged[T]
+	Body    *T
 	Created bool
 }
 
-// Write sends the response.
-func (r Put[T]) Write(c echo.Context) error {
+// Content implements Response.
+func (r Put[T]) Content() (int, any) {
 	if r.Created {
-		return r.write(c, http.StatusCreated)
+		return http.StatusCreated, r.Body
 	}
-	return r.Tagged.Write(c)
+	return http.StatusOK, r.Body
 }
 
-// Bodies has the statuses 200 and 201.
+// Bodies implements Response.
 func (r Put[T]) Bodies() map[int]any {
 	return map[int]any{http.StatusOK: *new(T), http.StatusCreated: *new(T)}
 }
 
-// Started is the response to a request that may start an operation: 202 with the operation, or 200 with what was done
-// at once.
+// Started is the response to a request that may start an operation: 202 with the operation, or 200 with the result.
 type Started[Done, Operation any] struct {
 	Done      *Done
 	Operation *Operation
 }
 
-// Write sends the response.
-func (r Started[Done, Operation]) Write(c echo.Context) error {
+// Content implements Response.
+func (r Started[Done, Operation]) Content() (int, any) {
 	if r.Operation != nil {
-		return c.JSON(http.StatusAccepted, r.Operation)
+		return http.StatusAccepted, r.Operation
 	}
-	return c.JSON(http.StatusOK, r.Done)
+	return http.StatusOK, r.Done
 }
 
-// Bodies has the statuses 200 and 202.
+// Bodies implements Response.
 func (r Started[Done, Operation]) Bodies() map[int]any {
 	return map[int]any{http.StatusOK: *new(Done), http.StatusAccepted: *new(Operation)}
 }

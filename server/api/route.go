@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
+
+	"postrider/postgres"
 )
 
 // Route is one operation of the REST API: its handler, and the types that describe it in /openapi.yaml.
@@ -20,39 +24,41 @@ type Route struct {
 	ID string
 	// Handle serves the operation's requests.
 	Handle echo.HandlerFunc
-	// In is the type of the request: parameters and body. Out is the type of the response.
+	// In is the type of the request, Out that of the response. Both are nil if texts.yaml describes the operation.
 	In, Out reflect.Type
-	// Errors are the statuses that other operations of this kind do not have: 404 and 409.
+	// Errors are 404 and 409 if the operation responds with them.
 	Errors []int
 }
 
-// Handle makes a route of a handler. I is a struct with one field per parameter, tagged path, query or header
-// with its name, and the field Body for a JSON body. A pointer is nil if the parameter is absent. The tags minimum,
-// maximum, enum and default hold for parameters before the handler runs; of a body they are documentation.
+// Handle creates the route of a handler. I has a field for each parameter, with the tag path, query or header, and the
+// field Body for a JSON body. A pointer is nil if the parameter is absent. Parameters are checked by the tags minimum,
+// maximum, enum and default; in a body these tags are documentation.
 //
-// O is written as JSON with status 200, unless it is a Response.
-func Handle[I, O any](id string, handle func(context.Context, *I) (*O, error), errors ...int) Route {
+// O is sent as JSON with status 200, unless it is a Response. ErrNotFound becomes the response 404 about the object in
+// the path.
+func Handle[I, O any](id string, handle func(context.Context, *I) (*O, error), statuses ...int) Route {
 	in := inputOf(reflect.TypeFor[I]())
 	return Route{
-		ID: id, In: reflect.TypeFor[I](), Out: reflect.TypeFor[O](), Errors: errors,
+		ID: id, In: reflect.TypeFor[I](), Out: reflect.TypeFor[O](), Errors: statuses,
 		Handle: func(c echo.Context) error {
 			request := new(I)
 			if err := in.read(c, reflect.ValueOf(request).Elem()); err != nil {
 				return err
 			}
 			out, err := handle(c.Request().Context(), request)
+			var function *postgres.FunctionError // has its own message
+			if errors.Is(err, postgres.ErrNotFound) && !errors.As(err, &function) {
+				return notFound(c)
+			}
 			if err != nil {
 				return err
 			}
-			if response, ok := any(out).(Response); ok {
-				return response.Write(c)
-			}
-			return c.JSON(http.StatusOK, out)
+			return write(c, out)
 		},
 	}
 }
 
-// input is what is read of a request.
+// input is the type of a request.
 type input struct {
 	parameters []parameter
 	query      []string // names of the query parameters, in alphabetical order
@@ -87,7 +93,7 @@ func inputOf(t reflect.Type) (in input) {
 }
 
 func (in *input) read(c echo.Context, request reflect.Value) error {
-	query, err := KnownParameters(c, in.query)
+	query, err := readQuery(c.Request(), in.query)
 	if err != nil {
 		return err
 	}
@@ -98,6 +104,9 @@ func (in *input) read(c echo.Context, request reflect.Value) error {
 		switch p.in {
 		case "path":
 			given = []string{PathValue(c, p.name)}
+			if c.Request().Method != http.MethodPut && !p.canExist(given[0]) { // a PUT checks the name
+				return notFound(c)
+			}
 		case "query":
 			given = query[p.name]
 		default:
@@ -108,10 +117,41 @@ func (in *input) read(c echo.Context, request reflect.Value) error {
 	if err := found.Err(); err != nil || in.body == nil {
 		return err
 	}
-	return readJSON(c, request.FieldByIndex(in.body).Addr().Interface())
+	return readJSON(c.Request(), request.FieldByIndex(in.body).Addr().Interface())
 }
 
-// read sets the field to what the request has.
+// nouns are what path parameters identify.
+var nouns = map[string]string{
+	"topic": "topic", "policy": "retry policy", "apiKey": "API key", "user": "user", "deadLetterId": "dead letter",
+	"operationId": "operation", "systemId": "event", "deliveryId": "delivery", "batchId": "batch",
+}
+
+// notFound is the response for the object in the path, which does not exist.
+func notFound(c echo.Context) error {
+	if name := c.Param("subscription"); name != "" {
+		return SubscriptionNotFound(PathValue(c, "topic"), PathValue(c, "subscription"))
+	}
+	names := c.ParamNames()
+	if len(names) == 0 {
+		return postgres.ErrNotFound
+	}
+	name := names[len(names)-1]
+	format := "%s %q does not exist"
+	if strings.HasSuffix(name, "Id") {
+		format += " or is no longer stored"
+	}
+	return NotFound(format, nouns[name], Shorten(PathValue(c, name)))
+}
+
+// canExist reports whether an object can have this name or id.
+func (p *parameter) canExist(value string) bool {
+	if p.field.Type == reflect.TypeFor[uuid.UUID]() {
+		return uuid.Validate(value) == nil
+	}
+	return Storable(value)
+}
+
+// read sets the field to the value in the request.
 func (p *parameter) read(found *Problems, given []string, field reflect.Value) {
 	if len(given) > 1 {
 		found.Value(p.name, "must be given once, not %d times", len(given))
@@ -133,6 +173,13 @@ func (p *parameter) read(found *Problems, given []string, field reflect.Value) {
 		var err error
 		if *at, err = time.Parse(time.RFC3339, text); err != nil {
 			found.Value(p.name, "must be an RFC 3339 time, such as 2026-11-20T09:30:00Z")
+		}
+		return
+	}
+	if id, isID := field.Addr().Interface().(*uuid.UUID); isID {
+		var err error
+		if *id, err = uuid.Parse(text); err != nil {
+			found.Value(p.name, "must be a UUID, not %q", Shorten(text))
 		}
 		return
 	}
@@ -159,7 +206,9 @@ func (p *parameter) readText(found *Problems, text string) {
 	case words[0] != "" && !slices.Contains(words, text):
 		found.Value(p.name, "must be one of %s, not %q", strings.Join(words, ", "), Shorten(text))
 	case p.in == "query" && !Storable(text):
-		found.Value(p.name, "holds a character that nothing stored has")
+		found.Value(p.name, "must be UTF-8 without the character 0")
+	case p.in == "header":
+		found.checkCondition(p.name, text)
 	}
 }
 
@@ -194,7 +243,7 @@ func limitOf(tag string) int64 {
 	return limit
 }
 
-// QueryOf writes the query parameters of a request as they were read, for the link to the next page.
+// QueryOf is the query parameters of a request, for the link to the next page.
 func QueryOf[I any](request *I) url.Values {
 	query, v := url.Values{}, reflect.ValueOf(request).Elem()
 	for _, p := range inputOf(v.Type()).parameters {

@@ -85,7 +85,7 @@ func TestRoutesRejectAllMistakesAtOnce(t *testing.T) {
 			[]string{
 				"limit must be between 1 and 1000, not 0", `id must be an integer, not "x"`,
 				`kind must be one of large, small, not "Large"`, `exact must be true or false, not "maybe"`,
-				"from must be an RFC 3339 time, such as 2026-11-20T09:30:00Z", "name holds a character that nothing stored has",
+				"from must be an RFC 3339 time, such as 2026-11-20T09:30:00Z", "name must be UTF-8 without the character 0",
 			},
 		},
 		"unknown parameters": {
@@ -104,8 +104,8 @@ func TestRoutesRejectAllMistakesAtOnce(t *testing.T) {
 		"members": {
 			"/things/7", `{"Total":1,"total":1,"total":2,"lines":[{"text":"a"},{"txt":"b"}],"extra":null}`,
 			[]string{
-				"Total is not known here; what is: lines, total", "total appears twice",
-				"lines[1].txt is not known here; what is: text", "extra is not known here; what is: lines, total",
+				"Total is not a member; the members are: lines, total", "total appears twice",
+				"lines[1].txt is not a member; the members are: text", "extra is not a member; the members are: lines, total",
 			},
 		},
 	} {

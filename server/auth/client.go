@@ -12,17 +12,17 @@ import (
 	"postrider/access"
 )
 
-// ForwardedHeader is the header in which the proxies before this service say whom a request came from. Only one is
-// believed: of the other one, which they do not write, anybody may send what he likes.
+// ForwardedHeader is the header in which the trusted proxies report a client's address. Other headers are ignored: the
+// client may have sent them.
 type ForwardedHeader string
 
-// The headers; the second is RFC 7239's.
+// The headers. The second is RFC 7239's.
 const (
 	XForwardedFor ForwardedHeader = "X-Forwarded-For"
 	Forwarded     ForwardedHeader = "Forwarded"
 )
 
-// maxHops bounds how far a header is read back: each trusted proxy is one hop.
+// maxHops limits how many trusted proxies a header may have.
 const maxHops = 32
 
 // forwardedHeaders are all headers in which proxies report a client's address, scheme and host.
@@ -31,20 +31,18 @@ var forwardedHeaders = []string{
 	echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXForwardedSsl, echo.HeaderXUrlScheme,
 }
 
-// KnowClient puts the client's address in the place of the last proxy's, for everything after it: the audit, the log,
-// the limits. It removes what a peer that is no trusted proxy says of address, scheme and host, so that no later code
-// can believe it. Requests of the dashboard within the process passed here before.
-func KnowClient(header ForwardedHeader, trusted []netip.Prefix) echo.MiddlewareFunc {
+// WithClient replaces the address of a trusted proxy by the client's. It removes the headers about address, scheme and
+// host of other peers, so that no later code trusts them. The dashboard's requests within the process are not changed.
+func WithClient(header ForwardedHeader, trusted []netip.Prefix) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			noteClient(c, header, trusted)
+			setClient(c.Request(), header, trusted)
 			return next(c)
 		}
 	}
 }
 
-func noteClient(c echo.Context, name ForwardedHeader, trusted []netip.Prefix) {
-	r := c.Request()
+func setClient(r *http.Request, name ForwardedHeader, trusted []netip.Prefix) {
 	if access.ActorOf(r.Context()).Role != "" {
 		return
 	}
@@ -57,14 +55,14 @@ func noteClient(c echo.Context, name ForwardedHeader, trusted []netip.Prefix) {
 	if client != at.Addr() {
 		r.RemoteAddr = netip.AddrPortFrom(client, 0).String()
 	}
-	if name == Forwarded { // the proxies write this one, so the others are the client's
+	if name == Forwarded { // the other headers are the client's
 		scheme := member(lastHop(r.Header), "proto")
 		dropForwarded(r.Header)
 		r.Header.Set(echo.HeaderXForwardedProto, scheme)
 	}
 }
 
-// SchemeOf believes a trusted proxy; what others say was removed, see KnowClient.
+// SchemeOf is https or http. WithClient has removed the headers of untrusted peers.
 func SchemeOf(r *http.Request) string {
 	h := r.Header
 	for _, name := range []string{echo.HeaderXForwardedProto, echo.HeaderXForwardedProtocol, echo.HeaderXUrlScheme} {
@@ -84,15 +82,14 @@ func dropForwarded(header http.Header) {
 	}
 }
 
-// lastHop is what the proxy before this service has written into Forwarded.
+// lastHop is the last proxy's part of Forwarded.
 func lastHop(header http.Header) string {
 	values := strings.Join(header.Values(string(Forwarded)), ",")
 	return values[strings.LastIndexByte(values, ',')+1:]
 }
 
-// clientOf is the last address on a request's way that is no trusted proxy's. Each proxy has written down whom it was
-// called by, at the end; what stands before the first address that is not trusted may be anybody's invention. Where
-// that cannot be read, it is whoever wrote it.
+// clientOf is the last address in the header that is not a trusted proxy's: each proxy appends its peer's address, and
+// the client may have sent the rest. If an entry is malformed, it is the address of the proxy that wrote it.
 func clientOf(peer netip.Addr, header http.Header, name ForwardedHeader, trusted []netip.Prefix) netip.Addr {
 	client := peer.Unmap().WithZone("")
 	if !isTrusted(client, trusted) {
@@ -116,8 +113,7 @@ func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// hopAddress reads 192.0.2.1, 192.0.2.1:4711, [2001:db8::1]:4711 and, of Forwarded, the member for= in quotes or
-// without.
+// hopAddress reads 192.0.2.1, 192.0.2.1:4711 and [2001:db8::1]:4711; in Forwarded, the member for=.
 func hopAddress(hop string, name ForwardedHeader) (netip.Addr, bool) {
 	hop = strings.TrimSpace(hop)
 	if name == Forwarded {
@@ -130,10 +126,10 @@ func hopAddress(hop string, name ForwardedHeader) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// member reads for= or proto= of one hop of Forwarded.
-func member(hop, wanted string) string {
+// member reads a member of one hop of Forwarded, such as for or proto.
+func member(hop, key string) string {
 	for part := range strings.SplitSeq(hop, ";") {
-		if name, value, found := strings.Cut(strings.TrimSpace(part), "="); found && strings.EqualFold(name, wanted) {
+		if name, value, found := strings.Cut(strings.TrimSpace(part), "="); found && strings.EqualFold(name, key) {
 			return strings.Trim(value, `"`)
 		}
 	}

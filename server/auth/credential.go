@@ -18,7 +18,7 @@ import (
 	"postrider/server/api"
 )
 
-// digest is the SHA-256 of a secret. Secrets are compared by it, because a comparison of unequal lengths answers early.
+// digest is the SHA-256 of a secret. Comparing digests takes the same time for all lengths.
 type digest [sha256.Size]byte
 
 // DigestOf is the digest of a secret.
@@ -26,8 +26,7 @@ func DigestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
 
 func (d *digest) equals(other []byte) int { return subtle.ConstantTimeCompare(d[:], other) }
 
-// How publishers show what they have, in the words of Event Grid's pages. Headers as net/http keeps them, which saves
-// making them so for each request.
+// Event Grid's names for credentials. Headers are spelled as net/http stores them.
 const (
 	keyHeader   = "Aeg-Sas-Key"
 	tokenHeader = "Aeg-Sas-Token" //nolint:gosec // the name of a header
@@ -37,27 +36,27 @@ const (
 	bearer      = "Bearer"
 )
 
-const howToShow = "send an access key of the topic, or an API key, in the header aeg-sas-key, as Authorization: " +
+const howToAuthenticate = "send an access key of the topic, or an API key, in the header aeg-sas-key, as Authorization: " +
 	"SharedAccessKey or as Authorization: Bearer, " +
 	"or a shared access signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
 
-// shown is the one credential of a request that counts.
+// shown is the credential of a request.
 type shown struct {
 	text          string
 	token, bearer bool
-	where         string // of a token: the header's name
+	header        string // of a token
 }
 
-// shownBy finds it: the key's header comes before the token's, then Authorization, then the query.
+// shownBy reads the credential from the key's header, the token's header, Authorization or the query, in this order.
 //
 // Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08.
-// Bearer with an access key is ours.
+// Bearer with an access key is an addition.
 func shownBy(r *http.Request) shown {
 	if key := r.Header.Get(keyHeader); key != "" {
 		return shown{text: key}
 	}
 	if token := r.Header.Get(tokenHeader); token != "" {
-		return shown{text: token, where: "aeg-sas-token", token: true}
+		return shown{text: token, header: "aeg-sas-token", token: true}
 	}
 	if scheme, text := authorization(r); text != "" {
 		switch {
@@ -66,14 +65,13 @@ func shownBy(r *http.Request) shown {
 		case strings.EqualFold(scheme, keyScheme):
 			return shown{text: text}
 		case strings.EqualFold(scheme, tokenScheme):
-			return shown{text: text, where: echo.HeaderAuthorization, token: true}
+			return shown{text: text, header: echo.HeaderAuthorization, token: true}
 		}
 	}
 	return shown{text: queryKey(r)}
 }
 
-// queryKey puts the plus signs back that reading a query takes for spaces: Event Grid's sample has the key in it as it
-// is.
+// queryKey restores plus signs, which are spaces in a query: Event Grid's sample does not encode the key.
 func queryKey(r *http.Request) string {
 	if !strings.Contains(r.URL.RawQuery, keyInQuery) {
 		return ""
@@ -81,14 +79,13 @@ func queryKey(r *http.Request) string {
 	return strings.ReplaceAll(r.URL.Query().Get(keyInQuery), " ", "+")
 }
 
-// Credential is what a publisher shows. The admin token is taken as a bearer token only, the other ways are for access
-// keys and API keys.
+// Credential is the credential of a publish request. The admin token is accepted as a bearer token only.
 type Credential struct {
 	Digest digest
-	token  *sasToken // nil: digest is a key's
-	apiKey string    // "" for none; once the store has found it, it opens the topic, see LookUp
+	token  *sasToken // nil for a key
+	apiKey string    // "" for other credentials; LookUp checks it
 	admin  bool
-	Person bool // the dashboard publishes in the name of somebody who has signed in: nothing was guessed
+	Person bool // a user publishes in the dashboard, so no credential was sent
 }
 
 // Authenticator checks the credentials of requests.
@@ -96,7 +93,7 @@ type Authenticator struct {
 	access  *access.Access
 	clock   *postgres.Clock
 	admin   digest // of the admin token
-	devKey  string // an access key that is rejected although a topic has it; "" for none
+	devKey  string // an access key that is always rejected; "" = none
 	dev     digest // of devKey
 	Guesses *guesses
 }
@@ -109,14 +106,14 @@ func NewAuthenticator(accounts *access.Access, clock *postgres.Clock, adminToken
 	}
 }
 
-// Credential reads the request's credential, and judges what can be judged without the topic.
+// Credential reads the request's credential, and checks it as far as possible without the topic.
 func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
-	if isAdmin(r.Context()) {
+	if access.ActorOf(r.Context()).Role.Allows(access.RoleAdmin) {
 		return Credential{admin: true, Person: true}, nil
 	}
 	shown := shownBy(r)
 	if shown.text == "" {
-		return Credential{}, api.RejectUnauthorized(howToShow)
+		return Credential{}, api.RejectUnauthorized(howToAuthenticate)
 	}
 	c := Credential{Digest: DigestOf(shown.text)}
 	if shown.token {
@@ -126,7 +123,7 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 		}
 		c.token = token
 	}
-	if a.refusesDevKey(&c) {
+	if a.rejectsDevKey(&c) {
 		return Credential{}, api.RejectUnauthorized("this is the well-known access key of postrider dev, which works on " +
 			"loopback under postrider dev only")
 	}
@@ -137,8 +134,8 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 	return c, nil
 }
 
-// LookUp finds the API key that was shown, and refuses one that does not publish to the topic. Any other credential is
-// left to opens. store.ErrUnauthorized: there is no such key.
+// LookUp checks that an API key publishes to the topic; Opens checks other credentials. ErrUnauthorized: the key does not
+// exist.
 func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string) error {
 	if c.apiKey == "" {
 		return nil
@@ -155,29 +152,28 @@ func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string)
 		return api.RejectForbidden(key.Actor("").Name, "API key %s has scope %s: publishing needs scope publish, or admin",
 			key.Name, key.Scope)
 	default:
-		return api.RejectForbidden(key.Actor("").Name, "API key %s publishes to topic %q alone", key.Name, *key.Topic)
+		return api.RejectForbidden(key.Actor("").Name, "API key %s publishes only to topic %q", key.Name, *key.Topic)
 	}
 }
 
-// readToken refuses what is not a token, one for something else and one that has expired. None of that tries a key.
+// readToken reads a token, and rejects one that has expired or is for another resource.
 func readToken(shown shown, path string, now time.Time) (*sasToken, error) {
 	token, err := parseSAS(shown.text)
 	switch {
 	case err != nil:
-		return nil, api.RejectUnauthorized(shown.where + ": " + err.Error())
+		return nil, api.RejectUnauthorized(shown.header + ": " + err.Error())
 	case !token.covers(path):
-		return nil, api.RejectUnauthorized(shown.where + ": r is another resource than " + api.Shorten(path) +
-			", which it must be, or begin")
+		return nil, api.RejectUnauthorized(shown.header + ": r must be " + api.Shorten(path) + " or a prefix of it")
 	case !now.Before(token.expires):
-		return nil, api.RejectUnauthorized(shown.where + ": the shared access signature expired at " +
+		return nil, api.RejectUnauthorized(shown.header + ": the shared access signature expired at " +
 			token.expires.UTC().Format(time.RFC3339) +
 			"; it is " + now.UTC().Format(time.RFC3339) + " now")
 	}
 	return &token, nil
 }
 
-// refusesDevKey: the key, or what was signed with it.
-func (a *Authenticator) refusesDevKey(c *Credential) bool {
+// rejectsDevKey reports whether the credential is devKey, or signed with it.
+func (a *Authenticator) rejectsDevKey(c *Credential) bool {
 	if a.devKey == "" {
 		return false
 	}
@@ -187,7 +183,8 @@ func (a *Authenticator) refusesDevKey(c *Credential) bool {
 	return c.Digest.equals(a.dev[:]) == 1
 }
 
-// Opens compares with both keys in any case: the time tells neither which key it was nor how much of it was right.
+// Opens reports whether the credential publishes to the topic. It always compares both keys, which hides by its duration
+// how much of which key matches.
 func (c *Credential) Opens(t *catalog.Topic) bool {
 	if c.token != nil {
 		return t.Signed(c.token.signed, c.token.signature)
@@ -199,9 +196,8 @@ func (c *Credential) Opens(t *catalog.Topic) bool {
 // Rejection is the response if the credential is not accepted.
 func (c *Credential) Rejection() error {
 	if c.token != nil {
-		return api.RejectUnauthorized("the shared access signature is not by an access key of this topic: s must be the " +
-			"HMAC-SHA256 of all that comes before &s=, " +
-			"as it is sent, with the bytes that the key is base64 of; or the topic does not exist")
+		return api.RejectUnauthorized("the shared access signature does not match an access key of this topic, or the " +
+			"topic does not exist: s must be the HMAC-SHA256 of the text before &s= as it is sent, with the base64-decoded key")
 	}
 	if c.apiKey != "" {
 		return api.RejectUnauthorized(noSuchAPIKey)

@@ -9,31 +9,30 @@ import (
 	"postrider/policy"
 )
 
-// How many wrong credentials are answered as such before they are put off. An address that has shown so many is heard
-// again once a second, whatever it shows: guessing gets no further. A topic's number only decides how wrong ones are
-// answered, for right ones must not suffer from what others send.
+// Limits of wrong credentials. Over the first one, an address may send one credential a second. Over the second one, only
+// the response to wrong credentials changes: valid ones must not suffer from other clients.
 var (
 	wrongByAddress = policy.Bucket{Burst: 30, Every: time.Second}
 	wrongByTopic   = policy.Bucket{Burst: 300, Every: 100 * time.Millisecond}
 )
 
-// mostRemembered bounds the memory of right credentials, about two MB; the buckets have bounds of their own.
-const mostRemembered = policy.MaxBuckets
+// maxRemembered limits the valid credentials in memory, about two MB.
+const maxRemembered = policy.MaxBuckets
 
-// guesses remembers the addresses that sent wrong credentials, on this node, and which credentials were right lately.
+// guesses has the addresses that sent wrong credentials to this node, and recent valid credentials.
 //
-// Publishers behind one proxy share an address. One of them that still has the old key must not shut out the others: a
-// credential that was right from this address is let through, to be checked as ever. One that was right from elsewhere
-// is not: a slowed address would otherwise test guesses at any speed against the credentials that others use.
+// Publishers behind one proxy share an address. One with an old key must not lock out the others, so a credential that
+// was valid from this address is not limited. One that was valid from another address is: otherwise a limited address
+// could test guesses against it at any speed.
 type guesses struct {
 	addresses *policy.Buckets[netip.Prefix]
 	topics    *policy.Buckets[string]
 
 	mu    sync.RWMutex
-	right map[rightOnce]struct{}
+	valid map[validFrom]struct{}
 }
 
-type rightOnce struct {
+type validFrom struct {
 	from       netip.Prefix
 	topic      string
 	credential digest
@@ -42,11 +41,11 @@ type rightOnce struct {
 func newGuesses() *guesses {
 	return &guesses{
 		addresses: policy.NewBuckets[netip.Prefix](wrongByAddress), topics: policy.NewBuckets[string](wrongByTopic),
-		right: map[rightOnce]struct{}{},
+		valid: map[validFrom]struct{}{},
 	}
 }
 
-// Wait is how long the address must wait before its credential is looked at; 0 = not at all.
+// Wait is how long the address must wait before its credential is checked; 0 = it is checked now.
 func (g *guesses) Wait(from netip.Prefix, topic string, credential digest, now time.Time) time.Duration {
 	wait := g.addresses.Wait(from, now)
 	if wait == 0 {
@@ -54,13 +53,13 @@ func (g *guesses) Wait(from netip.Prefix, topic string, credential digest, now t
 	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if _, known := g.right[rightOnce{from, topic, credential}]; known {
+	if _, known := g.valid[validFrom{from, topic, credential}]; known {
 		return 0
 	}
 	return wait
 }
 
-// Wrong notes a wrong credential. It returns how long this topic has had too many of them; 0 = it has not.
+// Wrong notes a wrong credential. If this topic has had too many, it returns how long to wait, otherwise 0.
 func (g *guesses) Wrong(from netip.Prefix, topic string, now time.Time) time.Duration {
 	wait := g.topics.Wait(topic, now)
 	g.addresses.Take(from, now)
@@ -68,29 +67,28 @@ func (g *guesses) Wrong(from netip.Prefix, topic string, now time.Time) time.Dur
 	return wait
 }
 
-// Opened notes a right credential.
+// Opened notes a valid credential.
 func (g *guesses) Opened(from netip.Prefix, topic string, credential digest) {
-	key := rightOnce{from, topic, credential}
+	key := validFrom{from, topic, credential}
 	g.mu.RLock()
-	_, known := g.right[key]
+	_, known := g.valid[key]
 	g.mu.RUnlock()
 	if known {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.right) >= mostRemembered {
-		for other := range g.right { // any
-			delete(g.right, other)
+	if len(g.valid) >= maxRemembered {
+		for other := range g.valid { // any
+			delete(g.valid, other)
 			break
 		}
 	}
-	key.topic = strings.Clone(topic) // a part of the request's line, which would stay with it
-	g.right[key] = struct{}{}
+	key.topic = strings.Clone(topic) // does not keep the request in memory
+	g.valid[key] = struct{}{}
 }
 
-// Sender is the address that a request came from: an IPv4 address alone, or the /64 of an IPv6 address. All that is no
-// address shares the zero prefix.
+// Sender is the IPv4 address, or the /64 of the IPv6 address, of a request; the zero prefix without an address.
 func Sender(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -42,14 +42,14 @@ func TestGuessesAreForgotten(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)
 	g := newGuesses()
-	for i := range mostRemembered + 100 {
+	for i := range maxRemembered + 100 {
 		from := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		g.Wrong(from, strconv.Itoa(i), now)
 		g.Opened(from, strconv.Itoa(i), DigestOf(strconv.Itoa(i)))
 	}
-	require.Equal(t, mostRemembered, g.addresses.Len())
-	require.Equal(t, mostRemembered, g.topics.Len())
-	require.Len(t, g.right, mostRemembered)
+	require.Equal(t, maxRemembered, g.addresses.Len())
+	require.Equal(t, maxRemembered, g.topics.Len())
+	require.Len(t, g.right, maxRemembered)
 	last := netip.MustParsePrefix("10.0.39.115/32") // 10,099
 	for range wrongByAddress.Burst - 1 {
 		g.Wrong(last, "orders", now)

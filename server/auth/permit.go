@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"strings"
@@ -13,23 +12,35 @@ import (
 	"postrider/server/api"
 )
 
-// managing is where wrong credentials for the operations under /v1 are counted, beside the topics'. No topic has a
-// slash in its name.
-const managing = "/v1"
+const (
+	// managing is the key for wrong credentials under /v1 among those of topics, whose names have no slash.
+	managing = "/v1"
+	// The audit's names of the admin token, and of a client that opens validationUrl.
+	adminName     = "admin"
+	ValidatorName = "validationUrl"
 
-const noSuchAPIKey = "there is no such API key, or it was revoked or has expired"
+	noSuchAPIKey = "the API key does not exist, was revoked or has expired"
+)
 
-// Permit lets a request through whose credential has a role that allows what is needed. 401: it has none that is right;
-// 403: it may less.
+// ActAs sets the actor of a request for the audit.
+func ActAs(c echo.Context, who access.Actor) {
+	r := c.Request()
+	c.SetRequest(r.WithContext(access.WithActor(r.Context(), who)))
+}
+
+// Permit allows requests whose actor has at least a role. It responds 401 to a missing or wrong credential, 403 to a
+// lower role.
 func (a *Authenticator) Permit(needed access.Role) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			who, err := a.who(c)
-			if err != nil {
+			who, err := a.authenticate(c)
+			switch {
+			case err != nil:
 				return err
-			}
-			if !who.Role.Allows(needed) {
-				return tooLittle(who, needed)
+			case who.Role == "":
+				return api.RejectForbidden(who.Name, "this needs the role %s; %s has none: its scope is publish", needed, who.Name)
+			case !who.Role.Allows(needed):
+				return api.RejectForbidden(who.Name, "this needs the role %s; %s has the role %s", needed, who.Name, who.Role)
 			}
 			ActAs(c, who)
 			return next(c)
@@ -37,12 +48,8 @@ func (a *Authenticator) Permit(needed access.Role) echo.MiddlewareFunc {
 	}
 }
 
-// isAdmin reports whether the dashboard makes this request, in the name of a person who may do all.
-func isAdmin(ctx context.Context) bool { return access.ActorOf(ctx).Role.Allows(access.RoleAdmin) }
-
-// who asks. The dashboard makes requests in the name of a person, whom their context holds; nothing that comes over the
-// network can set that.
-func (a *Authenticator) who(c echo.Context) (access.Actor, error) {
+// authenticate finds the actor. The dashboard puts its user into the context of its requests, which no client can do.
+func (a *Authenticator) authenticate(c echo.Context) (access.Actor, error) {
 	r := c.Request()
 	if who := access.ActorOf(r.Context()); who.Role != "" {
 		return who, nil
@@ -57,11 +64,11 @@ func (a *Authenticator) who(c echo.Context) (access.Actor, error) {
 	}
 	who, err := a.bearerOf(c, token, &shown)
 	if errors.Is(err, access.ErrWrongCredentials) {
-		refusal := "the admin token is wrong"
+		message := "the admin token is wrong"
 		if access.IsAPIKey(token) {
-			refusal = noSuchAPIKey
+			message = noSuchAPIKey
 		}
-		return who, a.Guessed(from, managing, "for this API", api.RejectUnauthorized(refusal))
+		return who, a.WrongCredential(from, managing, "for this API", api.RejectUnauthorized(message))
 	}
 	if err == nil {
 		a.Guesses.Opened(from, managing, shown)
@@ -69,7 +76,7 @@ func (a *Authenticator) who(c echo.Context) (access.Actor, error) {
 	return who, err
 }
 
-// bearerOf knows the admin token and the API keys; store.ErrWrongCredentials for any other.
+// bearerOf finds the actor of the admin token or an API key; ErrWrongCredentials for other tokens.
 func (a *Authenticator) bearerOf(c echo.Context, token string, shown *digest) (access.Actor, error) {
 	if shown.equals(a.admin[:]) == 1 {
 		return access.Actor{Name: adminName, Address: c.RealIP(), Role: access.RoleAdmin}, nil
@@ -84,18 +91,10 @@ func (a *Authenticator) bearerOf(c echo.Context, token string, shown *digest) (a
 	return key.Actor(c.RealIP()), nil
 }
 
-// tooLittle says what is missing.
-func tooLittle(who access.Actor, needed access.Role) error {
-	if who.Role == "" {
-		return api.RejectForbidden(who.Name, "this needs the role %s; %s has none: its scope is publish", needed, who.Name)
+// WrongCredential notes a wrong credential and returns rejection, or 429 after too many. target is a topic or managing.
+func (a *Authenticator) WrongCredential(from netip.Prefix, target, scope string, rejection error) error {
+	if wait := a.Guesses.Wrong(from, target, time.Now()); wait > 0 {
+		return api.TooManyGuesses(wait, scope)
 	}
-	return api.RejectForbidden(who.Name, "this needs the role %s; %s has the role %s", needed, who.Name, who.Role)
-}
-
-// Guessed answers a wrong credential. place is where it was shown: a topic, or management.
-func (a *Authenticator) Guessed(from netip.Prefix, place, whose string, refusal error) error {
-	if wait := a.Guesses.Wrong(from, place, time.Now()); wait > 0 {
-		return api.TooManyGuesses(wait, whose)
-	}
-	return refusal
+	return rejection
 }

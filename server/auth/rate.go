@@ -11,15 +11,15 @@ import (
 	"postrider/policy"
 )
 
-// Rate bounds the requests of each credential, on this node. Requests without one are counted by address.
+// Rate limits the requests of each credential on this node; of each address for requests without one.
 type Rate = policy.Buckets[caller]
 
 type caller struct {
 	credential digest
-	from       netip.Prefix // of who shows no credential
+	from       netip.Prefix // without a credential
 }
 
-// CallerOf is the credential of a request, whether it is right or not, or else its address.
+// CallerOf is the credential of a request, valid or not, or else its address.
 func CallerOf(r *http.Request) caller {
 	if text := shownBy(r).text; text != "" {
 		return caller{credential: DigestOf(text)}
@@ -33,7 +33,7 @@ func CallerOf(r *http.Request) caller {
 // CallerFrom is the address of a request.
 func CallerFrom(r *http.Request) caller { return caller{from: Sender(r.RemoteAddr)} }
 
-// NewRate returns buckets that hold the requests of one second; nil, no limit, for 0.
+// NewRate limits requests per second; nil = no limit, for 0.
 func NewRate(perSecond int) *Rate {
 	if perSecond <= 0 {
 		return nil
@@ -41,5 +41,5 @@ func NewRate(perSecond int) *Rate {
 	return RateOf(policy.Bucket{Burst: perSecond, Every: time.Second / time.Duration(perSecond)})
 }
 
-// RateOf bounds requests by these buckets.
+// RateOf limits requests by buckets.
 func RateOf(bucket policy.Bucket) *Rate { return policy.NewBuckets[caller](bucket) }

@@ -14,8 +14,8 @@ import (
 // Source: Microsoft, Authenticate Azure Event Grid clients using access keys or shared access signatures, 2024-05-08;
 // where its text and its samples differ, the samples.
 type sasToken struct {
-	// signed is what the signature is of: all that comes before &s=, byte for byte as it came. Every language encodes r
-	// and e in its own way (%2f or %2F, a space as + or %20), so nothing may be decoded and encoded again.
+	// signed is the signed text: all bytes before &s= as they were sent. Clients encode r and e differently (%2f or %2F, a
+	// space as + or %20), so it is never decoded and encoded again.
 	signed string
 	// resource is the path that r names.
 	resource  string
@@ -23,7 +23,7 @@ type sasToken struct {
 	signature []byte
 }
 
-// parseSAS reads a token. Its error says which part is wrong, and nothing of the token.
+// parseSAS reads a token. Its error names the wrong part, without text of the token.
 func parseSAS(text string) (sasToken, error) {
 	end := strings.LastIndex(text, "&s=")
 	middle := strings.LastIndex(text[:max(end, 0)], "&e=")
@@ -44,11 +44,10 @@ func parseSAS(text string) (sasToken, error) {
 	return t, nil
 }
 
-// sasResource is the path of the URL that r is. Scheme, host and port are whatever the publisher calls us by: a proxy
-// changes them, and the key, which belongs to one topic, says more than they could. The query is left out: some clients
-// sign it (?apiVersion=…), others do not.
+// sasResource is the path of the URL in r. Scheme, host and port are ignored because proxies change them; the key belongs
+// to one topic anyway. The query is ignored because only some clients sign it (?apiVersion=…).
 func sasResource(encoded string) (string, error) {
-	err := errors.New("r must be the URL-encoded http or https URL that is published to, such as " +
+	err := errors.New("r must be the URL-encoded http or https URL of the request, such as " +
 		"https%3A%2F%2Fhost%2Ftopics%2Forders%2Fapi%2Fevents")
 	text, failed := url.QueryUnescape(encoded)
 	if failed != nil {
@@ -62,16 +61,16 @@ func sasResource(encoded string) (string, error) {
 }
 
 // sasExpiryForms: en-US as .NET and the JavaScript client print it, and ISO 8601 as Python does, with T or a space.
-// Fractions of a second are taken in each.
+// Each accepts fractions of a second.
 var sasExpiryForms = []string{
 	"1/2/2006 3:04:05 PM", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00",
 	"2006-01-02 15:04:05",
 }
 
-// sasExpiry reads a time; where it names no zone it is UTC.
+// sasExpiry reads a time; it is UTC if it has no zone.
 func sasExpiry(encoded string) (time.Time, error) {
 	if text, err := url.QueryUnescape(encoded); err == nil {
-		// Newer tables of the language en-US have a narrow space that cannot be broken before AM and PM.
+		// Newer en-US formats have a narrow no-break space before AM and PM.
 		text = strings.ToUpper(strings.ReplaceAll(text, "\u202f", " "))
 		for _, form := range sasExpiryForms {
 			if t, err := time.Parse(form, text); err == nil {
@@ -83,7 +82,7 @@ func sasExpiry(encoded string) (time.Time, error) {
 		errors.New("e must be a URL-encoded time in UTC, such as 6%2F15%2F2030+6%3A20%3A15+PM or 2030-06-15T18%3A20%3A15Z")
 }
 
-// sasSignature takes base64 that is not URL-encoded as well: a + in it is a plus and never a space.
+// sasSignature reads base64, URL-encoded or not: a + is never a space.
 func sasSignature(encoded string) ([]byte, error) {
 	if text, err := url.PathUnescape(encoded); err == nil {
 		if signature, err := base64.StdEncoding.DecodeString(text); err == nil && len(signature) == sha256.Size {
@@ -93,9 +92,8 @@ func sasSignature(encoded string) ([]byte, error) {
 	return nil, errors.New("s must be the URL-encoded base64 of an HMAC-SHA256, which has 32 bytes")
 }
 
-// covers reports whether the token is for path: r is the path or a beginning of it ("A SAS token is valid for all
-// resources prefixed with the resource URI", Microsoft, same page). It ends where a name ends: /topics/ord is no
-// beginning of /topics/orders.
+// covers reports whether r is the path or a prefix of it ("A SAS token is valid for all resources prefixed with the
+// resource URI", Microsoft, same page). The prefix ends at the end of a name: /topics/ord is none of /topics/orders.
 func (t *sasToken) covers(path string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimRight(t.resource, "/"))
 	return ok && (rest == "" || rest[0] == '/' || rest[0] == ':')

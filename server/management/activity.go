@@ -19,13 +19,13 @@ type ListActivityRequest struct {
 	Cursor       *string `query:"cursor"`
 }
 
-// RecentActivity is a page of what happened since the previous one.
+// RecentActivity has the published events and recorded attempts since the previous page.
 type RecentActivity struct {
 	Value    []Activity `json:"value"`
 	NextLink string     `json:"nextLink"`
 }
 
-// Activity is an event that was published, or an attempt that was recorded.
+// Activity is a published event or a recorded attempt.
 type Activity struct {
 	At           time.Time  `json:"at"`
 	Kind         string     `json:"kind" enum:"published,attempt"`
@@ -51,14 +51,14 @@ func (m *Handlers) ListActivity(ctx context.Context, r *ListActivityRequest) (*R
 	if r.Subscription != "" && r.Topic == "" {
 		return nil, api.Invalid("topic", "is required with subscription")
 	}
-	page, err := api.ReadPage(nil, r.Cursor)
+	after, err := api.ReadCursor(r.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	f := query.TailFilter{Topic: r.Topic, Subscription: r.Subscription}
 	tail := m.Parts.Reader.NewTail(f)
 	if r.Cursor != nil {
-		tail, err = m.Parts.Reader.ResumeTail(f, page.After)
+		tail, err = m.Parts.Reader.ResumeTail(f, after)
 		if errors.Is(err, postgres.ErrInvalid) {
 			return nil, api.InvalidCursor()
 		}
@@ -70,17 +70,21 @@ func (m *Handlers) ListActivity(ctx context.Context, r *ListActivityRequest) (*R
 	if err != nil {
 		return nil, err
 	}
-	return &RecentActivity{
-		Value: described(lines, describeActivity), NextLink: *api.NextLink("/v1/activity", api.QueryOf(r), tail.Mark()),
-	}, nil
+	recent := RecentActivity{
+		Value: make([]Activity, len(lines)), NextLink: *api.NextLink("/v1/activity", api.QueryOf(r), tail.Mark()),
+	}
+	for i := range lines {
+		recent.Value[i] = activityView(&lines[i])
+	}
+	return &recent, nil
 }
 
-// stateAfter is the state of a delivery after an attempt with this verdict.
+// stateAfter is the state of a delivery after an attempt by the verdict.
 var stateAfter = map[string]string{
 	"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped",
 }
 
-func describeActivity(l *query.TailLine) Activity {
+func activityView(l *query.TailLine) Activity {
 	shown := Activity{
 		At: l.At, Kind: l.Kind, Topic: l.Topic, EventID: l.EventID, EventType: l.Type, Subject: l.Subject,
 		SystemID: l.SystemID, Place: l.Place,

@@ -20,13 +20,13 @@ func (m *Handlers) CreateAPIKey(ctx context.Context, r *CreateAPIKeyRequest) (*a
 	if !api.Storable(r.Body.Topic) {
 		return nil, api.TopicNotFound(r.Body.Topic)
 	}
-	key, made, err := m.Parts.Access.CreateAPIKey(ctx, r.Body)
+	secret, key, err := m.Parts.Access.CreateAPIKey(ctx, r.Body)
 	if err != nil {
 		return nil, err
 	}
 	m.logSecret(ctx, "an API key was created", "key", r.Body.Name, "scope", r.Body.Scope)
-	made.Key = key
-	return &api.Created[access.APIKey]{Body: made}, nil
+	key.Key = secret
+	return &api.Created[access.APIKey]{Body: key}, nil
 }
 
 // APIKeyPath names an API key.
@@ -44,7 +44,7 @@ func (m *Handlers) RevokeAPIKey(ctx context.Context, r *APIKeyPath) (*access.API
 	return m.Parts.Access.RevokeAPIKey(ctx, r.Name)
 }
 
-// logSecret writes a line at level info about a response that contains a secret, without the secret.
+// logSecret logs a response with a secret, without the secret.
 func (m *Handlers) logSecret(ctx context.Context, what string, about ...any) {
 	actor := access.ActorOf(ctx)
 	m.Log.Info(what, append(about, "client", actor.Address, "actor", actor.Name)...)

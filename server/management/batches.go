@@ -2,12 +2,9 @@ package management
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 
-	"postrider/postgres"
 	"postrider/query"
 	"postrider/server/api"
 )
@@ -31,7 +28,7 @@ type BatchPath struct {
 
 // GetBatch responds to GET /v1/batches/{batchId}.
 func (m *Handlers) GetBatch(ctx context.Context, r *BatchPath) (*query.BatchLine, error) {
-	b, err := m.batch(ctx, r.ID, 0, 0)
+	b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +54,7 @@ func (m *Handlers) ListBatchMembers(
 					return nil, api.InvalidCursor()
 				}
 			}
-			b, err := m.batch(ctx, r.ID, position, limit)
+			b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, position, limit)
 			if err != nil {
 				return nil, err
 			}
@@ -72,17 +69,9 @@ type DeliveryAttempts struct {
 
 // ListBatchAttempts responds to GET /v1/batches/{batchId}/attempts.
 func (m *Handlers) ListBatchAttempts(ctx context.Context, r *BatchPath) (*DeliveryAttempts, error) {
-	b, err := m.batch(ctx, r.ID, 0, 0)
+	b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, 0, 0)
 	if err != nil {
 		return nil, err
 	}
 	return &DeliveryAttempts{Value: api.Shown(b.History)}, nil
-}
-
-func (m *Handlers) batch(ctx context.Context, id int64, after, members int) (*query.BatchDetails, error) {
-	b, err := m.Parts.Reader.ReadBatch(ctx, id, after, members)
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "batch %d does not exist, or is not kept any more", id)
-	}
-	return b, err
 }

@@ -3,8 +3,6 @@ package management
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"net/http"
 
 	"github.com/google/uuid"
 
@@ -24,7 +22,7 @@ type ListDeadLettersRequest struct {
 func (m *Handlers) ListDeadLetters(
 	ctx context.Context, r *ListDeadLettersRequest,
 ) (*api.List[query.DeadLetter], error) {
-	after, err := deadLetterPlace(&r.PageParams)
+	after, err := deadLetterPosition(&r.PageParams)
 	if err != nil {
 		return nil, err
 	}
@@ -40,47 +38,24 @@ func (m *Handlers) ListDeadLetters(
 	return page, nil
 }
 
-// deadLetterPlace reads the place that the cursor has; the beginning of the list without a cursor.
-func deadLetterPlace(r *api.PageParams) (after query.DeadLetterPlace, err error) {
-	page, err := r.Page()
-	if err != nil || r.Cursor == nil {
-		return after, err
-	}
-	from, err := placeOf(page.After)
-	return query.DeadLetterPlace{DeadLetteredAt: from.at, DeadLetterID: from.id}, err
+// deadLetterPosition reads a cursor; the beginning of the list without one.
+func deadLetterPosition(r *api.PageParams) (query.DeadLetterPlace, error) {
+	after, err := readPosition(r)
+	return query.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id}, err
 }
 
 func nextDeadLetters[R any](path string, request *R, last query.DeadLetterPlace) *string {
-	return api.NextLink(path, api.QueryOf(request), placeName(last.DeadLetteredAt, last.DeadLetterID))
+	return api.NextLink(path, api.QueryOf(request), position{last.DeadLetteredAt, last.DeadLetterID}.String())
 }
 
 // DeadLetterPath names a dead letter.
 type DeadLetterPath struct {
-	ID string `path:"deadLetterId" example:"0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
-}
-
-func (p *DeadLetterPath) id() (uuid.UUID, error) {
-	id, err := uuid.Parse(p.ID)
-	if err != nil {
-		return id, p.notFound()
-	}
-	return id, nil
-}
-
-func (p *DeadLetterPath) notFound() error {
-	return api.Refuse(http.StatusNotFound, api.CodeNotFound, "dead letter %q does not exist", api.Shorten(p.ID))
+	ID uuid.UUID `path:"deadLetterId" example:"0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
 }
 
 // GetDeadLetter responds to GET /v1/deadLetters/{deadLetterId}.
 func (m *Handlers) GetDeadLetter(ctx context.Context, r *DeadLetterPath) (*query.DeadLetter, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
-	l, err := m.Parts.Reader.GetDeadLetter(ctx, id)
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, r.notFound()
-	}
+	l, err := m.Parts.Reader.GetDeadLetter(ctx, r.ID)
 	if err == nil && l.BodyText != nil {
 		l.Event = json.RawMessage(*l.BodyText)
 	}
@@ -89,13 +64,9 @@ func (m *Handlers) GetDeadLetter(ctx context.Context, r *DeadLetterPath) (*query
 
 // PurgeDeadLetter responds to DELETE /v1/deadLetters/{deadLetterId}.
 func (m *Handlers) PurgeDeadLetter(ctx context.Context, r *DeadLetterPath) (*api.NoContent, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
-	purged, err := m.Parts.Operator.Purge(ctx, id)
+	purged, err := m.Parts.Operator.Purge(ctx, r.ID)
 	if err == nil && !purged {
-		err = r.notFound()
+		err = postgres.ErrNotFound
 	}
 	return &api.NoContent{}, err
 }
@@ -106,35 +77,31 @@ type RedeliverDeadLetterRequest struct {
 	Body RedeliverSpec `required:"false"`
 }
 
-// RedeliverSpec says how a dead letter is redelivered.
+// RedeliverSpec are the options of a redelivery.
 type RedeliverSpec struct {
 	RedeliverTarget
 	Again bool `json:"again,omitempty" default:"false"`
 }
 
-// RedeliverTarget is the event subscription that dead letters are redelivered to; empty for the one of each.
+// RedeliverTarget is the event subscription of a redelivery; empty for that of each dead letter.
 type RedeliverTarget struct {
 	Subscription string `json:"subscription,omitempty"`
 	Topic        string `json:"topic,omitempty"`
 }
 
-// Redelivered is the delivery that redelivers a dead letter.
+// Redelivered is the new delivery of a dead letter.
 type Redelivered struct {
 	DeliveryID int64 `json:"deliveryId"`
 }
 
 // RedeliverDeadLetter responds to POST /v1/deadLetters/{deadLetterId}/redeliver.
 func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *RedeliverDeadLetterRequest) (*Redelivered, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
 	var found problems
 	to := found.target(r.Body.RedeliverTarget)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	delivery, err := m.Parts.Operator.Redeliver(ctx, id, to, r.Body.Again)
+	delivery, err := m.Parts.Operator.Redeliver(ctx, r.ID, to, r.Body.Again)
 	return &Redelivered{DeliveryID: delivery}, err
 }
 
@@ -180,14 +147,14 @@ func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *PurgeDeadLettersRequ
 	return m.startMany(ctx, &r.Body, &problems{}, m.Parts.Operator.PurgeAll)
 }
 
-// startMany starts an operation for the dead letters that a filter matches, or counts them.
+// startMany starts an operation for the dead letters that match a filter, or counts them.
 func (m *Handlers) startMany(
 	ctx context.Context, spec *PurgeAllSpec, found *problems,
 	start func(context.Context, *query.DeadLetterFilter, int) (uuid.UUID, error),
 ) (*StartedOperation, error) {
 	rate := found.rate(spec.RatePerSecond)
 	if spec.Filter == nil {
-		found.Value("filter", "is required; {} matches every dead letter")
+		found.Value("filter", "is required; {} matches all dead letters")
 	} else {
 		found.filter(spec.Filter)
 	}
@@ -199,27 +166,23 @@ func (m *Handlers) startMany(
 		return &StartedOperation{Done: &n}, err
 	}
 	id, err := start(ctx, spec.Filter, rate)
-	if err != nil {
-		return nil, err
-	}
-	o, err := m.operation(ctx, id)
-	return &StartedOperation{Operation: o}, err
+	return m.started(ctx, id, err)
 }
 
-// target checks the event subscription that a redelivery names.
+// target checks the event subscription of a redelivery.
 func (p *problems) target(to RedeliverTarget) operator.Target {
 	if to.Topic != "" && to.Subscription == "" {
 		p.Value("subscription", "is required with topic")
 	}
 	for name, value := range map[string]string{"topic": to.Topic, "subscription": to.Subscription} {
 		if !api.Storable(value) {
-			p.Value(name, "holds a character that no name has")
+			p.Value(name, "must be UTF-8 without the character 0")
 		}
 	}
 	return operator.Target{Topic: to.Topic, Subscription: to.Subscription}
 }
 
-// rate checks ratePerSecond; 0 for none.
+// rate checks ratePerSecond; 0 = no limit.
 func (p *problems) rate(given *int) int {
 	if given != nil && (*given < 1 || *given > maxRate) {
 		p.Value("ratePerSecond", "must be between 1 and %d, not %d", maxRate, *given)
@@ -229,7 +192,7 @@ func (p *problems) rate(given *int) int {
 
 const (
 	maxRate = 1_000_000
-	// maxFilterIDs is the maximum number of ids in a filter.
+	// maxFilterIDs is the limit of ids in a filter.
 	maxFilterIDs = 5000
 )
 
@@ -241,7 +204,7 @@ func (p *problems) filter(f *query.DeadLetterFilter) {
 		"subject": f.Subject, "subjectPrefix": f.SubjectPrefix, "source": f.Source,
 	} {
 		if text != nil && !api.Storable(*text) {
-			p.Value("filter."+name, "holds a character that nothing stored has")
+			p.Value("filter."+name, "must be UTF-8 without the character 0")
 		}
 	}
 	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > maxFilterIDs) {

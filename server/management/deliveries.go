@@ -2,24 +2,21 @@ package management
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"strings"
 
 	"github.com/google/uuid"
 
-	"postrider/postgres"
 	"postrider/query"
 	"postrider/server/api"
 )
 
-// maxAttemptsShown is more than any policy allows before a time to live of a day has passed.
+// maxAttemptsShown is the limit of attempts in a response, and the most that a policy may allow.
 const maxAttemptsShown = 1000
 
 // ListDeliveriesRequest is the request GET /v1/deliveries.
 type ListDeliveriesRequest struct {
 	query.DeliveryFilter
-	OperationID *string `query:"operationId"`
+	OperationID *uuid.UUID `query:"operationId"`
 	api.PageParams
 }
 
@@ -30,19 +27,12 @@ func (m *Handlers) ListDeliveries(
 	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
 		return nil, err
 	}
-	if r.OperationID != nil {
-		id, err := uuid.Parse(*r.OperationID)
-		if err != nil {
-			return nil, api.Invalid("operationId", "must be the id of an operation, a UUID, not %q",
-				api.Shorten(*r.OperationID))
-		}
-		r.Operation = &id
-	}
+	r.Operation = r.OperationID
 	return newestFirst(ctx, "/v1/deliveries", r, &r.PageParams, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
 		(*query.DeliveryLine).Place, deliveryKey)
 }
 
-// deliveryKey is "event,delivery" in a cursor.
+// deliveryKey writes "event,delivery".
 var deliveryKey = key[query.DeliveryPlace]{
 	parse: func(text string) (at query.DeliveryPlace, err error) {
 		event, id, _ := strings.Cut(text, ",")
@@ -62,11 +52,7 @@ type DeliveryPath struct {
 
 // GetDelivery responds to GET /v1/deliveries/{deliveryId}.
 func (m *Handlers) GetDelivery(ctx context.Context, r *DeliveryPath) (*query.DeliveryLine, error) {
-	d, err := m.Parts.Reader.Delivery(ctx, r.ID)
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "delivery %d does not exist", r.ID)
-	}
-	return d, err
+	return m.Parts.Reader.Delivery(ctx, r.ID)
 }
 
 // ListDeliveryAttempts responds to GET /v1/deliveries/{deliveryId}/attempts.

@@ -2,12 +2,9 @@ package management
 
 import (
 	"context"
-	"errors"
-	"net/http"
 
 	"github.com/google/uuid"
 
-	"postrider/postgres"
 	"postrider/query"
 	"postrider/server/api"
 )
@@ -43,7 +40,7 @@ type EventPath struct {
 func (p *EventPath) id() (uuid.UUID, error) {
 	id, err := uuid.Parse(p.SystemID)
 	if err != nil {
-		return id, api.Invalid("systemId", "must be a UUID, as events have it; it is not the publisher's id")
+		return id, api.Invalid("systemId", "must be a UUID; it is not the publisher's id")
 	}
 	return id, nil
 }
@@ -55,16 +52,13 @@ func (m *Handlers) GetEvent(ctx context.Context, r *EventPath) (*query.EventRow,
 		return nil, err
 	}
 	row, err := m.Parts.Reader.ReadEvent(ctx, id)
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, api.Refuse(http.StatusNotFound, api.CodeNotFound, "event %s does not exist, or is not kept any more", id)
-	}
 	if err == nil && row.ErasedAt != nil {
 		row.Body = nil
 	}
 	return row, err
 }
 
-// Erased is what an erasure has erased.
+// Erased is the result of an erasure.
 type Erased struct {
 	Events int `json:"events"`
 }
@@ -95,16 +89,14 @@ func (m *Handlers) EraseSubject(
 	ctx context.Context, r *EraseSubjectRequest,
 ) (*api.Started[Erased, query.Operation], error) {
 	switch {
-	case !api.Storable(r.Topic):
-		return nil, api.TopicNotFound(r.Topic)
 	case r.Body.Subject == "":
-		return nil, api.Invalid("subject", "is required; events without one are erased by their system id")
+		return nil, api.Invalid("subject", "is required; erase events without a subject by their system id")
 	case !api.Storable(r.Body.Subject):
-		return &api.Started[Erased, query.Operation]{Done: &Erased{}}, nil // no event can have it
+		return &api.Started[Erased, query.Operation]{Done: &Erased{}}, nil // no event has it
 	}
 	erased, operation, err := m.Parts.Operator.EraseSubject(ctx, r.Topic, r.Body.Subject)
 	if err == nil && operation != nil {
-		o, err := m.operation(ctx, *operation)
+		o, err := m.Parts.Reader.Operation(ctx, *operation)
 		return &api.Started[Erased, query.Operation]{Operation: o}, err
 	}
 	return &api.Started[Erased, query.Operation]{Done: &Erased{Events: erased}}, err

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"postrider/event"
 	"postrider/query"
 	"postrider/server/api"
@@ -18,7 +16,7 @@ import (
 // maxExportedPage bounds the bytes of a page; one dead letter has at most about 1 MiB.
 const maxExportedPage = 8 << 20
 
-// errPageFull ends the reading of a page.
+// errPageFull stops the reading of a page.
 var errPageFull = errors.New("the page is full")
 
 // ExportDeadLettersRequest is the request GET /v1/deadLetterExport.
@@ -31,26 +29,33 @@ type ExportDeadLettersRequest struct {
 // ExportedDeadLetters is one page of dead letters.
 type ExportedDeadLetters api.List[json.RawMessage]
 
-// Write sends the page with the bytes of the dead letters as they are.
-func (p ExportedDeadLetters) Write(c echo.Context) error {
-	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
-	encoder := json.NewEncoder(c.Response())
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(p)
+// Content writes the page with the unchanged bytes of the dead letters.
+func (p ExportedDeadLetters) Content() (int, any) {
+	text, _ := exactJSON(p) // JSON already, see exported
+	return http.StatusOK, text
 }
 
-// Bodies has the status 200.
+// exactJSON is a value as JSON in which <, > and & are not escaped.
+func exactJSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return text.Bytes(), err
+}
+
+// Bodies implements api.Response.
 func (ExportedDeadLetters) Bodies() map[int]any {
 	return map[int]any{http.StatusOK: ExportedDeadLetters{}}
 }
 
 // ExportDeadLetters responds to GET /v1/deadLetterExport.
 func (m *Handlers) ExportDeadLetters(ctx context.Context, r *ExportDeadLettersRequest) (*ExportedDeadLetters, error) {
-	after, err := deadLetterPlace(&r.PageParams)
+	after, err := deadLetterPosition(&r.PageParams)
 	if err != nil {
 		return nil, err
 	}
-	r.After = after
+	r.StoredDeadLetterFilter.After = after
 	switch {
 	case r.Until.IsZero():
 		r.Until = m.Parts.Clock.Now().UTC() // for the following pages too
@@ -68,11 +73,11 @@ func (m *Handlers) ExportDeadLetters(ctx context.Context, r *ExportDeadLettersRe
 	return page, nil
 }
 
-// readExported reads one page. last is the place of its last dead letter if there are more.
+// readExported reads one page. last is the position of its last dead letter if there are more.
 func (m *Handlers) readExported(
 	ctx context.Context, r *ExportDeadLettersRequest,
 ) (read []json.RawMessage, last *query.DeadLetterPlace, err error) {
-	const step = 50 // at most so many are read in vain if the page is full early
+	const step = 50 // limits the dead letters that are read in vain if the page is full early
 	read, size, f := []json.RawMessage{}, 0, r.StoredDeadLetterFilter
 	for n := step; n == step; {
 		n = 0
@@ -101,11 +106,7 @@ func (m *Handlers) readExported(
 // exported is one dead letter in a format.
 func exported(l *query.StoredDeadLetter, format string) (json.RawMessage, error) {
 	if format == "rows" {
-		var row bytes.Buffer
-		encoder := json.NewEncoder(&row)
-		encoder.SetEscapeHTML(false)
-		err := encoder.Encode(l)
-		return row.Bytes(), err
+		return exactJSON(l)
 	}
 	form := event.DeadLetterFlat
 	if l.Namespace {

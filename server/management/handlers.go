@@ -1,6 +1,7 @@
 package management
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"postrider/catalog"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/server/api"
 )
 
 // Handlers respond to the requests under /v1.
@@ -23,4 +25,21 @@ type Handlers struct {
 	ValidationWait    time.Duration
 	NoSignIn          bool
 	Log               *slog.Logger
+}
+
+// problems are the mistakes in one request, with checks of the management operations.
+type problems struct{ api.Problems }
+
+// Merge adds the details of a rejection.
+func (p *problems) Merge(err error) {
+	var rejected *api.RejectionError
+	if errors.As(err, &rejected) {
+		p.Problems = append(p.Problems, rejected.Details...)
+	}
+}
+
+func (p *problems) validation(mistakes []policy.ValidationError) {
+	for i := range mistakes {
+		p.Check(&mistakes[i])
+	}
 }

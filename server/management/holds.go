@@ -16,7 +16,7 @@ type PauseRequest struct {
 	Body PauseSpec
 }
 
-// PauseSpec says whether a pause counts toward the time to live of pending events.
+// PauseSpec are the options of a pause.
 type PauseSpec struct {
 	StopTimeToLive *bool `json:"stopTimeToLive,omitempty"`
 }
@@ -51,24 +51,16 @@ type TestDelivery struct {
 
 // TestDelivery responds to POST /v1/topics/{topic}/subscriptions/{subscription}/testDelivery.
 func (m *Handlers) TestDelivery(ctx context.Context, r *SubscriptionPath) (*TestDelivery, error) {
-	if err := r.check(); err != nil {
-		return nil, err
-	}
 	id, err := m.Parts.Operator.TestDelivery(ctx, r.Topic, r.Subscription)
-	if err != nil {
-		return nil, r.rejected(err)
-	}
-	return &TestDelivery{DeliveryID: id}, nil
+	return &TestDelivery{DeliveryID: id}, err
 }
 
-type holdChange func(ctx context.Context, topic, name string) (*catalog.Subscription, error)
-
-// changeHold changes a hold and shows the event subscription with the change.
-func (m *Handlers) changeHold(ctx context.Context, r *SubscriptionPath, change holdChange) (*Subscription, error) {
+// changeHold changes a hold and returns the event subscription after it.
+func (m *Handlers) changeHold(
+	ctx context.Context, r *SubscriptionPath,
+	change func(ctx context.Context, topic, name string) (*catalog.Subscription, error),
+) (*Subscription, error) {
 	topic, name := r.Topic, r.Subscription
-	if err := r.check(); err != nil {
-		return nil, err
-	}
 	sub, err := change(ctx, topic, name)
 	switch {
 	case errors.Is(err, postgres.ErrPaused):
@@ -76,44 +68,42 @@ func (m *Handlers) changeHold(ctx context.Context, r *SubscriptionPath, change h
 			"event subscription %q of topic %q is paused: resume it first", name, topic)
 	case errors.Is(err, postgres.ErrNotValidated):
 		return nil, api.RejectConflict(api.ConflictCodeEndpointNotValidated,
-			"the endpoint of event subscription %q of topic %q is not validated: POST .../validate runs the handshake again, "+
-				"and endpointValidation skip does without", name, topic)
+			"the endpoint of event subscription %q of topic %q is not validated: repeat the handshake with POST .../validate, "+
+				"or set endpointValidation to skip", name, topic)
 	case errors.Is(err, catalog.ErrNoProbation):
 		return nil, api.RejectConflict(api.ConflictCodeSubscriptionNotOnProbation,
-			"event subscription %q of topic %q is not on probation: there is nothing to probe", name, topic)
+			"event subscription %q of topic %q is not on probation, so it cannot be probed", name, topic)
 	case err != nil:
-		return nil, r.rejected(err)
+		return nil, err
 	}
-	return m.counted(ctx, sub)
+	return m.withHeld(ctx, sub)
 }
 
-// Hold is why the deliveries of an event subscription wait.
+// Hold is the hold of an event subscription's deliveries.
 type Hold struct {
-	Reason string    `json:"reason" enum:"paused,not_validated,probation"`
-	Since  time.Time `json:"since"`
-	Cause  *string   `json:"cause"`
-	// NextProbeAt is when a probation lets one delivery through.
+	Reason            string     `json:"reason" enum:"paused,not_validated,probation"`
+	Since             time.Time  `json:"since"`
+	Cause             *string    `json:"cause"`
 	NextProbeAt       *time.Time `json:"nextProbeAt"`
 	Probing           bool       `json:"probing"`
 	TimeToLiveStopped bool       `json:"timeToLiveStopped"`
 	Resuming          bool       `json:"resuming"`
-	// HeldDeliveries is nil in lists.
-	HeldDeliveries *int `json:"heldDeliveries"`
+	HeldDeliveries    *int       `json:"heldDeliveries"`
 }
 
-// counted shows an event subscription with the number of deliveries that it holds, and its handshake.
-func (m *Handlers) counted(ctx context.Context, s *catalog.Subscription) (*Subscription, error) {
+// withHeld shows an event subscription with the count of its held deliveries and with its handshake.
+func (m *Handlers) withHeld(ctx context.Context, s *catalog.Subscription) (*Subscription, error) {
 	shown := m.subscriptionView(s)
 	var err error
-	if shown.Validation, err = m.validated(ctx, s); err != nil || shown.Hold == nil {
-		return &shown, err
+	if shown.Validation, err = m.validationView(ctx, s); err != nil || shown.Hold == nil {
+		return shown, err
 	}
 	held, err := m.Parts.Holds.CountHeld(ctx, s.ID)
 	shown.Hold.HeldDeliveries = &held
-	return &shown, err
+	return shown, err
 }
 
-// holdView leaves the held deliveries uncounted, see counted.
+// holdView shows a hold without the count of held deliveries; nil if there is none.
 func holdView(h catalog.HoldStatus) *Hold {
 	if h.Reason == "" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"postrider/server/api"
 )
 
-// retryPolicy checks the limits of attempts and of time, which have other names on namespace topics, and batches. Of an
-// unknown policy (nil) it checks the names only.
+// retryPolicy checks the limits of attempts, time to live and batches, and stores limits under one name. Without a policy
+// (nil) it checks only the names: namespace topics have other ones.
 func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalog.SubscriptionSpec) {
 	stated := s.RetryPolicy
 	if t.Kind != catalog.TopicNamespace {
@@ -28,21 +28,21 @@ func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalo
 
 func (p *problems) namespaceOnly(b *catalog.RetryPolicySpec) {
 	if b.MaxDeliveryCount != nil {
-		p.Value("retryPolicy.maxDeliveryCount", "must be absent: it is for namespace topics, here say maxDeliveryAttempts")
+		p.Value("retryPolicy.maxDeliveryCount", "must be absent: it is for namespace topics; set maxDeliveryAttempts")
 	}
 	if b.EventTimeToLive != nil {
 		p.Value("retryPolicy.eventTimeToLive",
-			"must be absent: it is for namespace topics, here say eventTimeToLiveInMinutes")
+			"must be absent: it is for namespace topics; set eventTimeToLiveInMinutes")
 	}
 }
 
-// namespaceNames moves the limits to the names under which they are stored. It reports false if a limit cannot be read.
+// namespaceNames moves the limits to the names that are stored. It returns false after a mistake.
 func (p *problems) namespaceNames(b, into *catalog.RetryPolicySpec) (readable bool) {
 	before := len(p.Problems)
 	switch {
 	case b.MaxDeliveryCount == nil:
 	case b.MaxDeliveryAttempts != nil:
-		p.Value("retryPolicy.maxDeliveryCount", "must not stand beside maxDeliveryAttempts: they are two names of one limit")
+		p.Value("retryPolicy.maxDeliveryCount", "must be absent with maxDeliveryAttempts: both are names of one limit")
 	default:
 		into.MaxDeliveryAttempts = b.MaxDeliveryCount
 	}
@@ -50,7 +50,7 @@ func (p *problems) namespaceNames(b, into *catalog.RetryPolicySpec) (readable bo
 	case b.EventTimeToLive == nil:
 	case b.EventTimeToLiveInMinutes != nil:
 		p.Value("retryPolicy.eventTimeToLive",
-			"must not stand beside eventTimeToLiveInMinutes: they are two names of one limit")
+			"must be absent with eventTimeToLiveInMinutes: both are names of one limit")
 	default:
 		minutes, err := policy.ParseMinutes(*b.EventTimeToLive)
 		if err != nil {
@@ -71,7 +71,7 @@ func (p *problems) attempts(under *policy.Policy, b *catalog.RetryPolicySpec, at
 	p.Check(err)
 }
 
-// timeToLive checks the policy's range and, of a namespace topic, its retention.
+// timeToLive checks the time to live against the policy's range and a namespace topic's retention.
 func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *catalog.RetryPolicySpec, ttl *int) {
 	if ttl == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"postrider/server/api"
 )
 
-// key is how a cursor has the key of a row.
+// key converts the key of a row to text for a cursor.
 type key[K any] struct {
 	parse func(string) (K, error)
 	text  func(K) string
@@ -22,19 +22,19 @@ var (
 	idKey     = key[uuid.UUID]{uuid.Parse, uuid.UUID.String}
 )
 
-// newestFirst is a page of a list that runs from the newest row to the oldest. request has the parameters that the link
-// to the next page keeps.
+// newestFirst is a page of a list from the newest row to the oldest. The link to the next page keeps the query
+// parameters of request.
 func newestFirst[R, F, T, K any](
 	ctx context.Context, path string, request *R, params *api.PageParams, filter F,
 	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), keyOf func(*T) K, as key[K],
 ) (*api.List[T], error) {
-	asked, err := params.Page()
+	after, err := params.After()
 	if err != nil {
 		return nil, err
 	}
-	turn := query.Turn[K]{Limit: asked.Limit}
+	turn := query.Turn[K]{Limit: params.Limit}
 	if params.Cursor != nil {
-		before, err := as.parse(asked.After)
+		before, err := as.parse(after)
 		if err != nil {
 			return nil, api.InvalidCursor()
 		}
@@ -45,17 +45,17 @@ func newestFirst[R, F, T, K any](
 		return nil, err
 	}
 	list := &api.List[T]{Value: api.Shown(page.Rows)}
-	after := page.SearchedTo
-	if after == nil && page.Older {
-		after = new(keyOf(&page.Rows[len(page.Rows)-1]))
+	last := page.SearchedTo
+	if last == nil && page.Older {
+		last = new(keyOf(&page.Rows[len(page.Rows)-1]))
 	}
-	if after != nil {
-		list.NextLink = api.NextLink(path, api.QueryOf(request), as.text(*after))
+	if last != nil {
+		list.NextLink = api.NextLink(path, api.QueryOf(request), as.text(*last))
 	}
 	return list, nil
 }
 
-// inOrder checks the ends of a time span by their names.
+// inOrder checks that a time span begins before its end.
 func inOrder(fromName string, from *time.Time, untilName string, until *time.Time) error {
 	if from != nil && until != nil && !from.Before(*until) {
 		return api.Invalid(fromName, "must be before %s", untilName)
@@ -66,12 +66,3 @@ func inOrder(fromName string, from *time.Time, untilName string, until *time.Tim
 func parseNumber(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
 
 func numberText(n int64) string { return strconv.FormatInt(n, 10) }
-
-// described shows each row of a page.
-func described[T, D any](rows []T, describe func(*T) D) []D {
-	shown := make([]D, len(rows))
-	for i := range rows {
-		shown[i] = describe(&rows[i])
-	}
-	return shown
-}

@@ -18,7 +18,7 @@ const (
 // BeginLoginRequest is the request POST /v1/logins.
 type BeginLoginRequest struct{ Body access.PersonalKeySpec }
 
-// LoginBegun is a login that waits for its approval.
+// LoginBegun is a login that waits for approval.
 type LoginBegun struct {
 	DeviceCode              string `json:"deviceCode"`
 	UserCode                string `json:"userCode"`
@@ -31,8 +31,8 @@ type LoginBegun struct {
 // BeginLogin responds to POST /v1/logins.
 func (m *Handlers) BeginLogin(ctx context.Context, r *BeginLoginRequest) (*api.Created[LoginBegun], error) {
 	if m.NoSignIn {
-		return nil, api.RejectConflict(api.ConflictCodeNoSignIn, "no user signs in to this server, so none can approve "+
-			"a login; postrider dev on this machine needs no personal key")
+		return nil, api.RejectConflict(api.ConflictCodeNoSignIn, "no user can sign in to this server, so logins cannot be "+
+			"approved; postrider dev on this machine needs no personal key")
 	}
 	secret, l, err := m.Parts.Access.BeginLogin(ctx, r.Body)
 	if err != nil {
@@ -49,7 +49,7 @@ func (m *Handlers) BeginLogin(ctx context.Context, r *BeginLoginRequest) (*api.C
 // PollLoginRequest is the request POST /v1/logins/poll.
 type PollLoginRequest struct{ Body LoginPoll }
 
-// LoginPoll names the login that is polled.
+// LoginPoll names a login.
 type LoginPoll struct {
 	DeviceCode string `json:"deviceCode"`
 }
@@ -63,14 +63,14 @@ type LoginStatus struct {
 // PollLogin responds to POST /v1/logins/poll.
 func (m *Handlers) PollLogin(ctx context.Context, r *PollLoginRequest) (*LoginStatus, error) {
 	if !access.IsAPIKey(r.Body.DeviceCode) {
-		return nil, api.Invalid("deviceCode", "is required: what POST /v1/logins answered")
+		return nil, api.Invalid("deviceCode", "must be the deviceCode of a response to POST /v1/logins")
 	}
 	l, key, err := m.Parts.Access.LoginOf(ctx, r.Body.DeviceCode)
 	if err != nil {
 		return nil, err
 	}
 	if key != nil {
-		key.Key = r.Body.DeviceCode // the secret of an approved login is the key
+		key.Key = r.Body.DeviceCode // becomes the key when the login is approved
 	}
 	return &LoginStatus{State: l.State, APIKey: key}, nil
 }
@@ -102,7 +102,7 @@ func (m *Handlers) RevokeMyKey(ctx context.Context, _ *struct{}) (*api.NoContent
 	who := access.ActorOf(ctx)
 	if who.PersonalKey == "" {
 		return nil, api.RejectConflict(api.ConflictCodeNotPersonalKey, "%s did not send a personal key: "+
-			"an administrator revokes other API keys by DELETE /v1/apiKeys/{apiKey}", who.Name)
+			"an administrator can revoke other API keys with DELETE /v1/apiKeys/{apiKey}", who.Name)
 	}
 	_, err := m.Parts.Access.RevokeAPIKey(ctx, who.PersonalKey)
 	return &api.NoContent{}, err

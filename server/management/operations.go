@@ -3,7 +3,6 @@ package management
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"time"
 
@@ -14,46 +13,38 @@ import (
 	"postrider/server/api"
 )
 
-// ListOperations responds to GET /v1/operations. A cursor has the time and the id of the last operation of the page.
+// ListOperations responds to GET /v1/operations.
 func (m *Handlers) ListOperations(ctx context.Context, r *api.PageParams) (*api.List[query.Operation], error) {
 	return api.ListByName(ctx, r, "/v1/operations",
-		func(ctx context.Context, cursor string, limit int) ([]query.Operation, error) {
-			if r.Cursor == nil {
-				return m.Parts.Reader.Operations(ctx, nil, limit)
-			}
-			after, err := placeOf(cursor)
+		func(ctx context.Context, _ string, limit int) ([]query.Operation, error) {
+			after, err := readPosition(r)
 			if err != nil {
 				return nil, err
 			}
+			if r.Cursor == nil {
+				return m.Parts.Reader.Operations(ctx, nil, limit)
+			}
 			last := query.Operation{OperationID: after.id, CreatedAt: after.at}
 			return m.Parts.Reader.Operations(ctx, &last, limit)
-		}, func(o query.Operation) string { return placeName(o.CreatedAt, o.OperationID) })
+		}, func(o query.Operation) string { return position{o.CreatedAt, o.OperationID}.String() })
 }
 
 // OperationPath names an operation.
 type OperationPath struct {
-	ID string `path:"operationId" example:"0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+	ID uuid.UUID `path:"operationId" example:"0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 // GetOperation responds to GET /v1/operations/{operationId}.
 func (m *Handlers) GetOperation(ctx context.Context, r *OperationPath) (*query.Operation, error) {
-	id, err := uuid.Parse(r.ID)
-	if err != nil {
-		return nil, operationNotFound(r.ID)
-	}
-	return m.operation(ctx, id)
+	return m.Parts.Reader.Operation(ctx, r.ID)
 }
 
 // CancelOperation responds to POST /v1/operations/{operationId}/cancel.
 func (m *Handlers) CancelOperation(ctx context.Context, r *OperationPath) (*query.Operation, error) {
-	id, err := uuid.Parse(r.ID)
-	if err != nil {
-		return nil, operationNotFound(r.ID)
-	}
-	if _, err := m.Parts.Operator.CancelOperation(ctx, id); err != nil {
+	if _, err := m.Parts.Operator.CancelOperation(ctx, r.ID); err != nil {
 		return nil, err
 	}
-	return m.operation(ctx, id)
+	return m.GetOperation(ctx, r)
 }
 
 // RedeliverEventsRequest is the request POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents.
@@ -62,7 +53,7 @@ type RedeliverEventsRequest struct {
 	Body RedeliverEventsSpec
 }
 
-// RedeliverEventsSpec selects the past events to deliver again.
+// RedeliverEventsSpec selects past events.
 type RedeliverEventsSpec struct {
 	From          time.Time  `json:"from"`
 	Until         *time.Time `json:"until,omitempty"`
@@ -72,9 +63,6 @@ type RedeliverEventsSpec struct {
 
 // RedeliverEvents responds to POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents.
 func (m *Handlers) RedeliverEvents(ctx context.Context, r *RedeliverEventsRequest) (*StartedOperation, error) {
-	if err := r.check(); err != nil {
-		return nil, err
-	}
 	var found problems
 	from, until, rate := r.Body.From, r.Body.Until, found.rate(r.Body.RatePerSecond)
 	switch {
@@ -93,52 +81,47 @@ func (m *Handlers) RedeliverEvents(ctx context.Context, r *RedeliverEventsReques
 		return &StartedOperation{Done: &n}, noSubscription(err, r.Topic, r.Subscription)
 	}
 	id, err := m.Parts.Operator.RedeliverEvents(ctx, r.Topic, r.Subscription, from, until, rate)
-	if err != nil {
-		return nil, noSubscription(err, r.Topic, r.Subscription)
-	}
-	o, err := m.operation(ctx, id)
-	return &StartedOperation{Operation: o}, err
+	return m.started(ctx, id, noSubscription(err, r.Topic, r.Subscription))
 }
 
-// noSubscription is err, or the response 404 if a function rejected the event subscription of the path as an argument.
+// noSubscription is err, or the response 404 if a function of the database rejected the path's event subscription.
 func noSubscription(err error, topic, subscription string) error {
-	var refusal *postgres.FunctionError
-	if errors.As(err, &refusal) && errors.Is(err, postgres.ErrInvalid) && refusal.Field == "subscription" {
+	var rejected *postgres.FunctionError
+	if errors.As(err, &rejected) && errors.Is(err, postgres.ErrInvalid) && rejected.Field == "subscription" {
 		return api.SubscriptionNotFound(topic, subscription)
 	}
 	return err
 }
 
-func (m *Handlers) operation(ctx context.Context, id uuid.UUID) (*query.Operation, error) {
-	o, err := m.Parts.Reader.Operation(ctx, id)
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, operationNotFound(id.String())
+// started is the response with a started operation, or err.
+func (m *Handlers) started(ctx context.Context, id uuid.UUID, err error) (*StartedOperation, error) {
+	if err != nil {
+		return nil, err
 	}
-	return o, err
+	o, err := m.Parts.Reader.Operation(ctx, id)
+	return &StartedOperation{Operation: o}, err
 }
 
-func operationNotFound(id string) error {
-	return api.Refuse(http.StatusNotFound, api.CodeNotFound, "operation %q does not exist", api.Shorten(id))
-}
-
-// place is where a row stands in a list that is sorted by time.
-type place struct {
+// position is the position of a row in a list that is sorted by time.
+type position struct {
 	at time.Time
 	id uuid.UUID
 }
 
-func placeName(at time.Time, id uuid.UUID) string {
-	return at.UTC().Format(time.RFC3339Nano) + " " + id.String()
-}
+func (p position) String() string { return p.at.UTC().Format(time.RFC3339Nano) + " " + p.id.String() }
 
-// placeOf reads the place that a cursor has.
-func placeOf(cursor string) (from place, err error) {
-	at, id, _ := strings.Cut(cursor, " ")
-	var wrong [2]error
-	from.at, wrong[0] = time.Parse(time.RFC3339Nano, at)
-	from.id, wrong[1] = uuid.Parse(id)
-	if errors.Join(wrong[:]...) != nil {
-		return from, api.InvalidCursor()
+// readPosition reads the position in a cursor.
+func readPosition(r *api.PageParams) (p position, err error) {
+	text, err := r.After()
+	if err != nil || r.Cursor == nil {
+		return p, err
 	}
-	return from, nil
+	at, id, _ := strings.Cut(text, " ")
+	var wrong [2]error
+	p.at, wrong[0] = time.Parse(time.RFC3339Nano, at)
+	p.id, wrong[1] = uuid.Parse(id)
+	if errors.Join(wrong[:]...) != nil {
+		return p, api.InvalidCursor()
+	}
+	return p, nil
 }

@@ -1,15 +1,12 @@
 package management
 
 import (
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"postrider/catalog"
 	"postrider/event"
-	"postrider/postgres"
-	"postrider/server/api"
 )
 
 // TopicPath names a topic.
@@ -23,23 +20,7 @@ type SubscriptionPath struct {
 	Subscription string `path:"subscription" example:"billing"`
 }
 
-// check rejects names that no event subscription can have.
-func (p SubscriptionPath) check() error {
-	if !api.Storable(p.Topic) || !api.Storable(p.Subscription) {
-		return api.SubscriptionNotFound(p.Topic, p.Subscription)
-	}
-	return nil
-}
-
-// rejected is err, or the response 404 if err says that the event subscription does not exist.
-func (p SubscriptionPath) rejected(err error) error {
-	if errors.Is(err, postgres.ErrNotFound) {
-		return api.SubscriptionNotFound(p.Topic, p.Subscription)
-	}
-	return err
-}
-
-// EndpointOf is the path to publish to.
+// EndpointOf is the path for publishing to a topic.
 func EndpointOf(t *catalog.Topic) string {
 	if t.Kind == catalog.TopicNamespace {
 		return topicPath(t.Name) + ":publish"
@@ -47,7 +28,7 @@ func EndpointOf(t *catalog.Topic) string {
 	return topicPath(t.Name) + "/api/events"
 }
 
-// InputOf is what the topic says of its input, and what an event gets that may leave out its id and time.
+// InputOf is how a topic's events are read.
 func InputOf(t *catalog.Topic) event.Input {
 	return event.Input{
 		Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(),

@@ -16,8 +16,8 @@ import (
 	"postrider/server/api"
 )
 
-// Policy is a retry policy as PUT takes it and GET shows it. A setting that is absent or null has its default; package
-// spec describes each. Name, BuiltIn, IsDefault and ETag are shown, and ignored by PUT.
+// Policy is a retry policy in PUT and GET. A setting that is absent or null has its default; package spec describes each.
+// PUT ignores Name, BuiltIn, IsDefault and ETag.
 type Policy struct {
 	Name      string  `json:"name"`
 	BuiltIn   bool    `json:"builtIn"`
@@ -47,14 +47,14 @@ type Policy struct {
 	StatusTable                     []StatusCell   `json:"statusTable"`
 }
 
-// Range is what an event subscription may set, and what it has if it sets nothing.
+// Range is the range of an event subscription's limit, and its default.
 type Range struct {
 	Default *int `json:"default" required:"false"`
 	Least   *int `json:"least" required:"false"`
 	Most    *int `json:"most" required:"false"`
 }
 
-// Probation are the settings of a retry policy's probation, see policy.Probation.
+// Probation are the probation settings of a retry policy.
 type Probation struct {
 	Scope          *policy.ProbationScope     `json:"scope"`
 	Trigger        *int                       `json:"trigger"`
@@ -64,7 +64,7 @@ type Probation struct {
 	ByOutcome      map[policy.Outcome]float64 `json:"byOutcome"`
 }
 
-// StatusCell is an entry of a retry policy's status table, see policy.Cell.
+// StatusCell is an entry of a retry policy's status table.
 type StatusCell struct {
 	EndpointKind      policy.EndpointKind `json:"endpointKind"`
 	Condition         string              `json:"condition"`
@@ -72,7 +72,7 @@ type StatusCell struct {
 	MinDelayInSeconds *float64            `json:"minDelayInSeconds" required:"false"`
 }
 
-// DescribePolicy shows a retry policy with every setting. Version 0 leaves the etag out. Lists are never null.
+// DescribePolicy shows a retry policy with all settings. Version 0 omits the etag.
 func DescribePolicy(p *policy.Policy, version postgres.Version) Policy {
 	shown := Policy{
 		Name: p.Name, BuiltIn: p.BuiltIn, IsDefault: p.Name == policy.DefaultName, Source: &p.Source,
@@ -113,7 +113,7 @@ func DescribePolicy(p *policy.Policy, version postgres.Version) Policy {
 	return shown
 }
 
-// compareCells puts webhooks first, and of their cells the statuses, then "other", then the errors.
+// compareCells orders by kind of endpoint, webhooks first, then: statuses, "other", errors.
 func compareCells(x, y policy.Cell) int {
 	return cmp.Or(
 		-cmp.Compare(x.EndpointKind, y.EndpointKind),
@@ -133,8 +133,7 @@ func conditionClass(condition string) int {
 	}
 }
 
-// ReadPolicy reads a policy of this name from the JSON of PUT /v1/policies/{policy}, which is what DescribePolicy
-// returns. Its error names every mistake, one a line.
+// ReadPolicy reads a policy from the body of PUT /v1/policies/{policy}. Its error has all mistakes, one a line.
 func ReadPolicy(name string, body []byte) (*policy.Policy, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, errNoObject
@@ -147,9 +146,9 @@ func ReadPolicy(name string, body []byte) (*policy.Policy, error) {
 	return p, inLines(err)
 }
 
-var errNoObject = errors.New("there is no JSON object")
+var errNoObject = errors.New("the body must be a JSON object")
 
-// inLines is an error for a terminal: every mistake, one a line.
+// inLines is an error with all mistakes, one a line.
 func inLines(err error) error {
 	var rejected *api.RejectionError
 	if !errors.As(err, &rejected) || len(rejected.Details) == 0 {
@@ -162,12 +161,12 @@ func inLines(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// policy fills in the defaults and checks the result. The defaults are those of ga-2021, with two exceptions. There is
-// no retry window: a policy with a longer time to live would end at ga-2021's 24 hours. Dead letters are kept.
+// policy adds the defaults and checks the result. The defaults are those of ga-2021, except that dead letters are kept and
+// that there is no retry window: it would end a longer time to live after 24 hours.
 func (b *Policy) policy(name string) (*policy.Policy, error) {
 	base, known := policy.Builtin(policy.DefaultName)
 	if !known {
-		return nil, fmt.Errorf("there is no retry policy %s", policy.DefaultName)
+		return nil, fmt.Errorf("retry policy %s does not exist", policy.DefaultName)
 	}
 	p := &policy.Policy{
 		Name: name, Source: optional(b.Source, ""),
@@ -204,15 +203,13 @@ func (b *Policy) policy(name string) (*policy.Policy, error) {
 	ttl, least, most := b.EventTimeToLiveInMinutes.or(day, minutes(base.MinTTL), minutes(base.MaxTTL), day)
 	p.DefaultTTL, p.MinTTL, p.MaxTTL = minutesOf(ttl), minutesOf(least), minutesOf(most)
 	var found problems
-	for _, mistake := range p.Mistakes() {
-		found.Check(&mistake)
-	}
+	found.validation(p.Mistakes())
 	found.table(spec.Policy, b)
 	return p, found.Err()
 }
 
-// or is the range with a base for what is absent. In a range that is given, an absent default is otherwise, and an
-// absent upper end is not below the default.
+// or is the range with a base for absent members. In a present range, an absent default is otherwise, and an absent upper
+// limit is at least the default.
 func (r *Range) or(value, least, most, otherwise int) (int, int, int) {
 	if r == nil {
 		return value, least, most
@@ -246,7 +243,7 @@ func (b *Probation) probation(base policy.Probation) policy.Probation {
 	return p
 }
 
-// optional is the value of a member, or its default if the member is absent or null.
+// optional is the value of a member, or a default if it is absent or null.
 func optional[T any](given *T, otherwise T) T {
 	if given == nil {
 		return otherwise
@@ -273,8 +270,8 @@ func spanOr(seconds *float64, otherwise time.Duration) time.Duration {
 	return spanOf(*seconds)
 }
 
-// spanOf and minutesOf stay far within a Duration and far outside every range, whatever is given. The database stores
-// microseconds.
+// spanOf and minutesOf limit their results to values that fit a Duration and are outside every valid range. The database
+// stores microseconds.
 func spanOf(seconds float64) time.Duration {
 	const most = 1e9
 	return time.Duration(math.Round(min(max(seconds, -most), most)*1e6)) * time.Microsecond

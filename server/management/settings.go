@@ -1,6 +1,7 @@
 package management
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,8 @@ import (
 	"postrider/server/api"
 )
 
-// checkSubscription checks every setting of an event subscription, so that one response names all mistakes. It returns
-// the settings as they are to be stored, without names that a setting has only on some topics.
+// checkSubscription checks all settings of an event subscription and returns them as they are stored. Its error has all
+// mistakes.
 func (m *Handlers) checkSubscription(
 	ctx context.Context, t *catalog.Topic, name string, stated catalog.SubscriptionSpec,
 ) (catalog.SubscriptionSpec, error) {
@@ -42,10 +43,10 @@ func (m *Handlers) checkSubscription(
 	}
 	found.retryPolicy(p, t, &stated)
 	if p == nil {
-		found.unknownPolicy(m.policyNames())
+		found.Merge(m.unknownPolicy())
 	}
 	found.deliverySchema(&effective, t)
-	m.deliveryAttributes(&found, stated.DeliveryAttributes, stored.DeliveryAttributes)
+	found.validation(m.HeaderLimits.Mistakes(stated.DeliveryAttributes, stored.DeliveryAttributes))
 	m.connection(&found, &stated, &stored.Connection)
 	m.deadLetterDestination(&found, stated.DeadLetterDestination)
 	found.labels(stated.Labels)
@@ -60,8 +61,8 @@ func (m *Handlers) checkSubscription(
 	return stated, found.Err()
 }
 
-// storedSpec are the stored settings with their secrets, which are kept if the client leaves them out. They are empty
-// if there is no such event subscription.
+// storedSpec are the stored settings with their secrets, which a client may omit. They are empty if the event subscription
+// does not exist.
 func (m *Handlers) storedSpec(ctx context.Context, topic, name string) (stored catalog.SubscriptionSpec, err error) {
 	if !api.Storable(name) {
 		return stored, nil
@@ -76,7 +77,7 @@ func (m *Handlers) storedSpec(ctx context.Context, topic, name string) (stored c
 	return sub.Stated, nil
 }
 
-// table checks settings by their rows in the table, unless a more specific check has found a mistake in one.
+// table checks settings by their rows in the table, except those with a mistake already.
 func (p *problems) table(table []spec.Setting, settings any) {
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -105,14 +106,7 @@ func (m *Handlers) endpoint(found *problems, s *catalog.SubscriptionSpec) {
 	}
 }
 
-// deliveryAttributes checks custom headers; a value that is left out must be stored.
-func (m *Handlers) deliveryAttributes(found *problems, stated, stored []policy.DeliveryAttribute) {
-	for _, mistake := range m.HeaderLimits.Mistakes(stated, stored) {
-		found.Check(&mistake)
-	}
-}
-
-// connection checks how the endpoint is connected to, with the secrets that are kept.
+// connection checks the settings of the connection to the endpoint, stored secrets included.
 func (m *Handlers) connection(found *problems, s *catalog.SubscriptionSpec, stored *policy.Connection) {
 	if s.MinimumTLSVersion == policy.TLS12 {
 		s.MinimumTLSVersion = "" // the default
@@ -122,11 +116,9 @@ func (m *Handlers) connection(found *problems, s *catalog.SubscriptionSpec, stor
 		found.Check(err)
 		return
 	}
-	u, _ := url.Parse(s.EndpointURL) // endpoint has reported what is wrong with it
+	u, _ := url.Parse(s.EndpointURL) // endpoint reports its mistakes
 	mistakes := c.Mistakes(u, m.Allow)
-	for i := range mistakes {
-		found.Check(&mistakes[i])
-	}
+	found.validation(mistakes)
 	if c.OAuth2 == nil || len(mistakes) > 0 || m.AllowHTTP {
 		return
 	}
@@ -136,7 +128,7 @@ func (m *Handlers) connection(found *problems, s *catalog.SubscriptionSpec, stor
 }
 
 // deadLetterDestination checks where dead letters are exported to. The stored location has no query: an operator
-// configures how it is reached.
+// configures access to it.
 func (m *Handlers) deadLetterDestination(found *problems, d *catalog.DeadLetterDestination) {
 	const target = "deadLetterDestination.properties"
 	if d == nil {
@@ -145,14 +137,14 @@ func (m *Handlers) deadLetterDestination(found *problems, d *catalog.DeadLetterD
 	switch kind, p := d.EndpointType, d.Properties; {
 	case !kind.Outside():
 		if p != nil {
-			found.Value(target, "must be absent: %s has none", kind)
+			found.Value(target, "must be absent with endpointType %s", kind)
 		}
 	case p == nil:
 		found.Value(target, "is required for %s", kind)
 	case kind == catalog.DeadLetterBlob && (p.ResourceID != "" || p.BlobContainerName != "" || p.URL == ""):
-		found.Value(target, "must be url, and perhaps prefix, of %s", kind)
+		found.Value(target, "must have url, and may have prefix, with endpointType %s", kind)
 	case kind == catalog.DeadLetterStorageBlob && (p.URL != "" || p.Prefix != "" || p.ResourceID == ""):
-		found.Value(target, "must be resourceId and blobContainerName of %s", kind)
+		found.Value(target, "must have resourceId and blobContainerName with endpointType %s", kind)
 	default:
 		if _, err := m.Locations.Resolve(*p); err != nil {
 			found.Check(err)
@@ -162,15 +154,13 @@ func (m *Handlers) deadLetterDestination(found *problems, d *catalog.DeadLetterD
 	}
 }
 
-func (p *problems) unknownPolicy(known []string) {
-	p.Value("retryPolicy.policy", "must be one of %s", strings.Join(known, ", "))
-}
-
-// unknownPolicy rejects an event subscription whose retry policy does not exist.
+// unknownPolicy is the response to a retry policy that does not exist.
 func (m *Handlers) unknownPolicy() error {
-	var found problems
-	found.unknownPolicy(m.policyNames())
-	return found.Err()
+	var names []string
+	for _, p := range m.Parts.Cache.Snapshot().Policies() {
+		names = append(names, p.Name)
+	}
+	return api.Invalid("retryPolicy.policy", "must be one of %s", strings.Join(names, ", "))
 }
 
 func (p *problems) deliverySchema(s *catalog.SubscriptionSpec, t *catalog.Topic) {
@@ -186,7 +176,7 @@ func (p *problems) deliverySchema(s *catalog.SubscriptionSpec, t *catalog.Topic)
 	}
 }
 
-// maxLabelRunes is ours: Event Grid's pages name no limits of labels.
+// maxLabelRunes is the limit of a label's characters. Event Grid's pages have none.
 const maxLabelRunes = 256
 
 func (p *problems) labels(labels []string) {
@@ -195,12 +185,12 @@ func (p *problems) labels(labels []string) {
 		case runes < 1 || runes > maxLabelRunes:
 			p.Value(fmt.Sprintf("labels[%d]", i), "must be 1 to %d characters long, not %d", maxLabelRunes, runes)
 		case strings.ContainsFunc(label, unicode.IsControl):
-			p.Value(fmt.Sprintf("labels[%d]", i), "must have no control characters")
+			p.Value(fmt.Sprintf("labels[%d]", i), "must not contain control characters")
 		}
 	}
 }
 
-// expiration rounds the time to the microsecond that PostgreSQL keeps. now is the database's.
+// expiration truncates the time to microseconds, as PostgreSQL does. now is the database's time.
 func (p *problems) expiration(at *time.Time, now time.Time) {
 	if at == nil {
 		return
@@ -208,12 +198,12 @@ func (p *problems) expiration(at *time.Time, now time.Time) {
 	*at = at.UTC().Truncate(time.Microsecond)
 	if !at.After(now) {
 		p.Value("expirationTimeUtc",
-			"is an invalid expiration time: it must be in the future; by the database's clock it is %s",
+			"is an invalid expiration time: it must be in the future; the database's time is %s",
 			now.UTC().Format(time.RFC3339))
 	}
 }
 
-// readFilter leaves out a value of null, which some clients send beside values.
+// readFilter removes null values, which some clients send beside values.
 func readFilter(f filter.Filter) filter.Filter {
 	for i := range f.AdvancedFilters {
 		if string(f.AdvancedFilters[i].Value) == "null" {
@@ -221,4 +211,24 @@ func readFilter(f filter.Filter) filter.Filter {
 		}
 	}
 	return f
+}
+
+// CheckSubscription checks the body of a PUT of an event subscription without a server: names, types, unknown members
+// and the filter. Its error has all mistakes, one a line.
+func CheckSubscription(name string, body []byte) error {
+	var settings catalog.SubscriptionSpec
+	if len(bytes.TrimSpace(body)) == 0 {
+		return errNoObject
+	}
+	if err := api.DecodeStrictly(body, &settings); err != nil {
+		return inLines(err)
+	}
+	var found problems
+	found.Check(policy.ValidName("subscription", name))
+	if settings.EndpointURL == "" {
+		found.Value("endpointUrl", "is required")
+	}
+	f := readFilter(settings.Filter)
+	found.Check(f.ValidateWithin(filter.Limits{MaxFilters: 1000, MaxValues: 10_000, MaxStringLength: 10_000}))
+	return inLines(found.Err())
 }

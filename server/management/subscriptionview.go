@@ -10,14 +10,14 @@ import (
 	"postrider/postgres"
 )
 
-// Subscription is an event subscription as it is shown: its effective settings without its secrets, and its state. Its
-// own members replace those of the settings with the same name.
+// Subscription shows an event subscription: its effective settings without secrets, and its state. A field replaces the
+// setting of the same name.
 type Subscription struct {
 	Topic           string `json:"topic"`
 	Name            string `json:"name"`
 	EndpointBaseURL string `json:"endpointBaseUrl"`
 	catalog.SubscriptionSpec
-	// EndpointURL is never set: only getFullUrl shows the URL in full.
+	// EndpointURL is never set: getFullUrl shows the URL.
 	EndpointURL               *string                       `json:"endpointUrl,omitempty" hidden:"true"`
 	Filter                    FilterView                    `json:"filter"`
 	DeadLetterDestination     catalog.DeadLetterDestination `json:"deadLetterDestination"`
@@ -29,14 +29,14 @@ type Subscription struct {
 	OAuth2                    *OAuth2View                   `json:"oauth2"`
 	Version                   postgres.Version              `json:"etag"`
 	ProvisioningState         catalog.ProvisioningState     `json:"provisioningState"`
-	// Validation is the newest handshake; nil in lists.
+	// Validation is the last handshake; nil in lists.
 	Validation *Validation `json:"validation"`
 	Hold       *Hold       `json:"hold"`
 	CreatedAt  time.Time   `json:"createdAt"`
 	UpdatedAt  time.Time   `json:"updatedAt"`
 }
 
-// FilterView is a filter with every member, see filter.Filter.
+// FilterView is a filter with all members.
 type FilterView struct {
 	IncludedEventTypes              []string                `json:"includedEventTypes"`
 	SubjectBeginsWith               string                  `json:"subjectBeginsWith"`
@@ -46,7 +46,7 @@ type FilterView struct {
 	EnableAdvancedFilteringOnArrays bool                    `json:"enableAdvancedFilteringOnArrays"`
 }
 
-// OAuth2View are the client credentials of an event subscription, without the secret.
+// OAuth2View are the OAuth credentials of an event subscription without the secret.
 type OAuth2View struct {
 	TokenURL string  `json:"tokenUrl"`
 	ClientID string  `json:"clientId"`
@@ -60,21 +60,21 @@ type DeliveryAttributeView struct {
 	Properties any                          `json:"properties"`
 }
 
-// StaticAttribute is a fixed value; nil if it is secret.
+// StaticAttribute is a fixed value. Value is nil if it is secret.
 type StaticAttribute struct {
 	Value    *string `json:"value"`
 	IsSecret bool    `json:"isSecret"`
 }
 
-// DynamicAttribute is a field of the event.
+// DynamicAttribute is the path of a value in the event.
 type DynamicAttribute struct {
 	SourceField string `json:"sourceField"`
 }
 
 // subscriptionView shows an event subscription with its effective settings and without its secrets.
-func (m *Handlers) subscriptionView(s *catalog.Subscription) Subscription {
+func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 	rules, batch, open := m.rules(s), s.Batch(), s.Connection.WithoutSecrets()
-	shown := Subscription{
+	shown := &Subscription{
 		Topic: s.Topic, Name: s.Name, EndpointBaseURL: s.EndpointBaseURL, SubscriptionSpec: s.SubscriptionSpec,
 		Filter: filterView(s.Filter), DeadLetterDestination: destinationView(s, rules.DeadLetter),
 		DeliveryAttributeMappings: attributesView(s.DeliveryAttributes, false), Signing: m.signingView(s),
@@ -103,7 +103,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) Subscription {
 	return shown
 }
 
-// destinationView is the effective dead-letter destination; it has no secrets.
+// destinationView is the effective dead-letter destination.
 func destinationView(s *catalog.Subscription, kept bool) catalog.DeadLetterDestination {
 	switch d := s.DeadLetterDestination; {
 	case !kept:
@@ -125,7 +125,7 @@ func filterView(f filter.Filter) FilterView {
 	return shown
 }
 
-// attributesView shows custom headers, with the values of secret ones only if they are revealed.
+// attributesView shows custom headers. reveal includes secret values.
 func attributesView(list []policy.DeliveryAttribute, reveal bool) []DeliveryAttributeView {
 	shown := make([]DeliveryAttributeView, len(list))
 	for i, a := range list {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 
 	"postrider/catalog"
 	"postrider/event"
@@ -16,40 +15,39 @@ import (
 	"postrider/server/api"
 )
 
-// MaxTestedEvents is the maximum and the default of the number of a topic's last events that a filter is tested with.
+// MaxTestedEvents is the maximum and the default of a topic's last events in a test.
 const MaxTestedEvents = 50
 
-// FilterTest selects the events that a filter is tested with.
+// FilterTest selects the events of a test.
 type FilterTest struct {
-	// Event is one event in the topic's input schema. Absent or null: the topic's last events.
+	// Event is one event in the topic's input schema. If it is absent, the topic's last events are tested.
 	Event json.RawMessage `json:"event,omitempty" type:"object"`
 	Last  *int            `json:"last,omitempty" minimum:"1" maximum:"50" nullable:"true"`
 }
 
-// TopicFilterTest is a filter with the events that it is tested with.
+// TopicFilterTest is a filter and the events of its test.
 type TopicFilterTest struct {
 	Filter *filter.Filter `json:"filter,omitempty"`
 	FilterTest
 }
 
-// FilterResults are the results of a filter, one for each event.
+// FilterResults are the results of a filter for events.
 type FilterResults struct {
 	Value []FilterResult `json:"value"`
 }
 
 // FilterResult is the result of a filter for an event.
 type FilterResult struct {
-	ID        string `json:"id"`
-	EventType string `json:"eventType"`
-	Subject   string `json:"subject"`
-	// Matched: the event passed all clauses.
-	Matched bool           `json:"matched"`
-	Clauses []FilterClause `json:"clauses"`
+	ID        string         `json:"id"`
+	EventType string         `json:"eventType"`
+	Subject   string         `json:"subject"`
+	Matched   bool           `json:"matched"`
+	Clauses   []FilterClause `json:"clauses"`
 }
 
 // FilterClause is the result of one clause of a filter.
 type FilterClause struct {
-	// Clause is the path of a property: includedEventTypes, advancedFilters[0].
+	// Clause is the path of a setting, such as advancedFilters[0].
 	Clause string `json:"clause"`
 	Passed bool   `json:"passed"`
 	// Why is what the event has and what the clause requires; nil if the event passed.
@@ -62,17 +60,13 @@ type TestSubscriptionFilterRequest struct {
 	Body FilterTest `required:"false"`
 }
 
-// TestSubscriptionFilter responds to POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter. It stores and
-// delivers nothing.
+// TestSubscriptionFilter responds to POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter.
 func (m *Handlers) TestSubscriptionFilter(
 	ctx context.Context, r *TestSubscriptionFilterRequest,
 ) (*FilterResults, error) {
-	if err := r.check(); err != nil {
-		return nil, err
-	}
 	f, err := query.ReadFilter(ctx, m.Parts.DB.Pool, r.Topic, r.Subscription)
 	if err != nil {
-		return nil, r.rejected(err)
+		return nil, err
 	}
 	return m.testFilter(ctx, &f.Topic, &f.Filter, &r.Body)
 }
@@ -83,7 +77,7 @@ type TestFilterRequest struct {
 	Body TopicFilterTest `required:"false"`
 }
 
-// TestFilter responds to POST /v1/topics/{topic}/testFilter. The filter is in the request.
+// TestFilter responds to POST /v1/topics/{topic}/testFilter.
 func (m *Handlers) TestFilter(ctx context.Context, r *TestFilterRequest) (*FilterResults, error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
@@ -98,7 +92,7 @@ func (m *Handlers) TestFilter(ctx context.Context, r *TestFilterRequest) (*Filte
 	return m.testFilter(ctx, topic, &filter, &r.Body.FilterTest)
 }
 
-// testFilter returns the result of a filter for each of the events, in their order.
+// testFilter returns the result of a filter for each event.
 func (m *Handlers) testFilter(
 	ctx context.Context, topic *catalog.Topic, f *filter.Filter, test *FilterTest,
 ) (*FilterResults, error) {
@@ -113,7 +107,7 @@ func (m *Handlers) testFilter(
 			ID: events[i].ID, EventType: events[i].Type, Subject: events[i].Subject, Matched: true, Clauses: []FilterClause{},
 		}
 		for _, c := range f.Explain(&view) {
-			shown.Matched = shown.Matched && c.Passed // see filter.Filter.Explain
+			shown.Matched = shown.Matched && c.Passed
 			shown.Clauses = append(shown.Clauses, FilterClause{Clause: c.Clause, Passed: c.Passed, Why: textOrNull(c.Why)})
 		}
 		tested.Value[i] = shown
@@ -121,32 +115,31 @@ func (m *Handlers) testFilter(
 	return &tested, nil
 }
 
-// testedEvents are the event in the request, or the topic's last ones.
+// testedEvents are the event in the request, or the topic's last events.
 func (m *Handlers) testedEvents(ctx context.Context, topic *catalog.Topic, test *FilterTest) ([]event.Event, error) {
 	given := len(test.Event) > 0 && string(test.Event) != "null"
 	last := optional(test.Last, MaxTestedEvents)
 	switch {
 	case given && test.Last != nil:
-		return nil, api.Invalid("last", "must be absent beside event")
+		return nil, api.Invalid("last", "must be absent with event")
 	case last < 1 || last > MaxTestedEvents:
 		return nil, api.Invalid("last", "must be between 1 and %d, not %d", MaxTestedEvents, last)
 	case given:
 		return readTestedEvent(topic, test.Event)
 	}
 	events, err := query.LastEvents(ctx, m.Parts.DB.Pool, topic.ID, last)
-	return events, lastEventsRejection(err)
+	return events, lastEventsError(err)
 }
 
-func lastEventsRejection(err error) error {
+func lastEventsError(err error) error {
 	if errors.Is(err, postgres.ErrTooSlow) {
-		return api.Refuse(http.StatusServiceUnavailable, api.CodeUnavailable,
-			"the topic's last events were not found in time: very many events of other topics are newer; bring one in event")
+		return api.Reject(http.StatusServiceUnavailable, api.CodeUnavailable,
+			"the topic's last events were not found in time, because other topics have many newer events; send one in event")
 	}
 	return err
 }
 
-// readTestedEvent reads one event in the topic's schema, as if it were published. Its error names what is wrong with
-// the event.
+// readTestedEvent reads one event in the topic's schema, as for a publish.
 func readTestedEvent(topic *catalog.Topic, text []byte) ([]event.Event, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
 		return nil, api.Invalid("event", "must be an object: one event in schema %s", topic.InputSchema)
@@ -155,21 +148,9 @@ func readTestedEvent(topic *catalog.Topic, text []byte) ([]event.Event, error) {
 	var wrong *event.Error
 	switch {
 	case errors.As(err, &wrong):
-		return nil, eventRejection(wrong)
-	case err == nil && len(events) != 1: // "{},{}", which no request can contain
-		return nil, api.Invalid("event", "must be one event and not %d", len(events))
+		return nil, api.EventRejection(wrong, "event")
+	case err == nil && len(events) != 1: // not reachable: the body is valid JSON
+		return nil, api.Invalid("event", "must be one event, not %d", len(events))
 	}
 	return events, err
-}
-
-// eventRejection names the one event as the request does.
-func eventRejection(e *event.Error) error {
-	const place, member = "events[0]", "event"
-	answer := api.Refuse(e.Status, e.Code, "%s", strings.Replace(e.Message, place, member, 1))
-	target := member
-	if e.Field != "" {
-		target += "." + e.Field
-	}
-	answer.Details = []api.ErrorDetail{{Code: e.Code, Target: target, Message: answer.Message}}
-	return answer
 }

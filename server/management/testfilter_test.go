@@ -13,13 +13,13 @@ import (
 
 func TestLastEventsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{postgres.ErrTooSlow, fmt.Errorf("do the thing with secrets: %w", postgres.ErrTooSlow)} {
-		var no *api.RejectionError
-		require.ErrorAs(t, lastEventsRejection(err), &no)
-		require.Equal(t, http.StatusServiceUnavailable, no.Status)
-		require.Equal(t, "ServiceUnavailable", no.Code)
-		require.NotContains(t, no.Message, "secrets")
-		require.Contains(t, no.Message, "bring one in event", "trying again does not help")
+	for _, err := range []error{postgres.ErrTooSlow, fmt.Errorf("an operation with secrets: %w", postgres.ErrTooSlow)} {
+		var rejected *api.RejectionError
+		require.ErrorAs(t, lastEventsError(err), &rejected)
+		require.Equal(t, http.StatusServiceUnavailable, rejected.Status)
+		require.Equal(t, "ServiceUnavailable", rejected.Code)
+		require.NotContains(t, rejected.Message, "secrets")
+		require.Contains(t, rejected.Message, "send one in event", "a retry does not help")
 	}
-	require.NoError(t, lastEventsRejection(nil))
+	require.NoError(t, lastEventsError(nil))
 }

@@ -27,10 +27,9 @@ type TopicSpec struct {
 type Topic struct {
 	Name string `json:"name"`
 	TopicSpec
-	Version postgres.Version `json:"etag"`
-	// Endpoint is the path to publish to.
-	Endpoint string `json:"endpoint"`
-	// Key1 and Key2 are shown once, to the client that creates the topic.
+	Version  postgres.Version `json:"etag"`
+	Endpoint string           `json:"endpoint"`
+	// Key1 and Key2 are set in the response that creates the topic.
 	Key1      *string   `json:"key1,omitempty"`
 	Key2      *string   `json:"key2,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -43,7 +42,7 @@ func (m *Handlers) ListTopics(ctx context.Context, r *api.PageParams) (*api.List
 		list, err := m.Parts.Topics.List(ctx, after, limit)
 		topics := make([]Topic, len(list))
 		for i, t := range list {
-			topics[i] = topicView(t, nil)
+			topics[i] = *topicView(t, nil)
 		}
 		return topics, err
 	}
@@ -59,28 +58,24 @@ type PutTopicRequest struct {
 
 // PutTopic responds to PUT /v1/topics/{topic}.
 func (m *Handlers) PutTopic(ctx context.Context, r *PutTopicRequest) (*api.Put[Topic], error) {
-	when, err := r.Conditions()
-	if err != nil {
-		return nil, err
-	}
 	spec, err := r.Body.check(r.Topic)
 	if err != nil {
 		return nil, err
 	}
-	topic, keys, err := m.Parts.Topics.Put(ctx, r.Topic, spec, when...)
+	topic, keys, err := m.Parts.Topics.Put(ctx, r.Topic, spec, r.Conditions()...)
 	if err != nil {
 		return nil, r.Rejected(err, "topic", r.Topic)
 	}
-	return &api.Put[Topic]{Tagged: taggedTopic(topic, keys), Created: keys != nil}, nil
+	return &api.Put[Topic]{Body: topicView(topic, keys), Created: keys != nil}, nil
 }
 
 // GetTopic responds to GET /v1/topics/{topic}.
-func (m *Handlers) GetTopic(ctx context.Context, r *TopicPath) (*api.Tagged[Topic], error) {
+func (m *Handlers) GetTopic(ctx context.Context, r *TopicPath) (*Topic, error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}
-	return new(taggedTopic(topic, nil)), nil
+	return topicView(topic, nil), nil
 }
 
 // DeleteTopicRequest is the request DELETE /v1/topics/{topic}.
@@ -91,26 +86,12 @@ type DeleteTopicRequest struct {
 
 // DeleteTopic responds to DELETE /v1/topics/{topic}.
 func (m *Handlers) DeleteTopic(ctx context.Context, r *DeleteTopicRequest) (*api.NoContent, error) {
-	when, err := r.Conditions()
-	if err != nil {
-		return nil, err
-	}
-	if !api.Storable(r.Topic) {
-		return nil, api.TopicNotFound(r.Topic)
-	}
-	err = m.Parts.Topics.Delete(ctx, r.Topic, when...)
-	switch {
-	case errors.Is(err, postgres.ErrPrecondition):
-		return nil, r.Rejected(err, "topic", r.Topic)
-	case errors.Is(err, postgres.ErrNotFound):
-		return nil, api.TopicNotFound(r.Topic)
-	case errors.Is(err, catalog.ErrSystemTopic):
-		return nil, err
-	case errors.Is(err, postgres.ErrConflict):
+	err := m.Parts.Topics.Delete(ctx, r.Topic, r.Conditions()...)
+	if errors.Is(err, postgres.ErrConflict) && !errors.Is(err, catalog.ErrSystemTopic) {
 		return nil, api.RejectConflict(api.ConflictCodeTopicHasSubscriptions,
 			"topic %q has event subscriptions: delete them first", r.Topic)
 	}
-	return &api.NoContent{}, err
+	return &api.NoContent{}, r.Rejected(err, "topic", r.Topic)
 }
 
 // AccessKeys are the access keys of a topic.
@@ -121,8 +102,12 @@ type AccessKeys struct {
 
 // ListTopicKeys responds to POST /v1/topics/{topic}/listKeys.
 func (m *Handlers) ListTopicKeys(ctx context.Context, r *TopicPath) (*AccessKeys, error) {
-	return m.accessKeys(ctx, r.Topic, "access keys of a topic were shown", nil,
-		func() (*catalog.AccessKeys, error) { return m.Parts.Topics.Keys(ctx, r.Topic) })
+	keys, err := m.Parts.Topics.Keys(ctx, r.Topic)
+	if err != nil {
+		return nil, err
+	}
+	m.logSecret(ctx, "access keys of a topic were shown", "topic", r.Topic)
+	return new(AccessKeys(*keys)), nil
 }
 
 // RegenerateKeyRequest is the request POST /v1/topics/{topic}/regenerateKey.
@@ -142,29 +127,16 @@ func (m *Handlers) RegenerateTopicKey(ctx context.Context, r *RegenerateKeyReque
 	if name != catalog.Key1 && name != catalog.Key2 {
 		return nil, api.Invalid("keyName", "must be %s or %s", catalog.Key1, catalog.Key2)
 	}
-	return m.accessKeys(ctx, r.Topic, "an access key of a topic was replaced", []any{"key", name},
-		func() (*catalog.AccessKeys, error) { return m.Parts.Topics.RegenerateKey(ctx, r.Topic, name) })
-}
-
-func (m *Handlers) accessKeys(
-	ctx context.Context, topic, what string, about []any, read func() (*catalog.AccessKeys, error),
-) (*AccessKeys, error) {
-	if !api.Storable(topic) {
-		return nil, api.TopicNotFound(topic)
-	}
-	keys, err := read()
-	if errors.Is(err, postgres.ErrNotFound) {
-		return nil, api.TopicNotFound(topic)
-	}
+	keys, err := m.Parts.Topics.RegenerateKey(ctx, r.Topic, name)
 	if err != nil {
 		return nil, err
 	}
-	m.logSecret(ctx, what, append([]any{"topic", topic}, about...)...)
+	m.logSecret(ctx, "an access key of a topic was replaced", "topic", r.Topic, "key", name)
 	return new(AccessKeys(*keys)), nil
 }
 
-// check fills in the defaults. A namespace topic takes CloudEvents only (Microsoft, Event Grid namespace topics,
-// 2023-11).
+// check checks the settings and adds the defaults. A namespace topic accepts CloudEvents only (Microsoft, Event Grid
+// namespace topics, 2023-11).
 func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	var found problems
 	found.Check(policy.ValidName("topic", name))
@@ -175,7 +147,7 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	s.InputSchema = optional(b.InputSchema, s.InputSchema)
 	found.table(spec.Topic, b)
 	if s.Kind == catalog.TopicNamespace && s.InputSchema != event.CloudEvents {
-		found.Value("inputSchema", "must be %s: a namespace topic takes CloudEvents only", event.CloudEvents)
+		found.Value("inputSchema", "must be %s: a namespace topic accepts CloudEvents only", event.CloudEvents)
 	}
 	found.mapping(s.InputSchema, b.InputSchemaMapping)
 	s.InputSchemaMapping = b.InputSchemaMapping
@@ -185,13 +157,13 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 	s.EventRetentionInDays = optional(b.EventRetentionInDays, 0)
 	if m := s.InputSchemaMapping; b.DuplicateDetectionWindowInMinutes != nil && m != nil && m.Properties.ID == nil {
 		found.Value("duplicateDetectionWindowInMinutes",
-			"must be absent: inputSchemaMapping takes no id from an event, so that each one gets another")
+			"must be absent: inputSchemaMapping maps no id, so each event gets a new one")
 	}
 	s.DuplicateWindow = minutesOf(optional(b.DuplicateDetectionWindowInMinutes, 0))
 	return s, found.Err()
 }
 
-// mapping checks inputSchemaMapping, which belongs to CustomEventSchema.
+// mapping checks inputSchemaMapping, which is for CustomEventSchema.
 func (p *problems) mapping(schema event.Schema, mapping *event.Mapping) {
 	custom := schema == event.Custom
 	switch {
@@ -218,12 +190,9 @@ func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, erro
 	return topic, err
 }
 
-func taggedTopic(t *catalog.Topic, keys *catalog.AccessKeys) api.Tagged[Topic] {
-	return api.Tagged[Topic]{ETag: api.ETagOf(t.Version), Body: new(topicView(t, keys))}
-}
-
-func topicView(t *catalog.Topic, keys *catalog.AccessKeys) Topic {
-	shown := Topic{
+// topicView shows a topic, with its access keys if they are given.
+func topicView(t *catalog.Topic, keys *catalog.AccessKeys) *Topic {
+	shown := &Topic{
 		Name: t.Name, Version: t.Version, Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt,
 		UpdatedAt: t.UpdatedAt,
 		TopicSpec: TopicSpec{
@@ -239,3 +208,24 @@ func topicView(t *catalog.Topic, keys *catalog.AccessKeys) Topic {
 }
 
 func topicPath(name string) string { return "/topics/" + url.PathEscape(name) }
+
+// ReadTopic is the topic that GET would show after a PUT of this body, without times, version and keys. Its error has
+// all mistakes, one a line.
+func ReadTopic(name string, body []byte) (*Topic, error) {
+	var settings TopicSpec
+	if err := api.DecodeStrictly(body, &settings); err != nil {
+		return nil, inLines(err)
+	}
+	s, err := settings.check(name)
+	if err != nil {
+		return nil, inLines(err)
+	}
+	t := &catalog.Topic{
+		Name: name, Kind: s.Kind, InputSchema: s.InputSchema, InputSchemaMapping: s.InputSchemaMapping,
+		EventRetentionInDays: s.EventRetentionInDays, DuplicateWindow: s.DuplicateWindow,
+	}
+	if s.Kind == catalog.TopicNamespace && s.EventRetentionInDays == 0 {
+		t.EventRetentionInDays = catalog.DefaultRetentionInDays
+	}
+	return topicView(t, nil), nil
+}

@@ -29,32 +29,17 @@ func (m *Handlers) PutUser(ctx context.Context, r *PutUserRequest) (*api.Put[acc
 	if r.Body.Role == "" {
 		return nil, api.Invalid("role", "is required: viewer, operator or admin")
 	}
-	when, err := r.Conditions()
-	if err != nil {
-		return nil, err
-	}
-	made, err := m.Parts.Access.PutUser(ctx, r.Name, r.Body, when...)
+	created, err := m.Parts.Access.PutUser(ctx, r.Name, r.Body, r.Conditions()...)
 	if err != nil {
 		return nil, r.Rejected(err, "user", r.Name)
 	}
 	u, err := m.Parts.Access.User(ctx, r.Name)
-	if err != nil {
-		return nil, err
-	}
-	return &api.Put[access.User]{Tagged: taggedUser(u), Created: made}, nil
+	return &api.Put[access.User]{Body: u, Created: created}, err
 }
 
 // GetUser responds to GET /v1/users/{user}.
-func (m *Handlers) GetUser(ctx context.Context, r *UserPath) (*api.Tagged[access.User], error) {
-	u, err := m.Parts.Access.User(ctx, r.Name)
-	if err != nil {
-		return nil, err
-	}
-	return new(taggedUser(u)), nil
-}
-
-func taggedUser(u *access.User) api.Tagged[access.User] {
-	return api.Tagged[access.User]{ETag: u.Version.String(), Body: u}
+func (m *Handlers) GetUser(ctx context.Context, r *UserPath) (*access.User, error) {
+	return m.Parts.Access.User(ctx, r.Name)
 }
 
 // DeleteUserRequest is the request DELETE /v1/users/{user}.
@@ -65,10 +50,6 @@ type DeleteUserRequest struct {
 
 // DeleteUser responds to DELETE /v1/users/{user}.
 func (m *Handlers) DeleteUser(ctx context.Context, r *DeleteUserRequest) (*api.NoContent, error) {
-	when, err := r.Conditions()
-	if err != nil {
-		return nil, err
-	}
-	err = m.Parts.Access.DeleteUser(ctx, r.Name, when...)
+	err := m.Parts.Access.DeleteUser(ctx, r.Name, r.Conditions()...)
 	return &api.NoContent{}, r.Rejected(err, "user", r.Name)
 }

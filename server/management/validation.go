@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// DefaultValidationWait is how long a PUT waits for the handshake: an endpoint that works answers at once, and no
-	// client has given up by then.
+	// DefaultValidationWait is how long a PUT waits for the handshake. Clients commonly have longer timeouts.
 	DefaultValidationWait = 15 * time.Second
 
 	codeEndpointValidationFailed = "EndpointValidationFailed"
@@ -27,12 +26,11 @@ const (
 	CodeValidationOver = "ValidationOver"
 )
 
-// publicBase is the key of a request's context for what validationUrl begins with.
+// publicBase is the context key of the URL that validationUrl begins with.
 type publicBase struct{}
 
-// KnowBase notes what the management request itself was sent to, unless publicURL says how the world reaches this
-// service.
-func KnowBase(publicURL string) echo.MiddlewareFunc {
+// WithBase puts the public base URL into the request's context: publicURL, or else the URL of the request.
+func WithBase(publicURL string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			base := publicURL
@@ -50,7 +48,7 @@ func baseOf(ctx context.Context) string {
 	return base
 }
 
-// defaultValidation is endpointValidation for this endpoint if the client states none.
+// defaultValidation is the default of endpointValidation for an endpoint.
 func (m *Handlers) defaultValidation(endpoint string) catalog.EndpointValidation {
 	if u, err := url.Parse(endpoint); err == nil && m.DefaultValidation != nil {
 		return m.DefaultValidation(u.Hostname())
@@ -58,7 +56,7 @@ func (m *Handlers) defaultValidation(endpoint string) catalog.EndpointValidation
 	return catalog.ValidationRequired
 }
 
-// SkipOnLoopback is the default of endpointValidation under dev: what is on this machine is the developer's own.
+// SkipOnLoopback is the default of endpointValidation under postrider dev: it trusts endpoints on the same machine.
 func SkipOnLoopback(host string) catalog.EndpointValidation {
 	address, err := netip.ParseAddr(host)
 	if err == nil && address.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
@@ -67,7 +65,7 @@ func SkipOnLoopback(host string) catalog.EndpointValidation {
 	return catalog.ValidationRequired
 }
 
-// put stores an event subscription, after a handshake with its endpoint where that is needed.
+// put stores an event subscription, after a handshake with its endpoint if necessary.
 func (m *Handlers) put(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition,
 ) (*catalog.Subscription, bool, error) {
@@ -90,15 +88,15 @@ func (m *Handlers) putValidated(
 	}
 	sub, made, err := m.Parts.Subscriptions.PutValidated(ctx, topic.Name, name, spec, handshake, when...)
 	if errors.Is(err, catalog.ErrValidationPending) {
-		return nil, false, api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
-			"The attempt to validate the provided endpoint %s failed. It did not answer within %s, and the endpoint that "+
-				"there was is kept. Try again, or set endpointValidation to skip.",
+		return nil, false, api.Reject(http.StatusBadRequest, codeEndpointValidationFailed,
+			"The attempt to validate the provided endpoint %s failed. It did not respond within %s, so the previous endpoint "+
+				"is kept. Try again, or set endpointValidation to skip.",
 			spec.EndpointBaseURL(), m.ValidationWait)
 	}
 	return sub, made, validationError(err)
 }
 
-// validationError words a failed handshake, in Event Grid's own sentence.
+// validationError is the response to a failed handshake, in Event Grid's sentence.
 // Source: Microsoft, Troubleshoot Azure Event Grid subscription validations, 2024.
 func validationError(err error) error {
 	var failed *catalog.ValidationFailedError
@@ -106,21 +104,21 @@ func validationError(err error) error {
 		return err
 	}
 	h := failed.Handshake
-	answer := api.Refuse(http.StatusBadRequest, codeEndpointValidationFailed,
-		"The attempt to validate the provided endpoint %s failed. %s. Let the endpoint answer the handshake, or set "+
+	rejection := api.Reject(http.StatusBadRequest, codeEndpointValidationFailed,
+		"The attempt to validate the provided endpoint %s failed. %s. Let the endpoint respond to the handshake, or set "+
 			"endpointValidation to skip.", h.EndpointBaseURL, capital(h.Message))
 	for _, step := range h.Steps {
-		answer.Details = append(answer.Details,
+		rejection.Details = append(rejection.Details,
 			api.ErrorDetail{Code: codeEndpointValidationFailed, Target: "endpointUrl", Message: step.Sent + ": " + step.Verdict})
 	}
-	return answer
+	return rejection
 }
 
 func capital(s string) string { return strings.ToUpper(s[:min(len(s), 1)]) + s[min(len(s), 1):] }
 
 // ValidateSubscription responds to POST /v1/topics/{topic}/subscriptions/{subscription}/validate.
 func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath) (*Subscription, error) {
-	sub, err := m.subscription(ctx, r.Topic, r.Subscription)
+	sub, err := m.Parts.Subscriptions.Get(ctx, r.Topic, r.Subscription)
 	if err != nil {
 		return nil, err
 	}
@@ -137,22 +135,20 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath
 	}
 	sub, err = m.Parts.Subscriptions.ConcludeValidation(ctx, r.Topic, r.Subscription, handshake)
 	switch {
-	case errors.Is(err, postgres.ErrNotFound):
-		return nil, api.SubscriptionNotFound(r.Topic, r.Subscription)
 	case errors.Is(err, postgres.ErrConflict):
 		return nil, api.RejectConflict(api.ConflictCodeEndpointChanged,
-			"event subscription %q of topic %q was given another endpoint meanwhile", r.Subscription, r.Topic)
+			"another request changed the endpoint of event subscription %q of topic %q", r.Subscription, r.Topic)
 	case err != nil:
 		return nil, validationError(err)
 	}
-	return m.counted(ctx, sub)
+	return m.withHeld(ctx, sub)
 }
 
 // Validation is a validation handshake.
 type Validation struct {
 	State   catalog.HandshakeState `json:"state" enum:"pending,succeeded,awaiting,failed"`
 	Message string                 `json:"message"`
-	// ValidationURL is shown to administrators while it may be opened, until ExpiresAt.
+	// ValidationURL is for administrators, until ExpiresAt.
 	ValidationURL *string          `json:"validationUrl"`
 	ExpiresAt     *time.Time       `json:"expiresAt"`
 	StartedAt     time.Time        `json:"startedAt"`
@@ -170,8 +166,8 @@ type ValidationStep struct {
 	Verdict string    `json:"verdict"`
 }
 
-// validated shows the handshake of an event subscription; nil if there was none.
-func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*Validation, error) {
+// validationView shows the last handshake of an event subscription; nil if there was none.
+func (m *Handlers) validationView(ctx context.Context, s *catalog.Subscription) (*Validation, error) {
 	if s.HandshakeID == 0 {
 		return nil, nil
 	}
@@ -193,18 +189,15 @@ func (m *Handlers) validated(ctx context.Context, s *catalog.Subscription) (*Val
 		}
 	}
 	for i := range h.Steps {
-		shown.Steps = append(shown.Steps, stepView(&h.Steps[i]))
+		s := &h.Steps[i]
+		step := ValidationStep{
+			At: s.At, Sent: s.Sent, Error: textOrNull(s.Error), Verdict: s.Verdict,
+			Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")),
+		}
+		if s.Status != 0 {
+			step.Status = &s.Status
+		}
+		shown.Steps = append(shown.Steps, step)
 	}
 	return shown, nil
-}
-
-func stepView(s *catalog.HandshakeStep) ValidationStep {
-	shown := ValidationStep{
-		At: s.At, Sent: s.Sent, Error: textOrNull(s.Error), Verdict: s.Verdict,
-		Answer: textOrNull(strings.ToValidUTF8(string(s.Answer), "\uFFFD")),
-	}
-	if s.Status != 0 {
-		shown.Status = &s.Status
-	}
-	return shown
 }

@@ -1,2 +1,2 @@
-// Package openapi makes the OpenAPI document of the REST API, and a page of it to read.
+// Package openapi builds the OpenAPI document of the REST API from texts.yaml and Go types, and a page that shows it.
 package openapi

@@ -17,47 +17,52 @@ import (
 	"postrider/server/api"
 )
 
-// texts is the document without what the code declares: types, limits, parameters, required members and the responses
-// of errors. Operations and schemas that are not declared in Go are complete in it.
+// texts is the document without what Go types declare: types, limits, parameters, required members and responses to
+// errors. Under x-shared it has examples with anchors, and the descriptions of members that several schemas have.
 //
 //go:embed texts.yaml
 var texts []byte
 
-// Operation is a route of the server, as the document describes it.
+// Operation is a route of the server.
 type Operation struct {
 	Method string
-	// Path is echo's: parameters begin with a colon.
+	// Path is echo's form: parameters begin with a colon.
 	Path string
-	// Access is the least scope of an API key that may use it, publish for publishers, or none.
+	// Access is the least scope of an API key for it, or none.
 	Access string
 	api.Route
 }
 
-// Document returns the OpenAPI document of the operations, in YAML. The list names the texts that
-// are missing or unused.
+// Document returns the OpenAPI document of the operations in YAML, and a list of missing and unused texts.
 func Document(operations []Operation) ([]byte, []string, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(texts, &root); err != nil {
+	var text yaml.Node
+	if err := yaml.Unmarshal(texts, &text); err != nil {
 		return nil, nil, fmt.Errorf("read texts.yaml: %w", err)
 	}
-	b := builder{root: root.Content[0], done: map[*yaml.Node]bool{}}
+	root := expand(text.Content[0])
+	b := builder{root: root, shared: find(root, "x-shared", "members"), used: map[*yaml.Node]bool{}}
+	remove(root, "x-shared")
 	for i := range operations {
 		b.operation(&operations[i])
+	}
+	for _, schema := range members(find(root, "components", "schemas")) {
+		listValues(schema)
 	}
 	b.findUnused()
 	var document bytes.Buffer
 	encoder := yaml.NewEncoder(&document)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(&root); err != nil {
+	if err := encoder.Encode(root); err != nil {
 		return nil, nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
 	return document.Bytes(), b.problems, nil
 }
 
-// builder adds to the texts what the code declares.
+// builder adds the declarations of Go types to the texts.
 type builder struct {
 	root     *yaml.Node
-	done     map[*yaml.Node]bool // operations and components that were used
+	shared   *yaml.Node          // descriptions by member
+	used     map[*yaml.Node]bool // shared descriptions and parameters
 	problems []string
 }
 
@@ -67,7 +72,7 @@ func (b *builder) problem(format string, args ...any) {
 
 var (
 	pathParameter = regexp.MustCompile(`:(\w+)`)
-	// operationOrder and schemaOrder are the members of an operation and a schema in the document's order.
+	// operationOrder and schemaOrder are the order of members in the document.
 	operationOrder = []string{
 		"tags", "operationId", "x-access", "summary", "description", "security", "parameters", "requestBody", "responses",
 	}
@@ -75,19 +80,20 @@ var (
 )
 
 func (b *builder) operation(op *Operation) {
-	if op.In == nil {
-		return // complete in the texts
-	}
 	path := pathParameter.ReplaceAllString(op.Path, "{$1}")
 	text := find(b.root, "paths", path, strings.ToLower(op.Method))
 	if id := find(text, "operationId"); id == nil || id.Value != op.ID {
 		b.problem("operation %s has no text at %s %s", op.ID, op.Method, path)
 		return
 	}
-	b.done[text] = true
 	set(text, "x-access", node(op.Access))
 	if op.Access == "none" {
 		set(text, "security", node([]string{}))
+	}
+	if op.In == nil { // texts.yaml has the rest
+		errorResponses(need(text, "responses"), op.Errors)
+		order(text, operationOrder)
+		return
 	}
 	b.parameters(op, text)
 	if field, has := op.In.FieldByName("Body"); has && len(field.Index) == 1 {
@@ -100,7 +106,7 @@ func (b *builder) operation(op *Operation) {
 	order(text, operationOrder)
 }
 
-// parameters replaces the texts of parameters by a list of the parameters.
+// parameters replaces the texts of parameters by a list of parameters.
 func (b *builder) parameters(op *Operation, operation *yaml.Node) {
 	own := need(operation, "parameters")
 	list := &yaml.Node{Kind: yaml.SequenceNode}
@@ -119,7 +125,8 @@ func (b *builder) parameters(op *Operation, operation *yaml.Node) {
 	set(operation, "parameters", list)
 }
 
-// parameter describes a parameter by the operation's own text, or else refers to the component of that name.
+// parameter is a parameter with the operation's own text, a reference to the component of this name, or a parameter with
+// the shared description.
 func (b *builder) parameter(
 	operation string, own *yaml.Node, place, name string, field reflect.StructField,
 ) *yaml.Node {
@@ -134,14 +141,14 @@ func (b *builder) parameter(
 				p, reference = shared, referTo("parameters", component)
 			}
 		}
-		if reference == nil {
+		if reference == nil && !b.describe(p, name) {
 			b.problem("parameter %s of operation %s has no text", name, operation)
 		}
 	}
-	if b.done[p] {
+	if b.used[p] {
 		return reference
 	}
-	b.done[p] = true
+	b.used[p] = true
 	set(p, "name", node(name))
 	set(p, "in", node(place))
 	if place == "path" {
@@ -160,8 +167,8 @@ func (b *builder) parameter(
 	return reference
 }
 
-// errorResponses are the components of error responses by status.
-var errorResponses = map[int]string{
+// errorNames are the components of error responses by status.
+var errorNames = map[int]string{
 	http.StatusBadRequest: "BadRequest", http.StatusUnauthorized: "Unauthorized", http.StatusForbidden: "Forbidden",
 	http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict",
 	http.StatusPreconditionFailed:    "PreconditionFailed",
@@ -170,7 +177,17 @@ var errorResponses = map[int]string{
 	http.StatusServiceUnavailable: "Unavailable",
 }
 
-// responses adds the bodies of successful responses and the errors that the operation can have.
+// errorResponses adds references to error responses.
+func errorResponses(responses *yaml.Node, statuses []int) {
+	for _, status := range statuses {
+		set(responses, strconv.Itoa(status), referTo("responses", errorNames[status]))
+	}
+	for i := 0; i < len(responses.Content); i += 2 {
+		responses.Content[i].Style = yaml.SingleQuotedStyle
+	}
+}
+
+// responses adds the bodies of successful responses, and the errors that the operation can have.
 func (b *builder) responses(op *Operation, operation *yaml.Node) {
 	responses := need(operation, "responses")
 	bodies := map[int]any{http.StatusOK: reflect.New(op.Out).Elem().Interface()}
@@ -188,24 +205,25 @@ func (b *builder) responses(op *Operation, operation *yaml.Node) {
 			b.problem("response %d of operation %s has no text", status, op.ID)
 			continue
 		}
-		if _, tagged := op.Out.FieldByName("ETag"); tagged {
-			headers := need(text, "headers")
-			set(headers, "ETag", referTo("headers", "ETag"))
-		}
 		if body := bodies[status]; body != nil {
+			if hasETag(reflect.TypeOf(body)) {
+				set(need(text, "headers"), "ETag", referTo("headers", "ETag"))
+			}
 			b.content(need(text, "content"), b.schema(reflect.TypeOf(body), ""))
 		}
 		order(text, []string{"description", "headers", "content"})
 	}
-	for _, status := range op.errors() {
-		set(responses, strconv.Itoa(status), referTo("responses", errorResponses[status]))
-	}
-	for i := 0; i < len(responses.Content); i += 2 {
-		responses.Content[i].Style = yaml.SingleQuotedStyle
-	}
+	errorResponses(responses, op.errors())
 }
 
-// errors are the statuses of errors that an operation can respond with.
+// hasETag reports whether a body has the member etag, which the header ETag repeats.
+func hasETag(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && slices.ContainsFunc(api.Members(t), func(field reflect.StructField) bool {
+		return strings.HasPrefix(field.Tag.Get("json"), "etag")
+	})
+}
+
+// errors are the statuses of an operation's errors.
 func (op *Operation) errors() []int {
 	list := append([]int{
 		http.StatusBadRequest, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
@@ -236,7 +254,7 @@ func (b *builder) content(content, schema *yaml.Node) {
 	}
 }
 
-// findUnused reports texts of operations and schemas that no operation uses.
+// findUnused reports texts that no operation uses.
 func (b *builder) findUnused() {
 	for path, item := range members(find(b.root, "paths")) {
 		for method, operation := range members(item) {
@@ -245,14 +263,43 @@ func (b *builder) findUnused() {
 			}
 		}
 	}
-	for name, schema := range members(find(b.root, "components", "schemas")) {
-		if find(schema, "type") == nil {
-			b.problem("the text of schema %s is not used", name)
+	for kind, member := range map[string]string{"schemas": "type", "parameters": "schema"} {
+		for name, text := range members(find(b.root, "components", kind)) {
+			if find(text, member) == nil {
+				b.problem("the text of %s in %s is not used", name, kind)
+			}
 		}
 	}
-	for name, parameter := range members(find(b.root, "components", "parameters")) {
-		if find(parameter, "schema") == nil {
-			b.problem("the text of parameter %s is not used", name)
+	for name, text := range members(b.shared) {
+		if !b.used[text] {
+			b.problem("the shared text of %s is not used", name)
 		}
 	}
+}
+
+// describe adds the shared description of a member, if there is one.
+func (b *builder) describe(property *yaml.Node, name string) bool {
+	text := find(b.shared, name)
+	if text == nil {
+		return false
+	}
+	b.used[text] = true
+	set(property, "description", text)
+	return true
+}
+
+// listValues replaces the texts of a schema's values by an enum and a list in the description.
+func listValues(schema *yaml.Node) {
+	values := find(schema, "values")
+	if values == nil {
+		return
+	}
+	description, enum := textAt(schema, "description")+"\n", []string{}
+	for value, text := range members(values) {
+		description += fmt.Sprintf("\n- `%s`: %s", value, text.Value)
+		enum = append(enum, value)
+	}
+	remove(schema, "values")
+	set(schema, "description", node(description))
+	set(schema, "enum", node(enum))
 }

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// members are the members of a mapping by name.
+// members are the members of a mapping in their order.
 func members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		if n == nil || n.Kind != yaml.MappingNode {
@@ -22,7 +22,7 @@ func members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
-// find follows the names from a mapping to a mapping in it; nil if one of them is missing.
+// find is the value at a path of names; nil if it is absent.
 func find(n *yaml.Node, names ...string) *yaml.Node {
 	for _, name := range names {
 		var found *yaml.Node
@@ -36,7 +36,7 @@ func find(n *yaml.Node, names ...string) *yaml.Node {
 	return n
 }
 
-// textAt is the scalar of that name; "" if there is none.
+// textAt is the scalar of a name; "" if it is absent.
 func textAt(n *yaml.Node, name string) string {
 	if found := find(n, name); found != nil {
 		return found.Value
@@ -55,7 +55,7 @@ func set(n *yaml.Node, name string, value *yaml.Node) {
 	n.Content = append(n.Content, node(name), value)
 }
 
-// need is the mapping of that name, which is added if it is missing.
+// need is the mapping of a name, which is added if it is absent.
 func need(n *yaml.Node, name string) *yaml.Node {
 	if find(n, name) == nil {
 		set(n, name, &yaml.Node{Kind: yaml.MappingNode})
@@ -72,7 +72,7 @@ func remove(n *yaml.Node, name string) {
 	}
 }
 
-// order sorts the members of a mapping: those named first, in that order, then the others as they are.
+// order puts the named members of a mapping first, in this order.
 func order(n *yaml.Node, names []string) {
 	var sorted []*yaml.Node
 	for _, name := range names {
@@ -92,12 +92,12 @@ func order(n *yaml.Node, names []string) {
 func node(value any) *yaml.Node {
 	n := new(yaml.Node)
 	if err := n.Encode(value); err != nil {
-		panic(fmt.Sprintf("a value that YAML cannot have: %v", err))
+		panic(fmt.Sprintf("encode %v as YAML: %v", value, err))
 	}
 	return n
 }
 
-// scalar is the number or word of a tag.
+// scalar is the number or word in a tag.
 func scalar(text string) *yaml.Node {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil || len(n.Content) != 1 {
@@ -111,4 +111,27 @@ func referTo(kind, name string) *yaml.Node {
 	n := node(map[string]string{"$ref": "#/components/" + kind + "/" + name})
 	n.Style = yaml.FlowStyle
 	return n
+}
+
+// expand is a copy of a node in which aliases and merge keys (<<) are replaced by copies of their anchors' nodes.
+func expand(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return expand(n.Alias)
+	}
+	copied := *n
+	copied.Anchor, copied.Content = "", nil
+	for i, child := range n.Content {
+		switch {
+		case n.Kind != yaml.MappingNode:
+			copied.Content = append(copied.Content, expand(child))
+		case i%2 == 0:
+		case n.Content[i-1].Value == "<<":
+			for name, value := range members(expand(child)) {
+				set(&copied, name, value)
+			}
+		default:
+			set(&copied, n.Content[i-1].Value, expand(child))
+		}
+	}
+	return &copied
 }

@@ -25,14 +25,13 @@ var (
 	referenceJS string
 )
 
-// renderedPage is a page as it is sent. It is kept compressed: that is a tenth of it, and what browsers ask for.
+// renderedPage is a page in gzip, a tenth of its size.
 type renderedPage struct {
 	zipped []byte
 	etag   string
-	policy string // its content security policy
 }
 
-// Reference is the specification as a page to read. It is rendered on the first request: most nodes never get one.
+// Reference is the page that shows the OpenAPI document. The first request renders it.
 type Reference struct {
 	page func() (*renderedPage, error)
 }
@@ -53,31 +52,29 @@ func NewReference(document func() ([]byte, error)) *Reference {
 }
 
 func renderReference(file *apiFile) (*renderedPage, error) {
-	t, err := template.New("reference").Funcs(template.FuncMap{"lower": strings.ToLower}).Parse(referenceHTML)
+	t, err := template.New("reference").Funcs(file.functions()).Parse(referenceHTML)
 	if err != nil {
 		return nil, fmt.Errorf("parse the page of the API: %w", err)
 	}
 	var page bytes.Buffer
 	//nolint:gosec // they are this package's own files
 	view := struct {
-		referencePage
+		*apiFile
 		Style  template.CSS
 		Script template.JS
-	}{file.view(), template.CSS(referenceCSS), template.JS(referenceJS)}
+	}{file, template.CSS(referenceCSS), template.JS(referenceJS)}
 	if err := t.Execute(&page, view); err != nil {
-		return nil, fmt.Errorf("make the page of the API: %w", err)
+		return nil, fmt.Errorf("render the page of the API: %w", err)
 	}
 	var zipped bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is a sound one
-	_, _ = w.Write(page.Bytes())                               // into memory
+	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // a valid level
+	_, _ = w.Write(page.Bytes())                               // cannot fail in memory
 	_ = w.Close()
-	return &renderedPage{
-		zipped: bytes.Clone(zipped.Bytes()), etag: `"` + hashOf(page.String()) + `"`, policy: policyOf(),
-	}, nil
+	return &renderedPage{zipped: zipped.Bytes(), etag: `"` + hashOf(page.String()) + `"`}, nil
 }
 
-// policyOf lets the page have its own style and its own script, and nothing else at all.
-func policyOf() string {
+// contentPolicy allows the page's own style and script only.
+func contentPolicy() string {
 	return "default-src 'none'; style-src 'sha256-" + hashOf(referenceCSS) + "'; script-src 'sha256-" +
 		hashOf(referenceJS) + "'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 }
@@ -87,14 +84,14 @@ func hashOf(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Answer answers GET /openapi.
-func (ref *Reference) Answer(c echo.Context) error {
+// Respond responds to GET /openapi.
+func (ref *Reference) Respond(c echo.Context) error {
 	page, err := ref.page()
 	if err != nil {
 		return err
 	}
 	header := c.Response().Header()
-	header.Set(echo.HeaderContentSecurityPolicy, page.policy)
+	header.Set(echo.HeaderContentSecurityPolicy, contentPolicy())
 	header.Set(echo.HeaderCacheControl, "no-cache") // another version of the program has another page
 	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	header.Set("ETag", page.etag)
@@ -107,11 +104,11 @@ func (ref *Reference) Answer(c echo.Context) error {
 	}
 	plain, err := gzip.NewReader(bytes.NewReader(page.zipped))
 	if err != nil {
-		return fmt.Errorf("unpack the page of the API: %w", err)
+		return fmt.Errorf("decompress the page of the API: %w", err)
 	}
 	text, err := io.ReadAll(plain)
 	if err != nil {
-		return fmt.Errorf("unpack the page of the API: %w", err)
+		return fmt.Errorf("decompress the page of the API: %w", err)
 	}
 	return c.Blob(http.StatusOK, echo.MIMETextHTMLCharsetUTF8, text)
 }

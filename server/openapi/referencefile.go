@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// apiFile is what the page reads of openapi.yaml, in the file's order.
+// apiFile is the OpenAPI document as the page shows it, in its order.
 type apiFile struct {
 	Info       struct{ Title, Version, Description string }
 	Tags       []struct{ Name, Description string }
@@ -21,7 +21,6 @@ type apiFile struct {
 	}
 }
 
-// apiPath is an address and what may be done there.
 type apiPath struct {
 	Parameters                    []apiParameter
 	Get, Put, Post, Patch, Delete *apiOperation
@@ -37,7 +36,6 @@ type apiOperation struct {
 	Responses            ordered[apiResponse]
 }
 
-// apiCredential is a way to show who one is.
 type apiCredential struct{ Type, In, Name, Scheme, Description string }
 
 type apiParameter struct {
@@ -71,7 +69,7 @@ type apiContent struct {
 	Examples ordered[struct{ Value yaml.Node }]
 }
 
-// apiSchema is a schema, or a property. Bounds stay as they are written.
+// apiSchema is a schema, or a property.
 type apiSchema struct {
 	Ref                       string `yaml:"$ref"`
 	Type, Format, Description string
@@ -86,11 +84,10 @@ type apiSchema struct {
 	Properties                ordered[apiSchema]
 	Items                     *apiSchema
 	AllOf                     []apiSchema `yaml:"allOf"`
-	AnyOf                     []apiSchema `yaml:"anyOf"`
 	OneOf                     []apiSchema `yaml:"oneOf"`
 }
 
-// ordered is a mapping that keeps its order.
+// ordered is a mapping in its order.
 type ordered[T any] []entry[T]
 
 type entry[T any] struct {
@@ -98,7 +95,7 @@ type entry[T any] struct {
 	Value T
 }
 
-// UnmarshalYAML reads a mapping. What is no mapping has no entries.
+// UnmarshalYAML reads a mapping.
 func (o *ordered[T]) UnmarshalYAML(node *yaml.Node) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		e := entry[T]{Name: node.Content[i].Value}
@@ -110,7 +107,7 @@ func (o *ordered[T]) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// of finds what a $ref names; the zero value where there is none.
+// of is the value that a $ref names; the zero value if it does not exist.
 func (o ordered[T]) of(ref string) (value T) {
 	name := nameOf(ref)
 	for _, e := range o {
@@ -127,42 +124,7 @@ func nameOf(ref string) string { return ref[strings.LastIndex(ref, "/")+1:] }
 func readAPIFile(text []byte) (*apiFile, error) {
 	var f apiFile
 	if err := yaml.Unmarshal(text, &f); err != nil {
-		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
 	}
 	return &f, nil
-}
-
-// operations are those of a path, with their methods.
-func (p *apiPath) operations() (list []entry[*apiOperation]) {
-	for _, e := range []entry[*apiOperation]{
-		{"GET", p.Get}, {"PUT", p.Put}, {"PATCH", p.Patch}, {"POST", p.Post}, {"DELETE", p.Delete},
-	} {
-		if e.Value != nil {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
-// parameter, response and header follow a $ref.
-
-func (f *apiFile) parameter(p apiParameter) apiParameter {
-	if p.Ref != "" {
-		return f.Components.Parameters.of(p.Ref)
-	}
-	return p
-}
-
-func (f *apiFile) response(r apiResponse) apiResponse {
-	if r.Ref != "" {
-		return f.Components.Responses.of(r.Ref)
-	}
-	return r
-}
-
-func (f *apiFile) header(h apiHeader) apiHeader {
-	if h.Ref != "" {
-		return f.Components.Headers.of(h.Ref)
-	}
-	return h
 }

@@ -1,55 +1,29 @@
 package openapi
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"html/template"
 	"slices"
+	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
-// The page's parts, as page.html shows them.
+// The arguments of the templates in page.html.
 type (
-	referencePage struct {
-		Title       string
-		Intro       [][]phrase
-		Credentials []memberView
-		Groups      []groupView
-		Errors      []answerView
-		Schemas     []schemaView
-	}
-	groupView struct {
-		ID, Name   string
-		About      [][]phrase
-		Operations []operationView
-	}
+	// operationView is an operation with its address and all parameters.
 	operationView struct {
-		ID, Method, Path, Summary string
-		About                     [][]phrase
-		Access, AccessWords       string
-		Parameters                []memberView
-		Body                      *bodyView
-		Answers, Errors           []answerView
-		Curl                      string
+		apiOperation
+		Method, Path string
+		All          []apiParameter
 	}
-	bodyView struct {
-		Required bool
-		Kinds    []string // media types
-		Type     typeView
-		Members  []memberView
-		Examples []exampleView
-	}
-	exampleView struct{ Name, Kind, Text string }
-	answerView  struct {
-		ID, Status, Kind string
-		About            [][]phrase
-		Headers          []string
-		Type             typeView
-		Example          string
-	}
-	schemaView struct {
-		ID, Name string
-		About    [][]phrase
-		Members  []memberView
-		Values   []string
+	// responseView is a response. Name is that of a shared one.
+	responseView struct {
+		apiResponse
+		Name, Status string
 	}
 	// memberView is a parameter, a property or a credential.
 	memberView struct {
@@ -59,111 +33,240 @@ type (
 		Rules       []string
 		About       [][]phrase
 	}
-	// typeView is a type in words; Schema is the name of one that the page describes.
+	// typeView is a type in words; Schema is the name of a schema on the page.
 	typeView struct{ Before, Schema, After string }
+	// phrase is a part of a text; code was between backticks.
+	phrase struct {
+		Text string
+		Code bool
+	}
 )
 
-// accessWords say what x-access asks for; docs/operate/access.md says more.
-var accessWords = map[string]string{
-	"none":    "No credential is asked for.",
+// functions are the functions that page.html calls.
+func (f *apiFile) functions() template.FuncMap {
+	return template.FuncMap{
+		"lower": strings.ToLower, "prose": paragraphs, "words": words, "json": printJSON, "curl": curl,
+		"anchor":  func(tag string) string { return "tag-" + strings.ReplaceAll(tag, " ", "-") },
+		"needs":   func(access string) string { return accessTexts[access] },
+		"members": func(s *apiSchema) []memberView { return f.members(f.resolved(s), "") },
+		"type":    f.typeOf, "credentials": f.credentials, "operations": f.operations, "parameters": f.parameters,
+		"responses": f.responses, "header": f.header, "errors": f.errors, "schemas": f.schemas,
+	}
+}
+
+// accessTexts describe x-access.
+var accessTexts = map[string]string{
+	"none":    "Needs no credential.",
 	"publish": "Needs an access key of the topic, or an API key with scope publish or admin.",
 	"read":    "Needs an API key with scope read, operate or admin.",
 	"operate": "Needs an API key with scope operate or admin.",
 	"admin":   "Needs an API key with scope admin, or the admin token.",
 }
 
-// view is the page of the file.
-func (f *apiFile) view() referencePage {
-	p := referencePage{Title: f.Info.Title, Intro: paragraphs(f.Info.Description), Credentials: f.credentials()}
-	for _, tag := range f.Tags {
-		p.Groups = append(p.Groups,
-			groupView{
-				ID: "tag-" + strings.ReplaceAll(tag.Name, " ", "-"), Name: tag.Name, About: paragraphs(tag.Description),
-				Operations: f.tagged(tag.Name),
-			})
-	}
-	for _, e := range f.Components.Responses {
-		answer := f.answer("", e.Value)
-		answer.ID, answer.Status = e.Name, f.statusOf(e.Name)
-		p.Errors = append(p.Errors, answer)
-	}
-	slices.SortStableFunc(p.Errors, func(a, b answerView) int { return cmp.Compare(a.Status, b.Status) })
-	for _, e := range f.Components.Schemas {
-		p.Schemas = append(p.Schemas,
-			schemaView{ID: e.Name, Name: e.Name, About: paragraphs(e.Value.Description), Members: f.members(&e.Value,
-				""), Values: e.Value.Enum})
-	}
-	slices.SortFunc(p.Schemas, func(a, b schemaView) int { return cmp.Compare(a.Name, b.Name) })
-	return p
-}
-
 func (f *apiFile) credentials() (list []memberView) {
 	for _, e := range f.Components.SecuritySchemes {
-		c := e.Value
-		shown := memberView{Name: "Authorization: Bearer", About: paragraphs(c.Description)}
-		if c.Type == "apiKey" {
-			shown.Name, shown.Place = c.Name, c.In
+		shown := memberView{Name: "Authorization: Bearer", About: paragraphs(e.Value.Description)}
+		if e.Value.Type == "apiKey" {
+			shown.Name, shown.Place = e.Value.Name, e.Value.In
 		}
 		list = append(list, shown)
 	}
 	return list
 }
 
-// tagged are the operations of a group.
-func (f *apiFile) tagged(tag string) (list []operationView) {
+// operations are the operations with a tag.
+func (f *apiFile) operations(tag string) (list []operationView) {
 	for _, path := range f.Paths {
-		for _, op := range path.Value.operations() {
-			if slices.Contains(op.Value.Tags, tag) {
-				list = append(list, f.operation(path.Name, op.Name, &path.Value, op.Value))
+		p := path.Value
+		for _, e := range []entry[*apiOperation]{
+			{"GET", p.Get}, {"PUT", p.Put}, {"PATCH", p.Patch}, {"POST", p.Post}, {"DELETE", p.Delete},
+		} {
+			if e.Value == nil || !slices.Contains(e.Value.Tags, tag) {
+				continue
 			}
+			op := operationView{apiOperation: *e.Value, Method: e.Name, Path: path.Name}
+			for _, parameter := range slices.Concat(p.Parameters, op.Parameters) {
+				if parameter.Ref != "" {
+					parameter = f.Components.Parameters.of(parameter.Ref)
+				}
+				op.All = append(op.All, parameter)
+			}
+			list = append(list, op)
 		}
 	}
 	return list
 }
 
-func (f *apiFile) operation(path, method string, at *apiPath, op *apiOperation) operationView {
-	var parameters []apiParameter
-	for _, p := range slices.Concat(at.Parameters, op.Parameters) {
-		parameters = append(parameters, f.parameter(p))
-	}
-	v := operationView{
-		ID: op.ID, Method: method, Path: path, Summary: op.Summary, About: paragraphs(op.Description), Access: op.Access,
-		AccessWords: accessWords[op.Access],
-		Body:        f.body(op.Body), Curl: curl(method, path, op, parameters),
-	}
-	for _, p := range parameters {
+func (f *apiFile) parameters(op operationView) (list []memberView) {
+	for i := range op.All {
+		p := &op.All[i]
 		m := f.member(p.Name, &p.Schema, p.Required)
 		m.Place, m.About = p.In, paragraphs(p.Description)
-		v.Parameters = append(v.Parameters, m)
+		list = append(list, m)
 	}
-	for _, e := range op.Responses {
-		if answer := f.answer(e.Name, e.Value); answer.ID == "" {
-			v.Answers = append(v.Answers, answer)
-		} else {
-			v.Errors = append(v.Errors, answer)
-		}
-	}
-	slices.SortFunc(v.Errors, func(a, b answerView) int { return cmp.Compare(a.Status, b.Status) })
-	return v
+	return list
 }
 
-// body is nil where there is none. Its members are those of the first kind of content.
-func (f *apiFile) body(b *apiBody) *bodyView {
-	if b == nil {
-		return nil
-	}
-	v := &bodyView{Required: b.Required}
-	for i, content := range b.Content {
-		if i == 0 {
-			v.Type, v.Members = f.typeOf(&content.Value.Schema), f.members(f.resolved(&content.Value.Schema), "")
+// responses are the responses of an operation.
+func (f *apiFile) responses(op operationView) (list []responseView) {
+	for _, e := range op.Responses {
+		r := responseView{apiResponse: e.Value, Status: e.Name}
+		if e.Value.Ref != "" {
+			r.Name = nameOf(e.Value.Ref)
 		}
-		v.Kinds = append(v.Kinds, content.Name)
-		for _, e := range content.Value.Examples {
-			v.Examples = append(v.Examples, exampleView{words(e.Name), content.Name, printJSON(&e.Value.Value)})
-		}
+		list = append(list, r)
 	}
-	return v
+	return list
 }
+
+func (f *apiFile) header(h apiHeader) string {
+	if h.Ref != "" {
+		h = f.Components.Headers.of(h.Ref)
+	}
+	return h.Description
+}
+
+// errors are the shared responses.
+func (f *apiFile) errors() (list []responseView) {
+	for _, e := range f.Components.Responses {
+		r := responseView{apiResponse: e.Value, Name: e.Name}
+		for status, name := range errorNames {
+			if name == e.Name {
+				r.Status = strconv.Itoa(status)
+			}
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// schemas are the schemas by name.
+func (f *apiFile) schemas() []entry[apiSchema] {
+	return slices.SortedFunc(slices.Values(f.Components.Schemas),
+		func(a, b entry[apiSchema]) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// resolved follows $ref, also as the only entry of allOf.
+func (f *apiFile) resolved(s *apiSchema) *apiSchema {
+	if len(s.AllOf) == 1 {
+		s = &s.AllOf[0]
+	}
+	if s.Ref == "" {
+		return s
+	}
+	named := f.Components.Schemas.of(s.Ref)
+	return &named
+}
+
+// members are the properties of a schema. The properties of an inline object follow it.
+func (f *apiFile) members(s *apiSchema, before string) (list []memberView) {
+	for _, p := range s.Properties {
+		list = append(list, f.member(before+p.Name, &p.Value, slices.Contains(s.Required, p.Name)))
+		list = append(list, f.members(&p.Value, before+p.Name+".")...)
+	}
+	return list
+}
+
+// member describes a property. One without a description has that of its type.
+func (f *apiFile) member(name string, s *apiSchema, required bool) memberView {
+	named := f.resolved(s)
+	m := memberView{Name: name, Required: required, Type: f.typeOf(s), Rules: rules(s), About: paragraphs(s.Description)}
+	if named == s {
+		return m
+	}
+	m.Rules = append(m.Rules, rules(named)...)
+	if s.Description == "" || len(named.Enum) > 0 {
+		m.About = append(paragraphs(named.Description), m.About...)
+	}
+	return m
+}
+
+// typeOf is a type in words.
+func (f *apiFile) typeOf(s *apiSchema) (t typeView) {
+	named := s
+	if len(s.AllOf) == 1 {
+		named = &s.AllOf[0]
+	}
+	switch {
+	case named.Ref != "":
+		t.Schema = nameOf(named.Ref)
+	case len(s.OneOf) > 0:
+		t.Before = "one of several objects"
+	case s.Items != nil:
+		t = f.typeOf(s.Items)
+		t.Before = "array of " + t.Before
+	case s.Format == "date-time":
+		t.Before = "time (RFC 3339)"
+	default:
+		t.Before = cmp.Or(s.Type, "any JSON")
+	}
+	if s.Nullable {
+		t.After += " or null"
+	}
+	return t
+}
+
+// rules are the limits of a value, in words.
+func rules(s *apiSchema) (list []string) {
+	add := func(least, most, unit string) {
+		switch {
+		case least != "" && most != "":
+			list = append(list, least+" to "+most+unit)
+		case least != "":
+			list = append(list, "at least "+least+unit)
+		case most != "":
+			list = append(list, "at most "+most+unit)
+		}
+	}
+	add(s.Minimum, s.Maximum, "")
+	add(s.MinLength, s.MaxLength, " characters")
+	add(s.MinItems, s.MaxItems, " entries")
+	if s.Items != nil {
+		for _, rule := range rules(s.Items) {
+			list = append(list, "each "+rule)
+		}
+	}
+	if len(s.Enum) > 0 {
+		list = append(list, strings.TrimSuffix(strings.Join(s.Enum, ", "), ", ")) // the type mentions null
+	}
+	if s.Default != nil {
+		list = append(list, "default "+*s.Default)
+	}
+	return list
+}
+
+// curl is a shell command for an operation with its first example.
+func curl(op operationView) string {
+	path, query := op.Path, ""
+	for _, p := range op.All {
+		switch {
+		case p.In == "path":
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", p.Example)
+		case p.In == "query" && p.Required:
+			query = "?" + p.Name + "=$" + strings.ToUpper(p.Name)
+		}
+	}
+	line := []string{`curl -X ` + op.Method + ` "$API` + path + query + `"`}
+	if op.Method == "GET" {
+		line[0] = `curl "$API` + path + query + `"`
+	}
+	switch op.Access {
+	case "none":
+	case "publish":
+		line = append(line, `-H "aeg-sas-key: $TOPIC_KEY"`)
+	default:
+		line = append(line, `-H "authorization: Bearer $POSTRIDER_API_KEY"`)
+	}
+	if op.Body != nil && len(op.Body.Content) > 0 && len(op.Body.Content[0].Value.Examples) > 0 {
+		content := op.Body.Content[0]
+		line = append(line, `-H 'content-type: `+content.Name+`'`,
+			"-d "+shellQuoted(printJSON(&content.Value.Examples[0].Value.Value)))
+	}
+	return strings.Join(line, " \\\n  ")
+}
+
+// shellQuoted is a text as a word of the shell.
+func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // words is a name such as onlyAnEndpoint in words.
 func words(name string) string {
@@ -178,39 +281,63 @@ func words(name string) string {
 	return out.String()
 }
 
-// answer has an ID where it is one of the answers that operations share.
-func (f *apiFile) answer(status string, r apiResponse) answerView {
-	v := answerView{Status: status}
-	if r.Ref != "" {
-		v.ID = nameOf(r.Ref)
-	}
-	r = f.response(r)
-	v.About = paragraphs(r.Description)
-	for _, h := range r.Headers {
-		v.Headers = append(v.Headers, h.Name+": "+f.header(h.Value).Description)
-	}
-	for _, content := range r.Content {
-		v.Kind, v.Type = content.Name, f.typeOf(&content.Value.Schema)
-		if content.Value.Example.Kind != 0 {
-			v.Example = printJSON(&content.Value.Example)
-		}
-		if strings.HasPrefix(content.Name, "text/") {
-			v.Example = content.Value.Example.Value
-		}
-	}
-	return v
-}
-
-// statusOf is the status that operations answer with what they share.
-func (f *apiFile) statusOf(name string) string {
-	for _, path := range f.Paths {
-		for _, op := range path.Value.operations() {
-			for _, r := range op.Value.Responses {
-				if nameOf(r.Value.Ref) == name {
-					return r.Name
-				}
+// paragraphs reads a description: paragraphs between empty lines, and code in backticks.
+func paragraphs(text string) (list [][]phrase) {
+	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		var phrases []phrase
+		for i, piece := range strings.Split(strings.Join(strings.Fields(part), " "), "`") {
+			if piece != "" {
+				phrases = append(phrases, phrase{piece, i%2 == 1})
 			}
 		}
+		if phrases != nil {
+			list = append(list, phrases)
+		}
 	}
-	return ""
+	return list
+}
+
+// printJSON is a node as JSON.
+func printJSON(n *yaml.Node) string { return printNode(n, "") }
+
+// printNode writes objects and arrays of at most 92 characters on one line.
+func printNode(n *yaml.Node, indent string) string {
+	open, shut, step := "[", "]", 1
+	switch n.Kind {
+	case yaml.MappingNode:
+		open, shut, step = "{", "}", 2
+	case yaml.ScalarNode:
+		return scalarJSON(n)
+	}
+	parts := make([]string, 0, len(n.Content))
+	for i := 0; i < len(n.Content); i += step {
+		name := ""
+		if step == 2 {
+			name = quoteJSON(n.Content[i].Value) + ": "
+		}
+		parts = append(parts, name+printNode(n.Content[i+step-1], indent+"  "))
+	}
+	line := open + strings.Join(parts, ", ") + shut
+	if len(line)+len(indent) <= 92 || len(parts) == 0 {
+		return line
+	}
+	return open + "\n" + indent + "  " + strings.Join(parts, ",\n"+indent+"  ") + "\n" + indent + shut
+}
+
+func scalarJSON(n *yaml.Node) string {
+	switch n.ShortTag() {
+	case "!!int", "!!float", "!!bool", "!!null":
+		return n.Value
+	default:
+		return quoteJSON(n.Value)
+	}
+}
+
+// quoteJSON does not escape <, > and &: the template does.
+func quoteJSON(text string) string {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // strings cannot fail
+	return strings.TrimSuffix(out.String(), "\n")
 }

@@ -315,7 +315,7 @@ func collectEngine(out series, n jobs.Stats) {
 func collectServer(out series, n server.Stats) {
 	out.histogram(describe("publish_success_latency_seconds",
 		"Duration of successful publish requests (PublishSuccessLatencyInMs)."+here), n.Published, perSecond)
-	for key, times := range n.Answers {
+	for key, times := range n.Responses {
 		out.histogram(httpRequests, times, perSecond, key.Method, key.Route, strconv.Itoa(key.Status))
 	}
 	for key, count := range n.PublishFailures {

@@ -10,13 +10,13 @@ import (
 	"postrider/server/api"
 )
 
-// previousSecretByDefault is how long a replaced secret goes on signing where nothing else is asked for.
+// previousSecretByDefault is how long a replaced secret keeps signing by default.
 const previousSecretByDefault = 24 * time.Hour
 
-// Signing says how deliveries are signed; it has no secret.
+// Signing is the state of signing, without secrets.
 type Signing struct {
 	Enabled bool `json:"enabled"`
-	// Secrets counts those that sign now: two during a rotation.
+	// Secrets counts the secrets that sign now.
 	Secrets            int        `json:"secrets"`
 	RotatedAt          *time.Time `json:"rotatedAt"`
 	PreviousValidUntil *time.Time `json:"previousValidUntil"`
@@ -27,7 +27,7 @@ type SigningSecrets struct {
 	Value []SigningSecret `json:"value"`
 }
 
-// SigningSecret is one of them, in the form of Standard Webhooks.
+// SigningSecret is a secret in the form of Standard Webhooks.
 type SigningSecret struct {
 	Secret     string     `json:"secret"`
 	CreatedAt  time.Time  `json:"createdAt"`
@@ -36,11 +36,11 @@ type SigningSecret struct {
 
 // GetSigningSecrets responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getSigningSecrets.
 func (m *Handlers) GetSigningSecrets(ctx context.Context, r *SubscriptionPath) (*SigningSecrets, error) {
-	sub, err := m.reveal(ctx, r, "signing secrets of an event subscription were shown",
-		m.Parts.Subscriptions.RevealSigningSecrets)
+	sub, err := m.Parts.Subscriptions.RevealSigningSecrets(ctx, r.Topic, r.Subscription)
 	if err != nil {
 		return nil, err
 	}
+	m.logSecretOf(ctx, r, "signing secrets of an event subscription were shown")
 	return m.signingSecrets(sub), nil
 }
 
@@ -50,7 +50,7 @@ type RotateSigningSecretRequest struct {
 	Body RotateSigningSecretSpec
 }
 
-// RotateSigningSecretSpec says which secret signs from now on, and how long the previous ones go on signing.
+// RotateSigningSecretSpec has the new secret, and how long the previous ones keep signing.
 type RotateSigningSecretSpec struct {
 	Secret                *string `json:"secret,omitempty"`
 	PreviousValidForHours *int    `json:"previousValidForHours,omitempty" minimum:"0" maximum:"168" default:"24"`
@@ -62,27 +62,23 @@ func (m *Handlers) RotateSigningSecret(ctx context.Context, r *RotateSigningSecr
 	if err != nil {
 		return nil, err
 	}
-	if err := r.check(); err != nil {
-		return nil, err
-	}
 	sub, err := m.Parts.Subscriptions.RotateSigningSecret(ctx, r.Topic, r.Subscription, key, previous)
 	var invalid *policy.ValidationError
 	switch {
 	case errors.Is(err, catalog.ErrNotSigned):
 		return nil, api.RejectConflict(api.ConflictCodeSubscriptionNotSigned,
-			"deliveries of event subscription %q of topic %q are not signed: put it with signing.enabled true first",
+			"deliveries of event subscription %q of topic %q are not signed: set signing.enabled to true first",
 			r.Subscription, r.Topic)
 	case errors.As(err, &invalid):
 		return nil, api.Invalid(invalid.Field, "%s", invalid.Message)
 	case err != nil:
-		return nil, r.rejected(err)
+		return nil, err
 	}
-	m.logSecret(ctx, "the signing secret of an event subscription was replaced", "topic", r.Topic,
-		"subscription", r.Subscription)
+	m.logSecretOf(ctx, &r.SubscriptionPath, "the signing secret of an event subscription was replaced")
 	return m.signingSecrets(sub), nil
 }
 
-// newSecret reads the key, nil for one that postrider generates, and how long the previous secrets go on signing.
+// newSecret reads the key, and how long the previous secrets keep signing. A nil key is generated.
 func newSecret(b *RotateSigningSecretSpec) (key []byte, previous time.Duration, err error) {
 	var found problems
 	if b.Secret != nil {
@@ -97,7 +93,7 @@ func newSecret(b *RotateSigningSecretSpec) (key []byte, previous time.Duration, 
 	return key, time.Duration(hours) * time.Hour, found.Err()
 }
 
-// liveSecrets are those that sign now, by the database's clock.
+// liveSecrets are the secrets that sign now, by the database's clock.
 func (m *Handlers) liveSecrets(s *catalog.Subscription) []policy.SigningSecret {
 	if s.SigningKeys == nil {
 		return nil
@@ -123,4 +119,38 @@ func (m *Handlers) signingView(s *catalog.Subscription) Signing {
 		shown.PreviousValidUntil = live[1].ValidUntil
 	}
 	return shown
+}
+
+// FullURL is the endpoint of an event subscription with its query.
+type FullURL struct {
+	EndpointURL string `json:"endpointUrl"`
+}
+
+// DeliveryAttributeList are the custom headers of an event subscription with their secret values.
+type DeliveryAttributeList struct {
+	Value []DeliveryAttributeView `json:"value"`
+}
+
+// RevealSubscriptionEndpoint responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getFullUrl.
+func (m *Handlers) RevealSubscriptionEndpoint(ctx context.Context, r *SubscriptionPath) (*FullURL, error) {
+	sub, err := m.Parts.Subscriptions.RevealEndpoint(ctx, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	m.logSecretOf(ctx, r, "the endpoint of an event subscription was shown in full")
+	return &FullURL{sub.EndpointURL}, nil
+}
+
+// RevealSubscriptionHeaders responds to POST /v1/topics/{topic}/subscriptions/{subscription}/getDeliveryAttributes.
+func (m *Handlers) RevealSubscriptionHeaders(ctx context.Context, r *SubscriptionPath) (*DeliveryAttributeList, error) {
+	sub, err := m.Parts.Subscriptions.RevealDeliveryAttributes(ctx, r.Topic, r.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	m.logSecretOf(ctx, r, "secret headers of an event subscription were shown")
+	return &DeliveryAttributeList{attributesView(sub.DeliveryAttributes, true)}, nil
+}
+
+func (m *Handlers) logSecretOf(ctx context.Context, r *SubscriptionPath, what string) {
+	m.logSecret(ctx, what, "topic", r.Topic, "subscription", r.Subscription)
 }

@@ -10,15 +10,16 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"postrider/catalog/spec"
 	"postrider/server/api"
 )
 
-// schemaTags are the field tags that the schema of a property or parameter has too.
+// schemaTags are the field tags that become members of a schema.
 var schemaTags = []string{
 	"format", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "default",
 }
 
-// schema describes a type and the tags of a field that has it.
+// schema is the schema of a type, with the tags of its field.
 func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	nullable := t.Kind() == reflect.Pointer
 	if nullable {
@@ -33,14 +34,12 @@ func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	if name := b.component(t, tag); name != "" {
 		reference := referTo("schemas", name)
 		if nullable {
-			either := node(map[string]any{"anyOf": []*yaml.Node{reference, referTo("schemas", "JsonNull")}})
-			set(either, "x-go-type", node(name)) // oapi-codegen does not know that it is one of them
-			return either
+			return node(map[string]any{"type": "object", "nullable": true, "allOf": []*yaml.Node{reference}})
 		}
 		return reference
 	}
 	s := b.plain(t, tag)
-	if nullable && find(s, "type") != nil { // without a type null is allowed anyway
+	if nullable && find(s, "type") != nil { // null is valid without a type
 		set(s, "nullable", node(true))
 	}
 	if words := tag.Get("enum"); words != "" {
@@ -61,7 +60,7 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// plain is the schema of a type without name in the document.
+// plain is the schema of a type that is no component.
 func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	of := func(kind string) *yaml.Node { return node(map[string]string{"type": kind}) }
 	switch {
@@ -110,8 +109,8 @@ func (b *builder) plain(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	}
 }
 
-// component is the name of the schema of a named type: that of the type, or of the tag schema; "" for a type that is
-// described in its place. A schema that has a type in the texts is complete there.
+// component is the name of a type's component, "" for a type without one. The tag schema has precedence over the type's
+// name. A component with a type in the texts is complete.
 func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 	name := cmp.Or(tag.Get("schema"), schemaName(t))
 	text := find(b.root, "components", "schemas", name)
@@ -121,8 +120,12 @@ func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 	case text == nil && (t.Kind() != reflect.Struct || t.Implements(textMarshaler)):
 		return ""
 	case text == nil:
-		b.problem("schema %s has no text", name)
 		text = need(find(b.root, "components", "schemas"), name)
+		if strings.HasPrefix(t.Name(), "List[") {
+			set(text, "description", node("A page of a list."))
+		} else {
+			b.problem("schema %s has no text", name)
+		}
 	}
 	if find(text, "type") != nil {
 		return name
@@ -138,13 +141,13 @@ func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 	return name
 }
 
-// schemaNames are the names in the document of types that have another one in Go.
+// schemaNames are the names of components that differ from those of the types.
 var schemaNames = map[string]string{
 	"Audit": "AuditEntry", "Member": "BatchMember", "MemberPage": "BatchMemberPage", "Attempt": "DeliveryAttempt",
 	"PersonalKeySettings": "LoginSettings", "Scope": "KeyScope", "Role": "UserRole",
 }
 
-// schemaName is the name of a type in the document.
+// schemaName is the name of a type's component.
 func schemaName(t reflect.Type) string {
 	name, page := t.Name(), ""
 	if of, isList := strings.CutPrefix(name, "List["); isList {
@@ -159,7 +162,7 @@ func schemaName(t reflect.Type) string {
 	return cmp.Or(schemaNames[name], name)
 }
 
-// properties adds the members of a struct to a schema whose properties are texts.
+// properties replaces the texts of a schema's properties by the members of a struct.
 func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 	texts := need(schema, "properties")
 	list, required := &yaml.Node{Kind: yaml.MappingNode}, []string{}
@@ -177,15 +180,13 @@ func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 			required = append(required, name)
 		}
 		property := b.schema(field.Type, tag)
-		if goType := find(property, "x-go-type"); goType != nil && needed {
-			goType.Value = "*" + goType.Value // that of an optional member is a pointer anyway
-		}
 		text := find(texts, name)
-		if text == nil && find(property, "$ref") == nil && !setting(schemaName(t), name, property) {
+		if text == nil && find(property, "$ref") == nil &&
+			!setting(schemaName(t), name, property) && !b.describe(property, name) {
 			b.problem("member %s of schema %s has no text", name, schemaName(t))
 		}
 		if text != nil {
-			if find(property, "$ref") != nil { // which can stand alone only
+			if find(property, "$ref") != nil { // has no siblings
 				property = node(map[string]any{"allOf": []*yaml.Node{property}})
 			}
 			if text.Kind == yaml.ScalarNode {
@@ -204,4 +205,65 @@ func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 	if len(required) > 0 {
 		set(schema, "required", node(required))
 	}
+}
+
+// settingsOf are the tables of settings that describe schemas, and the path of the schema in the table.
+var settingsOf = map[string]struct {
+	table   []spec.Setting
+	path    string
+	request bool // it is a request's
+}{
+	"TopicSettings": {spec.Topic, "", true}, "Topic": {spec.Topic, "", false},
+	"SubscriptionSettings": {spec.Subscription, "", true}, "Subscription": {spec.Subscription, "", false},
+	"RetryPolicySettings": {spec.Subscription, "retryPolicy.", true},
+	"Filter":              {spec.Subscription, "filter.", true}, "FilterView": {spec.Subscription, "filter.", false},
+	"OAuth2": {spec.Subscription, "oauth2.", true}, "OAuth2View": {spec.Subscription, "oauth2.", false},
+	"ClientCertificate":     {spec.Subscription, "clientCertificate.", true},
+	"DeadLetterDestination": {spec.Subscription, "deadLetterDestination.", true},
+	"DeadLetterProperties":  {spec.Subscription, "deadLetterDestination.properties.", true},
+	"SigningSettings":       {spec.Subscription, "signing.", true}, "Signing": {spec.Subscription, "signing.", false},
+	"Policy": {spec.Policy, "", true}, "Probation": {spec.Policy, "probation.", true},
+}
+
+// requestTag adds the tags required and nullable to the tag of a setting in a request: settings with a default are
+// optional and may be null.
+func requestTag(schema, member string, tag reflect.StructTag) reflect.StructTag {
+	of := settingsOf[schema]
+	s := spec.Find(of.table, of.path+member)
+	switch {
+	case !of.request:
+		return tag
+	case s != nil && s.Default == "":
+		return `required:"true" ` + tag
+	default:
+		return `required:"false" nullable:"true" ` + tag
+	}
+}
+
+// setting adds the description, choices and limits of a setting. It returns false if the property is no setting.
+func setting(schema, member string, property *yaml.Node) bool {
+	of := settingsOf[schema]
+	s := spec.Find(of.table, of.path+member)
+	if s == nil {
+		return false
+	}
+	help := s.Help
+	if s.Default != "" {
+		help += " Default: " + s.Default + "."
+	}
+	set(property, "description", node(help))
+	if s.Choices != nil {
+		choices := node(s.Choices)
+		if find(property, "nullable") != nil {
+			choices.Content = append(choices.Content, node(nil))
+		}
+		set(property, "enum", choices)
+	}
+	if s.Kind == spec.Whole || s.Kind == spec.Number {
+		set(property, "minimum", node(s.Min))
+		if s.Max > 0 {
+			set(property, "maximum", node(s.Max))
+		}
+	}
+	return true
 }
