@@ -238,7 +238,7 @@ func TestPublishingWithAPIKeys(t *testing.T) {
 		"revoked": keys["orders"], "unknown": "prk_" + strings.Repeat("A", 43), "cut": keys["publish"][:40],
 	} {
 		require.Contains(t, b.publish("orders", key, eventNamed(name)).refused(401, "Unauthorized").Message,
-			"no such API key", name)
+			"the API key does not exist", name)
 	}
 	require.Equal(t, 13, b.count("SELECT count(*) FROM postrider.events"))
 }

@@ -57,7 +57,7 @@ func (s *Server) respondError(err error, c echo.Context) {
 		id := rand.Text()
 		s.log.Error("a request failed", append(fields, "errorId", id)...)
 		response = api.Reject(http.StatusInternalServerError, api.CodeInternal,
-			"internal error; the operator finds the cause in the log by the error id %s", id)
+			"internal error; the log has its cause under error id %s", id)
 	} else if isFailure(response.Status, state, err) {
 		if skipped, log := s.failures.take(state, time.Now()); log {
 			fields = append(fields, "status", response.Status)

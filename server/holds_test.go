@@ -113,9 +113,9 @@ func TestPauseRefusals(t *testing.T) {
 		body, says string
 		targets    []string
 	}{
-		"an unknown member": {`{"stopTTL":true}`, "what is: stopTimeToLive", []string{"stopTTL"}},
+		"an unknown member": {`{"stopTTL":true}`, "the members are: stopTimeToLive", []string{"stopTTL"}},
 		"a member in the wrong case": {
-			`{"stoptimetolive":true}`, "stoptimetolive is not known", []string{"stoptimetolive"},
+			`{"stoptimetolive":true}`, "stoptimetolive is not a member", []string{"stoptimetolive"},
 		},
 		"a member twice": {
 			`{"stopTimeToLive":true,"stopTimeToLive":false}`, "appears twice", []string{"stopTimeToLive"},
@@ -127,7 +127,7 @@ func TestPauseRefusals(t *testing.T) {
 			`{"stopTimeToLive":1}`, "stopTimeToLive must be true or false", []string{"stopTimeToLive"},
 		},
 		"an unknown one and a mistake": {
-			`{"until":"tomorrow","stopTimeToLive":1}`, "until is not known", []string{"until", "stopTimeToLive"},
+			`{"until":"tomorrow","stopTimeToLive":1}`, "until is not a member", []string{"until", "stopTimeToLive"},
 		},
 		"null":        {`null`, "must be a JSON object", []string{}},
 		"an array":    {`[true]`, "must be a JSON object", []string{}},
@@ -236,7 +236,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
 	refusal := b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionNotOnProbation")
-	require.Equal(t, `event subscription "billing" of topic "orders" is not on probation: there is nothing to probe`,
+	require.Equal(t, `event subscription "billing" of topic "orders" is not on probation, so it cannot be probed`,
 		refusal.Message)
 
 	b.probation("orders", "billing")

@@ -129,5 +129,5 @@ func TestLoginsAreLimited(t *testing.T) {
 
 	open := setup(t, func(o *server.Options) { o.NoSignIn = true })
 	none := open.send("POST", "/v1/logins", `{"machine":"laptop"}`).refused(409, "NoSignIn")
-	require.Contains(t, none.Message, "no user signs in to this server")
+	require.Contains(t, none.Message, "no user can sign in to this server")
 }

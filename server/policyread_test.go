@@ -167,7 +167,7 @@ func TestPolicyRefusals(t *testing.T) {
 		"one in a table": {
 			`{"statusTable":[{"status":"404"}]}`,
 			[]string{"statusTable[0].status"},
-			"what is: action, condition, endpointKind, minDelayInSeconds",
+			"the members are: action, condition, endpointKind, minDelayInSeconds",
 		},
 		"an outcome twice": {
 			`{"probation":{"byOutcome":{"Busy":1,"Busy":2}}}`, []string{"probation.byOutcome.Busy"}, "appears twice",
@@ -264,7 +264,7 @@ func TestPolicyRefusals(t *testing.T) {
 	}
 	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider_internal.retry_policies"))
 	_, err := management.ReadPolicy("mine", []byte(" \n"))
-	require.EqualError(t, err, "there is no JSON object")
+	require.EqualError(t, err, "the body must be a JSON object")
 	_, err = management.ReadPolicy("mine", []byte("[]"))
 	require.ErrorContains(t, err, "must be a JSON object")
 }

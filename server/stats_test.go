@@ -42,18 +42,18 @@ func TestAnswersAreCounted(t *testing.T) {
 	b.manage("PROPFIND", "/v1/topics", "").refused(http.StatusMethodNotAllowed, "MethodNotAllowed")
 
 	stats := b.counters.Read()
-	count := func(key server.AnswerKey) (n int64) {
-		for _, c := range stats.Answers[key].Counts {
+	count := func(key server.ResponseKey) (n int64) {
+		for _, c := range stats.Responses[key].Counts {
 			n += c
 		}
 		return n
 	}
 	const publish = "/topics/:topic/api/events"
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound} {
-		require.Equal(t, int64(1), count(server.AnswerKey{Method: http.MethodPost, Route: publish, Status: status}), status)
+		require.Equal(t, int64(1), count(server.ResponseKey{Method: http.MethodPost, Route: publish, Status: status}), status)
 	}
-	require.Equal(t, int64(3), count(server.AnswerKey{Method: http.MethodGet, Status: http.StatusNotFound}), stats.Answers)
-	for key := range stats.Answers {
+	require.Equal(t, int64(3), count(server.ResponseKey{Method: http.MethodGet, Status: http.StatusNotFound}), stats.Responses)
+	for key := range stats.Responses {
 		require.NotContains(t, key.Route, "nothing")
 		require.NotEqual(t, "PROPFIND", key.Method)
 	}

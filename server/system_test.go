@@ -38,12 +38,12 @@ func TestTheSystemTopic(t *testing.T) {
 		{http.MethodPost, path + "/regenerateKey", `{"keyName":"key1"}`},
 	} {
 		require.Contains(t, b.manage(call.method, call.path, call.body).refused(409, "SystemTopic").Message,
-			"postrider's own", call.path)
+			"belongs to postrider", call.path)
 	}
 	const event = `{"specversion":"1.0","id":"1","source":"/s","type":"postrider.deadLetter.created"}`
 	refusal := b.send(http.MethodPost, "/topics/"+catalog.SystemTopic+"/api/events", event, "Authorization",
 		"Bearer "+adminToken, "Content-Type", "application/cloudevents+json").refused(400, "InvalidRequest")
-	require.Contains(t, refusal.Message, "not published to")
+	require.Contains(t, refusal.Message, "do not publish to it")
 	b.publish(catalog.SystemTopic, "some key", event).refused(401, "Unauthorized")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.events"))
 }

@@ -106,7 +106,7 @@ func TestEndpointThatFailsThreeTimesIsRefused(t *testing.T) {
 		refused(http.StatusBadRequest, "EndpointValidationFailed")
 	require.Equal(t, "The attempt to validate the provided endpoint "+bad+
 		"/in failed. Try 3 of 3: responded 500, and only 200 with the code counts. "+
-		"Let the endpoint answer the handshake, or set endpointValidation to skip.", refusal.Message)
+		"Let the endpoint respond to the handshake, or set endpointValidation to skip.", refusal.Message)
 	require.Equal(t, []string{"endpointUrl", "endpointUrl", "endpointUrl"}, targets(refusal))
 	b.manage(http.MethodGet, billing, "").refused(http.StatusNotFound, "NotFound")
 	require.Equal(t, 1,
@@ -318,7 +318,7 @@ func TestSlowEndpointReplacesNoneThatWorks(t *testing.T) {
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
 		refusal := b.manage(method, billing, to(e+"/in?secret=1")).refused(http.StatusBadRequest, "EndpointValidationFailed")
 		require.Equal(t, "The attempt to validate the provided endpoint "+e+
-			"/in failed. It did not answer within 10ms, and the endpoint that there was is kept. "+
+			"/in failed. It did not respond within 10ms, so the previous endpoint is kept. "+
 			"Try again, or set endpointValidation to skip.", refusal.Message)
 	}
 	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK))

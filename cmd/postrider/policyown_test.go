@@ -142,8 +142,8 @@ func TestPolicyPutRefuses(t *testing.T) {
 	}{
 		{"no file", n.cliEnv(), []string{"put", "mine"}, "--file"},
 		{"a file that is not there", n.cliEnv(), []string{"put", "mine", "-f", "nowhere.json"}, "nowhere.json"},
-		{"an empty file", n.cliEnv(), []string{"put", "mine", "-f", file("")}, "there is no JSON object"},
-		{"no JSON", n.cliEnv(), []string{"put", "mine", "-f", file("steps: 1")}, "not one JSON document"},
+		{"an empty file", n.cliEnv(), []string{"put", "mine", "-f", file("")}, "the body must be a JSON object"},
+		{"no JSON", n.cliEnv(), []string{"put", "mine", "-f", file("steps: 1")}, "must be one JSON document"},
 		{"an unknown property", n.cliEnv(), []string{"put", "mine", "-f", file(`{"steps":[1]}`)}, "steps is not a member"},
 		{"two mistakes", n.cliEnv(), []string{"put", "mine", "-f", file(`{"basis":"x","tailInSeconds":0}`)}, "basis must " +
 			"be gap or offset\ntailInSeconds must be between 1 and 604800, not 0"},

@@ -16,7 +16,7 @@ import (
 	"postrider/postgres"
 )
 
-func TestAnswerTo(t *testing.T) {
+func TestResponseTo(t *testing.T) {
 	t.Parallel()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/somewhere", nil), nil)
 	wrapped := func(err error) error { return fmt.Errorf("do the thing with secrets: %w", err) }
@@ -41,7 +41,7 @@ func TestAnswerTo(t *testing.T) {
 		"no such route":           {echo.ErrNotFound, 404, "NotFound"},
 		"another router's error":  {echo.ErrStatusRequestEntityTooLarge, 413, "PayloadTooLarge"},
 	} {
-		answer := AnswerTo(row.err, c)
+		answer := ResponseTo(row.err, c)
 		require.NotNil(t, answer, name)
 		require.Equal(t, row.status, answer.Status, name)
 		require.Equal(t, row.code, answer.Code, name)
@@ -50,7 +50,7 @@ func TestAnswerTo(t *testing.T) {
 	for name, err := range map[string]error{
 		"an error nobody knows": errors.New("x"), "the router's own 500": echo.ErrInternalServerError,
 	} {
-		require.Nil(t, AnswerTo(err, c), "%s: goes to the log alone", name)
+		require.Nil(t, ResponseTo(err, c), "%s: goes to the log alone", name)
 	}
 }
 

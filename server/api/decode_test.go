@@ -31,12 +31,12 @@ func TestDecodeStrictly(t *testing.T) {
 		},
 		"Event Grid's destination of another type": {
 			`{"destination":{"endpointType":"StorageQueue","properties":{}}}`, "destination",
-			`has endpointType "StorageQueue", and WebHook is the only endpoint type`,
+			`has endpointType "StorageQueue", but only WebHook is supported`,
 		},
 		"Event Grid's destination": {
 			`{"destination":{"endpointType":"WebHook","properties":{"endpointUrl":"u"}}}`, "destination",
 			"is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
-				"endpoint type",
+				"type WebHook",
 		},
 		"an empty name": {`{"":1}`, "", "is not a member"},
 		"a long name": {

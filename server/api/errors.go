@@ -94,7 +94,7 @@ func RejectConflict(code ConflictCode, format string, args ...any) *RejectionErr
 
 // TooManyRequests is a response 429. wait is sent in Retry-After.
 func TooManyRequests(wait time.Duration, format string, args ...any) error {
-	r := Reject(http.StatusTooManyRequests, "TooManyRequests", format+"; retry after the seconds in Retry-After", args...)
+	r := Reject(http.StatusTooManyRequests, "TooManyRequests", format+"; see Retry-After", args...)
 	r.RetryAfter = wait
 	return r
 }

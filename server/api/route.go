@@ -136,11 +136,14 @@ func notFound(c echo.Context) error {
 		return postgres.ErrNotFound
 	}
 	name := names[len(names)-1]
-	format := "%s %q does not exist"
-	if strings.HasSuffix(name, "Id") {
-		format += " or is no longer stored"
+	value := strconv.Quote(Shorten(PathValue(c, name)))
+	if !strings.HasSuffix(name, "Id") {
+		return NotFound("%s %s does not exist", nouns[name], value)
 	}
-	return NotFound(format, nouns[name], Shorten(PathValue(c, name)))
+	if _, err := strconv.Atoi(c.Param(name)); err == nil {
+		value = c.Param(name)
+	}
+	return NotFound("%s %s does not exist or is no longer stored", nouns[name], value)
 }
 
 // canExist reports whether an object can have this name or id.

@@ -49,7 +49,7 @@ func TestGuessesAreForgotten(t *testing.T) {
 	}
 	require.Equal(t, maxRemembered, g.addresses.Len())
 	require.Equal(t, maxRemembered, g.topics.Len())
-	require.Len(t, g.right, maxRemembered)
+	require.Len(t, g.valid, maxRemembered)
 	last := netip.MustParsePrefix("10.0.39.115/32") // 10,099
 	for range wrongByAddress.Burst - 1 {
 		g.Wrong(last, "orders", now)

@@ -84,6 +84,7 @@ type apiSchema struct {
 	Properties                ordered[apiSchema]
 	Items                     *apiSchema
 	AllOf                     []apiSchema `yaml:"allOf"`
+	AnyOf                     []apiSchema `yaml:"anyOf"`
 	OneOf                     []apiSchema `yaml:"oneOf"`
 }
 

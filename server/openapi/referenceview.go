@@ -146,11 +146,17 @@ func (f *apiFile) schemas() []entry[apiSchema] {
 		func(a, b entry[apiSchema]) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// resolved follows $ref, also as the only entry of allOf.
-func (f *apiFile) resolved(s *apiSchema) *apiSchema {
-	if len(s.AllOf) == 1 {
-		s = &s.AllOf[0]
+// alone is the schema that a property with a description refers to, in allOf, or in anyOf with JsonNull.
+func (s *apiSchema) alone() *apiSchema {
+	if list := slices.Concat(s.AllOf, s.AnyOf); len(list) > 0 {
+		return &list[0]
 	}
+	return s
+}
+
+// resolved follows $ref.
+func (f *apiFile) resolved(s *apiSchema) *apiSchema {
+	s = s.alone()
 	if s.Ref == "" {
 		return s
 	}
@@ -183,10 +189,7 @@ func (f *apiFile) member(name string, s *apiSchema, required bool) memberView {
 
 // typeOf is a type in words.
 func (f *apiFile) typeOf(s *apiSchema) (t typeView) {
-	named := s
-	if len(s.AllOf) == 1 {
-		named = &s.AllOf[0]
-	}
+	named := s.alone()
 	switch {
 	case named.Ref != "":
 		t.Schema = nameOf(named.Ref)
@@ -200,7 +203,7 @@ func (f *apiFile) typeOf(s *apiSchema) (t typeView) {
 	default:
 		t.Before = cmp.Or(s.Type, "any JSON")
 	}
-	if s.Nullable {
+	if s.Nullable || len(s.AnyOf) > 0 {
 		t.After += " or null"
 	}
 	return t
@@ -281,9 +284,10 @@ func words(name string) string {
 	return out.String()
 }
 
-// paragraphs reads a description: paragraphs between empty lines, and code in backticks.
+// paragraphs reads a description: paragraphs between empty lines, entries of lists, and code in backticks.
 func paragraphs(text string) (list [][]phrase) {
-	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+	text = strings.ReplaceAll(strings.TrimSpace(text), "\n- ", "\n\n• ")
+	for part := range strings.SplitSeq(text, "\n\n") {
 		var phrases []phrase
 		for i, piece := range strings.Split(strings.Join(strings.Fields(part), " "), "`") {
 			if piece != "" {

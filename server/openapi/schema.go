@@ -34,7 +34,9 @@ func (b *builder) schema(t reflect.Type, tag reflect.StructTag) *yaml.Node {
 	if name := b.component(t, tag); name != "" {
 		reference := referTo("schemas", name)
 		if nullable {
-			return node(map[string]any{"type": "object", "nullable": true, "allOf": []*yaml.Node{reference}})
+			either := node(map[string]any{"anyOf": []*yaml.Node{reference, referTo("schemas", "JsonNull")}})
+			set(either, "x-go-type", node(name)) // oapi-codegen would generate a type for anyOf
+			return either
 		}
 		return reference
 	}
@@ -180,6 +182,9 @@ func (b *builder) properties(schema *yaml.Node, t reflect.Type) {
 			required = append(required, name)
 		}
 		property := b.schema(field.Type, tag)
+		if goType := find(property, "x-go-type"); goType != nil && needed {
+			goType.Value = "*" + goType.Value // oapi-codegen makes optional members pointers
+		}
 		text := find(texts, name)
 		if text == nil && find(property, "$ref") == nil &&
 			!setting(schemaName(t), name, property) && !b.describe(property, name) {
