@@ -69,14 +69,14 @@ func TestMappingRefusals(t *testing.T) {
 		},
 		"an unknown member": {
 			custom(strings.Replace(orderMapping, "subject", "Subject", 1)), "inputSchemaMapping.properties.Subject",
-			"is not known here",
+			"is not a member",
 		},
 		"a field without name": {
 			custom(strings.Replace(orderMapping, `"orderId"`, `""`, 1)), "inputSchemaMapping.properties.id.sourceField", "must",
 		},
 		"a default for an id": {
 			custom(strings.Replace(orderMapping, `"orderId"`, `"a","defaultValue":"b"`, 1)),
-			"inputSchemaMapping.properties.id.defaultValue", "is not known here",
+			"inputSchemaMapping.properties.id.defaultValue", "is not a member",
 		},
 	} {
 		refusal := b.manage(http.MethodPut, "/v1/topics/orders", row.body).refused(400, "InvalidRequest")
