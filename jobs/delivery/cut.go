@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,7 +28,7 @@ const (
 SELECT id, event_bytes, false AS held, time_to_live_since FROM postrider_internal.deliveries
  WHERE subscription_id = $1 AND id > $2 AND id <= $3 AND open ORDER BY id LIMIT $4`
 
-	// lockJobStatement: a cutter that does not find its own job row is obsolete.
+	// lockJobStatement finds nothing if the cutter is obsolete.
 	lockJobStatement = `SELECT id FROM postrider_internal.river_job WHERE id = $1 AND created_at = $2 FOR UPDATE`
 
 	anyOpenStatement = `
@@ -44,8 +45,8 @@ VALUES ('available', jsonb_build_object('s', $1::bigint), 'batch', 'deliveries',
 // PointClaim is the failpoint after a batch was cut and before its request.
 const PointClaim = "claim"
 
-// cutAhead is how many open deliveries one cut reads, at least: all batches that are full by then are cut together.
-// With one batch for each cut, 1,600 events/s were sent at 10 per batch (two cores).
+// cutAhead is how many open deliveries one cut reads, at least: it cuts all full batches together. With one batch for
+// each cut, 1,600 events/s were sent at 10 per batch (two cores).
 const cutAhead = 1000
 
 // openDelivery is one that belongs to no batch yet.
@@ -56,7 +57,7 @@ type openDelivery struct {
 	pendingSince time.Time
 }
 
-// cut is one turn of a batch cutter.
+// cut is one run of a batch cutter.
 type cut struct {
 	*cutState
 	*cutter
@@ -64,15 +65,15 @@ type cut struct {
 	tx     pgx.Tx
 	sub    *catalog.Subscription
 
-	later bool // a search before the cursor was slow: another cutter makes the next one
+	later bool // a search before the cursor was slow: a later cutter makes the next one
 	more  bool // further jobs were inserted
 	held  int  // deliveries that were on hold
 }
 
-// Cut cuts the next batch of an event subscription, with the batch cutter's job as its token, and inserts the next
-// cutter if open deliveries remain. If more is open than one batch takes, it cuts further batches with new jobs. The
-// batches are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and
-// what was open is now on hold as well), or the job is gone.
+// Cut cuts the next batch of an event subscription, with the batch cutter's job as its token. If more is open than one
+// batch takes, it cuts further batches with new jobs; if open deliveries remain, it inserts the next cutter. The batches
+// are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and its open
+// deliveries now too), or the job is gone.
 func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue.JobToken) error {
 	state := l.cuts.of(sub.ID)
 	job := state.enter(token)
@@ -102,7 +103,7 @@ func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue
 	return nil
 }
 
-// errNothingCut: nothing was open. The cutter's job and those that it has taken over are gone.
+// errNothingCut: nothing was open. The jobs of the cutter and of those that it replaces are gone.
 var errNothingCut = fmt.Errorf("nothing was open: %w", queue.ErrJobGone)
 
 // run cuts in one transaction. If it returns a hold of the event subscription, it has done nothing.
@@ -132,32 +133,32 @@ func (c *cut) run(ctx context.Context) (hold string, err error) {
 // lock locks the token, makes other nodes' cutters of the event subscription wait, and returns its hold.
 func (c *cut) lock(ctx context.Context) (hold string, err error) {
 	w := queue.Work{SubscriptionID: c.sub.ID, Job: c.token}
-	rest, rests := queue.ProbationOf(c.loader.Cache.Snapshot(), c.sub.ID), map[string]queue.ProbationRow{}
+	probation, rows := queue.ProbationOf(c.loader.Cache.Snapshot(), c.sub.ID), map[string]queue.ProbationRow{}
 	batch := &pgx.Batch{}
 	batch.Queue(queue.TakeLock, queue.LockBatching, c.sub.ID)
 	batch.Queue(lockJobStatement, c.token.JobID, c.token.CreatedAt).
 		QueryRow(func(row pgx.Row) error { return row.Scan(nil) })
 	queueHold(batch, &w)
-	queueProbations(batch, rests, rest)
+	queueProbations(batch, rows, probation)
 	if err := c.tx.SendBatch(ctx, batch).Close(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return "", c.token.Gone()
 		}
 		return "", err
 	}
-	w.SetProbation(rest, rests)
+	w.SetProbation(probation, rows)
 	return w.Hold, nil
 }
 
-// open reads one more than it may cut, to know whether anything remains: first what was on hold, as far as there is
-// room, because it is older. Deliveries before the cursor were left, held and released, or published by a slower
-// transaction; a cut that finds less than it may take reads these too.
+// open reads one delivery more than it may cut, to know whether any remains: first held deliveries, within the capacity,
+// because they are older. Deliveries before the cursor were left, held and released, or published by a slower
+// transaction. A cut that finds less than it may take reads these, too.
 func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)
 	c.searched = 0
 	limit := max(c.sub.Batch().MaxEvents, cutAhead) + 1
-	if room := min(c.loader.Traffic.Capacity(c.sub.ID), limit); c.sub.Batching() && room > 0 {
-		if found, err = c.readHeld(ctx, room); err != nil {
+	if held := min(c.loader.Traffic.Capacity(c.sub.ID), limit); c.sub.Batching() && held > 0 {
+		if found, err = c.readHeld(ctx, held); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +181,7 @@ func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 	return append(found, open...), nil
 }
 
-// readHeld goes on from the cursor, or begins anew if less is found there than may be taken.
+// readHeld continues at the cursor, or begins again if it finds less there than may be taken.
 func (c *cut) readHeld(ctx context.Context, limit int) ([]openDelivery, error) {
 	if time.Since(c.heldSearchedAt) < searchInterval {
 		found, err := c.read(ctx, heldStatement, c.sub.ID, c.heldCursor.timeToLiveSince, c.heldCursor.id, limit)
@@ -202,7 +203,7 @@ func (c *cut) read(ctx context.Context, statement string, args ...any) ([]openDe
 	})
 }
 
-// end deletes the jobs of a cutter that found nothing. Rows that others have locked at this moment may remain open, and
+// end deletes the jobs of a cutter that found nothing. Rows that other transactions have locked may remain open: they
 // keep a cutter.
 func (c *cut) end(ctx context.Context) error {
 	var more bool
@@ -210,14 +211,14 @@ func (c *cut) end(ctx context.Context) error {
 		return err
 	}
 	batch := &pgx.Batch{}
-	queue.QueueEnd(batch, append(c.taken(), c.token))
+	queue.QueueEnd(batch, append(c.replaced(), c.token))
 	if more {
 		batch.Queue(cutterStatement, c.sub.ID, searchLater)
 	}
 	return c.tx.SendBatch(ctx, batch).Close()
 }
 
-// bind stores the batches. nothing: all deliveries of the first batch have another owner by now.
+// bind stores the batches. nothing: all deliveries of the first batch have another job or batch by now.
 func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err error) {
 	batches, err := c.batches(ctx, open)
 	if err != nil {
@@ -236,8 +237,8 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	batch.Queue(c.loader.DB.Keeping(postgres.KeepPlan))
 	batch.Queue(bindStatement, c.sub.ID, c.token.JobID, ids, of, bytes).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
-	if taken := c.taken(); len(taken) > 0 {
-		queue.QueueEnd(batch, taken)
+	if replaced := c.replaced(); len(replaced) > 0 {
+		queue.QueueEnd(batch, replaced)
 	}
 	if remains {
 		batch.Queue(cutterStatement, c.sub.ID, time.Duration(0))
@@ -256,13 +257,13 @@ func (c *cut) bind(ctx context.Context, open []openDelivery) (nothing bool, err 
 	return true, c.end(ctx)
 }
 
-// move sets the cursor behind the open deliveries that were cut: back, if some remain that are before it.
+// move sets the cursor behind the open deliveries that were cut. It moves back if some remain before it.
 func (c *cut) move(open []openDelivery, cut int) {
 	last := int64(0)
 	for _, o := range open[:cut] {
 		if o.held {
 			c.held++
-			c.heldCursor = heldPlace{o.pendingSince, o.id}
+			c.heldCursor = heldPosition{o.pendingSince, o.id}
 		} else {
 			last = o.id
 		}
@@ -276,7 +277,7 @@ func (c *cut) move(open []openDelivery, cut int) {
 	}
 }
 
-// batches divides the first open deliveries into batches. From here on, bytes are counted as they are sent.
+// batches divides the first open deliveries into batches. From here on, bytes include what a request adds.
 func (c *cut) batches(ctx context.Context, open []openDelivery) (batches [][]openDelivery, err error) {
 	var schema event.Schema
 	if topic, ok := c.loader.Cache.Snapshot().Topic(c.sub.Topic); ok {
@@ -296,8 +297,8 @@ func (c *cut) batches(ctx context.Context, open []openDelivery) (batches [][]ope
 	return batches, err
 }
 
-// divide returns one batch, and after it those that are full: what remains may grow until its own cutter comes, unless
-// all is to be cut.
+// divide returns one batch and the full batches after it. The rest may grow until its own cutter runs, unless all is to
+// be cut.
 func (c *cut) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
 	sizes := postgres.Column(open, func(o openDelivery) int { return o.bytes })
 	for len(open) > 0 {
@@ -311,11 +312,11 @@ func (c *cut) divide(open []openDelivery, all bool) (batches [][]openDelivery) {
 	return batches
 }
 
-// HoldOpen puts on hold what the next batches would have been cut from, and ends the job of the batch cutter that met
-// the hold. It returns ErrNotFound: there is nothing to send.
+// HoldOpen puts the open deliveries of an event subscription on hold, and ends the job of the batch cutter that met the
+// hold. It returns ErrNotFound: there is nothing to send.
 func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.JobToken, hold string) error {
 	args := pgx.NamedArgs{
-		"subscription": subscription, "job": token.JobID, "job_made": token.CreatedAt, "hold": hold, "step": holdStep,
+		"subscription": subscription, "job": token.JobID, "job_created_at": token.CreatedAt, "hold": hold, "step": holdStep,
 	}
 	for n := holdStep; n > 0; {
 		if err := l.DB.QueryRow(ctx, holdOpenStatement, args).Scan(&n); err != nil {
@@ -323,4 +324,50 @@ func (l *Loader) HoldOpen(ctx context.Context, subscription int64, token queue.J
 		}
 	}
 	return l.Jobs.EndJob(ctx, token)
+}
+
+// valuesAhead bounds the bodies that one cut reads to compare their Dynamic header values.
+const valuesAhead = 8 << 20
+
+// sameHeaders groups open deliveries by the values of their Dynamic headers, in the order of each group's first one:
+// a request has one value of each header. It takes as many deliveries as valuesAhead allows, and leaves the others to
+// the next cutter; also the last one if more may be open than was read.
+func (c *cut) sameHeaders(ctx context.Context, open []openDelivery) (groups [][]openDelivery, err error) {
+	n, bytes := 0, 0
+	for n < len(open) && (n == 0 || bytes+open[n].bytes <= valuesAhead) {
+		bytes += open[n].bytes
+		n++
+	}
+	if n == len(open) && n >= cutAhead {
+		n--
+	}
+	values, err := c.headerValues(ctx, open[:n])
+	if err != nil {
+		return nil, err
+	}
+	of := map[string]int{}
+	for _, o := range open[:n] {
+		i, found := of[values[o.id]]
+		if !found {
+			i = len(groups)
+			of[values[o.id]] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], o)
+	}
+	return groups, nil
+}
+
+// headerValues reads one body at a time. A delivery without an event has no values. Values that are too long to be sent
+// differ here, which only separates events that could be sent together.
+func (c *cut) headerValues(ctx context.Context, open []openDelivery) (map[int64]string, error) {
+	rows, err := c.tx.Query(ctx, valuesStatement, postgres.Column(open, func(o openDelivery) int64 { return o.id }))
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[int64]string, len(open))
+	return values, eachMember(rows, func(m *queue.Member) {
+		view := catalog.EventView(c.sub.Topic, &m.Event)
+		values[m.DeliveryID] = c.sub.Headers.DynamicValues(&view, math.MaxInt)
+	})
 }

@@ -8,10 +8,11 @@ import (
 
 	"postrider/catalog"
 	"postrider/jobs/queue"
+	"postrider/postgres"
 )
 
-// cutStates keep this node's batch cutters of one event subscription from cutting at once: one that goes on where the
-// last one ended is six times as fast as many that skip each other's rows (61,000 events/s at 100 per batch, 10,000).
+// cutStates let one batch cutter of an event subscription run at a time on this node. One that continues where the last
+// one ended is six times as fast as many that skip each other's rows (61,000 and 10,000 events/s at 100 per batch).
 type cutStates struct {
 	mu  sync.Mutex
 	all map[int64]*cutState
@@ -19,18 +20,17 @@ type cutStates struct {
 	slow time.Duration
 }
 
-// cutState is that of one event subscription. Unless its comment says otherwise, a field belongs to the cutter whose
-// turn it is.
+// cutState is that of one event subscription. Only the running cutter uses its fields, except waiting.
 type cutState struct {
-	turn sync.Mutex
-	// cursor is the last delivery that was cut. What is before it is not read while enough is behind it: an index scan
-	// would pass over the entries of all that was cut since the last vacuum.
+	running sync.Mutex
+	// cursor is the last delivery that was cut. Deliveries before it are not read while there are enough behind it: an
+	// index scan would pass over the entries of all that was cut since the last vacuum.
 	cursor int64
-	// Slow searches before the cursor are left to a cutter that is due soon; until covered no other searches there.
+	// Slow searches before the cursor are left to a later cutter; until covered no other cutter searches there.
 	slow, searched time.Duration
 	covered        time.Time
-	// heldCursor is the same for what was on hold, which is read from its beginning once a second.
-	heldCursor     heldPlace
+	// heldCursor is the same for held deliveries, which are read from their beginning once a second.
+	heldCursor     heldPosition
 	heldSearchedAt time.Time
 	openSearchedAt time.Time
 
@@ -38,19 +38,19 @@ type cutState struct {
 	waiting []*cutter // guarded by mu
 }
 
-// heldPlace is a place in the order in which held deliveries are released.
-type heldPlace struct {
+// heldPosition is a position in the order in which held deliveries are released.
+type heldPosition struct {
 	timeToLiveSince time.Time
 	id              int64
 }
 
 const (
-	// lookAnew is how often what is before a cursor is read, whatever is behind it. Without the cursor each cut passed
-	// over the index entries of all that was cut since the last vacuum (13 of 100 microseconds for each event).
+	// searchInterval is how often deliveries before a cursor are read, whatever is behind it. Without a cursor, passing
+	// over the index entries took 13 of 100 µs for each event.
 	searchInterval = time.Second
-	// slowLook is more than 100,000 entries that no vacuum could remove yet, as while a transaction stays open.
+	// slowSearch is more than 100,000 entries that no vacuum could remove yet, because a transaction stays open.
 	slowSearch = 20 * time.Millisecond
-	// lookLater is when a cutter searches in the others' place. They trust in it for a bit less: it cannot run before.
+	// searchLater is when a later cutter searches for the others. They rely on it for a bit less.
 	searchLater, searchTrust = 250 * time.Millisecond, 200 * time.Millisecond
 )
 
@@ -76,13 +76,13 @@ func (c *cutStates) retain(catalogue *catalog.Snapshot) {
 	})
 }
 
-// idle: no cutter has the turn or waits for it. One that was given the state a moment ago may still come. It then keeps
-// it, and the lock in the database keeps it and a newer one apart, as it does the cutters of two nodes.
+// idle: no cutter runs or waits. One that was given the state a moment ago may still come; the lock in the database
+// separates it from those with a newer state, as it separates the cutters of two nodes.
 func (c *cutState) idle() bool {
-	if !c.turn.TryLock() {
+	if !c.running.TryLock() {
 		return false
 	}
-	defer c.turn.Unlock()
+	defer c.running.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting) == 0
@@ -91,24 +91,23 @@ func (c *cutState) idle() bool {
 // cutter is the job of a batch cutter.
 type cutter struct {
 	token queue.JobToken
-	// others wait for the same and see nothing that this one does not: it takes their jobs over. Each publish inserts a
-	// cutter, and 90 of them waiting for their turn kept the places of the batches at their endpoint (600 events/s instead
-	// of 11,000).
+	// others waited meanwhile. They would find the same deliveries, so this one replaces them and deletes their jobs. Each
+	// publish inserts a cutter, and 90 that waited took the workers of the batches (600 events/s instead of 11,000).
 	others []*cutter
-	// gone: another cutter has taken its job over; guarded by turn.
+	// gone: another cutter has replaced it; guarded by running.
 	gone bool
 }
 
-// enter waits for the turn of a job. nil: another cutter has taken the job over, and it is gone. Otherwise the cutter
-// must leave.
+// enter waits until a job's cutter may run. nil: another cutter has replaced it, and the job is gone. Otherwise call
+// leave.
 func (c *cutState) enter(token queue.JobToken) *cutter {
 	own := &cutter{token: token}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, own)
 	c.mu.Unlock()
-	c.turn.Lock()
+	c.running.Lock()
 	if own.gone {
-		c.turn.Unlock()
+		c.running.Unlock()
 		return nil
 	}
 	c.mu.Lock()
@@ -118,7 +117,7 @@ func (c *cutState) enter(token queue.JobToken) *cutter {
 	return own
 }
 
-// leave ends a cutter's turn. If it has committed, the others' jobs are gone; otherwise they continue by themselves.
+// leave lets the next cutter run. If this one has committed, the others' jobs are gone; otherwise they run, too.
 func (c *cutState) leave(own *cutter, committed bool) {
 	for _, other := range own.others {
 		other.gone = committed
@@ -128,23 +127,19 @@ func (c *cutState) leave(own *cutter, committed bool) {
 		c.waiting = append(c.waiting, own.others...)
 		c.mu.Unlock()
 	}
-	c.turn.Unlock()
+	c.running.Unlock()
 }
 
-// trust leaves the next searches before the cursor to the cutter that was inserted for them when this one began.
+// trust leaves the next searches before the cursor to the later cutter.
 func (c *cutState) trust(began time.Time) {
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.running.Lock()
+	defer c.running.Unlock()
 	c.covered = began.Add(searchTrust)
 }
 
-// taken are the jobs that the cutter has taken over.
-func (c *cutter) taken() []queue.JobToken {
-	tokens := make([]queue.JobToken, 0, len(c.others)+1)
-	for _, other := range c.others {
-		tokens = append(tokens, other.token)
-	}
-	return tokens
+// replaced are the jobs of the cutters that this one replaces.
+func (c *cutter) replaced() []queue.JobToken {
+	return postgres.Column(c.others, func(other *cutter) queue.JobToken { return other.token })
 }
 
 // Forget removes what this process remembers of event subscriptions that were deleted.

@@ -52,7 +52,7 @@ type Loader struct {
 	queue *postgres.Batcher[*loadRequest]
 	cuts  cutStates
 
-	now time.Time // the database's, when it was last queried; the loader's own goroutine only
+	now time.Time // the database's at the last query; only Run uses it
 }
 
 // LoaderParts are what a Loader needs.
@@ -73,22 +73,22 @@ func NewLoader(parts LoaderParts, fail postgres.Failpoint) *Loader {
 	}
 }
 
-// Load reads what a job is to send, if its row is still the token of that delivery, or of a batch. ErrNotFound: it is
-// not, and there is nothing to do.
+// Load reads what a job is to send. ErrNotFound: its row is no longer the token of the delivery or of a batch, and there
+// is nothing to do.
 func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.JobToken) (*queue.Work, error) {
 	if args.Delivery == 0 {
 		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job})
 	}
-	rest := queue.ProbationOf(l.Cache.Snapshot(), args.Subscription)
-	req := &loadRequest{deliveryID: args.Delivery, job: job, rest: rest, done: make(chan loadResult, 1)}
+	probation := queue.ProbationOf(l.Cache.Snapshot(), args.Subscription)
+	req := &loadRequest{deliveryID: args.Delivery, job: job, probation: probation, done: make(chan loadResult, 1)}
 	l.queue.Add(req)
 	select {
-	case answer := <-req.done:
-		return answer.work, answer.err
+	case result := <-req.done:
+		return result.work, result.err
 	case <-ctx.Done():
-		go func() { // the answer may be on its way: give its memory back
-			if answer := <-req.done; answer.work != nil {
-				answer.work.Release()
+		go func() { // release the memory of a result that is still to come
+			if result := <-req.done; result.work != nil {
+				result.work.Release()
 			}
 		}()
 		return nil, fmt.Errorf("load delivery %d: %w", args.Delivery, ctx.Err())
@@ -127,22 +127,22 @@ func (l *Loader) readBatch(ctx context.Context, w *queue.Work) (bytes int64, err
 	return bytes, nil
 }
 
-// readMembers reads the members with their events, and whether an attempt may be made now, in one round trip. The
-// latter first: members whose age a resume is about to correct must not be seen without the pause.
+// readMembers reads whether an attempt may be made now, and then the members with their events, in one round trip. In
+// the other order it could read members whose age a resume has not corrected yet, without the pause.
 func (l *Loader) readMembers(ctx context.Context, w *queue.Work) error {
-	rest, rests := queue.ProbationOf(l.Cache.Snapshot(), w.SubscriptionID), map[string]queue.ProbationRow{}
+	probation, rows := queue.ProbationOf(l.Cache.Snapshot(), w.SubscriptionID), map[string]queue.ProbationRow{}
 	w.AsOf = time.Now()
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		queueHold(batch, w)
 		batch.Queue(membersStatement, w.BatchID).Query(func(rows pgx.Rows) error {
 			return eachMember(rows, func(m *queue.Member) { w.Members = append(w.Members, *m) })
 		})
-		queueProbations(batch, rests, rest)
+		queueProbations(batch, rows, probation)
 	})
 	if err != nil {
 		return fmt.Errorf("%w: read the events of batch %d: %w", postgres.ErrUnavailable, w.BatchID, err)
 	}
-	w.SetProbation(rest, rests)
+	w.SetProbation(probation, rows)
 	return nil
 }
 
@@ -172,12 +172,12 @@ func eachMember(rows pgx.Rows, each func(*queue.Member)) error {
 	return err
 }
 
-// loadRequest is a delivery to be loaded together with others.
+// loadRequest is a delivery that is loaded together with others.
 type loadRequest struct {
 	deliveryID int64
 	job        queue.JobToken
-	rest       queue.Probation
-	old        bool // the event is of another day than those that were read
+	probation  queue.Probation
+	old        bool // its event is of another day than those that were read
 	done       chan loadResult
 }
 
@@ -186,7 +186,7 @@ type loadResult struct {
 	err  error
 }
 
-// Run loads deliveries in groups until ctx ends, if there is memory: what does not fit is read again when memory was
+// Run loads deliveries in groups until ctx ends. Bodies that do not fit into the memory are read again when memory was
 // released.
 func (l *Loader) Run(ctx context.Context) {
 	l.queue.Run(ctx, postgres.AtMost[*loadRequest](loadGroup), func(group []*loadRequest) {
@@ -201,7 +201,7 @@ func (l *Loader) Run(ctx context.Context) {
 	})
 }
 
-// load answers what fits into the memory that is free and returns the rest.
+// load completes the requests that fit into the free memory and returns the others.
 func (l *Loader) load(group []*loadRequest, free int64) (rest []*loadRequest) {
 	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	defer cancel()
@@ -236,12 +236,13 @@ type loaded struct {
 
 func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (map[int64]*loaded, error) {
 	ids := postgres.Column(group, func(req *loadRequest) int64 { return req.deliveryID })
-	found, rests := make(map[int64]*loaded, len(group)), map[string]queue.ProbationRow{}
+	found, probations := make(map[int64]*loaded, len(group)), map[string]queue.ProbationRow{}
 	from, to := l.days(group)
 	asOf := time.Now()
 	err := l.DB.ReadKept(ctx, func(batch *pgx.Batch) {
 		batch.Queue(loadStatement, ids, free, from, to).Query(func(rows pgx.Rows) error { return readLoaded(rows, found) })
-		queueProbations(batch, rests, postgres.Column(group, func(req *loadRequest) queue.Probation { return req.rest })...)
+		queueProbations(batch, probations,
+			postgres.Column(group, func(req *loadRequest) queue.Probation { return req.probation })...)
 	})
 	if err != nil {
 		return nil, err
@@ -249,15 +250,14 @@ func (l *Loader) query(ctx context.Context, group []*loadRequest, free int64) (m
 	for _, req := range group {
 		if work := found[req.deliveryID]; work != nil && work.Job.JobID == req.job.JobID {
 			work.Job, work.AsOf = req.job, asOf
-			work.SetProbation(req.rest, rests)
+			work.SetProbation(req.probation, probations)
 			l.now = work.ReadAt
 		}
 	}
 	return found, nil
 }
 
-// days are yesterday and today, of which nearly every event is; all days once one of the group was found to be of
-// another.
+// days are yesterday and today, or all days if an event of the group is of another day.
 func (l *Loader) days(group []*loadRequest) (from, to pgtype.Date) {
 	if l.now.IsZero() || slices.ContainsFunc(group, func(req *loadRequest) bool { return req.old }) {
 		return pgtype.Date{InfinityModifier: pgtype.NegativeInfinity, Valid: true},
@@ -299,21 +299,21 @@ func respondAll(group []*loadRequest, err error) {
 	}
 }
 
-// TimeToLiveSince returns since when deliveries count as pending at a time of the database's clock. That is later than
-// what Load read if a pause that stops the time to live has begun since, ended or not. It omits deliveries that have
+// TimeToLiveSince returns since when the time to live of deliveries has passed, at a time of the database's clock. That
+// is later than what Load read if a pause that stops the time to live has begun meanwhile. It omits deliveries that have
 // ended.
 func (l *Loader) TimeToLiveSince(ctx context.Context, deliveries []int64, at time.Time) (map[int64]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	owed := make(map[int64]time.Time, len(deliveries))
+	found := make(map[int64]time.Time, len(deliveries))
 	rows, err := l.DB.Query(ctx, agesStatement, deliveries, at)
 	if err != nil {
-		return nil, postgres.Outage("read the age of deliveries", err)
+		return nil, postgres.Outage("read the ages of deliveries", err)
 	}
 	var id int64
 	var since time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&id, &since}, func() error { owed[id] = since; return nil }); err != nil {
-		return nil, postgres.Outage("read the age of deliveries", err)
+	if _, err := pgx.ForEachRow(rows, []any{&id, &since}, func() error { found[id] = since; return nil }); err != nil {
+		return nil, postgres.Outage("read the ages of deliveries", err)
 	}
-	return owed, nil
+	return found, nil
 }

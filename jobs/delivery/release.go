@@ -25,10 +25,10 @@ const PointRefill = "refill"
 
 // Releaser gives jobs to held deliveries.
 type Releaser struct {
-	DB       *postgres.DB
-	Cache    *catalog.Cache
-	Traffic  *queue.Traffic
-	Notifier *queue.Notifier
+	db       *postgres.DB
+	cache    *catalog.Cache
+	traffic  *queue.Traffic
+	notifier *queue.Notifier
 	postgres.Failpoint
 	count atomic.Int64
 }
@@ -37,16 +37,15 @@ type Releaser struct {
 func NewReleaser(
 	db *postgres.DB, cache *catalog.Cache, traffic *queue.Traffic, notifier *queue.Notifier, fail postgres.Failpoint,
 ) *Releaser {
-	return &Releaser{DB: db, Cache: cache, Traffic: traffic, Notifier: notifier, Failpoint: fail}
+	return &Releaser{db: db, cache: cache, traffic: traffic, notifier: notifier, Failpoint: fail}
 }
 
 // ReleasedCount is how many deliveries this node has released from a hold.
 func (r *Releaser) ReleasedCount() int64 { return r.count.Load() }
 
 // Refill releases up to limit deliveries of an event subscription that is not on hold, and returns how many. If it
-// takes batches, those that were never attempted are left to its next batch cutter, which is inserted if there are any.
-// Every node calls it each second for each that has held deliveries; what a pause, a crash or a race left on hold is
-// found again by the next call.
+// takes batches, deliveries that were never attempted are left to its next batch cutter, which Refill inserts. Every
+// node calls it again and again, so that no pause, crash or race leaves a delivery on hold.
 func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool, limit int) (int, error) {
 	released, forCutter, err := r.release(ctx, subscription, limit, pgx.NamedArgs{
 		"refill": true, "also_later": true, "batching": batching, "age": nil,
@@ -55,16 +54,16 @@ func (r *Releaser) Refill(ctx context.Context, subscription int64, batching bool
 		return 0, err
 	}
 	if batching {
-		r.Traffic.AddOne(subscription, released) // what the cutter takes is counted when it is cut
+		r.traffic.AddOne(subscription, released) // what the cutter takes is counted when it is cut
 	} else {
-		r.Traffic.Released(subscription, released, limit)
+		r.traffic.Released(subscription, released, limit)
 	}
 	return released + forCutter, nil
 }
 
-// ReleaseExpired gives jobs to held deliveries that have been pending for at least the age given, though their event
-// subscription is on hold: their turn ends them, because their time to live has passed, or because of the probation's
-// cause. onlyDue leaves those whose next attempt is still to come.
+// ReleaseExpired gives jobs to held deliveries of at least this age, though their event subscription is on hold. Their
+// jobs end them, because their time to live has passed or because of the probation's cause. onlyDue omits deliveries
+// whose next attempt is not due.
 func (r *Releaser) ReleaseExpired(
 	ctx context.Context, subscription int64, age time.Duration, onlyDue bool, limit int,
 ) (int, error) {
@@ -74,7 +73,7 @@ func (r *Releaser) ReleaseExpired(
 	if err != nil {
 		return 0, err
 	}
-	r.Traffic.Released(subscription, released, limit)
+	r.traffic.Released(subscription, released, limit)
 	return released, nil
 }
 
@@ -82,32 +81,32 @@ func (r *Releaser) release(
 	ctx context.Context, subscription int64, limit int, args pgx.NamedArgs,
 ) (released, forCutter int, err error) {
 	args["subscription"], args["limit"], args["ahead"] = subscription, max(limit, 0), cutAhead
-	if err := r.DB.QueryRow(ctx, releaseStatement, args).Scan(&released, &forCutter); err != nil {
+	if err := r.db.QueryRow(ctx, releaseStatement, args).Scan(&released, &forCutter); err != nil {
 		return 0, 0, fmt.Errorf("release held deliveries: %w", err)
 	}
 	if released+forCutter > 0 {
 		r.count.Add(int64(released + forCutter))
 		r.Reach(PointRefill)
-		r.Notifier.RequestDeliveries()
+		r.notifier.RequestDeliveries()
 	}
 	return released, forCutter, nil
 }
 
-// ClaimProbe releases one held delivery of a probation whose time has come; false if nothing is held, or another node
-// was faster. Event subscriptions that are paused as well are left out.
+// ClaimProbe releases one held delivery of a probation that is due for a probe; false if nothing is held, or another
+// node was faster. It omits event subscriptions that have another hold, too.
 func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, err error) {
-	if err := r.DB.QueryRow(ctx, claimStatement, key, r.onlyInProbation(key)).Scan(&claimed); err != nil {
+	if err := r.db.QueryRow(ctx, claimStatement, key, r.onlyInProbation(key)).Scan(&claimed); err != nil {
 		return false, fmt.Errorf("claim a probe: %w", err)
 	}
 	if claimed {
-		r.Notifier.RequestDeliveries()
+		r.notifier.RequestDeliveries()
 	}
 	return claimed, nil
 }
 
 // onlyInProbation lists the event subscriptions of one probation that have no other hold.
 func (r *Releaser) onlyInProbation(key []byte) []int64 {
-	catalogue, holds := r.Cache.Snapshot(), r.Traffic.LatestTraffic().Holds
+	catalogue, holds := r.cache.Snapshot(), r.traffic.LatestTraffic().Holds
 	var ids []int64
 	for sub := range catalogue.Subscriptions() {
 		if _, held := holds[sub.ID]; !held && bytes.Equal(catalogue.ProbationKey(sub), key) {

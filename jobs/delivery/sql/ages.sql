@@ -1,11 +1,11 @@
--- Reads since when the deliveries $1 count as pending at the time $2: without the time that a pause has taken off, and
--- that a resume has not written to the rows yet. A pause that began later takes nothing off.
+-- Reads since when the time to live of the deliveries $1 has passed at the time $2. A pause that stops it moves that
+-- time; a resume has perhaps not written it to the rows yet. A pause that began after $2 moves nothing.
 SELECT d.id,
-       d.time_to_live_since + CASE WHEN st.stop_time_to_live AND d.id > st.moved_to
-                                AND (st.resumed_at IS NULL OR d.time_to_live_since < st.resumed_at)
-                           THEN greatest(least(st.resumed_at, $2) - greatest(d.time_to_live_since, st.paused_since),
-                               '0')
-                           ELSE '0' END
+       d.time_to_live_since
+       + CASE WHEN st.stop_time_to_live AND d.id > st.moved_to
+                   AND (st.resumed_at IS NULL OR d.time_to_live_since < st.resumed_at)
+              THEN greatest(least(st.resumed_at, $2) - greatest(d.time_to_live_since, st.paused_since), '0')
+              ELSE '0' END
   FROM postrider_internal.deliveries d
   LEFT JOIN LATERAL (
        SELECT * FROM postrider_internal.event_subscription_states st

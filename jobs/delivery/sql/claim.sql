@@ -1,15 +1,15 @@
 -- Releases the oldest held delivery of the event subscriptions $2, which share the probation $1, as its probe, and
--- returns whether there was one. A batch is the probe only if no delivery without a batch is held: each failing probe
--- costs an attempt, and a batch would pay with those of all its members.
+-- returns whether there was one. A batch is the probe only if no delivery without a batch is held: a probe that fails
+-- would use an attempt of all its members.
 --
--- The probation's row is the lock: of several nodes one finds its time come and no probe in progress. A probe that
--- ended without a response (its time to live had passed, it was canceled, its node died) has no job any more: the next
--- one is taken.
+-- The probation's row is the lock: only one node finds it due and without a probe in progress. A probe that ended
+-- without
+-- a response (it expired, it was canceled, its node died) has no job any more, and the next one is taken.
 WITH probation AS MATERIALIZED (
     SELECT probation_key FROM postrider_internal.probations p
      WHERE probation_key = $1 AND since IS NOT NULL AND until <= now()
-       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j WHERE j.id = p.probe_job_id
-           AND j.finalized_at IS NULL)
+       AND NOT EXISTS (SELECT FROM postrider_internal.river_job j
+                        WHERE j.id = p.probe_job_id AND j.finalized_at IS NULL)
        -- Another node may have claimed since this statement's snapshot, which does not see that node's job.
        AND p.probe_job_id IS NOT DISTINCT FROM (
            SELECT seen.probe_job_id FROM postrider_internal.probations seen WHERE seen.probation_key = $1)

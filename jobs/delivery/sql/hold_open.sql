@@ -1,7 +1,7 @@
--- Puts open deliveries of an event subscription on hold, if the cutter's job still exists, and returns how many. It is
--- one step of up to @step deliveries.
+-- Puts up to @step open deliveries of an event subscription on hold, if the cutter's job still exists, and returns how
+-- many.
 WITH token AS MATERIALIZED (
-    SELECT id FROM postrider_internal.river_job WHERE id = @job AND created_at = @job_made FOR UPDATE
+    SELECT id FROM postrider_internal.river_job WHERE id = @job AND created_at = @job_created_at FOR UPDATE
 ), step AS MATERIALIZED (
     SELECT d.id FROM postrider_internal.deliveries d
      WHERE EXISTS (SELECT FROM token) AND d.subscription_id = @subscription AND d.open

@@ -1,11 +1,11 @@
--- Records a response that came after the ack timeout had ended its attempt, of a delivery or of a batch. All of it
--- needs timed_out, the row of that attempt: an attempt that was never recorded (its node was thought dead, its job was
--- replaced) has no late response, and none has two.
+-- Records a response that came after the ack timeout had ended its attempt, of a delivery or of a batch. All parts need
+-- timed_out, the row of that attempt. An attempt that was not recorded (its node was considered dead, its job was
+-- replaced) has no late response, and an attempt has only one.
 --
 -- A late success ends the delivery or the batch only by deleting the job row of the queued retry: the row is the token
--- of the next attempt. A job that runs, or that a fetch has locked at this moment, stays. What is on hold has no job;
--- its own row is then the token, which a release locks. Ids alone are not enough, see JobToken: the event must be the
--- one that was sent, and the batch that of the same time. Deliveries that left the batch meanwhile stay as they are.
+-- of the next attempt. A job that runs, or that a fetch has locked, stays. A held delivery has no job; its own row is
+-- then the token, which a release locks. Ids alone are not enough, see JobToken: the event must be the one that was
+-- sent, and the batch that of the same time. Deliveries that left the batch meanwhile do not change.
 WITH timed_out AS (
     SELECT FROM (SELECT late FROM postrider_internal.delivery_attempts
                   WHERE delivery_id = @delivery::bigint AND job_id = @job
@@ -32,7 +32,8 @@ WITH timed_out AS (
        AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
 ), held_batch AS (
     SELECT id FROM postrider_internal.batches
-     WHERE @success::boolean AND id = @batch::bigint AND created_at = @batch_created_at::timestamptz AND hold IS NOT NULL
+     WHERE @success::boolean AND id = @batch::bigint AND created_at = @batch_created_at::timestamptz AND hold
+         IS NOT NULL
        AND EXISTS (SELECT FROM timed_out) FOR UPDATE SKIP LOCKED
 ), ended_batch AS (
     UPDATE postrider_internal.batches b
@@ -49,13 +50,12 @@ WITH timed_out AS (
     DELETE FROM postrider_internal.deliveries d
      WHERE d.id = ANY (ARRAY (SELECT id FROM members)) AND d.batch_id IS NOT DISTINCT FROM @batch::bigint
     RETURNING d.id, d.subscription_id, d.topic_id, d.event_uuid, d.event_day, d.batch_id, d.reruns,
-        d.time_to_live_since,
-              d.redelivered_from, d.operation_id, 'delivered' AS state, NULL::text AS reason,
+              d.time_to_live_since, d.redelivered_from, d.operation_id, 'delivered' AS state, NULL::text AS reason,
               NULL::uuid AS dead_letter_id, d.attempts, @status::int AS last_status, @outcome::text AS last_outcome,
               d.first_attempt_at, d.last_attempt_at
 ), ended AS (
     SELECT id FROM finished UNION ALL SELECT id FROM ended_batch
-), going_on AS (
+), continuing AS (
     SELECT id FROM postrider_internal.deliveries WHERE id = @delivery::bigint
      UNION ALL
     SELECT id FROM postrider_internal.batches WHERE id = @batch::bigint AND state = 'pending'
@@ -68,7 +68,8 @@ WITH timed_out AS (
            CASE WHEN EXISTS (SELECT FROM ended) THEN 'deliver' ELSE 'note' END,
            @why::text || CASE WHEN EXISTS (SELECT FROM ended) THEN '; the queued retry was canceled'
                               WHEN NOT @success::boolean THEN '; only noted'
-                              WHEN EXISTS (SELECT FROM going_on) THEN '; only noted: no retry was waiting in the queue'
+                              WHEN EXISTS (SELECT
+                                  FROM continuing) THEN '; only noted: no retry was waiting in the queue'
                               ELSE '; only noted: the ' || @what::text || ' had ended' END,
            true, @node, @response_headers, @response_excerpt
       FROM timed_out
