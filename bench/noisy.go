@@ -14,39 +14,38 @@ const (
 	ScenarioHang    = "hang"    // one endpoint that never responds, with a large backlog
 	ScenarioHang20  = "hang20"  // twenty such endpoints
 	ScenarioRetries = "retries" // the retries of one endpoint that responds 503 become due at the same time
-	ScenarioTopics  = "topics"  // no noise: many topics against one
+	ScenarioTopics  = "topics"  // many topics compared with one, without noise
 )
 
 const (
-	// warmUpShare of the baseline's length comes before it: the first second of a load is its slowest.
-	warmUpShare = 5
-	// loadTail is how long the load continues after the last phase, so that its last second is a whole one.
-	loadTail = 300 * time.Millisecond
+	warmUpShare = 5                      // the warm-up lasts baseline / 5: the first second of a load is its slowest
+	loadTail    = 300 * time.Millisecond // the load lasts longer than the last phase, so that its last second is whole
 )
 
-// NoisyOptions say what Noisy measures. "The others" are the event subscriptions that are measured, "noise" is the bad
-// endpoints.
+// NoisyOptions are the options of Noisy, with the tags of their flags. "The others" are the measured event
+// subscriptions, "noise" is the bad endpoints.
 type NoisyOptions struct {
-	Binary        string        // path of the postrider program
-	Command       string        // for the report
-	Scenarios     []string      // each has its own database
-	Baseline      time.Duration // how long the others are measured without the noise, at least 1 s
-	Duration      time.Duration // and how long with it
-	Subscriptions int           // of the others, below 100,000; each event goes to one of them, in turn
-	Topics        int           // of the others
-	Clients       int           // of the load of the others, as the next two: see Options
-	Rate          float64
-	EventBytes    int
-	Owed          int     // the backlog of hang
-	Endpoints     int     // that hang in hang20
-	OwedEach      int     // the backlog of each
-	NoiseRate     float64 // events per second published for the endpoints that hang
-	Retries       int     // that become due at the same time
-	Policy        string  // of the bad endpoints
-	ManyTopics    int     // in topics, each with one event subscription
+	Binary  string `kong:"-"` // path of the postrider program
+	Command string `kong:"-"` // for the report
+
+	Scenarios     []string      `name:"scenario" help:"Scenarios: ${enum}; repeat the flag or separate them by commas." enum:"all,hang,hang20,retries,topics" default:"all" placeholder:"NAME"`
+	Baseline      time.Duration `help:"Duration of the measurement without noise." default:"15s" range:"1.."`
+	Duration      time.Duration `help:"Duration of the measurement with noise." default:"30s" range:"1.."`
+	Subscriptions int           `help:"Measured event subscriptions; they receive the events in turn." default:"1000" range:"1..99999"`
+	Topics        int           `help:"Topics of these event subscriptions." default:"1" range:"1.."`
+	Clients       int           `help:"Publishers, each with one connection; 0 = 256." range:"0.."`
+	Rate          float64       `help:"Events per second; 0 = as fast as the publishers can." range:"0.."`
+	EventBytes    int           `help:"Size of an event in bytes." default:"1024" range:"320.."`
+	Backlog       int           `name:"owed" help:"hang: pending deliveries of the endpoint that hangs." default:"500000" range:"1.."`
+	Endpoints     int           `help:"hang20: number of endpoints that hang." default:"20" range:"1..99999"`
+	BacklogEach   int           `name:"owed-each" help:"hang20: pending deliveries of each endpoint." default:"5000" range:"1.."`
+	NoiseRate     float64       `help:"hang, hang20: events per second published for these endpoints." default:"200" range:"0.."`
+	Retries       int           `help:"retries: number of retries due at the same time." default:"90000" range:"1.."`
+	ManyTopics    int           `help:"topics: number of topics, each with one event subscription." default:"10000" range:"1..99999"`
+	Policy        string        `help:"Retry policy of the bad endpoints." default:"ga-2018"`
 }
 
-// Validate returns an error if the options do not fit together. It does not check the range of each.
+// Validate is called by kong. It returns an error if the options contradict each other.
 func (o *NoisyOptions) Validate() error {
 	if o.Topics > o.Subscriptions {
 		return errors.New("there must be an event subscription for each topic")
@@ -54,11 +53,11 @@ func (o *NoisyOptions) Validate() error {
 	return nil
 }
 
-// Noisy measures what a bad endpoint costs the other event subscriptions: first without it and then with it, in one
-// run, because only measurements of one run can be compared. Progress goes to log.
+// Noisy measures what a bad endpoint costs the other event subscriptions, first without it and then with it. Only
+// measurements of one run can be compared. It writes progress to log.
 //
-// An error means that there is no report, as with Run. Lost events and bounds that were not met are in the report, see
-// NoisyReport.Err and NoisyReport.Unmet.
+// An error means that there is no report. Lost events and exceeded limits are in the report: see NoisyReport.Err and
+// NoisyReport.Unmet.
 func Noisy(ctx context.Context, o NoisyOptions, log io.Writer) (report NoisyReport, err error) {
 	o.Clients = cmp.Or(o.Clients, defaultClients)
 	report = NoisyReport{Command: o.Command, Machine: thisMachine()}
@@ -85,7 +84,7 @@ type noisyRun struct {
 	result NoisyResult
 	noise  noise
 
-	baseline, noisy, again span // again is of topics
+	baseline, noisy, again span // again: only of topics
 }
 
 // measure runs the scenario and completes its result.
@@ -106,7 +105,7 @@ func (r *noisyRun) measure(ctx context.Context) error {
 	return nil
 }
 
-// measureNoise measures the others, then the others beside the noise, under one load without a gap.
+// measureNoise measures the others without and then with the noise, under one continuous load.
 func (r *noisyRun) measureNoise(ctx context.Context) error {
 	targets, err := r.createOthers(ctx, "bench", r.o.Topics, r.o.Subscriptions)
 	if err != nil {
@@ -124,11 +123,11 @@ func (r *noisyRun) measureNoise(ctx context.Context) error {
 		stretch{"noise", r.o.Duration, &r.noisy, &r.result.Noisy, r.startNoise}); err != nil {
 		return err
 	}
-	return r.accountForNoise(ctx)
+	return r.countNoise(ctx)
 }
 
-// measureTopics measures one topic, then many with one event subscription each, then the one again: creating the many
-// takes a while, and the last measurement shows whether the machine has changed meanwhile.
+// measureTopics measures one topic, then many with one event subscription each, then the one again, which shows whether
+// the machine's speed changed while the topics were created.
 func (r *noisyRun) measureTopics(ctx context.Context) error {
 	one, err := r.createOthers(ctx, "one", 1, 1)
 	if err != nil {
@@ -156,17 +155,17 @@ func (r *noisyRun) measureTopics(ctx context.Context) error {
 
 func (r *noisyRun) warmUp() time.Duration { return r.o.Baseline / warmUpShare }
 
-// stretch is a part of a load that is measured.
+// stretch is a measured part of a load.
 type stretch struct {
 	name   string
 	length time.Duration
 	span   *span
 	report *PhaseReport
-	start  func(context.Context) error // at its beginning; nil: nothing
+	start  func(context.Context) error // called at its beginning, unless nil
 }
 
-// measureStretches publishes to the targets, measures the stretches from that moment on, and waits until everything is
-// delivered. The noise ends with the last stretch, and what is still pending of it is not awaited.
+// measureStretches publishes to the targets, measures the stretches one after another, and waits until everything is
+// delivered. The noise is paused after the last stretch.
 func (r *noisyRun) measureStretches(
 	ctx context.Context, targets []target, begins time.Time, stretches ...stretch,
 ) error {
@@ -202,7 +201,7 @@ func (r *noisyRun) measureStretches(
 	return r.drain(ctx, r.result.Published)
 }
 
-// createOthers creates event subscriptions at their own paths, on that many topics.
+// createOthers creates topics and event subscriptions, each with its own path at the endpoint.
 func (r *noisyRun) createOthers(ctx context.Context, name string, topics, subscriptions int) ([]target, error) {
 	keys, names := make([]string, topics), make([]string, topics)
 	r.say("creating topics: %d, event subscriptions: %d", topics, subscriptions)
@@ -228,21 +227,20 @@ func (r *noisyRun) createOthers(ctx context.Context, name string, topics, subscr
 }
 
 const (
-	noiseTopic = "noise"
-	// noiseClients are enough for the noise's rate while the others' load waits in the same service.
-	noiseClients = 16
-	// retriesPolicy is a copy of the retry policy with steps of an hour: each delivery is retried once.
-	retriesPolicy = "bench-retries"
-	// scheduleTime and schedulesPerSecond allow for scheduling the retries, and for a vacuum after that.
+	noiseTopic    = "noise"
+	noiseClients  = 16              // enough for the noise's rate
+	retriesPolicy = "bench-retries" // a copy of the retry policy with steps of an hour: one retry of each delivery
+
+	// Time to schedule the retries and to vacuum afterwards.
 	scheduleTime       = 5 * time.Second
 	schedulesPerSecond = 8_000
 )
 
-// noise is the bad endpoints: event subscriptions of one topic.
+// noise has the bad endpoints: event subscriptions of one topic.
 type noise struct {
 	names   []string
 	targets []target
-	at      time.Time // when it starts by itself; zero: startNoise starts it
+	at      time.Time // when the retries are due; zero: startNoise starts the noise
 }
 
 // forAll calls a function of the API for each event subscription.
@@ -252,14 +250,15 @@ func (n *noise) forAll(ctx context.Context, call func(ctx context.Context, topic
 	})
 }
 
-// prepareNoise creates the backlog of the bad endpoints. Until startNoise, or the time of the retries, none is called.
+// prepareNoise creates the backlog of the bad endpoints. They are paused until startNoise, or until the retries are
+// due.
 func (r *noisyRun) prepareNoise(ctx context.Context) error {
 	report := &r.result.Noise
 	*report = NoiseReport{Endpoints: 1, Policy: r.o.Policy}
-	each, policy, path := r.o.Owed, r.o.Policy, "/hang"
+	each, policy, path := r.o.Backlog, r.o.Policy, "/hang"
 	switch r.result.Scenario {
 	case ScenarioHang20:
-		report.Endpoints, each = r.o.Endpoints, r.o.OwedEach
+		report.Endpoints, each = r.o.Endpoints, r.o.BacklogEach
 	case ScenarioRetries:
 		each, policy, path = r.o.Retries, retriesPolicy, "/failing/100/"
 		changes := settings{"stepsInSeconds": []int{3600}, "jitterFraction": 0}
@@ -276,8 +275,8 @@ func (r *noisyRun) prepareNoise(ctx context.Context) error {
 	if err := r.publishBulk(ctx, r.noise.targets, each); err != nil {
 		return err
 	}
-	report.Owed = int64(each * report.Endpoints)
-	report.Published = report.Owed
+	report.Backlog = int64(each * report.Endpoints)
+	report.Published = report.Backlog
 	if r.result.Scenario == ScenarioRetries {
 		return r.scheduleRetries(ctx)
 	}
@@ -301,7 +300,7 @@ func (r *noisyRun) createNoise(ctx context.Context, policy, path string) error {
 	})
 }
 
-// startNoise resumes the bad endpoints and publishes more events for them. Retries start by themselves.
+// startNoise resumes the bad endpoints and publishes more events for them, except for retries.
 func (r *noisyRun) startNoise(ctx context.Context) error {
 	if !r.noise.at.IsZero() {
 		return nil
@@ -321,8 +320,7 @@ func (r *noisyRun) startNoise(ctx context.Context) error {
 	return err
 }
 
-// scheduleRetries makes all retries due at the same time, after warm-up and baseline. While these are measured nothing
-// changes the rows.
+// scheduleRetries makes all retries due at the same time, after warm-up and baseline.
 func (r *noisyRun) scheduleRetries(ctx context.Context) error {
 	needed := r.warmUp() + r.o.Baseline
 	r.noise.at = time.Now().Add(needed + scheduleTime + time.Duration(r.o.Retries)*time.Second/schedulesPerSecond)
@@ -341,8 +339,8 @@ func (r *noisyRun) scheduleRetries(ctx context.Context) error {
 	return nil
 }
 
-// accountForNoise counts the deliveries of the bad endpoints that the database has.
-func (r *noisyRun) accountForNoise(ctx context.Context) error {
+// countNoise counts accepted events for bad endpoints without a delivery in the database.
+func (r *noisyRun) countNoise(ctx context.Context) error {
 	var known int64
 	if err := r.conn.QueryRow(ctx, "SELECT count(*) FROM postrider.deliveries WHERE topic = $1", noiseTopic).
 		Scan(&known); err != nil {

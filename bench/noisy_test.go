@@ -21,7 +21,7 @@ func noisyOptions(t *testing.T) NoisyOptions {
 	require.NoError(t, err)
 	o := NoisyOptions{
 		Binary: binary, Baseline: time.Second, Duration: 2 * time.Second, Subscriptions: 20, Topics: 2, Clients: 4,
-		Rate: 100, EventBytes: 1024, Owed: 2500, Endpoints: 20, OwedEach: 15, Retries: 300, NoiseRate: 20, ManyTopics: 30,
+		Rate: 100, EventBytes: 1024, Backlog: 2500, Endpoints: 20, BacklogEach: 15, Retries: 300, NoiseRate: 20, ManyTopics: 30,
 		Policy: "ga-2018",
 	}
 	require.NoError(t, o.Validate())
@@ -38,9 +38,9 @@ func TestNoisy(t *testing.T) {
 		noise                 NoiseReport
 		goesOn                bool
 	}{
-		ScenarioHang:    {2, 20, NoiseReport{Endpoints: 1, Policy: "ga-2018", Owed: 2500}, true},
-		ScenarioHang20:  {2, 20, NoiseReport{Endpoints: 20, Policy: "ga-2018", Owed: 300}, true},
-		ScenarioRetries: {2, 20, NoiseReport{Endpoints: 1, Policy: "ga-2018", Owed: 300}, false},
+		ScenarioHang:    {2, 20, NoiseReport{Endpoints: 1, Policy: "ga-2018", Backlog: 2500}, true},
+		ScenarioHang20:  {2, 20, NoiseReport{Endpoints: 20, Policy: "ga-2018", Backlog: 300}, true},
+		ScenarioRetries: {2, 20, NoiseReport{Endpoints: 1, Policy: "ga-2018", Backlog: 300}, false},
 		ScenarioTopics:  {30, 30, NoiseReport{}, false},
 	} {
 		t.Run(scenario, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestNoisy(t *testing.T) {
 			}
 			require.Equal(t, []int{tc.topics, tc.subscriptions}, []int{r.Topics, r.Subscriptions})
 			require.Equal(t, tc.noise.Endpoints > 0, r.Noise.Calls > 0, log.String())
-			require.Equal(t, tc.goesOn, r.Noise.Published > r.Noise.Owed, "events for it meanwhile")
+			require.Equal(t, tc.goesOn, r.Noise.Published > r.Noise.Backlog, "events published during the noise")
 			r.Noise.Calls, r.Noise.FirstCallAfter, r.Noise.Published = 0, 0, 0
 			require.Equal(t, tc.noise, r.Noise)
 			require.Contains(t, report.String(), "as typed")
@@ -203,7 +203,7 @@ func TestNoisyReport(t *testing.T) {
 	t.Parallel()
 	var r NoisyResult
 	r.Scenario, r.Subscriptions, r.Topics = ScenarioHang, 1000, 1
-	r.Noise = NoiseReport{Endpoints: 1, Policy: "ga-2018", Owed: 500}
+	r.Noise = NoiseReport{Endpoints: 1, Policy: "ga-2018", Backlog: 500}
 	r.addLoad(loadReport{published: 10})
 	r.addLoad(loadReport{published: 10, rejected: 1, firstError: io.EOF})
 	r.addVerdict(Verdict{Received: 21, Duplicates: 1})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// leastThroughput and mostP99 limit what noise may cost the others.
+// Limits of the cost of noise for the others, as ratios to the baseline.
 const (
 	leastThroughput = 0.8
 	mostP99         = 2.0
@@ -21,7 +21,7 @@ type NoisyReport struct {
 	Machine  Machine       `json:"machine"`
 }
 
-// NoisyResult is one scenario. Figures are of the others, unless they name the noise.
+// NoisyResult is the result of one scenario, for the others unless it names the noise.
 type NoisyResult struct {
 	Scenario      string `json:"scenario"`
 	Topics        int    `json:"topics"`
@@ -29,37 +29,37 @@ type NoisyResult struct {
 	Clients       int    `json:"clients"`
 	EventBytes    int    `json:"eventBytes"`
 
-	// Baseline is without the noise, Noisy with it; of topics, Baseline is one topic and Noisy the many.
+	// Baseline is without noise, Noisy with it. In topics, Baseline is one topic and Noisy the many.
 	Baseline PhaseReport `json:"baseline"`
 	Noisy    PhaseReport `json:"noisy"`
-	// Again is the one topic of topics once more, beside the many.
+	// Again is the second measurement of one topic in topics.
 	Again *PhaseReport `json:"again,omitempty"`
-	// FirstSecond and FirstFiveSeconds are the latency at the beginning of the noise.
+	// FirstSecond and FirstFiveSeconds are latencies at the beginning of the noise.
 	FirstSecond      Latencies      `json:"firstSecondMs"`
 	FirstFiveSeconds Latencies      `json:"firstFiveSecondsMs"`
 	Seconds          []SecondReport `json:"secondsOfNoise"`
-	WorstSecond      int            `json:"worstSecond"` // the index of the lowest throughput in Seconds
+	WorstSecond      int            `json:"worstSecond"` // index of the lowest throughput in Seconds
 	Ratios           Ratios         `json:"ratios"`
 	Bounds           []Bound        `json:"bounds"`
 	Noise            NoiseReport    `json:"noise"`
 
-	outcome       // of the whole load, warm-up included
+	outcome       // of the whole load, including the warm-up
 	Ended   int64 `json:"ended"` // deliveries that were dead-lettered, dropped or canceled
 }
 
-// PhaseReport is what arrived in one phase, each event once.
+// PhaseReport is about the events that arrived in one phase, without duplicates.
 type PhaseReport struct {
 	StartedAt          time.Time `json:"startedAt"`
 	Seconds            float64   `json:"seconds"`
 	Delivered          int64     `json:"delivered"`
 	DeliveredPerSecond float64   `json:"deliveredPerSecond"`
-	// Latency is from an event's publish to its arrival. That of the noise is of every event that arrived after its
-	// beginning and was sent before its end.
+	// Latency is from an event's publish to its arrival. With noise, it includes events sent before the noise that
+	// arrived later.
 	Latency    Latencies          `json:"latencyMs"`
 	CPUSeconds map[string]float64 `json:"cpuSeconds"` // as in Figures
 }
 
-// SecondReport is one second of the noise. Its latency is of the events sent in it. The first second includes those in
+// SecondReport is one second of the noise. Its latency is of the events sent in it; in the first second also of those in
 // progress when the noise began.
 type SecondReport struct {
 	Delivered int64   `json:"delivered"`
@@ -72,9 +72,9 @@ type SecondReport struct {
 type NoiseReport struct {
 	Endpoints int    `json:"endpoints"`
 	Policy    string `json:"policy,omitempty"`
-	Owed      int64  `json:"owed"`      // pending deliveries when the noise began
-	Published int64  `json:"published"` // events, those of Owed included
-	// Calls are the delivery attempts while the noise lasted. FirstCallAfter is 0 if there was none.
+	Backlog   int64  `json:"owed"`      // pending deliveries when the noise began
+	Published int64  `json:"published"` // events, including those of Backlog
+	// Calls are the delivery attempts during the noise. FirstCallAfter is 0 if there was none.
 	Calls          int64   `json:"calls"`
 	FirstCallAfter float64 `json:"firstCallAfterSeconds"`
 	// Unaccounted are accepted events without a delivery in the database.
@@ -100,7 +100,7 @@ type Bound struct {
 	Met    bool    `json:"met"`
 }
 
-// String is the bound for a person.
+// String formats the bound for people.
 func (b Bound) String() string {
 	sign, met := ">=", "met"
 	if b.AtMost {
@@ -112,11 +112,11 @@ func (b Bound) String() string {
 	return fmt.Sprintf("%s %g %s %g: %s", b.Name, b.Value, sign, b.Limit, met)
 }
 
-// received is what arrived of a stretch of time.
+// received counts the events of a span of time.
 type received struct {
 	span
-	n    int64
-	took []time.Duration // by the time of sending
+	n    int64           // that arrived in it
+	took []time.Duration // of those sent in it
 }
 
 func (r *received) report(cpu map[string]float64) PhaseReport {
@@ -126,8 +126,8 @@ func (r *received) report(cpu map[string]float64) PhaseReport {
 	return p
 }
 
-// addArrivals counts by the time of arrival and measures latency by the time of sending. Events that were in progress
-// when the noise began belong to it.
+// addArrivals counts by the time of arrival and measures latency by the time of sending. Events in progress when the
+// noise began count as sent then.
 func (r *NoisyResult) addArrivals(arrivals []arrival, baseline, noisy, again span) {
 	firstFive := span{noisy.from, noisy.from.Add(min(5*time.Second, noisy.length()))}
 	parts := []*received{{span: baseline}, {span: noisy}, {span: firstFive}, {span: again}}
@@ -194,7 +194,7 @@ func (r *NoisyResult) compare() {
 	throughput, p99 := r.Ratios.Throughput, r.Ratios.P99
 	r.Bounds = []Bound{{"throughput", false, leastThroughput, throughput, throughput >= leastThroughput}}
 	if r.Scenario != ScenarioTopics {
-		// A phase in which nothing arrived has no p99, and meets no bound.
+		// Without arrivals there is no p99, and the bound is not met.
 		r.Bounds = append(r.Bounds, Bound{"p99", true, mostP99, p99, p99 > 0 && p99 <= mostP99})
 	}
 }
@@ -211,7 +211,7 @@ func (n NoisyReport) Err() error {
 	return errors.Join(errs...)
 }
 
-// Unmet names the bounds that were not met; nil if there are none.
+// Unmet returns an error with the bounds that were not met, or nil.
 func (n NoisyReport) Unmet() error {
 	var errs []error
 	for _, r := range n.Results {
@@ -224,7 +224,7 @@ func (n NoisyReport) Unmet() error {
 	return errors.Join(errs...)
 }
 
-// String is the report for a person.
+// String formats the report for people.
 func (n NoisyReport) String() string {
 	var p printer
 	for _, r := range n.Results {
@@ -268,7 +268,7 @@ func (r NoisyResult) print(p *printer) {
 	r.outcome.print(p, r.Ended)
 	if n := r.Noise; n.Endpoints > 0 {
 		p.line("noise", "%d calls, the first after %.2f s; backlog %d, %d more published, %d without a delivery", n.Calls,
-			n.FirstCallAfter, n.Owed, n.Published-n.Owed, n.Unaccounted)
+			n.FirstCallAfter, n.Backlog, n.Published-n.Backlog, n.Unaccounted)
 	}
 	p.line("CPU s, "+first, "%s", cpuText(was.CPUSeconds))
 	p.line("CPU s, "+second, "%s", cpuText(is.CPUSeconds))

@@ -6,4 +6,4 @@ import "syscall"
 
 func ownGroup() *syscall.SysProcAttr         { return nil }
 func setUser(*syscall.SysProcAttr, int, int) {}
-func memory() (room, programs bool)          { return false, false }
+func memory() (space, programs bool)         { return false, false }

@@ -26,7 +26,7 @@ type installation struct {
 // versionText matches `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`, `... 18beta1` and `... 19devel`.
 var versionText = regexp.MustCompile(`\(PostgreSQL\) ((\d+)\S*)`)
 
-// places are the directories of server programs, as patterns, in order of preference.
+// places returns patterns of the directories of server programs, in order of preference.
 func places(path, cache string) []string {
 	return append(filepath.SplitList(path), // the user's choice
 		"/usr/lib/postgresql/*/bin", // Debian, Ubuntu
@@ -95,7 +95,7 @@ func programs(ctx context.Context, owner owner, opts Options, major int) (instal
 //go:embed fetch.sh
 var fetchScript string
 
-// fetch runs the script. The processes of `go test ./...` come here together; the script lets one of them fetch.
+// fetch runs the script. Processes of `go test ./...` call it concurrently; the script lets one of them fetch.
 func fetch(ctx context.Context, owner owner, opts Options) error {
 	dir := filepath.Join(opts.cache, "postgresql")
 	fmt.Fprintf(opts.Log, "Fetching PostgreSQL from the packages of this system into %s ...\n", dir)
@@ -117,7 +117,7 @@ type owner struct {
 	uid, gid int
 }
 
-// unprivileged is the current user, or for root the user postgres, else nobody.
+// unprivileged returns the current user, or for root another user without rights.
 func unprivileged() (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{"", -1, -1}, nil
@@ -149,12 +149,12 @@ func (o owner) command(ctx context.Context, program string, args ...string) *exe
 // own makes the owner the owner of a file.
 func (o owner) own(path string) error { return os.Lchown(path, o.uid, o.gid) }
 
-// canEnter lets the kernel decide: groups and access control lists count.
+// canEnter tests the access to a directory as the owner, because groups and access control lists matter.
 func (o owner) canEnter(dir string) bool {
 	return o.name == "" || o.command(context.Background(), "/bin/sh", "-c", `test -x "$0"`, dir).Run() == nil
 }
 
-// cacheDir holds the fetched programs and the prepared cluster. The owner cannot enter root's home.
+// cacheDir is for the fetched programs and the prepared cluster. The owner cannot enter root's home.
 func (o owner) cacheDir() (string, error) {
 	if o.name != "" {
 		return "/var/cache/postrider", nil

@@ -93,7 +93,7 @@ func (s *Server) openDir() (err error) {
 		}
 	} else {
 		root := os.TempDir()
-		if room, _ := memory(); room && !s.opts.Durable {
+		if space, _ := memory(); space && !s.opts.Durable {
 			root = shm
 		}
 		if s.dir, err = os.MkdirTemp(root, "postrider-pg-"); err == nil {

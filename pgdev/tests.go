@@ -42,9 +42,9 @@ type cluster struct {
 // current is set while RunTests runs. The first call starts the server.
 var current atomic.Pointer[func() (*cluster, error)]
 
-// RunTests is the body of a TestMain: it runs the tests with a private server, whose template database migrate fills
-// (nil leaves it empty). It returns the exit code of m, or 1 when the server could not be stopped. The first test that
-// needs the server starts it: fuzz workers start none. A check by goleak has to ignore postrider/pgdev.(*process).run.
+// RunTests is the body of a TestMain: it runs the tests with a private server and fills its template database with
+// migrate, unless that is nil. It returns the exit code of m, or 1 if the server cannot be stopped. The first test that
+// needs the server starts it; fuzz workers start none. Ignore postrider/pgdev.(*process).run in goleak.
 func RunTests(m interface{ Run() int }, migrate func(ctx context.Context, url string) error) int {
 	var started *cluster
 	start := sync.OnceValues(func() (c *cluster, err error) {
@@ -64,9 +64,9 @@ func RunTests(m interface{ Run() int }, migrate func(ctx context.Context, url st
 	return code
 }
 
-// TempInMemory puts the temporary files of a test process, of durable servers too, in memory if there is room.
+// TempInMemory puts the temporary files of a test process, also of durable servers, in memory if it has enough space.
 func TempInMemory() {
-	if room, programs := memory(); room && programs {
+	if space, programs := memory(); space && programs {
 		_ = os.Setenv("TMPDIR", shm)
 	}
 }
@@ -120,8 +120,9 @@ func databaseName(test string, serial int64) string {
 	return fmt.Sprintf("t%d_%s", serial, plain[:min(len(plain), 40)])
 }
 
-// startCluster closes the template to connections after the migration: a session in it fails every clone. CHECKPOINT
-// keeps it when a test kills the server: with synchronous_commit = off, commits are written up to 0.6 s later.
+// startCluster rejects connections to the template after the migration: a session in it would fail every clone.
+// CHECKPOINT preserves it if a test kills the server: with synchronous_commit = off, commits are written up to 0.6 s
+// later.
 func startCluster(migrate func(context.Context, string) error) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*testDeadline)
 	defer cancel()

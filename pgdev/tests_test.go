@@ -30,7 +30,7 @@ func TestNewDatabase(t *testing.T) {
 				conn, err := pgx.Connect(t.Context(), url)
 				require.NoError(t, err)
 				_, err = conn.Exec(t.Context(), "INSERT INTO migrated VALUES (1)")
-				require.NoError(t, err, "the clone is migrated, and nobody else's")
+				require.NoError(t, err, "the clone has the migrated schema and no other test's data")
 				mu.Lock()
 				defer mu.Unlock()
 				require.False(t, seen[conn.Config().Database])
@@ -49,7 +49,7 @@ func TestNewDatabase(t *testing.T) {
 func TestEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "true", ask(t, pgdev.EmptyDatabase(t), "SELECT (to_regclass('migrated') IS NULL)::text"),
-		"nobody has migrated it")
+		"it is not migrated")
 }
 
 // TestTempInMemory says where temporary files go: into memory, or where they went before.
@@ -98,27 +98,27 @@ func TestRunTestsStartsWhenAsked(t *testing.T) {
 	broken := func(context.Context, string) error { asked++; return errors.New("no such file") }
 	require.Zero(t, pgdev.RunTests(suite(func() int { return 0 }), broken))
 	require.Zero(t, asked)
-	var met failing
+	var stub failing
 	require.Equal(t, 1, pgdev.RunTests(suite(func() int {
 		for range 2 {
-			met.catch(t, func() { pgdev.NewDatabase(&met) })
+			stub.catch(t, func() { pgdev.NewDatabase(&stub) })
 		}
 		return 1
 	}), broken))
 	require.Equal(t, 1, asked, "once, for all tests")
-	require.Len(t, met.told, 2, "tests do not run on a schema that failed")
-	require.Contains(t, met.told[1], "no such file")
+	require.Len(t, stub.messages, 2, "tests do not run on a schema that failed")
+	require.Contains(t, stub.messages[1], "no such file")
 }
 
-// failing is a test that fails: it keeps what it was told.
-type failing struct{ told []string }
+// failing is a test that fails and keeps the messages.
+type failing struct{ messages []string }
 
 func (f *failing) Helper()             {}
 func (f *failing) Cleanup(func())      {}
 func (f *failing) Logf(string, ...any) {}
 func (f *failing) Name() string        { return "failing" }
 func (f *failing) Fatalf(format string, args ...any) {
-	f.told = append(f.told, fmt.Sprintf(format, args...))
+	f.messages = append(f.messages, fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 

@@ -46,7 +46,7 @@ func TestBenchRefuses(t *testing.T) {
 		"bench noisy --owed 0":                    "--owed 0: must be 1 or more",
 		"bench noisy --rate=-1":                   "--rate -1: must not be negative",
 		"bench noisy --event-bytes 10":            "--event-bytes 10: must be 320 or more",
-		"bench noisy --topics 2000":               "bench noisy: there must be an event subscription for each topic",
+		"bench noisy --topics 2000":               "there must be an event subscription for each topic",
 		"bench noisy --many-topics 100000":        "--many-topics 100000: must be 1 to 99999",
 		"bench noisy --scenario hang30":           "--scenario",
 	} {

@@ -80,5 +80,5 @@ func TestTimesThatAreWrong(t *testing.T) {
 	r := postrider(t, os.Environ(), "event", "list", "--from", "yesterday")
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.stderr,
-		`--from: "yesterday" is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, or 2026-11-20`)
+		`--from: "yesterday": must be an age such as 1h, 30m or 7d, a time such as 2026-11-20T09:30:00Z`)
 }

@@ -51,7 +51,7 @@ func TestIrreversibleVerbsAskForConfirmation(t *testing.T) {
 	env := append(n.cliEnv(), db.env()...)
 	for _, row := range []struct{ args, asks, count, gone string }{
 		{"deadletter purge " +
-			ids[0], "Purge 1 dead letter? They are lost for good, with their events. [y/N]", "postrider.dead_letters", "2"},
+			ids[0], "Purge 1 dead letter? They and their events are lost for good. [y/N]", "postrider.dead_letters", "2"},
 		{"deadletter purge --topic orders --no-wait", "Purge 2 dead letters? ", "postrider.operations", "1"},
 		{"event erase " + event, "Erase event 1 of topic orders (type shop.order.placed)? Its body and subject are lost " +
 			"for good, and 1 pending delivery is canceled.", "postrider.events WHERE erased_at IS NULL", "0"},

@@ -40,7 +40,7 @@ func TestDeadletterVerbs(t *testing.T) {
 		return r
 	}
 	require.Regexp(t,
-		`(?s)^ID +GIVEN UP .*\n`+ids[3]+
+		`(?s)^ID +CREATED .*\n`+ids[3]+
 			` .* orders +billing +e-3 +Shop.OrderPlaced +MaxDeliveryAttemptsExceeded +30 +503 +-\n`+ids[2],
 		run(0, "list").stdout)
 	var list []map[string]any
@@ -72,7 +72,7 @@ func TestDeadletterVerbs(t *testing.T) {
 		[]any{operation["kind"], operation["state"], operation["matched"], operation["startedBy"]})
 	require.Equal(t, fmt.Sprintf("Operation %s was canceled.\n", operation["operationId"]),
 		run(0, "cancel", operation["operationId"].(string)).stdout)
-	require.Contains(t, run(0, "cancel", operation["operationId"].(string)).stdout, "was over already")
+	require.Contains(t, run(0, "cancel", operation["operationId"].(string)).stdout, "had already ended")
 	require.Regexp(t, `^[0-9]+ past events? match(es)?\.\n$`,
 		run(0, "events", "orders", "billing", "--from", "2024-01-01T00:00:00Z", "--dry-run").stdout)
 	require.Regexp(t, `"atLeast": false`,
@@ -92,15 +92,15 @@ func TestDeadletterUsage(t *testing.T) {
 	n := startNode(t, migratedDatabase(t), "--role", "api")
 	for code, rows := range map[int]map[string][]string{
 		2: {
-			"say which: ids, filters such as --topic, or --all": {"redeliver"},
-			"name dead letters or filter them, not both": {
+			"choose dead letters with ids, filters such as --topic, or --all": {"redeliver"},
+			"use either ids or filters, not both": {
 				"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--topic", "orders",
 			},
-			`"x" is no id of a dead letter`:              {"redeliver", "x"},
-			"--again is for dead letters that are named": {"redeliver", "--all", "--again"},
+			`"x": not the id of a dead letter`:              {"redeliver", "x"},
+			"--again requires ids": {"redeliver", "--all", "--again"},
 			"--to-topic requires --to-subscription":      {"redeliver", "--all", "--to-topic", "orders"},
 			"--rate -1: must be 1 or more":               {"purge", "--all", "--rate=-1"},
-			"--dry-run counts what a filter matches":     {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--dry-run"},
+			"--dry-run requires a filter":     {"purge", "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", "--dry-run"},
 			"--limit 0: must be 1 to 10000":              {"list", "--limit", "0"},
 			"--from must be before --until":              {"list", "--from", "1h", "--to", "2h"},
 		},

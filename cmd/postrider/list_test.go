@@ -70,7 +70,7 @@ func TestListsFromTheCommandLine(t *testing.T) {
 	require.NotContains(t, table, "\u001b", "what publishers wrote does not colour the terminal")
 	one := listed("event list --limit 1")[0]
 	shown := run(0, "event show "+one["systemId"].(string))
-	require.Regexp(t, `(?m)^wanted by +1$`, shown)
+	require.Regexp(t, `(?m)^matched by +1$`, shown)
 	require.Contains(t, shown, `"specversion"`)
 	require.Regexp(t, `(?m)^\d+ +orders +billing +`, shown, "its deliveries")
 	batch := fmt.Sprint(listed("batch list")[0]["batchId"])
@@ -94,9 +94,9 @@ func TestListsFromTheCommandLine(t *testing.T) {
 		"audit list --limit 10001": "--limit 10001: must be 1 to 10000",
 		"event list --from 2026-11-20T00:00:00Z --until 2026-11-19T00:00:00Z":    "--from must be before --until",
 		"delivery list --from 2026-11-20T00:00:00Z --until 2026-11-20T00:00:00Z": "--from must be before --until",
-		"event show o-1":               "is no system id",
+		"event show o-1":               "not the system id of an event",
 		"delivery list --state dead":   "must be one of",
-		"operation show x":             "is no id of an operation",
+		"operation show x":             "not the id of an operation",
 		"operation list --limit 10001": "must be 1 to 10000",
 	} {
 		require.Contains(t, run(2, line), says, line)

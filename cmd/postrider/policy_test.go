@@ -197,7 +197,7 @@ end      120        2m     dropped TimeToLiveExceeded
 func TestPolicyExplainRefuses(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, args, says string }{
-		{"unknown policy", "ga-2020", "the policies are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023"},
+		{"unknown policy", "ga-2020", "they are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023"},
 		{"no policy", "", "<name>"},
 		{"too many attempts", "ga-2021 --max-attempts 31", "between 1 and 30"},
 		{"no attempts", "ga-2021 --max-attempts 0", "between 1 and 30"},
@@ -244,54 +244,54 @@ func TestPolicyShowPrintsATable(t *testing.T) {
 		"preview-2017": `
 preview-2017  (Microsoft, Event Grid message delivery and retry, 2017-08-11)
 
-schedule      10s 30s 1m 5m 10m 30m 1h, then every 1h (measured from the failed attempt)
-retry window  none
-jitter        up to 10 %, 3s at most
-attempts      no limit (may be set to 1-30)
-time to live  2h (may be set to 1m-24h), expires at_ttl
-ack timeout   1m
-late answers  not taken
-no answer     retried, also where the table says never
-Retry-After   documented: not honored; safe: honored up to 1h
-dead letters  none, unless set otherwise
-batching      never: one event per call
-probation     none
+schedule        10s 30s 1m 5m 10m 30m 1h, then every 1h (measured from the failed attempt)
+retry window    none
+jitter          up to 10 %, 3s at most
+attempts        no limit (may be set to 1-30)
+time to live    2h (may be set to 1m-24h), expires at_ttl
+ack timeout     1m
+late responses  ignored
+no response     always retried
+Retry-After     documented: not honored; safe: honored up to 1h
+dead letters    none by default
+batching        never: one event per request
+probation       none
 `,
 		"ga-2021": `
 ga-2021  (Microsoft, Event Grid message delivery and retry, 2020-10-29)
 
-schedule      10s 30s 1m 5m 10m 30m 1h 3h 6h, then every 12h (measured from the failed attempt)
-retry window  no attempt later than 24h after publishing
-jitter        up to 10 %, 3s at most
-attempts      30 (may be set to 1-30)
-time to live  24h (may be set to 1m-24h), expires next_attempt
-ack timeout   30s
-late answers  a success up to 3m after the send cancels the queued retry
-no answer     retried, also where the table says never
-Retry-After   documented: not honored; safe: honored up to 1h
-dead letters  none, unless set otherwise; exported 5m after the last attempt; export given up after 4h
-batching      if the event subscription asks for it
-probation     endpoint, after 10 of its events failed in a row (hold): 5m, doubled up to 4h
+schedule        10s 30s 1m 5m 10m 30m 1h 3h 6h, then every 12h (measured from the failed attempt)
+retry window    no attempt later than 24h after publishing
+jitter          up to 10 %, 3s at most
+attempts        30 (may be set to 1-30)
+time to live    24h (may be set to 1m-24h), expires next_attempt
+ack timeout     30s
+late responses  a success up to 3m after the request cancels the retry
+no response     always retried
+Retry-After     documented: not honored; safe: honored up to 1h
+dead letters    none by default; exported 5m after the last attempt; export abandoned after 4h
+batching        if the event subscription sets it
+probation       endpoint, after 10 of its events failed in a row (hold): 5m, doubled up to 4h
 `,
 		"namespace-2023": `
 namespace-2023  (Microsoft, Event Grid namespace push delivery and retry, 2023-11)
 
-schedule      10s 30s 1m 5m, then every 5m (measured from the first attempt)
-retry window  none
-jitter        none
-attempts      10 (may be set to 1-10)
-time to live  168h (may be set to 1m-168h), expires next_attempt
-ack timeout   30s
-late answers  not taken
-no answer     documented: as the table says; safe: retried
-Retry-After   documented: not honored; safe: honored up to 1h
-dead letters  none, unless set otherwise; exported 5m after the last attempt; export given up after 4h
-batching      if the event subscription asks for it
-probation     event_subscription, after one failure (documented), by outcome:
-              10s after Busy TimedOut
-              30s after SocketError
-              5m after Disabled Forbidden Full NotFound ResolutionError Unauthorized
-              10m after InvalidAzureFunctionDestination
+schedule        10s 30s 1m 5m, then every 5m (measured from the first attempt)
+retry window    none
+jitter          none
+attempts        10 (may be set to 1-10)
+time to live    168h (may be set to 1m-168h), expires next_attempt
+ack timeout     30s
+late responses  ignored
+no response     documented: as in the table; safe: always retried
+Retry-After     documented: not honored; safe: honored up to 1h
+dead letters    none by default; exported 5m after the last attempt; export abandoned after 4h
+batching        if the event subscription sets it
+probation       event_subscription, after one failure (documented), by outcome:
+                10s after Busy TimedOut
+                30s after SocketError
+                5m after Disabled Forbidden Full NotFound ResolutionError Unauthorized
+                10m after InvalidAzureFunctionDestination
 `,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -315,5 +315,5 @@ func TestPolicyShowRefusesAnUnknownPolicy(t *testing.T) {
 		return
 	}
 	require.Equal(t, 2, r.code, r.stderr)
-	require.Contains(t, r.stderr, "the policies are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023")
+	require.Contains(t, r.stderr, "they are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023")
 }

@@ -45,7 +45,7 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 	run(0, "put", "copied", "-f", file)
 	require.Equal(t, shownWithout(t, shown), shownWithout(t, run(0, "show", "copied", "-o", "json").stdout),
 		"what is shown can be put")
-	require.Contains(t, run(0, "show", "patient").stdout, "attempts      no limit (may be set to 1-1000)")
+	require.Contains(t, run(0, "show", "patient").stdout, "attempts        no limit (may be set to 1-1000)")
 
 	list := run(0, "list").stdout
 	require.Regexp(t, `(?s)\nnamespace-2023 .*\ncopied .*\npatient +no limit +96h `, list)

@@ -189,9 +189,9 @@ func rejectedVerbs(t *testing.T, r *remote) {
 `, said)
 	require.Contains(t, r.run(t, 1, "topic", "list", "--api-key", "wrong").stderr, "set POSTRIDER_API_KEY, or --api-key")
 	require.Contains(t, r.run(t, 1, "topic", "list", "--server", "http://127.0.0.1:1").stderr,
-		"is the service running there?")
+		"check that the service is running")
 	require.Contains(t, r.run(t, 1, "topic", "list", "--server", strings.Replace(r.api, "http:", "https:", 1)).stderr,
-		"answers without TLS: name it with http://")
+		"does not use TLS: use http://")
 	for _, args := range [][]string{
 		{"topic", "list", "--server", "ftp://x"},
 		{"topic", "list", "--server", "https://events.example.com", "--api-key", ""},
@@ -250,7 +250,7 @@ func publishVerb(t *testing.T, r *remote) {
 	require.Equal(t, 1,
 		one[int](r.db, "SELECT count(*)::int FROM postrider.events WHERE topic = 'published' AND event_id = 'p7'"))
 	broken := r.run(t, 1, "publish", "published", writtenFile(t, cloudEvent("p8")+`{"id":`))
-	require.Contains(t, broken.stderr, "it ends in the middle of an event")
+	require.Contains(t, broken.stderr, "the file ends within an event")
 	require.Contains(t, broken.stdout, "1 accepted", "something was done: that is no wrong usage")
 	for _, second := range []string{"/none", "/"} {
 		refused := r.run(t, 2, "publish", "published", writtenFile(t, cloudEvent("p10")), second)
@@ -321,7 +321,7 @@ func listenVerb(t *testing.T, r *remote) {
 	last, lastURL := start("-o", "json", "--respond", "503,200")
 	first, _ := start("--topic", "heard", "--name", "first", "--event-delivery-schema", "CloudEventSchemaV1_0",
 		"--forward-to", lastURL+"/hook", "-v")
-	require.Contains(t, first.stdout.String(), "validation handshake answered")
+	require.Contains(t, first.stdout.String(), "responded to the validation handshake")
 	require.Equal(t, 1, one[int](r.db, exists, "first"))
 	r.publish("heard", key, cloudEvent("h1"))
 	eventually(t, "the event is forwarded and its answer handed back",
@@ -352,7 +352,7 @@ func busyEndpoint(t *testing.T) string {
 	t.Helper()
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if !local.AnswerHandshake(w, r, body) {
+		if !local.RespondToHandshake(w, r, body) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))

@@ -30,14 +30,14 @@ func applyVerb(t *testing.T, r *remote) {
 	dry := apply(3, "--dry-run")
 	require.Contains(t, dry, "+ policy applied\n")
 	require.Contains(t, dry, "/healthz?***")
-	require.Contains(t, dry, "(4 to make, 0 to change, 0 to delete, 0 as they are)")
+	require.Contains(t, dry, "(4 to create, 0 to change, 0 to delete, 0 unchanged)")
 	r.run(t, 1, "topic", "show", "applied")
 	require.Contains(t, apply(2), "use --yes", "there is no terminal")
 	require.Contains(t, apply(0, "--yes"),
-		"made policy applied\nmade topic applied\nmade subscription applied/one\nmade subscription applied/two\n")
-	require.Contains(t, apply(0, "--dry-run"), "(0 to make, 0 to change, 0 to delete, 4 as they are)",
+		"created policy applied\ncreated topic applied\ncreated subscription applied/one\ncreated subscription applied/two\n")
+	require.Contains(t, apply(0, "--dry-run"), "(0 to create, 0 to change, 0 to delete, 4 unchanged)",
 		"what was applied is as it is said")
-	require.Contains(t, apply(0, "--yes"), "(0 to make, 0 to change, 0 to delete, 4 as they are)")
+	require.Contains(t, apply(0, "--yes"), "(0 to create, 0 to change, 0 to delete, 4 unchanged)")
 	require.Contains(t, mustJSON(t, r.object(t, "subscription", "show", "applied", "one")), `"policy":"applied"`)
 
 	r.run(t, 0, "subscription", "update", "applied", "two", "--labels", "by-hand", "--max-events-per-batch", "5")
@@ -45,10 +45,10 @@ func applyVerb(t *testing.T, r *remote) {
 		"maxDeliveryAttempts: 6", "[1, 2]", "[1, 3]").Replace(text)
 	changed := apply(0, "--yes")
 	for _, line := range []string{
-		"~ policy applied\n    ~ stepsInSeconds: [1,2] → [1,3]\n", "?***\" → ", "*** (another one)",
+		"~ policy applied\n    ~ stepsInSeconds: [1,2] → [1,3]\n", "?***\" → ", "*** (changed)",
 		"    ~ retryPolicy.maxDeliveryAttempts: 5 → 6\n",
 		"~ subscription applied/two\n    - labels: [\"by-hand\"]\n    ~ maxEventsPerBatch: 5 → 1\n",
-		"(0 to make, 3 to change, 0 to delete, 1 as they are)",
+		"(0 to create, 3 to change, 0 to delete, 1 unchanged)",
 	} {
 		require.Contains(t, changed, line)
 	}
@@ -57,7 +57,7 @@ func applyVerb(t *testing.T, r *remote) {
 	text = strings.Replace(text, "topic: applied, name: two",
 		"topic: applied, name: two, labels: [x], maxEventsPerBatch: 9999", 1)
 	mistakes := apply(1, "--yes")
-	require.Contains(t, mistakes, "nothing was changed, for there are mistakes")
+	require.Contains(t, mistakes, "nothing was changed; fix these errors of the file")
 	require.Contains(t, mistakes, "subscription applied/one: retryPolicy.maxDeliveryAttempts must be between 1 and 9")
 	require.Contains(t, mistakes, "subscription applied/two: maxEventsPerBatch must be between 1 and 5000")
 	require.Empty(t, r.object(t, "subscription", "show", "applied", "two")["labels"])
@@ -92,7 +92,7 @@ func applyTooLate(t *testing.T, r *remote) {
 		t.Cleanup(between.Close)
 		late := r.run(t, 1, "apply", "-f", file, "--yes", "--server", between.URL)
 		require.Contains(t, late.stdout, meanwhile.shown)
-		require.Contains(t, late.stderr, "policy raced was rejected: another client has changed it meanwhile")
+		require.Contains(t, late.stderr, "policy raced was rejected: another client has changed it since it was compared")
 		require.Contains(t, r.manage(http.StatusOK, http.MethodGet, "/v1/policies/raced", ""), meanwhile.steps)
 	}
 }
@@ -133,16 +133,16 @@ func applyAzure(t *testing.T, r *remote) {
 	file := writtenFile(t, list)
 	dry := r.run(t, 3, "apply", "-f", file, "--dry-run")
 	for _, note := range []string{
-		"plain: azureActiveDirectoryTenantId is not offered", "plain: the value of secret header X-S is not in the list",
-		"hub: endpointType EventHub is not offered: left out",
+		"plain: azureActiveDirectoryTenantId is not supported", "plain: omitted secret header X-S",
+		"hub: omitted, because endpointType EventHub is not supported",
 		"blobs: events of /subscriptions/s/providers/Microsoft.Storage",
 	} {
-		require.Contains(t, dry.stderr, "not offered: event subscription "+note)
+		require.Contains(t, dry.stderr, "not supported: event subscription "+note)
 	}
 	require.Contains(t, dry.stdout, "+ topic azured\n+ subscription azured/plain\n")
 	require.Contains(t, dry.stdout, "(2 to make, ")
 	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--yes").stdout,
-		"made topic azured\nmade subscription azured/plain\n")
+		"created topic azured\ncreated subscription azured/plain\n")
 	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--dry-run").stdout, "0 to change")
 	r.run(t, 0, "subscription", "update", "azured", "plain", "--unset", "filter.includedEventTypes")
 	r.run(t, 0, "subscription", "create", "azured", "other", "--endpoint", busy)

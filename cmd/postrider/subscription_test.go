@@ -104,10 +104,10 @@ func TestSubscriptionTestFilterRefuses(t *testing.T) {
 		{"a file that is not there", 2, "orders billing --event nowhere.json", "nowhere.json"},
 		{"no event", 1, "orders billing --event " + writtenFile(t, "[]"), "event must be an object: one event in schema " +
 			"CloudEventSchemaV1_0"},
-		{"an empty file", 2, "orders billing --event " + writtenFile(t, ""), "not one JSON document"},
+		{"an empty file", 2, "orders billing --event " + writtenFile(t, ""), "must be one JSON document"},
 		{
 			"two events", 2, "orders billing --event " + writtenFile(t, order("1", 1)+","+order("2", 2)),
-			"not one JSON document",
+			"must be one JSON document",
 		},
 		{"a wrong event", 1, "orders billing --event " +
 			writtenFile(t, `{"specversion":"1.0","id":"1","source":"/"}`), "event.type: is required"},
@@ -120,7 +120,7 @@ func TestSubscriptionTestFilterRefuses(t *testing.T) {
 			"an unknown property", 1, "orders billing --filter " + writtenFile(t, `{"subject":"a","types":[]}`),
 			"filter.subject",
 		},
-		{"no filter", 2, "orders billing --filter " + writtenFile(t, " "), "not one JSON document"},
+		{"no filter", 2, "orders billing --filter " + writtenFile(t, " "), "must be one JSON document"},
 	} {
 		r := postrider(t, n.cliEnv(), append([]string{"subscription", "test-filter"}, strings.Fields(row.args)...)...)
 		require.Equal(t, row.code, r.code, "%s: %s%s", row.name, r.stdout, r.stderr)

@@ -69,7 +69,7 @@ func actionVerbs(t *testing.T, r *remote) {
 		    step = 1,
 		    failures_in_a_row = 10`)
 	require.Equal(t, "probation", rest.ValueAt(r.object(t, "subscription", "probe", "acted", "billing"), "hold.reason"))
-	require.Equal(t, "Event subscription billing of topic acted: one delivery is let through now.\n",
+	require.Equal(t, "Event subscription billing of topic acted: one delivery is attempted now.\n",
 		r.run(t, 0, "subscription", "probe", "acted", "billing").stdout)
 	require.Contains(t, one[[]string](r.db, "SELECT array_agg(action) FROM postrider.audit WHERE topic = 'acted'"),
 		"subscription_probed")

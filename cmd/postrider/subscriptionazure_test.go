@@ -71,9 +71,9 @@ func TestAzureCommandLinesAreHelped(t *testing.T) {
 		{"orders billing --resource-id /subscriptions/1", "--resource-id: a flag of the Azure CLI; here, the topic is the " +
 			"verb's first argument"},
 		{"orders billing --delivery-identity systemassigned", "--oauth2-token-url"},
-		{"orders billing --included-event-types A B", "--included-event-types takes its values as one argument: " +
+		{"orders billing --included-event-types A B", "--included-event-types needs its values in one argument: " +
 			"--included-event-types Shop.OrderPlaced,Shop.OrderPaid"},
-		{"orders billing --labels a b --endpoint https://x", "--labels takes its values as one argument"},
+		{"orders billing --labels a b --endpoint https://x", "--labels needs its values in one argument"},
 		{"orders billing --advanced-filter data.n NumberIn 1", "'data.total NumberGreaterThan 100'"},
 	} {
 		refused := postrider(t, nil, append([]string{"subscription", "create"}, strings.Fields(row.flags)...)...)

@@ -112,7 +112,7 @@ func TestServeTLS(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, response.StatusCode, "nothing is served in the clear")
 	require.Contains(t,
 		postrider(t, nil, "topic", "list", "--server", strings.Replace(n.api, "https:", "http:", 1)).stderr,
-		"name it with https:// in --server")
+		"use https:// in --server")
 
 	code, _ := n.stop()
 	require.Zero(t, code)

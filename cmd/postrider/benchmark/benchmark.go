@@ -1,12 +1,14 @@
-// Package benchmark is the verbs of bench: each runs a scenario of package bench and prints its report.
+// Package benchmark has the verbs of bench. Each runs a scenario of package bench and prints its report.
 package benchmark
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,14 +17,14 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// Cmd is bench, with a verb for each scenario.
+// Cmd is bench with a verb for each scenario.
 type Cmd struct {
 	Throughput throughputCmd `cmd:"" help:"Publish as fast as possible and deliver everything to an endpoint in another process." example:"bench throughput -o json; bench throughput --subscriptions 10; bench throughput --answer-after 100ms --rate 1000"`
 	Publish    publishCmd    `cmd:"" help:"Publish requests of 100 events while delivery is paused." example:"bench publish --events-per-request 10"`
-	Latency    latencyCmd    `cmd:"" help:"Measure latency at 100 events per second." detail:"Events are due at fixed times, and latency counts from then: a stall also counts for the events that it delays." example:"bench latency --rate 500"`
-	Failing    failingCmd    `cmd:"" help:"Measure the cost of an endpoint that answers a fifth of the requests with 503." detail:"Measures without failures, and then with them. Retries come 6 seconds after a failure." example:"bench failing --percent 50"`
-	Batched    batchedCmd    `cmd:"" help:"Deliver batches of 100 events: what was paused, and while publishing." detail:"Measures publishing while delivery is paused, then delivering that, then both at once." example:"bench batched --events-per-batch 1000"`
-	Backlog    backlogCmd    `cmd:"" help:"Measure beside a million deliveries that wait." detail:"Measures an event subscription alone, and then beside the backlog of another." example:"bench backlog --waits scheduled"`
+	Latency    latencyCmd    `cmd:"" help:"Measure latency at 100 events per second." detail:"Events are due at fixed times, and latency counts from then. It includes the delay by stalls." example:"bench latency --rate 500"`
+	Failing    failingCmd    `cmd:"" help:"Measure the cost of an endpoint that responds 503 to a fifth of the requests." detail:"Measures without failures, and then with them. Retries follow 6 seconds after a failure." example:"bench failing --percent 50"`
+	Batched    batchedCmd    `cmd:"" help:"Measure the delivery of batches of 100 events." detail:"Measures publishing while delivery is paused, then the delivery of these events, then both at once." example:"bench batched --events-per-batch 1000"`
+	Backlog    backlogCmd    `cmd:"" help:"Measure the cost of a million pending deliveries." detail:"Measures an event subscription alone, and then with the backlog of another." example:"bench backlog --waits scheduled"`
 	Noisy      noisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow down the other event subscriptions."`
 	Sink       sinkCmd       `cmd:"" hidden:"" help:"The endpoint of a benchmark."`
 }
@@ -30,20 +32,20 @@ type Cmd struct {
 // Help is shown by bench --help.
 func (Cmd) Help() string {
 	return `Publishers, service, database and endpoint share this machine. Durability is on (fsync,
-synchronous_commit, full_page_writes), and a checkpoint falls into the middle of each phase. The exit code is 1 if an
-event is lost or left at the end.`
+synchronous_commit, full_page_writes), and each phase includes a checkpoint. The exit code is 1 if an event is lost or
+pending at the end.`
 }
 
-// loadFlags are the flags of every scenario but noisy.
+// loadFlags are the flags of all scenarios except noisy.
 type loadFlags struct {
 	terminal.OutputFlag
-	Duration    time.Duration `help:"How long to publish, in each phase." default:"30s" range:"1.."`
-	Clients     int           `help:"Publishers, each with one connection; 0 = a good default." range:"0.."`
+	Duration    time.Duration `help:"Duration of publishing in each phase." default:"30s" range:"1.."`
+	Clients     int           `help:"Publishers, each with one connection; 0 = 256, or 32 with several events per request." range:"0.."`
 	EventBytes  int           `help:"Size of an event in bytes." default:"1024" range:"320.."`
 	DatabaseURL string        `help:"Use this empty database instead of a private one." placeholder:"URL"`
 }
 
-// rateFlag is of the scenarios whose load may be an open loop.
+// rateFlag is the flag of scenarios whose load can be an open loop.
 type rateFlag struct {
 	Rate float64 `help:"Events per second; 0 = as fast as the publishers can." range:"0.."`
 }
@@ -63,13 +65,10 @@ func (f *loadFlags) run(ctx context.Context, o bench.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := f.Print(report, func(w io.Writer) { fmt.Fprintln(w, report) }); err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	return report.Err()
+	return errors.Join(f.Print(report, func(w io.Writer) { fmt.Fprintln(w, report) }), report.Err())
 }
 
-// program is this program's file, and how it was called, without the secret.
+// program returns this program's file and command line, without the secret.
 func program(secret string) (binary, command string, err error) {
 	if binary, err = os.Executable(); err != nil {
 		return "", "", fmt.Errorf("find this program's file: %w", err)
@@ -85,7 +84,7 @@ type throughputCmd struct {
 	loadFlags
 	rateFlag
 	Subs        int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1" range:"1.."`
-	AnswerAfter time.Duration `help:"How long the endpoint takes to respond." range:"0.."`
+	AnswerAfter time.Duration `help:"Response time of the endpoint." range:"0.."`
 }
 
 // Run executes bench throughput.
@@ -118,7 +117,7 @@ func (c *latencyCmd) Run(ctx context.Context) error {
 type failingCmd struct {
 	loadFlags
 	rateFlag
-	Percent int `help:"How many of a hundred requests are answered 503." default:"20" range:"0..99"`
+	Percent int `help:"Percentage of requests with the response 503." default:"20" range:"0..99"`
 }
 
 // Run executes bench failing.
@@ -140,8 +139,8 @@ func (c *batchedCmd) Run(ctx context.Context) error {
 type backlogCmd struct {
 	loadFlags
 	rateFlag
-	Waiting int    `help:"How many deliveries of another event subscription wait." default:"1000000" range:"0.."`
-	Waits   string `help:"How: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
+	Waiting int    `help:"Pending deliveries of another event subscription." default:"1000000" range:"0.."`
+	Waits   string `help:"State of these deliveries: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
 }
 
 // Run executes bench backlog.
@@ -151,8 +150,8 @@ func (c *backlogCmd) Run(ctx context.Context) error {
 
 type sinkCmd struct {
 	Listen    string `help:"Address to listen on." default:"127.0.0.1:0"`
-	ReadyFile string `help:"Written (JSON) when it listens." placeholder:"FILE"`
-	Ledger    string `help:"File for a line per received event." placeholder:"FILE"`
+	ReadyFile string `help:"File to write (JSON) when it listens." placeholder:"FILE"`
+	Ledger    string `help:"File with a line for each received event." placeholder:"FILE"`
 	Arrivals  string `help:"File for the times of arrival." placeholder:"FILE"`
 }
 
@@ -167,4 +166,47 @@ func (c *sinkCmd) Run(ctx context.Context) error {
 		return err
 	}
 	return bench.RunSink(ctx, listener, c.Ledger, c.Arrivals)
+}
+
+type noisyCmd struct {
+	terminal.OutputFlag
+	bench.NoisyOptions
+	Check bool `help:"Exit with 1 also if a limit is exceeded."`
+}
+
+// Help is shown by bench noisy --help.
+func (noisyCmd) Help() string {
+	return `Measures throughput and latency of event subscriptions without a bad endpoint and then with it, in one run.
+Compare only the ratios. Each scenario has its own durable database.
+
+  hang     1,000 event subscriptions and one whose endpoint hangs and has 500,000 pending deliveries
+  hang20   1,000 event subscriptions and twenty that hang, each with 5,000 pending deliveries
+  retries  1,000 event subscriptions and one with 90,000 retries due at the same time, whose endpoint responds 503
+  topics   10,000 topics with one event subscription each, compared with one topic
+
+Limits: throughput at least 0.8 times the baseline, p99 of the latency at most 2 times the baseline (except topics).
+The exit code is 1 if an event is lost; with --check also if a limit is exceeded.
+
+Example:
+  postrider bench noisy --scenario hang --check`
+}
+
+// Run executes bench noisy.
+func (c *noisyCmd) Run(ctx context.Context) (err error) {
+	o := c.NoisyOptions
+	if slices.Contains(o.Scenarios, "all") {
+		o.Scenarios = []string{bench.ScenarioHang, bench.ScenarioHang20, bench.ScenarioRetries, bench.ScenarioTopics}
+	}
+	if o.Binary, o.Command, err = program(""); err != nil {
+		return err
+	}
+	report, err := bench.Noisy(ctx, o, os.Stderr)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(c.Print(report, func(w io.Writer) { fmt.Fprintln(w, report) }), report.Err())
+	if c.Check {
+		err = errors.Join(err, report.Unmet())
+	}
+	return err
 }

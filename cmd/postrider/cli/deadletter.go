@@ -15,21 +15,21 @@ import (
 
 // DeadletterCmd is deadletter with its verbs.
 type DeadletterCmd struct {
-	List      listVerb[letterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json"`
-	Show      showVerb[letterArg]    `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
-	Redeliver deadletterRedeliverCmd `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all that match and exist now, except those that were redelivered before, and this waits until it has; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --from 2h --rate 100"`
-	Purge     deadletterPurgeCmd     `cmd:"" help:"Remove dead letters for good: those named, or all that match." detail:"You cannot undo it. With a filter the service removes all that match and exist now, and this waits until it has." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
-	Events    deadletterEventsCmd    `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"All that its filter matches, if they are still kept. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
-	Export    deadletterExportCmd    `cmd:"" help:"Write dead letters as JSON, one a line." detail:"The oldest comes first. Dead letters stay as they are; those that are added meanwhile are left out. An incomplete export ends with exit code 1 and leaves no file." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
-	Cancel    deadletterCancelCmd    `cmd:"" help:"Stop a redelivery, a purge or an erasure of many." detail:"What is done stays done." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+	List      listVerb[deadLetterFilter] `cmd:"" path:"/v1/deadLetters" help:"List dead letters, the newest first." example:"deadletter list --topic orders --reason MaxDeliveryAttemptsExceeded; deadletter list --last-status 503 --no-redelivered --from 1h -o json"`
+	Show      showVerb[deadLetterArg]    `cmd:"" path:"/v1/deadLetters/{id}" help:"Show one dead letter with its event." example:"deadletter show 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"`
+	Redeliver deadletterRedeliverCmd     `cmd:"" help:"Redeliver dead letters: those named, or all that match." detail:"Each becomes a new delivery with its own time to live; the dead letter stays. With a filter the service redelivers all matching dead letters that exist now and were not redelivered before. The command waits for the end; Ctrl-C stops only the waiting." example:"deadletter redeliver 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter redeliver --topic orders --last-status 503 --dry-run; deadletter redeliver --topic orders --last-status 503 --from 2h --rate 100"`
+	Purge     deadletterPurgeCmd         `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --redelivered --until 30d --dry-run; deadletter purge --topic orders --redelivered --until 30d --yes"`
+	Events    deadletterEventsCmd        `cmd:"" help:"Deliver a topic's past events to one of its event subscriptions." detail:"Delivers all stored events that the filter matches. Each becomes a new delivery with its own time to live. A dry run counts for five seconds at most." example:"deadletter events orders billing --from 1h --dry-run; deadletter events orders billing --from 2026-11-20T09:00:00Z --until 2026-11-20T10:00:00Z --rate 50"`
+	Export    deadletterExportCmd        `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
+	Cancel    deadletterCancelCmd        `cmd:"" help:"Cancel a bulk operation: a redelivery, a purge or an erasure." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
-type letterArg struct {
+type deadLetterArg struct {
 	ID deadLetterID `arg:"" help:"Id of the dead letter."`
 }
 
-// letterFilter chooses dead letters.
-type letterFilter struct {
+// deadLetterFilter has the filters of dead letters.
+type deadLetterFilter struct {
 	Topic         *string    `api:"topic" help:"Of this topic." placeholder:"NAME"`
 	Subscription  *string    `api:"subscription" help:"Of this event subscription." placeholder:"NAME"`
 	Reason        *string    `api:"reason" help:"Dead-lettered for this reason, such as MaxDeliveryAttemptsExceeded." placeholder:"REASON"`
@@ -42,41 +42,41 @@ type letterFilter struct {
 	Source        *string    `api:"source" help:"With this CloudEvents source." placeholder:"SOURCE"`
 	From          *time.Time `api:"deadLetteredFrom" help:"Dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until         *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Dead-lettered before this time." placeholder:"TIME"`
-	Redelivered   *bool      `api:"redelivered" help:"Those that were redelivered before, or with --no-redelivered those that were not." negatable:""`
+	Redelivered   *bool      `api:"redelivered" help:"Only those redelivered before, or with --no-redelivered only the others." negatable:""`
 }
 
 // chosenFlags choose dead letters by their ids or by a filter.
 type chosenFlags struct {
 	bulkFlags
-	letterFilter
+	deadLetterFilter
 	IDs []deadLetterID `arg:"" optional:"" name:"id" help:"Ids of dead letters, instead of a filter."`
 	All bool           `help:"All dead letters: required without an id and without a filter."`
 }
 
-// check validates how they are chosen.
+// check validates the flags.
 func (c *chosenFlags) check() error {
-	filtered := c.letterFilter != letterFilter{}
+	filtered := c.deadLetterFilter != deadLetterFilter{}
 	switch {
 	case len(c.IDs) > 0 && (filtered || c.All):
-		return terminal.Usagef("name dead letters or filter them, not both")
+		return terminal.Usagef("use either ids or filters, not both")
 	case len(c.IDs) == 0 && !filtered && !c.All:
-		return terminal.Usagef("say which: ids, filters such as --topic, or --all")
+		return terminal.Usagef("choose dead letters with ids, filters such as --topic, or --all")
 	case len(c.IDs) > 0 && c.DryRun:
-		return terminal.Usagef("--dry-run counts what a filter matches, and here are ids")
+		return terminal.Usagef("--dry-run requires a filter: it counts what the filter matches")
 	}
-	if _, err := rest.Filter(&c.letterFilter); err != nil {
+	if _, err := rest.Filter(&c.deadLetterFilter); err != nil {
 		return err
 	}
 	return c.checkRate()
 }
 
-// inBulk has the service do something with all that match.
+// inBulk starts an operation on all dead letters that match.
 func (c *chosenFlags) inBulk(ctx context.Context, action string, settings rest.Object) error {
-	settings["filter"] = rest.Given(&c.letterFilter)
+	settings["filter"] = rest.Given(&c.deadLetterFilter)
 	return c.start(ctx, "/v1/deadLetters/"+action, settings, "dead letter")
 }
 
-// eachOf does something with each that was named, also after one that failed; their errors are the verb's.
+// eachOf calls do for each id, also after an error, and returns all errors.
 func (c *chosenFlags) eachOf(do func(client *rest.Client, at string) (string, error)) (failed error) {
 	client, err := c.Client()
 	if err != nil {
@@ -104,9 +104,9 @@ func (c *chosenFlags) eachOf(do func(client *rest.Client, at string) (string, er
 
 type deadletterRedeliverCmd struct {
 	chosenFlags
-	ToSubscription string `help:"Deliver to this event subscription instead of each one's own." placeholder:"NAME"`
+	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
 	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's, or --topic)." placeholder:"NAME"`
-	Again          bool   `help:"Also those that were redelivered before. With a filter: --redelivered."`
+	Again          bool   `help:"With ids: also redeliver those redelivered before. With a filter, use --redelivered."`
 }
 
 // Run executes deadletter redeliver.
@@ -118,7 +118,7 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 	case c.ToTopic != "" && c.ToSubscription == "":
 		return terminal.Usagef("--to-topic requires --to-subscription")
 	case len(c.IDs) == 0 && c.Again:
-		return terminal.Usagef("--again is for dead letters that are named; with a filter, say --redelivered")
+		return terminal.Usagef("--again requires ids; with a filter, use --redelivered")
 	}
 	settings := rest.Object{}
 	rest.SetText(settings, "subscription", c.ToSubscription)
@@ -128,12 +128,12 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context) error {
 	}
 	settings["again"] = c.Again
 	return c.eachOf(func(client *rest.Client, at string) (string, error) {
-		var made rest.Object
-		err := client.Call(ctx, http.MethodPost, at+"/redeliver", settings, &made)
+		var created rest.Object
+		err := client.Call(ctx, http.MethodPost, at+"/redeliver", settings, &created)
 		if rest.IsConflict(err, api.ConflictCodeDeadLetterRedelivered) {
 			err = fmt.Errorf("%w; --again redelivers it once more", err)
 		}
-		return fmt.Sprintf("redelivered as delivery %v", made["deliveryId"]), err
+		return fmt.Sprintf("redelivered as delivery %v", created["deliveryId"]), err
 	})
 }
 
@@ -160,25 +160,24 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context) error {
 	})
 }
 
-// question says what a purge loses: it counts what the filter matches.
+// question describes what a purge deletes. It counts what the filter matches.
 func (c *deadletterPurgeCmd) question(ctx context.Context) (string, error) {
 	n, least := int64(len(c.IDs)), ""
 	if n == 0 {
 		var found rest.Object
-		settings := rest.Object{"filter": rest.Given(&c.letterFilter), "dryRun": true}
+		settings := rest.Object{"filter": rest.Given(&c.deadLetterFilter), "dryRun": true}
 		if err := c.Call(ctx, http.MethodPost, "/v1/deadLetters/purge", settings, &found); err != nil {
 			return "", err
 		}
 		n, least = integerAt(found, "matched"), terminal.Either(found["atLeast"] == true, "at least ", "")
 	}
-	return fmt.Sprintf("Purge %s%s? They are lost for good, with their events.", least,
-		terminal.Plural(n, "dead letter")), nil
+	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.", least, terminal.Plural(n, "dead letter")), nil
 }
 
 type deadletterEventsCmd struct {
 	bulkFlags
 	Topic        string     `arg:"" help:"Name of the topic."`
-	Subscription string     `arg:"" help:"Name of the event subscription that gets them."`
+	Subscription string     `arg:"" help:"Name of the event subscription that receives them."`
 	From         *time.Time `api:"from" required:"" help:"Published at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until        *time.Time `api:"until" aliases:"to" help:"Published before this time (default: now)." placeholder:"TIME"`
 }

@@ -26,20 +26,16 @@ type deadletterExportCmd struct {
 	From         *time.Time `api:"deadLetteredFrom" help:"Those dead-lettered at this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
 	Until        *time.Time `api:"deadLetteredUntil" aliases:"to" help:"Those dead-lettered before this time." placeholder:"TIME"`
 	Format       string     `api:"format" help:"eventgrid: the event as Event Grid writes dead letters. rows: the columns of postrider.dead_letters." enum:"eventgrid,rows" default:"eventgrid"`
-	Output       string     `short:"o" help:"File, or URL of one (file://, s3://, azblob://), that is there once all is written; - is standard output." default:"-" placeholder:"FILE"`
+	Output       string     `short:"o" help:"File, or its URL (file://, s3://, azblob://), which exists only after a complete export; - is standard output." default:"-" placeholder:"FILE"`
 }
 
 // Run executes deadletter export.
-func (c *deadletterExportCmd) Run(ctx context.Context) error {
+func (c *deadletterExportCmd) Run(ctx context.Context, client *rest.Client) error {
 	filter, err := rest.Filter(c)
 	if err != nil {
 		return err
 	}
 	filter["limit"] = 500
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
 	out, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -56,7 +52,7 @@ func (c *deadletterExportCmd) Run(ctx context.Context) error {
 
 // export writes the dead letters page by page, beginning with next.
 func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, next string, out io.Writer) error {
-	line, letters, written := terminal.NewProgressLine(), 0, 0
+	line, exported, written := terminal.NewProgressLine(), 0, 0
 	defer line.End()
 	for next != "" {
 		var page struct {
@@ -69,15 +65,15 @@ func (c *deadletterExportCmd) export(ctx context.Context, client *rest.Client, n
 		for _, record := range page.Value {
 			text := string(record) + "\n"
 			if c.Output == "-" {
-				text = terminal.EscapeControls(text) // it may be a terminal; for JSON it is the same
+				text = terminal.EscapeControls(text) // for terminals; the JSON stays equivalent
 			}
 			if _, err := io.WriteString(out, text); err != nil {
 				return fmt.Errorf("write to %s: %w", c.Output, err)
 			}
-			letters, written = letters+1, written+len(text)
+			exported, written = exported+1, written+len(text)
 		}
 		line.Show(func() string {
-			return fmt.Sprintf("%s, %.1f MB", terminal.Plural(letters, "dead letter"), float64(written)/1e6)
+			return fmt.Sprintf("%s, %.1f MB", terminal.Plural(exported, "dead letter"), float64(written)/1e6)
 		})
 		next = page.NextLink
 	}
@@ -88,7 +84,7 @@ func (c *deadletterExportCmd) open(ctx context.Context) (*export.File, error) {
 	if c.Output == "-" {
 		return &export.File{Writer: os.Stdout}, nil
 	}
-	directory, name, err := c.place()
+	directory, name, err := c.location()
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +95,8 @@ func (c *deadletterExportCmd) open(ctx context.Context) (*export.File, error) {
 	return out, nil
 }
 
-// place takes the name off what --output says.
-func (c *deadletterExportCmd) place() (directory policy.Location, name string, err error) {
+// location splits --output into a directory and a file name.
+func (c *deadletterExportCmd) location() (directory policy.Location, name string, err error) {
 	if !strings.Contains(c.Output, "://") {
 		whole, err := filepath.Abs(c.Output)
 		return policy.Location{Scheme: "file", Path: filepath.Dir(whole)}, filepath.Base(whole), err

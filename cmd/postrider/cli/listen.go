@@ -30,18 +30,18 @@ type ListenCmd struct {
 	rest.ServerFlags
 	Listen    string   `help:"Address to listen on; a free port is chosen if this one is taken." default:"127.0.0.1:7484"`
 	ForwardTo *url.URL `help:"Forward each request to this URL, and return its response." xor:"respond" placeholder:"URL"`
-	Respond   []int    `help:"Respond with these statuses, one request after another; the last one stays." xor:"respond" placeholder:"STATUS"`
+	Respond   []int    `help:"Respond to one request after another with these statuses; the last one is repeated." xor:"respond" placeholder:"STATUS"`
 	Verbose   bool     `short:"v" help:"Print bodies, too."`
 	Output    string   `short:"o" help:"table (lines for a person), json (one object for each event) or yaml (one document for each)." enum:"table,json,yaml" default:"table"`
 	ReadyFile string   `help:"File (JSON) to write when it is ready." placeholder:"FILE"`
 
-	Topic                 string `help:"Create an event subscription on this topic, and delete it at the end." placeholder:"NAME"`
+	Topic                 string `help:"Create an event subscription of this topic, and delete it at the end." placeholder:"NAME"`
 	Name                  string `help:"Its name (default: listen- and a random suffix)." placeholder:"NAME"`
 	PublicURL             string `name:"public-url" help:"URL at which the service reaches this program, if it is on another machine." placeholder:"URL"`
 	management.TableFlags        // settings of the event subscription
 }
 
-// NewListenCmd has the flags of the settings that the event subscription may have.
+// NewListenCmd returns the verb with flags for some settings of the event subscription.
 func NewListenCmd() (c ListenCmd) {
 	var table []spec.Setting
 	for _, name := range []string{
@@ -55,8 +55,8 @@ func NewListenCmd() (c ListenCmd) {
 
 // Help is shown by listen --help.
 func (ListenCmd) Help() string {
-	return `It answers both validation handshakes. With --topic the service must be allowed to call this machine:
-postrider dev is, serve needs --allow-cidr. The event subscription expires after an hour if this program is killed.
+	return `It responds to both validation handshakes. With --topic the service must be allowed to call this machine:
+postrider dev is, serve needs --allow-cidr. If this program is killed, the event subscription expires after an hour.
 
 Examples:
   postrider listen --topic demo
@@ -77,11 +77,11 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 		return err
 	}
 	base := "http://" + local.Reachable(socket.Addr())
-	fmt.Fprintf(notes, "Listening at %s, %s. Ctrl-C ends it.\n", base, behavior)
-	l := &listener{ListenCmd: c, farewell: make(chan struct{}, 1)}
+	fmt.Fprintf(notes, "Listening at %s, %s. Press Ctrl-C to stop.\n", base, behavior)
+	l := &listener{ListenCmd: c, deleted: make(chan struct{}, 1)}
 	srv, served := &http.Server{Handler: l, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
 	go func() { served <- srv.Serve(socket) }()
-	defer func() { // requests in progress at the end still find their endpoint
+	defer func() { // requests in progress still get their response
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenGrace)
 		defer cancel()
 		if srv.Shutdown(grace) != nil {
@@ -95,7 +95,7 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 		}
 		fmt.Fprintf(notes, "Event subscription %s of topic %s delivers here; it is deleted at the end.\n", temporary.name,
 			c.Topic)
-		defer temporary.remove(notes, l.farewell)
+		defer temporary.remove(notes, l.deleted)
 	}
 	if err := local.WriteReadyFile(c.ReadyFile, local.ReadyInfo{Sink: base}); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (c *ListenCmd) Run(ctx context.Context) error {
 	return temporary.keep(ctx, served)
 }
 
-// check validates the flags and returns what they do with each request, in words.
+// check validates the flags and describes what they do with requests.
 func (c *ListenCmd) check() (behavior string, err error) {
 	settings, err := c.Settings()
 	if err != nil {
@@ -127,25 +127,20 @@ func (c *ListenCmd) check() (behavior string, err error) {
 			return "", terminal.Usagef("--respond %d: a status is a number from 200 to 599", status)
 		}
 	}
-	return "answering " + strings.Join(statuses, ", "), nil
+	return "responding " + strings.Join(statuses, ", "), nil
 }
 
 const (
-	// forwardTimeout is longer than any policy waits: the service stops waiting first, and reports it.
-	forwardTimeout = 4 * time.Minute
-	// listenGrace is how long the end waits for requests in progress, and for the service to report that it has deleted
-	// the event subscription.
-	listenGrace = time.Second
-	// maxReceived is far more than a batch can have (1,024 kB and one event of 1 MiB).
-	maxReceived = 8 << 20
+	forwardTimeout = 4 * time.Minute // longer than the ack timeout of any policy
+	listenGrace    = time.Second     // for requests in progress at the end, and for the event about the deletion
+	maxReceived    = 8 << 20         // more than any batch (1,024 kB and one event of 1 MiB)
 )
 
 // listener receives and prints requests, and responds to them or forwards them.
 type listener struct {
 	*ListenCmd
-	requests atomic.Int64 // without handshakes
-	// farewell gets a value when the service has reported that it has deleted the event subscription.
-	farewell chan struct{}
+	requests atomic.Int64  // without handshakes
+	deleted  chan struct{} // receives a value when the event about the event subscription's deletion has arrived
 }
 
 // ServeHTTP implements http.Handler.
@@ -156,9 +151,9 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body could not be read", http.StatusBadRequest)
 		return
 	}
-	if local.AnswerHandshake(w, r, body) {
+	if local.RespondToHandshake(w, r, body) {
 		if l.Output == "table" {
-			fmt.Println(terminal.Clock(began) + " <-> validation handshake answered")
+			fmt.Println(terminal.Clock(began) + " <-> responded to the validation handshake")
 		}
 		return
 	}
@@ -171,16 +166,16 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		got.status = l.Respond[min(n, len(l.Respond))-1]
 		w.WriteHeader(got.status)
 	}
-	l.answered(&got, failure, time.Since(began))
+	l.responded(&got, failure, time.Since(began))
 	if got.header.Get("Aeg-Event-Type") == "SubscriptionDeletion" {
 		select {
-		case l.farewell <- struct{}{}:
+		case l.deleted <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// forward sends the request on and returns the status of its response, or 502 and why there is none.
+// forward forwards the request and returns the status of the response, or 502 and the error.
 func (l *listener) forward(w http.ResponseWriter, r *http.Request, body []byte) (status int, failure string) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
@@ -201,7 +196,6 @@ func (l *listener) forward(w http.ResponseWriter, r *http.Request, body []byte) 
 	return status, failure
 }
 
-// receivedRequest is one request.
 type receivedRequest struct {
 	at     time.Time
 	header http.Header
@@ -210,8 +204,8 @@ type receivedRequest struct {
 	status int
 }
 
-// eventsIn are the events of a delivery: those of an array, or the one object. A body that is neither counts as one
-// event without a name. A CloudEvent in binary mode has its attributes in headers.
+// eventsIn returns the events of a request: an array, one object, or a CloudEvent in binary mode with attributes in
+// headers. Any other body counts as one nil event.
 func eventsIn(header http.Header, body []byte) (list []json.RawMessage) {
 	trimmed := bytes.TrimSpace(body)
 	switch {
@@ -243,7 +237,7 @@ func binaryEvent(header http.Header, data []byte) json.RawMessage {
 	return encoded
 }
 
-// receivedEvent is an event as -o json prints it.
+// receivedEvent is the form of an event for -o json.
 type receivedEvent struct {
 	At           time.Time       `json:"at"`
 	Subscription string          `json:"subscription"`
@@ -256,14 +250,13 @@ type receivedEvent struct {
 	Event        json.RawMessage `json:"event"`
 }
 
-// described are the events of a request, which may be 0.
 func (r *receivedRequest) described(took time.Duration) (list []receivedEvent) {
-	made, _ := strconv.Atoi(r.header.Get("Aeg-Delivery-Count"))
+	earlier, _ := strconv.Atoi(r.header.Get("Aeg-Delivery-Count"))
 	for _, event := range r.events {
 		var n struct{ ID, Type, EventType, Subject string }
 		_ = json.Unmarshal(event, &n)
 		list = append(list, receivedEvent{
-			At: r.at.UTC(), Subscription: r.header.Get("Aeg-Subscription-Name"), Attempt: made + 1, EventID: n.ID,
+			At: r.at.UTC(), Subscription: r.header.Get("Aeg-Subscription-Name"), Attempt: earlier + 1, EventID: n.ID,
 			EventType: cmp.Or(n.Type, n.EventType), Subject: n.Subject, Status: r.status, DurationMs: millis(took), Event: event,
 		})
 	}
@@ -292,7 +285,7 @@ func (l *listener) arrived(got *receivedRequest) {
 
 func orDash(s string) string { return cmp.Or(terminal.Cell(s), "-") }
 
-// indented is a body for a terminal.
+// indented formats a body for a terminal.
 func indented(body []byte) string {
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, body, "    ", "  ") != nil {
@@ -301,8 +294,8 @@ func indented(body []byte) string {
 	return "    " + terminal.EscapeControls(pretty.String())
 }
 
-// answered prints the response: a line, or an object for each event. failure says why a request was not forwarded.
-func (l *listener) answered(got *receivedRequest, failure string, took time.Duration) {
+// responded prints the response: a line, or an object for each event. failure is the error of forwarding.
+func (l *listener) responded(got *receivedRequest, failure string, took time.Duration) {
 	if l.Output == "table" {
 		line := fmt.Sprintf("%s <-- %d %s in %.1f ms", terminal.Clock(time.Now()), got.status, http.StatusText(got.status),
 			millis(took))
@@ -324,21 +317,18 @@ func (l *listener) answered(got *receivedRequest, failure string, took time.Dura
 }
 
 const (
-	// temporaryLife is how long the event subscription outlives a program that was killed.
-	temporaryLife = time.Hour
-	// renewEvery is how often it is extended.
-	renewEvery = 15 * time.Minute
-	// removeWithin is how long the end of the program waits.
-	removeWithin = 5 * time.Second
+	temporaryLife = time.Hour // until the event subscription of a killed program expires
+	renewEvery    = 15 * time.Minute
+	removeTimeout = 5 * time.Second
 )
 
-// temporary is an event subscription that ends with this program.
+// temporary is an event subscription that this program deletes at its end.
 type temporary struct {
 	client    *rest.Client
 	name, url string
 }
 
-// subscribe creates the event subscription. The listener must be able to answer the handshake.
+// subscribe creates the event subscription. The listener must already respond to the handshake.
 func (c *ListenCmd) subscribe(ctx context.Context, base string) (*temporary, error) {
 	client, err := c.Client()
 	if err != nil {
@@ -355,14 +345,14 @@ func (c *ListenCmd) subscribe(ctx context.Context, base string) (*temporary, err
 	err = client.Call(ctx, http.MethodPut, t.url, settings, nil, "If-None-Match", "*")
 	if rest.IsInvalid(err, "endpointUrl") {
 		err = fmt.Errorf("%w\nif the service may not call this machine, start it with --allow-cidr and this machine's "+
-			"address, as postrider dev does", err)
+			"address", err)
 	}
 	return t, err
 }
 
 func inAnHour() string { return time.Now().Add(temporaryLife).UTC().Format(time.RFC3339) }
 
-// keep waits until ctx ends or the listener fails, and extends the event subscription, if there is one.
+// keep extends the event subscription, unless it is nil, until ctx ends or the listener fails.
 func (t *temporary) keep(ctx context.Context, served <-chan error) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -385,9 +375,9 @@ func (t *temporary) keep(ctx context.Context, served <-chan error) error {
 	}
 }
 
-// remove deletes the event subscription, and waits a moment for the event that reports it.
-func (t *temporary) remove(notes io.Writer, farewell <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
+// remove deletes the event subscription, and waits up to listenGrace for the event about the deletion.
+func (t *temporary) remove(notes io.Writer, deleted <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	err := t.client.Call(ctx, http.MethodDelete, t.url, nil, nil)
 	if err != nil && !rest.IsStatus(err, http.StatusNotFound) {
@@ -397,7 +387,7 @@ func (t *temporary) remove(notes io.Writer, farewell <-chan struct{}) {
 	}
 	fmt.Fprintf(notes, "Event subscription %s was deleted.\n", t.name)
 	select {
-	case <-farewell:
+	case <-deleted:
 	case <-time.After(listenGrace):
 	}
 }

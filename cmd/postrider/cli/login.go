@@ -34,10 +34,10 @@ type LoginCmd struct {
 // Help is shown by login --help.
 func (LoginCmd) Help() string {
 	return `Prints a code and the address of a page, and opens the page in a browser if it can. Sign in there, compare the
-code, and approve the login. The key is a personal key: it does no more than you may, and works for 12 hours. It is
-stored in a file that only you can read, and the server becomes the default of the other verbs.
+code, and approve the login. The personal key has at most your rights and works for 12 hours. It is stored in a file
+that only you can read, and the server becomes the default of the other verbs.
 
-On a computer without a browser, open the page anywhere else, or make a personal key on the account page of the
+On a computer without a browser, open the page on another one, or create a personal key on the account page of the
 dashboard and set it as POSTRIDER_API_KEY.
 
 Examples:
@@ -73,7 +73,7 @@ func (c *LoginCmd) Run(ctx context.Context) error {
 		User: strings.TrimPrefix(me.Name, "user:"), Role: me.Role, ExpiresAt: me.ExpiresAt,
 	}
 	if err := storeServer(ctx, one); err != nil {
-		_ = revoke(ctx, &one) // the key is of no use
+		_ = revoke(ctx, &one) // the key was not stored
 		return err
 	}
 	return c.Done(func() (any, error) { return shown(&one, true), nil },
@@ -81,7 +81,7 @@ func (c *LoginCmd) Run(ctx context.Context) error {
 		one.URL, one.User, one.Role, terminal.Time(one.ExpiresAt), one.Name)
 }
 
-// storeServer adds a server to those that are stored now, and revokes the key that it replaces.
+// storeServer adds a server to the stored ones, and revokes the key that it replaces.
 func storeServer(ctx context.Context, one rest.SavedServer) error {
 	saved, err := rest.ReadSavedServers()
 	if err != nil {
@@ -89,14 +89,14 @@ func storeServer(ctx context.Context, one rest.SavedServer) error {
 	}
 	for i := range saved.Servers {
 		if old := &saved.Servers[i]; old.Name == one.Name && rest.SameServer(old.URL, one.URL) {
-			_ = revoke(ctx, old) // it ends by itself
+			_ = revoke(ctx, old) // otherwise it expires
 		}
 	}
 	saved.Put(one)
 	return saved.Write()
 }
 
-// complete fills in what the flags leave out, and rejects what cannot be used, before anything is sent.
+// complete completes the flags with the stored server and defaults, and validates them.
 func (c *LoginCmd) complete(saved *rest.SavedServers) error {
 	one, err := saved.Find(c.Server)
 	if err != nil {
@@ -128,13 +128,14 @@ func (c *LoginCmd) complete(saved *rest.SavedServers) error {
 
 // authorize begins a login and waits until a user has approved it. It returns the personal key.
 func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (key string, err error) {
-	wanted := rest.Object{"machine": c.Machine}
-	rest.SetText(wanted, "role", c.Role)
+	request := rest.Object{"machine": c.Machine}
+	rest.SetText(request, "role", c.Role)
 	var begun management.LoginBegun
-	if err := client.Call(ctx, http.MethodPost, "/v1/logins", wanted, &begun); err != nil {
-		if rest.IsStatus(err, http.StatusNotFound) {
-			return "", fmt.Errorf("%s has no logins: is it a postrider of this version? %w", client.Base, err)
-		}
+	err = client.Call(ctx, http.MethodPost, "/v1/logins", request, &begun)
+	if rest.IsStatus(err, http.StatusNotFound) {
+		err = fmt.Errorf("%s does not support logins; check the URL and the server's version: %w", client.Base, err)
+	}
+	if err != nil {
 		return "", err
 	}
 	fmt.Fprintf(os.Stderr, "Open this page, sign in, and compare the code:\n\n  %s\n\n  code: %s\n\n",
@@ -149,7 +150,7 @@ func (c *LoginCmd) authorize(ctx context.Context, client *rest.Client) (key stri
 	return key, err
 }
 
-// poll returns the key when the login is approved. While the server does not answer, the login may still be approved.
+// poll waits until the login is approved, and returns the key. It continues while the server does not respond.
 func poll(ctx context.Context, client *rest.Client, begun *management.LoginBegun) (key string, err error) {
 	interval := max(time.Duration(begun.IntervalInSeconds)*time.Second, time.Second)
 	expires := time.Now().Add(time.Duration(begun.ExpiresInSeconds) * time.Second)
@@ -160,7 +161,7 @@ func poll(ctx context.Context, client *rest.Client, begun *management.LoginBegun
 		case rest.IsStatus(err, http.StatusNotFound) || err != nil && time.Now().After(expires):
 			return "", errors.New("the login was not approved in time; run postrider login again")
 		case rest.IsStatus(err, http.StatusTooManyRequests):
-			interval += time.Second // as RFC 8628's slow_down
+			interval += time.Second // like RFC 8628's slow_down
 		case err != nil:
 		case status.State == "denied":
 			return "", errors.New("the login was denied")
@@ -171,13 +172,13 @@ func poll(ctx context.Context, client *rest.Client, begun *management.LoginBegun
 	return "", errors.New("the login was interrupted; nothing was stored")
 }
 
-// openBrowser opens a page if a person is at a terminal of a desktop. It is no error if there is no browser: the
-// address was printed.
+// openBrowser opens a page if standard input is the terminal of a desktop. Without a browser the user has the printed
+// address.
 func openBrowser(ctx context.Context, page string) {
 	u, err := url.Parse(page)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !terminal.IsTerminal(os.Stdin) ||
 		!terminal.OnTerminal() {
-		return // the address comes from the server, and must not name a program or a file
+		return // the server's address must not name a program or a file
 	}
 	command := []string{"xdg-open"}
 	switch {

@@ -1,5 +1,5 @@
-// Package cli is the verbs that are clients of the REST API, one file per noun. Package management has those that
-// change topics, event subscriptions and retry policies.
+// Package cli has the verbs that are clients of the REST API. Package management has those for topics, event
+// subscriptions and retry policies.
 package cli
 
 import (
@@ -15,18 +15,18 @@ import (
 
 // DeliveryCmd is delivery with its verbs.
 type DeliveryCmd struct {
-	List          listVerb[deliveryFilter] `cmd:"" path:"/v1/deliveries" help:"List deliveries, the newest first." detail:"Pending and finished ones. With --from or --until they are in the order of their events, else in the order in which they were created." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
+	List          listVerb[deliveryFilter] `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
 	Show          showVerb[deliveryArg]    `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
-	Cancel        actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"End a pending delivery." detail:"An attempt that is in progress may still reach the endpoint; its result is not recorded." example:"delivery cancel 4711"`
-	RetryNow      actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of a pending delivery due now." detail:"Its count of attempts and its time to live stay. Rejected while an attempt is in progress, and while its event subscription is on hold." example:"delivery retry-now 4711"`
-	DeadLetterNow actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Make a pending delivery a dead letter." detail:"Also if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
+	Cancel        actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel a pending delivery." detail:"An attempt in progress may still reach the endpoint; its result is not recorded." example:"delivery cancel 4711"`
+	RetryNow      actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of a pending delivery due now." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold." example:"delivery retry-now 4711"`
+	DeadLetterNow actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
 }
 
 type deliveryArg struct {
 	ID int64 `arg:"" name:"id" help:"Id of the delivery, as delivery list shows it."`
 }
 
-// stateFilter is common to deliveries and batches.
+// stateFilter has the filters of deliveries and of batches.
 type stateFilter struct {
 	Topic        string `api:"topic" help:"Of this topic." placeholder:"NAME"`
 	Subscription string `api:"subscription" help:"To this event subscription." placeholder:"NAME"`
@@ -46,7 +46,7 @@ type deliveryFilter struct {
 // BatchCmd is batch with its verbs.
 type BatchCmd struct {
 	List listVerb[stateFilter] `cmd:"" path:"/v1/batches" help:"List batches, the newest first." example:"batch list --topic orders --subscription audit; batch list --state pending -o json"`
-	Show showVerb[batchArg]    `cmd:"" path:"/v1/batches/{id}" help:"Show a batch, its attempts, and the deliveries that it was cut of." example:"batch show 4711; batch show 4711 -o json"`
+	Show showVerb[batchArg]    `cmd:"" path:"/v1/batches/{id}" help:"Show a batch, its attempts and its deliveries." example:"batch show 4711; batch show 4711 -o json"`
 }
 
 type batchArg struct {
@@ -57,7 +57,7 @@ type batchArg struct {
 type EventCmd struct {
 	List  listVerb[eventFilter] `cmd:"" path:"/v1/events" help:"List events, the newest first." example:"event list --topic orders --limit 20; event list --event-id o-42; event list --unmatched --from 1h --to 10m -o json"`
 	Show  showVerb[eventArg]    `cmd:"" path:"/v1/events/{system-id}" help:"Show an event as it was accepted, and its deliveries." detail:"Shows the newest 200 deliveries; delivery list --event-id has all." example:"event show 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11"`
-	Erase eventEraseCmd         `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere." detail:"This erases body and subject of the event and of its dead letters, and what endpoints responded. Pending deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies, and copies that an endpoint keeps, are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in steps, and this waits until it has; Ctrl-C stops only the waiting." example:"event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11; event erase --topic orders --subject customers/4711 --yes"`
+	Erase eventEraseCmd         `cmd:"" help:"Erase the content of an event, or of all events of a subject, everywhere." detail:"Erases body and subject of the event and of its dead letters, and the responses of endpoints. Pending deliveries are canceled first. Ids, types, times, attempts and states stay. Exported copies and copies at endpoints are not erased. You cannot undo it. If a subject has more than a thousand events, the service erases them in steps, and the command waits for the end; Ctrl-C stops only the waiting." example:"event erase 0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c11; event erase --topic orders --subject customers/4711 --yes"`
 }
 
 type eventFilter struct {
@@ -77,8 +77,8 @@ type eventArg struct {
 
 // OperationCmd is operation with its verbs.
 type OperationCmd struct {
-	List listVerb[struct{}]     `cmd:"" path:"/v1/operations" help:"List redeliveries, purges and erasures of many, the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
-	Show showVerb[operationArg] `cmd:"" path:"/v1/operations/{id}" help:"Show the progress of one of them." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+	List listVerb[struct{}]     `cmd:"" path:"/v1/operations" help:"List bulk operations (redeliveries, purges, erasures), the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
+	Show showVerb[operationArg] `cmd:"" path:"/v1/operations/{id}" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 type operationArg struct {
@@ -87,12 +87,12 @@ type operationArg struct {
 
 // AuditCmd is audit.
 type AuditCmd struct {
-	List listVerb[auditFilter] `cmd:"" path:"/v1/audit" help:"List who did what, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
+	List listVerb[auditFilter] `cmd:"" path:"/v1/audit" help:"List the actions of users and programs, the newest first." example:"audit list --actor key:ci; audit list --topic orders --from 24h -o json"`
 }
 
 type auditFilter struct {
-	Actor        string     `api:"actor" help:"By this actor: user:NAME, key:NAME, admin, cli, signIn or a role of the database." placeholder:"WHO"`
-	Action       string     `api:"action" help:"Only this, such as subscription_paused." placeholder:"ACTION"`
+	Actor        string     `api:"actor" help:"By this actor: user:NAME, key:NAME, admin, cli, signIn or a role of the database." placeholder:"ACTOR"`
+	Action       string     `api:"action" help:"Only this action, such as subscription_paused." placeholder:"ACTION"`
 	Topic        string     `api:"topic" help:"About this topic." placeholder:"NAME"`
 	Subscription string     `api:"subscription" help:"About this event subscription." placeholder:"NAME"`
 	From         *time.Time `api:"from" help:"At this time or later: 1h (an hour ago), 2026-11-20 or 2026-11-20T09:30:00Z." placeholder:"TIME"`
@@ -103,9 +103,9 @@ type eventEraseCmd struct {
 	rest.Flags
 	terminal.ConfirmFlag
 	SystemID systemID `arg:"" optional:"" name:"system-id" help:"postrider's own id of the event, as event list shows it."`
-	Topic    string   `help:"Instead: all events of this topic with --subject." placeholder:"NAME"`
+	Topic    string   `help:"Instead of an event: all events of this topic with --subject." placeholder:"NAME"`
 	Subject  string   `help:"Exactly this subject." placeholder:"SUBJECT"`
-	NoWait   bool     `help:"If they are many: print the operation's id; the service goes on."`
+	NoWait   bool     `help:"For many events: print the operation's id without waiting for its end."`
 }
 
 // Run executes event erase.
@@ -117,7 +117,7 @@ func (c *eventEraseCmd) Run(ctx context.Context) error {
 	case !one && c.Topic != "" && c.Subject != "":
 		at, body = rest.TopicURL(c.Topic)+"/eraseSubject", rest.Object{"subject": c.Subject}
 	default:
-		return terminal.Usagef("name an event, or --topic and --subject")
+		return terminal.Usagef("name either an event, or --topic and --subject")
 	}
 	if err := c.Confirm(func() (string, error) { return c.question(ctx) }); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *eventEraseCmd) Run(ctx context.Context) error {
 	return c.Print(erased, func(w io.Writer) { fmt.Fprintf(w, "Events erased: %v\n", erased["events"]) })
 }
 
-// question says what the erasure loses.
+// question describes what the erasure deletes.
 func (c *eventEraseCmd) question(ctx context.Context) (string, error) {
 	if c.SystemID == "" {
 		return fmt.Sprintf("Erase all events of topic %s with subject %s? "+

@@ -13,15 +13,15 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// bulkFlags are for verbs whose work an operation of the service does.
+// bulkFlags are the flags of verbs that start a bulk operation.
 type bulkFlags struct {
 	rest.Flags
-	Rate   int  `help:"At most so many in a second (default: as fast as possible)." placeholder:"N"`
-	DryRun bool `help:"Count what matches, and do nothing."`
-	NoWait bool `help:"Start it and print its id; the service goes on."`
+	Rate   int  `help:"Limit per second (default: as fast as possible)." placeholder:"N"`
+	DryRun bool `help:"Only count what matches."`
+	NoWait bool `help:"Start the operation and print its id without waiting for its end."`
 }
 
-// start starts an operation and follows it; with --dry-run it counts instead. thing is what it works through.
+// start starts an operation and follows it; with --dry-run it counts the things instead.
 func (f *bulkFlags) start(ctx context.Context, path string, settings rest.Object, thing string) error {
 	client, err := f.Client()
 	if err != nil {
@@ -41,9 +41,9 @@ func (f *bulkFlags) start(ctx context.Context, path string, settings rest.Object
 		return follow(ctx, client, response["operationId"], f.NoWait, f.OutputFlag)
 	}
 	return f.Print(response, func(w io.Writer) {
-		n, stopped := integerAt(response, "matched"), response["atLeast"] == true
-		fmt.Fprintf(w, "%s%s %s%s.\n", terminal.Either(stopped, "At least ", ""), terminal.Plural(n, thing),
-			terminal.Either(n == 1, "matches", "match"), terminal.Either(stopped, "; counting was stopped", ""))
+		n, partly := integerAt(response, "matched"), response["atLeast"] == true
+		fmt.Fprintf(w, "%s%s %s%s.\n", terminal.Either(partly, "At least ", ""), terminal.Plural(n, thing),
+			terminal.Either(n == 1, "matches", "match"), terminal.Either(partly, "; counting was stopped", ""))
 	})
 }
 
@@ -56,7 +56,7 @@ func (f *bulkFlags) checkRate() error {
 
 type deadletterCancelCmd struct {
 	rest.Flags
-	Operation operationID `arg:"" help:"Id of the operation; operation list shows them."`
+	Operation operationID `arg:"" help:"Id of the operation, as operation list shows it."`
 }
 
 // Run executes deadletter cancel.
@@ -66,18 +66,17 @@ func (c *deadletterCancelCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodGet, at, nil, &before); err != nil {
 		return err
 	}
-	done := terminal.Either(before["state"] == running, "was canceled", "was over already")
+	done := terminal.Either(before["state"] == running, "was canceled", "had already ended")
 	return c.Act(ctx, at+"/cancel", nil, "Operation %s %s.", c.Operation, done)
 }
 
 const (
 	running        = "running"
 	followInterval = 250 * time.Millisecond
-	// idlePatience is how long an operation may make no progress before a hint says that a node must deliver.
-	idlePatience = 5 * time.Second
+	idleTimeout    = 5 * time.Second // without progress, a hint is printed
 )
 
-// follow waits until an operation has ended and prints its result. On a terminal a line shows the progress.
+// follow waits until an operation has ended and prints its result. On a terminal it shows the progress.
 func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out terminal.OutputFlag) error {
 	hinted, line := false, terminal.NewProgressLine()
 	defer line.End()
@@ -91,11 +90,11 @@ func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out t
 			return printEnded(o, out)
 		}
 		line.Show(func() string { return progress(o) })
-		if !hinted && worked(o) == 0 && o["reachedAt"] == nil && time.Since(began) > idlePatience {
+		if !hinted && processed(o) == 0 && o["reachedAt"] == nil && time.Since(began) > idleTimeout {
 			hinted = true
 			line.End()
 			fmt.Fprintln(os.Stderr,
-				"postrider: no progress yet: does a node run that delivers (serve --role all or worker)?")
+				"postrider: no progress yet; check that a node that delivers is running (serve --role all or worker)")
 		}
 		if pause(ctx, followInterval) != nil {
 			return fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %[1]s", id)
@@ -103,10 +102,10 @@ func follow(ctx context.Context, client *rest.Client, id any, noWait bool, out t
 	}
 }
 
-// printEnded prints an operation; one that did not do all of its work is an error.
+// printEnded prints an operation. It returns an error if the operation failed or was canceled.
 func printEnded(o rest.Object, out terminal.OutputFlag) error {
 	if err := out.Print(o, func(w io.Writer) {
-		fmt.Fprintf(w, "Operation %s: %s, %s.\n", rest.TextAt(o, "operationId"), rest.TextAt(o, "state"), howFar(o))
+		fmt.Fprintf(w, "Operation %s: %s, %s.\n", rest.TextAt(o, "operationId"), rest.TextAt(o, "state"), progressText(o))
 	}); err != nil {
 		return err
 	}
@@ -120,18 +119,18 @@ func printEnded(o rest.Object, out terminal.OutputFlag) error {
 	}
 }
 
-// integerAt is a whole number of an object; 0 for none.
+// integerAt returns an integer member of an object; 0 if there is none.
 func integerAt(o rest.Object, name string) (n int64) {
 	_, _ = fmt.Sscan(fmt.Sprint(o[name]), &n)
 	return n
 }
 
-// worked is how many an operation has worked through.
-func worked(o rest.Object) int64 {
+// processed is the number of objects that an operation has processed.
+func processed(o rest.Object) int64 {
 	return integerAt(o, "done") + integerAt(o, "skipped") + integerAt(o, "failed")
 }
 
-func howFar(o rest.Object) string {
+func progressText(o rest.Object) string {
 	of := ""
 	if o["matched"] != nil {
 		of = fmt.Sprintf(" of %s%v", terminal.Either(o["matchedAtLeast"] == true, "more than ", ""), o["matched"])
@@ -146,11 +145,11 @@ func howFar(o rest.Object) string {
 	return fmt.Sprintf("%v%s %s, %v skipped, %v failed", o["done"], of, verb, o["skipped"], o["failed"])
 }
 
-// progress is a line that shows the progress of an operation.
+// progress is the progress line of an operation.
 func progress(o rest.Object) string {
-	line := fmt.Sprintf("%v: %s", o["state"], howFar(o))
+	line := fmt.Sprintf("%v: %s", o["state"], progressText(o))
 	if o["matched"] != nil && o["matchedAtLeast"] != true {
-		line = terminal.Bar(worked(o), integerAt(o, "matched")) + line
+		line = terminal.Bar(processed(o), integerAt(o, "matched")) + line
 	}
 	if o["reachedAt"] != nil {
 		line += ", searched until " + rest.Column{Path: "reachedAt"}.Cell(o)

@@ -27,26 +27,26 @@ type PublishCmd struct {
 	Topic   string   `arg:"" help:"Name of the topic."`
 	Files   []string `arg:"" optional:"" name:"file" help:"Files of events: one object, an array, or one object after another (NDJSON). None, or -: standard input."`
 	Key     string   `help:"Access key of the topic; without one the API key publishes: its scope must be publish, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
-	Sample  bool     `help:"Instead: a sample order, in the topic's input schema." xor:"made"`
-	Type    string   `help:"Instead: one event of this type." xor:"made" placeholder:"TYPE"`
+	Sample  bool     `help:"Instead of files: a sample order in the topic's input schema." xor:"made"`
+	Type    string   `help:"Instead of files: one event of this type." xor:"made" placeholder:"TYPE"`
 	Subject string   `help:"Its subject." placeholder:"TEXT"`
 	Data    string   `help:"Its data, JSON." placeholder:"JSON"`
 	Source  string   `help:"Its source, if the topic takes CloudEvents." default:"/postrider/cli" placeholder:"URI"`
-	Count   int      `help:"How many events --sample or --type creates." default:"1" range:"1.." placeholder:"N"`
+	Count   int      `help:"Number of events that --sample or --type creates." default:"1" range:"1.." placeholder:"N"`
 
-	Rate      float64       `help:"At most so many events a second (default: as fast as possible)." range:"0.." placeholder:"N"`
-	Batch     int           `help:"At most so many events in a request, 1 to 5000; a request never has more than 1 MiB." default:"100" range:"1..5000" placeholder:"N"`
-	RetryFor  time.Duration `help:"How long a request is repeated if the server is busy or unavailable. It is never stored twice." default:"2m" placeholder:"SPAN"`
+	Rate      float64       `help:"Limit of events per second (default: as fast as possible)." range:"0.." placeholder:"N"`
+	Batch     int           `help:"Limit of events in a request, 1 to 5000; a request never has more than 1 MiB." default:"100" range:"1..5000" placeholder:"N"`
+	RetryFor  time.Duration `help:"Time for which a request is repeated if the server is busy or unavailable. Its events are never stored twice." default:"2m" placeholder:"SPAN"`
 	KeepGoing bool          `help:"Continue after a rejected request."`
 }
 
 // Help is shown by publish --help.
 func (PublishCmd) Help() string {
-	return `The server accepts each request as a whole, or rejects it. A request with the response 429, 502, 503 or 504, or
-without a response, is repeated under the same Idempotency-Key, after the time in Retry-After: no event is lost or
-stored twice without a message. Events that are not accepted in the end are reported with their position, and the exit
-code is 1. A key that may only publish cannot read the topic. Then created events have Event Grid's schema, and events
-of a file the schema that the first one has.
+	return `The server accepts or rejects each request as a whole. After a response 429, 502, 503 or 504, or without a
+response, the request is repeated with the same Idempotency-Key after the time in Retry-After: no event is stored twice.
+Events that are not accepted are reported with their position, and the exit code is 1. A key that may only publish
+cannot read the topic's schema. Then generated events have Event Grid's schema, and events of a file the schema of the
+first one.
 
 Examples:
   postrider publish orders events.ndjson
@@ -85,7 +85,7 @@ func (c *PublishCmd) Run(ctx context.Context) error {
 	}
 	err = p.publish(ctx, events)
 	if err != nil && p.done.Sent == 0 {
-		return err // there is nothing to summarize
+		return err // nothing was sent
 	}
 	if terminal.IsUsage(err) {
 		err = errors.New(err.Error()) // exit code 1: some events were sent
@@ -100,20 +100,20 @@ func (c *PublishCmd) creates() bool { return c.Sample || c.Type != "" }
 func (c *PublishCmd) check() error {
 	switch {
 	case c.creates() && len(c.Files) > 0:
-		return terminal.Usagef("--sample and --type create events; leave the files out")
+		return terminal.Usagef("--sample and --type create events; omit the files")
 	case !c.creates() && c.Count != 1:
 		return terminal.Usagef("--count requires --sample or --type")
 	case c.Type == "" && (c.Subject != "" || c.Data != ""):
 		return terminal.Usagef("--subject and --data require --type")
 	case c.Data != "" && !json.Valid([]byte(c.Data)):
-		return terminal.Usagef("--data: not JSON; a text has quotation marks, too: '\"hello\"'")
+		return terminal.Usagef("--data: not JSON; a text needs quotation marks: '\"hello\"'")
 	case !c.creates() && len(c.Files) == 0 && terminal.IsTerminal(os.Stdin):
 		return terminal.Usagef("no events: name a file, pipe them in, or create some with --sample or --type")
 	}
 	return c.checkFiles()
 }
 
-// checkFiles opens each file, so that a wrong name is found before the events of other files are sent.
+// checkFiles opens each file, so that a wrong name is reported before events of other files are sent.
 func (c *PublishCmd) checkFiles() error {
 	for _, name := range c.Files {
 		if name == "-" {
@@ -132,8 +132,7 @@ func (c *PublishCmd) checkFiles() error {
 	return nil
 }
 
-// readTopic reads the schema and the path of the topic. A key that may only publish cannot: created events have Event
-// Grid's schema then, and the schema of others is that of the first.
+// readTopic reads the schema and the path of the topic, unless the key may only publish.
 func (p *publisher) readTopic(ctx context.Context) (topic rest.Object, err error) {
 	creates := p.creates()
 	if p.client.Key == "" && !creates {
@@ -146,7 +145,7 @@ func (p *publisher) readTopic(ctx context.Context) (topic rest.Object, err error
 		p.schema = terminal.Either(creates, "EventGridSchema", "")
 		return nil, nil
 	case unauthorized && creates:
-		return nil, fmt.Errorf("the topic's input schema must be known to create an event: %w", err)
+		return nil, fmt.Errorf("read the topic's input schema to create an event: %w", err)
 	case unauthorized && p.Key != "":
 		return nil, nil
 	case err != nil:
@@ -156,8 +155,8 @@ func (p *publisher) readTopic(ctx context.Context) (topic rest.Object, err error
 	return topic, nil
 }
 
-// fileEvents reads the events of files, or of standard input, one at a time and exactly as they were written: files may
-// be larger than memory.
+// fileEvents reads the events of files, or of standard input, one at a time and unchanged. Files may be larger than
+// memory.
 func fileEvents(names []string) iter.Seq2[[]byte, error] {
 	if len(names) == 0 {
 		names = []string{"-"}
@@ -213,8 +212,7 @@ func (r *eventReader) next() ([]byte, error) {
 		return nil, r.broken(err)
 	}
 	if event[0] != '{' {
-		return nil, terminal.Usagef("%s: an event is a JSON object, and this is none: %s", r.name,
-			terminal.Cell(string(event)))
+		return nil, terminal.Usagef("%s: an event must be a JSON object, not %s", r.name, terminal.Cell(string(event)))
 	}
 	return event, nil
 }
@@ -224,12 +222,12 @@ func (r *eventReader) broken(err error) error {
 	case errors.Is(err, io.EOF) && !r.inArray:
 		return io.EOF
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return terminal.Usagef("%s: it ends in the middle of an event", r.name)
+		return terminal.Usagef("%s: the file ends within an event", r.name)
 	}
 	return terminal.Usagef("%s, at byte %d: %v", r.name, r.decoder.InputOffset(), err)
 }
 
-// create is the next event of --sample or --type.
+// create creates an event for --sample or --type.
 func (c *PublishCmd) create(schema string, topic rest.Object) ([]byte, error) {
 	if !c.Sample {
 		data := any(nil)
@@ -253,7 +251,7 @@ func (c *PublishCmd) create(schema string, topic rest.Object) ([]byte, error) {
 	return terminal.EncodePlainly(order)
 }
 
-// newEvent is an event of this schema with a new id and the time of now. People read it, so the members have an order.
+// newEvent creates an event of this schema with a new id and the current time. Its members have a readable order.
 func newEvent(schema, eventType, subject, source string, data any) ([]byte, error) {
 	id, now := uuid.NewString(), time.Now().UTC().Format(time.RFC3339Nano)
 	switch schema {
@@ -280,12 +278,11 @@ func newEvent(schema, eventType, subject, source string, data any) ([]byte, erro
 			Data        any    `json:"data"`
 		}{id, eventType, subject, now, "1.0", data})
 	default:
-		return nil, terminal.Usagef("--type: the topic takes events of your own form, which postrider cannot create; use a " +
-			"file or --sample")
+		return nil, terminal.Usagef("--type: the topic has a custom schema; use a file or --sample")
 	}
 }
 
-// sampleOrder is an event of a shop. Each one differs, so that filters match some.
+// sampleOrder creates an event of a shop. Each one differs, so that filters match some.
 func sampleOrder() (eventType, subject string, data rest.Object) {
 	number, cents := 1000+rand.IntN(9000), 500+rand.IntN(50_000) //nolint:gosec // samples
 	return oneOf("Shop.OrderPlaced", "Shop.OrderPlaced", "Shop.OrderPaid", "Shop.OrderShipped", "Shop.OrderCanceled"),

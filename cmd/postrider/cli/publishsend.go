@@ -17,12 +17,12 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// publisher sends events in requests, one after the other: they are stored in their order.
+// publisher sends one request after the other, so that events are stored in order.
 type publisher struct {
 	*PublishCmd
 	client   *rest.Client
 	path     string
-	schema   string // "" if it is not known: the first event shows it
+	schema   string // "" if unknown: taken from the first event
 	run      string // distinguishes the idempotency keys of this run
 	progress *terminal.ProgressLine
 
@@ -60,17 +60,17 @@ func (s publishSummary) String() string {
 		text += fmt.Sprintf(" A request took %.1f ms (median), %.1f ms (99th percentile).", s.P50Ms, s.P99Ms)
 	}
 	if s.Retries > 0 {
-		text += fmt.Sprintf(" Requests sent again: %d.", s.Retries)
+		text += fmt.Sprintf(" Repeated requests: %d.", s.Retries)
 	}
 	return text
 }
 
-// publish sends everything. Its error names the first events that were not accepted.
+// publish sends all events. The error names the first events that were not accepted.
 func (p *publisher) publish(ctx context.Context, events iter.Seq2[[]byte, error]) (first error) {
 	p.began = time.Now()
 	defer p.progress.End()
 	most := p.Batch
-	if p.Rate > 0 { // ten requests a second are steady enough
+	if p.Rate > 0 { // at least ten requests per second, for a steady rate
 		most = min(most, max(1, int(p.Rate/10)))
 	}
 	for request, err := range requests(events, most) {
@@ -93,7 +93,7 @@ func (p *publisher) publish(ctx context.Context, events iter.Seq2[[]byte, error]
 	return first
 }
 
-// fatal reports whether every further request would fail, too.
+// fatal reports whether all further requests would fail, too.
 func fatal(err error) bool {
 	return rest.IsStatus(err, http.StatusUnauthorized) || rest.IsStatus(err, http.StatusForbidden) ||
 		rest.IsStatus(err, http.StatusNotFound) || errors.Is(err, context.Canceled) || retryable(err)
@@ -109,7 +109,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxRequestBytes is the limit of the server.
+// maxRequestBytes is the server's limit.
 const maxRequestBytes = 1 << 20
 
 // eventArray is a JSON array of n events.
@@ -118,8 +118,8 @@ type eventArray struct {
 	n    int
 }
 
-// requests groups events into arrays of at most this many events and of at most 1 MiB. A larger event has its own
-// array: the server rejects it.
+// requests groups events into arrays of up to most events and 1 MiB. A larger event gets its own array, which the
+// server rejects.
 func requests(events iter.Seq2[[]byte, error], most int) iter.Seq2[eventArray, error] {
 	return func(yield func(eventArray, error) bool) {
 		var a eventArray
@@ -187,7 +187,7 @@ func (p *publisher) send(ctx context.Context, a eventArray) error {
 	}
 }
 
-// mediaType is that of the topic's schema. If the schema is not known, a CloudEvent is recognized by its specversion.
+// mediaType is that of the topic's schema. If the schema is unknown, specversion identifies a CloudEvent.
 func (p *publisher) mediaType(body []byte) string {
 	if p.schema == "" {
 		p.schema = "EventGridSchema"
@@ -220,15 +220,15 @@ type rejectedEventsError struct {
 	cause       error
 }
 
-// Error names events by their position in the input, which begins with 1, also if the server counts within its request.
-// Without a response that rejects them, they may have been stored.
+// Error names events by their position in the input, from 1. Without a response that rejects them, they may have been
+// stored.
 func (e *rejectedEventsError) Error() string {
 	which := fmt.Sprintf("events %d to %d were", e.first, e.last)
 	if e.first == e.last {
 		which = fmt.Sprintf("event %d was", e.first)
 	}
 	if status := rest.ErrorOf(e.cause).Status; status == 0 || status >= http.StatusInternalServerError {
-		return fmt.Sprintf("it is not known whether %s accepted: %v", which, e.cause)
+		return fmt.Sprintf("it is unknown whether %s accepted: %v", which, e.cause)
 	}
 	why := positionInRequest.ReplaceAllStringFunc(e.cause.Error(), func(position string) string {
 		n, _ := strconv.Atoi(positionInRequest.FindStringSubmatch(position)[1])

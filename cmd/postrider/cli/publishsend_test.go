@@ -58,12 +58,12 @@ func TestPublishSaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for status, says := range map[int]string{
 		http.StatusBadRequest: "event 7 was not accepted: ", http.StatusTooManyRequests: "event 7 was not accepted: ",
-		http.StatusServiceUnavailable: "it is not known whether event 7 was accepted: ",
+		http.StatusServiceUnavailable: "it is unknown whether event 7 was accepted: ",
 	} {
 		require.ErrorContains(t, &rejectedEventsError{7, 7, &rest.Error{Status: status, Message: "no"}}, says)
 	}
 	require.ErrorContains(t, &rejectedEventsError{7, 9, io.ErrUnexpectedEOF},
-		"it is not known whether events 7 to 9 were accepted: ")
+		"it is unknown whether events 7 to 9 were accepted: ")
 	require.ErrorContains(t,
 		&rejectedEventsError{7, 9, &rest.Error{Status: http.StatusBadRequest, Message: "events[2].type: is required"}},
 		"event 9.type: is required")

@@ -37,7 +37,7 @@ func (c *LogoutCmd) Run(ctx context.Context) error {
 	return c.Done(terminal.Deleted("name", gone.Name, "url", gone.URL), "Logged out of %s. The key is revoked.", gone.Name)
 }
 
-// storedServer is the stored server with this name or URL, the default one for "".
+// storedServer returns the stored server with this name or URL, or the default server for "".
 func storedServer(named string) (saved rest.SavedServers, one *rest.SavedServer, err error) {
 	if saved, err = rest.ReadSavedServers(); err != nil {
 		return saved, nil, err
@@ -48,7 +48,7 @@ func storedServer(named string) (saved rest.SavedServers, one *rest.SavedServer,
 	return saved, one, err
 }
 
-// revoke ends the key of a server there. One that works no more is revoked.
+// revoke revokes the key at the server. It is no error if the key is invalid.
 func revoke(ctx context.Context, s *rest.SavedServer) error {
 	if err := rest.RequireSecret(s.URL); err != nil {
 		return err
@@ -76,11 +76,7 @@ var identity = resource{
 }
 
 // Run executes whoami.
-func (c *WhoamiCmd) Run(ctx context.Context) error {
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *WhoamiCmd) Run(ctx context.Context, client *rest.Client) error {
 	var me rest.Object
 	if err := client.Call(ctx, http.MethodGet, "/v1/me", nil, &me); err != nil {
 		return err
@@ -91,7 +87,7 @@ func (c *WhoamiCmd) Run(ctx context.Context) error {
 
 // ServerCmd is server with its verbs.
 type ServerCmd struct {
-	List serverListCmd `cmd:"" help:"List the servers that you have logged in to." detail:"The keys are not shown. The default server, which verbs use without --server, has a * before its name." example:"server list"`
+	List serverListCmd `cmd:"" help:"List the servers that you have logged in to." detail:"The keys are not shown. The default server, which verbs use without --server, is marked with *." example:"server list"`
 	Use  serverUseCmd  `cmd:"" help:"Make a server the default, which verbs use without --server." example:"server use staging"`
 }
 

@@ -22,17 +22,13 @@ type TailCmd struct {
 	State        []string `help:"Only attempts after which a delivery is pending, delivered, dead_lettered or dropped." enum:"pending,delivered,dead_lettered,dropped" placeholder:"STATE"`
 }
 
-// tailInterval is between two requests; a person does not notice a shorter one.
+// tailInterval is between two requests. Users do not notice a shorter one.
 const tailInterval = time.Second
 
 // Run executes tail until ctx ends.
-func (c *TailCmd) Run(ctx context.Context) error {
+func (c *TailCmd) Run(ctx context.Context, client *rest.Client) error {
 	if c.Subscription != "" && c.Topic == "" {
 		return terminal.Usagef("--subscription %s requires --topic", c.Subscription)
-	}
-	client, err := c.Client()
-	if err != nil {
-		return err
 	}
 	next, shown := rest.QueryURL("/v1/activity", rest.Given(c)), map[string]bool{}
 	for first := true; ; first = false {
@@ -52,7 +48,7 @@ func (c *TailCmd) Run(ctx context.Context) error {
 			shown = c.show(page.Value, shown)
 		}
 		if first {
-			fmt.Fprintln(os.Stderr, "Following. Ctrl-C ends it.")
+			fmt.Fprintln(os.Stderr, "Following. Press Ctrl-C to stop.")
 		}
 		if pause(ctx, tailInterval) != nil {
 			return nil
@@ -60,16 +56,16 @@ func (c *TailCmd) Run(ctx context.Context) error {
 	}
 }
 
-// show prints what happened, except what was shown: the API may repeat entries. It returns what is shown now.
+// show prints the new entries, because the API may repeat entries, and returns all that were shown.
 func (c *TailCmd) show(list []rest.Object, before map[string]bool) (shown map[string]bool) {
-	const most = 20_000 // far more than what two pages have in common
+	const most = 20_000 // far more than two pages can have in common
 	if shown = before; len(before) > most {
 		shown = map[string]bool{}
 	}
 	for _, entry := range list {
 		place, state := fmt.Sprint(entry["place"]), fmt.Sprint(entry["state"])
 		if !before[place] && (len(c.State) == 0 || slices.Contains(c.State, state)) {
-			_ = c.PrintOne(entry, activityText(entry)) // the reader may have gone
+			_ = c.PrintOne(entry, activityText(entry)) // the reader of a pipe may have ended
 		}
 		shown[place] = true
 	}

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"path"
 	"regexp"
-	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/google/uuid"
@@ -25,12 +24,8 @@ type listVerb[F any] struct {
 }
 
 // Run executes the verb.
-func (c *listVerb[F]) Run(ctx context.Context, k *kong.Context) error {
+func (c *listVerb[F]) Run(ctx context.Context, k *kong.Context, client *rest.Client) error {
 	filter, err := rest.Filter(&c.Filter)
-	if err != nil {
-		return err
-	}
-	client, err := c.Client()
 	if err != nil {
 		return err
 	}
@@ -48,24 +43,18 @@ type showVerb[A any] struct {
 	Argument A `embed:""`
 }
 
-// Run executes the verb. JSON is the object with the lists that belong to it.
-func (c *showVerb[A]) Run(ctx context.Context, k *kong.Context) error {
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
+// Run executes the verb. In JSON, the object includes the lists that belong to it.
+func (c *showVerb[A]) Run(ctx context.Context, k *kong.Context, client *rest.Client) error {
 	at, kind := argumentPath(k), resources[path.Dir(k.Selected().Tag.Get("path"))]
 	var o rest.Object
-	if err := client.Call(ctx, http.MethodGet, at, nil, &o); err != nil {
-		return err
-	}
+	err := client.Call(ctx, http.MethodGet, at, nil, &o)
 	for _, part := range kind.parts {
-		if part.path == "" {
-			continue
+		if part.path != "" && err == nil {
+			o[part.member], err = client.All(ctx, at+part.path)
 		}
-		if o[part.member], err = client.All(ctx, at+part.path); err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	return c.Print(o, func(w io.Writer) { kind.print(w, o) })
 }
@@ -111,35 +100,35 @@ type (
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (id *deadLetterID) UnmarshalText(text []byte) (err error) {
-	*id, err = readID[deadLetterID](text, "id of a dead letter: it is a UUID")
+	*id, err = readID[deadLetterID](text, "id of a dead letter, which is a UUID")
 	return err
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (id *operationID) UnmarshalText(text []byte) (err error) {
-	*id, err = readID[operationID](text, "id of an operation: it is a UUID")
+	*id, err = readID[operationID](text, "id of an operation, which is a UUID")
 	return err
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (id *systemID) UnmarshalText(text []byte) (err error) {
-	*id, err = readID[systemID](text, "system id: it is a UUID, and not the publisher's id; try event list --event-id")
+	*id, err = readID[systemID](text, "system id of an event, which is a UUID; find it with event list --event-id")
 	return err
 }
 
 func readID[T ~string](text []byte, what string) (T, error) {
 	id, err := uuid.ParseBytes(text)
 	if err != nil {
-		return "", terminal.Usagef("%q is no %s", text, what)
+		return "", terminal.Usagef("%q: not the %s", text, what)
 	}
 	return T(id.String()), nil
 }
 
-// resource is what list and show print of the objects at a path.
+// resource has the columns and lines that list and show print of the objects at a path.
 type resource struct {
 	columns []rest.Column // of list
 	lines   []rest.Column // of show
-	whole   []rest.Column // more lines of show, each only if it has a value, which is not shortened
+	whole   []string      // further lines of show, see rest.PrintLines
 	parts   []part        // tables of show
 }
 
@@ -154,11 +143,7 @@ func (r *resource) print(w io.Writer, o rest.Object) {
 	for _, line := range r.lines {
 		fmt.Fprintf(w, "%s\t%s\n", line.Title, line.Cell(o))
 	}
-	for _, line := range r.whole {
-		if value := o[line.Path]; value != nil && value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", line.Title, terminal.OneLine(terminal.PlainText(value)))
-		}
-	}
+	rest.PrintLines(w, o, r.whole...)
 	for _, part := range r.parts {
 		if list := rest.Objects(o, part.member); len(list) > 0 {
 			fmt.Fprintln(w)
@@ -167,20 +152,18 @@ func (r *resource) print(w io.Writer, o rest.Object) {
 	}
 }
 
-// columns reads a title and a member, or a name in computed, from each text.
+// columns is rest.Columns. A path may be a name in computed.
 func columns(texts ...string) []rest.Column {
-	list := make([]rest.Column, len(texts))
-	for i, text := range texts {
-		space := strings.LastIndexByte(text, ' ')
-		member := text[space+1:]
-		list[i] = rest.Column{Title: text[:space], Path: member, Text: computed[member]}
+	list := rest.Columns(texts...)
+	for i := range list {
+		list[i].Text = computed[list[i].Path]
 	}
 	return list
 }
 
-// computed are values that several members make up.
+// computed are values that depend on several members.
 var computed = map[string]func(rest.Object) string{
-	"stateAndHold()": stateAndHold, "lastResult()": lastResult, "wantedBy()": wantedBy, "howFar()": howFar,
+	"stateAndHold()": stateAndHold, "lastResult()": lastResult, "matchedBy()": matchedBy, "progress()": progressText,
 }
 
 var deliveryColumns = columns("DELIVERY deliveryId", "TOPIC topic", "SUBSCRIPTION subscription", "EVENT ID eventId",
@@ -206,38 +189,39 @@ var resources = map[string]resource{
 		lines: columns("batch batchId", "topic topic", "subscription subscription", "state stateAndHold()",
 			"events members", "bytes bytes", "attempts attempts", "cut createdAt", "next attempt nextAttemptAt",
 			"hold until holdUntil", "finished finishedAt"),
-		parts: []part{attempts, {"membersCut", "/members?limit=1000", columns("PLACE position", "DELIVERY deliveryId",
+		parts: []part{attempts, {"membersCut", "/members?limit=1000", columns("POSITION position", "DELIVERY deliveryId",
 			"EVENT ID eventId", "LEFT leftAt", "WHY leftReason")}},
 	},
 	"/v1/events": {
 		columns: columns("PUBLISHED publishedAt", "TOPIC topic", "EVENT ID eventId", "TYPE eventType",
-			"SUBJECT subject", "WANTED BY wantedBy()", "SYSTEM ID systemId"),
+			"SUBJECT subject", "MATCHED BY matchedBy()", "SYSTEM ID systemId"),
 		lines: columns("system id systemId", "topic topic", "event eventId", "type eventType", "subject subject",
-			"source source", "published publishedAt", "schema schema", "wanted by wantedBy()", "bytes bodyBytes",
+			"source source", "published publishedAt", "schema schema", "matched by matchedBy()", "bytes bodyBytes",
 			"erased erasedAt"),
-		whole: columns("event event"),
+		whole: []string{"event event"},
 		parts: []part{{"deliveries", "", deliveryColumns}},
 	},
 	"/v1/deadLetters": {
-		columns: columns("ID deadLetterId", "GIVEN UP deadLetteredAt", "TOPIC topic", "SUBSCRIPTION subscription",
+		columns: columns("ID deadLetterId", "CREATED deadLetteredAt", "TOPIC topic", "SUBSCRIPTION subscription",
 			"EVENT ID eventId", "TYPE eventType", "REASON reason", "ATTEMPTS attempts", "LAST lastResult()",
 			"REDELIVERED redeliveredAt"),
-		lines: columns("id deadLetterId", "given up deadLetteredAt", "topic topic", "subscription subscription",
+		lines: columns("id deadLetterId", "created deadLetteredAt", "topic topic", "subscription subscription",
 			"reason reason", "attempts attempts", "last lastResult()", "endpoint endpointBaseUrl",
 			"retry policy retryPolicy", "published publishedAt", "event id eventId", "event type eventType",
 			"subject subject", "schema schema", "delivery deliveryId"),
-		whole: columns("last error lastError", "source source", "last response lastResponse", "event event",
-			"redelivered redeliveredAt"),
+		whole: []string{
+			"last error lastError", "source source", "last response lastResponse", "event event", "redelivered redeliveredAt",
+		},
 	},
 	"/v1/operations": {
-		columns: columns("OPERATION operationId", "KIND kind", "STATE state", "HOW FAR howFar()", "STARTED createdAt",
+		columns: columns("OPERATION operationId", "KIND kind", "STATE state", "PROGRESS progress()", "STARTED createdAt",
 			"BY startedBy", "ENDED finishedAt"),
-		lines: columns("operation operationId", "kind kind", "state state", "how far howFar()", "topic topic",
+		lines: columns("operation operationId", "kind kind", "state state", "progress progress()", "topic topic",
 			"subscription subscription", "started createdAt", "by startedBy", "ended finishedAt",
 			"last error lastError"),
 	},
 	"/v1/audit": {
-		columns: columns("AT at", "WHO actor", "FROM address", "WHAT action", "TOPIC topic", "SUBSCRIPTION subscription",
+		columns: columns("AT at", "ACTOR actor", "FROM address", "ACTION action", "TOPIC topic", "SUBSCRIPTION subscription",
 			"DETAILS details"),
 	},
 }
@@ -250,7 +234,7 @@ func stateAndHold(o rest.Object) string {
 	return fmt.Sprint(o["state"])
 }
 
-// lastResult is the last status of an endpoint, or the outcome of an attempt without a response.
+// lastResult is the status of the last attempt, or its outcome without a response.
 func lastResult(o rest.Object) string {
 	if o["lastStatus"] != nil {
 		return fmt.Sprint(o["lastStatus"])
@@ -258,8 +242,8 @@ func lastResult(o rest.Object) string {
 	return rest.TextAt(o, "lastOutcome")
 }
 
-// wantedBy is how many event subscriptions an event matched.
-func wantedBy(event rest.Object) string {
+// matchedBy is the number of event subscriptions that matched an event.
+func matchedBy(event rest.Object) string {
 	if event["matched"] == nil {
 		return "not routed yet"
 	}

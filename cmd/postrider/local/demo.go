@@ -1,5 +1,5 @@
-// Package local is for programs that listen on this machine: a free port, the file with their address, and the demo
-// endpoint of `postrider sink` and `postrider dev`.
+// Package local helps programs that listen on this machine: free ports, ready files, and the demo endpoint of
+// `postrider sink` and `postrider dev`.
 package local
 
 import (
@@ -15,10 +15,8 @@ import (
 )
 
 const (
-	// maxBody is twice what Event Grid accepts in one request (1 MB): a whole batch and its array fit.
-	maxBody = 2 << 20
-	// flakyUntil is the delivery count from which /flaky succeeds: two attempts fail, the third is delivered.
-	flakyUntil  = 2
+	maxBody     = 2 << 20 // twice Event Grid's limit of a request (1 MB)
+	flakyUntil  = 2       // attempts that fail at /flaky
 	defaultSlow = 2 * time.Second
 	maxSlow     = 10 * time.Minute
 )
@@ -31,26 +29,18 @@ const demoPaths = `The demo endpoint has these paths:
   /hang           no response until the client closes the connection
 `
 
-// SinkRequest is one request that a demo endpoint received.
+// SinkRequest is a request to a demo endpoint.
 type SinkRequest struct {
-	Method, Path string
-	// EventType is the header aeg-event-type: Notification, SubscriptionValidation, …; "" if absent.
-	EventType string
-	// Subscription is the header aeg-subscription-name; "" if absent.
-	Subscription string
-	// DeliveryCount is the header aeg-delivery-count: the attempts made before this one. 0 if absent.
-	DeliveryCount int
-	// EventIDs are the ids of the events in the body, in their order.
-	EventIDs []string
-	// Status is the response's, decided before /slow has waited; 0 of /hang, which sends none.
-	Status int
+	Path          string
+	DeliveryCount int      // header aeg-delivery-count: the number of earlier attempts
+	EventIDs      []string // of the events in the body, in their order
+	Status        int      // of the response; 0 at /hang
 }
 
-// NewDemoSink is an endpoint that behaves as its path says; any other path is a 404 that lists them. Except at /status
-// and /hang it answers the validation handshakes of both schemas, so that event subscriptions can be created with it.
-// Bodies of more than 2 MiB are a 413. onRequest, unless nil, gets each request; calls may be concurrent. Source of the
-// handshakes: Microsoft, Endpoint validation with Event Grid event schema, 2024-09-25; CNCF, HTTP 1.1 Web Hooks for
-// Event Delivery 1.0.1, section 4.
+// NewDemoSink returns an endpoint with the behaviors of demoPaths. Except at /status and /hang it responds to the
+// validation handshakes of both schemas. Bodies of more than 2 MiB get a 413. onRequest, unless nil, is called for each
+// request, also concurrently. Source of the handshakes: Microsoft, Endpoint validation with Event Grid event schema,
+// 2024-09-25; CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1, section 4.
 func NewDemoSink(onRequest func(SinkRequest)) http.Handler {
 	if onRequest == nil {
 		onRequest = func(SinkRequest) {}
@@ -92,8 +82,8 @@ func demoReply(r *http.Request, body []byte) reply {
 	case "/status":
 		return statusReply(code)
 	case "/ok", "/flaky", "/slow":
-		if shaken, ok := handshake(r.Method, r.Header.Get, body); ok {
-			return shaken
+		if response, ok := handshake(r.Method, r.Header.Get, body); ok {
+			return response
 		}
 	default:
 		return reply{status: http.StatusNotFound, body: demoPaths}
@@ -128,19 +118,19 @@ func slowReply(ms string) reply {
 	return reply{status: http.StatusOK, after: time.Duration(min(n, int(maxSlow.Milliseconds()))) * time.Millisecond}
 }
 
-// AnswerHandshake answers the validation handshakes of both schemas as the demo endpoint does. It reports whether the
-// request was one; nothing is written otherwise. body is the request's.
-func AnswerHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
-	shaken, ok := handshake(r.Method, r.Header.Get, body)
+// RespondToHandshake responds to the validation handshakes of both schemas. It returns false and writes nothing for
+// other requests.
+func RespondToHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	response, ok := handshake(r.Method, r.Header.Get, body)
 	if ok {
-		shaken.send(r.Context(), w)
+		response.send(r.Context(), w)
 	}
 	return ok
 }
 
-// handshake responds with the code of a validation event, or with the origin of a CloudEvents OPTIONS request. ok is
-// false for every other request.
-func handshake(method string, header func(string) string, body []byte) (answer reply, ok bool) {
+// handshake returns the response to a validation event or to a CloudEvents OPTIONS request. ok is false for other
+// requests.
+func handshake(method string, header func(string) string, body []byte) (response reply, ok bool) {
 	if origin := header("WebHook-Request-Origin"); method == http.MethodOptions && origin != "" {
 		return reply{status: http.StatusOK, header: map[string]string{
 			"Allow": "POST", "WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*", // no limit
@@ -169,10 +159,7 @@ func handshake(method string, header func(string) string, body []byte) (answer r
 }
 
 func describe(r *http.Request, body []byte, status int) SinkRequest {
-	described := SinkRequest{
-		Method: r.Method, Path: r.URL.Path, EventType: r.Header.Get("aeg-event-type"),
-		Subscription: r.Header.Get("aeg-subscription-name"), DeliveryCount: deliveryCount(r), Status: status,
-	}
+	described := SinkRequest{Path: r.URL.Path, DeliveryCount: deliveryCount(r), Status: status}
 	type event struct {
 		ID string `json:"id"`
 	}
@@ -194,8 +181,8 @@ func deliveryCount(r *http.Request) int {
 	return n
 }
 
-// send waits and responds. A client that closes the connection first ends the wait. Without a response the handler
-// panics with ErrAbortHandler: the server closes the connection and logs nothing.
+// send waits and responds, unless the client closes the connection first. To send no response, it panics with
+// ErrAbortHandler: the server closes the connection and logs nothing.
 func (a reply) send(ctx context.Context, w http.ResponseWriter) {
 	if a.status == 0 {
 		<-ctx.Done()

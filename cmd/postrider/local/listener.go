@@ -12,7 +12,7 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// ListenOrFree listens on the address, or on a free port of the same host when the port is taken, and says so.
+// ListenOrFree listens on the address. If the port is taken, it chooses a free one and prints it to out.
 func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -21,7 +21,7 @@ func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Liste
 	}
 	host, port, splitErr := net.SplitHostPort(address)
 	if splitErr != nil {
-		return nil, terminal.Usagef("%q is no address such as 127.0.0.1:7480", address)
+		return nil, terminal.Usagef("%q: must be an address such as 127.0.0.1:7480", address)
 	}
 	free, freeErr := config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if freeErr != nil {
@@ -31,7 +31,7 @@ func ListenOrFree(ctx context.Context, address string, out io.Writer) (net.Liste
 	return free, nil
 }
 
-// Reachable is the address to call a listener by from this machine.
+// Reachable returns the address at which this machine can call a listener.
 func Reachable(a net.Addr) string {
 	addr, ok := a.(*net.TCPAddr)
 	if ok && addr.IP.IsUnspecified() {
@@ -40,19 +40,19 @@ func Reachable(a net.Addr) string {
 	return a.String()
 }
 
-// ReadyInfo tells another program where everything is. Written with mode 0600: it holds secrets in dev.
+// ReadyInfo has the addresses and secrets that another program needs. The file has mode 0600.
 type ReadyInfo struct {
 	API         string `json:"api,omitempty"`
-	APITLS      string `json:"apiTls,omitempty"` // beside api, in dev --tls
-	CAFile      string `json:"caFile,omitempty"` // the certificate of apiTls, for clients to trust
-	Health      string `json:"health,omitempty"` // instead of api, where there is nothing else
+	APITLS      string `json:"apiTls,omitempty"` // of dev --tls
+	CAFile      string `json:"caFile,omitempty"` // the certificate of apiTls
+	Health      string `json:"health,omitempty"` // of a worker, instead of api
 	Sink        string `json:"sink,omitempty"`
 	DatabaseURL string `json:"databaseUrl,omitempty"`
 	AdminToken  string `json:"adminToken,omitempty"`
 	TopicKey    string `json:"topicKey,omitempty"`
 }
 
-// WriteReadyFile writes the file that a reader never sees half of. An empty path writes nothing.
+// WriteReadyFile writes the file atomically, unless path is "".
 func WriteReadyFile(path string, info ReadyInfo) error {
 	if path == "" {
 		return nil
@@ -67,9 +67,9 @@ func WriteReadyFile(path string, info ReadyInfo) error {
 	return nil
 }
 
-// ReplaceFile writes a temporary file beside path and renames it: there is the whole of the old content, or of the new.
+// ReplaceFile writes a temporary file beside path and renames it, so that readers see only complete content.
 func ReplaceFile(path string, mode os.FileMode, content []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".postrider-*") // made with mode 0600
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".postrider-*") // has mode 0600
 	if err != nil {
 		return err
 	}

@@ -13,12 +13,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// OutputFlag is -o of each verb that prints data.
+// OutputFlag is the flag -o of verbs that print data.
 type OutputFlag struct {
 	Output string `short:"o" help:"table, json or yaml." enum:"table,json,yaml" default:"table"`
 }
 
-// Print writes a value in the form of -o; table writes it for people.
+// Print prints a value as JSON or YAML, or calls table.
 func (f OutputFlag) Print(value any, table func(io.Writer)) error {
 	var encoded []byte
 	var err error
@@ -39,7 +39,7 @@ func (f OutputFlag) Print(value any, table func(io.Writer)) error {
 	return err
 }
 
-// EncodeLine writes a value of a stream: JSON in one line, YAML as a document.
+// EncodeLine encodes a value of a stream: one line of JSON, or a YAML document.
 func EncodeLine(form string, value any) (string, error) {
 	encoded, err := EncodePlainly(value)
 	if form == "yaml" && err == nil {
@@ -49,7 +49,7 @@ func EncodeLine(form string, value any) (string, error) {
 	return EscapeControls(string(encoded)) + "\n", err
 }
 
-// PrintOne prints a value in one line: text as a table.
+// PrintOne prints a value as EncodeLine encodes it, or text if the output is a table.
 func (f OutputFlag) PrintOne(value any, text string) error {
 	if f.Output == "table" {
 		_, err := fmt.Println(text)
@@ -62,7 +62,7 @@ func (f OutputFlag) PrintOne(value any, text string) error {
 	return err
 }
 
-// Done prints what a verb has done: in a line, or as what there is now, which is read only then.
+// Done prints what a verb did: a line, or the object after the change in JSON or YAML. It calls now only for those.
 func (f OutputFlag) Done(now func() (any, error), format string, args ...any) error {
 	if f.Output == "table" {
 		_, err := fmt.Printf(format+"\n", args...)
@@ -70,12 +70,12 @@ func (f OutputFlag) Done(now func() (any, error), format string, args ...any) er
 	}
 	value, err := now()
 	if err != nil {
-		return fmt.Errorf("it was done, but how things are now cannot be read: %w", err)
+		return fmt.Errorf("the change was made, but its result cannot be read: %w", err)
 	}
 	return f.Print(value, nil)
 }
 
-// Deleted is what there is of something that was deleted.
+// Deleted returns the object to print for something that was deleted.
 func Deleted(namesAndValues ...string) func() (any, error) {
 	return func() (any, error) {
 		o := map[string]any{"deleted": true}
@@ -86,7 +86,7 @@ func Deleted(namesAndValues ...string) func() (any, error) {
 	}
 }
 
-// PrintNamed writes a name and its value in each line.
+// PrintNamed prints lines of a name and its value.
 func PrintNamed(w io.Writer, namesAndValues ...any) {
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		if at, ok := pair[1].(time.Time); ok {
@@ -96,7 +96,7 @@ func PrintNamed(w io.Writer, namesAndValues ...any) {
 	}
 }
 
-// EncodePlainly writes JSON without the escapes that are for HTML: text is kept as it was given.
+// EncodePlainly encodes JSON without HTML escapes.
 func EncodePlainly(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -105,14 +105,14 @@ func EncodePlainly(v any) ([]byte, error) {
 	return bytes.TrimSpace(text.Bytes()), err
 }
 
-// DecodeExactly keeps every digit of a number where into has room for any value.
+// DecodeExactly decodes JSON. Numbers in values of type any keep all digits.
 func DecodeExactly(raw []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	return decoder.Decode(into)
 }
 
-// encodeYAML writes a value as YAML with the names and the order of its JSON.
+// encodeYAML encodes a value as YAML with the names and the order of its JSON.
 func encodeYAML(value any) ([]byte, error) {
 	text, err := EncodePlainly(value)
 	if err != nil {
@@ -158,7 +158,7 @@ func yamlNode(decoder *json.Decoder) (*yaml.Node, error) {
 	case string:
 		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: t}
 		if EscapeControls(t) != t {
-			node.Style = yaml.DoubleQuotedStyle // escapes stand only there
+			node.Style = yaml.DoubleQuotedStyle // the style with escapes
 		}
 		return node, nil
 	case nil:

@@ -1,5 +1,5 @@
-// Package terminal reads and prints what verbs show to people: output formats, values in one line, times, progress and
-// confirmations. Its errors of wrong usage give exit code 2.
+// Package terminal has the input and output of verbs: output formats, values in one line, times, progress,
+// confirmations, and errors of wrong usage.
 package terminal
 
 import (
@@ -12,14 +12,13 @@ import (
 	"time"
 )
 
-// ProgressLine is one line of a terminal that tells how far something is, rewritten in place. Where nobody looks it is
-// silent.
+// ProgressLine is one line of a terminal that shows progress and is rewritten in place.
 type ProgressLine struct {
-	out   io.Writer // nil where nobody looks
+	out   io.Writer // nil: standard error is not a terminal, and nothing is shown
 	shown time.Time
 }
 
-// NewProgressLine is a line on standard error, if that is a terminal.
+// NewProgressLine returns a line on standard error, if that is a terminal.
 func NewProgressLine() *ProgressLine {
 	if !OnTerminal() {
 		return &ProgressLine{}
@@ -27,11 +26,10 @@ func NewProgressLine() *ProgressLine {
 	return &ProgressLine{out: os.Stderr}
 }
 
-// showInterval is between two changes of the progress line: more often nobody can read it.
+// showInterval is the minimum time between two changes of the progress line.
 const showInterval = 250 * time.Millisecond
 
-// Show rewrites the line, unless it was changed a moment ago. Only then is it asked for: somebody may be told a million
-// times.
+// Show rewrites the line, at most once per showInterval. It calls text only if it does.
 func (p *ProgressLine) Show(text func() string) {
 	if p.out == nil || time.Since(p.shown) < showInterval {
 		return
@@ -40,20 +38,20 @@ func (p *ProgressLine) Show(text func() string) {
 	fmt.Fprint(p.out, clearLine+text())
 }
 
-// End takes the line away: what came of it is printed elsewhere.
+// End clears the line.
 func (p *ProgressLine) End() {
 	if p.out != nil && !p.shown.IsZero() {
 		fmt.Fprint(p.out, clearLine)
 	}
 }
 
-// clearLine takes a terminal back to the beginning of an empty line.
+// clearLine moves the cursor to the beginning of the line and clears it.
 const clearLine = "\r\x1b[K"
 
 // OnTerminal reports whether standard error is a terminal.
 func OnTerminal() bool { return IsTerminal(os.Stderr) }
 
-// IsTerminal reports whether a person is at the other end. The null device is of the same kind as a terminal.
+// IsTerminal reports whether a file is a terminal. The null device is also a character device.
 func IsTerminal(file *os.File) bool {
 	info, err := file.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -65,7 +63,7 @@ func IsTerminal(file *os.File) bool {
 
 const progressWidth = 24
 
-// Bar is how much is done, where that is known.
+// Bar is a progress bar; "" if all is unknown (0).
 func Bar[N int | int64](done, all N) string {
 	if all <= 0 {
 		return ""
@@ -74,7 +72,7 @@ func Bar[N int | int64](done, all N) string {
 	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", progressWidth-full) + "] "
 }
 
-// Await does something that may take long. After a second a line of the terminal says what is waited for.
+// Await calls do. After a second it shows on the terminal what it waits for.
 func Await(what string, do func() error) error {
 	line := NewProgressLine()
 	defer line.End()
@@ -92,50 +90,44 @@ func Await(what string, do func() error) error {
 	}
 }
 
-// errNotConfirmed ends a verb whose question was not answered with yes.
-var errNotConfirmed = errors.New("nothing was changed")
-
-// ConfirmFlag is for verbs that cannot be undone.
+// ConfirmFlag is the flag of verbs that cannot be undone.
 type ConfirmFlag struct {
-	Yes bool `help:"Do not ask for confirmation. Required if standard input is not a terminal."`
+	Yes bool `help:"Skip the confirmation. Required if standard input is not a terminal."`
 }
 
-// Confirm asks on a terminal, and requires --yes elsewhere. question says what will be lost; it is not called with
-// --yes.
+// Confirm requests a confirmation on a terminal, and requires --yes elsewhere. question describes what will be lost; it
+// is not called with --yes.
 func (f ConfirmFlag) Confirm(question func() (string, error)) error {
 	if f.Yes {
 		return nil
 	}
 	if !IsTerminal(os.Stdin) {
-		return Usagef("this cannot be undone, and standard input is not a terminal to ask for confirmation on: add --yes")
+		return Usagef("this cannot be undone, and standard input is not a terminal for a confirmation: add --yes")
 	}
 	text, err := question()
 	if err != nil {
 		return err
 	}
-	return AskYes(text)
+	return RequireYes(text)
 }
 
-// AskYes asks a question on the terminal. Everything but y and yes means no.
-func AskYes(question string) error {
+// RequireYes prints a question and returns an error unless the user types y or yes.
+func RequireYes(question string) error {
 	fmt.Fprintf(os.Stderr, "%s [y/N] ", PlainLines(question))
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the confirmation: %w", err)
 	}
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-		return errNotConfirmed
+	if typed := strings.ToLower(strings.TrimSpace(line)); typed != "y" && typed != "yes" {
+		return errors.New("nothing was changed")
 	}
 	return nil
 }
 
-// maxFile is as much as a request may have.
-const maxFile = 1 << 20
+// ReadFileOrInput is ReadUpTo the size of a request, 1 MiB.
+func ReadFileOrInput(name string) ([]byte, error) { return ReadUpTo(name, 1<<20) }
 
-// ReadFileOrInput is ReadUpTo the size that a request may have.
-func ReadFileOrInput(name string) ([]byte, error) { return ReadUpTo(name, maxFile) }
-
-// ReadUpTo reads a file, or standard input for -, that has at most so many bytes.
+// ReadUpTo reads a file, or standard input for -, of up to most bytes.
 func ReadUpTo(name string, most int64) ([]byte, error) {
 	in := os.Stdin
 	if name != "-" {
@@ -151,7 +143,7 @@ func ReadUpTo(name string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	case int64(len(body)) > most:
-		return nil, Usagef("%s: such a file has at most %d bytes", name, most)
+		return nil, Usagef("%s: must have at most %d bytes", name, most)
 	}
 	return body, nil
 }

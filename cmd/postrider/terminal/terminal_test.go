@@ -13,10 +13,10 @@ func TestProgressLine(t *testing.T) {
 	var out strings.Builder
 	p := &ProgressLine{out: &out}
 	p.End()
-	require.Empty(t, out.String(), "what showed nothing has nothing to take away")
+	require.Empty(t, out.String(), "a line that was not shown is not cleared")
 	p.Show(func() string { return Bar(1, 2) + "1" })
-	p.Show(func() string { t.Error("this is not asked for"); return "" })
-	require.Equal(t, clearLine+"[============            ] 1", out.String(), "more often nobody can read it")
+	p.Show(func() string { t.Error("must not be called"); return "" })
+	require.Equal(t, clearLine+"[============            ] 1", out.String(), "the second change comes too early")
 	p.shown = time.Now().Add(-time.Minute)
 	p.Show(func() string { return "3" })
 	p.End()
@@ -24,7 +24,7 @@ func TestProgressLine(t *testing.T) {
 	require.Empty(t, Bar(1, 0))
 	require.Equal(t, Bar(2, 2), Bar(5, 2))
 
-	(&ProgressLine{}).Show(func() string { t.Error("nobody looks"); return "" })
+	(&ProgressLine{}).Show(func() string { t.Error("must not be called without a terminal"); return "" })
 	require.NoError(t, Await("nothing", func() error { return nil }))
 }
 

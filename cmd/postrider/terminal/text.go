@@ -16,7 +16,7 @@ import (
 
 const maxCell = 80
 
-// Cell is a value on one line of a terminal: text of publishers must not move the cursor or color the screen.
+// Cell returns a value in one line of up to 80 characters, without control characters.
 func Cell(value any) string {
 	text := OneLine(PlainText(value))
 	if utf8.RuneCountInString(text) > maxCell {
@@ -25,7 +25,7 @@ func Cell(value any) string {
 	return text
 }
 
-// PlainText is a value as a person writes it.
+// PlainText formats a value for people.
 func PlainText(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -36,7 +36,7 @@ func PlainText(value any) string {
 		return fmt.Sprintf("%x-%x-%x-%x-%x", v[0:4], v[4:6], v[6:8], v[8:10], v[10:])
 	case string:
 		return v
-	case driver.Valuer: // numeric, interval, …: pgx's own types know their text
+	case driver.Valuer: // numeric, interval, … of pgx
 		plain, err := v.Value()
 		if err != nil {
 			return fmt.Sprint(v)
@@ -53,11 +53,11 @@ func PlainText(value any) string {
 	}
 }
 
-// OneLine is a text without line ends and control characters.
+// OneLine replaces line breaks and control characters by spaces.
 func OneLine(text string) string { return strings.ReplaceAll(PlainLines(text), "\n", " ") }
 
-// EscapeControls writes the control characters that JSON lets stand (DEL and C1) as escapes: a terminal obeys them too.
-// In an encoded document they can be inside strings only; a line's end can not.
+// EscapeControls escapes the control characters that JSON allows in strings (DEL and C1), because terminals interpret
+// them.
 func EscapeControls(encoded string) string {
 	var out strings.Builder
 	for _, r := range encoded {
@@ -70,7 +70,7 @@ func EscapeControls(encoded string) string {
 	return out.String()
 }
 
-// PlainLines is an error's text for a terminal. PostgreSQL quotes in its messages what publishers wrote.
+// PlainLines replaces control characters except line breaks by spaces: messages can quote text of publishers.
 func PlainLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && unicode.IsControl(r) {
@@ -80,35 +80,29 @@ func PlainLines(text string) string {
 	}, text)
 }
 
-// Plural is a number of things: "1 event", "2 deliveries". thing is one of them.
+// Plural returns a number of things: "1 event", "2 deliveries".
 func Plural[N int | int64](n N, thing string) string {
-	if n != 1 {
-		thing = many(thing)
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "y") && !strings.HasSuffix(thing, "ay"): // delivery, policy; not day
+		thing = strings.TrimSuffix(thing, "y") + "ies"
+	case strings.HasSuffix(thing, "s"), strings.HasSuffix(thing, "ch"): // address, batch
+		thing += "es"
+	default:
+		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-func many(thing string) string {
-	switch {
-	case strings.HasSuffix(thing, "y") && !strings.HasSuffix(thing, "ay"): // delivery, policy; day
-		return strings.TrimSuffix(thing, "y") + "ies"
-	case strings.HasSuffix(thing, "s"), strings.HasSuffix(thing, "ch"): // address, batch
-		return thing + "es"
-	default:
-		return thing + "s"
-	}
-}
-
-// Either is yes or no, whichever holds.
-func Either[T any](holds bool, yes, no T) T {
-	if holds {
+// Either returns yes if condition is true, else no.
+func Either[T any](condition bool, yes, no T) T {
+	if condition {
 		return yes
 	}
 	return no
 }
 
-// TimeFlags lets flags of *time.Time be an RFC 3339 time, a date, which is its beginning in UTC, or how long ago it
-// was. Kong's own reader takes only the first, and its error shows Go's layout.
+// TimeFlags makes kong read flags of type *time.Time as RFC 3339 times, dates (their beginning in UTC) or ages.
 func TimeFlags() []kong.Option {
 	return []kong.Option{kong.TypeMapper(reflect.TypeFor[*time.Time](),
 		kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
@@ -116,27 +110,27 @@ func TimeFlags() []kong.Option {
 			if err := ctx.Scan.PopValueInto("time", &text); err != nil {
 				return err
 			}
-			at, err := momentIn(text)
+			at, err := parseTime(text)
 			target.Set(reflect.ValueOf(&at))
 			return err
 		}))}
 }
 
-func momentIn(text string) (time.Time, error) {
+func parseTime(text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at, nil
 		}
 	}
-	if ago, ok := agoIn(text); ok {
-		return time.Now().Add(-ago), nil
+	if age, ok := parseAge(text); ok {
+		return time.Now().Add(-age), nil
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: write 1h, 30m or 7d for that long ago, 2026-11-20T09:30:00Z, "+
-		"or 2026-11-20 for the beginning of that day in UTC", text)
+	return time.Time{}, fmt.Errorf("%q: must be an age such as 1h, 30m or 7d, a time such as 2026-11-20T09:30:00Z, "+
+		"or a date such as 2026-11-20, which is its beginning in UTC", text)
 }
 
-// agoIn reads a duration, which may begin with days: 1h30m, 7d, 1d12h.
-func agoIn(text string) (time.Duration, bool) {
+// parseAge reads a duration, which may begin with days: 1h30m, 7d, 1d12h.
+func parseAge(text string) (time.Duration, bool) {
 	var days int
 	if number, rest, ok := strings.Cut(text, "d"); ok {
 		n, err := strconv.ParseUint(number, 10, 16)
@@ -148,12 +142,12 @@ func agoIn(text string) (time.Duration, bool) {
 		}
 		text = rest
 	}
-	ago, err := time.ParseDuration(text)
-	return ago + time.Duration(days)*24*time.Hour, err == nil && ago >= 0
+	age, err := time.ParseDuration(text)
+	return age + time.Duration(days)*24*time.Hour, err == nil && age >= 0
 }
 
-// Time is a time in UTC, to the second.
+// Time formats a time in UTC, to the second.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// Clock is the time of day.
+// Clock formats the time of day.
 func Clock(t time.Time) string { return t.Format("15:04:05") }

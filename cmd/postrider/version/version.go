@@ -1,4 +1,4 @@
-// Package version is what the program knows of its own build: the released version, or the revision of its source.
+// Package version describes the build of the program: the released version, or the revision of its source.
 package version
 
 import (
@@ -11,10 +11,10 @@ import (
 // release is set by the linker in released builds and in images.
 var release = ""
 
-// revision is set by the linker where the source comes without its history, as into an image.
+// revision is set by the linker if the source has no history, as in the build of an image.
 var revision = ""
 
-// Number is the released version, or what the build knows of its source.
+// Number returns the released version, or one from the revision.
 func Number() string { return numberOf(release, Revision()) }
 
 func numberOf(release, revision string) string {
@@ -27,10 +27,10 @@ func numberOf(release, revision string) string {
 	return "dev"
 }
 
-// Revision is the commit that was built; "" where nobody said.
+// Revision returns the commit that was built; "" if unknown.
 func Revision() string { return cmp.Or(built("vcs.revision"), revision) }
 
-// built says what the build knows of its source: setting vcs.revision, vcs.time or vcs.modified; "" for nothing.
+// built returns a setting of the build: vcs.revision, vcs.time or vcs.modified; "" if unknown.
 func built(setting string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -44,18 +44,17 @@ func built(setting string) string {
 	return ""
 }
 
-// Build is what the program knows of how it was made.
+// Build describes a build.
 type Build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	// Time is the revision's, not the build's: the same source makes the same program.
-	Time     string `json:"time,omitempty"`
-	Modified bool   `json:"modified,omitempty"` // there were changes beside the revision
+	Time     string `json:"time,omitempty"`     // of the revision: builds are reproducible
+	Modified bool   `json:"modified,omitempty"` // the source had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// Read returns what is known of this build.
+// Read describes this build.
 func Read() Build {
 	return Build{
 		Version: Number(), Revision: Revision(), Time: built("vcs.time"), Modified: built("vcs.modified") == "true",
@@ -63,7 +62,7 @@ func Read() Build {
 	}
 }
 
-// String is one line: "postrider 1.0.0 go1.26.1 linux/amd64, revision 0123456789abcdef of 2026-11-22T09:00:00Z".
+// String describes the build in one line: "postrider 1.0.0 go1.26.1 linux/amd64, revision 0123456789abcdef of 2026-11-22T09:00:00Z".
 func (b Build) String() string {
 	line := fmt.Sprintf("postrider %s %s %s", b.Version, b.Go, b.Platform)
 	if b.Revision != "" {

@@ -13,21 +13,20 @@ import (
 type ApplyCmd struct {
 	rest.ServerFlags
 	File   string `short:"f" required:"" help:"YAML or JSON; - reads standard input." placeholder:"FILE"`
-	Yes    bool   `help:"Make the changes without confirmation." xor:"mode"`
-	DryRun bool   `help:"Only show what would change; the exit code is 3 if something would, 0 if nothing." xor:"mode"`
-	Prune  bool   `help:"Also delete what the file does not name: topics, event subscriptions, your own retry policies. Without it nothing is deleted."`
-	Topic  string `help:"Of the Azure CLI's list: the topic of all its event subscriptions." placeholder:"NAME"`
-	Output string `short:"o" help:"table, or json or yaml: the changes as a list, before any is made." enum:"table,json,yaml" default:"table"`
+	Yes    bool   `help:"Apply the changes without confirmation." xor:"mode"`
+	DryRun bool   `help:"Only show the changes; the exit code is 3 if there are any, else 0." xor:"mode"`
+	Prune  bool   `help:"Also delete topics, event subscriptions and your own retry policies that the file does not name. Without it nothing is deleted."`
+	Topic  string `help:"For the list of the Azure CLI: the topic of all its event subscriptions." placeholder:"NAME"`
+	Output string `short:"o" help:"table, or json or yaml: the changes as a list, before they are applied." enum:"table,json,yaml" default:"table"`
 }
 
-// maxApplied has room for a list of some thousand event subscriptions.
-const maxApplied = 16 << 20
-
-// exitWouldChange is the exit code of a dry run that found something to change.
-const exitWouldChange = 3
+const (
+	maxApplied      = 16 << 20 // bytes: some thousand event subscriptions
+	exitWouldChange = 3        // exit code of a dry run with changes
+)
 
 // Run executes apply.
-func (c *ApplyCmd) Run(ctx context.Context) error {
+func (c *ApplyCmd) Run(ctx context.Context, client *rest.Client) error {
 	text, err := terminal.ReadUpTo(c.File, maxApplied)
 	if err != nil {
 		return err
@@ -36,13 +35,9 @@ func (c *ApplyCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return terminal.Usagef("%s: %v", c.File, err)
 	}
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
 	a := &applier{client: client, file: file, prune: c.Prune, out: os.Stdout}
 	if c.Output != "table" {
-		a.out = os.Stderr // the list of changes stays one document
+		a.out = os.Stderr // standard output has only the list of changes
 	}
 	changes, err := a.plan(ctx)
 	if err != nil {
@@ -51,20 +46,21 @@ func (c *ApplyCmd) Run(ctx context.Context) error {
 	if err := c.show(changes, file); err != nil {
 		return err
 	}
-	switch todo := pending(changes); {
+	todo := countChanges(changes)
+	switch {
 	case c.DryRun && todo > 0:
 		return &terminal.ExitError{Code: exitWouldChange}
 	case c.DryRun, todo == 0:
 		return nil
-	default:
-		if err := c.ask(todo); err != nil {
-			return err
-		}
-		return a.write(ctx, changes)
 	}
+	if err := c.confirm(todo); err != nil {
+		return err
+	}
+	return a.write(ctx, changes)
 }
 
-func pending(changes []change) (n int) {
+// countChanges counts the objects that are not as declared.
+func countChanges(changes []change) (n int) {
 	for i := range changes {
 		if changes[i].mark != same {
 			n++
@@ -73,7 +69,7 @@ func pending(changes []change) (n int) {
 	return n
 }
 
-// changeShown is a change as -o json prints it.
+// changeShown is the form of a change for -o json.
 type changeShown struct {
 	Kind       string          `json:"kind"`
 	Topic      string          `json:"topic,omitempty"`
@@ -89,8 +85,8 @@ type propertyShown struct {
 }
 
 func (c *ApplyCmd) show(changes []change, file *applyFile) error {
-	for _, note := range file.notOffered {
-		fmt.Fprintln(os.Stderr, "not offered:", terminal.PlainLines(note))
+	for _, note := range file.notes {
+		fmt.Fprintln(os.Stderr, "not supported:", terminal.PlainLines(note))
 	}
 	if c.Output != "table" {
 		shown := []changeShown{}
@@ -111,7 +107,7 @@ func (c *ApplyCmd) show(changes []change, file *applyFile) error {
 			fmt.Printf("    %s\n", line)
 		}
 	}
-	_, err := fmt.Printf("(%d to make, %d to change, %d to delete, %d as they are)\n", counts["+"], counts["~"],
+	_, err := fmt.Printf("(%d to create, %d to change, %d to delete, %d unchanged)\n", counts["+"], counts["~"],
 		counts["-"], counts[same])
 	return err
 }
@@ -127,14 +123,13 @@ func (ch *change) shown() changeShown {
 	return s
 }
 
-func (c *ApplyCmd) ask(todo int) error {
+func (c *ApplyCmd) confirm(todo int) error {
 	if c.Yes {
 		return nil
 	}
 	if c.File == "-" || !terminal.IsTerminal(os.Stdin) {
-		return terminal.Usagef("standard input is not a terminal: use --yes to make these changes, or --dry-run to see " +
-			"them only")
+		return terminal.Usagef("standard input is not a terminal: use --yes to apply these changes, or --dry-run to only " +
+			"show them")
 	}
-	return terminal.AskYes(fmt.Sprintf("Make %s?",
-		terminal.Either(todo == 1, "this change", fmt.Sprintf("these %d changes", todo))))
+	return terminal.RequireYes(fmt.Sprintf("Apply %s?", terminal.Plural(todo, "change")))
 }

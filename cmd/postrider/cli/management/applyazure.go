@@ -12,8 +12,8 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// azureList are the event subscriptions that `az eventgrid event-subscription list` or show prints, or that Azure's own
-// API responds with.
+// azureList returns the event subscriptions that `az eventgrid event-subscription list` or show prints, or that Azure's
+// API returns.
 func azureList(value any) ([]rest.Object, bool) {
 	if o, ok := value.(rest.Object); ok {
 		if isAzure(o) {
@@ -42,7 +42,7 @@ func isAzure(o rest.Object) bool {
 		strings.HasSuffix(strings.ToLower(kind), "eventsubscriptions") && (nested || flat)
 }
 
-// flattened has the members of `properties` beside the others, as the CLI prints them.
+// flattened moves the members of `properties` one level up, as the Azure CLI prints them.
 func flattened(value any) rest.Object {
 	o, _ := value.(rest.Object)
 	flat := without(o, "properties")
@@ -52,7 +52,7 @@ func flattened(value any) rest.Object {
 	return flat
 }
 
-// azureReader converts one event subscription and notes what postrider does not have.
+// azureReader converts one event subscription and notes what postrider does not support.
 type azureReader struct {
 	title string
 	notes []string
@@ -62,15 +62,15 @@ func (a *azureReader) note(format string, args ...any) {
 	a.notes = append(a.notes, a.title+": "+fmt.Sprintf(format, args...))
 }
 
-// fromAzure adds the event subscriptions of a list and their topics. A new topic takes CloudEvents if all of its event
-// subscriptions get them.
+// fromAzure adds the event subscriptions of a list and their topics. A new topic has the CloudEvents schema if all of
+// its event subscriptions receive CloudEvents.
 func (f *applyFile) fromAzure(list []rest.Object, topic string) error {
-	others := map[string]bool{} // topics with event subscriptions that get another schema than CloudEvents
+	others := map[string]bool{} // topics with an event subscription that receives another schema than CloudEvents
 	for _, o := range list {
 		name := textOf(o["name"])
 		a := &azureReader{title: "event subscription " + terminal.Cell(name)}
 		d, ok := a.subscription(flattened(o), name, topic)
-		f.notOffered = append(f.notOffered, a.notes...)
+		f.notes = append(f.notes, a.notes...)
 		if !ok {
 			continue
 		}
@@ -95,16 +95,16 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (declared,
 	d := declared{key: key{kindSubscription, cmp.Or(topic, azureTopic(textOf(o["topic"]))), name}, settings: rest.Object{}}
 	switch {
 	case d.topic == "":
-		a.note("events of %s do not come here by themselves: left out; --topic names the topic that they are published to",
+		a.note("omitted, because %s is not a topic of postrider; use --topic to name the topic of its events",
 			terminal.Cell(o["topic"]))
 		return d, false
 	case o["deliveryConfiguration"] != nil:
-		a.note("the deliveryConfiguration of a namespace is not read: left out; create it with subscription create")
+		a.note("omitted, because it has the deliveryConfiguration of a namespace; use subscription create")
 		return d, false
 	}
 	destination := flattened(o["destination"])
 	if identity, ok := o["deliveryWithResourceIdentity"].(rest.Object); ok {
-		a.note("deliveryWithResourceIdentity is not offered: deliveries carry no token of Azure's")
+		a.note("deliveryWithResourceIdentity is not supported: deliveries have no token of Azure's")
 		destination = flattened(identity["destination"])
 	}
 	if !a.destination(destination) {
@@ -122,8 +122,8 @@ func (a *azureReader) subscription(o rest.Object, name, topic string) (declared,
 	return d, true
 }
 
-// azureTopic is the name of a custom topic, a domain's or a namespace's; "" for sources in Azure, such as a storage
-// account.
+// azureTopic returns the name of a topic: a custom one, or one of a domain or namespace. It returns "" for other
+// resources, such as a storage account.
 func azureTopic(id string) string {
 	parts := strings.Split(strings.Trim(id, "/"), "/")
 	if len(parts) < 2 || !strings.Contains(strings.ToLower(id), "/microsoft.eventgrid/") ||
@@ -133,26 +133,26 @@ func azureTopic(id string) string {
 	return parts[len(parts)-1]
 }
 
-// destination completes the members of a destination; false if postrider does not deliver there.
+// destination completes the members of a destination. It returns false if postrider cannot deliver to it.
 func (a *azureReader) destination(d rest.Object) bool {
 	if kind := textOf(d["endpointType"]); kind != "WebHook" {
-		a.note("endpointType %s is not offered: left out; postrider delivers to WebHook", terminal.Cell(d["endpointType"]))
+		a.note("omitted, because endpointType %s is not supported; postrider delivers to WebHook",
+			terminal.Cell(d["endpointType"]))
 		return false
 	}
 	if textOf(d["endpointUrl"]) == "" {
 		d["endpointUrl"] = d["endpointBaseUrl"]
-		a.note("the list has no endpointUrl, so its query string, if it has one, is missing: list with " +
-			"--include-full-endpoint-url true")
+		a.note("the list has no endpointUrl, so a query string is missing; list with --include-full-endpoint-url true")
 	}
 	if textOf(d["endpointUrl"]) == "" {
-		a.note("it has no endpoint: left out")
+		a.note("omitted, because it has no endpoint")
 		return false
 	}
 	for _, member := range []string{
 		"azureActiveDirectoryTenantId", "azureActiveDirectoryApplicationIdOrUri", "minimumTlsVersionAllowed",
 	} {
 		if d[member] != nil {
-			a.note("%s is not offered: deliveries go without", member)
+			a.note("%s is not supported", member)
 		}
 	}
 	mappings, _ := d["deliveryAttributeMappings"].([]any)
@@ -167,10 +167,11 @@ func (a *azureReader) destination(d rest.Object) bool {
 	return true
 }
 
-// header adds a custom header. No list has the value of a secret one.
+// header adds a custom header. Lists do not have the values of secret headers.
 func (a *azureReader) header(headers []any, m rest.Object) []any {
 	if m["isSecret"] == true && (m["value"] == nil || m["value"] == "Hidden") {
-		a.note("the value of secret header %s is not in the list: left out; set it afterwards", terminal.Cell(m["name"]))
+		a.note("omitted secret header %s, because the list does not have its value; set it afterwards",
+			terminal.Cell(m["name"]))
 		return headers
 	}
 	properties := present(m, "value", "isSecret")
@@ -180,7 +181,7 @@ func (a *azureReader) header(headers []any, m rest.Object) []any {
 	return append(headers, rest.Object{"name": m["name"], "type": m["type"], "properties": properties})
 }
 
-// present are the named members that have a value.
+// present returns the named members that have a value.
 func present(o rest.Object, names ...string) rest.Object {
 	found := rest.Object{}
 	for _, name := range names {
@@ -194,7 +195,7 @@ func present(o rest.Object, names ...string) rest.Object {
 // deadLetters nests the members of a dead-letter destination as the REST API does.
 func (a *azureReader) deadLetters(o rest.Object) {
 	if identity, ok := o["deadLetterWithResourceIdentity"].(rest.Object); ok {
-		a.note("deadLetterWithResourceIdentity is not offered: dead letters are written to the location of serve " +
+		a.note("deadLetterWithResourceIdentity is not supported; dead letters go to the location of serve " +
 			"--dead-letter-container")
 		o["deadLetterDestination"] = identity["deadLetterDestination"]
 	}

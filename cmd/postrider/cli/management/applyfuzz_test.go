@@ -36,7 +36,7 @@ func FuzzReadApply(f *testing.F) {
 			require.NotEmpty(t, d.name)
 			require.False(t, seen[d.key])
 			seen[d.key] = true
-			_, _ = checked(d)
+			_, _ = validated(d)
 			for _, line := range diff(tables[d.kind], nil, d.settings) {
 				require.NotContains(t, line.String(), "\x1b", "nothing in a file controls the terminal")
 			}

@@ -13,49 +13,50 @@ import (
 	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
+	"postrider/policy"
 	"postrider/server/management"
 )
 
-// same marks what is already as the file declares it; + - ~ are as in a diffLine.
+// same marks an object that needs no change; + - ~ are as in a diffLine.
 const same = "="
 
-// change is what apply does to one object.
+// change is the change of one object.
 type change struct {
 	declared
 	mark  string
 	lines []diffLine
-	etag  string // the version that was compared; "" of what does not exist
+	etag  string // the compared version; "" for a new object
 }
 
-// applier compares a file with a server, and changes the server accordingly.
+// applier compares a file with a server, and applies the changes to the server.
 type applier struct {
 	client *rest.Client
 	file   *applyFile
 	prune  bool
-	out    io.Writer // reports each change that was made
+	out    io.Writer // for a line for each applied change
 
 	// existing are the server's objects: all policies and topics, and the event subscriptions of the file's topics; with
 	// prune those of all topics.
-	existing  map[key]rest.Object
-	unsettled map[string]bool // policies that the file creates or changes
+	existing        map[key]rest.Object
+	changedPolicies map[string]bool // that the file creates or changes
 }
 
-// mistake is an error of the file.
-type mistake struct{ error }
+// fileError is an error of the file that needs no server.
+type fileError struct{ error }
 
-// isMistake reports whether the file is to be corrected. Other errors are the server's.
-func isMistake(err error) bool {
-	var own mistake
-	return errors.As(err, &own) || rest.IsStatus(err, http.StatusBadRequest) || rest.IsStatus(err, http.StatusConflict)
+// isFileError reports whether an error, also one of the server, is about the content of the file.
+func isFileError(err error) bool {
+	return errors.As(err, new(fileError)) || rest.IsStatus(err, http.StatusBadRequest) ||
+		rest.IsStatus(err, http.StatusConflict)
 }
 
-// plan checks all objects of the file and returns the changes in the order in which they are to be made.
+// plan validates all objects of the file and returns the changes in the order in which they must be applied.
 func (a *applier) plan(ctx context.Context) ([]change, error) {
 	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
 	var changes []change
-	var mistakes []string
+	var wrong []string
 	line, all := terminal.NewProgressLine(), len(a.file.objects)
 	defer line.End()
 	for i := range a.file.objects {
@@ -65,14 +66,14 @@ func (a *applier) plan(ctx context.Context) ([]change, error) {
 		switch {
 		case err == nil:
 			changes = append(changes, ch)
-		case isMistake(err):
-			mistakes = append(mistakes, fmt.Sprintf("  %s: %s", d.title(), strings.ReplaceAll(err.Error(), "\n", "\n    ")))
+		case isFileError(err):
+			wrong = append(wrong, fmt.Sprintf("  %s: %s", d.title(), strings.ReplaceAll(err.Error(), "\n", "\n    ")))
 		default:
 			return nil, err
 		}
 	}
-	if len(mistakes) > 0 {
-		return nil, fmt.Errorf("nothing was changed, for there are mistakes:\n%s", strings.Join(mistakes, "\n"))
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("nothing was changed; fix these errors of the file:\n%s", strings.Join(wrong, "\n"))
 	}
 	if a.prune {
 		changes = append(changes, a.leftovers()...)
@@ -82,7 +83,7 @@ func (a *applier) plan(ctx context.Context) ([]change, error) {
 
 // read lists the server's objects.
 func (a *applier) read(ctx context.Context) error {
-	a.existing, a.unsettled = map[key]rest.Object{}, map[string]bool{}
+	a.existing, a.changedPolicies = map[key]rest.Object{}, map[string]bool{}
 	for kind, path := range map[string]string{kindPolicy: "/v1/policies", kindTopic: "/v1/topics"} {
 		found, err := a.client.All(ctx, path)
 		if err != nil {
@@ -110,16 +111,16 @@ func (a *applier) read(ctx context.Context) error {
 	return nil
 }
 
-// compare is the change from the server's object to the declared one.
+// compare returns the change from the server's object to the declared one.
 func (a *applier) compare(ctx context.Context, d *declared) (change, error) {
 	before := a.existing[d.key]
 	ch := change{declared: *d, mark: "~", etag: textOf(before["etag"])}
-	after, err := checked(d)
+	after, err := validated(d)
 	switch {
 	case err != nil:
-		return ch, mistake{err}
+		return ch, fileError{err}
 	case d.kind == kindPolicy && before["builtIn"] == true:
-		return ch, mistake{builtInError(d.name)}
+		return ch, fileError{builtInError(d.name)}
 	case d.ifMissing && before != nil:
 		ch.mark = same
 		return ch, nil
@@ -132,7 +133,7 @@ func (a *applier) compare(ctx context.Context, d *declared) (change, error) {
 		return ch, err
 	}
 	if before == nil {
-		ch.mark, after = "+", d.settings // of a new object, its declared settings are enough to see
+		ch.mark, after = "+", d.settings // defaults of a new object are not listed
 	}
 	table := tables[d.kind]
 	ch.lines = diff(table, before, after)
@@ -141,15 +142,17 @@ func (a *applier) compare(ctx context.Context, d *declared) (change, error) {
 	}
 	for _, line := range ch.lines {
 		if before != nil && spec.Find(table, line.property).Fixed {
-			return ch, mistake{fmt.Errorf("%s cannot be changed once the topic exists", line)}
+			return ch, fileError{fmt.Errorf("%s cannot be changed once the topic exists", line)}
 		}
 	}
-	a.unsettled[d.name] = a.unsettled[d.name] || d.kind == kindPolicy && ch.mark != same
+	if d.kind == kindPolicy && ch.mark != same {
+		a.changedPolicies[d.name] = true
+	}
 	return ch, nil
 }
 
-// checked finds mistakes that need no server. Of policies and topics it returns the settings with all defaults.
-func checked(d *declared) (after rest.Object, err error) {
+// validated validates an object without the server. It returns a policy or topic with all defaults.
+func validated(d *declared) (after rest.Object, err error) {
 	body, err := terminal.EncodePlainly(d.settings)
 	if err != nil {
 		return nil, err
@@ -161,11 +164,10 @@ func checked(d *declared) (after rest.Object, err error) {
 	case kindTopic:
 		shown, err = management.ReadTopic(d.name, body)
 	case kindPolicy:
-		p, wrong := management.ReadPolicy(d.name, body)
-		if wrong != nil {
-			return nil, wrong
+		var p *policy.Policy
+		if p, err = management.ReadPolicy(d.name, body); err == nil {
+			shown = management.DescribePolicy(p, 0)
 		}
-		shown = management.DescribePolicy(p, 0)
 	}
 	if err != nil {
 		return nil, err
@@ -178,7 +180,7 @@ func (a *applier) nameFree(d *declared) error {
 	for k := range a.existing {
 		if k.kind == d.kind {
 			if err := nameFree(d.name, k.name); err != nil {
-				return mistake{err}
+				return fileError{err}
 			}
 		}
 	}
@@ -194,10 +196,10 @@ func (a *applier) subscription(
 	topic := key{kindTopic, "", d.topic}
 	switch {
 	case policy.name != "" && a.existing[policy] == nil && a.file.find(policy) == nil:
-		err = fmt.Errorf("retryPolicy.policy: there is no policy %q, neither in the file nor on the server", policy.name)
-		return nil, nil, mistake{err}
+		err = fmt.Errorf("retryPolicy.policy: neither the file nor the server has a policy %q", policy.name)
+		return nil, nil, fileError{err}
 	case a.existing[topic] == nil && a.file.find(topic) == nil:
-		return nil, nil, mistake{fmt.Errorf("there is no topic %q, neither in the file nor on the server", d.topic)}
+		return nil, nil, fileError{fmt.Errorf("neither the file nor the server has a topic %q", d.topic)}
 	case a.existing[topic] == nil:
 		return nil, nil, nil
 	}
@@ -206,11 +208,11 @@ func (a *applier) subscription(
 		return nil, nil, err
 	}
 	if policy.name != "" && a.existing[policy] == nil {
-		after["retryPolicy"] = d.settings["retryPolicy"] // its limits are those of a policy that does not exist yet
+		after["retryPolicy"] = d.settings["retryPolicy"] // validated only when the policy exists
 	}
 	after["endpointUrl"] = d.settings["endpointUrl"]
 	given := secretHeaders(d.settings["deliveryAttributeMappings"])
-	for name, properties := range secretHeaders(after["deliveryAttributeMappings"]) { // the server shows no value
+	for name, properties := range secretHeaders(after["deliveryAttributeMappings"]) { // the server omits the values
 		if own := given[name]; own != nil {
 			properties["value"] = own["value"]
 		}
@@ -219,18 +221,18 @@ func (a *applier) subscription(
 	return before, after, err
 }
 
-// dryRun validates the settings on the server. Limits that only the policy in the file allows are validated when the
-// event subscription is written.
+// dryRun validates the settings on the server. If the file changes the retry policy, limits that only the new policy
+// allows are validated when the event subscription is written.
 func (a *applier) dryRun(ctx context.Context, d *declared, policy string) (after rest.Object, err error) {
 	path := d.path() + "?dryRun=true"
 	err = a.client.Call(ctx, http.MethodPut, path, d.settings, &after)
-	if rest.IsStatus(err, http.StatusBadRequest) && a.unsettled[policy] {
+	if rest.IsStatus(err, http.StatusBadRequest) && a.changedPolicies[policy] {
 		err = a.client.Call(ctx, http.MethodPut, path, without(d.settings, "retryPolicy"), &after)
 	}
 	return after, err
 }
 
-// revealed adds the secrets of an event subscription, so that another endpoint or header is seen.
+// revealed adds the secrets of an event subscription, so that changes of the endpoint and of headers are detected.
 func (a *applier) revealed(ctx context.Context, d *declared, shown rest.Object) (rest.Object, error) {
 	var full, headers rest.Object
 	if err := a.client.Call(ctx, http.MethodPost, d.path()+"/getFullUrl", nil, &full); err != nil {
@@ -250,9 +252,9 @@ func (a *applier) revealed(ctx context.Context, d *declared, shown rest.Object) 
 // ownPrefix begins the names of postrider's own topics.
 const ownPrefix = "postrider."
 
-// leftovers deletes what the server has and the file does not name: event subscriptions first, for they keep topics and
-// policies from being deleted. The list of the Azure CLI names event subscriptions only, so only those of its topics
-// are deleted.
+// leftovers returns the deletions of objects that the file does not name. Event subscriptions come first, because
+// topics and policies with event subscriptions cannot be deleted. For a list of the Azure CLI, which names no other
+// objects, only event subscriptions of its topics are deleted.
 func (a *applier) leftovers() (gone []change) {
 	for k, o := range a.existing {
 		own := strings.HasPrefix(k.topic+k.name, ownPrefix)
@@ -271,9 +273,9 @@ func (a *applier) leftovers() (gone []change) {
 	return gone
 }
 
-// write makes the changes one after another and stops at the first error.
+// write applies the changes one after another and stops at the first error.
 func (a *applier) write(ctx context.Context, changes []change) error {
-	done, all := 0, pending(changes)
+	done, all := 0, countChanges(changes)
 	for i := range changes {
 		ch := &changes[i]
 		if ch.mark == same {
@@ -282,14 +284,14 @@ func (a *applier) write(ctx context.Context, changes []change) error {
 		err := terminal.Await(fmt.Sprintf("%s is written (%d of %d)", ch.title(), done+1, all),
 			func() error { return a.writeOne(ctx, ch) })
 		if rest.IsStatus(err, http.StatusPreconditionFailed) {
-			err = errors.New("another client has changed it meanwhile")
+			err = errors.New("another client has changed it since it was compared")
 		}
 		if err != nil {
-			return fmt.Errorf("%d of %s made; %s was rejected: %w\nlater changes were not begun; correct this and apply the "+
-				"file again", done, terminal.Plural(all, "change"), ch.title(), err)
+			return fmt.Errorf("%d of %s applied; %s was rejected: %w\nfix this and apply the file again", done,
+				terminal.Plural(all, "change"), ch.title(), err)
 		}
 		done++
-		fmt.Fprintf(a.out, "%s %s\n", map[string]string{"+": "made", "~": "changed", "-": "deleted"}[ch.mark], ch.title())
+		fmt.Fprintf(a.out, "%s %s\n", map[string]string{"+": "created", "~": "changed", "-": "deleted"}[ch.mark], ch.title())
 	}
 	return nil
 }

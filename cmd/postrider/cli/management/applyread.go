@@ -25,7 +25,7 @@ const (
 	kindSubscription = "subscription"
 )
 
-// kinds are in the order in which they are written: each may need those before it.
+// kinds are in the order in which they are written: each can depend on those before it.
 var kinds = []string{kindPolicy, kindTopic, kindSubscription}
 
 // tables are the settings of each kind.
@@ -33,10 +33,10 @@ var tables = map[string][]spec.Setting{
 	kindPolicy: spec.Policy, kindTopic: spec.Topic, kindSubscription: spec.Subscription,
 }
 
-// key names an object.
-type key struct{ kind, topic, name string } // topic is that of a subscription
+// key identifies an object. Only a subscription has a topic.
+type key struct{ kind, topic, name string }
 
-// title is how the object is called where changes are listed.
+// title is the name of the object in lists of changes.
 func (k key) title() string {
 	if k.kind == kindSubscription {
 		return k.kind + " " + terminal.Cell(k.topic) + "/" + terminal.Cell(k.name)
@@ -44,7 +44,7 @@ func (k key) title() string {
 	return k.kind + " " + terminal.Cell(k.name)
 }
 
-// path is the object's in the REST API.
+// path is the path of the object in the REST API.
 func (k key) path() string {
 	switch k.kind {
 	case kindPolicy:
@@ -58,16 +58,15 @@ func (k key) path() string {
 // declared is an object of a file.
 type declared struct {
 	key
-	settings  rest.Object // as the API takes them
-	ifMissing bool        // an existing object stays as it is
+	settings  rest.Object // in the form of the API
+	ifMissing bool        // an existing object is not changed
 }
 
-// applyFile is what a file declares.
+// applyFile is the content of a file.
 type applyFile struct {
 	objects []declared
-	// azure: it is a list of the Azure CLI. notOffered are its parts that postrider does not have, one a line.
-	azure      bool
-	notOffered []string
+	azure   bool     // a list of the Azure CLI
+	notes   []string // parts of that list that postrider does not support
 }
 
 func (f *applyFile) find(k key) *declared {
@@ -83,13 +82,13 @@ func (f *applyFile) usesTopic(topic string) bool {
 	return slices.ContainsFunc(f.objects, func(d declared) bool { return d.topic == topic })
 }
 
-// add rejects an object that appears twice.
+// add adds an object. It rejects duplicates.
 func (f *applyFile) add(d declared) error {
 	if d.name == "" || d.kind == kindSubscription && d.topic == "" {
 		return fmt.Errorf("a %s without a name%s", d.kind, terminal.Either(d.kind == kindSubscription, " or a topic", ""))
 	}
 	if f.find(d.key) != nil {
-		return fmt.Errorf("%s appears twice", d.title())
+		return fmt.Errorf("%s is duplicate", d.title())
 	}
 	for i := range f.objects {
 		if other := &f.objects[i]; d.kind != kindPolicy && other.kind == d.kind && other.topic == d.topic {
@@ -102,7 +101,7 @@ func (f *applyFile) add(d declared) error {
 	return nil
 }
 
-// nameFree reports that a name differs from another one only in letter case.
+// nameFree returns an error if two names differ only in letter case.
 func nameFree(name, other string) error {
 	if name != other && strings.EqualFold(name, other) {
 		return fmt.Errorf("the name conflicts with %q: names must not differ only in letter case", other)
@@ -110,8 +109,8 @@ func nameFree(name, other string) error {
 	return nil
 }
 
-// readApply reads YAML, which includes JSON: postrider's documents, or the list that the Azure CLI prints. topic is the
-// topic of the list's event subscriptions; "" for the one in the list.
+// readApply reads YAML or JSON: postrider's documents, or a list of the Azure CLI. topic replaces the topics in that
+// list, unless it is "".
 func readApply(text []byte, topic string) (*applyFile, error) {
 	f := &applyFile{}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -150,7 +149,7 @@ func (f *applyFile) document(value any, topic string) error {
 		return nil
 	}
 	if !ok {
-		return errors.New("it must have topics, subscriptions or policies, or be the list of az eventgrid " +
+		return errors.New("it must have topics, subscriptions or policies, or be the output of az eventgrid " +
 			"event-subscription list")
 	}
 	for _, name := range []string{"policies", "topics", "subscriptions"} {
@@ -165,12 +164,12 @@ func (f *applyFile) document(value any, topic string) error {
 		}
 	}
 	for name := range without(o, "policies", "topics", "subscriptions") {
-		return fmt.Errorf("%s is not known: a file has policies, subscriptions and topics", name)
+		return fmt.Errorf("unknown member %s: a file can have policies, subscriptions and topics", name)
 	}
 	return nil
 }
 
-// entries are the objects of a list; none if there is no list.
+// entries returns the objects of a list; none if there is no list.
 func entries(o rest.Object, name string) ([]rest.Object, error) {
 	if o[name] == nil {
 		return nil, nil
@@ -188,7 +187,7 @@ func entries(o rest.Object, name string) ([]rest.Object, error) {
 	return objects, nil
 }
 
-// entry adds an object of a list. topic is the topic around it; "" for a list of its own.
+// entry adds an object of a list. topic is the topic that contains the list; "" for a list of the file.
 func (f *applyFile) entry(list string, entry rest.Object, topic string) error {
 	k := key{name: textOf(entry["name"])}
 	settings := without(entry, "name")
@@ -228,15 +227,15 @@ func without(o rest.Object, names ...string) rest.Object {
 	return left
 }
 
-// maxYAMLNodes bounds the size that aliases can give to a small file.
+// maxYAMLNodes limits the expansion of aliases.
 const maxYAMLNodes = 2_000_000
 
-// yamlReader converts YAML to the values of JSON. Numbers keep their digits; a time is text.
+// yamlReader converts YAML to JSON values. Numbers keep their digits; times become text.
 type yamlReader struct{ left int }
 
 func (r *yamlReader) value(n *yaml.Node) (any, error) {
 	if r.left--; r.left < 0 {
-		return nil, fmt.Errorf("line %d: too much, or an alias that holds itself", n.Line)
+		return nil, fmt.Errorf("line %d: more than %d values, or an alias that contains itself", n.Line, maxYAMLNodes)
 	}
 	switch n.Kind {
 	case yaml.DocumentNode:
@@ -269,12 +268,11 @@ func (r *yamlReader) mapping(n *yaml.Node) (rest.Object, error) {
 		}
 		switch _, twice := o[key.Value]; {
 		case key.Tag == "!!merge":
-			return nil,
-				fmt.Errorf("line %d: merge keys (<<) are not read; repeat what is shared, or name it with an alias", key.Line)
+			return nil, fmt.Errorf("line %d: merge keys (<<) are not supported; repeat the values, or use an alias", key.Line)
 		case key.Kind != yaml.ScalarNode:
 			return nil, fmt.Errorf("line %d: a name must be text", key.Line)
 		case twice:
-			return nil, fmt.Errorf("line %d: %s appears twice", key.Line, key.Value)
+			return nil, fmt.Errorf("line %d: %s is duplicate", key.Line, key.Value)
 		}
 		o[key.Value] = value
 	}
@@ -299,16 +297,16 @@ func scalar(n *yaml.Node) (any, error) {
 		}
 		text, err := json.Marshal(f)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %s is no number of JSON", n.Line, n.Value)
+			return nil, fmt.Errorf("line %d: %s is not a number of JSON", n.Line, n.Value)
 		}
 		return json.Number(text), nil
 	case "!!binary":
-		return nil, fmt.Errorf("line %d: binary values are not read", n.Line)
+		return nil, fmt.Errorf("line %d: binary values are not supported", n.Line)
 	}
 	return strings.ToValidUTF8(n.Value, "\uFFFD"), nil
 }
 
-// diffLine is a setting that would change. before or after is "" if there is no value.
+// diffLine is a changed setting. before or after is "" if there is no value.
 type diffLine struct{ property, before, after string }
 
 // String is the difference in one line of text: + for a new value, - for a removed one, ~ for a changed one.
@@ -326,7 +324,7 @@ func (d diffLine) String() string {
 func diff(table []spec.Setting, before, after rest.Object) (lines []diffLine) {
 	for i := range table {
 		s := &table[i]
-		was, is := valueAt(before, s.Name), valueAt(after, s.Name)
+		was, is := rest.PresentAt(before, s.Name), rest.PresentAt(after, s.Name)
 		if s.Secret {
 			was, is = masked(s.Kind, was, was), masked(s.Kind, was, is)
 		}
@@ -336,16 +334,6 @@ func diff(table []spec.Setting, before, after rest.Object) (lines []diffLine) {
 	}
 	slices.SortFunc(lines, func(a, b diffLine) int { return strings.Compare(a.property, b.property) })
 	return lines
-}
-
-// valueAt is the value at a path; nil for none, also for an empty text, list or object.
-func valueAt(o rest.Object, path string) any {
-	value := rest.ValueAt(o, path)
-	if v := reflect.ValueOf(value); value == "" || v.Kind() == reflect.Slice && v.Len() == 0 ||
-		v.Kind() == reflect.Map && v.Len() == 0 {
-		return nil
-	}
-	return value
 }
 
 const maxShown = 200
@@ -365,7 +353,7 @@ func shownValue(value any) string {
 	return string(text)
 }
 
-// plainly is a value as it comes out of JSON, so that values of different origin can be compared.
+// plainly converts a value to the types of decoded JSON, so that values of different origin can be compared.
 func plainly(value any) (o rest.Object, err error) {
 	encoded, err := terminal.EncodePlainly(value)
 	if err == nil {
@@ -376,11 +364,11 @@ func plainly(value any) (o rest.Object, err error) {
 
 const (
 	hidden      = "***"
-	hiddenOther = "*** (another one)"
+	hiddenOther = "*** (changed)"
 )
 
-// masked hides the secrets of a value: the query of a URL, the values of secret headers, or all of it. A query or a
-// header that differs from the value before still differs afterwards; other secrets are never shown by the server.
+// masked hides the secrets of a value: the query of a URL, the values of secret headers, or all of it. A changed query
+// or header is still different afterwards; the server never returns other secrets.
 func masked(kind spec.Kind, before, value any) any {
 	switch {
 	case value == nil:
@@ -408,7 +396,7 @@ func maskedHeaders(before, value any) any {
 		if header == nil {
 			continue
 		}
-		old, given := was[textOf(header["name"])], properties["value"] // without a value, the stored one is kept
+		old, given := was[textOf(header["name"])], properties["value"] // nil keeps the stored value
 		header, properties = maps.Clone(header), maps.Clone(properties)
 		properties["value"] = terminal.Either(old != nil && given != nil && old["value"] != given, hiddenOther, hidden)
 		header["properties"] = properties
@@ -417,7 +405,7 @@ func maskedHeaders(before, value any) any {
 	return shown
 }
 
-// secretHeaders are the properties of the secret headers of a list, by name.
+// secretHeaders returns the properties of the secret headers of a list, by name.
 func secretHeaders(value any) map[string]rest.Object {
 	found := map[string]rest.Object{}
 	list, _ := value.([]any)
@@ -429,7 +417,7 @@ func secretHeaders(value any) map[string]rest.Object {
 	return found
 }
 
-// secretHeader is an entry of deliveryAttributeMappings with its properties, if its value is secret; else nil.
+// secretHeader returns an entry of deliveryAttributeMappings and its properties; nil unless its value is secret.
 func secretHeader(entry any) (header, properties rest.Object) {
 	header, _ = entry.(rest.Object)
 	properties, _ = header["properties"].(rest.Object)

@@ -22,15 +22,15 @@ import (
 // PolicyCmd is policy with its verbs.
 type PolicyCmd struct {
 	List    policyListCmd    `cmd:"" help:"List the retry policies: the built-in ones and your own." example:"policy list"`
-	Show    policyShowCmd    `cmd:"" help:"Show a policy: schedule, limits and the status-code table." detail:"Retry-After, dead letters and the effect of probation are shown as they apply to event subscriptions with behavior documented. With behavior safe, the default, Retry-After is honored, dead letters are rows, and probation holds." example:"policy show ga-2021; policy show namespace-2023 -o json"`
-	Explain policyExplainCmd `cmd:"" help:"Show every attempt of a policy at an endpoint whose response is always the same, and how the delivery ends." detail:"Times are seconds from publishing. Jitter and probation of a failing endpoint are left out." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
+	Show    policyShowCmd    `cmd:"" help:"Show a policy: schedule, limits and the status-code table." detail:"Retry-After, dead letters and probation are shown for behavior documented. With behavior safe, the default, Retry-After is honored, dead letters are rows, and probation holds deliveries." example:"policy show ga-2021; policy show namespace-2023 -o json"`
+	Explain policyExplainCmd `cmd:"" help:"Preview the retry schedule of a policy: all attempts for one constant response, and the end of the delivery." detail:"Times are seconds from publishing. Jitter and probation are not included." example:"policy explain ga-2021 --status 503; policy explain ga-2021 --status 503 --retry-after 24h; policy explain namespace-2023 --ttl 20m -o json; policy explain ga-2018 --status 400 --dead-letter none; policy explain ga-2019 --status 400 --behavior documented"`
 	Put     policyPutCmd     `cmd:"" help:"Create or replace your own policy, from a file." detail:"Every node uses it within a second, also for pending deliveries. Settings that the file leaves out take their defaults, see docs/guides/retry-policies.md." example:"policy show ga-2021 -o json > mine.json; policy put mine -f mine.json; policy explain mine --status 404; policy put mine -f mine.json --if-match \"$(postrider policy show mine -o json | jq -r .etag)\""`
 	Delete  policyDeleteCmd  `cmd:"" help:"Delete your own policy that no event subscription uses." detail:"A policy that event subscriptions use is not deleted; the error names them." example:"policy delete mine; policy delete mine --yes"`
 }
 
 func policyURL(name string) string { return rest.ItemURL("/v1/policies", name) }
 
-// onePolicy is a verb about one policy.
+// onePolicy has the flags of verbs about one policy.
 type onePolicy struct {
 	rest.Flags
 	Name string `arg:"" help:"Name of the policy, for example ga-2021."`
@@ -39,14 +39,10 @@ type onePolicy struct {
 type policyListCmd struct{ rest.Flags }
 
 // Run executes policy list.
-func (c *policyListCmd) Run(ctx context.Context) error {
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *policyListCmd) Run(ctx context.Context, client *rest.Client) error {
 	list, err := client.All(ctx, "/v1/policies")
 	if c.NoServer(err) {
-		fmt.Fprintln(os.Stderr, "postrider: no server: only the built-in policies are listed;", err)
+		fmt.Fprintln(os.Stderr, "postrider: no server; the list has only the built-in policies:", err)
 		list, err = builtInPolicies()
 	}
 	if err != nil {
@@ -67,7 +63,7 @@ func (c *policyListCmd) Run(ctx context.Context) error {
 	})
 }
 
-// builtInPolicies are the built-in ones as the REST API has them.
+// builtInPolicies returns the built-in policies in the form of the REST API.
 func builtInPolicies() (list []rest.Object, err error) {
 	for _, p := range policy.Builtins() {
 		o, err := plainly(management.DescribePolicy(&p, 0))
@@ -79,7 +75,7 @@ func builtInPolicies() (list []rest.Object, err error) {
 	return list, nil
 }
 
-// readPolicy reads a retry policy as the REST API shows it.
+// readPolicy reads a retry policy in the form of the REST API.
 func readPolicy(o rest.Object) (*policy.Policy, error) {
 	name := fmt.Sprint(o["name"])
 	if p, ok := policy.Builtin(name); ok {
@@ -91,12 +87,12 @@ func readPolicy(o rest.Object) (*policy.Policy, error) {
 	}
 	p, err := management.ReadPolicy(name, text)
 	if err != nil {
-		return nil, fmt.Errorf("read retry policy %s as the server has it: %w", name, err)
+		return nil, fmt.Errorf("read retry policy %s of the server: %w", name, err)
 	}
 	return p, nil
 }
 
-// find is the policy, with the REST API's description of it. A built-in one needs no server.
+// find returns the policy and its form in the REST API. A built-in policy needs no server.
 func (c *onePolicy) find(ctx context.Context) (*policy.Policy, any, error) {
 	if p, ok := policy.Builtin(c.Name); ok {
 		return &p, management.DescribePolicy(&p, 0), nil
@@ -108,7 +104,7 @@ func (c *onePolicy) find(ctx context.Context) (*policy.Policy, any, error) {
 		for _, p := range policy.Builtins() {
 			names = append(names, p.Name)
 		}
-		return nil, nil, terminal.Usagef("no policy %q: the policies are %s; for one of your own: %v",
+		return nil, nil, terminal.Usagef("no built-in policy %q (they are %s), and your own policies need a server: %v",
 			c.Name, strings.Join(names, ", "), err)
 	}
 	if err != nil {
@@ -153,7 +149,7 @@ func printPolicy(w io.Writer, p *policy.Policy) {
 	for _, line := range slices.Concat(scheduleLines(p), optionLines(p), probationLines(p.Probation)) {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
-	fmt.Fprintln(w, "\nENDPOINT\tANSWER\tACTION\tNO SOONER THAN")
+	fmt.Fprintln(w, "\nENDPOINT\tRESPONSE\tACTION\tMINIMUM DELAY")
 	for _, cell := range p.Cells {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell.EndpointKind, cell.Condition, cell.Action, span(cell.MinDelay))
 	}
@@ -191,33 +187,34 @@ func scheduleLines(p *policy.Policy) [][2]string {
 }
 
 func optionLines(p *policy.Policy) [][2]string {
-	late := "not taken"
+	late := "ignored"
 	if p.LateResponseWindow > 0 {
-		late = fmt.Sprintf("a success up to %s after the send cancels the queued retry", span(p.LateResponseWindow))
+		late = fmt.Sprintf("a success up to %s after the request cancels the retry", span(p.LateResponseWindow))
 	}
 	return [][2]string{
-		{"late answers", late},
-		{"no answer", terminal.Either(p.RetryTransportErrors, "retried, also where the table says never",
-			"documented: as the table says; safe: retried")},
+		{"late responses", late},
+		{"no response", terminal.Either(p.RetryTransportErrors, "always retried",
+			"documented: as in the table; safe: always retried")},
 		{"Retry-After", terminal.Either(p.HonorRetryAfter, "", "documented: not honored; safe: ") + "honored up to " +
 			span(p.RetryAfterCap)},
 		{"dead letters", deadLetterWords(p)},
-		{"batching", terminal.Either(p.Batching, "if the event subscription asks for it", "never: one event per call")},
+		{"batching", terminal.Either(p.Batching, "if the event subscription sets it", "never: one event per request")},
 	}
 }
 
 func deadLetterWords(p *policy.Policy) string {
-	words := fmt.Sprintf("%s, unless set otherwise", p.DeadLetterDefault)
+	words := fmt.Sprintf("%s by default", p.DeadLetterDefault)
 	if p.DeadLetterDelay > 0 {
 		words += fmt.Sprintf("; exported %s after the last attempt", span(p.DeadLetterDelay))
 	}
 	if p.DeadLetterExportWindow > 0 {
-		words += fmt.Sprintf("; export given up after %s", span(p.DeadLetterExportWindow))
+		words += fmt.Sprintf("; export abandoned after %s", span(p.DeadLetterExportWindow))
 	}
 	return words
 }
 
-// probationLines says when a hold starts and how long it lasts; where the outcome decides, one line for each length.
+// probationLines describes when a probation starts and how long it lasts. If that depends on the outcome, there is one
+// line for each duration.
 func probationLines(p policy.Probation) [][2]string {
 	if p.Scope == policy.ProbationNone {
 		return [][2]string{{"probation", "none"}}
@@ -251,13 +248,13 @@ func basisWords(b policy.Basis) string {
 type policyExplainCmd struct {
 	onePolicy
 	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
-	Status       *int           `help:"HTTP status that every attempt meets (default 500)." placeholder:"CODE"`
-	Error        string         `help:"Error that every attempt meets instead: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
+	Status       *int           `help:"HTTP status of every response (default 500)." placeholder:"CODE"`
+	Error        string         `help:"Error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
 	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
 	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
-	RetryAfter   time.Duration  `help:"Retry-After of every response: 10m. Shows the policy's cap." placeholder:"DURATION"`
+	RetryAfter   time.Duration  `help:"Retry-After of every response, such as 10m; the policy limits it." placeholder:"DURATION"`
 	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
-	DeadLetter   string         `help:"rows or none: the event subscription's deadLetterDestination; what the behavior says where it states none." enum:",rows,none" default:"" placeholder:"rows|none"`
+	DeadLetter   string         `help:"deadLetterDestination of the event subscription: rows or none (default: that of the behavior)." enum:",rows,none" default:"" placeholder:"rows|none"`
 }
 
 // Run executes policy explain.
@@ -283,7 +280,7 @@ func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
 		Result: policy.Result{Err: policy.ErrorKind(c.Error)}, MaxAttempts: c.MaxAttempts, RetryAfter: c.RetryAfter,
 	}
 	if c.Status != nil {
-		if *c.Status == 0 { // package policy would take it for none
+		if *c.Status == 0 { // means no status in package policy
 			return o, terminal.Usagef("--status 0: must be between 200 and 599")
 		}
 		o.Result.Status = *c.Status
@@ -291,7 +288,7 @@ func (c *policyExplainCmd) options() (policy.ExplainOptions, error) {
 	if c.TTL != nil {
 		minutes := int(*c.TTL / time.Minute)
 		if time.Duration(minutes)*time.Minute != *c.TTL {
-			return o, terminal.Usagef("--ttl %s: a time to live is whole minutes", *c.TTL)
+			return o, terminal.Usagef("--ttl %s: must be whole minutes", *c.TTL)
 		}
 		o.TTLMinutes = &minutes
 	}
@@ -361,5 +358,5 @@ func (c *policyDeleteCmd) Run(ctx context.Context) error {
 }
 
 func builtInError(name string) error {
-	return fmt.Errorf("retry policy %q is built in and never changes: copy it under another name", name)
+	return fmt.Errorf("retry policy %q is built in and cannot be changed: copy it under another name", name)
 }

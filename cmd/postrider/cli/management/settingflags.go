@@ -19,14 +19,14 @@ import (
 	"postrider/policy/filter"
 )
 
-// TableFlags are command-line flags for the settings of a table.
+// TableFlags are command-line flags for a table of settings.
 type TableFlags struct {
 	kong.Plugins                 // one struct with a field for each flag
 	settings     []*spec.Setting // of these fields
 }
 
-// NewTableFlags creates a flag for each setting that has one. group is the help group of flags that the Azure CLI does
-// not have; "" for none.
+// NewTableFlags creates a flag for each setting with a flag name. group is the help group of flags that the Azure CLI
+// does not have; "" for none.
 func NewTableFlags(table []spec.Setting, group string) TableFlags {
 	var f TableFlags
 	var fields []reflect.StructField
@@ -61,7 +61,7 @@ func flagType(s *spec.Setting) reflect.Type {
 	return reflect.TypeFor[*string]()
 }
 
-// flagTag is the tag of the flag's field, as kong reads it.
+// flagTag is the tag of the flag's field for kong.
 func flagTag(s *spec.Setting, group string) reflect.StructTag {
 	help, separator := s.Help, ""
 	if limits := s.Limits(); limits != "" {
@@ -115,7 +115,7 @@ func readsFile(s *spec.Setting) bool {
 	return s.Kind == spec.PEM || strings.HasSuffix(s.FlagName(), "-file")
 }
 
-// Settings are the settings that were given, as the REST API takes them.
+// Settings returns the settings of the flags in the form of the REST API.
 func (f *TableFlags) Settings() (rest.Object, error) {
 	settings, fields := rest.Object{}, reflect.ValueOf(f.Plugins[0]).Elem()
 	for i, s := range f.settings {
@@ -157,14 +157,14 @@ func textValue(s *spec.Setting, text string) (any, error) {
 	case s.Kind == spec.Time:
 		return timeValue(text)
 	case s.Kind == spec.JSON && !json.Valid([]byte(text)):
-		return nil, errors.New("not one JSON document")
+		return nil, errors.New("must be one JSON document")
 	case s.Kind == spec.JSON:
 		return json.RawMessage(text), nil
 	}
 	return text, nil
 }
 
-// anyCase is the one of names that differs from text in letter case only, or text, which the server then rejects.
+// anyCase returns the name that equals text except for letter case, or text, which the server then rejects.
 func anyCase(text string, names []string) string {
 	i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, text) })
 	if i < 0 {
@@ -173,7 +173,7 @@ func anyCase(text string, names []string) string {
 	return names[i]
 }
 
-// timeValue takes a date as well: its beginning in UTC.
+// timeValue reads a time, or a date as its beginning in UTC.
 func timeValue(text string) (string, error) {
 	for _, layout := range []string{
 		time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly,
@@ -185,7 +185,7 @@ func timeValue(text string) (string, error) {
 	return "", fmt.Errorf("%q must be a date such as 2030-01-31, or a time such as 2030-01-31T12:00:00Z", text)
 }
 
-// setAt sets a value by its path, and creates the objects around it.
+// setAt sets a value by its path, and creates the objects that contain it.
 func setAt(o rest.Object, path string, value any) {
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
@@ -199,7 +199,7 @@ func setAt(o rest.Object, path string, value any) {
 	o[names[len(names)-1]] = value
 }
 
-// azBool is true, false or not given. As in the Azure CLI, the flag alone is true.
+// azBool is true, false or nil. As in the Azure CLI, the flag alone is true.
 type azBool struct{ value *bool }
 
 // Decode implements kong.MapperValue: the next word is the flag's value if it is one.
@@ -219,13 +219,13 @@ func (b *azBool) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// syntax is how a setting with its own form is written on the command line: one entry in each argument.
+// syntax is the command-line form of a setting that is a list of objects: one in each argument.
 type syntax struct {
 	read func(text string) (rest.Object, error)
 	help string
 }
 
-// syntaxes are by the name of the setting. The Azure CLI separates the words of an entry alike.
+// syntaxes are by the name of the setting. The Azure CLI separates the words of an entry in the same way.
 var syntaxes = map[string]syntax{
 	"filter.advancedFilters": {
 		advancedFilter, "One condition in one argument: key, operator and values. Quote a value that has spaces.",
@@ -266,7 +266,7 @@ func advancedFilter(text string) (clause rest.Object, err error) {
 func addOperator(clause rest.Object, operator string, given []string) error {
 	takes, known := filter.ArityOf(operator)
 	if !known {
-		return fmt.Errorf("there is no operator %s: they are %s", operator, strings.Join(filter.Operators(), ", "))
+		return fmt.Errorf("unknown operator %s: must be one of %s", operator, strings.Join(filter.Operators(), ", "))
 	}
 	values := make([]any, len(given))
 	for i, text := range given {
@@ -317,19 +317,16 @@ func filterValue(operator, text string) (any, error) {
 	return text, nil
 }
 
-// errNoNumber is for text that looks like a number and is none in JSON, such as 007.
-var errNoNumber = errors.New("no number")
-
-// jsonNumber is text as a number, with all its digits.
+// jsonNumber returns a number of JSON with all its digits. It rejects text such as 007.
 func jsonNumber(text string) (json.Number, error) {
 	var n json.Number
 	if strings.HasPrefix(text, `"`) || json.Unmarshal([]byte(text), &n) != nil || n == "" {
-		return "", errNoNumber
+		return "", errors.New("not a number")
 	}
 	return n, nil
 }
 
-// splitQuoted splits at spaces. Text between two quotation marks, single or double, is one word.
+// splitQuoted splits a text at spaces. Text in single or double quotation marks is one word.
 func splitQuoted(text string) (words []string, err error) {
 	var word strings.Builder
 	inWord, quote := false, rune(0)
@@ -361,7 +358,7 @@ func splitQuoted(text string) (words []string, err error) {
 	return words, nil
 }
 
-// attributeMapping reads a header. Its errors leave out the text, which may hold a secret.
+// attributeMapping reads a header. Its errors omit the text, which may contain a secret.
 func attributeMapping(text string) (rest.Object, error) {
 	parts, err := splitQuoted(text)
 	if err != nil {
@@ -385,14 +382,14 @@ func attributeMapping(text string) (rest.Object, error) {
 	}, nil
 }
 
-// deadLettersTo is a destination as --deadletter-endpoint names it.
+// deadLettersTo returns the dead letter destination of --deadletter-endpoint.
 func deadLettersTo(where string) rest.Object {
 	switch {
 	case strings.EqualFold(where, "rows"):
 		return rest.Object{"endpointType": "Rows"}
 	case strings.EqualFold(where, "none"):
 		return rest.Object{"endpointType": "None"}
-	case strings.HasPrefix(where, "/"): // a resource id, as the Azure CLI takes it
+	case strings.HasPrefix(where, "/"): // a resource id, as in the Azure CLI
 		return rest.Object{"endpointType": "StorageBlob", "properties": rest.Object{"resourceId": where}}
 	}
 	return rest.Object{"endpointType": "Blob", "properties": rest.Object{"url": where}}

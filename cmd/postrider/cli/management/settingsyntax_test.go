@@ -31,7 +31,7 @@ func TestAdvancedFilterFlag(t *testing.T) {
 		{text: "data.x NumberInRange 1-2", wrong: "takes ranges"},
 		{text: "data.x BoolEquals yes", wrong: "true or false"},
 		{text: "data.x StringIn", wrong: "at least one value"},
-		{text: "data.x Like a", wrong: "there is no operator Like"},
+		{text: "data.x Like a", wrong: "unknown operator Like"},
 		{text: `data.x StringIn "a`, wrong: "is not closed"},
 	} {
 		clause, err := advancedFilter(row.text)

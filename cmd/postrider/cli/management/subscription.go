@@ -1,4 +1,4 @@
-// Package management is the verbs for topics, event subscriptions and retry policies, and apply, which reads all of
+// Package management has the verbs for topics, event subscriptions and retry policies, and apply, which reads all of
 // them from a file. They are clients of the REST API.
 package management
 
@@ -21,35 +21,35 @@ import (
 
 // SubscriptionCmd is subscription with its verbs.
 type SubscriptionCmd struct {
-	Create subscriptionCreateCmd `cmd:"" help:"Create an event subscription." detail:"The endpoint must pass the validation handshake first, see docs/guides/receive.md; --endpoint-validation skip does without it. Flags that the Azure CLI has are written as there, except lists: their values are separated by commas, or the flag is repeated." example:"subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts 10 --event-ttl 60; subscription create orders large --endpoint https://audit.example.com/in --included-event-types Shop.OrderPlaced,Shop.OrderPaid --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn \"New York\" Paris' --policy ga-2019"`
+	Create subscriptionCreateCmd `cmd:"" help:"Create an event subscription." detail:"The endpoint must pass the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags of the Azure CLI have the same syntax, except lists: separate their values by commas, or repeat the flag." example:"subscription create orders billing --endpoint https://billing.example.com/events --max-delivery-attempts 10 --event-ttl 60; subscription create orders large --endpoint https://audit.example.com/in --included-event-types Shop.OrderPlaced,Shop.OrderPaid --advanced-filter 'data.total NumberGreaterThan 100' --advanced-filter 'data.city StringIn \"New York\" Paris' --policy ga-2019"`
 	Update subscriptionUpdateCmd `cmd:"" help:"Change some settings of an event subscription." detail:"Settings that you do not name stay as they are. Lists are replaced as a whole." example:"subscription update orders billing --max-delivery-attempts 5 --labels billing,team-a; subscription update orders billing --unset retryPolicy.maxDeliveryAttempts --unset labels"`
 	List   subscriptionListCmd   `cmd:"" help:"List a topic's event subscriptions, or all." example:"subscription list orders; subscription list -o json"`
 	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings." detail:"The endpoint's query string, which often holds a secret, is not shown." example:"subscription show orders billing -o json"`
 	Delete subscriptionDeleteCmd `cmd:"" help:"Delete an event subscription and cancel its pending deliveries." detail:"History and dead letters stay." example:"subscription delete orders billing; subscription delete orders billing --yes"`
 
-	TestFilter testFilterCmd `cmd:"" help:"Show which events an event subscription's filter matches, and which clause decided." detail:"Nothing is stored or delivered. Every clause that an event does not pass is shown; JSON has each clause." example:"subscription test-filter orders billing; subscription test-filter orders billing --event order.json -o json; subscription test-filter orders billing --filter filter.json"`
-	Pause      pauseCmd      `cmd:"" action:"pause" done:"paused" help:"Hold an event subscription's deliveries until it is resumed." detail:"Nothing is lost: events that are published meanwhile are held too. The pause holds from the next publish on every node; attempts that are in progress, or begin within 100 ms, finish." example:"subscription pause orders billing; subscription pause orders billing --stop-time-to-live"`
-	Resume     actionCmd     `cmd:"" action:"resume" done:"resumed" help:"End a pause." detail:"Held deliveries are released in waves by the service. Resuming an event subscription that is not paused changes nothing." example:"subscription resume orders billing"`
+	TestFilter testFilterCmd `cmd:"" help:"Show which events an event subscription's filter matches, and which clause decided." detail:"Nothing is stored or delivered. The table shows the clauses that an event does not pass; JSON has all clauses." example:"subscription test-filter orders billing; subscription test-filter orders billing --event order.json -o json; subscription test-filter orders billing --filter filter.json"`
+	Pause      pauseCmd      `cmd:"" action:"pause" done:"paused" help:"Hold an event subscription's deliveries until it is resumed." detail:"Nothing is lost: events that are published during the pause are held, too. The pause applies to the next publish on every node. Attempts that are in progress, or begin within 100 ms, finish." example:"subscription pause orders billing; subscription pause orders billing --stop-time-to-live"`
+	Resume     actionCmd     `cmd:"" action:"resume" done:"resumed" help:"End a pause." detail:"The service releases held deliveries in waves. Resuming an event subscription that is not paused changes nothing." example:"subscription resume orders billing"`
 	Release    actionCmd     `cmd:"" action:"release" done:"released" help:"End a probation without waiting for its probe." detail:"If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it." example:"subscription release orders billing"`
-	Probe      actionCmd     `cmd:"" action:"probe" done:"one delivery is let through now" help:"Let one delivery through a probation now." detail:"Its success ends the probation, its failure begins the next hold. If the policy holds the endpoint as a whole, it is for all event subscriptions that share it. subscription release ends a probation without a probe." example:"subscription probe orders billing"`
+	Probe      actionCmd     `cmd:"" action:"probe" done:"one delivery is attempted now" help:"Attempt one delivery of a probation now." detail:"A success ends the probation, a failure begins the next one. If the policy holds the endpoint as a whole, this applies to all event subscriptions that share it. subscription release ends a probation without a probe." example:"subscription probe orders billing"`
 
-	Validate       validateCmd       `cmd:"" help:"Run the validation handshake with the endpoint again." detail:"You can run it at any time, also after a failed validation. If the endpoint fails it, nothing is changed." example:"subscription validate orders billing"`
-	TestDelivery   testDeliveryCmd   `cmd:"" help:"Send a sample event to an event subscription alone." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, whatever its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
-	Reveal         revealCmd         `cmd:"" help:"Show the endpoint's whole URL and the custom headers, secrets included." detail:"Needs an administrator's key, and is recorded in the audit." example:"subscription reveal orders billing -o json"`
-	SigningSecrets signingSecretsCmd `cmd:"" help:"Show the secrets that deliveries are signed with, or replace the newest." detail:"Needs an administrator's key, and is recorded in the audit. To replace a secret without an outage, use --rotate and give the new secret to the receiver while both sign; see docs/guides/receive.md#verify-signatures." example:"subscription signing-secrets orders billing; subscription signing-secrets orders billing --rotate --previous-valid-for-hours 48"`
+	Validate       validateCmd       `cmd:"" help:"Run the validation handshake with the endpoint again." detail:"You can run it at any time, also after a failed validation. A failure changes nothing." example:"subscription validate orders billing"`
+	TestDelivery   testDeliveryCmd   `cmd:"" help:"Send a sample event to one event subscription." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, regardless of its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
+	Reveal         revealCmd         `cmd:"" help:"Show the endpoint's whole URL and the custom headers, including secrets." detail:"Requires an administrator's key. The audit records it." example:"subscription reveal orders billing -o json"`
+	SigningSecrets signingSecretsCmd `cmd:"" help:"Show the secrets that sign deliveries, or replace the newest." detail:"Requires an administrator's key. The audit records it. To replace a secret without an outage, use --rotate and give the new secret to the receiver while both secrets sign; see docs/guides/receive.md#verify-signatures." example:"subscription signing-secrets orders billing; subscription signing-secrets orders billing --rotate --previous-valid-for-hours 48"`
 }
 
-// NewSubscriptionCmd has the flags of all settings.
+// NewSubscriptionCmd returns the verbs with flags for all settings.
 func NewSubscriptionCmd() (c SubscriptionCmd) {
 	c.Create.SettingFlags, c.Update.SettingFlags = newSettingFlags(spec.Subscription), newSettingFlags(spec.Subscription)
 	return c
 }
 
-// SettingFlags are the settings of an event subscription. Flags that the Azure CLI has are named as there. Source:
-// Microsoft, Azure CLI reference, az eventgrid event-subscription create and update, 2026-05.
+// SettingFlags are flags for the settings of an event subscription, with the names of the Azure CLI. Source: Microsoft,
+// Azure CLI reference, az eventgrid event-subscription create and update, 2026-05.
 type SettingFlags struct {
 	TableFlags
-	EndpointType       string `help:"webhook is the only type." placeholder:"TYPE"`
+	EndpointType       string `help:"Type of the endpoint: webhook." placeholder:"TYPE"`
 	DeadletterEndpoint string `name:"deadletter-endpoint" help:"Destination of events that cannot be delivered: rows, none, a location that serve allows (file://, s3://, azblob://), or the resource id of a storage container." placeholder:"WHERE"`
 }
 
@@ -57,7 +57,7 @@ func newSettingFlags(table []spec.Setting) SettingFlags {
 	return SettingFlags{TableFlags: NewTableFlags(table, "Beyond the Azure CLI:")}
 }
 
-// Settings are the settings that were given, as the REST API takes them.
+// Settings returns the settings of the flags in the form of the REST API.
 func (f *SettingFlags) Settings() (rest.Object, error) {
 	if f.EndpointType != "" && !strings.EqualFold(f.EndpointType, "webhook") {
 		return nil, terminal.Usagef("--endpoint-type %s: postrider delivers to webhook endpoints only", f.EndpointType)
@@ -69,7 +69,7 @@ func (f *SettingFlags) Settings() (rest.Object, error) {
 	return settings, err
 }
 
-// oneSubscription is a verb about one event subscription.
+// oneSubscription has the flags of verbs about one event subscription.
 type oneSubscription struct {
 	rest.Flags
 	Topic        string `arg:"" help:"Name of the topic."`
@@ -78,7 +78,7 @@ type oneSubscription struct {
 
 func (c *oneSubscription) url() string { return rest.SubscriptionURL(c.Topic, c.Subscription) }
 
-// awaited makes a request that lasts as long as the validation handshake, and prints the event subscription.
+// awaited makes a request that includes the validation handshake, and prints the event subscription.
 func (c *oneSubscription) awaited(ctx context.Context, method, url string, body any, headers ...string) error {
 	var now rest.Object
 	err := terminal.Await("the endpoint responds to the validation handshake", func() error {
@@ -95,7 +95,7 @@ type subscriptionCreateCmd struct {
 	SettingFlags
 	azureFlags
 	rest.IfMatchFlag
-	Replace bool `help:"Replace the event subscription if it exists; settings that you leave out take their defaults. --if-match does the same."`
+	Replace bool `help:"Replace the event subscription if it exists; settings that you omit get their defaults. --if-match does the same."`
 }
 
 // Run executes subscription create.
@@ -110,8 +110,8 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context) error {
 	}
 	err = c.awaited(ctx, http.MethodPut, c.url(), settings, headers...)
 	if rest.IsStatus(err, http.StatusPreconditionFailed) && c.IfMatch == "" {
-		return fmt.Errorf("topic %s has an event subscription %s already: change it with subscription update, or use "+
-			"--replace", c.Topic, c.Subscription)
+		return fmt.Errorf("event subscription %s of topic %s exists already: change it with subscription update, or use "+
+			"--replace", c.Subscription, c.Topic)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ type subscriptionUpdateCmd struct {
 	SettingFlags
 	azureFlags
 	rest.IfMatchFlag
-	Unset []string `help:"Set a setting to its default; its name is the API's, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
+	Unset []string `help:"Reset a setting to its default, by its name in the API, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
 }
 
 // Run executes subscription update.
@@ -140,7 +140,7 @@ func (c *subscriptionUpdateCmd) Run(ctx context.Context) error {
 		setAt(settings, path, nil)
 	}
 	if len(settings) == 0 {
-		return terminal.Usagef("nothing to change: name a setting, see postrider subscription update --help")
+		return terminal.Usagef("no setting to change: see postrider subscription update --help")
 	}
 	return c.awaited(ctx, http.MethodPatch, c.url(), settings, c.Headers()...)
 }
@@ -151,11 +151,7 @@ type subscriptionListCmd struct {
 }
 
 // Run executes subscription list.
-func (c *subscriptionListCmd) Run(ctx context.Context) error {
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *subscriptionListCmd) Run(ctx context.Context, client *rest.Client) error {
 	list, err := subscriptionsOf(ctx, client, c.Topic)
 	if err != nil {
 		return err
@@ -163,16 +159,9 @@ func (c *subscriptionListCmd) Run(ctx context.Context) error {
 	return c.Print(list, func(w io.Writer) { rest.PrintColumns(w, subscriptionColumns, list) })
 }
 
-var subscriptionColumns = []rest.Column{
-	{Title: "TOPIC", Path: "topic"},
-	{Title: "SUBSCRIPTION", Path: "name"},
-	{Title: "ENDPOINT", Path: "endpointBaseUrl"},
-	{Title: "POLICY", Path: "retryPolicy.policy"},
-	{Title: "ATTEMPTS", Path: "retryPolicy.maxDeliveryAttempts"},
-	{Title: "TTL, MINUTES", Path: "retryPolicy.eventTimeToLiveInMinutes"},
-	{Title: "STATE", Path: "provisioningState"},
-	{Title: "HOLD", Path: "hold.reason"},
-}
+var subscriptionColumns = rest.Columns("TOPIC topic", "SUBSCRIPTION name", "ENDPOINT endpointBaseUrl",
+	"POLICY retryPolicy.policy", "ATTEMPTS retryPolicy.maxDeliveryAttempts",
+	"TTL, MINUTES retryPolicy.eventTimeToLiveInMinutes", "STATE provisioningState", "HOLD hold.reason")
 
 // subscriptionsOf lists the event subscriptions of a topic, or of all topics: "".
 func subscriptionsOf(ctx context.Context, c *rest.Client, topic string) ([]rest.Object, error) {
@@ -211,7 +200,7 @@ type subscriptionDeleteCmd struct {
 func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
 	question := func() (string, error) {
 		filter := rest.Object{"topic": c.Topic, "subscription": c.Subscription, "state": "pending"}
-		pending, err := c.HowMany(ctx, "/v1/deliveries", filter, "pending delivery")
+		pending, err := c.Count(ctx, "/v1/deliveries", filter, "pending delivery")
 		return fmt.Sprintf("Delete event subscription %s of topic %s? Its settings are lost, and %s will be canceled.",
 			c.Subscription, c.Topic, pending), err
 	}
@@ -219,13 +208,13 @@ func (c *subscriptionDeleteCmd) Run(ctx context.Context) error {
 		fmt.Sprintf("Event subscription %s of topic %s", c.Subscription, c.Topic), "topic", c.Topic, "name", c.Subscription)
 }
 
-// deleteFlags are those of verbs that delete one object.
+// deleteFlags are the flags of verbs that delete one object.
 type deleteFlags struct {
 	rest.IfMatchFlag
 	terminal.ConfirmFlag
 }
 
-// delete confirms and deletes the object at the path. names are members of the object and their values.
+// delete deletes the object at the path after a confirmation. names are members of the object and their values.
 func (d *deleteFlags) delete(
 	ctx context.Context, f rest.Flags, path string, question func() (string, error), thing string, names ...string,
 ) error {
@@ -245,12 +234,12 @@ func (d *deleteFlags) delete(
 }
 
 func printSubscription(w io.Writer, s rest.Object) {
-	printLines(w, s, "topic topic", "subscription name", "endpoint endpointBaseUrl", "state provisioningState")
+	rest.PrintLines(w, s, "topic topic", "subscription name", "endpoint endpointBaseUrl", "state provisioningState")
 	printSettings(w, spec.Subscription, s)
-	printLines(w, s, "hold hold.reason", "held deliveries hold.heldDeliveries", "created at createdAt",
+	rest.PrintLines(w, s, "hold hold.reason", "held deliveries hold.heldDeliveries", "created at createdAt",
 		"updated at updatedAt")
 	if rest.ValueAt(s, "validation.state") != "succeeded" {
-		printLines(w, s, "handshake validation.message", "link to open validation.validationUrl")
+		rest.PrintLines(w, s, "handshake validation.message", "link to open validation.validationUrl")
 	}
 }
 
@@ -258,10 +247,10 @@ func printSubscription(w io.Writer, s rest.Object) {
 func printSettings(w io.Writer, table []spec.Setting, o rest.Object) {
 	for i := range table {
 		label := []rune(table[i].Label)
-		if len(label) > 1 && unicode.IsLower(label[1]) { // not of URL
+		if len(label) > 1 && unicode.IsLower(label[1]) { // not in "URL"
 			label[0] = unicode.ToLower(label[0])
 		}
-		value := valueAt(o, table[i].Name)
+		value := rest.PresentAt(o, table[i].Name)
 		switch {
 		case value != nil && table[i].Kind == spec.PEM:
 			fmt.Fprintf(w, "%s\tyes\n", string(label)) // -o json has the certificates
@@ -271,22 +260,12 @@ func printSettings(w io.Writer, table []spec.Setting, o rest.Object) {
 	}
 }
 
-// printLines writes a line for each value: its title and, behind the last space, its path.
-func printLines(w io.Writer, o rest.Object, lines ...string) {
-	for _, line := range lines {
-		space := strings.LastIndexByte(line, ' ')
-		if value := valueAt(o, line[space+1:]); value != nil {
-			fmt.Fprintf(w, "%s\t%s\n", line[:space], terminal.OneLine(terminal.PlainText(value)))
-		}
-	}
-}
-
 // post calls one of the actions of an event subscription.
 func (c *oneSubscription) post(ctx context.Context, action string, body, into any) error {
 	return c.Call(ctx, http.MethodPost, c.url()+"/"+action, body, into)
 }
 
-// actionCmd is a verb that changes a hold. Its tag has the action of the REST API and what is printed.
+// actionCmd is a verb that changes a hold. Its tags have the action of the REST API and the text to print.
 type actionCmd struct{ oneSubscription }
 
 // Run executes the verb.
@@ -300,7 +279,7 @@ func (c *oneSubscription) act(ctx context.Context, k *kong.Context, body any) er
 
 type pauseCmd struct {
 	oneSubscription
-	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count toward the time to live of held events; with --no-stop-time-to-live it does. Without either, this stays as it is." negatable:""`
+	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count toward the time to live of held events; with --no-stop-time-to-live it does. Without either, this does not change." negatable:""`
 }
 
 // Run executes subscription pause.
@@ -324,7 +303,7 @@ func (c *testDeliveryCmd) Run(ctx context.Context) error {
 		return err
 	}
 	return c.Print(sent, func(w io.Writer) {
-		fmt.Fprintf(w, "A sample event is delivery %s; see postrider delivery show %[1]s.\n", rest.TextAt(sent, "deliveryId"))
+		fmt.Fprintf(w, "The sample event is delivery %s; see postrider delivery show %[1]s.\n", rest.TextAt(sent, "deliveryId"))
 	})
 }
 
@@ -345,7 +324,7 @@ func (c *revealCmd) Run(ctx context.Context) error {
 		for _, header := range rest.Objects(shown, "deliveryAttributeMappings") {
 			value := rest.TextAt(header, "properties.value")
 			if path := rest.TextAt(header, "properties.sourceField"); path != "-" {
-				value = "of each event: " + path
+				value = "from each event: " + path
 			}
 			fmt.Fprintf(w, "header %s\t%s\n", rest.TextAt(header, "name"), value)
 		}
@@ -354,7 +333,7 @@ func (c *revealCmd) Run(ctx context.Context) error {
 
 type signingSecretsCmd struct {
 	oneSubscription
-	Rotate             bool   `help:"Replace the newest secret; the previous one signs beside it for a while."`
+	Rotate             bool   `help:"Replace the newest secret; the previous one also signs for a while."`
 	PreviousValidHours *int   `api:"previousValidForHours" name:"previous-valid-for-hours" help:"With --rotate: hours for which the previous secret still signs, 0 to 168 (default 24). Use 0 for a secret that has leaked." placeholder:"HOURS"`
 	SecretFile         string `help:"With --rotate: file with the new secret, whsec_ and base64; - reads it from standard input (default: the service creates one)." placeholder:"FILE"`
 }
@@ -395,14 +374,13 @@ func (c *signingSecretsCmd) request() (action string, body any, err error) {
 	return "rotateSigningSecret", settings, nil
 }
 
-// testedFlags say which events a filter is tested with.
+// testedFlags choose the events to test a filter with.
 type testedFlags struct {
 	Event string `help:"Test with the one event in this file, in the topic's input schema; - reads it from standard input." xor:"events" placeholder:"FILE"`
 	Last  *int   `api:"last" help:"Test with the topic's last N events: 1 to 50 (default 50)." xor:"events" placeholder:"N"`
 }
 
-// run tests a filter with the operation of this path and prints the result for each event. Without a file it is the
-// stored filter.
+// run tests the filter in a file, or the stored filter of the path, and prints the result for each event.
 func (f *testedFlags) run(ctx context.Context, server rest.Flags, path, filterFile string) error {
 	if f.Last != nil && (*f.Last < 1 || *f.Last > management.MaxTestedEvents) {
 		return terminal.Usagef("--last %d: must be 1 to %d", *f.Last, management.MaxTestedEvents)
@@ -420,7 +398,7 @@ func (f *testedFlags) run(ctx context.Context, server rest.Flags, path, filterFi
 			return err
 		}
 		if !json.Valid(text) {
-			return terminal.Usagef("%s: not one JSON document", file)
+			return terminal.Usagef("%s: must be one JSON document", file)
 		}
 		test[name] = json.RawMessage(text)
 	}
@@ -440,7 +418,7 @@ type testFilterCmd struct {
 // Run executes subscription test-filter.
 func (c *testFilterCmd) Run(ctx context.Context) error {
 	path := c.url()
-	if c.Filter != "" { // only the topic's operation takes a filter
+	if c.Filter != "" { // only the topic's operation accepts a filter
 		path = rest.TopicURL(c.Topic)
 	}
 	return c.run(ctx, c.Flags, path, c.Filter)
@@ -457,7 +435,7 @@ func (c *topicTestFilterCmd) Run(ctx context.Context) error {
 	return c.run(ctx, c.Flags, rest.TopicURL(c.Topic), c.Filter)
 }
 
-// printTested has a line for each event, and one for each further clause that it did not pass.
+// printTested prints a line for each event, and one for each further clause that it did not pass.
 func printTested(w io.Writer, tested management.FilterResults) {
 	fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tMATCHED\tCLAUSE\tWHY NOT")
 	matched := 0

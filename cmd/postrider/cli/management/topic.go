@@ -17,19 +17,19 @@ type TopicCmd struct {
 	Create topicCreateCmd `cmd:"" help:"Create a topic, and show its access keys." detail:"Creating a topic that exists with the same settings changes nothing and shows no keys; topic keys shows them." example:"topic create orders; topic create orders --input-schema cloudeventschemav1_0 --duplicate-detection-window-in-minutes 1440; topic create machines --input-schema CustomEventSchema --input-mapping-fields eventType=kind --input-mapping-default-values subject=machines"`
 	List   topicListCmd   `cmd:"" help:"List the topics." example:"topic list -o json"`
 	Show   topicShowCmd   `cmd:"" help:"Show a topic." example:"topic show orders"`
-	Keys   topicKeysCmd   `cmd:"" help:"Show a topic's access keys, or renew one." detail:"Publishers may use either key. To renew both without an outage: renew the one that is not in use, move the publishers to it, renew the other." example:"topic keys orders; topic keys orders --renew key2"`
-	Delete topicDeleteCmd `cmd:"" help:"Delete a topic that has no event subscriptions." detail:"A topic with event subscriptions is not deleted. Its events stay until their day is dropped." example:"topic delete orders; topic delete orders --yes"`
+	Keys   topicKeysCmd   `cmd:"" help:"Show a topic's access keys, or renew one." detail:"Publishers can use either key. To renew both without an outage: renew the key that is not in use, switch the publishers to it, renew the other key." example:"topic keys orders; topic keys orders --renew key2"`
+	Delete topicDeleteCmd `cmd:"" help:"Delete a topic that has no event subscriptions." detail:"A topic with event subscriptions is not deleted. Its events stay until the end of their retention." example:"topic delete orders; topic delete orders --yes"`
 
-	TestFilter topicTestFilterCmd `cmd:"" help:"Show which events a filter would match that no event subscription has yet, and which clause decided." detail:"Nothing is stored or delivered. subscription test-filter tests the filter of an event subscription." example:"topic test-filter orders --filter filter.json; topic test-filter orders --filter filter.json --event order.json -o json"`
+	TestFilter topicTestFilterCmd `cmd:"" help:"Show which events of a topic a new filter would match, and which clause decided." detail:"Nothing is stored or delivered. subscription test-filter tests the filter of an event subscription." example:"topic test-filter orders --filter filter.json; topic test-filter orders --filter filter.json --event order.json -o json"`
 }
 
-// NewTopicCmd has the flags of all settings.
+// NewTopicCmd returns the verbs with flags for all settings.
 func NewTopicCmd() (c TopicCmd) {
 	c.Create.TableFlags = NewTableFlags(spec.Topic, "")
 	return c
 }
 
-// oneTopic is a verb about one topic.
+// oneTopic has the flags of verbs about one topic.
 type oneTopic struct {
 	rest.Flags
 	Topic string `arg:"" help:"Name of the topic."`
@@ -62,12 +62,12 @@ func (c *topicCreateCmd) Run(ctx context.Context) error {
 	return c.Print(topic, func(w io.Writer) { printTopic(w, topic) })
 }
 
-// addMapping adds pairs of a property and its member, or its value, to the input mapping.
+// addMapping adds pairs of a property and its member or default value to the input mapping.
 func addMapping(settings rest.Object, flag, member string, pairs []string) error {
 	for _, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
 		if name == "" || value == "" || strings.Contains(name, ".") {
-			return terminal.Usagef("%s %q: not a pair such as eventType=kind", flag, pair)
+			return terminal.Usagef("%s %q: must be a pair such as eventType=kind", flag, pair)
 		}
 		setAt(settings, "inputSchemaMapping.inputSchemaMappingType", "Json")
 		setAt(settings, "inputSchemaMapping.properties."+name+"."+member, value)
@@ -76,23 +76,18 @@ func addMapping(settings rest.Object, flag, member string, pairs []string) error
 }
 
 func printTopic(w io.Writer, topic rest.Object) {
-	printLines(w, topic, "topic name")
+	rest.PrintLines(w, topic, "topic name")
 	printSettings(w, spec.Topic, topic)
-	printLines(w, topic, "publish to endpoint", "created at createdAt", "key1 key1", "key2 key2")
+	rest.PrintLines(w, topic, "publish to endpoint", "created at createdAt", "key1 key1", "key2 key2")
 }
 
 type topicListCmd struct{ rest.Flags }
 
-var topicColumns = []rest.Column{
-	{Title: "TOPIC", Path: "name"},
-	{Title: "KIND", Path: "kind"},
-	{Title: "INPUT SCHEMA", Path: "inputSchema"},
-	{Title: "PUBLISH TO", Path: "endpoint"},
-	{Title: "CREATED AT", Path: "createdAt"},
-}
-
 // Run executes topic list.
-func (c *topicListCmd) Run(ctx context.Context) error { return c.All(ctx, "/v1/topics", topicColumns) }
+func (c *topicListCmd) Run(ctx context.Context) error {
+	return c.All(ctx, "/v1/topics", rest.Columns("TOPIC name", "KIND kind", "INPUT SCHEMA inputSchema",
+		"PUBLISH TO endpoint", "CREATED AT createdAt"))
+}
 
 type topicShowCmd struct{ oneTopic }
 
@@ -116,7 +111,7 @@ func (c *topicKeysCmd) Run(ctx context.Context) error {
 	if err := c.Call(ctx, http.MethodPost, path, body, &keys); err != nil {
 		return err
 	}
-	return c.Print(keys, func(w io.Writer) { printLines(w, keys, "key1 key1", "key2 key2") })
+	return c.Print(keys, func(w io.Writer) { rest.PrintLines(w, keys, "key1 key1", "key2 key2") })
 }
 
 type topicDeleteCmd struct {

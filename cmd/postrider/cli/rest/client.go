@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -25,22 +26,22 @@ import (
 	"postrider/server/api"
 )
 
-// ServerFlags are shared by every verb that is a client of the REST API.
+// ServerFlags are the flags of verbs that call the REST API.
 type ServerFlags struct {
-	Server string `help:"URL of the service, or the name of a server that you have logged in to. Default: the default server (postrider server list), unless a key is set; without one, http://127.0.0.1:7480, where postrider dev listens." env:"POSTRIDER_SERVER" placeholder:"URL|NAME"`
-	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Default: the personal key of postrider login; without one, and for a server on this machine, the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
+	Server string `help:"URL of the service, or the name of a server that you have logged in to. Default: the default server (postrider server list); without one, or if a key is set, http://127.0.0.1:7480 (postrider dev)." env:"POSTRIDER_SERVER" placeholder:"URL|NAME"`
+	APIKey string `name:"api-key" help:"Key for the management API: an API key or the admin token. Default: the personal key of postrider login; without one, for a server on this machine, the well-known token of postrider dev." env:"POSTRIDER_API_KEY,POSTRIDER_ADMIN_TOKEN" placeholder:"KEY"`
 	CAFile string `name:"ca-file" help:"Certificate authority (PEM) of the server, beside those of the system." env:"POSTRIDER_CA_FILE" placeholder:"FILE"`
 
-	stored   string // name of the stored server that the key is from
-	topicKey string // access key of a topic that is sent as well; "" for none
+	stored   string // name of the stored server with the key
+	topicKey string // access key of a topic, also sent; "" for none
 }
 
-// IfMatchFlag is for verbs that change or delete what has a version.
+// IfMatchFlag is a flag of verbs that change or delete an object with a version.
 type IfMatchFlag struct {
-	IfMatch string `name:"if-match" help:"Only in this version, which is etag of show -o json, or the number in it; * is any. Else nothing is changed." placeholder:"ETAG"`
+	IfMatch string `name:"if-match" help:"Change nothing unless the object has this version: etag of show -o json, or the number in it; * is any version." placeholder:"ETAG"`
 }
 
-// Headers are those of the request.
+// Headers returns the headers of the request.
 func (f IfMatchFlag) Headers() []string {
 	if f.IfMatch == "" {
 		return nil
@@ -48,20 +49,23 @@ func (f IfMatchFlag) Headers() []string {
 	return []string{"If-Match", api.EntityTag(f.IfMatch)}
 }
 
-// callTimeout is longer than a handshake with an endpoint may delay a response (15 s, twice if another request changes
-// the event subscription meanwhile).
+// callTimeout is longer than a response can take with a validation handshake: 15 s, or twice that if another request
+// changes the event subscription.
 const callTimeout = 45 * time.Second
 
 // Client calls one server's REST API.
 type Client struct {
 	Base string // without a slash at its end
 	Key  string // "" for none
-	// stored is the name of the stored server that the key is from; "" for a key of the flags or the environment.
+	// stored is the name of the stored server with the key; "" for a key of the flags or the environment.
 	stored string
 	http   *http.Client
 }
 
-// Client returns a client with a key: that of the flags, of the stored server, or of postrider dev on this machine.
+// ProvideClient gives kong the client as an argument of verbs.
+func (f ServerFlags) ProvideClient() (*Client, error) { return f.Client() }
+
+// Client returns a client with the key of the flags, of the stored server, or of postrider dev on this machine.
 func (f ServerFlags) Client() (*Client, error) { return f.ClientForTopic("") }
 
 // ClientForTopic is Client for requests with an access key of a topic, which need no other key.
@@ -123,7 +127,7 @@ func (f ServerFlags) transport() (*http.Transport, error) {
 	}, nil
 }
 
-// NoRedirect follows no redirect: a key is sent to the server that was named, and to no other.
+// NoRedirect follows no redirect: the key must be sent to the named server only.
 func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func onThisMachine(server string) bool {
@@ -143,7 +147,7 @@ type Error struct {
 	details []api.ErrorDetail
 }
 
-// Error is the message, and each of the mistakes on a line of its own. Of several, the API's message is the first.
+// Error returns the message and a line for each detail. If there are several, the API's message repeats the first.
 func (e *Error) Error() string {
 	text := e.Message
 	if len(e.details) == 1 && strings.HasPrefix(text, e.details[0].Message) {
@@ -153,16 +157,16 @@ func (e *Error) Error() string {
 		text = fmt.Sprintf("the server found %d mistakes", len(e.details))
 	}
 	for _, d := range e.details {
-		said := strings.TrimSpace(strings.TrimPrefix(d.Message, d.Target))
+		detail := strings.TrimSpace(strings.TrimPrefix(d.Message, d.Target))
 		if d.Target != "" {
-			said = d.Target + ": " + said
+			detail = d.Target + ": " + detail
 		}
-		text += "\n  " + said
+		text += "\n  " + detail
 	}
 	return text
 }
 
-// ErrorOf is the API's response in an error; its Status is 0 if there was none.
+// ErrorOf returns the API's error response in an error; its Status is 0 without a response.
 func ErrorOf(err error) *Error {
 	response := &Error{}
 	errors.As(err, &response)
@@ -172,7 +176,7 @@ func ErrorOf(err error) *Error {
 // IsStatus reports whether the API responded with this status.
 func IsStatus(err error, status int) bool { return ErrorOf(err).Status == status }
 
-// IsConflict reports whether the API responded with this code of 409.
+// IsConflict reports whether the API responded 409 with this code.
 func IsConflict(err error, code api.ConflictCode) bool {
 	return IsStatus(err, http.StatusConflict) && ErrorOf(err).code == string(code)
 }
@@ -182,7 +186,7 @@ func IsInvalid(err error, target string) bool {
 	return slices.ContainsFunc(ErrorOf(err).details, func(d api.ErrorDetail) bool { return d.Target == target })
 }
 
-// maxResponse bounds a response: a page of 1,000 event subscriptions with long filters is a tenth of it.
+// maxResponse limits a response: a page of 1,000 event subscriptions with long filters is a tenth of it.
 const maxResponse = 64 << 20
 
 // Call makes a management request. body and into may be nil; into is filled from the response.
@@ -200,29 +204,26 @@ func (c *Client) Call(ctx context.Context, method, path string, body, into any, 
 	if body != nil {
 		headers = append(headers, "Content-Type", "application/json")
 	}
-	answer, err := c.Send(ctx, method, path, sent, headers...)
-	if err != nil {
+	response, err := c.Send(ctx, method, path, sent, headers...)
+	if err == nil {
+		err = response.Err()
+	}
+	switch {
+	case IsStatus(err, http.StatusUnauthorized) && c.stored != "":
+		return fmt.Errorf("%w; log in again: postrider login %s", err, c.stored)
+	case IsStatus(err, http.StatusUnauthorized):
+		return fmt.Errorf("%w; run postrider login, or set POSTRIDER_API_KEY, or --api-key", err)
+	case err != nil || into == nil || len(response.body) == 0:
 		return err
 	}
-	if err := answer.Err(); err != nil {
-		switch {
-		case IsStatus(err, http.StatusUnauthorized) && c.stored != "":
-			return fmt.Errorf("%w; log in again: postrider login %s", err, c.stored)
-		case IsStatus(err, http.StatusUnauthorized):
-			return fmt.Errorf("%w; run postrider login, or set POSTRIDER_API_KEY, or --api-key", err)
-		}
-		return err
-	}
-	if into == nil || len(answer.body) == 0 {
-		return nil
-	}
-	if err := terminal.DecodeExactly(answer.body, into); err != nil {
-		return fmt.Errorf("%s answered %s %s with what is no JSON of this API: is it a postrider?", c.Base, method, path)
+	if err := terminal.DecodeExactly(response.body, into); err != nil {
+		return fmt.Errorf("%s %s %s: the response is not JSON of this API; check that --server names a postrider", method,
+			c.Base, path)
 	}
 	return nil
 }
 
-// Response is what came back.
+// Response is a response with its whole body.
 type Response struct {
 	status int
 	Header http.Header
@@ -233,7 +234,7 @@ type Response struct {
 func (c *Client) Send(ctx context.Context, method, path string, body []byte, headers ...string) (*Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("create the request: %w", err)
 	}
 	r.Header.Set("User-Agent", "postrider-cli/"+version.Number())
 	for i := 0; i < len(headers); i += 2 {
@@ -251,7 +252,7 @@ func (c *Client) Send(ctx context.Context, method, path string, body []byte, hea
 	return &Response{response.StatusCode, response.Header, raw}, nil
 }
 
-// unreachable says what to do without a response.
+// unreachable adds advice to the error of a request without a response.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -260,37 +261,37 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	var refused *net.OpError
 	switch {
 	case errors.As(err, &trust):
-		return fmt.Errorf("%s: %w; name its certificate authority with --ca-file", c.Base, trust.Err)
+		return fmt.Errorf("%s: %w; set --ca-file to its certificate authority", c.Base, trust.Err)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%s answers without TLS: name it with http:// in --server", c.Base)
+		return fmt.Errorf("%s does not use TLS: use http:// in --server", c.Base)
 	case errors.As(err, &refused) && refused.Op == "dial":
-		return fmt.Errorf("%s does not answer (%w): is the service running there? --server names another one", c.Base,
+		return fmt.Errorf("cannot connect to %s (%w): check that the service is running, or use --server", c.Base,
 			refused.Err)
 	}
 	return fmt.Errorf("call %s: %w", c.Base, err)
 }
 
-// Err is nil for a success.
+// Err returns nil for a status 2xx, else an *Error.
 func (a *Response) Err() error {
 	if a.status >= 200 && a.status < 300 {
 		return nil
 	}
-	var answer api.ErrorAnswer
-	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // as net/http has it
-		return &Error{Status: a.status, Message: "the server answers with TLS alone: name it with https:// in --server"}
+	var body api.ErrorAnswer
+	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // net/http's text
+		return &Error{Status: a.status, Message: "the server requires TLS: use https:// in --server"}
 	}
-	if json.Unmarshal(a.body, &answer) != nil || answer.Error.Message == "" {
+	if json.Unmarshal(a.body, &body) != nil || body.Error.Message == "" {
 		return &Error{
-			Status: a.status, Message: fmt.Sprintf("the server answered %d %s", a.status, http.StatusText(a.status)),
+			Status: a.status, Message: fmt.Sprintf("the server responded %d %s", a.status, http.StatusText(a.status)),
 		}
 	}
-	return &Error{a.status, answer.Error.Code, answer.Error.Message, answer.Error.Details}
+	return &Error{a.status, body.Error.Code, body.Error.Message, body.Error.Details}
 }
 
-// Object is a JSON object as the API has it: members that only a newer server has are printed, too.
+// Object is a JSON object of the API. Members that only a newer server has are printed, too.
 type Object = map[string]any
 
-// All reads a list to its end.
+// All reads a whole list.
 func (c *Client) All(ctx context.Context, path string) ([]Object, error) {
 	return c.read(ctx, path, math.MaxInt)
 }
@@ -318,7 +319,7 @@ func (c *Client) read(ctx context.Context, next string, most int) ([]Object, err
 	return list[:min(len(list), most)], nil
 }
 
-// QueryURL is a path with query parameters.
+// QueryURL returns a path with query parameters.
 func QueryURL(path string, parameters Object) string {
 	query := url.Values{}
 	for name, value := range parameters {
@@ -327,15 +328,15 @@ func QueryURL(path string, parameters Object) string {
 	return path + "?" + query.Encode()
 }
 
-// TopicURL is the path of a topic.
+// TopicURL returns the path of a topic.
 func TopicURL(topic string) string { return "/v1/topics/" + url.PathEscape(topic) }
 
-// SubscriptionURL is the path of an event subscription.
+// SubscriptionURL returns the path of an event subscription.
 func SubscriptionURL(topic, subscription string) string {
 	return TopicURL(topic) + "/subscriptions/" + url.PathEscape(subscription)
 }
 
-// ValueAt is a value inside an object by its path, such as "retryPolicy.policy"; nil where there is none.
+// ValueAt returns the value at a path in an object, such as "retryPolicy.policy"; nil if there is none.
 func ValueAt(o Object, path string) any {
 	var value any = o
 	for name := range strings.SplitSeq(path, ".") {
@@ -348,7 +349,17 @@ func ValueAt(o Object, path string) any {
 	return value
 }
 
-// TextAt is it on one line of a terminal; "-" for nothing.
+// PresentAt is ValueAt, with nil also for an empty text, list or object.
+func PresentAt(o Object, path string) any {
+	value := ValueAt(o, path)
+	if v := reflect.ValueOf(value); value == "" || v.Kind() == reflect.Slice && v.Len() == 0 ||
+		v.Kind() == reflect.Map && v.Len() == 0 {
+		return nil
+	}
+	return value
+}
+
+// TextAt returns the value at a path in one line; "-" for none.
 func TextAt(o Object, path string) string {
 	if value := ValueAt(o, path); value != nil && value != "" {
 		return terminal.Cell(value)
@@ -356,14 +367,14 @@ func TextAt(o Object, path string) string {
 	return "-"
 }
 
-// SetText sets a member if there is a value for it.
+// SetText sets a member unless the value is "".
 func SetText(settings Object, name, value string) {
 	if value != "" {
 		settings[name] = value
 	}
 }
 
-// Objects are those of a list inside an object.
+// Objects returns the objects of a list in an object.
 func Objects(o Object, path string) (list []Object) {
 	if list, ok := ValueAt(o, path).([]Object); ok {
 		return list

@@ -18,7 +18,7 @@ func TestServerWithoutTLS(t *testing.T) {
 	require.NoError(t, err)
 	client.http.Timeout = time.Minute
 	err = client.Call(t.Context(), http.MethodGet, "/v1/topics", nil, nil)
-	require.ErrorContains(t, err, "answers without TLS: name it with http:// in --server")
+	require.ErrorContains(t, err, "does not use TLS: use http:// in --server")
 }
 
 // A key of the flags or the environment is for the server of postrider dev if there is no default server.

@@ -24,20 +24,39 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// Flags are the flags of each verb that calls the REST API and prints the response.
+// Flags are the flags of verbs that call the REST API and print the response.
 type Flags struct {
 	ServerFlags
 	terminal.OutputFlag
 }
 
-// Column is a column of a table, or a line of what show prints.
+// Column is a column of a table, or a line of show.
 type Column struct {
 	Title string
-	Path  string              // where the API's object has the value
-	Text  func(Object) string // instead of path: a value of several members
+	Path  string              // of the value in the API's object
+	Text  func(Object) string // computes the value; nil: it is at Path
 }
 
-// timeNamed are the names that the API gives to times.
+// Columns reads a title and, behind the last space, a path from each text.
+func Columns(texts ...string) []Column {
+	list := make([]Column, len(texts))
+	for i, text := range texts {
+		space := strings.LastIndexByte(text, ' ')
+		list[i] = Column{Title: text[:space], Path: text[space+1:]}
+	}
+	return list
+}
+
+// PrintLines writes the title and the whole value of each column that has a value. The texts are as for Columns.
+func PrintLines(w io.Writer, o Object, texts ...string) {
+	for _, c := range Columns(texts...) {
+		if value := PresentAt(o, c.Path); value != nil {
+			fmt.Fprintf(w, "%s\t%s\n", c.Title, terminal.OneLine(terminal.PlainText(value)))
+		}
+	}
+}
+
+// timeNamed matches the names of times in the API.
 var timeNamed = regexp.MustCompile(`(^at|At|Until|Since)$`)
 
 // Cell is the value of the column in one line; "-" for none.
@@ -53,7 +72,7 @@ func (c Column) Cell(o Object) string {
 	return TextAt(o, c.Path)
 }
 
-// PrintColumns writes a head and a line for each object.
+// PrintColumns writes a line of titles and a line for each object.
 func PrintColumns(w io.Writer, columns []Column, list []Object) {
 	cells := make([]string, len(columns))
 	for i, c := range columns {
@@ -68,7 +87,7 @@ func PrintColumns(w io.Writer, columns []Column, list []Object) {
 	}
 }
 
-// Call makes one request. The flags of the verb say to which server.
+// Call makes one request to the server of the flags.
 func (f Flags) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
 	client, err := f.Client()
 	if err != nil {
@@ -104,7 +123,7 @@ func (f Flags) Show(ctx context.Context, path string, table func(io.Writer, Obje
 	return f.Print(shown, func(w io.Writer) { table(w, shown) })
 }
 
-// Act posts an action and prints what was done; in JSON and YAML, what the API responded.
+// Act posts an action and prints done, or in JSON and YAML the response.
 func (f Flags) Act(ctx context.Context, path string, body any, done string, args ...any) error {
 	var now Object
 	if err := f.Call(ctx, http.MethodPost, path, body, &now); err != nil {
@@ -113,7 +132,7 @@ func (f Flags) Act(ctx context.Context, path string, body any, done string, args
 	return f.Print(now, func(w io.Writer) { fmt.Fprintf(w, done+"\n", args...) })
 }
 
-// Filter is Given of flags that may have a span of time, From and Until, which must not be empty.
+// Filter is Given for flags that can have From and Until. From must be before Until.
 func Filter(flags any) (Object, error) {
 	value := reflect.Indirect(reflect.ValueOf(flags))
 	if value.FieldByName("From").IsValid() {
@@ -127,7 +146,7 @@ func Filter(flags any) (Object, error) {
 	return Given(flags), nil
 }
 
-// Given are the values of the flags that were given, by the name that the REST API has for them: the flag's tag api.
+// Given returns the values of the flags that are set, by their names in the REST API: the tag api of each flag.
 func Given(flags any) Object {
 	o, all := Object{}, reflect.Indirect(reflect.ValueOf(flags))
 	for _, field := range reflect.VisibleFields(all.Type()) {
@@ -144,8 +163,8 @@ func Given(flags any) Object {
 	return o
 }
 
-// HowMany counts a list as far as one page goes: "3 pending deliveries", "more than 100 pending deliveries".
-func (f Flags) HowMany(ctx context.Context, path string, filter Object, thing string) (string, error) {
+// Count counts the objects of a list up to 100: "3 pending deliveries", "more than 100 pending deliveries".
+func (f Flags) Count(ctx context.Context, path string, filter Object, thing string) (string, error) {
 	const most = 100
 	client, err := f.Client()
 	if err != nil {
@@ -161,7 +180,7 @@ func (f Flags) HowMany(ctx context.Context, path string, filter Object, thing st
 // ItemURL is the path of something that has an id.
 func ItemURL(list string, id any) string { return list + "/" + url.PathEscape(fmt.Sprint(id)) }
 
-// SavedServer is a server that the user has logged in to, with the personal key for it.
+// SavedServer is a server that the user has logged in to, with their personal key.
 type SavedServer struct {
 	Name      string    `json:"name"`
 	URL       string    `json:"url"`
@@ -179,17 +198,17 @@ type SavedServers struct {
 	Servers []SavedServer `json:"servers"`
 }
 
-// ServerName is what a server may be called; no URL looks like it.
+// ServerName matches the names of servers; no URL matches.
 var ServerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$`)
 
-// ServerNameRule is ServerName in words.
+// ServerNameRule describes ServerName.
 const ServerNameRule = "1 to 63 letters, digits, dots, underscores, colons and hyphens, the first a letter or digit"
 
-// savedServersFile is where the file is.
+// savedServersFile is the path of the file.
 func savedServersFile() (string, error) {
 	folder, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("no folder for the keys of servers: %w", err)
+		return "", fmt.Errorf("find the directory for the keys of servers: %w", err)
 	}
 	return filepath.Join(folder, "postrider", "servers.json"), nil
 }
@@ -236,8 +255,8 @@ func (s *SavedServers) Write() error {
 	return nil
 }
 
-// Find is the server with the name or URL given, the default server for ""; nil if none is stored. A name that is not
-// stored is an error.
+// Find returns the server with this name or URL, or the default server for "". It returns nil if there is none. A name
+// that is not stored is an error.
 func (s *SavedServers) Find(named string) (*SavedServer, error) {
 	isURL := strings.Contains(named, "://")
 	if named == "" {
@@ -281,7 +300,7 @@ func (s *SavedServers) Put(one SavedServer) {
 	s.Default = one.Name
 }
 
-// Remove forgets a server. If it was the default, there is none afterwards: no other one is chosen in silence.
+// Remove removes a server. If it was the default, there is no default afterwards.
 func (s *SavedServers) Remove(name string) {
 	s.Servers = slices.DeleteFunc(s.Servers, func(one SavedServer) bool { return one.Name == name })
 	if s.Default == name {
@@ -289,7 +308,7 @@ func (s *SavedServers) Remove(name string) {
 	}
 }
 
-// SameServer compares two URLs of servers. Scheme and host have no case.
+// SameServer compares two URLs of servers. Scheme and host are case-insensitive.
 func SameServer(a, b string) bool {
 	return plainServer(a) == plainServer(b)
 }
@@ -308,8 +327,7 @@ const DevAdminToken = "postrider-dev-admin" //nolint:gosec // no secret
 // devServer is where postrider dev listens.
 const devServer = "http://127.0.0.1:7480"
 
-// resolved fills in what the flags leave out. The server's address, its certificate authority and the key are those of
-// the stored server that is named, or of the default one.
+// resolved completes the flags with URL, certificate authority and key of the named or the default stored server.
 func (f ServerFlags) resolved() (ServerFlags, error) {
 	if strings.Contains(f.Server, "://") && f.APIKey != "" {
 		return f, nil
@@ -321,8 +339,8 @@ func (f ServerFlags) resolved() (ServerFlags, error) {
 	return f.resolvedWith(&saved)
 }
 
-// resolvedWith is resolved with these stored servers. The default server is for its stored key alone: a key of the
-// flags or the environment may be for another server, which must not see it.
+// resolvedWith is resolved with these stored servers. A key of the flags or the environment is not sent to the default
+// server: it may be for another one.
 func (f ServerFlags) resolvedWith(saved *SavedServers) (ServerFlags, error) {
 	one, err := saved.Find(f.Server)
 	if f.Server == "" && (f.APIKey != "" || f.topicKey != "") {
@@ -350,7 +368,7 @@ func (f ServerFlags) resolvedWith(saved *SavedServers) (ServerFlags, error) {
 	return f, RequireSecret(one.URL)
 }
 
-// RequireSecret rejects a server that would be sent a stored key in plain text over a network.
+// RequireSecret rejects a server to which a stored key would be sent in plain text over a network.
 func RequireSecret(server string) error {
 	if strings.HasPrefix(strings.ToLower(server), "http:") && !onThisMachine(server) {
 		return terminal.Usagef("%s: a personal key is sent over https only, except to this machine", server)
