@@ -139,7 +139,7 @@ func wantingAdvanced(subs []*Subscription, filters *filter.Set, e *event.Event) 
 func EventView(topic string, e *event.Event) filter.EventView {
 	view := filter.EventView{
 		CloudEvent: e.Schema == event.CloudEvents, Custom: e.Schema == event.Custom, Type: e.Type, ID: e.ID,
-		Subject: e.Subject, Source: e.Source, Topic: event.Envelope{Topic: topic}.Path(), DataVersion: e.DataVersion,
+		Subject: e.Subject, Source: e.Source, Topic: event.TopicPath(topic), DataVersion: e.DataVersion,
 		Body: e.Body,
 	}
 	if view.Custom {

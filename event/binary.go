@@ -23,9 +23,8 @@ const (
 )
 
 // IsBinary reports whether a request with these headers is a CloudEvent in binary mode: its content type is none of
-// CloudEvents' own and a header names a required attribute. The binding would have it that all four are there; asking
-// for one gives the publisher who forgot another an error that says so. Source: CNCF, HTTP protocol binding 1.0.2,
-// section 3.
+// CloudEvents' own and a header names a required attribute. The binding requires all four; with one of them, the error
+// names a missing one. Source: CNCF, HTTP protocol binding 1.0.2, section 3.
 func IsBinary(header map[string][]string) bool {
 	contentType := contentTypeOf(header)
 	if len(contentType) >= len(structuredPrefix) &&
@@ -41,15 +40,14 @@ func IsBinary(header map[string][]string) bool {
 	return false
 }
 
-// ParseBinary reads a CloudEvent in binary mode: attributes in ce- headers, the data as the body. It becomes one event
-// whose Body is the CloudEvent in the JSON format, in memory of its own, judged as if it had been sent so; attributes
-// stand in the order of their names, extension attributes are strings. The *Error names the header at fault.
+// ParseBinary reads a CloudEvent in binary mode: attributes in ce- headers, the data as the body. The result is one
+// event, validated as Parse does, whose Body is the CloudEvent in the JSON format in new memory. Attributes are in the
+// order of their names; extension attributes are strings. The *Error names the wrong header.
 //
-// What becomes of the body: JSON under a JSON content type is data as it stands, and anything else there is refused.
-// Text (text/*, XML) in UTF-8 is data as a string. All other bytes, and all without a content type, are data_base64. An
-// empty body is no data. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1; JSON event format 1.0.2, section
-// 3.1.1; Microsoft, support for CloudEvents schema, 2024-09-25, which has strings for text and data_base64 for binary
-// encodings.
+// A body under a JSON content type must be JSON and becomes data. Text (text/*, XML) in UTF-8 becomes data as a string.
+// All other bytes, and those without a content type, become data_base64. An empty body is no data. Source: CNCF, HTTP
+// protocol binding 1.0.2, section 3.1; JSON event format 1.0.2, section 3.1.1; Microsoft, support for CloudEvents
+// schema, 2024-09-25, which has strings for text and data_base64 for binary encodings.
 func (in Input) ParseBinary(header map[string][]string, body []byte) ([]Event, error) {
 	if in.Schema != CloudEvents {
 		return nil, fmt.Errorf("parse events: schema %q has no binary mode", in.Schema)
@@ -77,7 +75,7 @@ func tooLarge(most, size int) *Error {
 		"an event has at most %d bytes in the JSON format, this one has %d", most, size)
 }
 
-// inHeader turns an error about a member into one about the header it came in.
+// inHeader turns an error about a member into one about its header.
 func inHeader(err *Error) *Error {
 	problem := strings.TrimPrefix(err.Message, fmt.Sprintf("events[%d].%s: ", err.Index, err.Field))
 	if problem == err.Message { // it is about no member
@@ -106,8 +104,8 @@ func appendStructured(header map[string][]string, body []byte, maxDepth int) ([]
 	}
 	object := make([]byte, 0, 512+len(body)*4/3)
 	object = append(object, '{')
-	for i, a := range found {
-		object = appendMember(object, i == 0, a.name, a.value)
+	for _, a := range found {
+		object = appendMembers(object, a.name, a.value)
 	}
 	contentType := contentTypeOf(header)
 	form, err := formOf(contentType)
@@ -115,7 +113,7 @@ func appendStructured(header map[string][]string, body []byte, maxDepth int) ([]
 		return nil, err
 	}
 	if contentType != "" {
-		object = appendMember(object, false, "datacontenttype", contentType)
+		object = appendMembers(object, "datacontenttype", contentType)
 	}
 	if len(body) > 0 {
 		if object, err = appendData(object, form, body, maxDepth); err != nil {
@@ -125,7 +123,7 @@ func appendStructured(header map[string][]string, body []byte, maxDepth int) ([]
 	return append(object, '}'), nil
 }
 
-// attribute is a ce- header: the values of its lines and, once read, what they mean.
+// attribute is a ce- header: the values of its lines and, after read, the decoded value.
 type attribute struct {
 	name, value string
 	lines       []string
@@ -154,7 +152,7 @@ func attributes(header map[string][]string) ([]attribute, *Error) {
 	return found, nil
 }
 
-// attributeName returns the attribute that a header carries; header names have no case.
+// attributeName returns the attribute of a header, whose name has no case.
 func attributeName(key string) (name string, ok bool) {
 	if len(key) < len(attributePrefix) || !strings.EqualFold(key[:len(attributePrefix)], attributePrefix) {
 		return "", false
@@ -166,10 +164,10 @@ func (a *attribute) read() *Error {
 	header := attributePrefix + a.name
 	switch {
 	case a.name == "datacontenttype":
-		return rejectHeader(header, "must not be sent: %s says what the data is", headerContentType)
+		return rejectHeader(header, "must not be sent: %s is the type of the data", headerContentType)
 	case !isExtensionName(a.name), a.name == "data":
 		return rejectHeader(header,
-			"names no attribute: a name has 1 to 20 characters of a-z and 0-9, and the data is the body")
+			"must name an attribute of 1 to 20 characters of a-z and 0-9; the data is the body")
 	case len(a.lines) != 1:
 		return rejectHeader(header, "must have one value, has %d", len(a.lines))
 	}
@@ -180,8 +178,8 @@ func (a *attribute) read() *Error {
 	return nil
 }
 
-// decodeHeader undoes the encoding of an attribute's value: a quoted string first, as older senders write, then one
-// round of percent-encoding. Source: CNCF, HTTP protocol binding 1.0.2, section 3.1.3.2; RFC 9110, section 5.6.4.
+// decodeHeader decodes an attribute's value: first a quoted string, which older senders write, then percent-encoding.
+// Source: CNCF, HTTP protocol binding 1.0.2, section 3.1.3.2; RFC 9110, section 5.6.4.
 func decodeHeader(value string) (text, problem string) {
 	value = strings.Trim(value, " \t")
 	if strings.HasPrefix(value, `"`) {
@@ -206,7 +204,7 @@ func unquote(value string) (text, problem string) {
 		case c == '"' && i == len(value)-1:
 			return b.String(), ""
 		case c == '"':
-			return "", "goes on after its closing quote"
+			return "", "continues after its closing quote"
 		case c == '\\' && i < len(value)-1:
 			i++
 			b.WriteByte(value[i])
@@ -225,23 +223,15 @@ func percentDecode(value string) (text, problem string) {
 	b := make([]byte, 0, len(value))
 	for ; at >= 0; at = strings.IndexByte(value, '%') {
 		b = append(b, value[:at]...)
-		c, ok := hex2(value[at+1:])
-		if !ok {
+		digits := value[at+1 : min(at+3, len(value))]
+		c, err := strconv.ParseUint(digits, 16, 8)
+		if err != nil || len(digits) < 2 {
 			return "", "must have two hexadecimal digits after each %; a % itself is %25"
 		}
-		b = append(b, c)
+		b = append(b, byte(c))
 		value = value[at+3:]
 	}
 	return string(append(b, value...)), ""
-}
-
-// hex2 reads the two hexadecimal digits that s starts with.
-func hex2(s string) (c byte, ok bool) {
-	if len(s) < 2 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(s[:2], 16, 8)
-	return byte(n), err == nil
 }
 
 // appendData writes the body as the event's data.
@@ -256,13 +246,13 @@ func appendData(dst []byte, form dataForm, body []byte, maxDepth int) ([]byte, *
 	return append(dst, '"'), nil
 }
 
-// appendJSON writes a body that must be one JSON value, without the white space around it.
+// appendJSON writes a body that must be one JSON value, without surrounding white space.
 func appendJSON(dst, body []byte, maxDepth int) ([]byte, *Error) {
-	refuse := func(format string, args ...any) *Error {
+	fail := func(format string, args ...any) *Error {
 		return rejectEvent(statusBadRequest, CodeInvalidJSON, 0, "data", format, args...)
 	}
 	if !utf8.Valid(body) {
-		return dst, refuse("the body is not UTF-8: first wrong byte at %d", firstInvalid(body))
+		return dst, fail("the body is not UTF-8: first wrong byte at %d", firstInvalid(body))
 	}
 	s := jsonscan.Scanner{Text: body, Depth: 1, MaxDepth: maxDepth} // inside the event's object
 	if bytes.HasPrefix(body, byteOrderMark) {
@@ -271,11 +261,11 @@ func appendJSON(dst, body []byte, maxDepth int) ([]byte, *Error) {
 	s.Space()
 	start := s.Pos
 	if !s.Value() {
-		return dst, refuse("%s, at byte %d of the body", s.Problem, s.Pos)
+		return dst, fail("%s, at byte %d of the body", s.Problem, s.Pos)
 	}
 	value := body[start:s.Pos]
 	if s.Space(); s.Pos < len(body) {
-		return dst, refuse("the body goes on after its end, at byte %d", s.Pos)
+		return dst, fail("the body continues after its end, at byte %d", s.Pos)
 	}
 	return append(append(dst, `,"data":`...), value...), nil
 }
@@ -289,14 +279,14 @@ const (
 	textData
 )
 
-// formOf reads a content type. JSON or text in another charset than UTF-8 is bytes to us.
+// formOf reads a content type. JSON or text in another charset than UTF-8 is binary data.
 func formOf(contentType string) (dataForm, *Error) {
 	if contentType == "" {
 		return binaryData, nil
 	}
 	media, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil || !utf8.ValidString(contentType) {
-		return 0, refuse(statusUnsupportedMediaType, CodeUnsupportedMediaType, "content type %q is not a media type",
+		return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType, "content type %q is not a media type",
 			shorten(contentType))
 	}
 	if charset, given := parameters["charset"]; given && !strings.EqualFold(charset, "utf-8") &&

@@ -119,8 +119,8 @@ func TestDecodeHeader(t *testing.T) {
 		`"abc`:      "has no closing quote",
 		`"abc\"`:    "has no closing quote",
 		`"abc\`:     "has no closing quote",
-		`"a" b`:     "goes on after its closing quote",
-		`"a""`:      "goes on after its closing quote",
+		`"a" b`:     "continues after its closing quote",
+		`"a""`:      "continues after its closing quote",
 	} {
 		text, problem := decodeHeader(value)
 		require.Equal(t, want, problem, value)
@@ -147,7 +147,7 @@ func TestParseBinaryRefuses(t *testing.T) {
 	}
 	twice := ceHeaders()
 	twice.Add("ce-id", "2")
-	const noName = "names no attribute: a name has 1 to 20 characters of a-z and 0-9, and the data is the body"
+	const noName = "must name an attribute of 1 to 20 characters of a-z and 0-9; the data is the body"
 	for _, c := range []struct {
 		header               http.Header
 		body, field, message string
@@ -171,7 +171,7 @@ func TestParseBinaryRefuses(t *testing.T) {
 		{header: http.Header{"ce-id": {"1"}, "Ce-Id": {"2"}}, field: "ce-id", message: "header ce-id: appears twice"},
 		{
 			header: ceHeaders("ce-datacontenttype", "text/plain"), field: "ce-datacontenttype",
-			message: "header ce-datacontenttype: must not be sent: content-type says what the data is",
+			message: "header ce-datacontenttype: must not be sent: content-type is the type of the data",
 		},
 		{header: ceHeaders("ce-data", "x"), field: "ce-data", message: "header ce-data: " + noName},
 		{header: ceHeaders("ce-data_base64", "x"), field: "ce-data_base64", message: "header ce-data_base64: " + noName},
@@ -199,7 +199,7 @@ func TestParseBinaryRefuses(t *testing.T) {
 		},
 		{
 			header: ceHeaders("content-type", "application/json"), body: "{} x", code: CodeInvalidJSON, field: "data",
-			message: "events[0].data: the body goes on after its end, at byte 3",
+			message: "events[0].data: the body continues after its end, at byte 3",
 		},
 		{
 			header: ceHeaders("content-type", "application/json"), body: " \xff", code: CodeInvalidJSON, field: "data",

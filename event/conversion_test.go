@@ -119,7 +119,7 @@ func TestAppendDeliveryOfCustomEventsFails(t *testing.T) {
 	for _, delivery := range []Schema{EventGrid, CloudEvents} {
 		got, err := AppendDelivery([]byte("before"), &Event{Schema: Custom, Time: arrival, Body: []byte("{}")},
 			"orders", delivery)
-		require.EqualError(t, err, "deliver event: a custom event without its id")
+		require.EqualError(t, err, "deliver event: a custom event without an id")
 		require.Equal(t, "before", string(got))
 	}
 	_, err := AppendDelivery(nil, &Event{Schema: Custom}, "orders", Custom)

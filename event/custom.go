@@ -2,104 +2,71 @@ package event
 
 import "time"
 
-// readCustom fills e from the publisher's own JSON, where the topic's mapping says. The whole object is the event's
-// data. Of a field it takes a string, or the digits of a number: an order's number is an id as good as any. The bounds
-// are those of the Event Grid schema, to which the events will be converted. Source: Microsoft, Map custom fields to
-// Event Grid schema, 2021-09-28; what a field may hold that page leaves open.
-func readCustom(f *fields, in *Input, e *Event) (err *Error) {
+// readCustom fills e from the fields that the topic's mapping names in the publisher's own JSON; the whole object is
+// the event's data. A field is a string, or a number whose digits are the text, such as an order's number. The bounds
+// are those of the Event Grid schema, into which the events may be converted. Source: Microsoft, Map custom fields to
+// Event Grid schema, 2021-09-28, which does not say what a field may be.
+func readCustom(f *fields, in *Input, e *Event) {
 	m := &in.Mapping.Properties
-	if e.ID, err = f.identity(m.ID, in); err != nil {
-		return err
+	if e.Time = in.Now.UTC(); m.ID == nil {
+		e.ID = in.NewID()
+	} else {
+		e.ID = string(f.requiredField("id", m.ID))
 	}
-	if e.Subject, err = f.source("subject", m.Subject, requiredLongOrEmpty); err != nil {
-		return err
+	e.Subject = f.fieldOrDefault("subject", m.Subject, requiredLongOrEmpty)
+	e.Type = f.fieldOrDefault("eventType", m.EventType, required)
+	if m.EventTime != nil {
+		e.Time = f.parseTime(m.EventTime.SourceField, f.requiredField("eventTime", m.EventTime))
 	}
-	if e.Type, err = f.source("eventType", m.EventType, required); err != nil {
-		return err
-	}
-	if e.Time, err = f.moment(m.EventTime, in); err != nil {
-		return err
-	}
-	if e.DataVersion, err = f.source("dataVersion", m.DataVersion, optionalOrEmpty); err != nil {
-		return err
-	}
+	e.DataVersion = f.fieldOrDefault("dataVersion", m.DataVersion, optionalOrEmpty)
 	if m.Topic == nil {
-		return nil
+		return
 	}
-	text, err := f.scalar(m.Topic.SourceField, optionalOrEmpty)
-	if v := (Envelope{Topic: in.Topic}); err == nil && len(text) > 0 && !v.names(text) {
-		return f.refuse(m.Topic.SourceField, "is the event's topic: must be absent, empty, %q or %q", v.Topic, v.Path())
+	if text := f.scalar(m.Topic.SourceField, optionalOrEmpty); len(text) > 0 && !isTopic(text, in.Topic) {
+		f.reject(m.Topic.SourceField, "is the event's topic: must be absent, empty, %q or %q", in.Topic, TopicPath(in.Topic))
 	}
-	return err
 }
 
-func (f *fields) identity(m *MappedField, in *Input) (string, *Error) {
+func (f *fields) requiredField(target string, m *MappedField) []byte {
+	text := f.scalar(m.SourceField, required)
+	if text == nil {
+		f.reject(m.SourceField, "is required: inputSchemaMapping reads %s from it", target)
+	}
+	return text
+}
+
+// fieldOrDefault reads a field that may have a default; "" if it has neither, which Validate allows for dataVersion.
+func (f *fields) fieldOrDefault(target string, m *MappedFieldWithDefault, r rule) string {
 	if m == nil {
-		return in.NewID(), nil
-	}
-	text, err := f.demanded("id", m)
-	return string(text), err
-}
-
-func (f *fields) moment(m *MappedField, in *Input) (time.Time, *Error) {
-	if m == nil {
-		return in.Now.UTC(), nil
-	}
-	text, err := f.demanded("eventTime", m)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return f.parseTime(m.SourceField, text)
-}
-
-// demanded reads a field without a default, which the event must have.
-func (f *fields) demanded(target string, m *MappedField) ([]byte, *Error) {
-	text, err := f.scalar(m.SourceField, required)
-	if err == nil && text == nil {
-		err = f.missing(m.SourceField, target)
-	}
-	return text, err
-}
-
-// source reads a field that may have a default. Without either the member is "", which Validate allows dataVersion
-// alone.
-func (f *fields) source(target string, m *MappedFieldWithDefault, r rule) (string, *Error) {
-	if m == nil {
-		return "", nil
+		return ""
 	}
 	if m.SourceField != "" {
-		text, err := f.scalar(m.SourceField, r)
-		if err != nil || text != nil {
-			return string(text), err
+		if text := f.scalar(m.SourceField, r); text != nil {
+			return string(text)
 		}
 	}
-	switch {
-	case m.DefaultValue != nil:
-		return *m.DefaultValue, nil
-	case r.required:
-		return "", f.missing(m.SourceField, target)
+	if m.DefaultValue != nil {
+		return *m.DefaultValue
 	}
-	return "", nil
+	if r.required {
+		f.reject(m.SourceField, "is required: inputSchemaMapping reads %s from it", target)
+	}
+	return ""
 }
 
-func (f *fields) missing(field, target string) *Error {
-	return f.refuse(field, "is required: inputSchemaMapping takes %s from it", target)
-}
-
-// scalar returns the text of a field, nil when it is absent or null.
-func (f *fields) scalar(name string, r rule) ([]byte, *Error) {
+// scalar returns the text of a field; nil if it is absent or null.
+func (f *fields) scalar(name string, r rule) []byte {
 	r.required = false
 	value, ok := f.given(name)
 	if !ok || value[0] == '"' {
 		return f.text(name, r)
 	}
 	if value[0] != '-' && !isDigit(value[0]) {
-		return nil, f.refuse(name, "must be a string or a number, is %s", kind(value[0]))
+		f.reject(name, "must be a string or a number, is %s", kind(value[0]))
+	} else if problem := r.problem(value); problem != "" {
+		f.reject(name, "%s", problem)
 	}
-	if problem := r.problem(value); problem != "" {
-		return nil, f.refuse(name, "%s", problem)
-	}
-	return value, nil
+	return value
 }
 
 // wholeTime is a time as Event Grid and CloudEvents write it, in UTC.
@@ -107,33 +74,21 @@ func wholeTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // appendMapped writes a custom event as an Event Grid event, the members in the order of Microsoft's sample.
 func appendMapped(dst []byte, e *Event, path string) []byte {
-	dst = append(dst, '{')
-	dst = appendMember(dst, true, "id", e.ID)
-	dst = appendMember(dst, false, "eventTime", wholeTime(e.Time))
-	dst = appendMember(dst, false, "eventType", e.Type)
-	dst = appendMember(dst, false, "dataVersion", e.DataVersion)
-	dst = appendMember(dst, false, memberMetadataVersion, metadataVersion)
-	dst = appendMember(dst, false, memberTopic, path)
-	dst = appendMember(dst, false, "subject", e.Subject)
-	dst = append(append(dst, `,"data":`...), e.Body...)
-	return append(dst, '}')
+	dst = appendMembers(append(dst, '{'), "id", e.ID, "eventTime", wholeTime(e.Time), "eventType", e.Type,
+		memberDataVersion, e.DataVersion, memberMetadataVersion, metadataVersion, memberTopic, path, "subject", e.Subject)
+	return append(append(append(dst, `,"data":`...), e.Body...), '}')
 }
 
 // appendMappedCloudEvent writes a custom event as the CloudEvent that its Event Grid form would become.
 func appendMappedCloudEvent(dst []byte, e *Event, path string) []byte {
-	dst = append(dst, '{')
-	dst = appendMember(dst, true, "specversion", specVersion)
-	dst = appendMember(dst, false, "source", path)
-	dst = appendMember(dst, false, "id", e.ID)
-	dst = appendMember(dst, false, "type", e.Type)
+	dst = appendMembers(append(dst, '{'), "specversion", specVersion, "source", path, "id", e.ID, "type", e.Type)
 	if e.Subject != "" {
-		dst = appendMember(dst, false, "subject", e.Subject)
+		dst = appendMembers(dst, "subject", e.Subject)
 	}
-	dst = appendMember(dst, false, "time", wholeTime(e.Time))
+	dst = appendMembers(dst, "time", wholeTime(e.Time))
 	if e.DataVersion != "" {
-		dst = appendMember(dst, false, "dataversion", e.DataVersion)
+		dst = appendMembers(dst, "dataversion", e.DataVersion)
 	}
-	dst = appendMember(dst, false, "datacontenttype", mediaJSON)
-	dst = append(append(dst, `,"data":`...), e.Body...)
-	return append(dst, '}')
+	dst = appendMembers(dst, "datacontenttype", mediaJSON)
+	return append(append(append(dst, `,"data":`...), e.Body...), '}')
 }

@@ -134,9 +134,9 @@ func TestParseRefusesCustomEvents(t *testing.T) {
 	const required = `"key":"k","when":"2026-01-02T03:04:05Z"`
 	for _, c := range []refusal{
 		{name: "no id", body: `{"when":"2026-01-02T03:04:05Z"}`, field: "key", message: "events[0].key: is required: " +
-			"inputSchemaMapping takes id from it"},
+			"inputSchemaMapping reads id from it"},
 		{name: "id null", body: `{"key":null}`, field: "key", message: "events[0].key: is required: inputSchemaMapping " +
-			"takes id from it"},
+			"reads id from it"},
 		{
 			name: "id an object", body: `{"key":{}}`, field: "key",
 			message: "events[0].key: must be a string or a number, is an object",
@@ -147,7 +147,7 @@ func TestParseRefusesCustomEvents(t *testing.T) {
 		{name: "id a long number", body: `{"key":` + strings.Repeat("1", 1025) +
 			`}`, field: "key", message: "events[0].key: must be 1 to 1024 bytes long, is 1025"},
 		{name: "no eventTime", body: `{"key":"k"}`, field: "when", message: "events[0].when: is required: " +
-			"inputSchemaMapping takes eventTime from it"},
+			"inputSchemaMapping reads eventTime from it"},
 		{name: "eventTime a number", body: `{"key":"k","when":1767323045}`, field: "when", message: "events[0].when: not " +
 			"an RFC 3339 time"},
 		{name: "eventType too long", body: `{` + required + `,"what":"` + long +
@@ -182,11 +182,11 @@ func TestParseRefusesCustomEventsWithoutDefaults(t *testing.T) {
 	for _, c := range []refusal{
 		{
 			name: "no eventType and no default", body: `[{"what":"t","who":"s"},{"who":"s"}]`, index: 1, field: "what",
-			message: "events[1].what: is required: inputSchemaMapping takes eventType from it",
+			message: "events[1].what: is required: inputSchemaMapping reads eventType from it",
 		},
 		{
 			name: "no subject and no default", body: `{"what":"t"}`, field: "who",
-			message: "events[0].who: is required: inputSchemaMapping takes subject from it",
+			message: "events[0].who: is required: inputSchemaMapping reads subject from it",
 		},
 	} {
 		c.parse = func(body string) ([]Event, error) {
@@ -201,9 +201,9 @@ func TestParseCustomNeedsTheProgramsPart(t *testing.T) {
 	t.Parallel()
 	whole := custom(t, documented)
 	for message, change := range map[string]func(*Input){
-		"parse events: schema CustomEventSchema without a mapping":           func(in *Input) { in.Mapping = nil },
-		"parse events: a mapping without an id and a time to fall back on":   func(in *Input) { in.NewID = nil },
-		"parse events: a mapping without an id and a time to fall back on\n": func(in *Input) { in.Now = time.Time{} },
+		"parse events: schema CustomEventSchema without a mapping": func(in *Input) { in.Mapping = nil },
+		"parse events: a mapping without NewID and Now":            func(in *Input) { in.NewID = nil },
+		"parse events: a mapping without NewID and Now\n":          func(in *Input) { in.Now = time.Time{} },
 		`parse events: unknown schema "customeventschema"`: func(in *Input) {
 			in.Schema = "customeventschema"
 		},

@@ -142,7 +142,7 @@ func TestAppendDeliveryFails(t *testing.T) {
 		{"", EventGrid, gridEvent, `deliver event: no conversion from "" to "EventGridSchema"`},
 		{EventGrid, EventGrid, ``, "deliver event: stored body is not one JSON object at byte 0: it does not begin with {"},
 		{EventGrid, EventGrid, `[]`, "deliver event: stored body is not one JSON object at byte 0: it does not begin with {"},
-		{EventGrid, EventGrid, `{} `, "deliver event: stored body is not one JSON object at byte 2: it goes on after " +
+		{EventGrid, EventGrid, `{} `, "deliver event: stored body is not one JSON object at byte 2: it continues after " +
 			"its end"},
 		{EventGrid, CloudEvents, `{"a":1`, "deliver event: stored body is not one JSON object at byte 6: the text ends " +
 			"too early"},

@@ -63,20 +63,19 @@ func TestPurityNoticesTheClock(t *testing.T) {
 	require.True(t, readsClock(file))
 }
 
-func TestEnvelopePath(t *testing.T) {
+func TestTopicPath(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "/topics/orders", Envelope{Topic: "orders"}.Path())
+	require.Equal(t, "/topics/orders", TopicPath("orders"))
 }
 
-func TestEnvelopeNames(t *testing.T) {
+func TestIsTopic(t *testing.T) {
 	t.Parallel()
-	v := Envelope{Topic: "orders"}
 	for topic, want := range map[string]bool{
 		"orders": true, "/topics/orders": true,
 		"Orders": false, "/topics/Orders": false, "/Topics/orders": false, "topics/orders": false,
 		"/topics/": false, "order": false, "orders2": false, "/topics//topics/orders": false,
 	} {
-		require.Equal(t, want, v.names([]byte(topic)), topic)
+		require.Equal(t, want, isTopic([]byte(topic), "orders"), topic)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // span is src[start:end].
 type span struct{ start, end int }
 
-// member is one name and value of an object. The name has no quotes; members notes it as it is written, still escaped.
+// member is one name and value of an object. The name has no quotes; members leaves it escaped.
 type member struct {
 	name  []byte
 	value span
@@ -28,8 +28,8 @@ func members(s *jsonscan.Scanner, dst []member) ([]member, bool) {
 	return dst, ok
 }
 
-// readObject reads a text that is one object, without white space around it, and appends its members to dst. problem is
-// what is wrong at byte at, "" if nothing is. maxDepth 0 is no limit.
+// readObject reads a text that is one object, without white space around it, and appends its members to dst. problem
+// describes the error at byte at; "" if there is none. maxDepth 0 is no limit.
 func readObject(text []byte, maxDepth int, dst []member) (found []member, at int, problem string) {
 	s := jsonscan.Scanner{Text: text, MaxDepth: maxDepth}
 	if s.Peek() != '{' {
@@ -37,25 +37,27 @@ func readObject(text []byte, maxDepth int, dst []member) (found []member, at int
 	}
 	dst, ok := members(&s, dst)
 	if ok && s.Pos < len(text) {
-		s.Problem = "it goes on after its end"
+		s.Problem = "it continues after its end"
 	}
 	return dst, s.Pos, s.Problem
 }
 
-// fields are the top-level members of one event, names decoded and each of them once.
+// fields are the top-level members of one event, with decoded and distinct names. Its methods keep the first mistake in
+// err and return zero values after it.
 type fields struct {
 	src     []byte // the text the members' spans point into
 	members []member
-	index   int // the event's place in the request, for errors
+	index   int // the event's index in the request, for errors
+	err     *Error
 }
 
-// quadratic is up to how many members names are compared each with each, which needs no memory and is faster than a map
-// for the ten or so members of an event. Beyond it a map keeps a hostile megabyte of members from costing minutes.
+// quadratic is the most members whose names are compared with each other, which is faster than a map for the ten or so
+// members of an event. More members use a map: an event of a megabyte of them would take minutes.
 const quadratic = 24
 
-// decodeNames resolves escapes in the members' names and returns a name that stands there twice, nil if there is none.
-// Equal is what a reader would see: two names that differ in their lone surrogates alone are the same name.
-func decodeNames(members []member) (twice []byte) {
+// decodeNames resolves escapes in the members' names and returns a duplicate name, nil if there is none. Names that
+// differ only in lone surrogates are equal, as they are for readers.
+func decodeNames(members []member) (duplicate []byte) {
 	var seen map[string]struct{}
 	if len(members) > quadratic {
 		seen = make(map[string]struct{}, len(members))
@@ -79,11 +81,13 @@ func decodeNames(members []member) (twice []byte) {
 	return nil
 }
 
-func (f *fields) refuse(field, format string, args ...any) *Error {
-	return rejectEvent(statusBadRequest, CodeInvalidEvent, f.index, field, format, args...)
+func (f *fields) reject(field, format string, args ...any) {
+	if f.err == nil {
+		f.err = rejectEvent(statusBadRequest, CodeInvalidEvent, f.index, field, format, args...)
+	}
 }
 
-// raw returns the text of a member's value; ok tells an absent member from one that says null.
+// raw returns the text of a member's value; ok is false if it is absent, true if it is null.
 func (f *fields) raw(name string) (value []byte, ok bool) {
 	for _, m := range f.members {
 		if string(m.name) == name {
@@ -93,7 +97,7 @@ func (f *fields) raw(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// given is raw with null taken for absent.
+// given is raw, but null counts as absent.
 func (f *fields) given(name string) (value []byte, ok bool) {
 	value, ok = f.raw(name)
 	return value, ok && value[0] != 'n'
@@ -105,8 +109,8 @@ type rule struct {
 	min, max int
 }
 
-// The bounds are ours; Event Grid publishes none. They keep a row's indexed columns below the 2,704 bytes of a btree
-// entry (subject is not indexed) and a delivery's headers below the 8 KB that common servers accept.
+// The bounds are ours; Event Grid's pages have none. They keep indexed columns below the 2,704 bytes of a btree entry
+// (subject is not indexed) and a delivery's headers below the 8 KB that common servers accept.
 var (
 	required            = rule{required: true, min: 1, max: 1024}
 	requiredLongOrEmpty = rule{required: true, min: 0, max: 4096}
@@ -115,29 +119,31 @@ var (
 	optionalLong        = rule{min: 1, max: 4096}
 )
 
-// text returns a member's decoded string, nil when it is absent and may be.
-func (f *fields) text(name string, r rule) ([]byte, *Error) {
+// text returns a member's decoded string; nil if it is absent and may be.
+func (f *fields) text(name string, r rule) []byte {
 	value, ok := f.given(name)
-	if !ok && r.required {
-		return nil, f.refuse(name, "is required")
-	}
-	if !ok {
-		return nil, nil
-	}
-	if value[0] != '"' {
-		return nil, f.refuse(name, "must be a string, is %s", kind(value[0]))
+	switch {
+	case f.err != nil:
+		return nil
+	case !ok && r.required:
+		f.reject(name, "is required")
+		return nil
+	case !ok:
+		return nil
+	case value[0] != '"':
+		f.reject(name, "must be a string, is %s", kind(value[0]))
+		return nil
 	}
 	text, lone := jsonscan.Unescape(value[1 : len(value)-1])
 	if lone {
-		return nil, f.refuse(name, "must not contain a lone surrogate")
+		f.reject(name, "must not contain a lone surrogate")
+	} else if problem := r.problem(text); problem != "" {
+		f.reject(name, "%s", problem)
 	}
-	if problem := r.problem(text); problem != "" {
-		return nil, f.refuse(name, "%s", problem)
-	}
-	return text, nil
+	return text
 }
 
-// problem says what is wrong with a text, "" when nothing is.
+// problem describes what is wrong with a text; "" if nothing.
 func (r rule) problem(text []byte) string {
 	if len(text) < r.min || len(text) > r.max {
 		return fmt.Sprintf("must be %d to %d bytes long, is %d", r.min, r.max, len(text))
@@ -148,8 +154,8 @@ func (r rule) problem(text []byte) string {
 	return ""
 }
 
-// forbidden names the first character that an envelope string must not hold: PostgreSQL's text has no NUL, and a line
-// break in a header (aeg-data-version and its kin carry these strings) would start a header of the publisher's own.
+// forbidden names the first character that an envelope string must not contain: PostgreSQL's text has no NUL, and a
+// line break in a header such as aeg-data-version would start another header.
 func forbidden(text []byte) string {
 	for _, c := range text {
 		switch c {
@@ -162,27 +168,23 @@ func forbidden(text []byte) string {
 	return ""
 }
 
-// str is text as a string of its own memory.
-func (f *fields) str(name string, r rule) (string, *Error) {
-	text, err := f.text(name, r)
-	return string(text), err
-}
+// str is text as a string with its own memory.
+func (f *fields) str(name string, r rule) string { return string(f.text(name, r)) }
 
-// time is a member's RFC 3339 time, zero when it is absent and may be.
-func (f *fields) time(name string, r rule) (t time.Time, err *Error) {
-	text, err := f.text(name, r)
-	if err != nil || text == nil {
-		return t, err
+// time is a member's RFC 3339 time; zero if it is absent and may be.
+func (f *fields) time(name string, r rule) time.Time {
+	if text := f.text(name, r); text != nil {
+		return f.parseTime(name, text)
 	}
-	return f.parseTime(name, text)
+	return time.Time{}
 }
 
-func (f *fields) parseTime(name string, text []byte) (time.Time, *Error) {
+func (f *fields) parseTime(name string, text []byte) time.Time {
 	t, ok := parseTime(text)
 	if !ok {
-		return t, f.refuse(name, "not an RFC 3339 time")
+		f.reject(name, "not an RFC 3339 time")
 	}
-	return t, nil
+	return t
 }
 
 // kind names a value by its first byte.

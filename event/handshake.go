@@ -2,14 +2,15 @@ package event
 
 import "time"
 
-// What Event Grid itself tells an endpoint. Source: Microsoft, Azure Event Grid schemas of subscription validation and
-// deletion (@azure/eventgrid's models), and Endpoint validation with Event Grid event schema, 2024-09-25.
+// Types of events that Event Grid itself sends to an endpoint. Source: Microsoft, Azure Event Grid schemas of
+// subscription validation and deletion (@azure/eventgrid's models), and Endpoint validation with Event Grid event
+// schema, 2024-09-25.
 const (
 	typeValidation = "Microsoft.EventGrid.SubscriptionValidationEvent"
 	typeDeleted    = "Microsoft.EventGrid.SubscriptionDeletedEvent"
 )
 
-// SystemEvent is an event that the service sends of itself.
+// SystemEvent is an event about an event subscription that postrider itself sends.
 type SystemEvent struct {
 	ID           string
 	Topic        string // name
@@ -19,38 +20,21 @@ type SystemEvent struct {
 
 // ValidationBody is the body of a validation event: an array of one, in the Event Grid schema.
 func ValidationBody(e SystemEvent, code, validationURL string) []byte {
-	data := appendMember([]byte{'{'}, true, "validationCode", code)
-	data = append(appendMember(data, false, "validationUrl", validationURL), '}')
-	return append(appendSystemEvent([]byte{'['}, e, typeValidation, data), ']')
+	data := append(appendMembers([]byte{'{'}, "validationCode", code, "validationUrl", validationURL), '}')
+	return e.body(typeValidation, data, EventGrid)
 }
 
-// DeletedBody is the body that says that an event subscription was deleted: an array of one, or one CloudEvent.
+// DeletedBody is the body of the event about a deleted event subscription: an array of one, or one CloudEvent.
 func DeletedBody(e SystemEvent, delivery Schema) []byte {
-	id := Envelope{Topic: e.Topic}.Path() + "/eventSubscriptions/" + e.Subscription
-	data := append(appendMember([]byte{'{'}, true, "eventSubscriptionId", id), '}')
+	id := TopicPath(e.Topic) + "/eventSubscriptions/" + e.Subscription
+	return e.body(typeDeleted, append(appendMembers([]byte{'{'}, "eventSubscriptionId", id), '}'), delivery)
+}
+
+func (e *SystemEvent) body(eventType string, data []byte, delivery Schema) []byte {
+	written := Event{ID: e.ID, Type: eventType, Time: e.Time, Body: data}
 	if delivery == CloudEvents {
-		return appendSystemCloudEvent(nil, e, typeDeleted, data)
+		return appendMappedCloudEvent(nil, &written, TopicPath(e.Topic))
 	}
-	return append(appendSystemEvent([]byte{'['}, e, typeDeleted, data), ']')
-}
-
-func appendSystemEvent(dst []byte, e SystemEvent, eventType string, data []byte) []byte {
-	dst = appendMember(append(dst, '{'), true, "id", e.ID)
-	dst = appendMember(dst, false, memberTopic, Envelope{Topic: e.Topic}.Path())
-	dst = appendMember(dst, false, "subject", "")
-	dst = append(append(dst, `,"data":`...), data...)
-	dst = appendMember(dst, false, "eventType", eventType)
-	dst = appendMember(dst, false, "eventTime", e.Time.UTC().Format(time.RFC3339Nano))
-	dst = appendMember(dst, false, memberMetadataVersion, metadataVersion)
-	return append(appendMember(dst, false, "dataVersion", "1"), '}')
-}
-
-func appendSystemCloudEvent(dst []byte, e SystemEvent, eventType string, data []byte) []byte {
-	dst = appendMember(append(dst, '{'), true, "specversion", specVersion)
-	dst = appendMember(dst, false, "id", e.ID)
-	dst = appendMember(dst, false, "source", Envelope{Topic: e.Topic}.Path())
-	dst = appendMember(dst, false, "type", eventType)
-	dst = appendMember(dst, false, "time", e.Time.UTC().Format(time.RFC3339Nano))
-	dst = appendMember(dst, false, "datacontenttype", mediaJSON)
-	return append(append(append(dst, `,"data":`...), data...), '}')
+	written.DataVersion = "1"
+	return append(appendMapped([]byte{'['}, &written, TopicPath(e.Topic)), ']')
 }

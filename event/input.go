@@ -7,28 +7,26 @@ import (
 	"time"
 )
 
-// Input is what the server knows of a publish request before it reads the body.
+// Input describes a topic's publish request before its body is read.
 type Input struct {
 	// Schema is the topic's input schema: EventGrid, CloudEvents or Custom.
 	Schema Schema
-	// Topic is the topic's name, as in the publishing address.
+	// Topic is the topic's name.
 	Topic string
-	// Mapping is where a topic of schema Custom finds the envelope; it must be there for that schema and have passed
-	// Validate. The other schemas have none.
+	// Mapping is the validated mapping of a topic of schema Custom; nil for the other schemas.
 	Mapping *Mapping
-	// NewID makes the id of a custom event whose mapping names no field for it. The schema Custom needs it.
+	// NewID returns the id of a custom event whose mapping names no field for it. Schema Custom needs it.
 	NewID func() string
-	// Now is the time of a custom event whose mapping names no field for it. The schema Custom needs it.
+	// Now is the time of a custom event whose mapping names no field for it. Schema Custom needs it.
 	Now time.Time
 	// Limits bounds the request.
 	Limits Limits
-	// Trace is the trace of the request itself, for events that carry none of their own; ParseRequest reads it from the
-	// headers.
+	// Trace is that of the request, for events without one. ParseRequest reads it from the headers.
 	Trace Trace
 }
 
-// ParseRequest reads a publish request into its events, by Parse or by ParseBinary as the headers say. header is
-// net/http's Header or a map of its form; case does not matter. Errors are theirs.
+// ParseRequest reads a publish request into its events by Parse or, if the headers say so, by ParseBinary. header is
+// net/http's Header or a map of its form; case does not matter.
 func (in Input) ParseRequest(header map[string][]string, body []byte) ([]Event, error) {
 	in.Trace = headerTrace(header)
 	if in.Schema == CloudEvents && IsBinary(header) {
@@ -37,14 +35,13 @@ func (in Input) ParseRequest(header map[string][]string, body []byte) ([]Event, 
 	return in.Parse(contentTypeOf(header), body)
 }
 
-// Parse reads a publish request's body into its events, all or none: the first mistake refuses the request with an
-// *Error. contentType is the request's header as received. Zero events ("[]") is no mistake. The events' Body slices
-// share body's memory, which the caller must leave alone from then on. Any other error is the program's: an input
-// schema there is none of, or a topic of schema Custom without Mapping, NewID or Now.
+// Parse reads a publish request's body into its events, all or none: the first mistake rejects the request with an
+// *Error. contentType is the request's header as received. Zero events ("[]") are valid. The events' Body slices share
+// body's memory, which the caller must not change afterwards. Any other error is a mistake of the caller: an unknown
+// schema, or schema Custom without Mapping, NewID or Now.
 //
-// data is accepted as it is, as long as it is JSON text: equal names, numbers of any size, escaped NULs and lone
-// surrogates included. What is required of an envelope: Microsoft, Azure Event Grid event schema, 2023-05-24, table of
-// event properties; CNCF, CloudEvents 1.0.2.
+// data may be any JSON text: equal names, numbers of any size, escaped NULs and lone surrogates are accepted. Source:
+// Microsoft, Azure Event Grid event schema, 2023-05-24, table of event properties; CNCF, CloudEvents 1.0.2.
 func (in Input) Parse(contentType string, body []byte) ([]Event, error) {
 	if err := in.complete(); err != nil {
 		return nil, fmt.Errorf("parse events: %w", err)
@@ -60,7 +57,7 @@ func (in Input) Parse(contentType string, body []byte) ([]Event, error) {
 	return p.events, nil
 }
 
-// complete reports what the program left out.
+// complete returns an error if the caller has left something out.
 func (in *Input) complete() error {
 	switch {
 	case in.Schema == EventGrid, in.Schema == CloudEvents:
@@ -70,7 +67,7 @@ func (in *Input) complete() error {
 	case in.Mapping == nil:
 		return fmt.Errorf("schema %s without a mapping", Custom)
 	case in.NewID == nil || in.Now.IsZero():
-		return errors.New("a mapping without an id and a time to fall back on")
+		return errors.New("a mapping without NewID and Now")
 	}
 	return nil
 }
@@ -85,7 +82,7 @@ func lines(header map[string][]string, name string) (values []string) {
 	return values
 }
 
-// contentTypeOf returns the request's content type, "" when there is none. Of several lines the first counts, as in
+// contentTypeOf returns the request's content type; "" if there is none. The first of several lines counts, as in
 // net/http.
 func contentTypeOf(header map[string][]string) string {
 	if values := lines(header, headerContentType); len(values) > 0 {

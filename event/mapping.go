@@ -1,8 +1,8 @@
 package event
 
-// Mapping names the fields of a custom event that are its envelope: the property inputSchemaMapping of a topic, in Event
-// Grid's form. Fields are top-level members of the published object, compared exactly; a dot in a name is part of the
-// name. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST API, Topics, 2022-06-15,
+// Mapping names the fields of a custom event that are its envelope: the property inputSchemaMapping of a topic, in
+// Event Grid's form. Fields are top-level members of the published object, compared exactly; a dot in a name is part of
+// the name. Source: Microsoft, Map custom fields to Event Grid schema, 2021-09-28; Azure REST API, Topics, 2022-06-15,
 // JsonInputSchemaMapping, which leaves case and paths open.
 type Mapping struct {
 	// Type is the kind of mapping; "Json" is the only one.

@@ -12,7 +12,7 @@ const (
 	mediaBatch      = "application/cloudevents-batch+json"
 )
 
-// shape is what a body may be at its outermost level.
+// shape is what a body may be: one event, or an array.
 type shape int
 
 const (
@@ -38,11 +38,10 @@ func (s shape) takes(first byte) bool {
 	return first == '{' && s != eventArray || first == '[' && s != oneEvent
 }
 
-// accept maps a request's content type to the shape its body must have, or refuses it. Event Grid topics take
-// application/json and, as curl users expect, no content type at all. CloudEvents topics take the two types of the
-// CloudEvents JSON format, and application/json because early SDKs sent it; the outermost bracket then decides. Custom
-// topics take one event too, where Event Grid wants an array: a webhook of someone else's, which is what they are for,
-// cannot be told to send one.
+// accept returns the shape that a body of this content type must have, or rejects the type. Event Grid topics accept
+// application/json and, for curl, no content type. CloudEvents topics accept the two types of the CloudEvents JSON
+// format, and application/json, which early SDKs sent. Custom topics accept one event too, although Event Grid requires
+// an array: other products' webhooks send no arrays.
 func accept(schema Schema, contentType string) (shape, error) {
 	media, ok := mediaType(contentType)
 	switch {
@@ -63,12 +62,12 @@ func accept(schema Schema, contentType string) (shape, error) {
 		takes = mediaStructured + ", " + mediaBatch + " or " + mediaJSON +
 			" in utf-8, and any other type with the attributes in ce- headers"
 	}
-	return 0, refuse(statusUnsupportedMediaType, CodeUnsupportedMediaType,
+	return 0, reject(statusUnsupportedMediaType, CodeUnsupportedMediaType,
 		"content type %q is not accepted: a topic with input schema %s takes %s", shorten(contentType), schema, takes)
 }
 
-// mediaType returns the type without parameters; ok is false when it cannot be read or names a charset other than
-// utf-8. What SDKs send is matched whole, because mime.ParseMediaType makes a map for the parameters at every request.
+// mediaType returns the type without parameters; ok is false if it cannot be read or names a charset other than utf-8.
+// What SDKs send is compared as a whole, because mime.ParseMediaType allocates a map for each request.
 func mediaType(contentType string) (media string, ok bool) {
 	switch contentType {
 	case "", mediaJSON, mediaStructured, mediaBatch:

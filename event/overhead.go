@@ -2,8 +2,8 @@ package event
 
 import "time"
 
-// Size returns how many bytes of a delivery the event itself accounts for, without what Overhead adds: Body's, and for
-// a custom event also those of its envelope's strings, which a conversion writes beside the body.
+// Size returns the bytes of a delivery that come from the event: those of Body, and for a custom event those of its
+// envelope's strings, which a conversion writes next to the body.
 func (e *Event) Size() int {
 	size := len(e.Body)
 	if e.Schema == Custom {
@@ -12,7 +12,7 @@ func (e *Event) Size() int {
 	return size
 }
 
-// quotedLen is the length of s inside a JSON string.
+// quotedLen is the length of s in a JSON string, without its quotes.
 func quotedLen(s string) int {
 	n := len(s)
 	for i := range len(s) {
@@ -26,36 +26,25 @@ func quotedLen(s string) int {
 	return n
 }
 
-// Overhead returns how many bytes a delivery of an event may have more than its Size: the members that AppendDelivery
-// writes by itself, with their commas. It is an upper bound, reached by an event that has none of them; what decides
-// how many events fit into one request need not read their bodies for it.
+// Overhead returns the most bytes that a delivery of an event has more than its Size: the members that AppendDelivery
+// adds, with their commas. Batches are cut with it, without reading the events' bodies.
 func Overhead(input, delivery Schema, topicName string) int {
-	path := Envelope{Topic: topicName}.Path()
-	var added []byte
+	path := TopicPath(topicName)
+	comma := []byte{','}
 	switch {
 	case delivery == CustomInput, input == CloudEvents:
 		return 0
 	case input == Custom:
-		return customOverhead(delivery, path)
+		// A converted custom event without Size. No time is longer than one with nanoseconds.
+		e := &Event{
+			Schema: Custom, Subject: "s", DataVersion: "1", Time: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
+		}
+		if delivery == CloudEvents { // leaves the two strings out if they are empty
+			return len(appendMappedCloudEvent(nil, e, path)) - e.Size()
+		}
+		return len(appendMapped(nil, e, path)) - e.Size()
 	case delivery == CloudEvents:
-		added = appendMember(added, false, "specversion", specVersion)
-		added = appendMember(added, false, "source", path)
-		added = appendMember(added, false, "datacontenttype", mediaJSON)
-	default:
-		added = appendMember(added, false, memberTopic, path)
-		added = appendMember(added, false, memberMetadataVersion, metadataVersion)
-		added = appendMember(added, false, memberDataVersion, "")
+		return len(appendMembers(comma, "specversion", specVersion, "source", path, "datacontenttype", mediaJSON)) - 1
 	}
-	return len(added)
-}
-
-// customOverhead is the length of a converted custom event of no Size. No time is longer than one with nanoseconds.
-func customOverhead(delivery Schema, path string) int {
-	e := &Event{
-		Schema: Custom, Subject: "s", DataVersion: "1", Time: time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC),
-	}
-	if delivery == CloudEvents { // which would leave the two strings out if they were empty
-		return len(appendMappedCloudEvent(nil, e, path)) - e.Size()
-	}
-	return len(appendMapped(nil, e, path)) - e.Size()
+	return len(appendMembers(comma, memberTopic, path, memberMetadataVersion, metadataVersion, memberDataVersion, "")) - 1
 }

@@ -22,7 +22,7 @@ type parser struct {
 	few     [16]member
 }
 
-// parser starts to read src.
+// parser returns a parser of src.
 func (in Input) parser(src []byte) *parser {
 	in.Limits = in.Limits.withDefaults()
 	p := &parser{in: in}
@@ -39,12 +39,12 @@ func (p *parser) document(want shape) *Error {
 		p.Pos = len(byteOrderMark)
 	}
 	if !utf8.Valid(p.Text) {
-		return refuse(statusBadRequest, CodeInvalidJSON,
+		return reject(statusBadRequest, CodeInvalidJSON,
 			"the body is not UTF-8: first wrong byte at %d", firstInvalid(p.Text))
 	}
 	first := p.Space()
 	if p.Pos == len(p.Text) {
-		return refuse(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", want)
+		return reject(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", want)
 	}
 	if !want.takes(first) {
 		return p.misshapen(want)
@@ -53,41 +53,41 @@ func (p *parser) document(want shape) *Error {
 		return err
 	}
 	if p.Space(); p.Pos < len(p.Text) {
-		return refuse(statusBadRequest, CodeInvalidJSON, "the body goes on after its end, at byte %d", p.Pos)
+		return reject(statusBadRequest, CodeInvalidJSON, "the body continues after its end, at byte %d", p.Pos)
 	}
 	return nil
 }
 
-// misshapen tells a body of the wrong shape from one that is no JSON at all.
+// misshapen returns the error for a body of another shape, or that is not JSON.
 func (p *parser) misshapen(want shape) *Error {
 	first := p.Peek()
 	if first != '{' && first != '[' && !p.Value() {
-		return refuse(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos)
+		return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos)
 	}
-	return refuse(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", want, kind(first))
+	return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", want, kind(first))
 }
 
 // outermost reads one event or an array of them.
-func (p *parser) outermost(first byte) (refused *Error) {
+func (p *parser) outermost(first byte) (err *Error) {
 	if first == '{' {
 		return p.event(0)
 	}
-	p.Depth-- // the array is no level of an event
+	p.Depth-- // the array is not a level of an event
 	i := 0
 	ok := p.Array(func() bool {
 		if i == p.in.Limits.MaxEvents {
-			refused = rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
-				"a request holds at most %d events", p.in.Limits.MaxEvents)
+			err = rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
+				"a request has at most %d events", p.in.Limits.MaxEvents)
 			return false
 		}
-		refused = p.event(i)
+		err = p.event(i)
 		i++
-		return refused == nil
+		return err == nil
 	})
-	if !ok && refused == nil {
+	if !ok && err == nil {
 		return p.malformed(i - 1)
 	}
-	return refused
+	return err
 }
 
 // event reads the event at index i of the request.
@@ -109,39 +109,26 @@ func (p *parser) event(i int) *Error {
 		return rejectEvent(statusPayloadTooLarge, CodePayloadTooLarge, i, "",
 			"an event has at most %d bytes, this one has %d", p.in.Limits.MaxEventBytes, size)
 	}
-	// The capacity ends with the event: appending to a Body must not run into its neighbour.
+	// The capacity ends with the event, so that appending to a Body does not overwrite the next one.
 	e := Event{Schema: p.in.Schema, Body: p.Text[start:p.Pos:p.Pos]}
-	if err := p.envelope(i, &e); err != nil {
-		return err
-	}
-	p.events = append(p.events, e)
-	return nil
-}
-
-// envelope fills e from the members just scanned.
-func (p *parser) envelope(i int, e *Event) *Error {
 	f := fields{src: p.Text, members: p.members, index: i}
-	if twice := decodeNames(f.members); twice != nil {
-		return f.refuse(string(twice), "appears twice")
+	if duplicate := decodeNames(f.members); duplicate != nil {
+		f.reject(string(duplicate), "appears twice")
+		return f.err
 	}
-	if err := p.read(&f, e); err != nil {
-		return err
+	switch p.in.Schema {
+	case CloudEvents:
+		readCloudEvent(&f, &e)
+	case Custom:
+		readCustom(&f, &p.in, &e)
+	default:
+		readEventGrid(&f, p.in.Topic, &e)
 	}
 	if e.Trace.Parent == "" {
 		e.Trace = p.in.Trace
 	}
-	return nil
-}
-
-func (p *parser) read(f *fields, e *Event) *Error {
-	switch p.in.Schema {
-	case CloudEvents:
-		return readCloudEvent(f, e)
-	case Custom:
-		return readCustom(f, &p.in, e)
-	default:
-		return readEventGrid(f, Envelope{Topic: p.in.Topic}, e)
-	}
+	p.events = append(p.events, e)
+	return f.err
 }
 
 // malformed reports that the text of the event at index i is not JSON.
@@ -149,8 +136,7 @@ func (p *parser) malformed(i int) *Error {
 	return rejectEvent(statusBadRequest, CodeInvalidJSON, i, "", "%s, at byte %d of the body", p.Problem, p.Pos)
 }
 
-// firstInvalid returns the place of the first byte that is not UTF-8, or the length of b. At the end DecodeRune has
-// width 0.
+// firstInvalid returns the index of the first byte that is not UTF-8, or the length of b, where DecodeRune has width 0.
 func firstInvalid(b []byte) (i int) {
 	for {
 		r, n := utf8.DecodeRune(b[i:])

@@ -188,9 +188,9 @@ func TestParseRefusesTheBody(t *testing.T) {
 		{name: "two byte order marks", body: "\ufeff\ufeff[]", message: "expected a value, at byte 3 of the body"},
 		{name: "no JSON", body: "hello", message: "expected a value, at byte 0 of the body"},
 		{name: "string without end", body: `"abc`, message: "the text ends too early, at byte 4 of the body"},
-		{name: "goes on", body: "[] x", message: "the body goes on after its end, at byte 3"},
-		{name: "two arrays", body: "[][]", message: "the body goes on after its end, at byte 2"},
-		{name: "NUL after the end", body: "[]\x00", message: "the body goes on after its end, at byte 2"},
+		{name: "continues", body: "[] x", message: "the body continues after its end, at byte 3"},
+		{name: "two arrays", body: "[][]", message: "the body continues after its end, at byte 2"},
+		{name: "NUL after the end", body: "[]\x00", message: "the body continues after its end, at byte 2"},
 		{name: "not UTF-8", body: grid("\"data\":\"\xff\""), message: "the body is not UTF-8: first wrong byte at 92"},
 		{name: "surrogate in UTF-8", body: "[\"\xed\xa0\x80\"]", message: "the body is not UTF-8: first wrong byte at 2"},
 		{name: "UTF-16", body: "\xff\xfe[\x00]\x00", message: "the body is not UTF-8: first wrong byte at 0"},
@@ -344,7 +344,7 @@ func TestParseRefusesEventGridEnvelopes(t *testing.T) {
 
 func TestParseRefusesCloudEventEnvelopes(t *testing.T) {
 	t.Parallel()
-	const base64Beside, name20 = "events[0].data_base64: must not stand beside data",
+	const base64Beside, name20 = "events[0].data_base64: must be absent if there is data",
 		"an extension attribute's name must be 1 to 20 characters of a-z and 0-9"
 	for _, c := range []refusal{
 		{name: "no specversion", body: change(cloudOne, `"specversion":"1.0",`,

@@ -26,9 +26,9 @@ func TestParseLimits(t *testing.T) {
 	for _, c := range []refusal{
 		{
 			name: "one event too many", parse: parse(Limits{MaxEvents: 2}), body: three, index: 2,
-			message: "events[2]: a request holds at most 2 events",
+			message: "events[2]: a request has at most 2 events",
 		},
-		{name: "5,001 events", parse: parse(Limits{}), body: many, index: 5000, message: "events[5000]: a request holds at " +
+		{name: "5,001 events", parse: parse(Limits{}), body: many, index: 5000, message: "events[5000]: a request has at " +
 			"most 5000 events"},
 		{
 			name: "one byte too many", parse: parse(Limits{MaxEventBytes: size}), body: "[" + gridEvent + "," +

@@ -22,10 +22,9 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// parseTime reads an RFC 3339 time with any number of fractional digits (.NET sends seven) and returns it in UTC. The
-// standard library's reader wants capital letters, which RFC 3339 section 5.6 leaves to the writer, and lets through
-// what it forbids: "T8:41:00", a decimal comma, an offset of 24 hours. Its strictness is switched off
-// (go.dev/issue/54580), so the shape is checked first.
+// parseTime reads an RFC 3339 time with any number of fractional digits (.NET sends seven) and returns it in UTC.
+// time.Parse needs capital letters, which RFC 3339 section 5.6 does not, and accepts what it forbids: "T8:41:00", a
+// decimal comma, an offset of 24 hours (go.dev/issue/54580). So the form is checked first.
 func parseTime(text []byte) (t time.Time, ok bool) {
 	if bytes.ContainsAny(text, "tz") {
 		text = bytes.ToUpper(text)
@@ -34,11 +33,10 @@ func parseTime(text []byte) (t time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	t = t.UTC()
-	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may carry it over the edge, where RFC 3339 ends
+	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may lead out of the years of RFC 3339
 }
 
-// isTimeShaped checks that digits and marks stand where they must, and the offset's range; the calendar is left to the
-// reader.
+// isTimeShaped checks the form and the offset's range; time.Parse checks the calendar.
 func isTimeShaped(text []byte) bool {
 	const seconds = "0000-00-00T00:00:00"
 	if !matches(text, seconds) {
@@ -80,9 +78,8 @@ func matches(text []byte, pattern string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isBase64 reports whether text is base64 with the standard alphabet and padding (RFC 4648 section 4), without decoding
-// it. encoding/base64 would need a buffer as large as the data and skips line breaks, which RFC 4648 section 3.3
-// forbids.
+// isBase64 reports whether text is base64 with the standard alphabet and padding (RFC 4648 section 4). encoding/base64
+// would need a buffer as large as the data and skips line breaks, which RFC 4648 section 3.3 forbids.
 func isBase64(text []byte) bool {
 	if len(text)%4 != 0 {
 		return false
@@ -91,13 +88,9 @@ func isBase64(text []byte) bool {
 		text = bytes.TrimSuffix(text, []byte("="))
 	}
 	for _, c := range text {
-		if !isBase64Digit(c) {
+		if (c < 'A' || 'Z' < c) && (c < 'a' || 'z' < c) && !isDigit(c) && c != '+' && c != '/' {
 			return false
 		}
 	}
 	return true
-}
-
-func isBase64Digit(c byte) bool {
-	return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '/'
 }

@@ -6,26 +6,26 @@ import (
 	"postrider/jsonscan"
 )
 
-// Trace is the distributed trace that an event belongs to, in the words of W3C's headers of the same names.
+// Trace is the distributed trace of an event, as in W3C's headers.
 // Source: W3C, Trace Context, 2021-11-23; CNCF, CloudEvents 1.0.2, Distributed Tracing extension.
 type Trace struct {
-	// Parent is traceparent; well-formed, or "" for no trace.
+	// Parent is a valid traceparent, or "" for no trace.
 	Parent string
-	// State is tracestate, up to 512 bytes of printable ASCII; "" when there is none, and without a Parent.
+	// State is tracestate, up to 512 bytes of printable ASCII; "" if there is none, and without a Parent.
 	State string
 }
 
 const (
 	memberTraceParent = "traceparent"
 	memberTraceState  = "tracestate"
-	// maxTraceState is what W3C asks everyone to pass on (Trace Context, section 3.3.1.5); longer ones are left out.
+	// maxTraceState is the length that W3C requires to be passed on (Trace Context, section 3.3.1.5); longer ones are left
+	// out.
 	maxTraceState = 512
 )
 
-// TraceOf returns the trace for the headers traceparent and tracestate of a delivery: that of its events when they all
-// have the same, zero otherwise, because one request has one trace. Event Grid documents no such headers; CloudEvents'
-// extension asks that headers and attributes of one hop agree, and that a trace is not made up on the way: neither is
-// done here.
+// TraceOf returns the trace for the headers traceparent and tracestate of a delivery: that of its events if all have
+// the same, otherwise none, because one request has one trace. Event Grid documents no such headers. CloudEvents'
+// extension requires that headers and attributes agree, and that a trace is not created on the way.
 func TraceOf(events []*Event) Trace {
 	if len(events) == 0 {
 		return Trace{}
@@ -38,8 +38,8 @@ func TraceOf(events []*Event) Trace {
 	return events[0].Trace
 }
 
-// newTrace takes what a stranger sent. What is malformed counts as not sent, as Trace Context (section 2.2.2) has it:
-// a wrong trace is no reason to refuse an event.
+// newTrace returns a publisher's trace. Malformed ones are ignored, as Trace Context (section 2.2.2) requires: they are
+// no reason to reject an event.
 func newTrace(parent, state string) Trace {
 	switch {
 	case !isTraceParent(parent):
@@ -52,27 +52,21 @@ func newTrace(parent, state string) Trace {
 
 // trace reads the extension attributes of a CloudEvent.
 func (f *fields) trace() Trace {
-	parent, ok := f.raw(memberTraceParent)
-	if !ok {
-		return Trace{}
-	}
-	state, ok := f.raw(memberTraceState)
-	if !ok {
-		return newTrace(plain(parent), "")
-	}
+	parent, _ := f.raw(memberTraceParent)
+	state, _ := f.raw(memberTraceState)
 	return newTrace(plain(parent), plain(state))
 }
 
 // plain returns the text of a string, "" for any other value.
 func plain(value []byte) string {
-	if value[0] != '"' {
+	if len(value) == 0 || value[0] != '"' {
 		return ""
 	}
 	text, _ := jsonscan.Unescape(value[1 : len(value)-1])
 	return string(text)
 }
 
-// headerTrace reads the headers of a request. A tracestate may come in several lines, a traceparent not (Trace Context,
+// headerTrace reads the headers of a request. tracestate may have several lines, traceparent only one (Trace Context,
 // section 3.3.1.1 and its test suite).
 func headerTrace(header map[string][]string) Trace {
 	parent := lines(header, memberTraceParent)
@@ -82,11 +76,11 @@ func headerTrace(header map[string][]string) Trace {
 	return newTrace(parent[0], strings.Join(lines(header, memberTraceState), ","))
 }
 
-// isTraceParent checks version, trace id, parent id and flags. A version after 00 may go on after them.
+// isTraceParent checks version, trace id, parent id and flags. Versions after 00 may have more.
 func isTraceParent(s string) bool {
 	const (
 		form = "vv-tttttttttttttttttttttttttttttttt-pppppppppppppppp-ff"
-		most = 128 // no version there is goes beyond form
+		most = 128 // no known version is longer than form
 	)
 	if len(s) < len(form) || len(s) > most || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return false

@@ -145,7 +145,7 @@ BEGIN
     IF encoded IS NOT NULL AND (event ? 'data' OR jsonb_typeof(encoded) <> 'string'
         OR encoded #>> '{}' !~ '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$') THEN
         PERFORM postrider_internal.reject_event(place || '.data_base64', CASE
-            WHEN event ? 'data' THEN 'must not stand beside data'
+            WHEN event ? 'data' THEN 'must be absent if there is data'
             WHEN jsonb_typeof(encoded) <> 'string' THEN 'must be a string, is '
                 || postrider_internal.kind_in_words(encoded)
             ELSE 'must be base64 with padding' END);
@@ -179,7 +179,7 @@ BEGIN
         kind := jsonb_typeof(event -> r.field);
         problem := CASE
             WHEN given IS NULL THEN CASE WHEN r.required THEN 'is required'
-                || CASE WHEN also_numbers THEN format(': inputSchemaMapping takes %s from it', r.member) ELSE '' END END
+                || CASE WHEN also_numbers THEN format(': inputSchemaMapping reads %s from it', r.member) ELSE '' END END
             WHEN kind <> 'string' AND NOT (also_numbers AND kind = 'number') THEN format('must be a string%s, is %s',
                 CASE WHEN also_numbers THEN ' or a number' END, postrider_internal.kind_in_words(event -> r.field))
             WHEN octet_length(given) NOT BETWEEN r.shortest AND r.longest
