@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/reference/cli.md has every verb with a command line that the program understands.
+// docs/guides/command-line.md has every verb with a command line that the program understands.
 func TestEveryVerbIsOnThePage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/reference/cli.md")
+	page, err := os.ReadFile("../../docs/guides/command-line.md")
 	require.NoError(t, err)
 	for _, verb := range leaves(t) {
 		require.Regexp(t, `(^|\W)postrider `+verb+`\b`, string(page))

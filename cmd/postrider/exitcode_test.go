@@ -10,14 +10,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The exit codes of docs/reference/cli.md: 0 done, 1 failed or not found, 2 wrong usage.
+// The exit codes of docs/guides/command-line.md: 0 done, 1 failed or not found, 2 wrong usage.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	n := startNode(t, db, "--role", "api")
 	n.topic("orders")
 	env := append(n.cliEnv(), db.env()...)
-	page := fromRoot(t, "docs/reference/cli.md")
+	page := fromRoot(t, "docs/guides/command-line.md")
 	for code, lines := range map[int][]string{
 		0: {
 			"topic list", "topic show orders", "subscription list", "event list --from 1h --to 10m",

@@ -95,11 +95,11 @@ func TestSQLGivesUp(t *testing.T) {
 func TestSQLRefuses(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
-		"":                               "name either <statement> or --question; --questions lists",
+		"":                                  "name either <statement> or --question; --questions lists",
 		"--question pending SELECT":         "name either <statement> or --question",
-		"--questions SELECT":             "--questions lists the questions and runs nothing",
-		"--question nothing":             `no question "nothing"; --questions lists them`,
-		"--question 21":                  `no question "21"`,
+		"--questions SELECT":                "--questions lists the questions and runs nothing",
+		"--question nothing":                `no question "nothing"; --questions lists them`,
+		"--question 21":                     `no question "21"`,
 		"--question pending --topic orders": "is about one subscription: add --subscription",
 		"--question oldest --topic orders": `question "oldest" (How long has the oldest event waited?) is not about one ` +
 			`topic: omit --topic`,
