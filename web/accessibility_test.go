@@ -15,8 +15,7 @@ import (
 //go:embed testdata/accessibility.js
 var accessibility string
 
-// Every page in both themes: text of 4.5 to 1, labels, landmarks; nothing sticks out of a phone, and a wall of 3840
-// pixels is readable.
+// Each page in both color schemes has contrast, labels and landmarks, fits a phone and is readable at 3840 pixels.
 func TestPagesAreAccessible(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
@@ -30,20 +29,20 @@ func TestPagesAreAccessible(t *testing.T) {
 		w.requireAccessible(t, path)
 	}
 	w.size(t, 1440, 900, "light")
-	// whose status the console complains of
+	// the console shows the status of this page as an error
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/nowhere"), chromedp.WaitReady(chromedp.CSS("#page")))
 	w.requireAccessible(t, "/ui/nowhere")
 	//nolint:paralleltest // one window
-	t.Run("the check can fail", func(t *testing.T) { w.testAccessibilityFails(t, srv.URL) })
+	t.Run("check can fail", func(t *testing.T) { w.testAccessibilityFails(t, srv.URL) })
 	//nolint:paralleltest // one window
-	t.Run("the keyboard goes on", func(t *testing.T) { w.testOrder(t, srv.URL) })
+	t.Run("keyboard order", func(t *testing.T) { w.testOrder(t, srv.URL) })
 	//nolint:paralleltest // one window
-	t.Run("a refresh takes nothing away", func(t *testing.T) { w.testKeepsPlace(t, srv.URL) })
+	t.Run("refresh keeps focus and scroll position", func(t *testing.T) { w.testKeepsPlace(t, srv.URL) })
 	//nolint:paralleltest // one window
 	t.Run("without JavaScript", func(t *testing.T) { w.testWithoutScript(t, b, srv.URL) })
 }
 
-// requireAccessible looks at the page that is open, with all of it unfolded.
+// requireAccessible checks the open page with all details unfolded.
 func (w *browser) requireAccessible(t *testing.T, path string) {
 	t.Helper()
 	w.value(t, `(document.querySelectorAll("details").forEach((d) => { d.open = true }), 1)`)
@@ -70,7 +69,7 @@ func (w *browser) testAccessibilityFails(t *testing.T, base string) {
 	require.Contains(t, found, "a heading is skipped before")
 }
 
-// Tab goes through what can be reached in the order of the page, and where it stands is seen.
+// Tab follows the order of the page, and the focus is visible.
 func (w *browser) testOrder(t *testing.T, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/dead-letters"), chromedp.WaitReady(chromedp.CSS("#page")))
 	const place = `[...document.querySelectorAll("a[href], button, input, select, summary, pre,` +
@@ -80,7 +79,7 @@ func (w *browser) testOrder(t *testing.T, base string) {
 		w.do(t, chromedp.KeyEvent("\t"))
 		at, err := strconv.Atoi(w.value(t, place))
 		require.NoError(t, err)
-		// its parts have the focus, and Chromium marks them itself
+		// parts of the field have the focus; Chromium marks them itself
 		if w.value(t, "document.activeElement.type") == "datetime-local" {
 			continue
 		}
@@ -89,10 +88,10 @@ func (w *browser) testOrder(t *testing.T, base string) {
 			w.value(t, "document.activeElement.outerHTML"))
 		last = at
 	}
-	require.Greater(t, last, 20, "it has left the menu")
+	require.Greater(t, last, 20, "focus stays in the menu")
 }
 
-// A refresh leaves the reader where they are: the same link has the focus, and the page does not jump.
+// A refresh keeps the focus and the scroll position.
 func (w *browser) testKeepsPlace(t *testing.T, base string) {
 	w.size(t, 1440, 500, "light")
 	w.do(t, chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
@@ -105,7 +104,7 @@ func (w *browser) testKeepsPlace(t *testing.T, base string) {
 	require.Equal(t, before, w.value(t, here))
 }
 
-// What the script adds is a chart and a refresh: the figures are there without it.
+// Without JavaScript, pages show their figures as tables.
 func (w *browser) testWithoutScript(t *testing.T, b *bundle, base string) {
 	_, err := chromedp.Call(w.ctx, emulation.SetScriptExecutionDisabled,
 		emulation.SetScriptExecutionDisabledParams{Value: true})

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireRedirect fails unless the response leads to this address, and gives that page.
+// requireRedirect posts a form, checks the address that it redirects to, and returns the text of that page.
 func (b *bundle) requireRedirect(t *testing.T, path string, form url.Values, want string) (page string) {
 	t.Helper()
 	response := b.post(path, form)
@@ -22,7 +22,7 @@ func (b *bundle) requireRedirect(t *testing.T, path string, form url.Values, wan
 	return text(b.page(t, response.Header().Get("Location")))
 }
 
-// requireRejected fails unless the form's own page says so.
+// requireRejected posts a form and checks that its page shows the rejection.
 func (b *bundle) requireRejected(t *testing.T, path string, form url.Values, status int, want string) (page string) {
 	t.Helper()
 	response := b.post(path, form)
@@ -88,7 +88,7 @@ func TestDeadLetterActions(t *testing.T) {
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'accounting' AND state = 'delivered'")
 	rejected := b.requireRejected(t, at+"/redeliver", accounting, http.StatusConflict, "was redelivered already")
 	require.Contains(t, text(rejected), "Select “redeliver again” to redeliver it once more.")
-	require.Contains(t, rejected, `name="toSubscription" value="accounting"`, "what was typed is kept")
+	require.Contains(t, rejected, `name="toSubscription" value="accounting"`, "the input is kept")
 	b.requireRedirect(t, at+"/redeliver",
 		url.Values{"toSubscription": {"accounting"}, "toTopic": {"orders"}, "again": {"1"}},
 		"done=redelivered")
@@ -112,7 +112,7 @@ func TestDeadLetterActions(t *testing.T) {
 
 var formAction = regexp.MustCompile(`<form class="action-form" method="post" action="([^"]+)"`)
 
-// agree is where the page's form is sent to.
+// confirmAddress is the address of the form on a confirmation page.
 func (b *bundle) confirmAddress(t *testing.T, path string) string {
 	t.Helper()
 	page := b.page(t, path)
@@ -135,10 +135,10 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	require.Contains(t, text(b.page(t, "/ui/dead-letters/redeliver?topic=none")), "0 dead letters match .")
 	require.NotContains(t, b.page(t, "/ui/dead-letters/redeliver?topic=none"), "<form")
 	require.Equal(t, http.StatusBadRequest, b.request(http.MethodGet, "/ui/dead-letters/redeliver?status=0").Code,
-		"no operation knows this filter")
+		"operations do not support this filter")
 
 	form := b.confirmAddress(t, redeliver)
-	// missing has agreed to this one
+	// created after the confirmation page
 	b.insert(t, deadLetter{at: time.Now().Add(time.Minute), subscription: "archive", outcome: ptr("NotFound")})
 	for _, rate := range []string{"0", "-1", "1.5", "many", "1000001", "99999999999999999999"} {
 		b.requireRejected(t, form, url.Values{"rate": {rate}}, http.StatusBadRequest,
@@ -146,7 +146,7 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	}
 	rejected := b.requireRejected(t, form, url.Values{"rate": {"7"}, "toSubscription": {"missing"}}, http.StatusBadRequest,
 		`topic "orders" has no event subscription "missing"`)
-	require.Contains(t, rejected, `name="rate" min="1" max="1000000" value="7"`, "what was typed is kept")
+	require.Contains(t, rejected, `name="rate" min="1" max="1000000" value="7"`, "the input is kept")
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider.operations"))
 
 	b.requireRedirect(t, form, url.Values{"toSubscription": {"accounting"}},
@@ -167,7 +167,7 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	require.Contains(t, b.requireRedirect(t, done+"/cancel", nil, `\?done=over$`), "The operation had already finished.")
 
 	require.Contains(t, text(b.page(t, redeliver)), "3 dead letters match , 3 of them already redelivered.")
-	// they take a minute
+	// 60 dead letters at 1/s take a minute
 	b.insert(t, slices.Repeat([]deadLetter{{at: time.Now().Add(-time.Hour), subscription: "lost"}}, 60)...)
 	running := b.requireRedirect(t, b.confirmAddress(t, "/ui/dead-letters/redeliver?topic=orders&subscription=lost"),
 		url.Values{"rate": {"1"}, "toSubscription": {"held"}}, `done=started$`)
@@ -183,7 +183,7 @@ func TestBulkRedeliverAndPurge(t *testing.T) {
 	b.requireRedirect(t, b.confirmAddress(t, purge), url.Values{"redelivered": {"true"}}, `done=started$`)
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.operations WHERE kind = 'purge' AND state = 'done'")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'archive'"),
-		"what came later stays")
+		"later dead letters stay")
 	list := b.page(t, "/ui/operations")
 	requireValidMarkup(t, "/ui/operations", list)
 	require.Regexp(t, `Purge dead letters .*done.* 3 of 3 .*canceled.* to accounting .*3 of 3 0 admin`, text(list))
@@ -197,7 +197,7 @@ func TestOperationsPaging(t *testing.T) {
 	b := setup(t)
 	_, err := b.pool.Exec(t.Context(),
 		`INSERT INTO postrider_internal.operations (id, kind, state, filter, matched, started_by, created_at, finished_at)
-		SELECT gen_random_uuid(), 'purge', 'done', '{}', 0, '<b>someone-else</b>', now() - make_interval(secs => n / 7), now()
+		SELECT gen_random_uuid(), 'purge', 'done', '{}', 0, '<b>ann</b>', now() - make_interval(secs => n / 7), now()
 		FROM generate_series(1, 120) n`)
 	require.NoError(t, err)
 	seen, pages := map[string]bool{}, 0
@@ -207,14 +207,14 @@ func TestOperationsPaging(t *testing.T) {
 		for _, id := range regexp.MustCompile(`href="/ui/operations/([0-9a-f-]{36})"`).FindAllStringSubmatch(page, -1) {
 			seen[id[1]] = true
 		}
-		require.NotContains(t, page, "<b>someone-else</b>")
+		require.NotContains(t, page, "<b>ann</b>")
 		path, _ = pageLinks(page)
 	}
 	require.Equal(t, 3, pages)
 	require.Len(t, seen, 120)
 }
 
-// The command can be pasted into a shell, whatever the filter holds.
+// The shown command is safe to paste into a shell.
 func TestExportCommandIsQuoted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -241,7 +241,7 @@ func TestFormsRequireSessionAndOrigin(t *testing.T) {
 	require.Equal(t, 35, forms)
 }
 
-// Who has very many is messages how many at least, and may act on all of them.
+// An incomplete count is shown as a minimum; the operation includes all matches.
 func TestBulkOperationWithIncompleteCount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,7 +11,7 @@ import (
 	"postrider/access"
 )
 
-// login begins one of postrider login, from 192.0.2.9.
+// login starts a postrider login from 192.0.2.9.
 func (b *bundle) login(t *testing.T, role access.Role) (secret, code string) {
 	t.Helper()
 	ctx := access.WithActor(t.Context(), access.Actor{Address: "192.0.2.9"})
@@ -57,7 +57,7 @@ func TestApproveAndDenyLogin(t *testing.T) {
 	require.Equal(t, access.RoleViewer, key.Actor("").Role)
 	require.Equal(t, "user:ann 192.0.2.1 annas-<b>laptop 192.0.2.9", b.value(t, `SELECT concat_ws(' ', actor, address,
 		details->>'machine', details->>'requestedFrom') FROM postrider.audit WHERE action = 'login_approved'`))
-	require.Equal(t, http.StatusNotFound, b.decide("deny", code, ann).Code, "it is decided")
+	require.Equal(t, http.StatusNotFound, b.decide("deny", code, ann).Code, "already decided")
 
 	secret, code = b.login(t, "")
 	require.Equal(t, "/ui/login?done=login-denied", b.decide("deny", code, ann).Header().Get("Location"))
@@ -91,7 +91,7 @@ func TestWrongLoginCodes(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/login?code="+code, bob).Code)
 	_, err := b.pool.Exec(t.Context(), "UPDATE postrider_internal.login_requests SET expires_at = now()")
 	require.NoError(t, err)
-	require.Equal(t, http.StatusNotFound, b.decide("approve", code, bob).Code, "it has expired")
+	require.Equal(t, http.StatusNotFound, b.decide("approve", code, bob).Code, "expired")
 
 	open := setup(t)
 	require.Contains(t, open.request(http.MethodGet, "/ui/login").Body.String(), "runs without sign-in")
@@ -117,7 +117,7 @@ func TestPersonalKeys(t *testing.T) {
 	secret := "prk_" + between(made.Body.String(), "prk_", "<")
 	key, err := b.store.Access.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
-	require.Equal(t, access.RoleOperator, key.Actor("").Role, "no more than its owner")
+	require.Equal(t, access.RoleOperator, key.Actor("").Role, "at most the role of its owner")
 	listed := b.request(http.MethodGet, "/ui/account", ann).Body.String()
 	require.Contains(t, listed, "jump-host")
 	require.NotContains(t, listed, secret)

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chromium is where the browser is; the test is skipped where there is none, but not in CI.
+// chromium is the path of the browser. Without one the test is skipped, but not in CI.
 func chromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
@@ -28,13 +28,13 @@ func chromium(t *testing.T) string {
 		}
 	}
 	if os.Getenv("POSTRIDER_CI") != "" {
-		require.Fail(t, "chromium is missing")
+		require.Fail(t, "chromium not found")
 	}
 	t.Skip("no chromium on this machine: the dashboard is not tried in a browser")
 	return ""
 }
 
-// browser is a window, and what it complained about.
+// browser is a window with its console errors.
 type browser struct {
 	ctx context.Context //nolint:containedctx // chromedp keeps the window in it
 
@@ -42,7 +42,7 @@ type browser struct {
 	complaints []string
 }
 
-// reports collects what the content security policy forbade.
+// reports collects violations of the content security policy.
 const reports = `window.__reports = []; addEventListener("securitypolicyviolation",` +
 	` (e) => window.__reports.push(e.violatedDirective + " " + e.blockedURI + " " + e.sample))`
 
@@ -75,7 +75,7 @@ func newBrowser(t *testing.T) *browser {
 	return w
 }
 
-// listen collects what the console shows as an error or a warning, and what scripts threw.
+// listen collects errors and warnings of the console and exceptions of scripts.
 func (w *browser) listen(m chromedp.ConsoleMessage) {
 	switch m.Type {
 	case chromedp.ConsoleError, chromedp.ConsoleWarning, chromedp.ConsoleException:
@@ -86,7 +86,7 @@ func (w *browser) listen(m chromedp.ConsoleMessage) {
 	}
 }
 
-// patience is how long one step in the browser may take: the machine may be busy.
+// patience is the timeout of a step in the browser.
 const patience = 20 * time.Second
 
 func (w *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
@@ -96,7 +96,7 @@ func (w *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	require.NoError(t, chromedp.Do(ctx, actions...))
 }
 
-// value is what a script makes of the page, as text.
+// value evaluates a script and returns its result as text.
 func (w *browser) value(t *testing.T, script string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -106,7 +106,7 @@ func (w *browser) value(t *testing.T, script string) string {
 	return text
 }
 
-// size sets the window's size and its color scheme.
+// size sets the size and the color scheme of the window.
 func (w *browser) size(t *testing.T, width, height int64, scheme string) {
 	t.Helper()
 	w.do(t, chromedp.EmulateViewport(width, height))
@@ -124,7 +124,7 @@ func (w *browser) requireNoConsoleErrors(t *testing.T, where string) {
 	require.Empty(t, reports, where)
 }
 
-// picture keeps a screenshot where POSTRIDER_SCREENSHOTS names a directory.
+// screenshot writes a picture into the directory POSTRIDER_SCREENSHOTS, if set.
 func (w *browser) screenshot(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("POSTRIDER_SCREENSHOTS")
@@ -138,13 +138,13 @@ func (w *browser) screenshot(t *testing.T, name string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
 }
 
-// pageTexts are events' texts that would like to be markup, or to push a page apart.
+// pageTexts are event texts with markup or of great width.
 var pageTexts = []string{
 	`<script>window.__x=1</script>`, `"><img src=x onerror=window.__x=1>`, `</pre></td></table><svg/onload=window.__x=1>`,
 	strings.Repeat("W", 900), "e-5",
 }
 
-// look opens a page with hostile texts in it: it runs none of them, and is no wider than the window.
+// open opens a page with hostile texts and checks that it runs none of them and fits the window.
 func (w *browser) open(t *testing.T, base, path string, width int64, scheme string) {
 	t.Helper()
 	w.size(t, width, 900, scheme)
@@ -155,7 +155,7 @@ func (w *browser) open(t *testing.T, base, path string, width int64, scheme stri
 	w.requireFits(t, path, width)
 }
 
-// requireFits asks what sticks out only of a page that something sticks out of.
+// requireFits checks that no element is wider than the window.
 func (w *browser) requireFits(t *testing.T, path string, width int64) {
 	t.Helper()
 	if w.value(t, "document.documentElement.scrollWidth <= innerWidth") != "true" {
@@ -163,8 +163,7 @@ func (w *browser) requireFits(t *testing.T, path string, width int64) {
 	}
 }
 
-// One test and one browser: to start it takes longer than to look at a page. TestPagesAreAccessible looks at the
-// pages on a desk.
+// One browser serves all subtests because its start is slow. TestPagesAreAccessible checks each page at 1440 pixels.
 func TestDashboardInBrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
@@ -177,24 +176,24 @@ func TestDashboardInBrowser(t *testing.T) {
 	}
 	w.size(t, 1440, 900, "light")
 	//nolint:paralleltest // one window
-	t.Run("focus is seen", func(t *testing.T) { w.testFocus(t, srv.URL) })
+	t.Run("focus is visible", func(t *testing.T) { w.testFocus(t, srv.URL) })
 	//nolint:paralleltest // one window
-	t.Run("charts are drawn", func(t *testing.T) { w.testChart(t, srv.URL) })
+	t.Run("charts", func(t *testing.T) { w.testChart(t, srv.URL) })
 	//nolint:paralleltest // one window
-	t.Run("the page refreshes", func(t *testing.T) { w.testRefresh(t, b, srv.URL) })
+	t.Run("refresh", func(t *testing.T) { w.testRefresh(t, b, srv.URL) })
 	//nolint:paralleltest // one window
-	t.Run("a form acts", func(t *testing.T) { w.testForm(t, b, srv.URL) })
+	t.Run("form", func(t *testing.T) { w.testForm(t, b, srv.URL) })
 	//nolint:paralleltest // one window
-	t.Run("the tail follows", func(t *testing.T) { w.testTail(t, b, srv.URL) })
+	t.Run("tail", func(t *testing.T) { w.testTail(t, b, srv.URL) })
 	//nolint:paralleltest // one window
-	t.Run("the policy forbids", func(t *testing.T) { w.testPolicyForbids(t, b, srv.URL) })
+	t.Run("content security policy", func(t *testing.T) { w.testPolicyForbids(t, b, srv.URL) })
 }
 
-// widest names an element that sticks out of the page, for whoever has to find it.
+// widest are the elements that are wider than the window.
 const widest = `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth ` +
 	`+ 1 && !e.closest(".scroll, thead, nav")).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("\n")`
 
-// eventually waits until a script says true.
+// eventually waits until a script returns true.
 func (w *browser) eventually(t *testing.T, script string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return w.value(t, script) == "true" }, 20*time.Second,
@@ -214,7 +213,7 @@ func (w *browser) testChart(t *testing.T, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
 	require.Equal(t, "60,60,60",
 		w.value(t, `[...document.querySelectorAll(".numbers")].map((table) => table.tBodies[0].rows.length).join()`),
-		"the tables have each minute that is over")
+		"one row for each ended minute")
 	require.Equal(t, "3", w.value(t, `document.querySelectorAll(".chart canvas").length`))
 	w.do(t, chromedp.Navigate(base+"/ui/subscriptions/orders/billing?range=7d"),
 		chromedp.WaitReady(chromedp.CSS(".chart canvas")))
@@ -224,7 +223,7 @@ func (w *browser) testChart(t *testing.T, base string) {
 	w.requireNoConsoleErrors(t, "charts")
 }
 
-// A single measurement between gaps has no line to be seen by.
+// A measurement between gaps is drawn as a dot.
 func (w *browser) testIsolatedPoint(t *testing.T) {
 	const latency = `[...document.querySelectorAll(".numbers")].find((table) => table.dataset.unit === "ms")`
 	const colored = `((at) => { const c = at.closest(".card").querySelector("canvas"),
@@ -249,7 +248,7 @@ func (w *browser) testIsolatedPoint(t *testing.T) {
 	w.eventually(t, colored+` > 5`)
 }
 
-// A page asks for itself again; what is open stays open, and a pause is obeyed.
+// A refresh keeps open details, and a pause stops it.
 func (w *browser) testRefresh(t *testing.T, b *bundle, base string) {
 	w.do(t, chromedp.Navigate(base+"/ui/events"), chromedp.WaitReady(chromedp.CSS("#page")),
 		chromedp.Navigate(base+"/ui/"), chromedp.WaitReady(chromedp.CSS(".chart canvas")))
@@ -257,13 +256,13 @@ func (w *browser) testRefresh(t *testing.T, b *bundle, base string) {
 	at := w.value(t, `document.querySelector("#page").dataset.at`)
 	w.eventually(t, `document.querySelector("#page").dataset.at !== "`+at+`"`)
 	require.Equal(t, "true", w.value(t, `document.querySelector(".fold").open`))
-	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page itself was not loaded again")
+	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page was not reloaded")
 	w.do(t, chromedp.Click(chromedp.CSS("#pause")))
-	w.value(t, `(window.asked = 0, document.addEventListener("htmx:before:request", (e) => { window.asked++;`+
+	w.value(t, `(window.requests = 0, document.addEventListener("htmx:before:request", (e) => { window.requests++;`+
 		` window.stopped = e.defaultPrevented }))`)
-	w.eventually(t, `window.asked > 0`)
+	w.eventually(t, `window.requests > 0`)
 	require.Equal(t, "true", w.value(t, `window.stopped`))
-	w.requireNoConsoleErrors(t, "after refreshing")
+	w.requireNoConsoleErrors(t, "after refresh")
 }
 
 func (w *browser) testForm(t *testing.T, b *bundle, base string) {
@@ -290,7 +289,7 @@ func (w *browser) testTail(t *testing.T, b *bundle, base string) {
 	w.requireNoConsoleErrors(t, "/ui/tail")
 }
 
-// The check of reports must be able to fail: what the policy forbids is reported.
+// The check can fail: a violation is reported.
 func (w *browser) testPolicyForbids(t *testing.T, b *bundle, base string) {
 	require.NotEmpty(t, b.page(t, "/ui/"))
 	w.do(t, chromedp.Navigate(base+"/ui/audit"), chromedp.WaitReady(chromedp.CSS("#page")))
@@ -299,7 +298,7 @@ func (w *browser) testPolicyForbids(t *testing.T, b *bundle, base string) {
 	require.Equal(t, "undefined", w.value(t, "window.__x"))
 }
 
-// A person makes the first account, is led back to the page that was asked for, and stays in while the page refreshes.
+// A user creates the first admin, returns to the requested page and stays signed in while it refreshes.
 func TestSignInInBrowser(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
@@ -310,7 +309,7 @@ func TestSignInInBrowser(t *testing.T) {
 	w.do(t, chromedp.Navigate(base+"/ui/subscriptions?topic=orders"),
 		chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
 	require.Equal(t, "Create first admin", w.value(t, `document.querySelector("h1").textContent`))
-	require.Empty(t, w.value(t, `document.querySelector("nav").textContent.trim()`), "whoever is not in sees no menu")
+	require.Empty(t, w.value(t, `document.querySelector("nav").textContent.trim()`), "no menu before sign-in")
 	w.screenshot(t, "first-admin")
 	w.do(t, chromedp.SendKeys(chromedp.CSS(`input[name="token"]`), token),
 		chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "ann"),
@@ -318,7 +317,7 @@ func TestSignInInBrowser(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS(`input[name="again"]`), password),
 		chromedp.Submit(chromedp.CSS(`form[action="/ui/first-admin"]`)), chromedp.WaitReady(chromedp.CSS("#pause")))
 	require.Equal(t, base+"/ui/subscriptions?topic=orders", w.value(t, "location.href"))
-	require.Empty(t, w.value(t, "document.cookie"), "no script can read it")
+	require.Empty(t, w.value(t, "document.cookie"), "scripts cannot read the cookie")
 	at := w.value(t, `document.querySelector("#page").dataset.at`)
 	w.eventually(t, `document.querySelector("#page").dataset.at !== "`+at+`"`)
 

@@ -195,7 +195,7 @@ func TestPolicyForm(t *testing.T) {
 	late := b.requireRejected(t, path, typed(form, "stepsInSeconds", "7"), http.StatusPreconditionFailed,
 		"another user has changed it")
 	require.Equal(t, "[1 2 3]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
-	require.Equal(t, "7", formOf(t, late).Get("stepsInSeconds"), "what was typed is kept")
+	require.Equal(t, "7", formOf(t, late).Get("stepsInSeconds"), "the input is kept")
 	b.requireRedirect(t, path, formOf(t, late), `done=policy-saved`)
 	require.Equal(t, "[7]", sprint(b.settings(t, "/v1/policies/my-ga-2021")["stepsInSeconds"]))
 	b.requireRejected(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed,
@@ -221,7 +221,7 @@ func TestPolicyForm(t *testing.T) {
 	}
 }
 
-// What the box publishes goes through the publishers' own door, and what stands beside it publishes the same.
+// The page publishes through the REST API and shows equivalent commands.
 func TestPublishPage(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)
@@ -258,7 +258,7 @@ func TestPublishPage(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/topics/nowhere/publish").Code)
 }
 
-// Whatever is in the box, both commands can be pasted, and publish exactly that.
+// Both commands publish exactly the entered event.
 func TestPublishCommands(t *testing.T) {
 	t.Parallel()
 	shell, err := exec.LookPath("sh")
@@ -279,7 +279,7 @@ func TestPublishCommands(t *testing.T) {
 		require.Equal(t, http.StatusOK, response.Code)
 		twins := preformatted(t, response.Body.String())
 		require.Len(t, twins, 2)
-		// curl is echo here: what it would be given, and not what it sends.
+		// curl is replaced by echo, which prints its arguments
 		out, err := exec.Command(shell, "-c",
 			`KEY=`+key+`; curl() { for word; do printf '%s\0' "$word"; done; }; `+twins[0]).Output()
 		require.NoError(t, err, twins[0])
@@ -289,7 +289,7 @@ func TestPublishCommands(t *testing.T) {
 		require.Contains(t, words, "aeg-sas-key: "+key)
 		sent := words[len(words)-1]
 		require.Equal(t, strings.ReplaceAll("["+strings.Trim(box, "[]")+"]", "\u202e", `\u202e`), sent,
-			"what cannot be seen is spelled out")
+			"invisible characters are escaped")
 		_, err = b.pool.Exec(t.Context(), twins[1])
 		require.NoError(t, err, twins[1])
 		require.Equal(t, nasty, b.value(t, "SELECT subject FROM postrider.events WHERE event_id = '"+sprint(i)+"'"))

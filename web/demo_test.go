@@ -9,8 +9,8 @@ import (
 	"postrider/policy"
 )
 
-// demoAttempt is one attempt of the delivery in docs/guides/dashboard.md: what the endpoint responded, and the random
-// part of the jitter. When the next one is due, and why, is the policy's response.
+// demoAttempt is an attempt of the delivery in docs/guides/dashboard.md: the response and the random part of the
+// jitter. The retry policy computes the due time and the reason.
 type demoAttempt struct {
 	result  policy.Result
 	took    time.Duration
@@ -40,8 +40,7 @@ func demoAttempts() []demoAttempt {
 	}
 }
 
-// insertDemoAttempts gives one delivery an attempt history that the engine could have made. The last attempt was 14 s
-// ago.
+// insertDemoAttempts gives a delivery an attempt history as the engine records it. The last attempt was 14 s ago.
 func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 	t.Helper()
 	const insert = `INSERT INTO postrider_internal.delivery_attempts (day, delivery_id, subscription_id, job_id, number,

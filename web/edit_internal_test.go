@@ -10,7 +10,7 @@ import (
 	"postrider/catalog/spec"
 )
 
-// A setting that is added to a table is a field of its form, without a change in this package.
+// A new setting of a table gets a form field without a change in this package.
 func TestNewSettingGetsField(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -97,7 +97,7 @@ func fieldNamed(t *testing.T, sections []formSection, name string) formField {
 	return formField{}
 }
 
-// Secrets are neither shown nor sent unless one is entered.
+// A form neither shows nor sends secrets unless the user enters one.
 func TestSecretFields(t *testing.T) {
 	t.Parallel()
 	secret := spec.Setting{

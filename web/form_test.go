@@ -25,7 +25,7 @@ import (
 	"postrider/catalog"
 )
 
-// formOf is what a browser would send of a page's form if nothing were typed, but for its buttons.
+// formOf is what a browser sends for the unchanged form of a page, without buttons.
 func formOf(t *testing.T, page string) url.Values {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
@@ -89,7 +89,7 @@ func selectedOf(node *html.Node) string {
 	return value
 }
 
-// rest asks the API as an administrator, and reads the response.
+// rest sends a request to the API as an administrator and decodes the response.
 func (b *bundle) rest(t *testing.T, method, path, body string) (status int, response map[string]any) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(access.WithActor(t.Context(), access.Actor{Name: "rest", Role: access.RoleAdmin}),
@@ -105,7 +105,7 @@ func (b *bundle) rest(t *testing.T, method, path, body string) (status int, resp
 	return w.Code, response
 }
 
-// settings is what the API shows of something, but for what tells one from another.
+// settings are the settings of an object in the API, without its name, times and versions.
 func (b *bundle) settings(t *testing.T, path string) map[string]any {
 	t.Helper()
 	status, response := b.rest(t, http.MethodGet, path, "")
@@ -125,7 +125,7 @@ func (b *bundle) put(t *testing.T, path, body string) {
 	require.Less(t, status, 300, response)
 }
 
-// typed is the page's form with some fields changed: name, value, name, value.
+// typed is a form with some fields changed: name, value, name, value.
 func typed(form url.Values, changes ...string) url.Values {
 	form = maps.Clone(form)
 	for i := 0; i < len(changes); i += 2 {
@@ -134,7 +134,7 @@ func typed(form url.Values, changes ...string) url.Values {
 	return form
 }
 
-// certificatePEM and privateKeyPEM belong together.
+// certificatePEM and privateKeyPEM are a key pair.
 var certificatePEM, privateKeyPEM = selfSigned()
 
 func selfSigned() (certificate, key string) {
@@ -162,7 +162,7 @@ func quotedPEM(text string) string {
 	return string(quoted)
 }
 
-// inFull also says how to connect; its certificate is made for the test.
+// inFull sets every property, with a certificate made for the test.
 var inFull = `{"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + quotedPEM(certificatePEM) +
 	`,"clientCertificate":{"certificate":` + quotedPEM(certificatePEM) + `,"privateKey":` + quotedPEM(privateKeyPEM) + `},
 	"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"postrider","clientSecret":"secret-5f0c",` +
@@ -210,7 +210,7 @@ func TestRejectedFormHidesSecrets(t *testing.T) {
 	}
 }
 
-// Every property that is put over REST can be set in the form, and comes out the same.
+// The form sets every property exactly as the REST API does.
 func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -265,8 +265,7 @@ func TestSubscriptionFormSetsEveryProperty(t *testing.T) {
 		b.value(t, "SELECT actor FROM postrider.audit WHERE action = 'subscription_made' AND subscription = 'by-form'"))
 }
 
-// A form that is sent as it was shown changes nothing: not a fraction of a second, not a secret, not the endpoint's
-// query.
+// Saving an unchanged form changes nothing, including fractions of seconds, secrets and the query of the endpoint.
 func TestSubscriptionFormKeepsStoredSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -301,7 +300,7 @@ func (b *bundle) spec(t *testing.T, topic, name string) catalog.SubscriptionSpec
 	return sub.Stated
 }
 
-// Each mistake is said at its field, and everything that was typed stays.
+// Errors are shown at their fields, and the input stays.
 func TestSubscriptionFormShowsErrorsAtFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -356,7 +355,7 @@ func TestSubscriptionFormShowsErrorsAtFields(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, b.request(http.MethodGet, "/ui/subscriptions/orders/missing/edit").Code)
 }
 
-// The handshake with a new endpoint is the API's to make; what came of it is said where the person goes on.
+// After saving, the page shows the result of the handshake.
 func TestSubscriptionFormShowsHandshakeResult(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)
@@ -385,14 +384,14 @@ func TestSubscriptionFormShowsHandshakeResult(t *testing.T) {
 		"Deliveries are held until the validation URL")
 	page := b.requireRejected(t, path, typed(form, "name", "bad", "endpointUrl", hook.URL+"/bad"), http.StatusBadRequest,
 		"Nothing was saved: The attempt to validate the provided endpoint "+hook.URL+"/bad failed.")
-	require.Equal(t, 1, strings.Count(page, `<p class="mistake">`), "once, however often it was tried")
+	require.Equal(t, 1, strings.Count(page, `<p class="mistake">`), "one error for repeated attempts")
 	require.Equal(t, hook.URL+"/bad", formOf(t, page).Get("endpointUrl"))
 	edit := "/ui/subscriptions/orders/good/edit"
 	b.requireRedirect(t, edit, typed(formOf(t, b.page(t, edit)), "labels", "x"), `done=saved$`)
 	require.Equal(t, "2", b.value(t, "SELECT count(*) FROM postrider.event_subscriptions"))
 }
 
-// Rows come and go with the buttons of the form, and no script.
+// Buttons add and remove rows without JavaScript.
 func TestFormRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -422,7 +421,7 @@ func TestFormRows(t *testing.T) {
 	require.Equal(t, form, pressButton(form, "add", "nothing"))
 }
 
-// Who comes too late sees what has changed, and keeps what was typed; saving once more replaces it.
+// A conflict shows the changes by another user and keeps the input. Saving again overwrites them.
 func TestFormConflict(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -446,7 +445,7 @@ func TestFormConflict(t *testing.T) {
 	require.Equal(t, "https://example.com/other", b.spec(t, "orders", "billing").EndpointURL)
 }
 
-// preformatted are the texts of the page's pre elements.
+// preformatted are the texts of the pre elements of a page.
 func preformatted(t *testing.T, page string) (texts []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
@@ -461,7 +460,7 @@ func preformatted(t *testing.T, page string) (texts []string) {
 
 func sprint(v any) string { return fmt.Sprint(v) }
 
-// The filter of the form is asked before anybody has stored it.
+// A filter is tested before it is saved.
 func TestFilterTest(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill types into a field, and tells the page so.
+// fill enters text into a field and fires its events.
 func (w *browser) fill(t *testing.T, name, value string) {
 	t.Helper()
 	require.Equal(t, "true",
@@ -22,12 +22,12 @@ func (w *browser) fill(t *testing.T, name, value string) {
 
 func (w *browser) click(t *testing.T, button, then string) {
 	t.Helper()
-	// not behind the bar at the bottom
+	// the sticky bar must not cover the field
 	w.value(t, fmt.Sprintf(`document.querySelector(%q)?.scrollIntoView({block: "center"})`, button))
 	w.do(t, chromedp.Click(chromedp.CSS(button)), chromedp.WaitVisible(chromedp.CSS(then)))
 }
 
-// ignore forgets the one complaint that a refusal makes: the console shows its status.
+// ignore removes the console error for the status of a rejection.
 func (w *browser) ignore(t *testing.T, status string) {
 	t.Helper()
 	w.mu.Lock()
@@ -37,8 +37,8 @@ func (w *browser) ignore(t *testing.T, status string) {
 	w.complaints = nil
 }
 
-// looks takes pictures of a page as it is, wide and narrow, light and dark, and fails where it does not fit.
-func (w *browser) looks(t *testing.T, name string) {
+// screenshots takes pictures of the page at both widths and color schemes and checks that it fits.
+func (w *browser) screenshots(t *testing.T, name string) {
 	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{390, 1440} {
@@ -50,8 +50,7 @@ func (w *browser) looks(t *testing.T, name string) {
 	}
 }
 
-// From nothing to a delivered event, without leaving the dashboard: a topic, an event subscription with a filter that
-// was tried out, an event from the box.
+// A user creates a topic and an event subscription, tests its filter and publishes an event.
 func TestConfigurationInBrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)
@@ -63,11 +62,11 @@ func TestConfigurationInBrowser(t *testing.T) {
 
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics"), chromedp.WaitReady(chromedp.CSS(".empty .primary")))
 	w.click(t, ".empty .primary", ".config")
-	w.looks(t, "form-topic")
+	w.screenshots(t, "form-topic")
 	w.fill(t, "name", "orders")
 	w.click(t, ".save .primary", ".done")
 	require.Equal(t, "orders", w.value(t, `document.querySelector("h1").textContent`))
-	w.looks(t, "form-topic-made")
+	w.screenshots(t, "form-topic-made")
 
 	w.click(t, `a[href="/ui/subscriptions/new?topic=orders"]`, ".config")
 	w.fill(t, "name", "billing")
@@ -76,9 +75,9 @@ func TestConfigurationInBrowser(t *testing.T) {
 	w.fill(t, "filter.subjectBeginsWith", "orders/")
 	w.value(t, `document.body.dataset.mark = "same"`)
 	w.click(t, `button[name="add"][value="filter.advancedFilters"]`, `[name="filter.advancedFilters[0].key"]`)
-	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page was not loaded again")
+	require.Equal(t, "same", w.value(t, `document.body.dataset.mark`), "the page was not reloaded")
 	require.Equal(t, "filter.advancedFilters[0].key", w.value(t, `document.activeElement.name`),
-		"the person goes on in the new row")
+		"the new row has the focus")
 	require.Equal(t, "billing orders/",
 		w.value(t, `document.querySelector("[name=name]").value + " " + `+
 			`document.querySelector("[name='filter.subjectBeginsWith']").value`))
@@ -91,35 +90,35 @@ func TestConfigurationInBrowser(t *testing.T) {
 	w.click(t, `button[name="test"]`, ".tested")
 	require.Contains(t, w.value(t, `document.querySelector(".tested").textContent`),
 		"data.total is 5, but must be greater than 10")
-	w.looks(t, "form-tested")
+	w.screenshots(t, "form-tested")
 	w.size(t, 1440, 900, "light")
 	w.value(t, `document.querySelectorAll("details.part").forEach((part) => { part.open = true })`)
 	w.click(t, `button[name="add"][value="deliveryAttributeMappings"]`, `[name="deliveryAttributeMappings[0].name"]`)
-	w.looks(t, "form-open")
+	w.screenshots(t, "form-open")
 	w.size(t, 1440, 900, "light")
 	w.fill(t, "retryPolicy.maxDeliveryAttempts", "31")
 	w.value(t, `document.querySelector(".config").noValidate = true`)
 	w.click(t, ".save .primary", ".rejected")
-	w.looks(t, "form-rejected")
+	w.screenshots(t, "form-rejected")
 	w.ignore(t, "400 (Bad Request)")
 	w.size(t, 1440, 900, "light")
 	w.fill(t, "retryPolicy.maxDeliveryAttempts", "5")
-	// Enter saves; it presses none of the buttons that come before
+	// Enter saves and presses no other button
 	w.do(t, chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".done")))
-	w.looks(t, "form-subscription-made")
+	w.screenshots(t, "form-subscription-made")
 	w.size(t, 1440, 900, "light")
-	w.requireNoConsoleErrors(t, "making an event subscription")
+	w.requireNoConsoleErrors(t, "create an event subscription")
 
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics/orders/publish"), chromedp.WaitReady(chromedp.CSS("#commands pre")))
-	w.looks(t, "form-publish")
+	w.screenshots(t, "form-publish")
 	w.size(t, 1440, 900, "light")
 	w.fill(t, "event",
 		`{"id":"mine","subject":"orders/7","eventType":"T","eventTime":"2026-01-01T00:00:00Z","data":{"total":50}}`)
-	// the commands follow what is typed
+	// the commands follow the input
 	w.eventually(t, `document.querySelector("#commands").textContent.includes("orders/7")`)
 	w.click(t, ".save .primary", `[role="status"] .events`)
 	require.Equal(t, "same", w.value(t, `(document.body.dataset.mark || "same")`))
-	w.looks(t, "form-published")
+	w.screenshots(t, "form-published")
 	w.size(t, 1440, 900, "light")
 	w.click(t, `[role="status"] .events a[href^="/ui/events/"]`, ".filter-results")
 	b.eventually(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND event_id = 'mine'")
@@ -130,8 +129,8 @@ func TestConfigurationInBrowser(t *testing.T) {
 	w.requireNoConsoleErrors(t, "publishing")
 
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/policies/new?from=ga-2021"), chromedp.WaitReady(chromedp.CSS(".config")))
-	w.looks(t, "form-policy")
+	w.screenshots(t, "form-policy")
 	w.do(t, chromedp.Navigate(srv.URL+"/ui/topics/orders/keys"), chromedp.WaitReady(chromedp.CSS("#page")))
 	w.click(t, `.card .primary`, ".keys")
-	w.looks(t, "form-keys")
+	w.screenshots(t, "form-keys")
 }

@@ -15,7 +15,7 @@ import (
 	"postrider/policy/filter"
 )
 
-// Whatever is stored, or typed into any field, a form shows it as text and keeps it as it is.
+// Stored and entered texts are escaped and kept unchanged.
 func TestHostileTextInForms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -55,7 +55,7 @@ func TestHostileTextInForms(t *testing.T) {
 					form[field] = values
 				}
 			}
-			require.Equal(t, bad, form.Get("filter.subjectBeginsWith"), "a field holds it byte for byte")
+			require.Equal(t, bad, form.Get("filter.subjectBeginsWith"), "the field keeps every byte")
 			b.rejectedAsText(t, "/ui/subscriptions/orders/"+name+"/edit", form, bad)
 			for _, path := range []string{"/ui/new-topic", "/ui/subscriptions/" +
 				"new?topic=own", "/ui/topics/own/publish", "/ui/topics/own/keys", "/ui/policies/new?from=ga-2021"} {
@@ -70,7 +70,7 @@ func TestHostileTextInForms(t *testing.T) {
 	}
 }
 
-// rejectedAsText sends the form with this text in every field, by each of its buttons.
+// rejectedAsText sends the form with this text in every field, with each of its buttons.
 func (b *bundle) rejectedAsText(t *testing.T, path string, form url.Values, bad string) {
 	t.Helper()
 	sent := url.Values{}

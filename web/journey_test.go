@@ -12,7 +12,7 @@ import (
 	"postrider/catalog"
 )
 
-// What the dashboard is for: something fails, a person finds what and why, mends it, and makes it right.
+// A user finds a failure and its reason, fixes the endpoint and redelivers the dead letters.
 func TestFixAndRedeliverInBrowser(t *testing.T) {
 	t.Parallel()
 	w := newBrowser(t)

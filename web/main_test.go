@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
 
-// migrate fills the template that every test's database is cloned from, partitions included.
+// migrate creates the template database, with partitions, from which each test's database is cloned.
 func migrate(ctx context.Context, url string) error {
 	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
@@ -60,7 +60,7 @@ func newStore(ctx context.Context, pool *pgxpool.Pool, workers int) (*app.System
 	return app.New(ctx, app.Options{Pool: pool, Sealer: sealer, Node: "test", MaxWorkers: workers})
 }
 
-// bundle is the dashboard on a database of its own.
+// bundle is a dashboard with its own database.
 type bundle struct {
 	pool  *pgxpool.Pool
 	store *app.System
@@ -68,10 +68,10 @@ type bundle struct {
 	api   http.Handler
 }
 
-// setup mounts the dashboard open; change may alter its options.
+// setup mounts a dashboard without sign-in; change may alter its options.
 func setup(t testing.TB, change ...func(*web.Options)) *bundle { return setupWorkers(t, 0, change...) }
 
-// setupWorkers is setup with workers for an engine.
+// setupWorkers is setup with workers of an engine.
 func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bundle {
 	t.Helper()
 	pool, err := postgres.OpenPool(t.Context(), pgdev.NewDatabase(t), 8)
@@ -96,7 +96,7 @@ func setupWorkers(t testing.TB, workers int, change ...func(*web.Options)) *bund
 	return b
 }
 
-// outside is a location that dead letters may be written to, and what a container of Event Grid's stands for.
+// exportLocations are the locations for exports of dead letters, with the mapping of an Event Grid container.
 func exportLocations(t testing.TB) policy.ExportLocations {
 	t.Helper()
 	location, err := policy.ParseLocation("file:///srv/dead")
@@ -106,10 +106,10 @@ func exportLocations(t testing.TB) policy.ExportLocations {
 	return locations
 }
 
-// hostileResponse is what the endpoint at /hostile responses, in its body and in a header.
+// hostileResponse is the response of the endpoint /hostile, as body and as a header.
 const hostileResponse = `<script>window.__x=1</script>"><img src=x onerror=window.__x=1>` + "\u202e"
 
-// endpoint answers /status/{code} with that code, and /hostile with 503 and text that would like to be markup.
+// endpoint responds to /status/{code} with that status, and to /hostile with 503 and markup.
 func endpoint(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -127,7 +127,7 @@ func endpoint(t *testing.T) string {
 	return srv.URL
 }
 
-// alive is a dashboard whose store runs, with an engine that delivers.
+// setupRunning is a dashboard with a running engine.
 func setupRunning(t *testing.T, change ...func(*web.Options)) *bundle {
 	t.Helper()
 	b := setupWorkers(t, 20, change...)
@@ -151,8 +151,7 @@ func setupRunning(t *testing.T, change ...func(*web.Options)) *bundle {
 	return b
 }
 
-// publish sends events of the Event Grid schema through the real door of the store; each text is the id, type and
-// subject of one.
+// publish publishes events in the Event Grid schema. Each text is the id, type and subject of one event.
 func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
 	t.Helper()
 	_, err := b.store.Publisher.Publish(t.Context(),
@@ -172,9 +171,8 @@ func (b *bundle) publish(t *testing.T, topic string, texts ...string) {
 	require.NoError(t, err)
 }
 
-// seeded has one of everything: deliveries that succeeded, that wait for another attempt, that became dead letters,
-// that are on hold, that went in a batch, and an event that missing wanted. The texts are the events' ids, types and
-// subjects.
+// seeded has deliveries in each state, on hold and in a batch, and an unmatched event. The texts are the ids, types
+// and subjects of the events.
 func seeded(t *testing.T, texts ...string) *bundle {
 	t.Helper()
 	b := setupRunning(t)
@@ -212,14 +210,14 @@ func (b *bundle) eventually(t *testing.T, n int, query string) {
 		"%s: %s", query, b.value(t, query))
 }
 
-// value is what a query finds, as text.
+// value is the result of a query as text.
 func (b *bundle) value(t *testing.T, query string) (text string) {
 	t.Helper()
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT coalesce(("+query+")::text, '')").Scan(&text))
 	return text
 }
 
-// everyPage is the address of each kind of page, with something to show.
+// everyPage is an address for each kind of page.
 func (b *bundle) everyPage(t *testing.T) []string {
 	t.Helper()
 	id := func(query string) string { return b.value(t, query) }
@@ -245,7 +243,7 @@ func (b *bundle) everyPage(t *testing.T) []string {
 	}
 }
 
-// ask sends one request to the dashboard; change may alter it.
+// request sends a request to the dashboard; change may alter it.
 func (b *bundle) request(method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(method, path, nil)
 	request.Host = "localhost:8080"
@@ -257,7 +255,7 @@ func (b *bundle) request(method, path string, change ...func(*http.Request)) *ht
 	return response
 }
 
-// page reads one page that must be there.
+// page reads a page and requires status 200.
 func (b *bundle) page(t *testing.T, path string) string {
 	t.Helper()
 	response := b.request(http.MethodGet, path)
@@ -265,7 +263,7 @@ func (b *bundle) page(t *testing.T, path string) string {
 	return response.Body.String()
 }
 
-// deadLetter is a dead letter for a test to insert; what it leaves empty is filled.
+// deadLetter is a dead letter to insert; empty fields get defaults.
 type deadLetter struct {
 	at                                               time.Time
 	topic, subscription, eventID, eventType, subject string
@@ -307,7 +305,7 @@ func orText(text, otherwise string) string {
 	return text
 }
 
-// subscribe makes an event subscription and the topic it belongs to.
+// subscribe creates an event subscription and its topic.
 func (b *bundle) subscribe(t *testing.T, topic, name string, change ...func(*catalog.SubscriptionSpec)) {
 	t.Helper()
 	_, _, err := b.store.Topics.Put(t.Context(), topic,
@@ -331,8 +329,8 @@ func (b *bundle) pause(t *testing.T, topic, subscription string) {
 	require.NoError(t, err)
 }
 
-// probation puts an event subscription on probation, with the next probe so far from now; probeJob is 0 where none is
-// under way.
+// probation puts an event subscription in probation; next is the time until the next probe. probeJob is 0 if no probe
+// is in progress.
 func (b *bundle) probation(t *testing.T, topic, subscription string, probeIn time.Duration, probeJob int) {
 	t.Helper()
 	_, err := b.pool.Exec(t.Context(),

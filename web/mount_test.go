@@ -20,9 +20,9 @@ func withSignIn(o *web.Options) { o.Open, o.AdminToken = false, token }
 func TestMountRejectsMissingOptions(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]web.Options{
-		"no store":             {AdminToken: token},
-		"no admin token":       {Parts: web.Parts{DB: &postgres.DB{}}},
-		"neither, though open": {Open: true},
+		"no database":    {AdminToken: token},
+		"no admin token": {Parts: web.Parts{DB: &postgres.DB{}}},
+		"neither, open":  {Open: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +45,7 @@ func TestRootRedirects(t *testing.T) {
 	require.Equal(t, "/ui/", response.Header().Get("Location"))
 }
 
-// Every kind of response carries the headers: pages, the stylesheet, the redirect, refusals and errors.
+// Every kind of response has the headers: pages, files, redirects, rejections and errors.
 func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	open, shut := setup(t), setup(t, withSignIn)
@@ -57,7 +57,7 @@ func TestSecurityHeaders(t *testing.T) {
 		"overview":                   {open, "GET", "/ui/", 200},
 		"event subscriptions":        {open, "GET", "/ui/subscriptions", 200},
 		"dead letters":               {open, "GET", "/ui/dead-letters", 200},
-		"head of a page":             {open, "HEAD", "/ui/dead-letters", 200},
+		"HEAD":                       {open, "HEAD", "/ui/dead-letters", 200},
 		"redirect":                   {open, "GET", "/ui", 301},
 		"no such page":               {open, "GET", "/ui/nothing", 404},
 		"below a page":               {open, "GET", "/ui/dead-letters/x", 404},
@@ -66,22 +66,22 @@ func TestSecurityHeaders(t *testing.T) {
 		"no such event":              {open, "GET", "/ui/events/01890a5d-ac96-774b-bcce-b302099a8057", 404},
 		"no such operation":          {open, "GET", "/ui/operations/01890a5d-ac96-774b-bcce-b302099a8057", 404},
 		"not an operation":           {open, "GET", "/ui/operations/x", 404},
-		"to be purged, and gone":     {open, "GET", "/ui/dead-letters/01890a5d-ac96-774b-bcce-b302099a8057/purge", 404},
+		"purge page, not found":      {open, "GET", "/ui/dead-letters/01890a5d-ac96-774b-bcce-b302099a8057/purge", 404},
 		"no such event subscription": {open, "GET", "/ui/subscriptions/a/b", 404},
 		"no such topic":              {open, "GET", "/ui/topics/a", 404},
 		"no such state":              {open, "GET", "/ui/deliveries?state=lost", 400},
 		"not a time":                 {open, "GET", "/ui/events?from=yesterday", 400},
 		"no such file":               {open, "GET", "/ui/static/style.css", 404},
-		"a path that climbs":         {open, "GET", "/ui/static/..%2f..%2fgo.mod", 404},
-		"not a place in the list":    {open, "GET", "/ui/dead-letters?before=x", 400},
-		"writing":                    {open, "POST", "/ui/dead-letters", 405},
-		"writing at the redirect":    {open, "DELETE", "/ui", 405},
-		"writing at the stylesheet":  {open, "PUT", "/ui/static/style.css", 405},
+		"path traversal":             {open, "GET", "/ui/static/..%2f..%2fgo.mod", 404},
+		"invalid paging key":         {open, "GET", "/ui/dead-letters?before=x", 400},
+		"POST":                       {open, "POST", "/ui/dead-letters", 405},
+		"DELETE at the redirect":     {open, "DELETE", "/ui", 405},
+		"PUT at the stylesheet":      {open, "PUT", "/ui/static/style.css", 405},
 		"unknown method":             {open, "BREW", "/ui/", 404},
-		"no login":                   {shut, "GET", "/ui/", 303},
-		"no login, no such page":     {shut, "GET", "/ui/nothing", 303},
+		"no session":                 {shut, "GET", "/ui/", 303},
+		"no session, no such page":   {shut, "GET", "/ui/nothing", 303},
 		"the sign-in page":           {shut, "GET", "/ui/sign-in", 200},
-		"no login, writing":          {shut, "POST", "/ui/", 401},
+		"no session, POST":           {shut, "POST", "/ui/", 401},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestStaticFilesAreCachedByHash(t *testing.T) {
 	path := regexp.MustCompile(`/ui/static/style\.[0-9a-f]{12}\.css`).FindString(refusal.Body.String())
 	require.NotEmpty(t, path)
 	response := b.request(http.MethodGet, path)
-	require.Equal(t, http.StatusOK, response.Code, "the page that asks for a login is styled too")
+	require.Equal(t, http.StatusOK, response.Code, "the sign-in page has the stylesheet")
 	require.Equal(t, "public, max-age=31536000, immutable", response.Header().Get("Cache-Control"))
 	require.Equal(t, "text/css; charset=utf-8", response.Header().Get("Content-Type"))
 	require.Contains(t, response.Header().Get("Content-Security-Policy"), "default-src 'none'")
@@ -126,7 +126,7 @@ func TestStaticFilesAreCachedByHash(t *testing.T) {
 	}
 }
 
-// A site whose name was pointed at 127.0.0.1 must not read a dashboard that asks for no login.
+// A site whose name was pointed at 127.0.0.1 must not read a dashboard without sign-in.
 func TestOpenDashboardChecksHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -144,7 +144,7 @@ func TestOpenDashboardChecksHost(t *testing.T) {
 
 func TestErrorPagesHideInternals(t *testing.T) {
 	t.Parallel()
-	t.Run("the store fails", func(t *testing.T) {
+	t.Run("SQL error", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		_, err := b.pool.Exec(t.Context(), "DROP VIEW postrider.dead_letters, postrider.event_subscriptions CASCADE")

@@ -16,14 +16,14 @@ import (
 	"postrider/web"
 )
 
-// internals are texts of PostgreSQL, of Go and of its packages. No page may contain one because of an error.
+// internals are texts of PostgreSQL, Go and its packages, which no page may show.
 var internals = []string{
 	"SQLSTATE", "ERROR:", "FATAL:", "pq:", "pgx", "pgconn", "context deadline exceeded", "context canceled", "dial tcp",
 	"connection rejected", "closed pool", "i/o timeout", "%!", "&lt;nil&gt;", "runtime error", "*store.",
 	"canceling statement", "lock timeout", "failed to connect", "postrider_internal",
 }
 
-// safeLog is a log that requests write at once.
+// safeLog is a log for concurrent requests.
 type safeLog struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -41,7 +41,7 @@ func (l *safeLog) String() string {
 	return l.buf.String()
 }
 
-// requirePlainPages opens every page and sends some forms at once: none shows internals.
+// requirePlainPages requests all pages and forms concurrently and checks that none shows internals.
 func requirePlainPages(t *testing.T, b *bundle, paths []string) {
 	t.Helper()
 	forms := map[string]url.Values{

@@ -20,11 +20,11 @@ func TestNextText(t *testing.T) {
 		hold string
 		want string
 	}{
-		"due later":      {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 starts in 1 minute."},
-		"due now":        {pendingWork{attempts: 1, due: &now}, "", "Attempt 2 is due now and waits for a worker."},
-		"without a time": {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
-		"running":        {pendingWork{job: "running", due: &now}, catalog.HoldProbation, "An attempt is in progress."},
-		"its own hold": {
+		"due later":   {pendingWork{attempts: 1, due: &soon}, "", "Attempt 2 starts in 1 minute."},
+		"due now":     {pendingWork{attempts: 1, due: &now}, "", "Attempt 2 is due now and waits for a worker."},
+		"no due time": {pendingWork{}, "", "Attempt 1 is due now and waits for a worker."},
+		"running":     {pendingWork{job: "running", due: &now}, catalog.HoldProbation, "An attempt is in progress."},
+		"own hold": {
 			pendingWork{hold: catalog.HoldPaused, due: &soon}, catalog.HoldPaused, holdText(catalog.HoldPaused),
 		},
 		"held by admission": {
@@ -36,7 +36,7 @@ func TestNextText(t *testing.T) {
 			holdText(catalog.HoldPaused) +
 				" Attempt 2 is scheduled for 2026-01-31 09:01:00 UTC and is held if the hold still lasts.",
 		},
-		"for a batch": {
+		"next batch": {
 			pendingWork{unbatched: true, due: &now},
 			"",
 			"It waits for the next batch of its event subscription.",

@@ -18,7 +18,7 @@ import (
 	"postrider/query"
 )
 
-// A retry is scheduled already when the event subscription is paused: its page must not promise that time.
+// A paused delivery does not show the time of its scheduled retry.
 func TestPendingDeliveryShowsSubscriptionHold(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1")
@@ -51,7 +51,7 @@ func TestProbeIsPrimaryButtonInProbation(t *testing.T) {
 	}
 }
 
-// Deliveries that were held before their first attempt have met no outcome, and are held all the same.
+// Deliveries held before their first attempt count as held.
 func TestProblemsCountHeldDeliveries(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
@@ -62,7 +62,7 @@ func TestProblemsCountHeldDeliveries(t *testing.T) {
 	require.Regexp(t, `archive of orders NotFound .* none pending`, page)
 }
 
-// "Succeeded" is about the event subscription's creation, and reads as if its endpoint were healthy.
+// The provisioning state "Succeeded" is shown as "active", because it does not describe the endpoint.
 func TestProvisioningStateIsActive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -83,7 +83,7 @@ func TestPoliciesCompareWithDefault(t *testing.T) {
 	require.Regexp(t, `400 never retried never retried`, page)
 }
 
-// The commands of an empty installation are run as they stand.
+// The commands of a new installation run as shown.
 func TestFirstSteps(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)
@@ -126,7 +126,7 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 	return commands
 }
 
-// "Done" says that dead letters were redelivered; what became of them is another question.
+// An operation shows the states of its redeliveries.
 func TestOperationShowsRedeliveryOutcomes(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2")
@@ -139,10 +139,10 @@ func TestOperationShowsRedeliveryOutcomes(t *testing.T) {
 	link := regexp.MustCompile(`href="(/ui/deliveries\?operation=[^"]*state=dead_lettered)"`).FindStringSubmatch(page)
 	require.NotNil(t, link)
 	list := b.page(t, html.UnescapeString(link[1]))
-	require.Equal(t, 2, strings.Count(list, "UndeliverableDueToClientError"), "the list behind the number")
+	require.Equal(t, 2, strings.Count(list, "UndeliverableDueToClientError"), "the linked list")
 }
 
-// The page of a batch knows what the page of a delivery knows.
+// A pending batch shows the same outlook as a delivery.
 func TestPendingBatchShowsOutlook(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)

@@ -44,7 +44,7 @@ func TestEmptyPages(t *testing.T) {
 	}
 }
 
-// Each page shows what the store and the engine have made, and says what a person on call asks.
+// Each page shows what the database and the engine have recorded.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1", "e-2", "e-3")
@@ -76,7 +76,7 @@ func TestPages(t *testing.T) {
 			[]string{"3 in total", "archive of orders " +
 				"UndeliverableDueToClientError", "404 Not Found NotFound, 1 attempt", "select * from postrider.dead_letters"},
 		},
-		"a failing one": {
+		"failing delivery": {
 			delivery("billing"),
 			[]string{
 				"pending e-1 to billing of orders", "Attempt 2 starts in", "Time to live:",
@@ -84,11 +84,11 @@ func TestPages(t *testing.T) {
 				"503: at least 30 s; step 1 is 10 s after the failure", "X-Hostile", "12345678901234567890.10",
 			},
 		},
-		"one on hold": {
+		"delivery on hold": {
 			delivery("held"), []string{"pending paused", "is paused until an operator resumes it", "No attempts yet."},
 		},
-		"one of a batch": {delivery("bulk"), []string{"delivered", "Attempt 1 Delivered 202 Accepted batch"}},
-		"a dead one": {delivery("archive"), []string{
+		"delivery of a batch": {delivery("bulk"), []string{"delivered", "Attempt 1 Delivered 202 Accepted batch"}},
+		"dead-lettered delivery": {delivery("archive"), []string{
 			"dead_lettered", "after 1 attempt", "Dead letter", "Decision: dead letter",
 		}},
 		"events":           {"/ui/events", []string{"e-1 e-1 e-1 orders 5", "none"}},
@@ -136,7 +136,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What a reader with a screen reader, or with a keyboard alone, relies on.
+// Screen readers and keyboards rely on labels, scopes and unique ids.
 func TestPagesHaveValidMarkup(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1")
@@ -184,7 +184,7 @@ func requireValidMarkup(t *testing.T, path, page string) {
 
 var listLinks = regexp.MustCompile(`href="([^"]+)" rel="(next|prev)"`)
 
-// turns are the addresses of the next and the previous page.
+// pageLinks are the addresses of the next and the previous page.
 func pageLinks(page string) (next, previous string) {
 	for _, link := range listLinks.FindAllStringSubmatch(page, -1) {
 		if link[2] == "next" {
@@ -198,8 +198,7 @@ func pageLinks(page string) (next, previous string) {
 
 var deadLetterLink = regexp.MustCompile(`href="/ui/dead-letters/([0-9a-f-]{36})"`)
 
-// Seven dead letters share each moment, so that pages end within a moment and the id has to decide; a row that arrives
-// meanwhile moves nothing. And back again.
+// Seven dead letters have the same time, so that the id decides at the ends of pages. A new row does not move others.
 func TestPagingIsComplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -233,7 +232,7 @@ func TestPagingIsComplete(t *testing.T) {
 		require.LessOrEqual(t, back, 6)
 		_, path = pageLinks(b.page(t, path))
 	}
-	require.Equal(t, 6, back, "one more row is at the top now")
+	require.Equal(t, 6, back, "one more row at the top")
 }
 
 func TestPagingKeepsFilter(t *testing.T) {
@@ -262,7 +261,7 @@ func TestInvalidPagingKeysAreRejected(t *testing.T) {
 		"a word":                             "yesterday",
 		"too short":                          "AAAA",
 		"too long":                           strings.Repeat("A", 64),
-		"before any clock":                   "g" + strings.Repeat("A", 31),
+		"year out of range":                  "g" + strings.Repeat("A", 31),
 		"a time that PostgreSQL cannot hold": "f" + strings.Repeat("_", 31),
 		"markup":                             "%3Cscript%3E",
 	} {
@@ -287,14 +286,14 @@ func TestNotValidatedSubscriptions(t *testing.T) {
 	require.NoError(t, err)
 	spec := sub.SubscriptionSpec
 	spec.EndpointValidation = catalog.ValidationRequired
-	id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "asked", &spec, "https://example.com")
+	id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "added", &spec, "https://example.com")
 	require.NoError(t, err)
-	_, _, err = b.store.Subscriptions.PutValidated(t.Context(), "orders", "asked", spec, id)
+	_, _, err = b.store.Subscriptions.PutValidated(t.Context(), "orders", "added", spec, id)
 	require.NoError(t, err)
-	require.Regexp(t, `asked of orders not_validated nothing was answered yet .*billing of orders active`,
+	require.Regexp(t, `added of orders not_validated nothing was answered yet .*billing of orders active`,
 		text(b.page(t, "/ui/subscriptions")))
 	require.Contains(t, text(b.page(t, "/ui/")), "not_validated")
-	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/asked")), "when the validation handshake succeeds")
+	require.Contains(t, text(b.page(t, "/ui/subscriptions/orders/added")), "when the validation handshake succeeds")
 }
 
 func TestProbationShowsNextProbe(t *testing.T) {
@@ -335,7 +334,7 @@ func TestSubscriptionActions(t *testing.T) {
 	require.Equal(t, at+"?done=paused", response.Header().Get("Location"))
 	require.Equal(t, "pausedtrue", holds())
 	require.Contains(t, text(b.page(t, at+"?done=paused")), "Paused. Deliveries are held")
-	require.Equal(t, http.StatusConflict, b.post(at+"/probe", nil).Code, "a pause comes first")
+	require.Equal(t, http.StatusConflict, b.post(at+"/probe", nil).Code, "the pause has priority")
 	require.Equal(t, http.StatusSeeOther, b.post(at+"/resume", nil).Code)
 	require.Equal(t, "false", holds())
 	b.probation(t, "orders", "billing", time.Hour, 0)
@@ -348,7 +347,7 @@ func TestSubscriptionActions(t *testing.T) {
 		"WHERE action IN ('subscription_paused', 'subscription_resumed', 'subscription_probed', 'subscription_released')"))
 }
 
-// The browser may send the cookie along with whatever another site's page posts.
+// A browser may send the session cookie with a form of another site.
 func TestCrossSiteFormsAreRejected(t *testing.T) {
 	t.Parallel()
 	open, shut := setup(t), setup(t, withSignIn)
@@ -367,16 +366,16 @@ func TestCrossSiteFormsAreRejected(t *testing.T) {
 		change []func(*http.Request)
 		want   int
 	}{
-		"our page":       {open, nil, http.StatusSeeOther},
+		"own page":       {open, nil, http.StatusSeeOther},
 		"another site":   {open, []func(*http.Request){header("Sec-Fetch-Site", "cross-site")}, http.StatusForbidden},
-		"a site beside":  {open, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, http.StatusForbidden},
+		"same site":      {open, []func(*http.Request){header("Sec-Fetch-Site", "same-site")}, http.StatusForbidden},
 		"another origin": {open, []func(*http.Request){header("Origin", "http://example.com")}, http.StatusForbidden},
-		"our origin": {
+		"own origin": {
 			open, []func(*http.Request){header("Origin", "http://localhost:8080")}, http.StatusSeeOther,
 		},
-		"no login":  {shut, nil, http.StatusUnauthorized},
-		"logged in": {shut, []func(*http.Request){login}, http.StatusSeeOther},
-		"logged in, other site": {
+		"no session": {shut, nil, http.StatusUnauthorized},
+		"session":    {shut, []func(*http.Request){login}, http.StatusSeeOther},
+		"session, other site": {
 			shut, []func(*http.Request){login, header("Sec-Fetch-Site", "cross-site")}, http.StatusForbidden,
 		},
 	} {
@@ -387,7 +386,7 @@ func TestCrossSiteFormsAreRejected(t *testing.T) {
 	}
 }
 
-// The tail tells of what happens while someone-else looks, once, and ends when the reader goes.
+// The tail sends new events and attempts once, until the browser disconnects.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)
@@ -435,7 +434,7 @@ func TestErasedEvent(t *testing.T) {
 	}
 }
 
-// What a delivery was redelivered from is a link to the dead letter or the operation, where that is there.
+// "Redelivered from" links the dead letter or the operation if it exists.
 func TestRedeliveredFromLink(t *testing.T) {
 	t.Parallel()
 	b := seeded(t, "e-1")

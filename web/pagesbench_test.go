@@ -14,10 +14,10 @@ import (
 	"postrider/postgres"
 )
 
-var deliveries = flag.Int("deliveries", 100_000, "how many `deliveries` the database of BenchmarkPages has")
+var deliveries = flag.Int("deliveries", 100_000, "number of `deliveries` in the database of BenchmarkPages")
 
-// BenchmarkPages is how long pages of the dashboard take, with filters that find much, little and nothing: what does
-// not exist takes the longest to search.
+// BenchmarkPages measures pages with filters that match many, few and no rows. Searches without a match take the
+// longest.
 func BenchmarkPages(b *testing.B) {
 	d := setup(b)
 	require.NoError(b, week.Fill(b.Context(), d.pool, *deliveries))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tricks with the path find neither a file that is not to be shown nor a page without a login: the router decodes
-// nothing twice, and the files are read from a list.
+// Path traversal finds neither hidden files nor pages without sign-in. The router decodes once, and files come from a
+// list.
 func TestPathTraversal(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
@@ -22,7 +22,7 @@ func TestPathTraversal(t *testing.T) {
 		"/ui/;/dead-letters", "/ui/dead-letters;x=/static/style.css", "/ui/dead-letters%00", "/ui/dead-letters/",
 	} {
 		response := b.request(http.MethodGet, path)
-		// 303: to the sign-in
+		// 303 redirects to the sign-in page
 		require.Contains(t,
 			[]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusMovedPermanently, http.StatusSeeOther},
 			response.Code, path)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The page of the REST API is package server's, and is looked at as the dashboard's pages are.
+// The page of the REST API belongs to package server and meets the same rules.
 func TestAPIReferenceIsAccessible(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -29,11 +29,11 @@ func TestAPIReferenceIsAccessible(t *testing.T) {
 	}
 	require.Empty(t,
 		w.value(t, `[...document.querySelectorAll("a[href^='#']")].map((a) => a.hash.slice(1)).filter((id) => `+
-			`!document.getElementById(id)).join()`), "links that lead nowhere")
+			`!document.getElementById(id)).join()`), "broken links")
 	require.Empty(t,
 		w.value(t,
 			`[...document.querySelectorAll("[id]")].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i).join()`),
-		"two of one id")
+		"duplicate ids")
 	w.size(t, 1440, 900, "light")
 	w.do(t, chromedp.Click(chromedp.CSS(`[data-copy="curl-putTopic"]`)))
 	w.eventually(t, `document.querySelector('[data-copy="curl-putTopic"]').textContent === "Copied"`)

@@ -32,13 +32,13 @@ var screenshots = flag.String("screenshots", "",
 var demoSQL string
 
 const (
-	// demoDeliveries are some thirty a minute: enough for charts, made in half a minute.
+	// demoDeliveries are about thirty a minute: enough for charts, created in half a minute.
 	demoDeliveries = 300_000
-	// largestPicture keeps the repository small: the set is below 1.5 MB.
+	// largestPicture limits a picture in bytes; the set is below 1.5 MB.
 	largestPicture = 150_000
 )
 
-// demo is the dashboard of a shop with a bad day. Nothing is delivered: what there is stays as it is.
+// demo is the dashboard of a shop with failures. No engine runs, so its state does not change.
 func demo(t *testing.T) *bundle {
 	t.Helper()
 	b := setup(t, func(o *web.Options) {
@@ -67,7 +67,7 @@ func demo(t *testing.T) *bundle {
 	return b
 }
 
-// TestScreenshots makes the pictures of the documentation, of the pages as they are.
+// TestScreenshots takes the pictures of the documentation.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("make screenshots makes them")
@@ -122,8 +122,7 @@ func (w *browser) shot(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// reduced has 256 colors: of each group of colors that are nearly the same the most frequent one. A page has few, and
-// its text's edges lie between them.
+// reduced has 256 colors: the most frequent color of each group of similar colors.
 func reduced(full image.Image) image.Image {
 	bounds, counts := full.Bounds(), map[color.RGBA]int{}
 	//nolint:forcetypeassert // it is the model's own
@@ -147,8 +146,8 @@ func reduced(full image.Image) image.Image {
 	return out
 }
 
-// paletteOf has the most frequent colors as they are, and of the others one of each group: else the marks of a legend
-// would be lost beside the edges of letters. It sorts what it chooses from, so that the same page has the same picture.
+// paletteOf has the most frequent colors and one color of each group of the others, sorted, so that the same page has
+// the same picture.
 func paletteOf(counts map[color.RGBA]int) (palette color.Palette) {
 	const asTheyAre, all = 96, 256
 	sorted := slices.SortedFunc(maps.Keys(counts),

@@ -18,21 +18,21 @@ import (
 
 const password = "twelve horses at least"
 
-// user makes someone-else who can sign in.
+// user creates a user who can sign in.
 func (b *bundle) user(t *testing.T, name string, role access.Role) {
 	t.Helper()
 	_, err := b.store.Access.PutUser(t.Context(), name, access.UserSpec{Role: role, Password: ptr(password)})
 	require.NoError(t, err)
 }
 
-// as makes a user who has signed in, and puts the cookie into requests.
+// as creates a user, signs in and adds the cookie to requests.
 func (b *bundle) as(t *testing.T, name string, role access.Role) func(*http.Request) {
 	t.Helper()
 	b.user(t, name, role)
 	return withCookie(t, b.post("/ui/sign-in", url.Values{"name": {name}, "password": {password}}))
 }
 
-// withCookie has requests carry the session that an response began.
+// withCookie adds the session of a response to requests.
 func withCookie(t *testing.T, response *httptest.ResponseRecorder) func(*http.Request) {
 	t.Helper()
 	require.Equal(t, http.StatusSeeOther, response.Code, response.Body)
@@ -111,19 +111,19 @@ func TestWrongAdminTokensAreDelayed(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
 }
 
-// What strangers send keeps missing out who has the token: it is accepted while their wrong ones are still delayed.
+// Wrong tokens of other clients do not delay the right one.
 func TestWrongAdminTokensDoNotDelayRightOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
-	strangers := make(chan int, 60)
-	for range cap(strangers) {
-		go func() { strangers <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
+	wrongTokens := make(chan int, 60)
+	for range cap(wrongTokens) {
+		go func() { wrongTokens <- b.post("/ui/first-admin", url.Values{"token": {"x"}}).Code }()
 	}
-	require.Equal(t, http.StatusTooManyRequests, <-strangers, "the others wait, or are answered the same")
+	require.Equal(t, http.StatusTooManyRequests, <-wrongTokens, "the others are delayed or rejected")
 	form := url.Values{"token": {token}, "name": {"ann"}, "password": {password}, "again": {password}}
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/first-admin", form).Code)
-	for range cap(strangers) - 1 {
-		<-strangers
+	for range cap(wrongTokens) - 1 {
+		<-wrongTokens
 	}
 }
 
@@ -143,7 +143,7 @@ func TestSessions(t *testing.T) {
 		require.Empty(t, response.Header().Values("Set-Cookie"))
 	}
 	foreign := signIn("ann", password, "", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") })
-	require.Equal(t, http.StatusForbidden, foreign.Code, "missing is signed in as someone-else else by another site")
+	require.Equal(t, http.StatusForbidden, foreign.Code, "another site cannot sign a user in")
 
 	response := signIn("ann", password, "")
 	require.Regexp(t, `^__Host-postrider=[^;]{43,}; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax$`,
@@ -155,20 +155,20 @@ func TestSessions(t *testing.T) {
 
 	second := withCookie(t, signIn("ann", password, "", first))
 	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", first).Code,
-		"the session that the browser had before is over")
+		"the previous session of the browser has ended")
 	require.Equal(t, "1", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
-	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/sign-in", second).Code, "who is in is led on")
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/sign-in", second).Code,
+		"a signed-in user is redirected")
 
 	require.Equal(t, http.StatusSeeOther, b.post("/ui/sign-out", nil, second).Code)
 	require.Equal(t, "0", b.value(t, "SELECT count(*) FROM postrider_internal.sessions"))
 	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", second).Code)
 	require.Equal(t, http.StatusUnauthorized,
 		b.request(http.MethodGet, "/ui/", second, func(r *http.Request) { r.Header.Set("Hx-Request", "true") }).Code,
-		"a page that refreshes itself gets no sign-in page in its place")
+		"a refresh is not replaced by the sign-in page")
 }
 
-// A session grows old while only its pages ask, be it that they refresh themselves, that they follow the tail or that
-// both go on for hours.
+// Refreshes and the tail do not extend a session.
 func TestRefreshDoesNotExtendSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
@@ -185,25 +185,25 @@ func TestRefreshDoesNotExtendSession(t *testing.T) {
 	const alive = "SELECT count(*) FROM postrider_internal.sessions WHERE last_seen_at > now() - interval '1 minute'"
 	refreshed := func(r *http.Request) { r.Header.Set("Hx-Request", "true") }
 	streamed := func(r *http.Request) { r.Header.Set("Accept", "text/event-stream") }
-	asked := func(method, path string, change ...func(*http.Request)) {
+	request := func(method, path string, change ...func(*http.Request)) {
 		t.Helper()
 		require.Equal(t, http.StatusOK, b.request(method, path, append(change, ann)...).Code)
 	}
 	require.Contains(t, b.request(http.MethodGet, "/ui/", ann).Body.String(), `hx-trigger="every 5s"`,
-		"there is a page that does")
+		"the page exists")
 	age()
-	asked(http.MethodGet, "/ui/", refreshed)
-	asked(http.MethodHead, "/ui/tail/stream", streamed)
+	request(http.MethodGet, "/ui/", refreshed)
+	request(http.MethodHead, "/ui/tail/stream", streamed)
 	require.Equal(t, "0", b.value(t, alive))
-	asked(http.MethodGet, "/ui/")
-	require.Equal(t, "1", b.value(t, alive), "a person does")
+	request(http.MethodGet, "/ui/")
+	require.Equal(t, "1", b.value(t, alive), "a page view extends the session")
 
 	root := b.as(t, "root", access.RoleAdmin)
 	b.subscribe(t, "orders", "billing")
 	age()
 	typed := b.post("/ui/topics/orders/publish", url.Values{"preview": {"1"}}, root, refreshed)
 	require.Equal(t, http.StatusOK, typed.Code, typed.Body)
-	require.Equal(t, "1", b.value(t, alive), "and who types into a form")
+	require.Equal(t, "1", b.value(t, alive), "form input extends the session")
 }
 
 func TestSignInRedirectsOnlyToDashboard(t *testing.T) {
@@ -242,10 +242,10 @@ func TestPasswordGuessesAreLimited(t *testing.T) {
 		b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
 }
 
-// formPath is a form about the configuration.
+// formPath is the path of a configuration form.
 var formPath = regexp.MustCompile(`/(new|new-topic|edit|keys|delete|publish)$`)
 
-// Every page and every form is asked for by every role.
+// Each role requests every page and form.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
@@ -264,7 +264,7 @@ func TestRoles(t *testing.T) {
 		}
 		return false
 	}
-	asked := 0
+	requests := 0
 	for _, route := range b.echo.Routes() {
 		if strings.HasSuffix(route.Path, "*") || strings.HasPrefix(route.Path, "/ui/static/") || route.Path == "/ui" ||
 			begins(route.Path, own) {
@@ -292,13 +292,13 @@ func TestRoles(t *testing.T) {
 			if rejected {
 				require.Contains(t, text(response.Body.String()), "This requires the role "+string(needed))
 			}
-			asked++
+			requests++
 		}
 	}
-	require.Greater(t, asked, 100)
+	require.Greater(t, requests, 100)
 }
 
-// A deed is messages of in the name of who did it.
+// The audit names the signed-in user.
 func TestAuditActor(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
@@ -328,7 +328,7 @@ func TestUsers(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.request(http.MethodGet, "/ui/", ann).Code)
 	require.Equal(t, http.StatusSeeOther,
 		do("/ui/users/ann/change", url.Values{"change": {"role"}, "role": {"operator"}}, root).Code)
-	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "another role is another session")
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "a new role ends the session")
 	require.Equal(t, http.StatusSeeOther, do("/ui/users/ann/change", url.Values{"change": {"disable"}}, root).Code)
 	require.Equal(t, http.StatusUnauthorized,
 		b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {password}}).Code)
@@ -342,7 +342,7 @@ func TestUsers(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, wrong.Code)
 	require.Equal(t, http.StatusSeeOther,
 		b.post("/ui/account/password", url.Values{"old": {password}, "password": {fresh}, "again": {fresh}}, ann).Code)
-	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "she signs in anew")
+	require.Equal(t, http.StatusSeeOther, b.request(http.MethodGet, "/ui/", ann).Code, "a new session")
 	withCookie(t, b.post("/ui/sign-in", url.Values{"name": {"ann"}, "password": {fresh}}))
 
 	last := do("/ui/users/root/change", url.Values{"change": {"role"}, "role": {"viewer"}}, root)
@@ -376,7 +376,7 @@ func between(text, from, to string) string {
 	return inner
 }
 
-// Whoever has not signed in can have little read, and nothing kept on the disk.
+// Without a session only small forms are read, and none is written to disk.
 func TestFormBodyLimits(t *testing.T) {
 	t.Parallel()
 	open, shut := setup(t), setup(t, withSignIn)
@@ -388,15 +388,15 @@ func TestFormBodyLimits(t *testing.T) {
 	}
 	require.Equal(t, http.StatusRequestEntityTooLarge, shut.post("/ui/sign-in", long(17<<10)).Code)
 	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(17<<10), streamed).Code,
-		"what is too much is not read")
+		"large bodies are not read")
 	require.Equal(t, http.StatusUnauthorized, shut.post("/ui/sign-in", long(10<<10)).Code)
 	require.Equal(t, http.StatusRequestEntityTooLarge, open.post("/ui/users/add", long(3<<20)).Code)
 	require.Equal(t, http.StatusNotFound, open.request(http.MethodGet, "/ui/sign-in").Code,
-		"where missing has to sign in missing can be made who could")
+		"no first admin without sign-in")
 	require.NotEqual(t, http.StatusOK, open.post("/ui/first-admin", url.Values{"token": {token}}).Code)
 }
 
-// A session that is over by the time of the sign-out is no reason to keep its cookie.
+// Sign-out removes the cookie of an ended session, too.
 func TestSignOutTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
@@ -408,7 +408,7 @@ func TestSignOutTwice(t *testing.T) {
 	}
 }
 
-// Whoever is put out sees nothing more, on a stream that was open either.
+// The end of a session ends its open tail.
 func TestTailEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)

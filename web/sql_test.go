@@ -10,7 +10,7 @@ import (
 
 var shownSQL = regexp.MustCompile(`(?s)aria-label="SQL">(.*?)</pre>`)
 
-// What a page shows in SQL can be asked as it stands, with quotes in it too.
+// The equivalent SQL runs as shown, also with quotes.
 func TestEquivalentSQLRuns(t *testing.T) {
 	t.Parallel()
 	b := setupRunning(t)

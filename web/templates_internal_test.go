@@ -15,7 +15,7 @@ import (
 	"postrider/web/site"
 )
 
-// views are the types that the templates show.
+// views are the types of the templates.
 var views = map[string]any{
 	"overview": overviewView{Overview: emptyOverview()}, "problems": problemsView{Filter: &display.Filter{}},
 	"tail":   tailView{Filter: &display.Filter{}},
@@ -41,8 +41,8 @@ func emptyOverview() *query.Overview {
 
 func emptyList[T any]() site.List[T] { return site.List[T]{Filter: &display.Filter{}} }
 
-// html/template finds a missing field or an unsafe place only when it executes: each template is executed with an empty
-// value, and with one in which every pointer is set and every list has a row.
+// html/template finds missing fields and unsafe places only when it executes a template. Each is executed with an
+// empty value and with a value in which every pointer is set and every list has a row.
 func TestTemplatesExecute(t *testing.T) {
 	t.Parallel()
 	p := newTestPages(t)
@@ -65,7 +65,7 @@ func TestTemplatesExecute(t *testing.T) {
 	}
 }
 
-// newTestPages is a dashboard without a database: it can show pages.
+// newTestPages is a dashboard without a database, which can render pages.
 func newTestPages(t *testing.T) *pages {
 	t.Helper()
 	p := &pages{Site: &site.Site{Now: time.Now}}
@@ -81,7 +81,7 @@ func shown(t *testing.T, part string, view any) string {
 	return out.String()
 }
 
-// fillDepth is deeper than any view; a type that contains itself ends there.
+// fillDepth is deeper than any view and ends recursive types.
 const fillDepth = 8
 
 // fill sets every pointer and gives every list a row.

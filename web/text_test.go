@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// text is what a person reads of a page, with white space as one space.
+// text is the visible text of a page, with white space as one space.
 func text(page string) string {
 	var words []string
 	for tokens := html.NewTokenizer(strings.NewReader(page)); tokens.Next() != html.ErrorToken; {
@@ -24,7 +24,7 @@ func text(page string) string {
 	return strings.Join(words, " ")
 }
 
-// hostile are texts that would do something if a page took them for more than text.
+// hostile are texts that have an effect if a page does not escape them.
 var hostile = []string{
 	`<script>window.__x=1</script>`,
 	`</script><script>window.__x=1</script>`,
@@ -48,20 +48,20 @@ var hostile = []string{
 	strings.Repeat("W", 5000),
 }
 
-// visibleText writes the invisible characters of hostile as the page of dead letters does.
+// visibleText writes the invisible characters of hostile as pages do.
 var visibleText = strings.NewReplacer("\u202e", "[U+202E]", "\u200b", "[U+200B]", "\ufeff", "[U+FEFF]")
 
-// allowedElements are all the elements that the templates write. Anything else in a page came from data.
+// allowedElements are the elements of the templates. Any other element came from data.
 var allowedElements = strings.Fields(
 	`html head meta title link script body a header nav main aside h1 h2 p div section dl dt ` +
 		`dd ul ol li span code table thead tbody
 	tr th td b small time details summary pre form label input textarea select option button fieldset legend noscript ` +
 		`svg rect path`)
 
-// addresses that our own markup names.
+// addresses are the beginnings of addresses in templates.
 var addresses = []string{"/ui/", "/openapi", "#main", "data:image/svg+xml,"}
 
-// requireOnlyTemplateMarkup fails when a page has an element, a handler, a style or an address that no template wrote.
+// requireOnlyTemplateMarkup fails if a page has elements, handlers, styles or addresses that no template writes.
 func requireOnlyTemplateMarkup(t *testing.T, page string) {
 	t.Helper()
 	for tokens := html.NewTokenizer(strings.NewReader(page)); tokens.Next() != html.ErrorToken; {
@@ -84,7 +84,7 @@ func requireOnlyTemplateMarkup(t *testing.T, page string) {
 			}
 		}
 		if token.Data == "script" {
-			require.Equal(t, html.EndTagToken, tokens.Next(), "no script is inline")
+			require.Equal(t, html.EndTagToken, tokens.Next(), "no inline script")
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestHostileTextIsEscaped(t *testing.T) {
 	})
 }
 
-// requireShows fails unless the page shows each hostile text so many times.
+// requireShows fails unless the page shows each hostile text at least so many times.
 func requireShows(t *testing.T, page string, times int) {
 	t.Helper()
 	shown := text(page)
@@ -152,7 +152,7 @@ func requireShows(t *testing.T, page string, times int) {
 	}
 }
 
-// What publishers sent and endpoints answered went the whole way: through the store, the engine and back.
+// Texts of publishers and endpoints are escaped after they passed the database and the engine.
 func TestHostileTextIsEscapedEndToEnd(t *testing.T) {
 	t.Parallel()
 	texts := slices.DeleteFunc(slices.Clone(hostile), func(s string) bool { return len(s) > 1024 })
@@ -185,7 +185,7 @@ func TestInvisibleCharactersAreVisible(t *testing.T) {
 	require.Equal(t, 4, strings.Count(text(page), "[U+202E]gnp.exe"))
 }
 
-// The check above must be able to fail.
+// The check can fail.
 func TestMarkupCheckCanFail(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, text("<p>a <b>b</b>"), "a b")

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Other people's code is what it was when it was looked at. A new version means a new hash here, and someone-else who
-// has compared it with the one that its project has published.
+// Vendored files have known hashes. Compare a new version with its project's release before you change a hash here.
 func TestVendoredFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -1,14 +1,15 @@
-// The dashboard's own script. Pages are complete without it; it refreshes them, draws their tables as charts, copies SQL and follows the tail.
+// The dashboard's script. Pages are complete without it. It refreshes them, draws their tables as charts, copies commands
+// and shows the live tail.
 (() => {
   "use strict";
   const find = (selector, root = document) => root.querySelector(selector);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-  // ---- Refreshing: htmx asks every few seconds; this says when not to, and how old the page is.
+  // ---- Refresh: htmx requests the page every few seconds. This prevents it at times and shows the age of the page.
   const asof = find("#asof"), asofText = find("#asof-text"), pause = find("#pause");
   let paused = false;
 
-  function reading() { // nobody's selection or half-typed filter is taken away
+  function reading() { // a refresh must not remove a selection or input
     const selection = document.getSelection();
     const busy = document.activeElement && document.activeElement.closest("#page form");
     return Boolean(busy) || (selection && !selection.isCollapsed);
@@ -26,27 +27,27 @@
     pause.addEventListener("click", () => {
       paused = !paused;
       pause.setAttribute("aria-pressed", String(paused));
-      pause.textContent = paused ? "Refresh again" : "Pause";
+      pause.textContent = paused ? "Resume" : "Pause";
       live(paused ? "" : "live");
     });
     document.addEventListener("htmx:before:request", (event) => {
       if (paused || document.hidden || reading()) event.preventDefault();
     });
     document.addEventListener("htmx:before:swap", (event) => {
-      const answer = event.detail.ctx && event.detail.ctx.response;
-      if (answer && answer.status >= 400) { // an error page is no page to look at
+      const response = event.detail.ctx && event.detail.ctx.response;
+      if (response && response.status >= 400) { // keep the last good page
         event.preventDefault();
-        live("stale", "not refreshed: the server answers " + answer.status);
+        live("stale", "not refreshed: status " + response.status);
       }
     });
     document.addEventListener("htmx:after:swap", () => {
       live("live", "as of " + find("#page").dataset.at);
-      dress();
+      enhance();
     });
-    document.addEventListener("htmx:error", () => live("stale", "not refreshed: the server does not answer"));
+    document.addEventListener("htmx:error", () => live("stale", "not refreshed: no response"));
   }
 
-  // ---- Charts: drawn from the table below them.
+  // ---- Charts: drawn from their tables.
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const plots = new Map();
 
@@ -57,8 +58,9 @@
     return data;
   }
 
-  // Bars stand upon one another: each series is drawn as the sum of those up to it, the highest first and behind the others.
-  const stacked = (data) => data.map((values, i) => i < 2 ? values : values.map((_, at) => data.slice(1, i + 1).reduce((sum, each) => sum + each[at], 0)));
+  // Stacked bars: each series is the sum of those up to it.
+  const stacked = (data) => data.map((values, i) => i < 2 ? values :
+    values.map((_, at) => data.slice(1, i + 1).reduce((sum, each) => sum + each[at], 0)));
 
   function shown(v, unit) {
     if (v === null || v === undefined) return "–";
@@ -72,7 +74,7 @@
     return v >= 10000 ? v / 1000 + " k" : String(v);
   }
 
-  // A line needs two points next to each other: a point with a gap on both sides is drawn as a dot.
+  // A point with a gap on both sides has no line and is drawn as a dot.
   const isolated = (u, seriesIndex) => {
     const values = u.data[seriesIndex], gap = (at) => values[at] === null || values[at] === undefined;
     return [...values.keys()].filter((at) => !gap(at) && gap(at - 1) && gap(at + 1));
@@ -81,8 +83,9 @@
   function draw(chart) {
     const table = find(".numbers", chart.parentElement);
     if (!table || !window.uPlot) return;
-    const data = columns(table), { form, unit } = table.dataset, heads = [...table.tHead.rows[0].cells].slice(1), bars = form === "bars";
-    const names = heads.map((th) => th.textContent).join("|"), old = plots.get(chart), values = bars ? stacked(data) : data;
+    const data = columns(table), { form, unit } = table.dataset, bars = form === "bars";
+    const heads = [...table.tHead.rows[0].cells].slice(1), names = heads.map((th) => th.textContent).join("|");
+    const old = plots.get(chart), values = bars ? stacked(data) : data;
     if (data[0].length === 0) return;
     if (old && chart.firstChild && chart.dataset.names === names) { old.raw = data; old.setData(values); return; }
     if (old) old.destroy();
@@ -90,29 +93,47 @@
     const series = heads.map((th, i) => {
       const stroke = color("--" + th.dataset.color);
       return {
-        label: th.textContent, stroke, points: { show: false, size: 6, fill: stroke, filter: isolated }, spanGaps: false, value: (u, _, s, at) => shown(at === null || at === undefined ? null : u.raw[s][at], unit),
-        ...(bars ? { fill: stroke, width: 0, paths: window.uPlot.paths.bars({ size: [0.86, 40], align: 1 }) } : { width: 1.75, fill: i === (unit ? -1 : 1) ? stroke + "22" : undefined }),
+        label: th.textContent, stroke, points: { show: false, size: 6, fill: stroke, filter: isolated }, spanGaps: false,
+        value: (u, _, s, at) => shown(at === null || at === undefined ? null : u.raw[s][at], unit),
+        ...(bars ? { fill: stroke, width: 0, paths: window.uPlot.paths.bars({ size: [0.86, 40], align: 1 }) }
+          : { width: 1.75, fill: i === (unit ? -1 : 1) ? stroke + "22" : undefined }),
       };
     });
-    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const axis = {
+      stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false },
+      font: "12px system-ui, sans-serif",
+    };
+    const tick = (seconds, form) => [seconds, form, null, null, null, null, null, null, 1];
     const day = step > 3600 ? "{WWW} {D}" : "{HH}:{mm}";
     const options = {
-      width: chart.clientWidth, height: 200, tzDate: (t) => window.uPlot.tzDate(new Date(t * 1000), "UTC"), cursor: { y: false, points: { size: 6 } },
-      scales: { x: { range: (_, low, high) => [low, high + (bars ? step : 0)] }, y: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] } },
-      axes: [{ ...axis, size: 30, values: [[86400, day, null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
-        { ...axis, size: 52, values: (_, ticks) => ticks.map((v) => axisText(v, unit)) }],
-      // uPlot draws in the order of the series: of bars the sums come first that are the highest.
+      width: chart.clientWidth, height: 200, tzDate: (t) => window.uPlot.tzDate(new Date(t * 1000), "UTC"),
+      cursor: { y: false, points: { size: 6 } },
+      scales: {
+        x: { range: (_, low, high) => [low, high + (bars ? step : 0)] },
+        y: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] },
+      },
+      axes: [
+        { ...axis, size: 30, values: [tick(86400, day), tick(60, "{HH}:{mm}"), tick(1, "{HH}:{mm}:{ss}")] },
+        { ...axis, size: 52, values: (_, ticks) => ticks.map((v) => axisText(v, unit)) },
+      ],
       series: [{ label: "UTC", value: step > 3600 ? "{WWW} {D} {HH}:{mm}" : "{HH}:{mm}" }, ...series],
       drawOrder: ["axes", "series"],
     };
-    const plot = (shownData) => { const made = new window.uPlot(options, shownData); made.raw = data; return made; };
-    if (bars) { // reversed for the drawing, and so is what the legend reads
+    const plot = (shownData) => {
+      const made = new window.uPlot(options, shownData);
+      made.raw = data;
+      return made;
+    };
+    if (bars) { // uPlot draws in order: the highest sums first; the values of the legend are reversed with them
       options.series = [options.series[0], ...series.slice().reverse().map((each) => ({ ...each }))];
-      const turn = (list) => [list[0], ...list.slice(1).reverse()];
-      const made = plot(turn(values));
-      made.raw = turn(data);
+      const reverse = (list) => [list[0], ...list.slice(1).reverse()];
+      const made = plot(reverse(values));
+      made.raw = reverse(data);
       const setData = made.setData.bind(made);
-      Object.defineProperty(made, "setData", { value: (fresh, ...more) => { made.raw = turn(made.raw); setData(turn(fresh), ...more); } });
+      Object.defineProperty(made, "setData", { value: (fresh, ...more) => {
+        made.raw = reverse(made.raw);
+        setData(reverse(fresh), ...more);
+      } });
       place(chart, made, names);
     } else {
       place(chart, plot(values), names);
@@ -129,7 +150,8 @@
   const widths = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {
       const plot = plots.get(target);
-      if (plot && contentRect.width > 0 && plot.width !== Math.floor(contentRect.width)) plot.setSize({ width: Math.floor(contentRect.width), height: 200 });
+      const width = Math.floor(contentRect.width);
+      if (plot && width > 0 && plot.width !== width) plot.setSize({ width, height: 200 });
     }
   });
   all(".chart").forEach((chart) => widths.observe(chart));
@@ -139,7 +161,7 @@
     drawAll();
   });
 
-  // ---- Copying
+  // ---- Copy
   function copies() {
     if (!navigator.clipboard) return;
     for (const button of all(".copy[hidden]")) button.hidden = false;
@@ -152,7 +174,7 @@
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
 
-  // ---- Tail: what the stream sends is text, and is put in as text.
+  // ---- Live tail: messages are inserted as text.
   const mostRows = 500;
   function follow(tail) {
     const rows = find("#tail-rows"), state = find("#tail-state"), hold = find("#tail-pause"), held = [];
@@ -175,26 +197,27 @@
       find("#tail-empty").hidden = true;
       const tr = document.createElement("tr"), link = element("a", m.event || m.kind);
       link.href = m.href;
-      tr.append(cell("At (UTC)", element("span", m.at)), cell("What", element("span", m.label, "badge " + m.tone)), cell("Where", element("span", m.where)),
-        cell("Event", link, element("small", m.type)), cell("More", element("span", m.what || m.subject)));
+      tr.append(cell("Time (UTC)", element("span", m.at)), cell("Result", element("span", m.label, "badge " + m.tone)),
+        cell("Topic", element("span", m.where)), cell("Event", link, element("small", m.type)),
+        cell("Details", element("span", m.what || m.subject)));
       rows.prepend(tr);
       while (rows.children.length > mostRows) rows.lastChild.remove();
     };
     const source = new EventSource(tail.dataset.stream);
     source.onopen = () => { state.textContent = "Following."; };
-    source.onerror = () => { state.textContent = "The server does not answer; trying again …"; };
-    source.addEventListener("unavailable", () => { state.textContent = "The database does not answer; trying again …"; });
+    source.onerror = () => { state.textContent = "Server unavailable. Reconnecting …"; };
+    source.addEventListener("unavailable", () => { state.textContent = "Database unavailable. Retrying …"; });
     source.onmessage = (event) => {
       const message = JSON.parse(event.data);
       if (!stopped) { add(message); state.textContent = "Following."; return; }
       held.push(message);
       if (held.length > mostRows) held.shift();
-      state.textContent = held.length + " more meanwhile.";
+      state.textContent = held.length + " new while paused.";
     };
     hold.addEventListener("click", () => {
       stopped = !stopped;
       hold.setAttribute("aria-pressed", String(stopped));
-      hold.textContent = stopped ? "Go on" : "Pause";
+      hold.textContent = stopped ? "Resume" : "Pause";
       state.textContent = stopped ? "Paused." : "Following.";
       if (!stopped) held.splice(0).forEach(add);
     });
@@ -204,10 +227,10 @@
   const current = find(".site [aria-current]"), strip = current && current.closest("nav");
   if (strip && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = current.offsetLeft - strip.clientWidth / 2;
 
-  function dress() { drawAll(); copies(); }
-  dress();
+  function enhance() { drawAll(); copies(); }
+  enhance();
   const tail = find("#tail");
-  if (tail) { // after the page has loaded: until then the browser would show it as loading for ever
+  if (tail) { // after the load event, or the browser would show the page as loading
     if (document.readyState === "complete") follow(tail);
     else addEventListener("load", () => setTimeout(() => follow(tail)));
   }

@@ -1,9 +1,9 @@
-// What a page has that some of its readers could not use: one line each, "" for none.
+// Accessibility errors of the page, one per line; "" for none.
 (() => {
   const found = [], all = (selector) => [...document.querySelectorAll(selector)], name = (e) => e.outerHTML.slice(0, 140);
   const shown = (e) => e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && e.getClientRects().length > 0;
 
-  // Colours as they are painted: a canvas knows every way that CSS has to write one.
+  // Painted colors: a canvas parses every color syntax of CSS.
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true }), known = new Map();
   const rgba = (text) => {
     if (!known.has(text)) {

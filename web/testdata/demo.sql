@@ -1,5 +1,5 @@
--- Gives what week.Fill has created the names, the failures and the faces of an ordinary shop, for the pictures of
--- docs/guides/dashboard.md. Nothing is random.
+-- Gives the rows of week.Fill the names and failures of a shop, for the pictures of docs/guides/dashboard.md. Nothing
+-- is random.
 UPDATE postrider_internal.topics SET name = (ARRAY ['orders', 'invoices', 'customers', 'stock', 'carts', 'returns',
     'reviews', 'prices', 'shipments', 'vouchers'])[id];
 UPDATE postrider_internal.event_subscriptions SET endpoint_base_url = 'https://' || name || '.contoso.example/hooks/'
@@ -33,7 +33,7 @@ UPDATE postrider_internal.events e SET event_type = pg_temp.kind(topic_id, n), s
       WHERE day >= (now() AT TIME ZONE 'UTC')::date - 1 AND subject LIKE '/things/_%' AND subject <> '/things/0') k
   WHERE e.id = k.key AND e.day >= (now() AT TIME ZONE 'UTC')::date - 1;
 
--- Dead letters of several reasons.
+-- Dead letters with several reasons.
 UPDATE postrider_internal.dead_letters l
    SET reason = v.reason, last_outcome = v.outcome, last_status = v.status, attempts = v.attempts, last_error = v.error,
        last_response = convert_to(coalesce(v.answer, ''), 'UTF8'),
@@ -51,7 +51,7 @@ UPDATE postrider_internal.dead_letters l
                reason, outcome, status, attempts, error, answer) ON v.which = k.which,
        postrider_internal.topics t, postrider_internal.event_subscriptions s
  WHERE l.id = k.key AND t.id = l.topic_id AND s.id = l.subscription_id;
--- What was counted says the same, in both places that keep it.
+-- The counters agree, in both tables.
 CREATE FUNCTION pg_temp.other(detail text, begins timestamptz, subscription bigint) RETURNS text LANGUAGE sql
     IMMUTABLE AS $$
 SELECT CASE (extract(epoch FROM begins)::bigint / 3600 + subscription * 7) % 5
@@ -64,7 +64,7 @@ UPDATE postrider_internal.rollups r SET detail = pg_temp.other(detail, minute, s
 WHERE pg_temp.other(detail, minute, subscription_id) IS NOT NULL;
 UPDATE postrider_internal.rollup_sums r SET detail = pg_temp.other(detail, begins, subscription_id)
 WHERE pg_temp.other(detail, begins, subscription_id) IS NOT NULL;
--- A day has its hours: fewer at night. An hour ago an endpoint began to fail.
+-- Fewer events at night. An hour ago an endpoint began to fail.
 UPDATE postrider_internal.rollups SET count = greatest(1,
     (count * (1.6 + sin(extract(epoch FROM minute) / 86400 * 2 * pi() - 2) + 0.25 * sin(extract(epoch
     FROM minute) / 611)))::bigint);
