@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 	"postrider/access"
 )
 
-// flatSettings returns the settings by their path in the JSON of the REST API.
+// flatSettings returns the settings by their path in the REST API's JSON.
 func (s *SubscriptionSpec) flatSettings() access.Settings {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -37,23 +38,8 @@ func (s *SubscriptionSpec) flatSettings() access.Settings {
 	return values
 }
 
-// groups are the objects whose members are settings of their own.
+// groups are the objects whose members are separate settings.
 var groups = map[string]bool{"filter": true, "retryPolicy": true}
-
-// differentSettings names the settings that differ.
-func differentSettings(old, fresh *SubscriptionSpec) []string {
-	found := []string{}
-	before, after := old.flatSettings(), fresh.flatSettings()
-	for _, side := range []access.Settings{before, after} {
-		for name := range side {
-			if !access.SameValue(before[name], after[name]) && !slices.Contains(found, name) {
-				found = append(found, name)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
-}
 
 // changesFrom are the changes from other settings to these.
 func (s *SubscriptionSpec) changesFrom(other *SubscriptionSpec) map[string]any {
@@ -69,9 +55,9 @@ func auditPut(
 	if existing != nil {
 		e.Action, before = access.AuditSubscriptionReplaced, &existing.Stated
 	}
-	e.Details = map[string]any{"settings": differentSettings(before, spec)}
 	e.Changes = spec.changesFrom(before)
-	// An operator who skips the validation of an endpoint is responsible for it.
+	e.Details = map[string]any{"settings": append([]string{}, slices.Sorted(maps.Keys(e.Changes))...)}
+	// The audit shows which operator has skipped the validation of an endpoint.
 	switch {
 	case spec.EndpointValidation != ValidationRequired:
 		e.Details["endpointValidation"] = ValidationSkip
@@ -84,8 +70,6 @@ func auditPut(
 // The settings of a topic and of a retry policy are the columns of their views, which contain no secrets.
 const topicSettings = `SELECT to_jsonb(t) - '{topic,subscriptions,created_at,updated_at}'::text[]
 	FROM postrider.topics t WHERE topic = $1`
-
-var policySettings = sqlFile("policy_settings.sql")
 
 // readSettings reads the settings of one topic or retry policy; nil if there is no such row.
 func readSettings(ctx context.Context, tx pgx.Tx, query, name string) (access.Settings, error) {

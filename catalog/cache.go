@@ -1,7 +1,10 @@
+// Package catalog has the configuration: topics, event subscriptions, retry policies, their secrets, holds set by
+// operators and validation handshakes. Cache keeps it in memory; read Cache first.
 package catalog
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,10 +18,24 @@ import (
 	"postrider/postgres"
 )
 
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var sql = postgres.SQLFiles(sqlFiles)
+
+// NewParts returns the parts that change the catalog. node is recorded with the steps of handshakes.
+func NewParts(
+	cache *Cache, node string, fail postgres.Failpoint,
+) (*Topics, *Subscriptions, *Holds, *Handshakes, *Policies) {
+	handshakes := &Handshakes{cache.records, cache, node}
+	return &Topics{cache.records, cache}, &Subscriptions{cache.records, cache, handshakes, fail},
+		&Holds{cache.records, cache, fail}, handshakes, &Policies{cache}
+}
+
 const (
 	reloadInterval = time.Second
-	// reloadTimeout bounds a reload, the wait for another one included. Without it, a connection that a firewall has
-	// dropped silently would keep this node from every later change.
+	// reloadTimeout bounds a reload and the wait for another one: a connection that a firewall has dropped silently must
+	// not keep this node from later changes.
 	reloadTimeout = 5 * time.Second
 )
 
@@ -57,7 +74,7 @@ func (c *Cache) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := c.Reload(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("the catalog could not be reloaded; publishing goes on with the one in memory, "+
+			c.log.Warn("the catalog could not be reloaded; publishing continues with the one in memory, "+
 				"which each transaction checks", "error", err)
 		}
 	}
@@ -95,8 +112,8 @@ func (c *Cache) Reload(ctx context.Context) error {
 	return nil
 }
 
-// ReadIn reads the Snapshot as the caller's transaction sees it: what has changed since old, or everything if this
-// database may have lost what old has. A failover or a crash that loses commits takes back their versions too.
+// ReadIn reads the Snapshot as the caller's transaction sees it: what has changed since old, or everything if the
+// server is another one: after a crash or a failover, the database may have lost commits with their versions.
 func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) (*Snapshot, error) {
 	const query = "SELECT version, pg_postmaster_start_time() FROM postrider_internal.catalogue"
 	var version int64
@@ -137,9 +154,8 @@ func (c *Cache) ReadIn(ctx context.Context, tx postgres.Querier, old *Snapshot) 
 // in memory calls it before it is rejected.
 func (c *Cache) Confirm(ctx context.Context) error { return c.confirmer.confirm(ctx) }
 
-// change makes a change of the catalog in one transaction, and has it in memory before it returns. It locks the
-// catalog's row first, so that two changes never wait for each other, and fails after 5 s if another transaction keeps
-// that lock.
+// change changes the catalog in one transaction and reloads it. It locks the catalog's row first, so that two changes
+// cannot deadlock, and fails after 5 s if another transaction keeps that lock.
 func (c *Cache) change(ctx context.Context, change func(pgx.Tx) error) error {
 	const lock = "SET LOCAL lock_timeout = '5s'; SELECT FROM postrider_internal.catalogue FOR UPDATE"
 	err := pgx.BeginFunc(ctx, c.db, func(tx pgx.Tx) error {
@@ -148,10 +164,10 @@ func (c *Cache) change(ctx context.Context, change func(pgx.Tx) error) error {
 		}
 		return change(tx)
 	})
-	if err != nil && postgres.IsOutage(err) {
+	switch {
+	case err != nil && postgres.IsOutage(err):
 		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	// The change is committed. If this fails, the next publish's transaction finds the newer version.

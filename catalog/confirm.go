@@ -8,65 +8,58 @@ import (
 	"postrider/policy"
 )
 
-// confirming bounds how often no's are confirmed with the database. Who has a new topic or key meets a no once, whoever
-// guesses meets one at each try: the first few look at once, a crowd looks ten times a second and not once each.
-var confirming = policy.Bucket{Burst: 20, Every: 100 * time.Millisecond}
+// confirmRate bounds the reloads for unknown topics and keys. The first few are immediate. Clients that guess share ten
+// reloads a second.
+var confirmRate = policy.Bucket{Burst: 20, Every: 100 * time.Millisecond}
 
-// confirmer lets all who doubt the catalogue in memory share one look at the newest.
+// confirmer lets concurrent callers share a reload of the catalog.
 type confirmer struct {
-	reload func(context.Context) error
-	// looking is held while a look waits or runs: there is one at a time.
-	looking sync.Mutex
-	full    time.Time // of confirming; under looking
+	reload  func(context.Context) error
+	running sync.Mutex // held while a reload waits or runs: there is one at a time
+	bucket  time.Time  // of confirmRate; under running
 
 	mu   sync.Mutex
-	next *look // the one that has not begun, if anybody waits for one
+	next *confirmation // the one that has not begun; nil = none
 }
 
-type look struct {
+type confirmation struct {
 	done chan struct{}
 	err  error
 }
 
-// confirm returns once the catalogue in memory is one that was read after the call.
+// confirm returns once the catalog in memory is one that was read after the call.
 func (c *confirmer) confirm(ctx context.Context) error {
-	l := c.join()
+	next := c.join()
 	select {
-	case <-l.done:
-		return l.err
+	case <-next.done:
+		return next.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// join finds the look that has not begun, or starts one. It ends by itself: whoever came first may go away.
-func (c *confirmer) join() *look {
+// join returns the reload that has not begun, or starts one. It does not end with the caller: others may wait for it.
+func (c *confirmer) join() *confirmation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil {
-		c.next = &look{done: make(chan struct{})}
-		go c.look()
+		c.next = &confirmation{done: make(chan struct{})}
+		go c.run()
 	}
 	return c.next
 }
 
-func (c *confirmer) look() {
-	c.looking.Lock()
-	defer c.looking.Unlock()
-	if wait := confirming.Wait(c.full, time.Now()); wait > 0 {
+func (c *confirmer) run() {
+	c.running.Lock()
+	defer c.running.Unlock()
+	if wait := confirmRate.Wait(c.bucket, time.Now()); wait > 0 {
 		<-time.After(wait)
 	}
-	c.full = confirming.Take(c.full, time.Now())
-	l := c.begin()
-	l.err = c.reload(context.Background())
-	close(l.done)
-}
-
-// begin: who comes from here on asks for a look that sees more than this one.
-func (c *confirmer) begin() *look {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.next
+	c.bucket = confirmRate.Take(c.bucket, time.Now())
+	c.mu.Lock() // later callers need a later reload
+	current := c.next
 	c.next = nil
-	return l
+	c.mu.Unlock()
+	current.err = c.reload(context.Background())
+	close(current.done)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a look that has begun will see was settled before: whoever comes later needs another one.
-func TestLooksAreSharedUntilTheyBegin(t *testing.T) {
+// A reload that has begun may miss a later change: a later caller needs another one.
+func TestReloadsAreSharedUntilTheyBegin(t *testing.T) {
 	t.Parallel()
 	began, finish := make(chan struct{}), make(chan error)
 	c := confirmer{reload: func(context.Context) error {
@@ -19,23 +19,23 @@ func TestLooksAreSharedUntilTheyBegin(t *testing.T) {
 	first := c.join()
 	<-began
 	second, third := c.join(), c.join()
-	require.NotSame(t, first, second, "it has begun")
-	require.Same(t, second, third, "it has not")
+	require.NotSame(t, first, second, "the first reload has begun")
+	require.Same(t, second, third, "the second has not begun")
 	finish <- nil
 	<-first.done
 	require.NoError(t, first.err)
 	select {
 	case <-began:
 	case <-second.done:
-		require.Fail(t, "it ended without having looked")
+		require.Fail(t, "it ended without a reload")
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	require.ErrorIs(t, c.confirm(gone), context.Canceled, "nobody has to wait")
+	require.ErrorIs(t, c.confirm(gone), context.Canceled, "a caller can leave")
 	failure := errors.New("no database")
 	finish <- failure
 	<-second.done
 	require.ErrorIs(t, second.err, failure)
-	<-began // the look of the one who left
+	<-began // the reload for the caller that left
 	finish <- nil
 }

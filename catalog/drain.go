@@ -11,19 +11,17 @@ import (
 const (
 	// drainStep is how many deliveries one transaction cancels.
 	drainStep = 5000
-	// drainPatience is how long a deletion itself waits for the cancellations: about a hundred thousand deliveries.
-	drainPatience = 5 * time.Second
+	// drainTimeout is how long a deletion waits for the cancellations: about a hundred thousand deliveries.
+	drainTimeout = 5 * time.Second
 )
 
-// A publish that began before a deletion may commit after it, up to commitTimeout later, and deliveries that it put on
-// hold have no job that would cancel them. So a deleted event subscription counts as drained only after a minute.
+// A publish that began before a deletion may commit up to commitTimeout after it, and no job cancels its deliveries on
+// hold. So a deleted event subscription counts as drained only after a minute.
 const drainedStatement = `UPDATE postrider_internal.event_subscriptions SET drained_at = now()
  WHERE id = $1 AND deleted_at < now() - interval '1 minute'`
 
-var undrainedStatement = sqlFile("undrained.sql")
-
 // CancelPending cancels the pending deliveries of a deleted event subscription in steps. It repeats for those whose
-// attempt was being recorded. What a whole pass cannot cancel is left to Drain, a minute later.
+// attempt was being recorded. Drain cancels the others a minute later.
 func (s *Subscriptions) CancelPending(ctx context.Context, id int64) error {
 	for {
 		met, canceled, err := s.drainPass(ctx, id)
@@ -42,7 +40,7 @@ func (s *Subscriptions) CancelPending(ctx context.Context, id int64) error {
 	}
 }
 
-// drainPass goes once over the pending deliveries.
+// drainPass tries once to cancel each pending delivery.
 func (s *Subscriptions) drainPass(ctx context.Context, id int64) (met, canceled int, err error) {
 	const cancel = "SELECT last, met, canceled FROM postrider_internal.cancel_pending($1, $2, $3)"
 	for last := int64(0); ; {
@@ -60,7 +58,7 @@ func (s *Subscriptions) drainPass(ctx context.Context, id int64) (met, canceled 
 // Drain cancels the deliveries of deleted event subscriptions that are not drained: their cancellation was interrupted,
 // or they were deleted in the last minute.
 func (s *Subscriptions) Drain(ctx context.Context) error {
-	ids, err := postgres.Values[int64](ctx, s.db, undrainedStatement)
+	ids, err := postgres.Values[int64](ctx, s.db, sql("undrained"))
 	if err != nil {
 		return fmt.Errorf("read deleted event subscriptions: %w", err)
 	}

@@ -18,7 +18,7 @@ func (s *Subscription) Expired(now time.Time) bool {
 	return s.ExpirationTimeUTC != nil && !now.Before(*s.ExpirationTimeUTC)
 }
 
-// readyExpiration notes whether event subscriptions of a topic can expire: only then matching needs the time.
+// readyExpiration records whether event subscriptions of a topic can expire: only then matching needs the time.
 func (c *Snapshot) readyExpiration(topicID int64) {
 	delete(c.expiring, topicID)
 	if slices.ContainsFunc(c.subsByTopic[topicID], func(s *Subscription) bool { return s.ExpirationTimeUTC != nil }) {
@@ -27,9 +27,9 @@ func (c *Snapshot) readyExpiration(topicID int64) {
 }
 
 // unexpired removes the expired event subscriptions.
-func (c *Snapshot) unexpired(wanting []*Subscription) []*Subscription {
+func (c *Snapshot) unexpired(matched []*Subscription) []*Subscription {
 	now := c.now()
-	return slices.DeleteFunc(wanting, func(s *Subscription) bool { return s.Expired(now) })
+	return slices.DeleteFunc(matched, func(s *Subscription) bool { return s.Expired(now) })
 }
 
 // anyExpired reports whether an event subscription is to be deleted.
@@ -43,8 +43,8 @@ func (c *Snapshot) anyExpired() bool {
 	return false
 }
 
-// Expire deletes event subscriptions whose expirationTimeUtc has passed, and cancels their pending
-// deliveries. It reads the database only if the Snapshot in memory has one.
+// Expire deletes event subscriptions whose expirationTimeUtc has passed, and cancels their pending deliveries. It reads
+// the database only if the Snapshot in memory has one.
 func (s *Subscriptions) Expire(ctx context.Context) error {
 	if !s.cache.Snapshot().anyExpired() {
 		return nil
@@ -81,7 +81,7 @@ func (s *Subscriptions) CancelReason(ctx context.Context, subscription int64) (p
 	reason := policy.ReasonEventSubscriptionDeleted
 	const query = "SELECT coalesce(postrider_internal.deletion_reason($1), $2)"
 	if err := s.db.QueryRow(ctx, query, subscription, string(reason)).Scan(&reason); err != nil {
-		return "", postgres.Outage("look why an event subscription was deleted", err)
+		return "", postgres.Outage("read why an event subscription was deleted", err)
 	}
 	return reason, nil
 }

@@ -21,7 +21,7 @@ import (
 // event schema, 2024-09-25 (5 minutes until 2020).
 const CallbackLifetime = 10 * time.Minute
 
-// Handshakes makes the handshakes with endpoints and records their requests.
+// Handshakes begins the handshakes with endpoints and records their requests.
 type Handshakes struct {
 	records
 	cache *Cache
@@ -40,7 +40,7 @@ const (
 // ProvisioningState is Event Grid's provisioning state of an event subscription.
 type ProvisioningState string
 
-// The states of an event subscription. Event Grid also has Deleting and Canceled; here a deletion takes no time.
+// The states of an event subscription. Event Grid also has Deleting and Canceled; here a deletion is immediate.
 const (
 	ProvisioningCreating  ProvisioningState = "Creating"
 	ProvisioningUpdating  ProvisioningState = "Updating"
@@ -60,23 +60,23 @@ const (
 	HandshakeFailed    HandshakeState = "failed"
 )
 
-// What a handshake is for.
+// The purposes of handshakes.
 const (
 	PurposeValidation = "validation"
 	PurposeDeletion   = "deletion"
 )
 
-// ErrValidationPending says that an endpoint has not answered its handshake in time to take the place of one that
-// works.
-var ErrValidationPending = errors.New("the endpoint has not answered yet")
+var (
+	// ErrValidationPending means: the endpoint has not responded yet, and must not replace a validated one before.
+	ErrValidationPending = errors.New("the endpoint has not answered yet")
+	// ErrValidationExpired means: validationUrl was opened too late, or for a handshake that had failed.
+	ErrValidationExpired = errors.New("the validation is over")
+)
 
-// ErrValidationExpired says that validationUrl was opened too late, or for a handshake that had failed.
-var ErrValidationExpired = errors.New("the validation is over")
-
-// ValidationFailedError says that a handshake failed, and with it what it was made for: nothing was changed.
+// ValidationFailedError means: a handshake failed, so the change that needs it was not made.
 type ValidationFailedError struct{ Handshake *Handshake }
 
-// Error says what was answered last.
+// Error names the endpoint and its last response.
 func (e *ValidationFailedError) Error() string {
 	return fmt.Sprintf("the validation of %s failed: %s", e.Handshake.EndpointBaseURL, e.Handshake.Message)
 }
@@ -85,17 +85,18 @@ func (e *ValidationFailedError) Error() string {
 type Handshake struct {
 	ID      int64
 	Purpose string
-	// Topic and Subscription are names: there need be no event subscription yet, or any more.
+	// Topic and Subscription are names: the event subscription need not exist.
 	Topic, Subscription          string
 	EndpointURL, EndpointBaseURL string
+	EndpointHash                 []byte // see Subscription.EndpointHash
 	Connection                   policy.Connection
-	// Headers are the Static ones of its event subscription.
+	// Headers are the static ones of its event subscription.
 	Headers []policy.DeliveryAttribute
-	// Schema is what it speaks: event.EventGrid or event.CloudEvents.
+	// Schema is that of its requests: event.EventGrid or event.CloudEvents.
 	Schema event.Schema
-	// Code is what the endpoint, or a person, shows; "" of a deletion.
+	// Code is the validation code, which the endpoint returns or validationUrl has; "" for a deletion.
 	Code string
-	// Callback: validationUrl may be opened instead.
+	// Callback: opening validationUrl is enough.
 	Callback          bool
 	PublicURL         string
 	State             HandshakeState
@@ -104,9 +105,10 @@ type Handshake struct {
 	CallbackExpiresAt *time.Time
 	CreatedAt         time.Time
 	ConcludedAt       *time.Time
-	// ReadAt is the database's time when this was read.
+	// ReadAt is the database's time of reading.
 	ReadAt time.Time
-	Steps  []HandshakeStep
+	// Steps are only read by Get, and for a ValidationFailedError.
+	Steps []HandshakeStep
 }
 
 // HandshakeStep is one request of a handshake, or another change of its state.
@@ -116,7 +118,7 @@ type HandshakeStep struct {
 	Status   int    // 0 = no response
 	Error    string // why there was none
 	Answer   []byte // the beginning of the response body
-	Verdict  string // how the response was understood, in words
+	Verdict  string // what the response means, in words
 	Duration time.Duration
 }
 
@@ -142,13 +144,21 @@ func (s *Handshakes) codeHash(code string) []byte     { return s.sealer.Mac("han
 const beginHandshakeStatement = `SELECT postrider_internal.begin_handshake(@purpose, @topic, @subscription,
 	@subscription_id, @settings, @secrets, @base_url, @hash, @schema, @code, @code_hash, @callback, @public_url)`
 
-// BeginValidation begins the handshake with the endpoint of an event subscription that exists or is to be created. It
-// returns when the first request has its job. publicURL is the beginning of validationUrl. Call Wait next, and
-// then PutValidated or ConcludeValidation. *policy.ValidationError: a secret to keep does not exist. ErrUnavailable.
+// BeginValidation begins the handshake with the endpoint of an event subscription, which need not exist. It returns
+// when the first request has its job. publicURL is the beginning of validationUrl. Call Wait next, and then
+// PutValidated or ConcludeValidation. *policy.ValidationError: a secret to keep does not exist. ErrUnavailable.
 func (s *Handshakes) BeginValidation(
 	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
 ) (id int64, err error) {
-	args, err := s.validationArgsOf(ctx, topic, name, spec, publicURL)
+	existing, err := s.subscriptionOf(ctx, s.db, topic.Name, name)
+	if err != nil && !errors.Is(err, postgres.ErrNotFound) {
+		return 0, err
+	}
+	with := spec.WithDefaults(topic)
+	if err := with.keepSecrets(existing); err != nil {
+		return 0, err
+	}
+	args, err := s.validationArgs(topic, name, with, publicURL)
 	if err != nil {
 		return 0, err
 	}
@@ -176,21 +186,6 @@ func (s *Handshakes) RepeatValidation(
 	return id, nil
 }
 
-// validationArgsOf is validationArgs with the stored values of the secrets that the client did not send.
-func (s *Handshakes) validationArgsOf(
-	ctx context.Context, topic *Topic, name string, spec *SubscriptionSpec, publicURL string,
-) (pgx.NamedArgs, error) {
-	existing, err := s.subscriptionOf(ctx, s.db, topic.Name, name)
-	if err != nil && !errors.Is(err, postgres.ErrNotFound) {
-		return nil, err
-	}
-	with := spec.WithDefaults(topic)
-	if err := with.keepSecrets(existing); err != nil {
-		return nil, err
-	}
-	return s.validationArgs(topic, name, with, publicURL)
-}
-
 func (s *Handshakes) validationArgs(
 	topic *Topic, name string, spec SubscriptionSpec, publicURL string,
 ) (pgx.NamedArgs, error) {
@@ -204,8 +199,8 @@ func (s *Handshakes) validationArgs(
 	return args, nil
 }
 
-// handshakeArgs are the parameters of beginHandshakeStatement; those of a validation are NULL. A handshake keeps its
-// own copy of the settings: it can precede its event subscription and outlive it.
+// handshakeArgs are the parameters of beginHandshakeStatement. A handshake has its own copy of the settings: it can
+// precede its event subscription and outlive it.
 func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec SubscriptionSpec) (pgx.NamedArgs, error) {
 	settings, secrets, err := s.sealSpec(handshakeSecretsColumn, spec)
 	if err != nil {
@@ -225,14 +220,11 @@ func (s *Handshakes) beginDeletion(ctx context.Context, tx pgx.Tx, sub *Subscrip
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, beginHandshakeStatement, args); err != nil {
-		return fmt.Errorf("notify the endpoint of the deletion: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "notify the endpoint of the deletion", beginHandshakeStatement, args)
 }
 
-// How often Wait reads: an endpoint may respond within milliseconds, and waiting for a hundred that do not
-// must not cost the database more than 400 queries per second.
+// The pauses of Wait: an endpoint may respond within milliseconds, and a hundred slow ones must not cost the database
+// more than 400 queries per second.
 const (
 	handshakePoll    = 10 * time.Millisecond
 	handshakePollMax = 250 * time.Millisecond
@@ -241,8 +233,8 @@ const (
 // Wait returns when the handshake is no longer pending, or when the time has passed. It fails when ctx ends.
 func (s *Handshakes) Wait(ctx context.Context, id int64, most time.Duration) error {
 	const query = "SELECT state = 'pending' FROM postrider_internal.handshakes WHERE id = $1"
-	giveUp := time.NewTimer(most)
-	defer giveUp.Stop()
+	timeout := time.NewTimer(most)
+	defer timeout.Stop()
 	for pause := handshakePoll; ; pause = min(2*pause, handshakePollMax) {
 		var pending bool
 		if err := s.db.QueryRow(ctx, query, id).Scan(&pending); err != nil {
@@ -253,7 +245,7 @@ func (s *Handshakes) Wait(ctx context.Context, id int64, most time.Duration) err
 		}
 		select {
 		case <-time.After(pause):
-		case <-giveUp.C:
+		case <-timeout.C:
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("wait for a handshake: %w", ctx.Err())
@@ -261,54 +253,26 @@ func (s *Handshakes) Wait(ctx context.Context, id int64, most time.Duration) err
 	}
 }
 
-type handshakeRow struct {
-	ID                  int64
-	Purpose             string
-	Topic, Subscription string
-	Settings            []byte
-	SecretsSealed       []byte
-	EndpointBaseURL     string `db:"endpoint_base_url"`
-	Schema              string
-	CodeSealed          []byte
-	Callback            bool
-	PublicURL           string `db:"public_url"`
-	State               string
-	Tries               int
-	Message             string
-	CallbackExpiresAt   *time.Time
-	CreatedAt           time.Time
-	ConcludedAt         *time.Time
-	ReadAt              time.Time
-	EndpointHash        []byte
-	JobID               *int64
-}
-
-var handshakeQuery = sqlFile("handshake.sql")
-
 // handshakeWhere reads the handshake that meets a condition; ErrNotFound.
 func (s *Handshakes) handshakeWhere(
 	ctx context.Context, db postgres.Querier, where string, args ...any,
-) (*Handshake, *handshakeRow, error) {
-	rows, err := db.Query(ctx, handshakeQuery+where, args...)
-	if err != nil {
-		return nil, nil, postgres.ReadError("a handshake", err)
+) (*Handshake, error) {
+	type row struct {
+		Handshake
+		Settings, SecretsSealed, CodeSealed []byte
 	}
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[handshakeRow])
+	rows, _ := db.Query(ctx, sql("handshake")+where, args...) // CollectExactlyOneRow returns its error
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByNameLax[row])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil, fmt.Errorf("handshake: %w", postgres.ErrNotFound)
+		return nil, fmt.Errorf("handshake: %w", postgres.ErrNotFound)
 	}
 	if err != nil {
-		return nil, nil, postgres.ReadError("a handshake", err)
+		return nil, postgres.ReadError("a handshake", err)
 	}
-	h := &Handshake{
-		ID: r.ID, Purpose: r.Purpose, Topic: r.Topic, Subscription: r.Subscription,
-		EndpointBaseURL: r.EndpointBaseURL, Schema: event.Schema(r.Schema),
-		Callback: r.Callback, PublicURL: r.PublicURL, State: HandshakeState(r.State), Tries: r.Tries, Message: r.Message,
-		CallbackExpiresAt: r.CallbackExpiresAt, CreatedAt: r.CreatedAt, ConcludedAt: r.ConcludedAt, ReadAt: r.ReadAt,
-	}
+	h := &r.Handshake
 	spec, err := s.openSpec(handshakeSecretsColumn, r.Settings, r.SecretsSealed)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	h.EndpointURL, h.Connection = spec.EndpointURL, spec.Connection
 	h.Headers = slices.DeleteFunc(spec.DeliveryAttributes, func(a policy.DeliveryAttribute) bool {
@@ -317,12 +281,12 @@ func (s *Handshakes) handshakeWhere(
 	if r.CodeSealed != nil {
 		h.Code, err = s.sealer.Open(handshakeCodeColumn, r.CodeSealed)
 	}
-	return h, r, err
+	return h, err
 }
 
 // Get reads a handshake with its steps, the oldest first; ErrNotFound.
 func (s *Handshakes) Get(ctx context.Context, id int64) (*Handshake, error) {
-	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1", id)
+	h, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1", id)
 	if err != nil {
 		return nil, err
 	}
@@ -330,27 +294,17 @@ func (s *Handshakes) Get(ctx context.Context, id int64) (*Handshake, error) {
 }
 
 func (s *Handshakes) readSteps(ctx context.Context, db postgres.Querier, h *Handshake) error {
-	const query = `SELECT at, sent, coalesce(status, 0), coalesce(error, ''), answer, verdict, duration_us
+	const query = `SELECT at, sent, coalesce(status, 0) AS status, coalesce(error, '') AS error, answer, verdict,
+		duration_us * interval '1 microsecond' AS duration
 		FROM postrider_internal.handshake_steps WHERE handshake_id = $1 ORDER BY id`
-	rows, err := db.Query(ctx, query, h.ID)
-	if err != nil {
-		return postgres.ReadError("the steps of a handshake", err)
-	}
-	h.Steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (step HandshakeStep, err error) {
-		var microseconds int64
-		err = row.Scan(&step.At, &step.Sent, &step.Status, &step.Error, &step.Answer, &step.Verdict, &microseconds)
-		step.Duration = time.Duration(microseconds) * time.Microsecond
-		return step, err
-	})
-	if err != nil {
+	var err error
+	if h.Steps, err = postgres.Rows[HandshakeStep](ctx, db, query, h.ID); err != nil {
 		return postgres.ReadError("the steps of a handshake", err)
 	}
 	return nil
 }
 
-// Load reads the handshake that a job makes the next request of. ErrNotFound: the handshake has another job by
-// now, or has ended.
+// Load reads the handshake whose next request has this job. ErrNotFound: the handshake has another job, or has ended.
 func (s *Handshakes) Load(ctx context.Context, id, job int64) (*Handshake, error) {
-	h, _, err := s.handshakeWhere(ctx, s.db, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
-	return h, err
+	return s.handshakeWhere(ctx, s.db, "WHERE id = $1 AND job_id = $2 AND state = 'pending'", id, job)
 }

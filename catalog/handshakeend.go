@@ -17,14 +17,14 @@ type HandshakeResult struct {
 	Job       int64
 	Handshake *Handshake
 	Step      HandshakeStep
-	// State and Message are the handshake's from now on; HandshakePending: another request is made, After this long.
+	// State and Message are the handshake's new ones; HandshakePending: another request is sent, After this long.
 	State   HandshakeState
 	Message string
 	After   time.Duration
 }
 
-// Record records the result of a request, and changes the event subscription that the handshake validates: its
-// hold ends, or stays. For a job that is gone it does nothing, without an error.
+// Record records the result of a request, and changes the event subscription that the handshake validates. For a job
+// that was deleted it does nothing, without an error.
 func (s *Handshakes) Record(ctx context.Context, r *HandshakeResult) (err error) {
 	if r.State == HandshakePending || r.Handshake.Purpose == PurposeDeletion {
 		_, err = s.recordHandshake(ctx, s.db, r)
@@ -72,29 +72,24 @@ func provisioned(state HandshakeState, before ProvisioningState) ProvisioningSta
 	}
 }
 
-// follow gives an event subscription the state of its handshake. A validated event subscription stays validated. The
-// caller has locked the catalog and then the handshake, as a transaction that stores an event subscription with the
-// handshake does: one of the two sees the other, in any order.
+// follow sets the state of an event subscription to that of its handshake. A validated one stays validated. The caller
+// has locked the catalog and then the handshake, like a transaction that stores an event subscription with the
+// handshake: the second one sees the first.
 func (s *Handshakes) follow(ctx context.Context, tx pgx.Tx, h *Handshake, state HandshakeState) error {
 	if state == HandshakeSucceeded {
 		return s.validated(ctx, tx, h, false)
 	}
 	const change = `UPDATE postrider_internal.event_subscriptions SET provisioning_state = $2
 		WHERE handshake_id = $1 AND provisioning_state <> 'Succeeded' AND deleted_at IS NULL`
-	if _, err := tx.Exec(ctx, change, h.ID, string(provisioned(state, ProvisioningUpdating))); err != nil {
-		return fmt.Errorf("conclude a handshake: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "conclude a handshake", change, h.ID, string(provisioned(state, ProvisioningUpdating)))
 }
 
-var validatedStatement = sqlFile("handshake_validated.sql")
-
-// validated validates the event subscription whose endpoint has responded as required, even if another handshake has
-// taken the place of this one. opened: validationUrl was opened.
+// validated validates the event subscription whose endpoint has responded as required, even if it has a later
+// handshake. opened: validationUrl was opened.
 func (s *Handshakes) validated(ctx context.Context, tx pgx.Tx, h *Handshake, opened bool) error {
 	hash := s.endpointHash(h.EndpointURL)
 	args := []any{h.ID, h.Topic, h.Subscription, hash, string(h.Schema), opened}
-	ids, err := postgres.Values[int64](ctx, tx, validatedStatement, args...)
+	ids, err := postgres.Values[int64](ctx, tx, sql("handshake_validated"), args...)
 	if err != nil {
 		return fmt.Errorf("conclude a handshake: %w", err)
 	}
@@ -105,38 +100,16 @@ func (s *Handshakes) validated(ctx context.Context, tx pgx.Tx, h *Handshake, ope
 	return err
 }
 
-// beginValidationHold and endValidationHold do for a missing validation what a pause and a resume do. Several causes
-// may hold at once.
-func beginValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error {
-	const hold = `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, not_validated_since)
-		VALUES ($1, now()) ON CONFLICT (subscription_id)
-		DO UPDATE SET not_validated_since = coalesce(st.not_validated_since, now()), updated_at = now()`
-	if _, err := tx.Exec(ctx, hold, subscription); err != nil {
-		return fmt.Errorf("hold deliveries until the endpoint is validated: %w", err)
-	}
-	return nil
-}
-
-func endValidationHold(ctx context.Context, tx pgx.Tx, subscription int64) error {
-	const release = `UPDATE postrider_internal.event_subscription_states SET not_validated_since = NULL, updated_at = now()
-		WHERE subscription_id = $1 AND not_validated_since IS NOT NULL`
-	if _, err := tx.Exec(ctx, release, subscription); err != nil {
-		return fmt.Errorf("release deliveries to a validated endpoint: %w", err)
-	}
-	return nil
-}
-
-// CompleteValidation completes the handshake whose validationUrl was opened. Some endpoints open it at once, before
-// their response is recorded; opening it twice is no error. ErrNotFound: there is no such handshake.
-// ErrValidationExpired: it has failed or expired.
+// CompleteValidation completes the handshake whose validationUrl was opened. Some endpoints open it before their
+// response is recorded; opening it twice is no error. ErrNotFound; ErrValidationExpired: it has failed or expired.
 func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code string) error {
 	const where = "WHERE code_hash = $1 AND topic = $2 AND subscription = $3 AND callback"
 	hash := s.codeHash(code)
-	if _, _, err := s.handshakeWhere(ctx, s.db, where, hash, topic, name); err != nil {
+	if _, err := s.handshakeWhere(ctx, s.db, where, hash, topic, name); err != nil {
 		return err // a client that guesses codes does not lock the catalog
 	}
 	return s.cache.change(ctx, func(tx pgx.Tx) error {
-		h, _, err := s.handshakeWhere(ctx, tx, where+" FOR UPDATE", hash, topic, name)
+		h, err := s.handshakeWhere(ctx, tx, where+" FOR UPDATE", hash, topic, name)
 		switch {
 		case err != nil:
 			return err
@@ -145,11 +118,13 @@ func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code s
 		case h.State == HandshakeFailed, h.State == HandshakeAwaiting && !h.ReadAt.Before(*h.CallbackExpiresAt):
 			return ErrValidationExpired
 		}
-		if err := s.completeHandshake(ctx, tx, h); err != nil {
+		const verdict = "validated: validationUrl was opened"
+		if err := postgres.Exec(ctx, tx, "complete a handshake", sql("handshake_complete"), h.ID, verdict,
+			s.node); err != nil {
 			return err
 		}
-		if err := access.Audit(ctx, tx,
-			access.AuditEntry{Action: access.AuditValidated, Topic: topic, Subscription: name}); err != nil {
+		entry := access.AuditEntry{Action: access.AuditValidated, Topic: topic, Subscription: name}
+		if err := access.Audit(ctx, tx, entry); err != nil {
 			return err
 		}
 		s.log.Info("an endpoint was validated: its validationUrl was opened",
@@ -158,27 +133,9 @@ func (s *Handshakes) CompleteValidation(ctx context.Context, topic, name, code s
 	})
 }
 
-var (
-	completeStatement = sqlFile("handshake_complete.sql")
-	cleanStatement    = sqlFile("handshake_clean.sql")
-)
-
-func (s *Handshakes) completeHandshake(ctx context.Context, tx pgx.Tx, h *Handshake) error {
-	if _, err := tx.Exec(ctx, completeStatement, h.ID, "validated: validationUrl was opened", s.node); err != nil {
-		return fmt.Errorf("complete a handshake: %w", err)
-	}
-	return nil
-}
-
-// handshakesCleaned is how many handshakes one call of Clean removes at most.
-const handshakesCleaned = 10_000
-
-// Clean removes handshakes that ended 30 days ago and validate no event subscription.
+// Clean removes up to 10,000 handshakes that ended 30 days ago and validate no event subscription.
 func (s *Handshakes) Clean(ctx context.Context) error {
-	if _, err := s.db.Exec(ctx, cleanStatement, handshakesCleaned); err != nil {
-		return fmt.Errorf("remove old handshakes: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, s.db, "remove old handshakes", sql("handshake_clean"), 10_000)
 }
 
 // Expire fails the handshakes whose validationUrl was not opened in time.
@@ -187,7 +144,7 @@ func (s *Handshakes) Expire(ctx context.Context) error {
 		SELECT FROM postrider_internal.handshakes WHERE state = 'awaiting' AND callback_expires_at <= now())`
 	var due bool
 	if err := s.db.QueryRow(ctx, query).Scan(&due); err != nil {
-		return fmt.Errorf("look for expired handshakes: %w", err)
+		return fmt.Errorf("search for expired handshakes: %w", err)
 	}
 	if !due {
 		return nil
@@ -195,11 +152,9 @@ func (s *Handshakes) Expire(ctx context.Context) error {
 	return s.cache.change(ctx, func(tx pgx.Tx) error { return s.expireHandshakes(ctx, tx) })
 }
 
-var expireHandshakesStatement = sqlFile("handshake_expire.sql")
-
 func (s *Handshakes) expireHandshakes(ctx context.Context, tx pgx.Tx) error {
 	message := fmt.Sprintf("failed: validationUrl was not opened within %d minutes", int(CallbackLifetime.Minutes()))
-	ids, err := postgres.Values[int64](ctx, tx, expireHandshakesStatement, message, s.node)
+	ids, err := postgres.Values[int64](ctx, tx, sql("handshake_expire"), message, s.node)
 	if err != nil {
 		return fmt.Errorf("fail expired handshakes: %w", err)
 	}

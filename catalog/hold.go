@@ -21,14 +21,14 @@ const (
 )
 
 // ErrNoProbation means: the event subscription is not in probation.
-var ErrNoProbation = errors.New("the event subscription is not on probation")
+var ErrNoProbation = errors.New("the event subscription is not in probation")
 
-// PointRelease is the failpoint after a pause or a probation was ended and before the response.
+// PointRelease is the failpoint between the end of a hold and the response.
 const PointRelease = "release"
 
-// HoldVisibleAfter bounds the age of the holds that an attempt relies on when it begins: an older reading is repeated.
-// A response to a new hold waits as long, so that no attempt that has not seen the hold begins after the response.
-// Reading the holds again for each attempt would take two more transactions, a third of PostgreSQL's time.
+// HoldVisibleAfter is the age at which the holds that a node has read are read again before an attempt. The response to
+// a new hold waits as long, so that later attempts see it. Reading them for each attempt would take two more
+// transactions, a third of PostgreSQL's time.
 const HoldVisibleAfter = 100 * time.Millisecond
 
 // Holds pauses and resumes event subscriptions, and ends their probations.
@@ -38,13 +38,11 @@ type Holds struct {
 	fail  postgres.Failpoint
 }
 
-// Pause holds an event subscription's deliveries until Resume: none is attempted, none is lost.
-// The next publish on every node sees it; an attempt in progress finishes. Their time to live goes on, unless
-// stopTimeToLive: then a delivery is as old at the resume as it was at the pause. Pausing again changes only that, for
-// the whole pause; nil leaves it. ErrNotFound.
-func (h *Holds) Pause(
-	ctx context.Context, topic, name string, stopTimeToLive *bool,
-) (*Subscription, error) {
+// Pause holds an event subscription's deliveries until Resume: none is attempted, none is lost. The next publish on
+// every node sees it; an attempt in progress finishes. Their time to live continues, unless stopTimeToLive: then a
+// delivery is as old at the resume as it was at the pause. Pausing again changes only that, for the whole pause; nil
+// keeps it. ErrNotFound.
+func (h *Holds) Pause(ctx context.Context, topic, name string, stopTimeToLive *bool) (*Subscription, error) {
 	const pause = "SELECT postrider_internal.pause($1, $2, $3, $4, $5)"
 	sub, err := h.changeHold(ctx, topic, name, pause, stopTimeToLive)
 	for errors.Is(err, postgres.ErrResuming) { // the earlier pause ends first
@@ -67,7 +65,7 @@ func (h *Holds) finishPause(ctx context.Context, topic, name string) error {
 	return err
 }
 
-// waitUntilVisible waits until no attempt begins that has not seen a new hold.
+// waitUntilVisible waits until all later attempts see a new hold.
 func waitUntilVisible(ctx context.Context) {
 	select {
 	case <-time.After(HoldVisibleAfter):
@@ -75,16 +73,15 @@ func waitUntilVisible(ctx context.Context) {
 	}
 }
 
-// Resume ends a pause. The deliveries it held are released in steps, see Refill. It does nothing for an
-// event subscription that is not paused. ErrNotFound.
+// Resume ends a pause. Held deliveries are released in steps, see Refill. Without a pause it does nothing. ErrNotFound.
 func (h *Holds) Resume(ctx context.Context, topic, name string) (*Subscription, error) {
 	sub, err := h.changeHold(ctx, topic, name, "SELECT postrider_internal.resume($1, $2, $3, $4)")
 	h.fail.Reach(PointRelease)
 	if err != nil || !sub.Hold.Resuming {
 		return sub, err
 	}
-	// What takes longer goes on in the background, and the pause with it.
-	for resuming, tries := true, 0; resuming && tries < resumePatience; tries++ {
+	// If more steps are needed, they and the pause continue in the background.
+	for resuming, tries := true, 0; resuming && tries < resumeSteps; tries++ {
 		if resuming, err = h.moveTimeToLive(ctx, sub.ID, true); err != nil {
 			return nil, err
 		}
@@ -95,8 +92,8 @@ func (h *Holds) Resume(ctx context.Context, topic, name string) (*Subscription, 
 const (
 	// moveStep is how many deliveries one step moves, in some 20 ms: publishes to the event subscription wait for it.
 	moveStep = 2000
-	// resumePatience is how many steps a resume itself makes: 100,000 deliveries, a few seconds.
-	resumePatience = 50
+	// resumeSteps is how many steps Resume itself makes: 100,000 deliveries, a few seconds.
+	resumeSteps = 50
 	// movesAtOnce is how many steps one call of MoveTimeToLive makes.
 	movesAtOnce = 5
 )
@@ -109,30 +106,30 @@ func (h *Holds) MoveTimeToLive(ctx context.Context, subscription int64) (err err
 	return err
 }
 
-// moveTimeToLive makes one step; more says that another may be needed. Without wait it does nothing while another node
-// does the same.
+// moveTimeToLive makes one step, and reports whether another may be needed. Without wait it does nothing while another
+// node makes one.
 func (h *Holds) moveTimeToLive(ctx context.Context, subscription int64, wait bool) (more bool, err error) {
 	const move = "SELECT postrider_internal.move_time_to_live($1, $2, $3)"
 	err = postgres.RetryTransient(func() error {
 		return h.db.QueryRow(ctx, move, subscription, moveStep, wait).Scan(&more)
 	})
 	if err != nil {
-		return false, postgres.Outage("take a pause off the age of deliveries", err)
+		return false, postgres.Outage("subtract a pause from the age of deliveries", err)
 	}
 	return more, nil
 }
 
-// Release ends an event subscription's probation at once, without a probe: held deliveries are released in
-// steps. If the policy's probation is the endpoint's, it ends for all event subscriptions of the endpoint. Without a
-// probation it does nothing. ErrNotFound; ErrPaused: Resume ends a pause; ErrNotValidated.
+// Release ends an event subscription's probation without a probe: held deliveries are released in steps. A probation of
+// the endpoint ends for all its event subscriptions. Without a probation it does nothing. ErrNotFound; ErrPaused;
+// ErrNotValidated.
 func (h *Holds) Release(ctx context.Context, topic, name string) (*Subscription, error) {
 	sub, err := h.changeHold(ctx, topic, name, "SELECT postrider_internal.release($1, $2, $3, $4)")
 	h.fail.Reach(PointRelease)
 	return sub, err
 }
 
-// Probe makes a probation's next probe, one delivery, due now. Its success ends the probation; its failure
-// begins the next one. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation.
+// Probe makes the next probe of a probation, one delivery, due now. Its success ends the probation, its failure
+// prolongs it. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation.
 func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, error) {
 	const probe = `UPDATE postrider_internal.probations SET until = least(until, now()), updated_at = now()
 		WHERE probation_key = $1 AND since IS NOT NULL`
@@ -140,11 +137,11 @@ func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, e
 	if err != nil {
 		return nil, err
 	}
-	refused, blocked := map[string]error{
+	rejection, rejected := map[string]error{
 		"": ErrNoProbation, HoldNotValidated: postgres.ErrNotValidated, HoldPaused: postgres.ErrPaused,
 	}[sub.Hold.Reason]
-	if blocked {
-		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, refused)
+	if rejected {
+		return nil, fmt.Errorf("event subscription %q of topic %q: %w", name, topic, rejection)
 	}
 	err = pgx.BeginFunc(ctx, h.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, probe, h.cache.Snapshot().ProbationKey(sub)); err != nil {
@@ -153,7 +150,7 @@ func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, e
 		return access.Audit(ctx, tx, access.AuditEntry{Action: access.AuditProbed, Topic: topic, Subscription: name})
 	})
 	if err != nil {
-		return nil, postgres.Outage("let a probe through", err)
+		return nil, postgres.Outage("make a probe due", err)
 	}
 	h.fail.Reach(PointRelease)
 	return h.subscriptionOf(ctx, h.db, topic, name)

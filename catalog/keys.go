@@ -18,7 +18,7 @@ const (
 	macColumn   = "encryption_keys.mac_sealed"
 )
 
-// sealedBy is a key that has sealed something here.
+// sealedBy is a key that has sealed values in this database.
 type sealedBy struct {
 	KeyID   string
 	Proof   []byte
@@ -32,18 +32,15 @@ type sealedBy struct {
 func CheckKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error {
 	const query = `SELECT key_id, proof, mac_sealed, retired_at IS NOT NULL AS retired
 		FROM postrider_internal.encryption_keys ORDER BY created_at, key_id`
+	const lock = "LOCK TABLE postrider_internal.encryption_keys IN SHARE ROW EXCLUSIVE MODE"
 	const insert = `INSERT INTO postrider_internal.encryption_keys (key_id, proof, mac_sealed)
 		VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
 	// The lock: of two first nodes with different keys, one must fail.
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.encryption_keys IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-			return fmt.Errorf("lock the encryption keys' proofs: %w", err)
+		if err := postgres.Exec(ctx, tx, "lock the encryption keys' proofs", lock); err != nil {
+			return err
 		}
-		rows, err := tx.Query(ctx, query)
-		if err != nil {
-			return postgres.ReadError("the encryption keys' proofs", err)
-		}
-		keys, err := pgx.CollectRows(rows, pgx.RowToStructByName[sealedBy])
+		keys, err := postgres.Rows[sealedBy](ctx, tx, query)
 		if err != nil {
 			return postgres.ReadError("the encryption keys' proofs", err)
 		}
@@ -51,14 +48,11 @@ func CheckKey(ctx context.Context, pool *pgxpool.Pool, s *postgres.Sealer) error
 			return err
 		}
 		proof, mac := s.Seal(proofColumn, proofText), s.Seal(macColumn, s.MacKey())
-		if _, err := tx.Exec(ctx, insert, s.KeyID(), proof, mac); err != nil {
-			return fmt.Errorf("store the encryption key's proof: %w", err)
-		}
-		return nil
+		return postgres.Exec(ctx, tx, "store the encryption key's proof", insert, s.KeyID(), proof, mac)
 	})
 }
 
-// accept checks the keys of a database, and takes over the key of its hashes.
+// accept checks the keys of a database, and adopts the key of its hashes.
 func accept(s *postgres.Sealer, keys []sealedBy) error {
 	own := s.KeyIDs()
 	known := slices.ContainsFunc(keys, func(k sealedBy) bool { return !k.Retired && slices.Contains(own, k.KeyID) })
@@ -66,7 +60,7 @@ func accept(s *postgres.Sealer, keys []sealedBy) error {
 		switch {
 		case k.Retired && k.KeyID == s.KeyID():
 			return fmt.Errorf("encryption key %s is retired: "+
-				"set POSTRIDER_ENCRYPTION_KEY to the one that took its place", k.KeyID)
+				"set POSTRIDER_ENCRYPTION_KEY to the key that replaced it", k.KeyID)
 		case k.Retired:
 			continue
 		case !known:
@@ -74,7 +68,7 @@ func accept(s *postgres.Sealer, keys []sealedBy) error {
 				"set the key it was set up with", s.KeyID())
 		case !slices.Contains(own, k.KeyID):
 			return fmt.Errorf("something may still be sealed with encryption key %s: "+
-				"name it in POSTRIDER_PREVIOUS_ENCRYPTION_KEYS until `postrider keys rotate` is through", k.KeyID)
+				"name it in POSTRIDER_PREVIOUS_ENCRYPTION_KEYS until `postrider keys rotate` has finished", k.KeyID)
 		}
 		if _, err := s.Open(proofColumn, k.Proof); err != nil {
 			return err
@@ -90,7 +84,7 @@ func accept(s *postgres.Sealer, keys []sealedBy) error {
 	return nil
 }
 
-// ErrNothingSealed means: the database has no secret yet that a key could be tried on.
+// ErrNothingSealed means: the database has no secret yet to try a key on.
 var ErrNothingSealed = errors.New("nothing is sealed in this database yet")
 
 // TryKey opens the proof of this database's key and, if there is one, the endpoint of an event subscription. Unlike

@@ -81,18 +81,14 @@ func reseal(
 func resealRows(
 	ctx context.Context, tx pgx.Tx, sealer *postgres.Sealer, table sealedTable, after int64,
 ) (last int64, n int, err error) {
-	query := fmt.Sprintf(`SELECT id, ARRAY[%s] FROM postrider_internal.%s WHERE id > $1 AND (%s)
+	query := fmt.Sprintf(`SELECT id, ARRAY[%s] AS values FROM postrider_internal.%s WHERE id > $1 AND (%s)
 		ORDER BY id LIMIT %d FOR NO KEY UPDATE`,
 		strings.Join(table.columns, ", "), table.name, table.sealedByOthers("$2"), resealStep)
-	rows, err := tx.Query(ctx, query, after, sealer.KeyID())
-	if err != nil {
-		return after, 0, err
-	}
 	type row struct {
 		ID     int64
 		Values [][]byte
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[row])
+	list, err := postgres.Rows[row](ctx, tx, query, after, sealer.KeyID())
 	if err != nil {
 		return after, 0, err
 	}
@@ -126,11 +122,12 @@ func (t sealedTable) update() string {
 // sealedByOthers is the condition that something in a row was sealed with another key than this one: its id is bytes 2
 // to 9.
 func (t sealedTable) sealedByOthers(key string) string {
-	var any []string
+	var conditions []string
 	for _, column := range t.columns {
-		any = append(any, fmt.Sprintf("substr(%s, 2, %d) <> decode(%s, 'hex')", column, postgres.KeyIDBytes, key))
+		conditions = append(conditions,
+			fmt.Sprintf("substr(%s, 2, %d) <> decode(%s, 'hex')", column, postgres.KeyIDBytes, key))
 	}
-	return strings.Join(any, " OR ")
+	return strings.Join(conditions, " OR ")
 }
 
 // retire retires the other keys. A transaction that seals with one of them has its row locked, so that the check after
@@ -139,11 +136,7 @@ func retire(ctx context.Context, pool *pgxpool.Pool, sealer *postgres.Sealer) (r
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		const others = `UPDATE postrider_internal.encryption_keys SET retired_at = now()
 			WHERE key_id <> $1 AND retired_at IS NULL RETURNING key_id`
-		rows, err := tx.Query(ctx, others, sealer.KeyID())
-		if err != nil {
-			return err
-		}
-		if retired, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		if retired, err = postgres.Values[string](ctx, tx, others, sealer.KeyID()); err != nil {
 			return err
 		}
 		for _, table := range sealedTables {

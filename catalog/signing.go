@@ -27,7 +27,7 @@ func newSigningKey() []byte {
 // ErrNotSigned means: the event subscription's deliveries are not signed.
 var ErrNotSigned = errors.New("deliveries of the event subscription are not signed")
 
-// secretTime is now with PostgreSQL's precision: both kinds of times are shown side by side.
+// secretTime is the current time with PostgreSQL's precision, like the times that are shown beside it.
 func (c *Cache) secretTime() time.Time { return c.clock.Now().Truncate(time.Microsecond) }
 
 func (r records) sealSigning(signing *policy.Signing) []byte {
@@ -51,8 +51,8 @@ func (r records) openSigning(sealed []byte) (*policy.Signing, error) {
 	return signing, nil
 }
 
-// RotateSigningSecret puts a new secret before those that sign an event subscription's deliveries; the previous ones go
-// on signing for a while. A nil key is generated. Other nodes use it within a second. ErrNotFound; ErrNotSigned;
+// RotateSigningSecret adds a new first secret to those that sign an event subscription's deliveries; the previous ones
+// also sign for a while. A nil key is generated. Other nodes use it within a second. ErrNotFound; ErrNotSigned;
 // *policy.ValidationError, see policy.SigningKeys.Rotate.
 func (s *Subscriptions) RotateSigningSecret(
 	ctx context.Context, topic, name string, key []byte, previous time.Duration,
@@ -73,8 +73,9 @@ func (s *Subscriptions) RotateSigningSecret(
 			return err
 		}
 		const update = "UPDATE postrider_internal.event_subscriptions SET signing_sealed = $2 WHERE id = $1"
-		if _, err := tx.Exec(ctx, update, existing.ID, s.sealSigning(rotated)); err != nil {
-			return fmt.Errorf("replace a signing secret: %w", err)
+		if err := postgres.Exec(ctx, tx, "replace a signing secret", update, existing.ID,
+			s.sealSigning(rotated)); err != nil {
+			return err
 		}
 		if err := access.Audit(ctx, tx, access.AuditEntry{
 			Action: access.AuditSigningRotated, Topic: topic, Subscription: name,

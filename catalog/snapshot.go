@@ -69,7 +69,7 @@ func (c *Snapshot) Policy(name string) (*policy.Policy, bool) {
 // PolicyVersion is the version of a retry policy, for Condition.Versions; 0 if there is none of this name.
 func (c *Snapshot) PolicyVersion(name string) postgres.Version { return c.policyVersions[name] }
 
-// ProbationKey names what shares a probation under the event subscription's policy; nil under a policy without
+// ProbationKey identifies the deliveries that share a probation under the event subscription's policy; nil without
 // probation.
 func (c *Snapshot) ProbationKey(sub *Subscription) []byte {
 	p, ok := c.policies[sub.RetryPolicy.Policy]
@@ -86,7 +86,7 @@ func (c *Snapshot) ProbationKey(sub *Subscription) []byte {
 	}
 }
 
-// Rules are the resolved settings of an event subscription's deliveries; none without it or its retry policy.
+// Rules are the resolved settings of an event subscription's deliveries; false without it or its retry policy.
 func (c *Snapshot) Rules(subscription int64) (policy.Rules, bool) {
 	r, ok := c.rules[subscription]
 	return r, ok
@@ -109,30 +109,30 @@ func (c *Snapshot) Matching(topicID int64, e *event.Event) []*Subscription {
 func (c *Snapshot) matching(topicID int64, e *event.Event) []*Subscription {
 	subs := c.subsByTopic[topicID]
 	if filters := c.filters[topicID]; filters != nil {
-		return wantingAdvanced(subs, filters, e)
+		return matchedAdvanced(subs, filters, e)
 	}
 	view := filter.EventView{Type: e.Type, Subject: e.Subject}
-	var wanting []*Subscription
+	var matched []*Subscription
 	for _, s := range subs {
 		if s.Filter.Matches(&view) {
-			wanting = append(wanting, s)
+			matched = append(matched, s)
 		}
 	}
-	return wanting
+	return matched
 }
 
-func wantingAdvanced(subs []*Subscription, filters *filter.Set, e *event.Event) []*Subscription {
+func matchedAdvanced(subs []*Subscription, filters *filter.Set, e *event.Event) []*Subscription {
 	view := EventView(subs[0].Topic, e)
 	var few [32]int
-	places := filters.Matching(few[:0], &view)
-	if len(places) == 0 {
+	positions := filters.Matching(few[:0], &view)
+	if len(positions) == 0 {
 		return nil
 	}
-	wanting := make([]*Subscription, len(places))
-	for i, place := range places {
-		wanting[i] = subs[place]
+	matched := make([]*Subscription, len(positions))
+	for i, position := range positions {
+		matched[i] = subs[position]
 	}
-	return wanting
+	return matched
 }
 
 // EventView is what filters see of an event of a topic.
@@ -159,26 +159,26 @@ func (c *Snapshot) apply(topics []*Topic, subs []*Subscription) (changed []int64
 			delete(c.topics, t.Name)
 		}
 	}
-	concerned := map[int64]bool{}
+	affected := map[int64]bool{}
 	for _, s := range subs {
 		c.applySubscription(s)
-		concerned[s.TopicID] = true
+		affected[s.TopicID] = true
 		changed = append(changed, s.ID)
 	}
-	for topicID := range concerned {
+	for topicID := range affected {
 		c.readyFilters(topicID)
 		c.readyExpiration(topicID)
 	}
 	return changed
 }
 
-// retained are copies of a topic's event subscriptions with its changed retention: the originals are being read.
+// retained are copies of a topic's event subscriptions with its changed retention: publishes read the originals.
 func (c *Snapshot) retained(t *Topic) (subs []*Subscription) {
 	for _, s := range c.subsByTopic[t.ID] {
 		if s.EventRetentionInDays != t.EventRetentionInDays {
-			again := *s
-			again.EventRetentionInDays = t.EventRetentionInDays
-			subs = append(subs, &again)
+			changed := *s
+			changed.EventRetentionInDays = t.EventRetentionInDays
+			subs = append(subs, &changed)
 		}
 	}
 	return subs
@@ -210,7 +210,7 @@ func (c *Snapshot) readyFilters(topicID int64) {
 	c.filters[topicID] = filter.NewSet(filters)
 }
 
-// applySubscription makes a new list for its topic: the old one is being read by others.
+// applySubscription creates a new list for its topic: publishes read the old one.
 func (c *Snapshot) applySubscription(s *Subscription) {
 	delete(c.subs, s.ID)
 	list := make([]*Subscription, 0, len(c.subsByTopic[s.TopicID])+1)

@@ -42,20 +42,12 @@ func (s StoredEvents) Read(ids [][16]byte) (events []StoredEvent) {
 	return events
 }
 
-var (
-	storedEventsStatement = sqlFile("stored_events.sql")
-	storedBodiesStatement = sqlFile("stored_bodies.sql")
-)
-
 // ReadStoredEvents reads events of these days without their bodies: enough for filters that are not advanced. table is
 // AllEvents or the only day's partition.
 func ReadStoredEvents(
 	ctx context.Context, tx pgx.Tx, table string, days []time.Time, ids [][16]byte,
 ) (StoredEvents, error) {
-	rows, err := tx.Query(ctx, strings.Replace(storedEventsStatement, AllEvents, table, 1), days, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read stored events: %w", err)
-	}
+	rows, _ := tx.Query(ctx, strings.Replace(sql("stored_events"), AllEvents, table, 1), days, ids)
 	var id [16]byte
 	var e StoredEvent
 	columns := []any{&id, &e.Type, &e.Subject, &e.PublishedAt, &e.Bytes, &e.Schema, &e.ID, &e.DataVersion}
@@ -67,10 +59,7 @@ func ReadStoredEvents(
 func ReadStoredBodies(
 	ctx context.Context, tx pgx.Tx, table string, days []time.Time, ids [][16]byte, bytes int,
 ) (StoredEvents, error) {
-	rows, err := tx.Query(ctx, strings.Replace(storedBodiesStatement, AllEvents, table, 1), days, ids, bytes)
-	if err != nil {
-		return nil, fmt.Errorf("read stored events: %w", err)
-	}
+	rows, _ := tx.Query(ctx, strings.Replace(sql("stored_bodies"), AllEvents, table, 1), days, ids, bytes)
 	var id [16]byte
 	var e StoredEvent
 	var at *time.Time
@@ -81,16 +70,17 @@ func ReadStoredBodies(
 	return collectStored(rows, columns, &id, &e, &at)
 }
 
-// collectStored reads all rows: each is scanned into id, e and at through columns.
+// collectStored reads the rows of a query, and returns its error. Each row is scanned into id, e and at through
+// columns.
 func collectStored(
 	rows pgx.Rows, columns []any, id *[16]byte, e *StoredEvent, at **time.Time,
 ) (StoredEvents, error) {
 	found := StoredEvents{}
 	_, err := pgx.ForEachRow(rows, columns, func() error {
 		e.Time = postgres.TimeOrNone(*at)
-		e.Bytes += e.Size() - len(e.Body) // adds what a custom event's envelope adds; the body need not have been read
+		e.Bytes += e.Size() - len(e.Body) // a custom event's envelope; the body may not have been read
 		found[*id] = *e
-		e.Body = nil // the next row must not be read into this body's memory
+		e.Body = nil // the next row needs new memory
 		return nil
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"postrider/access"
 	"postrider/event"
 	"postrider/policy"
 	"postrider/postgres"
@@ -42,11 +43,11 @@ type Subscription struct {
 	DeletedAt            *time.Time
 }
 
-// HoldStatus is why the deliveries of an event subscription waited when it was read.
+// HoldStatus is the hold that an event subscription had when it was read.
 type HoldStatus struct {
-	// Reason is one of the holds; "" = they did not wait.
+	// Reason is one of the holds; "" = none.
 	Reason string
-	// Since when; nil if they did not wait.
+	// Since is its beginning; nil without one.
 	Since *time.Time
 	// Of a probation: Cause is the outcome of its last failure, Until the time of the next probe, Probing that a probe is
 	// in progress.
@@ -92,77 +93,48 @@ type Subscriptions struct {
 	fail       postgres.Failpoint
 }
 
+// subscriptionRow is a row of subscription.sql. Settings and secrets become the spec.
 type subscriptionRow struct {
-	ID, TopicID                   int64
-	Topic, Name                   string
-	TopicKind                     TopicKind
-	InputSchema                   event.Schema
-	EndpointBaseURL               string `db:"endpoint_base_url"`
-	EndpointHash                  []byte
-	RetryPolicy                   string
-	Settings                      []byte
-	SecretsSealed                 []byte
-	EndpointValidation            EndpointValidation
-	ProvisioningState             ProvisioningState
-	HandshakeID                   int64
-	EventRetentionInDays          int
-	SigningSealed                 []byte
-	Hold, HoldCause               string
-	HoldSince, HoldUntil          *time.Time
-	Probing, TTLStopped, Resuming bool
-	Version                       postgres.Version
-	CreatedAt, UpdatedAt          time.Time
-	DeletedAt                     *time.Time
+	Subscription
+	HoldStatus
+	TopicKind                              TopicKind
+	InputSchema                            event.Schema
+	Policy                                 string
+	Validation                             EndpointValidation
+	Settings, SecretsSealed, SigningSealed []byte
 }
-
-var subscriptionQuery = sqlFile("subscription.sql")
 
 // querySubscriptions reads the event subscriptions that meet a condition on s (event_subscriptions) and t (topics).
 func (r records) querySubscriptions(
 	ctx context.Context, db postgres.Querier, where string, args ...any,
 ) ([]*Subscription, error) {
-	rows, err := db.Query(ctx, subscriptionQuery+where, args...)
+	rows, _ := db.Query(ctx, sql("subscription")+where, args...) // CollectRows returns its error
+	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByNameLax[subscriptionRow])
 	if err != nil {
 		return nil, postgres.ReadError("event subscriptions", err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[subscriptionRow])
-	if err != nil {
-		return nil, postgres.ReadError("event subscriptions", err)
-	}
-	subs := make([]*Subscription, 0, len(list))
-	for i := range list {
-		sub, err := r.subscription(&list[i])
-		if err != nil {
-			return nil, fmt.Errorf("event subscription %q of topic %q: %w", list[i].Name, list[i].Topic, err)
+	subs := make([]*Subscription, len(list))
+	for i, row := range list {
+		sub := row.Subscription // a copy: the row's settings are not kept
+		if err := r.open(&sub, row); err != nil {
+			return nil, fmt.Errorf("event subscription %q of topic %q: %w", row.Name, row.Topic, err)
 		}
-		subs = append(subs, sub)
+		subs[i] = &sub
 	}
 	return subs, nil
 }
 
-func (r records) subscription(row *subscriptionRow) (*Subscription, error) {
-	sub := &Subscription{
-		ID: row.ID, TopicID: row.TopicID, Topic: row.Topic, Name: row.Name, EndpointHash: row.EndpointHash,
-		EndpointBaseURL: row.EndpointBaseURL, ProvisioningState: row.ProvisioningState, HandshakeID: row.HandshakeID,
-		Hold: HoldStatus{
-			Reason: row.Hold, Since: row.HoldSince, Cause: row.HoldCause, Until: row.HoldUntil, Probing: row.Probing,
-			TimeToLiveStopped: row.TTLStopped, Resuming: row.Resuming,
-		},
-		EventRetentionInDays: row.EventRetentionInDays, Version: row.Version,
-		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, DeletedAt: row.DeletedAt,
-	}
-	var err error
+// open opens the settings and secrets of an event subscription.
+func (r records) open(sub *Subscription, row *subscriptionRow) (err error) {
 	if sub.Stated, err = r.openSpec(secretsColumn, row.Settings, row.SecretsSealed); err != nil {
-		return nil, err
+		return err
 	}
-	sub.SubscriptionSpec = sub.Stated.withDefaults(row.TopicKind, row.InputSchema)
-	sub.RetryPolicy.Policy, sub.EndpointValidation = row.RetryPolicy, row.EndpointValidation
-	if sub.SigningKeys, err = r.openSigning(row.SigningSealed); err != nil {
-		return nil, err
-	}
+	sub.Hold, sub.SubscriptionSpec = row.HoldStatus, sub.Stated.withDefaults(row.TopicKind, row.InputSchema)
+	sub.RetryPolicy.Policy, sub.EndpointValidation = row.Policy, row.Validation
+	sub.SigningKeys, err = r.openSigning(row.SigningSealed)
 	sub.Headers = policy.NewHeaderSet(sub.DeliveryAttributes)
 	sub.Secrets = policy.NewSecrets(sub.DeliveryAttributes, sub.EndpointURL)
-	return sub, nil
+	return err
 }
 
 // Get reads one event subscription; ErrNotFound.
@@ -182,11 +154,9 @@ func (r records) subscriptionOf(ctx context.Context, db postgres.Querier, topic,
 	return subs[0], nil
 }
 
-// List lists a topic's event subscriptions by name, after the given name, at most limit. ErrNotFound:
-// there is no such topic.
-func (s *Subscriptions) List(
-	ctx context.Context, topic, after string, limit int,
-) ([]*Subscription, error) {
+// List lists a topic's event subscriptions by name, after the given name, at most limit. ErrNotFound: there is no such
+// topic.
+func (s *Subscriptions) List(ctx context.Context, topic, after string, limit int) ([]*Subscription, error) {
 	if _, err := s.topic(ctx, s.db, topic); err != nil {
 		return nil, err
 	}
@@ -195,8 +165,8 @@ func (s *Subscriptions) List(
 	return s.querySubscriptions(ctx, s.db, where, topic, after, limit)
 }
 
-// Lock reads an event subscription in the caller's transaction, and locks it: a deletion waits for the
-// commit, and then cancels the deliveries that the transaction has inserted. ErrNotFound if it was deleted.
+// Lock reads an event subscription in the caller's transaction, and locks it: a deletion waits for the commit, and then
+// cancels the deliveries that the transaction has inserted. ErrNotFound if it was deleted.
 func (s *Subscriptions) Lock(ctx context.Context, tx pgx.Tx, id int64) (*Subscription, error) {
 	const lock = "SELECT FROM postrider_internal.event_subscriptions WHERE id = $1 AND deleted_at IS NULL FOR SHARE"
 	tag, err := tx.Exec(ctx, lock, id)
@@ -211,4 +181,34 @@ func (s *Subscriptions) Lock(ctx context.Context, tx pgx.Tx, id int64) (*Subscri
 		return nil, err
 	}
 	return subs[0], nil
+}
+
+// RevealEndpoint reads an event subscription to show its endpoint's whole URL, which the audit records first.
+// ErrNotFound.
+func (s *Subscriptions) RevealEndpoint(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.reveal(ctx, topic, name, access.AuditEndpointShown)
+}
+
+// RevealDeliveryAttributes is RevealEndpoint for the values of secret headers.
+func (s *Subscriptions) RevealDeliveryAttributes(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.reveal(ctx, topic, name, access.AuditAttributesShown)
+}
+
+// RevealSigningSecrets is RevealEndpoint for the secrets that sign deliveries.
+func (s *Subscriptions) RevealSigningSecrets(ctx context.Context, topic, name string) (*Subscription, error) {
+	return s.reveal(ctx, topic, name, access.AuditSigningShown)
+}
+
+func (s *Subscriptions) reveal(
+	ctx context.Context, topic, name string, action access.AuditAction,
+) (sub *Subscription, err error) {
+	entry := access.AuditEntry{Action: action, Topic: topic, Subscription: name}
+	err = access.Audited(ctx, s.db, entry, func(tx pgx.Tx) error {
+		sub, err = s.subscriptionOf(ctx, tx, topic, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sub, nil
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Put creates or replaces an event subscription; created says which. Pending deliveries use the new
-// settings from their next attempt on. ErrNotFound: there is no such topic. *FunctionError, which is ErrConflict: a
-// name exists that differs only in letter case. ErrNoPolicy. *policy.ValidationError: a secret to keep does not exist.
-// ErrPrecondition. ErrNotValidated: the endpoint must be validated first, see BeginValidation.
+// Put creates or replaces an event subscription. Pending deliveries use the new settings from their next attempt on.
+// ErrNotFound: there is no such topic. *FunctionError, which is ErrConflict: an existing name differs only in letter
+// case. ErrNoPolicy. *policy.ValidationError: a secret to keep does not exist. ErrPrecondition. ErrNotValidated: the
+// endpoint must be validated first, see BeginValidation.
 func (s *Subscriptions) Put(
 	ctx context.Context, topic, name string, spec SubscriptionSpec, when ...postgres.Condition,
 ) (sub *Subscription, created bool, err error) {
 	return s.putSubscription(ctx, topic, name, spec, change{}, when)
 }
 
-// Patch is Put for a client that changes only some settings: an endpoint whose handshake has
-// failed is validated again only if it, or the schema delivered to it, is another one.
+// Patch is Put for a client that has sent some settings only: an endpoint whose handshake has failed is validated again
+// only if the endpoint or its schema changes.
 func (s *Subscriptions) Patch(
 	ctx context.Context, topic, name string, spec SubscriptionSpec, when ...postgres.Condition,
 ) (*Subscription, error) {
@@ -126,11 +126,6 @@ func (s *SubscriptionSpec) keepSecrets(existing *Subscription) (err error) {
 	return err
 }
 
-var (
-	insertSubscription = sqlFile("subscription_insert.sql")
-	updateSubscription = sqlFile("subscription_update.sql")
-)
-
 func (s *Subscriptions) writeSubscription(
 	ctx context.Context, tx pgx.Tx, topic *Topic, name string, spec *SubscriptionSpec, existing *Subscription,
 	by validation,
@@ -149,10 +144,10 @@ func (s *Subscriptions) writeSubscription(
 	if spec.Signing.Enabled {
 		args["signing"] = s.sealSigning(policy.NewSigning(newSigningKey(), s.cache.secretTime()))
 	}
-	statement := insertSubscription
+	statement := sql("subscription_insert")
 	args["topic_id"], args["name"] = topic.ID, name
 	if existing != nil {
-		statement, args["id"] = updateSubscription, existing.ID
+		statement, args["id"] = sql("subscription_update"), existing.ID
 	}
 	if _, err := tx.Exec(ctx, statement, args); err != nil {
 		if strings.HasPrefix(postgres.SQLState(err), "22") { // a value that PostgreSQL cannot hold
@@ -163,9 +158,9 @@ func (s *Subscriptions) writeSubscription(
 	return nil
 }
 
-// Delete deletes an event subscription and cancels its pending deliveries. History and dead letters stay;
-// the name can be used again at once. A validated endpoint gets a notice. Cancellations that take longer than
-// drainPatience, or that a crash interrupts, are left to Drain. ErrNotFound, ErrPrecondition.
+// Delete deletes an event subscription and cancels its pending deliveries. History and dead letters stay; the name can
+// be used again immediately. A validated endpoint gets a notice. Drain continues cancellations that take longer than
+// drainTimeout or that a crash interrupts. ErrNotFound, ErrPrecondition.
 func (s *Subscriptions) Delete(ctx context.Context, topic, name string, when ...postgres.Condition) error {
 	var id int64
 	err := s.cache.change(ctx, func(tx pgx.Tx) error {
@@ -182,7 +177,7 @@ func (s *Subscriptions) Delete(ctx context.Context, topic, name string, when ...
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	if err := s.CancelPending(ctx, id); err != nil {
 		s.log.Warn("deliveries of a deleted event subscription are canceled in the background",
@@ -206,8 +201,6 @@ func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription
 	}
 	const deleted = `UPDATE postrider_internal.event_subscriptions
 		SET deleted_at = now(), signing_sealed = NULL, secrets_sealed = NULL WHERE id = $1`
-	if _, err := tx.Exec(ctx, deleted, sub.ID); err != nil {
-		return fmt.Errorf("delete event subscription %q of topic %q: %w", sub.Name, sub.Topic, err)
-	}
-	return nil
+	doing := fmt.Sprintf("delete event subscription %q of topic %q", sub.Name, sub.Topic)
+	return postgres.Exec(ctx, tx, doing, deleted, sub.ID)
 }

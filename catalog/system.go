@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"postrider/event"
+	"postrider/postgres"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -27,19 +28,19 @@ func rejectOwn(topic string) error {
 // EnsureSystem creates SystemTopic if it does not exist. Nodes that start at the same time wait for each other.
 // Its access keys are never shown.
 func (t *Topics) EnsureSystem(ctx context.Context) error {
-	if _, made := t.cache.Snapshot().Topic(SystemTopic); made {
+	if _, exists := t.cache.Snapshot().Topic(SystemTopic); exists {
 		return nil
 	}
 	if _, _, err := t.Put(ctx, SystemTopic, TopicSpec{Kind: TopicBasic, InputSchema: event.CloudEvents}); err != nil {
-		return fmt.Errorf("make topic %s: %w", SystemTopic, err)
+		return fmt.Errorf("create topic %s: %w", SystemTopic, err)
 	}
 	return nil
 }
 
 // HasSystemSubscribers reports whether SystemTopic has event subscriptions. Without one, no notice is stored.
 func (c *Snapshot) HasSystemSubscribers() bool {
-	topic, made := c.topics[SystemTopic]
-	return made && len(c.subsByTopic[topic.ID]) > 0
+	topic, exists := c.topics[SystemTopic]
+	return exists && len(c.subsByTopic[topic.ID]) > 0
 }
 
 // NotifiesOf reports whether SystemTopic gets events about an event subscription's deliveries. There are none about its
@@ -51,8 +52,6 @@ func (c *Snapshot) NotifiesOf(subscription int64) bool {
 
 // noteExpired stores the notice that an event subscription has expired, in the transaction of its deletion.
 func noteExpired(ctx context.Context, tx pgx.Tx, sub *Subscription) error {
-	if _, err := tx.Exec(ctx, "SELECT postrider_internal.note_expired($1)", sub.ID); err != nil {
-		return fmt.Errorf("note that event subscription %q of topic %q has expired: %w", sub.Name, sub.Topic, err)
-	}
-	return nil
+	doing := fmt.Sprintf("note that event subscription %q of topic %q has expired", sub.Name, sub.Topic)
+	return postgres.Exec(ctx, tx, doing, "SELECT postrider_internal.note_expired($1)", sub.ID)
 }

@@ -51,9 +51,9 @@ func (t *Topic) version() postgres.Version {
 	return t.Version
 }
 
-// DefaultRetentionInDays is the retention of a namespace topic that states none, and the longest there is: 1 to 7 days
-// may be set (Microsoft, Event retention for Azure Event Grid namespace topics and event subscriptions). That the
-// longest is the default is ours; the time to live of namespace-2023 is as long.
+// DefaultRetentionInDays is the retention of a namespace topic that sets none, and the longest: 1 to 7 days may be set.
+// The default is postrider's own; the time to live of namespace-2023 is as long. Source: Microsoft, Event retention for
+// Azure Event Grid namespace topics and event subscriptions.
 const DefaultRetentionInDays = 7
 
 // MaxDuplicateWindow is the longest DuplicateWindow of a topic, the shortest is a minute.
@@ -69,7 +69,7 @@ type TopicSpec struct {
 	EventRetentionInDays int
 	// DuplicateWindow is whole minutes up to MaxDuplicateWindow; 0 stores an event each time that it is published.
 	DuplicateWindow time.Duration
-	// Keys are generated when nil; dev brings its well-known key.
+	// Keys are generated if nil; dev sets its well-known key.
 	Keys *AccessKeys
 }
 
@@ -79,18 +79,13 @@ type Topics struct {
 	cache *Cache
 }
 
-var topicQuery = sqlFile("topic.sql")
-
 type topicRow struct {
 	Topic
 	Key1Sealed, Key2Sealed []byte
 }
 
 func (r records) queryTopics(ctx context.Context, db postgres.Querier, where string, args ...any) ([]*Topic, error) {
-	rows, err := db.Query(ctx, topicQuery+where, args...)
-	if err != nil {
-		return nil, postgres.ReadError("topics", err)
-	}
+	rows, _ := db.Query(ctx, sql("topic")+where, args...) // CollectRows returns its error
 	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[topicRow])
 	if err != nil {
 		return nil, postgres.ReadError("topics", err)
@@ -138,22 +133,22 @@ func (t *Topics) Put(
 		keys = &AccessKeys{Key1: postgres.NewAccessKey(), Key2: postgres.NewAccessKey()}
 	}
 	var topic *Topic
-	made := false
+	created := false
 	err := t.cache.change(ctx, func(tx pgx.Tx) error {
 		existing, err := t.topic(ctx, tx, name)
-		if made = errors.Is(err, postgres.ErrNotFound); err != nil && !made {
+		if created = errors.Is(err, postgres.ErrNotFound); err != nil && !created {
 			return err
 		}
 		if err := postgres.CheckConditions(when, existing.version()); err != nil {
 			return fmt.Errorf("topic %q: %w", name, err)
 		}
-		if made {
+		if created {
 			if err := nameFree(ctx, tx, "topic", likeTopicStatement, name); err != nil {
 				return err
 			}
 			err = t.insertTopic(ctx, tx, name, spec, keys)
 		} else {
-			err = existing.become(ctx, tx, spec)
+			err = existing.replace(ctx, tx, spec)
 		}
 		if err != nil {
 			return err
@@ -161,14 +156,14 @@ func (t *Topics) Put(
 		topic, err = t.topic(ctx, tx, name)
 		return err
 	})
-	if err != nil || !made {
+	if err != nil || !created {
 		return topic, nil, err
 	}
 	return topic, keys, nil
 }
 
-// become changes the settings that can be changed.
-func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
+// replace changes the settings that can be changed.
+func (t *Topic) replace(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 	if err := t.agreesWith(spec); err != nil {
 		return err
 	}
@@ -188,8 +183,9 @@ func (t *Topic) become(ctx context.Context, tx pgx.Tx, spec TopicSpec) error {
 	}
 	const update = `UPDATE postrider_internal.topics SET event_retention_in_days = nullif($2::integer, 0),
 		duplicate_detection_window_in_minutes = nullif($3::integer, 0) WHERE id = $1`
-	if _, err := tx.Exec(ctx, update, t.ID, spec.EventRetentionInDays, WholeMinutes(spec.DuplicateWindow)); err != nil {
-		return fmt.Errorf("change topic %q: %w", t.Name, err)
+	args := []any{t.ID, spec.EventRetentionInDays, WholeMinutes(spec.DuplicateWindow)}
+	if err := postgres.Exec(ctx, tx, fmt.Sprintf("change topic %q", t.Name), update, args...); err != nil {
+		return err
 	}
 	return auditTopic(ctx, tx, access.AuditTopicReplaced, t.Name, before, map[string]any{"settings": different})
 }
@@ -206,25 +202,25 @@ func auditTopic(
 		access.AuditEntry{Action: action, Topic: name, Details: details, Changes: access.Changes(before, after)})
 }
 
-// WholeMinutes reports whether a duration is a number of whole minutes.
+// WholeMinutes returns a duration in whole minutes.
 func WholeMinutes(d time.Duration) int { return int(d / time.Minute) }
 
 // ErrTopicExists means: the topic exists with settings that cannot be changed.
 var ErrTopicExists = fmt.Errorf("the topic exists: %w", postgres.ErrConflict)
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
-	if t.Kind != spec.Kind {
-		return postgres.NewFunctionError(ErrTopicExists, "", "topic %q has kind %s, which cannot be changed", t.Name, t.Kind)
+	other := ""
+	switch {
+	case t.Kind != spec.Kind:
+		other = "kind " + string(t.Kind)
+	case t.InputSchema != spec.InputSchema:
+		other = "inputSchema " + string(t.InputSchema)
+	case !reflect.DeepEqual(t.InputSchemaMapping, spec.InputSchemaMapping):
+		other = "another inputSchemaMapping"
+	default:
+		return nil
 	}
-	if t.InputSchema != spec.InputSchema {
-		return postgres.NewFunctionError(ErrTopicExists, "", "topic %q has inputSchema %s, which cannot be changed", t.Name,
-			t.InputSchema)
-	}
-	if !reflect.DeepEqual(t.InputSchemaMapping, spec.InputSchemaMapping) {
-		return postgres.NewFunctionError(ErrTopicExists, "",
-			"topic %q has another inputSchemaMapping, which cannot be changed", t.Name)
-	}
-	return nil
+	return postgres.NewFunctionError(ErrTopicExists, "", "topic %q has %s, which cannot be changed", t.Name, other)
 }
 
 func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec TopicSpec, keys *AccessKeys) error {
@@ -235,12 +231,12 @@ func (t *Topics) insertTopic(ctx context.Context, tx pgx.Tx, name string, spec T
 	if spec.InputSchemaMapping != nil {
 		mapping = spec.InputSchemaMapping
 	}
-	_, err := tx.Exec(ctx, insert, name, spec.Kind, spec.InputSchema, mapping,
-		t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2), postgres.HashKey(keys.Key1),
-		postgres.HashKey(keys.Key2),
-		spec.EventRetentionInDays, WholeMinutes(spec.DuplicateWindow))
+	err := postgres.Exec(ctx, tx, fmt.Sprintf("insert topic %q", name), insert, name, spec.Kind, spec.InputSchema,
+		mapping, t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2),
+		postgres.HashKey(keys.Key1), postgres.HashKey(keys.Key2), spec.EventRetentionInDays,
+		WholeMinutes(spec.DuplicateWindow))
 	if err != nil {
-		return fmt.Errorf("insert topic %q: %w", name, err)
+		return err
 	}
 	return auditTopic(ctx, tx, access.AuditTopicMade, name, nil, nil)
 }
@@ -272,9 +268,40 @@ func (t *Topics) Delete(ctx context.Context, name string, when ...postgres.Condi
 			return err
 		}
 		const deleted = "UPDATE postrider_internal.topics SET deleted_at = now() WHERE id = $1"
-		if _, err := tx.Exec(ctx, deleted, topic.ID); err != nil {
-			return fmt.Errorf("delete topic %q: %w", name, err)
+		if err := postgres.Exec(ctx, tx, fmt.Sprintf("delete topic %q", name), deleted, topic.ID); err != nil {
+			return err
 		}
 		return auditTopic(ctx, tx, access.AuditTopicDeleted, name, before, nil)
 	})
+}
+
+const (
+	likeTopicStatement = `
+SELECT name FROM postrider_internal.topics WHERE lower(name COLLATE "C") = lower($1 COLLATE "C") AND deleted_at IS NULL`
+	likeSubscriptionStatement = `
+SELECT name FROM postrider_internal.event_subscriptions
+ WHERE topic_id = $2 AND lower(name COLLATE "C") = lower($1 COLLATE "C") AND deleted_at IS NULL`
+)
+
+// nameFree returns a *FunctionError, which is ErrConflict, if a name differs only in letter case from an existing one.
+func nameFree(ctx context.Context, db postgres.Querier, kind, statement, name string, args ...any) error {
+	var existing string
+	switch err := db.QueryRow(ctx, statement, append([]any{name}, args...)...).Scan(&existing); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the name of the %s: %w", kind, err)
+	}
+	return postgres.NewFunctionError(postgres.ErrNameTaken, "name",
+		"%s %q cannot be created: %q exists, and names must not differ only in letter case", kind, name, existing)
+}
+
+// CheckNameFree reports whether an event subscription can be created with this name. *FunctionError, which is
+// ErrConflict: an existing name differs only in letter case.
+func (s *Subscriptions) CheckNameFree(ctx context.Context, topic *Topic, name string) error {
+	return subscriptionNameFree(ctx, s.db, topic.ID, name)
+}
+
+func subscriptionNameFree(ctx context.Context, db postgres.Querier, topicID int64, name string) error {
+	return nameFree(ctx, db, "event subscription", likeSubscriptionStatement, name, topicID)
 }

@@ -17,7 +17,7 @@ import (
 	"postrider/postgres"
 )
 
-// AccessKeys are a topic's two keys, so that publishers can change from one to the other.
+// AccessKeys are a topic's two keys: publishers use one while the other is replaced.
 type AccessKeys struct{ Key1, Key2 string }
 
 // KeyName is one of a topic's two keys.
@@ -43,7 +43,7 @@ type signing struct {
 	sealer       *postgres.Sealer
 	log          *slog.Logger
 	once         sync.Once
-	first, other []byte // opened and decoded; empty where it cannot sign
+	first, other []byte // opened and decoded; empty for a key that cannot sign
 }
 
 func (s *signing) keys() (first, other []byte) {
@@ -185,18 +185,14 @@ func auditKeys(ctx context.Context, tx pgx.Tx, topic string, replaced ...KeyName
 	for _, name := range replaced {
 		found[string(name)] = access.Changed
 	}
-	details := map[string]any{"keys": replaced}
-	return access.Audit(ctx, tx,
-		access.AuditEntry{Action: access.AuditKeysReplaced, Topic: topic, Details: details, Changes: found})
+	return access.Audit(ctx, tx, access.AuditEntry{
+		Action: access.AuditKeysReplaced, Topic: topic, Details: map[string]any{"keys": replaced}, Changes: found,
+	})
 }
 
 func (t *Topics) writeKeys(ctx context.Context, tx pgx.Tx, topic int64, keys AccessKeys) error {
 	const update = `UPDATE postrider_internal.topics
 		SET key1_sealed = $2, key2_sealed = $3, key1_hash = $4, key2_hash = $5 WHERE id = $1`
-	_, err := tx.Exec(ctx, update, topic, t.sealer.Seal(key1Column, keys.Key1), t.sealer.Seal(key2Column, keys.Key2),
-		postgres.HashKey(keys.Key1), postgres.HashKey(keys.Key2))
-	if err != nil {
-		return fmt.Errorf("replace a topic's keys: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "replace a topic's keys", update, topic, t.sealer.Seal(key1Column, keys.Key1),
+		t.sealer.Seal(key2Column, keys.Key2), postgres.HashKey(keys.Key1), postgres.HashKey(keys.Key2))
 }

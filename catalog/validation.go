@@ -17,14 +17,14 @@ type validation struct {
 	handshake int64 // 0 = none
 }
 
-// change is how an event subscription is stored.
+// change is the kind of a change of an event subscription.
 type change struct {
 	handshake int64 // begun for it; 0 = none
-	patch     bool  // only some settings were sent
+	patch     bool  // the client has sent some settings only
 }
 
-// validationOf determines the validation. It locks the handshake's row until the commit: the transaction that concludes
-// the handshake has committed before, or finds the event subscription that is stored with it.
+// validationOf determines the validation. It locks the handshake until the commit: the transaction that concludes the
+// handshake has committed before, or sees the event subscription.
 func (s *Subscriptions) validationOf(
 	ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change,
 ) (validation, error) {
@@ -36,17 +36,21 @@ func (s *Subscriptions) validationOf(
 	case c.handshake == 0:
 		return validation{}, postgres.ErrNotValidated
 	}
-	h, _, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", c.handshake)
+	h, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", c.handshake)
 	if err != nil {
 		return validation{}, err
 	}
-	if h.State == HandshakeFailed {
-		return validation{}, s.handshakes.validationFailed(ctx, tx, h)
+	pending := ProvisioningUpdating
+	if existing == nil {
+		pending = ProvisioningCreating
 	}
-	if h.State == HandshakePending && existing != nil && !existing.NotValidated() {
+	switch {
+	case h.State == HandshakeFailed:
+		return validation{}, s.handshakes.validationFailed(ctx, tx, h)
+	case h.State == HandshakePending && existing != nil && !existing.NotValidated():
 		return validation{}, ErrValidationPending
 	}
-	return validation{ValidationRequired, provisioned(h.State, stateWhilePending(existing)), h.ID}, nil
+	return validation{ValidationRequired, provisioned(h.State, pending), h.ID}, nil
 }
 
 // needsValidation reports whether a handshake must be begun: once for each endpoint and schema. After a failed
@@ -63,14 +67,6 @@ func (s *Subscriptions) needsValidation(spec *SubscriptionSpec, existing *Subscr
 	return existing.NotValidated() && existing.HandshakeID == 0
 }
 
-// stateWhilePending is the state of an event subscription whose handshake is pending.
-func stateWhilePending(existing *Subscription) ProvisioningState {
-	if existing == nil {
-		return ProvisioningCreating
-	}
-	return ProvisioningUpdating
-}
-
 func (s *Handshakes) validationFailed(ctx context.Context, db postgres.Querier, h *Handshake) error {
 	if err := s.readSteps(ctx, db, h); err != nil {
 		return err
@@ -78,27 +74,35 @@ func (s *Handshakes) validationFailed(ctx context.Context, db postgres.Querier, 
 	return &ValidationFailedError{Handshake: h}
 }
 
-// touches reports whether the event subscription is or was held for its validation. Most never are.
+// touches reports whether the event subscription is or was on hold for its validation. Most never are.
 func (v validation) touches(existing *Subscription) bool {
 	return v.handshake != 0 || existing != nil && existing.NotValidated()
 }
 
-// hold begins or ends the hold, as the state requires.
+// hold begins or ends the hold, as the state requires. A subscription may have several causes of a hold at once.
 func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) error {
+	const (
+		link  = "UPDATE postrider_internal.handshakes SET subscription_id = $2 WHERE id = $1"
+		begin = `INSERT INTO postrider_internal.event_subscription_states AS st (subscription_id, not_validated_since)
+			VALUES ($1, now()) ON CONFLICT (subscription_id)
+			DO UPDATE SET not_validated_since = coalesce(st.not_validated_since, now()), updated_at = now()`
+		end = `UPDATE postrider_internal.event_subscription_states SET not_validated_since = NULL, updated_at = now()
+			WHERE subscription_id = $1 AND not_validated_since IS NOT NULL`
+	)
 	if v.handshake != 0 {
-		const link = "UPDATE postrider_internal.handshakes SET subscription_id = $2 WHERE id = $1"
-		if _, err := tx.Exec(ctx, link, v.handshake, subscription); err != nil {
-			return fmt.Errorf("store an event subscription with its handshake: %w", err)
+		doing := "store an event subscription with its handshake"
+		if err := postgres.Exec(ctx, tx, doing, link, v.handshake, subscription); err != nil {
+			return err
 		}
 	}
 	if v.state == ProvisioningSucceeded {
-		return endValidationHold(ctx, tx, subscription)
+		return postgres.Exec(ctx, tx, "release deliveries to a validated endpoint", end, subscription)
 	}
-	return beginValidationHold(ctx, tx, subscription)
+	return postgres.Exec(ctx, tx, "hold deliveries until the endpoint is validated", begin, subscription)
 }
 
-// stored is called after an event subscription was stored. If a hold has begun on an existing one, it waits until no
-// attempt begins that has not seen the hold.
+// stored is called after an event subscription was stored. If a hold of an existing one has begun, it waits until all
+// later attempts see the hold.
 func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, created bool) {
 	if spec.EndpointValidation == ValidationSkip {
 		s.log.Info("an endpoint is not validated: endpointValidation is skip",
@@ -113,7 +117,7 @@ func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub 
 
 // ConcludeValidation stores the end of the handshake that BeginValidation has begun with the endpoint of an event
 // subscription. A validated event subscription stays validated. *ValidationFailedError: the handshake failed, and
-// nothing was changed. ErrNotFound. ErrConflict: the event subscription names another endpoint by now.
+// nothing was changed. ErrNotFound. ErrConflict: the event subscription now has another endpoint.
 func (s *Subscriptions) ConcludeValidation(
 	ctx context.Context, topic, name string, handshake int64,
 ) (sub *Subscription, err error) {
@@ -121,13 +125,13 @@ func (s *Subscriptions) ConcludeValidation(
 		if sub, err = s.subscriptionOf(ctx, tx, topic, name); err != nil {
 			return err
 		}
-		h, row, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", handshake)
+		h, err := s.handshakes.handshakeWhere(ctx, tx, "WHERE id = $1 FOR UPDATE", handshake)
 		switch {
 		case err != nil:
 			return err
 		case h.State == HandshakeFailed:
 			return s.handshakes.validationFailed(ctx, tx, h)
-		case !bytes.Equal(row.EndpointHash, sub.EndpointHash) || h.Schema != handshakeSchema(sub.EventDeliverySchema):
+		case !bytes.Equal(h.EndpointHash, sub.EndpointHash) || h.Schema != handshakeSchema(sub.EventDeliverySchema):
 			return fmt.Errorf("event subscription %q of topic %q names another endpoint by now: %w", name, topic,
 				postgres.ErrConflict)
 		}
@@ -137,8 +141,8 @@ func (s *Subscriptions) ConcludeValidation(
 		}
 		const change = `UPDATE postrider_internal.event_subscriptions
 			SET provisioning_state = $2, handshake_id = $3 WHERE id = $1`
-		if _, err := tx.Exec(ctx, change, sub.ID, string(by.state), handshake); err != nil {
-			return fmt.Errorf("conclude a validation: %w", err)
+		if err := postgres.Exec(ctx, tx, "conclude a validation", change, sub.ID, string(by.state), handshake); err != nil {
+			return err
 		}
 		if err := by.hold(ctx, tx, sub.ID); err != nil {
 			return err

@@ -1,6 +1,6 @@
 -- The first event subscriptions that use retry policy $1, and how many there are. With $2 only those that take batches:
 -- the rule of policy.ResolveBatch.
-SELECT t.name || '/' || s.name, count(*) OVER ()
+SELECT t.name || '/' || s.name AS name, (count(*) OVER ())::int AS count
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
  WHERE s.retry_policy = $1 AND s.deleted_at IS NULL
