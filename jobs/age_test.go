@@ -10,7 +10,7 @@ import (
 	"postrider/policy"
 )
 
-// aging makes an event subscription of a minute to live, of single deliveries or of batches.
+// aging creates an event subscription with a time to live in minutes, with batches or without.
 func (b *bundle) aging(t *testing.T, url string, minutes int, batched bool) {
 	t.Helper()
 	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) {
@@ -21,14 +21,14 @@ func (b *bundle) aging(t *testing.T, url string, minutes int, batched bool) {
 	})
 }
 
-// agedAtPause lets the pause begin when everything is as old as that.
+// agedAtPause starts the pause when all deliveries have this age.
 const agedAtPause = `UPDATE postrider_internal.event_subscription_states
 	    SET paused_since = (SELECT min(time_to_live_since)
 	    FROM postrider_internal.deliveries) + $1::interval`
 
-// A request is under way when a pause begins. What it ends for its age is judged by the age that it has, which the
-// pause may have stopped.
-func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
+// A pause begins during a request. A delivery that would expire has its current age checked, which the pause may have
+// stopped.
+func TestExpiryAfterAPause(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		batched, stop, resumed bool
@@ -44,7 +44,7 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			e, h := newHanging(t, answering(http.StatusNotFound))
+			e, h := newHanging(t, respondWith(http.StatusNotFound))
 			b.aging(t, e.URL, 1, test.batched)
 			b.publishOne(t, "e")
 			b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '50 seconds'")
@@ -67,7 +67,7 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 				return
 			}
 			b.resume(t, "all")
-			b.travel(t) // it has some seconds to live, if they are not over
+			b.travel(t) // it has some seconds to live at most
 			b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded' AND attempts = 1")
 			require.Equal(t, 1,
 				b.count(t,
@@ -77,7 +77,7 @@ func TestExpiryIsJudgedByTheClockOfAPause(t *testing.T) {
 	}
 }
 
-// laterBy lets so much of a pause go by.
+// laterBy moves all times into the past by the length of the pause.
 func (b *bundle) laterBy(t *testing.T, pause string) {
 	t.Helper()
 	for _, earlier := range []string{
@@ -93,15 +93,16 @@ func (b *bundle) laterBy(t *testing.T, pause string) {
 	}
 }
 
-// A turn that was to end a delivery is no attempt when the delivery has got more time: the floor of the answer stands.
-func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
+// A due check that was to end a delivery makes no attempt if the delivery got more time to live: the minimum delay of
+// the status stays.
+func TestMoreTimeToLiveBringsNoEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	for _, batched := range []bool{false, true} {
 		name := map[bool]string{false: "alone", true: "in a batch"}[batched]
 		begin := func(t *testing.T) (*bundle, *endpoint) {
 			t.Helper()
 			b := setup(t)
-			e := newEndpoint(t, answering(http.StatusNotFound)) // no sooner than 5 min
+			e := newEndpoint(t, respondWith(http.StatusNotFound)) // at least 5 min
 			b.aging(t, e.URL, 1, batched)
 			b.start(t, nil)
 			b.publishOne(t, "e")
@@ -122,7 +123,7 @@ func TestMoreTimeToLiveIsNoEarlierAttempt(t *testing.T) {
 			b.attempt(t)
 			require.Len(t, e.requests(), 2)
 		}
-		t.Run(name+", changed by somebody", func(t *testing.T) {
+		t.Run(name+", changed by a user", func(t *testing.T) {
 			t.Parallel()
 			b, e := begin(t)
 			b.aging(t, e.URL, 1440, batched)

@@ -21,7 +21,7 @@ func batching(maxEvents, kilobytes int) func(*catalog.SubscriptionSpec) {
 	}
 }
 
-// both makes one change of several.
+// both combines changes of settings.
 func both(changes ...func(*catalog.SubscriptionSpec)) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		for _, change := range changes {
@@ -30,7 +30,7 @@ func both(changes ...func(*catalog.SubscriptionSpec)) func(*catalog.Subscription
 	}
 }
 
-// ids are those of the events in an array, in its order.
+// ids returns the ids of the events in an array, in order.
 func (r request) ids(t *testing.T) []string {
 	t.Helper()
 	var events []struct{ ID string }
@@ -57,7 +57,7 @@ const deliveredInBatch = "SELECT count(*) FROM postrider.deliveries WHERE state 
 func TestBatchIsOneRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(4, 64))
 	b.publishAtOnce(t, "e", 10)
 	b.start(t, nil)
@@ -86,7 +86,7 @@ func TestBatchIsOneRequest(t *testing.T) {
 func TestLoneEventDoesNotWaitForABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(5000, 1024))
 	b.start(t, nil)
 	receipt := b.publishOne(t, "lone")
@@ -94,14 +94,14 @@ func TestLoneEventDoesNotWaitForABatch(t *testing.T) {
 	r := requireOneRequest(t, e)
 	require.Equal(t, []string{"lone"}, r.ids(t))
 	require.Equal(t, receipt.SystemIDs[0].String(), r.header.Get("Aeg-Output-Event-Id"),
-		"a batch of one is told like a single delivery")
+		"a batch of one is logged like a single delivery")
 	require.Equal(t, "2.1", r.header.Get("Aeg-Data-Version"))
 }
 
 func TestBatchOfCloudEvents(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
 	b.subscribe(t, "all", e.URL, both(batching(10, 64), cloud))
 	const first, second = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,` +
@@ -119,12 +119,11 @@ func TestBatchOfCloudEvents(t *testing.T) {
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", e.requests()[1].header.Get("Content-Type"))
 }
 
-// A delivery that was owed before batches were switched on has a job of its own, and goes alone, in the format of
-// batches.
-func TestDeliveryFromBeforeBatchesGoesAlone(t *testing.T) {
+// A delivery from before batches were switched on has its own job, and is sent alone in the format of batches.
+func TestDeliveryFromBeforeBatchesIsSentAlone(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	cloud := func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }
 	b.subscribe(t, "all", e.URL, cloud)
 	b.publish(t, structuredType, `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)
@@ -136,11 +135,11 @@ func TestDeliveryFromBeforeBatchesGoesAlone(t *testing.T) {
 	require.Equal(t, "application/cloudevents-batch+json; charset=utf-8", r.header.Get("Content-Type"))
 }
 
-// What is open when batches are switched off is still sent.
+// Open deliveries are still sent after batches are switched off.
 func TestBatchesSwitchedOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(10, 64))
 	b.publishAtOnce(t, "e", 3)
 	b.subscribe(t, "all", e.URL, nil)
@@ -149,11 +148,11 @@ func TestBatchesSwitchedOff(t *testing.T) {
 	require.Equal(t, []string{"e-0", "e-1", "e-2"}, e.eventIDs())
 }
 
-// A publish that owes very many deliveries is routed: what the route makes is batched like any other.
-func TestRoutedEventsGoInBatches(t *testing.T) {
+// The deliveries of a large publish, which are routed, are batched like others.
+func TestRoutedEventsAreBatched(t *testing.T) {
 	t.Parallel()
 	b := routing(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(10, 64))
 	b.publishAtOnce(t, "e", 25)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
@@ -163,7 +162,7 @@ func TestRoutedEventsGoInBatches(t *testing.T) {
 	require.Less(t, len(e.requests()), 10)
 }
 
-// A batch is sent again as it was: the same events, in the same order, though more have been published since.
+// A batch is sent again with the same events in the same order, though more have been published since.
 func TestFailedBatchIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -191,12 +190,11 @@ func TestFailedBatchIsSentAgain(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND attempts = 3 AND members = 5"))
 }
 
-// All or none: an answer that is never retried ends every member, each with a dead letter that needs no batch to be
-// read.
-func TestRefusedBatchIsDeadLettered(t *testing.T) {
+// A status that is never retried ends every member, each with a self-contained dead letter.
+func TestRejectedBatchIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 5)
 	b.start(t, nil)
@@ -208,11 +206,11 @@ func TestRefusedBatchIsDeadLettered(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'dead_lettered' AND attempts = 1"))
 }
 
-// Without a destination the same answer drops them.
-func TestRefusedBatchIsDropped(t *testing.T) {
+// Without a dead-letter destination the same status drops them.
+func TestRejectedBatchIsDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL,
 		both(batching(5, 64), func(s *catalog.SubscriptionSpec) {
 			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}

@@ -15,8 +15,8 @@ import (
 	"postrider/jobs"
 )
 
-// Nodes come and go, the event subscription is paused and resumed, the endpoint fails every third time: every event
-// arrives, and what is written down adds up.
+// Nodes start and stop, the event subscription is paused and resumed, and the endpoint fails every third time: every
+// event arrives, and the records are consistent.
 func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -37,7 +37,7 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 	stop := make(chan struct{})
 	var nodes sync.WaitGroup
 	for n := range 2 {
-		nodes.Go(func() { b.comeAndGo(t, fmt.Sprint("node-", n), stop) })
+		nodes.Go(func() { b.restartEngines(t, fmt.Sprint("node-", n), stop) })
 	}
 	for i := range requests {
 		b.publishAtOnce(t, fmt.Sprint(i), events)
@@ -65,8 +65,8 @@ func TestBatchesThroughStopsPausesAndFailures(t *testing.T) {
 	require.Equal(t, jobs.Swept{}, swept)
 }
 
-// comeAndGo runs one engine after the other, each for about a second, and cuts what it has in hand at its end.
-func (b *bundle) comeAndGo(t *testing.T, name string, stop <-chan struct{}) {
+// restartEngines runs one engine after the other, each for about a second, and cuts its attempts at its end.
+func (b *bundle) restartEngines(t *testing.T, name string, stop <-chan struct{}) {
 	for life := 0; ; life++ {
 		s, _ := newStoreWith(t, b.url, app.Options{Node: fmt.Sprintf("%s-%d", name, life), MaxWorkers: 20})
 		engine := b.newEngine(t, s, func(o *jobs.Options) { o.StopTimeout = 20 * time.Millisecond })
@@ -81,7 +81,7 @@ func (b *bundle) comeAndGo(t *testing.T, name string, stop <-chan struct{}) {
 	}
 }
 
-// left says what is still owed, for a test that fails.
+// left describes the pending deliveries, for a test that fails.
 func (b *bundle) left(t *testing.T) (left string) {
 	t.Helper()
 	require.NoError(t,

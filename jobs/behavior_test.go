@@ -12,19 +12,19 @@ import (
 	"postrider/policy"
 )
 
-// literally takes a policy's columns literally.
+// literally selects the documented behavior of a policy.
 func literally(retryPolicy string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.RetryPolicy.Policy, s.Behavior = retryPolicy, policy.BehaviorDocumented
 	}
 }
 
-func TestRetryAfterIsHonouredOrNot(t *testing.T) {
+func TestRetryAfterByBehavior(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := retryAfterEndpoint(t)
-	const floor, asked = 30 * time.Second, 2 * time.Minute
-	b.copyPolicy(t, policy.DefaultName, "polite", `{"honor_retry_after":true}`)
+	const floor, requested = 30 * time.Second, 2 * time.Minute
+	b.copyPolicy(t, policy.DefaultName, "honors", `{"honor_retry_after":true}`)
 	want := map[string]time.Duration{}
 	for name, row := range map[string]struct {
 		policy   string
@@ -32,14 +32,14 @@ func TestRetryAfterIsHonouredOrNot(t *testing.T) {
 		honor    *bool
 		want     time.Duration
 	}{
-		"left-out":        {policy.DefaultName, "", nil, asked},
-		"safe":            {policy.DefaultName, policy.BehaviorSafe, nil, asked},
+		"left-out":        {policy.DefaultName, "", nil, requested},
+		"safe":            {policy.DefaultName, policy.BehaviorSafe, nil, requested},
 		"safe-but-not":    {policy.DefaultName, policy.BehaviorSafe, new(false), floor},
 		"documented":      {policy.DefaultName, policy.BehaviorDocumented, nil, floor},
-		"documented-but":  {policy.DefaultName, policy.BehaviorDocumented, new(true), asked},
-		"polite":          {"polite", policy.BehaviorDocumented, nil, asked},
-		"polite-but-not":  {"polite", policy.BehaviorDocumented, new(false), floor},
-		"safe-and-polite": {"polite", policy.BehaviorSafe, nil, asked},
+		"documented-but":  {policy.DefaultName, policy.BehaviorDocumented, new(true), requested},
+		"honors":          {"honors", policy.BehaviorDocumented, nil, requested},
+		"polite-but-not":  {"honors", policy.BehaviorDocumented, new(false), floor},
+		"safe-and-honors": {"honors", policy.BehaviorSafe, nil, requested},
 	} {
 		want[name] = row.want
 		b.subscribe(t, name, e.URL+"/?after=120", func(s *catalog.SubscriptionSpec) {
@@ -54,9 +54,8 @@ func TestRetryAfterIsHonouredOrNot(t *testing.T) {
 	}
 }
 
-// Without a destination Event Grid has nowhere to put what is given up: it is dropped, or tried again where the table
-// has it so.
-func TestDocumentedDeadLettersAreOffUnlessStated(t *testing.T) {
+// Without a destination Event Grid has no place for dead letters: they are dropped, or retried if the table says so.
+func TestDocumentedDeadLettersAreOffByDefault(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, statusOfPath)
@@ -93,13 +92,13 @@ func TestDocumentedDeadLettersAreOffUnlessStated(t *testing.T) {
 	b.requireGap(t, 5*time.Minute, "literal-2019")
 }
 
-// The namespace page ends what waits for some causes of a probation; safe holds it.
-func TestProbationEndsOrHoldsWhatWaits(t *testing.T) {
+// The namespace page ends held deliveries for some causes of a probation; "safe" holds them.
+func TestProbationEndsOrHoldsDeliveries(t *testing.T) {
 	t.Parallel()
 	hold, documented := policy.ProbationHold, policy.ProbationDocumented
 	for name, row := range map[string]struct {
 		change func(*catalog.SubscriptionSpec)
-		want   string // of the event that comes during the probation
+		want   string // of the event published during the probation
 	}{
 		"safe":       {under("namespace-2023"), "pending probation"},
 		"documented": {literally("namespace-2023"), "dropped UndeliverableDueToProbationCausedByClientError"},
@@ -129,12 +128,12 @@ func TestProbationEndsOrHoldsWhatWaits(t *testing.T) {
 	}
 }
 
-func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
+func TestTransportErrorsByBehavior(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "safe", refusing, under("namespace-2023"))
-	b.subscribe(t, "literal", refusing, literally("namespace-2023"))
-	b.subscribe(t, "retried", refusing, func(s *catalog.SubscriptionSpec) {
+	b.subscribe(t, "safe", closedPort, under("namespace-2023"))
+	b.subscribe(t, "literal", closedPort, literally("namespace-2023"))
+	b.subscribe(t, "retried", closedPort, func(s *catalog.SubscriptionSpec) {
 		literally("namespace-2023")(s)
 		s.RetryTransportErrors = new(true)
 	})
@@ -142,14 +141,14 @@ func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
 	b.exec(t,
 		"UPDATE postrider_internal.retry_policy_cells SET action = 'never' WHERE policy = 'strict' AND condition = 'socket'")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	b.subscribe(t, "strict", refusing, under("strict"))
-	b.subscribe(t, "given-up", refusing,
+	b.subscribe(t, "strict", closedPort, under("strict"))
+	b.subscribe(t, "exhausted", closedPort,
 		func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy, s.RetryTransportErrors = "strict", new(false) })
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attemptsMade(t, 5)
 	for name, state := range map[string]string{
-		"safe": "pending", "literal": "dropped", "retried": "pending", "strict": "pending", "given-up": "dead_lettered",
+		"safe": "pending", "literal": "dropped", "retried": "pending", "strict": "pending", "exhausted": "dead_lettered",
 	} {
 		b.become(t, 1,
 			"SELECT count(*) FROM postrider.deliveries WHERE subscription = $1 AND state = $2 AND last_outcome = 'SocketError'",
@@ -159,9 +158,8 @@ func TestTransportErrorsAreRetriedOrNot(t *testing.T) {
 	b.requireGap(t, 10*time.Second, "safe")
 }
 
-// What holds is looked up once per version of the catalogue: a change decides about what is owed already, on a node
-// that runs.
-func TestChangedBehaviorDecidesWhatIsOwed(t *testing.T) {
+// Rules are computed once per version of the catalog: a change applies to pending deliveries, on a running node.
+func TestChangedBehaviorAppliesToPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := retryAfterEndpoint(t)
@@ -180,14 +178,14 @@ func TestChangedBehaviorDecidesWhatIsOwed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		rules, _ := b.store.Cache.Snapshot().Rules(sub.ID)
 		return !rules.Policy.HonorRetryAfter
-	}, patience, tick)
+	}, waitTimeout, tick)
 	b.travel(t)
 	b.attempt(t)
 	b.requireGap(t, 30*time.Second, "billing")
 }
 
-// A namespace topic's retention ends a delivery before its own time to live does: in its next attempt, on hold, and in
-// a batch; also where the retention was made shorter after it was published.
+// A namespace topic's retention ends a delivery before its own time to live: at its next attempt, on hold, and in a
+// batch; also if the retention was shortened after the publish.
 func TestRetentionEndsDeliveries(t *testing.T) {
 	t.Parallel()
 	topic := catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents}

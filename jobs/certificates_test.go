@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// authority makes certificates that nobody else trusts.
+// authority issues certificates that only its own pool trusts.
 type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
@@ -36,7 +36,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate for this machine, in PEM.
+// issue issues a certificate for this machine, in PEM.
 func (a *authority) issue(t *testing.T, name string) (certificate, key string) {
 	t.Helper()
 	cert, private := certify(t, &x509.Certificate{
@@ -67,7 +67,7 @@ func certify(
 	return cert, key
 }
 
-// server is what an endpoint is set up with.
+// server is the TLS configuration of an endpoint.
 func (a *authority) server(t *testing.T) *tls.Config {
 	t.Helper()
 	pair, err := tls.X509KeyPair(bytesOf(a.issue(t, "endpoint")))

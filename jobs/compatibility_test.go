@@ -11,13 +11,13 @@ import (
 	"postrider/policy"
 )
 
-// No page promises an order: an event that waits for its retry keeps none behind it waiting.
-func TestOneEventsRetryLetsLaterEventsPass(t *testing.T) {
+// No page promises an order: an event that waits for its retry delays no later event.
+func TestRetryDelaysNoLaterEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	var refused atomic.Bool
+	var rejected atomic.Bool
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if r.eventID() == "first" && refused.CompareAndSwap(false, true) {
+		if r.eventID() == "first" && rejected.CompareAndSwap(false, true) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
@@ -33,7 +33,7 @@ func TestOneEventsRetryLetsLaterEventsPass(t *testing.T) {
 	require.Equal(t, "second", e.requests()[1].eventID())
 }
 
-// A dead letter has what Event Grid writes beside the event, whatever the schema, and has it at once.
+// A dead letter has the properties that Event Grid adds to the event, whatever the schema, and has them at once.
 func TestDeadLetterHasEventGridsFields(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -60,7 +60,7 @@ func TestDeadLetterHasEventGridsFields(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			b := row.bundle(t)
-			e := newEndpoint(t, answering(http.StatusNotFound))
+			e := newEndpoint(t, respondWith(http.StatusNotFound))
 			b.subscribe(t, "all", e.URL, delivering(row.delivery))
 			b.start(t, nil)
 			body := row.body

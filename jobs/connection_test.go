@@ -21,7 +21,7 @@ import (
 	"postrider/policy"
 )
 
-// secureEndpoint serves TLS as the configuration says, and counts what got through.
+// secureEndpoint serves TLS with a configuration, and counts the requests that it served.
 func secureEndpoint(t *testing.T, config *tls.Config, handler http.HandlerFunc) (url string, served *atomic.Int64) {
 	t.Helper()
 	served = new(atomic.Int64)
@@ -39,16 +39,16 @@ func connecting(c policy.Connection) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.Connection, s.RetryPolicy.MaxDeliveryAttempts = c, new(1) }
 }
 
-// Each event subscription trusts whom it names, shows the certificate that is its own, and takes no less than the TLS
-// it asks for, at the same endpoint and the same time.
+// Each event subscription uses its own authorities, client certificate and minimum TLS version, at the same endpoint at
+// the same time.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ours, theirs := newAuthority(t), newAuthority(t)
 	own, ownKey := ours.issue(t, "postrider")
-	strange, strangeKey := theirs.issue(t, "somebody else")
+	other, otherKey := theirs.issue(t, "another client")
 	open, _ := secureEndpoint(t, ours.server(t), func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 { // a pool of its own loses nothing that the others have
+		if r.ProtoMajor != 2 { // its own pool has HTTP/2 like the others
 			w.WriteHeader(http.StatusHTTPVersionNotSupported)
 		}
 	})
@@ -61,8 +61,8 @@ func TestConnectionSettings(t *testing.T) {
 	mutual, admitted := secureEndpoint(t, asking,
 		func(_ http.ResponseWriter, r *http.Request) { shown <- r.TLS.PeerCertificates[0].Subject.CommonName })
 
-	// An endpoint looks at the certificate when the handshake is over for the client (RFC 8446, 4.4): which of them ends
-	// the connection first is open.
+	// An endpoint checks the certificate after the handshake has ended for the client (RFC 8446, 4.4): either may end the
+	// connection first.
 	const notAdmitted = "certificate|could not be established|reset|EOF|broken pipe|closed"
 	rows := map[string]struct {
 		url   string
@@ -89,10 +89,10 @@ func TestConnectionSettings(t *testing.T) {
 			},
 			"",
 		},
-		"a stranger's": {
+		"another client's": {
 			mutual,
 			policy.Connection{CertificateAuthorities: ours.pem, ClientCertificate: &policy.ClientCertificate{
-				Certificate: strange, PrivateKey: strangeKey,
+				Certificate: other, PrivateKey: otherKey,
 			}},
 			notAdmitted,
 		},
@@ -121,15 +121,15 @@ func TestConnectionSettings(t *testing.T) {
 
 // tokenServer is an OAuth server that knows one client.
 type tokenServer struct {
-	url     string
-	asked   atomic.Int64
-	issued  atomic.Int64
-	failing atomic.Int64 // status of the next answers; 0 = tokens
-	life    atomic.Int64 // seconds
+	url      string
+	requests atomic.Int64
+	issued   atomic.Int64
+	failing  atomic.Int64 // status of the next responses; 0 = tokens
+	life     atomic.Int64 // seconds
 }
 
-// tokenPatience is longer than a token server is left in peace that has failed.
-const tokenPatience = 1500 * time.Millisecond
+// tokenWait is longer than the pause after a failure of a token server.
+const tokenWait = 1500 * time.Millisecond
 
 const plantedClientSecret = "pl@nted client/secret+1"
 
@@ -138,7 +138,7 @@ func newTokenServer(t *testing.T) *tokenServer {
 	s := &tokenServer{}
 	s.life.Store(3600)
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.asked.Add(1)
+		s.requests.Add(1)
 		id, secret, _ := r.BasicAuth()
 		switch body, _ := io.ReadAll(r.Body); {
 		case s.failing.Load() != 0:
@@ -165,8 +165,8 @@ func (s *tokenServer) credentials() policy.Connection {
 	}}
 }
 
-// Deliveries carry a token, that is asked for once, and nothing that an endpoint repeats of it is kept.
-func TestDeliveriesCarryATokenOfTheirOwn(t *testing.T) {
+// Deliveries have a token that is requested once, and no stored text of a response contains it.
+func TestDeliveriesHaveAToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
@@ -187,7 +187,7 @@ func TestDeliveriesCarryATokenOfTheirOwn(t *testing.T) {
 	for _, r := range e.requests() {
 		require.Equal(t, "Bearer planted-token-1", r.header.Get("Authorization"))
 	}
-	require.EqualValues(t, 1, tokens.asked.Load(), "all of them share one")
+	require.EqualValues(t, 1, tokens.requests.Load(), "all of them share one")
 	for _, view := range []string{"delivery_attempts", "dead_letters", "event_subscriptions", "audit"} {
 		text, err := json.Marshal(b.everything(t, view))
 		require.NoError(t, err)
@@ -200,9 +200,9 @@ func TestDeliveriesCarryATokenOfTheirOwn(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE oauth2_token_url = $1", tokens.url))
 }
 
-// A token server that fails is an outcome of the attempt, that the policy retries; the endpoint is not called, and
-// whoever needs no token does not notice.
-func TestATokenServerThatFails(t *testing.T) {
+// A failing token server is an outcome of the attempt, which the policy retries. The endpoint is not called, and event
+// subscriptions without a token are not affected.
+func TestFailingTokenServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
@@ -221,29 +221,29 @@ func TestATokenServerThatFails(t *testing.T) {
 	for n := range events {
 		b.publishOne(t, fmt.Sprint(n))
 	}
-	// Only first attempts are counted: on a busy machine the first retries are due before the last of them.
+	// Only first attempts are counted: on a busy machine a retry may be due before the last of them.
 	b.become(t, 3*events, "SELECT count(*) FROM postrider.delivery_attempts WHERE number = 1")
 	require.Empty(t, e.requests())
 	require.Len(t, other.requests(), events)
 	require.Equal(t, 2*events, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'Unauthorized'
 		    AND status IS NULL AND verdict = 'retry' AND number = 1
 		AND error = 'no token from `+tokens.url+`: it responded with 503 temporarily_unavailable'`))
-	require.Less(t, tokens.asked.Load(), 20+2*int64(time.Since(began).Seconds()),
+	require.Less(t, tokens.requests.Load(), 20+2*int64(time.Since(began).Seconds()),
 		"no request for a second after each failure, with each of the two credentials")
 
 	tokens.failing.Store(0)
 	require.Eventually(t, func() bool {
 		b.travel(t)
 		return len(e.requests()) == events
-	}, 2*patience, tokenPatience)
+	}, 2*waitTimeout, tokenWait)
 	b.become(t, 1, `SELECT least(count(*), 1) FROM postrider.delivery_attempts WHERE subscription = 'wrong'
 		    AND error LIKE '%it responded with 401 invalid_client'`)
 	b.become(t, events,
 		"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'billing' AND state = 'delivered'")
 }
 
-// Who answers nobody it does not know answers a handshake no other way.
-func TestHandshakesCarryAToken(t *testing.T) {
+// An endpoint that rejects deliveries without a token also rejects handshakes without one.
+func TestHandshakesHaveAToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tokens := newTokenServer(t)
@@ -254,14 +254,14 @@ func TestHandshakesCarryAToken(t *testing.T) {
 		}
 		sendsBack(w, r)
 	})
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
-	require.Equal(t, catalog.HandshakeFailed, b.shake(t, "unknown", spec).State)
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
+	require.Equal(t, catalog.HandshakeFailed, b.handshakeEnded(t, "unknown", spec).State)
 	spec.Connection = tokens.credentials()
-	require.Equal(t, catalog.HandshakeSucceeded, b.shake(t, "known", spec).State)
+	require.Equal(t, catalog.HandshakeSucceeded, b.handshakeEnded(t, "known", spec).State)
 	tokens.failing.Store(500)
 	spec.Connection.OAuth2.Scope = "another"
-	failed := b.shake(t, "failing", spec)
+	failed := b.handshakeEnded(t, "failing", spec)
 	require.Equal(t, catalog.HandshakeFailed, failed.State)
 	require.Contains(t, failed.Message, "no token from")
 	text, err := json.Marshal(b.everything(t, "handshake_steps"))

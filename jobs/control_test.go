@@ -19,12 +19,11 @@ import (
 	"postrider/pgdev"
 )
 
-// Negative controls: a check that has never failed proves nothing. Each of these tests breaks one rule that keeps
-// events safe, in the database of the test and not in the product, and requires that the checks which all fault tests
-// rely on tell the damage. Beside it the same course is run with the rule in force, and must be told clean: so it is
-// the broken rule that is seen.
+// Negative controls: a check that never failed proves nothing. Each test breaks one rule that keeps events safe, in the
+// database of the test, and requires that the checks of all fault tests detect the damage. The same scenario with the
+// rule in force must pass, so that the broken rule is the cause.
 
-// breakable is a bundle whose invariants the test itself looks at: they are meant to break.
+// breakable is a bundle without the check of invariants at its end.
 func breakable(t *testing.T, url string) *bundle {
 	t.Helper()
 	b := &bundle{url: url, attempts: make(chan jobs.AttemptReport, 10_000)}
@@ -36,7 +35,7 @@ func breakable(t *testing.T, url string) *bundle {
 	return b
 }
 
-// damage is what the invariants' queries count; the zero value is a sound database.
+// damage has the counts of the invariants' queries; zero for a consistent database.
 type damage struct{ BrokenTokens, EndedTwice, Miscounted, TooEarly int }
 
 func (b *bundle) damage(t *testing.T) damage {
@@ -44,7 +43,7 @@ func (b *bundle) damage(t *testing.T) damage {
 	return damage{b.count(t, brokenTokens), b.count(t, endedTwice), b.count(t, miscounted), b.count(t, tooEarly)}
 }
 
-// ledgers are the publisher's and the endpoint's. What is lost is told from them alone.
+// ledgers are the publisher's and the endpoint's; lost events follow from them alone.
 type ledgers struct {
 	published, accepted         *bench.Ledger
 	publishedPath, acceptedPath string
@@ -64,7 +63,7 @@ func newLedgers(t *testing.T) *ledgers {
 	return l
 }
 
-// publish notes n events, each after its publish was answered.
+// publish notes n events, each after the response to its publish.
 func (l *ledgers) publish(t *testing.T, b *bundle, n int) {
 	t.Helper()
 	for i := range n {
@@ -74,7 +73,7 @@ func (l *ledgers) publish(t *testing.T, b *bundle, n int) {
 	}
 }
 
-// accept is told by the endpoint of a request that it answers with success.
+// accept notes the event of a request to which the endpoint responds with success.
 func (l *ledgers) accept(r request) {
 	var events []json.RawMessage
 	_ = json.Unmarshal([]byte(r.body), &events)
@@ -92,21 +91,21 @@ func (l *ledgers) compare(t *testing.T) bench.Verdict {
 	return bench.Compare(published, accepted)
 }
 
-// courses of a control: with the rule in force, and with it broken.
-func controlled(t *testing.T, course func(t *testing.T, broken bool)) {
+// controlled runs a scenario with the rule in force, and with it broken.
+func controlled(t *testing.T, scenario func(t *testing.T, broken bool)) {
 	t.Helper()
 	for name, broken := range map[string]bool{"in force": false, "broken": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			course(t, broken)
+			scenario(t, broken)
 		})
 	}
 }
 
 const controlEvents = 20
 
-// unfenced puts every deleted job row back, finished, so that nobody fetches it: whoever comes with the id of a job
-// that was given to another node finds it, and records.
+// unfenced inserts every deleted job row again, finalized, so that no node fetches it: a node with the id of a job that
+// was given to another node finds it, and records.
 const unfenced = `
 CREATE FUNCTION postrider_internal.put_back() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -119,8 +118,8 @@ END $$;
 CREATE TRIGGER put_back AFTER DELETE
     ON postrider_internal.river_job FOR EACH ROW EXECUTE FUNCTION postrider_internal.put_back()`
 
-// The fence: only the statement that deletes the job row records the attempt. A node that everybody took for dead comes
-// back with the answers to requests which another node has made again.
+// The fence: only the statement that deletes the job row records the attempt. A node that was declared dead returns
+// with responses to requests that another node has repeated.
 func TestControlFence(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
@@ -129,18 +128,18 @@ func TestControlFence(t *testing.T) {
 			b.exec(t, unfenced)
 		}
 		x := newTrap(t, 1)
-		b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"],"probation_scope":"none"}`)
-		b.subscribe(t, "all", x.URL, under("patient"))
-		first := b.startMortal(t, "first", nil)
+		b.copyPolicy(t, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
+		b.subscribe(t, "all", x.URL, under("hourly"))
+		first := b.startKillable(t, "first", nil)
 		newLedgers(t).publish(t, b, controlEvents)
 		x.catches(t, controlEvents)
-		first.die(t)
-		b.startMortal(t, "second", nil)
+		first.kill(t)
+		b.startKillable(t, "second", nil)
 		b.attemptsMade(t, controlEvents)
 		require.Equal(t, damage{}, b.damage(t), "the second node alone does no damage")
 
 		x.letGo[0]()
-		first.wire.mend()
+		first.wire.repair()
 		b.attemptsMade(t, controlEvents) // the first node believes that it has recorded them
 
 		if !broken {
@@ -152,8 +151,8 @@ func TestControlFence(t *testing.T) {
 	})
 }
 
-// sameRow keeps the job row of a delivery for all its attempts, and for those that are made again: each gets the id of
-// the one before, and its time, that of the publish.
+// sameRow keeps the job row of a delivery for all its attempts and reruns: each has the id and the time of the one
+// before.
 const sameRow = `
 CREATE FUNCTION postrider_internal.keep_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -171,8 +170,8 @@ CREATE TRIGGER keep_job BEFORE INSERT ON postrider_internal.river_job FOR EACH R
     WHEN (NEW.kind = 'deliver' AND ((NEW.args ->> 'n')::int > 1 OR NEW.args ? 'r'))
         EXECUTE FUNCTION postrider_internal.keep_job()`
 
-// A job row is one attempt. Put back to be run again, as queues usually do, it is the token of two runs at once: the
-// one that came back from the dead records with it, and so does the one that took its place.
+// A job row is one attempt. A row that runs again, as queues usually do it, is the token of two runs at once: both
+// record with it.
 func TestControlJobRow(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
@@ -181,17 +180,17 @@ func TestControlJobRow(t *testing.T) {
 			b.exec(t, sameRow)
 		}
 		x := newTrap(t, 2)
-		b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"],"probation_scope":"none"}`)
-		b.subscribe(t, "all", x.URL, under("patient"))
-		first := b.startMortal(t, "first", nil)
+		b.copyPolicy(t, "ga-2021", "hourly", `{"steps":["1 hour"],"probation_scope":"none"}`)
+		b.subscribe(t, "all", x.URL, under("hourly"))
+		first := b.startKillable(t, "first", nil)
 		newLedgers(t).publish(t, b, controlEvents)
 		x.catches(t, controlEvents)
-		first.die(t)
-		b.startMortal(t, "second", nil)
+		first.kill(t)
+		b.startKillable(t, "second", nil)
 		x.catches(t, 2*controlEvents)
 
 		x.letGo[0]()
-		first.wire.mend()
+		first.wire.repair()
 		b.attemptsMade(t, controlEvents)
 		x.letGo[1]()
 		b.attemptsMade(t, controlEvents)
@@ -205,24 +204,24 @@ func TestControlJobRow(t *testing.T) {
 	})
 }
 
-// trap is an endpoint that keeps the first requests waiting, controlEvents of them until letGo[0], as many more until
-// letGo[1] and so on, and is busy then.
+// trap is an endpoint that keeps the first controlEvents requests waiting until letGo[0], as many more until letGo[1]
+// and so on, and then responds with 503.
 type trap struct {
 	*endpoint
 	caught atomic.Int64
 	letGo  []func()
 }
 
-func newTrap(t *testing.T, rooms int) *trap {
+func newTrap(t *testing.T, groups int) *trap {
 	t.Helper()
 	x := &trap{}
-	released := make([]chan struct{}, rooms)
-	for i := range rooms {
+	released := make([]chan struct{}, groups)
+	for i := range groups {
 		released[i] = make(chan struct{})
 		x.letGo = append(x.letGo, sync.OnceFunc(func() { close(released[i]) }))
 	}
 	x.endpoint = newEndpoint(t, func(w http.ResponseWriter, _ request) {
-		if room := int(x.caught.Add(1)-1) / controlEvents; room < rooms {
+		if room := int(x.caught.Add(1)-1) / controlEvents; room < groups {
 			<-released[room]
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -233,7 +232,7 @@ func newTrap(t *testing.T, rooms int) *trap {
 	return x
 }
 
-// catches waits until as many are caught.
+// catches waits until n requests are waiting.
 func (x *trap) catches(t *testing.T, n int) {
 	t.Helper()
 	within(t, "requests in the trap", func() bool { return int(x.caught.Load()) == n })

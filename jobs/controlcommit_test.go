@@ -10,9 +10,9 @@ import (
 	"postrider/pgdev"
 )
 
-// A commit is answered when it is on disk. With synchronous_commit = off PostgreSQL answers before, and a crash takes
-// back what the publisher was told: about the last 8 KB of the log, for full pages are written at once. Kill is SIGKILL
-// to the postmaster, right after the last answer.
+// PostgreSQL responds to a commit when it is on disk. With synchronous_commit = off it responds before, and a crash
+// loses commits that the publisher counts as stored: about the last 8 KB of the log, because full pages are written at
+// once. The test sends SIGKILL to the postmaster right after the last response.
 func TestControlSynchronousCommit(t *testing.T) {
 	t.Parallel()
 	controlled(t, func(t *testing.T, broken bool) {
@@ -33,13 +33,13 @@ func TestControlSynchronousCommit(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 		})
 		b.subscribe(t, "all", e.URL, nil)
-		b.exec(t, "CHECKPOINT") // the event subscription itself is not at stake
+		b.exec(t, "CHECKPOINT") // the event subscription survives
 
 		l.publish(t, b, controlEvents)
 		require.NoError(t, server.Kill())
 		require.NoError(t, server.Restart(t.Context()))
 
-		within(t, "PostgreSQL answers", func() bool { return b.store.Reader.Ping(t.Context()) == nil })
+		within(t, "PostgreSQL responds", func() bool { return b.store.Reader.Ping(t.Context()) == nil })
 		b.start(t, nil)
 		b.settle(t)
 		b.become(t, 0, "SELECT count(*) FROM postrider_internal.deliveries")

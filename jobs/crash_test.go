@@ -15,11 +15,11 @@ import (
 	"postrider/policy"
 )
 
-// namespace-2023 never retries a call that got no answer. Our own stop is not such a call.
+// namespace-2023 never retries a request without a response. A request that our stop cut is not such a request.
 func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, under("namespace-2023"))
 	first := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, first.Start(t.Context()))
@@ -49,11 +49,11 @@ func TestStopDuringARequestIsNoOutcome(t *testing.T) {
 	require.Equal(t, "0", seen[1].header.Get("Aeg-Delivery-Count"), "a rerun is not a further attempt")
 }
 
-// Between the moment that River gives a cut attempt back and the end of the stop, another node may take it up.
-func TestStopLeavesWhatAnotherNodeHasTakenUp(t *testing.T) {
+// After River gives a cut attempt back and before the end of the stop, another node may reclaim it.
+func TestStopLeavesReclaimedJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "all", refusing, nil)
+	b.subscribe(t, "all", closedPort, nil)
 	b.publishOne(t, "e")
 	var job int64
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT job_id FROM postrider_internal.deliveries").Scan(&job))
@@ -67,12 +67,12 @@ func TestStopLeavesWhatAnotherNodeHasTakenUp(t *testing.T) {
 	require.Equal(t, 1, n, "what this node still has is given back")
 }
 
-// A row that somebody has locked keeps a stop from nothing but that row: all else is given back, and so is the lease,
-// after which the row is anybody's.
+// A row that another session has locked affects a stop only for that row: all others are given back, and the lease is
+// removed, after which any node can reclaim the row.
 func TestStopBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "all", refusing, nil)
+	b.subscribe(t, "all", closedPort, nil)
 	engine := b.newEngine(t, b.store, nil) // never started: no worker begins its local jobs
 	engine.TakeOver()
 	require.NoError(t, b.store.Nodes.Register(t.Context(), "here"))
@@ -102,11 +102,11 @@ func TestStopBehindALockedRow(t *testing.T) {
 	b.requireInvariants(t)
 }
 
-// A job row left behind by a dead node makes no second job for a delivery that has its own.
-func TestReclaimingALeftOverJobMakesNone(t *testing.T) {
+// A left-over job row of a dead node inserts no second job for a delivery that has one.
+func TestReclaimingALeftOverJobInsertsNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "all", refusing, nil)
+	b.subscribe(t, "all", closedPort, nil)
 	b.publishOne(t, "e")
 	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, attempt,
 		    attempted_at, attempted_by)
@@ -117,13 +117,13 @@ func TestReclaimingALeftOverJobMakesNone(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
-// What a stop lets finish is recorded as usual.
-func TestStopWaitsForAnswers(t *testing.T) {
+// Attempts that finish during a stop are recorded as usual.
+func TestStopWaitsForResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
-	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = patience })
+	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = waitTimeout })
 	require.NoError(t, engine.Start(t.Context()))
 	b.publishOne(t, "e")
 	<-h.begun
@@ -144,9 +144,9 @@ func (b *bundle) run(t *testing.T, node, subscription string) {
 		subscription)
 }
 
-// A node that died in the middle of a request stops beating. Its attempt is made again by another, which waits for four
-// of its own heartbeats; a node that beats keeps what it has.
-func TestAttemptOfADeadNodeIsMadeAgain(t *testing.T) {
+// A node that died during a request stops its heartbeat. Another node repeats its attempt after four own heartbeats; a
+// node with a heartbeat keeps its attempts.
+func TestAttemptOfADeadNodeIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ownBeats := make(chan int, 10)
@@ -198,7 +198,7 @@ func (b *bundle) keepBeating(t *testing.T, node string) {
 func TestTwoEnginesShareTheWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	var want []string
 	for _, node := range []string{"node-2", "node-3"} {
@@ -215,12 +215,12 @@ func TestTwoEnginesShareTheWork(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "SELECT count(DISTINCT node) FROM postrider.delivery_attempts"))
 }
 
-// Every node promotes what is due. River's own scheduler, which passes the gate by, runs nowhere: nobody is elected to
-// run it.
+// Every node promotes due jobs. River's scheduler, which bypasses the gate, runs on no node, because no leader is
+// elected.
 func TestDueJobsArePromotedWithoutALeader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
 	b.subscribe(t, "scheduled", e.URL, nil)
 	b.subscribe(t, "retryable", e.URL, nil)
 	b.start(t, nil)
@@ -234,11 +234,11 @@ func TestDueJobsArePromotedWithoutALeader(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_leader"))
 }
 
-// An event whose delivery kills the process must not kill it for ever.
+// An event whose delivery crashes the process must not do so for ever.
 func TestTwentyRerunsAreEnough(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "rows", e.URL+"/rows", nil)
 	b.subscribe(t, "none", e.URL+"/none", func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
@@ -260,11 +260,12 @@ func TestTwentyRerunsAreEnough(t *testing.T) {
 	require.Equal(t, "/nineteen", requireOneRequest(t, e).uri)
 }
 
-// An attempt that fails on our side each time ends as well, before River discards its job and the delivery has none.
-func TestTwentyFailuresOfOursAreEnough(t *testing.T) {
+// An attempt that always fails in this program ends as well, before River discards its job and leaves the delivery
+// without one.
+func TestTwentyInternalFailuresAreEnough(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.publishOne(t, "e")
 	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
@@ -277,12 +278,11 @@ func TestTwentyFailuresOfOursAreEnough(t *testing.T) {
 	require.Empty(t, e.requests())
 }
 
-// What was handed over and waits for a worker when its node stops has not begun: another node's attempt at it is the
-// first.
-func TestStopGivesBackWhatHasNotBegunAsNoRerun(t *testing.T) {
+// A local job that waits for a worker when its node stops has not begun: another node's attempt is the first.
+func TestStopGivesBackUnbegunJobsWithoutARerun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "all", refusing, nil)
+	b.subscribe(t, "all", closedPort, nil)
 	engine := b.newEngine(t, b.store, nil) // never started: no worker begins its local jobs
 	engine.TakeOver()
 	b.publishOne(t, "e")

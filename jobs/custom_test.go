@@ -12,7 +12,8 @@ import (
 	"postrider/event"
 )
 
-// setupCustom makes a database with one topic of custom events. Ids and times are made up where the mapping names none.
+// setupCustom creates a database with one topic of custom events. postrider generates ids and times that the mapping
+// does not name.
 func setupCustom(t *testing.T, mapping string) *bundle {
 	t.Helper()
 	var m event.Mapping
@@ -58,7 +59,7 @@ func TestCustomDelivery(t *testing.T) {
 		t.Run(string(row.schema), func(t *testing.T) {
 			t.Parallel()
 			b := setupCustom(t, wholeMapping)
-			e := newEndpoint(t, answering(http.StatusOK))
+			e := newEndpoint(t, respondWith(http.StatusOK))
 			b.subscribe(t, "all", e.URL, both(delivering(row.schema), batching(row.maxEvents, 64)))
 			b.start(t, nil)
 			b.publish(t, jsonType, own)
@@ -72,11 +73,11 @@ func TestCustomDelivery(t *testing.T) {
 	}
 }
 
-// The id and the time that are made up at publishing are the same at each attempt.
-func TestCustomDeliveryMakesUpOnce(t *testing.T) {
+// A generated id and time are the same at each attempt.
+func TestCustomDeliveryGeneratesOnce(t *testing.T) {
 	t.Parallel()
 	b := setupCustom(t, `"eventType":{"defaultValue":"order"},"subject":{"defaultValue":"s"}`)
-	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	receipt := b.publish(t, jsonType, `{}`)
@@ -100,10 +101,10 @@ const (
 	other  = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-01"
 )
 
-func TestTraceIsPassedOn(t *testing.T) {
+func TestTraceIsForwarded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	event := "[" + eventGridBody("1", "{}") + "]"
@@ -125,11 +126,11 @@ func TestTraceIsPassedOn(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.events WHERE traceparent IS NULL AND tracestate IS NULL"))
 }
 
-// One request has one trace: that of all its events, or none.
+// A request has the trace of all its events, or none.
 func TestTraceOfBatches(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, both(delivering(event.CloudEvents), batching(10, 64)))
 	cloud := func(id, trace string) string {
 		return `{"specversion":"1.0","id":"` + id + `","source":"/s","type":"t","traceparent":"` + trace + `"}`

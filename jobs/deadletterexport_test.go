@@ -24,8 +24,7 @@ import (
 	"postrider/policy"
 )
 
-// into has an event subscription's dead letters written to a location, and its endpoint's 400 taken for the end of an
-// event.
+// into exports an event subscription's dead letters to a location; its endpoint's 400 ends a delivery.
 func into(location string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{
@@ -34,7 +33,7 @@ func into(location string) func(*catalog.SubscriptionSpec) {
 	}
 }
 
-// allowing lets a node write to locations.
+// allowing allows a node to write to locations.
 func allowing(t *testing.T, urls ...string) func(*jobs.Options) {
 	t.Helper()
 	var locations policy.ExportLocations
@@ -46,7 +45,7 @@ func allowing(t *testing.T, urls ...string) func(*jobs.Options) {
 	return func(o *jobs.Options) { o.DeadLetters = locations }
 }
 
-// afterDelay lets the time go by until all dead letters are due, once there are n of them.
+// afterDelay makes all dead letters due once there are n.
 func (b *bundle) afterDelay(t *testing.T, n int) {
 	t.Helper()
 	b.become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending'")
@@ -54,7 +53,7 @@ func (b *bundle) afterDelay(t *testing.T, n int) {
 		    export_abandon_at = export_abandon_at - interval '5 minutes' WHERE export_state = 'pending'`)
 }
 
-// exportAgain lets the pause before the next try go by.
+// exportAgain makes the next try due.
 func (b *bundle) exportAgain(t *testing.T) {
 	t.Helper()
 	b.exec(t, "UPDATE postrider_internal.river_job SET scheduled_at = now() WHERE kind = 'export' AND state = 'available'")
@@ -65,7 +64,7 @@ func (b *bundle) exported(t *testing.T, n int) {
 	b.become(t, n, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'exported'")
 }
 
-// files are all files below a directory, by their paths in it.
+// files returns all files below a directory, by path.
 func files(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -81,7 +80,7 @@ func files(t *testing.T, directory string) map[string]string {
 	return found
 }
 
-// theFile is the one file below a directory.
+// theFile returns the only file below a directory.
 func theFile(t *testing.T, directory string) (name, body string) {
 	t.Helper()
 	found := files(t, directory)
@@ -91,7 +90,7 @@ func theFile(t *testing.T, directory string) (name, body string) {
 	return name, body
 }
 
-// written is the time of a dead letter's column as Event Grid writes it.
+// written is the time of a dead letter's column in Event Grid's format.
 func (b *bundle) written(t *testing.T, column, subscription, eventID string) string {
 	t.Helper()
 	var at time.Time
@@ -110,12 +109,12 @@ const (
 	pathOf = `/\d{4}/\d{1,2}/\d{1,2}/\d{1,2}/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.json$`
 )
 
-// Event Grid's delay is from the last attempt; then one file has what is due, byte for byte.
+// Event Grid's delay counts from the last attempt; then one file has the due dead letters, byte for byte.
 func TestDeadLettersAreExported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	directory := t.TempDir()
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.copyPolicy(t, "ga-2021", "at-once", `{"dead_letter_delay":"0"}`)
 	b.subscribe(t, "billing", e.URL, into("file://"+directory+"/late"))
 	b.subscribe(t, "hasty", e.URL, func(s *catalog.SubscriptionSpec) {
@@ -142,7 +141,7 @@ func TestDeadLettersAreExported(t *testing.T) {
 		want = append(want, accepted+`,"topic":"/topics/orders","metadataVersion":"1",`+fmt.Sprintf(besideNames,
 			b.written(t, "published_at", "billing", id), b.written(t, "last_attempt_at", "billing", id))+"}")
 	}
-	if strings.Index(body, `"id":"b"`) < strings.Index(body, `"id":"a"`) { // they were attempted at once
+	if strings.Index(body, `"id":"b"`) < strings.Index(body, `"id":"a"`) { // they were attempted in parallel
 		want[0], want[1] = want[1], want[0]
 	}
 	require.Equal(t, "["+strings.Join(want, ",")+"]", body)
@@ -155,7 +154,7 @@ func TestDeadLettersAreExported(t *testing.T) {
 		"the rows stay")
 }
 
-// What CloudEvents, custom events and namespace topics have in their dead letters.
+// The format of dead letters of CloudEvents, custom events and namespace topics.
 func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 	t.Parallel()
 	subject := "a"
@@ -201,7 +200,7 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 			t.Parallel()
 			b := setupSpec(t, c.topic)
 			directory := t.TempDir()
-			e := newEndpoint(t, answering(http.StatusBadRequest))
+			e := newEndpoint(t, respondWith(http.StatusBadRequest))
 			b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into("file://" + directory)(s); c.change(s) })
 			b.start(t, allowing(t, "file://"+directory))
 			b.publish(t, c.contentType, c.body)
@@ -215,12 +214,12 @@ func TestExportedDeadLettersOfEverySchema(t *testing.T) {
 	}
 }
 
-// A location that cannot be written to is tried again; once it can be, nothing is missing.
-func TestExportIsTriedAgain(t *testing.T) {
+// A failing location is tried again; once it works, no dead letter is missing.
+func TestExportIsRetried(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	directory := filepath.Join(t.TempDir(), "mount")
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL, into("file://"+directory))
 	b.start(t, allowing(t, "file://"+directory))
 	b.publishOne(t, "a")
@@ -236,11 +235,11 @@ func TestExportIsTriedAgain(t *testing.T) {
 	theFile(t, directory)
 }
 
-// Event Grid drops it; here the row stays, under either behavior.
+// Event Grid drops the dead letter; here the row stays, under either behavior.
 func TestExportIsAbandoned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
 	b.subscribe(t, "safe", e.URL, into(missing))
 	b.subscribe(t, "documented", e.URL,
@@ -252,7 +251,7 @@ func TestExportIsAbandoned(t *testing.T) {
 	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_attempts = 1 AND export_state = 'pending'")
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'forbidden' "+
-			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "what a node may not is judged when it writes, too")
+			"AND export_error LIKE '%not allowed%--dead-letter-location%'"), "the node checks the location when it writes, too")
 	b.exec(t, "UPDATE postrider_internal.dead_letters SET export_abandon_at = now()")
 	b.exportAgain(t)
 	b.become(t, 3, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND exported_at IS NULL "+
@@ -261,11 +260,11 @@ func TestExportIsAbandoned(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.exports"))
 }
 
-// A policy that says zero has a try at once, and no other.
+// A policy with zero times has one try, at once.
 func TestExportOfAPolicyWithoutTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	missing := "file://" + filepath.Join(t.TempDir(), "missing")
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { into(missing)(s); s.RetryPolicy.Policy = "ga-2018" })
 	b.start(t, allowing(t, missing))
@@ -273,12 +272,12 @@ func TestExportOfAPolicyWithoutTimes(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'abandoned' AND export_attempts = 1")
 }
 
-// Who changes the setting in time has the dead letters there, or nowhere.
-func TestExportGoesWhereTheSettingSays(t *testing.T) {
+// A changed setting applies to dead letters that are not exported yet.
+func TestExportFollowsTheSetting(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	directory := t.TempDir()
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "moves", e.URL, into("file://"+directory+"/missing/../wrong"))
 	b.subscribe(t, "stays", e.URL, into("file://"+directory))
 	b.start(t, allowing(t, "file://"+directory))
@@ -294,14 +293,14 @@ func TestExportGoesWhereTheSettingSays(t *testing.T) {
 	require.True(t, strings.HasPrefix(name, "right/MOVES/"))
 }
 
-// No name and no symbolic link leads out of the directory that an operator has allowed.
+// No name and no symbolic link leads out of the directory that the operator allowed.
 func TestExportStaysInItsDirectory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	directory, outside := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(directory, "ALL")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(directory, "linked")))
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL, into("file://"+directory))
 	b.subscribe(t, "other", e.URL, into("file://"+directory+"/linked"))
 	b.start(t, allowing(t, "file://"+directory))
@@ -312,7 +311,7 @@ func TestExportStaysInItsDirectory(t *testing.T) {
 	require.Empty(t, files(t, outside))
 }
 
-// bucket is a server that speaks S3's protocol. before is asked ahead of each request, after it was read.
+// bucket is a server with S3's protocol. after is called for each request once it was read.
 func bucket(t *testing.T, after func(r *http.Request)) (url string, backend *s3mem.Backend) {
 	t.Helper()
 	backend = s3mem.New()
@@ -354,7 +353,7 @@ func TestDeadLettersAreExportedToS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	url, backend := bucket(t, nil)
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL, into("s3://dead/letters/of-mine"))
 	b.start(t, allowing(t, url))
 	b.publishOne(t, "a")
@@ -373,7 +372,8 @@ func TestDeadLettersAreExportedToS3(t *testing.T) {
 	}
 }
 
-// A node that ends between the file and the mark leaves the file to be written once more, in its own place.
+// A node that ends after it wrote the file and before it recorded that leaves the file to be written again, under the
+// same name.
 func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -382,7 +382,7 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	letGo := func() { once.Do(func() { close(release) }) }
 	url, backend := bucket(t, func(r *http.Request) { stored <- r.URL.Path; <-release })
 	t.Cleanup(letGo)
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL, into("s3://dead/letters"))
 	first := b.newEngine(t, b.store, func(o *jobs.Options) { allowing(t, url)(o); o.StopTimeout = 100 * time.Millisecond })
 	require.NoError(t, first.Start(t.Context()))
@@ -406,14 +406,14 @@ func TestCrashBetweenTheFileAndItsMark(t *testing.T) {
 	require.NotEmpty(t, stored, "it was written once more")
 }
 
-// The job of a node that died is taken up, and what it left half done is no file.
-func TestExportOfADeadNodeIsMadeAgain(t *testing.T) {
+// The job of a dead node is reclaimed, and its unfinished file does not appear.
+func TestExportOfADeadNodeIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	directory := t.TempDir()
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "all", e.URL, into("file://"+directory))
-	first := b.newEngine(t, b.store, nil) // may write nowhere
+	first := b.newEngine(t, b.store, nil) // no location is allowed
 	require.NoError(t, first.Start(t.Context()))
 	b.publishOne(t, "a")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")

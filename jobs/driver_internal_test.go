@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asked is an executor that notes what it was asked to finish.
-type asked struct {
+// recording is an executor that records the jobs it was to finish.
+type recording struct {
 	riverdriver.Executor
 	params []*riverdriver.JobSetStateIfRunningManyParams
 }
 
-func (a *asked) JobSetStateIfRunningMany(
+func (r *recording) JobSetStateIfRunningMany(
 	_ context.Context, p *riverdriver.JobSetStateIfRunningManyParams,
 ) ([]*rivertype.JobRow, error) {
-	a.params = append(a.params, p)
+	r.params = append(r.params, p)
 	return make([]*rivertype.JobRow, len(p.ID)), nil
 }
 
@@ -37,9 +37,9 @@ func finishing(ids ...int64) *riverdriver.JobSetStateIfRunningManyParams {
 	return p
 }
 
-func TestRiverFinishesOnlyJobsThatMayBeThere(t *testing.T) {
+func TestRiverFinishesOnlyJobsThatMayExist(t *testing.T) {
 	t.Parallel()
-	under, ended := &asked{}, queue.NewJobSet()
+	under, ended := &recording{}, queue.NewJobSet()
 	e := executor{Executor: under, engine: &Engine{ended: ended}}
 	for _, id := range []int64{1, 3, 4} {
 		ended.Add(id)
@@ -48,15 +48,15 @@ func TestRiverFinishesOnlyJobsThatMayBeThere(t *testing.T) {
 	rows, err := e.JobSetStateIfRunningMany(t.Context(), finishing(1, 2, 3, 5))
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
-	require.Equal(t, finishing(2, 5), under.params[0], "every column without the places of those that ended")
+	require.Equal(t, finishing(2, 5), under.params[0], "every column without the jobs that ended")
 
 	_, err = e.JobSetStateIfRunningMany(t.Context(), finishing(1, 3))
 	require.NoError(t, err)
-	require.Equal(t, finishing(1, 3), under.params[1], "asked for once, then forgotten: nothing is kept for ever")
+	require.Equal(t, finishing(1, 3), under.params[1], "forgotten after one use")
 
 	rows, err = e.JobSetStateIfRunningMany(t.Context(), finishing(4))
 	require.NoError(t, err)
 	require.Empty(t, rows)
-	require.Len(t, under.params, 2, "the database is not asked for nothing")
+	require.Len(t, under.params, 2, "no statement without jobs")
 	require.Zero(t, ended.Len())
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// endpoint is a real HTTP server that remembers what it was sent.
+// endpoint is an HTTP server that records its requests.
 type endpoint struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -34,8 +34,8 @@ func (r request) eventID() string {
 	return e.ID
 }
 
-// newEndpoint serves until the test ends. answer is asked after the request was read and remembered.
-func newEndpoint(t *testing.T, answer func(http.ResponseWriter, request)) *endpoint {
+// newEndpoint serves until the test ends. It calls respond once the request was read and recorded.
+func newEndpoint(t *testing.T, respond func(http.ResponseWriter, request)) *endpoint {
 	t.Helper()
 	e := &endpoint{}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func newEndpoint(t *testing.T, answer func(http.ResponseWriter, request)) *endpo
 		e.mu.Lock()
 		e.seen = append(e.seen, got)
 		e.mu.Unlock()
-		answer(w, got)
+		respond(w, got)
 	}))
 	t.Cleanup(e.Close)
 	return e
@@ -59,18 +59,18 @@ func (e *endpoint) requests() []request {
 	return slices.Clone(e.seen)
 }
 
-// delivered are the requests that brought events, and not words of ours.
+// delivered returns the requests with events, without validation and deletion events.
 func (e *endpoint) delivered() []request {
 	return slices.DeleteFunc(e.requests(),
 		func(r request) bool { return r.header.Get("Aeg-Event-Type") != "Notification" })
 }
 
-// answering gives the status to everyone.
-func answering(status int) func(http.ResponseWriter, request) {
+// respondWith responds with one status.
+func respondWith(status int) func(http.ResponseWriter, request) {
 	return func(w http.ResponseWriter, _ request) { w.WriteHeader(status) }
 }
 
-// statusOfPath answers /503 with 503.
+// statusOfPath responds to /503 with 503.
 func statusOfPath(w http.ResponseWriter, r request) {
 	status, err := strconv.Atoi(strings.TrimPrefix(r.uri, "/"))
 	if err != nil {
@@ -79,22 +79,22 @@ func statusOfPath(w http.ResponseWriter, r request) {
 	w.WriteHeader(status)
 }
 
-// hanging keeps requests waiting until it is let go; begun tells of each.
+// hanging keeps requests waiting until letGo; begun gets each of them.
 type hanging struct {
 	begun   chan request
 	release chan struct{}
 	once    sync.Once
 }
 
-// newHanging makes an endpoint that answers only after letGo. It is let go before the server closes, which waits for
-// its handlers.
-func newHanging(t *testing.T, answer func(http.ResponseWriter, request)) (*endpoint, *hanging) {
+// newHanging returns an endpoint that responds only after letGo, which runs before the server closes and waits for its
+// handlers.
+func newHanging(t *testing.T, respond func(http.ResponseWriter, request)) (*endpoint, *hanging) {
 	t.Helper()
 	h := &hanging{begun: make(chan request, 1000), release: make(chan struct{})}
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
 		h.begun <- r
 		<-h.release
-		answer(w, r)
+		respond(w, r)
 	})
 	t.Cleanup(h.letGo)
 	return e, h
@@ -102,7 +102,7 @@ func newHanging(t *testing.T, answer func(http.ResponseWriter, request)) (*endpo
 
 func (h *hanging) letGo() { h.once.Do(func() { close(h.release) }) }
 
-// eventIDs are the ids of the events that an endpoint got, sorted.
+// eventIDs returns the ids of the events that the endpoint got, sorted.
 func (e *endpoint) eventIDs() []string {
 	var ids []string
 	for _, r := range e.requests() {

@@ -16,12 +16,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// An event subscription that expires is deleted with what it is owed, by whichever node; no node gives it another event
-// from that moment on.
+// An expired event subscription is deleted with its pending deliveries by one of the nodes; no node adds another event
+// to it from then on.
 func TestExpirationOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
 	subscribe := func(at time.Time) {
 		expiring := func(s *catalog.SubscriptionSpec) { s.ExpirationTimeUTC = &at }
 		b.subscribe(t, "retried", e.URL, expiring)
@@ -42,7 +42,7 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 	subscribe(at)
 	for i, s := range nodes {
 		require.NoError(t, s.Cache.Reload(t.Context()))
-		require.Eventually(t, func() bool { return !s.Clock.Now().Before(at) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return !s.Clock.Now().Before(at) }, waitTimeout, time.Millisecond)
 		require.Equal(t, []int{1}, publishTo(t, s, fmt.Sprint("after-", i)).Matched,
 			"from the moment on, before anybody has deleted it")
 	}
@@ -53,11 +53,11 @@ func TestExpirationOnTwoNodes(t *testing.T) {
 		b.count(t, "SELECT count(DISTINCT subscription) FROM postrider.deliveries WHERE event_id LIKE 'after-%'"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
 
-	b.subscribe(t, "retried", e.URL, nil) // its name is free
+	b.subscribe(t, "retried", e.URL, nil) // the name is free again
 	require.Equal(t, []int{2}, b.publishOne(t, "again").Matched)
 }
 
-// publishTo stores one Event Grid event at a node.
+// publishTo publishes one Event Grid event on a node.
 func publishTo(t *testing.T, s *app.System, id string) *publish.Receipt {
 	t.Helper()
 	receipt, err := s.Publisher.Publish(t.Context(),
@@ -69,11 +69,12 @@ func publishTo(t *testing.T, s *app.System, id string) *publish.Receipt {
 	return receipt
 }
 
-// A publish that was under way may commit its delivery after the deletion; its attempt finds nobody, and knows why.
+// A publish in progress may commit its delivery after the deletion; its attempt finds no event subscription, and knows
+// the reason.
 func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "expired", e.URL, nil)
 	b.subscribe(t, "deleted", e.URL, nil)
 	b.publishOne(t, "e")

@@ -14,7 +14,7 @@ import (
 	"postrider/policy"
 )
 
-// explained is one case of the engine's decisions: every attempt meets the same result.
+// explained is one case of the engine's decisions: every attempt has the same result.
 type explained struct {
 	rules     policy.Rules
 	kind      policy.EndpointKind
@@ -23,8 +23,8 @@ type explained struct {
 	name      string
 }
 
-// What `policy explain` says is what the engine does, for every result under every policy, behavior, endpoint kind and
-// dead-letter setting; also to an event that is published while the result holds deliveries back.
+// The engine does what `policy explain` says, for every result under every policy, behavior, endpoint kind and
+// dead-letter setting; also to an event that is published while the result holds deliveries.
 func TestEngineDoesWhatExplainSays(t *testing.T) {
 	t.Parallel()
 	for _, p := range policy.Builtins() {
@@ -77,40 +77,40 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 	t.Helper()
 	published := time.Unix(0, 0).UTC()
 	first := x.delivery(published)
-	times, end := first.course(x.met, nil)
+	times, end := first.timeline(x.met, nil)
 	require.Equal(t, x.attemptTimes(), times, x.name)
 	require.Equal(t, x.explained.End, end, x.name)
 
-	rest := x.failAll(published)
-	require.Equal(t, expectedHold(p, behavior, x.met), rest.Until.Sub(rest.Since), x.name)
-	if !rest.Held() {
+	hold := x.failAll(published)
+	require.Equal(t, expectedHold(p, behavior, x.met), hold.Until.Sub(hold.Since), x.name)
+	if !hold.Held() {
 		return
 	}
 	second := x.delivery(published.Add(time.Second))
-	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Met: rest.Result}
+	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Met: hold.Result}
 	verdict, _, due := second.checkDue(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
 	if verdict.Action != delivery.Hold {
 		require.Equal(t, policy.ReasonProbation, verdict.Reason, x.name)
-		require.Len(t, x.explained.Attempts, 1, "%s: ended by the hold, though it would be retried", x.name)
+		require.Len(t, x.explained.Attempts, 1, "%s: ended by the hold, though the policy retries it", x.name)
 		require.Equal(t, x.explained.End.State, stateOf(verdict), x.name)
 		require.Equal(t, policy.BehaviorDocumented, behavior, x.name)
 		return
 	}
 	second.work.Hold, second.work.Probation.Probe = "", true
-	times, end = second.course(x.met, &rest)
+	times, end = second.timeline(x.met, &hold)
 	require.Equal(t, x.explained.End.State, end.State, x.name)
 	if len(x.explained.Attempts) == 1 {
 		require.Equal(t, x.explained.End.Reason, end.Reason, x.name)
 		require.Len(t, times, 1, x.name)
 		return
 	}
-	require.LessOrEqual(t, len(times), len(x.explained.Attempts), "%s: holds only take attempts away", x.name)
+	require.LessOrEqual(t, len(times), len(x.explained.Attempts), "%s: holds only remove attempts", x.name)
 	require.Contains(t, []policy.Reason{policy.ReasonMaxDeliveryAttemptsExceeded, policy.ReasonTimeToLiveExceeded},
 		end.Reason, x.name)
 }
 
-// delivery is an attempt as the engine has it once it is loaded and configured, without a database.
+// delivery is an attempt that is loaded and configured, without a database.
 func (x explained) delivery(published time.Time) *attempt {
 	return &attempt{
 		engine: &Engine{options: Options{Jitter: func() float64 { return 0 }}},
@@ -120,13 +120,13 @@ func (x explained) delivery(published time.Time) *attempt {
 	}
 }
 
-// failAll makes the first attempt of as many events as start a hold, and returns it.
-func (x explained) failAll(now time.Time) (rest policy.ProbationState) {
+// failAll fails the first attempts of as many events as start a hold, and returns the hold.
+func (x explained) failAll(now time.Time) (hold policy.ProbationState) {
 	p := x.rules.Policy
 	for range max(p.Probation.Trigger, 1) {
-		rest, _ = p.AfterFailure(rest, p.Classify(x.kind, x.met), x.met, true, now)
+		hold, _ = p.AfterFailure(hold, p.Classify(x.kind, x.met), x.met, true, now)
 	}
-	return rest
+	return hold
 }
 
 func (x explained) attemptTimes() (times []float64) {
@@ -136,12 +136,11 @@ func (x explained) attemptTimes() (times []float64) {
 	return times
 }
 
-// course makes a delivery's turns one after the other, each attempt as long as nothing. rest, if any, is the hold that
-// each attempt is the probe of.
-func (a *attempt) course(met policy.Result, rest *policy.ProbationState) (times []float64, end policy.ExplainedEnd) {
+// timeline runs a delivery's due checks; attempts take no time. hold, if any, is the hold whose probe each attempt is.
+func (a *attempt) timeline(met policy.Result, hold *policy.ProbationState) (times []float64, end policy.ExplainedEnd) {
 	for now := a.work.NextAttemptAt; ; now = a.work.NextAttemptAt {
-		if rest != nil && rest.Held() && rest.Until.After(now) {
-			now = rest.Until
+		if hold != nil && hold.Held() && hold.Until.After(now) {
+			now = hold.Until
 		}
 		at := now.Sub(a.work.Members[0].TimeToLiveSince).Seconds()
 		verdict, _, due := a.checkDue(now)
@@ -154,8 +153,8 @@ func (a *attempt) course(met policy.Result, rest *policy.ProbationState) (times 
 		if verdict.Action != policy.Retry {
 			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}
 		}
-		if rest != nil {
-			*rest, _ = a.rules.Policy.AfterProbe(*rest, a.rules.Policy.Classify(a.sub.EndpointKind, met), met, now)
+		if hold != nil {
+			*hold, _ = a.rules.Policy.AfterProbe(*hold, a.rules.Policy.Classify(a.sub.EndpointKind, met), met, now)
 		}
 		if a.work.FirstAttemptAt == nil {
 			a.work.FirstAttemptAt = &now
@@ -174,7 +173,7 @@ func stateOf(v policy.Verdict) string {
 	}[v.Action]
 }
 
-// expectedHold is written from the pages, not from the policies: how long such failures hold deliveries back.
+// expectedHold follows the pages, not the policies: how long such failures hold deliveries.
 func expectedHold(p *policy.Policy, behavior policy.Behavior, met policy.Result) time.Duration {
 	switch {
 	case met.Status >= 200 && met.Status <= 204 || met.Err == policy.ErrorCanceled:

@@ -10,16 +10,16 @@ import (
 	"postrider/policy"
 )
 
-// A hold starts, and ends what is published meanwhile, by what the failed attempt met, and by no other cell of the
+// A hold starts, and ends what is published during it, by the result of the failed attempt, and by no other cell of the
 // table.
-func TestHoldActsOnWhatHappened(t *testing.T) {
+func TestHoldFollowsTheResult(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, statusOfPath)
 	safe, documented := under("namespace-2023"), literally("namespace-2023")
 	azure := func(s *catalog.SubscriptionSpec) { s.EndpointKind = policy.KindAzureResource }
 	withoutToken := func(s *catalog.SubscriptionSpec) {
-		s.Connection = policy.Connection{OAuth2: &policy.OAuth2{TokenURL: refusing, ClientID: "id", ClientSecret: "secret"}}
+		s.Connection = policy.Connection{OAuth2: &policy.OAuth2{TokenURL: closedPort, ClientID: "id", ClientSecret: "secret"}}
 	}
 	const ended, waits = "dropped UndeliverableDueToProbationCausedByClientError 0", "pending probation 0"
 	rows := map[string]struct {
@@ -35,8 +35,8 @@ func TestHoldActsOnWhatHappened(t *testing.T) {
 		"400":                       {documented, e.URL + "/400", "dropped UndeliverableDueToHttpBadRequest 1"},
 		"500":                       {documented, e.URL + "/500", "pending 1"},
 		"503":                       {documented, e.URL + "/503", waits},
-		"refused":                   {documented, refusing, waits},
-		"refused-safe":              {safe, refusing, waits},
+		"closed-port":               {documented, closedPort, waits},
+		"closed-port-safe":          {safe, closedPort, waits},
 		"401-azure":                 {both(documented, azure), e.URL + "/401", waits},
 		"no-token-is-not-401-azure": {both(documented, azure, withoutToken), e.URL + "/200", ended},
 	}
@@ -53,7 +53,8 @@ func TestHoldActsOnWhatHappened(t *testing.T) {
 	}
 }
 
-// However many events a request carried, its failure is one, also at the second event subscription that sends the same.
+// However many events a request has, its failure counts once, also for the second event subscription with the same
+// events.
 func TestFailedBatchIsOneFailure(t *testing.T) {
 	t.Parallel()
 	const counted = "SELECT coalesce(sum(failures_in_a_row), 0) FROM postrider_internal.probations"
@@ -81,14 +82,14 @@ func TestFailedBatchIsOneFailure(t *testing.T) {
 			b.publishAtOnce(t, "second", 1)
 			b.attemptsMade(t, 2)
 			b.publishAtOnce(t, "third", 1)
-			b.attemptsMade(t, 2-row.want) // where it counts, the first failure may hold the other event subscription's attempt
+			b.attemptsMade(t, 2-row.want) // a failure that counts may hold the other attempt
 			b.become(t, row.want, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL")
 		})
 	}
 }
 
-// A limit below the attempts that were made already ends a delivery, or a batch, at its turn: no request is sent.
-func TestLoweredLimitEndsDeliveriesAtTheirTurn(t *testing.T) {
+// A limit below the number of attempts ends a delivery or a batch at its due check: no request is sent.
+func TestLoweredLimitEndsDeliveriesAtTheirDueCheck(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newSwitchable(t, http.StatusInternalServerError)

@@ -23,8 +23,8 @@ import (
 	"postrider/policy"
 )
 
-// The credentials of a location may stand in its URL's query, and errors repeat URLs.
-func TestExportErrorsTellNoQuery(t *testing.T) {
+// A location's URL may have credentials in its query, and errors quote URLs.
+func TestExportErrorsHaveNoQuery(t *testing.T) {
 	t.Parallel()
 	const planted = "planted-secret"
 	err := fmt.Errorf("write to azblob://dead: %w",
@@ -34,11 +34,11 @@ func TestExportErrorsTellNoQuery(t *testing.T) {
 	require.Equal(t,
 		`write to azblob://dead: Put "https://acct.blob.core.windows.net/dead/a%20b.json?…": context deadline exceeded`,
 		withoutQueries(err.Error()))
-	for _, said := range []string{
+	for _, text := range []string{
 		"", "no space left on device?", "GET https://a/b: 403", "https://a?",
 		"s3://b/c?region=x&y=" + planted + " twice https://d/e?z=" + planted,
 	} {
-		require.NotContains(t, withoutQueries(said), planted)
+		require.NotContains(t, withoutQueries(text), planted)
 	}
 	require.Equal(t, "no space left on device?", withoutQueries("no space left on device?"))
 }
@@ -75,7 +75,7 @@ func (e s3Error) Error() string        { return "operation error S3" }
 func (e s3Error) ErrorCode() string    { return e.code }
 func (e s3Error) ErrorMessage() string { return e.message }
 
-// The libraries of the clouds wrap their errors so that the words for them are found.
+// The errors of the cloud libraries can be unwrapped for their plain texts.
 func TestErrorsOfBucketsArePlain(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -86,15 +86,15 @@ func TestErrorsOfBucketsArePlain(t *testing.T) {
 	text := "s3://dead?region=us-east-1&anonymous=true&use_path_style=true&endpoint=" + server.URL
 	location, err := policy.ParseLocation(text)
 	require.NoError(t, err)
-	places := export.NewLocations(policy.ExportLocations{})
-	t.Cleanup(places.Close)
-	err = places.Write(t.Context(), policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
+	locations := export.NewLocations(policy.ExportLocations{})
+	t.Cleanup(locations.Close)
+	err = locations.Write(t.Context(), policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
 	require.ErrorContains(t, err, "operation error S3")
 	require.Equal(t, "the location responded with AccessDenied: Access Denied", export.ErrorText(err))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	err = places.Write(ctx, policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
+	err = locations.Write(ctx, policy.ExportTarget{Location: location}, "a.json", []byte("[]"))
 	require.Equal(t, "it was not written within 60 s", export.ErrorText(err))
 }
 

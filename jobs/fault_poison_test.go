@@ -13,10 +13,10 @@ import (
 	"postrider/policy"
 )
 
-// chunked answers in chunks that never end, or break the rules.
+// chunked responds with chunks that never end, or are malformed.
 func chunked(status string, chunk func(n int) string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
-		saying("HTTP/1.1 " + status + "\r\nTransfer-Encoding: chunked\r\n\r\n")(conn)
+		respondRaw("HTTP/1.1 " + status + "\r\nTransfer-Encoding: chunked\r\n\r\n")(conn)
 		for n := 0; ; n++ {
 			if _, err := io.WriteString(conn, chunk(n)); err != nil {
 				return
@@ -25,25 +25,25 @@ func chunked(status string, chunk func(n int) string) func(*net.TCPConn) {
 	}
 }
 
-// headed answers with this many header fields of this many bytes each, not all of them UTF-8.
+// headed responds with this many header fields of this many bytes each, some not UTF-8.
 func headed(status string, fields, bytes int) func(*net.TCPConn) {
 	var head strings.Builder
 	for n := range fields {
 		fmt.Fprintf(&head, "X-%d: %s\r\n", n, strings.Repeat("\xff\xfe", bytes/2))
 	}
-	return saying("HTTP/1.1 " + status + "\r\n" + head.String() + "Content-Length: 0\r\n\r\n")
+	return respondRaw("HTTP/1.1 " + status + "\r\n" + head.String() + "Content-Length: 0\r\n\r\n")
 }
 
-// Answers that are large or broken beyond reason cost what an ordinary answer costs: their status counts, a part of
-// them is stored, and the attempt ends in time.
-func TestAnswersBeyondReason(t *testing.T) {
+// Huge or malformed responses cost what an ordinary one costs: their status counts, a part of them is stored, and the
+// attempt ends in time.
+func TestHugeAndMalformedResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
 	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "5 seconds"}`)
 	mebibyte := "100000\r\n" + strings.Repeat("\x00", 1<<20) + "\r\n"
 	constant := func(chunk string) func(int) string { return func(int) string { return chunk } }
-	answers := []animal{
+	cases := []endpointCase{
 		{"200-in-endless-chunks", chunked("200 OK",
 			constant(mebibyte)), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
 		{"500-in-endless-chunks", chunked("500 Broken",
@@ -71,18 +71,18 @@ func TestAnswersBeyondReason(t *testing.T) {
 		{"2000-header-fields", headed("500 Broken", 2000, 20), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
 		{"400-and-all-of-it", headed("400 \xff\xfe", 1000, 40), "", policy.OutcomeBadRequest, 400, policy.DeadLetter, ""},
 	}
-	for _, a := range answers {
+	for _, a := range cases {
 		url, _ := rawEndpoint(t, a.serve)
 		b.subscribe(t, a.name, url, under("quick"))
 	}
 	b.start(t, nil)
 	b.publishOne(t, "e")
-	b.attemptsMade(t, len(answers))
-	for _, a := range answers {
-		b.requireAnimal(t, a)
+	b.attemptsMade(t, len(cases))
+	for _, a := range cases {
+		b.requireCase(t, a)
 	}
 	for _, view := range []string{"delivery_attempts", "deliveries"} {
-		require.Len(t, b.everything(t, view), len(answers), view)
+		require.Len(t, b.everything(t, view), len(cases), view)
 	}
 	require.Len(t, b.everything(t, "dead_letters"), 1)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 4000000"),
@@ -94,13 +94,12 @@ func TestAnswersBeyondReason(t *testing.T) {
 		"nothing had to be left out")
 }
 
-// A batch whose endpoint answers with poison ends like a single delivery: the members' rows and the batch's are
-// written.
-func TestPoisonousAnswersToABatch(t *testing.T) {
+// A batch with a poisonous response ends like a single delivery: the rows of the members and of the batch are written.
+func TestPoisonousResponsesToABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	url, _ := rawEndpoint(t,
-		saying("HTTP/1.1 400 \xff\x01\r\nX-Bad: \xff\xfe\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x"))
+		respondRaw("HTTP/1.1 400 \xff\x01\r\nX-Bad: \xff\xfe\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x"))
 	b.subscribe(t, "all", url, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = new(10) })
 	b.publishMany(t, 10)
 	b.start(t, nil)

@@ -37,7 +37,7 @@ func (b *bundle) publishMany(t *testing.T, n int) []string {
 func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusServiceUnavailable))
+	e, h := newHanging(t, respondWith(http.StatusServiceUnavailable))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	b.publishOne(t, "e")
@@ -47,20 +47,20 @@ func TestDeletingTheEventSubscriptionDuringARequest(t *testing.T) {
 		return b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'canceled' "+
 			"AND reason = 'EventSubscriptionDeleted' AND attempts = 0 AND last_outcome IS NULL")
 	}
-	require.Equal(t, 1, canceled(), "canceled when the deletion is answered")
+	require.Equal(t, 1, canceled(), "canceled when Delete returns")
 	h.letGo()
 	b.attempt(t)
-	require.Equal(t, 1, canceled(), "the late answer changes nothing")
+	require.Equal(t, 1, canceled(), "the late response changes nothing")
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts"))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
-// A deletion whose canceling was interrupted: the turn that comes finds no event subscription.
+// The cancellation of a deleted event subscription was interrupted: the next due check finds no event subscription.
 func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.publishOne(t, "e")
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET deleted_at = now(), drained_at = now()")
@@ -71,11 +71,11 @@ func TestDeletedEventSubscriptionIsNotCalled(t *testing.T) {
 	require.Empty(t, e.requests())
 }
 
-// A node that cannot write down what it hears must not start new requests.
+// A node that cannot record results must not send requests.
 func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	b.publishOne(t, "in-flight")
@@ -86,7 +86,7 @@ func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), tick)
 		defer cancel()
 		return b.store.Recorder.WaitRecording(ctx) != nil
-	}, patience, tick)
+	}, waitTimeout, tick)
 	ids := b.publishMany(t, 20)
 	b.become(t, 21, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'")
 	require.Never(t, func() bool { return len(e.requests()) > 1 }, 500*time.Millisecond, tick)
@@ -99,14 +99,14 @@ func TestNoRequestsWhileNothingCanBeRecorded(t *testing.T) {
 	require.Equal(t, 21, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 }
 
-// However often the attempt could not even begin, the event was not tried: it is not given up for that.
+// An attempt that could not begin, however often, does not count: the event is not dead-lettered for it.
 func TestAttemptsThatCannotBeginAreNoReruns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.publishOne(t, "e")
-	// The body cannot be loaded: the database answers everything but that.
+	// The body cannot be loaded; everything else works.
 	b.exec(t, "ALTER TABLE postrider_internal.events RENAME COLUMN body TO hidden")
 	b.start(t, nil)
 	for range 3 {
@@ -121,12 +121,12 @@ func TestAttemptsThatCannotBeginAreNoReruns(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 0 AND outcome = 'Delivered'"))
 }
 
-// A result that PostgreSQL refuses, even without the response, must not pass for recorded: its job would be completed,
-// and the delivery would wait without one for ever.
+// A result that PostgreSQL rejects, even without the response, must not count as recorded: its job would be completed,
+// and the delivery would have none.
 func TestResultThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.subscribe(t, "all", refusing, nil)
+	b.subscribe(t, "all", closedPort, nil)
 	b.publishOne(t, "e")
 	var job queue.JobToken
 	var id int64
@@ -150,8 +150,8 @@ func TestDrain(t *testing.T) {
 		id := r.eventID()
 		w.WriteHeader(statuses[id[len(id)-1]%4])
 	})
-	b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"]}`) // no second attempt, however long a busy machine takes
-	b.subscribe(t, "all", e.URL, under("patient"))
+	b.copyPolicy(t, "ga-2021", "slow", `{"steps":["1 hour"]}`) // no second attempt, however long a busy machine takes
+	b.subscribe(t, "all", e.URL, under("slow"))
 	const n = 2000
 	b.publishMany(t, n)
 	b.start(t, nil)
@@ -169,13 +169,13 @@ func TestDrain(t *testing.T) {
 	require.Len(t, e.requests(), n)
 }
 
-// Events that PostgreSQL's jsonb cannot hold are stored, delivered, dead-lettered, and never fail a query over all
+// Events that PostgreSQL's jsonb cannot hold are stored, delivered and dead-lettered, and never fail a query over all
 // rows.
 func TestEventsThatJSONBCannotHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.withoutProbation(t) // twelve refusals of one endpoint would begin one
-	e := newEndpoint(t, answering(http.StatusBadRequest))
+	b.withoutProbation(t) // twelve rejections of one endpoint would start one
+	e := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "rows", e.URL, nil)
 	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
@@ -200,13 +200,13 @@ func TestEventsThatJSONBCannotHold(t *testing.T) {
 	require.Len(t, b.everything(t, "events"), len(rows))
 	require.Len(t, b.everything(t, "deliveries"), 2*len(rows))
 	require.Len(t, b.everything(t, "delivery_attempts"), 2*len(rows))
-	letters := b.everything(t, "dead_letters")
-	require.Len(t, letters, len(rows))
-	for _, letter := range letters {
-		id := letter["event_id"].(string)
-		require.Equal(t, eventGridBody(id, rows[id].data), letter["body_text"])
-		require.Equal(t, rows[id].held, letter["body"] != nil, id)
-		require.Equal(t, rows[id].held, letter["body_error"] == nil, id)
+	deadLetters := b.everything(t, "dead_letters")
+	require.Len(t, deadLetters, len(rows))
+	for _, deadLetter := range deadLetters {
+		id := deadLetter["event_id"].(string)
+		require.Equal(t, eventGridBody(id, rows[id].data), deadLetter["body_text"])
+		require.Equal(t, rows[id].held, deadLetter["body"] != nil, id)
+		require.Equal(t, rows[id].held, deadLetter["body_error"] == nil, id)
 	}
 	require.Equal(t, len(rows), b.count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'dropped' AND reason = 'UndeliverableDueToHttpBadRequest'"))

@@ -13,12 +13,12 @@ import (
 	"postrider/catalog"
 )
 
-// One endpoint hangs and is owed far more than there are workers: the others are served all the same, and nothing that
-// the hanging one is owed is lost.
+// One endpoint hangs with a backlog of many times the workers: the others are served, and none of its deliveries is
+// lost.
 func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const workers, owed = 40, 400
+	const workers, backlog = 40, 400
 	var inFlight, most atomic.Int64
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
@@ -30,7 +30,7 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 		inFlight.Add(-1)
 		w.WriteHeader(http.StatusOK)
 	})
-	t.Cleanup(release) // before the endpoint is closed, which waits for its requests
+	t.Cleanup(release) // before the endpoint closes and waits for its requests
 	healthy := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusOK) })
 	only := func(eventType string) func(*catalog.SubscriptionSpec) {
 		return func(s *catalog.SubscriptionSpec) { s.Filter.IncludedEventTypes = []string{eventType} }
@@ -38,9 +38,9 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	b.subscribe(t, "hanging", hanging.URL, only("test"))
 	b.subscribe(t, "healthy", healthy.URL, only("other"))
 	b.useWorkers(t, workers)
-	b.publishMany(t, owed)
+	b.publishMany(t, backlog)
 	b.start(t, nil)
-	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider.deliveries WHERE hold = 'admission'", owed-workers*4)
+	b.become(t, 1, "SELECT (count(*) >= $1)::int FROM postrider.deliveries WHERE hold = 'admission'", backlog-workers*4)
 
 	for i := range 60 {
 		b.publish(t, "application/json",
@@ -51,12 +51,12 @@ func TestHangingEndpointHoldsFewWorkers(t *testing.T) {
 	require.Len(t, healthy.requests(), 60)
 	require.LessOrEqual(t, most.Load(), int64(workers/2))
 	release()
-	b.attemptsMade(t, owed)
-	require.Equal(t, owed+60,
+	b.attemptsMade(t, backlog)
+	require.Equal(t, backlog+60,
 		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
-// maxConcurrentDeliveries bounds the requests in flight, and everything is delivered all the same.
+// maxConcurrentDeliveries bounds the requests in flight, and everything is delivered.
 func TestMaxConcurrentDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -75,13 +75,13 @@ func TestMaxConcurrentDeliveries(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 	})
 	release := sync.OnceFunc(func() { close(open) })
-	t.Cleanup(release) // before the endpoint is closed, which waits for its requests
+	t.Cleanup(release) // before the endpoint closes and waits for its requests
 	two := 2
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &two })
 	b.publishMany(t, 40)
 	b.start(t, nil)
 	<-full
-	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'") // what found no place
+	b.become(t, 1, "SELECT (count(*) > 0)::int FROM postrider.deliveries WHERE hold = 'admission'")
 	release()
 	b.attemptsMade(t, 40)
 	require.EqualValues(t, 2, most.Load())

@@ -19,8 +19,8 @@ import (
 	"postrider/postgres"
 )
 
-// asking is an event subscription whose endpoint has to be validated.
-func asking(url string, schema event.Schema) catalog.SubscriptionSpec {
+// validated is an event subscription whose endpoint must be validated.
+func validated(url string, schema event.Schema) catalog.SubscriptionSpec {
 	return catalog.SubscriptionSpec{
 		EndpointURL: url, EndpointKind: policy.KindWebhook, EventDeliverySchema: schema,
 		RetryPolicy:        catalog.RetryPolicySpec{Policy: policy.DefaultName},
@@ -28,8 +28,8 @@ func asking(url string, schema event.Schema) catalog.SubscriptionSpec {
 	}
 }
 
-// startShaking sets an engine going that asks three times within a moment.
-func (b *bundle) startShaking(t *testing.T, change func(*jobs.Options)) {
+// startHandshakes starts an engine whose three tries follow one another at once.
+func (b *bundle) startHandshakes(t *testing.T, change func(*jobs.Options)) {
 	t.Helper()
 	b.start(t, func(o *jobs.Options) {
 		o.HandshakePause = time.Millisecond
@@ -51,11 +51,11 @@ func (b *bundle) begin(t *testing.T, name string, spec catalog.SubscriptionSpec)
 	return id
 }
 
-// shake begins a handshake and waits for its end.
-func (b *bundle) shake(t *testing.T, name string, spec catalog.SubscriptionSpec) *catalog.Handshake {
+// handshakeEnded begins a handshake and waits for its end.
+func (b *bundle) handshakeEnded(t *testing.T, name string, spec catalog.SubscriptionSpec) *catalog.Handshake {
 	t.Helper()
 	id := b.begin(t, name, spec)
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
 	return b.handshake(t, id)
 }
 
@@ -85,7 +85,7 @@ func codeIn(body string) (code, url string) {
 	return events[0].Data.ValidationCode, events[0].Data.ValidationURL
 }
 
-// sendsBack answers the validation event with its code.
+// sendsBack responds to the validation event with its code.
 func sendsBack(w http.ResponseWriter, r request) {
 	if code, _ := codeIn(r.body); code != "" {
 		_, _ = fmt.Fprintf(w, `{"ValidationResponse":%q}`, code)
@@ -96,8 +96,8 @@ func TestValidationEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
-	b.startShaking(t, nil)
-	h := b.shake(t, "billing", asking(e.URL+"/in?secret=1", event.EventGrid))
+	b.startHandshakes(t, nil)
+	h := b.handshakeEnded(t, "billing", validated(e.URL+"/in?secret=1", event.EventGrid))
 
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
 	require.Equal(t, 1, h.Tries)
@@ -128,25 +128,25 @@ func TestValidationEvent(t *testing.T) {
 			"eventsubscriptions/billing/validate?id=" + h.Code},
 	}, events[0])
 
-	sub := b.put(t, "billing", asking(e.URL+"/in?secret=1", event.EventGrid), h.ID)
+	sub := b.put(t, "billing", validated(e.URL+"/in?secret=1", event.EventGrid), h.ID)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	b.publishOne(t, "a")
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 }
 
-// handshakeCase is an endpoint's answer to each request of a handshake and what becomes of it.
+// handshakeCase has an endpoint's responses to a handshake, and the result.
 type handshakeCase struct {
-	schema event.Schema
-	answer func(http.ResponseWriter, request)
-	state  catalog.HandshakeState
-	tries  int
-	says   string
+	schema  event.Schema
+	respond func(http.ResponseWriter, request)
+	state   catalog.HandshakeState
+	tries   int
+	says    string
 }
 
-func TestAnswersToHandshakes(t *testing.T) {
+func TestResponsesToHandshakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.startShaking(t, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
+	b.startHandshakes(t, func(o *jobs.Options) { o.HandshakeTimeout = 300 * time.Millisecond })
 	with := func(status int, header, value, body string) func(http.ResponseWriter, request) {
 		return func(w http.ResponseWriter, _ request) {
 			if header != "" {
@@ -173,16 +173,17 @@ func TestAnswersToHandshakes(t *testing.T) {
 			event.EventGrid, accepted, catalog.HandshakeFailed, 3, "responded 202, and only 200 with the code counts",
 		},
 		"no content": {
-			event.EventGrid, answering(http.StatusNoContent), catalog.HandshakeFailed, 3, "responded 204",
+			event.EventGrid, respondWith(http.StatusNoContent), catalog.HandshakeFailed, 3, "responded 204",
 		},
 		"an error": {
-			event.EventGrid, answering(http.StatusInternalServerError), catalog.HandshakeFailed, 3, "try 3 of 3: responded 500",
+			event.EventGrid, respondWith(http.StatusInternalServerError), catalog.HandshakeFailed, 3,
+			"try 3 of 3: responded 500",
 		},
 		"a redirect": {
 			event.EventGrid, with(http.StatusFound, "Location", "/", ""), catalog.HandshakeFailed, 3, "responded 302",
 		},
 		"nothing in it": {
-			event.EventGrid, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes",
+			event.EventGrid, respondWith(http.StatusOK), catalog.HandshakeAwaiting, 1, "open validationUrl within 10 minutes",
 		},
 		"another code": {event.EventGrid, with(200, "", "",
 			`{"validationResponse":"x"}`), catalog.HandshakeAwaiting, 1, "another validationResponse"},
@@ -198,7 +199,7 @@ func TestAnswersToHandshakes(t *testing.T) {
 		},
 		"a broken body": {event.EventGrid, broken, catalog.HandshakeFailed, 3, "no response: the endpoint closed " +
 			"the connection before its response was complete"},
-		"no answer":              {event.EventGrid, hang, catalog.HandshakeFailed, 3, "timed out after 300ms"},
+		"no response":            {event.EventGrid, hang, catalog.HandshakeFailed, 3, "timed out after 300ms"},
 		"permission, broken off": {event.CloudEvents, brokenOff, catalog.HandshakeSucceeded, 1, "Allowed-Origin: *"},
 		"permission": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "eventgrid.azure.net",
 			""), catalog.HandshakeSucceeded, 1, "Allowed-Origin: eventgrid.azure.net"},
@@ -209,28 +210,28 @@ func TestAnswersToHandshakes(t *testing.T) {
 		},
 		"permission for others": {event.CloudEvents, with(200, "WebHook-Allowed-Origin", "caf\xe9.example",
 			""), catalog.HandshakeFailed, 3, "which is not eventgrid.azure.net"},
-		"no permission": {event.CloudEvents, answering(http.StatusOK), catalog.HandshakeAwaiting, 1, "responded 200 " +
+		"no permission": {event.CloudEvents, respondWith(http.StatusOK), catalog.HandshakeAwaiting, 1, "responded 200 " +
 			"without WebHook-Allowed-Origin"},
 		"no such method": {
-			event.CloudEvents, answering(http.StatusMethodNotAllowed), catalog.HandshakeFailed, 3,
+			event.CloudEvents, respondWith(http.StatusMethodNotAllowed), catalog.HandshakeFailed, 3,
 			"responded 405 without WebHook-Allowed-Origin",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEndpoint(t, c.answer)
-			h := b.shake(t, strings.ReplaceAll(name, " ", "-"), asking(e.URL, c.schema))
+			e := newEndpoint(t, c.respond)
+			h := b.handshakeEnded(t, strings.ReplaceAll(name, " ", "-"), validated(e.URL, c.schema))
 			require.Equal(t, c.state, h.State, h.Message)
 			require.Contains(t, h.Message, c.says)
 			require.Equal(t, c.tries, h.Tries)
 			require.Len(t, h.Steps, c.tries)
 			require.Len(t, e.requests(), c.tries)
 			for _, step := range h.Steps {
-				require.NotContains(t, string(step.Answer), h.Code, "an answer may hold what was sent")
+				require.NotContains(t, string(step.Answer), h.Code, "a response may repeat the request")
 				require.LessOrEqual(t, len(step.Answer), 4096)
 			}
 			_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, strings.ReplaceAll(name, " ", "-"),
-				asking(e.URL, c.schema), h.ID)
+				validated(e.URL, c.schema), h.ID)
 			var failed *catalog.ValidationFailedError
 			require.Equal(t, c.state == catalog.HandshakeFailed, errors.As(err, &failed), "%v", err)
 			require.Zero(t,
@@ -239,12 +240,11 @@ func TestAnswersToHandshakes(t *testing.T) {
 	}
 }
 
-// Endpoints repeat what they were sent. Neither the code, in any case, nor what is secret of their URL is kept, also
-// where it would be cut.
-func TestSecretsAreLeftOutOfHandshakes(t *testing.T) {
+// Endpoints repeat what they received. Neither the code, in any case, nor secrets of their URL are stored, even partly.
+func TestHandshakesStoreNoSecrets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.startShaking(t, nil)
+	b.startHandshakes(t, nil)
 	for name, c := range map[string]struct {
 		schema event.Schema
 		repeat func(http.ResponseWriter, request)
@@ -274,7 +274,7 @@ func TestSecretsAreLeftOutOfHandshakes(t *testing.T) {
 		}},
 	} {
 		e := newEndpoint(t, c.repeat)
-		h := b.shake(t, name, asking(e.URL+"/in?code=hush%2Fhush", c.schema))
+		h := b.handshakeEnded(t, name, validated(e.URL+"/in?code=hush%2Fhush", c.schema))
 		kept := h.Message
 		require.NotEmpty(t, h.Steps, name)
 		for _, step := range h.Steps {
@@ -292,8 +292,8 @@ func TestPermissionRequest(t *testing.T) {
 		w.Header()["Webhook-Allowed-Origin"] = r.header["Webhook-Request-Origin"]
 		w.Header().Set("WebHook-Allowed-Rate", "100")
 	})
-	b.startShaking(t, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
-	h := b.shake(t, "billing", asking(e.URL+"/in?secret=1", event.CloudEvents))
+	b.startHandshakes(t, func(o *jobs.Options) { o.WebhookOrigin, o.WebhookRequestRate = "events.example.com", 120 })
+	h := b.handshakeEnded(t, "billing", validated(e.URL+"/in?secret=1", event.CloudEvents))
 
 	require.Equal(t, catalog.HandshakeSucceeded, h.State, h.Message)
 	require.Contains(t, h.Message, `"100", which is not applied`)
@@ -305,13 +305,13 @@ func TestPermissionRequest(t *testing.T) {
 	require.Equal(t, h.ValidationURL(), r.header.Get("WebHook-Request-Callback"))
 }
 
-// Endpoints of namespace topics are given no URL to open, so an answer without permission is no answer.
-func TestNamespaceTopicsAskWithoutACallback(t *testing.T) {
+// Endpoints of namespace topics get no URL to open, so a response without permission is a failure.
+func TestNamespaceTopicsHaveNoCallback(t *testing.T) {
 	t.Parallel()
 	b := setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicNamespace, InputSchema: event.CloudEvents})
-	e := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
-	h := b.shake(t, "billing", asking(e.URL, event.CloudEvents))
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
+	h := b.handshakeEnded(t, "billing", validated(e.URL, event.CloudEvents))
 	require.Equal(t, catalog.HandshakeFailed, h.State, h.Message)
 	require.Len(t, e.requests(), 3)
 	require.Equal(t, "eventgrid.azure.net", e.requests()[0].header.Get("WebHook-Request-Origin"))
@@ -321,13 +321,13 @@ func TestNamespaceTopicsAskWithoutACallback(t *testing.T) {
 		postgres.ErrNotFound)
 }
 
-// An endpoint is told that its event subscription is gone, unless it was never ready for deliveries.
-func TestEndpointIsToldOfTheDeletion(t *testing.T) {
+// An endpoint is notified of the deletion of its event subscription, unless that was never ready for deliveries.
+func TestEndpointIsNotifiedOfTheDeletion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	status := make(chan int, 10)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(<-status) })
-	b.startShaking(t, nil)
+	b.startHandshakes(t, nil)
 	b.subscribe(t, "billing", e.URL+"/?secret=1", nil)
 	b.subscribe(t, "cloudy", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	status <- http.StatusInternalServerError
@@ -357,18 +357,18 @@ func TestEndpointIsToldOfTheDeletion(t *testing.T) {
 		one.Specversion+" "+one.Type+" "+one.Source)
 
 	status <- http.StatusOK
-	spec := asking(e.URL, event.EventGrid)
-	b.put(t, "stranger", spec, b.shake(t, "stranger", spec).ID)
-	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "stranger"))
+	spec := validated(e.URL, event.EventGrid)
+	b.put(t, "unvalidated", spec, b.handshakeEnded(t, "unvalidated", spec).ID)
+	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "unvalidated"))
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE purpose = 'deletion'"))
 }
 
-// A node dies in the middle of a handshake: another one asks again, with a row of its own.
-func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
+// A node dies during a handshake: another node repeats the request, with a new row.
+func TestHandshakeOfADeadNodeIsReclaimed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
-	spec := asking(e.URL, event.EventGrid)
+	spec := validated(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	var job int64
 	require.NoError(t,
@@ -385,7 +385,7 @@ func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
 	require.Equal(t, catalog.HandshakePending, b.handshake(t, id).State,
 		"nor does a word on a handshake that a failover lost, whose ids this one has")
 
-	b.startShaking(t, nil)
+	b.startHandshakes(t, nil)
 	b.become(t, 1,
 		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL")
 	require.NoError(t, b.store.Handshakes.Record(t.Context(),
@@ -396,14 +396,14 @@ func TestHandshakeOfADeadNodeIsTakenUp(t *testing.T) {
 	require.Len(t, e.requests(), 1)
 }
 
-// A stop cuts the request; the next node makes it again.
-func TestStopInTheMiddleOfAHandshake(t *testing.T) {
+// A stop cuts the request; the next node repeats it.
+func TestStopDuringAHandshake(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e, hang := newHanging(t, sendsBack)
 	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 50 * time.Millisecond })
 	require.NoError(t, engine.Start(t.Context()))
-	id := b.begin(t, "billing", asking(e.URL, event.EventGrid))
+	id := b.begin(t, "billing", validated(e.URL, event.EventGrid))
 	<-hang.begun
 	requireStops(t, engine)
 	hang.letGo()
@@ -413,11 +413,11 @@ func TestStopInTheMiddleOfAHandshake(t *testing.T) {
 	second := b.newEngine(t, other, nil)
 	require.NoError(t, second.Start(t.Context()))
 	defer requireStops(t, second)
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
 	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
 }
 
-// Two nodes: the hold that one has ended is over on both.
+// A hold that ends on one of two nodes ends on both.
 func TestHandshakeOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -426,28 +426,28 @@ func TestHandshakeOnTwoNodes(t *testing.T) {
 	second := b.newEngine(t, other, nil)
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, second) })
-	spec := asking(e.URL, event.EventGrid)
-	id := b.begin(t, "billing", spec) // by a node that asks nobody
+	spec := validated(e.URL, event.EventGrid)
+	id := b.begin(t, "billing", spec) // by a node without an engine
 	<-hang.begun
 	b.put(t, "billing", spec, id)
 	b.publishOne(t, "a")
-	b.startShaking(t, nil)
+	b.startHandshakes(t, nil)
 	hang.letGo()
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 	b.publishOne(t, "b")
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 }
 
-// Handshakes that hang take neither the workers of deliveries nor a place in front of them.
-func TestHangingHandshakesKeepNoDeliveryWaiting(t *testing.T) {
+// Hanging handshakes take no workers of deliveries and delay none.
+func TestHangingHandshakesDelayNoDelivery(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	silent, hang := newHanging(t, answering(http.StatusInternalServerError))
-	e := newEndpoint(t, answering(http.StatusOK))
+	silent, hang := newHanging(t, respondWith(http.StatusInternalServerError))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.useWorkers(t, 2)
 	b.start(t, nil)
 	for n := range 20 {
-		b.begin(t, fmt.Sprintf("silent-%d", n), asking(silent.URL, event.EventGrid))
+		b.begin(t, fmt.Sprintf("silent-%d", n), validated(silent.URL, event.EventGrid))
 	}
 	for range 20 {
 		<-hang.begun
@@ -458,30 +458,30 @@ func TestHangingHandshakesKeepNoDeliveryWaiting(t *testing.T) {
 	hang.letGo()
 }
 
-// The rule of every other request: an address inside is not called.
+// Handshakes obey the address guard, too.
 func TestHandshakeObeysTheAddressGuard(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
-	b.startShaking(t, func(o *jobs.Options) { o.AllowCIDR = nil })
-	h := b.shake(t, "billing", asking(e.URL, event.EventGrid))
+	b.startHandshakes(t, func(o *jobs.Options) { o.AllowCIDR = nil })
+	h := b.handshakeEnded(t, "billing", validated(e.URL, event.EventGrid))
 	require.Equal(t, catalog.HandshakeFailed, h.State)
 	require.Contains(t, h.Message, "rejected address")
 	require.Empty(t, e.requests())
 }
 
-// A handshake whose job is gone, which should not be, gets a new one.
-func TestSweeperMendsHandshakes(t *testing.T) {
+// A handshake whose job is gone gets a new one.
+func TestSweeperRepairsHandshakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
-	id := b.begin(t, "billing", asking(e.URL, event.EventGrid))
+	id := b.begin(t, "billing", validated(e.URL, event.EventGrid))
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
 	b.exec(t, "UPDATE postrider_internal.handshakes SET created_at = now() - interval '2 minutes'")
 	found, err := b.store.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, jobs.Swept{Handshakes: 1}, found)
-	b.startShaking(t, nil)
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
+	b.startHandshakes(t, nil)
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
 	require.Equal(t, catalog.HandshakeSucceeded, b.handshake(t, id).State)
 }

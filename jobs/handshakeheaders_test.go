@@ -13,8 +13,8 @@ import (
 	"postrider/policy"
 )
 
-// The requests of a handshake carry the Static headers of deliveries. What is kept of them names no secret.
-func TestHandshakesCarryStaticHeaders(t *testing.T) {
+// Handshake requests have the static headers of deliveries. What is stored of them has no secret.
+func TestHandshakesHaveStaticHeaders(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []event.Schema{event.EventGrid, event.CloudEvents} {
 		t.Run(string(schema), func(t *testing.T) {
@@ -25,14 +25,14 @@ func TestHandshakesCarryStaticHeaders(t *testing.T) {
 				w.Header().Set("WebHook-Allowed-Origin", r.header.Get("Authorization"))
 				_, _ = w.Write([]byte("I know " + r.header.Get("Authorization") + " and " + r.header.Get("X-Key")))
 			})
-			b.startShaking(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
-			spec := asking(e.URL, schema)
+			b.startHandshakes(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+			spec := validated(e.URL, schema)
 			spec.DeliveryAttributes = []policy.DeliveryAttribute{
 				secretHeader("Authorization", "Bearer s3cret-t0ken"), staticHeader("X-Key", "shown"),
 				staticHeader("User-Agent", "shop/1"),
 				staticHeader("Aeg-Event-Type", "theirs"), dynamicHeader("X-Id", "id"),
 			}
-			h := b.shake(t, "billing", spec)
+			h := b.handshakeEnded(t, "billing", spec)
 			require.NotEmpty(t, e.requests())
 			for _, r := range e.requests() {
 				require.Equal(t, []string{"Bearer s3cret-t0ken"}, r.header["Authorization"])
@@ -54,24 +54,24 @@ func TestHandshakesCarryStaticHeaders(t *testing.T) {
 	}
 }
 
-// A secret header whose value was not stated again is sent with the value that is stored.
-func TestHandshakesCarryKeptSecrets(t *testing.T) {
+// A secret header without a new value is sent with the stored value.
+func TestHandshakesHaveStoredSecrets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
-	b.startShaking(t, nil)
-	spec := asking(e.URL+"/one", event.EventGrid)
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL+"/one", event.EventGrid)
 	spec.DeliveryAttributes = []policy.DeliveryAttribute{secretHeader("X-Key", "s3cret")}
-	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
+	b.put(t, "billing", spec, b.handshakeEnded(t, "billing", spec).ID)
 	spec.EndpointURL += "/two"
 	spec.DeliveryAttributes = []policy.DeliveryAttribute{
 		{Name: "x-key", Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{IsSecret: true}},
 	}
-	require.Equal(t, catalog.HandshakeSucceeded, b.shake(t, "billing", spec).State)
+	require.Equal(t, catalog.HandshakeSucceeded, b.handshakeEnded(t, "billing", spec).State)
 	require.Equal(t, map[string]string{"X-Key": "s3cret"}, e.requests()[1].custom())
 }
 
-// text is all of a table.
+// text returns the rows of a table as text.
 func (b *bundle) text(t *testing.T, table string) (text string) {
 	t.Helper()
 	require.NoError(t, b.pool.QueryRow(t.Context(), "SELECT string_agg(t::text, ' ') FROM "+table+" t").Scan(&text))

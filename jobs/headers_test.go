@@ -15,7 +15,7 @@ import (
 	"postrider/policy"
 )
 
-// sending gives an event subscription custom headers.
+// sending sets custom headers.
 func sending(list ...policy.DeliveryAttribute) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.DeliveryAttributes = list }
 }
@@ -38,7 +38,7 @@ func dynamicHeader(name, sourceField string) policy.DeliveryAttribute {
 	}
 }
 
-// custom are a request's headers that begin with X-.
+// custom returns the request's headers that begin with X-.
 func (r request) custom() map[string]string {
 	list := map[string]string{}
 	for name, values := range r.header {
@@ -104,7 +104,7 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 		t.Run(string(row.schema), func(t *testing.T) {
 			t.Parallel()
 			b := row.input(t)
-			e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+			e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 			b.subscribe(t, "all", e.URL, both(delivering(row.schema), sending(row.headers...)))
 			b.start(t, nil)
 			b.publish(t, row.contentType, row.body)
@@ -120,11 +120,11 @@ func TestCustomHeadersOfEachSchema(t *testing.T) {
 	}
 }
 
-// All members of a batch have the header values of their request, also at its next attempt.
+// All members of a batch have the header values of their request, also at the next attempt.
 func TestCustomHeadersOfBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	headers := sending(staticHeader("X-Fixed", "v"), dynamicHeader("X-Kind", "data.kind"))
 	b.subscribe(t, "all", e.URL, both(batching(10, 64), headers))
 	var list []string
@@ -148,11 +148,11 @@ func TestCustomHeadersOfBatches(t *testing.T) {
 	require.NotEmpty(t, e.requests()[6].header.Get("Aeg-Output-Event-Id"))
 }
 
-// Members that differ in a header that was added after their batch was cut leave it and go alone.
+// Members that differ in a header that was added after their batch was cut leave it and are sent alone.
 func TestDynamicHeaderAddedToABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	b.subscribe(t, "all", e.URL, batching(10, 64))
 	b.publish(t, jsonType, "["+eventGridBody("1", `{"kind":"a"}`)+","+eventGridBody("2", `{"kind":"b"}`)+","+
 		eventGridBody("3", `{"kind":"a"}`)+"]")
@@ -173,7 +173,7 @@ func TestDynamicHeaderAddedToABatch(t *testing.T) {
 func TestDynamicHeadersOfManyBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, both(batching(20, 1024), sending(dynamicHeader("X-Kind", "data.kind"))))
 	const large, small = 40, 1100
 	for range large {
@@ -200,7 +200,7 @@ func TestDynamicHeadersOfManyBatches(t *testing.T) {
 func TestCustomUserAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL+"/own",
 		sending(staticHeader("user-agent", "shop/1"), secretHeader("authorization", "Bearer t")))
 	b.subscribe(t, "none", e.URL+"/none", nil)
@@ -218,11 +218,11 @@ func TestCustomUserAgent(t *testing.T) {
 	}
 }
 
-// What was stored before a name became ours does not replace our header.
+// A stored custom header does not replace one of ours whose name was reserved later.
 func TestCustomHeaderNeverReplacesOurs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, sending(staticHeader("Aeg-Event-Type", "theirs"),
 		staticHeader("content-type", "text/plain"), staticHeader("X-A", "v")))
 	b.start(t, nil)
@@ -234,11 +234,11 @@ func TestCustomHeaderNeverReplacesOurs(t *testing.T) {
 	require.Equal(t, map[string]string{"X-A": "v"}, r.custom())
 }
 
-// A value from an event that no header can carry must not keep the event from being delivered.
+// A value that no header can carry must not block the event's delivery.
 func TestDynamicHeaderThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, sending(dynamicHeader("X-A", "data.a"), dynamicHeader("X-B", "data.b")))
 	b.start(t, func(o *jobs.Options) { o.MaxHeaderBytes = 5 })
 	for _, a := range []string{`"a\r\nX-C: c"`, `"\u0000"`, `"\u007f"`, `"\ud800"`, `"123456"`, `{}`, `null`} {
@@ -250,11 +250,11 @@ func TestDynamicHeaderThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// A changed setting holds from the next attempt on; the ready headers are the catalogue's.
+// A changed setting applies from the next attempt on.
 func TestCustomHeadersChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	b.subscribe(t, "all", e.URL, sending(staticHeader("X-A", "one")))
 	b.start(t, nil)
 	b.publishOne(t, "1")
@@ -270,8 +270,8 @@ func TestCustomHeadersChange(t *testing.T) {
 		[]map[string]string{seen[0].custom(), seen[1].custom(), seen[2].custom()})
 }
 
-// Only what is a secret is left out of the answers that are kept, and only where there is one.
-func TestSecretsAreLeftOutOfAnswers(t *testing.T) {
+// Only secrets are removed from stored responses, and only if there are any.
+func TestResponsesAreStoredWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {

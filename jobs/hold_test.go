@@ -36,7 +36,7 @@ func TestPausedSubscriptionWaitsAndIsReleased(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		b.publishOne(t, id)
 	}
-	b.attemptsMade(t, 3) // the other event subscription's
+	b.attemptsMade(t, 3) // of the other event subscription
 	require.Equal(t, 3, b.count(t, heldQuery))
 	require.Empty(t, endpoint.requests())
 
@@ -47,8 +47,8 @@ func TestPausedSubscriptionWaitsAndIsReleased(t *testing.T) {
 	require.Equal(t, 6, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
-// A job that was there before the pause finds it at its turn: the delivery waits, without an attempt.
-func TestJobOfAPausedSubscriptionIsParked(t *testing.T) {
+// A job from before the pause finds it at its due check: the delivery waits, without an attempt.
+func TestJobOfAPausedSubscriptionIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	status := make(chan int, 2)
@@ -63,7 +63,7 @@ func TestJobOfAPausedSubscriptionIsParked(t *testing.T) {
 	require.Equal(t, 1, b.travel(t))
 	b.become(t, 1, heldQuery)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE attempts = 1 AND state = 'pending'"),
-		"a held turn is no attempt")
+		"a held due check is no attempt")
 
 	b.resume(t, "billing")
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
@@ -72,13 +72,12 @@ func TestJobOfAPausedSubscriptionIsParked(t *testing.T) {
 	require.Equal(t, "1", endpoint.requests()[1].header.Get("Aeg-Delivery-Count"))
 }
 
-// What its publish has handed to this node waits for a place at the endpoint, and a pause that is answered meanwhile is
-// obeyed.
-func TestPauseReachesWhatWasHandedOver(t *testing.T) {
+// A local job waits for the gate, and obeys a pause that was confirmed meanwhile.
+func TestPauseReachesLocalJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	arrived, answer := make(chan struct{}, 2), make(chan struct{})
-	endpoint := newEndpoint(t, func(http.ResponseWriter, request) { arrived <- struct{}{}; <-answer })
+	arrived, response := make(chan struct{}, 2), make(chan struct{})
+	endpoint := newEndpoint(t, func(http.ResponseWriter, request) { arrived <- struct{}{}; <-response })
 	one := 1
 	b.subscribe(t, "billing", endpoint.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
 	b.start(t, nil)
@@ -86,9 +85,9 @@ func TestPauseReachesWhatWasHandedOver(t *testing.T) {
 	<-arrived
 	b.publishOne(t, "second")
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'"),
-		"both were handed over")
+		"both are local jobs")
 	b.pause(t, "billing")
-	close(answer)
+	close(response)
 	b.attemptsMade(t, 1)
 	b.become(t, 1, heldQuery)
 	require.Len(t, endpoint.requests(), 1)
@@ -97,14 +96,14 @@ func TestPauseReachesWhatWasHandedOver(t *testing.T) {
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
-// An attempt that is under way when its event subscription is paused finishes, and its result counts.
-func TestPauseLeavesTheAttemptUnderWayAlone(t *testing.T) {
+// An attempt in flight when its event subscription is paused finishes, and its result counts.
+func TestPauseLeavesTheAttemptInFlight(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	arrived, answer := make(chan struct{}), make(chan struct{})
+	arrived, response := make(chan struct{}), make(chan struct{})
 	endpoint := newEndpoint(t, func(w http.ResponseWriter, _ request) {
 		close(arrived)
-		<-answer
+		<-response
 		w.WriteHeader(http.StatusOK)
 	})
 	b.subscribe(t, "billing", endpoint.URL, nil)
@@ -112,12 +111,12 @@ func TestPauseLeavesTheAttemptUnderWayAlone(t *testing.T) {
 	b.publishOne(t, "a")
 	<-arrived
 	b.pause(t, "billing")
-	close(answer)
+	close(response)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 }
 
-// The time to live goes on during a pause: under at_ttl the delivery ends at that moment, still paused.
+// The time to live continues during a pause: under at_ttl the delivery ends at that moment, still paused.
 func TestHeldDeliveryExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -140,8 +139,8 @@ func TestHeldDeliveryExpires(t *testing.T) {
 	require.Empty(t, endpoint.requests())
 }
 
-// What is on hold when its event subscription is deleted is canceled like the rest.
-func TestDeletingAPausedSubscriptionCancelsWhatItHolds(t *testing.T) {
+// Held deliveries of a deleted event subscription are canceled like the others.
+func TestDeletingAPausedSubscriptionCancelsItsDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.subscribe(t, "billing", "http://127.0.0.1:9/", nil)

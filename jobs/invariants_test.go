@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every unfinished delivery has exactly one of: a live job, which names it and whose id it names; a pending batch that
-// has a live job, which names it, or a hold; a hold; the open set of an event subscription that has a live pump. And
-// every live job but a pump has such a delivery or batch.
+// Every pending delivery has exactly one of: a live job, and both name each other; a pending batch that has a live job
+// or a hold; a hold; the open set of an event subscription with a live batch cutter. And every live job but a batch
+// cutter has such a delivery or batch.
 const brokenTokens = `
 WITH live AS (
     SELECT id, kind, (args ->> 'd')::bigint AS delivery_id, (args ->> 'b')::bigint AS batch_id,
@@ -33,8 +33,7 @@ SELECT (SELECT count(*) FROM owners WHERE n <> 1)
             OR b.state = 'pending' AND b.members <> (SELECT count(*) FROM postrider_internal.deliveries d
                 WHERE d.batch_id = b.id))`
 
-// Every route has exactly one live job, which names it, and whose id it names; and every live route job has such a
-// route.
+// Every route has exactly one live job, and both name each other; and every live route job has such a route.
 const brokenRoutes = `
 WITH live AS (SELECT id, (args ->> 'route')::bigint AS route FROM postrider_internal.river_job WHERE kind = 'route'
     AND finalized_at IS NULL)
@@ -43,13 +42,13 @@ SELECT (SELECT count(*) FROM postrider_internal.routes r WHERE (SELECT count(*) 
      + (SELECT count(*) FROM live WHERE NOT EXISTS (SELECT FROM postrider_internal.routes r WHERE r.id = live.route
          AND r.job_id = live.id))`
 
-// Every operation that is running has exactly one live job, which names it, and whose id it names.
+// Every running operation has exactly one live job, and both name each other.
 const brokenOperations = `
 SELECT count(*) FROM postrider_internal.operations o
  WHERE (o.state = 'running')::int <> (SELECT count(*) FROM postrider_internal.river_job j WHERE j.kind = 'operation'
      AND j.finalized_at IS NULL AND j.args ->> 'o' = o.id::text AND j.id = o.job_id)`
 
-// A finished delivery ended once: it is not unfinished as well, and has one row of history.
+// A delivery that has ended is not pending, and has one row of history.
 const endedTwice = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
      + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))
@@ -58,10 +57,10 @@ SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_hi
              WHERE l.delivery_id = h.id AND l.id = h.dead_letter_id)
             OR (h.state = 'delivered') <> (h.reason IS NULL))`
 
-// The attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts, and not
-// more than allowed. A late answer is a second row of an attempt.
+// The attempts of a delivery, alone and in a batch, are numbered 1, 2, 3, …, as many as the delivery counts and the
+// limit allows. A late response is a second row of an attempt.
 const miscounted = `
-WITH owed AS (
+WITH all_deliveries AS (
     SELECT id, subscription_id, attempts FROM postrider_internal.deliveries
     UNION ALL SELECT id, subscription_id, attempts FROM postrider_internal.delivery_history
 ), requests AS (
@@ -74,16 +73,16 @@ WITH owed AS (
 ), made AS (
     SELECT id, count(*) AS n, count(DISTINCT number) AS numbers, max(number) AS last FROM requests GROUP BY 1
 )
-SELECT count(*) FROM owed
-  JOIN postrider_internal.event_subscriptions s ON s.id = owed.subscription_id
+SELECT count(*) FROM all_deliveries
+  JOIN postrider_internal.event_subscriptions s ON s.id = all_deliveries.subscription_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-  LEFT JOIN made ON made.id = owed.id
- WHERE coalesce(made.n, 0) <> owed.attempts OR made.n <> made.numbers OR made.n <> made.last
-    OR owed.attempts > coalesce((s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer,
+  LEFT JOIN made ON made.id = all_deliveries.id
+ WHERE coalesce(made.n, 0) <> all_deliveries.attempts OR made.n <> made.numbers OR made.n <> made.last
+    OR all_deliveries.attempts > coalesce((s.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer,
        p.default_max_attempts)`
 
-// No attempt began before the time the attempt before it had set, nor before what its answer's floor says, unless
-// somebody wanted it now.
+// No attempt began before the time that the attempt before it had set, nor before the minimum delay of its status,
+// unless an operator requested it.
 const tooEarly = `
 SELECT count(*) FROM postrider_internal.delivery_attempts a
   JOIN postrider_internal.delivery_attempts b ON (b.delivery_id = a.delivery_id OR b.batch_id = a.batch_id)
@@ -93,19 +92,21 @@ SELECT count(*) FROM postrider_internal.delivery_attempts a
        AND NOT EXISTS (SELECT FROM postrider.audit r WHERE r.action = 'delivery_retried'
            AND r.details ->> 'deliveryId' = b.delivery_id::text))`
 
-// The backlogs that are told without being counted are those that there are.
+// The counted backlogs are equal to the real ones.
 const miscountedBacklogs = `
 SELECT count(*) FROM (SELECT subscription_id, count(*) AS n FROM postrider_internal.deliveries GROUP BY 1) truth
-  FULL JOIN postrider.backlogs told USING (subscription_id) WHERE truth.n IS DISTINCT FROM told.pending_deliveries`
+  FULL JOIN postrider.backlogs counted USING (subscription_id)
+  WHERE truth.n IS DISTINCT FROM counted.pending_deliveries`
 
-// requireInvariants is asked after every test.
+// requireInvariants runs after every test.
 func (b *bundle) requireInvariants(t *testing.T) {
 	t.Helper()
-	require.Zero(t, b.count(t, brokenTokens), "every unfinished delivery has exactly one live job, batch, hold, or pump")
+	require.Zero(t, b.count(t, brokenTokens),
+		"every pending delivery has exactly one live job, batch, hold, or batch cutter")
 	require.Zero(t, b.count(t, brokenRoutes), "every route has exactly one live job")
 	require.Zero(t, b.count(t, brokenOperations), "every operation has exactly one live job")
 	require.Zero(t, b.count(t, endedTwice), "every delivery ends once")
 	require.Zero(t, b.count(t, miscounted), "recorded attempts are counted and never exceed the limit")
 	require.Zero(t, b.count(t, tooEarly), "no attempt runs before its time")
-	require.Zero(t, b.count(t, miscountedBacklogs), "what is owed is counted exactly")
+	require.Zero(t, b.count(t, miscountedBacklogs), "backlogs are exact")
 }

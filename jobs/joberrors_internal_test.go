@@ -18,8 +18,8 @@ import (
 	"postrider/postgres"
 )
 
-// What River stores of a failed job has no text of PostgreSQL or Go. The cause stays what it is.
-func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
+// The stored error of a failed job has no text of PostgreSQL or Go. Its cause is unchanged.
+func TestStoredErrorsOfJobsArePlain(t *testing.T) {
 	t.Parallel()
 	wrong := &pgconn.PgError{Severity: "ERROR", Code: "22P05", Message: "planted"}
 	unreadable := json.Unmarshal([]byte("x"), new(int))
@@ -30,7 +30,7 @@ func TestStoredErrorsOfJobsAreInOurWords(t *testing.T) {
 		"the node stopped before the job ended": fmt.Errorf("make a step: %w",
 			context.Canceled),
 		"the arguments of this job cannot be read; the log of the node has the cause": unreadable,
-		"our own words": &endpoint.PlainError{Text: "our own words"},
+		"our text": &endpoint.PlainError{Text: "our text"},
 		"event subscription: its retry policy does not exist":  fmt.Errorf("event subscription: %w", errNoPolicy),
 		"internal error; the log of node node-7 has the cause": errors.New("can't scan into dest[3]: planted"),
 	} {

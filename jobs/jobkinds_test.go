@@ -9,7 +9,7 @@ import (
 	"postrider/query"
 )
 
-// The page of jobs can filter by every kind that exists.
+// The Jobs page can filter by every kind.
 func TestJobKindsAreThoseOfTheQueue(t *testing.T) {
 	t.Parallel()
 	require.ElementsMatch(t, query.JobKinds(), []string{

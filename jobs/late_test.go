@@ -13,22 +13,22 @@ import (
 	"postrider/policy"
 )
 
-// turns is an endpoint whose n-th request waits until the test answers it.
-type turns struct {
+// manualEndpoint is an endpoint whose requests wait until the test responds to them.
+type manualEndpoint struct {
 	*endpoint
-	begun chan *turn
+	begun chan *manualRequest
 }
 
-type turn struct{ status chan int }
+type manualRequest struct{ status chan int }
 
-func (r *turn) answer(status int) { r.status <- status }
+func (r *manualRequest) respond(status int) { r.status <- status }
 
-func newTurns(t *testing.T) *turns {
+func newManualEndpoint(t *testing.T) *manualEndpoint {
 	t.Helper()
-	x := &turns{begun: make(chan *turn, 100)}
+	x := &manualEndpoint{begun: make(chan *manualRequest, 100)}
 	end := make(chan struct{})
 	x.endpoint = newEndpoint(t, func(w http.ResponseWriter, _ request) {
-		r := &turn{status: make(chan int, 1)}
+		r := &manualRequest{status: make(chan int, 1)}
 		x.begun <- r
 		select {
 		case status := <-r.status:
@@ -40,29 +40,29 @@ func newTurns(t *testing.T) *turns {
 	return x
 }
 
-func (x *turns) next(t *testing.T) *turn {
+func (x *manualEndpoint) next(t *testing.T) *manualRequest {
 	t.Helper()
 	select {
 	case r := <-x.begun:
 		return r
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.FailNow(t, "no request came")
 		panic("unreachable")
 	}
 }
 
-// lateSetup has an event subscription under a policy that waits a second for an answer and takes late ones.
-func lateSetup(t *testing.T) (*bundle, *turns) {
+// lateSetup has an event subscription under a policy with an ack timeout of a second and late responses.
+func lateSetup(t *testing.T) (*bundle, *manualEndpoint) {
 	t.Helper()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2019", "impatient", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
-	x := newTurns(t)
-	b.subscribe(t, "all", x.URL, under("impatient"))
+	b.copyPolicy(t, "ga-2019", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
+	x := newManualEndpoint(t)
+	b.subscribe(t, "all", x.URL, under("one-second"))
 	return b, x
 }
 
 // timedOut publishes an event and waits until its first attempt has timed out.
-func (b *bundle) timedOut(t *testing.T, x *turns, id string) *turn {
+func (b *bundle) timedOut(t *testing.T, x *manualEndpoint, id string) *manualRequest {
 	t.Helper()
 	b.publishOne(t, id)
 	r := x.next(t)
@@ -70,8 +70,8 @@ func (b *bundle) timedOut(t *testing.T, x *turns, id string) *turn {
 	return r
 }
 
-// patiently lets the attempts that follow wait for their answers: a test decides when these come.
-func (b *bundle) patiently(t *testing.T, x *turns) {
+// withLongTimeout gives later attempts a long ack timeout: the test decides when their responses come.
+func (b *bundle) withLongTimeout(t *testing.T, x *manualEndpoint) {
 	t.Helper()
 	b.subscribe(t, "all", x.URL, under("ga-2019"))
 }
@@ -86,7 +86,7 @@ func TestLateSuccessCancelsTheQueuedRetry(t *testing.T) {
 	r := b.timedOut(t, x, "e")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
 		"AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
-	r.answer(http.StatusOK)
+	r.respond(http.StatusOK)
 
 	report := b.attempt(t)
 	require.Equal(t, policy.Delivered, report.Verdict.Action)
@@ -108,14 +108,14 @@ func TestLateSuccessWhileTheRetryRuns(t *testing.T) {
 	b, x := lateSetup(t)
 	b.start(t, nil)
 	first := b.timedOut(t, x, "e")
-	b.patiently(t, x)
+	b.withLongTimeout(t, x)
 	b.travel(t)
 	second := x.next(t)
-	first.answer(http.StatusOK)
+	first.respond(http.StatusOK)
 	b.become(t, 1, lateRows, 1, "Delivered", "note",
 		"response after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
-	second.answer(http.StatusNoContent)
+	second.respond(http.StatusNoContent)
 	b.attempt(t)
 	require.Equal(t, 1, b.count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 204"))
@@ -127,11 +127,11 @@ func TestLateSuccessAfterTheDeliveryEnded(t *testing.T) {
 	b, x := lateSetup(t)
 	b.start(t, nil)
 	first := b.timedOut(t, x, "e")
-	b.patiently(t, x)
+	b.withLongTimeout(t, x)
 	b.travel(t)
-	x.next(t).answer(http.StatusBadRequest)
+	x.next(t).respond(http.StatusBadRequest)
 	require.Equal(t, policy.DeadLetter, b.attempt(t).Verdict.Action)
-	first.answer(http.StatusOK)
+	first.respond(http.StatusOK)
 	b.become(t, 1, lateRows, 1, "Delivered", "note",
 		"response after the ack timeout: 200: success; only noted: the delivery had ended")
 	require.Equal(t, 1, b.count(t,
@@ -139,17 +139,17 @@ func TestLateSuccessAfterTheDeliveryEnded(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
-// The event arrived: whichever retry waits is one too many, also that of a later attempt.
+// The event arrived: a success cancels whichever retry waits, also that of a later attempt.
 func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
 	b.start(t, nil)
 	first := b.timedOut(t, x, "e")
-	b.patiently(t, x)
+	b.withLongTimeout(t, x)
 	b.travel(t)
-	x.next(t).answer(http.StatusServiceUnavailable)
+	x.next(t).respond(http.StatusServiceUnavailable)
 	require.Equal(t, policy.Retry, b.attempt(t).Verdict.Action)
-	first.answer(http.StatusOK)
+	first.respond(http.StatusOK)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 	require.Equal(t, 1, b.count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2 AND last_status = 200"))
@@ -159,7 +159,7 @@ func TestLateSuccessAfterAnotherAttemptFailed(t *testing.T) {
 	require.Len(t, x.requests(), 2)
 }
 
-// A late failure is no second verdict, not even one that is never retried.
+// A late failure is no second verdict, even if its status is never retried.
 func TestLateFailureIsOnlyNoted(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
@@ -168,32 +168,32 @@ func TestLateFailureIsOnlyNoted(t *testing.T) {
 	const waiting = "SELECT extract(epoch FROM next_attempt_at)::int FROM postrider_internal.deliveries " +
 		"WHERE attempts = 1 AND last_outcome = 'TimedOut' AND job_id IS NOT NULL"
 	next := b.count(t, waiting)
-	r.answer(http.StatusBadRequest)
+	r.respond(http.StatusBadRequest)
 	b.become(t, 1, lateRows, 1, "BadRequest", "note", "response after the ack timeout: 400; only noted")
 	require.Equal(t, next, b.count(t, waiting))
-	b.patiently(t, x)
+	b.withLongTimeout(t, x)
 	b.travel(t)
-	x.next(t).answer(http.StatusOK)
+	x.next(t).respond(http.StatusOK)
 	require.Equal(t, 2, b.attempt(t).Number)
 }
 
-// The last allowed attempt times out: its dead letter is written, and a late success is told beside it.
+// The last allowed attempt times out: its dead letter is written, and a late success is noted with it.
 func TestLateSuccessOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	b, x := lateSetup(t)
 	b.subscribe(t, "all", x.URL,
 		func(s *catalog.SubscriptionSpec) {
-			s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts = "impatient", new(1)
+			s.RetryPolicy.Policy, s.RetryPolicy.MaxDeliveryAttempts = "one-second", new(1)
 		})
 	b.start(t, nil)
-	b.timedOut(t, x, "e").answer(http.StatusOK)
+	b.timedOut(t, x, "e").respond(http.StatusOK)
 	b.become(t, 1, "SELECT count(*) FROM postrider.delivery_attempts WHERE late AND verdict = 'note' "+
 		"AND why LIKE '%the delivery had ended'")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'dead_lettered' "+
 		"AND reason = 'MaxDeliveryAttemptsExceeded' AND last_outcome = 'TimedOut'"))
 }
 
-func TestNoLateAnswerAfterTheWindow(t *testing.T) {
+func TestNoLateResponseAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.copyPolicy(t, "ga-2021", "brief", `{"ack_timeout": "500 milliseconds", "late_response_window": "2 seconds"}`)
@@ -213,7 +213,7 @@ func TestResponseTimeoutOfAnEventSubscription(t *testing.T) {
 		func(s *catalog.SubscriptionSpec) { s.ResponseTimeoutInSeconds = new(1) }))
 }
 
-// requireCut sends one event to an endpoint that waits until its client goes away.
+// requireCut sends one event to an endpoint that waits until its client closes the connection.
 func requireCut(t *testing.T, b *bundle, settings func(*catalog.SubscriptionSpec)) {
 	t.Helper()
 	gone := make(chan struct{}, 1)
@@ -224,7 +224,7 @@ func requireCut(t *testing.T, b *bundle, settings func(*catalog.SubscriptionSpec
 	require.Equal(t, policy.ErrorTimeout, b.attempt(t).Result.Err)
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.FailNow(t, "the call was not cut")
 	}
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE outcome = 'TimedOut' "+
@@ -240,20 +240,20 @@ func TestCallThatStaysOpenHoldsNoWorker(t *testing.T) {
 	b.start(t, nil)
 	first := b.timedOut(t, x, "first")
 	b.publishOne(t, "second")
-	x.next(t).answer(http.StatusOK)
+	x.next(t).respond(http.StatusOK)
 	require.Equal(t, "second", b.attempt(t).EventID)
-	first.answer(http.StatusOK)
+	first.respond(http.StatusOK)
 	require.Equal(t, "first", b.attempt(t).EventID)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1"))
 }
 
-// Stop lets requests finish for a minute here, and calls of finished attempts not at all.
+// Here Stop lets requests finish for a minute, and cuts calls of finished attempts at once.
 func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_response_window": "1 hour"}`)
+	b.copyPolicy(t, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "1 hour"}`)
 	gone := make(chan struct{}, 1)
-	b.subscribe(t, "all", newGoneEndpoint(t, gone), under("impatient"))
+	b.subscribe(t, "all", newGoneEndpoint(t, gone), under("one-second"))
 	engine := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = time.Minute })
 	require.NoError(t, engine.Start(t.Context()))
 	b.publishOne(t, "e")
@@ -265,7 +265,7 @@ func TestStopCutsLateCallsAtOnce(t *testing.T) {
 	}
 	before := time.Now()
 	requireStops(t, engine)
-	require.Less(t, time.Since(before), patience)
+	require.Less(t, time.Since(before), waitTimeout)
 	<-gone
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE late OR reruns > 0"))
 	require.Equal(t, 1,
@@ -273,14 +273,14 @@ func TestStopCutsLateCallsAtOnce(t *testing.T) {
 		"its retry waits for another node")
 }
 
-// newGoneEndpoint never answers and tells when its first client has gone away.
+// newGoneEndpoint never responds, and reports when its first client has closed the connection.
 func newGoneEndpoint(t *testing.T, gone chan struct{}) (url string) {
 	t.Helper()
 	url, _ = rawEndpoint(t, func(conn *net.TCPConn) {
 		hang(conn)
 		select {
 		case gone <- struct{}{}:
-		default: // one is told already
+		default: // reported already
 		}
 	})
 	return url

@@ -14,13 +14,13 @@ func TestLeaseWatch(t *testing.T) {
 		beats []int64 // of the other node, as read after each own heartbeat
 		dead  int     // the own heartbeat, counted from 0, after which it is dead; absent = never
 	}{
-		{"dead after four own heartbeats since its last one", []int64{7, 7, 7, 7, 7}, 4},
+		{"dead after four own heartbeats", []int64{7, 7, 7, 7, 7}, 4},
 		{"three are not enough", []int64{7, 7, 7, 7}, absent},
 		{"a heartbeat begins the count anew", []int64{7, 7, 7, 7, 8, 8, 8, 8, 8}, 8},
 		{"one that beats is never dead", []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}, absent},
 		{"one that beats at every third", []int64{1, 1, 1, 2, 2, 2, 3, 3, 3, 4}, absent},
 		{"a counter that went back beats", []int64{7, 7, 7, 7, 1, 1, 1, 1}, absent},
-		{"gone and registered again begins anew", []int64{7, 7, 7, 7, absent, 7, 7, 7, 7}, absent},
+		{"registered again begins anew", []int64{7, 7, 7, 7, absent, 7, 7, 7, 7}, absent},
 		{"never seen", []int64{absent, absent, absent, absent, absent, absent}, absent},
 	}
 	for _, row := range rows {
@@ -37,7 +37,7 @@ func TestLeaseWatch(t *testing.T) {
 				require.NotContains(t, dead, "alive")
 				if last, ok := dead["other"]; ok && died == absent {
 					died = i
-					require.Equal(t, beat, last, "the heartbeat that is given up: one that beats again after all stays")
+					require.Equal(t, beat, last, "the heartbeat that is removed: a node that beats again stays")
 				}
 			}
 			require.Equal(t, row.dead, died)
@@ -46,7 +46,7 @@ func TestLeaseWatch(t *testing.T) {
 }
 
 // A node whose removal failed is dead at the next heartbeat, too.
-func TestLeaseWatchSaysItAgain(t *testing.T) {
+func TestLeaseWatchReportsAgain(t *testing.T) {
 	t.Parallel()
 	watch := leaseWatch{}
 	for range 5 {

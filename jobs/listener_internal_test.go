@@ -10,7 +10,7 @@ import (
 	"postrider/jobs/queue"
 )
 
-// flood is a database that sends notifications until it has none left.
+// flood is a database that sends notifications until none is left.
 type flood struct {
 	riverdriver.Listener
 	topics        []string
@@ -46,8 +46,8 @@ func newFlood(n int, topic string, payloads ...string) *flood {
 	return f
 }
 
-// heardOf lets a listener read all of a flood, and returns what River hears of it.
-func heardOf(t *testing.T, f *flood) (payloads []string, w *queue.Wake) {
+// received lets a listener read all notifications, and returns what River receives of them.
+func received(t *testing.T, f *flood) (payloads []string, w *queue.Wake) {
 	t.Helper()
 	w = queue.NewWake()
 	l := &listener{Listener: f, wake: w}
@@ -66,7 +66,7 @@ func heardOf(t *testing.T, f *flood) (payloads []string, w *queue.Wake) {
 	return payloads, w
 }
 
-func TestNodesListenToWakeUpsAlone(t *testing.T) {
+func TestNodesListenOnlyToWakeUps(t *testing.T) {
 	t.Parallel()
 	f := &flood{}
 	l := &listener{Listener: f}
@@ -79,14 +79,15 @@ func TestNodesListenToWakeUpsAlone(t *testing.T) {
 
 func TestFloodOfWakeUpsIsOneForEachQueue(t *testing.T) {
 	t.Parallel()
-	heard, _ := heardOf(t, newFlood(10_000, insertTopic, wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)))
-	require.ElementsMatch(t, []string{wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)}, heard)
+	payloads, _ := received(t,
+		newFlood(10_000, insertTopic, wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)))
+	require.ElementsMatch(t, []string{wakePayload(queue.DeliverQueue), wakePayload(queue.RouteQueue)}, payloads)
 }
 
 func TestWakeUpForPublishesBySQL(t *testing.T) {
 	t.Parallel()
-	heard, w := heardOf(t, newFlood(3, insertTopic, publishedPayload))
-	require.Empty(t, heard, "it is no queue of River's")
+	payloads, w := received(t, newFlood(3, insertTopic, publishedPayload))
+	require.Empty(t, payloads, "it names no queue")
 	require.Len(t, w.CollectRequested(), 1)
 }
 
@@ -96,8 +97,8 @@ func TestOtherNotificationsAreIgnored(t *testing.T) {
 		"river_control": `{"action":"pause","queue":"*"}`, "river_leadership": `{"action":"request_resign"}`,
 		insertTopic: `{"queue":"deliveries","n":1}`, "": "\x01",
 	} {
-		heard, w := heardOf(t, newFlood(100, topic, payload))
-		require.Empty(t, heard, payload)
+		payloads, w := received(t, newFlood(100, topic, payload))
+		require.Empty(t, payloads, payload)
 		require.Empty(t, w.CollectRequested(), payload)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lockedFor is how long the tests below keep a row locked: longer than the lock_timeout of any statement (2 s, and 0.5
-// s in the recorder) and than many retries of a blocked result (0.25 s each).
+// lockedFor is how long these tests lock a row: longer than any lock_timeout (2 s, and 0.5 s in the recorder) and than
+// many retries of a blocked result (0.25 s each).
 func lockedFor() time.Duration {
 	if *faults {
 		return time.Minute
@@ -20,8 +20,8 @@ func lockedFor() time.Duration {
 	return 4 * time.Second
 }
 
-// whileLocked locks a row in another session, as a user in psql would, and publishes meanwhile: each event must reach
-// the endpoint "other" at once. begin is called after the row is locked.
+// whileLocked locks a row in another session, as a user of psql would, and publishes: each event must reach the
+// endpoint "other" at once. begin is called once the row is locked.
 func (b *bundle) whileLocked(t *testing.T, begin func(), lock string, args ...any) {
 	t.Helper()
 	tx, err := b.pool.Begin(t.Context())
@@ -57,7 +57,7 @@ func TestLockedJobRowDelaysOnlyItsDelivery(t *testing.T) {
 		first.Do(func() { close(arrived); <-respond })
 		w.WriteHeader(http.StatusOK)
 	})
-	fine := newEndpoint(t, answering(http.StatusOK))
+	fine := newEndpoint(t, respondWith(http.StatusOK))
 	sub := b.subscribe(t, "slow", slow.URL, nil)
 	b.subscribe(t, "other", fine.URL, nil)
 	b.start(t, nil)
@@ -74,8 +74,8 @@ func TestLockedJobRowDelaysOnlyItsDelivery(t *testing.T) {
 func TestLockedProbationRowDelaysOnlyItsEndpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	bad := newEndpoint(t, answering(http.StatusInternalServerError))
-	fine := newEndpoint(t, answering(http.StatusOK))
+	bad := newEndpoint(t, respondWith(http.StatusInternalServerError))
+	fine := newEndpoint(t, respondWith(http.StatusOK))
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
 	b.subscribe(t, "bad", bad.URL, under("touchy"))
 	b.subscribe(t, "other", fine.URL, nil)

@@ -29,14 +29,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of these tests wait for an endpoint or a heartbeat: on two cores, two at once would take five times as long.
+	// Most of these tests wait for an endpoint or a heartbeat: two at once on two cores would take five times as long.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(pgdev.RunTests(leakChecked{m}, migrate))
 }
 
-// leakChecked fails a run that passed but left goroutines behind: engines, stores and endpoints must all be gone.
+// leakChecked fails a run that left goroutines behind: engines, stores and endpoints must be closed.
 type leakChecked struct{ tests *testing.M }
 
 func (l leakChecked) Run() int {
@@ -46,8 +46,8 @@ func (l leakChecked) Run() int {
 	}
 	err := goleak.Find(
 		goleak.IgnoreAnyFunction("postrider/pgdev.(*process).run"),
-		// pgx reads in the background once a write was slow. The connections that make and drop the tests' databases stay
-		// open until the server stops.
+		// pgx reads in the background after a slow write. The connections that create and drop databases stay open until the
+		// server stops.
 		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn/internal/bgreader.(*BGReader).bgRead"),
 	)
 	if err != nil {
@@ -57,8 +57,8 @@ func (l leakChecked) Run() int {
 	return 0
 }
 
-// migrate fills the template that every test's database is cloned from, partitions included: making them takes half of
-// a setup's time.
+// migrate fills the template that each test's database is cloned from, with partitions: creating them takes half of a
+// setup.
 func migrate(ctx context.Context, url string) error {
 	pool, err := postgres.OpenPool(ctx, url, 0)
 	if err != nil {
@@ -83,34 +83,34 @@ var testKey = []byte("0123456789abcdef0123456789abcdef")
 
 const (
 	topicName = "orders"
-	// patience is how long a test waits for what must happen; nothing waits so long unless it fails.
-	patience = 30 * time.Second
-	tick     = 10 * time.Millisecond
-	// tickOfQueries is longer: at 10 ms, the tests of a run asked the database 11,000 times what they wait for.
-	tickOfQueries = 2 * tick
+	// waitTimeout is how long a test waits for an expected event.
+	waitTimeout = 30 * time.Second
+	tick        = 10 * time.Millisecond
+	// queryTick is longer: at 10 ms the tests of a run sent 11,000 queries to wait.
+	queryTick = 2 * tick
 )
 
-// bundle is one database, one store and the engines a test starts on it.
+// bundle is one database, one store and the engines that a test starts on it.
 type bundle struct {
 	url      string
 	pool     *pgxpool.Pool
 	store    *app.System
-	attempts chan jobs.AttemptReport // every attempt of every engine, after it was recorded
+	attempts chan jobs.AttemptReport // the recorded attempts of all engines
 }
 
-// setup makes a database with one topic of the Event Grid schema.
+// setup creates a database with one topic of the Event Grid schema.
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	return setupTopic(t, event.EventGrid)
 }
 
-// setupTopic makes a database with one topic.
+// setupTopic creates a database with one topic.
 func setupTopic(t *testing.T, schema event.Schema) *bundle {
 	t.Helper()
 	return setupSpec(t, catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: schema})
 }
 
-// setupSpec makes a database with one topic. The invariants are checked when the test ends, after its engines stopped.
+// setupSpec creates a database with one topic. It checks the invariants when the test ends, after its engines stopped.
 func setupSpec(t *testing.T, topic catalog.TopicSpec) *bundle {
 	t.Helper()
 	b := &bundle{url: pgdev.NewDatabase(t), attempts: make(chan jobs.AttemptReport, 10_000)}
@@ -122,9 +122,8 @@ func setupSpec(t *testing.T, topic catalog.TopicSpec) *bundle {
 	return b
 }
 
-// newStore opens a store of its own on a database, as another process would, and runs it until the test ends. Its pool
-// is small: engines that begin take all that they may have, and a connection costs 9 ms of a CPU. 200 tests opened
-// 2,900 of them from pools of 10, from these 2,000.
+// newStore opens a separate store on a database, as another process would, and runs it until the test ends. Its pool is
+// small: a connection costs 9 ms of a CPU, and 200 tests opened 2,900 of them from pools of 10.
 func newStore(t *testing.T, url, node string) (*app.System, *pgxpool.Pool) {
 	t.Helper()
 	return newStoreWith(t, url, app.Options{Node: node})
@@ -149,7 +148,7 @@ func newStoreWith(t *testing.T, url string, o app.Options) (*app.System, *pgxpoo
 	return s, pool
 }
 
-// useWorkers gives the bundle another store, with so many workers.
+// useWorkers replaces the bundle's store by one with n workers.
 func (b *bundle) useWorkers(t *testing.T, n int) {
 	t.Helper()
 	b.store, _ = newStoreWith(t, b.url, app.Options{Node: "node-1", MaxWorkers: n}) // the invariants need the pool
@@ -157,7 +156,7 @@ func (b *bundle) useWorkers(t *testing.T, n int) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newEngine makes an engine that may call loopback and adds no jitter, and does not start it.
+// newEngine returns an engine that may call loopback and adds no jitter, without starting it.
 func (b *bundle) newEngine(t *testing.T, s *app.System, change func(*jobs.Options)) *jobs.Engine {
 	t.Helper()
 	o := jobs.Options{
@@ -174,7 +173,7 @@ func (b *bundle) newEngine(t *testing.T, s *app.System, change func(*jobs.Option
 	return e
 }
 
-// start sets an engine going on the bundle's store until the test ends.
+// start runs an engine on the bundle's store until the test ends.
 func (b *bundle) start(t *testing.T, change func(*jobs.Options)) {
 	t.Helper()
 	e := b.newEngine(t, b.store, change)
@@ -184,12 +183,12 @@ func (b *bundle) start(t *testing.T, change func(*jobs.Options)) {
 
 func requireStops(t *testing.T, e *jobs.Engine) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	require.NoError(t, e.Stop(ctx))
 }
 
-// subscribe makes an event subscription on everything the topic gets.
+// subscribe creates an event subscription for all events of the topic.
 func (b *bundle) subscribe(
 	t *testing.T, name, url string, change func(*catalog.SubscriptionSpec),
 ) *catalog.Subscription {
@@ -206,12 +205,12 @@ func (b *bundle) subscribe(
 	return sub
 }
 
-// under names the retry policy of an event subscription.
+// under sets the retry policy of an event subscription.
 func under(retryPolicy string) func(*catalog.SubscriptionSpec) {
 	return func(s *catalog.SubscriptionSpec) { s.RetryPolicy.Policy = retryPolicy }
 }
 
-// eventGridBody is an event as a publisher writes it, with data taken as JSON text.
+// eventGridBody is an event as a publisher writes it; data is JSON text.
 func eventGridBody(id, data string) string {
 	return fmt.Sprintf(`{"id":%q,"subject":"s","eventType":"test","eventTime":"2026-01-01T00:00:00Z",`+
 		`"dataVersion":"2.1","data":%s}`, id, data)
@@ -244,13 +243,13 @@ func (b *bundle) publishOne(t *testing.T, id string) *publish.Receipt {
 	return b.publish(t, "application/json", "["+eventGridBody(id, "{}")+"]")
 }
 
-// attempt waits for the next attempt that was made and recorded.
+// attempt waits for the next recorded attempt.
 func (b *bundle) attempt(t *testing.T) jobs.AttemptReport {
 	t.Helper()
 	select {
 	case report := <-b.attempts:
 		return report
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.FailNow(t, "no attempt was made")
 		panic("unreachable")
 	}
@@ -264,7 +263,7 @@ func (b *bundle) attemptsMade(t *testing.T, n int) {
 	}
 }
 
-// count answers a query that yields one number. It works in cleanups, too.
+// count returns the number that a query returns. It works in cleanups, too.
 func (b *bundle) count(t *testing.T, query string, args ...any) int {
 	t.Helper()
 	var n int
@@ -272,14 +271,14 @@ func (b *bundle) count(t *testing.T, query string, args ...any) int {
 	return n
 }
 
-// become waits until a query that yields one number yields this one.
+// become waits until a query returns a number.
 func (b *bundle) become(t *testing.T, want int, query string, args ...any) {
 	t.Helper()
 	got := -1
 	require.Eventually(t, func() bool {
 		got = b.count(t, query, args...)
 		return got == want
-	}, patience, tickOfQueries, "%s", query)
+	}, waitTimeout, queryTick, "%s", query)
 }
 
 func (b *bundle) exec(t *testing.T, statement string, args ...any) {
@@ -288,7 +287,7 @@ func (b *bundle) exec(t *testing.T, statement string, args ...any) {
 	require.NoError(t, err)
 }
 
-// copyPolicy makes a copy of a retry policy with some columns changed, as a person does: by SQL.
+// copyPolicy copies a retry policy with some columns changed, by SQL.
 func (b *bundle) copyPolicy(t *testing.T, from, to, changes string) {
 	t.Helper()
 	b.exec(t, `INSERT INTO postrider_internal.retry_policies
@@ -300,30 +299,29 @@ func (b *bundle) copyPolicy(t *testing.T, from, to, changes string) {
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 }
 
-// withoutProbation lets every policy go on attempting whatever fails: for tests of many failures at one endpoint.
+// withoutProbation switches probation off, for tests of many failures at one endpoint.
 func (b *bundle) withoutProbation(t *testing.T) {
 	t.Helper()
 	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_scope = 'none'")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 }
 
-// travelStatement makes each waiting delivery's next attempt due now: all times of the delivery move into the past by
-// what is left to wait, so that the engine finds the world as if that time had gone by. The recorded attempts move
-// along, and so all times of one delivery stay comparable.
+// travelStatement makes the next attempt of each waiting delivery due now: all its times move into the past by the
+// remaining wait, those of recorded attempts too, so that they stay consistent.
 const travelStatement = `
 WITH waiting AS (
-    SELECT d.id, d.job_id, d.next_attempt_at - now() AS away FROM postrider_internal.deliveries d
+    SELECT d.id, d.job_id, d.next_attempt_at - now() AS wait FROM postrider_internal.deliveries d
       JOIN postrider_internal.river_job j ON j.id = d.job_id AND j.state IN ('scheduled', 'available', 'retryable')
      WHERE d.next_attempt_at > now() FOR UPDATE
 ), attempts AS (
-    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away,
-        next_attempt_at = next_attempt_at - away
+    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - wait,
+        next_attempt_at = next_attempt_at - wait
       FROM waiting WHERE a.delivery_id = waiting.id
 ), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - away,
-        first_attempt_at = first_attempt_at - away,
-           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away,
-           not_before = not_before - away
+    UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - wait,
+        first_attempt_at = first_attempt_at - wait,
+           last_attempt_at = last_attempt_at - wait, next_attempt_at = next_attempt_at - wait,
+           not_before = not_before - wait
       FROM waiting WHERE d.id = waiting.id
 ), due AS (
     UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting
@@ -331,27 +329,27 @@ WITH waiting AS (
 )
 SELECT count(*) FROM waiting`
 
-// travelBatches is the same for batches, with their members. The time at which a batch was cut stays: it names the
-// batch to its receiver.
+// travelBatches is the same for batches with their members. The time at which a batch was cut stays: it is part of its
+// message id.
 const travelBatches = `
 WITH waiting AS (
-    SELECT b.id, b.job_id, b.next_attempt_at - now() AS away FROM postrider_internal.batches b
+    SELECT b.id, b.job_id, b.next_attempt_at - now() AS wait FROM postrider_internal.batches b
       JOIN postrider_internal.river_job j ON j.id = b.job_id AND j.state IN ('scheduled', 'available', 'retryable')
      WHERE b.next_attempt_at > now() FOR UPDATE
 ), attempts AS (
-    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - away,
-        next_attempt_at = next_attempt_at - away
+    UPDATE postrider_internal.delivery_attempts a SET started_at = started_at - wait,
+        next_attempt_at = next_attempt_at - wait
       FROM waiting WHERE a.batch_id = waiting.id
 ), batches AS (
-    UPDATE postrider_internal.batches b SET first_attempt_at = first_attempt_at - away,
-        last_attempt_at = last_attempt_at - away,
-           next_attempt_at = next_attempt_at - away, not_before = not_before - away FROM waiting WHERE b.id = waiting.id
+    UPDATE postrider_internal.batches b SET first_attempt_at = first_attempt_at - wait,
+        last_attempt_at = last_attempt_at - wait,
+           next_attempt_at = next_attempt_at - wait, not_before = not_before - wait FROM waiting WHERE b.id = waiting.id
 ), members AS (
-    UPDATE postrider_internal.batch_members m SET left_at = left_at - away FROM waiting WHERE m.batch_id = waiting.id
+    UPDATE postrider_internal.batch_members m SET left_at = left_at - wait FROM waiting WHERE m.batch_id = waiting.id
 ), deliveries AS (
-    UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - away,
-        first_attempt_at = first_attempt_at - away,
-           last_attempt_at = last_attempt_at - away, next_attempt_at = next_attempt_at - away
+    UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - wait,
+        first_attempt_at = first_attempt_at - wait,
+           last_attempt_at = last_attempt_at - wait, next_attempt_at = next_attempt_at - wait
       FROM waiting WHERE d.batch_id = waiting.id
 ), due AS (
     UPDATE postrider_internal.river_job j SET scheduled_at = now(), state = 'available' FROM waiting
@@ -359,7 +357,7 @@ WITH waiting AS (
 )
 SELECT count(*) FROM waiting`
 
-// travel brings every waiting delivery and batch to its next attempt and says how many there were.
+// travel makes the next attempt of every waiting delivery and batch due, and returns their number.
 func (b *bundle) travel(t *testing.T) int {
 	t.Helper()
 	n := b.count(t, travelStatement) + b.count(t, travelBatches)
@@ -367,7 +365,7 @@ func (b *bundle) travel(t *testing.T) int {
 	return n
 }
 
-// settle waits until nothing is due or waits at the gate: every attempt that could be made was made and recorded.
+// settle waits until nothing is due or waits at the gate: every possible attempt was recorded.
 func (b *bundle) settle(t *testing.T) {
 	t.Helper()
 	b.become(t, 0, `SELECT (SELECT count(*) FROM postrider_internal.river_job WHERE state = 'running'

@@ -8,113 +8,114 @@ import (
 	"postrider/policy"
 )
 
-// model is what postrider promises, told again in memory and without a clock: what is owed to whom, what waits for its
-// retry, what waits for a pause to end, and how each delivery ends. It knows nothing of jobs, nodes, batches or
-// transactions. What nodes that die, batches and races do to the rows must not show in it.
+// model is what postrider promises, in memory and without a clock: the deliveries, which of them wait for a retry or
+// for the end of a pause, and how each ends. It has no jobs, nodes, batches or transactions: crashes, batches and races
+// must not change the result.
 type model struct {
-	lanes []*modelLane // of deleted event subscriptions, too
-	owed  map[owing]*modelDelivery
+	subscriptions []*modelSubscription // deleted ones, too
+	deliveries    map[deliveryKey]*modelDelivery
 }
 
-// owing names a delivery.
-type owing struct {
+// deliveryKey identifies a delivery.
+type deliveryKey struct {
 	event        string
 	subscription int64
 }
 
-func (o owing) String() string { return fmt.Sprintf("%s to %d", o.event, o.subscription) }
+func (o deliveryKey) String() string { return fmt.Sprintf("%s to %d", o.event, o.subscription) }
 
-// modelLane is an event subscription.
-type modelLane struct {
-	kind    *laneKind
+// modelSubscription is an event subscription.
+type modelSubscription struct {
+	kind    *subscriptionKind
 	id      int64
-	verdict int // status that its endpoint answers with
+	status  int // of its endpoint's responses
 	paused  bool
 	stopped bool // the pause stops the time to live
 	deleted bool
 	batches bool
 }
 
-// laneKind is how an event subscription is set up, and what is never retried under its policy.
-type laneKind struct {
+// subscriptionKind has an event subscription's settings, and the statuses that its policy never retries.
+type subscriptionKind struct {
 	name, policy string
 	never        []int
 	noDeadLetter bool
 	batches      bool
-	// rests: its policy gives the endpoint a rest after failures, and which of its deliveries are attempted depends on who
-	// comes first. The model knows of its deliveries what they are and how they may end, not when.
-	rests bool
+	// probation: its policy puts the endpoint in probation after failures, so which deliveries are attempted depends on
+	// their order. The model knows how these deliveries may end, not when.
+	probation bool
 }
 
 const modelAttempts = 4 // the limit of the policies in use
 
-// laneKinds: steps of an hour and a time to live of a day, so that nothing happens by itself while a sequence runs.
-var laneKinds = []*laneKind{
+// subscriptionKinds have backoff steps of an hour and a time to live of a day, so that time changes nothing during a
+// sequence.
+var subscriptionKinds = []*subscriptionKind{
 	{name: "plain", policy: "plain", never: []int{http.StatusBadRequest, http.StatusNotFound}},
 	{name: "at-ttl", policy: "at-ttl", never: []int{http.StatusBadRequest}},
 	{name: "dropping", policy: "plain", never: []int{http.StatusBadRequest, http.StatusNotFound}, noDeadLetter: true},
 	{name: "batches", policy: "plain", never: []int{http.StatusBadRequest, http.StatusNotFound}, batches: true},
-	{name: "rests", policy: "resting", never: []int{http.StatusBadRequest, http.StatusNotFound}, rests: true},
+	{name: "probation", policy: "probation", never: []int{http.StatusBadRequest, http.StatusNotFound}, probation: true},
 }
 
-var modelVerdicts = []int{
+var modelStatuses = []int{
 	http.StatusOK, http.StatusOK, http.StatusServiceUnavailable, http.StatusServiceUnavailable,
 	http.StatusInternalServerError,
 	http.StatusBadRequest, http.StatusNotFound,
 }
 
 type modelDelivery struct {
-	lane  *modelLane
-	waits bool // for the time of its retry
-	aged  bool // past its time to live
-	row   modelRow
+	subscription *modelSubscription
+	waits        bool // for the time of its retry
+	aged         bool // past its time to live
+	row          modelRow
 }
 
-// modelRow is what postrider.deliveries must show.
+// modelRow is the expected row of postrider.deliveries.
 type modelRow struct {
 	State, Reason, Hold string
 	Attempts            int
 }
 
-func newModel() *model { return &model{owed: map[owing]*modelDelivery{}} }
+func newModel() *model { return &model{deliveries: map[deliveryKey]*modelDelivery{}} }
 
-// publish owes an event to every event subscription there is.
+// publish creates a delivery for every event subscription.
 func (m *model) publish(event string) {
-	for _, lane := range m.live() {
-		d := &modelDelivery{lane: lane, row: modelRow{State: "pending"}}
-		m.owed[owing{event, lane.id}] = d
-		d.turn()
+	for _, subscription := range m.live() {
+		d := &modelDelivery{subscription: subscription, row: modelRow{State: "pending"}}
+		m.deliveries[deliveryKey{event, subscription.id}] = d
+		d.checkDue()
 	}
 }
 
-func (m *model) live() (live []*modelLane) {
-	for _, lane := range m.lanes {
-		if !lane.deleted {
-			live = append(live, lane)
+func (m *model) live() (live []*modelSubscription) {
+	for _, subscription := range m.subscriptions {
+		if !subscription.deleted {
+			live = append(live, subscription)
 		}
 	}
 	return live
 }
 
-// of calls do for the unfinished deliveries of an event subscription, nil for all.
-func (m *model) of(lane *modelLane, do func(*modelDelivery)) {
-	for _, d := range m.owed {
-		if d.row.State == "pending" && (lane == nil || d.lane == lane) {
+// of calls do for the pending deliveries of an event subscription; nil = all.
+func (m *model) of(subscription *modelSubscription, do func(*modelDelivery)) {
+	for _, d := range m.deliveries {
+		if d.row.State == "pending" && (subscription == nil || d.subscription == subscription) {
 			do(d)
 		}
 	}
 }
 
-// turn is what happens when a delivery's time has come.
-func (d *modelDelivery) turn() {
+// checkDue is the due check of a delivery.
+func (d *modelDelivery) checkDue() {
 	d.waits = false
 	d.row.Hold = ""
 	switch {
-	case d.lane.paused && d.lane.stopped:
+	case d.subscription.paused && d.subscription.stopped:
 		d.row.Hold = "paused"
 	case d.aged:
-		d.giveUp(policy.ReasonTimeToLiveExceeded)
-	case d.lane.paused:
+		d.abandon(policy.ReasonTimeToLiveExceeded)
+	case d.subscription.paused:
 		d.row.Hold = "paused"
 	default:
 		d.attempt()
@@ -123,30 +124,30 @@ func (d *modelDelivery) turn() {
 
 func (d *modelDelivery) attempt() {
 	d.row.Attempts++
-	switch verdict := d.lane.verdict; {
-	case verdict == http.StatusOK:
+	switch status := d.subscription.status; {
+	case status == http.StatusOK:
 		d.row.State = "delivered"
 	case d.row.Attempts == modelAttempts:
-		d.giveUp(policy.ReasonMaxDeliveryAttemptsExceeded)
-	case d.lane.kind.neverRetries(verdict) && verdict == http.StatusBadRequest:
-		d.giveUp(policy.ReasonHTTPBadRequest)
-	case d.lane.kind.neverRetries(verdict):
-		d.giveUp(policy.ReasonClientError)
+		d.abandon(policy.ReasonMaxDeliveryAttemptsExceeded)
+	case d.subscription.kind.neverRetries(status) && status == http.StatusBadRequest:
+		d.abandon(policy.ReasonHTTPBadRequest)
+	case d.subscription.kind.neverRetries(status):
+		d.abandon(policy.ReasonClientError)
 	default:
 		d.waits = true
 	}
 }
 
-func (k *laneKind) neverRetries(status int) bool { return slices.Contains(k.never, status) }
+func (k *subscriptionKind) neverRetries(status int) bool { return slices.Contains(k.never, status) }
 
-func (d *modelDelivery) giveUp(reason policy.Reason) {
+func (d *modelDelivery) abandon(reason policy.Reason) {
 	d.row.State, d.row.Reason, d.row.Hold = "dead_lettered", string(reason), ""
-	if d.lane.kind.noDeadLetter {
+	if d.subscription.kind.noDeadLetter {
 		d.row.State = "dropped"
 	}
 }
 
-// operate is what a person does to it.
+// operate does an operator's action.
 func (d *modelDelivery) operate(act string) {
 	switch act {
 	case "cancel":
@@ -154,70 +155,71 @@ func (d *modelDelivery) operate(act string) {
 	case "dead-letter":
 		d.row.State, d.row.Reason, d.row.Hold = "dead_lettered", string(policy.ReasonDeadLetteredByOperator), ""
 	default:
-		d.turn()
+		d.checkDue()
 	}
 }
 
-// travel brings what waits for its retry to its turn.
+// travel makes all waiting retries due.
 func (m *model) travel() {
 	m.of(nil, func(d *modelDelivery) {
 		if d.waits {
-			d.turn()
+			d.checkDue()
 		}
 	})
 }
 
-// looksAgain: whatever is not waiting for its retry has its turn, as its event subscription's state has changed.
-func (m *model) looksAgain(lane *modelLane) {
-	m.of(lane, func(d *modelDelivery) {
+// recheck repeats the due check of all deliveries that do not wait for a retry, because the state of their event
+// subscription has changed.
+func (m *model) recheck(subscription *modelSubscription) {
+	m.of(subscription, func(d *modelDelivery) {
 		if !d.waits {
-			d.turn()
+			d.checkDue()
 		}
 	})
 }
 
-func (m *model) pause(lane *modelLane, stop bool) {
-	lane.paused, lane.stopped = true, stop
-	m.looksAgain(lane)
+func (m *model) pause(subscription *modelSubscription, stop bool) {
+	subscription.paused, subscription.stopped = true, stop
+	m.recheck(subscription)
 }
 
-func (m *model) resume(lane *modelLane) {
-	lane.paused, lane.stopped = false, false
-	m.looksAgain(lane)
+func (m *model) resume(subscription *modelSubscription) {
+	subscription.paused, subscription.stopped = false, false
+	m.recheck(subscription)
 }
 
-// age ends the time to live of the events whose number is odd modulo 2.
-func (m *model) age(lane *modelLane, odd int) {
-	for o, d := range m.owed {
-		if d.lane == lane && int(o.event[len(o.event)-1]-'0')%2 == odd {
+// age ends the time to live of the events whose number is even (0) or odd (1).
+func (m *model) age(subscription *modelSubscription, odd int) {
+	for o, d := range m.deliveries {
+		if d.subscription == subscription && int(o.event[len(o.event)-1]-'0')%2 == odd {
 			d.aged = true
 		}
 	}
-	m.looksAgain(lane)
+	m.recheck(subscription)
 }
 
-func (m *model) remove(lane *modelLane) {
-	lane.deleted = true
-	m.of(lane, func(d *modelDelivery) {
+func (m *model) remove(subscription *modelSubscription) {
+	subscription.deleted = true
+	m.of(subscription, func(d *modelDelivery) {
 		d.row.State, d.row.Reason, d.row.Hold = "canceled", string(policy.ReasonEventSubscriptionDeleted), ""
 	})
 }
 
-// explains says whether the rows of a delivery whose endpoint may rest can have come about: its end follows from the
-// answers that were recorded for it, in their order.
-func (d *modelDelivery) explains(row modelRow, answers []int) bool {
-	replay := &modelDelivery{lane: &modelLane{kind: d.lane.kind}, row: modelRow{State: "pending"}}
-	for _, status := range answers {
+// explains reports whether the rows of a delivery with probation are possible: its end follows from its recorded
+// statuses, in order.
+func (d *modelDelivery) explains(row modelRow, statuses []int) bool {
+	replay := &modelDelivery{subscription: &modelSubscription{kind: d.subscription.kind}, row: modelRow{State: "pending"}}
+	for _, status := range statuses {
 		if replay.row.State != "pending" {
 			return false // attempted after its end
 		}
-		replay.lane.verdict = status
+		replay.subscription.status = status
 		replay.attempt()
 	}
 	if replay.row == (modelRow{State: row.State, Reason: row.Reason, Attempts: row.Attempts}) {
 		return row.Hold == "" || row.State == "pending"
 	}
-	gaveUp := row.Reason == string(policy.ReasonTimeToLiveExceeded) && d.aged ||
-		row.Reason == string(policy.ReasonEventSubscriptionDeleted) && d.lane.deleted
-	return replay.row.State == "pending" && replay.row.Attempts == row.Attempts && gaveUp
+	abandoned := row.Reason == string(policy.ReasonTimeToLiveExceeded) && d.aged ||
+		row.Reason == string(policy.ReasonEventSubscriptionDeleted) && d.subscription.deleted
+	return replay.row.State == "pending" && replay.row.Attempts == row.Attempts && abandoned
 }

@@ -14,7 +14,7 @@ import (
 	"postrider/jobs"
 )
 
-// startNode sets another engine going, on a store and a pool of its own, until the test ends.
+// startNode runs another engine, on its own store and pool, until the test ends.
 func (b *bundle) startNode(t *testing.T, name string, change func(*jobs.Options)) (*app.System, *pgxpool.Pool) {
 	t.Helper()
 	s, pool := newStore(t, b.url, name)
@@ -24,7 +24,7 @@ func (b *bundle) startNode(t *testing.T, name string, change func(*jobs.Options)
 	return s, pool
 }
 
-// occupy takes all connections of a pool; whoever needs one waits.
+// occupy takes all connections of a pool; other users of the pool wait.
 func occupy(t *testing.T, pool *pgxpool.Pool) (release func()) {
 	t.Helper()
 	taken := make([]*pgxpool.Conn, pool.Config().MaxConns)
@@ -42,20 +42,20 @@ func occupy(t *testing.T, pool *pgxpool.Pool) (release func()) {
 
 const beatQuery = "SELECT coalesce(max(beat), -1) FROM postrider_internal.nodes WHERE id = $1"
 
-// beats waits until a node has written n heartbeats more.
+// beats waits until a node has written n more heartbeats.
 func (b *bundle) beats(t *testing.T, node string, n int) {
 	t.Helper()
 	goal := b.count(t, beatQuery, node) + n
-	require.Eventually(t, func() bool { return b.count(t, beatQuery, node) >= goal }, patience, tick)
+	require.Eventually(t, func() bool { return b.count(t, beatQuery, node) >= goal }, waitTimeout, tick)
 }
 
-// A node whose connections are all busy for longer than it takes to be dead goes on beating, and keeps its attempts.
-func TestBusyPoolMakesNobodyDead(t *testing.T) {
+// A node whose connections are busy for longer than the lease continues its heartbeat, and keeps its attempts.
+func TestBusyPoolKeepsNodesAlive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
-	// It polls, because a listener keeps a connection of the pool for good.
+	// It polls, because a listener would keep a connection of the pool.
 	busy, pool := b.startNode(t, "busy", func(o *jobs.Options) { o.PollOnly = true })
 	b.publishOne(t, "e")
 	<-h.begun
@@ -76,11 +76,11 @@ func TestBusyPoolMakesNobodyDead(t *testing.T) {
 	b.attempt(t)
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE node = 'busy' AND number = 1 AND reruns = 0"))
-	require.Len(t, e.requests(), 1, "nobody made the attempt again")
+	require.Len(t, e.requests(), 1, "the attempt was not repeated")
 }
 
-// A heartbeat that could not be written counts nothing against the others: they may not have been able to write theirs.
-func TestFailedHeartbeatsMakeNobodyDead(t *testing.T) {
+// A failed heartbeat does not count against other nodes: theirs may have failed, too.
+func TestFailedHeartbeatsKeepNodesAlive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('other', 7, 'h', 'v')")
@@ -88,7 +88,8 @@ func TestFailedHeartbeatsMakeNobodyDead(t *testing.T) {
 	b.start(t, func(o *jobs.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.become(t, 1, "SELECT least(beat, 1) FROM postrider_internal.nodes WHERE id = $1", b.store.Node)
 	b.exec(t, "ALTER TABLE postrider_internal.nodes RENAME TO hidden")
-	require.Eventually(t, func() bool { return strings.Count(log.String(), "the heartbeat failed") >= 6 }, patience, tick)
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "the heartbeat failed") >= 6 },
+		waitTimeout, tick)
 	b.exec(t, "ALTER TABLE postrider_internal.hidden RENAME TO nodes")
 
 	b.beats(t, b.store.Node, 1)
@@ -98,17 +99,17 @@ func TestFailedHeartbeatsMakeNobodyDead(t *testing.T) {
 	require.NotContains(t, log.String(), "a node stopped its heartbeat")
 }
 
-// During a rolling upgrade an older node meets jobs of a kind that only the newer ones know, and sees such a node die.
-// It delivers what it knows; the others wait for a node of their version, as the same rows.
+// During a rolling upgrade an older node finds jobs of a newer kind, and sees a newer node die. It runs the kinds that
+// it knows; the others wait unchanged for a node of their version.
 func TestJobsOfAnUnknownKindWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "of-the-dead", e.URL, nil)
 	b.publishOne(t, "e1")
 	b.exec(t, "INSERT INTO postrider_internal.nodes (id, beat, host, version) VALUES ('dead', 7, 'h', 'newer')")
 	b.run(t, "dead", "of-the-dead")
-	// Running for longer than a day: a River leader's rescuer would discard what it does not know.
+	// Running for more than a day: the rescuer of a River leader would discard it.
 	b.exec(t, `INSERT INTO postrider_internal.river_job (state, args, kind, queue, priority, max_attempts, scheduled_at,
 		    attempted_at, attempted_by)
 		SELECT j.state::postrider_internal.river_job_state, '{"d":"x","s":"y"}', 'future', 'deliveries', 1, 1000,
@@ -135,7 +136,7 @@ func TestJobsOfAnUnknownKindWait(t *testing.T) {
 		"the rows that were there, and no others")
 }
 
-// What a node knows of an endpoint goes with the event subscription.
+// What a node remembers of an endpoint is removed with the event subscription.
 func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,6 +149,6 @@ func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	require.NoError(t, e.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, e) })
-	require.Eventually(t, func() bool { return !e.Remembers(gone.ID) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return !e.Remembers(gone.ID) }, waitTimeout, time.Millisecond)
 	require.True(t, e.Remembers(kept.ID))
 }

@@ -16,7 +16,7 @@ import (
 
 const deadLetters = "SELECT count(*) FROM postrider.dead_letters"
 
-// repairable is an endpoint that refuses everything until it is repaired.
+// repairable is an endpoint that rejects every request until it is repaired.
 func repairable(t *testing.T) (e *endpoint, repair func()) {
 	t.Helper()
 	var status atomic.Int32
@@ -25,7 +25,7 @@ func repairable(t *testing.T) (e *endpoint, repair func()) {
 	return e, func() { status.Store(http.StatusOK) }
 }
 
-// A dead letter goes out again as it was once its endpoint is repaired, also where its event's day is gone meanwhile.
+// A redelivered dead letter has the same bytes, even if the partition of its event is gone.
 func TestRedeliveryHasTheSameBytes(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
@@ -58,7 +58,7 @@ func TestRedeliveryHasTheSameBytes(t *testing.T) {
 	}
 }
 
-// A batch is made of dead letters where the event subscription takes batches.
+// Redelivered dead letters are batched if the event subscription has batches.
 func TestRedeliveryInBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -78,8 +78,7 @@ func TestRedeliveryInBatches(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.operations WHERE state = 'done' AND done = 5")
 }
 
-// An operation keeps to its rate, goes on after the node that works at it has stopped, and redelivers each dead letter
-// once.
+// An operation keeps its rate, continues after its node has stopped, and redelivers each dead letter once.
 func TestOperationSurvivesItsNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -112,7 +111,7 @@ func TestOperationSurvivesItsNode(t *testing.T) {
 	require.Len(t, e.requests(), 50)
 }
 
-// Past events reach an event subscription that came later, through the door that everything else goes through.
+// Past events reach a later event subscription like other events.
 func TestPastEventsAreDelivered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -120,7 +119,7 @@ func TestPastEventsAreDelivered(t *testing.T) {
 	for i := range 3 {
 		b.publishOne(t, fmt.Sprintf("e-%d", i))
 	}
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "late", e.URL, nil)
 	b.start(t, nil)
 	_, err := b.store.Operator.RedeliverEvents(t.Context(), topicName, "late", began.Add(-time.Hour), nil, 0)

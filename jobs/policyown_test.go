@@ -14,7 +14,7 @@ import (
 	"postrider/server/management"
 )
 
-// putExample puts a policy of the examples.
+// putExample stores a policy of the examples.
 func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
 	t.Helper()
 	body, err := os.ReadFile("../examples/policies/" + name + ".json")
@@ -27,8 +27,9 @@ func (b *bundle) putExample(t *testing.T, name string) *policy.Policy {
 	return p
 }
 
-// patientCourse are the seconds of patient's attempts: densely in the first hour, then hourly for four days.
-func patientCourse() []float64 {
+// patientTimes are the seconds of the attempts of policy "patient": densely in the first hour, then hourly for four
+// days.
+func patientTimes() []float64 {
 	at := []float64{0, 10, 30, 60, 120, 300, 600, 900, 1200, 1500, 1800, 2100, 2400, 3000, 3600}
 	for hour := 2; hour < 96; hour++ {
 		at = append(at, float64(hour*3600))
@@ -46,7 +47,7 @@ func TestPatientPolicyBridgesAWeekend(t *testing.T) {
 	for _, a := range explained.Attempts {
 		at = append(at, a.AtSeconds)
 	}
-	require.Equal(t, patientCourse(), at)
+	require.Equal(t, patientTimes(), at)
 	require.Equal(t,
 		policy.ExplainedEnd{AtSeconds: 96 * 3600, State: "dead_lettered", Reason: policy.ReasonTimeToLiveExceeded},
 		explained.End)
@@ -58,20 +59,20 @@ func TestPatientPolicyBridgesAWeekend(t *testing.T) {
 	b.start(t, func(o *jobs.Options) { o.OnAttempt = nil })
 	for b.settle(t); b.travel(t) > 0; b.settle(t) {
 	}
-	b.requireCourse(t, "missing", explained)
+	b.requireTimeline(t, "missing", explained)
 	once, err := policy.Explain(p, policy.ExplainOptions{Result: policy.Result{Status: http.StatusRequestEntityTooLarge}})
 	require.NoError(t, err)
-	b.requireCourse(t, "large", once)
+	b.requireTimeline(t, "large", once)
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE subscription = 'large' AND attempts = 1"))
 }
 
-// A policy that is replaced decides what is owed already, from the next decision on and on a node that runs; limits
-// that no longer fit are brought into its ranges.
-func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
+// A replaced policy applies to pending deliveries from the next decision on, on a running node; limits are moved into
+// its ranges.
+func TestReplacedPolicyAppliesToPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
 	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
 	b.subscribe(t, "billing", e.URL,
 		func(s *catalog.SubscriptionSpec) {
@@ -91,7 +92,7 @@ func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
 	require.Eventually(t, func() bool { // the running node's own reload, once per second
 		seen, _ := b.store.Cache.Snapshot().Policy("mine")
 		return seen.MaxMaxAttempts == 3
-	}, patience, tick)
+	}, waitTimeout, tick)
 	b.travel(t)
 	b.attempt(t)
 	b.requireGap(t, 7*time.Minute, "billing")
@@ -100,8 +101,8 @@ func TestReplacedPolicyDecidesWhatIsOwed(t *testing.T) {
 	require.Len(t, e.requests(), 3)
 }
 
-// A policy that no longer gives rests ends the one that is under way: nothing may stay held by a rule that is gone.
-func TestReplacedPolicyEndsItsRests(t *testing.T) {
+// A policy without probation ends the current one: no rule would end its holds.
+func TestReplacedPolicyEndsItsProbations(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []policy.ProbationScope{policy.ProbationEndpoint, policy.ProbationEventSubscription} {
 		t.Run(string(scope), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"postrider/postgres"
 )
 
-// switchable is an endpoint whose answer a test changes.
+// switchable is an endpoint whose status a test changes.
 type switchable struct {
 	*endpoint
 	status atomic.Int64
@@ -28,7 +28,7 @@ func newSwitchable(t *testing.T, status int) *switchable {
 	return s
 }
 
-// publishFailing publishes one event after the other, each when the attempt of the one before was recorded.
+// publishFailing publishes events one after the other, each when the attempt of the one before was recorded.
 func (b *bundle) publishFailing(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
@@ -39,20 +39,20 @@ func (b *bundle) publishFailing(t *testing.T, n int) {
 
 const onProbation = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'probation'"
 
-// passHold makes a hold's time come now.
+// passHold makes the end of each hold now.
 func (b *bundle) passHold(t *testing.T) {
 	t.Helper()
 	b.exec(t, "UPDATE postrider_internal.probations SET until = now() WHERE since IS NOT NULL")
 }
 
-// Ten different events fail in a row: the endpoint rests, for every event subscription that names it. New deliveries
-// are held, one probe is let through at the end, and its success releases all.
-func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
+// Ten different events fail in a row: the endpoint is in probation for all its event subscriptions. New deliveries are
+// held, one probe is sent at the end, and its success releases all.
+func TestDelayedDeliveryHoldsTheEndpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	bad := newSwitchable(t, http.StatusInternalServerError)
-	b.copyPolicy(t, "ga-2021", "patient", `{"steps":["1 hour"]}`)
-	b.subscribe(t, "billing", bad.URL, under("patient"))
+	b.copyPolicy(t, "ga-2021", "hourly", `{"steps":["1 hour"]}`)
+	b.subscribe(t, "billing", bad.URL, under("hourly"))
 	b.start(t, nil)
 	b.publishFailing(t, 9)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider.event_subscriptions WHERE hold IS NOT NULL"))
@@ -67,7 +67,7 @@ func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
 	require.Equal(t, "GenericError", cause)
 	require.Equal(t, 5*time.Minute, until.Sub(since))
 
-	// Another event subscription on the same endpoint, made during the hold, is held as well.
+	// Another event subscription of the same endpoint, created during the hold, is held as well.
 	b.subscribe(t, "shipping", bad.URL, nil)
 	b.publishOne(t, "new")
 	require.Equal(t, 2, b.count(t, onProbation))
@@ -90,7 +90,7 @@ func TestDelayedDeliveryRestsTheEndpoint(t *testing.T) {
 		"AND verdict = 'deliver' AND started_at > due_at"))
 }
 
-// A retry whose turn comes during the hold is held, without an attempt, and made after it.
+// A retry that becomes due during the hold is held without an attempt, and made after it.
 func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -113,8 +113,8 @@ func TestRetryDuringProbationIsHeldAndNotCounted(t *testing.T) {
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.probations")
 }
 
-// One event that fails again and again is no sign of a bad endpoint, and a success between makes the count begin anew.
-func TestWhatDoesNotBeginAProbation(t *testing.T) {
+// One event that fails repeatedly starts no probation, and a success resets the count.
+func TestFailuresThatStartNoProbation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
@@ -144,7 +144,7 @@ func TestWhatDoesNotBeginAProbation(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL"))
 }
 
-// One event is one event, however many event subscriptions of an endpoint are owed it and however often it is
+// One event counts once, however many event subscriptions of an endpoint it matches and however often it is
 // redelivered.
 func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	t.Parallel()
@@ -180,7 +180,7 @@ func TestOneEventCountsOnceAtItsEndpoint(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND failed_events IS NULL")
 }
 
-// Namespace probation is the event subscription's own, begins at the first failure of the table, and lasts as long as
+// Namespace probation applies to one event subscription, starts at the first failure in the table, and lasts as long as
 // the table says for its outcome.
 func TestNamespaceProbation(t *testing.T) {
 	t.Parallel()
@@ -211,8 +211,8 @@ func TestNamespaceProbation(t *testing.T) {
 	})
 }
 
-// A probe whose node died before the answer hands on to another.
-func TestProbeThatGoesAwayHandsOn(t *testing.T) {
+// A probe whose node died is replaced by another.
+func TestLostProbeIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	bad := newSwitchable(t, http.StatusServiceUnavailable)
@@ -232,7 +232,7 @@ func TestProbeThatGoesAwayHandsOn(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
 }
 
-// A held delivery whose time to live passes ends during the probation.
+// A held delivery whose time to live ends during the probation ends then.
 func TestHeldByProbationExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -283,7 +283,7 @@ func TestProbeNowAndReleaseNow(t *testing.T) {
 	require.Len(t, bad.requests(), 3)
 }
 
-// With stopTimeToLive a pause is no part of a delivery's age.
+// With stopTimeToLive a pause does not count for a delivery's age.
 func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -296,13 +296,13 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 	b.publishOne(t, "during")
 	b.start(t, nil)
 	b.become(t, 2, heldQuery)
-	// Two days of pause; the first delivery was owed an hour before it.
+	// Two days of pause, which began an hour after the first delivery was created.
 	b.exec(t, "UPDATE postrider_internal.event_subscription_states SET paused_since = paused_since - interval '2 days'")
 	b.exec(t,
 		"UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - CASE e.event_id WHEN 'before' "+
 			"THEN interval '2 days 1 hour' ELSE interval '1 day' END FROM postrider_internal.events e WHERE e.id = d.event_uuid")
 	b.settle(t)
-	require.Equal(t, 2, b.count(t, heldQuery), "nobody grows older")
+	require.Equal(t, 2, b.count(t, heldQuery), "no delivery grows older")
 
 	b.resume(t, "billing")
 	b.attemptsMade(t, 2)
@@ -315,22 +315,22 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 		"WHERE stop_time_to_live OR resumed_at IS NOT NULL"))
 }
 
-// An endpoint that answers after the ack timeout is slow, and works: its late success ends the rest that its timeouts
-// began.
+// An endpoint that responds after the ack timeout is slow but works: its late success ends the probation that its
+// timeouts started.
 func TestLateSuccessEndsTheProbation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2019", "impatient",
+	b.copyPolicy(t, "ga-2019", "one-second",
 		`{"ack_timeout": "1 second", "late_response_window": "3 minutes", "probation_trigger": 1}`)
-	x := newTurns(t)
-	b.subscribe(t, "all", x.URL, under("impatient"))
+	x := newManualEndpoint(t)
+	b.subscribe(t, "all", x.URL, under("one-second"))
 	b.start(t, nil)
 	slow := b.timedOut(t, x, "e")
 	b.publishOne(t, "waits")
 	require.Equal(t, 1, b.count(t, onProbation))
-	slow.answer(http.StatusOK)
+	slow.respond(http.StatusOK)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
-	x.next(t).answer(http.StatusOK)
+	x.next(t).respond(http.StatusOK)
 	require.Equal(t, "waits", b.attempt(t).EventID)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
 }

@@ -24,14 +24,14 @@ import (
 	"postrider/postgres"
 )
 
-var sequence = flag.Uint64("sequence", 0, "run this one sequence of TestSequencesOfEverything")
+var sequence = flag.Uint64("sequence", 0, "the sequence that TestRandomSequences runs")
 
-// Whatever is done in whatever order, nodes dying in the middle of it: the rows say what the model says. Every event
-// that was published is owed once to everyone who wanted it, ends once and as it must, is attempted as often as it must
-// be, and at the end, when all endpoints work and nothing is paused, nothing is left.
+// Random operations in random order, with nodes that die during them: the rows are those of the model. Every published
+// event has one delivery for each matching event subscription, which ends once and as the model says, after as many
+// attempts. At the end, when all endpoints work and nothing is paused, nothing is pending.
 //
-// A sequence that fails prints its seed and its steps; -sequence runs that one again.
-func TestSequencesOfEverything(t *testing.T) {
+// A sequence that fails prints its seed and its steps; -sequence repeats it.
+func TestRandomSequences(t *testing.T) {
 	t.Parallel()
 	sequences, steps := 2, 12
 	if *faults {
@@ -49,7 +49,7 @@ func TestSequencesOfEverything(t *testing.T) {
 	}
 }
 
-// world is the model beside the real thing.
+// world is the model beside the real system.
 type world struct {
 	*bundle
 	*model
@@ -57,15 +57,15 @@ type world struct {
 	steps  []string
 	events int
 
-	node  *mortal
+	node  *killableNode
 	nodes int
 
 	endpoint *endpoint
-	hung     atomic.Int64    // requests that wait
-	hang     atomic.Bool     // whether those that come wait
-	mu       sync.Mutex      // of what follows
-	arrived  map[string]bool // "event/lane", answered with success
-	verdicts map[string]int  // by path
+	hung     atomic.Int64    // requests that hang
+	hang     atomic.Bool     // new requests hang
+	mu       sync.Mutex      // of the following fields
+	arrived  map[string]bool // "event/subscription" with a success
+	statuses map[string]int  // by path
 	release  chan struct{}
 }
 
@@ -73,10 +73,10 @@ func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{
 		bundle: setup(t), model: newModel(), random: rand.New(rand.NewPCG(seed, seed)),
-		arrived: map[string]bool{}, verdicts: map[string]int{}, release: make(chan struct{}),
+		arrived: map[string]bool{}, statuses: map[string]int{}, release: make(chan struct{}),
 	}
-	// Five events for all go through a route job.
-	w.store, _ = newStoreWith(t, w.url, app.Options{Node: "publisher", RouteThreshold: 5*len(laneKinds) - 1})
+	// Five events for all event subscriptions are routed.
+	w.store, _ = newStoreWith(t, w.url, app.Options{Node: "publisher", RouteThreshold: 5*len(subscriptionKinds) - 1})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("sequence %d:\n%s", seed, strings.Join(w.steps, "\n"))
@@ -85,21 +85,21 @@ func newWorld(t *testing.T, seed uint64) *world {
 	const hours = `"steps":["1 hour"],"tail":"1 hour","default_max_attempts":4`
 	w.copyPolicy(t, "ga-2021", "plain", `{`+hours+`,"probation_scope":"none"}`)
 	w.copyPolicy(t, "ga-2019", "at-ttl", `{`+hours+`,"probation_scope":"none"}`)
-	w.copyPolicy(t, "ga-2021", "resting", `{`+hours+`,"probation_trigger":2}`)
-	w.endpoint = newEndpoint(t, w.answer)
-	t.Cleanup(w.unhang) // before the server closes, which waits for its handlers
-	for _, kind := range laneKinds {
-		w.make(t, kind)
+	w.copyPolicy(t, "ga-2021", "probation", `{`+hours+`,"probation_trigger":2}`)
+	w.endpoint = newEndpoint(t, w.respond)
+	t.Cleanup(w.unhang) // before the server closes and waits for its handlers
+	for _, kind := range subscriptionKinds {
+		w.create(t, kind)
 	}
 	w.startNode(t)
 	return w
 }
 
-// answer is every endpoint's: they are told apart by the path, the event subscription's name. A request that hangs is
-// one that its node does not live to record: it has not arrived.
-func (w *world) answer(rw http.ResponseWriter, r request) {
+// respond is the handler of all endpoints; the path is the event subscription's name. A request that hangs has not
+// arrived: its node dies before it is recorded.
+func (w *world) respond(rw http.ResponseWriter, r request) {
 	w.mu.Lock()
-	status, release := w.verdicts[r.uri], w.release
+	status, release := w.statuses[r.uri], w.release
 	w.mu.Unlock()
 	if w.hang.Load() {
 		w.hung.Add(1)
@@ -132,41 +132,42 @@ func (w *world) unhang() {
 func (w *world) startNode(t *testing.T) {
 	t.Helper()
 	w.nodes++
-	w.node = w.startMortal(t, fmt.Sprint("mortal-", w.nodes), func(o *jobs.Options) {
+	w.node = w.startKillable(t, fmt.Sprint("node-k", w.nodes), func(o *jobs.Options) {
 		o.StopTimeout, o.OnAttempt = 50*time.Millisecond, nil
 	})
 }
 
-// make makes an event subscription of a kind.
-func (w *world) make(t *testing.T, kind *laneKind) {
+// create creates an event subscription of a kind.
+func (w *world) create(t *testing.T, kind *subscriptionKind) {
 	t.Helper()
-	lane := &modelLane{kind: kind, batches: kind.batches}
-	w.lanes = append(w.lanes, lane)
-	w.put(t, lane)
-	w.setVerdict(lane, modelVerdicts[w.random.IntN(len(modelVerdicts))])
-	w.log("%s answers %d", kind.name, lane.verdict)
+	subscription := &modelSubscription{kind: kind, batches: kind.batches}
+	w.subscriptions = append(w.subscriptions, subscription)
+	w.put(t, subscription)
+	w.setStatus(subscription, modelStatuses[w.random.IntN(len(modelStatuses))])
+	w.log("%s responds with %d", kind.name, subscription.status)
 }
 
 // put writes an event subscription's settings.
-func (w *world) put(t *testing.T, lane *modelLane) {
+func (w *world) put(t *testing.T, subscription *modelSubscription) {
 	t.Helper()
-	changes := []func(*catalog.SubscriptionSpec){under(lane.kind.policy)}
-	if lane.batches {
+	changes := []func(*catalog.SubscriptionSpec){under(subscription.kind.policy)}
+	if subscription.batches {
 		changes = append(changes, batching(3, 64))
 	}
-	if lane.kind.noDeadLetter {
+	if subscription.kind.noDeadLetter {
 		changes = append(changes, func(s *catalog.SubscriptionSpec) {
 			s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
 		})
 	}
-	lane.id = w.subscribe(t, lane.kind.name, w.endpoint.URL+"/"+lane.kind.name, both(changes...)).ID
+	subscription.id = w.subscribe(t, subscription.kind.name, w.endpoint.URL+"/"+subscription.kind.name,
+		both(changes...)).ID
 }
 
-func (w *world) setVerdict(lane *modelLane, status int) {
-	lane.verdict = status
+func (w *world) setStatus(subscription *modelSubscription, status int) {
+	subscription.status = status
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.verdicts["/"+lane.kind.name] = status
+	w.statuses["/"+subscription.kind.name] = status
 }
 
 func (w *world) log(format string, args ...any) {
@@ -184,15 +185,15 @@ func (w *world) run(t *testing.T, steps int) {
 	w.requireArrived(t)
 }
 
-// step does something at random.
+// step does one random operation.
 func (w *world) step(t *testing.T) {
 	t.Helper()
-	lanes := w.live()
-	if len(lanes) == 0 {
-		w.remake(t)
+	subscriptions := w.live()
+	if len(subscriptions) == 0 {
+		w.recreate(t)
 		return
 	}
-	lane := lanes[w.random.IntN(len(lanes))]
+	subscription := subscriptions[w.random.IntN(len(subscriptions))]
 	switch n := w.random.IntN(100); {
 	case n < 22:
 		w.publishSome(t)
@@ -201,37 +202,37 @@ func (w *world) step(t *testing.T) {
 		w.bundle.travel(t)
 		w.model.travel()
 	case n < 48:
-		w.setVerdict(lane, modelVerdicts[w.random.IntN(len(modelVerdicts))])
-		w.log("%s answers %d", lane.kind.name, lane.verdict)
+		w.setStatus(subscription, modelStatuses[w.random.IntN(len(modelStatuses))])
+		w.log("%s responds with %d", subscription.kind.name, subscription.status)
 	case n < 58:
-		w.pauseOne(t, lane, w.random.IntN(2) == 0)
+		w.pauseOne(t, subscription, w.random.IntN(2) == 0)
 	case n < 68:
-		w.log("resume %s", lane.kind.name)
-		w.bundle.resume(t, lane.kind.name)
-		w.model.resume(lane)
+		w.log("resume %s", subscription.kind.name)
+		w.bundle.resume(t, subscription.kind.name)
+		w.model.resume(subscription)
 	case n < 74:
-		w.age(t, lane)
+		w.age(t, subscription)
 	case n < 78:
-		w.rebatch(t, lane)
+		w.switchBatches(t, subscription)
 	case n < 82:
-		w.endRests(t)
+		w.endProbations(t)
 	case n < 87:
-		w.log("delete %s", lane.kind.name)
-		require.NoError(t, w.store.Subscriptions.Delete(t.Context(), topicName, lane.kind.name))
-		w.model.remove(lane)
+		w.log("delete %s", subscription.kind.name)
+		require.NoError(t, w.store.Subscriptions.Delete(t.Context(), topicName, subscription.kind.name))
+		w.model.remove(subscription)
 	case n < 90:
-		w.remake(t)
+		w.recreate(t)
 	case n < 94:
-		w.operate(t, lane)
+		w.operate(t, subscription)
 	default:
-		w.endNode(t, lane)
+		w.endNode(t, subscription)
 	}
 }
 
-// publishSome publishes a few events, each in a request of its own or all in one.
+// publishSome publishes a few events, in one request or in one each.
 func (w *world) publishSome(t *testing.T) {
 	t.Helper()
-	w.owe(w.send(t))
+	w.expect(w.send(t))
 }
 
 func (w *world) send(t *testing.T) (ids []string) {
@@ -253,52 +254,51 @@ func (w *world) send(t *testing.T) (ids []string) {
 	return ids
 }
 
-func (w *world) owe(ids []string) {
+func (w *world) expect(ids []string) {
 	for _, id := range ids {
 		w.model.publish(id)
 	}
 }
 
-func (w *world) pauseOne(t *testing.T, lane *modelLane, stop bool) {
+func (w *world) pauseOne(t *testing.T, subscription *modelSubscription, stop bool) {
 	t.Helper()
-	w.log("pause %s, stop the time to live %v", lane.kind.name, stop)
-	_, err := w.store.Holds.Pause(t.Context(), topicName, lane.kind.name, &stop)
+	w.log("pause %s, stop the time to live %v", subscription.kind.name, stop)
+	_, err := w.store.Holds.Pause(t.Context(), topicName, subscription.kind.name, &stop)
 	require.NoError(t, err)
-	w.model.pause(lane, stop)
+	w.model.pause(subscription, stop)
 }
 
-// age ends the time to live of every other event that is owed: a batch then has members that leave it, and others that
-// stay.
-func (w *world) age(t *testing.T, lane *modelLane) {
+// age ends the time to live of every other pending event: some members leave a batch, and others stay.
+func (w *world) age(t *testing.T, subscription *modelSubscription) {
 	t.Helper()
 	odd := w.random.IntN(2)
-	w.log("%s: the events whose number is %d modulo 2 have outlived their time", lane.kind.name, odd)
+	w.log("%s: the events whose number is %d modulo 2 are past their time to live", subscription.kind.name, odd)
 	w.exec(t, `UPDATE postrider_internal.deliveries d SET time_to_live_since = time_to_live_since - interval '2 days'
 		FROM postrider_internal.events e
-		WHERE subscription_id = $1 AND e.id = d.event_uuid AND right(e.event_id, 1)::int % 2 = $2`, lane.id, odd)
-	w.model.age(lane, odd)
+		WHERE subscription_id = $1 AND e.id = d.event_uuid AND right(e.event_id, 1)::int % 2 = $2`, subscription.id, odd)
+	w.model.age(subscription, odd)
 }
 
-// rebatch switches batches on or off.
-func (w *world) rebatch(t *testing.T, lane *modelLane) {
+// switchBatches switches batches on or off.
+func (w *world) switchBatches(t *testing.T, subscription *modelSubscription) {
 	t.Helper()
-	lane.batches = !lane.batches
-	w.log("%s takes batches: %v", lane.kind.name, lane.batches)
-	w.put(t, lane)
+	subscription.batches = !subscription.batches
+	w.log("%s has batches: %v", subscription.kind.name, subscription.batches)
+	w.put(t, subscription)
 }
 
-// endRests releases an endpoint's rest, or lets its probe through.
-func (w *world) endRests(t *testing.T) {
+// endProbations releases the endpoints in probation, or their probes.
+func (w *world) endProbations(t *testing.T) {
 	t.Helper()
 	if w.random.IntN(2) == 0 {
-		w.log("the rests' time has come")
+		w.log("the holds of probations end")
 		w.passHold(t)
 		return
 	}
-	for _, lane := range w.live() {
-		_, err := w.store.Holds.Release(t.Context(), topicName, lane.kind.name)
-		w.log("release %s: %v", lane.kind.name, err)
-		if lane.paused {
+	for _, subscription := range w.live() {
+		_, err := w.store.Holds.Release(t.Context(), topicName, subscription.kind.name)
+		w.log("release %s: %v", subscription.kind.name, err)
+		if subscription.paused {
 			require.ErrorIs(t, err, postgres.ErrPaused)
 		} else {
 			require.NoError(t, err)
@@ -306,21 +306,21 @@ func (w *world) endRests(t *testing.T) {
 	}
 }
 
-// operate acts on one delivery as a person does, where there is one. What rests is left alone: when it is attempted the
-// model does not say.
-func (w *world) operate(t *testing.T, lane *modelLane) {
+// operate does an operator's action on one delivery, if there is one. Not with probation: the model does not know the
+// times of those attempts.
+func (w *world) operate(t *testing.T, subscription *modelSubscription) {
 	t.Helper()
 	var id int64
 	var event string
 	err := w.pool.QueryRow(t.Context(),
 		`SELECT d.id, e.event_id FROM postrider_internal.deliveries d JOIN postrider_internal.events e ON e.id = d.event_uuid
-		WHERE d.subscription_id = $1 ORDER BY d.id LIMIT 1 OFFSET $2`, lane.id, w.random.IntN(3)).Scan(&id, &event)
-	if errors.Is(err, pgx.ErrNoRows) || lane.kind.rests {
+		WHERE d.subscription_id = $1 ORDER BY d.id LIMIT 1 OFFSET $2`, subscription.id, w.random.IntN(3)).Scan(&id, &event)
+	if errors.Is(err, pgx.ErrNoRows) || subscription.kind.probation {
 		return
 	}
 	require.NoError(t, err)
 	act := []string{"cancel", "dead-letter", "retry"}[w.random.IntN(3)]
-	w.log("%s %s to %s", act, event, lane.kind.name)
+	w.log("%s %s to %s", act, event, subscription.kind.name)
 	operator := w.store.Operator
 	switch act {
 	case "cancel":
@@ -328,43 +328,43 @@ func (w *world) operate(t *testing.T, lane *modelLane) {
 	case "dead-letter":
 		_, err = operator.DeadLetterNow(t.Context(), id)
 	default:
-		if err = operator.RetryNow(t.Context(), id); lane.paused {
+		if err = operator.RetryNow(t.Context(), id); subscription.paused {
 			require.ErrorIs(t, err, postgres.ErrPaused)
 			return
 		}
 	}
 	require.NoError(t, err)
-	w.model.owed[owing{event, lane.id}].operate(act)
+	w.model.deliveries[deliveryKey{event, subscription.id}].operate(act)
 }
 
-// remake makes the event subscriptions anew that were deleted.
-func (w *world) remake(t *testing.T) {
+// recreate creates the deleted event subscriptions again.
+func (w *world) recreate(t *testing.T) {
 	t.Helper()
-	for _, kind := range laneKinds {
-		if !slices.ContainsFunc(w.live(), func(l *modelLane) bool { return l.kind == kind }) {
-			w.log("make %s", kind.name)
-			w.make(t, kind)
+	for _, kind := range subscriptionKinds {
+		if !slices.ContainsFunc(w.live(), func(l *modelSubscription) bool { return l.kind == kind }) {
+			w.log("create %s", kind.name)
+			w.create(t, kind)
 		}
 	}
 }
 
-// endNode ends the node in the middle of its work and sets another one going. It dies, and may come back; or it is
-// stopped, and cuts its requests. What was cut has not been attempted: a pause that began meanwhile finds it waiting.
-func (w *world) endNode(t *testing.T, lane *modelLane) {
+// endNode ends the node during its work and starts another one. It dies, and may return; or it is stopped, and cuts its
+// requests. A cut request is no attempt: a pause that began meanwhile holds the delivery.
+func (w *world) endNode(t *testing.T, subscription *modelSubscription) {
 	t.Helper()
 	hang, dies, pauses := w.random.IntN(2) == 0, w.random.IntN(3) > 0, w.random.IntN(3) == 0
 	w.log("node %d ends: requests hang %v, dies %v", w.nodes, hang, dies)
 	w.hang.Store(hang)
 	ids, old := w.send(t), w.node
-	if hang && slices.ContainsFunc(w.live(), func(l *modelLane) bool { return !l.paused && !l.kind.rests }) {
+	if hang && slices.ContainsFunc(w.live(), func(l *modelSubscription) bool { return !l.paused && !l.kind.probation }) {
 		within(t, "requests in flight", func() bool { return w.hung.Load() > 0 })
 		if pauses {
-			w.pauseOne(t, lane, false)
+			w.pauseOne(t, subscription, false)
 		}
 	}
-	w.owe(ids)
+	w.expect(ids)
 	if dies {
-		old.die(t)
+		old.kill(t)
 	} else {
 		old.stop()
 	}
@@ -372,24 +372,24 @@ func (w *world) endNode(t *testing.T, lane *modelLane) {
 	w.startNode(t)
 	if dies && w.random.IntN(2) == 0 {
 		w.requireModel(t)
-		w.log("it comes back, with all it knows, and is stopped")
+		w.log("it returns, and is stopped")
 		old.stop()
 	}
 }
 
-// drain ends all that keeps anything waiting. Whatever is left must come to its end.
+// drain ends everything that holds deliveries, so that all of them end.
 func (w *world) drain(t *testing.T) {
 	t.Helper()
 	w.log("everything works again")
-	for _, lane := range w.live() {
-		w.setVerdict(lane, http.StatusOK)
-		w.bundle.resume(t, lane.kind.name)
-		w.model.resume(lane)
+	for _, subscription := range w.live() {
+		w.setStatus(subscription, http.StatusOK)
+		w.bundle.resume(t, subscription.kind.name)
+		w.model.resume(subscription)
 	}
 	w.model.travel()
 	within(t, "everything has ended", func() bool {
-		for _, lane := range w.live() {
-			_, err := w.store.Holds.Release(t.Context(), topicName, lane.kind.name)
+		for _, subscription := range w.live() {
+			_, err := w.store.Holds.Release(t.Context(), topicName, subscription.kind.name)
 			require.NoError(t, err)
 		}
 		w.bundle.travel(t)
@@ -397,13 +397,13 @@ func (w *world) drain(t *testing.T) {
 	})
 }
 
-// seen is a delivery as the rows have it. answers are the statuses of its recorded attempts, in their order.
+// seen is a delivery in the rows. Statuses are those of its recorded attempts, in order.
 type seen struct {
 	Event        string
 	Subscription int64
-	Lane         string
+	Name         string
 	Row          modelRow
-	Answers      []int
+	Statuses     []int
 }
 
 const seenQuery = `
@@ -427,66 +427,66 @@ func (w *world) rows(t *testing.T) []seen {
 	rows, err := w.pool.Query(t.Context(), seenQuery)
 	require.NoError(t, err)
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s seen, err error) {
-		return s, row.Scan(&s.Event, &s.Subscription, &s.Lane, &s.Row.State, &s.Row.Reason, &s.Row.Hold, &s.Row.Attempts,
-			&s.Answers)
+		return s, row.Scan(&s.Event, &s.Subscription, &s.Name, &s.Row.State, &s.Row.Reason, &s.Row.Hold, &s.Row.Attempts,
+			&s.Statuses)
 	})
 	require.NoError(t, err)
 	return list
 }
 
-// requireModel waits until the rows say what the model says, and looks at the invariants.
+// requireModel waits until the rows are those of the model, and checks the invariants.
 func (w *world) requireModel(t *testing.T) {
 	t.Helper()
 	var differences []string
-	for deadline := time.Now().Add(patience); ; <-time.After(tick) {
+	for deadline := time.Now().Add(waitTimeout); ; <-time.After(tick) {
 		if differences = w.differences(w.rows(t)); len(differences) == 0 {
 			break
 		}
-		require.True(t, time.Now().Before(deadline), "%d deliveries are not what the model says:\n%s", len(differences),
+		require.True(t, time.Now().Before(deadline), "%d deliveries differ from the model:\n%s", len(differences),
 			strings.Join(differences[:min(len(differences), 10)], "\n"))
 	}
 	w.requireInvariants(t)
 }
 
 func (w *world) differences(rows []seen) (differences []string) {
-	missing := maps.Clone(w.owed)
+	missing := maps.Clone(w.deliveries)
 	for _, s := range rows {
-		o := owing{s.Event, s.Subscription}
-		d, owed := missing[o]
+		o := deliveryKey{s.Event, s.Subscription}
+		d, known := missing[o]
 		delete(missing, o)
 		switch {
-		case !owed:
-			differences = append(differences, fmt.Sprintf("%s (%s) is owed twice, or to nobody: %+v", o, s.Lane, s.Row))
-		case d.lane.kind.rests && !d.explains(s.Row, s.Answers):
-			differences = append(differences, fmt.Sprintf("%s (%s) is %+v after the answers %v", o, s.Lane, s.Row, s.Answers))
-		case !d.lane.kind.rests && s.Row.told(d.row) != d.row:
-			differences = append(differences, fmt.Sprintf("%s (%s) is %+v and must be %+v", o, s.Lane, s.Row, d.row))
+		case !known:
+			differences = append(differences, fmt.Sprintf("%s (%s) exists twice, or is not in the model: %+v", o, s.Name, s.Row))
+		case d.subscription.kind.probation && !d.explains(s.Row, s.Statuses):
+			differences = append(differences, fmt.Sprintf("%s (%s) is %+v after the statuses %v", o, s.Name, s.Row, s.Statuses))
+		case !d.subscription.kind.probation && s.Row.normalized(d.row) != d.row:
+			differences = append(differences, fmt.Sprintf("%s (%s) is %+v and must be %+v", o, s.Name, s.Row, d.row))
 		}
 	}
 	for o, d := range missing {
-		differences = append(differences, fmt.Sprintf("%s (%s) is lost", o, d.lane.kind.name))
+		differences = append(differences, fmt.Sprintf("%s (%s) is lost", o, d.subscription.kind.name))
 	}
 	slices.Sort(differences)
 	return differences
 }
 
-// told is the row, but for one word: what was on hold for admission when its event subscription was paused, or came due
-// a moment later, goes on saying so, and waits for the resume like the rest.
-func (r modelRow) told(want modelRow) modelRow {
+// normalized returns the row with one difference removed: a delivery that was held for admission when its event
+// subscription was paused, or became due then, keeps that hold until the resume.
+func (r modelRow) normalized(want modelRow) modelRow {
 	if r.Hold == catalog.HoldAdmission && want.Hold == catalog.HoldPaused {
 		r.Hold = catalog.HoldPaused
 	}
 	return r
 }
 
-// requireArrived: what is called delivered has been answered with a success.
+// requireArrived requires that every delivered event got a success.
 func (w *world) requireArrived(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.rows(t) {
 		if s.Row.State == "delivered" {
-			require.True(t, w.arrived[s.Event+"/"+s.Lane], "%s was never delivered to %s", s.Event, s.Lane)
+			require.True(t, w.arrived[s.Event+"/"+s.Name], "%s was never delivered to %s", s.Event, s.Name)
 		}
 	}
 }

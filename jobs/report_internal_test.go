@@ -20,12 +20,12 @@ import (
 	"postrider/policy"
 )
 
-// What a line of the log costs, and what it costs where nobody wants it.
+// The cost of a log line, and of one that is not logged.
 func BenchmarkReport(b *testing.B) {
-	for _, says := range []LogAttempts{LogAll, LogNone} {
-		b.Run(string(says), func(b *testing.B) {
-			log := slog.New(slog.NewJSONHandler(io.MultiWriter(), nil)) // to nobody, but written
-			e := &Engine{log: log, options: Options{LogAttempts: says}, parts: Parts{}}
+	for _, level := range []LogAttempts{LogAll, LogNone} {
+		b.Run(string(level), func(b *testing.B) {
+			log := slog.New(slog.NewJSONHandler(io.MultiWriter(), nil)) // formatted, but discarded
+			e := &Engine{log: log, options: Options{LogAttempts: level}, parts: Parts{}}
 			a := &attempt{engine: e, sub: &catalog.Subscription{Topic: "orders", Name: "billing"}, work: &queue.Work{
 				Members: make([]queue.Member, 1),
 			}}
@@ -42,7 +42,7 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
-func TestLinesAreRationed(t *testing.T) {
+func TestLinesAreLimited(t *testing.T) {
 	t.Parallel()
 	var l logLimit
 	now, granted := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), 0
@@ -60,16 +60,16 @@ func TestLinesAreRationed(t *testing.T) {
 	require.Zero(t, leftOut)
 }
 
-// The log has the original error of an attempt beside the plain one that is stored. It has no query of a URL.
+// The log has the original error of an attempt beside the plain one, without the query of a URL.
 func TestLinesHaveTheOriginalError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	e := &Engine{log: slog.New(slog.NewJSONHandler(&log, nil)), parts: Parts{}}
 	e.options.LogAttempts = LogAll
 	a := &attempt{engine: e, sub: &catalog.Subscription{}, work: &queue.Work{Members: make([]queue.Member, 1)}}
-	var met endpoint.Response
-	met.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
-	a.report(&delivery.Result{DeliveryID: 1, Number: 1, Error: met.ErrorText}, met, time.Time{}, false)
+	var resp endpoint.Response
+	resp.Failed(&url.Error{Op: "parse", URL: "https://a:b/?code=planted", Err: errors.New("invalid port")})
+	a.report(&delivery.Result{DeliveryID: 1, Number: 1, Error: resp.ErrorText}, resp, time.Time{}, false)
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
 	require.Equal(t, `parse "https://a:b/?…": invalid port`, line["error"])

@@ -18,7 +18,7 @@ import (
 	"postrider/jobs"
 )
 
-// book is a log that is read while it is written.
+// book is a log that a test reads while it is written.
 type book struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,7 +30,7 @@ func (b *book) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// attempts are the lines that tell of one.
+// attempts returns the log lines of attempts.
 func (b *book) attempts(t *testing.T) (lines []map[string]any) {
 	t.Helper()
 	b.mu.Lock()
@@ -45,7 +45,7 @@ func (b *book) attempts(t *testing.T) (lines []map[string]any) {
 	return lines
 }
 
-// twice refuses the first request and takes the second.
+// twice rejects the first request and accepts the second.
 func twice(t *testing.T) string {
 	t.Helper()
 	var once sync.Once
@@ -56,15 +56,15 @@ func twice(t *testing.T) string {
 	return e.URL
 }
 
-func TestAttemptsLeaveALine(t *testing.T) {
+func TestAttemptsAreLogged(t *testing.T) {
 	t.Parallel()
-	for says, want := range map[jobs.LogAttempts]int{jobs.LogNone: 0, jobs.LogFailed: 1, jobs.LogAll: 2} {
-		t.Run(string(says), func(t *testing.T) {
+	for level, want := range map[jobs.LogAttempts]int{jobs.LogNone: 0, jobs.LogFailed: 1, jobs.LogAll: 2} {
+		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			b, log := setup(t), &book{}
 			url := twice(t)
 			b.subscribe(t, "billing", url+"?code=planted-secret", nil)
-			b.start(t, func(o *jobs.Options) { o.Logger, o.LogAttempts = slog.New(slog.NewJSONHandler(log, nil)), says })
+			b.start(t, func(o *jobs.Options) { o.Logger, o.LogAttempts = slog.New(slog.NewJSONHandler(log, nil)), level })
 			id := "e\u202e1\x1b[31m" + strings.Repeat("x", 300)
 			body, err := json.Marshal(map[string]any{
 				"id": id, "subject": "s", "eventType": "test", "eventTime": "2026-01-01T00:00:00Z", "data": 1,
@@ -102,8 +102,8 @@ func TestAttemptsLeaveALine(t *testing.T) {
 	}
 }
 
-// A batch leaves one line, with its first few events.
-func TestBatchesLeaveOneLine(t *testing.T) {
+// A batch has one line, with its first events.
+func TestBatchesAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	b, log := setup(t), &book{}
 	b.subscribe(t, "billing", twice(t), func(s *catalog.SubscriptionSpec) { most := 20; s.MaxEventsPerBatch = &most })

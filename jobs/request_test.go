@@ -20,7 +20,7 @@ const (
 func TestEventGridDelivery(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	b.subscribe(t, "Mixed-Case.sub", e.URL+"/hook?code=s%20ecret&x=1", nil)
 	b.start(t, nil)
 	receipt := b.publish(t, jsonType, `[{"id":"1","subject":"s/é","eventType":"t","eventTime":"2026-01-01T00:00:00Z",`+
@@ -53,10 +53,10 @@ func TestEventGridDelivery(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.events WHERE system_id = $1", receipt.SystemIDs[0]))
 }
 
-func TestEventGridDeliveryChangesNothingThatIsThere(t *testing.T) {
+func TestEventGridDeliveryKeepsProperties(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	const body = `[ {"topic":"orders","metadataVersion":"1","dataVersion":"","id":"1","subject":"s","eventType":"t",` +
@@ -69,7 +69,7 @@ func TestEventGridDeliveryChangesNothingThatIsThere(t *testing.T) {
 func TestEventGridDeliveryFillsTheDataVersion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	const head = `{"topic":"orders","metadataVersion":"1","id":"1","subject":"s","eventType":"t",` +
@@ -85,7 +85,7 @@ func TestEventGridDeliveryFillsTheDataVersion(t *testing.T) {
 func TestCloudEventsDelivery(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	b.start(t, nil)
 	const body = `{ "specversion":"1.0", "id":"1","source":"/s","type":"t","ext":5,"data":{"n":1.50,"s":"\u00e9é"},` +
@@ -104,7 +104,7 @@ func TestCloudEventsDelivery(t *testing.T) {
 func TestEventGridToCloudEventsDelivery(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents })
 	b.start(t, nil)
 	b.publish(t, jsonType,
@@ -123,11 +123,11 @@ func TestEventGridToCloudEventsDelivery(t *testing.T) {
 	require.Contains(t, r.body, `"data":{"n":1.50}`)
 }
 
-// A header that HTTP cannot carry is left out: it must not keep the event from being delivered for ever.
+// A header that HTTP cannot carry is omitted: it must not block the event's delivery.
 func TestDataVersionThatNoHeaderCanCarry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	versions := map[string]any{`\u0001`: nil, `\u007f`: nil, `a\tb`: "a\tb", `é`: "é", ``: nil}

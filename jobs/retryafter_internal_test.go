@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever an endpoint writes there, it is a wait: never negative, never so long that adding it to a time overflows.
+// The result is a wait whatever the header: never negative, never so long that adding it to a time overflows.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{
 		"", "120", "-1", "0", "1e3", "9223372036854775807", "99999999999999999999", "Wed, 21 Oct 2099 07:28:00 GMT",
@@ -24,7 +24,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-func TestRetryAfterIsReadByTheDatabasesClock(t *testing.T) {
+func TestRetryAfterUsesTheDatabaseClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2099, 10, 21, 7, 26, 0, 0, time.UTC)
 	require.Equal(t, 2*time.Minute, retryAfter("Wed, 21 Oct 2099 07:28:00 GMT", now))

@@ -12,7 +12,7 @@ import (
 	"postrider/policy"
 )
 
-// retryAfterEndpoint answers 503 with the Retry-After that its query string asks for.
+// retryAfterEndpoint responds with 503 and the Retry-After of its query string.
 func retryAfterEndpoint(t *testing.T) *endpoint {
 	t.Helper()
 	return newEndpoint(t, func(w http.ResponseWriter, r request) {
@@ -59,12 +59,12 @@ func TestRetryAfterMovesTheNextAttempt(t *testing.T) {
 		b.count(t,
 			"SELECT count(*) FROM postrider.deliveries WHERE subscription = 'date' AND next_attempt_at BETWEEN "+
 				"$1::timestamptz - interval '1 ms' AND $1::timestamptz + interval '1 ms'", at))
-	const told = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
-	require.Equal(t, 3, b.count(t, told, "%Retry-After requests%"), "only where it decided")
-	require.Equal(t, 1, b.count(t, told, "%Retry-After requests 24 h, capped at 1 h"))
+	const explained = "SELECT count(*) FROM postrider.delivery_attempts WHERE retry_after_ms IS NOT NULL AND why LIKE $1"
+	require.Equal(t, 3, b.count(t, explained, "%Retry-After requests%"), "only if it decided")
+	require.Equal(t, 1, b.count(t, explained, "%Retry-After requests 24 h, capped at 1 h"))
 }
 
-// However late an endpoint wants its next attempt, a last one is made before the time to live ends.
+// However long an endpoint's Retry-After, a last attempt is made before the time to live ends.
 func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -90,8 +90,8 @@ func TestRetryAfterNeverOutlivesTheTimeToLive(t *testing.T) {
 	require.Eventually(t, func() bool {
 		b.travel(t)
 		return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE reason = 'TimeToLiveExceeded'") == n
-	}, patience, tickOfQueries)
+	}, waitTimeout, queryTick)
 	require.Zero(t, b.count(t, `SELECT count(*) FROM postrider.dead_letters
 		WHERE attempts NOT BETWEEN 2 AND 3 OR last_outcome <> 'Busy'`),
-		"60 s before its end a delivery may find room for a third")
+		"60 s before its end a delivery may have time for a third")
 }

@@ -15,7 +15,7 @@ import (
 	"postrider/jobs/publish"
 )
 
-// misrouted counts pairs of event and event subscription with none or more than one delivery, where all want all.
+// misrouted counts pairs of event and event subscription with no delivery or more than one, if every event matches all.
 const misrouted = `
 SELECT count(*) FROM (
     SELECT FROM postrider.events e CROSS JOIN postrider.event_subscriptions s
@@ -52,7 +52,7 @@ func (b *bundle) publishAtOnce(t *testing.T, prefix string, n int) *publish.Rece
 func (b *bundle) requireDeliveredOnce(t *testing.T, e *endpoint, deliveries int) {
 	t.Helper()
 	b.become(t, deliveries, deliveredQuery)
-	require.Zero(t, b.count(t, misrouted), "every event is owed once to every event subscription")
+	require.Zero(t, b.count(t, misrouted), "each event has one delivery for each event subscription")
 	require.Len(t, e.requests(), deliveries)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 }
@@ -60,7 +60,7 @@ func (b *bundle) requireDeliveredOnce(t *testing.T, e *endpoint, deliveries int)
 func TestRoutedEventsAreDelivered(t *testing.T) {
 	t.Parallel()
 	b := routing(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribeMany(t, 4, e.URL)
 	b.start(t, nil)
 	require.Equal(t, 80, b.publishAtOnce(t, "e", 20).Deliveries())
@@ -71,7 +71,7 @@ func TestRoutedEventsAreDelivered(t *testing.T) {
 func TestTwoNodesRoute(t *testing.T) {
 	t.Parallel()
 	b := routing(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribeMany(t, 11, e.URL)
 	for _, node := range []string{"node-2", "node-3"} {
 		s, _ := newStore(t, b.url, node)
@@ -85,10 +85,10 @@ func TestTwoNodesRoute(t *testing.T) {
 	b.requireDeliveredOnce(t, e, 440)
 }
 
-func TestRouteOfADeadNodeIsMadeByAnother(t *testing.T) {
+func TestRouteOfADeadNodeIsReclaimed(t *testing.T) {
 	t.Parallel()
 	b := routing(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribeMany(t, 11, e.URL)
 	b.publishAtOnce(t, "e", 2)
 	b.exec(t, "UPDATE postrider_internal.river_job SET state = 'running', attempt = 1, attempted_at = now(), "+
@@ -97,11 +97,11 @@ func TestRouteOfADeadNodeIsMadeByAnother(t *testing.T) {
 	b.requireDeliveredOnce(t, e, 22)
 }
 
-// A stop does not wait for a step that the database holds up, and nobody makes it twice.
+// A stop does not wait for a step that the database blocks, and the step is made only once.
 func TestStopDuringAStep(t *testing.T) {
 	t.Parallel()
 	b := routing(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribeMany(t, 11, e.URL)
 	b.publishAtOnce(t, "e", 2)
 	tx, err := b.pool.Begin(t.Context())
@@ -115,7 +115,7 @@ func TestStopDuringAStep(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.count(t,
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%after_subscription%'") > 0
-	}, patience, tick)
+	}, waitTimeout, tick)
 	requireStops(t, engine)
 	require.NoError(t, tx.Rollback(t.Context()))
 
@@ -123,11 +123,11 @@ func TestStopDuringAStep(t *testing.T) {
 	b.requireDeliveredOnce(t, e, 22)
 }
 
-// Event subscriptions that were deleted or paused between the answer and the routing.
-func TestRoutedEventsObeyWhatChangedMeanwhile(t *testing.T) {
+// Event subscriptions that were deleted or paused after the publish and before the routing.
+func TestRoutedEventsFollowChanges(t *testing.T) {
 	t.Parallel()
 	b := routing(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribeMany(t, 3, e.URL)
 	b.publishAtOnce(t, "e", 10)
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "sub-0"))
@@ -141,11 +141,11 @@ func TestRoutedEventsObeyWhatChangedMeanwhile(t *testing.T) {
 	require.Len(t, e.delivered(), 20)
 }
 
-// With the real threshold: the publisher does not wait until 10,100 deliveries are made.
+// With the default threshold: the publisher does not wait until 10,100 deliveries are created.
 func TestVeryManyDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribeMany(t, 100, e.URL)
 	b.attempts = make(chan jobs.AttemptReport, 20_000)
 	started := time.Now()
@@ -154,18 +154,18 @@ func TestVeryManyDeliveries(t *testing.T) {
 	require.Equal(t, 10_100, receipt.Deliveries())
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"))
 	require.Less(t, took, 5*time.Second)
-	t.Logf("10,100 deliveries: answered after %s", took)
+	t.Logf("10,100 deliveries: response after %s", took)
 	b.start(t, nil)
 	b.attemptsMade(t, 10_100)
 	b.requireDeliveredOnce(t, e, 10_100)
 }
 
-// TestPublishedBySQL: what a transaction published is delivered when it commits, also where nobody is notified and
-// though the id it was given is older than that of others that are delivered already.
+// The events of a transaction are delivered when it commits, even if no node is notified and their ids are older than
+// those of delivered events.
 func TestPublishedBySQL(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, nil)
 	b.start(t, nil)
 	const publish = `SELECT postrider.publish('orders', jsonb_build_object('id', $1::text, 'eventType', 'A', 'subject',

@@ -15,15 +15,15 @@ import (
 	"postrider/policy"
 )
 
-// course is one delivery that is driven from its publishing to its end.
-type course struct {
+// timeline is one delivery from its publish to its end.
+type timeline struct {
 	policy     policy.Policy
 	kind       policy.EndpointKind
 	result     policy.Result
 	deadLetter bool
 }
 
-func (c course) name() string {
+func (c timeline) name() string {
 	destination := "None"
 	if c.deadLetter {
 		destination = "Rows"
@@ -31,20 +31,20 @@ func (c course) name() string {
 	return fmt.Sprintf("%s.%s.%s.%s", c.policy.Name, c.kind, c.result, destination)
 }
 
-func (c course) url(answering, refusing string) string {
+func (c timeline) url(responding, closedPort string) string {
 	switch c.result.Err {
 	case policy.ErrorSocket:
-		return refusing
+		return closedPort
 	case policy.ErrorDNS:
 		return "http://nowhere.invalid/"
 	case policy.ErrorArgument:
-		return "http://192.0.2.1/" // documentation: no endpoint may live there
+		return "http://192.0.2.1/" // reserved for documentation
 	default:
-		return fmt.Sprintf("%s/%d", answering, c.result.Status)
+		return fmt.Sprintf("%s/%d", responding, c.result.Status)
 	}
 }
 
-func courses() []course {
+func timelines() []timeline {
 	results := []policy.Result{
 		{Err: policy.ErrorSocket},
 		{Err: policy.ErrorDNS},
@@ -62,32 +62,32 @@ func courses() []course {
 		{Status: 500},
 		{Status: 503},
 	}
-	var all []course
+	var all []timeline
 	for _, p := range policy.Builtins() {
 		for _, result := range results {
-			all = append(all, course{p, policy.KindWebhook, result, true}, course{p, policy.KindWebhook, result, false})
+			all = append(all, timeline{p, policy.KindWebhook, result, true}, timeline{p, policy.KindWebhook, result, false})
 		}
-		// What Azure's own endpoints are treated differently for, and one thing that they are not.
+		// Statuses that Azure endpoints treat differently, and one that they do not.
 		for _, status := range []int{401, 404, 503} {
-			all = append(all, course{p, policy.KindAzureResource, policy.Result{Status: status}, true})
+			all = append(all, timeline{p, policy.KindAzureResource, policy.Result{Status: status}, true})
 		}
 	}
 	return all
 }
 
-// refusing is a URL whose port nobody listens on.
-const refusing = "http://127.0.0.1:1/"
+// closedPort is a URL whose port is closed.
+const closedPort = "http://127.0.0.1:1/"
 
-// Every built-in policy's course, attempt by attempt, as policy.Explain foretells it: Explain is what the documents
-// were turned into, and this is what the engine does with real requests and real rows.
-func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
+// The timeline of every built-in policy, attempt by attempt, is that of policy.Explain, with real requests and real
+// rows.
+func TestBuiltInPoliciesFollowExplain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
 	e := newEndpoint(t, statusOfPath)
-	all := courses()
+	all := timelines()
 	for _, c := range all {
-		b.subscribe(t, c.name(), c.url(e.URL, refusing), func(s *catalog.SubscriptionSpec) {
+		b.subscribe(t, c.name(), c.url(e.URL, closedPort), func(s *catalog.SubscriptionSpec) {
 			s.RetryPolicy.Policy, s.EndpointKind = c.policy.Name, c.kind
 			if !c.deadLetter {
 				s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}
@@ -103,11 +103,11 @@ func TestEveryBuiltInPolicyTakesTheCourseThatExplainForetells(t *testing.T) {
 		explained, err := policy.Explain(&c.policy,
 			policy.ExplainOptions{Kind: c.kind, Result: c.result, DeadLetter: &c.deadLetter})
 		require.NoError(t, err)
-		b.requireCourse(t, c.name(), explained)
+		b.requireTimeline(t, c.name(), explained)
 	}
 }
 
-// made is one recorded attempt; times are counted from when the event was owed.
+// made is one recorded attempt; its times count from the creation of the delivery.
 type made struct {
 	Number                  int
 	Began, Ended            float64
@@ -135,25 +135,24 @@ SELECT a.number, postrider_internal.seconds(a.started_at - h.time_to_live_since)
 	return list
 }
 
-// requireCourse compares. Real attempts begin a little after their time and take a little time themselves, which moves
-// all that follows under a schedule of waits: the next attempt may be later than explained by exactly what has been
-// lost so far, and never earlier.
-func (b *bundle) requireCourse(t *testing.T, name string, want policy.Explanation) {
+// requireTimeline compares. Real attempts begin late and take time: the next attempt may be later than explained by
+// exactly the time lost so far, and never earlier.
+func (b *bundle) requireTimeline(t *testing.T, name string, want policy.Explanation) {
 	t.Helper()
 	const rounding = 0.002
 	list := b.made(t, name)
 	require.Len(t, list, len(want.Attempts), name)
 	for i, a := range list {
-		foretold := want.Attempts[i].AtSeconds
-		lost := a.Ended - foretold
+		expected := want.Attempts[i].AtSeconds
+		lost := a.Ended - expected
 		require.Equal(t, i+1, a.Number, name)
-		require.GreaterOrEqual(t, a.Began, foretold-rounding, "%s: attempt %d", name, a.Number)
+		require.GreaterOrEqual(t, a.Began, expected-rounding, "%s: attempt %d", name, a.Number)
 		require.Less(t, lost, 60.0, "%s: attempt %d: too much was lost to compare", name, a.Number)
 		if i == len(list)-1 && want.End.Reason != policy.ReasonTimeToLiveExceeded {
 			require.Nil(t, a.Next, "%s: attempt %d", name, a.Number)
 			continue
 		}
-		next := want.End.AtSeconds // the moment that finds the delivery expired
+		next := want.End.AtSeconds // the due check that finds it expired
 		if i < len(list)-1 {
 			next = want.Attempts[i+1].AtSeconds
 			require.Equal(t, want.Attempts[i+1].Why, a.Why, "%s: the attempt after number %d", name, a.Number)
@@ -161,7 +160,7 @@ func (b *bundle) requireCourse(t *testing.T, name string, want policy.Explanatio
 		require.Equal(t, "retry", a.Verdict, "%s: attempt %d", name, a.Number)
 		require.NotNil(t, a.Next, "%s: attempt %d", name, a.Number)
 		require.GreaterOrEqual(t, *a.Next, next-rounding, "%s: the attempt after number %d", name, a.Number)
-		require.Less(t, *a.Next, next+lost+askedWithin.Seconds(), "%s: the attempt after number %d", name, a.Number)
+		require.Less(t, *a.Next, next+lost+decisionDelay.Seconds(), "%s: the attempt after number %d", name, a.Number)
 	}
 	last := list[len(list)-1]
 	require.Equal(t, want.End.State, last.State, name)
@@ -180,20 +179,20 @@ func (b *bundle) gap(t *testing.T, subscription string) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// askedWithin allows for a busy machine between the end of the request and the moment that the policy is asked.
-const askedWithin = 2 * time.Second
+// decisionDelay allows for a busy machine between the end of the request and the policy's decision.
+const decisionDelay = 2 * time.Second
 
 func (b *bundle) requireGap(t *testing.T, want time.Duration, subscription string) {
 	t.Helper()
 	got := b.gap(t, subscription)
 	require.GreaterOrEqual(t, got, want-time.Millisecond, subscription)
-	require.Less(t, got, want+askedWithin, subscription)
+	require.Less(t, got, want+decisionDelay, subscription)
 }
 
-func TestEngineReadsThePolicysRows(t *testing.T) {
+func TestEngineReadsThePolicyRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusInternalServerError))
+	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
 	b.copyPolicy(t, policy.DefaultName, "mine", "{}")
 	b.exec(t, "UPDATE postrider_internal.retry_policy_cells SET min_delay = '7 minutes' WHERE policy = 'mine' "+
 		"AND condition = 'other'")
@@ -207,10 +206,10 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 	b.requireGap(t, 10*time.Second, "builtin")
 
 	b.exec(t, "INSERT INTO postrider_internal.retry_policy_cells VALUES ('mine', 'webhook', '500', 'retry', '9 minutes')")
-	require.Eventually(t, func() bool { // the store's own reload, once per second
+	require.Eventually(t, func() bool { // the store's reload, once per second
 		p, _ := b.store.Cache.Snapshot().Policy("mine")
 		return p.Cell(policy.KindWebhook, policy.Result{Status: 500}).MinDelay == 9*time.Minute
-	}, patience, tick)
+	}, waitTimeout, tick)
 	require.Equal(t, 2, b.travel(t))
 	b.attemptsMade(t, 2)
 	b.requireGap(t, 9*time.Minute, "changed")
@@ -228,7 +227,7 @@ func TestEngineReadsThePolicysRows(t *testing.T) {
 func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, _ := newHanging(t, answering(http.StatusOK))
+	e, _ := newHanging(t, respondWith(http.StatusOK))
 	for _, p := range policy.Builtins() {
 		b.copyPolicy(t, p.Name, "quick-"+p.Name, `{"ack_timeout": "1 second"}`)
 		b.subscribe(t, p.Name, e.URL,
@@ -255,10 +254,10 @@ func TestHangingEndpointUnderEveryBuiltInPolicy(t *testing.T) {
 	}
 }
 
-// busyMachine is how late, in seconds, attempts may come to be made on one. It is less than the shortest step.
+// busyMachine is how late, in seconds, attempts may begin on one. It is less than the shortest step.
 const busyMachine = 10
 
-// The examples that Microsoft's pages give themselves.
+// The examples of Microsoft's pages.
 func TestWorkedExamplesOfThePages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -271,7 +270,7 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 		reason       policy.Reason
 		outcome      policy.Outcome
 	}{
-		// Event Grid namespace push delivery and retry, 2023-11: eight marks, and minute 20 finds the event expired.
+		// Event Grid namespace push delivery and retry, 2023-11: eight offsets, and minute 20 finds the event expired.
 		{
 			"twenty-minutes-ten-attempts", "namespace-2023", 500, new(20), new(10),
 			[]float64{0, 10, 30, 60, 300, 600, 900},
@@ -314,19 +313,19 @@ func TestWorkedExamplesOfThePages(t *testing.T) {
 	}
 }
 
-// Marks that went by while nobody delivered are skipped, not made up for in a bunch.
-func TestMarksThatWentByAreSkipped(t *testing.T) {
+// Offsets that passed while no node delivered are skipped, not made up for in a burst.
+func TestPassedOffsetsAreSkipped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusInternalServerError))
-	b.subscribe(t, "marks", e.URL, under("namespace-2023"))
+	e := newEndpoint(t, respondWith(http.StatusInternalServerError))
+	b.subscribe(t, "offsets", e.URL, under("namespace-2023"))
 	b.start(t, nil)
 	b.publishOne(t, "e")
 	b.attempt(t)
 	b.settle(t)
 	late := strings.Replace(travelStatement, "d.next_attempt_at - now()",
 		"d.next_attempt_at - now() + interval '90 seconds'", 1)
-	require.Equal(t, 1, b.count(t, late)) // the mark of 10 s is met at 100 s: those of 30 s and 1 min have gone by
+	require.Equal(t, 1, b.count(t, late)) // the offset of 10 s is reached at 100 s: those of 30 s and 1 min have passed
 	b.attempt(t)
 	next := func() int {
 		return b.count(t, "SELECT extract(epoch FROM next_attempt_at - first_attempt_at)::int "+
@@ -340,11 +339,11 @@ func TestMarksThatWentByAreSkipped(t *testing.T) {
 		"AND why LIKE '%offsets skipped: 2; offset 4 is 5 min after the first attempt'"))
 }
 
-// A delivery whose time passes while nobody delivers is given up without a request.
-func TestExpiredWhileTheEngineWasAway(t *testing.T) {
+// A delivery whose time to live ends while no node delivers ends without a request.
+func TestExpiredWithoutAnEngine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "rows", e.URL, nil)
 	b.subscribe(t, "none", e.URL, func(s *catalog.SubscriptionSpec) {
 		s.DeadLetterDestination = &catalog.DeadLetterDestination{EndpointType: catalog.DeadLetterNone}

@@ -11,8 +11,8 @@ import (
 	"postrider/policy"
 )
 
-// An attempt keeps what was sent, without a secret, whatever it met.
-func TestAnAttemptKeepsTheHeadersOfItsRequest(t *testing.T) {
+// An attempt stores its request headers without secrets, whatever the result.
+func TestAttemptsStoreRequestHeaders(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		t.Run(http.StatusText(status), func(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	"postrider/postgres"
 )
 
-// signing asks for signatures.
+// signing switches signatures on.
 func signing(s *catalog.SubscriptionSpec) { s.Signing.Enabled = true }
 
-// secret is the newest one of an event subscription.
+// secret returns the newest secret of an event subscription.
 func (b *bundle) secret(t *testing.T, name string) string {
 	t.Helper()
 	sub, err := b.store.Subscriptions.Get(t.Context(), topicName, name)
@@ -29,7 +29,7 @@ func (b *bundle) secret(t *testing.T, name string) string {
 	return sub.SigningKeys.Secrets[0].Text()
 }
 
-// rotate gives an event subscription a new secret and answers it.
+// rotate rotates the secret of an event subscription and returns the new one.
 func (b *bundle) rotate(t *testing.T, name string, previous time.Duration) string {
 	t.Helper()
 	sub, err := b.store.Subscriptions.RotateSigningSecret(t.Context(), topicName, name, nil, previous)
@@ -37,7 +37,7 @@ func (b *bundle) rotate(t *testing.T, name string, previous time.Duration) strin
 	return sub.SigningKeys.Secrets[0].Text()
 }
 
-// verify asks Standard Webhooks' own library, which also refuses a time that is more than five minutes off.
+// verify uses Standard Webhooks' own library, which also rejects a time that is more than five minutes off.
 func (r request) verify(t *testing.T, secret string) error {
 	t.Helper()
 	receiver, err := standardwebhooks.NewWebhook(secret)
@@ -45,7 +45,7 @@ func (r request) verify(t *testing.T, secret string) error {
 	return receiver.Verify([]byte(r.body), r.header)
 }
 
-// signatures counts those of a request.
+// signatures returns the number of signatures.
 func (r request) signatures() int { return len(strings.Fields(r.header.Get("Webhook-Signature"))) }
 
 // ageSecrets moves all times of an event subscription's secrets into the past.
@@ -78,7 +78,7 @@ func (b *bundle) ageSecrets(t *testing.T, name string, by time.Duration) {
 func TestSignedDelivery(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "signed", e.URL+"/signed", signing)
 	b.subscribe(t, "other", e.URL+"/other", signing)
 	b.subscribe(t, "plain", e.URL+"/plain", nil)
@@ -107,7 +107,7 @@ func TestSignedDelivery(t *testing.T) {
 func TestSignedCloudEvent(t *testing.T) {
 	t.Parallel()
 	b := setupTopic(t, event.CloudEvents)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "signed", e.URL,
 		both(signing, func(s *catalog.SubscriptionSpec) { s.EventDeliverySchema = event.CloudEvents }))
 	b.start(t, nil)
@@ -116,7 +116,7 @@ func TestSignedCloudEvent(t *testing.T) {
 	require.NoError(t, requireOneRequest(t, e).verify(t, b.secret(t, "signed")))
 }
 
-// stamp is the time that a request says it was made at.
+// stamp is the time in the request's header.
 func (r request) stamp(t *testing.T) int64 {
 	t.Helper()
 	seconds, err := strconv.ParseInt(r.header.Get("Webhook-Timestamp"), 10, 64)
@@ -124,11 +124,11 @@ func (r request) stamp(t *testing.T) int64 {
 	return seconds
 }
 
-// Receivers know a message again by its id, and an old request by its time: a retry has the same id, and its own time.
+// Receivers recognize a message by its id, and an old request by its time: a retry has the same id and a new time.
 func TestSignedRetry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusServiceUnavailable))
+	e := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
 	b.subscribe(t, "signed", e.URL, signing)
 	b.start(t, nil)
 	b.publishOne(t, "1")
@@ -147,11 +147,11 @@ func TestSignedRetry(t *testing.T) {
 	require.NotEqual(t, seen[0].header["Webhook-Signature"], seen[1].header["Webhook-Signature"])
 }
 
-// A receiver that has not been given the new secret yet goes on verifying until the old one's time is over.
+// A receiver with the old secret can verify requests until the old secret ends.
 func TestRotatedSecrets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "signed", e.URL, signing)
 	b.start(t, nil)
 	sent := 0
@@ -198,11 +198,11 @@ func TestRotatedSecrets(t *testing.T) {
 	require.ErrorIs(t, next().verify(t, alone), standardwebhooks.ErrNoMatchingSignature, "and on again, with another one")
 }
 
-// Every node signs with what was rotated at one of them.
+// Every node uses a secret that was rotated on one of them.
 func TestRotatedSecretsOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	sub := b.subscribe(t, "signed", e.URL, signing)
 	other, _ := newStore(t, b.url, "node-2")
 	secret := b.rotate(t, "signed", 0)
@@ -210,7 +210,7 @@ func TestRotatedSecretsOnEveryNode(t *testing.T) {
 	require.Eventually(t, func() bool {
 		known, ok := other.Cache.Snapshot().Subscription(sub.ID)
 		return ok && known.SigningKeys.Secrets[0].Text() == secret
-	}, patience, tick)
+	}, waitTimeout, tick)
 	require.NoError(t, engine.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, engine) })
 	b.publishOne(t, "1")
@@ -249,11 +249,11 @@ func TestSignedBatch(t *testing.T) {
 			seen[0].header.Get("Webhook-Id")))
 }
 
-// A delivery that goes alone though its event subscription takes batches has its event's id.
+// A delivery that is sent alone despite batches has its event's id.
 func TestSignedDeliveryFromBeforeBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "signed", e.URL, signing)
 	receipt := b.publishOne(t, "1")
 	b.subscribe(t, "signed", e.URL, both(signing, batching(10, 64)))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CheckProgressEvery has tests see a stall in a moment.
+// CheckProgressEvery sets the interval of the check, for tests.
 func (o *Options) CheckProgressEvery(interval time.Duration) { o.stallInterval = interval }
 
 func TestProgress(t *testing.T) {

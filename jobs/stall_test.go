@@ -13,14 +13,14 @@ import (
 
 const overdue = "UPDATE postrider_internal.river_job SET scheduled_at = now() - interval '1 minute'"
 
-// A node that fetches nothing, here because River was told so in its table, reports that.
+// A node that fetches nothing, here because River's table pauses the queue, reports that.
 func TestStalledNodeReportsIt(t *testing.T) {
 	t.Parallel()
 	for name, handed := range map[string]bool{"its own publishes": true, "another node's": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			b.subscribe(t, "all", newEndpoint(t, answering(http.StatusOK)).URL, nil)
+			b.subscribe(t, "all", newEndpoint(t, respondWith(http.StatusOK)).URL, nil)
 			b.exec(t, "INSERT INTO postrider_internal.river_queue (name, created_at, updated_at, paused_at) "+
 				"VALUES ('deliveries', now(), now(), now())")
 			if !handed {
@@ -33,16 +33,16 @@ func TestStalledNodeReportsIt(t *testing.T) {
 			if handed {
 				b.publishOne(t, "a")
 			}
-			require.Eventually(t, func() bool { return e.Stats().Stalled >= 100*time.Millisecond }, patience, tick)
+			require.Eventually(t, func() bool { return e.Stats().Stalled >= 100*time.Millisecond }, waitTimeout, tick)
 		})
 	}
 }
 
-// Nothing is due, or what is due is held on purpose or locked by a user: the node is well.
+// The node is not stalled if nothing is due, or due deliveries are held or locked by a user.
 func TestIdleNodeIsNotStalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	sink := newEndpoint(t, answering(http.StatusOK))
+	sink := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "locked", sink.URL, nil)
 	b.publishOne(t, "locked")
 	b.exec(t, overdue)

@@ -16,8 +16,8 @@ import (
 	"postrider/policy/filter"
 )
 
-// beTold subscribes an endpoint to postrider.system, as anybody would.
-func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
+// subscribeSystem subscribes an endpoint to postrider.system.
+func (b *bundle) subscribeSystem(t *testing.T, name, url string, types ...string) {
 	t.Helper()
 	require.NoError(t, b.store.Topics.EnsureSystem(t.Context()))
 	_, _, err := b.store.Subscriptions.Put(t.Context(), catalog.SystemTopic, name, catalog.SubscriptionSpec{
@@ -28,8 +28,8 @@ func (b *bundle) beTold(t *testing.T, name, url string, types ...string) {
 	require.NoError(t, err)
 }
 
-// told are the types of the CloudEvents that an endpoint got, by subject, sorted.
-func (e *endpoint) told(t *testing.T) (told []string) {
+// notices returns the types and subjects of the CloudEvents that an endpoint got, sorted.
+func (e *endpoint) notices(t *testing.T) (list []string) {
 	t.Helper()
 	for _, r := range e.requests() {
 		var events []struct{ SpecVersion, Type, Subject string }
@@ -40,27 +40,27 @@ func (e *endpoint) told(t *testing.T) (told []string) {
 		require.NoError(t, json.Unmarshal(body, &events))
 		for _, n := range events {
 			require.Equal(t, "1.0", n.SpecVersion)
-			told = append(told, n.Type+" "+n.Subject)
+			list = append(list, n.Type+" "+n.Subject)
 		}
 	}
-	slices.Sort(told)
-	return told
+	slices.Sort(list)
+	return list
 }
 
 const ofBilling = " /topics/orders/subscriptions/billing"
 
-// Each kind arrives by an ordinary event subscription, and a filter keeps the others away.
-func TestOperatorsAreTold(t *testing.T) {
+// Each type of notice is delivered by an ordinary event subscription, and a filter selects types.
+func TestOperatorsAreNotified(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	all, some := newEndpoint(t, answering(http.StatusOK)), newEndpoint(t, answering(http.StatusOK))
-	b.beTold(t, "all", all.URL)
-	b.beTold(t, "some", some.URL, "postrider.probation.ended", "postrider.subscription.expired")
+	all, some := newEndpoint(t, respondWith(http.StatusOK)), newEndpoint(t, respondWith(http.StatusOK))
+	b.subscribeSystem(t, "all", all.URL)
+	b.subscribeSystem(t, "some", some.URL, "postrider.probation.ended", "postrider.subscription.expired")
 	bad := newSwitchable(t, http.StatusNotFound)
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":3}`)
 	b.subscribe(t, "billing", bad.URL, under("touchy"))
 	b.start(t, nil)
-	b.publishOne(t, "letter")
+	b.publishOne(t, "dead")
 	b.become(t, 1, "SELECT count(*) FROM postrider.dead_letters")
 
 	b.subscribe(t, "billing", bad.URL, func(s *catalog.SubscriptionSpec) {
@@ -84,54 +84,55 @@ func TestOperatorsAreTold(t *testing.T) {
 		"postrider.probation.ended" + ofBilling, "postrider.probation.started" + ofBilling,
 		"postrider.subscription.expired /topics/orders/subscriptions/brief",
 	}
-	require.Eventually(t, func() bool { return len(all.told(t)) >= len(want) && len(some.told(t)) >= 2 }, patience, tick)
-	require.Equal(t, want, all.told(t))
-	require.Equal(t, []string{want[3], want[5]}, some.told(t))
+	require.Eventually(t, func() bool { return len(all.notices(t)) >= len(want) && len(some.notices(t)) >= 2 },
+		waitTimeout, tick)
+	require.Equal(t, want, all.notices(t))
+	require.Equal(t, []string{want[3], want[5]}, some.notices(t))
 	b.settle(t)
 }
 
-// An endpoint that refuses what it is told: that is told to nobody, and comes to an end.
-func TestFailingAtBeingToldIsNotTold(t *testing.T) {
+// If an endpoint rejects notices, that creates no further notices, and ends.
+func TestFailedNoticesCreateNoNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	deaf := newEndpoint(t, answering(http.StatusNotFound))
+	failing := newEndpoint(t, respondWith(http.StatusNotFound))
 	b.exec(t, "UPDATE postrider_internal.retry_policies SET probation_trigger = 1 WHERE name = 'ga-2021'")
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
-	b.beTold(t, "operators", deaf.URL)
-	b.subscribe(t, "billing", deaf.URL, nil) // its probation is the operators', too
+	b.subscribeSystem(t, "operators", failing.URL)
+	b.subscribe(t, "billing", failing.URL, nil) // shares its probation with "operators"
 	b.start(t, nil)
-	b.publishOne(t, "letter")
+	b.publishOne(t, "dead")
 	const notices = "SELECT count(*) FROM postrider.events WHERE topic = 'postrider.system'"
 	fail := func(n int) {
 		require.Eventually(t, func() bool {
 			b.passHold(t) // each probe is a notice, and fails
 			return b.count(t, "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'postrider.system'") == n
-		}, patience, tick)
+		}, waitTimeout, tick)
 	}
-	b.become(t, 2, notices) // the dead letter, and the probation that it began
+	b.become(t, 2, notices) // the dead letter, and the probation that it started
 	fail(2)
 	b.exec(t, "DELETE FROM postrider_internal.probations")
-	b.become(t, 3, notices) // that probation's end
+	b.become(t, 3, notices) // the end of that probation
 	fail(3)
 	require.Equal(t, 1,
 		b.count(t, "SELECT count(*) FROM postrider_internal.probations WHERE since IS NOT NULL AND NOT notified"),
-		"a notice began the next one")
+		"a notice started the next one")
 	b.exec(t, "DELETE FROM postrider_internal.probations")
 	b.settle(t)
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.notices"))
-	require.Equal(t, 3, b.count(t, notices), "and that is all")
+	require.Equal(t, 3, b.count(t, notices), "no more notices")
 }
 
-// A node that dies after the dead letter's transaction, before anything was told: another one tells.
-func TestNoticesOutliveTheirNode(t *testing.T) {
+// If a node dies after the dead letter's transaction and before it published the notice, another node publishes it.
+func TestNoticesSurviveTheirNode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	operators := newEndpoint(t, answering(http.StatusOK))
-	b.beTold(t, "operators", operators.URL)
-	bad := newEndpoint(t, answering(http.StatusBadRequest))
+	operators := newEndpoint(t, respondWith(http.StatusOK))
+	b.subscribeSystem(t, "operators", operators.URL)
+	bad := newEndpoint(t, respondWith(http.StatusBadRequest))
 	b.subscribe(t, "billing", bad.URL, nil)
-	b.exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = 'infinity'") // nobody gets to it
-	b.publishOne(t, "letter")
+	b.exec(t, "UPDATE postrider_internal.notice_pass SET noticed_at = 'infinity'") // no node publishes it
+	b.publishOne(t, "dead")
 	first := b.newEngine(t, b.store, nil)
 	require.NoError(t, first.Start(t.Context()))
 	b.attempt(t)
@@ -144,28 +145,29 @@ func TestNoticesOutliveTheirNode(t *testing.T) {
 	second := b.newEngine(t, other, func(o *jobs.Options) { o.OnAttempt = nil })
 	require.NoError(t, second.Start(t.Context()))
 	t.Cleanup(func() { requireStops(t, second) })
-	require.Eventually(t, func() bool { return len(operators.requests()) > 0 }, patience, tick)
+	require.Eventually(t, func() bool { return len(operators.requests()) > 0 }, waitTimeout, tick)
 	b.settle(t)
-	require.Equal(t, []string{"postrider.deadLetter.created" + ofBilling}, operators.told(t))
+	require.Equal(t, []string{"postrider.deadLetter.created" + ofBilling}, operators.notices(t))
 }
 
-// A probation of several event subscriptions is told once, with all of them; a release by a person is its end.
-func TestProbationOfASharedEndpointIsToldOnce(t *testing.T) {
+// A probation of several event subscriptions is one notice that names all of them; an operator's release ends it.
+func TestProbationOfASharedEndpointIsOneNotice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	operators, bad := newEndpoint(t, answering(http.StatusOK)), newEndpoint(t, answering(http.StatusServiceUnavailable))
-	b.beTold(t, "operators", operators.URL, "postrider.probation.started", "postrider.probation.ended")
+	operators, bad := newEndpoint(t, respondWith(http.StatusOK)), newEndpoint(t,
+		respondWith(http.StatusServiceUnavailable))
+	b.subscribeSystem(t, "operators", operators.URL, "postrider.probation.started", "postrider.probation.ended")
 	b.copyPolicy(t, "ga-2021", "touchy", `{"probation_trigger":1}`)
 	b.subscribe(t, "billing", bad.URL, under("touchy"))
 	b.subscribe(t, "shipping", bad.URL, under("touchy"))
 	b.start(t, nil)
 	b.publishOne(t, "a")
-	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, patience, tick)
+	require.Eventually(t, func() bool { return len(operators.requests()) == 1 }, waitTimeout, tick)
 	_, err := b.store.Holds.Release(t.Context(), topicName, "billing")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, patience, tick)
+	require.Eventually(t, func() bool { return len(operators.requests()) == 2 }, waitTimeout, tick)
 	require.Equal(t, []string{"postrider.probation.ended /topics/orders", "postrider.probation.started /topics/orders"},
-		operators.told(t))
+		operators.notices(t))
 	for i, r := range operators.requests() {
 		var n struct {
 			Data struct {

@@ -11,7 +11,7 @@ import (
 	"postrider/policy"
 )
 
-// The phases of an attempt are durations and add up to that of the attempt at most, also on a reused connection.
+// The phases of an attempt add up to at most its duration, also on a reused connection.
 func TestPhasesAddUpToTheAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

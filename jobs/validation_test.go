@@ -17,13 +17,13 @@ import (
 
 const notValidatedQuery = "SELECT count(*) FROM postrider.deliveries WHERE hold = 'not_validated'"
 
-// Nothing is delivered before the endpoint has answered, and everything that was published meanwhile afterwards.
-func TestLateAnswerReleasesWhatWasHeld(t *testing.T) {
+// Nothing is delivered before the endpoint is validated; afterwards everything published before is.
+func TestLateValidationReleasesDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e, hang := newHanging(t, sendsBack)
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
 	sub := b.put(t, "billing", spec, id)
@@ -49,7 +49,7 @@ func TestLateAnswerReleasesWhatWasHeld(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.event_subscription_states WHERE hold IS NOT NULL"))
 }
 
-// A handshake that fails after the event subscription was stored leaves it held, and whoever vouches for it ends that.
+// A handshake that fails after the event subscription was stored leaves it held until an operator skips the validation.
 func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -58,8 +58,8 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	b.put(t, "billing", spec, id)
 	b.publishOne(t, "a")
@@ -75,16 +75,15 @@ func TestFailedHandshakeKeepsTheHold(t *testing.T) {
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 }
 
-// An endpoint that works is exchanged for one that has answered, and for no other. One that has not is, where nothing
-// worked before.
-func TestEndpointThatWorksIsKeptUntilAnotherAnswers(t *testing.T) {
+// A working endpoint is replaced only by a validated one. A first endpoint is stored without validation.
+func TestWorkingEndpointIsKeptUntilAnotherIsValidated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	before := newEndpoint(t, answering(http.StatusOK))
+	before := newEndpoint(t, respondWith(http.StatusOK))
 	e, hang := newHanging(t, sendsBack)
-	b.startShaking(t, nil)
+	b.startHandshakes(t, nil)
 	old := b.subscribe(t, "billing", before.URL, nil)
-	spec := asking(e.URL, event.EventGrid)
+	spec := validated(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
 	_, _, err := b.store.Subscriptions.PutValidated(t.Context(), topicName, "billing", spec, id)
@@ -93,28 +92,28 @@ func TestEndpointThatWorksIsKeptUntilAnotherAnswers(t *testing.T) {
 	b.attemptsMade(t, 1)
 	require.Len(t, before.requests(), 1)
 	hang.letGo()
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
 	kept, err := b.store.Subscriptions.Get(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, old.Version, kept.Version)
 
 	silent, _ := newHanging(t, sendsBack)
 	b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Failed'")
-	spec = asking(silent.URL, event.EventGrid)
+	spec = validated(silent.URL, event.EventGrid)
 	require.Equal(t, catalog.ProvisioningUpdating,
 		b.put(t, "billing", spec, b.begin(t, "billing", spec)).ProvisioningState)
 }
 
-// What is owed goes on waiting while its endpoint is exchanged for one that was not validated yet: neither gets it.
-func TestNewEndpointHoldsWhatIsOwed(t *testing.T) {
+// Pending deliveries wait when their endpoint is replaced by one that is not validated: neither gets them.
+func TestNewEndpointHoldsDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	before := newEndpoint(t, answering(http.StatusOK))
-	e := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
+	before := newEndpoint(t, respondWith(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
 	b.subscribe(t, "billing", before.URL, nil)
-	spec := asking(e.URL, event.EventGrid)
-	h := b.shake(t, "billing", spec)
+	spec := validated(e.URL, event.EventGrid)
+	h := b.handshakeEnded(t, "billing", spec)
 	b.publishOne(t, "to the old one")
 	b.attemptsMade(t, 1)
 	sub := b.put(t, "billing", spec, h.ID)
@@ -127,24 +126,24 @@ func TestNewEndpointHoldsWhatIsOwed(t *testing.T) {
 	require.Equal(t, "to the new one", e.delivered()[0].eventID())
 }
 
-// A delivery whose body is in memory finds out that its endpoint was exchanged, though it was looked at before.
-func TestUnvalidatedEndpointGetsNothingThatWasHandedOver(t *testing.T) {
+// A local job with its body in memory checks again whether its endpoint was replaced.
+func TestUnvalidatedEndpointGetsNoLocalJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	one := 1
-	first, hangFirst := newHanging(t, answering(http.StatusOK))
-	second := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
+	first, hangFirst := newHanging(t, respondWith(http.StatusOK))
+	second := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
 	b.subscribe(t, "billing", first.URL, func(s *catalog.SubscriptionSpec) { s.MaxConcurrentDeliveries = &one })
 	b.publishOne(t, "a")
 	<-hangFirst.begun
-	b.publishOne(t, "b") // waits for its place
-	spec := asking(second.URL, event.EventGrid)
-	h := b.shake(t, "billing", spec)
+	b.publishOne(t, "b") // waits for the gate
+	spec := validated(second.URL, event.EventGrid)
+	h := b.handshakeEnded(t, "billing", spec)
 	b.put(t, "billing", spec, h.ID)
 	hangFirst.letGo()
 	b.attemptsMade(t, 1)
-	// admission, where it waited for longer than a second
+	// admission, because it waited for longer than a second
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE hold IS NOT NULL")
 	require.Empty(t, second.delivered())
 	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", h.Code))
@@ -152,15 +151,15 @@ func TestUnvalidatedEndpointGetsNothingThatWasHandedOver(t *testing.T) {
 	require.Len(t, second.delivered(), 1)
 }
 
-// Somebody opens validationUrl: in time, too late, and before the answer that leads to it was written down.
+// A user opens validationUrl: in time, too late, and before the response that leads to it was recorded.
 func TestValidationURLIsOpened(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	put := func(name string) (*catalog.Handshake, *catalog.Subscription) {
-		h := b.shake(t, name, spec)
+		h := b.handshakeEnded(t, name, spec)
 		return h, b.put(t, name, spec, h.ID)
 	}
 	h, sub := put("billing")
@@ -192,13 +191,13 @@ func TestValidationURLIsOpened(t *testing.T) {
 		catalog.ErrValidationExpired)
 }
 
-// Some endpoints open validationUrl while they are still asked.
+// Some endpoints open validationUrl during the request.
 func TestValidationURLIsOpenedWithinTheHandshake(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, hang := newHanging(t, answering(http.StatusInternalServerError))
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	e, hang := newHanging(t, respondWith(http.StatusInternalServerError))
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-hang.begun
 	require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "billing", b.handshake(t, id).Code))
@@ -210,22 +209,22 @@ func TestValidationURLIsOpenedWithinTheHandshake(t *testing.T) {
 	require.Len(t, e.requests(), 1)
 }
 
-// A handshake that was begun once more takes nothing away from an endpoint that was validated.
+// A repeated handshake does not end the validation of an endpoint.
 func TestValidatingOnceMore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	answer := make(chan int, 10)
+	status := make(chan int, 10)
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if status := <-answer; status != http.StatusOK {
-			w.WriteHeader(status)
+		if code := <-status; code != http.StatusOK {
+			w.WriteHeader(code)
 			return
 		}
 		sendsBack(w, r)
 	})
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
-	answer <- 200
-	h := b.shake(t, "billing", spec)
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
+	status <- 200
+	h := b.handshakeEnded(t, "billing", spec)
 	b.put(t, "billing", spec, h.ID)
 	b.put(t, "billing", spec, 0) // nothing has changed: no handshake is needed
 	topic, err := b.store.Topics.Get(t.Context(), topicName)
@@ -233,43 +232,42 @@ func TestValidatingOnceMore(t *testing.T) {
 	again := func() (int64, *catalog.Subscription, error) {
 		id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, "billing", &spec, "")
 		require.NoError(t, err)
-		require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
+		require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
 		sub, err := b.store.Subscriptions.ConcludeValidation(t.Context(), topicName, "billing", id)
 		return id, sub, err
 	}
 	for range 3 {
-		answer <- 500
+		status <- 500
 	}
 	var failed *catalog.ValidationFailedError
 	_, _, err = again()
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, 1, b.count(t,
 		"SELECT count(*) FROM postrider.event_subscriptions WHERE provisioning_state = 'Succeeded' AND hold IS NULL"))
-	answer <- 200
+	status <- 200
 	id, sub, err := again()
 	require.NoError(t, err)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Equal(t, id, sub.HandshakeID)
 	spec.EndpointURL += "/elsewhere"
-	answer <- 200
+	status <- 200
 	_, _, err = again()
 	require.ErrorIs(t, err, postgres.ErrConflict)
 }
 
-// Whoever stores an event subscription and whoever ends its handshake come in any order: it is open in the end, and
-// nothing is left behind.
-func TestStoringAndConcludingInAnyOrder(t *testing.T) {
+// The event subscription is stored and its handshake ends in any order: in the end it has no hold.
+func TestStoreAndHandshakeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := newEndpoint(t, sendsBack)
-	b.startShaking(t, nil)
+	b.startHandshakes(t, nil)
 	topic, err := b.store.Topics.Get(t.Context(), topicName)
 	require.NoError(t, err)
 	const many = 40
 	errs := make(chan error, many)
 	for n := range many {
 		go func() {
-			spec, name := asking(fmt.Sprintf("%s/%d", e.URL, n), event.EventGrid), fmt.Sprintf("sub-%d", n)
+			spec, name := validated(fmt.Sprintf("%s/%d", e.URL, n), event.EventGrid), fmt.Sprintf("sub-%d", n)
 			id, err := b.store.Handshakes.BeginValidation(t.Context(), topic, name, &spec, "")
 			if err == nil && n%2 == 0 {
 				err = b.store.Handshakes.Wait(t.Context(), id, time.Duration(n)*time.Millisecond)
@@ -290,16 +288,16 @@ func TestStoringAndConcludingInAnyOrder(t *testing.T) {
 	b.attemptsMade(t, many)
 }
 
-// What is owed grows older while nobody may deliver it, as under other holds.
-func TestTimeToLiveGoesOnUntilTheEndpointIsValidated(t *testing.T) {
+// Deliveries grow older while their endpoint is not validated, as under other holds.
+func TestTimeToLiveContinuesUntilTheValidation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	minute := 1
 	spec.RetryPolicy.Policy, spec.RetryPolicy.EventTimeToLiveInMinutes = "ga-2018", &minute
-	b.put(t, "billing", spec, b.shake(t, "billing", spec).ID)
+	b.put(t, "billing", spec, b.handshakeEnded(t, "billing", spec).ID)
 	b.publishOne(t, "old")
 	b.exec(t, "UPDATE postrider_internal.deliveries SET time_to_live_since = time_to_live_since - interval '1 minute', "+
 		"next_attempt_at "+
@@ -309,16 +307,16 @@ func TestTimeToLiveGoesOnUntilTheEndpointIsValidated(t *testing.T) {
 	require.Empty(t, e.delivered())
 }
 
-// Batches obey the hold, too.
-func TestBatchesWaitForTheEndpointToBeValidated(t *testing.T) {
+// Batches wait for the validation, too.
+func TestBatchesWaitForTheValidation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	ten := 10
 	spec.MaxEventsPerBatch = &ten
-	h := b.shake(t, "billing", spec)
+	h := b.handshakeEnded(t, "billing", spec)
 	b.put(t, "billing", spec, h.ID)
 	for n := range 5 {
 		b.publishOne(t, fmt.Sprint(n))
@@ -328,20 +326,19 @@ func TestBatchesWaitForTheEndpointToBeValidated(t *testing.T) {
 	b.become(t, 5, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'")
 }
 
-// The endpoint and whether it was validated are of one moment: an attempt that looked for holds before its event
-// subscription was given an endpoint that nobody has asked yet does not call it. Here the hold itself is taken away,
-// which is as if it had come too late.
+// An attempt that read the holds before its event subscription got an endpoint without validation does not call it. The
+// test removes the hold, as if it were too late.
 func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 	t.Parallel()
 	for name, most := range map[string]int{"alone": 1, "batches": 10} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			e := newEndpoint(t, answering(http.StatusOK))
+			e := newEndpoint(t, respondWith(http.StatusOK))
 			b.subscribe(t, "billing", e.URL, func(s *catalog.SubscriptionSpec) { s.MaxEventsPerBatch = &most })
 			b.exec(t, "UPDATE postrider_internal.event_subscriptions SET provisioning_state = 'Updating'")
 			require.NoError(t, b.store.Cache.Reload(t.Context()))
-			b.startShaking(t, nil)
+			b.startHandshakes(t, nil)
 			b.publishOne(t, "a")
 			b.become(t, 1, notValidatedQuery)
 			require.Empty(t, e.requests())
@@ -352,8 +349,7 @@ func TestEndpointThatIsNotValidatedIsNotCalled(t *testing.T) {
 	}
 }
 
-// again begins one more handshake with the endpoint of an event subscription, waits for it and lets the event
-// subscription go by it.
+// again begins another handshake of an event subscription, waits for it and lets the event subscription use it.
 func (b *bundle) again(t *testing.T, name string) *catalog.Subscription {
 	t.Helper()
 	topic, err := b.store.Topics.Get(t.Context(), topicName)
@@ -362,27 +358,27 @@ func (b *bundle) again(t *testing.T, name string) *catalog.Subscription {
 	require.NoError(t, err)
 	id, err := b.store.Handshakes.RepeatValidation(t.Context(), topic, sub, "")
 	require.NoError(t, err)
-	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, patience))
+	require.NoError(t, b.store.Handshakes.Wait(t.Context(), id, waitTimeout))
 	sub, err = b.store.Subscriptions.ConcludeValidation(t.Context(), topicName, name, id)
 	require.NoError(t, err)
 	require.Equal(t, id, sub.HandshakeID)
 	return sub
 }
 
-// An endpoint that is validated in an earlier handshake than the one its event subscription goes by is validated: by
-// its link, and by an answer that came late. Of another endpoint, or another kind of events, it is not.
+// An endpoint that an earlier handshake validates, by its link or by a late response, is validated. That does not hold
+// for another endpoint or another event schema.
 func TestEarlierHandshakeValidates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	state := func(name string) catalog.ProvisioningState {
 		sub, err := b.store.Subscriptions.Get(t.Context(), topicName, name)
 		require.NoError(t, err)
 		return sub.ProvisioningState
 	}
-	first := b.shake(t, "billing", spec)
+	first := b.handshakeEnded(t, "billing", spec)
 	b.put(t, "billing", spec, first.ID)
 	require.Equal(t, catalog.ProvisioningAwaiting, b.again(t, "billing").ProvisioningState)
 	b.publishOne(t, "a")
@@ -393,31 +389,31 @@ func TestEarlierHandshakeValidates(t *testing.T) {
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Equal(t, first.ID, sub.HandshakeID)
 
-	h := b.shake(t, "moved", spec)
+	h := b.handshakeEnded(t, "moved", spec)
 	b.put(t, "moved", spec, h.ID)
-	for _, other := range []catalog.SubscriptionSpec{asking(e.URL+"/elsewhere", event.EventGrid), asking(e.URL,
+	for _, other := range []catalog.SubscriptionSpec{validated(e.URL+"/elsewhere", event.EventGrid), validated(e.URL,
 		event.CloudEvents)} {
-		b.put(t, "moved", other, b.shake(t, "moved", other).ID)
+		b.put(t, "moved", other, b.handshakeEnded(t, "moved", other).ID)
 		b.exec(t, "UPDATE postrider_internal.handshakes SET state = 'awaiting', concluded_at = NULL WHERE id = $1", h.ID)
 		require.NoError(t, b.store.Handshakes.CompleteValidation(t.Context(), topicName, "moved", h.Code))
 		require.Equal(t, catalog.ProvisioningAwaiting, state("moved"))
 	}
 }
 
-func TestLateAnswerToAnEarlierHandshakeValidates(t *testing.T) {
+func TestLateResponseToAnEarlierHandshakeValidates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	var asked atomic.Int32
+	var requests atomic.Int32
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if asked.Add(1) == 1 {
+		if requests.Add(1) == 1 {
 			close(begun)
 			<-release
 			sendsBack(w, r)
 		}
 	})
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	id := b.begin(t, "billing", spec)
 	<-begun
 	require.Equal(t, catalog.ProvisioningCreating, b.put(t, "billing", spec, id).ProvisioningState)
@@ -428,14 +424,14 @@ func TestLateAnswerToAnEarlierHandshakeValidates(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
 }
 
-// Two handshakes of one endpoint that was to be stored twice at once: the one that has succeeded counts.
+// Of two handshakes of one endpoint that was stored twice at once, the one that succeeds counts.
 func TestSecondHandshakeThatSucceedsCounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	var asked atomic.Int32
+	var requests atomic.Int32
 	e := newEndpoint(t, func(w http.ResponseWriter, r request) {
-		if asked.Add(1) == 1 {
+		if requests.Add(1) == 1 {
 			close(begun)
 			<-release
 			return
@@ -443,28 +439,28 @@ func TestSecondHandshakeThatSucceedsCounts(t *testing.T) {
 		sendsBack(w, r)
 	})
 	defer close(release)
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
 	first := b.begin(t, "billing", spec)
 	<-begun
-	second := b.shake(t, "billing", spec)
+	second := b.handshakeEnded(t, "billing", spec)
 	require.Equal(t, catalog.ProvisioningCreating, b.put(t, "billing", spec, first).ProvisioningState)
 	sub := b.put(t, "billing", spec, second.ID)
 	require.Equal(t, catalog.ProvisioningSucceeded, sub.ProvisioningState)
 	require.Empty(t, sub.Hold.Reason)
 	require.Equal(t, catalog.ProvisioningSucceeded, b.put(t, "billing", spec, first).ProvisioningState,
-		"nothing is taken away")
+		"the validation stays")
 }
 
-// A handshake is gone by until it fails. Then it is begun again by whoever states all settings, or another endpoint,
-// and not by whoever changes others.
-func TestWhatIsAskedForAgain(t *testing.T) {
+// A handshake is used until it fails. A new one begins if all settings are stored again, or with another endpoint, but
+// not with other changes.
+func TestWhenAHandshakeBeginsAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
-	b.startShaking(t, nil)
-	spec := asking(e.URL, event.EventGrid)
-	h := b.shake(t, "billing", spec)
+	e := newEndpoint(t, respondWith(http.StatusOK))
+	b.startHandshakes(t, nil)
+	spec := validated(e.URL, event.EventGrid)
+	h := b.handshakeEnded(t, "billing", spec)
 	b.put(t, "billing", spec, h.ID)
 	spec.Labels = []string{"a"}
 	kept := b.put(t, "billing", spec, 0)

@@ -15,9 +15,8 @@ import (
 	"postrider/postgres"
 )
 
-// wire is all that connects a node with PostgreSQL. Cut, the node is as good as dead to the others: nothing that it
-// knows reaches the database, and it goes on working with what it has. Mended, it is the node that came back from the
-// dead.
+// wire carries all connections of a node to PostgreSQL. While it is cut, other nodes take the node for dead: nothing
+// that it knows reaches the database, and it continues its work. Repaired, the node has returned.
 type wire struct {
 	mu    sync.Mutex
 	cut   bool
@@ -49,7 +48,7 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	return conn, nil
 }
 
-// sever breaks every connection, whatever travels on it: a COMMIT whose answer is lost was committed all the same.
+// sever breaks every connection: a COMMIT whose response is lost is committed all the same.
 func (w *wire) sever() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,54 +59,54 @@ func (w *wire) sever() {
 	clear(w.conns)
 }
 
-func (w *wire) mend() {
+func (w *wire) repair() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut = false
 }
 
-// mortal is a node that can die and come back.
-type mortal struct {
+// killableNode is a node that can die and return.
+type killableNode struct {
 	*jobs.Engine
 	b    *bundle
 	name string
 	wire *wire
 	dead bool
-	stop func() // once: mends the wire and stops the engine
+	stop func() // once: repairs the wire and stops the engine
 }
 
-// startMortal sets a node going on a wire of its own, until the test ends.
-func (b *bundle) startMortal(t *testing.T, name string, change func(*jobs.Options)) *mortal {
+// startKillable runs a node on its own wire until the test ends.
+func (b *bundle) startKillable(t *testing.T, name string, change func(*jobs.Options)) *killableNode {
 	t.Helper()
-	m := &mortal{b: b, name: name, wire: newWire()}
+	m := &killableNode{b: b, name: name, wire: newWire()}
 	m.Engine = b.newEngine(t, newStoreOver(t, b.url, name, m.wire), change)
 	require.NoError(t, m.Start(t.Context()))
 	var once sync.Once
-	m.stop = func() { once.Do(func() { m.comeToAnEnd(t) }) }
+	m.stop = func() { once.Do(func() { m.end(t) }) }
 	t.Cleanup(m.stop)
 	return m
 }
 
-func (m *mortal) comeToAnEnd(t *testing.T) {
+func (m *killableNode) end(t *testing.T) {
 	t.Helper()
-	m.wire.mend()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	m.wire.repair()
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	if err := m.Stop(ctx); !m.dead { // the dead may meet a connection that was cut when they give their lease back
+	if err := m.Stop(ctx); !m.dead { // a dead node's connection may be cut when it removes its lease
 		require.NoError(t, err)
 	}
 	require.NoError(t, ctx.Err())
 }
 
-// die cuts the node off and strikes it from the list of those that live, which the others would do five seconds later.
-func (m *mortal) die(t *testing.T) {
+// kill cuts the node off and removes its lease, which other nodes would do five seconds later.
+func (m *killableNode) kill(t *testing.T) {
 	t.Helper()
 	m.dead = true
 	m.wire.sever()
 	m.b.exec(t, "DELETE FROM postrider_internal.nodes WHERE id = $1", m.name)
 }
 
-// newStoreOver is newStore whose connections go over a wire. An endpoint that has never responded gets a sixth of its
+// newStoreOver is newStore with connections over a wire. An endpoint that has never responded gets a sixth of its
 // workers.
 func newStoreOver(t *testing.T, url, node string, w *wire) *app.System {
 	t.Helper()
@@ -130,8 +129,8 @@ func newStoreOver(t *testing.T, url, node string, w *wire) *app.System {
 	return s
 }
 
-// within waits for what a test cannot go on without.
+// within waits for a condition that the test needs.
 func within(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	require.Eventually(t, happened, patience, tick, "%s", what)
+	require.Eventually(t, happened, waitTimeout, tick, "%s", what)
 }

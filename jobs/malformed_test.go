@@ -17,10 +17,10 @@ import (
 	"postrider/policy"
 )
 
-// then says something, and after a moment does something else: what was said has arrived by then.
-func then(answer string, next func(*net.TCPConn)) func(*net.TCPConn) {
+// then responds and, after a moment, calls next: the response has arrived by then.
+func then(response string, next func(*net.TCPConn)) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
-		saying(answer)(conn)
+		respondRaw(response)(conn)
 		<-time.After(100 * time.Millisecond)
 		next(conn)
 	}
@@ -28,10 +28,10 @@ func then(answer string, next func(*net.TCPConn)) func(*net.TCPConn) {
 
 func cutWithReset(conn *net.TCPConn) { _ = conn.SetLinger(0) }
 
-// dripping says something, and then goes on byte by byte for as long as anybody listens.
-func dripping(answer, drop string) func(*net.TCPConn) {
+// dripping responds, and then continues byte by byte while the client is connected.
+func dripping(response, drop string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
-		for saying(answer)(conn); ; <-time.After(10 * time.Millisecond) {
+		for respondRaw(response)(conn); ; <-time.After(10 * time.Millisecond) {
 			if _, err := io.WriteString(conn, drop); err != nil {
 				return
 			}
@@ -39,10 +39,10 @@ func dripping(answer, drop string) func(*net.TCPConn) {
 	}
 }
 
-// flooding is the same without a pause.
-func flooding(answer, drop string) func(*net.TCPConn) {
+// flooding is the same without pauses.
+func flooding(response, drop string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
-		for saying(answer)(conn); ; {
+		for respondRaw(response)(conn); ; {
 			if _, err := io.WriteString(conn, drop); err != nil {
 				return
 			}
@@ -50,11 +50,11 @@ func flooding(answer, drop string) func(*net.TCPConn) {
 	}
 }
 
-// greeting answers whatever comes first, such as a TLS client's hello.
-func greeting(answer string) func(*net.TCPConn) {
+// greeting responds to any first bytes, such as a TLS client's hello.
+func greeting(response string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
 		_, _ = conn.Read(make([]byte, 16<<10))
-		_, _ = io.WriteString(conn, answer)
+		_, _ = io.WriteString(conn, response)
 	}
 }
 
@@ -66,7 +66,7 @@ func headers(n int, value string) string {
 	return all.String()
 }
 
-// bomb is 10 MB of nothing, in ten thousand bytes.
+// bomb is 10 MB of zeros, compressed to ten thousand bytes.
 func bomb() string {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -83,21 +83,21 @@ const (
 	earlyHint = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 )
 
-// wild are endpoints that keep to no rule of HTTP.
-func wild() []animal {
-	socket := func(name string, serve func(*net.TCPConn), errText string) animal {
-		return animal{name, serve, "", policy.OutcomeSocketError, 0, policy.Retry, errText}
+// malformed are endpoints that violate HTTP.
+func malformed() []endpointCase {
+	socket := func(name string, serve func(*net.TCPConn), errText string) endpointCase {
+		return endpointCase{name, serve, "", policy.OutcomeSocketError, 0, policy.Retry, errText}
 	}
-	timeout := func(name string, serve func(*net.TCPConn)) animal {
-		return animal{name, serve, "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"}
+	timeout := func(name string, serve func(*net.TCPConn)) endpointCase {
+		return endpointCase{name, serve, "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"}
 	}
-	delivered := func(name string, serve func(*net.TCPConn)) animal {
-		return animal{name, serve, "", policy.OutcomeDelivered, 200, policy.Delivered, ""}
+	delivered := func(name string, serve func(*net.TCPConn)) endpointCase {
+		return endpointCase{name, serve, "", policy.OutcomeDelivered, 200, policy.Delivered, ""}
 	}
-	failed := func(name string, status int, outcome policy.Outcome, serve func(*net.TCPConn)) animal {
-		return animal{name, serve, "", outcome, status, policy.Retry, ""}
+	failed := func(name string, status int, outcome policy.Outcome, serve func(*net.TCPConn)) endpointCase {
+		return endpointCase{name, serve, "", outcome, status, policy.Retry, ""}
 	}
-	return []animal{
+	return []endpointCase{
 		timeout("slow-drip-status-line", dripping("HTTP/1.1 200 O", "K")),
 		timeout("slow-drip-header", dripping(okHead+"X-Drip: ", "x")),
 		timeout("slow-drip-headers", dripping(okHead, "X-Drip: x\r\n")),
@@ -108,52 +108,55 @@ func wild() []animal {
 		failed("slow-drip-body-of-503", 503, policy.OutcomeBusy, dripping(busyHead+"Content-Length: 1000000\r\n\r\n", "x")),
 		delivered("endless-chunks", flooding(okHead+"Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n")),
 		socket("early-hints-for-ever", flooding("", earlyHint), ""),
-		socket("early-hints-and-goodbye", saying(earlyHint), "closed the connection"),
-		delivered("continue-and-an-answer", saying("HTTP/1.1 100 Continue\r\n\r\n"+okEmpty)),
+		socket("early-hints-and-goodbye", respondRaw(earlyHint), "closed the connection"),
+		delivered("continue-and-an-response", respondRaw("HTTP/1.1 100 Continue\r\n\r\n"+okEmpty)),
 
-		socket("empty-reply", saying(""), "closed the connection"),
+		socket("empty-reply", respondRaw(""), "closed the connection"),
 		socket("hangs-up-unheard", func(*net.TCPConn) {}, ""),
 		socket("reset-in-the-header", then(okHead+"Content-Le", cutWithReset), ""),
 		delivered("reset-in-the-body", then(okHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
 		failed("reset-in-the-body-of-503", 503, policy.OutcomeBusy,
 			then(busyHead+"Content-Length: 100\r\n\r\nso far", cutWithReset)),
 
-		socket("content-length-negative", saying(okHead+"Content-Length: -1\r\n\r\n"), "Content-Length"),
-		socket("content-length-in-words", saying(okHead+"Content-Length: two\r\n\r\nok"), "Content-Length"),
-		socket("content-length-twice", saying(okHead+"Content-Length: 2\r\nContent-Length: 3\r\n\r\nok"), "Content-Length"),
-		delivered("content-length-too-short", saying(okHead+"Content-Length: 2\r\nConnection: close\r\n\r\nok, and more")),
+		socket("content-length-negative", respondRaw(okHead+"Content-Length: -1\r\n\r\n"), "Content-Length"),
+		socket("content-length-in-words", respondRaw(okHead+"Content-Length: two\r\n\r\nok"), "Content-Length"),
+		socket("content-length-twice", respondRaw(okHead+"Content-Length: 2\r\nContent-Length: 3\r\n\r\nok"),
+			"Content-Length"),
+		delivered("content-length-too-short",
+			respondRaw(okHead+"Content-Length: 2\r\nConnection: close\r\n\r\nok, and more")),
 		delivered("content-length-and-chunks",
-			saying(okHead+"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
-		delivered("broken-chunks", saying(okHead+"Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n")),
-		delivered("chunks-without-an-end", saying(okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")),
-		socket("unknown-transfer-encoding", saying(okHead+"Transfer-Encoding: rot13\r\n\r\n"), "transfer encoding"),
+			respondRaw(okHead+"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
+		delivered("broken-chunks", respondRaw(okHead+"Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n")),
+		delivered("chunks-without-an-end", respondRaw(okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n")),
+		socket("unknown-transfer-encoding", respondRaw(okHead+"Transfer-Encoding: rot13\r\n\r\n"), "transfer encoding"),
 
-		socket("header-of-70-kb", saying(okHead+"X-Big: "+strings.Repeat("x", 70<<10)+"\r\n\r\n"), "header"),
-		socket("5000-headers", saying(okHead+headers(5000, "value")+"\r\n"), "header"),
-		delivered("header-of-60-kb", saying(okHead+"X-Big: "+strings.Repeat("x", 60<<10)+"\r\nContent-Length: 0\r\n\r\n")),
+		socket("header-of-70-kb", respondRaw(okHead+"X-Big: "+strings.Repeat("x", 70<<10)+"\r\n\r\n"), "header"),
+		socket("5000-headers", respondRaw(okHead+headers(5000, "value")+"\r\n"), "header"),
+		delivered("header-of-60-kb",
+			respondRaw(okHead+"X-Big: "+strings.Repeat("x", 60<<10)+"\r\nContent-Length: 0\r\n\r\n")),
 		failed("500-headers-of-100-bytes", 503, policy.OutcomeBusy,
-			saying(busyHead+headers(500, strings.Repeat("v", 100))+"Content-Length: 0\r\n\r\n")),
-		failed("gzip-bomb", 500, policy.OutcomeGenericError, saying(bomb())),
+			respondRaw(busyHead+headers(500, strings.Repeat("v", 100))+"Content-Length: 0\r\n\r\n")),
+		failed("gzip-bomb", 500, policy.OutcomeGenericError, respondRaw(bomb())),
 		failed("redirect-to-nowhere", 302, policy.OutcomeGenericError,
-			saying("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n")),
+			respondRaw("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n")),
 		failed("redirect-to-garbage", 301, policy.OutcomeGenericError,
-			saying("HTTP/1.1 301 Moved\r\nLocation: ://%zz\r\nContent-Length: 0\r\n\r\n")),
+			respondRaw("HTTP/1.1 301 Moved\r\nLocation: ://%zz\r\nContent-Length: 0\r\n\r\n")),
 
-		socket("ssh", saying("SSH-2.0-OpenSSH_9.9\r\n"), "malformed"),
-		socket("http-0.9", saying("<html>hello</html>"), "malformed"),
-		socket("http-2-unasked", saying("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "malformed"),
-		socket("status-of-two-digits", saying("HTTP/1.1 20 OK\r\n\r\n"), "malformed"),
-		socket("status-in-words", saying("HTTP/1.1 OK 200\r\n\r\n"), "malformed"),
-		socket("nothing-but-line-ends", saying(strings.Repeat("\r\n", 100)), "malformed"),
-		socket("header-without-a-colon", saying(okHead+"nonsense\r\n\r\n"), "malformed"),
-		delivered("no-reason-phrase", saying("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n")),
-		delivered("bare-line-feeds", saying("HTTP/1.1 200 OK\nContent-Length: 0\n\n")),
+		socket("ssh", respondRaw("SSH-2.0-OpenSSH_9.9\r\n"), "malformed"),
+		socket("http-0.9", respondRaw("<html>hello</html>"), "malformed"),
+		socket("http-2-unrequested", respondRaw("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "malformed"),
+		socket("status-of-two-digits", respondRaw("HTTP/1.1 20 OK\r\n\r\n"), "malformed"),
+		socket("status-in-words", respondRaw("HTTP/1.1 OK 200\r\n\r\n"), "malformed"),
+		socket("nothing-but-line-ends", respondRaw(strings.Repeat("\r\n", 100)), "malformed"),
+		socket("header-without-a-colon", respondRaw(okHead+"nonsense\r\n\r\n"), "malformed"),
+		delivered("no-reason-phrase", respondRaw("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n")),
+		delivered("bare-line-feeds", respondRaw("HTTP/1.1 200 OK\nContent-Length: 0\n\n")),
 	}
 }
 
-// tlsWild answer the beginning of a TLS handshake.
-func tlsWild() []animal {
-	return []animal{
+// malformedTLS respond to the beginning of a TLS handshake.
+func malformedTLS() []endpointCase {
+	return []endpointCase{
 		{
 			"tls-garbage", greeting(strings.Repeat("garbage\x00\xff", 100)), "", policy.OutcomeSocketError, 0, policy.Retry,
 			"TLS handshake",
@@ -176,18 +179,18 @@ func tlsWild() []animal {
 	}
 }
 
-// What strangers say instead of HTTP comes to an outcome within the ack timeout, and is stored.
-func TestEndpointsThatKeepToNoRule(t *testing.T) {
+// Responses that are not HTTP have an outcome within the ack timeout, and are stored.
+func TestMalformedResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
 	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds", "late_response_window": "0"}`)
-	zoo := wild()
+	zoo := malformed()
 	for _, a := range zoo {
 		a.url, _ = rawEndpoint(t, a.serve)
 		b.subscribe(t, a.name, a.url, under("quick"))
 	}
-	for _, a := range tlsWild() {
+	for _, a := range malformedTLS() {
 		zoo = append(zoo, a)
 		url, _ := rawEndpoint(t, a.serve)
 		b.subscribe(t, a.name, strings.Replace(url, "http:", "https:", 1), under("quick"))
@@ -196,7 +199,7 @@ func TestEndpointsThatKeepToNoRule(t *testing.T) {
 	b.publishOne(t, "e")
 	b.attemptsMade(t, len(zoo))
 	for _, a := range zoo {
-		b.requireAnimal(t, a)
+		b.requireCase(t, a)
 	}
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.delivery_attempts WHERE duration_us > 10000000"),
 		"the ack timeout ends everything")
@@ -225,15 +228,15 @@ func TestRedirectToItself(t *testing.T) {
 	require.Len(t, e.requests(), 2)
 }
 
-// An endpoint that closes a connection which it had promised to keep, just when the next request comes: the request may
-// have been heard, so it is an attempt, and the next one is made on its schedule.
-func TestKeepAliveThatIsNotKept(t *testing.T) {
+// An endpoint closes a kept-alive connection when the next request arrives: the endpoint may have processed it, so it
+// is an attempt, and the next one follows on schedule.
+func TestBrokenKeepAlive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	var answered atomic.Int64
+	var responses atomic.Int64
 	url, accepted := rawEndpoint(t, func(conn *net.TCPConn) {
-		saying(okEmpty)(conn)
-		answered.Add(1)
+		respondRaw(okEmpty)(conn)
+		responses.Add(1)
 		readRequest(conn)
 	})
 	b.subscribe(t, "all", url, nil)
@@ -248,18 +251,18 @@ func TestKeepAliveThatIsNotKept(t *testing.T) {
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered'"))
 	require.EqualValues(t, 2, accepted.Load())
-	require.EqualValues(t, 2, answered.Load())
+	require.EqualValues(t, 2, responses.Load())
 }
 
-// One that closes them between requests costs nothing: the next request opens another.
+// An endpoint that closes connections between requests has no effect: the next request opens another.
 func TestConnectionsClosedBetweenRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var closed atomic.Int64
 	url, accepted := rawEndpoint(t, func(conn *net.TCPConn) {
-		saying(okEmpty)(conn)
+		respondRaw(okEmpty)(conn)
 		_ = conn.CloseWrite()
-		untilClosed(conn) // the client has seen it
+		untilClosed(conn) // the client has noticed
 		closed.Add(1)
 	})
 	b.subscribe(t, "all", url, nil)

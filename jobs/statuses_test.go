@@ -17,22 +17,22 @@ import (
 	"postrider/policy/filter"
 )
 
-// Every status from 100 to 599 under each of the five policies, through real requests: what is recorded, and when the
-// next attempt comes, is what the policy's table says. 1xx are no answers but the announcement of one; where none
-// follows, it is as if the endpoint had hung up. 101 is the exception: after it there is no HTTP any more.
+// Every status from 100 to 599 under each of the five policies, with real requests: the record and the time of the next
+// attempt are those of the policy's table. A 1xx announces a response; if none follows, the endpoint closed the
+// connection. 101 is the exception: no HTTP follows it.
 func TestEveryStatusUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
-	e := newEndpoint(t, answerStatusOfEvent)
+	e := newEndpoint(t, statusOfEvent)
 	var kinds []statusColumn
 	for _, p := range policy.Builtins() {
 		kinds = append(kinds, statusColumn{p, policy.KindWebhook})
 	}
 	azure, _ := policy.Builtin("namespace-2023")
-	kinds = append(kinds, statusColumn{azure, policy.KindAzureResource}) // that of ga-2021 is in TestStatusSweep
+	kinds = append(kinds, statusColumn{azure, policy.KindAzureResource}) // ga-2021 is in TestStatusSweep
 	for _, k := range kinds {
-		// Connections that break make the gate careful: not too many of them to one event subscription.
+		// Broken connections reduce the gate's limit: there must be few for one event subscription.
 		for i := range 10 {
 			b.subscribe(t, fmt.Sprintf("%s-1x%d", k.name(), i), e.URL, k.with(fmt.Sprintf("announced/%d", i)))
 		}
@@ -80,8 +80,8 @@ func (b *bundle) publishStatuses(t *testing.T) {
 
 func announced(status int) bool { return status < 200 && status != http.StatusSwitchingProtocols }
 
-// answerStatusOfEvent answers event 503 with 503. Go's server cannot send a 1xx alone.
-func answerStatusOfEvent(w http.ResponseWriter, r request) {
+// statusOfEvent responds to event 503 with 503. Go's server cannot send a 1xx alone.
+func statusOfEvent(w http.ResponseWriter, r request) {
 	status, _ := strconv.Atoi(r.eventID())
 	if status >= 200 {
 		w.WriteHeader(status)
@@ -95,7 +95,7 @@ func answerStatusOfEvent(w http.ResponseWriter, r request) {
 	fmt.Fprintf(conn, "HTTP/1.1 %d Announced\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", status)
 }
 
-// statusRow is what became of one status.
+// statusRow is the recorded result of one status.
 type statusRow struct {
 	Event, Status                   int
 	Outcome, Verdict, State, Reason string
@@ -130,14 +130,14 @@ func (r statusRow) require(t *testing.T, k statusColumn) {
 	if r.Event == http.StatusSwitchingProtocols {
 		met = policy.Result{Status: 599} // not in Explain's range, and "other" in every policy
 	}
-	told, err := policy.Explain(&k.policy, policy.ExplainOptions{Kind: k.kind, Result: met})
+	explained, err := policy.Explain(&k.policy, policy.ExplainOptions{Kind: k.kind, Result: met})
 	require.NoError(t, err, where)
-	if len(told.Attempts) == 1 {
-		require.Equal(t, policy.ExplainedEnd{State: r.State, Reason: policy.Reason(r.Reason)}, told.End, where)
+	if len(explained.Attempts) == 1 {
+		require.Equal(t, policy.ExplainedEnd{State: r.State, Reason: policy.Reason(r.Reason)}, explained.End, where)
 		return
 	}
 	require.Equal(t, "pending", r.State, where)
-	require.InDelta(t, told.Attempts[1].AtSeconds, r.Gap, 1, where)
+	require.InDelta(t, explained.Attempts[1].AtSeconds, r.Gap, 1, where)
 	require.EqualValues(t, k.policy.Cell(k.kind, met).MinDelay.Milliseconds(), r.Floor, where)
 }
 

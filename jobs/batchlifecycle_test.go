@@ -15,11 +15,11 @@ import (
 	"postrider/policy"
 )
 
-// A node stops in the middle of a batch's request; another one sends the very same bytes.
-func TestBatchThatAStopCutsIsSentAgain(t *testing.T) {
+// A node stops during a batch's request; another node sends the same bytes.
+func TestBatchCutByAStopIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(5, 64))
 	first := b.newEngine(t, b.store, func(o *jobs.Options) { o.StopTimeout = 100 * time.Millisecond })
 	b.publishAtOnce(t, "e", 5)
@@ -49,11 +49,11 @@ func TestBatchThatAStopCutsIsSentAgain(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE batch_id = 1 AND number = 1 AND reruns >= 1"))
 }
 
-// The same when the node just dies: its running job is replaced.
+// The same if the node dies: its running job is replaced.
 func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	sub := b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 5)
 	b.run(t, "dead", "all")
@@ -72,11 +72,11 @@ func TestBatchOfADeadNodeIsSentAgain(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns = 1 AND batch_id IS NOT NULL"))
 }
 
-// What was cut together is taken apart after twenty re-runs: only the event that is to blame will be given up.
+// After twenty reruns the members of a batch are sent alone: only the event that causes the crashes is abandoned.
 func TestTwentyRerunsOfABatchAreEnough(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 3)
 	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
@@ -91,7 +91,7 @@ func TestTwentyRerunsOfABatchAreEnough(t *testing.T) {
 func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 1)
 	b.exec(t, `UPDATE postrider_internal.river_job SET args = args || '{"r": 20}'`)
@@ -106,7 +106,7 @@ func TestTwentyRerunsOfABatchOfOneAreEnough(t *testing.T) {
 func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	minute := 1
 	b.subscribe(t, "all", e.URL,
 		both(batching(5, 64), func(s *catalog.SubscriptionSpec) { s.RetryPolicy.EventTimeToLiveInMinutes = &minute }))
@@ -125,7 +125,7 @@ func TestExpiredMemberLeavesItsBatch(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider.batches WHERE state = 'delivered' AND members = 2"))
 }
 
-// One whose time to live ends before the batch's next attempt is looked at alone, at its own time.
+// A member whose time to live ends before the batch's next attempt leaves the batch and has its own due check.
 func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -164,11 +164,11 @@ func TestMemberOfLessTimeLeavesItsBatch(t *testing.T) {
 		WHERE d.event_id = 'old-0'`), "the batch's second request was not its own")
 }
 
-// An event whose row is gone, or that cannot be written, keeps nobody else waiting.
+// An event whose row is gone, or that cannot be written, delays no other member.
 func TestBrokenMembersLeaveTheirBatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 4)
 	b.exec(t, "DELETE FROM postrider_internal.events WHERE event_id = 'e-1'")
@@ -184,11 +184,11 @@ func TestBrokenMembersLeaveTheirBatch(t *testing.T) {
 		"AND state = 'pending' AND attempts = 0 AND batch_id IS NULL"))
 }
 
-// A batch of nothing but broken members ends without a request.
+// A batch with only broken members ends without a request.
 func TestBatchOfBrokenMembersEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 2)
 	b.exec(t, "UPDATE postrider_internal.events SET body = 'not an object'")
@@ -199,7 +199,7 @@ func TestBatchOfBrokenMembersEnds(t *testing.T) {
 		b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND batch_id IS NULL"))
 }
 
-// What is open when its event subscription is paused is told as held, and a batch that waits for its retry as well.
+// Open deliveries of a paused event subscription are shown as held, and so is a batch that waits for its retry.
 func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -229,11 +229,11 @@ func TestPauseHoldsBatchesAndLosesNothing(t *testing.T) {
 		"SELECT count(*) FROM postrider.delivery_attempts WHERE number = 2 AND hold = 'paused' AND started_at > due_at"))
 }
 
-// Pausing and resuming all the while loses nothing and sends no event twice.
+// Repeated pauses and resumes lose nothing and send no event twice.
 func TestPausesBetweenBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e := newEndpoint(t, answering(http.StatusOK))
+	e := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "billing", e.URL, batching(7, 64))
 	b.start(t, nil)
 	for i := range 10 {
@@ -252,8 +252,8 @@ func TestPausesBetweenBatches(t *testing.T) {
 	b.become(t, 0, "SELECT count(*) FROM postrider_internal.river_job")
 }
 
-// The probe of an event subscription that takes batches is one event, in an array: its failure costs one attempt. Where
-// nothing but batches is held, the oldest is the probe.
+// The probe of an event subscription with batches is one event in an array: its failure costs one attempt. If only
+// batches are held, the oldest is the probe.
 func TestProbeOfBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -283,11 +283,11 @@ func TestProbeOfBatches(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.probations"))
 }
 
-// An endpoint that hangs gets a few calls; what it cannot take waits on hold, and all of it arrives.
+// A hanging endpoint gets a few requests. The other deliveries wait on hold, and all of them arrive.
 func TestBatchesForAnEndpointThatHangs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "slow", e.URL, batching(2, 64))
 	b.useWorkers(t, 10)
 	b.start(t, nil)
@@ -300,10 +300,10 @@ func TestBatchesForAnEndpointThatHangs(t *testing.T) {
 	b.become(t, 200, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1")
 }
 
-func TestDeletingTheEventSubscriptionOfABatchUnderWay(t *testing.T) {
+func TestDeletingTheEventSubscriptionDuringABatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(3, 64))
 	b.start(t, nil)
 	b.publishAtOnce(t, "e", 3)
@@ -318,16 +318,16 @@ func TestDeletingTheEventSubscriptionOfABatchUnderWay(t *testing.T) {
 func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
-	x := newTurns(t)
-	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("impatient")))
+	b.copyPolicy(t, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
+	x := newManualEndpoint(t)
+	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("one-second")))
 	b.publishAtOnce(t, "e", 3)
 	b.start(t, nil)
 	r := x.next(t)
 	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, b.attempt(t).Result)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' "+
 		"AND last_outcome = 'TimedOut' AND attempts = 1 AND next_attempt_at > now()"))
-	r.answer(http.StatusOK)
+	r.respond(http.StatusOK)
 	require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
 	require.Equal(t, 3, b.count(t,
 		"SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 1 AND last_status = 200"))
@@ -342,9 +342,9 @@ func TestLateSuccessOfABatchCancelsItsRetry(t *testing.T) {
 func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.copyPolicy(t, "ga-2021", "impatient", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
-	x := newTurns(t)
-	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("impatient")))
+	b.copyPolicy(t, "ga-2021", "one-second", `{"ack_timeout": "1 second", "late_response_window": "3 minutes"}`)
+	x := newManualEndpoint(t)
+	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("one-second")))
 	b.publishAtOnce(t, "e", 3)
 	b.start(t, nil)
 	first := x.next(t)
@@ -352,21 +352,21 @@ func TestLateSuccessOfABatchWhileTheRetryRuns(t *testing.T) {
 	b.subscribe(t, "all", x.URL, both(batching(3, 64), under("ga-2021")))
 	b.travel(t)
 	second := x.next(t)
-	first.answer(http.StatusOK)
+	first.respond(http.StatusOK)
 	b.become(t, 1, lateRows, 1, "Delivered", "note",
 		"response after the ack timeout: 200: success; only noted: no retry was waiting in the queue")
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 1"))
-	second.answer(http.StatusOK)
+	second.respond(http.StatusOK)
 	b.attempt(t)
 	require.Equal(t, 3, b.count(t, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND attempts = 2"))
 }
 
-// After a failover that lost commits another batch may have the job's id. What is told of the lost one must not end the
-// other's row: River, which knows ids alone, marked it completed under whoever was running it.
-func TestAStaleBatchLeavesTheRowOfItsIDAlone(t *testing.T) {
+// After a failover that lost commits another batch may have the job's id. The result of the lost batch must not end the
+// other's row, as River would, which knows only ids.
+func TestStaleBatchLeavesTheRowOfItsID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	e, h := newHanging(t, answering(http.StatusOK))
+	e, h := newHanging(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", e.URL, batching(5, 64))
 	b.publishAtOnce(t, "e", 5)
 	first := b.newEngine(t, b.store, nil)

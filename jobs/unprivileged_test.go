@@ -20,12 +20,12 @@ import (
 	"postrider/policy"
 )
 
-// stranger connects to the database as a role that was granted nothing: it has what every database login has.
-func (b *bundle) stranger(t *testing.T) *pgx.Conn {
+// unprivileged connects to the database as a role without any grant.
+func (b *bundle) unprivileged(t *testing.T) *pgx.Conn {
 	t.Helper()
 	login, err := url.Parse(b.url)
 	require.NoError(t, err)
-	role := "stranger_" + strings.TrimPrefix(login.Path, "/")
+	role := "unprivileged_" + strings.TrimPrefix(login.Path, "/")
 	b.exec(t, "CREATE ROLE "+pgx.Identifier{role}.Sanitize()+" LOGIN PASSWORD 'known'")
 	login.User = url.UserPassword(role, "known")
 	conn, err := pgx.Connect(t.Context(), login.String())
@@ -43,8 +43,8 @@ func notify(t *testing.T, conn *pgx.Conn, topic, payload string) {
 	require.NoError(t, err)
 }
 
-// Any login may notify River's channels. Nodes obey wake-ups alone: nothing is paused, canceled or stopped.
-func TestStrangerNotifiesNodes(t *testing.T) {
+// Any login can notify River's channels. Nodes only act on wake-ups: nothing is paused, canceled or stopped.
+func TestUnprivilegedNotifications(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -63,24 +63,24 @@ func TestStrangerNotifiesNodes(t *testing.T) {
 	<-begun
 	job := b.count(t, "SELECT id FROM postrider_internal.river_job WHERE state = 'running'")
 
-	stranger := b.stranger(t)
-	orders := []string{
+	conn := b.unprivileged(t)
+	messages := []string{
 		`{"action":"pause","queue":"*"}`, `{"action":"metadata_changed","queue":"deliveries","metadata":{"a":1}}`,
 	}
 	for _, queue := range []string{"deliveries", "routes", "handshakes", "exports", "operations"} {
-		orders = append(orders, `{"action":"pause","queue":"`+queue+`"}`,
+		messages = append(messages, `{"action":"pause","queue":"`+queue+`"}`,
 			fmt.Sprintf(`{"action":"cancel","job_id":%d,"queue":%q}`, job, queue))
 	}
-	for _, order := range orders {
-		notify(t, stranger, "river_control", order)
+	for _, message := range messages {
+		notify(t, conn, "river_control", message)
 	}
-	notify(t, stranger, "river_leadership", `{"action":"request_resign","leader_id":"node-1","name":"default"}`)
-	notify(t, stranger, "river_leadership", `{"action":"resigned","leader_id":"node-1","name":"default"}`)
+	notify(t, conn, "river_leadership", `{"action":"request_resign","leader_id":"node-1","name":"default"}`)
+	notify(t, conn, "river_leadership", `{"action":"resigned","leader_id":"node-1","name":"default"}`)
 	for i := range 2000 {
-		notify(t, stranger, "river_insert", fmt.Sprintf(`{"queue":"deliveries","n":%d}`, i))
-		notify(t, stranger, "river_insert", "\x01 no JSON "+strings.Repeat("x", i))
-		notify(t, stranger, "river_insert", `{"queue":"deliveries"}`)
-		notify(t, stranger, "river_insert", `{"queue":"published"}`)
+		notify(t, conn, "river_insert", fmt.Sprintf(`{"queue":"deliveries","n":%d}`, i))
+		notify(t, conn, "river_insert", "\x01 no JSON "+strings.Repeat("x", i))
+		notify(t, conn, "river_insert", `{"queue":"deliveries"}`)
+		notify(t, conn, "river_insert", `{"queue":"published"}`)
 		if i%100 == 0 {
 			b.publishOne(t, fmt.Sprint("event-", i))
 			require.Equal(t, policy.Delivered, b.attempt(t).Verdict.Action)
@@ -95,7 +95,7 @@ func TestStrangerNotifiesNodes(t *testing.T) {
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.river_queue WHERE paused_at IS NOT NULL"))
 }
 
-// holdEveryAdvisoryLock takes what postrider has ever used as advisory locks, in both of their forms, for the session.
+// holdEveryAdvisoryLock takes all advisory locks that postrider has ever used, in both forms, for the session.
 func (b *bundle) holdEveryAdvisoryLock(t *testing.T, conn *pgx.Conn, idempotencyKeys ...string) {
 	t.Helper()
 	for _, statement := range []string{
@@ -116,12 +116,12 @@ func (b *bundle) holdEveryAdvisoryLock(t *testing.T, conn *pgx.Conn, idempotency
 	}
 }
 
-// Any login may hold advisory locks. Nothing that postrider does waits for one.
-func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
+// Any login can hold advisory locks. postrider waits for none of them.
+func TestUnprivilegedAdvisoryLocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.holdEveryAdvisoryLock(t, b.stranger(t), "by REST", "by SQL")
-	sink := newEndpoint(t, answering(http.StatusOK))
+	b.holdEveryAdvisoryLock(t, b.unprivileged(t), "by REST", "by SQL")
+	sink := newEndpoint(t, respondWith(http.StatusOK))
 	b.subscribe(t, "all", sink.URL, nil)
 
 	b.exec(t, fmt.Sprintf("DROP TABLE postrider_internal.events_%s",
@@ -154,7 +154,7 @@ func TestStrangerHoldsAdvisoryLocks(t *testing.T) {
 	b.become(t, 1, "SELECT count(*) FROM postrider.deliveries WHERE state = 'delivered' AND subscription = 'batched'")
 }
 
-// keyed stores one event with an idempotency key.
+// keyed publishes one event with an idempotency key.
 func (b *bundle) keyed(t *testing.T, key string) {
 	t.Helper()
 	_, err := b.store.Publisher.Publish(t.Context(),

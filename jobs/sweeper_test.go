@@ -12,7 +12,7 @@ import (
 	"postrider/jobs"
 )
 
-// logged is a log that a test may read while it is written.
+// logged is a log that a test can read while it is written.
 type logged struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -30,10 +30,10 @@ func (l *logged) String() string {
 	return l.all.String()
 }
 
-func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
+func TestDeliveryWithoutItsJobIsRepairedAndLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	sink := newEndpoint(t, answering(200))
+	sink := newEndpoint(t, respondWith(200))
 	b.subscribe(t, "all", sink.URL, nil)
 	b.publishOne(t, "lost")
 	b.exec(t, "DELETE FROM postrider_internal.river_job")
@@ -49,7 +49,7 @@ func TestDeliveryWithoutItsJobIsSweptUpAndTold(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(log.String(), "level=ERROR") &&
 			strings.Contains(log.String(), "deliveries_without_job=1 jobs_without_delivery=0")
-	}, patience, tick)
+	}, waitTimeout, tick)
 	require.EqualValues(t, 1, b.store.Maintenance.Repairs())
 	b.become(t, 1, "SELECT sweeper_finds FROM postrider.nodes") // with the next heartbeat
 }

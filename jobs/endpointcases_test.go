@@ -24,7 +24,7 @@ import (
 	"postrider/policy"
 )
 
-// rawEndpoint hands every connection to serve, which writes what it likes, and closes it afterwards.
+// rawEndpoint passes every connection to serve and closes it afterwards.
 func rawEndpoint(t *testing.T, serve func(*net.TCPConn)) (url string, accepted *atomic.Int64) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -48,15 +48,15 @@ func rawEndpoint(t *testing.T, serve func(*net.TCPConn)) (url string, accepted *
 	return "http://" + listener.Addr().String() + "/", accepted
 }
 
-// saying reads a request and answers with these bytes.
-func saying(answer string) func(*net.TCPConn) {
+// respondRaw reads a request and responds with these bytes.
+func respondRaw(response string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
 		readRequest(conn)
-		_, _ = io.WriteString(conn, answer)
+		_, _ = io.WriteString(conn, response)
 	}
 }
 
-// readRequest takes what the client has sent; every request of these tests fits into one read or two.
+// readRequest reads the request; every request of these tests fits into one read or two.
 func readRequest(conn *net.TCPConn) {
 	buf := make([]byte, 64<<10)
 	for got := []byte{}; !bytes.Contains(got, []byte("\"data\":{}")); {
@@ -68,7 +68,7 @@ func readRequest(conn *net.TCPConn) {
 	}
 }
 
-// untilClosed waits until the client goes away.
+// untilClosed waits until the client closes the connection.
 func untilClosed(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }
 
 func hang(conn *net.TCPConn) {
@@ -87,16 +87,16 @@ func halfClose(conn *net.TCPConn) {
 	untilClosed(conn)
 }
 
-func unfinished(answer string) func(*net.TCPConn) {
+func unfinished(response string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
-		saying(answer)(conn)
+		respondRaw(response)(conn)
 		untilClosed(conn)
 	}
 }
 
 func endless(status string) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
-		saying("HTTP/1.1 " + status + "\r\nContent-Type: text/plain\r\n\r\n")(conn)
+		respondRaw("HTTP/1.1 " + status + "\r\nContent-Type: text/plain\r\n\r\n")(conn)
 		for chunk := bytes.Repeat([]byte("x"), 1<<10); ; {
 			if _, err := conn.Write(chunk); err != nil {
 				return
@@ -105,8 +105,8 @@ func endless(status string) func(*net.TCPConn) {
 	}
 }
 
-// animal is one kind of endpoint and what an attempt at it comes to.
-type animal struct {
+// endpointCase is one kind of endpoint and the result of an attempt.
+type endpointCase struct {
 	name    string
 	serve   func(*net.TCPConn)
 	url     string // instead of serve
@@ -116,14 +116,14 @@ type animal struct {
 	errText string // part of the stored error
 }
 
-func animals(other *endpoint, tlsURL string) []animal {
+func endpointCases(other *endpoint, tlsURL string) []endpointCase {
 	ok := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-	return []animal{
-		{"refused-connection", nil, refusing, policy.OutcomeSocketError, 0, policy.Retry, "connection refused"},
+	return []endpointCase{
+		{"refused-connection", nil, closedPort, policy.OutcomeSocketError, 0, policy.Retry, "connection refused"},
 		{"reset", reset, "", policy.OutcomeSocketError, 0, policy.Retry, "reset"},
 		{"half-close", halfClose, "", policy.OutcomeSocketError, 0, policy.Retry, "closed the connection"},
-		{"half-a-status-line", saying("HTTP/1.1 20"), "", policy.OutcomeSocketError, 0, policy.Retry, ""},
-		{"garbage", saying("\x00\xff\xfe nonsense\r\n\r\n"), "", policy.OutcomeSocketError, 0, policy.Retry, "malformed"},
+		{"half-a-status-line", respondRaw("HTTP/1.1 20"), "", policy.OutcomeSocketError, 0, policy.Retry, ""},
+		{"garbage", respondRaw("\x00\xff\xfe nonsense\r\n\r\n"), "", policy.OutcomeSocketError, 0, policy.Retry, "malformed"},
 		{"no-such-host", nil, "http://nowhere.invalid/", policy.OutcomeResolutionError, 0, policy.Retry, "nowhere.invalid"},
 		{"self-signed", nil, tlsURL, policy.OutcomeSocketError, 0, policy.Retry, "certificate"},
 		{"tls-to-a-plain-port", nil, strings.Replace(other.URL, "http:", "https:",
@@ -131,7 +131,8 @@ func animals(other *endpoint, tlsURL string) []animal {
 		{"not-http-or-https", nil, "gopher://127.0.0.1/", policy.OutcomeGenericError, 0, policy.Retry, "scheme"},
 		{"not-a-url", nil, "http://[::1", policy.OutcomeGenericError, 0, policy.Retry, ""},
 		{
-			"redirect", saying("HTTP/1.1 307 Temporary Redirect\r\nLocation: " + other.URL + "/\r\nContent-Length: 0\r\n\r\n"),
+			"redirect",
+			respondRaw("HTTP/1.1 307 Temporary Redirect\r\nLocation: " + other.URL + "/\r\nContent-Length: 0\r\n\r\n"),
 			"", policy.OutcomeGenericError, 307, policy.Retry, "",
 		},
 		{"hangs", hang, "", policy.OutcomeTimedOut, 0, policy.Retry, "no response within"},
@@ -144,46 +145,48 @@ func animals(other *endpoint, tlsURL string) []animal {
 			200, policy.Delivered, "",
 		},
 		{
-			"200-with-broken-body", saying("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbroken"), "", policy.OutcomeDelivered,
+			"200-with-broken-body", respondRaw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbroken"), "",
+			policy.OutcomeDelivered,
 			200, policy.Delivered, "",
 		},
 		{"200-with-endless-body", endless("200 OK"), "", policy.OutcomeDelivered, 200, policy.Delivered, ""},
 		{"500-with-endless-body", endless("500 Broken"), "", policy.OutcomeGenericError, 500, policy.Retry, ""},
 		{
-			"header-of-1-mb", saying("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), "",
+			"header-of-1-mb", respondRaw("HTTP/1.1 200 OK\r\nX-Big: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), "",
 			policy.OutcomeSocketError, 0, policy.Retry, "header",
 		},
 		{
-			"50-early-hints", saying(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + ok), "",
+			"50-early-hints", respondRaw(strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + ok), "",
 			policy.OutcomeDelivered, 200, policy.Delivered, "",
 		},
 		{
-			"switching-protocols", saying("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "",
+			"switching-protocols",
+			respondRaw("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "",
 			policy.OutcomeGenericError, 101, policy.Retry, "",
 		},
 		{
-			"status-999", saying("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 999,
+			"status-999", respondRaw("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 999,
 			policy.Retry, "",
 		},
 		{
-			"status-000", saying("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 0,
+			"status-000", respondRaw("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n"), "", policy.OutcomeGenericError, 0,
 			policy.Retry, "",
 		},
-		{"http-1.0", saying("HTTP/1.0 204 No Content\r\n\r\n"), "", policy.OutcomeDelivered, 204, policy.Delivered, ""},
+		{"http-1.0", respondRaw("HTTP/1.0 204 No Content\r\n\r\n"), "", policy.OutcomeDelivered, 204, policy.Delivered, ""},
 	}
 }
 
-func TestEndpointZoo(t *testing.T) {
+func TestEndpointBehavior(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.withoutProbation(t)
-	other := newEndpoint(t, answering(http.StatusOK))
+	other := newEndpoint(t, respondWith(http.StatusOK))
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	b.copyPolicy(t, policy.DefaultName, "quick", `{"ack_timeout": "2 seconds"}`)
-	zoo := animals(other, secure.URL)
+	zoo := endpointCases(other, secure.URL)
 	for _, a := range zoo {
 		url := a.url
 		if url == "" {
@@ -196,7 +199,7 @@ func TestEndpointZoo(t *testing.T) {
 	b.attemptsMade(t, len(zoo))
 	require.Empty(t, other.requests(), "redirects are not followed")
 	for _, a := range zoo {
-		b.requireAnimal(t, a)
+		b.requireCase(t, a)
 	}
 	require.Equal(t, 2, b.count(t, `SELECT count(*) FROM postrider_internal.delivery_attempts a
 		JOIN postrider_internal.event_subscriptions s ON s.id = a.subscription_id
@@ -204,7 +207,7 @@ func TestEndpointZoo(t *testing.T) {
 		"an endless body is cut, not waited for")
 }
 
-func (b *bundle) requireAnimal(t *testing.T, a animal) {
+func (b *bundle) requireCase(t *testing.T, a endpointCase) {
 	t.Helper()
 	var outcome, verdict, errText string
 	var status int
@@ -217,11 +220,11 @@ func (b *bundle) requireAnimal(t *testing.T, a animal) {
 	require.Equal(t, string(a.verdict), verdict, a.name)
 	require.Contains(t, errText, a.errText, a.name)
 	require.Equal(t, a.status == 0 && a.name != "status-000", errText != "",
-		"%s: an error is stored where there is no answer: %q", a.name, errText)
+		"%s: an error is stored where there is no response: %q", a.name, errText)
 }
 
-// Every status from 200 to 599 under the default policy, at both kinds of endpoint: what is recorded is what the
-// policy's table says.
+// Every status from 200 to 599 under the default policy, at both kinds of endpoint, is recorded as the policy's table
+// says.
 func TestStatusSweep(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -248,7 +251,7 @@ func TestStatusSweep(t *testing.T) {
 		coalesce(a.floor_ms, 0) AS floor, d.state, coalesce(d.reason, '') AS reason FROM postrider.delivery_attempts a
 		JOIN postrider.deliveries d USING (delivery_id)`)
 	require.NoError(t, err)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[swept])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[statusResult])
 	require.NoError(t, err)
 	require.Len(t, list, 2*len(bodies))
 	for _, s := range list {
@@ -256,14 +259,14 @@ func TestStatusSweep(t *testing.T) {
 	}
 }
 
-// swept is what became of one status.
-type swept struct {
+// statusResult is the result of one status.
+type statusResult struct {
 	Kind                            policy.EndpointKind
 	Wanted, Status, Floor           int
 	Outcome, Verdict, State, Reason string
 }
 
-func (s swept) require(t *testing.T) {
+func (s statusResult) require(t *testing.T) {
 	t.Helper()
 	p, _ := policy.Builtin(policy.DefaultName)
 	result := policy.Result{Status: s.Wanted}
@@ -281,10 +284,10 @@ func (s swept) require(t *testing.T) {
 		s.Status, s.Reason)
 }
 
-func TestRefusedAddressesAreNeverConnectedTo(t *testing.T) {
+func TestRejectedAddressesAreNeverConnectedTo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	url, accepted := rawEndpoint(t, saying("HTTP/1.1 200 OK\r\n\r\n"))
+	url, accepted := rawEndpoint(t, respondRaw("HTTP/1.1 200 OK\r\n\r\n"))
 	port := url[strings.LastIndexByte(url, ':'):]
 	for name, host := range map[string]string{
 		"literal": "127.0.0.1", "name": "localhost", "mapped": "[::ffff:127.0.0.1]", "other-loopback": "127.9.9.9",
@@ -301,10 +304,10 @@ func TestRefusedAddressesAreNeverConnectedTo(t *testing.T) {
 }
 
 // Bytes that neither UTF-8 nor a text column can hold are stored and can be read.
-func TestPoisonousAnswers(t *testing.T) {
+func TestPoisonousResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	answers := map[string]string{
+	responses := map[string]string{
 		"body": "HTTP/1.1 500 Oh\r\nContent-Length: 6\r\n\r\n\x00\xff\xfe\xc3\x28x",
 		"half-a-rune": "HTTP/1.1 500 Oh\r\nContent-Length: 5000\r\n\r\n" + strings.Repeat("x", 4095) + "é" +
 			strings.Repeat("x", 903),
@@ -315,15 +318,15 @@ func TestPoisonousAnswers(t *testing.T) {
 		"status-line": "HTTP/1.1 \xff\x00\xfe\r\n\r\n",
 		"header-name": "HTTP/1.1 500 Oh\r\n\xff\x00: x\r\n\r\n",
 	}
-	for name, answer := range answers {
-		url, _ := rawEndpoint(t, saying(answer))
+	for name, response := range responses {
+		url, _ := rawEndpoint(t, respondRaw(response))
 		b.subscribe(t, name, url, func(s *catalog.SubscriptionSpec) { s.RetryPolicy.MaxDeliveryAttempts = new(1) })
 	}
 	b.start(t, nil)
 	b.publishOne(t, "e")
-	b.attemptsMade(t, len(answers))
+	b.attemptsMade(t, len(responses))
 	for _, view := range []string{"delivery_attempts", "dead_letters", "deliveries"} {
-		require.Len(t, b.everything(t, view), len(answers), view)
+		require.Len(t, b.everything(t, view), len(responses), view)
 	}
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.delivery_attempts WHERE subscription = 'body'
 		    AND response_excerpt = '\000\377\376\303(x'`))
