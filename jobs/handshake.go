@@ -64,10 +64,12 @@ func handshakeState(
 		return catalog.HandshakeAwaiting,
 			fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
 				why, int(catalog.CallbackLifetime.Minutes()))
-	case h.Tries+1 < policy.HandshakeTries:
-		return catalog.HandshakePending, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
 	}
-	return catalog.HandshakeFailed, fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
+	message = fmt.Sprintf("try %d of %d: %s", h.Tries+1, policy.HandshakeTries, why)
+	if h.Tries+1 < policy.HandshakeTries {
+		return catalog.HandshakePending, message
+	}
+	return catalog.HandshakeFailed, message
 }
 
 func handshakeOutcome(

@@ -45,8 +45,9 @@ type loop struct {
 }
 
 func (e *Engine) maintenanceLoops() []loop {
-	p := &e.parts
+	p, m := &e.parts, e.parts.Maintenance
 	claim := uncounted(p.Exports.ClaimExports)
+	retain := func(ctx context.Context) error { return m.Retain(ctx, e.options.Retention) }
 	return []loop{
 		{what: "promoting due jobs", interval: promoteInterval, run: e.promote},
 		{what: "releasing held deliveries", interval: promoteInterval, run: e.refill},
@@ -59,12 +60,12 @@ func (e *Engine) maintenanceLoops() []loop {
 		{what: "deleting expired event subscriptions", interval: expireInterval, run: p.Subscriptions.Expire},
 		{what: "ending handshakes", interval: awaitInterval, run: p.Handshakes.Expire},
 		{what: "publishing notices to topic " + catalog.SystemTopic, interval: noticeInterval, run: e.publishNotices},
-		{what: "merging roll-ups", interval: mergeInterval, run: uncounted(p.Maintenance.MergeRollups)},
-		partitionLoop(p.Maintenance),
-		{what: "removing data past its retention", interval: housekeepInterval, run: e.retain},
+		{what: "merging roll-ups", interval: mergeInterval, run: uncounted(m.MergeRollups)},
+		partitionLoop(m),
+		{what: "removing data past its retention", interval: housekeepInterval, run: retain},
 		{what: "removing expired rows", interval: housekeepInterval, run: e.clean},
 		{what: "forgetting deleted event subscriptions", interval: housekeepInterval, run: e.forget},
-		{what: "vacuuming", interval: vacuumInterval, run: p.Maintenance.VacuumJobs, unbounded: true},
+		{what: "vacuuming", interval: vacuumInterval, run: m.VacuumJobs, unbounded: true},
 	}
 }
 
@@ -162,10 +163,6 @@ func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
 		}
 	}
 	return dead
-}
-
-func (e *Engine) retain(ctx context.Context) error {
-	return e.parts.Maintenance.Retain(ctx, e.options.Retention)
 }
 
 // clean removes unused rows: those of Maintenance.Clean, old handshakes and operations, and expired sessions.

@@ -58,31 +58,23 @@ type Options struct {
 
 // Client sends requests. Their context is not that of their job: only the ack timeout and the engine's stop end them.
 type Client struct {
+	lateCalls
 	requests   context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
 	transports *transports
 	tokens     *tokens
 	userAgent  string
-	late       *lateCalls
 	sent       func() // called when a request has been written; nil = none
 }
 
 // NewClient returns a client. The end of requests cuts all its requests.
 func NewClient(requests context.Context, o Options) *Client {
 	c := &Client{
-		requests: requests, userAgent: o.UserAgent, late: newLateCalls(), transports: newTransports(o), sent: o.Sent,
+		requests: requests, userAgent: o.UserAgent, transports: newTransports(o), sent: o.Sent,
+		lateCalls: lateCalls{open: map[*Call]*time.Timer{}},
 	}
 	c.tokens = newTokens(requests, o.UserAgent, c.transports.roundTrip)
 	return c
 }
-
-// CloseLate cuts the calls that stay open past their ack timeout, and keeps no more.
-func (c *Client) CloseLate() { c.late.close() }
-
-// WaitLate returns when the late responses that had arrived before CloseLate have been recorded.
-func (c *Client) WaitLate() { c.late.group.Wait() }
-
-// OpenCalls is the number of calls that stay open past their ack timeout.
-func (c *Client) OpenCalls() int { return c.late.len() }
 
 // CloseIdle closes all idle connections.
 func (c *Client) CloseIdle() { c.transports.close() }
@@ -160,7 +152,7 @@ func (c *Client) post(k *Call) (resp Response, late *Call, err error) {
 		return r.Response, nil, r.err
 	case <-ack.C:
 	}
-	if c.late.keep(k, k.Window-k.AckTimeout) {
+	if c.keep(k, k.Window-k.AckTimeout) {
 		resp = Response{
 			Result: policy.Result{Err: policy.ErrorTimeout}, Timings: k.watch.read(), Duration: k.elapsed(),
 			Cause: context.DeadlineExceeded, Sent: k.header,
@@ -222,7 +214,7 @@ func (c *Client) Finish(k *Call, cause error, use func(Response)) {
 	if cause != nil {
 		k.cut(cause)
 	}
-	defer c.late.done(k)
+	defer c.done(k)
 	if r := <-k.result; r.err == nil && cause == nil {
 		use(r.Response)
 	}

@@ -68,8 +68,6 @@ type lateCalls struct {
 	group  sync.WaitGroup
 }
 
-func newLateCalls() *lateCalls { return &lateCalls{open: map[*Call]*time.Timer{}} }
-
 // keep lets a call stay open for the rest of its window, unless its response has just arrived, there are too many, this
 // node stops, or its body is not written: the body would have to stay in memory, too, up to 1 MiB for each call.
 func (l *lateCalls) keep(k *Call, rest time.Duration) bool {
@@ -84,7 +82,8 @@ func (l *lateCalls) keep(k *Call, rest time.Duration) bool {
 	return true
 }
 
-func (l *lateCalls) len() int {
+// OpenCalls is the number of calls that stay open past their ack timeout.
+func (l *lateCalls) OpenCalls() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.open)
@@ -99,8 +98,8 @@ func (l *lateCalls) done(k *Call) {
 	l.group.Done()
 }
 
-// close cuts all calls and keeps no more: their attempts are recorded, and nothing waits for them.
-func (l *lateCalls) close() {
+// CloseLate cuts the calls that stay open past their ack timeout, and keeps no more: their attempts are recorded.
+func (l *lateCalls) CloseLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -108,3 +107,6 @@ func (l *lateCalls) close() {
 		k.cut(ErrInterrupted)
 	}
 }
+
+// WaitLate returns when the late responses that had arrived before CloseLate have been recorded.
+func (l *lateCalls) WaitLate() { l.group.Wait() }

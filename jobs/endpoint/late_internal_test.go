@@ -58,7 +58,7 @@ func TestLateCallsAreBounded(t *testing.T) {
 	others := make([]*Call, maxLateCalls-1)
 	for i := range others {
 		others[i] = keptCall()
-		require.True(t, client.late.keep(others[i], time.Hour))
+		require.True(t, client.keep(others[i], time.Hour))
 	}
 	resp, first, err := client.post(call(ack))
 	require.NoError(t, err)
@@ -71,13 +71,13 @@ func TestLateCallsAreBounded(t *testing.T) {
 	require.Equal(t, policy.ErrorTimeout, resp.Result.Err)
 	require.Equal(t, "no response within 1 s", resp.ErrorText)
 
-	client.late.close()
+	client.CloseLate()
 	r := <-first.result
 	require.Equal(t, policy.ErrorTimeout, r.Result.Err)
 	for _, k := range append(others, first) {
-		client.late.done(k)
+		client.done(k)
 	}
-	client.late.group.Wait()
+	client.WaitLate()
 	_, after, err := client.post(call(ack))
 	require.NoError(t, err)
 	require.Nil(t, after, "a node that stops keeps no call")
@@ -86,14 +86,14 @@ func TestLateCallsAreBounded(t *testing.T) {
 // A place is free again when its call is over.
 func TestLateCallsFreeTheirPlace(t *testing.T) {
 	t.Parallel()
-	late := newLateCalls()
+	late := lateCalls{open: map[*Call]*time.Timer{}}
 	for range 2 * maxLateCalls {
 		k := keptCall()
 		require.True(t, late.keep(k, time.Hour))
 		late.done(k)
 	}
-	late.close()
-	late.group.Wait()
+	late.CloseLate()
+	late.WaitLate()
 }
 
 func TestCallIsNotKept(t *testing.T) {
@@ -101,7 +101,7 @@ func TestCallIsNotKept(t *testing.T) {
 	responded := keptCall()
 	responded.responded()()
 	unwritten := testCall("", ack)
-	late := newLateCalls()
+	late := lateCalls{open: map[*Call]*time.Timer{}}
 	require.False(t, late.keep(responded, time.Hour), "the response came first")
 	require.False(t, late.keep(unwritten, time.Hour), "the body is not written")
 	require.False(t, late.keep(keptCall(), 0), "there is no window")
@@ -144,7 +144,7 @@ func TestLateResponseWithSlowBody(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		require.FailNow(t, "the call waits for the body")
 	}
-	client.late.done(late)
+	client.done(late)
 }
 
 func TestStopInterruptsAnOpenCallBeforeItsAckTimeout(t *testing.T) {
