@@ -54,7 +54,7 @@ var clockReaders = map[string]string{
 	"recorder.go flush":           "how long a flush took",
 	"traffic.go Run":              "how long a sample took",
 	"meter.go NewMeter":           "the age of the process",
-	"meterread.go since":          "the age of the process",
+	"meter.go readTotals":         "the age of the process",
 	"meter.go Read":               "the age of the last reading",
 	"work.go Fresh":               "the age of the holds",
 	"commit.go begin":             "the age of the holds",
