@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Handoff gives the work of this node's publishes to its free workers. River runs its jobs as if it had fetched them.
-// To fetch and to load what a publish has just written would take two more transactions, a third of PostgreSQL's time.
+// Handoff gives the deliveries of this node's publishes to its free workers. River runs the jobs as if it had fetched
+// them. Fetching and loading them would take two more transactions, a third of PostgreSQL's time.
 type Handoff struct {
 	workers int
 	active  *JobSet
@@ -18,10 +18,10 @@ type Handoff struct {
 	mu       sync.Mutex
 	open     bool
 	waiting  []*Work
-	started  map[int64]*Work // by job: given to River, and not begun
+	started  map[int64]*Work // by job: given to River and not begun
 	reserved int
-	// The database is queried for jobs when something else than a local job woke the fetchers, when it had more jobs than
-	// workers were free, and once per poll.
+	// The database is queried for jobs when a wake-up was not for local jobs alone, when it had more jobs than workers were
+	// free, and once per poll.
 	poll, idlePoll time.Duration
 	queriedAt      time.Time
 	backlog        bool
@@ -31,7 +31,7 @@ type Handoff struct {
 // idleAfter is longer than a job may be stored ahead of its time, which only the poll finds.
 const idleAfter = 6 * time.Second
 
-// NewHandoff makes the handoff of a node with so many workers, of which the active jobs are busy.
+// NewHandoff makes the handoff of a node with this many workers, of which the active jobs are busy.
 func NewHandoff(workers int, active *JobSet, wake *Wake) *Handoff {
 	return &Handoff{workers: workers, active: active, wake: wake, started: map[int64]*Work{}}
 }
@@ -39,8 +39,7 @@ func NewHandoff(workers int, active *JobSet, wake *Wake) *Handoff {
 // Workers is how many jobs this node works on at once.
 func (h *Handoff) Workers() int { return h.workers }
 
-// Open begins to take jobs. The database is queried for others at least each poll, and while nothing happens each
-// idlePoll, which may be longer.
+// Open begins to take jobs. The database is queried for others each poll, and on an idle node each idlePoll.
 func (h *Handoff) Open(poll, idlePoll time.Duration) {
 	h.wake.Request(DeliverQueue)
 	h.mu.Lock()
@@ -48,8 +47,8 @@ func (h *Handoff) Open(poll, idlePoll time.Duration) {
 	h.open, h.poll, h.idlePoll = true, poll, idlePoll
 }
 
-// Close takes no more jobs, and returns those that were not given to River. Called again it returns those that came
-// with reservations since.
+// Close takes no more jobs, and returns those that were not given to River. A second call returns those that came with
+// reservations meanwhile.
 func (h *Handoff) Close() (left []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +61,8 @@ func (h *Handoff) Close() (left []int64) {
 	return left
 }
 
-// Reserve reserves workers for up to n jobs: half of the free ones, so that a publisher never keeps other jobs from
-// being fetched, and none while jobs wait in the database, because these are first.
+// Reserve reserves workers for up to n jobs: half of the free ones, so that other jobs are still fetched, and none while
+// jobs wait in the database, because these are first.
 func (h *Handoff) Reserve(n int) int {
 	busy := h.active.Len()
 	h.mu.Lock()
@@ -112,13 +111,12 @@ func (h *Handoff) Next(limit int) (jobs []*Work, query bool) {
 	return jobs, query
 }
 
-// idle reports that the database was queried a moment ago, and that nothing happened for so long that only a job whose
-// notification was lost can be there.
+// idle reports that the database was queried a moment ago, and that only a job whose notification was lost can be due.
 func (h *Handoff) idle(now time.Time) bool {
 	return now.Sub(h.busyAt) > idleAfter && now.Sub(h.queriedAt) < h.idlePoll-h.poll/2
 }
 
-// Fetched learns how many of the jobs that were requested the database had: if it had all, it may have more.
+// Fetched reports how many of the requested jobs the database had. If it had all, it may have more.
 func (h *Handoff) Fetched(n, requested int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +125,7 @@ func (h *Handoff) Fetched(n, requested int) {
 	}
 }
 
-// Work returns the delivery of a local job that begins; nil if the delivery is to be loaded.
+// Work returns the delivery of a local job that begins; nil if the delivery must be loaded.
 func (h *Handoff) Work(job int64) *Work {
 	local, ok := h.remove(job)
 	switch {

@@ -18,7 +18,7 @@ func localJobs(ids ...int64) (jobs []*Work) {
 	return jobs
 }
 
-// openHandoff takes jobs for 100 workers.
+// openHandoff returns a handoff that is open for 100 workers.
 func openHandoff() (*Handoff, *JobSet) {
 	active := NewJobSet()
 	h := NewHandoff(100, active, NewWake())
@@ -55,7 +55,7 @@ func TestHandoffReservesHalfOfTheFreeWorkers(t *testing.T) {
 	require.Equal(t, 10, h.Reserve(10))
 }
 
-func TestHandoffSaysWhenToQueryTheDatabase(t *testing.T) {
+func TestHandoffDecidesWhenToQueryTheDatabase(t *testing.T) {
 	t.Parallel()
 	h, _ := openHandoff()
 	_, query := h.Next(10)
@@ -110,7 +110,7 @@ func TestHandoffIsIdleWhenNothingHappens(t *testing.T) {
 	h := idle()
 	h.wake.Request(DeliverQueue)
 	require.True(t, queries(h))
-	require.True(t, queries(h), "for six seconds as ever")
+	require.True(t, queries(h), "for six seconds")
 }
 
 func TestHandoffReturnsJobsThatWereNotBegun(t *testing.T) {
@@ -128,8 +128,8 @@ func TestHandoffReturnsJobsThatWereNotBegun(t *testing.T) {
 	require.Zero(t, h.Reserve(10))
 }
 
-// A node takes jobs over once it is registered: before, other nodes would reclaim them.
-func TestHandoffTakesNothingBeforeItIsOpen(t *testing.T) {
+// Before a node is registered, other nodes would reclaim its jobs.
+func TestHandoffReservesNothingBeforeItIsOpen(t *testing.T) {
 	t.Parallel()
 	h := NewHandoff(100, NewJobSet(), NewWake())
 	require.Zero(t, h.Reserve(10))

@@ -17,8 +17,7 @@ var sqlFiles embed.FS
 
 func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
 
-// JobRows are River's jobs as rows: they are fetched, deferred, reclaimed from dead nodes, and promoted when they are
-// due.
+// JobRows fetches, defers and promotes River's jobs, and reclaims them from dead nodes.
 type JobRows struct {
 	db       *postgres.DB
 	node     string
@@ -30,7 +29,7 @@ type JobRows struct {
 	promoted, reclaimed atomic.Int64
 }
 
-// NewJobRows takes the objects that the jobs of this node need.
+// NewJobRows makes the JobRows of this node.
 func NewJobRows(db *postgres.DB, node string, notifier *Notifier, traffic *Traffic, fail postgres.Failpoint) *JobRows {
 	return &JobRows{db: db, node: node, notifier: notifier, traffic: traffic, Failpoint: fail}
 }
@@ -46,26 +45,26 @@ func (q *JobRows) JobCounters() JobCounters {
 	return JobCounters{Promoted: q.promoted.Load(), Reclaimed: q.reclaimed.Load()}
 }
 
-// JobToken is a job row: only the statement that deletes it ends an attempt. The id alone is not enough: a failover may
-// lose the last commits, PostgreSQL gives their ids away again, and the response of an endpoint about an event that is
-// lost would end the delivery of one that is not. So the row must also be of the same time.
+// JobToken is a job row: only the statement that deletes it ends an attempt. The id alone is not enough. A failover may
+// lose the last commits, PostgreSQL assigns their ids again, and the response for a lost event would end the delivery of
+// another. So the time of the row must be the same, too.
 type JobToken struct {
 	JobID int64
 	// CreatedAt is the row's created_at, to the microsecond.
 	CreatedAt time.Time
 }
 
-// ErrJobGone is the ErrNotFound of a job whose row does not exist any more.
+// ErrJobGone is the ErrNotFound of a job whose row is gone.
 var ErrJobGone = fmt.Errorf("its job: %w", postgres.ErrNotFound)
 
 // Gone reports the token's row as deleted: ErrJobGone.
 func (t JobToken) Gone() error { return fmt.Errorf("job %d: %w", t.JobID, ErrJobGone) }
 
 const endJobStatement = `
-DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, made)
- WHERE j.id = ANY ($1::bigint[]) AND j.id = t.id AND j.created_at = t.made`
+DELETE FROM postrider_internal.river_job j USING unnest($1::bigint[], $2::timestamptz[]) AS t(id, created_at)
+ WHERE j.id = ANY ($1::bigint[]) AND j.id = t.id AND j.created_at = t.created_at`
 
-// EndJob deletes a job that has nothing to do, and returns ErrJobGone.
+// EndJob deletes a job that is no longer needed, and returns ErrJobGone.
 func (q *JobRows) EndJob(ctx context.Context, token JobToken) error {
 	if _, err := q.db.Exec(ctx, endJobStatement, []int64{token.JobID}, []time.Time{token.CreatedAt}); err != nil {
 		return fmt.Errorf("%w: end job %d: %w", postgres.ErrUnavailable, token.JobID, err)
@@ -77,4 +76,39 @@ func (q *JobRows) EndJob(ctx context.Context, token JobToken) error {
 func QueueEnd(batch *pgx.Batch, tokens []JobToken) {
 	ids := postgres.Column(tokens, func(t JobToken) int64 { return t.JobID })
 	batch.Queue(endJobStatement, ids, postgres.Column(tokens, func(t JobToken) time.Time { return t.CreatedAt }))
+}
+
+// Job is a job that this node has fetched and runs.
+type Job struct {
+	ID          int64
+	Attempt     int // 1 = first
+	MaxAttempts int
+	Kind        string
+	Queue       string
+	Priority    int
+	Args        []byte // JSON
+	Metadata    []byte // JSON
+	CreatedAt   time.Time
+	ScheduledAt time.Time
+	AttemptedAt time.Time
+	AttemptedBy []string // the last nodes, at most 100; this one is the last of them
+}
+
+var fetchStatement = sqlFile("fetch.sql")
+
+// inOrder are the settings of a statement that also reads an index in its order.
+const inOrder = postgres.KeepPlan + `, set_config('enable_sort', 'off', true)`
+
+// Fetch takes up to limit jobs of these kinds that are due, by priority and time. They belong to this node then.
+func (q *JobRows) Fetch(ctx context.Context, queue string, kinds []string, limit int) (jobs []Job, err error) {
+	err = q.db.WriteKept(ctx, inOrder, func(batch *pgx.Batch) {
+		batch.Queue(fetchStatement, queue, kinds, limit, q.node).Query(func(rows pgx.Rows) error {
+			jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Job])
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fetch jobs: %w", err)
+	}
+	return jobs, nil
 }

@@ -1,9 +1,13 @@
 package queue
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
-// JobSet is a set of jobs, such as those that this process is working on. A running job of this node that is not in
-// that set was fetched by a statement whose response never arrived.
+// JobSet is a set of jobs, such as those that this process runs. A running job of this node that is not in that set was
+// fetched by a statement whose response was lost.
 type JobSet struct {
 	mu  sync.Mutex
 	ids map[int64]struct{}
@@ -43,13 +47,9 @@ func (s *JobSet) Len() int {
 	return len(s.ids)
 }
 
-// IDs lists the jobs. It is never nil, which a statement would take for NULL.
+// IDs lists the jobs. It is never nil, which would be NULL in a statement.
 func (s *JobSet) IDs() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := make([]int64, 0, len(s.ids))
-	for id := range s.ids {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.AppendSeq([]int64{}, maps.Keys(s.ids))
 }

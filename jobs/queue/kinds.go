@@ -1,3 +1,5 @@
+// Package queue has the job rows of River, the nodes that work on them and their leases, wake-ups, the local handoff,
+// the traffic of each event subscription and the memory for bodies.
 package queue
 
 // The kinds of jobs, and River's queues that they are in.
@@ -7,20 +9,18 @@ const (
 	// BatchKind is the kind of the jobs that send batches. One whose arguments name no batch is a batch cutter: it cuts
 	// the next batch from the open deliveries, and then is that batch's job.
 	BatchKind = "batch"
-	// DeliverQueue is the one queue of all attempts: a queue per event subscription would cost half a core at a thousand
-	// of them.
+	// DeliverQueue is the queue of all attempts. A queue for each of a thousand event subscriptions would take half a
+	// core.
 	DeliverQueue = "deliveries"
 
 	// RouteKind is the kind of the jobs that create the deliveries of a route, see docs/internals/delivery.md.
 	RouteKind = "route"
-	// RouteQueue is a separate queue: behind the deliveries an event would wait for other events' endpoints before it has
-	// deliveries.
+	// RouteQueue is a separate queue: routes do not wait for deliveries to other events' endpoints.
 	RouteQueue = "routes"
 
 	// HandshakeKind is the kind of the jobs that make one request of a handshake, see docs/guides/receive.md.
 	HandshakeKind = "handshake"
-	// HandshakeQueue is a separate queue: a handshake does not wait for deliveries, and handshakes of endpoints that do
-	// not respond delay no delivery.
+	// HandshakeQueue is a separate queue: handshakes and deliveries do not wait for each other.
 	HandshakeQueue = "handshakes"
 
 	// ExportKind is the kind of the jobs that write dead letters to an external location, see docs/guides/dead-letters.md.
@@ -34,14 +34,13 @@ const (
 	OperationQueue = "operations"
 )
 
-// The kinds of jobs that this program can replace. During a rolling upgrade the queue may have others, of a newer
-// version: what their arguments mean, and which row has to follow when their id changes, is unknown here. Nodes of that
-// version handle them; this one leaves them alone.
+// The kinds of jobs that this program can replace. During a rolling upgrade the queue may have kinds of a newer version,
+// which only nodes of that version handle: their arguments, and the rows that name them, are unknown here.
 var (
 	deliveryKinds = []string{DeliverKind, BatchKind}
-	// ownedKinds have a row each that names the job: a route, a handshake, an export or an operation. Row and job change
-	// in one transaction, and only the statement that deletes the job changes the row. What comes next is another job.
+	// ownedKinds have a row that names the job: a route, a handshake, an export or an operation. Row and job change in one
+	// transaction, and only the statement that deletes the job changes the row. The next step is another job.
 	ownedKinds = []string{RouteKind, HandshakeKind, ExportKind, OperationKind}
-	// deferredKinds lack routes: a step of a route may run again under its row, because only one of its runs makes it.
+	// deferredKinds lack routes: a step of a route may run again with the same row, because only one run takes effect.
 	deferredKinds = []string{HandshakeKind, ExportKind, OperationKind}
 )

@@ -7,17 +7,17 @@ import (
 	"postrider/postgres"
 )
 
-// Work that only one node may do at a time, by rows of postrider_internal.locks. Each lock lasts as long as its
-// transaction and is taken before all others.
+// Locks of work that one node does at a time: rows of postrider_internal.locks. Each lock lasts as long as its
+// transaction, which takes it before all other locks.
 const (
 	LockPartitions = "partitions"
 	LockSweeper    = "sweeper"
 	LockRollups    = "rollups"
-	LockBatching   = "batching" // by event subscription
+	LockBatching   = "batching" // one for each event subscription
 )
 
 const (
-	// TakeLock waits, for as long as lock_timeout permits.
+	// TakeLock waits, at most for lock_timeout.
 	TakeLock = "SELECT postrider_internal.lock($1, $2)"
 	// TryLock returns false if another transaction has the lock.
 	TryLock = "SELECT postrider_internal.try_lock($1, $2)"
@@ -25,7 +25,7 @@ const (
 
 var lockHoldersStatement = sqlFile("lockholders.sql")
 
-// LockError is the error of work that waited too long for a lock: it names the sessions that hold it.
+// LockError is the error of work that could not get a lock in time: it names the sessions that hold the lock.
 func LockError(ctx context.Context, db *postgres.DB, work, name string, err error) error {
 	var holders string
 	if postgres.IsLocked(err) && db.QueryRow(ctx, lockHoldersStatement).Scan(&holders) == nil {

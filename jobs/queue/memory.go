@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// maxEventBytes is the largest body there can be; less free memory than this is worth waiting for.
+// maxEventBytes is the largest body. Wait waits until as much memory is free.
 const maxEventBytes = 1 << 20
 
-// Memory bounds the bodies of the attempts in flight on this node.
+// Memory bounds the bodies of this node's attempts in flight.
 type Memory struct {
 	max int64
 
@@ -18,7 +18,7 @@ type Memory struct {
 	freed chan struct{} // created by a caller that waits, closed when memory was released
 }
 
-// NewMemory allows for so many bytes of bodies, 1 MiB at least.
+// NewMemory allows this many bytes of bodies, at least 1 MiB.
 func NewMemory(bytes int64) *Memory { return &Memory{max: max(bytes, maxEventBytes)} }
 
 // InUse is how many bytes the bodies in flight take.
@@ -28,7 +28,7 @@ func (m *Memory) InUse() int64 {
 	return m.used
 }
 
-// Wait returns how many bytes of bodies may be read now, once that is worth it; 0 when ctx ends.
+// Wait waits for memory and returns how many bytes of bodies may be read now; 0 when ctx ends.
 func (m *Memory) Wait(ctx context.Context) (free int64) {
 	if !m.await(ctx, func() bool { free = m.max - m.used; return free >= maxEventBytes }) {
 		return 0
@@ -57,14 +57,14 @@ func (m *Memory) await(ctx context.Context, condition func() bool) bool {
 	}
 }
 
-// Take takes memory, whether it is free or not.
+// Take takes memory even if none is free.
 func (m *Memory) Take(bytes int64) (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.taken(bytes)
 }
 
-// Spare takes memory that loading does not need; nil if there is none.
+// Spare takes memory that the loader does not need; nil if there is none.
 func (m *Memory) Spare(bytes int64) (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +87,7 @@ func (m *Memory) taken(bytes int64) (release func()) {
 	})
 }
 
-// Reserve waits until there is memory for the bodies of a batch. A batch that is larger than all of it is let through
-// alone.
+// Reserve waits until there is memory for the bodies of a batch. A batch that is larger than all memory is sent alone.
 func (m *Memory) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	bytes = min(bytes, m.max)
 	if !m.await(ctx, func() bool {

@@ -10,27 +10,26 @@ import (
 	"postrider/postgres"
 )
 
-// Nodes are the processes that make attempts, as rows with a heartbeat. This node writes its own over a separate
-// connection. The pool's connections may all be busy for seconds (a burst, a slow disk, a lock), and a node that waits
-// for one through four heartbeats of the others loses its attempts to them in the middle of its requests.
+// Nodes are the processes that make attempts, as rows with a heartbeat. This node writes its heartbeat over a separate
+// connection. The pool's connections may be busy for seconds, and after four heartbeats the other nodes would reclaim
+// this node's attempts during its requests.
 type Nodes struct {
 	config    *pgx.ConnConfig
 	node      string
 	version   string
 	timeScale int
-	conn      chan *pgx.Conn // the one connection, nil while there is none; its user has taken it out
+	conn      chan *pgx.Conn // the connection, nil if there is none; its user has received it
 	workers   atomic.Int64   // as of the last heartbeat
 }
 
-// NewNodes names this node and its version; timeScale is what its waits are divided by.
+// NewNodes has this node's name and version; timeScale divides its waits.
 func NewNodes(config *pgx.ConnConfig, node, version string, timeScale int) *Nodes {
 	n := &Nodes{config: config, node: node, version: version, timeScale: max(1, timeScale), conn: make(chan *pgx.Conn, 1)}
 	n.conn <- nil
 	return n
 }
 
-// Register announces this node, before its first fetch: a running job of a node that is not announced is taken away
-// from it.
+// Register inserts this node before its first fetch. Other nodes reclaim the running jobs of an unregistered node.
 func (n *Nodes) Register(ctx context.Context, host string) error {
 	const insert = `INSERT INTO postrider_internal.nodes (id, host, version, time_scale) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (id) DO NOTHING`
@@ -40,8 +39,8 @@ func (n *Nodes) Register(ctx context.Context, host string) error {
 	return nil
 }
 
-// Beat writes this node's heartbeat, with how many inconsistencies its sweeper has found, and reads those of the other
-// nodes. It goes on while the pool is busy. A node that was considered dead meanwhile announces itself again.
+// Beat writes this node's heartbeat, with how many inconsistencies its sweeper has found, and returns those of the other
+// nodes. A node that was considered dead meanwhile registers again.
 func (n *Nodes) Beat(ctx context.Context, host string, finds int64) (map[string]int64, error) {
 	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale)
 		VALUES ($1, $2, $3, 1, $5)
@@ -68,15 +67,14 @@ func (n *Nodes) Beat(ctx context.Context, host string, finds int64) (map[string]
 }
 
 // WorkerNodes is how many nodes that deliver were registered at this node's last heartbeat, itself included; 1 before
-// the first one, and on a node that delivers nothing and so has no heartbeat. A node that died is counted for the about
-// five seconds until the others have noticed.
+// the first heartbeat, and on a node that delivers nothing. A dead node counts for about five seconds.
 func (n *Nodes) WorkerNodes() int { return max(1, int(n.workers.Load())) }
 
-// alone reports that, a second ago at most, only this node made attempts.
+// alone reports that no other node was registered at the last heartbeat.
 func (n *Nodes) alone() bool { return n.workers.Load() == 1 }
 
-// Unregister removes nodes: itself at a clean stop, or others that are dead. The beat of the dead is given, so that one
-// that beat again after all stays.
+// Unregister removes a node: this one at a clean stop, or a dead one by its last beat. A node that has written another
+// heartbeat stays.
 func (n *Nodes) Unregister(ctx context.Context, node string, beat *int64) error {
 	const remove = "DELETE FROM postrider_internal.nodes WHERE id = $1 AND ($2::bigint IS NULL OR beat = $2)"
 	if err := n.exec(ctx, remove, node, beat); err != nil {
@@ -92,9 +90,8 @@ func (n *Nodes) exec(ctx context.Context, statement string, args ...any) error {
 	})
 }
 
-// over runs statements over the connection, and opens it if there is none. A connection that failed is closed: the next
-// heartbeat, a second later, uses a new one. That costs a handshake if the connection was not at fault, and no
-// heartbeat waits for one that was.
+// over runs statements over the connection, and opens it if there is none. After an error it closes the connection, so
+// that the next heartbeat, a second later, uses a new one.
 func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) (err error) {
 	var conn *pgx.Conn
 	select {
@@ -115,7 +112,7 @@ func (n *Nodes) over(ctx context.Context, statements func(*pgx.Conn) error) (err
 	return err
 }
 
-// Close ends the connection. A later heartbeat would open another.
+// Close closes the connection. A later heartbeat would open another.
 func (n *Nodes) Close() {
 	if conn := <-n.conn; conn != nil {
 		postgres.CloseConn(conn)

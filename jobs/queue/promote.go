@@ -3,25 +3,25 @@ package queue
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"postrider/postgres"
 )
 
 const (
-	// promoteStep bounds one promotion: a burst of due retries is moved in steps, so that no statement runs long.
+	// promoteStep bounds one promotion, so that no statement runs long after a burst of due retries.
 	promoteStep = 2500
-	// parkStep bounds how many jobs one call puts on hold. Each costs PostgreSQL 60 to 90 µs: 90,000 retries of one
-	// endpoint that are due at once would take a core for 7 s. The endpoint itself gets no more either.
+	// parkStep bounds how many jobs one call puts on hold. Each takes PostgreSQL 60 to 90 µs: 90,000 retries of one
+	// endpoint that are due at once would take a core for 7 s.
 	parkStep = 250
-	// pastInterval is how often retries of other event subscriptions are searched for, which come after such a flood in
-	// the index: 90,000 rows to read take 0.1 s.
+	// pastInterval is how often retries of other event subscriptions are searched behind such a flood: reading 90,000 rows
+	// takes 0.1 s.
 	pastInterval = 2 * time.Second
 	// pastRounds is how many floods one behind the other are passed, at a step of parkStep each.
 	pastRounds = 8
@@ -35,10 +35,10 @@ var (
 	dueStatement     = sqlFile("due.sql")
 )
 
-// Due reports what there is to do: Promote, or CollectPublishes.
+// Due reports what is due: Promote, or CollectPublishes.
 type Due struct{ Promote, Published bool }
 
-// Due checks what there is to do. Every node calls it every 250 ms.
+// Due checks what is due. Every node calls it every 250 ms.
 func (q *JobRows) Due(ctx context.Context) (due Due, err error) {
 	if err := q.db.QueryRow(ctx, dueStatement).Scan(&due.Promote, &due.Published); err != nil {
 		return due, fmt.Errorf("check what is due: %w", err)
@@ -57,10 +57,11 @@ type Capacity struct {
 // PointPromote is the failpoint after due jobs became available and before a fetcher is woken.
 const PointPromote = "promote"
 
-// Promote makes due jobs available and returns how many were due. An event subscription without a room has DefaultCapacity.
+// Promote makes due jobs available and returns how many were due. An event subscription without a Capacity has
+// DefaultCapacity.
 // Every node calls it every 250 ms while Due reports any; nodes skip each other's rows.
-func (q *JobRows) Promote(ctx context.Context, rooms ...Capacity) (int, error) {
-	total, err := q.promoteScheduled(ctx, rooms)
+func (q *JobRows) Promote(ctx context.Context, capacities ...Capacity) (int, error) {
+	total, err := q.promoteScheduled(ctx, capacities)
 	if err == nil && q.promoter.wakes(time.Now()) {
 		err = q.wake(ctx, &total)
 	}
@@ -93,8 +94,8 @@ type promoter struct {
 	wokeAt   time.Time
 }
 
-// wakes reports whether it is time to search for jobs whose times are River's own. They are few: with a search at each
-// call they were a quarter of an idle node's statements.
+// wakes reports whether to search for jobs whose times are River's own. They are few: a search at each call was a quarter
+// of an idle node's statements.
 func (p *promoter) wakes(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +106,7 @@ func (p *promoter) wakes(now time.Time) bool {
 	return true
 }
 
-// next returns how many rows the next step may take, and the event subscriptions to pass if it is time for that.
+// next returns how many rows the next step may take, and the event subscriptions to pass if that is due.
 func (p *promoter) next(now time.Time) (step int, past []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,10 +127,10 @@ func (p *promoter) saw(flooding []string) {
 }
 
 // promoteScheduled continues while every job of a step fits.
-func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Capacity) (total int, err error) {
-	left := make(map[int64]Capacity, len(rooms))
-	for _, r := range rooms {
-		left[r.SubscriptionID] = r
+func (q *JobRows) promoteScheduled(ctx context.Context, capacities []Capacity) (total int, err error) {
+	left := make(map[int64]Capacity, len(capacities))
+	for _, c := range capacities {
+		left[c.SubscriptionID] = c
 	}
 	step, past := q.promoter.next(time.Now())
 	if past != nil {
@@ -149,7 +150,7 @@ func (q *JobRows) promoteScheduled(ctx context.Context, rooms []Capacity) (total
 	}
 }
 
-// promotePast promotes jobs of all event subscriptions but those given, and those that it finds to flood the queue too.
+// promotePast promotes jobs of event subscriptions other than those that flood the queue.
 func (q *JobRows) promotePast(ctx context.Context, left map[int64]Capacity, past []string) (total int, err error) {
 	for step, rounds := parkStep, 0; rounds < pastRounds; {
 		due, flooding, err := q.promoteOnce(ctx, left, step, past)
@@ -168,25 +169,25 @@ func (q *JobRows) promotePast(ctx context.Context, left map[int64]Capacity, past
 	return total, nil
 }
 
-// promoteOnce makes one step over the due jobs of all event subscriptions but those given, and reduces their room by
-// the jobs that it made available. flooding are those that it put jobs of on hold.
+// promoteOnce makes one step over the due jobs of event subscriptions other than those of without, and reduces their
+// capacity by the jobs that it made available. flooding are those whose jobs it put on hold.
 func (q *JobRows) promoteOnce(
 	ctx context.Context, left map[int64]Capacity, step int, without []string,
 ) (due int, flooding []string, err error) {
-	rows, err := q.db.Query(ctx, promoteStatement,
-		append(promoteColumns(step, left), append([]string{}, without...), parkStep)...)
+	columns := capacityColumns.Append([]any{step, DefaultCapacity}, slices.Collect(maps.Values(left)))
+	rows, err := q.db.Query(ctx, promoteStatement, append(columns, append([]string{}, without...), parkStep)...)
 	if err != nil {
 		return 0, nil, err
 	}
 	var subscription int64
 	var met, fitting, fit int
 	_, err = pgx.ForEachRow(rows, []any{&subscription, &met, &fitting, &fit}, func() error {
-		r, known := left[subscription]
+		c, known := left[subscription]
 		if !known {
-			r = Capacity{SubscriptionID: subscription, Jobs: DefaultCapacity}
+			c = Capacity{SubscriptionID: subscription, Jobs: DefaultCapacity}
 		}
-		r.Jobs -= fit
-		left[subscription] = r
+		c.Jobs -= fit
+		left[subscription] = c
 		q.traffic.AddOne(subscription, fit)
 		if due += met; fitting < met {
 			flooding = append(flooding, strconv.FormatInt(subscription, 10))
@@ -196,13 +197,9 @@ func (q *JobRows) promoteOnce(
 	return due, flooding, err
 }
 
-func promoteColumns(step int, rooms map[int64]Capacity) []any {
-	var subscriptions []int64
-	var jobs []int
-	var holds []pgtype.Text
-	for _, r := range rooms {
-		subscriptions, jobs = append(subscriptions, r.SubscriptionID), append(jobs, max(r.Jobs, 0))
-		holds = append(holds, postgres.NullText(r.Hold))
-	}
-	return []any{step, DefaultCapacity, subscriptions, jobs, holds}
+// capacityColumns are the columns of a Capacity.
+var capacityColumns = postgres.Columns[Capacity]{
+	postgres.Col("subscription_id", "bigint", func(c Capacity) int64 { return c.SubscriptionID }),
+	postgres.Col("jobs", "int", func(c Capacity) int { return max(c.Jobs, 0) }),
+	postgres.NullTextCol("hold", func(c Capacity) string { return c.Hold }),
 }

@@ -25,14 +25,13 @@ func (q *JobRows) ReclaimFromLost(ctx context.Context) (int, error) {
 	return q.reclaim(ctx, findLostStatement)
 }
 
-// ReclaimOwn replaces the running jobs of this node that are not among the jobs it has: their fetch was committed, but
-// the response to it was lost.
+// ReclaimOwn replaces the running jobs of this node other than those that it has: their fetch was committed, but its
+// response was lost.
 func (q *JobRows) ReclaimOwn(ctx context.Context, has []int64) (int, error) {
 	return q.reclaim(ctx, findUnarrivedStatement, q.node, has)
 }
 
-// Reclaim replaces attempts that a clean stop of this node has cut. A job that another node has reclaimed meanwhile is
-// left to it.
+// Reclaim replaces jobs of this node that a clean stop has interrupted. It leaves jobs that another node has reclaimed.
 func (q *JobRows) Reclaim(ctx context.Context, jobs []int64) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
@@ -46,12 +45,12 @@ const PointReclaim = "reclaim"
 func (q *JobRows) reclaim(ctx context.Context, find string, args ...any) (n int, err error) {
 	lost, err := findJobs(ctx, q.db, find, slices.Concat(deliveryKinds, ownedKinds), args)
 	if err != nil {
-		return 0, fmt.Errorf("look for lost jobs: %w", err)
+		return 0, fmt.Errorf("find lost jobs: %w", err)
 	}
 	if len(lost) == 0 { // nearly always
 		return 0, nil
 	}
-	// Other jobs come later: a user's lock on the row that owns one delays no delivery.
+	// Owned jobs come later: a user's lock on the row that owns one delays no delivery.
 	how := func(int64) again { q.Reach(PointReclaim); return again{reruns: 1} }
 	for _, kinds := range [][]string{deliveryKinds, ownedKinds} {
 		replaced, err := q.replace(ctx, how, find, kinds, args...)
@@ -115,8 +114,7 @@ type Deferred struct {
 	Begun bool          // its attempt had begun: the next run is a rerun
 }
 
-// Defer gives the jobs new rows, which are due later, and returns how many. Doing so twice does nothing the second
-// time: what runs by then runs under another row.
+// Defer gives the jobs new rows, which are due later, and returns how many. A second call for the same rows does nothing.
 func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	ids, all := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
@@ -138,8 +136,8 @@ func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	return n, nil
 }
 
-// GiveBack gives deliveries' jobs of this node new rows that are due at once and have no reruns, because nothing was
-// sent for them, and returns how many. It is for a stop: a locked job is left to the node that finds this one gone.
+// GiveBack gives deliveries' jobs of this node new rows that are due at once and are no reruns, because nothing was sent
+// for them, and returns how many. It is for a stop, and leaves locked jobs to the nodes that reclaim them.
 func (q *JobRows) GiveBack(ctx context.Context, jobs []int64) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil

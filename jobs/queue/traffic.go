@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	// sampleInterval: in 250 ms the 15,000 deliveries per second that T3 can put on hold are fewer than 4,000, which is
-	// how much a bad endpoint can get in front of the others before it is noticed.
+	// sampleInterval: T3 can put 15,000 deliveries per second on hold. So a failing endpoint gets at most 4,000 jobs before
+	// those of the others until a sample shows it.
 	sampleInterval = 250 * time.Millisecond
-	// A sample that takes long is taken less often: it may use a tenth of a connection's time.
+	// A slow sample is taken less often: it may use a tenth of a connection's time.
 	sampleShare = 10
 	sampleLimit = 5 * time.Second
-	// idleInterval is the pause while nothing waits and this node has queued nothing since. Only publishes of other nodes
-	// can be missed, and these nodes count them.
+	// idleInterval is the pause while nothing waits and this node has queued nothing since. Other nodes count their own
+	// publishes.
 	idleInterval = time.Second
-	// DefaultCapacity is how many jobs of an event subscription may wait while its endpoint is unknown: four for each of the
-	// 64 calls it starts with.
+	// DefaultCapacity is how many jobs of an event subscription may be queued while its endpoint is unknown: four for each
+	// of its first 64 calls.
 	DefaultCapacity = 256
-	// blindRoom is the same on a node that publishes and makes no attempts: it must not slow down a fast endpoint, and
-	// the nodes that make attempts put the surplus on hold.
+	// publisherCapacity is the same on a node that makes no attempts: it must not slow down a fast endpoint, and the nodes
+	// that make attempts put the surplus on hold.
 	publisherCapacity = 2000
 )
 
 // Waiting is an event subscription that has deliveries on hold.
 type Waiting struct {
 	SubscriptionID int64
-	// Hold is the event subscription's own; "" if its deliveries may be attempted.
+	// Hold is that of the event subscription; "" if its deliveries may be attempted.
 	Hold string
 	// Held counts its deliveries and batches on hold, up to DefaultCapacity.
 	Held int
 }
 
-// HoldState is an event subscription's own hold: see HoldStatus.
+// HoldState is the hold of an event subscription.
 type HoldState struct {
 	Reason                      string
 	TimeToLiveStopped, Resuming bool
@@ -56,10 +56,10 @@ type ActiveProbation struct {
 
 // TrafficSample is the backlog at one moment. It is never changed.
 type TrafficSample struct {
-	// Queued counts the jobs of each event subscription that are ready or running, and of one that takes batches the
-	// deliveries that wait for the next batch, and the members of batches whose job is ready or running.
+	// Queued counts the deliveries of each event subscription whose job, or whose batch's job, is ready or running, and the
+	// deliveries that wait for the next batch.
 	Queued map[int64]int
-	// Holds are the event subscriptions' own holds, other than probation.
+	// Holds are the holds of event subscriptions other than probation.
 	Holds      map[int64]HoldState
 	Probations map[string]ActiveProbation
 	Waiting    []Waiting
@@ -78,8 +78,8 @@ type Traffic struct {
 	mu      sync.Mutex
 	latest  *TrafficSample
 	crowded map[int64]bool // more are on hold than the next release takes: new ones wait behind them
-	// Jobs queued by this node, less those that it has finished, since the latest sample began, and since the one before.
-	// A job that was committed while a sample was taken may be in it or not.
+	// Jobs queued by this node, without those that it has finished, since the latest sample began, and since the one
+	// before. A job that is committed while a sample is taken may be in the sample or not.
 	since, before map[int64]int
 	// queued receives when the first delivery is queued after a sample that found nothing.
 	queued chan struct{}
@@ -110,7 +110,7 @@ func (t *Traffic) Capacity(subscription int64) int {
 	return t.free(subscription)
 }
 
-// roomFor counts events if an event subscription takes batches: a call takes as many as a batch may have.
+// free counts events if an event subscription takes batches: a call sends as many as a batch may have.
 func (t *Traffic) free(subscription int64) int {
 	limit := t.capacity(subscription, t.latest.QueuedInAll-t.latest.Queued[subscription])
 	if sub, ok := t.cache.Snapshot().Subscription(subscription); ok && sub.Batching() {
@@ -125,20 +125,20 @@ const maxOpenEvents = 20_000
 // Admissions has how many deliveries of each event subscription a publish may give jobs to.
 type Admissions map[int64]*admission
 
-type admission struct{ room, taken int }
+type admission struct{ capacity, taken int }
 
-// Take takes room for one delivery; false if there is none.
+// Take takes capacity for one delivery; false if there is none.
 func (a Admissions) Take(subscription int64) bool {
 	of := a[subscription]
-	if of.taken >= of.room {
+	if of.taken >= of.capacity {
 		return false
 	}
 	of.taken++
 	return true
 }
 
-// Admit returns the room of each event subscription that gets deliveries. If many are on hold, new deliveries wait
-// behind them: else those would wait without end.
+// Admit returns the free capacity of event subscriptions. It is none if many deliveries are on hold: new ones wait behind
+// them.
 func (t *Traffic) Admit(subscriptions []int64) Admissions {
 	admitted := Admissions{}
 	t.mu.Lock()
@@ -146,7 +146,7 @@ func (t *Traffic) Admit(subscriptions []int64) Admissions {
 	for _, id := range subscriptions {
 		admitted[id] = &admission{}
 		if !t.crowded[id] {
-			admitted[id].room = t.free(id)
+			admitted[id].capacity = t.free(id)
 		}
 	}
 	return admitted
@@ -173,7 +173,7 @@ func (t *Traffic) AddOne(subscription int64, n int) {
 	t.since[subscription] += n
 }
 
-// Released counts a wave. One that found less than its limit leaves nothing on hold.
+// Released counts released deliveries. A release that found less than its limit leaves none on hold.
 func (t *Traffic) Released(subscription int64, n, limit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,15 +186,15 @@ func (t *Traffic) Released(subscription int64, n, limit int) {
 // Run samples the database until ctx ends.
 func (t *Traffic) Run(ctx context.Context) {
 	pause := time.Duration(0)
-	for t.rest(ctx, pause) {
+	for t.wait(ctx, pause) {
 		began := time.Now()
-		_, _ = t.SampleTraffic(ctx) // in an outage admission uses the last one, and the next one is soon
+		_, _ = t.SampleTraffic(ctx) // after an error, admission uses the last sample
 		pause = min(max(sampleInterval, sampleShare*time.Since(began)), sampleLimit)
 	}
 }
 
-// rest waits for the next sample; false when ctx ends.
-func (t *Traffic) rest(ctx context.Context, pause time.Duration) bool {
+// wait waits for the next sample; false when ctx ends.
+func (t *Traffic) wait(ctx context.Context, pause time.Duration) bool {
 	if pause > 0 && t.idle() {
 		select {
 		case <-ctx.Done():
@@ -211,7 +211,7 @@ func (t *Traffic) rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// idle reports that nothing waits, as far as this node knows.
+// idle reports that this node knows no delivery that waits.
 func (t *Traffic) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,7 +246,7 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	var id int64
 	var n int
 	var hold HoldState
-	var rest ActiveProbation
+	var probation ActiveProbation
 	batch.Queue(queuedStatement).Query(EachRow([]any{&id, &n}, func() {
 		fresh.Queued[id] += n
 		fresh.QueuedInAll += n
@@ -254,16 +254,16 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 	batch.Queue(holdsStatement).
 		Query(EachRow([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
 	var condition string
-	batch.Queue(probationsStatement).Query(EachRow([]any{&rest.Key, &condition, &rest.ProbeDue}, func() {
-		rest.Met = policy.ParseResult(condition)
-		fresh.Probations[string(rest.Key)] = rest
-		rest.Key = nil
+	batch.Queue(probationsStatement).Query(EachRow([]any{&probation.Key, &condition, &probation.ProbeDue}, func() {
+		probation.Met = policy.ParseResult(condition)
+		fresh.Probations[string(probation.Key)] = probation
+		probation.Key = nil
 	}))
 	batch.Queue(waitingStatement, DefaultCapacity).
 		Query(EachRow([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	if err := t.db.SendBatch(ctx, batch).Close(); err != nil {
 		t.keep()
-		return nil, fmt.Errorf("read what waits: %w", err)
+		return nil, fmt.Errorf("sample the traffic: %w", err)
 	}
 	t.end(fresh)
 	return fresh, nil
@@ -283,8 +283,7 @@ func (t *Traffic) begin() {
 	t.before, t.since = t.since, map[int64]int{}
 }
 
-// keep continues to count from the sample before one that failed: while the database is too busy to be read, it must
-// not seem that nothing waits.
+// keep continues to count from the sample before one that failed: a busy database must not look idle.
 func (t *Traffic) keep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -309,21 +308,21 @@ func (t *Traffic) end(fresh *TrafficSample) {
 	t.latest, t.crowded, t.before = fresh, crowded, nil
 }
 
-// holdOf returns the hold that an event subscription is on; "" for none.
+// holdOf returns the hold of an event subscription; "" for none.
 func (t *TrafficSample) holdOf(c *catalog.Snapshot, subscription int64) string {
 	if hold, ok := t.Holds[subscription]; ok {
 		return hold.Reason
 	}
 	if sub, ok := c.Subscription(subscription); ok {
-		if _, resting := t.Probations[string(c.ProbationKey(sub))]; resting {
+		if _, held := t.Probations[string(c.ProbationKey(sub))]; held {
 			return catalog.HoldProbation
 		}
 	}
 	return ""
 }
 
-// ProbesDue returns the keys of the probations that are due for a probe and that deliveries wait for. There may be many
-// others: of endpoints that no event matches, and of event subscriptions that were deleted.
+// ProbesDue returns the keys of the probations that are due for a probe and hold deliveries. Others have no event
+// subscription any more, or one that no event matches.
 func (t *TrafficSample) ProbesDue(c *catalog.Snapshot) (keys [][]byte) {
 	met := map[string]bool{}
 	for _, w := range t.Waiting {
@@ -331,8 +330,8 @@ func (t *TrafficSample) ProbesDue(c *catalog.Snapshot) (keys [][]byte) {
 			continue
 		}
 		if sub, ok := c.Subscription(w.SubscriptionID); ok {
-			if rest := t.ProbationOf(c, sub); rest.ProbeDue && !met[string(rest.Key)] {
-				met[string(rest.Key)], keys = true, append(keys, rest.Key)
+			if p := t.ProbationOf(c, sub); p.ProbeDue && !met[string(p.Key)] {
+				met[string(p.Key)], keys = true, append(keys, p.Key)
 			}
 		}
 	}

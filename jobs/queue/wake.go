@@ -1,21 +1,26 @@
 package queue
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"postrider/postgres"
 )
 
-// Wake wakes this process's own fetchers without the database. A notification of PostgreSQL takes a transaction and a
-// round trip, half a millisecond; it is for the other nodes.
+// Wake wakes this process's own fetchers without the database. PostgreSQL's notifications, for other nodes, take half a
+// millisecond.
 type Wake struct {
 	collect   chan struct{}
 	requested chan struct{} // queues is not empty
-	// fetchRequested: the delivery queue was requested for jobs in the database, and not only for local ones.
+	// fetchRequested: deliveries were requested for jobs in the database, and not only for local ones.
 	fetchRequested atomic.Bool
 
 	mu     sync.Mutex
-	queues []string // to wake, each once, however often it was requested
+	queues []string // that were requested, each once
 }
 
 // NewWake makes a Wake with no requests.
@@ -23,8 +28,8 @@ func NewWake() *Wake {
 	return &Wake{collect: make(chan struct{}, 1), requested: make(chan struct{}, 1)}
 }
 
-// Request wakes the fetcher of a queue. It never waits: a fetcher that was woken and has not queried the database yet
-// finds what is committed by then.
+// Request wakes the fetcher of a queue. It never waits: a fetcher that has been woken finds what is committed before its
+// query.
 func (w *Wake) Request(queue string) {
 	if queue == DeliverQueue {
 		w.fetchRequested.Store(true)
@@ -61,10 +66,10 @@ func (w *Wake) Next() (queue string) {
 	return queue
 }
 
-// RequestCollect reports that something was published by SQL.
+// RequestCollect requests a search for publishes by SQL.
 func (w *Wake) RequestCollect() { Signal(w.collect) }
 
-// CollectRequested receives when something was published by SQL.
+// CollectRequested receives when a search for publishes by SQL was requested.
 func (w *Wake) CollectRequested() <-chan struct{} { return w.collect }
 
 // Signal fills a channel of capacity 1, if it is not full already.
@@ -72,5 +77,82 @@ func Signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// Notifier wakes River's fetchers on all nodes after commits, at most once a millisecond. It notifies in a separate
+// transaction that writes no data: PostgreSQL holds a server-wide lock over the commit of a transaction that notifies.
+// One NOTIFY per publish reduces the rate from 10k/s to 3k/s.
+type Notifier struct {
+	db    *postgres.DB
+	log   *slog.Logger
+	nodes *Nodes
+	local *Wake // this process's own fetchers; nil if it has none
+	other *Wake // queues of which other nodes are to be notified
+	// mute: no node listens. PgBouncer in transaction mode offers no session for LISTEN; the fetchers poll.
+	mute bool
+}
+
+const (
+	notifyInterval = time.Millisecond
+	// notifyTimeout closes a connection that does not respond and stays open.
+	notifyTimeout = 5 * time.Second
+	// River listens on "<schema>.river_insert" for {"queue": …}.
+	notifyStatement = `SELECT pg_notify('postrider_internal.river_insert', '{"queue":"' || queue || '"}')
+		FROM unnest($1::text[]) AS q(queue)`
+)
+
+// NewNotifier makes a node's notifier; wake is nil on a node that makes no attempts.
+func NewNotifier(db *postgres.DB, nodes *Nodes, wake *Wake, log *slog.Logger) *Notifier {
+	return &Notifier{db: db, log: log, nodes: nodes, local: wake, other: NewWake(), mute: db.ThroughPgBouncer}
+}
+
+// RequestFetch wakes the fetchers of a queue on all nodes.
+func (n *Notifier) RequestFetch(queue string) {
+	if n.local != nil {
+		n.local.Request(queue)
+	}
+	if !n.mute && (n.local == nil || !n.nodes.alone()) {
+		n.other.Request(queue)
+	}
+}
+
+// RequestDeliveries wakes the fetchers of deliveries on all nodes.
+func (n *Notifier) RequestDeliveries() { n.RequestFetch(DeliverQueue) }
+
+// notify sends the requests since the last call.
+func (n *Notifier) notify(ctx context.Context) error {
+	var queues []string
+	for queue := n.other.Next(); queue != ""; queue = n.other.Next() {
+		queues = append(queues, queue)
+	}
+	if len(queues) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	_, err := n.db.Exec(ctx, notifyStatement, queues)
+	return err
+}
+
+// Run notifies the nodes after commits until ctx ends.
+func (n *Notifier) Run(ctx context.Context) {
+	pause := time.NewTicker(notifyInterval)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.other.Requested():
+		}
+		// A lost notification delays a fetch by one poll interval (100 ms).
+		if err := n.notify(ctx); err != nil && ctx.Err() == nil {
+			n.log.Debug("the fetchers were not woken; they poll", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
 	}
 }

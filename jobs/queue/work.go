@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// AttemptArgs are the arguments of the job of one delivery attempt: of one delivery, or of one batch. A job that names
-// neither is a batch cutter: it cuts the next batch of its event subscription, and then is that batch's job.
+// AttemptArgs are the arguments of the job of one delivery attempt, of a delivery or of a batch. A job that names neither
+// is a batch cutter: it cuts the next batch of its event subscription, and then is that batch's job.
 type AttemptArgs struct {
 	Subscription int64 `json:"s"`
 	Delivery     int64 `json:"d,omitempty"`
 	Batch        int64 `json:"b,omitempty"`
-	// Reruns is how often a crash interrupted the attempt before. Its number, n, is in the row for people only.
+	// Reruns is how often a crash interrupted the attempt before. The row also has its number, n, for operators.
 	Reruns int `json:"r,omitempty"`
 }
 
@@ -32,13 +32,13 @@ func (a AttemptArgs) Kind() string {
 // CutsBatch reports whether the job is a batch cutter's.
 func (a AttemptArgs) CutsBatch() bool { return a.Delivery == 0 && a.Batch == 0 }
 
-// Work is what one attempt sends: one delivery, or the deliveries of one batch, with their events. The members of a
-// batch are attempted together and have the same number of attempts.
+// Work is what one attempt sends: a delivery or the deliveries of a batch, with their events. The members of a batch have
+// the same number of attempts.
 type Work struct {
 	// Job is the row that the work was loaded for.
 	Job            JobToken
 	SubscriptionID int64
-	// BatchID is 0 for a delivery that belongs to no batch. BatchCreatedAt is when the batch was cut.
+	// BatchID is 0 for a delivery without a batch. BatchCreatedAt is when the batch was cut.
 	BatchID        int64
 	BatchCreatedAt time.Time
 	// Members are the deliveries, in the order in which every attempt sends them.
@@ -47,12 +47,11 @@ type Work struct {
 	Attempts       int
 	SkippedOffsets int
 	NextAttemptAt  time.Time
-	// NotBefore is the time requested for the attempt, if NextAttemptAt is sooner and was to end the delivery; see
+	// NotBefore is the time of the attempt, if NextAttemptAt is sooner and only checks whether the delivery ends; see
 	// policy.Defer.
 	NotBefore      *time.Time
 	FirstAttemptAt *time.Time
-	// Hold is why the event subscription's deliveries must not be attempted now; "" if they may. TimeToLiveStopped: their
-	// time to live does not pass meanwhile.
+	// Hold is the hold of the event subscription; "" for none. TimeToLiveStopped: the time to live does not pass.
 	Hold              string
 	TimeToLiveStopped bool
 	// LastHold is the hold that this attempt waited for; "" for none.
@@ -75,12 +74,11 @@ type Member struct {
 	SystemID        uuid.UUID
 	TimeToLiveSince time.Time
 	Event           event.Event
-	// EventMissing: the event's row is gone, though no partition with unfinished deliveries is ever dropped; or it was
-	// erased when the delivery was created.
+	// EventMissing: the event was erased, or its row is gone, though no partition with unfinished deliveries is dropped.
 	EventMissing bool
 }
 
-// SetMember makes the delivery the only member. The Work must not be copied afterward: Members refers to a part of it.
+// SetMember makes the delivery the only member. Do not copy the Work afterward: Members refers to a part of it.
 func (w *Work) SetMember(m *Member) {
 	w.single[0] = *m
 	w.Members = w.single[:]
@@ -110,9 +108,8 @@ func (w *Work) Events() []*event.Event {
 	return list
 }
 
-// MessageID names what is sent to its receiver, the same at each attempt: an event by its system id, a batch by its id
-// and time. A database that was restored gives batch ids away again, and a receiver that knows a message already
-// ignores it.
+// MessageID identifies the request's content for its receiver, the same at each attempt: an event by its system id, a
+// batch by its id and time. A restored database assigns batch ids again, and receivers ignore messages they know.
 func (w *Work) MessageID() string {
 	if w.BatchID != 0 {
 		return fmt.Sprintf("batch-%d-%d", w.BatchID, w.BatchCreatedAt.UnixMicro())
@@ -120,10 +117,10 @@ func (w *Work) MessageID() string {
 	return w.Members[0].SystemID.String()
 }
 
-// Now is the database's time, continued by the process's monotonic clock: the process's wall clock may be an hour off.
+// Now is the database's time plus the time since, by the monotonic clock: the wall clock may be an hour off.
 func (w *Work) Now() time.Time { return w.ReadAt.Add(time.Since(w.LoadedAt)) }
 
-// Fresh reports whether the attempt may begin with this Work. Otherwise it is to be loaded again.
+// Fresh reports whether the attempt may begin with this Work. Otherwise load it again.
 func (w *Work) Fresh() bool { return time.Since(w.AsOf) < catalog.HoldVisibleAfter }
 
 // Release releases the memory of the bodies; call it when the request is over.
@@ -138,10 +135,9 @@ type Probation struct {
 	// Policy and EndpointBaseURL are nil and "" if the policy has no probation.
 	Policy          *policy.Policy
 	EndpointBaseURL string
-	// Failing: a failure since the last success. Held: deliveries wait. Probe: this delivery may be attempted all the
-	// same.
+	// Failing: a failure since the last success. Held: deliveries wait. Probe: this delivery is the probe.
 	Failing, Held, Probe bool
-	// Met is what started the hold: the result of the last failure that counted.
+	// Met is what began the hold: the result of the last failure that counted.
 	Met policy.Result
 
 	Key string
@@ -168,13 +164,13 @@ type ProbationRow struct {
 	Condition string
 }
 
-// SetProbation sets the probation of the work from the rows found. A pause or a missing validation goes first.
-func (w *Work) SetProbation(rest Probation, found map[string]ProbationRow) {
-	row, failing := found[rest.Key]
-	rest.Failing, rest.Held, rest.Probe = failing, row.Held, row.Held && row.Probe == w.Job.JobID
-	rest.Met = policy.ParseResult(row.Condition)
-	w.Probation = rest
-	if w.Hold == "" && rest.Held && !rest.Probe {
+// SetProbation sets the probation of the work from the rows found. Another hold precedes it.
+func (w *Work) SetProbation(p Probation, found map[string]ProbationRow) {
+	row, failing := found[p.Key]
+	p.Failing, p.Held, p.Probe = failing, row.Held, row.Held && row.Probe == w.Job.JobID
+	p.Met = policy.ParseResult(row.Condition)
+	w.Probation = p
+	if w.Hold == "" && p.Held && !p.Probe {
 		w.Hold = catalog.HoldProbation
 	}
 }

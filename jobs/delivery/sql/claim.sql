@@ -3,8 +3,7 @@
 -- would use an attempt of all its members.
 --
 -- The probation's row is the lock: only one node finds it due and without a probe in progress. A probe that ended
--- without
--- a response (it expired, it was canceled, its node died) has no job any more, and the next one is taken.
+-- without a response (it expired, it was canceled, its node died) has no job any more, and the next one is taken.
 WITH probation AS MATERIALIZED (
     SELECT probation_key FROM postrider_internal.probations p
      WHERE probation_key = $1 AND since IS NOT NULL AND until <= now()

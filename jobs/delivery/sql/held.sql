@@ -1,6 +1,5 @@
 -- Reads held deliveries that a cut may take: those that were never attempted, of an event subscription that is no
--- longer
--- on hold. The others are sent alone, see release.sql. It continues after $2 and $3.
+-- longer on hold. The others are sent alone, see release.sql. It continues after $2 and $3.
 SELECT id, event_bytes, true AS held, time_to_live_since
   FROM (SELECT * FROM postrider_internal.deliveries
          WHERE subscription_id = $1 AND hold IS NOT NULL AND (time_to_live_since, id) > ($2, $3)

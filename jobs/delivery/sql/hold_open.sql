@@ -1,5 +1,5 @@
--- Puts up to @step open deliveries of an event subscription on hold, if the cutter's job still exists, and returns how
--- many.
+-- Puts up to @step open deliveries of an event subscription on hold, if the cutter's job still exists, and returns
+-- how many.
 WITH token AS MATERIALIZED (
     SELECT id FROM postrider_internal.river_job WHERE id = @job AND created_at = @job_created_at FOR UPDATE
 ), step AS MATERIALIZED (

@@ -1,11 +1,11 @@
--- Records a response that came after the ack timeout had ended its attempt, of a delivery or of a batch. All parts need
--- timed_out, the row of that attempt. An attempt that was not recorded (its node was considered dead, its job was
--- replaced) has no late response, and an attempt has only one.
+-- Records a response that came after the ack timeout had ended its attempt, of a delivery or of a batch. All parts
+-- need timed_out, the row of that attempt. An attempt that was not recorded (its node was considered dead, its job
+-- was replaced) has no late response, and an attempt has only one.
 --
--- A late success ends the delivery or the batch only by deleting the job row of the queued retry: the row is the token
--- of the next attempt. A job that runs, or that a fetch has locked, stays. A held delivery has no job; its own row is
--- then the token, which a release locks. Ids alone are not enough, see JobToken: the event must be the one that was
--- sent, and the batch that of the same time. Deliveries that left the batch meanwhile do not change.
+-- A late success ends the delivery or the batch only by deleting the job row of the queued retry: the row is the
+-- token of the next attempt. A job that runs, or that a fetch has locked, stays. A held delivery has no job; its own
+-- row is then the token, which a release locks. Ids alone are not enough, see JobToken: the event must be the one
+-- that was sent, and the batch that of the same time. Deliveries that left the batch meanwhile do not change.
 WITH timed_out AS (
     SELECT FROM (SELECT late FROM postrider_internal.delivery_attempts
                   WHERE delivery_id = @delivery::bigint AND job_id = @job

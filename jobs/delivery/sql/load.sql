@@ -1,9 +1,9 @@
 -- Reads the deliveries $1, which are attempted alone, with their events.
 --
--- A body is returned only while the bodies before it fit into $2 bytes; its length is known without reading it. LATERAL
--- with LIMIT keeps the lookup of each event an index scan of its day's partition; for a plain join the planner may read
--- whole partitions. $3 and $4 bound the days, and so the partitions that are opened: with all of them planning took a
--- third of the time.
+-- A body is returned only while the bodies before it fit into $2 bytes; its length is known without reading it.
+-- LATERAL with LIMIT keeps the lookup of each event an index scan of its day's partition; for a plain join the
+-- planner may read whole partitions. $3 and $4 bound the days, and so the partitions that are opened: with all of
+-- them planning took a third of the time.
 SELECT d.id, d.subscription_id, d.job_id, d.event_uuid, d.attempts, d.skipped_offsets, d.time_to_live_since,
        d.next_attempt_at, d.not_before, d.first_attempt_at, clock_timestamp(),
        e.id IS NULL, coalesce(e.schema, ''), coalesce(e.event_id, ''), coalesce(e.event_type, ''),

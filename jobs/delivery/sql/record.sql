@@ -1,9 +1,10 @@
 -- T3 records a group of results in one statement. One result is one delivery attempt, of a single delivery or of a
 -- batch.
 --
--- The job row is the token. All parts join it, so only the statement that deletes the row records the attempt, changes
--- the deliveries and inserts the next job. A node that was considered dead and returns deletes nothing, and so changes
--- nothing. A batch whose members leave it before its request (verdict leave) keeps its row, which is locked instead.
+-- The job row is the token. All parts join it, so only the statement that deletes the row records the attempt,
+-- changes the deliveries and inserts the next job. A node that was considered dead and returns deletes nothing, and
+-- so changes nothing. A batch whose members leave it before its request (verdict leave) keeps its row, which is
+-- locked instead.
 --
 -- The next job is a new row. River marks a finished run completed by its id, and would mark the next run instead (a
 -- test lost 199 of 200 events).
@@ -21,8 +22,8 @@ WITH input AS (
     SELECT id FROM gone UNION ALL SELECT id FROM kept
 ), -- attempts.sql
 members AS MATERIALIZED (
-    -- The deliveries that change: a single delivery always; of a batch those with a fate, and all if the batch was sent
-    -- or ends. A retry of a single delivery, or of a member that leaves its batch, needs a job.
+    -- The deliveries that change: a single delivery always; of a batch those with a fate, and all if the batch
+    -- was sent or ends. A retry of a single delivery, or of a member that leaves its batch, needs a job.
     SELECT d.id, d.made, r.batch_id, r.subscription_id, r.retry_policy, r.number, r.reruns, r.status, r.outcome,
            r.error, r.excerpt, r.started_at, r.skipped_offsets, r.state IS NOT NULL AS ends,
            coalesce(f.next_at, r.next_at) AS next_at, f.dead_letter_id,

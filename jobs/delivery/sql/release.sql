@@ -1,15 +1,13 @@
 -- Gives jobs to held batches and then to held deliveries without a batch of an event subscription, the oldest first.
--- The
--- job replaces the hold in one row version: after a crash, or with two nodes at once, each delivery has exactly one of
--- the two.
+-- The job replaces the hold in one row version: after a crash, or with two nodes at once, each delivery has exactly
+-- one of the two.
 --
 -- @limit counts deliveries; a batch counts as its members, and is released if any is left of the limit. @refill stops
--- if
--- the event subscription is on hold by now, because the sample of the traffic may be older. Otherwise it releases
+-- if the event subscription is on hold by now, because the sample of the traffic may be older. Otherwise it releases
 -- deliveries of at least the age @age, even if their event subscription is on hold. @also_later releases deliveries
--- that
--- wait for a later retry, with a job for that time. If @batching, deliveries that were never attempted stay on hold for
--- the batch cutter that this inserts: releasing them would write each row once more (27 of 100 µs for each event).
+-- that wait for a later retry, with a job for that time. If @batching, deliveries that were never attempted stay on
+-- hold for the batch cutter that this inserts: releasing them would write each row once more (27 of 100 µs for each
+-- event).
 WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT @refill::boolean OR NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states

@@ -1,6 +1,5 @@
 -- Gives each row of "wave" (what: d for a delivery, b for a batch; id, subscription_id, attempts, held_reruns, hold,
--- due,
--- job_id) a job instead of its hold, in one row version. It is a part of claim.sql and release.sql.
+-- due, job_id) a job instead of its hold, in one row version. It is a part of claim.sql and release.sql.
 batches AS (
     UPDATE postrider_internal.batches b SET hold = NULL, last_hold = w.hold, job_id = w.job_id, held_reruns = 0
       FROM wave w WHERE w.what = 'b' AND b.id = w.id

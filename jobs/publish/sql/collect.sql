@@ -1,6 +1,6 @@
--- Collects committed publishes by SQL, up to $1 with about $3 events: a route for each topic and day, with its job. The
--- rows are the tokens: only the statement that deletes them creates their route. It skips the rows that another node
--- collects.
+-- Collects committed publishes by SQL, up to $1 with about $3 events: a route for each topic and day, with its job.
+-- The rows are the tokens: only the statement that deletes them creates their route. It skips the rows that another
+-- node collects.
 --
 -- The jobs belong to this node ($2) at once: a notification and a fetch would take two more transactions.
 WITH waiting AS MATERIALIZED (

@@ -1,5 +1,6 @@
--- Stores the events @events if the catalog still has the version of the filters, and counts @destinations: an entry for
--- each topic (event subscription 0) and for each event subscription. It is a part of publish.sql and storeroute.sql.
+-- Stores the events @events if the catalog still has the version of the filters, and counts @destinations: an entry
+-- for each topic (event subscription 0) and for each event subscription. It is a part of publish.sql and
+-- storeroute.sql.
 WITH fresh AS (
     SELECT version FROM postrider_internal.catalogue WHERE version = @version
 ), stored AS (

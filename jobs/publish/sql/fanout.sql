@@ -1,5 +1,5 @@
--- Makes one step of a group of routes if the catalog still has the version of the filters. It returns the version that
--- it found, and how many routes are not finished.
+-- Makes one step of a group of routes if the catalog still has the version of the filters. It returns the version
+-- that it found, and how many routes are not finished.
 --
 -- The job row is the token: only the statement that deletes it creates deliveries, moves the route on and inserts the
 -- next step's job, which is a new row. The time to live of these deliveries began when their event was accepted.

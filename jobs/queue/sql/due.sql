@@ -1,5 +1,5 @@
--- Whether promote.sql or wake.sql would find a job, and whether a publish by SQL waits. Planning a promotion takes a
--- millisecond, which an idle node would spend four times a second.
+-- Checks whether promote.sql or wake.sql would find a job, and whether a publish by SQL waits. Planning a promotion
+-- takes a millisecond, which an idle node would spend four times a second.
 SELECT EXISTS (SELECT FROM postrider_internal.river_job
                 WHERE state = 'scheduled' AND queue = 'deliveries' AND priority = 1 AND scheduled_at <= now())
     OR EXISTS (SELECT FROM postrider_internal.river_job

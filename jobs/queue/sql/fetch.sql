@@ -1,6 +1,5 @@
--- Takes up to $3 jobs of the queue $1 and the kinds $2 (NULL: all), by priority and time, for the node $4. It does
--- what River's own fetch does, and reads the table by keys alone: as a join, with what PostgreSQL believes of a table
--- that was empty when it was last vacuumed, the same fetch read all jobs.
+-- Takes up to $3 jobs of the queue $1 and the kinds $2 (NULL: all), by priority and time, for the node $4. Unlike
+-- River's own fetch, it reads the table by keys alone: after a vacuum of an empty table, a join read all jobs.
 WITH next AS MATERIALIZED (
     SELECT id FROM postrider_internal.river_job
      WHERE state = 'available' AND queue = $1 AND ($2::text[] IS NULL OR kind = ANY ($2)) AND scheduled_at <= now()

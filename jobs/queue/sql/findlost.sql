@@ -1,5 +1,4 @@
--- Locks the running jobs, of the kinds $1, of nodes that are not registered. Jobs that are being recorded at this
--- moment are locked, and skipped.
+-- Locks the running jobs, of the kinds $1, of nodes that are not registered. It skips jobs that are being recorded.
 SELECT j.id FROM postrider_internal.river_job j
  WHERE j.state = 'running' AND j.kind = ANY ($1::text[])
    AND NOT EXISTS (SELECT FROM postrider_internal.nodes n

@@ -1,14 +1,14 @@
--- Makes up to $1 due jobs available. Others than those go on hold: of an event subscription in $3 more than its room
--- ($4) has, with the hold $5 (NULL: admission), and of others more than $2; up to $7 in one statement. Event
--- subscriptions in $6 are left out. For each event subscription it returns how many jobs were due and how many
--- fitted, and the deliveries of those.
+-- Makes up to $1 due jobs available. The surplus goes on hold, up to $7 jobs in one statement: of an event
+-- subscription in $3 the jobs above its capacity ($4), with the hold $5 (NULL: admission), and of others those above
+-- $2. It omits the event subscriptions in $6. For each event subscription it returns how many jobs were due and how
+-- many fitted, and the deliveries of those.
 --
--- The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): finding that
--- nothing is due costs 0.05 ms beside a million scheduled jobs. River's own scheduler runs on one node, every 5 s,
--- and scans (108 ms at the same size).
+-- The condition is the exact beginning of an index of scheduled jobs (queue, priority, scheduled_at): with a million
+-- scheduled jobs, finding that none is due takes 0.05 ms. River's own scheduler runs on one node, every 5 s, and
+-- scans (108 ms).
 --
--- Room is counted in deliveries: a batch takes as much as it has members, and fits if any is left. Only the arguments
--- of known kinds are read: those of a newer version's jobs may mean anything.
+-- The capacity counts deliveries: a batch takes as much as it has members, and fits if any is left. Only the
+-- arguments of known kinds are read: a newer version's jobs may have others.
 WITH due AS MATERIALIZED (
     SELECT id, kind, args,
            CASE WHEN kind IN ('deliver', 'batch') THEN (args ->> 's')::bigint END AS subscription_id,
@@ -25,8 +25,8 @@ WITH due AS MATERIALIZED (
 ), fitted AS MATERIALIZED (
     SELECT w.*, coalesce(r.hold, 'admission') AS hold,
            w.free OR sum(members) OVER (PARTITION BY w.subscription_id ORDER BY w.id) - members
-                     < coalesce(r.room, $2) AS fits
-      FROM weighed w LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, room, hold)
+                     < coalesce(r.jobs, $2) AS fits
+      FROM weighed w LEFT JOIN unnest($3::bigint[], $4::int[], $5::text[]) AS r(subscription_id, jobs, hold)
                             ON r.subscription_id = w.subscription_id
 ), placed AS MATERIALIZED (
     SELECT fitted.*, NOT fits AND row_number() OVER (PARTITION BY fits ORDER BY id) <= $7 AS parks FROM fitted

@@ -1,5 +1,5 @@
--- Counts the deliveries that are queued for each event subscription: those whose job is ready or running, members of
--- such batches, and open ones. An event subscription may have several rows.
+-- Counts the queued deliveries of each event subscription: those whose job is ready or running, members of such
+-- batches, and open ones. An event subscription may have several rows.
 WITH queued AS MATERIALIZED (
     SELECT id, kind, args FROM postrider_internal.river_job WHERE state = 'available' AND queue = 'deliveries'
      UNION ALL

@@ -1,13 +1,13 @@
--- Replaces the jobs $1, which are locked, by new rows that have $2 reruns more and are due in $3 seconds. The row
--- that owns the job (a delivery, a batch, a route, …) follows in the same statement: an old job can record nothing
--- any more. A batch stays as it was cut. A batch cutter has no owner. It returns how many jobs were replaced, and the
--- queues of those that are no deliveries' jobs.
+-- Replaces the jobs $1, which are locked, by new rows that have $2 more reruns and are due in $3 seconds. The row
+-- that names the job (of a delivery, a batch, a route, …) changes in the same statement, so that an old job records
+-- nothing. A batch keeps its members. No row names a batch cutter's job. It returns how many jobs were replaced, and
+-- the queues of those that are no deliveries' jobs.
 --
--- It is not one statement with the locks: it must see the batch that a batch cutter committed just before its row
+-- The locks need a statement before this one: it must see the batch that a batch cutter committed before its row
 -- could be locked.
 --
--- Only jobs of deliveries are promoted. In other queues there are few jobs, which are available before they are due.
-WITH asked AS (
+-- Only jobs of deliveries are promoted. Other queues have few jobs, which are available before they are due.
+WITH input AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::float8[]) AS a(id, reruns, seconds)
 ), lost AS (
     DELETE FROM postrider_internal.river_job j WHERE j.id = ANY ($1::bigint[])
@@ -18,7 +18,7 @@ WITH asked AS (
            CASE WHEN queue = 'deliveries'
                 THEN args || jsonb_build_object('r', coalesce((args ->> 'r')::int, 0) + reruns) ELSE args END AS args,
            now() + seconds * interval '1 second' AS due
-      FROM lost JOIN asked USING (id)
+      FROM lost JOIN input USING (id)
 ), deliveries AS (
     UPDATE postrider_internal.deliveries d SET job_id = again.id, reruns = d.reruns + again.reruns
       FROM again WHERE again.kind = 'deliver' AND d.id = again.delivery_id AND d.job_id = again.old_id

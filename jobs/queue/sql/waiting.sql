@@ -1,6 +1,5 @@
--- Counts the deliveries, up to $1, and the batches of each event subscription that are on hold. The distinct event
--- subscriptions are found by jumping along the index of held deliveries: one probe each, however many deliveries they
--- hold.
+-- Counts the held deliveries, up to $1, and the held batches of each event subscription. It finds the event
+-- subscriptions by jumping along the index of held deliveries, with one index lookup for each.
 WITH RECURSIVE jump(subscription_id) AS (
     (SELECT subscription_id FROM postrider_internal.deliveries WHERE hold IS NOT NULL ORDER BY subscription_id LIMIT 1)
     UNION ALL

@@ -1,6 +1,6 @@
--- Makes up to $1 jobs of each kind available whose times are River's own: jobs that failed or were deferred before
--- their attempt began. River made these times with the clock of the process, which may be an hour off. The database's
--- stamp of the fetch bounds the wait of retryable jobs. An available job is never meant for more than 5 s ahead.
+-- Makes up to $1 jobs of each state available whose times River has set: jobs that failed or were deferred before
+-- their attempt began. River uses the clock of the process, which may be an hour off. The database's time of the
+-- fetch bounds the wait of retryable jobs. An available job is never more than 5 s ahead.
 WITH retryable AS MATERIALIZED (
     SELECT id FROM postrider_internal.river_job
      WHERE state = 'retryable' AND queue = ANY ('{deliveries,routes}') AND priority = 1
