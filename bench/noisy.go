@@ -36,9 +36,9 @@ type NoisyOptions struct {
 	Clients       int           `help:"Publishers, each with one connection; 0 = 256." range:"0.."`
 	Rate          float64       `help:"Events per second; 0 = as fast as the publishers can." range:"0.."`
 	EventBytes    int           `help:"Size of an event in bytes." default:"1024" range:"320.."`
-	Backlog       int           `name:"owed" help:"hang: pending deliveries of the endpoint that hangs." default:"500000" range:"1.."`
+	Backlog       int           `name:"backlog" help:"hang: pending deliveries of the endpoint that hangs." default:"500000" range:"1.."`
 	Endpoints     int           `help:"hang20: number of endpoints that hang." default:"20" range:"1..99999"`
-	BacklogEach   int           `name:"owed-each" help:"hang20: pending deliveries of each endpoint." default:"5000" range:"1.."`
+	BacklogEach   int           `name:"backlog-each" help:"hang20: pending deliveries of each endpoint." default:"5000" range:"1.."`
 	NoiseRate     float64       `help:"hang, hang20: events per second published for these endpoints." default:"200" range:"0.."`
 	Retries       int           `help:"retries: number of retries due at the same time." default:"90000" range:"1.."`
 	ManyTopics    int           `help:"topics: number of topics, each with one event subscription." default:"10000" range:"1..99999"`
