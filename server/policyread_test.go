@@ -230,8 +230,11 @@ func TestPolicyRefusals(t *testing.T) {
 			[]string{"probation.byOutcome.Delivered"},
 			"the outcomes that do are BadRequest, Unauthorized,",
 		},
-		"no failures":      {`{"probation":{"trigger":0}}`, []string{"probation.trigger"}, "must be 1 or more"},
-		"a rest of a week": {`{"probation":{"maxInSeconds":604800}}`, []string{"probation.maxInSeconds"}, "must be between 0 and 86400, not 604800"},
+		"no failures": {`{"probation":{"trigger":0}}`, []string{"probation.trigger"}, "must be 1 or more"},
+		"a probation of a week": {
+			`{"probation":{"maxInSeconds":604800}}`, []string{"probation.maxInSeconds"},
+			"must be between 0 and 86400, not 604800",
+		},
 		"what moves the cursor": {
 			`{"source":"\u001b[2J"}`, []string{"source"}, "must have no control characters",
 		},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"postrider/event"
 	"postrider/policy"
 	"postrider/policy/filter"
-	"postrider/query"
 	"postrider/server/auth"
 	"postrider/server/management"
 	"postrider/server/openapi"
@@ -49,8 +49,8 @@ type Options struct {
 	// database created by dev may later be served publicly.
 	DevKey      string
 	AllowDevKey bool
-	// LocalHostOnly rejects requests whose Host is neither localhost nor an IP address. It protects a loopback service with
-	// well-known credentials from pages of other sites (DNS rebinding).
+	// LocalHostOnly rejects requests whose Host is neither localhost nor an IP address. It protects a loopback service
+	// with well-known credentials from pages of other sites (DNS rebinding).
 	LocalHostOnly bool
 	// TrustedProxies are the addresses of proxies whose ForwardedHeader is used for the client's address.
 	TrustedProxies []netip.Prefix
@@ -122,23 +122,18 @@ func New(o Options) (*Server, error) {
 	case o.AdminToken == o.DevKey && !o.AllowDevKey:
 		return nil, errors.New("server: the admin token must not be the well-known key of postrider dev")
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.ValidationWait == 0 {
-		o.ValidationWait = management.DefaultValidationWait
-	}
-	if o.ForwardedHeader == "" {
-		o.ForwardedHeader = auth.XForwardedFor
-	}
-	if o.Counters == nil {
-		o.Counters = NewCounters()
-	}
-	if o.Stopping == nil {
-		o.Stopping = context.Background()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.ValidationWait = cmp.Or(o.ValidationWait, management.DefaultValidationWait)
+	o.ForwardedHeader = cmp.Or(o.ForwardedHeader, auth.XForwardedFor)
+	o.Counters = cmp.Or(o.Counters, NewCounters())
+	o.Stopping = cmp.Or(o.Stopping, context.Background())
 	if o.Ready == nil {
-		o.Ready = pings(o.Parts.Reader)
+		o.Ready = func(ctx context.Context) error {
+			if err := o.Parts.Reader.Ping(ctx); err != nil {
+				return fmt.Errorf("%w: %w", NotReadyError("the database does not answer"), err)
+			}
+			return nil
+		}
 	}
 	rejectedKey := o.DevKey
 	if o.AllowDevKey {
@@ -158,16 +153,6 @@ func New(o Options) (*Server, error) {
 	s.logins, s.polls = auth.RateOf(loginStarts), auth.RateOf(loginPolls)
 	s.setUp()
 	return s, nil
-}
-
-// pings is the default of Options.Ready.
-func pings(s *query.Reader) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := s.Ping(ctx); err != nil {
-			return fmt.Errorf("%w: %w", NotReadyError("the database does not answer"), err)
-		}
-		return nil
-	}
 }
 
 func (s *Server) setUp() {
@@ -195,7 +180,7 @@ func (s *Server) setUp() {
 // Handler serves the whole API.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// Echo is the router, for routes beside the API's such as the dashboard's. Errors of their handlers become JSON responses.
+// Echo is the router, for more routes such as the dashboard's. Errors of their handlers become JSON responses.
 func (s *Server) Echo() *echo.Echo { return s.echo }
 
 // Limits of a connection. readTimeout is enough for 1 MiB at 300 kbit/s. writeTimeout includes the 25 s that a publish

@@ -52,7 +52,8 @@ func TestAnswersAreCounted(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound} {
 		require.Equal(t, int64(1), count(server.ResponseKey{Method: http.MethodPost, Route: publish, Status: status}), status)
 	}
-	require.Equal(t, int64(3), count(server.ResponseKey{Method: http.MethodGet, Status: http.StatusNotFound}), stats.Responses)
+	require.Equal(t, int64(3), count(server.ResponseKey{Method: http.MethodGet, Status: http.StatusNotFound}),
+		stats.Responses)
 	for key := range stats.Responses {
 		require.NotContains(t, key.Route, "nothing")
 		require.NotEqual(t, "PROPFIND", key.Method)

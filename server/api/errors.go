@@ -242,7 +242,7 @@ func databaseRejection(err error) *RejectionError {
 	case errors.Is(err, postgres.ErrTooSlow):
 		return unavailable("the query took too long; request a shorter time span, or one event subscription")
 	case errors.Is(err, postgres.ErrConflict):
-		return RejectConflict(ConflictCodeConcurrentChange, "another request changed the same object; read it again and retry")
+		return RejectConflict(ConflictCodeConcurrentChange, "another request changed the object; read it again and retry")
 	case errors.Is(err, publish.ErrUnauthorized):
 		return Reject(http.StatusUnauthorized, codeUnauthorized, "the credential is not accepted")
 	case errors.Is(err, postgres.ErrPoison):

@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 	"encoding/base64"
-	"net/url"
+	"encoding/json"
 )
 
 // PageParams are the parameters of a list.
@@ -12,25 +12,31 @@ type PageParams struct {
 	Cursor *string `query:"cursor"`
 }
 
-// After is the key of the last row of the previous page; "" without a cursor.
-func (p *PageParams) After() (string, error) { return ReadCursor(p.Cursor) }
+// Page is the parameters, for structs that embed them.
+func (p *PageParams) Page() *PageParams { return p }
 
-// ReadCursor decodes a cursor; "" for nil. Cursors are encoded so that clients do not build them.
-func ReadCursor(cursor *string) (string, error) {
+// Paged is a request with PageParams.
+type Paged interface{ Page() *PageParams }
+
+// ReadCursor decodes the key in a cursor; nil does not change the key.
+func ReadCursor(cursor *string, key any) error {
 	if cursor == nil {
-		return "", nil
+		return nil
 	}
-	key, err := base64.RawURLEncoding.DecodeString(*cursor)
-	if err != nil || !Storable(string(key)) {
-		return "", InvalidCursor()
+	text, err := base64.RawURLEncoding.DecodeString(*cursor)
+	if err != nil || json.Unmarshal(text, key) != nil {
+		return InvalidCursor()
 	}
-	return string(key), nil
+	if name, is := key.(*string); is && !Storable(*name) {
+		return InvalidCursor()
+	}
+	return nil
 }
 
 // List is one page of a list.
 type List[T any] struct {
-	Value    []T     `json:"value" doc:"The rows of this page."`
-	NextLink *string `json:"nextLink" doc:"Path and query of the next page; null on the last page."`
+	Value    []T     `json:"value"`
+	NextLink *string `json:"nextLink"`
 }
 
 // Shown is the list, or an empty one for nil, which would be null in JSON.
@@ -44,19 +50,22 @@ func Shown[T any](list []T) []T {
 // InvalidCursor is the response to a cursor that is not from a nextLink.
 func InvalidCursor() error { return Invalid("cursor", "must be the cursor of a nextLink") }
 
-// NextLink is the path and query of the next page. query are the parameters of this one.
-func NextLink(path string, query url.Values, cursor string) *string {
-	query.Set("cursor", base64.RawURLEncoding.EncodeToString([]byte(cursor)))
+// NextLink is the path and query of the next page. It has the query parameters of request, and the key as the cursor.
+func NextLink(path string, request, key any) *string {
+	text, _ := json.Marshal(key) // keys have only numbers, strings, times and ids
+	query := queryOf(request)
+	query.Set("cursor", base64.RawURLEncoding.EncodeToString(text))
 	return new(path + "?" + query.Encode())
 }
 
-// ListByName is a page of a list that is sorted by name. read returns the rows after a name.
-func ListByName[T any](
-	ctx context.Context, params *PageParams, path string,
-	read func(ctx context.Context, after string, limit int) ([]T, error), name func(T) string,
+// ListAfter is a page of a list. read returns the rows after the row with a key, which is zero for the first page.
+func ListAfter[T, K any](
+	ctx context.Context, path string, request Paged,
+	read func(ctx context.Context, after K, limit int) ([]T, error), key func(T) K,
 ) (*List[T], error) {
-	after, err := params.After()
-	if err != nil {
+	var after K
+	params := request.Page()
+	if err := ReadCursor(params.Cursor, &after); err != nil {
 		return nil, err
 	}
 	list, err := read(ctx, after, params.Limit+1)
@@ -66,7 +75,7 @@ func ListByName[T any](
 	page := &List[T]{Value: Shown(list)}
 	if len(list) > params.Limit {
 		page.Value = list[:params.Limit]
-		page.NextLink = NextLink(path, QueryOf(params), name(list[params.Limit-1]))
+		page.NextLink = NextLink(path, request, key(list[params.Limit-1]))
 	}
 	return page, nil
 }

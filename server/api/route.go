@@ -246,8 +246,8 @@ func limitOf(tag string) int64 {
 	return limit
 }
 
-// QueryOf is the query parameters of a request, for the link to the next page.
-func QueryOf[I any](request *I) url.Values {
+// queryOf is the query parameters of a request, for the link to the next page.
+func queryOf(request any) url.Values {
 	query, v := url.Values{}, reflect.ValueOf(request).Elem()
 	for _, p := range inputOf(v.Type()).parameters {
 		field := v.FieldByIndex(p.index)

@@ -66,7 +66,7 @@ func TestRoutesReadRequests(t *testing.T) {
 	require.Equal(t, "t1", read.Trace)
 	require.Equal(t, "12345678901234567890.10", read.Body.Total.String(), "numbers stay exact")
 	require.Equal(t, "a", read.Body.Lines[0].Text)
-	require.Equal(t, "exact=true&from=2026-11-20T09%3A30%3A00Z&kind=small&limit=3", QueryOf(&read).Encode())
+	require.Equal(t, "exact=true&from=2026-11-20T09%3A30%3A00Z&kind=small&limit=3", queryOf(&read).Encode())
 
 	read, rejected = call(t, "/things/7", "", nil)
 	require.Nil(t, rejected)

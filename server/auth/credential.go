@@ -36,9 +36,8 @@ const (
 	bearer      = "Bearer"
 )
 
-const howToAuthenticate = "send an access key of the topic, or an API key, in the header aeg-sas-key, as Authorization: " +
-	"SharedAccessKey or as Authorization: Bearer, " +
-	"or a shared access signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
+const howToAuthenticate = "send an access key of the topic, or an API key, in the header aeg-sas-key, as " +
+	"Authorization: SharedAccessKey or as Authorization: Bearer, or a shared access signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
 
 // shown is the credential of a request.
 type shown struct {
@@ -134,8 +133,8 @@ func (a *Authenticator) Credential(r *http.Request) (Credential, error) {
 	return c, nil
 }
 
-// LookUp checks that an API key publishes to the topic; Opens checks other credentials. ErrUnauthorized: the key does not
-// exist.
+// LookUp checks that an API key publishes to the topic; Opens checks other credentials. ErrUnauthorized: the key does
+// not exist.
 func (a *Authenticator) LookUp(ctx context.Context, c *Credential, topic string) error {
 	if c.apiKey == "" {
 		return nil
@@ -183,8 +182,8 @@ func (a *Authenticator) rejectsDevKey(c *Credential) bool {
 	return c.Digest.equals(a.dev[:]) == 1
 }
 
-// Opens reports whether the credential publishes to the topic. It always compares both keys, which hides by its duration
-// how much of which key matches.
+// Opens reports whether the credential publishes to the topic. It always compares both keys, so its duration does not
+// depend on them.
 func (c *Credential) Opens(t *catalog.Topic) bool {
 	if c.token != nil {
 		return t.Signed(c.token.signed, c.token.signature)
@@ -200,7 +199,7 @@ func (c *Credential) Rejection() error {
 			"topic does not exist: s must be the HMAC-SHA256 of the text before &s= as it is sent, with the base64-decoded key")
 	}
 	if c.apiKey != "" {
-		return api.RejectUnauthorized(noSuchAPIKey)
+		return api.RejectUnauthorized(apiKeyNotFound)
 	}
 	return api.RejectUnauthorized("the access key is not one of this topic's, or the topic does not exist")
 }

@@ -15,11 +15,12 @@ import (
 const (
 	// managing is the key for wrong credentials under /v1 among those of topics, whose names have no slash.
 	managing = "/v1"
-	// The audit's names of the admin token, and of a client that opens validationUrl.
-	adminName     = "admin"
+	// adminName is the audit's name of the admin token.
+	adminName = "admin"
+	// ValidatorName is the audit's name of a client that opens validationUrl.
 	ValidatorName = "validationUrl"
 
-	noSuchAPIKey = "the API key does not exist, was revoked or has expired"
+	apiKeyNotFound = "the API key does not exist, was revoked or has expired"
 )
 
 // ActAs sets the actor of a request for the audit.
@@ -66,7 +67,7 @@ func (a *Authenticator) authenticate(c echo.Context) (access.Actor, error) {
 	if errors.Is(err, access.ErrWrongCredentials) {
 		message := "the admin token is wrong"
 		if access.IsAPIKey(token) {
-			message = noSuchAPIKey
+			message = apiKeyNotFound
 		}
 		return who, a.WrongCredential(from, managing, "for this API", api.RejectUnauthorized(message))
 	}

@@ -44,8 +44,8 @@ func parseSAS(text string) (sasToken, error) {
 	return t, nil
 }
 
-// sasResource is the path of the URL in r. Scheme, host and port are ignored because proxies change them; the key belongs
-// to one topic anyway. The query is ignored because only some clients sign it (?apiVersion=…).
+// sasResource is the path of the URL in r. Scheme, host and port are ignored because proxies change them, the query
+// because only some clients sign it (?apiVersion=…).
 func sasResource(encoded string) (string, error) {
 	err := errors.New("r must be the URL-encoded http or https URL of the request, such as " +
 		"https%3A%2F%2Fhost%2Ftopics%2Forders%2Fapi%2Fevents")

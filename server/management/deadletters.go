@@ -1,51 +1,36 @@
 package management
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
 
 	"github.com/google/uuid"
 
+	"postrider/event"
 	"postrider/operator"
 	"postrider/postgres"
 	"postrider/query"
 	"postrider/server/api"
 )
 
-// ListDeadLettersRequest is the request GET /v1/deadLetters.
-type ListDeadLettersRequest struct {
+type listDeadLettersRequest struct {
 	query.DeadLetterFilter
 	api.PageParams
 }
 
 // ListDeadLetters responds to GET /v1/deadLetters.
 func (m *Handlers) ListDeadLetters(
-	ctx context.Context, r *ListDeadLettersRequest,
+	ctx context.Context, r *listDeadLettersRequest,
 ) (*api.List[query.DeadLetter], error) {
-	after, err := deadLetterPosition(&r.PageParams)
-	if err != nil {
-		return nil, err
+	read := func(ctx context.Context, after query.DeadLetterPlace, limit int) ([]query.DeadLetter, error) {
+		return m.Parts.Reader.ListDeadLetters(ctx, &r.DeadLetterFilter, after, limit)
 	}
-	list, err := m.Parts.Reader.ListDeadLetters(ctx, &r.DeadLetterFilter, after, r.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	page := &api.List[query.DeadLetter]{Value: api.Shown(list)}
-	if len(list) > r.Limit {
-		page.Value = list[:r.Limit]
-		page.NextLink = nextDeadLetters("/v1/deadLetters", r, list[r.Limit-1].Place())
-	}
-	return page, nil
-}
-
-// deadLetterPosition reads a cursor; the beginning of the list without one.
-func deadLetterPosition(r *api.PageParams) (query.DeadLetterPlace, error) {
-	after, err := readPosition(r)
-	return query.DeadLetterPlace{DeadLetteredAt: after.at, DeadLetterID: after.id}, err
-}
-
-func nextDeadLetters[R any](path string, request *R, last query.DeadLetterPlace) *string {
-	return api.NextLink(path, api.QueryOf(request), position{last.DeadLetteredAt, last.DeadLetterID}.String())
+	return api.ListAfter(ctx, "/v1/deadLetters", r, read,
+		func(l query.DeadLetter) query.DeadLetterPlace { return l.Place() })
 }
 
 // DeadLetterPath names a dead letter.
@@ -71,8 +56,7 @@ func (m *Handlers) PurgeDeadLetter(ctx context.Context, r *DeadLetterPath) (*api
 	return &api.NoContent{}, err
 }
 
-// RedeliverDeadLetterRequest is the request POST /v1/deadLetters/{deadLetterId}/redeliver.
-type RedeliverDeadLetterRequest struct {
+type redeliverDeadLetterRequest struct {
 	DeadLetterPath
 	Body RedeliverSpec `required:"false"`
 }
@@ -95,7 +79,7 @@ type Redelivered struct {
 }
 
 // RedeliverDeadLetter responds to POST /v1/deadLetters/{deadLetterId}/redeliver.
-func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *RedeliverDeadLetterRequest) (*Redelivered, error) {
+func (m *Handlers) RedeliverDeadLetter(ctx context.Context, r *redeliverDeadLetterRequest) (*Redelivered, error) {
 	var found problems
 	to := found.target(r.Body.RedeliverTarget)
 	if err := found.Err(); err != nil {
@@ -118,15 +102,14 @@ type RedeliverAllSpec struct {
 	RedeliverTarget
 }
 
-// RedeliverDeadLettersRequest is the request POST /v1/deadLetters/redeliver.
-type RedeliverDeadLettersRequest struct{ Body RedeliverAllSpec }
+type redeliverDeadLettersRequest struct{ Body RedeliverAllSpec }
 
 // StartedOperation is the response to a request for an operation: the operation, or the result of a dry run.
 type StartedOperation = api.Started[query.Matched, query.Operation]
 
 // RedeliverDeadLetters responds to POST /v1/deadLetters/redeliver.
 func (m *Handlers) RedeliverDeadLetters(
-	ctx context.Context, r *RedeliverDeadLettersRequest,
+	ctx context.Context, r *redeliverDeadLettersRequest,
 ) (*StartedOperation, error) {
 	var found problems
 	to := found.target(r.Body.RedeliverTarget)
@@ -139,11 +122,10 @@ func (m *Handlers) RedeliverDeadLetters(
 		})
 }
 
-// PurgeDeadLettersRequest is the request POST /v1/deadLetters/purge.
-type PurgeDeadLettersRequest struct{ Body PurgeAllSpec }
+type purgeDeadLettersRequest struct{ Body PurgeAllSpec }
 
 // PurgeDeadLetters responds to POST /v1/deadLetters/purge.
-func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *PurgeDeadLettersRequest) (*StartedOperation, error) {
+func (m *Handlers) PurgeDeadLetters(ctx context.Context, r *purgeDeadLettersRequest) (*StartedOperation, error) {
 	return m.startMany(ctx, &r.Body, &problems{}, m.Parts.Operator.PurgeAll)
 }
 
@@ -210,4 +192,104 @@ func (p *problems) filter(f *query.DeadLetterFilter) {
 	if n := len(f.DeadLetterIDs); f.DeadLetterIDs != nil && (n == 0 || n > maxFilterIDs) {
 		p.Value("filter.deadLetterIds", "must have between 1 and %d ids, not %d", maxFilterIDs, n)
 	}
+}
+
+// maxExportedPage bounds the bytes of a page; one dead letter has at most about 1 MiB.
+const maxExportedPage = 8 << 20
+
+// errPageFull stops the reading of a page.
+var errPageFull = errors.New("the page is full")
+
+type exportDeadLettersRequest struct {
+	query.StoredDeadLetterFilter
+	Format string `query:"format" enum:"eventgrid,rows" default:"eventgrid"`
+	api.PageParams
+}
+
+// ExportedDeadLetters is one page of dead letters.
+type ExportedDeadLetters api.List[json.RawMessage]
+
+// Content writes the page with the unchanged bytes of the dead letters.
+func (p ExportedDeadLetters) Content() (int, any) {
+	text, _ := exactJSON(p) // JSON already, see exported
+	return http.StatusOK, text
+}
+
+// exactJSON is a value as JSON in which <, > and & are not escaped.
+func exactJSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return text.Bytes(), err
+}
+
+// Bodies implements api.Response.
+func (ExportedDeadLetters) Bodies() map[int]any {
+	return map[int]any{http.StatusOK: ExportedDeadLetters{}}
+}
+
+// ExportDeadLetters responds to GET /v1/deadLetterExport.
+func (m *Handlers) ExportDeadLetters(ctx context.Context, r *exportDeadLettersRequest) (*ExportedDeadLetters, error) {
+	if err := api.ReadCursor(r.Cursor, &r.After); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Until.IsZero():
+		r.Until = m.Parts.Clock.Now().UTC() // for the following pages too
+	case !r.From.Before(r.Until):
+		return nil, api.Invalid("deadLetteredFrom", "must be before deadLetteredUntil")
+	}
+	read, last, err := m.readExported(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	page := &ExportedDeadLetters{Value: read}
+	if last != nil {
+		page.NextLink = api.NextLink("/v1/deadLetterExport", r, *last)
+	}
+	return page, nil
+}
+
+// readExported reads one page. last is the position of its last dead letter if there are more.
+func (m *Handlers) readExported(
+	ctx context.Context, r *exportDeadLettersRequest,
+) (read []json.RawMessage, last *query.DeadLetterPlace, err error) {
+	const step = 50 // limits the dead letters that are read in vain if the page is full early
+	read, size, f := []json.RawMessage{}, 0, r.StoredDeadLetterFilter
+	for n := step; n == step; {
+		n = 0
+		err := query.EachDeadLetter(ctx, m.Parts.DB.Pool, f, step, func(l *query.StoredDeadLetter) error {
+			if len(read) == r.Limit || size > maxExportedPage {
+				return errPageFull
+			}
+			record, err := exported(l, r.Format)
+			if err != nil {
+				return fmt.Errorf("dead letter %s: %w", l.ID, err)
+			}
+			n, size, read = n+1, size+len(record), append(read, record)
+			f.After = query.DeadLetterPlace{DeadLetteredAt: l.DeadLetteredAt, DeadLetterID: l.ID}
+			return nil
+		})
+		if errors.Is(err, errPageFull) {
+			return read, &f.After, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return read, nil, nil
+}
+
+// exported is one dead letter in a format.
+func exported(l *query.StoredDeadLetter, format string) (json.RawMessage, error) {
+	if format == "rows" {
+		return exactJSON(l)
+	}
+	form := event.DeadLetterFlat
+	if l.Namespace {
+		form = event.DeadLetterNested
+	}
+	d := l.EventGrid(form)
+	return event.AppendDeadLetter(nil, &d, form)
 }

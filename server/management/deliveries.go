@@ -2,7 +2,7 @@ package management
 
 import (
 	"context"
-	"strings"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -13,8 +13,7 @@ import (
 // maxAttemptsShown is the limit of attempts in a response, and the most that a policy may allow.
 const maxAttemptsShown = 1000
 
-// ListDeliveriesRequest is the request GET /v1/deliveries.
-type ListDeliveriesRequest struct {
+type listDeliveriesRequest struct {
 	query.DeliveryFilter
 	OperationID *uuid.UUID `query:"operationId"`
 	api.PageParams
@@ -22,27 +21,14 @@ type ListDeliveriesRequest struct {
 
 // ListDeliveries responds to GET /v1/deliveries.
 func (m *Handlers) ListDeliveries(
-	ctx context.Context, r *ListDeliveriesRequest,
+	ctx context.Context, r *listDeliveriesRequest,
 ) (*api.List[query.DeliveryLine], error) {
 	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
 		return nil, err
 	}
 	r.Operation = r.OperationID
-	return newestFirst(ctx, "/v1/deliveries", r, &r.PageParams, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
-		(*query.DeliveryLine).Place, deliveryKey)
-}
-
-// deliveryKey writes "event,delivery".
-var deliveryKey = key[query.DeliveryPlace]{
-	parse: func(text string) (at query.DeliveryPlace, err error) {
-		event, id, _ := strings.Cut(text, ",")
-		if at.SystemID, err = uuid.Parse(event); err != nil {
-			return at, err
-		}
-		at.DeliveryID, err = parseNumber(id)
-		return at, err
-	},
-	text: func(at query.DeliveryPlace) string { return at.SystemID.String() + "," + numberText(at.DeliveryID) },
+	return newestFirst(ctx, "/v1/deliveries", r, r.DeliveryFilter, m.Parts.Reader.ReadDeliveries,
+		(*query.DeliveryLine).Place)
 }
 
 // DeliveryPath names a delivery.
@@ -86,4 +72,65 @@ func (m *Handlers) DeadLetterDelivery(ctx context.Context, r *DeliveryPath) (*qu
 		return nil, err
 	}
 	return m.GetDelivery(ctx, r)
+}
+
+type listBatchesRequest struct {
+	api.PageParams
+	query.BatchFilter
+}
+
+// ListBatches responds to GET /v1/batches.
+func (m *Handlers) ListBatches(ctx context.Context, r *listBatchesRequest) (*api.List[query.BatchLine], error) {
+	return newestFirst(ctx, "/v1/batches", r, r.BatchFilter, m.Parts.Reader.ReadBatches,
+		func(l *query.BatchLine) int64 { return l.BatchID })
+}
+
+// BatchPath names a batch.
+type BatchPath struct {
+	ID int64 `path:"batchId" example:"1"`
+}
+
+// GetBatch responds to GET /v1/batches/{batchId}.
+func (m *Handlers) GetBatch(ctx context.Context, r *BatchPath) (*query.BatchLine, error) {
+	b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &b.BatchLine, nil
+}
+
+type listBatchMembersRequest struct {
+	BatchPath
+	api.PageParams
+}
+
+// ListBatchMembers responds to GET /v1/batches/{batchId}/members.
+func (m *Handlers) ListBatchMembers(
+	ctx context.Context, r *listBatchMembersRequest,
+) (*api.List[query.MemberLine], error) {
+	return api.ListAfter(ctx, fmt.Sprintf("/v1/batches/%d/members", r.ID), r,
+		func(ctx context.Context, after, limit int) ([]query.MemberLine, error) {
+			if after < 0 {
+				return nil, api.InvalidCursor()
+			}
+			b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, after, limit)
+			if err != nil {
+				return nil, err
+			}
+			return b.Listed, nil
+		}, func(l query.MemberLine) int { return l.Position })
+}
+
+// DeliveryAttempts are the attempts of a delivery or a batch.
+type DeliveryAttempts struct {
+	Value []query.AttemptLine `json:"value"`
+}
+
+// ListBatchAttempts responds to GET /v1/batches/{batchId}/attempts.
+func (m *Handlers) ListBatchAttempts(ctx context.Context, r *BatchPath) (*DeliveryAttempts, error) {
+	b, err := m.Parts.Reader.ReadBatch(ctx, r.ID, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &DeliveryAttempts{Value: api.Shown(b.History)}, nil
 }

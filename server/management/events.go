@@ -2,26 +2,28 @@ package management
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
+	"postrider/postgres"
 	"postrider/query"
 	"postrider/server/api"
 )
 
-// ListEventsRequest is the request GET /v1/events.
-type ListEventsRequest struct {
+type listEventsRequest struct {
 	api.PageParams
 	query.EventFilter
 }
 
 // ListEvents responds to GET /v1/events.
-func (m *Handlers) ListEvents(ctx context.Context, r *ListEventsRequest) (*api.List[query.EventRow], error) {
+func (m *Handlers) ListEvents(ctx context.Context, r *listEventsRequest) (*api.List[query.EventRow], error) {
 	if err := inOrder("publishedFrom", r.From, "publishedUntil", r.To); err != nil {
 		return nil, err
 	}
-	list, err := newestFirst(ctx, "/v1/events", r, &r.PageParams, r.EventFilter, m.Parts.Reader.ReadEvents,
-		func(l *query.EventLine) uuid.UUID { return l.SystemID }, idKey)
+	list, err := newestFirst(ctx, "/v1/events", r, r.EventFilter, m.Parts.Reader.ReadEvents,
+		func(l *query.EventLine) uuid.UUID { return l.SystemID })
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +75,7 @@ func (m *Handlers) EraseEvent(ctx context.Context, r *EventPath) (*Erased, error
 	return &Erased{Events: erased}, err
 }
 
-// EraseSubjectRequest is the request POST /v1/topics/{topic}/eraseSubject.
-type EraseSubjectRequest struct {
+type eraseSubjectRequest struct {
 	Topic string `path:"topic" example:"orders"`
 	Body  EraseSubjectSpec
 }
@@ -86,7 +87,7 @@ type EraseSubjectSpec struct {
 
 // EraseSubject responds to POST /v1/topics/{topic}/eraseSubject.
 func (m *Handlers) EraseSubject(
-	ctx context.Context, r *EraseSubjectRequest,
+	ctx context.Context, r *eraseSubjectRequest,
 ) (*api.Started[Erased, query.Operation], error) {
 	switch {
 	case r.Body.Subject == "":
@@ -100,4 +101,90 @@ func (m *Handlers) EraseSubject(
 		return &api.Started[Erased, query.Operation]{Operation: o}, err
 	}
 	return &api.Started[Erased, query.Operation]{Done: &Erased{Events: erased}}, err
+}
+
+type listActivityRequest struct {
+	Topic        string  `query:"topic"`
+	Subscription string  `query:"subscription"`
+	Cursor       *string `query:"cursor"`
+}
+
+// RecentActivity has the published events and recorded attempts since the previous page.
+type RecentActivity struct {
+	Value    []Activity `json:"value"`
+	NextLink string     `json:"nextLink"`
+}
+
+// Activity is a published event or a recorded attempt.
+type Activity struct {
+	At           time.Time  `json:"at"`
+	Kind         string     `json:"kind" enum:"published,attempt"`
+	Topic        string     `json:"topic"`
+	EventID      string     `json:"eventId"`
+	EventType    string     `json:"eventType"`
+	Subject      string     `json:"subject"`
+	SystemID     *uuid.UUID `json:"systemId"`
+	Subscription *string    `json:"subscription"`
+	DeliveryID   *int64     `json:"deliveryId"`
+	BatchID      *int64     `json:"batchId"`
+	Number       *int       `json:"number"`
+	Status       *int       `json:"status"`
+	Outcome      *string    `json:"outcome"`
+	Verdict      *string    `json:"verdict"`
+	State        *string    `json:"state"`
+	DurationMs   *float64   `json:"durationMs"`
+	Place        string     `json:"place"`
+}
+
+// ListActivity responds to GET /v1/activity.
+func (m *Handlers) ListActivity(ctx context.Context, r *listActivityRequest) (*RecentActivity, error) {
+	if r.Subscription != "" && r.Topic == "" {
+		return nil, api.Invalid("topic", "is required with subscription")
+	}
+	var after string
+	err := api.ReadCursor(r.Cursor, &after)
+	if err != nil {
+		return nil, err
+	}
+	f := query.TailFilter{Topic: r.Topic, Subscription: r.Subscription}
+	tail := m.Parts.Reader.NewTail(f)
+	if r.Cursor != nil {
+		tail, err = m.Parts.Reader.ResumeTail(f, after)
+		if errors.Is(err, postgres.ErrInvalid) {
+			return nil, api.InvalidCursor()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines, err := tail.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	recent := RecentActivity{
+		Value: make([]Activity, len(lines)), NextLink: *api.NextLink("/v1/activity", r, tail.Mark()),
+	}
+	for i := range lines {
+		recent.Value[i] = activityView(&lines[i])
+	}
+	return &recent, nil
+}
+
+// stateAfter is the state of a delivery after an attempt by the verdict.
+var stateAfter = map[string]string{
+	"deliver": "delivered", "retry": "pending", "dead_letter": "dead_lettered", "drop": "dropped",
+}
+
+func activityView(l *query.TailLine) Activity {
+	shown := Activity{
+		At: l.At, Kind: l.Kind, Topic: l.Topic, EventID: l.EventID, EventType: l.Type, Subject: l.Subject,
+		SystemID: l.SystemID, Place: l.Place,
+	}
+	if l.Kind == "attempt" {
+		shown.Subscription, shown.Number = &l.Subscription, &l.Number
+		shown.DeliveryID, shown.BatchID = l.DeliveryID, l.BatchID
+		shown.Status, shown.Outcome, shown.Verdict = l.Status, &l.Outcome, &l.Verdict
+		shown.State, shown.DurationMs = textOrNull(stateAfter[l.Verdict]), &l.DurationMs
+	}
+	return shown
 }

@@ -6,9 +6,17 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/google/uuid"
+
+	"postrider/access"
 	"postrider/catalog"
+	"postrider/event"
+	"postrider/jobs/publish"
+	"postrider/operator"
 	"postrider/policy"
 	"postrider/policy/filter"
+	"postrider/postgres"
+	"postrider/query"
 	"postrider/server/api"
 )
 
@@ -41,5 +49,48 @@ func (p *problems) Merge(err error) {
 func (p *problems) validation(mistakes []policy.ValidationError) {
 	for i := range mistakes {
 		p.Check(&mistakes[i])
+	}
+}
+
+// Parts are what the REST API works with. All are required.
+type Parts struct {
+	DB            *postgres.DB
+	Clock         *postgres.Clock
+	Cache         *catalog.Cache
+	Topics        *catalog.Topics
+	Subscriptions *catalog.Subscriptions
+	Holds         *catalog.Holds
+	Handshakes    *catalog.Handshakes
+	Policies      *catalog.Policies
+	Publisher     *publish.Publisher
+	Access        *access.Access
+	Reader        *query.Reader
+	Operator      *operator.Operator
+}
+
+// TopicPath names a topic.
+type TopicPath struct {
+	Topic string `path:"topic" example:"orders"`
+}
+
+// SubscriptionPath names an event subscription.
+type SubscriptionPath struct {
+	TopicPath
+	Subscription string `path:"subscription" example:"billing"`
+}
+
+// EndpointOf is the path for publishing to a topic.
+func EndpointOf(t *catalog.Topic) string {
+	if t.Kind == catalog.TopicNamespace {
+		return topicPath(t.Name) + ":publish"
+	}
+	return topicPath(t.Name) + "/api/events"
+}
+
+// InputOf is how a topic's events are read.
+func InputOf(t *catalog.Topic) event.Input {
+	return event.Input{
+		Schema: t.InputSchema, Topic: t.Name, Mapping: t.InputSchemaMapping, NewID: uuid.NewString, Now: time.Now(),
+		Limits: event.DefaultLimits(),
 	}
 }

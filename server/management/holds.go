@@ -10,8 +10,7 @@ import (
 	"postrider/server/api"
 )
 
-// PauseRequest is the request POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
-type PauseRequest struct {
+type pauseRequest struct {
 	SubscriptionPath
 	Body PauseSpec
 }
@@ -22,7 +21,7 @@ type PauseSpec struct {
 }
 
 // PauseSubscription responds to POST /v1/topics/{topic}/subscriptions/{subscription}/pause.
-func (m *Handlers) PauseSubscription(ctx context.Context, r *PauseRequest) (*Subscription, error) {
+func (m *Handlers) PauseSubscription(ctx context.Context, r *pauseRequest) (*Subscription, error) {
 	return m.changeHold(ctx, &r.SubscriptionPath,
 		func(ctx context.Context, topic, name string) (*catalog.Subscription, error) {
 			return m.Parts.Holds.Pause(ctx, topic, name, r.Body.StopTimeToLive)

@@ -2,43 +2,25 @@ package management
 
 import (
 	"context"
-	"strconv"
 	"time"
-
-	"github.com/google/uuid"
 
 	"postrider/query"
 	"postrider/server/api"
 )
 
-// key converts the key of a row to text for a cursor.
-type key[K any] struct {
-	parse func(string) (K, error)
-	text  func(K) string
-}
-
-var (
-	numberKey = key[int64]{parseNumber, numberText}
-	idKey     = key[uuid.UUID]{uuid.Parse, uuid.UUID.String}
-)
-
 // newestFirst is a page of a list from the newest row to the oldest. The link to the next page keeps the query
 // parameters of request.
-func newestFirst[R, F, T, K any](
-	ctx context.Context, path string, request *R, params *api.PageParams, filter F,
-	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), keyOf func(*T) K, as key[K],
+func newestFirst[F, T, K any](
+	ctx context.Context, path string, request api.Paged, filter F,
+	read func(context.Context, F, query.Turn[K]) (query.SearchedPage[T, K], error), keyOf func(*T) K,
 ) (*api.List[T], error) {
-	after, err := params.After()
-	if err != nil {
-		return nil, err
-	}
+	params := request.Page()
 	turn := query.Turn[K]{Limit: params.Limit}
 	if params.Cursor != nil {
-		before, err := as.parse(after)
-		if err != nil {
-			return nil, api.InvalidCursor()
+		turn.Before = new(K)
+		if err := api.ReadCursor(params.Cursor, turn.Before); err != nil {
+			return nil, err
 		}
-		turn.Before = &before
 	}
 	page, err := read(ctx, filter, turn)
 	if err != nil {
@@ -50,7 +32,7 @@ func newestFirst[R, F, T, K any](
 		last = new(keyOf(&page.Rows[len(page.Rows)-1]))
 	}
 	if last != nil {
-		list.NextLink = api.NextLink(path, api.QueryOf(request), as.text(*last))
+		list.NextLink = api.NextLink(path, request, *last)
 	}
 	return list, nil
 }
@@ -62,7 +44,3 @@ func inOrder(fromName string, from *time.Time, untilName string, until *time.Tim
 	}
 	return nil
 }
-
-func parseNumber(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
-
-func numberText(n int64) string { return strconv.FormatInt(n, 10) }

@@ -15,8 +15,7 @@ const (
 	loginPagePath = "/ui/login"
 )
 
-// BeginLoginRequest is the request POST /v1/logins.
-type BeginLoginRequest struct{ Body access.PersonalKeySpec }
+type beginLoginRequest struct{ Body access.PersonalKeySpec }
 
 // LoginBegun is a login that waits for approval.
 type LoginBegun struct {
@@ -29,7 +28,7 @@ type LoginBegun struct {
 }
 
 // BeginLogin responds to POST /v1/logins.
-func (m *Handlers) BeginLogin(ctx context.Context, r *BeginLoginRequest) (*api.Created[LoginBegun], error) {
+func (m *Handlers) BeginLogin(ctx context.Context, r *beginLoginRequest) (*api.Created[LoginBegun], error) {
 	if m.NoSignIn {
 		return nil, api.RejectConflict(api.ConflictCodeNoSignIn, "no user can sign in to this server, so logins cannot be "+
 			"approved; postrider dev on this machine needs no personal key")
@@ -46,8 +45,7 @@ func (m *Handlers) BeginLogin(ctx context.Context, r *BeginLoginRequest) (*api.C
 	}}, nil
 }
 
-// PollLoginRequest is the request POST /v1/logins/poll.
-type PollLoginRequest struct{ Body LoginPoll }
+type pollLoginRequest struct{ Body LoginPoll }
 
 // LoginPoll names a login.
 type LoginPoll struct {
@@ -61,7 +59,7 @@ type LoginStatus struct {
 }
 
 // PollLogin responds to POST /v1/logins/poll.
-func (m *Handlers) PollLogin(ctx context.Context, r *PollLoginRequest) (*LoginStatus, error) {
+func (m *Handlers) PollLogin(ctx context.Context, r *pollLoginRequest) (*LoginStatus, error) {
 	if !access.IsAPIKey(r.Body.DeviceCode) {
 		return nil, api.Invalid("deviceCode", "must be the deviceCode of a response to POST /v1/logins")
 	}

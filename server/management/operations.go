@@ -3,7 +3,6 @@ package management
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,20 +12,23 @@ import (
 	"postrider/server/api"
 )
 
+// operationKey is the key of an operation in a list.
+type operationKey struct {
+	CreatedAt   time.Time
+	OperationID uuid.UUID
+}
+
 // ListOperations responds to GET /v1/operations.
 func (m *Handlers) ListOperations(ctx context.Context, r *api.PageParams) (*api.List[query.Operation], error) {
-	return api.ListByName(ctx, r, "/v1/operations",
-		func(ctx context.Context, _ string, limit int) ([]query.Operation, error) {
-			after, err := readPosition(r)
-			if err != nil {
-				return nil, err
-			}
-			if r.Cursor == nil {
-				return m.Parts.Reader.Operations(ctx, nil, limit)
-			}
-			last := query.Operation{OperationID: after.id, CreatedAt: after.at}
-			return m.Parts.Reader.Operations(ctx, &last, limit)
-		}, func(o query.Operation) string { return position{o.CreatedAt, o.OperationID}.String() })
+	read := func(ctx context.Context, after operationKey, limit int) ([]query.Operation, error) {
+		if r.Cursor == nil {
+			return m.Parts.Reader.Operations(ctx, nil, limit)
+		}
+		last := query.Operation{CreatedAt: after.CreatedAt, OperationID: after.OperationID}
+		return m.Parts.Reader.Operations(ctx, &last, limit)
+	}
+	return api.ListAfter(ctx, "/v1/operations", r, read,
+		func(o query.Operation) operationKey { return operationKey{o.CreatedAt, o.OperationID} })
 }
 
 // OperationPath names an operation.
@@ -47,8 +49,7 @@ func (m *Handlers) CancelOperation(ctx context.Context, r *OperationPath) (*quer
 	return m.GetOperation(ctx, r)
 }
 
-// RedeliverEventsRequest is the request POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents.
-type RedeliverEventsRequest struct {
+type redeliverEventsRequest struct {
 	SubscriptionPath
 	Body RedeliverEventsSpec
 }
@@ -62,7 +63,7 @@ type RedeliverEventsSpec struct {
 }
 
 // RedeliverEvents responds to POST /v1/topics/{topic}/subscriptions/{subscription}/redeliverEvents.
-func (m *Handlers) RedeliverEvents(ctx context.Context, r *RedeliverEventsRequest) (*StartedOperation, error) {
+func (m *Handlers) RedeliverEvents(ctx context.Context, r *redeliverEventsRequest) (*StartedOperation, error) {
 	var found problems
 	from, until, rate := r.Body.From, r.Body.Until, found.rate(r.Body.RatePerSecond)
 	switch {
@@ -100,28 +101,4 @@ func (m *Handlers) started(ctx context.Context, id uuid.UUID, err error) (*Start
 	}
 	o, err := m.Parts.Reader.Operation(ctx, id)
 	return &StartedOperation{Operation: o}, err
-}
-
-// position is the position of a row in a list that is sorted by time.
-type position struct {
-	at time.Time
-	id uuid.UUID
-}
-
-func (p position) String() string { return p.at.UTC().Format(time.RFC3339Nano) + " " + p.id.String() }
-
-// readPosition reads the position in a cursor.
-func readPosition(r *api.PageParams) (p position, err error) {
-	text, err := r.After()
-	if err != nil || r.Cursor == nil {
-		return p, err
-	}
-	at, id, _ := strings.Cut(text, " ")
-	var wrong [2]error
-	p.at, wrong[0] = time.Parse(time.RFC3339Nano, at)
-	p.id, wrong[1] = uuid.Parse(id)
-	if errors.Join(wrong[:]...) != nil {
-		return p, api.InvalidCursor()
-	}
-	return p, nil
 }

@@ -22,30 +22,20 @@ const (
 	patchHandshakes = 2
 )
 
-// PatchSubscriptionRequest is the request PATCH /v1/topics/{topic}/subscriptions/{subscription}.
-type PatchSubscriptionRequest struct {
+type patchSubscriptionRequest struct {
 	SubscriptionPath
 	api.IfMatchHeader
-	Body SubscriptionPatch
-}
-
-// SubscriptionPatch is a JSON merge patch of an event subscription's settings (RFC 7396).
-type SubscriptionPatch json.RawMessage
-
-// UnmarshalJSON copies the text.
-func (p *SubscriptionPatch) UnmarshalJSON(text []byte) error {
-	*p = append((*p)[:0], text...) // the decoder reuses its memory
-	return nil
+	Body json.RawMessage `schema:"SubscriptionPatch"`
 }
 
 // PatchSubscription responds to PATCH /v1/topics/{topic}/subscriptions/{subscription}.
 func (m *Handlers) PatchSubscription(
-	ctx context.Context, r *PatchSubscriptionRequest,
+	ctx context.Context, r *patchSubscriptionRequest,
 ) (*Subscription, error) {
 	when := r.Conditions()
-	patch := json.RawMessage("{}")
-	if len(r.Body) > 0 {
-		patch = json.RawMessage(r.Body)
+	patch := r.Body
+	if len(patch) == 0 {
+		patch = json.RawMessage("{}")
 	}
 	if err := api.DecodeStrictly(patch, &catalog.SubscriptionSpec{}); err != nil {
 		return nil, err

@@ -44,8 +44,7 @@ func (m *Handlers) GetSigningSecrets(ctx context.Context, r *SubscriptionPath) (
 	return m.signingSecrets(sub), nil
 }
 
-// RotateSigningSecretRequest is the request POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
-type RotateSigningSecretRequest struct {
+type rotateSigningSecretRequest struct {
 	SubscriptionPath
 	Body RotateSigningSecretSpec
 }
@@ -57,7 +56,7 @@ type RotateSigningSecretSpec struct {
 }
 
 // RotateSigningSecret responds to POST /v1/topics/{topic}/subscriptions/{subscription}/rotateSigningSecret.
-func (m *Handlers) RotateSigningSecret(ctx context.Context, r *RotateSigningSecretRequest) (*SigningSecrets, error) {
+func (m *Handlers) RotateSigningSecret(ctx context.Context, r *rotateSigningSecretRequest) (*SigningSecrets, error) {
 	key, previous, err := newSecret(&r.Body)
 	if err != nil {
 		return nil, err

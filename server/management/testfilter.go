@@ -54,15 +54,14 @@ type FilterClause struct {
 	Why *string `json:"why"`
 }
 
-// TestSubscriptionFilterRequest is the request POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter.
-type TestSubscriptionFilterRequest struct {
+type testSubscriptionFilterRequest struct {
 	SubscriptionPath
 	Body FilterTest `required:"false"`
 }
 
 // TestSubscriptionFilter responds to POST /v1/topics/{topic}/subscriptions/{subscription}/testFilter.
 func (m *Handlers) TestSubscriptionFilter(
-	ctx context.Context, r *TestSubscriptionFilterRequest,
+	ctx context.Context, r *testSubscriptionFilterRequest,
 ) (*FilterResults, error) {
 	f, err := query.ReadFilter(ctx, m.Parts.DB.Pool, r.Topic, r.Subscription)
 	if err != nil {
@@ -71,14 +70,13 @@ func (m *Handlers) TestSubscriptionFilter(
 	return m.testFilter(ctx, &f.Topic, &f.Filter, &r.Body)
 }
 
-// TestFilterRequest is the request POST /v1/topics/{topic}/testFilter.
-type TestFilterRequest struct {
+type testFilterRequest struct {
 	TopicPath
 	Body TopicFilterTest `required:"false"`
 }
 
 // TestFilter responds to POST /v1/topics/{topic}/testFilter.
-func (m *Handlers) TestFilter(ctx context.Context, r *TestFilterRequest) (*FilterResults, error) {
+func (m *Handlers) TestFilter(ctx context.Context, r *testFilterRequest) (*FilterResults, error) {
 	topic, err := m.topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err

@@ -46,18 +46,17 @@ func (m *Handlers) ListTopics(ctx context.Context, r *api.PageParams) (*api.List
 		}
 		return topics, err
 	}
-	return api.ListByName(ctx, r, "/v1/topics", read, func(t Topic) string { return t.Name })
+	return api.ListAfter(ctx, "/v1/topics", r, read, func(t Topic) string { return t.Name })
 }
 
-// PutTopicRequest is the request PUT /v1/topics/{topic}.
-type PutTopicRequest struct {
+type putTopicRequest struct {
 	TopicPath
 	api.PutHeaders
 	Body TopicSpec
 }
 
 // PutTopic responds to PUT /v1/topics/{topic}.
-func (m *Handlers) PutTopic(ctx context.Context, r *PutTopicRequest) (*api.Put[Topic], error) {
+func (m *Handlers) PutTopic(ctx context.Context, r *putTopicRequest) (*api.Put[Topic], error) {
 	spec, err := r.Body.check(r.Topic)
 	if err != nil {
 		return nil, err
@@ -78,14 +77,13 @@ func (m *Handlers) GetTopic(ctx context.Context, r *TopicPath) (*Topic, error) {
 	return topicView(topic, nil), nil
 }
 
-// DeleteTopicRequest is the request DELETE /v1/topics/{topic}.
-type DeleteTopicRequest struct {
+type deleteTopicRequest struct {
 	TopicPath
 	api.IfMatchHeader
 }
 
 // DeleteTopic responds to DELETE /v1/topics/{topic}.
-func (m *Handlers) DeleteTopic(ctx context.Context, r *DeleteTopicRequest) (*api.NoContent, error) {
+func (m *Handlers) DeleteTopic(ctx context.Context, r *deleteTopicRequest) (*api.NoContent, error) {
 	err := m.Parts.Topics.Delete(ctx, r.Topic, r.Conditions()...)
 	if errors.Is(err, postgres.ErrConflict) && !errors.Is(err, catalog.ErrSystemTopic) {
 		return nil, api.RejectConflict(api.ConflictCodeTopicHasSubscriptions,
@@ -110,8 +108,7 @@ func (m *Handlers) ListTopicKeys(ctx context.Context, r *TopicPath) (*AccessKeys
 	return new(AccessKeys(*keys)), nil
 }
 
-// RegenerateKeyRequest is the request POST /v1/topics/{topic}/regenerateKey.
-type RegenerateKeyRequest struct {
+type regenerateKeyRequest struct {
 	TopicPath
 	Body RegenerateKeySpec
 }
@@ -122,7 +119,7 @@ type RegenerateKeySpec struct {
 }
 
 // RegenerateTopicKey responds to POST /v1/topics/{topic}/regenerateKey.
-func (m *Handlers) RegenerateTopicKey(ctx context.Context, r *RegenerateKeyRequest) (*AccessKeys, error) {
+func (m *Handlers) RegenerateTopicKey(ctx context.Context, r *regenerateKeyRequest) (*AccessKeys, error) {
 	name := r.Body.KeyName
 	if name != catalog.Key1 && name != catalog.Key2 {
 		return nil, api.Invalid("keyName", "must be %s or %s", catalog.Key1, catalog.Key2)

@@ -70,14 +70,7 @@ func (b *builder) problem(format string, args ...any) {
 	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
-var (
-	pathParameter = regexp.MustCompile(`:(\w+)`)
-	// operationOrder and schemaOrder are the order of members in the document.
-	operationOrder = []string{
-		"tags", "operationId", "x-access", "summary", "description", "security", "parameters", "requestBody", "responses",
-	}
-	schemaOrder = []string{"type", "description", "required", "properties"}
-)
+var pathParameter = regexp.MustCompile(`:(\w+)`)
 
 func (b *builder) operation(op *Operation) {
 	path := pathParameter.ReplaceAllString(op.Path, "{$1}")
@@ -93,18 +86,15 @@ func (b *builder) operation(op *Operation) {
 	}
 	if op.In == nil { // texts.yaml has the rest
 		errorResponses(need(text, "responses"), op.Errors)
-		order(text, operationOrder)
 		return
 	}
 	b.parameters(op, text)
 	if field, has := op.In.FieldByName("Body"); has && len(field.Index) == 1 {
 		body := need(text, "requestBody")
 		set(body, "required", node(field.Tag.Get("required") != "false"))
-		order(body, []string{"required"})
 		b.content(need(body, "content"), b.schema(field.Type, field.Tag))
 	}
 	b.responses(op, text)
-	order(text, operationOrder)
 }
 
 // parameters replaces the texts of parameters by a list of parameters.
@@ -161,7 +151,6 @@ func (b *builder) parameter(
 	if example, has := field.Tag.Lookup("example"); has && place == "path" && find(p, "example") == nil {
 		set(p, "example", scalar(example))
 	}
-	order(p, []string{"name", "in", "required", "description", "schema", "example"})
 	if reference == nil {
 		return p
 	}
@@ -212,7 +201,6 @@ func (b *builder) responses(op *Operation, operation *yaml.Node) {
 			}
 			b.content(need(text, "content"), b.schema(reflect.TypeOf(body), ""))
 		}
-		order(text, []string{"description", "headers", "content"})
 	}
 	errorResponses(responses, op.errors())
 }
@@ -251,7 +239,6 @@ func (b *builder) content(content, schema *yaml.Node) {
 		if find(media, "schema") == nil {
 			set(media, "schema", schema)
 		}
-		order(media, []string{"schema", "example", "examples"})
 	}
 }
 

@@ -72,22 +72,6 @@ func remove(n *yaml.Node, name string) {
 	}
 }
 
-// order puts the named members of a mapping first, in this order.
-func order(n *yaml.Node, names []string) {
-	var sorted []*yaml.Node
-	for _, name := range names {
-		if value := find(n, name); value != nil {
-			sorted = append(sorted, node(name), value)
-		}
-	}
-	for name, value := range members(n) {
-		if !slices.Contains(names, name) {
-			sorted = append(sorted, node(name), value)
-		}
-	}
-	n.Content = sorted
-}
-
 // node is a value as YAML.
 func node(value any) *yaml.Node {
 	n := new(yaml.Node)

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -25,10 +24,10 @@ var (
 	referenceJS string
 )
 
-// renderedPage is a page in gzip, a tenth of its size.
+// renderedPage is the page, plain and in gzip.
 type renderedPage struct {
-	zipped []byte
-	etag   string
+	plain, zipped []byte
+	etag          string
 }
 
 // Reference is the page that shows the OpenAPI document. The first request renders it.
@@ -70,7 +69,7 @@ func renderReference(file *apiFile) (*renderedPage, error) {
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // a valid level
 	_, _ = w.Write(page.Bytes())                               // cannot fail in memory
 	_ = w.Close()
-	return &renderedPage{zipped: zipped.Bytes(), etag: `"` + hashOf(page.String()) + `"`}, nil
+	return &renderedPage{plain: page.Bytes(), zipped: zipped.Bytes(), etag: `"` + hashOf(page.String()) + `"`}, nil
 }
 
 // contentPolicy allows the page's own style and script only.
@@ -102,13 +101,5 @@ func (ref *Reference) Respond(c echo.Context) error {
 		header.Set(echo.HeaderContentEncoding, "gzip")
 		return c.Blob(http.StatusOK, echo.MIMETextHTMLCharsetUTF8, page.zipped)
 	}
-	plain, err := gzip.NewReader(bytes.NewReader(page.zipped))
-	if err != nil {
-		return fmt.Errorf("decompress the page of the API: %w", err)
-	}
-	text, err := io.ReadAll(plain)
-	if err != nil {
-		return fmt.Errorf("decompress the page of the API: %w", err)
-	}
-	return c.Blob(http.StatusOK, echo.MIMETextHTMLCharsetUTF8, text)
+	return c.Blob(http.StatusOK, echo.MIMETextHTMLCharsetUTF8, page.plain)
 }

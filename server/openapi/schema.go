@@ -139,7 +139,6 @@ func (b *builder) component(t reflect.Type, tag reflect.StructTag) string {
 		set(text, "type", node("string"))
 		set(text, "enum", node(strings.Split(tag.Get("enum"), ",")))
 	}
-	order(text, schemaOrder)
 	return name
 }
 
