@@ -2,19 +2,18 @@ package filter
 
 import "encoding/json"
 
-// AdvancedFilter compares one value of an event, spelled as in Event Grid's management API. Value and Values are kept
-// as the JSON text they came in, because a number must not be rounded. Source: Microsoft, Understand event filtering
-// for Event Grid subscriptions, 2022-09-09.
+// AdvancedFilter compares one value of an event, as in Event Grid's management API. Value and Values stay JSON text, so
+// that numbers are not rounded. Source: Microsoft, Understand event filtering for Event Grid subscriptions, 2022-09-09.
 type AdvancedFilter struct {
-	// Key is the path of the value: a member of the event, and after each dot a member of the object before it. The names
-	// of the envelope's own members are read without regard to case ("Subject", "Data.color"), all others exactly. A name
-	// that contains a dot cannot be reached, as in Event Grid. Elements of arrays cannot be named.
+	// Key is the path of the value: a member of the event, and after each dot a member of the object before it. Names of
+	// the envelope's members are compared without regard to case ("Subject", "Data.color"), all others exactly. Names that
+	// contain a dot and elements of arrays cannot be keys, as in Event Grid.
 	Key string `json:"key"`
-	// OperatorType is one of Operators, letter for letter.
+	// OperatorType is one of Operators, compared exactly.
 	OperatorType string `json:"operatorType"`
-	// Value is what an operator of one value compares with.
+	// Value is of an operator that compares with one value.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Values are what an operator of many values compares with; ranges are pairs: [[1, 5], [10, 20]].
+	// Values are of an operator that compares with many; ranges are pairs: [[1, 5], [10, 20]].
 	Values []json.RawMessage `json:"values,omitempty"`
 }
 
@@ -26,7 +25,7 @@ const (
 	operandRange
 	operandBool
 	operandText
-	operandNone // the operator asks whether there is a value
+	operandNone // the operator checks whether there is a value
 )
 
 // comparison is how a value is compared with one operand.
@@ -48,55 +47,55 @@ type operator struct {
 	name     string
 	operand  operandKind
 	compares comparison
-	list     bool // takes values; otherwise value, if anything
+	list     bool // has values; otherwise value, or none
 	negated  bool // true where the positive operator is false, for a value of the kind that it compares
-	// ifMissing is the answer where the event has no such value, has null, or has a value of another kind. That a key is
-	// missing is Event Grid's rule, except for NumberNotInRange, which it leaves open. The other two are ours: an array's
-	// elements of another kind are ignored as well, and an ignored value is a missing one.
+	// ifMissing is the result if the event has no such value, null, or a value of another kind. For missing keys it is
+	// Event Grid's rule, except NumberNotInRange, which the page leaves open. For the other two it is ours: elements of an
+	// array of another kind are ignored as well.
 	ifMissing bool
-	wanted    string // reads on from "must"
+	must      string // continues a sentence after "must"
 }
 
 // operators is Event Grid's table. Source: Microsoft, Understand event filtering for Event Grid subscriptions,
-// 2022-09-09: the sections of the operators, and the note on an event that does not contain the key.
+// 2022-09-09: the sections on operators, and the note on events without the key.
 var operators = []operator{
-	{name: "NumberIn", operand: operandNumber, list: true, wanted: "be one of"},
-	{name: "NumberNotIn", operand: operandNumber, list: true, negated: true, ifMissing: true, wanted: "be none of"},
-	{name: "NumberLessThan", operand: operandNumber, compares: compareLess, wanted: "be less than"},
-	{name: "NumberGreaterThan", operand: operandNumber, compares: compareGreater, wanted: "be greater than"},
+	{name: "NumberIn", operand: operandNumber, list: true, must: "be one of"},
+	{name: "NumberNotIn", operand: operandNumber, list: true, negated: true, ifMissing: true, must: "be none of"},
+	{name: "NumberLessThan", operand: operandNumber, compares: compareLess, must: "be less than"},
+	{name: "NumberGreaterThan", operand: operandNumber, compares: compareGreater, must: "be greater than"},
 	{
 		name: "NumberLessThanOrEquals", operand: operandNumber, compares: compareLessOrEqual,
-		wanted: "be less than or equal to",
+		must: "be less than or equal to",
 	},
 	{
 		name: "NumberGreaterThanOrEquals", operand: operandNumber, compares: compareGreaterOrEqual,
-		wanted: "be greater than or equal to",
+		must: "be greater than or equal to",
 	},
-	{name: "NumberInRange", operand: operandRange, list: true, wanted: "be within one of"},
+	{name: "NumberInRange", operand: operandRange, list: true, must: "be within one of"},
 	{
 		name: "NumberNotInRange", operand: operandRange, list: true, negated: true, ifMissing: true,
-		wanted: "be within none of",
+		must: "be within none of",
 	},
-	{name: "BoolEquals", operand: operandBool, wanted: "be"},
-	{name: "StringContains", operand: operandText, compares: compareContains, list: true, wanted: "contain one of"},
+	{name: "BoolEquals", operand: operandBool, must: "be"},
+	{name: "StringContains", operand: operandText, compares: compareContains, list: true, must: "contain one of"},
 	{
 		name: "StringNotContains", operand: operandText, compares: compareContains, list: true, negated: true,
-		wanted: "contain none of",
+		must: "contain none of",
 	},
-	{name: "StringBeginsWith", operand: operandText, compares: compareBeginsWith, list: true, wanted: "begin with one of"},
+	{name: "StringBeginsWith", operand: operandText, compares: compareBeginsWith, list: true, must: "begin with one of"},
 	{
 		name: "StringNotBeginsWith", operand: operandText, compares: compareBeginsWith, list: true, negated: true,
-		wanted: "begin with none of",
+		must: "begin with none of",
 	},
-	{name: "StringEndsWith", operand: operandText, compares: compareEndsWith, list: true, wanted: "end with one of"},
+	{name: "StringEndsWith", operand: operandText, compares: compareEndsWith, list: true, must: "end with one of"},
 	{
 		name: "StringNotEndsWith", operand: operandText, compares: compareEndsWith, list: true, negated: true,
-		wanted: "end with none of",
+		must: "end with none of",
 	},
-	{name: "StringIn", operand: operandText, list: true, wanted: "be one of"},
-	{name: "StringNotIn", operand: operandText, list: true, negated: true, ifMissing: true, wanted: "be none of"},
-	{name: "IsNullOrUndefined", operand: operandNone, wanted: "be null or missing"},
-	{name: "IsNotNull", operand: operandNone, negated: true, wanted: "be neither null nor missing"},
+	{name: "StringIn", operand: operandText, list: true, must: "be one of"},
+	{name: "StringNotIn", operand: operandText, list: true, negated: true, ifMissing: true, must: "be none of"},
+	{name: "IsNullOrUndefined", operand: operandNone, must: "be null or missing"},
+	{name: "IsNotNull", operand: operandNone, negated: true, must: "be neither null nor missing"},
 }
 
 // Operators lists the operators that an advanced filter may name, in Event Grid's order.
@@ -111,14 +110,14 @@ func Operators() []string {
 // Arity is how many values an operator compares with.
 type Arity uint8
 
-// The arities of operators. A filter has one value in value, and many in values.
+// The arities of operators. One value is in value, many are in values.
 const (
 	NoValue Arity = iota
 	OneValue
 	ManyValues
 )
 
-// ArityOf reports how many values the operator takes; false if there is no such operator.
+// ArityOf returns how many values the operator has; false if there is no such operator.
 func ArityOf(name string) (Arity, bool) {
 	op := operatorOf(name)
 	switch {
@@ -141,10 +140,10 @@ func operatorOf(name string) *operator {
 	return nil
 }
 
-// stated reports whether a property was said: null is as good as absent.
+// stated reports whether a property is neither absent nor null.
 func stated(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] != 'n' }
 
-// operands are the texts an operator compares with: those of a list, or the one of a single value.
+// operands are the values that an operator compares with.
 func (a *AdvancedFilter) operands(op *operator) []json.RawMessage {
 	switch {
 	case op.list:

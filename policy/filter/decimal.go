@@ -2,25 +2,25 @@ package filter
 
 import "cmp"
 
-// number is a JSON number that is compared exactly, whatever its size: nothing is rounded, as in Event Grid.
+// number is a JSON number that is compared exactly, without rounding, as in Event Grid.
 // Source: Microsoft, Advanced filtering (Event Grid on IoT Edge), 2021-05-10, "Floating-point rounding behavior".
 type number struct {
 	small   bool // integer is the value: a whole number of up to 18 digits
 	integer int64
-	decimal decimal // set for every number of a filter; for one of an event when small is false or no help
+	decimal decimal // set for numbers of filters; for those of events if needed
 }
 
-// readNumber reads a number of a filter, once for all events.
+// readNumber reads a number of a filter.
 func readNumber(text []byte) number {
 	n := number{decimal: readDecimal(text)}
 	n.integer, n.small = readInteger(text)
 	return n
 }
 
-// maxIntegerDigits is how many digits always fit an int64.
+// maxIntegerDigits is the most digits that always fit an int64.
 const maxIntegerDigits = 18
 
-// readInteger reads what most numbers are. Anything with a point, an exponent or more digits is left to readDecimal.
+// readInteger reads most numbers fast. Those with a point, an exponent or more digits need readDecimal.
 func readInteger(text []byte) (n int64, ok bool) {
 	negative := len(text) > 0 && text[0] == '-'
 	if negative {
@@ -41,11 +41,11 @@ func readInteger(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// decimal is sign × 0.digits × 10^point. Zero has sign 0. It refers to the text it was read from and computes nothing,
-// so 1e999999999 costs no more than 1.
+// decimal is sign × 0.digits × 10^point. Zero has sign 0. Its digits are those of the text, so 1e999999999 costs no
+// more than 1.
 type decimal struct {
 	sign   int
-	digits []byte // from the first digit that is not 0 to the last, the text's decimal point among them where it stood
+	digits []byte // from the first to the last digit that is not 0, with the text's decimal point
 	point  int64
 }
 
@@ -83,7 +83,7 @@ func readDecimal(text []byte) decimal {
 	return d
 }
 
-// hugeExponent stands for all exponents beyond it. No filter has one: see maxExponent.
+// hugeExponent replaces larger exponents of events. Filters have smaller ones: see maxExponent.
 const hugeExponent = 1_000_000_000_000_000
 
 func readExponent(text []byte) int64 {
@@ -109,7 +109,7 @@ func (d decimal) compare(other decimal) int {
 	return d.sign * compareDigits(d.digits, other.digits)
 }
 
-// compareDigits compares digit by digit. Neither ends with a 0: where one is longer, it is the larger.
+// compareDigits compares digit by digit. Neither ends with a 0, so the longer one is larger if one begins the other.
 func compareDigits(a, b []byte) int {
 	for {
 		a, b = skipPoint(a), skipPoint(b)

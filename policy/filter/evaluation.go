@@ -8,34 +8,34 @@ import (
 	"postrider/jsonscan"
 )
 
-// value is what an event has at a key, and what was made of it so far: 1,000 filters may ask the same.
+// value is an event's value at a key, with results that many filters share.
 type value struct {
 	kind      valueKind
 	attribute bool // a number or boolean that is a text too
 	isFolded  bool
 	isRead    bool   // number has its decimal
 	text      []byte // as in the event, a string still escaped and without its quotes
-	plain     string // of an envelope's member instead of text: decoded
+	plain     string // of a member of the envelope, instead of text: decoded
 	folded    []byte
 	number    number
 }
 
-// evaluation is one event under way through a set's filters.
+// evaluation is the state of matching one event against a set's filters.
 type evaluation struct {
 	values []value // by key
-	memory []byte  // of what was folded
-	ready  bool    // values were looked up
+	memory []byte  // of folded texts
+	ready  bool    // values are read
 }
 
 var evaluations = sync.Pool{New: func() any { return &evaluation{} }}
 
-// Kept between events; an event that needs more gets memory of its own.
+// Kept between events; larger ones are not reused.
 const (
 	keptValues = 1 << 10
 	keptMemory = 1 << 14
 )
 
-// release lets go of the event, whose body must not be kept alive.
+// release returns e for another event, without references to the body.
 func (e *evaluation) release() {
 	if cap(e.values) > keptValues || cap(e.memory) > keptMemory {
 		return
@@ -45,8 +45,8 @@ func (e *evaluation) release() {
 	evaluations.Put(e)
 }
 
-// Matching appends to dst the places of the filters that want the event, in ascending order, and returns it. It
-// allocates nothing as long as no value that is asked for is very long or has escapes.
+// Matching appends to dst the indexes of the filters that match the event, in ascending order. It allocates nothing
+// unless a value is very long or has escapes.
 func (s *Set) Matching(dst []int, view *EventView) []int {
 	e := evaluations.Get().(*evaluation)
 	for i := range s.filters {
@@ -71,7 +71,7 @@ func (e *evaluation) all(s *keySet, view *EventView, clauses []clause) bool {
 	return true
 }
 
-// read looks the values of all keys up.
+// read looks up the values of all keys.
 func (e *evaluation) read(s *keySet, view *EventView) {
 	e.ready = true
 	if cap(e.values) < len(s.keys) {
@@ -99,7 +99,7 @@ func (e *evaluation) body(s *keySet, view *EventView) {
 	}
 }
 
-// envelope takes what EventView has decoded. It reports false where a member may be in the body all the same.
+// envelope reads the members that EventView has decoded. It returns false if a member may be in the body.
 func (e *evaluation) envelope(s *keySet, view *EventView) (complete bool) {
 	complete = true
 	for k := range s.keys {
@@ -119,8 +119,8 @@ func (e *evaluation) envelope(s *keySet, view *EventView) (complete bool) {
 	return complete
 }
 
-// member returns a member of the envelope. What is "" may be absent, null or empty, and only the body knows, except for
-// an Event Grid event's subject, which is required.
+// member returns a member of the envelope. "" may be absent, null or empty, which only the body shows, except for an
+// Event Grid event's subject, which is required.
 func (v *EventView) member(m envelopeMember) (text string, known bool) {
 	switch {
 	case m == memberID:
@@ -143,10 +143,10 @@ func (v *EventView) member(m envelopeMember) (text string, known bool) {
 	return text, text != ""
 }
 
-// mapped reports whether a custom event has the member from its topic's mapping or not at all.
+// mapped reports whether a custom event can have the member only by its topic's mapping.
 func (m envelopeMember) mapped() bool { return m != memberType && m != memberSource }
 
-// holds reports whether an event with these values passes a clause.
+// holds reports whether the event meets a clause.
 func (e *evaluation) holds(c *clause) bool {
 	if c.operator == nil {
 		return false
@@ -156,7 +156,7 @@ func (e *evaluation) holds(c *clause) bool {
 	case c.operand == operandNone:
 		return (v.kind <= valueNull) != c.negated
 	case v.kind == valueArray:
-		// Without the switch every operator fails, the negated ones too.
+		// Without the switch every operator fails, even negated ones.
 		// Source: Microsoft, Advanced filtering (Event Grid on IoT Edge), 2021-05-10, "Filtering on array values".
 		return c.arrays && e.anyElement(c, v) != c.negated
 	case !c.comparable(v):
@@ -181,7 +181,7 @@ func (c *clause) comparable(v *value) bool {
 	return false
 }
 
-// anyElement reports whether an element of an array meets the clause. Elements of another kind are ignored.
+// anyElement reports whether an element of an array meets the clause, ignoring elements of another kind.
 func (e *evaluation) anyElement(c *clause, array *value) (found bool) {
 	used := len(e.memory)
 	elements(array.text, func(raw []byte) bool {
@@ -194,7 +194,7 @@ func (e *evaluation) anyElement(c *clause, array *value) (found bool) {
 	return found
 }
 
-// meets compares a value of the right kind with the operands, as the operator without its "Not" does.
+// meets compares a value with the operands, ignoring negation.
 func (e *evaluation) meets(c *clause, v *value) bool {
 	switch c.operand {
 	case operandNumber:
@@ -240,7 +240,7 @@ func (c *clause) meetsRange(v *value) bool {
 	return false
 }
 
-// compare orders a number of the event and one of a filter. Small whole numbers, the rule, are compared as such.
+// compare compares a number of the event with one of a filter.
 func (v *value) compare(n *number) int {
 	if !v.isRead {
 		v.isRead = true
@@ -278,7 +278,7 @@ func (c *clause) meetsOne(text, operand []byte) bool {
 	}
 }
 
-// fold returns a string without its cases, made once for all filters.
+// fold returns a string with folded case, once for all filters.
 func (e *evaluation) fold(v *value) []byte {
 	if v.isFolded {
 		return v.folded
@@ -294,8 +294,8 @@ func (e *evaluation) fold(v *value) []byte {
 	return v.folded
 }
 
-// scalar is a string, number or boolean as text. ok is false for null, arrays and objects, and for a string with a
-// surrogate that has no partner.
+// scalar is a string, number or boolean as text. ok is false for null, arrays and objects, and for a string with a lone
+// surrogate.
 func (v *value) scalar() (text string, ok bool) {
 	switch {
 	case v.kind == valueString && v.text == nil:

@@ -10,20 +10,20 @@ import (
 	"postrider/jsonscan"
 )
 
-// Clause is one clause of a filter and what became of it for one event.
+// Clause is one clause of a filter with its result for one event.
 type Clause struct {
 	// Clause is the property: includedEventTypes, subjectBeginsWith, subjectEndsWith, advancedFilters[0].
 	Clause string `json:"clause"`
 	Passed bool   `json:"passed"`
-	// Why says what the event has and what was wanted; "" where the clause passed.
+	// Why says what the event has and what the clause requires; "" if the clause passed.
 	Why string `json:"why,omitempty"`
 }
 
-// maxShown is how many characters of a value are shown.
+// maxShown is the most characters of a value in Why.
 const maxShown = 100
 
-// Explain judges every clause that the filter states, also behind one that failed. The event is wanted exactly if all
-// of them passed; a filter that states nothing has none and wants every event. It asks the same functions as Matches.
+// Explain checks every clause of the filter, even after one that failed, with the functions of Matches. The event
+// matches if all of them passed; a filter without clauses matches every event.
 func (f *Filter) Explain(view *EventView) []Clause {
 	clauses := []Clause{}
 	if !f.everyType() {
@@ -53,10 +53,10 @@ func explained(clause string, passed bool, why func() string) Clause {
 	return Clause{Clause: clause, Why: why()}
 }
 
-func (f *Filter) whySubject(verb, wanted, subject string) string {
-	why := fmt.Sprintf("the subject is %s, but must %s %s", shown(subject), verb, shown(wanted))
+func (f *Filter) whySubject(verb, part, subject string) string {
+	why := fmt.Sprintf("the subject is %s, but must %s %s", shown(subject), verb, shown(part))
 	if f.IsSubjectCaseSensitive {
-		return why + ", letter for letter"
+		return why + ", with regard to case"
 	}
 	return why
 }
@@ -80,16 +80,16 @@ func (f *Filter) explainAdvanced(view *EventView) []Clause {
 // why says why a clause failed: "data.total is 5, but must be greater than 10".
 func (a *AdvancedFilter) why(c *clause, v *value) string {
 	if c.operator == nil {
-		return "the filter cannot be read, and wants no event"
+		return "the filter cannot be read and matches no event"
 	}
-	why := fmt.Sprintf("%s is %s, but must %s", shorten(a.Key), v.shown(), c.wanted)
+	why := fmt.Sprintf("%s is %s, but must %s", shorten(a.Key), v.shown(), c.must)
 	if operands := a.operands(c.operator); len(operands) > 0 {
 		why += " " + shortenedList(operands)
 	}
 	switch {
 	case c.operand == operandNone || v.kind <= valueNull:
 	case v.kind == valueArray && !c.arrays:
-		why += "; arrays are looked into only with enableAdvancedFilteringOnArrays"
+		why += "; arrays match only with enableAdvancedFilteringOnArrays"
 	case v.kind == valueArray && c.negated:
 		why += ", and so must each of its elements"
 	case v.kind == valueArray:
@@ -121,7 +121,7 @@ func (v *value) shown() string {
 	}
 }
 
-// shown quotes a text, after shortening it: its end stays visible.
+// shown quotes a shortened text.
 func shown(text string) string { return strconv.Quote(shorten(text)) }
 
 // shorten cuts a text to maxShown characters.

@@ -22,7 +22,7 @@ func TestFilterExplain(t *testing.T) {
 		{`{"includedEventTypes":["a","b"]}`, "1", "includedEventTypes", `the event type is "t", but must be one of "a", "b"`},
 		{`{"subjectBeginsWith":"/a"}`, "1", "subjectBeginsWith", `the subject is "/sub", but must begin with "/a"`},
 		{`{"subjectEndsWith":"B","isSubjectCaseSensitive":true}`, "1", "subjectEndsWith", `the subject is "/sub", but must ` +
-			`end with "B", letter for letter`},
+			`end with "B", with regard to case`},
 		{clauseOf("NumberGreaterThan", `"value":10`), "5", "", `data.x is 5, but must be greater than 10`},
 		{clauseOf("NumberIn", `"values":[1,2.50]`), "", "", `data.x is missing, but must be one of 1, 2.50`},
 		{clauseOf("NumberNotInRange",
@@ -36,7 +36,7 @@ func TestFilterExplain(t *testing.T) {
 			` StringIn compares strings only`},
 		{
 			clauseOf("StringIn", `"values":["b"]`), `["a"]`, "",
-			`data.x is an array, ["a"], but must be one of "b"; arrays are looked into only with ` +
+			`data.x is an array, ["a"], but must be one of "b"; arrays match only with ` +
 				`enableAdvancedFilteringOnArrays`,
 		},
 		{clauseOf("IsNotNull", ""), "null", "", `data.x is null, but must be neither null nor missing`},

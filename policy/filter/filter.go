@@ -1,14 +1,19 @@
+// Package filter decides which events an event subscription matches. It is pure: it reads no clock, file or network.
+//
+// Filter is the configuration (Event Grid's subject, type and advanced filters), Set matches one event against many
+// filters at once, and Filter.Explain shows which condition did not match.
 package filter
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// allEventTypes, alone in IncludedEventTypes, asks for every event type, as in Event Grid.
+// allEventTypes, if it is the only entry of IncludedEventTypes, means every event type, as in Event Grid.
 const allEventTypes = "All"
 
-// Filter says which events of a topic an event subscription wants. The zero Filter wants all.
+// Filter says which events of a topic an event subscription matches. The zero Filter matches all.
 type Filter struct {
 	// IncludedEventTypes are compared exactly; none, or ["All"], means every type.
 	IncludedEventTypes []string `json:"includedEventTypes,omitempty" nullable:"true"`
@@ -17,37 +22,27 @@ type Filter struct {
 	SubjectEndsWith        string `json:"subjectEndsWith,omitempty"`
 	IsSubjectCaseSensitive bool   `json:"isSubjectCaseSensitive,omitempty" default:"false"`
 
-	// AdvancedFilters must all hold. They compare without regard to case, whatever IsSubjectCaseSensitive says.
+	// AdvancedFilters must all match. They compare without regard to case, even if IsSubjectCaseSensitive.
 	AdvancedFilters []AdvancedFilter `json:"advancedFilters,omitempty" nullable:"true"`
-	// EnableAdvancedFilteringOnArrays lets advanced filters look into arrays: one element that meets it is enough, for a
-	// negated operator to fail as well. Without it an array meets no operator that compares.
+	// EnableAdvancedFilteringOnArrays applies advanced filters to the elements of arrays: an operator matches if one
+	// element does, a negated one fails if one element matches it. Otherwise an array matches no operator that compares.
 	EnableAdvancedFilteringOnArrays bool `json:"enableAdvancedFilteringOnArrays,omitempty" default:"false"`
 }
 
-// Matches reports whether the event subscription wants an event. Event types are compared exactly, subjects without
-// regard to case unless IsSubjectCaseSensitive. Advanced filters are made ready for this one event: where many events
-// or many filters are at hand, FilterSet is the faster way.
+// Matches reports whether the filter matches an event. Event types are compared exactly, subjects without regard to
+// case unless IsSubjectCaseSensitive. For many advanced filters or events, Set is faster.
 func (f *Filter) Matches(view *EventView) bool {
-	return f.matchType(view.Type) && f.matchSubject(view.Subject) && (!f.Advanced() || f.matchAdvanced(view))
+	if !f.matchType(view.Type) || !f.matchSubject(view.Subject) {
+		return false
+	}
+	return !f.Advanced() || len(NewSet([]*Filter{f}).Matching(nil, view)) == 1
 }
 
-func (f *Filter) matchAdvanced(view *EventView) bool {
-	return len(NewSet([]*Filter{f}).Matching(nil, view)) == 1
-}
-
-// Advanced reports whether the filter asks for more than an event's type and subject.
+// Advanced reports whether the filter reads more than an event's type and subject.
 func (f *Filter) Advanced() bool { return len(f.AdvancedFilters) > 0 }
 
 func (f *Filter) matchType(eventType string) bool {
-	if f.everyType() {
-		return true
-	}
-	for _, t := range f.IncludedEventTypes {
-		if t == eventType {
-			return true
-		}
-	}
-	return false
+	return f.everyType() || slices.Contains(f.IncludedEventTypes, eventType)
 }
 
 func (f *Filter) everyType() bool {
@@ -61,9 +56,8 @@ func (f *Filter) matchSubject(subject string) bool {
 	return hasPrefixFold(subject, f.SubjectBeginsWith) && hasSuffixFold(subject, f.SubjectEndsWith)
 }
 
-// hasPrefixFold cuts as many characters from s as prefix has and compares those. Bytes cannot be cut: the two cases of
-// a character may differ in length ("K" and the Kelvin sign), and lower-casing both first would allocate for every
-// event.
+// hasPrefixFold compares as many characters of s as prefix has, not bytes: the cases of a character may differ in
+// length ("K" and the Kelvin sign). Lower-casing both would allocate.
 func hasPrefixFold(s, prefix string) bool {
 	end := 0
 	for range prefix {
@@ -87,3 +81,13 @@ func hasSuffixFold(s, suffix string) bool {
 	}
 	return strings.EqualFold(s[start:], suffix)
 }
+
+// ValidationError is a mistake in a value. Field is the JSON path of the property. Message continues it as a sentence.
+// Both may be shown to the client.
+type ValidationError struct {
+	Field   string
+	Message string
+}
+
+// Error returns "field: message".
+func (e *ValidationError) Error() string { return e.Field + ": " + e.Message }

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// appendFold appends s with every character replaced by one that stands for all its cases. Two texts are equal without
-// regard to case, as strings.EqualFold has it, exactly if what is appended for them is equal; and as it is UTF-8 again,
-// the same holds for their beginnings, ends and parts.
+// appendFold appends s with every character replaced by one that represents all its cases. Two texts are equal by
+// strings.EqualFold if and only if their folded texts are equal. The same is true of prefixes, suffixes and parts,
+// because the result is UTF-8.
 func appendFold[T []byte | string](dst []byte, s T) []byte {
 	start := len(dst)
 	dst = append(dst, s...)

@@ -10,49 +10,38 @@ import (
 	"unicode/utf8"
 )
 
-// Limits bounds one event subscription's filter. A field that is zero or less takes its value from
-// DefaultFilterLimits.
+// Limits bounds one event subscription's filter. A field that is zero or less takes its value from DefaultLimits.
 type Limits struct {
-	// MaxFilters is the most advanced filters.
-	MaxFilters int
-	// MaxValues is the most values of all advanced filters together; a range counts as one.
-	MaxValues int
-	// MaxStringLength is the most characters of one string value.
-	MaxStringLength int
-	// MaxKeyLength is the most characters of a key.
-	MaxKeyLength int
-	// MaxKeyLevels is how many names a key may lead along: 3 for data.order.total.
-	MaxKeyLevels int
+	MaxFilters      int // advanced filters
+	MaxValues       int // values of all advanced filters together; a range counts as one
+	MaxStringLength int // characters of one string value
+	MaxKeyLength    int // characters of a key
+	MaxKeyLevels    int // names in a key: 3 in data.order.total
 }
 
 // DefaultLimits are Event Grid's 25 filters, 25 values and 512 characters (Microsoft, Understand event filtering for
-// Event Grid subscriptions, 2022-09-09), and our own 512 characters of a key and 256 levels, as deep as an event may
-// nest. Event Grid had 5 filters, 5 values each and two levels below data once (Microsoft, Event filtering,
-// 2018-10-23).
+// Event Grid subscriptions, 2022-09-09), and our own 512 characters of a key and 256 levels, the depth of an event.
+// Event Grid once had 5 filters, 5 values each and two levels below data (Microsoft, Event filtering, 2018-10-23).
 func DefaultLimits() Limits {
 	return Limits{MaxFilters: 25, MaxValues: 25, MaxStringLength: 512, MaxKeyLength: 512, MaxKeyLevels: 256}
 }
 
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
-	for _, f := range []struct {
-		set   *int
-		value int
-	}{
-		{&l.MaxFilters, d.MaxFilters},
-		{&l.MaxValues, d.MaxValues},
-		{&l.MaxStringLength, d.MaxStringLength},
-		{&l.MaxKeyLength, d.MaxKeyLength},
-		{&l.MaxKeyLevels, d.MaxKeyLevels},
-	} {
-		if *f.set <= 0 {
-			*f.set = f.value
+	or := func(n, otherwise int) int {
+		if n > 0 {
+			return n
 		}
+		return otherwise
 	}
-	return l
+	return Limits{
+		MaxFilters: or(l.MaxFilters, d.MaxFilters), MaxValues: or(l.MaxValues, d.MaxValues),
+		MaxStringLength: or(l.MaxStringLength, d.MaxStringLength), MaxKeyLength: or(l.MaxKeyLength, d.MaxKeyLength),
+		MaxKeyLevels: or(l.MaxKeyLevels, d.MaxKeyLevels),
+	}
 }
 
-// Bounds of a number in a filter. PostgreSQL keeps it with all its digits written out, and must be able to.
+// Bounds of a number in a filter, which PostgreSQL stores with all its digits written out.
 const (
 	maxExponent = 1000
 	maxDigits   = 100
@@ -61,8 +50,8 @@ const (
 // Validate is ValidateWithin the default limits.
 func (f *Filter) Validate() error { return f.ValidateWithin(DefaultLimits()) }
 
-// ValidateWithin reports, as a *fieldError, why the filter cannot be stored. It does not limit how many event types are
-// listed: Event Grid does not either.
+// ValidateWithin returns the first mistake in the filter as a *ValidationError. Like Event Grid, it does not limit the
+// number of event types.
 func (f *Filter) ValidateWithin(l Limits) error {
 	if err := f.validateBasic(); err != nil {
 		return err
@@ -77,7 +66,7 @@ func (f *Filter) validateBasic() error {
 		case t == "":
 			return &ValidationError{field, "must not be empty"}
 		case t == allEventTypes && len(f.IncludedEventTypes) > 1:
-			return &ValidationError{field, `"All" must stand alone`}
+			return &ValidationError{field, `"All" must be the only entry`}
 		case !Storable(t):
 			return &ValidationError{field, notStorable}
 		}
@@ -123,25 +112,18 @@ func (a *AdvancedFilter) validate(field string, l Limits) error {
 	if err := a.validateShape(field, op); err != nil {
 		return err
 	}
-	if !op.list && op.operand != operandNone {
-		return operandError(field+".value", l.operandProblem(op, a.Value))
-	}
-	for i, raw := range a.Values {
-		if err := operandError(fmt.Sprintf("%s.values[%d]", field, i), l.operandProblem(op, raw)); err != nil {
-			return err
+	for i, raw := range a.operands(op) {
+		if message := l.operandProblem(op, raw); message != "" {
+			if field += ".value"; op.list {
+				field += fmt.Sprintf("s[%d]", i)
+			}
+			return &ValidationError{field, message}
 		}
 	}
 	return nil
 }
 
-func operandError(field, message string) error {
-	if message == "" {
-		return nil
-	}
-	return &ValidationError{field, message}
-}
-
-// KeyProblem says what is wrong with a key, "" if nothing.
+// KeyProblem describes what is wrong with a key; "" if nothing.
 func (l Limits) KeyProblem(key string) string {
 	names := strings.Split(key, ".")
 	switch {
@@ -152,7 +134,7 @@ func (l Limits) KeyProblem(key string) string {
 	case utf8.RuneCountInString(key) > l.MaxKeyLength:
 		return fmt.Sprintf("must be 1 to %d characters long", l.MaxKeyLength)
 	case len(names) > l.MaxKeyLevels:
-		return fmt.Sprintf("must lead along 1 to %d names, has %d", l.MaxKeyLevels, len(names))
+		return fmt.Sprintf("must have 1 to %d names, has %d", l.MaxKeyLevels, len(names))
 	}
 	for _, name := range names {
 		if name == "" {
@@ -162,7 +144,7 @@ func (l Limits) KeyProblem(key string) string {
 	return ""
 }
 
-// validateShape checks that value and values stand where the operator has them and nowhere else.
+// validateShape checks that the operator's value or values are present, and nothing else.
 func (a *AdvancedFilter) validateShape(field string, op *operator) error {
 	switch {
 	case op.operand == operandNone && (stated(a.Value) || len(a.Values) > 0):
@@ -179,7 +161,7 @@ func (a *AdvancedFilter) validateShape(field string, op *operator) error {
 	return nil
 }
 
-// operandProblem says what is wrong with one value, "" if nothing.
+// operandProblem describes what is wrong with one value; "" if nothing.
 func (l Limits) operandProblem(op *operator, raw json.RawMessage) string {
 	switch op.operand {
 	case operandNumber:
@@ -226,7 +208,7 @@ func numberProblem(raw json.RawMessage) string {
 	return ""
 }
 
-// writtenHuge reports whether a number has more zeros than PostgreSQL's numeric holds, which a decimal leaves out.
+// writtenHuge reports whether a number has more zeros than PostgreSQL's numeric can hold; a decimal has none of them.
 func writtenHuge(raw json.RawMessage) bool {
 	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
 	n, err := strconv.Atoi(cmp.Or(string(exponent), "0"))

@@ -4,7 +4,7 @@ import "postrider/jsonscan"
 
 type valueKind uint8
 
-// The kinds of a value. A key that leads nowhere has valueMissing.
+// The kinds of a value. A key that is not in the event has valueMissing.
 const (
 	valueMissing valueKind = iota
 	valueNull
@@ -15,21 +15,21 @@ const (
 	valueObject
 )
 
-// String names a kind as people do.
+// String names a kind in a sentence.
 func (k valueKind) String() string {
 	return [...]string{"missing", "null", "a boolean", "a number", "a string", "an array", "an object"}[k]
 }
 
-// node is one level of the keys of a FilterSet, put together as a tree, so that one pass over an event finds them all.
+// node is one level of the tree of a set's keys, by which one pass over an event finds them all.
 type node struct {
 	name     string
 	key      int // the key that ends here, -1 for none
-	from, to int // the keys that end here or further down
+	from, to int // the keys that end here or below
 	children []*node
-	index    map[string]*node // of children, where there are many
+	index    map[string]*node // of children, if there are many
 }
 
-// manyChildren is from how many names on a map is faster than comparing.
+// manyChildren is the number of names from which a map is faster than comparing.
 const manyChildren = 12
 
 func (n *node) child(name []byte) *node {
@@ -44,9 +44,9 @@ func (n *node) child(name []byte) *node {
 	return nil
 }
 
-// walker finds the values of keys in JSON text. It reads the text once and decodes only escapes in names. Of members
-// with equal names the last counts, as in PostgreSQL's jsonb, JavaScript and encoding/json. In text that is not JSON,
-// it finds what comes before the error.
+// walker finds the values of keys in JSON text. It reads the text once and decodes only escapes in names. The last of
+// members with equal names counts, as in PostgreSQL's jsonb, JavaScript and encoding/json. In text that is not JSON, it
+// finds values before the error.
 type walker struct {
 	jsonscan.Scanner
 	values []value
@@ -63,7 +63,7 @@ func (w *walker) object(n *node) bool {
 	})
 }
 
-// value notes the value at Pos. An earlier member of the same name is forgotten, with all that was found in it.
+// value stores the value at Pos. It removes the values found in an earlier member of the same name.
 func (w *walker) value(n *node) (ok bool) {
 	for k := n.from; k < n.to; k++ {
 		w.values[k].kind = valueMissing
@@ -80,7 +80,7 @@ func (w *walker) value(n *node) (ok bool) {
 	return ok
 }
 
-// readValue tells a value's kind. The text of a string is what stands between its quotes.
+// readValue returns a value's kind and text, of a string without its quotes.
 func readValue(raw []byte) (valueKind, []byte) {
 	switch raw[0] {
 	case '"':

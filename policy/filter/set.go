@@ -9,36 +9,36 @@ import (
 	"postrider/jsonscan"
 )
 
-// EventView is what filters see of an event.
+// EventView is the part of an event that filters read.
 type EventView struct {
-	// CloudEvent says which names the envelope has: type and source, or eventType, topic and dataVersion.
+	// CloudEvent selects the names of the envelope: type and source, or eventType, topic and dataVersion.
 	CloudEvent bool
-	// Custom says that Body is the publisher's own JSON. Its names are those of the Event Grid schema, with the values
-	// above even where Body has a member of that name, data being the whole of Body; all other names are Body's own.
+	// Custom: Body is the publisher's own JSON. Names of the Event Grid schema have the values below, even if Body has a
+	// member of that name, and data is the whole of Body; all other names are Body's.
 	Custom bool
 	// Type is eventType or type.
 	Type string
-	// The other members of the envelope, "" where the event has none. Topic is the one an event is delivered with,
-	// whatever the publisher wrote; Source is CloudEvents' own.
+	// ID to DataVersion are other members of the envelope, "" if the event has none. Topic is the delivered one; Source is
+	// CloudEvents' own.
 	ID, Subject, Topic, Source, DataVersion string
 	// EventTime is of a custom event; the others have it in Body.
 	EventTime string
-	// Body is the event's JSON object. It is read only where a key is not one of the above.
+	// Body is the event's JSON object. It is read only for keys that are not above.
 	Body []byte
 }
 
-// Set is the filters of all event subscriptions of a topic, made ready so that an event's body is read once for all of
-// them, and not at all where nothing is asked of it. It is never changed and may be used by many at once.
+// Set is the filters of all event subscriptions of a topic, prepared so that an event's body is read at most once. It
+// is immutable and safe for concurrent use.
 type Set struct {
 	keySet
 	filters []compiledFilter
 }
 
-// keySet is keys made ready to be looked up in an event, all of them at once.
+// keySet is keys that are looked up in an event all at once.
 type keySet struct {
 	keys   []compiledKey
 	root   node
-	inBody bool // a key can only be found in the body
+	inBody bool // a key is only in the body
 }
 
 type compiledFilter struct {
@@ -46,22 +46,22 @@ type compiledFilter struct {
 	clauses []clause
 }
 
-// clause is an advanced filter with its operands read.
+// clause is an advanced filter with decoded operands.
 type clause struct {
-	*operator // nil: not one that Validate would let through; it wants no event
+	*operator // nil: invalid, matches no event
 	key       int
 	arrays    bool
-	numbers   []number // ranges are two each
+	numbers   []number // two for a range
 	texts     [][]byte // folded
 	truth     bool
 }
 
 type compiledKey struct {
 	envelope  envelopeMember
-	attribute bool // a CloudEvent's number or boolean here is a text too
+	attribute bool // a CloudEvent's number or boolean at this key is also a text
 }
 
-// envelopeMember is a member that EventView holds decoded.
+// envelopeMember is a member that EventView has.
 type envelopeMember uint8
 
 const (
@@ -83,15 +83,14 @@ var envelopeMembers = map[string]envelopeMember{
 	"metadataVersion": memberMetadataVersion,
 }
 
-// envelopeNames are the names that a key may spell in any case, as Event Grid's own pages do ("ID", "Subject",
-// "Data.Key1").
+// envelopeNames are the names that keys have in any case, as on Event Grid's pages ("ID", "Subject", "Data.Key1").
 var envelopeNames = []string{
 	"id", "subject", "eventType", "type", "topic", "source", "dataVersion", "data", "eventTime", "metadataVersion",
 	"specversion", "time", "datacontenttype", "dataschema", "data_base64",
 }
 
-// NewSet makes filters ready. The places that Matching tells are places in this list. The filters must not be changed
-// afterwards. A filter that Validate refuses is no error here: what cannot be read of it wants no event.
+// NewSet prepares filters, whose indexes in the list are those that Matching returns. Do not change them afterwards. An
+// invalid filter matches no event.
 func NewSet(filters []*Filter) *Set {
 	s := &Set{filters: make([]compiledFilter, len(filters))}
 	tree := &keyTree{ends: map[string]*keyNode{}}
@@ -113,10 +112,10 @@ func NewSet(filters []*Filter) *Set {
 	return s
 }
 
-// keyTree is keys as a tree, before they are numbered.
+// keyTree is a tree of keys before they have numbers.
 type keyTree struct {
 	root keyNode
-	ends map[string]*keyNode // by key as it is spelled
+	ends map[string]*keyNode // by key as written
 }
 
 type keyNode struct {
@@ -125,14 +124,14 @@ type keyNode struct {
 	below map[string]*keyNode
 }
 
-// add makes a key known; the same twice is nothing.
+// add adds a key, once.
 func (t *keyTree) add(key string) {
 	if t.ends[key] == nil {
 		t.ends[key] = t.root.add(splitKey(key))
 	}
 }
 
-// set makes the keys ready. From then on each of ends has its key's number.
+// set numbers the keys, also in ends.
 func (t *keyTree) set() keySet {
 	s := keySet{root: node{key: -1}}
 	s.keys = t.number(&s.root)
@@ -140,7 +139,7 @@ func (t *keyTree) set() keySet {
 	return s
 }
 
-// add makes the nodes that are missing on a path and returns the last of it.
+// add adds the missing nodes of a path and returns its last one.
 func (n *keyNode) add(path []string) *keyNode {
 	for _, name := range path {
 		if n.below == nil {
@@ -155,7 +154,7 @@ func (n *keyNode) add(path []string) *keyNode {
 	return n
 }
 
-// number gives the keys their numbers from the top down, so that those below a node stand together, and returns them.
+// number numbers the keys from the root, so that those below a node are consecutive, and returns them.
 func (t *keyTree) number(root *node) []compiledKey {
 	var keys []compiledKey
 	var visit func(from *keyNode, to *node, path []string)
@@ -194,7 +193,7 @@ func newCompiledKey(path []string) compiledKey {
 	return compiledKey{envelope: envelopeMembers[path[0]], attribute: path[0] != "data"}
 }
 
-// splitKey returns the names that a key leads along, the first in the envelope's spelling.
+// splitKey returns the names of a key, the first in the envelope's spelling.
 func splitKey(key string) []string {
 	path := strings.Split(key, ".")
 	for _, name := range envelopeNames {
@@ -205,7 +204,7 @@ func splitKey(key string) []string {
 	return path
 }
 
-// compile reads an advanced filter's operands.
+// compile decodes an advanced filter's operands.
 func (a *AdvancedFilter) compile() clause {
 	op := operatorOf(a.OperatorType)
 	if op == nil {
@@ -224,7 +223,7 @@ func (a *AdvancedFilter) compile() clause {
 	return c
 }
 
-// add reads one operand.
+// add decodes one operand.
 func (c *clause) add(raw json.RawMessage) bool {
 	switch c.operand {
 	case operandNumber:
@@ -256,7 +255,7 @@ func isNumber(raw json.RawMessage) bool {
 	return len(raw) > 0 && (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9') && json.Valid(raw)
 }
 
-// readText decodes a string. It reports surrogate halves, which decode to nothing that can be stored.
+// readText decodes a string. lone reports a lone surrogate, which cannot be stored.
 func readText(raw json.RawMessage) (text []byte, lone, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' || !json.Valid(raw) {
 		return nil, false, false
@@ -272,4 +271,36 @@ func readPair(raw json.RawMessage) (from, to json.RawMessage, ok bool) {
 		return nil, nil, false
 	}
 	return ends[0], ends[1], true
+}
+
+// Keys looks up several keys of an event at once. It is immutable and safe for concurrent use.
+type Keys struct {
+	set     keySet
+	indexes []int // in set, by index in NewKeys' list
+}
+
+// NewKeys prepares keys, written as in Filter.AdvancedFilters.
+func NewKeys(keys []string) *Keys {
+	tree := &keyTree{ends: map[string]*keyNode{}}
+	for _, key := range keys {
+		tree.add(key)
+	}
+	k := &Keys{set: tree.set()}
+	for _, key := range keys {
+		k.indexes = append(k.indexes, tree.ends[key].key)
+	}
+	return k
+}
+
+// Each calls use with the index of each key in NewKeys' list and the event's value as text. Keys without a string,
+// number or boolean are left out. Numbers keep their digits.
+func (k *Keys) Each(view *EventView, use func(i int, text string)) {
+	e := evaluations.Get().(*evaluation)
+	e.read(&k.set, view)
+	for i, index := range k.indexes {
+		if text, ok := e.values[index].scalar(); ok {
+			use(i, text)
+		}
+	}
+	e.release()
 }
