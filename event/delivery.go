@@ -161,12 +161,12 @@ func appendSpliced(dst []byte, f *fields, path string) []byte {
 
 // appendMembers appends names and string values in turn to an object in dst that is not yet closed.
 func appendMembers(dst []byte, namesAndValues ...string) []byte {
-	for i := 0; i < len(namesAndValues); i += 2 {
+	for pairs := namesAndValues; len(pairs) >= 2; pairs = pairs[2:] {
 		if len(dst) > 0 && dst[len(dst)-1] != '{' {
 			dst = append(dst, ',')
 		}
-		dst = append(appendQuoted(dst, namesAndValues[i]), ':')
-		dst = appendQuoted(dst, namesAndValues[i+1])
+		dst = append(appendQuoted(dst, pairs[0]), ':')
+		dst = appendQuoted(dst, pairs[1])
 	}
 	return dst
 }

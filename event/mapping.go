@@ -74,7 +74,8 @@ func (m *Mapping) Validate() error {
 		field *MappedFieldWithDefault
 		value rule // of the default
 	}{
-		{"eventType", p.EventType, required}, {"subject", p.Subject, requiredLongOrEmpty},
+		{"eventType", p.EventType, required},
+		{"subject", p.Subject, requiredLongOrEmpty},
 		{"dataVersion", p.DataVersion, optionalOrEmpty},
 	} {
 		if err := f.field.check(root+".properties."+f.name, f.value); err != nil {

@@ -35,6 +35,7 @@ func TestNeighbours(t *testing.T) {
 	}
 	require.Zero(t, policy.ClientNetwork(netip.Addr{}))
 }
+
 func TestBucket(t *testing.T) {
 	t.Parallel()
 	b := policy.Bucket{Burst: 3, Every: time.Second}
