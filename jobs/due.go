@@ -17,20 +17,20 @@ var errNoPolicy = errors.New("its retry policy does not exist")
 
 // configure finds the event subscription and its rules; false if it was deleted.
 func (a *attempt) configure(ctx context.Context) (bool, error) {
-	catalogue := a.engine.parts.Cache.Snapshot()
-	sub, ok := catalogue.Subscription(a.args.Subscription)
+	snapshot := a.engine.parts.Cache.Snapshot()
+	sub, ok := snapshot.Subscription(a.args.Subscription)
 	// Deleted; or created or validated on another node within the last second.
 	if !ok || sub.NotValidated() && (a.work == nil || a.work.Hold == "") {
 		if err := a.engine.parts.Cache.Reload(ctx); err != nil {
 			return false, err
 		}
-		catalogue = a.engine.parts.Cache.Snapshot()
-		if sub, ok = catalogue.Subscription(a.args.Subscription); !ok {
+		snapshot = a.engine.parts.Cache.Snapshot()
+		if sub, ok = snapshot.Subscription(a.args.Subscription); !ok {
 			return false, nil
 		}
 	}
 	a.sub = sub
-	if a.rules, ok = catalogue.Rules(sub.ID); !ok {
+	if a.rules, ok = snapshot.Rules(sub.ID); !ok {
 		return false, fmt.Errorf("event subscription %q of topic %q: %w", sub.Name, sub.Topic, errNoPolicy)
 	}
 	return true, nil

@@ -18,7 +18,7 @@ import (
 type explained struct {
 	rules     policy.Rules
 	kind      policy.EndpointKind
-	met       policy.Result
+	result    policy.Result
 	explained policy.Explanation
 	name      string
 }
@@ -33,8 +33,8 @@ func TestEngineDoesWhatExplainSays(t *testing.T) {
 			for _, behavior := range []policy.Behavior{policy.BehaviorSafe, policy.BehaviorDocumented} {
 				for _, kind := range []policy.EndpointKind{policy.KindWebhook, policy.KindAzureResource} {
 					for _, deadLetter := range []bool{true, false} {
-						for _, met := range everyResult() {
-							explainedCase(t, &p, behavior, kind, deadLetter, met).require(t, &p, behavior)
+						for _, result := range everyResult() {
+							explainedCase(t, &p, behavior, kind, deadLetter, result).require(t, &p, behavior)
 						}
 					}
 				}
@@ -57,19 +57,19 @@ func everyResult() (all []policy.Result) {
 }
 
 func explainedCase(
-	t *testing.T, p *policy.Policy, behavior policy.Behavior, kind policy.EndpointKind, deadLetter bool, met policy.Result,
+	t *testing.T, p *policy.Policy, behavior policy.Behavior, kind policy.EndpointKind, deadLetter bool, result policy.Result,
 ) explained {
 	t.Helper()
-	inRange := met
-	if met.Err == "" && met.Status < 200 {
+	inRange := result
+	if result.Err == "" && result.Status < 200 {
 		inRange.Status = 599 // explain takes final statuses only; both are "other" in every policy
 	}
 	x, err := policy.Explain(p,
 		policy.ExplainOptions{Kind: kind, Result: inRange, Behavior: behavior, DeadLetter: &deadLetter})
 	require.NoError(t, err)
 	return explained{
-		rules: p.Resolve(policy.Overrides{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, met: met, explained: x,
-		name: fmt.Sprintf("%s %s %s, dead letters %t: %s", p.Name, behavior, kind, deadLetter, met),
+		rules: p.Resolve(policy.Overrides{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, result: result, explained: x,
+		name: fmt.Sprintf("%s %s %s, dead letters %t: %s", p.Name, behavior, kind, deadLetter, result),
 	}
 }
 
@@ -77,12 +77,12 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 	t.Helper()
 	published := time.Unix(0, 0).UTC()
 	first := x.delivery(published)
-	times, end := first.timeline(x.met, nil)
+	times, end := first.timeline(x.result, nil)
 	require.Equal(t, x.attemptTimes(), times, x.name)
 	require.Equal(t, x.explained.End, end, x.name)
 
 	hold := x.failAll(published)
-	require.Equal(t, expectedHold(p, behavior, x.met), hold.Until.Sub(hold.Since), x.name)
+	require.Equal(t, expectedHold(p, behavior, x.result), hold.Until.Sub(hold.Since), x.name)
 	if !hold.Held() {
 		return
 	}
@@ -98,7 +98,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		return
 	}
 	second.work.Hold, second.work.Probation.Probe = "", true
-	times, end = second.timeline(x.met, &hold)
+	times, end = second.timeline(x.result, &hold)
 	require.Equal(t, x.explained.End.State, end.State, x.name)
 	if len(x.explained.Attempts) == 1 {
 		require.Equal(t, x.explained.End.Reason, end.Reason, x.name)
@@ -124,7 +124,7 @@ func (x explained) delivery(published time.Time) *attempt {
 func (x explained) failAll(now time.Time) (hold policy.ProbationState) {
 	p := x.rules.Policy
 	for range max(p.Probation.Trigger, 1) {
-		hold, _ = p.AfterFailure(hold, p.Classify(x.kind, x.met), x.met, true, now)
+		hold, _ = p.AfterFailure(hold, p.Classify(x.kind, x.result), x.result, true, now)
 	}
 	return hold
 }
@@ -137,7 +137,7 @@ func (x explained) attemptTimes() (times []float64) {
 }
 
 // timeline runs a delivery's due checks; attempts take no time. hold, if any, is the hold whose probe each attempt is.
-func (a *attempt) timeline(met policy.Result, hold *policy.ProbationState) (times []float64, end policy.ExplainedEnd) {
+func (a *attempt) timeline(result policy.Result, hold *policy.ProbationState) (times []float64, end policy.ExplainedEnd) {
 	for now := a.work.NextAttemptAt; ; now = a.work.NextAttemptAt {
 		if hold != nil && hold.Held() && hold.Until.After(now) {
 			now = hold.Until
@@ -146,7 +146,7 @@ func (a *attempt) timeline(met policy.Result, hold *policy.ProbationState) (time
 		verdict, _, due := a.checkDue(now)
 		if due {
 			times = append(times, at)
-			facts := a.facts(now, now, endpoint.Response{Result: met})
+			facts := a.facts(now, now, endpoint.Response{Result: result})
 			facts.TimeToLiveSince = a.work.Members[0].TimeToLiveSince
 			verdict = policy.Decide(a.rules.Policy, facts)
 		}
@@ -154,7 +154,7 @@ func (a *attempt) timeline(met policy.Result, hold *policy.ProbationState) (time
 			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}
 		}
 		if hold != nil {
-			*hold, _ = a.rules.Policy.AfterProbe(*hold, a.rules.Policy.Classify(a.sub.EndpointKind, met), met, now)
+			*hold, _ = a.rules.Policy.AfterProbe(*hold, a.rules.Policy.Classify(a.sub.EndpointKind, result), result, now)
 		}
 		if a.work.FirstAttemptAt == nil {
 			a.work.FirstAttemptAt = &now
@@ -174,26 +174,26 @@ func stateOf(v policy.Verdict) string {
 }
 
 // expectedHold follows the pages, not the policies: how long such failures hold deliveries.
-func expectedHold(p *policy.Policy, behavior policy.Behavior, met policy.Result) time.Duration {
+func expectedHold(p *policy.Policy, behavior policy.Behavior, result policy.Result) time.Duration {
 	switch {
-	case met.Status >= 200 && met.Status <= 204 || met.Err == policy.ErrorCanceled:
+	case result.Status >= 200 && result.Status <= 204 || result.Err == policy.ErrorCanceled:
 		return 0
 	case p.Name == "namespace-2023":
 		return map[string]time.Duration{
 			"429": 10 * time.Second, "503": 10 * time.Second, "408": 10 * time.Second, "timeout": 10 * time.Second,
 			"socket": 30 * time.Second, "dns": 5 * time.Minute, "401": 5 * time.Minute, "unauthorized": 5 * time.Minute,
 			"403": 5 * time.Minute, "404": 5 * time.Minute,
-		}[met.String()]
+		}[result.String()]
 	case p.Name == "preview-2017" || p.Name == "ga-2018":
 		return 0
 	case behavior == policy.BehaviorDocumented:
 		return 5 * time.Minute
-	case met.Err == policy.ErrorUnauthorized || met.Err == policy.ErrorArgument: // no request was sent
+	case result.Err == policy.ErrorUnauthorized || result.Err == policy.ErrorArgument: // no request was sent
 		return 0
-	case met.Err != "" || met.Status >= 500:
+	case result.Err != "" || result.Status >= 500:
 		return 5 * time.Minute
 	}
-	switch met.Status {
+	switch result.Status {
 	case 401, 403, 404, 408, 429:
 		return 5 * time.Minute
 	default:

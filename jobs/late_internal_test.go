@@ -13,7 +13,7 @@ func TestLateVerdict(t *testing.T) {
 	t.Parallel()
 	p, _ := policy.Builtin("ga-2021")
 	tests := map[string]struct {
-		met    policy.Result
+		result policy.Result
 		action policy.VerdictAction
 		why    string
 	}{
@@ -30,7 +30,7 @@ func TestLateVerdict(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			verdict, why, ok := lateVerdict(&p, policy.KindWebhook, tt.met)
+			verdict, why, ok := lateVerdict(&p, policy.KindWebhook, tt.result)
 			require.Equal(t, tt.action != "", ok)
 			require.Equal(t, tt.action, verdict.Action)
 			require.Equal(t, tt.why, why)

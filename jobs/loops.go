@@ -173,9 +173,9 @@ func (e *Engine) clean(ctx context.Context) error {
 
 // forget frees the memory that this node uses for deleted event subscriptions.
 func (e *Engine) forget(context.Context) error {
-	catalogue := e.parts.Cache.Snapshot()
+	snapshot := e.parts.Cache.Snapshot()
 	e.parts.Gate.Forget(func(id int64) bool {
-		_, known := catalogue.Subscription(id)
+		_, known := snapshot.Subscription(id)
 		return known
 	})
 	e.parts.Loader.Forget()

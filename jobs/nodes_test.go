@@ -143,8 +143,8 @@ func TestNodesForgetDeletedEventSubscriptions(t *testing.T) {
 	kept, gone := b.subscribe(t, "kept", "https://example.com/kept", nil), b.subscribe(t, "gone",
 		"https://example.com/gone", nil)
 	e := b.newEngine(t, b.store, nil)
-	e.Met(kept.ID)
-	e.Met(gone.ID)
+	e.NoteFailure(kept.ID)
+	e.NoteFailure(gone.ID)
 	require.NoError(t, b.store.Subscriptions.Delete(t.Context(), topicName, "gone"))
 	require.NoError(t, b.store.Cache.Reload(t.Context()))
 	require.NoError(t, e.Start(t.Context()))

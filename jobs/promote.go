@@ -95,8 +95,8 @@ func rotated[T any](list []T, by int) []T {
 }
 
 func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queue.Waiting) error {
-	catalogue, capacity := e.parts.Cache.Snapshot(), e.parts.Traffic.Capacity(w.SubscriptionID)
-	sub, known := catalogue.Subscription(w.SubscriptionID)
+	snapshot, capacity := e.parts.Cache.Snapshot(), e.parts.Traffic.Capacity(w.SubscriptionID)
+	sub, known := snapshot.Subscription(w.SubscriptionID)
 	if capacity <= 0 || !known || t.Holds[w.SubscriptionID].TimeToLiveStopped { // deleted: canceled by drain
 		return nil
 	}
@@ -107,14 +107,14 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 		_, err := e.parts.Releaser.Refill(ctx, w.SubscriptionID, sub.Batching(), capacity)
 		return err
 	}
-	rules, known := catalogue.Rules(sub.ID)
+	rules, known := snapshot.Rules(sub.ID)
 	if !known {
 		return nil
 	}
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
 	if w.Hold == catalog.HoldProbation &&
-		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(catalogue, sub).Met, rules.DeadLetter) {
+		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Met, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := e.parts.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, capacity)

@@ -120,17 +120,17 @@ func (b *bundle) statusRows(t *testing.T, name string) []statusRow {
 func (r statusRow) require(t *testing.T, k statusColumn) {
 	t.Helper()
 	where := fmt.Sprintf("%s: %d", k.name(), r.Event)
-	met := policy.Result{Status: r.Event}
+	result := policy.Result{Status: r.Event}
 	if announced(r.Event) {
-		met = policy.Result{Err: policy.ErrorSocket}
+		result = policy.Result{Err: policy.ErrorSocket}
 	}
-	require.Equal(t, met.Status, r.Status, where)
-	require.Equal(t, string(k.policy.Classify(k.kind, met)), r.Outcome, where)
-	require.EqualValues(t, k.decided(met).Action, r.Verdict, where)
+	require.Equal(t, result.Status, r.Status, where)
+	require.Equal(t, string(k.policy.Classify(k.kind, result)), r.Outcome, where)
+	require.EqualValues(t, k.decided(result).Action, r.Verdict, where)
 	if r.Event == http.StatusSwitchingProtocols {
-		met = policy.Result{Status: 599} // not in Explain's range, and "other" in every policy
+		result = policy.Result{Status: 599} // not in Explain's range, and "other" in every policy
 	}
-	explained, err := policy.Explain(&k.policy, policy.ExplainOptions{Kind: k.kind, Result: met})
+	explained, err := policy.Explain(&k.policy, policy.ExplainOptions{Kind: k.kind, Result: result})
 	require.NoError(t, err, where)
 	if len(explained.Attempts) == 1 {
 		require.Equal(t, policy.ExplainedEnd{State: r.State, Reason: policy.Reason(r.Reason)}, explained.End, where)
@@ -138,13 +138,13 @@ func (r statusRow) require(t *testing.T, k statusColumn) {
 	}
 	require.Equal(t, "pending", r.State, where)
 	require.InDelta(t, explained.Attempts[1].AtSeconds, r.Gap, 1, where)
-	require.EqualValues(t, k.policy.Cell(k.kind, met).MinDelay.Milliseconds(), r.Floor, where)
+	require.EqualValues(t, k.policy.Cell(k.kind, result).MinDelay.Milliseconds(), r.Floor, where)
 }
 
-func (k statusColumn) decided(met policy.Result) policy.Verdict {
+func (k statusColumn) decided(result policy.Result) policy.Verdict {
 	at := time.Unix(0, 0)
 	return policy.Decide(k.policy.Resolve(policy.Overrides{}).Policy, policy.Attempt{
-		Result: met, Kind: k.kind, Number: 1, TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
+		Result: result, Kind: k.kind, Number: 1, TimeToLiveSince: at, FirstAttemptAt: at, ScheduledAt: at, FinishedAt: at,
 		Limits: policy.Limits{MaxAttempts: k.policy.DefaultMaxAttempts, TTL: k.policy.DefaultTTL}, DeadLetter: true,
 	})
 }

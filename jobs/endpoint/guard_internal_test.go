@@ -72,7 +72,7 @@ func post(t *testing.T, c *Client, endpoint string) Response {
 	return resp
 }
 
-// A name that resolves to an internal address is rejected when it is dialled, whatever form the address has. An opened
+// A name that resolves to an internal address is rejected when it is dialed, whatever form the address has. An opened
 // range does not open the metadata service in it.
 func TestNamesOfInternalAddressesAreRejected(t *testing.T) {
 	t.Parallel()

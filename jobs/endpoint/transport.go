@@ -66,7 +66,7 @@ func (t *transports) newTransport(control func(string, string, syscall.RawConn) 
 		MaxResponseHeaderBytes: maxResponseHead,
 		DisableCompression:     true,
 	}
-	if t.Proxy != nil { // the only address that is dialled, configured by the operator
+	if t.Proxy != nil { // the only address that is dialed, configured by the operator
 		transport.Proxy, control = http.ProxyURL(t.Proxy), nil
 	}
 	transport.DialContext = (&net.Dialer{

@@ -2,8 +2,8 @@ package jobs
 
 import "postrider/policy"
 
-// Met notes a failed request to an event subscription's endpoint.
-func (e *Engine) Met(subscription int64) {
+// NoteFailure notes a failed request to an event subscription's endpoint.
+func (e *Engine) NoteFailure(subscription int64) {
 	e.parts.Gate.Learn(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout})
 }
 
