@@ -36,8 +36,8 @@ type child struct {
 	err      error         // how it ended, once done is closed
 }
 
-// startChild runs the program with these arguments. Of the environment it gets ours, without what configures postrider
-// or PostgreSQL, and extra. Only stop ends it, and the end of this process (on Linux; elsewhere only an orderly one).
+// startChild runs the program with these arguments, and with the environment of this process without variables of
+// postrider and PostgreSQL, and with extra. It ends with stop, or on Linux with this process.
 func startChild(dir, name, binary string, extra []string, args ...string) (*child, error) {
 	log, err := os.Create(filepath.Join(dir, name+".log"))
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *child) ended() error {
 	return c.explain(fmt.Errorf("%s ended: %w", c.name, cmp.Or(c.err, errors.New("exit status 0"))))
 }
 
-// explain adds the last lines of the child's log.
+// explain adds the last lines of the child's log to an error.
 func (c *child) explain(err error) error {
 	raw, _ := os.ReadFile(c.log)
 	lines := bytes.Split(bytes.TrimSpace(raw), []byte{'\n'})
@@ -145,7 +145,7 @@ func (c *child) stop() error {
 	return c.explain(fmt.Errorf("stop %s: %w", c.name, c.err))
 }
 
-// parallelChanges is how many topics or event subscriptions are created at once. Changes wait for one another.
+// parallelChanges is how many topics or event subscriptions are created at once.
 const parallelChanges = 16
 
 // admin is a client of the management API, and of a receiver's /stats.

@@ -23,11 +23,10 @@ type Hash [sha256.Size]byte
 type Ledger struct {
 	mu   sync.Mutex
 	file io.WriteCloser
-	err  error // the first failure: a ledger with a hole proves nothing
+	err  error // the first error: an incomplete ledger proves nothing
 }
 
-// OpenLedger opens a ledger for appending. Each line is written to the file at once: a program that is killed loses no
-// line that it noted.
+// OpenLedger opens a ledger for appending. It writes each line at once, so that a killed program loses none.
 func OpenLedger(path string) (*Ledger, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -36,7 +35,7 @@ func OpenLedger(path string) (*Ledger, error) {
 	return &Ledger{file: file}, nil
 }
 
-// openBufferedLedger starts a ledger whose lines reach the file in blocks, and all of them at Close.
+// openBufferedLedger creates a ledger that writes lines in blocks, and the last ones at Close.
 func openBufferedLedger(path string) (*Ledger, error) {
 	file, err := createBuffered(path)
 	return &Ledger{file: file}, err
@@ -47,7 +46,7 @@ func (l *Ledger) Note(id string, hash Hash) error {
 	return l.write(appendLine(nil, "", []byte(id), hash))
 }
 
-// write appends what appendLine has made.
+// write appends lines of appendLine.
 func (l *Ledger) write(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +87,7 @@ type bufferedFile struct {
 func createBuffered(path string) (*bufferedFile, error) {
 	file, err := os.Create(path)
 	if err != nil {
-		return nil, fmt.Errorf("create the file of what arrives: %w", err)
+		return nil, fmt.Errorf("create the file of arrivals: %w", err)
 	}
 	return &bufferedFile{bufio.NewWriterSize(file, 64<<10), file}, nil
 }
@@ -141,18 +140,15 @@ func parseEntry(line []byte) (e Entry, ok bool) {
 	}
 }
 
-// Verdict compares what was published with what was received. The lists contain ids, sorted, each once.
+// Verdict compares published and received events. The lists contain ids, sorted, each once.
 type Verdict struct {
 	Published int // acknowledged to the publisher
-	Received  int // receipts, duplicates included
-	// Lost were acknowledged and not received: this must never happen.
-	Lost []string
-	// Changed were received, at least once, with other bytes than were published. Only if both ledgers have a hash.
-	Changed []string
-	// Unacknowledged were received although the publisher got no 200: right only after a crash.
-	Unacknowledged []string
-	// Duplicates are the receipts beyond the first of each id.
-	Duplicates int
+	Received  int // receipts, including duplicates
+
+	Lost           []string // acknowledged and not received: this must never happen
+	Changed        []string // received with other bytes than published, if both ledgers have a hash
+	Unacknowledged []string // received although the publisher got no 200: valid only after a crash
+	Duplicates     int      // receipts after the first of each id
 }
 
 // Compare compares the ledger of an endpoint with the publisher's.

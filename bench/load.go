@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// defaultClients: with 32 and 64 connections the commits are small, and an event costs 570 and 440 microseconds of
-	// CPU in all; with 128 and 256 it costs 300. From 384 on publishes outrun deliveries, and a backlog builds up.
+	// defaultClients: with 32 and 64 connections commits are small, and an event costs 570 and 440 µs of CPU; with 128 and
+	// 256 it costs 300. With 384 or more, events are published faster than delivered.
 	defaultClients = 256
 	// responseTimeout is longer than postrider's own timeouts, which are 30 s.
 	responseTimeout = 60 * time.Second
@@ -29,7 +29,7 @@ const (
 	failurePause = 50 * time.Millisecond
 )
 
-// target is a topic, and perhaps one event subscription of it, that events are published for.
+// target is a topic, or one event subscription of it, to publish events for.
 type target struct {
 	url     string // http://host:port/topics/{topic}/api/events
 	key     string // an access key of the topic
@@ -48,13 +48,13 @@ type loadOptions struct {
 	ledger           *Ledger // of the accepted events; nil: none
 }
 
-// loadReport is what the publishers saw, in events.
+// loadReport has the results of the publishers, in events.
 type loadReport struct {
 	published, rejected, failed int64 // responses 200, other responses, no response
 	firstError                  error // of a rejected or failed request
 	from, to                    time.Time
-	// latency is of the requests with response 200. In an open loop it counts from the time at which the request was
-	// due: a service that stalls must not look fast because it was sent less (coordinated omission).
+	// latency is of the requests with response 200. In an open loop it counts from the time at which the request was due,
+	// so that a stall of the service counts (coordinated omission).
 	latency Latencies
 	stall   time.Duration // the longest time without a response 200
 }
@@ -85,7 +85,7 @@ func newLoad(o loadOptions) (*load, error) {
 	return l, nil
 }
 
-// newClient makes no request twice. Its connections end with ctx, or disconnect.
+// newClient returns a client that repeats no request. Its connections end with ctx or disconnect.
 func newClient(ctx context.Context, t target, connections int) (_ *fasthttp.HostClient, disconnect func()) {
 	ctx, disconnect = context.WithCancel(ctx)
 	dialer := net.Dialer{Timeout: responseTimeout}
@@ -181,11 +181,11 @@ func (l *load) due(ctx context.Context, request int64) (time.Time, bool) {
 
 var errRejected = errors.New("the publish was rejected")
 
-// publication is one request, used again and again.
+// publication is a reusable request.
 type publication struct {
 	request     fasthttp.Request
 	response    fasthttp.Response
-	body, lines []byte // lines are those of its events in a ledger
+	body, lines []byte // lines are the ledger lines of its events
 }
 
 // prepare makes it the request of count events that are numbered from first.
@@ -233,22 +233,22 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// waitUntil waits for a moment; false if ctx ended.
-func waitUntil(ctx context.Context, moment time.Time) bool { return pause(ctx, time.Until(moment)) }
+// waitUntil waits until a time; false if ctx ended.
+func waitUntil(ctx context.Context, t time.Time) bool { return pause(ctx, time.Until(t)) }
 
 const (
-	// firstID makes the numbers in ids equally long: 13 digits.
+	// firstID gives all numbers in ids 13 digits.
 	firstID  = 1_000_000_000_000
 	idPrefix = `{"id":"`
 	idLength = 8 + 1 + 13 // run, dash, number
-	// timeFormat of eventTime has a fixed length, too: all events of a load have the same size.
+	// timeFormat of eventTime has a fixed length, so that all events of a load have the same size.
 	timeFormat = "2006-01-02T15:04:05.000000Z"
-	// leastEventBytes holds the members that every event of a load has.
+	// leastEventBytes is the size of an event with the members of every load.
 	leastEventBytes = 320
 )
 
-// eventWriter writes the events of one target. They name their topic and metadataVersion, so that postrider adds
-// nothing: they must arrive byte for byte.
+// eventWriter writes the events of one target. They have a topic and metadataVersion, so that postrider adds nothing and
+// they must arrive unchanged.
 type eventWriter struct{ middle, filler string }
 
 // newEventWriter is for events of eventBytes each, from brace to brace.
@@ -274,11 +274,11 @@ func (w eventWriter) append(body []byte, run string, number int64, sent time.Tim
 	return append(append(body, w.filler...), `"}}`...)
 }
 
-// newRunID is random: ids of two runs never meet in one ledger.
+// newRunID returns random text, so that ids of two runs differ.
 func newRunID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// text returns that many letters, the same in every run. They do not compress as one repeated letter would: a disk or a
-// database that compresses must not look faster than it is.
+// text returns n letters, the same in every run. They compress badly, so that compression of a disk or database does not
+// improve the result.
 func text(n int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
 	source, b := mathrand.New(mathrand.NewPCG(1, 2)), make([]byte, n)

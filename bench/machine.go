@@ -12,7 +12,7 @@ import (
 // ticks are the clock ticks per second in which Linux reports CPU time; 100 on every architecture that Go supports.
 const ticks = 100
 
-// Machine is what a measurement ran on.
+// Machine describes the machine of a measurement.
 type Machine struct {
 	OS    string `json:"os"`
 	CPUs  int    `json:"cpus"`
@@ -37,13 +37,13 @@ func thisMachine() Machine {
 	return m
 }
 
-// String is for a person.
+// String formats the machine for people.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d CPUs (%s), %.0f GB, %s; service, database, publishers and sink share it", m.CPUs, m.Model,
 		float64(m.MemoryBytes)/(1<<30), m.OS)
 }
 
-// peakMB is the most memory that a process has had since resetPeak (resident, in MiB); 0 without /proc.
+// peakMB returns the peak resident memory of a process since resetPeak, in MiB; 0 without /proc.
 func peakMB(pid int) float64 {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -55,11 +55,11 @@ func peakMB(pid int) float64 {
 
 func resetPeak(pid int) { _ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0) }
 
-// machineBusy is the entry of all processes of the machine in CPU times.
+// machineBusy is the name of the CPU time of all processes.
 const machineBusy = "busy"
 
-// cpuSeconds is the CPU time so far of each process and of the machine, as far as it is known. That of postgres, unless
-// its process is 0, includes its sessions. CPU time that the hypervisor took (steal) counts as busy.
+// cpuSeconds returns the CPU time of each process and of the machine. That of postgres, unless its process is 0, includes
+// its sessions. Time that the hypervisor took (steal) counts as busy.
 func cpuSeconds(postgres int, processes map[int]string) map[string]float64 {
 	seconds := map[string]float64{}
 	fs, err := procfs.NewDefaultFS()
@@ -71,7 +71,7 @@ func cpuSeconds(postgres int, processes map[int]string) map[string]float64 {
 		stat, err := p.Stat()
 		name := processes[p.PID]
 		switch {
-		case err != nil: // it has just ended
+		case err != nil: // the process has ended
 		case name != "":
 			seconds[name] = stat.CPUTime()
 		case postgres != 0 && p.PID == postgres:
@@ -88,7 +88,7 @@ func cpuSeconds(postgres int, processes map[int]string) map[string]float64 {
 	return seconds
 }
 
-// used is the difference of two CPU times. What other processes of the machine used is under "others".
+// used returns the difference of two results of cpuSeconds, with the time of other processes as "others".
 func used(before, after map[string]float64) map[string]float64 {
 	difference, ours := map[string]float64{}, 0.0
 	for name, seconds := range after {

@@ -23,16 +23,15 @@ import (
 	"postrider/jsonscan"
 )
 
-// receiver is the endpoint of a benchmark. It responds 204 and notes what arrives. The path of a request is part of an
-// event's name: at /a its name is "a/" and its id. So event subscriptions of one topic are told apart by their paths.
-// Some paths behave differently:
+// receiver is the endpoint of a benchmark. It responds 204 and notes the events. The name of an event is the path of the
+// request and its id, such as "a/1": paths distinguish the event subscriptions of a topic. Special paths:
 //
 //	/hang…             no response
 //	/failing/{percent} 503 for that share of the requests, evenly spread, and 200 for the others
 //	/slow/{ms}/…       204 after so many milliseconds
 type receiver struct {
-	ctx      context.Context // of its life
-	ledger   *Ledger         // of the events that were acknowledged
+	ctx      context.Context // ends with the receiver
+	ledger   *Ledger         // of the acknowledged events
 	arrivals *bufferedFile   // of arrival records
 	failing  atomic.Int64    // requests at /failing
 
@@ -43,14 +42,13 @@ type receiver struct {
 	stats receiverStats
 }
 
-// receiverStats is what a receiver has counted so far.
+// receiverStats are the counters of a receiver.
 type receiverStats struct {
-	Requests int64 `json:"requests"` // those that were acknowledged, as the next two
-	Received int64 `json:"received"` // events, duplicates included
-	Distinct int64 `json:"distinct"` // names
-	// NotAcknowledged are requests without a response or with a status that is no success.
-	NotAcknowledged int64 `json:"notAcknowledged"`
-	LastAt          int64 `json:"lastAt"` // when the last event arrived, in nanoseconds since 1970
+	Requests        int64 `json:"requests"`        // acknowledged requests; the next two are of these
+	Received        int64 `json:"received"`        // events, including duplicates
+	Distinct        int64 `json:"distinct"`        // names
+	NotAcknowledged int64 `json:"notAcknowledged"` // requests without a response 2xx
+	LastAt          int64 `json:"lastAt"`          // arrival of the last event, in nanoseconds since 1970
 }
 
 // arrival is the first receipt of an event, or one that was not acknowledged. Times are in nanoseconds since 1970.
@@ -60,12 +58,13 @@ type arrival struct {
 	Acknowledged bool
 }
 
-// maxBody is twice the limit of a request with events: a whole batch and its array fit.
+// maxBody is twice the limit of a request.
 const maxBody = 2 << 20
 
 var arrivalBytes = binary.Size(arrival{})
 
-// RunSink serves the endpoint of a benchmark until ctx ends. It writes the two files; the paths may be "".
+// RunSink serves the endpoint of a benchmark until ctx ends. It writes a ledger and the arrivals to files, unless their
+// paths are "".
 func RunSink(ctx context.Context, listener net.Listener, ledger, arrivals string) (err error) {
 	r := &receiver{ctx: ctx, seen: map[string]struct{}{}}
 	if r.ledger, err = openBufferedLedger(cmp.Or(ledger, os.DevNull)); err != nil {
@@ -86,7 +85,7 @@ func RunSink(ctx context.Context, listener net.Listener, ledger, arrivals string
 	return nil
 }
 
-// close completes the files. Later requests are answered 500, because nothing notes them.
+// close completes the files. Later requests get a 500.
 func (r *receiver) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +127,7 @@ func (r *receiver) behavior(path string) (status int, delay time.Duration) {
 		if n, percent := r.failing.Add(1), int64(number); n*percent/100 > (n-1)*percent/100 {
 			return http.StatusServiceUnavailable, 0
 		}
-		return http.StatusOK, 0 // the policies of before 2019 take 204 for a failure
+		return http.StatusOK, 0 // policies before 2019 treat 204 as a failure
 	}
 	return http.StatusNoContent, 0
 }
@@ -153,7 +152,7 @@ func (r *receiver) note(path string, body []byte, acknowledged bool, now time.Ti
 	return err
 }
 
-// count reports whether the event has not arrived before.
+// count counts an event and reports whether it is no duplicate.
 func (r *receiver) count(prefix string, e *receivedEvent, now time.Time, err *error) (first bool) {
 	r.line = appendLine(r.line[:0], prefix, e.id, sha256.Sum256(e.text))
 	*err = errors.Join(*err, r.ledger.write(r.line))
@@ -176,7 +175,7 @@ func (r *receiver) sendStats(request *fasthttp.RequestCtx) {
 	_ = json.NewEncoder(request).Encode(stats)
 }
 
-// readArrivals reads the file of arrivals, which is complete when the receiver has ended.
+// readArrivals reads the file of arrivals after the end of the receiver.
 func readArrivals(path string) ([]arrival, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -189,23 +188,22 @@ func readArrivals(path string) ([]arrival, error) {
 	return arrivals, nil
 }
 
-// span is a stretch of time, its end not included.
+// span is a span of time without its end.
 type span struct{ from, to time.Time }
 
 func (s span) holds(nanos int64) bool { return nanos >= s.from.UnixNano() && nanos < s.to.UnixNano() }
 
 func (s span) length() time.Duration { return s.to.Sub(s.from) }
 
-// receivedEvent is what an endpoint reads of an event.
+// receivedEvent has the parts of an event that the receiver reads.
 type receivedEvent struct {
 	text   []byte // the whole object
 	id     []byte // decoded; empty if there is none
 	sentAt int64  // data.sentAt in nanoseconds since 1970, 0 if there is none
 }
 
-// eachEvent calls use with each event of a body, which is one object or an array of them, up to the first error.
-// The receiver shares the CPUs with what is measured: encoding/json takes 15 µs for an
-// event of 1 KB, this 1 µs.
+// eachEvent calls use with each event of a body, one object or an array, until the first syntax error. It takes 1 µs
+// for an event of 1 KB; encoding/json would take 15 µs of the CPUs that the service also uses.
 func eachEvent(body []byte, use func(e *receivedEvent)) {
 	s := jsonscan.Scanner{Text: body}
 	var e receivedEvent

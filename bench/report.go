@@ -27,25 +27,25 @@ type Report struct {
 	// DeadLettered and Ended are deliveries that ended with a dead letter, and otherwise: dropped or canceled.
 	DeadLettered int64 `json:"deadLettered"`
 	Ended        int64 `json:"ended"`
-	// Waiting is the backlog at the end; Unaccounted are accepted events without a delivery in it.
+	// Waiting is the backlog at the end; Unaccounted are its accepted events without a delivery.
 	Waiting     int64 `json:"waiting,omitempty"`
 	Unaccounted int64 `json:"unaccounted,omitempty"`
 
-	// Checkpoints were forced, one in the middle of each phase; 0 if the database does not allow it.
+	// Checkpoints is the number of forced checkpoints, one in each phase; 0 if the user may not force one.
 	Checkpoints int      `json:"checkpoints"`
 	Settings    Settings `json:"settings"`
 	Machine     Machine  `json:"machine"`
 }
 
-// outcome is what became of the events of a run.
+// outcome counts the events of a run by their result.
 type outcome struct {
 	Published  int64  `json:"published"` // events with response 200
 	Refused    int64  `json:"refused"`   // with another response
 	Failed     int64  `json:"failed"`    // without a response
 	FirstError string `json:"firstError,omitempty"`
 
-	Delivered int64 `json:"delivered"` // deliveries that the database calls delivered
-	Left      int64 `json:"left"`      // pending ones
+	Delivered int64 `json:"delivered"` // deliveries in state delivered
+	Left      int64 `json:"left"`      // deliveries in state pending
 	// The following are from the ledgers of publishers and endpoint, not from the database: see Verdict.
 	Received       int64    `json:"received"`
 	Lost           int      `json:"lost"`
@@ -67,8 +67,8 @@ func (o *outcome) addVerdict(v Verdict) {
 	o.Changed, o.Unacknowledged, o.LostIDs = len(v.Changed), len(v.Unacknowledged), v.Lost[:min(len(v.Lost), 10)]
 }
 
-// err is nil if every accepted event was delivered unchanged. otherwise are deliveries that ended in another way,
-// unaccounted those of other event subscriptions that the database does not have.
+// err returns nil if every accepted event was delivered unchanged. otherwise is the number of deliveries that ended in
+// another state, unaccounted that of accepted events without a delivery.
 func (o *outcome) err(otherwise, unaccounted int64) error {
 	var wrong []string
 	for _, w := range []struct {
@@ -105,14 +105,14 @@ type Figures struct {
 	// AcceptedPerSecond are events with response 200, in PublishSeconds: from the first publish to the last response.
 	AcceptedPerSecond float64 `json:"acceptedPerSecond"`
 	PublishSeconds    float64 `json:"publishSeconds"`
-	// DeliveredPerSecond are deliveries, in DeliverSeconds: from the first publish to the last one that was recorded. In
-	// failing they are what arrived in PublishSeconds: the last retries come long after.
+	// DeliveredPerSecond are deliveries, in DeliverSeconds: from the first publish to the last recorded delivery. In
+	// failing they are the arrivals in PublishSeconds, because the last retries are much later.
 	DeliveredPerSecond float64 `json:"deliveredPerSecond"`
 	DeliverSeconds     float64 `json:"deliverSeconds"`
 	// EventsPerAttempt is the average number of events in an acknowledged request.
 	EventsPerAttempt float64 `json:"eventsPerAttempt"`
 	// LatencyMs is from an event's publish to its arrival; in an open loop from the time at which it was due. If delivery
-	// is paused it is PublishLatencyMs; what was published before the phase has none.
+	// is paused it is PublishLatencyMs. Events published before the phase are not included.
 	LatencyMs Latencies `json:"latencyMs,omitzero"`
 	// PublishLatencyMs is from the same moment to the response.
 	PublishLatencyMs Latencies `json:"publishLatencyMs,omitzero"`
@@ -121,17 +121,17 @@ type Figures struct {
 	PublishStallMs  float64 `json:"publishStallMs,omitempty"`
 	DeliveryStallMs float64 `json:"deliveryStallMs,omitempty"`
 
-	// CPUSeconds are by process: postgres (with its sessions), service, sink, load; then "others", which is everything
-	// else on the machine, and "idle". What the system does not report is absent.
+	// CPUSeconds are by process: postgres (with its sessions), service, sink and load, then "others" (all other processes)
+	// and "idle". Values that the system does not report are absent.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
 	// CPUSecondsPer10k are those of service and postgres for 10,000 deliveries. This and the next two are divided by the
 	// deliveries that ended in the phase; if delivery is paused, by those that were created.
 	CPUSecondsPer10k map[string]float64 `json:"cpuSecondsPer10k"`
-	// TableBytesPerDelivery is the growth of our tables and indexes, WALBytesPerDelivery what the server wrote to its
-	// write-ahead log.
+	// TableBytesPerDelivery is the growth of postrider's tables and indexes, WALBytesPerDelivery that of the write-ahead
+	// log.
 	TableBytesPerDelivery float64 `json:"tableBytesPerDelivery"`
 	WALBytesPerDelivery   float64 `json:"walBytesPerDelivery"`
-	// RSSPeakMB is the most memory (resident, MiB) of the service since the phase began.
+	// RSSPeakMB is the peak resident memory of the service during the phase, in MiB.
 	RSSPeakMB float64 `json:"rssPeakMB"`
 }
 
@@ -169,7 +169,7 @@ func (f *Figures) addDeliveries(before, after snapshot, began time.Time) {
 	}
 }
 
-// addCost divides what was spent by a number of deliveries.
+// addCost divides the growth and the CPU time of a phase by a number of deliveries.
 func (f *Figures) addCost(before, after snapshot, n int64) {
 	if n <= 0 {
 		return
@@ -229,7 +229,7 @@ func (r *Report) addPhases(phases []phase, arrivals []arrival) {
 	}
 }
 
-// Err is nil if every accepted event was delivered unchanged, and recorded.
+// Err returns nil if every accepted event was delivered unchanged and recorded.
 func (r Report) Err() error { return r.err(r.DeadLettered+r.Ended, r.Unaccounted) }
 
 // printer prints lines of a name and a value.
@@ -240,7 +240,7 @@ func (p *printer) line(name, format string, args ...any) {
 	p.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-// String is the report for a person.
+// String formats the report for people.
 func (r Report) String() string {
 	var p printer
 	for _, f := range r.Phases {
@@ -295,7 +295,7 @@ func cpuText(seconds map[string]float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Latencies are percentiles in milliseconds. Members of reports that hold them are named …Ms.
+// Latencies are percentiles in milliseconds. The names of members with latencies end with Ms.
 type Latencies struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
@@ -304,7 +304,7 @@ type Latencies struct {
 	Max float64 `json:"max"`
 }
 
-// String is the latencies for a person.
+// String formats the latencies for people.
 func (l Latencies) String() string {
 	return fmt.Sprintf("p50 %.1f  p90 %.1f  p95 %.1f  p99 %.1f  max %.1f ms", l.P50, l.P90, l.P95, l.P99, l.Max)
 }
@@ -334,7 +334,7 @@ func perSecond(n int64, d time.Duration) (seconds, rate float64) {
 	return round(d.Seconds(), 3), round(float64(n)/d.Seconds(), 1)
 }
 
-// ratio returns 0 if there is nothing to compare with.
+// ratio divides two values; 0 if the divisor is 0.
 func ratio(value, to float64) float64 {
 	if to == 0 {
 		return 0

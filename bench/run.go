@@ -1,5 +1,5 @@
-// Package bench measures postrider. It starts the program as its users do, publishes events to it, receives them in
-// another process, and reports throughput, latency, cost and losses. Tests use its ledgers to find lost events.
+// Package bench measures postrider. It starts the program like a user, publishes events, receives them in another
+// process, and reports throughput, latency, cost and losses. Tests use its ledgers to detect lost events.
 package bench
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Options say what Run measures. A scenario ignores the options that it has no use for.
+// Options are the options of Run. Scenarios ignore options that they do not need.
 type Options struct {
 	Binary           string        // path of the postrider program
 	Command          string        // for the report
@@ -24,9 +24,9 @@ type Options struct {
 	EventsPerRequest int
 	EventsPerBatch   int
 	Subscriptions    int           // that match each event
-	AnswerAfter      time.Duration // how long the endpoint of throughput takes to respond
-	FailurePercent   int           // the share of requests that the endpoint of failing answers with 503
-	Waiting          int           // deliveries of another event subscription that wait in backlog
+	AnswerAfter      time.Duration // response time of the endpoint of throughput
+	FailurePercent   int           // percentage of responses 503 of the endpoint of failing
+	Waiting          int           // pending deliveries of another event subscription in backlog
 	Waits            string        // WaitPaused or WaitScheduled
 	DatabaseURL      string        // an empty database, which keeps the events; "": a private server, removed at the end
 }
@@ -34,7 +34,7 @@ type Options struct {
 // maxRequestBytes is the limit of a request.
 const maxRequestBytes = 1 << 20
 
-// Validate returns an error if the options do not fit together. It does not check the range of each.
+// Validate returns an error if the options contradict each other. It does not check their ranges.
 func (o *Options) Validate() error {
 	if request := o.EventsPerRequest*(o.EventBytes+1) + 1; request > maxRequestBytes {
 		return fmt.Errorf("a request has %d bytes at most, and %d events of %d bytes are %d", maxRequestBytes,
@@ -43,10 +43,10 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Run measures one scenario and ends all processes that it started. Progress goes to log.
+// Run measures one scenario and ends all processes that it started. It writes progress to log.
 //
-// An error means that there is no report: a process ended (with the end of its log), no event was accepted, or ctx
-// ended. Events that were lost or left are in the report, see Report.Err.
+// After an error there is no report: a process ended (with the end of its log), no event was accepted, or ctx ended.
+// Lost and pending events are in the report, see Report.Err.
 func Run(ctx context.Context, o Options, log io.Writer) (report Report, err error) {
 	if o.Clients == 0 && o.EventsPerRequest > 1 {
 		o.Clients = 32
@@ -69,22 +69,22 @@ type run struct {
 	o        Options
 	report   Report
 	phases   []phase
-	expected int64 // deliveries of the events that were accepted so far
+	expected int64 // deliveries of the accepted events
 }
 
-// phase is a part of a run that is measured.
+// phase is a measured part of a run.
 type phase struct {
 	name   string
 	target target
-	paused bool // nothing is delivered
-	// duringPublish counts the deliveries while events are published: the last retries come long after.
+	paused bool // delivery is paused
+	// duringPublish counts only deliveries while events are published, because the last retries are much later.
 	duringPublish bool
 
 	sent    span // from the first publish to the last response; if nothing is published, the phase
 	figures Figures
 }
 
-// snapshot is what processes and database have done so far.
+// snapshot has the counters of processes and database.
 type snapshot struct {
 	cpu        map[string]float64
 	written    written
@@ -99,7 +99,7 @@ func (r *run) runScenario(ctx context.Context) (err error) {
 	return scenarios[r.o.Scenario](r, ctx)
 }
 
-// conclude completes the report when everything has arrived.
+// conclude completes the report after the last phase.
 func (r *run) conclude(ctx context.Context) error {
 	counted, arrivals, err := r.system.conclude(ctx, &r.report.outcome)
 	if err == nil {
@@ -109,8 +109,8 @@ func (r *run) conclude(ctx context.Context) error {
 	return err
 }
 
-// measure publishes for the duration and waits until everything is delivered. A checkpoint falls into the middle of the
-// load: 30 s without one, which comes every few minutes, would look better than an hour.
+// measure publishes for the duration and waits until everything is delivered. It forces a checkpoint in the middle:
+// PostgreSQL runs one every few minutes, and 30 s without one would look better than the average.
 func (r *run) measure(ctx context.Context, p phase) error {
 	return r.measurePhase(ctx, p, func(p *phase, _ snapshot) error {
 		loaded, err := r.publishLoad(ctx, loadOptions{
@@ -133,7 +133,7 @@ func (r *run) measure(ctx context.Context, p phase) error {
 	})
 }
 
-// measureDrain measures the delivery of what is pending, from start on. A checkpoint falls into the middle.
+// measureDrain measures the delivery of the pending events after start, with a checkpoint in the middle.
 func (r *run) measureDrain(ctx context.Context, name string, start func(context.Context) error) error {
 	return r.measurePhase(ctx, phase{name: name}, func(p *phase, before snapshot) error {
 		p.sent.from = time.Now()
@@ -166,7 +166,7 @@ func (r *run) measurePhase(ctx context.Context, p phase, do func(p *phase, befor
 	if err != nil {
 		return err
 	}
-	before.cpu = r.cpu() // after rows were counted, which takes some
+	before.cpu = r.cpu() // without the time to count rows
 	checkpoints := r.checkpoints
 	if err := do(&p, before); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (r *run) snapshot(ctx context.Context) (s snapshot, err error) {
 	return s, err
 }
 
-// How deliveries of the backlog wait.
+// States of the backlog's deliveries.
 const (
 	WaitPaused    = "paused"    // as rows, on hold
 	WaitScheduled = "scheduled" // as rows with a job each, due in hours
@@ -235,8 +235,8 @@ func (r *run) throughput(ctx context.Context) error {
 	return r.measure(ctx, phase{name: r.o.Scenario, target: target})
 }
 
-// failing measures without failures and then with them. The retries come soon enough to be part of what is measured,
-// and late enough (after more than 5 s) to be promoted jobs, as the retries of the built-in policies are.
+// failing measures without failures and then with them. Retries follow after 6 s: within the measurement, and late enough
+// (more than 5 s) to be promoted jobs like the retries of the built-in policies.
 func (r *run) failing(ctx context.Context) error {
 	policy := "bench-failing" + r.suffix
 	if err := r.api.copyPolicy(ctx, "ga-2018", policy, settings{
@@ -259,8 +259,8 @@ func (r *run) failing(ctx context.Context) error {
 	return nil
 }
 
-// publishPaused publishes to an event subscription with batches while delivery is paused, and measures that. Batches
-// are cut by the number of events alone.
+// publishPaused measures publishing to an event subscription with batches while delivery is paused. Only the number of
+// events limits a batch.
 func (r *run) publishPaused(ctx context.Context, batch int) (target, error) {
 	batches := endpoint{"batches", "/batches", settings{
 		"maxEventsPerBatch": batch, "preferredBatchSizeInKilobytes": maxRequestBytes >> 10,
@@ -275,7 +275,7 @@ func (r *run) publishPaused(ctx context.Context, batch int) (target, error) {
 	return target, r.measure(ctx, phase{name: "publishing, delivery paused", target: target, paused: true})
 }
 
-// publish then delivers what was published, unmeasured, to prove that nothing is lost.
+// publish measures publishing, and then delivers the events to prove that none is lost.
 func (r *run) publish(ctx context.Context) error {
 	if _, err := r.publishPaused(ctx, max(r.o.EventsPerRequest, 100)); err != nil {
 		return err
@@ -287,7 +287,7 @@ func (r *run) publish(ctx context.Context) error {
 	return r.drain(ctx, r.expected)
 }
 
-// batched measures publishing while delivery is paused, then delivering that, then both at once.
+// batched measures publishing while delivery is paused, then the delivery of these events, then both at once.
 func (r *run) batched(ctx context.Context) error {
 	target, err := r.publishPaused(ctx, r.o.EventsPerBatch)
 	if err != nil {
@@ -301,7 +301,7 @@ func (r *run) batched(ctx context.Context) error {
 	return r.measure(ctx, phase{name: "publishing and delivering", target: target})
 }
 
-// backlog measures an event subscription alone, and then beside many deliveries of another that wait.
+// backlog measures an event subscription alone, and then with many pending deliveries of another.
 func (r *run) backlog(ctx context.Context) error {
 	target, err := r.measuredTopic(ctx, "bench", endpoint{"sink", "/sink", nil})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"postrider/pgdev"
 )
 
-// system is a whole postrider on one machine, in processes as its users have them: database, service, endpoint. The
+// system is a complete installation on this machine, with a process each for database, service and endpoint. The
 // publishers run in this process.
 type system struct {
 	binary   string
@@ -44,7 +44,7 @@ type system struct {
 	undo        []func(context.Context) error
 }
 
-// withSystem starts everything, with the user's database if there is a URL, and ends it after do.
+// withSystem starts a system, with the user's database if there is a URL, and ends it after do.
 func withSystem(
 	ctx context.Context, binary, databaseURL, label string, log io.Writer, do func(*system) error,
 ) error {
@@ -162,7 +162,7 @@ func (s *system) publishURL(topic string) string {
 	return s.api.base + "/topics/" + topic + "/api/events"
 }
 
-// onClose has the resource deleted from the user's database.
+// onClose deletes the resource at the end, if the database is the user's.
 func (s *system) onClose(path string) {
 	if s.database == nil {
 		s.undo = append(s.undo, func(ctx context.Context) error {
@@ -171,7 +171,7 @@ func (s *system) onClose(path string) {
 	}
 }
 
-// guarded runs do. When the service or the endpoint ends meanwhile, the context of do ends, and that is the error.
+// guarded calls do with a context that ends if the service or the endpoint ends, and returns that error.
 func (s *system) guarded(parent context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -191,7 +191,7 @@ func (s *system) guarded(parent context.Context, do func(ctx context.Context) er
 	return err
 }
 
-// conclude counts deliveries, stops the endpoint, which completes its files, and compares the ledgers.
+// conclude counts deliveries, stops the endpoint to complete its files, and compares the ledgers.
 func (s *system) conclude(ctx context.Context, o *outcome) (counted deliveries, arrivals []arrival, err error) {
 	if counted, err = s.countDeliveries(ctx); err != nil {
 		return counted, nil, err
@@ -213,7 +213,7 @@ func (s *system) conclude(ctx context.Context, o *outcome) (counted deliveries, 
 	return counted, arrivals, err
 }
 
-// cpu is the CPU time so far, see cpuSeconds.
+// cpu returns the CPU times, see cpuSeconds.
 func (s *system) cpu() map[string]float64 {
 	postgres := 0
 	if s.database != nil {
@@ -246,12 +246,10 @@ func (s *system) close() error {
 }
 
 const (
-	// stallLimit is how long nothing may arrive before a wait ends. The first retries of a failed delivery come after 10
-	// and 30 s, so a minute means that something is stuck.
-	stallLimit = time.Minute
-	sinkPoll   = 100 * time.Millisecond
-	// databasePoll is longer: counting what is left costs something.
-	databasePoll     = 2 * time.Second
+	// stallLimit is how long nothing may arrive. The first retries of a failed delivery follow after 10 and 30 s.
+	stallLimit       = time.Minute
+	sinkPoll         = 100 * time.Millisecond
+	databasePoll     = 2 * time.Second // longer, because counting pending deliveries is expensive
 	progressInterval = 5 * time.Second
 )
 
@@ -289,7 +287,7 @@ func (s *system) awaitSink(ctx context.Context, condition func(receiverStats) (b
 	}
 }
 
-// showProgress prints every few seconds how many events have arrived, until ctx ends.
+// showProgress prints the number of arrived events every few seconds until ctx ends.
 func (s *system) showProgress(ctx context.Context) {
 	for before := int64(0); pause(ctx, progressInterval); {
 		if stats, err := s.sinkAPI.stats(ctx); err == nil && stats.Distinct != before {
@@ -300,7 +298,7 @@ func (s *system) showProgress(ctx context.Context) {
 	}
 }
 
-// parallel calls do for 0 … n-1, that many at once.
+// parallel calls do for 0 … n-1, up to atOnce at the same time.
 func parallel(ctx context.Context, atOnce, n int, do func(ctx context.Context, i int) error) error {
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -310,7 +308,7 @@ func parallel(ctx context.Context, atOnce, n int, do func(ctx context.Context, i
 	return errors.Join(group.Wait(), ctx.Err())
 }
 
-// publishLoad runs a load, and do beside it; an error of do ends the load. The ledger gets the accepted events.
+// publishLoad runs a load and do at the same time; an error of do ends the load. It notes accepted events in a ledger.
 func (s *system) publishLoad(
 	ctx context.Context, o loadOptions, do func(context.Context) error,
 ) (loaded loadReport, err error) {
@@ -337,11 +335,11 @@ const (
 	// bulkEvents of bulkBytes each are one request of 640 KB: 1 MiB is the limit.
 	bulkEvents = 2000
 	bulkBytes  = 320
-	// bulkRequests are in progress at once; more would only queue for two CPUs.
+	// bulkRequests are in progress at once; more would only wait for the CPUs.
 	bulkRequests = 2
 )
 
-// publishBulk publishes that many small events for each target, in large requests.
+// publishBulk publishes small events for each target in large requests.
 func (s *system) publishBulk(ctx context.Context, targets []target, each int) error {
 	run, requests := newRunID(), (each+bulkEvents-1)/bulkEvents
 	client, disconnect := newClient(ctx, targets[0], bulkRequests)
@@ -367,7 +365,7 @@ type Settings struct {
 	FullPageWrites    string `json:"fullPageWrites"`
 }
 
-// String is the settings for a person.
+// String formats the settings for people.
 func (s Settings) String() string {
 	return fmt.Sprintf("%s, fsync %s, synchronous_commit %s, full_page_writes %s", s.Version, s.Fsync, s.SynchronousCommit,
 		s.FullPageWrites)
@@ -382,7 +380,7 @@ func (s *system) readSettings(ctx context.Context) (r Settings, err error) {
 	return r, nil
 }
 
-// deliveries are those of the measured topics, by their end.
+// deliveries counts the deliveries of the measured topics by their state.
 type deliveries struct {
 	delivered, deadLettered, otherwise, left int64
 	lastEndedAt                              *time.Time // delivered or dead-lettered
@@ -402,8 +400,8 @@ SELECT count(*) FILTER (WHERE state = 'delivered'), count(*) FILTER (WHERE state
 	return d, err
 }
 
-// pending is how many deliveries of the topics are pending. The view would read all deliveries that have ended. The
-// statement is planned for the ids of the event subscriptions: else PostgreSQL reads the backlog of another.
+// pending counts the pending deliveries of the topics. The view would also read all ended deliveries. The statement is
+// planned for these event subscriptions, or PostgreSQL would read the backlog of others.
 func (s *system) pending(ctx context.Context, topics []string) (n int64, err error) {
 	const query = "SELECT count(*) FROM postrider_internal.deliveries WHERE subscription_id = ANY ($1)"
 	ids, err := s.subscriptionIDs(ctx, topics)
@@ -422,7 +420,7 @@ func (s *system) subscriptionIDs(ctx context.Context, topics []string) ([]int64,
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// written is how many bytes the server has written to its write-ahead log, and the size of our tables and indexes.
+// written has the size of the write-ahead log so far, and of postrider's tables and indexes, in bytes.
 type written struct{ wal, tables int64 }
 
 func (s *system) countWritten(ctx context.Context) (w written, err error) {
@@ -436,7 +434,7 @@ SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint,
 	return w, nil
 }
 
-// settle vacuums and writes everything out, so that this does not disturb the next measurement.
+// settle vacuums and checkpoints, so that neither disturbs the next measurement.
 func (s *system) settle(ctx context.Context) error {
 	if _, err := s.conn.Exec(ctx, "VACUUM (ANALYZE)"); err != nil {
 		return fmt.Errorf("vacuum the database: %w", err)
@@ -444,7 +442,7 @@ func (s *system) settle(ctx context.Context) error {
 	return s.checkpoint(ctx)
 }
 
-// checkpoint does nothing if the user of the database may not do it.
+// checkpoint forces a checkpoint, if the database user may do that.
 func (s *system) checkpoint(ctx context.Context) error {
 	_, err := s.conn.Exec(ctx, "CHECKPOINT")
 	var rejected *pgconn.PgError
@@ -458,8 +456,8 @@ func (s *system) checkpoint(ctx context.Context) error {
 	return nil
 }
 
-// schedule replaces the hold of each delivery of a paused topic by a job that is due at that time, as if it had failed
-// and waited for its retry: a million real failures would take minutes.
+// schedule replaces the hold of each delivery of a paused topic by a job that is due at that time, like a retry. A
+// million real failures would take minutes.
 func (s *system) schedule(ctx context.Context, topic string, due time.Time) error {
 	const statement = `
 WITH jobs AS (

@@ -167,7 +167,7 @@ func TestProseProblems(t *testing.T) {
 		require.Contains(t, problems[0], problem)
 	}
 	for text, banned := range map[string]bool{
-		"What is owed": true, "Nobody.": true, "given up": true, "recommended": false, "PostriderNobodyDelivers": false,
+		"What is owed": true, "Nobody.": true, "given up": true, "recommended": false, "PostriderNoNodeDelivers": false,
 		"it mends": true, "a retold story": false,
 	} {
 		require.Equal(t, banned, bannedWord.MatchString(text), text)

@@ -36,7 +36,7 @@ func alertNames(t *testing.T) (names []string) {
 	return names
 }
 
-// Whoever is woken finds what to do.
+// Each alert has a runbook and a test.
 func TestEachAlertHasItsRunbook(t *testing.T) {
 	t.Parallel()
 	operations, tests := fromRoot(t, "docs/operate/monitor.md"), fromRoot(t, "examples/prometheus/alerts_test.yaml")
@@ -46,7 +46,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// Prometheus' own judge runs the rules on a service that is well and on one that is not.
+// promtool runs the rules on a healthy service and on a failing one.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	tool, folder := promtool(t), filepath.Join("..", "..", "examples", "prometheus")
@@ -62,13 +62,13 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// panel is one of the dashboard's, with its queries.
+// panel is a panel of the dashboard with its queries.
 type panel struct {
 	title   string
 	queries []string
 }
 
-// panels are those of the dashboard, with everything chosen that can be.
+// panels returns the panels of the dashboard, with all variables set.
 func panels(t *testing.T) (all []panel) {
 	t.Helper()
 	var dashboard struct {
@@ -89,8 +89,8 @@ func panels(t *testing.T) (all []panel) {
 	return all
 }
 
-// Every query of the dashboard is one that Prometheus can read.
-func TestDashboardAsksWhatCanBeAsked(t *testing.T) {
+// Prometheus can parse every query of the dashboard.
+func TestDashboardQueriesAreValid(t *testing.T) {
 	t.Parallel()
 	type rule struct{ Record, Expr string }
 	var rules []rule
@@ -124,29 +124,29 @@ func TestDashboardCountsTheFirstDeadLetter(t *testing.T) {
 		Labels string
 		Value  float64
 	}
-	type look struct {
+	type evaluation struct {
 		Expr    string
 		At      string   `yaml:"eval_time"`
 		Samples []sample `yaml:"exp_samples"`
 	}
 	type test struct {
-		Interval string
-		Input    []series `yaml:"input_series"`
-		Looks    []look   `yaml:"promql_expr_test"`
+		Interval    string
+		Input       []series     `yaml:"input_series"`
+		Evaluations []evaluation `yaml:"promql_expr_test"`
 	}
 	of := func(instance string) string {
 		return `postrider_dead_lettered_total{instance="` + instance +
 			`",topic="orders",event_subscription="billing",reason="TimeToLiveExceeded"}`
 	}
-	at := func(when string, value float64) look { return look{query, when, []sample{{"{}", value}}} }
+	at := func(when string, value float64) evaluation { return evaluation{query, when, []sample{{"{}", value}}} }
 	tests := []test{
-		{"1m", []series{{of("a"), "_x30 1x200"}, {of("b"), "_x30 1x200"}}, []look{
+		{"1m", []series{{of("a"), "_x30 1x200"}, {of("b"), "_x30 1x200"}}, []evaluation{
 			at("20m", 0), at("35m", 1), at("89m", 1), at("100m", 0),
 		}},
-		{"1m", []series{{of("a"), "_x30 1x9 5x200"}}, []look{at("60m", 5), at("120m", 0)}},
+		{"1m", []series{{of("a"), "_x30 1x9 5x200"}}, []evaluation{at("60m", 5), at("120m", 0)}},
 		// the process began anew after an hour
-		{"1m", []series{{of("a"), "7x60 _x60 1x100"}}, []look{at("100m", 0), at("130m", 1)}},
-		{"1m", []series{{of("a"), "7x100"}, {of("b"), "_x40 2x60"}}, []look{at("90m", 2)}},
+		{"1m", []series{{of("a"), "7x60 _x60 1x100"}}, []evaluation{at("100m", 0), at("130m", 1)}},
+		{"1m", []series{{of("a"), "7x100"}, {of("b"), "_x40 2x60"}}, []evaluation{at("90m", 2)}},
 	}
 	text, err := yaml.Marshal(map[string]any{"evaluation_interval": "1m", "tests": tests})
 	require.NoError(t, err)

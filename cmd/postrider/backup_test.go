@@ -14,7 +14,7 @@ import (
 )
 
 // A dump taken under load is restored into another cluster, as docs/operate/backup-and-upgrade.md says, and
-// served: what was owed at that moment is delivered, what was not is not, and everything that is sealed can be read
+// served: deliveries that were pending at that moment are delivered, no others are, and all encrypted values can be read
 // with the same encryption key.
 func TestBackupIsRestoredAndServed(t *testing.T) {
 	t.Parallel()

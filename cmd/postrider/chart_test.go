@@ -289,7 +289,7 @@ func requireSameNames(t *testing.T, where string, schema, values map[string]any)
 }
 
 // Helm itself, where it is installed, renders the same, and refuses what the schema forbids. Helm that was built by `go
-// install` takes the cluster for one of long ago, so it is told.
+// install` assumes an old version of the cluster, so the version is set.
 func TestHelmAcceptsTheChart(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("helm")

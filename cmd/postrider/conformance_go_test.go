@@ -176,7 +176,7 @@ func requireRead(t *testing.T, to *cloudEventsReceiver, sent map[string][]string
 	for _, text := range sent["custom"] {
 		f := fields(t, text)
 		e := read[f["orderId"].(string)]
-		require.Equal(t, []any{"/topics/custom", "Placed", "nobody"}, []any{e.Source(), e.Type(), e.Subject()})
+		require.Equal(t, []any{"/topics/custom", "Placed", "unknown"}, []any{e.Source(), e.Type(), e.Subject()})
 		require.Equal(t, f, fields(t, string(e.Data())))
 	}
 }
@@ -206,9 +206,8 @@ func newCloudEventsReceiver(t *testing.T, origin string) *cloudEventsReceiver {
 	handler, err := client.NewHTTPReceiveHandler(t.Context(), protocol, func(e event.Event) error { return r.take(e) })
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	// One at a time: the library has a goroutine for each request that waits for any request's event. One whose request is
-	// over, because another's took its event, may leave the next event to nobody, and that request without an answer for
-	// ever.
+	// One request at a time: each goroutine of the library can receive the event of another request. If its own request
+	// has ended, it may drop the next event, and that request never gets a response.
 	var turn sync.Mutex
 	mux.HandleFunc("/lone/", func(w http.ResponseWriter, request *http.Request) {
 		turn.Lock()

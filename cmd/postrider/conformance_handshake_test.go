@@ -17,7 +17,7 @@ func TestConformanceHandshake(t *testing.T) {
 	n := startNode(t, migratedDatabase(t))
 	grid, cloud := n.makeTopic("grid", "{}"), n.topic("cloud")
 	toNode, toGo, elsewhere := startReceiver(t), newCloudEventsReceiver(t, eventGridOrigin), newCloudEventsReceiver(t,
-		"somebody.example.com")
+		"client.example.com")
 	validated := func(status int, topic, name, schema, endpoint string) (answer string) {
 		t.Helper()
 		return n.manage(status, http.MethodPut, "/v1/topics/"+topic+"/subscriptions/"+name,

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The programs of testdata/conformance use clients that nobody here wrote: Microsoft's and the CloudEvents project's
+// The programs of testdata/conformance use clients of others: Microsoft's and the CloudEvents project's
 // for Node.js.
 const conformanceDir = "testdata/conformance"
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that is killed while it delivers loses nothing that it had acknowledged. What is lost is told from the two
+// A process that is killed while it delivers loses nothing that it had acknowledged. Lost events are found in the two
 // ledgers alone; the tables only have to agree with them.
 func TestKilledServiceLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -23,7 +23,7 @@ func TestKilledServiceLosesNothing(t *testing.T) {
 	key := first.topic("orders")
 	first.subscribe("orders", "billing", sink.url)
 	load := startPublishers(t, &first.service, "orders", key, 4)
-	eventually(t, "200 deliveries are owed and 40 requests are in flight", func() bool {
+	eventually(t, "200 deliveries are pending and 40 requests are in flight", func() bool {
 		return sink.held() == 40 && one[int](db, unfinishedQuery) >= 200
 	})
 
@@ -45,7 +45,7 @@ func TestKilledServiceLosesNothing(t *testing.T) {
 	require.LessOrEqual(t, len(verdict.Unacknowledged), 4,
 		"a publisher had one request open: its answer may have died with the process")
 	requireEndedOnce(t, db)
-	// Nobody can tell a request that was cut from one whose worker was still waiting for its turn at the endpoint.
+	// A canceled request looks the same as one whose worker still waited for the endpoint.
 	marked := one[[]string](db, "SELECT array_agg(event_id) FROM postrider.deliveries WHERE reruns = 1")
 	require.Subset(t, marked, sink.cutIDs(), "the interrupted are marked")
 	require.LessOrEqual(t, len(marked), 240, "and nothing that no worker had in hand")
@@ -112,7 +112,7 @@ func requireMadeAgain(t *testing.T, db *database, sink *gate, killed time.Time) 
 	require.ElementsMatch(t, sink.cutIDs(), marked, "the interrupted are marked, and no others")
 }
 
-// Of three nodes the oldest is killed, which would lead if anyone did. Nobody does: neither the dead node's attempts
+// Of three nodes the oldest is killed, which would be the leader if there was one. There is none: neither the dead node's attempts
 // nor the retries that come due meanwhile wait for a successor.
 func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	t.Parallel()

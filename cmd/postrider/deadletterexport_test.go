@@ -98,11 +98,11 @@ func TestDeadletterExport(t *testing.T) {
 		return r
 	}
 	records := run(0)
-	require.Empty(t, records.stderr, "nobody looks")
+	require.Empty(t, records.stderr, "it is not a terminal")
 	lines := strings.Split(strings.TrimSuffix(records.stdout, "\n"), "\n")
 	require.Len(t, lines, 2)
 	require.NotContains(t, records.stdout, "\u009b")
-	slices.Sort(lines) // both may have been given up in one moment
+	slices.Sort(lines) // both may have the same time
 	require.Contains(t, lines[1], `{"specversion":"1.0","id":"2","source":"/shop","type":"shop.order",`+
 		`"data":{"total":1e999,"a":1,"a":2},"deadletterreason":"UndeliverableDueToHttpBadRequest","deliveryattempts":1,`)
 

@@ -115,7 +115,7 @@ func requireValidation(t *testing.T, d *devRun, want string, handshakes int) {
 	require.Equal(t, handshakes, one[int](d.db, "SELECT count(*) FROM postrider.handshakes WHERE current"))
 }
 
-func TestDevValidatesWhenItIsToldTo(t *testing.T) {
+func TestDevValidatesWithTheFlag(t *testing.T) {
 	t.Parallel()
 	requireValidation(t, startDev(t, "--validate"), "required Succeeded", 1)
 }
@@ -161,7 +161,7 @@ var functionCalls = map[string]string{
 	"resume":        `coalesce(postrider.resume('demo', 'ok')::text, '') = ''`,
 	"release":       `coalesce(postrider.release('demo', 'ok')::text, '') = ''`,
 	"test_delivery": `postrider.test_delivery('demo', 'ok') > 0`,
-	"erase_subject": `(SELECT erased = 0 AND operation_id IS NULL FROM postrider.erase_subject('demo', 'nobody'))`,
+	"erase_subject": `(SELECT erased = 0 AND operation_id IS NULL FROM postrider.erase_subject('demo', 'unknown'))`,
 	// TestOperateFromTheCommandLine has a delivery and an event for these.
 	"cancel":          `to_regprocedure('postrider.cancel(bigint)') IS NOT NULL`,
 	"retry_now":       `to_regprocedure('postrider.retry_now(bigint)') IS NOT NULL`,
@@ -349,7 +349,7 @@ func TestDevKeepsTheDatabase(t *testing.T) {
 	require.Equal(t, 1, one[int](d.db, "SELECT count(*) FROM postrider.events WHERE event_id = 'kept'"))
 	require.Equal(t, "delivered", d.delivery("kept", "ok", 1))
 	d.hasten("kept", "flaky")
-	require.Equal(t, "pending", d.delivery("kept", "flaky", 2), "what was owed is still owed")
+	require.Equal(t, "pending", d.delivery("kept", "flaky", 2), "the delivery is still pending")
 	d.publishDemo("published later")
 	require.Equal(t, "delivered", d.delivery("published later", "ok", 1), "to the demo endpoint's new port")
 	pids := d.processes()
@@ -359,7 +359,7 @@ func TestDevKeepsTheDatabase(t *testing.T) {
 	require.DirExists(t, d.data)
 }
 
-// takenPort is a port that somebody listens on until the test ends.
+// takenPort returns a port with a listener until the test ends.
 func takenPort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -370,7 +370,7 @@ func takenPort(t *testing.T) string {
 	return port
 }
 
-// Whoever reaches a port that is open to others must not know the secrets from the documentation.
+// If other machines can connect to the port, the secrets are not those of the documentation.
 func TestDevOnAnOpenAddressHasSecretsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for address, local := range map[string]bool{

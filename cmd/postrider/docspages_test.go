@@ -13,9 +13,8 @@ import (
 )
 
 var (
-	// typedBlock is a block that a reader types into a shell or into psql. Tagged "run" it is typed by a test; "run
-	// eventually" until it succeeds. What a page says in <!-- run … --> is typed as well: what its reader has already, and
-	// nobody needs to be told.
+	// typedBlock is a block of commands for a shell or psql. Blocks tagged "run" are run by a test, "run eventually" until
+	// they succeed. A test also runs <!-- run … -->: preparations that readers do not need.
 	typedBlock = regexp.MustCompile("(?ms)^( *)```(sh|bash|shell|console|sql)((?: [a-z]+)*)\n(.*?)^ *```|^<!-- " +
 		"run\n(.*?)^-->")
 	// goesOn is a line that does not end by itself, and so is typed into a second terminal.
@@ -28,7 +27,7 @@ var (
 var examplePlaces = strings.NewReplacer(
 	"postgres://postrider:secret@db:5432/postrider", "$OWN_DATABASE_URL",
 	"0.0.0.0:7480", "$POSTRIDER_LISTEN",
-	// it asks for the name, which nobody knows
+	// it prompts for the name
 	"doctor --endpoint https://billing.example.com/events", "doctor --endpoint $SINK/ok",
 	"0.0.0.0:8080", "127.0.0.1:0",
 )
@@ -123,7 +122,7 @@ func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\
 // takes ten minutes.
 func TestPagesAreTyped(t *testing.T) {
 	t.Parallel()
-	told, run := map[string]int{}, map[string]int{}
+	named, run := map[string]int{}, map[string]int{}
 	var left []string
 	for _, name := range documentPages(t) {
 		for _, b := range pageBlocks(fromRoot(t, name)) {
@@ -134,7 +133,7 @@ func TestPagesAreTyped(t *testing.T) {
 			if b.language == "sql" {
 				of = "sql"
 			}
-			told[of]++
+			named[of]++
 			if b.run {
 				run[of]++
 			} else {
@@ -142,11 +141,11 @@ func TestPagesAreTyped(t *testing.T) {
 			}
 		}
 	}
-	for of, n := range told {
+	for of, n := range named {
 		require.GreaterOrEqual(t, 10*run[of], 9*n, "%s: %d of %d blocks have the tag run; those that have not:\n%s", of,
 			run[of], n, strings.Join(left, "\n"))
 	}
-	t.Logf("run: %v of %v; not: %s", run, told, strings.Join(left, " "))
+	t.Logf("run: %v of %v; not: %s", run, named, strings.Join(left, " "))
 }
 
 // A block is found, judged and typed as its tag says.

@@ -69,7 +69,7 @@ func (r *readers) environment(t *testing.T, page, dir string) []string {
 		"DEV_DATABASE_URL="+r.dev.info.DatabaseURL)
 }
 
-// What a page tells its reader to type works, in the order of the page.
+// The commands of a page work in the order of the page.
 func TestPagesThatAreTyped(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"bash", "curl", "jq", "openssl"} {

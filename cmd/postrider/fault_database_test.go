@@ -35,7 +35,7 @@ func TestRestartsOfPostgresUnderLoad(t *testing.T) {
 		require.NoError(t, server.Restart(t.Context()))
 		after = append(after, load.flowsAgain(sink, "a restart"))
 	}
-	t.Logf("after pg_ctl restart -m fast deliveries flowed again within %s to %s",
+	t.Logf("after pg_ctl restart -m fast deliveries continued within %s to %s",
 		slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
 	after = nil
 	for range kills {
@@ -44,10 +44,10 @@ func TestRestartsOfPostgresUnderLoad(t *testing.T) {
 		require.NoError(t, server.Restart(t.Context()))
 		after = append(after, load.flowsAgain(sink, "a kill"))
 	}
-	t.Logf("after SIGKILL of the postmaster and its recovery deliveries flowed again within %s to %s",
+	t.Logf("after SIGKILL of the postmaster and its recovery deliveries continued within %s to %s",
 		slices.Min(after).Round(time.Millisecond), slices.Max(after).Round(time.Millisecond))
 	load.settled(db, sink, 0)
-	requireNobodyDead(t, nodes...)
+	requireNoDeadNode(t, nodes...)
 }
 
 // An administrator who ends postrider's sessions, or cancels whatever they are doing, again and again.
@@ -72,10 +72,10 @@ func TestSessionsThatAnAdministratorEnds(t *testing.T) {
 		load.flowsAgain(sink, how)
 	}
 	load.settled(db, sink, 0)
-	requireNobodyDead(t, n)
+	requireNoDeadNode(t, n)
 }
 
-// A user's session that locks one of our tables keeps nobody from anything but that table, and only for as long as it
+// A user's session that locks one of our tables blocks only the use of that table, and only until it
 // does.
 func userLocks(t *testing.T, table string) {
 	db, sink := migratedDatabase(t), newGate(t)
@@ -86,7 +86,7 @@ func userLocks(t *testing.T, table string) {
 	load.flowsAgain(sink, "the lock")
 	n.manage(http.StatusOK, http.MethodGet, "/v1/topics", "")
 	load.settled(db, sink, 0)
-	requireNobodyDead(t, n)
+	requireNoDeadNode(t, n)
 }
 
 // lockTable is a user's transaction that locks a table and is forgotten for a while.
@@ -102,8 +102,7 @@ func lockTable(t *testing.T, db *database, table string, lasts time.Duration) {
 	require.NoError(t, err)
 }
 
-// PostgreSQL's disk is full for some seconds. It may stop over it, and then somebody has to start it again; postrider
-// goes on by itself.
+// PostgreSQL's disk is full for some seconds. PostgreSQL may stop and must be restarted; postrider continues by itself.
 func TestDiskOfPostgresIsFull(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t)
@@ -146,7 +145,7 @@ func TestDiskOfPostgresIsFull(t *testing.T) {
 
 	load.flowsAgain(sink, "there was room again")
 	load.settled(db, sink, 0)
-	requireNobodyDead(t, n)
+	requireNoDeadNode(t, n)
 }
 
 // smallDisk is a file system of 200 MB.

@@ -69,7 +69,7 @@ func (s *service) isReady() bool {
 	return err == nil && status == http.StatusOK
 }
 
-// standbyOf is a copy of the server's data as they are now. Nobody may be publishing.
+// standbyOf is a copy of the server's data as they are now. No publisher may be active.
 func standbyOf(t *testing.T, server *pgdev.Server, db *database) string {
 	t.Helper()
 	_, err := db.pool.Exec(t.Context(), "CHECKPOINT")

@@ -62,7 +62,7 @@ func frozenNodeWakes(t *testing.T) {
 	db.drained()
 }
 
-// stands reports whether every thread of a process is stopped; true where nobody can tell.
+// stands reports whether every thread of a process is stopped; true if this cannot be determined.
 func stands(pid int) bool {
 	threads, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "stat"))
 	return !slices.ContainsFunc(threads, func(file string) bool {
@@ -139,7 +139,7 @@ func TestClocksThatAreAnHourOff(t *testing.T) {
 	require.GreaterOrEqual(t, early, 7.0)
 	require.Less(t, late, 15.0)
 	requireTimesWithin(t, db, began)
-	requireNobodyDead(t, fast, slow)
+	requireNoDeadNode(t, fast, slow)
 	require.Zero(t, one[int](db, twiceEndedQuery))
 	require.Zero(t, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE state <> 'delivered'"))
 }

@@ -49,7 +49,7 @@ type stubborn struct {
 	asked      atomic.Int64 // how often whether deliveries flow
 
 	mu  sync.Mutex
-	odd []string // answers that nobody should get
+	odd []string // unexpected responses
 }
 
 // publishStubbornly makes a topic with an event subscription for the sink, which it opens, and publishes with a few
@@ -213,8 +213,8 @@ func (l *stubborn) settled(db *database, sink *gate, duplicates int) bench.Verdi
 	return verdict
 }
 
-// requireNobodyDead: no node was taken for dead, even for a moment.
-func requireNobodyDead(t *testing.T, nodes ...*node) {
+// requireNoDeadNode requires that no node was ever considered dead.
+func requireNoDeadNode(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
 		require.NotContains(t, n.stderr.String(), "a node stopped its heartbeat")
@@ -257,7 +257,7 @@ func TestConnectionsThatAreCutAfterEveryMessage(t *testing.T) {
 	w.heal()
 	load.flowsAgain(sink, "the cuts")
 	load.settled(db, sink, 0)
-	requireNobodyDead(t, n)
+	requireNoDeadNode(t, n)
 }
 
 // Faults of which there is mostly the end to wait for are waited for together: one after the other, two at a time, they
@@ -298,7 +298,7 @@ func networkStalls(t *testing.T) {
 	close(healed)
 	load.flowsAgain(sink, "the network was back")
 	load.settled(db, sink, 0)
-	requireNobodyDead(t, n)
+	requireNoDeadNode(t, n)
 }
 
 // Connections whose messages vanish while they stay open, as with a firewall that forgot them or a host that is gone:
@@ -312,7 +312,7 @@ func connectionsGoSilent(t *testing.T) {
 	load.flowsAgain(sink, "the network took connections again")
 	n.publishMany("made-later", sink.url, 3) // needs the configuration to be read again
 	load.settled(db, sink, 0)
-	requireNobodyDead(t, n)
+	requireNoDeadNode(t, n)
 }
 
 // faultTime is how long a fault lasts.
@@ -323,10 +323,9 @@ func faultTime(short, long time.Duration) time.Duration {
 	return short
 }
 
-// A fetch that is committed while its answer is lost leaves jobs running that nobody runs: they are found and made
-// again.
+// A committed fetch whose response is lost leaves jobs without a worker. They are detected and queued again.
 //
-// Publishes come through a node of their own: what a node publishes itself it hardly ever fetches.
+// Another node publishes, because a node rarely fetches its own publishes.
 func answerOfAFetchIsLost(t *testing.T) {
 	db, sink := migratedDatabase(t), newGate(t)
 	w := newWire(t, db)
@@ -354,12 +353,12 @@ func answerOfAFetchIsLost(t *testing.T) {
 	require.GreaterOrEqual(t, int64(marked), times/4,
 		"a quarter of the lost answers had a job at least: a fetch is also for the queue of routes, or finds nothing")
 	require.Equal(t, marked, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
-	require.Less(t, took, 25*time.Second, "15 s of patience, and a second until somebody looks")
-	requireNobodyDead(t, n)
+	require.Less(t, took, 25*time.Second, "a timeout of 15 s, and a second until the next check")
+	requireNoDeadNode(t, n)
 }
 
-// A publish whose COMMIT was answered to nobody: its publisher is told 503 though the events are stored, never 200 for
-// nothing.
+// If the response to the COMMIT of a publish is lost, the publisher gets 503 although the events are stored. It never
+// gets 200 for events that are not stored.
 func TestLostAnswerOfAPublishsCommit(t *testing.T) {
 	t.Parallel()
 	const publishes = "INSERT INTO postrider_internal.events"
@@ -379,7 +378,7 @@ func TestLostAnswerOfAPublishsCommit(t *testing.T) {
 	require.GreaterOrEqual(t, stored, times, "each was answered 503")
 	require.GreaterOrEqual(t, load.refused.Load(), 2*times)
 	require.GreaterOrEqual(t, int64(len(verdict.Unacknowledged)), times,
-		"what was committed is delivered, though nobody was told")
+		"committed events are delivered even without a response")
 	require.LessOrEqual(t, int64(len(verdict.Unacknowledged)), stored, "what never reached PostgreSQL is not")
 }
 
@@ -393,5 +392,5 @@ func TestTwoConnectionsAreEnough(t *testing.T) {
 	load.flowsAgain(sink, "load on two connections")
 	load.settled(db, sink, 0)
 	require.Zero(t, load.refused.Load())
-	requireNobodyDead(t, nodes...)
+	requireNoDeadNode(t, nodes...)
 }

@@ -261,7 +261,7 @@ func cutAfter(n int, up bool, full *atomic.Int64) fault {
 }
 
 // losesAnswers cuts the connection when PostgreSQL has answered a statement with this part in it, with rows, and says
-// so by ReadyForQuery: its transaction is committed, and nobody here knows.
+// so by ReadyForQuery: its transaction is committed, without a response.
 func losesAnswers(part string, times int64, lost *atomic.Int64) fault {
 	return func(l *wireLine, m wireMessage) fate {
 		rows, asked := l.asks(part)

@@ -9,7 +9,7 @@ import (
 )
 
 // An attempt that could not begin is put off. Where that is committed, its answer is lost and it is tried again 3 s
-// later, it must not touch the job's next run, which is under way by then: an attempt makes one request at a time.
+// later, it must not touch the job's next run, which has begun by then: an attempt makes one request at a time.
 func TestPuttingOffLeavesTheNextRunAlone(t *testing.T) {
 	t.Parallel()
 	const loads, putsOff = "sum(octet_length(e.body))", "JobSetStateIfRunningMany"

@@ -102,8 +102,8 @@ func (a *applicationRun) ended() int {
 	return a.before + a.stdout.text.Len()/len("00000000-0000-0000-0000-000000000000\n")
 }
 
-// TestPublishInTransactionsThatAreKilled: what is delivered is exactly what was committed, whoever dies: the
-// application in the middle of a transaction, the service, PostgreSQL.
+// TestPublishInTransactionsThatAreKilled: exactly the committed events are delivered when the application (within a
+// transaction), the service or PostgreSQL is killed.
 func TestPublishInTransactionsThatAreKilled(t *testing.T) {
 	t.Parallel()
 	transactions, kills := 1500, 6

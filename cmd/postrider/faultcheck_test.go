@@ -23,7 +23,7 @@ WITH live AS MATERIALIZED (
     SELECT route_id, count(*) AS n, min(id) AS id FROM live WHERE kind = 'route' GROUP BY 1
 ), pumps AS (
     SELECT DISTINCT subscription_id FROM live WHERE kind = 'batch' AND batch_id IS NULL
-), owed AS (
+), pending AS (
     SELECT CASE WHEN d.batch_id IS NOT NULL THEN (b.id IS NOT NULL)::int ELSE 0 END + coalesce(j.n,
         0) + (d.hold IS NOT NULL)::int
          + (d.job_id IS NULL AND d.batch_id IS NULL AND d.hold IS NULL AND p.subscription_id IS NOT NULL)::int
@@ -34,7 +34,7 @@ WITH live AS MATERIALIZED (
       LEFT JOIN postrider_internal.batches b ON b.id = d.batch_id AND b.state = 'pending'
       LEFT JOIN pumps p ON p.subscription_id = d.subscription_id
 )
-SELECT (SELECT count(*) FROM owed WHERE owners <> 1 OR strange)
+SELECT (SELECT count(*) FROM pending WHERE owners <> 1 OR strange)
      + (SELECT count(*) FROM of_delivery j LEFT JOIN postrider_internal.deliveries d ON d.id = j.delivery_id
          WHERE d.id IS NULL)
      + (SELECT count(*) FROM postrider_internal.batches b LEFT JOIN of_batch j ON j.batch_id = b.id
@@ -55,9 +55,9 @@ var endedOnce = []struct{ what, query string }{
 		    FROM postrider_internal.river_job WHERE finalized_at IS NULL)`,
 	},
 	{"a delivery ends once", `SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history`},
-	{"an event is owed once to each that wants it", `SELECT count(*) FROM (SELECT FROM postrider_internal.delivery_history
+	{"each matching event subscription has one delivery of an event", `SELECT count(*) FROM (SELECT FROM postrider_internal.delivery_history
 		    GROUP BY event_uuid, subscription_id HAVING count(*) > 1) twice`},
-	{"an event is owed to all that want it", `SELECT abs((SELECT sum(matched)
+	{"all matching event subscriptions have a delivery", `SELECT abs((SELECT sum(matched)
 		    FROM postrider_internal.events) - (SELECT count(*) FROM postrider_internal.delivery_history))::bigint`},
 	{"it is delivered, or a dead letter with its reason", `SELECT count(*) FROM postrider_internal.delivery_history h
 		LEFT JOIN postrider_internal.dead_letters l ON l.delivery_id = h.id AND l.id = h.dead_letter_id

@@ -62,7 +62,7 @@ type faultFleet struct {
 	out      io.Writer // of the report
 	// settle: a kill waits until what the one before has left is taken up.
 	settle bool
-	// strict: the machine is free, so nobody may be late. Where a dozen packages' tests share it, a node may be taken for
+	// strict: the machine is free, so no attempt may be late. Where a dozen packages' tests share it, a node may be taken for
 	// dead.
 	strict bool
 }
@@ -71,12 +71,12 @@ type faultFleet struct {
 type faultNode struct {
 	node
 	point, fired string // fired is the file that says so
-	told         bool   // to die there
+	armed        bool   // dies there
 	since        time.Time
 }
 
 func (n *faultNode) tell() {
-	n.told = true
+	n.armed = true
 	n.signal(syscall.SIGUSR1)
 }
 
@@ -137,14 +137,14 @@ func (f *faultFleet) subscribe() (key string) {
 	return key
 }
 
-// launch runs a node that dies at the point once it is told to, or at once where that is armed.
+// launch runs a node that dies at the point after a signal, or at once if armed.
 func (f *faultFleet) launch(point string, armed bool) (n *faultNode, ready string) {
 	f.t.Helper()
 	binary, err := faultProgram()
 	require.NoError(f.t, err)
 	dir := f.t.TempDir()
 	ready, n = filepath.Join(dir, "ready.json"),
-		&faultNode{point: point, told: armed, fired: filepath.Join(dir, "failpoint")}
+		&faultNode{point: point, armed: armed, fired: filepath.Join(dir, "failpoint")}
 	env := append(serveEnv(f.db), "POSTRIDER_FAILPOINT="+point, "POSTRIDER_FAILPOINT_FILE="+n.fired,
 		fmt.Sprintf("POSTRIDER_ROUTE_THRESHOLD=%d", faultRoute))
 	if armed {
@@ -362,7 +362,7 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 	status, ok := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(f.t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "%s: killed by SIGKILL: %s", n.point,
 		n.cmd.ProcessState)
-	if n.told {
+	if n.armed {
 		fired, err := os.ReadFile(n.fired)
 		require.NoError(f.t, err, "the failpoint fired")
 		require.Equal(f.t, n.point, string(fired))
@@ -377,7 +377,7 @@ func (f *faultFleet) died(slot int, n *faultNode) {
 }
 
 // toggle pauses and resumes one lane for as long as events are published, each at another node. What is published after
-// a pause was answered must not be sent before somebody asks to resume.
+// a pause was answered must not be sent before a resume.
 func (f *faultFleet) toggle() {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	f.t.Cleanup(cancel)
@@ -423,7 +423,7 @@ func (f *faultFleet) publishHeld(ctx context.Context, round int) string {
 	return pausedLane + "/" + sent.id
 }
 
-// end stops publishing, and waits until everything that is owed has ended.
+// end stops publishing, and waits until no delivery is pending.
 func (f *faultFleet) end(patience time.Duration) {
 	f.t.Helper()
 	f.t.Logf("%d kills within %s", len(f.kills), time.Since(f.began).Round(time.Millisecond))
@@ -451,7 +451,7 @@ func (f *faultFleet) end(patience time.Duration) {
 // requireSound looks at what a node has printed, and forgets it: a campaign has hundreds of nodes.
 func (f *faultFleet) requireSound(n *faultNode) {
 	f.t.Helper()
-	bad := []string{"come apart", "goroutine "}
+	bad := []string{"inconsistent", "goroutine "}
 	if f.strict {
 		bad = append(bad, `"level":"ERROR"`)
 	}

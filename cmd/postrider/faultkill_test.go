@@ -25,8 +25,8 @@ var (
 	heavyLoad  = faultShape{clients: 8, events: 50, pause: 60 * time.Millisecond, routed: 200, every: 15, backlog: 5000}
 )
 
-// faultRounds are all points, in the order in which the short tests kill at them. What is taken up must have been left
-// by somebody.
+// faultRounds are all points, in the order of the kills of the short tests. A point that reclaims jobs follows one that
+// leaves them.
 var faultRounds = map[string][]string{
 	"publishing": {
 		publish.PointPublishBefore, publish.PointPublishInside, publish.PointPublishAfter, publish.PointRoute,
@@ -41,7 +41,7 @@ var faultRounds = map[string][]string{
 }
 
 // A node that is killed at any point loses nothing that it has acknowledged: see docs/internals/reliability.md.
-// The kills follow one another while events are published; nobody waits for anything to settle between them.
+// The kills follow one another while events are published; without a pause between them.
 func TestFaultKillAtEachPoint(t *testing.T) {
 	t.Parallel()
 	for name, points := range faultRounds {
@@ -60,7 +60,7 @@ func TestFaultRoundsHaveEveryPoint(t *testing.T) {
 	require.ElementsMatch(t, failpoints(), slices.Concat(slices.Collect(maps.Values(faultRounds))...))
 }
 
-// The program that is shipped cannot be told where to die.
+// The released program has no failpoints.
 func TestFaultPointsAreNotInTheProgram(t *testing.T) {
 	t.Parallel()
 	armed, err := faultProgram()
@@ -94,7 +94,7 @@ func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machi
 	require.GreaterOrEqual(t, f.load.acked.Load(), int64(events))
 }
 
-// A single node, killed and started again at once: nobody else goes on in between.
+// A single node, killed and started again at once: no other node continues meanwhile.
 func TestFaultKillOfTheOnlyNode(t *testing.T) { //nolint:paralleltest // it measures times
 	if !*faults {
 		t.Skip("a run of two minutes: go test ./cmd/postrider -run TestFaultKillOfTheOnlyNode -faults")

@@ -23,7 +23,7 @@ import (
 )
 
 // faultLane is one event subscription under fault, and what its endpoint does. Together they take an event along every
-// way that there is: delivered, delivered after retries of both kinds, in batches, after a hold, and given up.
+// way that there is: delivered, delivered after retries of both kinds, in batches, after a hold, and dead-lettered.
 type faultLane struct {
 	name string
 	// types are the types of the events that it wants.
@@ -134,7 +134,7 @@ func (s *faultSink) serve(w http.ResponseWriter, r *http.Request, lane *faultLan
 		select {
 		case <-time.After(lane.takes):
 		case <-r.Context().Done():
-			return // cut: nobody would hear the answer
+			return // canceled: no client would get the response
 		}
 	}
 	for _, event := range events {
@@ -189,8 +189,8 @@ func (s *faultSink) fail(err error) {
 	}
 }
 
-// faultLoad publishes to whichever nodes live, and notes each event after its 200: once for each lane that it is owed
-// to.
+// faultLoad publishes to the running nodes, and notes each event after its response 200: once for each expected
+// delivery.
 type faultLoad struct {
 	key, file string
 	db        *database

@@ -19,21 +19,19 @@ import (
 	"postrider/jobs/publish"
 )
 
-// This file is in no program that is shipped: without the build tag failpoints its environment variables mean nothing,
-// and no moment of an event's way is told to anybody.
+// Released programs do not contain this file: it needs the build tag failpoints.
 
-// lingering points are passed just before what they are named after: the process dies up to lingerFor later, at
-// whatever moment of it that is.
+// lingering points are reached just before the action of their name. The process dies up to lingerFor later, at a random
+// moment of that action.
 var lingering = []string{
 	publish.PointPublishInside, delivery.PointRecordInside, delivery.PointDeadLetter, jobs.PointSent,
 }
 
-// lingerFor is what a transaction of a hundred rows takes.
+// lingerFor is the duration of a transaction of a hundred rows.
 const lingerFor = 3 * time.Millisecond
 
-// failpoint kills this process with SIGKILL at the point POSTRIDER_FAILPOINT, the first time that it is passed after
-// SIGUSR1, or from the start on where POSTRIDER_FAILPOINT_ARMED is set. The file POSTRIDER_FAILPOINT_FILE then says
-// which point it was.
+// failpoint kills this process with SIGKILL the first time that it reaches the point POSTRIDER_FAILPOINT after SIGUSR1,
+// or after its start if POSTRIDER_FAILPOINT_ARMED is set. It writes the point to the file POSTRIDER_FAILPOINT_FILE.
 type failpoint struct {
 	name, file string
 	armed      atomic.Bool
@@ -49,10 +47,10 @@ func withFailpoint(o app.Options) app.Options {
 		return o
 	}
 	f.armed.Store(os.Getenv("POSTRIDER_FAILPOINT_ARMED") != "")
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
+	armed := make(chan os.Signal, 1)
+	signal.Notify(armed, syscall.SIGUSR1)
 	go func() {
-		<-asked
+		<-armed
 		f.armed.Store(true)
 	}()
 	o.Failpoint = f.reach
@@ -67,13 +65,13 @@ func (f *failpoint) reach(point string) {
 		if !slices.Contains(lingering, point) {
 			f.die(0)
 		}
-		go f.die(rand.N(lingerFor)) //nolint:gosec // keeps no secret
+		go f.die(rand.N(lingerFor)) //nolint:gosec // not a secret
 	})
 }
 
 func (f *failpoint) die(after time.Duration) {
-	_ = os.WriteFile(f.file, []byte(f.name), 0o600) // nobody to tell: the test misses the file
+	_ = os.WriteFile(f.file, []byte(f.name), 0o600) // on an error the test misses the file
 	<-time.After(after)
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
-	select {} // the signal is on its way
+	select {} // until the signal arrives
 }

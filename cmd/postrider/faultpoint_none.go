@@ -6,5 +6,5 @@ import (
 	"postrider/cmd/postrider/app"
 )
 
-// withFailpoint changes nothing: only the program that the tests build for themselves can be told where to die.
+// withFailpoint changes nothing: only the program that the tests build has failpoints.
 func withFailpoint(o app.Options) app.Options { return o }

@@ -35,7 +35,7 @@ func (f *faultFleet) requireNothingLost() {
 	for _, name := range f.sink.twice {
 		require.True(f.t, reruns[name], "%s was received twice, and is not marked as made again", name)
 	}
-	f.requireTold(v)
+	f.requireReported(v)
 	if f.strict {
 		f.requirePrompt()
 		require.LessOrEqual(f.t, v.Duplicates, f.inHand(), "received again: no more than the dead had in hand")
@@ -61,9 +61,9 @@ func (f *faultFleet) inHand() (sum int) {
 	return sum
 }
 
-// requireTold: a kill between the commit and the answers leaves events that were stored and not acknowledged. Were
+// requireReported: a kill between the commit and the answers leaves events that were stored and not acknowledged. Were
 // there none, the point would not be where it says.
-func (f *faultFleet) requireTold(v bench.Verdict) {
+func (f *faultFleet) requireReported(v bench.Verdict) {
 	f.t.Helper()
 	for _, row := range f.rows(v) {
 		if row.point == publish.PointPublishAfter {
@@ -162,7 +162,7 @@ func (f *faultFleet) report(v bench.Verdict) string {
 			inSeconds(slices.Max(r.next)), inSeconds(median(r.takenUp)), inSeconds(longest(r.takenUp)))
 	}
 	_ = table.Flush()
-	fmt.Fprintf(&text, "%d kills in %s; %d events acknowledged, owed %d deliveries; %d received, %d of them duplicates "+
+	fmt.Fprintf(&text, "%d kills in %s; %d events acknowledged, %d deliveries expected; %d received, %d of them duplicates "+
 		"(the dead had %d in hand); %d lost, %d changed\n",
 		len(f.kills), time.Since(f.began).Round(time.Second), f.load.acked.Load(), v.Published, v.Received, v.Duplicates,
 		f.inHand(), len(v.Lost), len(v.Changed))

@@ -95,7 +95,7 @@ func (w *faultWatch) follow(k *faultKill, name string, sink *faultSink) {
 	})
 }
 
-// waiting is how many of the dead have work that nobody has taken up yet.
+// waiting is how many of the dead have work that is not reclaimed yet.
 func (w *faultWatch) waiting() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -77,7 +77,7 @@ var ofTheImage = []string{"POSTRIDER_VERSION", "POSTRIDER_REVISION"}
 
 var caller3am = regexp.MustCompile("`(postrider\\(\\) \\{ .* \\})`")
 
-// What docs/operate/troubleshoot.md has the shell told at 3 a.m. hands on each word as it was typed.
+// The shell function of docs/operate/troubleshoot.md passes each word unchanged.
 func TestVerbsRunWhereTheNodesRun(t *testing.T) {
 	t.Parallel()
 	bash := tool(t, "bash", "bash")

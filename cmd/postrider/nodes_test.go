@@ -41,8 +41,8 @@ func requireObeyed(t *testing.T, db *database, sink *gate, this, other *node, ke
 
 	this.manage(http.StatusCreated, http.MethodPut, subscription,
 		fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, sink.url))
-	other.publish("orders", key, cloudEvent(id("owed")))
-	require.Equal(t, 1, one[int](db, matched, id("owed")))
+	other.publish("orders", key, cloudEvent(id("pending")))
+	require.Equal(t, 1, one[int](db, matched, id("pending")))
 
 	other.manage(http.StatusOK, http.MethodPost, subscription+"/pause", "")
 	this.publish("orders", key, cloudEvent(id("held")))

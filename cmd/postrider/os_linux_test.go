@@ -22,11 +22,11 @@ func unprivilegedAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
 	if os.Geteuid() != 0 {
 		return attributes
 	}
-	nobody, err := user.Lookup("nobody")
+	other, err := user.Lookup("nobody") // a user without rights
 	require.NoError(t, err)
-	uid, err := strconv.Atoi(nobody.Uid)
+	uid, err := strconv.Atoi(other.Uid)
 	require.NoError(t, err)
-	gid, err := strconv.Atoi(nobody.Gid)
+	gid, err := strconv.Atoi(other.Gid)
 	require.NoError(t, err)
 	require.NoError(t, os.Chown(dir, uid, gid))
 	attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}

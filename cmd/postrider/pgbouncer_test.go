@@ -38,7 +38,7 @@ func startPgBouncer(t *testing.T, db *database, settings ...string) *pooler {
 		t.Skip("no pgbouncer here: apt-get install pgbouncer")
 	}
 	dir := t.TempDir()
-	// the other user must get through, the ini's password is for nobody else
+	// the other user must be able to connect; the ini's password is only for the first
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711))
 	require.NoError(t, os.Chmod(dir, 0o700))
 	attributes := unprivilegedAttributes(t, dir)
@@ -53,7 +53,7 @@ func startPgBouncer(t *testing.T, db *database, settings ...string) *pooler {
 	}, settings...)
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	require.NoError(t, os.WriteFile(ini, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
-	p := &pooler{startProcessWith(t, attributes, nil, binary, ini), "postgres://somebody@127.0.0.1:" + port +
+	p := &pooler{startProcessWith(t, attributes, nil, binary, ini), "postgres://unknown@127.0.0.1:" + port +
 		"/postrider?sslmode=disable"}
 	eventually(t, "PgBouncer answers", func() bool { return p.answers() })
 	return p
@@ -155,7 +155,7 @@ func TestPgBouncerDeliversRetriesAndDeadLetters(t *testing.T) {
 		fmt.Sprintf(`{"endpointUrl":%q}`, permits(t)))
 	require.Equal(t, "Succeeded",
 		one[string](db, "SELECT provisioning_state FROM postrider.event_subscriptions WHERE subscription = 'asked'"),
-		"nobody was woken; the fetchers poll")
+		"no wake-up; the fetchers poll")
 	n.manage(http.StatusNoContent, http.MethodDelete, "/v1/topics/orders/subscriptions/accepted", "")
 	code, _ := n.stop()
 	require.Zero(t, code)

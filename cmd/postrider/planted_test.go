@@ -170,7 +170,7 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	for verb, text := range n.verbs(t, db, base, certificate, key) {
 		clean(verb, text)
 	}
-	eventually(t, "the tail tells of the attempts", func() bool { return len(tail.linesWith("<-- orders/echo")) > 0 })
+	eventually(t, "the tail shows the attempts", func() bool { return len(tail.linesWith("<-- orders/echo")) > 0 })
 	tail.stop()
 	clean("the tail", tail.stdout.String()+tail.stderr.String())
 	n.stop()

@@ -86,7 +86,7 @@ func (n *node) people(t *testing.T) (key, session string) {
 			return made.Key, cookie.Value
 		}
 	}
-	require.FailNow(t, "nobody has signed in", answer.Status)
+	require.FailNow(t, "the sign-in failed", answer.Status)
 	return "", ""
 }
 

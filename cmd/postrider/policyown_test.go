@@ -62,7 +62,7 @@ func TestPolicyPutExplainAndDelete(t *testing.T) {
 		"built in and never changes: copy it under another name")
 }
 
-// A policy is changed or deleted only in the version that was read, if somebody asks for that.
+// A policy is changed or deleted only in the version that was read, with --if-match.
 func TestPolicyIfMatch(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

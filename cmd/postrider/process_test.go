@@ -181,7 +181,7 @@ func ownEnvironment() []string {
 	})
 }
 
-// alive is false of a process that is gone, or dead and not yet reaped by whoever inherited it.
+// alive is false of a process that is gone, or dead and not yet reaped.
 func alive(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

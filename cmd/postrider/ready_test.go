@@ -11,7 +11,7 @@ import (
 	"postrider/query"
 )
 
-// What a node lacks is said to whoever asks, and to nobody more than that.
+// /readyz returns the reason to any client, without details.
 func TestReadySaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
@@ -24,7 +24,7 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 	code, text := status()
 	require.Equal(t, http.StatusOK, code, text)
 	require.Contains(t, text, `"ready":true`)
-	for _, lack := range []struct{ breaks, mends, says string }{
+	for _, lack := range []struct{ breaks, repairs, says string }{
 		{
 			"UPDATE postrider_internal.encryption_keys SET key_id = 'another-' || key_id",
 			"UPDATE postrider_internal.encryption_keys SET key_id = replace(key_id, 'another-', '')",
@@ -37,7 +37,7 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 		eventually(t, lack.says, func() bool { code, text = status(); return code == http.StatusServiceUnavailable })
 		require.Contains(t, text, lack.says)
 		require.NotContains(t, text, "127.0.0.1")
-		db.exec(lack.mends)
+		db.exec(lack.repairs)
 		eventually(t, "it is ready again", func() bool { code, text = status(); return code == http.StatusOK })
 	}
 }

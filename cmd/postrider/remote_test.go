@@ -370,7 +370,7 @@ func tailVerb(t *testing.T, r *remote) {
 		eventually(t, "it follows", func() bool { return strings.Contains(p.stderr.String(), "Following") })
 	}
 	r.publish("followed", key, cloudEvent("f1"))
-	eventually(t, "event and attempt are told", func() bool {
+	eventually(t, "event and attempt are shown", func() bool {
 		return len(tail.linesWith("--> followed")) == 1 && len(tail.linesWith("<-- followed/refusing")) == 1
 	})
 	require.Regexp(t, `f1 attempt 1: 503 Busy in \d`, tail.linesWith("<--")[0])

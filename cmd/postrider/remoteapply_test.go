@@ -69,7 +69,7 @@ func applyVerb(t *testing.T, r *remote) {
 	require.Contains(t, mistakes, `subscription applied/ONE: event subscription "ONE" cannot be created: "one" exists`)
 }
 
-// What somebody else has made or changed since the comparison stays theirs.
+// apply does not overwrite changes of other clients since the comparison.
 func applyTooLate(t *testing.T, r *remote) {
 	t.Helper()
 	behind, err := url.Parse(r.api)

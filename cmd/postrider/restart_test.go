@@ -25,9 +25,9 @@ func ownCluster(t *testing.T) (*pgdev.Server, *database) {
 	return server, db
 }
 
-// While PostgreSQL is away nobody can write a heartbeat, and so nobody counts one against another, however long that
-// takes. Requests go on meanwhile: some are answered before the database is back, some long after.
-func TestRestartOfPostgresMakesNobodyDead(t *testing.T) {
+// While PostgreSQL is unavailable no node can write a heartbeat, and no node considers another one dead. Requests in
+// progress continue: endpoints respond to some before the database is available, to others long after.
+func TestRestartOfPostgresKillsNoNode(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(*testing.T, *pgdev.Server, []*node){
 		"pg_ctl restart -m fast": func(t *testing.T, server *pgdev.Server, _ []*node) {

@@ -25,7 +25,7 @@ func TestRoles(t *testing.T) {
 	api.subscribe("orders", "billing", sink.url)
 	api.publish("orders", key, cloudEvent("e1"))
 	api.publish("orders", key, cloudEvent("e2"))
-	require.Never(t, func() bool { return len(sink.arrivalsSoFar()) > 0 }, patience/40, pollTime, "nobody delivers")
+	require.Never(t, func() bool { return len(sink.arrivalsSoFar()) > 0 }, patience/40, pollTime, "no node delivers")
 	require.Equal(t, 2, one[int](db, "SELECT count(*) FROM postrider.deliveries WHERE state = 'pending' AND attempts = 0"))
 
 	worker := startNode(t, db, "--role", "worker")
@@ -52,7 +52,7 @@ func TestRoles(t *testing.T) {
 	require.Zero(t, one[int](db, leasesQuery))
 }
 
-// permits is an endpoint that gives whoever asks permission.
+// permits is an endpoint that grants permission to each client.
 func permits(t *testing.T) string {
 	t.Helper()
 	e := httptest.NewServer(

@@ -41,7 +41,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		strings.Repeat(r.Header.Get("X-Long"), 2))
 }
 
-// babble is no HTTP: net/http tells of it in the error's text.
+// babble is not HTTP: the text of net/http's error contains it.
 func babble(w http.ResponseWriter, r *http.Request) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -60,7 +60,7 @@ func TestServeRejectsWeakSecrets(t *testing.T) {
 	require.Contains(t, rotate.stderr, "is the key of postrider dev")
 }
 
-// Whoever copies a secret from a page or a file of this repository gets one that serve rejects.
+// serve rejects the secrets of the pages and files of this repository.
 func TestServeRejectsSecretsOfTheExamples(t *testing.T) {
 	t.Parallel()
 	stated := regexp.MustCompile(`(POSTRIDER_ADMIN_TOKEN|POSTRIDER_ENCRYPTION_KEY|--admin-token|--encryption-key)(?:=|: ` +

@@ -82,7 +82,7 @@ func TestSQLPrints(t *testing.T) {
 	require.Contains(t, r.stdout, `{"n":12345678901234567890.10}`, "every digit")
 }
 
-func TestSQLGivesUp(t *testing.T) {
+func TestSQLTimeout(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	r := postrider(t, db.env(), "sql", "--timeout", "50ms", "SELECT pg_sleep(60)")

@@ -10,8 +10,8 @@ import (
 )
 
 // Nodes make postrider.system when they start, and a node that is killed among dead letters takes no notice along: the
-// next one tells of each, under its own id.
-func TestAKilledNodesDeadLettersAreTold(t *testing.T) {
+// next one reports each, under its own id.
+func TestAKilledNodesDeadLettersAreReported(t *testing.T) {
 	t.Parallel()
 	db, operators := migratedDatabase(t), newGate(t)
 	operators.open()
@@ -33,7 +33,7 @@ func TestAKilledNodesDeadLettersAreTold(t *testing.T) {
 	eventually(t, "all are dead letters", db.atLeast(9, "SELECT count(*) FROM postrider.dead_letters"))
 	letters := one[[]string](db, "SELECT array_agg(dead_letter_id::text) FROM postrider.dead_letters")
 	require.Len(t, letters, 9)
-	eventually(t, "the operators were told of each", func() bool {
+	eventually(t, "a system event reports each", func() bool {
 		return one[int](db,
 			"SELECT count(*) FROM postrider.deliveries WHERE topic = 'postrider.system' AND state = 'delivered'") == 9
 	})

@@ -156,7 +156,7 @@ func TestServeRefusesTLSFilesThatDoNotFit(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			env := []string{
-				"POSTRIDER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey,
+				"POSTRIDER_DATABASE_URL=postgres://unknown@127.0.0.1:1/none", "POSTRIDER_ENCRYPTION_KEY=" + testEncryptionKey,
 			}
 			for name, value := range map[string]string{"POSTRIDER_TLS_CERT=": row.cert, "POSTRIDER_TLS_KEY=": row.key} {
 				if value != "" {
@@ -251,7 +251,7 @@ func TestDevWithTLS(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist, "removed with the database")
 }
 
-// at is a listener that nobody calls.
+// at returns a listener without clients.
 type at struct {
 	net.Listener
 	ip string

@@ -55,14 +55,14 @@ func (s *spans) names() (names []string) {
 	return names
 }
 
-// A trace goes from the publisher through the publish request and its commit to each attempt, and the endpoint is told
-// of the publisher's.
+// A trace includes the publisher, the publish request with its commit, and each attempt. The endpoint receives the
+// publisher's traceparent.
 func TestTracingSendsSpans(t *testing.T) {
 	t.Parallel()
 	const traceID, parentID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-	told := make(chan string, 1)
+	received := make(chan string, 1)
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		told <- r.Header.Get("Traceparent")
+		received <- r.Header.Get("Traceparent")
 		w.WriteHeader(http.StatusBadRequest)
 	}))
 	t.Cleanup(e.Close)
@@ -75,7 +75,7 @@ func TestTracingSendsSpans(t *testing.T) {
 		"Content-Type", "application/cloudevents+json", "Traceparent", "00-"+traceID+"-"+parentID+"-01")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status, text)
-	require.Equal(t, "00-"+traceID+"-"+parentID+"-01", <-told)
+	require.Equal(t, "00-"+traceID+"-"+parentID+"-01", <-received)
 	eventually(t, "three spans", func() bool { return len(s.names()) == 3 })
 	publish, commit, deliver := s.kept["publish orders"], s.kept["commit"], s.kept["deliver orders/billing"]
 	for _, span := range []*trace.Span{publish, commit, deliver} {

@@ -22,9 +22,9 @@ END $$;
 INSERT INTO postrider_internal.goose_db_version (version_id, is_applied) VALUES (9999, true);
 INSERT INTO postrider_internal.river_migration (line, version) VALUES ('main', 999);`
 
-// Migrations run before the code, and who goes back to the release before has its schema: a program publishes,
-// delivers, gives up and redelivers on one that is newer than itself, and its own `migrate up` leaves that as it is.
-func TestOlderProgramWorksOnANewerSchema(t *testing.T) {
+// Migrations run before the upgrade of programs, and after a downgrade the schema stays. A program publishes, delivers,
+// dead-letters and redelivers with a newer schema, and its own `migrate up` does not change it.
+func TestPreviousProgramWorksOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
 	db.exec(newerSchema)
@@ -56,9 +56,9 @@ func TestOlderProgramWorksOnANewerSchema(t *testing.T) {
 	require.Equal(t, 12, one[int](db, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
-// A schema that is older than the program is refused in words, by each node, and migrated by several at once. What is
-// owed is kept meanwhile.
-func TestUpgradeKeepsWhatIsOwed(t *testing.T) {
+// Each node rejects a schema that is older than the program. Several nodes can migrate it at once, and pending deliveries
+// are kept.
+func TestUpgradeKeepsPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
 	sink.open()
@@ -100,7 +100,7 @@ func TestUpgradeKeepsWhatIsOwed(t *testing.T) {
 
 // `migrate up` where there is nothing to do, as at each start of the systemd unit, keeps no publisher and no delivery
 // waiting on the nodes that run.
-func TestMigrateDisturbsNobody(t *testing.T) {
+func TestMigrateDisturbsNoDelivery(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
 	sink.open()

@@ -17,17 +17,17 @@ import (
 	"postrider/cmd/postrider/terminal"
 )
 
-// What was not answered, or only with "later", is sent again as the same request.
-func TestPublishIsSentAgainUnderTheSameKey(t *testing.T) {
+// A request without a response, or with a retryable one, is repeated unchanged.
+func TestPublishRepeatsRequestsWithTheSameKey(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var keys, bodies []string
-	answers := []int{http.StatusServiceUnavailable, 0, http.StatusTooManyRequests, http.StatusOK, http.StatusOK}
+	statuses := []int{http.StatusServiceUnavailable, 0, http.StatusTooManyRequests, http.StatusOK, http.StatusOK}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
 		defer mu.Unlock()
-		status := answers[len(keys)]
+		status := statuses[len(keys)]
 		keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(body))
 		if status == 0 {
 			panic(http.ErrAbortHandler)
@@ -50,11 +50,11 @@ func TestPublishIsSentAgainUnderTheSameKey(t *testing.T) {
 	require.Equal(t, []int{3, 3, 0, 2}, []int{p.done.Sent, p.done.Accepted, p.done.Failed, p.done.Requests})
 	// net/http repeats a request with this header by itself where a connection was lost
 	require.GreaterOrEqual(t, p.done.Retries, 2)
-	require.Equal(t, "CloudEventSchemaV1_0", p.schema, "events tell their schema")
+	require.Equal(t, "CloudEventSchemaV1_0", p.schema, "the schema of the first event")
 }
 
-// Who gets no answer in the end must not be told that nothing was stored.
-func TestPublishSaysWhatItDoesNotKnow(t *testing.T) {
+// Without a response, the error does not claim that nothing was stored.
+func TestPublishReportsAnUnknownResult(t *testing.T) {
 	t.Parallel()
 	for status, says := range map[int]string{
 		http.StatusBadRequest: "event 7 was not accepted: ", http.StatusTooManyRequests: "event 7 was not accepted: ",
@@ -79,7 +79,7 @@ func givenEvents(events ...string) iter.Seq2[[]byte, error] {
 	}
 }
 
-func TestPublishGathersUpToAMegabyte(t *testing.T) {
+func TestPublishGroupsEventsUpToAMegabyte(t *testing.T) {
 	t.Parallel()
 	large := `{"a":"` + strings.Repeat("x", 400_000) + `"}`
 	var sizes []int

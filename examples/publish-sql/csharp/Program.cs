@@ -1,4 +1,4 @@
-// Stores an order and its event in one transaction: both are there afterwards, or neither.
+// Stores an order and publishes its event in one transaction: both are committed, or neither.
 //
 //   DATABASE_URL="Host=…;Username=…;Password=…;Database=…" dotnet run --project examples/publish-sql/csharp -- orders
 using System.Text.Json;
@@ -11,7 +11,7 @@ await connection.OpenAsync();
 await using (var table = new NpgsqlCommand("CREATE TABLE IF NOT EXISTS shop_orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, total numeric NOT NULL)", connection))
     await table.ExecuteNonQueryAsync();
 
-await using var transaction = await connection.BeginTransactionAsync(); // rolled back where it is not committed
+await using var transaction = await connection.BeginTransactionAsync(); // rolled back unless committed
 await using var insert = new NpgsqlCommand("INSERT INTO shop_orders (total) VALUES (9.50) RETURNING id", connection, transaction);
 var order = (long)(await insert.ExecuteScalarAsync())!;
 var placed = new { eventType = "Shop.OrderPlaced", subject = $"orders/{order}", data = new { total = 9.5 } };

@@ -1,4 +1,4 @@
-// Command publish stores an order and its event in one transaction: both are there afterwards, or neither.
+// Command publish stores an order and publishes its event in one transaction: both are committed, or neither.
 //
 //	DATABASE_URL=postgres://… go run ./examples/publish-sql/go orders
 package main

@@ -1,4 +1,4 @@
-// Stores an order and its event in one transaction: both are there afterwards, or neither.
+// Stores an order and publishes its event in one transaction: both are committed, or neither.
 //
 //   npm install pg
 //   DATABASE_URL=postgres://… node publish.mjs orders
@@ -16,5 +16,5 @@ try {
   await client.query("COMMIT");
   console.log("published", published.id);
 } finally {
-  await client.end(); // without COMMIT: nothing is there, no order and no event
+  await client.end(); // without COMMIT, neither the order nor the event is stored
 }

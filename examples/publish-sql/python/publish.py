@@ -1,4 +1,4 @@
-"""Stores an order and its event in one transaction: both are there afterwards, or neither.
+"""Stores an order and publishes its event in one transaction: both are committed, or neither.
 
     pip install psycopg
     DATABASE_URL=postgres://… python3 publish.py orders

@@ -1,4 +1,4 @@
-// Takes postrider's deliveries: answers both validation handshakes, checks signatures, and does its work once for each event.
+// Receives deliveries of postrider: responds to both validation handshakes, verifies signatures, and processes each event once.
 //
 //   PORT=3000 WEBHOOK_SECRET=whsec_… dotnet run --project examples/receivers/csharp
 using System.Collections.Concurrent;
@@ -8,11 +8,11 @@ using System.Text.Json;
 
 var secret = Environment.GetEnvironmentVariable("WEBHOOK_SECRET") ?? ""; // "": deliveries are not signed
 var port = Environment.GetEnvironmentVariable("PORT") ?? "3000";
-var done = new ConcurrentDictionary<string, bool>(); // delivery is at least once; a real receiver keeps this beside its own data
+var done = new ConcurrentDictionary<string, bool>(); // delivery is at least once; a real receiver stores this with its own data
 
 var app = WebApplication.CreateBuilder(args).Build();
 
-// The handshake of CloudEvents.
+// The CloudEvents handshake.
 app.MapMethods("/events", ["OPTIONS"], (HttpContext context) =>
 {
     context.Response.Headers["WebHook-Allowed-Origin"] = context.Request.Headers["WebHook-Request-Origin"];
@@ -28,12 +28,12 @@ app.MapPost("/events", async (HttpRequest request) =>
     var events = document.RootElement.ValueKind == JsonValueKind.Array ? document.RootElement.EnumerateArray().ToList() : [document.RootElement];
     switch (request.Headers["aeg-event-type"].ToString())
     {
-        case "SubscriptionValidation": // the handshake of the Event Grid schema, which is not signed
+        case "SubscriptionValidation": // the Event Grid handshake, which is not signed
             return Results.Json(new { validationResponse = events[0].GetProperty("data").GetProperty("validationCode").GetString() });
         case "SubscriptionDeletion":
             return Results.Ok();
     }
-    // Not 401: that is never retried, and a wrong secret here would make a dead letter of every event.
+    // Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
     if (secret != "" && !Signed(request.Headers, body)) return Results.StatusCode(503);
     foreach (var e in events) Once(e);
     return Results.Ok();
@@ -41,7 +41,7 @@ app.MapPost("/events", async (HttpRequest request) =>
 
 app.Run($"http://127.0.0.1:{port}");
 
-// Standard Webhooks: one of the signatures must be the HMAC-SHA256 of id.timestamp.body, and the time must be near.
+// Standard Webhooks: one of the signatures must be the HMAC-SHA256 of id.timestamp.body, and the timestamp must be recent.
 bool Signed(IHeaderDictionary headers, byte[] body)
 {
     if (!long.TryParse(headers["webhook-timestamp"], out var at)) return false;

@@ -1,5 +1,5 @@
-// Command receiver takes postrider's deliveries: it answers both validation handshakes, checks signatures, and does its
-// work once for each event.
+// Command receiver receives deliveries of postrider. It responds to both validation handshakes, verifies signatures and
+// processes each event once.
 //
 //	PORT=3000 WEBHOOK_SECRET=whsec_… go run ./examples/receivers/go
 package main
@@ -19,7 +19,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// event has the members of both schemas that are looked at here.
+// event has the members of both schemas that this example uses.
 type event struct {
 	ID        string          `json:"id"`
 	EventType string          `json:"eventType"` // Event Grid schema
@@ -28,8 +28,8 @@ type event struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// receiver remembers what it has worked off: delivery is at least once. A real one keeps that beside its own data, in
-// the same transaction.
+// receiver remembers the events that it has processed, because delivery is at least once. A real receiver stores that
+// in the transaction of its own data.
 type receiver struct {
 	verify *standardwebhooks.Webhook // nil: deliveries are not signed
 	mu     sync.Mutex
@@ -46,19 +46,19 @@ func main() {
 		r.verify = verify
 	}
 	http.HandleFunc("OPTIONS /events", allow)
-	http.HandleFunc("POST /events", r.take)
+	http.HandleFunc("POST /events", r.receive)
 	address := "127.0.0.1:" + cmp.Or(os.Getenv("PORT"), "3000")
 	fmt.Println("listening on", address)
 	server := &http.Server{Addr: address, ReadHeaderTimeout: 5 * time.Second}
 	log.Fatal(server.ListenAndServe())
 }
 
-// allow answers the handshake of CloudEvents.
+// allow responds to the CloudEvents handshake.
 func allow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WebHook-Allowed-Origin", r.Header.Get("WebHook-Request-Origin"))
 }
 
-func (r *receiver) take(w http.ResponseWriter, request *http.Request) {
+func (r *receiver) receive(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, 8<<20))
 	if err != nil {
 		http.Error(w, "the body could not be read", http.StatusServiceUnavailable)
@@ -67,13 +67,13 @@ func (r *receiver) take(w http.ResponseWriter, request *http.Request) {
 	events, err := read(body)
 	switch kind := request.Header.Get("aeg-event-type"); {
 	case err != nil:
-		http.Error(w, "no events", http.StatusBadRequest)
-	case kind == "SubscriptionValidation": // the handshake of the Event Grid schema, which is not signed
+		http.Error(w, "the body has no events", http.StatusBadRequest)
+	case kind == "SubscriptionValidation": // the Event Grid handshake, which is not signed
 		validate(w, events[0])
-	case kind == "SubscriptionDeletion": // nothing will come any more
+	case kind == "SubscriptionDeletion": // no more deliveries follow
 	case r.verify != nil && r.verify.Verify(body, request.Header) != nil:
-		// Not 401: that is never retried, and a wrong secret here would make a dead letter of every event.
-		http.Error(w, "the signature is not right", http.StatusServiceUnavailable)
+		// Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
+		http.Error(w, "invalid signature", http.StatusServiceUnavailable)
 	default:
 		for _, e := range events {
 			r.once(e)
@@ -81,7 +81,7 @@ func (r *receiver) take(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// read takes one event, or an array of them.
+// read parses one event, or an array of events.
 func read(body []byte) (events []event, err error) {
 	if body = bytes.TrimSpace(body); !bytes.HasPrefix(body, []byte("[")) {
 		body = bytes.Join([][]byte{[]byte("["), body, []byte("]")}, nil)
@@ -102,7 +102,7 @@ func validate(w http.ResponseWriter, e event) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"validationResponse": data.ValidationCode})
 }
 
-// once works an event off, unless it was before.
+// once processes an event, unless it was processed before.
 func (r *receiver) once(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-// Takes postrider's deliveries: answers both validation handshakes, checks signatures, and does its work once for each event.
+// Receives deliveries of postrider: responds to both validation handshakes, verifies signatures, and processes each event once.
 //
 //   PORT=3000 WEBHOOK_SECRET=whsec_… node examples/receivers/javascript/receiver.mjs
 import { createHmac, timingSafeEqual } from "node:crypto";
@@ -7,9 +7,9 @@ import { createServer } from "node:http";
 const secret = process.env.WEBHOOK_SECRET ?? ""; // "": deliveries are not signed
 const port = Number(process.env.PORT ?? 3000);
 const most = 8 << 20;
-const done = new Set(); // delivery is at least once; a real receiver keeps this beside its own data
+const done = new Set(); // delivery is at least once; a real receiver stores this with its own data
 
-// Standard Webhooks: one of the signatures must be the HMAC-SHA256 of id.timestamp.body, and the time must be near.
+// Standard Webhooks: one of the signatures must be the HMAC-SHA256 of id.timestamp.body, and the timestamp must be recent.
 function signed(headers, body) {
   const { "webhook-id": id, "webhook-timestamp": at, "webhook-signature": signatures = "" } = headers;
   if (Math.abs(Date.now() / 1000 - Number(at)) > 300) return false;
@@ -38,19 +38,19 @@ function once(event) {
 }
 
 async function take(request, response) {
-  if (request.method === "OPTIONS") { // the handshake of CloudEvents
+  if (request.method === "OPTIONS") { // the CloudEvents handshake
     return response.writeHead(200, { "WebHook-Allowed-Origin": request.headers["webhook-request-origin"] ?? "*" }).end();
   }
   const body = await read(request);
   const events = [JSON.parse(body)].flat();
   const kind = request.headers["aeg-event-type"];
-  if (kind === "SubscriptionValidation") { // the handshake of the Event Grid schema, which is not signed
+  if (kind === "SubscriptionValidation") { // the Event Grid handshake, which is not signed
     const answer = JSON.stringify({ validationResponse: events[0].data.validationCode });
     return response.writeHead(200, { "Content-Type": "application/json" }).end(answer);
   }
   if (kind !== "SubscriptionDeletion") {
-    // Not 401: that is never retried, and a wrong secret here would make a dead letter of every event.
-    if (secret && !signed(request.headers, body)) return response.writeHead(503).end("the signature is not right");
+    // Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
+    if (secret && !signed(request.headers, body)) return response.writeHead(503).end("invalid signature");
     events.forEach(once);
   }
   response.writeHead(200).end();

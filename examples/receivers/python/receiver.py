@@ -1,4 +1,4 @@
-"""Takes postrider's deliveries: answers both validation handshakes, checks signatures, and does its work once for each event.
+"""Receives deliveries of postrider: responds to both validation handshakes, verifies signatures, and processes each event once.
 
     PORT=3000 WEBHOOK_SECRET=whsec_… python3 examples/receivers/python/receiver.py
 """
@@ -14,12 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SECRET = os.environ.get("WEBHOOK_SECRET", "")  # "": deliveries are not signed
 MOST = 8 << 20
-done = set()  # delivery is at least once; a real receiver keeps this beside its own data
+done = set()  # delivery is at least once; a real receiver stores this with its own data
 lock = threading.Lock()
 
 
 def signed(headers, body):
-    """Standard Webhooks: one of the signatures must be the HMAC-SHA256 of id.timestamp.body, and the time must be near."""
+    """Standard Webhooks: one of the signatures must be the HMAC-SHA256 of id.timestamp.body, and the timestamp must be recent."""
     message_id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "0")
     if not at.isdigit() or abs(time.time() - int(at)) > 300:
         return False
@@ -47,7 +47,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def do_OPTIONS(self):  # the handshake of CloudEvents
+    def do_OPTIONS(self):  # the CloudEvents handshake
         self.answer(200, WebHook_Allowed_Origin=self.headers.get("WebHook-Request-Origin", "*"))
 
     def do_POST(self):
@@ -62,13 +62,13 @@ class Receiver(BaseHTTPRequestHandler):
             return self.answer(400, b"no events")
         events = events if isinstance(events, list) else [events]
         kind = self.headers.get("aeg-event-type")
-        if kind == "SubscriptionValidation":  # the handshake of the Event Grid schema, which is not signed
+        if kind == "SubscriptionValidation":  # the Event Grid handshake, which is not signed
             code = events[0]["data"]["validationCode"]
             return self.answer(200, json.dumps({"validationResponse": code}).encode(), Content_Type="application/json")
         if kind != "SubscriptionDeletion":
             if SECRET and not signed(self.headers, body):
-                # Not 401: that is never retried, and a wrong secret here would make a dead letter of every event.
-                return self.answer(503, b"the signature is not right")
+                # Not 401, which is never retried: with a wrong secret, every event would become a dead letter.
+                return self.answer(503, b"invalid signature")
             for event in events:
                 once(event)
         return self.answer(200)

@@ -358,5 +358,5 @@ func (c *policyDeleteCmd) Run(ctx context.Context) error {
 }
 
 func builtInError(name string) error {
-	return fmt.Errorf("retry policy %q is built in and cannot be changed: copy it under another name", name)
+	return fmt.Errorf("retry policy %q is built in and never changes: copy it under another name", name)
 }
