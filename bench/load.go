@@ -247,8 +247,8 @@ const (
 	leastEventBytes = 320
 )
 
-// eventWriter writes the events of one target. They have a topic and metadataVersion, so that postrider adds nothing and
-// they must arrive unchanged.
+// eventWriter writes the events of one target. They have a topic and metadataVersion, so that postrider adds nothing
+// and they must arrive unchanged.
 type eventWriter struct{ middle, filler string }
 
 // newEventWriter is for events of eventBytes each, from brace to brace.
@@ -277,8 +277,8 @@ func (w eventWriter) append(body []byte, run string, number int64, sent time.Tim
 // newRunID returns random text, so that ids of two runs differ.
 func newRunID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// text returns n letters, the same in every run. They compress badly, so that compression of a disk or database does not
-// improve the result.
+// text returns n letters, the same in every run. They compress badly, so that compression of a disk or database does
+// not improve the result.
 func text(n int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
 	source, b := mathrand.New(mathrand.NewPCG(1, 2)), make([]byte, n)

@@ -21,8 +21,9 @@ func noisyOptions(t *testing.T) NoisyOptions {
 	require.NoError(t, err)
 	o := NoisyOptions{
 		Binary: binary, Baseline: time.Second, Duration: 2 * time.Second, Subscriptions: 20, Topics: 2, Clients: 4,
-		Rate: 100, EventBytes: 1024, Backlog: 2500, Endpoints: 20, BacklogEach: 15, Retries: 300, NoiseRate: 20, ManyTopics: 30,
-		Policy: "ga-2018",
+		Rate: 100, EventBytes: 1024, Backlog: 2500, Endpoints: 20, BacklogEach: 15, Retries: 300, NoiseRate: 20,
+		ManyTopics: 30,
+		Policy:     "ga-2018",
 	}
 	require.NoError(t, o.Validate())
 	return o

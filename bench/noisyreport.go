@@ -59,8 +59,8 @@ type PhaseReport struct {
 	CPUSeconds map[string]float64 `json:"cpuSeconds"` // as in Figures
 }
 
-// SecondReport is one second of the noise. Its latency is of the events sent in it; in the first second also of those in
-// progress when the noise began.
+// SecondReport is one second of the noise. Its latency is of the events sent in it; in the first second also of those
+// in progress when the noise began.
 type SecondReport struct {
 	Delivered int64   `json:"delivered"`
 	Ratio     float64 `json:"ratio"` // to the baseline's average second

@@ -23,8 +23,8 @@ import (
 	"postrider/jsonscan"
 )
 
-// receiver is the endpoint of a benchmark. It responds 204 and notes the events. The name of an event is the path of the
-// request and its id, such as "a/1": paths distinguish the event subscriptions of a topic. Special paths:
+// receiver is the endpoint of a benchmark. It responds 204 and notes the events. The name of an event is the path of
+// the request and its id, such as "a/1": paths distinguish the event subscriptions of a topic. Special paths:
 //
 //	/hang…             no response
 //	/failing/{percent} 503 for that share of the requests, evenly spread, and 200 for the others

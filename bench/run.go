@@ -235,8 +235,8 @@ func (r *run) throughput(ctx context.Context) error {
 	return r.measure(ctx, phase{name: r.o.Scenario, target: target})
 }
 
-// failing measures without failures and then with them. Retries follow after 6 s: within the measurement, and late enough
-// (more than 5 s) to be promoted jobs like the retries of the built-in policies.
+// failing measures without failures and then with them. Retries follow after 6 s: within the measurement, and late
+// enough (more than 5 s) to be promoted jobs like the retries of the built-in policies.
 func (r *run) failing(ctx context.Context) error {
 	policy := "bench-failing" + r.suffix
 	if err := r.api.copyPolicy(ctx, "ga-2018", policy, settings{

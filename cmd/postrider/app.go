@@ -82,7 +82,13 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if a.pool, err = openDatabase(ctx, o.database, o.maxConns, o.log); err != nil {
 		return nil, err
 	}
-	if err = checkDatabase(ctx, a.pool, o); err != nil {
+	if err = requireSchema(ctx, a.pool); err == nil {
+		err = adviseOnSettings(ctx, a.pool, o.log)
+	}
+	if err == nil {
+		err = catalog.CheckKey(ctx, a.pool, o.sealer)
+	}
+	if err != nil {
 		return nil, err
 	}
 	s := app.Options{
@@ -119,16 +125,6 @@ func (a *instance) startTracing(ctx context.Context, node string, o *appOptions)
 	o.api.OnPublish = both(o.api.OnPublish, a.tracing.published)
 	o.engine.OnAttempt = both(o.engine.OnAttempt, a.tracing.attempted)
 	return nil
-}
-
-func checkDatabase(ctx context.Context, pool *pgxpool.Pool, o appOptions) error {
-	if err := requireSchema(ctx, pool); err != nil {
-		return err
-	}
-	if err := adviseOnSettings(ctx, pool, o.log); err != nil {
-		return err
-	}
-	return catalog.CheckKey(ctx, pool, o.sealer)
 }
 
 func (a *instance) startEngine(ctx context.Context, o appOptions) error {

@@ -13,9 +13,9 @@ import (
 	"postrider/pgdev"
 )
 
-// A dump taken under load is restored into another cluster, as docs/operate/backup-and-upgrade.md says, and
-// served: deliveries that were pending at that moment are delivered, no others are, and all encrypted values can be read
-// with the same encryption key.
+// A dump taken under load is restored into another cluster, as docs/operate/backup-and-upgrade.md says, and served:
+// deliveries that were pending at that moment are delivered, no others are, and all encrypted values can be read with
+// the same encryption key.
 func TestBackupIsRestoredAndServed(t *testing.T) {
 	t.Parallel()
 	server, db := ownCluster(t)

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"postrider/cmd/postrider/terminal"
-	"postrider/jobs"
 	"postrider/policy"
 	"postrider/policy/filter"
 	"postrider/query"
@@ -36,11 +35,6 @@ func (f databaseFlags) require() error {
 type logFlags struct {
 	LogLevel  slog.Level `help:"debug, info, warn or error." default:"info" env:"POSTRIDER_LOG_LEVEL"`
 	LogFormat string     `help:"json or text." enum:"json,text" default:"json" env:"POSTRIDER_LOG_FORMAT"`
-}
-
-// attemptLogFlag chooses which attempts are logged.
-type attemptLogFlag struct {
-	LogAttempts jobs.LogAttempts `help:"Delivery attempts to log: none, failed or all." enum:"none,failed,all" default:"failed" env:"POSTRIDER_LOG_ATTEMPTS"`
 }
 
 func (f logFlags) logger() *slog.Logger {

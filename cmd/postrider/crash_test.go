@@ -112,8 +112,8 @@ func requireMadeAgain(t *testing.T, db *database, sink *gate, killed time.Time) 
 	require.ElementsMatch(t, sink.cutIDs(), marked, "the interrupted are marked, and no others")
 }
 
-// Of three nodes the oldest is killed, which would be the leader if there was one. There is none: neither the dead node's attempts
-// nor the retries that come due meanwhile wait for a successor.
+// Of three nodes the oldest is killed, which would be the leader if there was one. There is none: neither the dead
+// node's attempts nor the retries that come due meanwhile wait for a successor.
 func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)

@@ -28,8 +28,8 @@ type doctorCmd struct {
 
 // Help is shown by doctor --help.
 func (doctorCmd) Help() string {
-	return `It changes nothing. Each finding has a level (ok, warn or fail) and a remedy. The exit code is 1 if a check fails. ` +
-		`docs/guides/command-line.md lists the checks.
+	return `It changes nothing. Each finding has a level (ok, warn or fail) and a remedy. If a check fails, the exit
+code is 1. docs/guides/command-line.md lists the checks.
 It checks the addresses of stored endpoints (up to 50 hosts) without connecting to them.
 Use the same --allow-cidr, --allow-http, --delivery-proxy, --max-conns and encryption key as serve, as flags or ` +
 		`environment variables.

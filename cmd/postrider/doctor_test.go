@@ -74,8 +74,12 @@ func TestDoctorChecks(t *testing.T) {
 		}},
 		{"warn", "clock", "differ by 1m0s", func(c *query.Checkup) { c.Server.Clock = now.Add(-time.Minute) }},
 		{"fail", "autovacuum", "is off", func(c *query.Checkup) { c.Settings["autovacuum"] = "off" }},
-		{"warn", "autovacuum", "autovacuum is off for table river_job", func(c *query.Checkup) { c.HotTables[0].Autovacuum = false }},
-		{"warn", "autovacuum", "500000 dead and 100000 live rows", func(c *query.Checkup) { c.HotTables[0].DeadRows = 500_000 }},
+		{"warn", "autovacuum", "autovacuum is off for table river_job", func(c *query.Checkup) {
+			c.HotTables[0].Autovacuum = false
+		}},
+		{"warn", "autovacuum", "500000 dead and 100000 live rows", func(c *query.Checkup) {
+			c.HotTables[0].DeadRows = 500_000
+		}},
 		{"fail", "rights", "deliveries", func(c *query.Checkup) { c.Unreachable = []string{"deliveries"} }},
 		{"warn", "roles", "postrider_reader", func(c *query.Checkup) { c.RolesGone = []string{"postrider_reader"} }},
 		{"warn", "vacuum horizon", "cannot see the age of other roles' transactions", func(c *query.Checkup) {
@@ -101,7 +105,10 @@ func TestDoctorChecks(t *testing.T) {
 				query.NodeFacts{Name: "b", Version: "2"})
 		}},
 		{"warn", "sweeper", "since the nodes started: 3", func(c *query.Checkup) { c.Nodes[0].SweeperFinds = 3 }},
-		{"warn", "backlog", "are due, for up to 2m0s", func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late }},
+		{
+			"warn", "backlog", "are due, for up to 2m0s",
+			func(c *query.Checkup) { late := 2 * time.Minute; c.OldestDue = &late },
+		},
 		{"warn", "backlog", "are due, for up to 2m0s", func(c *query.Checkup) {
 			late := 2 * time.Minute
 			c.OldestDue, c.Overdue, c.Running = &late, true, true
@@ -358,7 +365,8 @@ func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	others := one[int](db,
 		"SELECT count(*) FROM pg_stat_activity WHERE usename <> '"+role+"' AND backend_type = 'client backend'")
 	require.Positive(t, others)
-	require.NotContains(t, found["connections"].Says, " 0 other connections", "it counts sessions whose kind it may not see")
+	require.NotContains(t, found["connections"].Says, " 0 other connections",
+		"it counts sessions whose kind it may not see")
 	db.exec(strings.TrimPrefix(found["vacuum horizon"].Remedy, "as a superuser: "))
 	require.NotContains(t, doctorSays(t, 1, env)["vacuum horizon"].Says, "cannot see")
 }

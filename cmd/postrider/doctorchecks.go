@@ -37,11 +37,12 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 	})
 	checkDurability(found, seen)
 	difference := s.Clock.Sub(now).Abs()
-	found.check("clock", fmt.Sprintf("the clocks of database and this machine differ by less than %s", clockTolerance), problem{
-		difference > clockTolerance, warn,
-		fmt.Sprintf("the clocks of database and this machine differ by %s", difference.Round(time.Millisecond)),
-		"synchronize both with NTP. Deliveries use the database's clock; shared access signatures and logs the machine's",
-	})
+	found.check("clock",
+		fmt.Sprintf("the clocks of database and this machine differ by less than %s", clockTolerance), problem{
+			difference > clockTolerance, warn,
+			fmt.Sprintf("the clocks of database and this machine differ by %s", difference.Round(time.Millisecond)),
+			"synchronize both with NTP. Deliveries use the database's clock; shared access signatures and logs the machine's",
+		})
 	found.check("autovacuum", "", problem{
 		seen.Settings["autovacuum"] == "off" || seen.Settings["track_counts"] == "off", fail,
 		"autovacuum or track_counts is off",

@@ -55,9 +55,9 @@ var endedOnce = []struct{ what, query string }{
 		    FROM postrider_internal.river_job WHERE finalized_at IS NULL)`,
 	},
 	{"a delivery ends once", `SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history`},
-	{"each matching event subscription has one delivery of an event", `SELECT count(*) FROM (SELECT FROM postrider_internal.delivery_history
-		    GROUP BY event_uuid, subscription_id HAVING count(*) > 1) twice`},
-	{"all matching event subscriptions have a delivery", `SELECT abs((SELECT sum(matched)
+	{"one delivery for each matching event subscription", `SELECT count(*) FROM (
+		    SELECT FROM postrider_internal.delivery_history GROUP BY event_uuid, subscription_id HAVING count(*) > 1) twice`},
+	{"a delivery for all matching event subscriptions", `SELECT abs((SELECT sum(matched)
 		    FROM postrider_internal.events) - (SELECT count(*) FROM postrider_internal.delivery_history))::bigint`},
 	{"it is delivered, or a dead letter with its reason", `SELECT count(*) FROM postrider_internal.delivery_history h
 		LEFT JOIN postrider_internal.dead_letters l ON l.delivery_id = h.id AND l.id = h.dead_letter_id

@@ -62,8 +62,8 @@ type faultFleet struct {
 	out      io.Writer // of the report
 	// settle: a kill waits until what the one before has left is taken up.
 	settle bool
-	// strict: the machine is free, so no attempt may be late. Where a dozen packages' tests share it, a node may be taken for
-	// dead.
+	// strict: the machine is free, so no attempt may be late. Where a dozen packages' tests share it, a node may be taken
+	// for dead.
 	strict bool
 }
 

@@ -34,8 +34,8 @@ var faultRounds = map[string][]string{
 		jobs.PointPartition, jobs.PointDetach, jobs.PointDrop, queue.PointReclaim,
 	},
 	"delivering": {
-		jobs.PointSent, jobs.PointResponded, delivery.PointRecordBefore, delivery.PointRecordInside, delivery.PointRecordAfter,
-		delivery.PointDeadLetter,
+		jobs.PointSent, jobs.PointResponded, delivery.PointRecordBefore, delivery.PointRecordInside,
+		delivery.PointRecordAfter, delivery.PointDeadLetter,
 		catalog.PointRelease, delivery.PointRefill, queue.PointPromote,
 	},
 }

@@ -21,8 +21,8 @@ import (
 
 // Released programs do not contain this file: it needs the build tag failpoints.
 
-// lingering points are reached just before the action of their name. The process dies up to lingerFor later, at a random
-// moment of that action.
+// lingering points are reached just before the action of their name. The process dies up to lingerFor later, at a
+// random moment of that action.
 var lingering = []string{
 	publish.PointPublishInside, delivery.PointRecordInside, delivery.PointDeadLetter, jobs.PointSent,
 }

@@ -162,8 +162,9 @@ func (f *faultFleet) report(v bench.Verdict) string {
 			inSeconds(slices.Max(r.next)), inSeconds(median(r.takenUp)), inSeconds(longest(r.takenUp)))
 	}
 	_ = table.Flush()
-	fmt.Fprintf(&text, "%d kills in %s; %d events acknowledged, %d deliveries expected; %d received, %d of them duplicates "+
-		"(the dead had %d in hand); %d lost, %d changed\n",
+	fmt.Fprintf(&text,
+		"%d kills in %s; %d events acknowledged, %d deliveries expected; %d received, %d of them duplicates "+
+			"(the dead had %d in hand); %d lost, %d changed\n",
 		len(f.kills), time.Since(f.began).Round(time.Second), f.load.acked.Load(), v.Published, v.Received, v.Duplicates,
 		f.inHand(), len(v.Lost), len(v.Changed))
 	return text.String()

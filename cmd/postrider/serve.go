@@ -28,14 +28,14 @@ const stopGrace = 10 * time.Second
 type serveCmd struct {
 	databaseFlags
 	logFlags
-	attemptLogFlag
-	Role        role          `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, serves only /healthz, /readyz and /metrics)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
-	AdminToken  string        `help:"Token for /v1, 32 characters or more; also creates the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
-	Listen      string        `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
-	MaxConns    int           `help:"Connections to the database." default:"16" range:"2..1000" env:"POSTRIDER_MAX_CONNS"`
-	MaxWorkers  int           `help:"Delivery attempts in flight on this node." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
-	StopTimeout time.Duration `help:"How long a stop waits for attempts in flight before it interrupts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
-	ReadyFile   string        `help:"File to write (JSON) when the node is ready." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
+	LogAttempts jobs.LogAttempts `help:"Delivery attempts to log: none, failed or all." enum:"none,failed,all" default:"failed" env:"POSTRIDER_LOG_ATTEMPTS"`
+	Role        role             `help:"all, api (REST API and dashboard, delivers nothing) or worker (delivers, serves only /healthz, /readyz and /metrics)." enum:"all,api,worker" default:"all" env:"POSTRIDER_ROLE"`
+	AdminToken  string           `help:"Token for /v1, 32 characters or more; also creates the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
+	Listen      string           `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
+	MaxConns    int              `help:"Connections to the database." default:"16" range:"2..1000" env:"POSTRIDER_MAX_CONNS"`
+	MaxWorkers  int              `help:"Delivery attempts in flight on this node." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
+	StopTimeout time.Duration    `help:"How long a stop waits for attempts in flight before it interrupts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
+	ReadyFile   string           `help:"File to write (JSON) when the node is ready." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
 	encryptionFlags
 	ingressFlags
 	tlsFlags

@@ -172,8 +172,9 @@ func becomeReader(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("check the role postrider_reader: %w", err)
 	}
 	if !may {
-		fmt.Fprintln(os.Stderr, "postrider: this user may not become postrider_reader; the statement runs read only with the "+
-			"user's own rights (an administrator can run: GRANT postrider_reader TO this user)")
+		fmt.Fprintln(os.Stderr,
+			"postrider: this user may not become postrider_reader; the statement runs read only with the "+
+				"user's own rights (an administrator can run: GRANT postrider_reader TO this user)")
 		return nil
 	}
 	if _, err := tx.Exec(ctx, "SET LOCAL ROLE postrider_reader"); err != nil {
@@ -205,86 +206,49 @@ func valuesOf(rows pgx.Rows) iter.Seq2[[]any, error] {
 	}
 }
 
-// printRows prints rows as table, json, yaml or csv. A row may have more values than names.
+// printRows prints rows as table, json, yaml or csv (RFC 4180). A row may have more values than names. After an error,
+// the rows before it are printed, except those of a table. A statement without columns prints nothing.
 func printRows(out io.Writer, form string, names []string, rows iter.Seq2[[]any, error]) error {
-	if len(names) == 0 { // the statement was rejected, or has no result
-		for _, err := range rows {
-			return err
-		}
-		return nil
+	table, lines, count := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0), csv.NewWriter(out), 0
+	defer lines.Flush()
+	if form == "csv" && len(names) > 0 {
+		_ = lines.Write(names) // lines.Error returns the error
 	}
-	switch form {
-	case "table":
-		return printTable(out, names, rows)
-	case "csv":
-		return printCSV(out, names, rows)
-	default:
-		return printObjects(out, form, names, rows)
-	}
-}
-
-func printTable(out io.Writer, names []string, rows iter.Seq2[[]any, error]) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(names, "\t"))
-	count := 0
+	fmt.Fprintln(table, strings.Join(names, "\t"))
 	for values, err := range rows {
 		if err != nil {
 			return err
 		}
-		cells := make([]string, len(names))
-		for i := range names {
-			cells[i] = terminal.Cell(values[i])
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
 		count++
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("print the rows: %w", err)
-	}
-	_, err := fmt.Fprintf(out, "(%s)\n", terminal.Plural(count, "row"))
-	return err
-}
-
-// printCSV prints a line of names and one for each row (RFC 4180). Control characters in values become spaces.
-func printCSV(out io.Writer, names []string, rows iter.Seq2[[]any, error]) error {
-	w := csv.NewWriter(out)
-	_ = w.Write(names)
-	for values, err := range rows {
-		if err != nil {
-			w.Flush()
-			return err
-		}
-		record := make([]string, len(names))
-		for i := range names {
-			record[i] = terminal.PlainLines(terminal.PlainText(values[i]))
-		}
-		if err := w.Write(record); err != nil {
-			return fmt.Errorf("print the rows: %w", err)
-		}
-	}
-	w.Flush()
-	return w.Error()
-}
-
-// printObjects prints an object for each row.
-func printObjects(out io.Writer, form string, names []string, rows iter.Seq2[[]any, error]) error {
-	for values, err := range rows {
-		if err != nil {
-			return err
-		}
-		object := make(map[string]any, len(names))
+		cells, object := make([]string, len(names)), make(map[string]any, len(names))
 		for i, name := range names {
-			object[name] = jsonValue(values[i])
+			cells[i], object[name] = terminal.PlainLines(terminal.PlainText(values[i])), jsonValue(values[i])
 		}
-		text, err := terminal.EncodeLine(form, object)
-		if err == nil {
-			_, err = io.WriteString(out, text)
+		switch form {
+		case "table":
+			for i := range cells {
+				cells[i] = terminal.Cell(values[i])
+			}
+			fmt.Fprintln(table, strings.Join(cells, "\t"))
+		case "csv": // control characters in values are spaces
+			err = lines.Write(cells)
+		default:
+			var text string
+			if text, err = terminal.EncodeLine(form, object); err == nil {
+				_, err = io.WriteString(out, text)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("print a row: %w", err)
 		}
 	}
-	return nil
+	if form != "table" || len(names) == 0 {
+		lines.Flush()
+		return lines.Error()
+	}
+	_ = table.Flush() // the next line would fail, too
+	_, err := fmt.Fprintf(out, "(%s)\n", terminal.Plural(count, "row"))
+	return err
 }
 
 func columnNames(rows pgx.Rows) []string {

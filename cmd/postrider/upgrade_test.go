@@ -56,8 +56,8 @@ func TestPreviousProgramWorksOnANewerSchema(t *testing.T) {
 	require.Equal(t, 12, one[int](db, "SELECT count(*) FROM postrider.dead_letters"))
 }
 
-// Each node rejects a schema that is older than the program. Several nodes can migrate it at once, and pending deliveries
-// are kept.
+// Each node rejects a schema that is older than the program. Several nodes can migrate it at once, and pending
+// deliveries are kept.
 func TestUpgradeKeepsPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)

@@ -171,7 +171,8 @@ func (c *deadletterPurgeCmd) question(ctx context.Context) (string, error) {
 		}
 		n, least = integerAt(found, "matched"), terminal.Either(found["atLeast"] == true, "at least ", "")
 	}
-	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.", least, terminal.Plural(n, "dead letter")), nil
+	return fmt.Sprintf("Purge %s%s? They and their events are lost for good.", least,
+		terminal.Plural(n, "dead letter")), nil
 }
 
 type deadletterEventsCmd struct {

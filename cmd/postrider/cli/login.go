@@ -177,7 +177,7 @@ func poll(ctx context.Context, client *rest.Client, begun *management.LoginBegun
 func openBrowser(ctx context.Context, page string) {
 	u, err := url.Parse(page)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !terminal.IsTerminal(os.Stdin) ||
-		!terminal.OnTerminal() {
+		!terminal.IsTerminal(os.Stderr) {
 		return // the server's address must not name a program or a file
 	}
 	command := []string{"xdg-open"}

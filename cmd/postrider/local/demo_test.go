@@ -142,5 +142,6 @@ func TestDemoSinkReportsRequests(t *testing.T) {
 		map[string]string{"aeg-event-type": "Notification", "aeg-delivery-count": "2"})
 	mu.Lock()
 	defer mu.Unlock()
-	require.Equal(t, []SinkRequest{{Path: "/flaky", DeliveryCount: 2, EventIDs: []string{"a", "b"}, Status: 204}}, reported)
+	require.Equal(t,
+		[]SinkRequest{{Path: "/flaky", DeliveryCount: 2, EventIDs: []string{"a", "b"}, Status: 204}}, reported)
 }

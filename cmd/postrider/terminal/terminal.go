@@ -20,7 +20,7 @@ type ProgressLine struct {
 
 // NewProgressLine returns a line on standard error, if that is a terminal.
 func NewProgressLine() *ProgressLine {
-	if !OnTerminal() {
+	if !IsTerminal(os.Stderr) {
 		return &ProgressLine{}
 	}
 	return &ProgressLine{out: os.Stderr}
@@ -47,9 +47,6 @@ func (p *ProgressLine) End() {
 
 // clearLine moves the cursor to the beginning of the line and clears it.
 const clearLine = "\r\x1b[K"
-
-// OnTerminal reports whether standard error is a terminal.
-func OnTerminal() bool { return IsTerminal(os.Stderr) }
 
 // IsTerminal reports whether a file is a terminal. The null device is also a character device.
 func IsTerminal(file *os.File) bool {

@@ -62,7 +62,8 @@ func Read() Build {
 	}
 }
 
-// String describes the build in one line: "postrider 1.0.0 go1.26.1 linux/amd64, revision 0123456789abcdef of 2026-11-22T09:00:00Z".
+// String describes the build in one line: "postrider 1.0.0 go1.26.1 linux/amd64, revision 0123456789abcdef of
+// 2026-11-22T09:00:00Z".
 func (b Build) String() string {
 	line := fmt.Sprintf("postrider %s %s %s", b.Version, b.Go, b.Platform)
 	if b.Revision != "" {

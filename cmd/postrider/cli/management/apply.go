@@ -71,17 +71,11 @@ func countChanges(changes []change) (n int) {
 
 // changeShown is the form of a change for -o json.
 type changeShown struct {
-	Kind       string          `json:"kind"`
-	Topic      string          `json:"topic,omitempty"`
-	Name       string          `json:"name"`
-	Change     string          `json:"change"` // create, update, delete or none
-	Properties []propertyShown `json:"properties"`
-}
-
-type propertyShown struct {
-	Property string `json:"property"`
-	Before   string `json:"before"`
-	After    string `json:"after"`
+	Kind       string     `json:"kind"`
+	Topic      string     `json:"topic,omitempty"`
+	Name       string     `json:"name"`
+	Change     string     `json:"change"` // create, update, delete or none
+	Properties []diffLine `json:"properties"`
 }
 
 func (c *ApplyCmd) show(changes []change, file *applyFile) error {
@@ -89,9 +83,11 @@ func (c *ApplyCmd) show(changes []change, file *applyFile) error {
 		fmt.Fprintln(os.Stderr, "not supported:", terminal.PlainLines(note))
 	}
 	if c.Output != "table" {
-		shown := []changeShown{}
+		names := map[string]string{"+": "create", "~": "update", "-": "delete", same: "none"}
+		shown := make([]changeShown, len(changes))
 		for i := range changes {
-			shown = append(shown, changes[i].shown())
+			ch := &changes[i]
+			shown[i] = changeShown{ch.kind, ch.topic, ch.name, names[ch.mark], append([]diffLine{}, ch.lines...)}
 		}
 		return terminal.OutputFlag{Output: c.Output}.Print(shown, nil)
 	}
@@ -110,17 +106,6 @@ func (c *ApplyCmd) show(changes []change, file *applyFile) error {
 	_, err := fmt.Printf("(%d to create, %d to change, %d to delete, %d unchanged)\n", counts["+"], counts["~"],
 		counts["-"], counts[same])
 	return err
-}
-
-func (ch *change) shown() changeShown {
-	s := changeShown{
-		Kind: ch.kind, Topic: ch.topic, Name: ch.name, Properties: []propertyShown{},
-		Change: map[string]string{"+": "create", "~": "update", "-": "delete", same: "none"}[ch.mark],
-	}
-	for _, line := range ch.lines {
-		s.Properties = append(s.Properties, propertyShown{line.property, line.before, line.after})
-	}
-	return s
 }
 
 func (c *ApplyCmd) confirm(todo int) error {

@@ -141,7 +141,7 @@ func (a *applier) compare(ctx context.Context, d *declared) (change, error) {
 		ch.mark = same
 	}
 	for _, line := range ch.lines {
-		if before != nil && spec.Find(table, line.property).Fixed {
+		if before != nil && spec.Find(table, line.Property).Fixed {
 			return ch, fileError{fmt.Errorf("%s cannot be changed once the topic exists", line)}
 		}
 	}

@@ -306,18 +306,22 @@ func scalar(n *yaml.Node) (any, error) {
 	return strings.ToValidUTF8(n.Value, "\uFFFD"), nil
 }
 
-// diffLine is a changed setting. before or after is "" if there is no value.
-type diffLine struct{ property, before, after string }
+// diffLine is a changed setting. Before or After is "" if there is no value.
+type diffLine struct {
+	Property string `json:"property"`
+	Before   string `json:"before"`
+	After    string `json:"after"`
+}
 
 // String is the difference in one line of text: + for a new value, - for a removed one, ~ for a changed one.
 func (d diffLine) String() string {
 	switch {
-	case d.before == "":
-		return fmt.Sprintf("+ %s: %s", d.property, d.after)
-	case d.after == "":
-		return fmt.Sprintf("- %s: %s", d.property, d.before)
+	case d.Before == "":
+		return fmt.Sprintf("+ %s: %s", d.Property, d.After)
+	case d.After == "":
+		return fmt.Sprintf("- %s: %s", d.Property, d.Before)
 	}
-	return fmt.Sprintf("~ %s: %s → %s", d.property, d.before, d.after)
+	return fmt.Sprintf("~ %s: %s → %s", d.Property, d.Before, d.After)
 }
 
 // diff compares two objects setting by setting. Secrets are masked.
@@ -332,7 +336,7 @@ func diff(table []spec.Setting, before, after rest.Object) (lines []diffLine) {
 			lines = append(lines, diffLine{s.Name, shownValue(was), shownValue(is)})
 		}
 	}
-	slices.SortFunc(lines, func(a, b diffLine) int { return strings.Compare(a.property, b.property) })
+	slices.SortFunc(lines, func(a, b diffLine) int { return strings.Compare(a.Property, b.Property) })
 	return lines
 }
 

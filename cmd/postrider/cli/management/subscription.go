@@ -303,7 +303,8 @@ func (c *testDeliveryCmd) Run(ctx context.Context) error {
 		return err
 	}
 	return c.Print(sent, func(w io.Writer) {
-		fmt.Fprintf(w, "The sample event is delivery %s; see postrider delivery show %[1]s.\n", rest.TextAt(sent, "deliveryId"))
+		fmt.Fprintf(w, "The sample event is delivery %s; see postrider delivery show %[1]s.\n",
+			rest.TextAt(sent, "deliveryId"))
 	})
 }
 

@@ -96,17 +96,6 @@ func (f ServerFlags) Connect() (*Client, error) {
 		u.Fragment != "" {
 		return nil, terminal.Usagef("--server %q: not a URL such as https://events.example.com", f.Server)
 	}
-	transport, err := f.transport()
-	if err != nil {
-		return nil, err
-	}
-	return &Client{
-		Base: strings.TrimRight(f.Server, "/"),
-		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: NoRedirect},
-	}, nil
-}
-
-func (f ServerFlags) transport() (*http.Transport, error) {
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
@@ -120,10 +109,14 @@ func (f ServerFlags) transport() (*http.Transport, error) {
 			return nil, terminal.Usagef("--ca-file %s: no certificate in it", f.CAFile)
 		}
 	}
-	return &http.Transport{
+	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 16,
 		IdleConnTimeout: 30 * time.Second,
+	}
+	return &Client{
+		Base: strings.TrimRight(f.Server, "/"),
+		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: NoRedirect},
 	}, nil
 }
 
