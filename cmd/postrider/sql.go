@@ -211,10 +211,13 @@ func valuesOf(rows pgx.Rows) iter.Seq2[[]any, error] {
 func printRows(out io.Writer, form string, names []string, rows iter.Seq2[[]any, error]) error {
 	table, lines, count := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0), csv.NewWriter(out), 0
 	defer lines.Flush()
-	if form == "csv" && len(names) > 0 {
+	switch {
+	case len(names) == 0:
+	case form == "csv":
 		_ = lines.Write(names) // lines.Error returns the error
+	case form == "table":
+		fmt.Fprintln(table, strings.Join(names, "\t"))
 	}
-	fmt.Fprintln(table, strings.Join(names, "\t"))
 	for values, err := range rows {
 		if err != nil {
 			return err

@@ -15,11 +15,11 @@ import (
 
 // DeliveryCmd is delivery with its verbs.
 type DeliveryCmd struct {
-	List          listVerb[deliveryFilter] `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
-	Show          showVerb[deliveryArg]    `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
-	Cancel        actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel a pending delivery." detail:"An attempt in progress may still reach the endpoint; its result is not recorded." example:"delivery cancel 4711"`
-	RetryNow      actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of a pending delivery due now." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold." example:"delivery retry-now 4711"`
-	DeadLetterNow actVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
+	List          listVerb[deliveryFilter]  `cmd:"" path:"/v1/deliveries" help:"List pending and finished deliveries, the newest first." detail:"With --from or --until they are sorted by the time of their events, otherwise by the time of their creation." example:"delivery list --topic orders --subscription billing --state pending; delivery list --event-id o-42; delivery list --hold probation --from 1h -o json"`
+	Show          showVerb[deliveryArg]     `cmd:"" path:"/v1/deliveries/{id}" help:"Show a delivery and its attempts." example:"delivery show 4711; delivery show 4711 -o json"`
+	Cancel        rest.ActVerb[deliveryArg] `cmd:"" path:"/v1/deliveries/{id}/cancel" done:"Delivery {deliveryId} was canceled." help:"Cancel a pending delivery." detail:"An attempt in progress may still reach the endpoint; its result is not recorded." example:"delivery cancel 4711"`
+	RetryNow      rest.ActVerb[deliveryArg] `cmd:"" path:"/v1/deliveries/{id}/retryNow" done:"The next attempt of delivery {deliveryId} is due now." help:"Make the next attempt of a pending delivery due now." detail:"The number of attempts and the time to live do not change. The service rejects this during an attempt, and while the event subscription is on hold." example:"delivery retry-now 4711"`
+	DeadLetterNow rest.ActVerb[deliveryArg] `cmd:"" path:"/v1/deliveries/{id}/deadLetterNow" done:"Delivery {deliveryId} became dead letter {deadLetterId}." help:"Turn a pending delivery into a dead letter." detail:"This works even if the event subscription keeps no dead letters." example:"delivery dead-letter-now 4711"`
 }
 
 type deliveryArg struct {

@@ -60,14 +60,20 @@ type deadletterCancelCmd struct {
 }
 
 // Run executes deadletter cancel.
-func (c *deadletterCancelCmd) Run(ctx context.Context) error {
+func (c *deadletterCancelCmd) Run(ctx context.Context, client *rest.Client) error {
 	at := rest.ItemURL("/v1/operations", c.Operation)
-	var before rest.Object
-	if err := c.Call(ctx, http.MethodGet, at, nil, &before); err != nil {
+	var before, now rest.Object
+	err := client.Call(ctx, http.MethodGet, at, nil, &before)
+	if err == nil {
+		err = client.Call(ctx, http.MethodPost, at+"/cancel", nil, &now)
+	}
+	if err != nil {
 		return err
 	}
-	done := terminal.Either(before["state"] == running, "was canceled", "had already ended")
-	return c.Act(ctx, at+"/cancel", nil, "Operation %s %s.", c.Operation, done)
+	return c.Print(now, func(w io.Writer) {
+		fmt.Fprintf(w, "Operation %s %s.\n", c.Operation,
+			terminal.Either(before["state"] == running, "was canceled", "had already ended"))
+	})
 }
 
 const (

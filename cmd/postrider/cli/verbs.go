@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"path"
-	"regexp"
 
 	"github.com/alecthomas/kong"
 	"github.com/google/uuid"
@@ -45,7 +43,7 @@ type showVerb[A any] struct {
 
 // Run executes the verb. In JSON, the object includes the lists that belong to it.
 func (c *showVerb[A]) Run(ctx context.Context, k *kong.Context, client *rest.Client) error {
-	at, kind := argumentPath(k), resources[path.Dir(k.Selected().Tag.Get("path"))]
+	at, kind := rest.ArgumentPath(k), resources[path.Dir(k.Selected().Tag.Get("path"))]
 	var o rest.Object
 	err := client.Call(ctx, http.MethodGet, at, nil, &o)
 	for _, part := range kind.parts {
@@ -57,38 +55,6 @@ func (c *showVerb[A]) Run(ctx context.Context, k *kong.Context, client *rest.Cli
 		return err
 	}
 	return c.Print(o, func(w io.Writer) { kind.print(w, o) })
-}
-
-// actVerb posts to the path in the verb's tag and prints the tag done, which may name members of the response.
-type actVerb[A any] struct {
-	rest.Flags
-	Argument A `embed:""`
-}
-
-// Run executes the verb.
-func (c *actVerb[A]) Run(ctx context.Context, k *kong.Context) error {
-	var now rest.Object
-	if err := c.Call(ctx, http.MethodPost, argumentPath(k), nil, &now); err != nil {
-		return err
-	}
-	done := expand(k.Selected().Tag.Get("done"), func(member string) string { return rest.TextAt(now, member) })
-	return c.Print(now, func(w io.Writer) { fmt.Fprintln(w, done) })
-}
-
-// argumentPath is the path in the verb's tag, with the arguments of the command line.
-func argumentPath(k *kong.Context) string {
-	values := map[string]string{}
-	for _, argument := range k.Selected().Positional {
-		values[argument.Name] = fmt.Sprint(argument.Target.Interface())
-	}
-	return expand(k.Selected().Tag.Get("path"), func(name string) string { return url.PathEscape(values[name]) })
-}
-
-var nameInBraces = regexp.MustCompile(`\{[\w-]+\}`)
-
-// expand replaces each {name} in a text.
-func expand(text string, value func(name string) string) string {
-	return nameInBraces.ReplaceAllStringFunc(text, func(name string) string { return value(name[1 : len(name)-1]) })
 }
 
 // deadLetterID, operationID and systemID are ids that are checked before a request is sent.

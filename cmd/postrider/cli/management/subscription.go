@@ -11,8 +11,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/alecthomas/kong"
-
 	"postrider/catalog/spec"
 	"postrider/cmd/postrider/cli/rest"
 	"postrider/cmd/postrider/terminal"
@@ -27,16 +25,16 @@ type SubscriptionCmd struct {
 	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings." detail:"The endpoint's query string, which often holds a secret, is not shown." example:"subscription show orders billing -o json"`
 	Delete subscriptionDeleteCmd `cmd:"" help:"Delete an event subscription and cancel its pending deliveries." detail:"History and dead letters stay." example:"subscription delete orders billing; subscription delete orders billing --yes"`
 
-	TestFilter testFilterCmd `cmd:"" help:"Show which events an event subscription's filter matches, and which clause decided." detail:"Nothing is stored or delivered. The table shows the clauses that an event does not pass; JSON has all clauses." example:"subscription test-filter orders billing; subscription test-filter orders billing --event order.json -o json; subscription test-filter orders billing --filter filter.json"`
-	Pause      pauseCmd      `cmd:"" action:"pause" done:"paused" help:"Hold an event subscription's deliveries until it is resumed." detail:"Nothing is lost: events that are published during the pause are held, too. The pause applies to the next publish on every node. Attempts that are in progress, or begin within 100 ms, finish." example:"subscription pause orders billing; subscription pause orders billing --stop-time-to-live"`
-	Resume     actionCmd     `cmd:"" action:"resume" done:"resumed" help:"End a pause." detail:"The service releases held deliveries in waves. Resuming an event subscription that is not paused changes nothing." example:"subscription resume orders billing"`
-	Release    actionCmd     `cmd:"" action:"release" done:"released" help:"End a probation without waiting for its probe." detail:"If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it." example:"subscription release orders billing"`
-	Probe      actionCmd     `cmd:"" action:"probe" done:"one delivery is attempted now" help:"Attempt one delivery of a probation now." detail:"A success ends the probation, a failure begins the next one. If the policy holds the endpoint as a whole, this applies to all event subscriptions that share it. subscription release ends a probation without a probe." example:"subscription probe orders billing"`
+	TestFilter testFilterCmd                  `cmd:"" help:"Show which events an event subscription's filter matches, and which clause decided." detail:"Nothing is stored or delivered. The table shows the clauses that an event does not pass; JSON has all clauses." example:"subscription test-filter orders billing; subscription test-filter orders billing --event order.json -o json; subscription test-filter orders billing --filter filter.json"`
+	Pause      rest.ActVerb[pauseArgs]        `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/pause" done:"Event subscription {subscription} of topic {topic}: paused." help:"Hold an event subscription's deliveries until it is resumed." detail:"Nothing is lost: events that are published during the pause are held, too. The pause applies to the next publish on every node. Attempts that are in progress, or begin within 100 ms, finish." example:"subscription pause orders billing; subscription pause orders billing --stop-time-to-live"`
+	Resume     rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/resume" done:"Event subscription {subscription} of topic {topic}: resumed." help:"End a pause." detail:"The service releases held deliveries in waves. Resuming an event subscription that is not paused changes nothing." example:"subscription resume orders billing"`
+	Release    rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/release" done:"Event subscription {subscription} of topic {topic}: released." help:"End a probation without waiting for its probe." detail:"If the policy holds the endpoint as a whole, the probation ends for all event subscriptions that share it." example:"subscription release orders billing"`
+	Probe      rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/probe" done:"Event subscription {subscription} of topic {topic}: one delivery is attempted now." help:"Attempt one delivery of a probation now." detail:"A success ends the probation, a failure begins the next one. If the policy holds the endpoint as a whole, this applies to all event subscriptions that share it. subscription release ends a probation without a probe." example:"subscription probe orders billing"`
 
-	Validate       validateCmd       `cmd:"" help:"Run the validation handshake with the endpoint again." detail:"You can run it at any time, also after a failed validation. A failure changes nothing." example:"subscription validate orders billing"`
-	TestDelivery   testDeliveryCmd   `cmd:"" help:"Send a sample event to one event subscription." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, regardless of its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
-	Reveal         revealCmd         `cmd:"" help:"Show the endpoint's whole URL and the custom headers, including secrets." detail:"Requires an administrator's key. The audit records it." example:"subscription reveal orders billing -o json"`
-	SigningSecrets signingSecretsCmd `cmd:"" help:"Show the secrets that sign deliveries, or replace the newest." detail:"Requires an administrator's key. The audit records it. To replace a secret without an outage, use --rotate and give the new secret to the receiver while both secrets sign; see docs/guides/receive.md#verify-signatures." example:"subscription signing-secrets orders billing; subscription signing-secrets orders billing --rotate --previous-valid-for-hours 48"`
+	Validate       validateCmd                    `cmd:"" help:"Run the validation handshake with the endpoint again." detail:"You can run it at any time, also after a failed validation. A failure changes nothing." example:"subscription validate orders billing"`
+	TestDelivery   rest.ActVerb[subscriptionArgs] `cmd:"" path:"/v1/topics/{topic}/subscriptions/{subscription}/testDelivery" done:"The sample event is delivery {deliveryId}; see postrider delivery show {deliveryId}." help:"Send a sample event to one event subscription." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, regardless of its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
+	Reveal         revealCmd                      `cmd:"" help:"Show the endpoint's whole URL and the custom headers, including secrets." detail:"Requires an administrator's key. The audit records it." example:"subscription reveal orders billing -o json"`
+	SigningSecrets signingSecretsCmd              `cmd:"" help:"Show the secrets that sign deliveries, or replace the newest." detail:"Requires an administrator's key. The audit records it. To replace a secret without an outage, use --rotate and give the new secret to the receiver while both secrets sign; see docs/guides/receive.md#verify-signatures." example:"subscription signing-secrets orders billing; subscription signing-secrets orders billing --rotate --previous-valid-for-hours 48"`
 }
 
 // NewSubscriptionCmd returns the verbs with flags for all settings.
@@ -69,11 +67,20 @@ func (f *SettingFlags) Settings() (rest.Object, error) {
 	return settings, err
 }
 
+type subscriptionArgs struct {
+	Topic        string `arg:"" help:"Name of the topic."`
+	Subscription string `arg:"" help:"Name of the event subscription."`
+}
+
+type pauseArgs struct {
+	subscriptionArgs
+	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count toward the time to live of held events; with --no-stop-time-to-live it does. Without either, this does not change." negatable:""`
+}
+
 // oneSubscription has the flags of verbs about one event subscription.
 type oneSubscription struct {
 	rest.Flags
-	Topic        string `arg:"" help:"Name of the topic."`
-	Subscription string `arg:"" help:"Name of the event subscription."`
+	subscriptionArgs
 }
 
 func (c *oneSubscription) url() string { return rest.SubscriptionURL(c.Topic, c.Subscription) }
@@ -265,47 +272,11 @@ func (c *oneSubscription) post(ctx context.Context, action string, body, into an
 	return c.Call(ctx, http.MethodPost, c.url()+"/"+action, body, into)
 }
 
-// actionCmd is a verb that changes a hold. Its tags have the action of the REST API and the text to print.
-type actionCmd struct{ oneSubscription }
-
-// Run executes the verb.
-func (c *actionCmd) Run(ctx context.Context, k *kong.Context) error { return c.act(ctx, k, nil) }
-
-func (c *oneSubscription) act(ctx context.Context, k *kong.Context, body any) error {
-	tag := k.Selected().Tag
-	return c.Act(ctx, c.url()+"/"+tag.Get("action"), body, "Event subscription %s of topic %s: %s.", c.Subscription,
-		c.Topic, tag.Get("done"))
-}
-
-type pauseCmd struct {
-	oneSubscription
-	StopTimeToLive *bool `api:"stopTimeToLive" help:"The pause does not count toward the time to live of held events; with --no-stop-time-to-live it does. Without either, this does not change." negatable:""`
-}
-
-// Run executes subscription pause.
-func (c *pauseCmd) Run(ctx context.Context, k *kong.Context) error {
-	return c.act(ctx, k, rest.Given(c))
-}
-
 type validateCmd struct{ oneSubscription }
 
 // Run executes subscription validate.
 func (c *validateCmd) Run(ctx context.Context) error {
 	return c.awaited(ctx, http.MethodPost, c.url()+"/validate", nil)
-}
-
-type testDeliveryCmd struct{ oneSubscription }
-
-// Run executes subscription test-delivery.
-func (c *testDeliveryCmd) Run(ctx context.Context) error {
-	var sent rest.Object
-	if err := c.post(ctx, "testDelivery", nil, &sent); err != nil {
-		return err
-	}
-	return c.Print(sent, func(w io.Writer) {
-		fmt.Fprintf(w, "The sample event is delivery %s; see postrider delivery show %[1]s.\n",
-			rest.TextAt(sent, "deliveryId"))
-	})
 }
 
 type revealCmd struct{ oneSubscription }

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"postrider/cmd/postrider/local"
 	"postrider/cmd/postrider/terminal"
 )
@@ -123,13 +125,49 @@ func (f Flags) Show(ctx context.Context, path string, table func(io.Writer, Obje
 	return f.Print(shown, func(w io.Writer) { table(w, shown) })
 }
 
-// Act posts an action and prints done, or in JSON and YAML the response.
-func (f Flags) Act(ctx context.Context, path string, body any, done string, args ...any) error {
+// ActVerb is a verb that posts its flags with the tag api to the path in its tag, and prints the tag done. Both tags can
+// name arguments, and done also members of the response.
+type ActVerb[A any] struct {
+	Flags
+	Argument A `embed:""`
+}
+
+// Run executes the verb.
+func (c *ActVerb[A]) Run(ctx context.Context, k *kong.Context) error {
+	var body any
+	if given := Given(&c.Argument); len(given) > 0 {
+		body = given
+	}
 	var now Object
-	if err := f.Call(ctx, http.MethodPost, path, body, &now); err != nil {
+	if err := c.Call(ctx, http.MethodPost, ArgumentPath(k), body, &now); err != nil {
 		return err
 	}
-	return f.Print(now, func(w io.Writer) { fmt.Fprintf(w, done+"\n", args...) })
+	values := arguments(k)
+	done := expand(k.Selected().Tag.Get("done"), func(name string) string {
+		return cmp.Or(values[name], TextAt(now, name))
+	})
+	return c.Print(now, func(w io.Writer) { fmt.Fprintln(w, done) })
+}
+
+// ArgumentPath returns the path in the verb's tag with its arguments.
+func ArgumentPath(k *kong.Context) string {
+	values := arguments(k)
+	return expand(k.Selected().Tag.Get("path"), func(name string) string { return url.PathEscape(values[name]) })
+}
+
+func arguments(k *kong.Context) map[string]string {
+	values := map[string]string{}
+	for _, argument := range k.Selected().Positional {
+		values[argument.Name] = fmt.Sprint(argument.Target.Interface())
+	}
+	return values
+}
+
+var nameInBraces = regexp.MustCompile(`\{[\w-]+\}`)
+
+// expand replaces each {name} in a text.
+func expand(text string, value func(name string) string) string {
+	return nameInBraces.ReplaceAllStringFunc(text, func(name string) string { return value(name[1 : len(name)-1]) })
 }
 
 // Filter is Given for flags that can have From and Until. From must be before Until.
