@@ -45,7 +45,7 @@ func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
 	view := accountView{Session: site.SessionIn(c), Least: access.MinPassword, Form: site.Input(c)}
 	view.Created, _ = c.Get(keyInContext).(*newKey)
 	if view.Session != nil {
-		if view.Keys, err = p.parts.Access.PersonalKeys(ctx, view.Session.User); err != nil {
+		if view.Keys, err = p.Parts.Access.PersonalKeys(ctx, view.Session.User); err != nil {
 			return err
 		}
 		for _, role := range []access.Role{access.RoleAdmin, access.RoleOperator, access.RoleViewer} {
@@ -74,7 +74,7 @@ func (p *pages) changePassword(ctx context.Context, c echo.Context, user string)
 	if err != nil {
 		return "", err
 	}
-	if err := p.parts.Access.ChangePassword(ctx, user, c.FormValue("old"), password); err != nil {
+	if err := p.Parts.Access.ChangePassword(ctx, user, c.FormValue("old"), password); err != nil {
 		return "", err
 	}
 	site.SetSession(c, "") // all sessions have ended
@@ -83,18 +83,18 @@ func (p *pages) changePassword(ctx context.Context, c echo.Context, user string)
 
 func (p *pages) signOutEverywhere(ctx context.Context, c echo.Context, user string) (href string, err error) {
 	site.SetSession(c, "")
-	_, err = p.parts.Access.EndSessions(ctx, user)
+	_, err = p.Parts.Access.EndSessions(ctx, user)
 	return "/ui/sign-in?done=signed-out", err
 }
 
 func (p *pages) createPersonalKey(ctx context.Context, c echo.Context, user string) (href string, err error) {
 	spec := access.PersonalKeySpec{Machine: c.FormValue("machine"), Role: access.Role(c.FormValue("role"))}
-	secret, key, err := p.parts.Access.CreatePersonalKey(ctx, user, spec)
+	secret, key, err := p.Parts.Access.CreatePersonalKey(ctx, user, spec)
 	return keyCreated(c, secret, key, err)
 }
 
 func (p *pages) revokePersonalKey(ctx context.Context, c echo.Context, user string) (href string, err error) {
-	_, err = p.parts.Access.RevokePersonalKey(ctx, user, c.Param("key"))
+	_, err = p.Parts.Access.RevokePersonalKey(ctx, user, c.Param("key"))
 	return "/ui/account?done=key-revoked", err
 }
 
@@ -136,7 +136,7 @@ func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, 
 			Status: http.StatusTooManyRequests, Text: "Too many wrong codes. Try again in a minute.",
 		}
 	}
-	login, err := p.parts.Access.Login(ctx, code)
+	login, err := p.Parts.Access.Login(ctx, code)
 	if errors.Is(err, postgres.ErrNotFound) {
 		p.wrongCodes.Take(user, p.Now())
 		return nil, &site.RejectionError{
@@ -149,7 +149,7 @@ func (p *pages) loginOf(ctx context.Context, user, code string) (*access.Login, 
 func (p *pages) approveLogin(ctx context.Context, c echo.Context, user string) (href string, err error) {
 	login, err := p.loginOf(ctx, user, c.FormValue("code"))
 	if err == nil {
-		_, err = p.parts.Access.ApproveLogin(ctx, login.UserCode, user)
+		_, err = p.Parts.Access.ApproveLogin(ctx, login.UserCode, user)
 	}
 	return "/ui/login?done=login-approved", err
 }
@@ -157,7 +157,7 @@ func (p *pages) approveLogin(ctx context.Context, c echo.Context, user string) (
 func (p *pages) denyLogin(ctx context.Context, c echo.Context, user string) (href string, err error) {
 	login, err := p.loginOf(ctx, user, c.FormValue("code"))
 	if err == nil {
-		err = p.parts.Access.DenyLogin(ctx, login.UserCode)
+		err = p.Parts.Access.DenyLogin(ctx, login.UserCode)
 	}
 	return "/ui/login?done=login-denied", err
 }
@@ -170,7 +170,7 @@ type usersView struct {
 }
 
 func (p *pages) users(ctx context.Context, c echo.Context) error {
-	list, err := site.ForwardList(ctx, c, "user", p.parts.Access.Users, func(u *access.User) string { return u.Name })
+	list, err := site.ForwardList(ctx, c, "user", p.Parts.Access.Users, func(u *access.User) string { return u.Name })
 	if err != nil {
 		return err
 	}
@@ -183,20 +183,20 @@ func (p *pages) users(ctx context.Context, c echo.Context) error {
 
 func (p *pages) addUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name, password := c.FormValue("name"), c.FormValue("password")
-	switch _, err := p.parts.Access.User(ctx, name); {
+	switch _, err := p.Parts.Access.User(ctx, name); {
 	case err == nil: // PutUser would change it
 		return "", site.Rejected(http.StatusConflict, "a user with this name exists")
 	case !errors.Is(err, postgres.ErrNotFound):
 		return "", err
 	}
-	_, err = p.parts.Access.PutUser(ctx, name,
+	_, err = p.Parts.Access.PutUser(ctx, name,
 		access.UserSpec{Role: access.Role(c.FormValue("role")), Password: &password})
 	return "/ui/users?done=user-added", err
 }
 
 func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, err error) {
 	name := c.Param("user")
-	if _, err := p.parts.Access.User(ctx, name); err != nil {
+	if _, err := p.Parts.Access.User(ctx, name); err != nil {
 		return "", err
 	}
 	change := access.UserSpec{} // empty settings stay unchanged
@@ -208,17 +208,17 @@ func (p *pages) changeUser(ctx context.Context, c echo.Context) (href string, er
 	case "disable", "enable":
 		change.Disabled = new(c.FormValue("change") == "disable")
 	case "sessions":
-		_, err = p.parts.Access.EndSessions(ctx, name)
+		_, err = p.Parts.Access.EndSessions(ctx, name)
 		return "/ui/users?done=sessions-ended", err
 	default:
 		return "", site.Rejected(http.StatusBadRequest, "the form has no valid change")
 	}
-	_, err = p.parts.Access.PutUser(ctx, name, change)
+	_, err = p.Parts.Access.PutUser(ctx, name, change)
 	return "/ui/users?done=user-changed", err
 }
 
 func (p *pages) removeUser(ctx context.Context, c echo.Context) (href string, err error) {
-	return "/ui/users?done=user-removed", p.parts.Access.DeleteUser(ctx, c.Param("user"))
+	return "/ui/users?done=user-removed", p.Parts.Access.DeleteUser(ctx, c.Param("user"))
 }
 
 type apiKeysView struct {
@@ -228,7 +228,7 @@ type apiKeysView struct {
 }
 
 func (p *pages) apiKeys(ctx context.Context, c echo.Context) error {
-	list, err := site.ForwardList(ctx, c, "API key", p.parts.Access.APIKeys,
+	list, err := site.ForwardList(ctx, c, "API key", p.Parts.Access.APIKeys,
 		func(k *access.APIKey) string { return k.Name })
 	if err != nil {
 		return err
@@ -249,12 +249,12 @@ func (p *pages) createAPIKey(ctx context.Context, c echo.Context) (href string, 
 		}
 		spec.ExpiresInDays = &days
 	}
-	secret, key, err := p.parts.Access.CreateAPIKey(ctx, spec)
+	secret, key, err := p.Parts.Access.CreateAPIKey(ctx, spec)
 	return keyCreated(c, secret, key, err)
 }
 
 func (p *pages) revokeAPIKey(ctx context.Context, c echo.Context) (href string, err error) {
-	_, err = p.parts.Access.RevokeAPIKey(ctx, c.Param("key"))
+	_, err = p.Parts.Access.RevokeAPIKey(ctx, c.Param("key"))
 	return "/ui/api-keys?done=key-revoked", err
 }
 

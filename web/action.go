@@ -18,7 +18,7 @@ import (
 func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 	const subscription, delivery, deadLetter = "/subscriptions/:topic/:subscription/", "/deliveries/:id/",
 		"/dead-letters/:id/"
-	holds, operator := p.parts.Holds, p.parts.Operator
+	holds, operator := p.Parts.Holds, p.Parts.Operator
 	return map[access.Role]map[string]echo.HandlerFunc{
 		access.RoleOperator: {
 			subscription + "pause":    site.Act(p.pause, p.subscription),
@@ -106,7 +106,7 @@ var doneTexts = map[string]string{
 func (p *pages) pause(ctx context.Context, c echo.Context) (href string, err error) {
 	stop := c.FormValue("stopTimeToLive") != ""
 	topic, name := c.Param("topic"), c.Param("subscription")
-	_, err = p.parts.Holds.Pause(ctx, topic, name, &stop)
+	_, err = p.Parts.Holds.Pause(ctx, topic, name, &stop)
 	return subscriptionPath(topic, name) + "?done=paused", err
 }
 
@@ -137,13 +137,13 @@ func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string,
 	if err != nil {
 		return "", err
 	}
-	deadLetter, err := p.parts.Operator.DeadLetterNow(ctx, id)
+	deadLetter, err := p.Parts.Operator.DeadLetterNow(ctx, id)
 	return deadLetterPath(deadLetter) + "?done=dead-lettered", err
 }
 
 // testDelivery sends a sample event to one event subscription.
 func (p *pages) testDelivery(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := p.parts.Operator.TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
+	id, err := p.Parts.Operator.TestDelivery(ctx, c.Param("topic"), c.Param("subscription"))
 	return deliveryPath(id) + "?done=tested", err
 }
 

@@ -75,7 +75,7 @@ func (p *pages) request(
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	response := &apiResponse{header: http.Header{}}
-	p.api.ServeHTTP(response, r)
+	p.API.ServeHTTP(response, r)
 	return response, response.rejection()
 }
 

@@ -74,7 +74,7 @@ func (p *pages) deadLetters(ctx context.Context, c echo.Context) error {
 	read := func(ctx context.Context, q query.DeadLetterQuery, t query.Turn[query.DeadLetterPlace]) (
 		_ query.SearchedPage[query.DeadLetter, query.DeadLetterPlace], err error,
 	) {
-		found, err = p.parts.Reader.ReadDeadLetters(ctx, q, t)
+		found, err = p.Parts.Reader.ReadDeadLetters(ctx, q, t)
 		return found.SearchedPage, err
 	}
 	list, err := site.ListOf(ctx, c, "dead letter", f, filter, read, (*query.DeadLetter).Place)
@@ -177,7 +177,7 @@ func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLe
 	if err != nil {
 		return view, err
 	}
-	d, err := p.parts.Reader.ReadDeadLetter(ctx, id)
+	d, err := p.Parts.Reader.ReadDeadLetter(ctx, id)
 	if err != nil {
 		return view, err
 	}
@@ -216,7 +216,7 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	if err != nil {
 		return "", err
 	}
-	delivery, err := p.parts.Operator.Redeliver(ctx, id, form.to, c.FormValue("again") != "")
+	delivery, err := p.Parts.Operator.Redeliver(ctx, id, form.to, c.FormValue("again") != "")
 	return deliveryPath(delivery) + "?done=redelivered", err
 }
 
@@ -225,7 +225,7 @@ func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err 
 	if err != nil {
 		return "", err
 	}
-	purged, err := p.parts.Operator.Purge(ctx, id)
+	purged, err := p.Parts.Operator.Purge(ctx, id)
 	if err == nil && !purged {
 		err = postgres.ErrNotFound
 	}
@@ -287,7 +287,7 @@ func (p *pages) many(ctx context.Context, c echo.Context, purge bool, title stri
 	if err != nil {
 		return err
 	}
-	found, err := p.parts.Reader.CountDeadLetters(ctx, &f)
+	found, err := p.Parts.Reader.CountDeadLetters(ctx, &f)
 	if err != nil {
 		return err
 	}
@@ -314,13 +314,13 @@ func (p *pages) manyFilter(c echo.Context) (query.DeadLetterFilter, error) {
 
 func (p *pages) redeliverMany(ctx context.Context, c echo.Context) (href string, err error) {
 	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
-		return p.parts.Operator.RedeliverAll(ctx, f, form.to, form.rate)
+		return p.Parts.Operator.RedeliverAll(ctx, f, form.to, form.rate)
 	})
 }
 
 func (p *pages) purgeMany(ctx context.Context, c echo.Context) (href string, err error) {
 	return p.startMany(c, func(f *query.DeadLetterFilter, form *deadLetterForm) (uuid.UUID, error) {
-		return p.parts.Operator.PurgeAll(ctx, f, form.rate)
+		return p.Parts.Operator.PurgeAll(ctx, f, form.rate)
 	})
 }
 
@@ -352,10 +352,10 @@ func (p *pages) operations(ctx context.Context, c echo.Context) error {
 	type place = query.DeadLetterPlace
 	read := func(ctx context.Context, after place, limit int) ([]query.Operation, error) {
 		if after == (place{}) {
-			return p.parts.Reader.Operations(ctx, nil, limit)
+			return p.Parts.Reader.Operations(ctx, nil, limit)
 		}
 		from := query.Operation{CreatedAt: after.DeadLetteredAt, OperationID: after.DeadLetterID}
-		return p.parts.Reader.Operations(ctx, &from, limit)
+		return p.Parts.Reader.Operations(ctx, &from, limit)
 	}
 	list, err := site.ForwardList(ctx, c, "operation", read, func(o *query.Operation) place {
 		return place{DeadLetteredAt: o.CreatedAt, DeadLetterID: o.OperationID}
@@ -407,7 +407,7 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	o, err := p.parts.Reader.Operation(ctx, id)
+	o, err := p.Parts.Reader.Operation(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -435,7 +435,7 @@ func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href strin
 		return "", err
 	}
 	done := "over"
-	canceled, err := p.parts.Operator.CancelOperation(ctx, id)
+	canceled, err := p.Parts.Operator.CancelOperation(ctx, id)
 	if canceled {
 		done = "stopped"
 	}

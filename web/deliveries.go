@@ -46,7 +46,7 @@ func (p *pages) deliveries(ctx context.Context, c echo.Context) error {
 		filter.Operation = &id
 	}
 	f.View, f.Order = "deliveries", "delivery_id desc"
-	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
+	list, err := site.ListOf(ctx, c, "delivery", f, filter, p.Parts.Reader.ReadDeliveries, (*query.DeliveryLine).Place)
 	return p.ShowList(c, "deliveries", "Deliveries", list, err)
 }
 
@@ -62,7 +62,7 @@ func (p *pages) delivery(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := p.parts.Reader.ReadDelivery(ctx, id)
+	d, err := p.Parts.Reader.ReadDelivery(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (p *pages) delivery(ctx context.Context, c echo.Context) error {
 
 // attemptLimit is the limit of attempts of an event subscription; 0 is none.
 func (p *pages) attemptLimit(subscription int64) int {
-	rules, ok := p.parts.Cache.Snapshot().Rules(subscription)
+	rules, ok := p.Parts.Cache.Snapshot().Rules(subscription)
 	if !ok {
 		return 0
 	}
@@ -96,7 +96,7 @@ func (p *pages) batches(ctx context.Context, c echo.Context) error {
 	var filter query.BatchFilter
 	filter.Topic, filter.Subscription = owner(f)
 	filter.State = f.OneOf("State", "state", "state = ?", query.DeliveryStates, "")
-	list, err := site.ListOf(ctx, c, "batch", f, filter, p.parts.Reader.ReadBatches,
+	list, err := site.ListOf(ctx, c, "batch", f, filter, p.Parts.Reader.ReadBatches,
 		func(l *query.BatchLine) int64 { return l.BatchID })
 	return p.ShowList(c, "batches", "Batches", list, err)
 }
@@ -123,7 +123,7 @@ func (p *pages) batch(ctx context.Context, c echo.Context) error {
 	if f.Err != nil {
 		return f.Err
 	}
-	b, err := p.parts.Reader.ReadBatch(ctx, id, int(min(from, 1<<30)), memberPage+1)
+	b, err := p.Parts.Reader.ReadBatch(ctx, id, int(min(from, 1<<30)), memberPage+1)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ type pendingWork struct {
 // outlookOf reads the hold of the event subscription, which also holds scheduled attempts.
 func (p *pages) outlookOf(ctx context.Context, w *pendingWork) (*outlook, error) {
 	o := &outlook{Hold: w.hold}
-	sub, err := p.parts.Subscriptions.Get(ctx, w.topic, w.subscription)
+	sub, err := p.Parts.Subscriptions.Get(ctx, w.topic, w.subscription)
 	switch {
 	case errors.Is(err, postgres.ErrNotFound): // just deleted
 	case err != nil:

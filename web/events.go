@@ -24,7 +24,7 @@ func (p *pages) events(ctx context.Context, c echo.Context) error {
 		Unmatched: f.Check("Unmatched only", "unmatched", "matched = 0"),
 	}
 	f.View, f.Order = "events", "system_id desc"
-	list, err := site.ListOf(ctx, c, "event", f, filter, p.parts.Reader.ReadEvents,
+	list, err := site.ListOf(ctx, c, "event", f, filter, p.Parts.Reader.ReadEvents,
 		func(l *query.EventLine) uuid.UUID { return l.SystemID })
 	return p.ShowList(c, "events", "Events", list, err)
 }
@@ -52,7 +52,7 @@ func (p *pages) event(ctx context.Context, c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	row, err := p.parts.Reader.ReadEvent(ctx, id)
+	row, err := p.Parts.Reader.ReadEvent(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (p *pages) event(ctx context.Context, c echo.Context) error {
 // matchResults evaluates the current filters of the topic with the functions that publishing uses.
 func (p *pages) matchResults(ctx context.Context, view *eventView) error {
 	row := &view.EventRow
-	subs, err := p.parts.Subscriptions.List(ctx, row.Topic, "", matchLimit+1)
+	subs, err := p.Parts.Subscriptions.List(ctx, row.Topic, "", matchLimit+1)
 	if err != nil {
 		return err
 	}

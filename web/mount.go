@@ -67,13 +67,10 @@ var files embed.FS
 // pages is the dashboard. A template has the name of its handler, and its view has the name with View.
 type pages struct {
 	*site.Site
-	parts     Parts
-	api       http.Handler
+	Options
 	bootstrap *bootstrap
 	// wrongCodes limits the wrong codes of logins of each user on this node.
 	wrongCodes *policy.Buckets[string]
-	retention  query.Retention
-	stopping   context.Context //nolint:containedctx // see Options
 	assets     site.Assets
 }
 
@@ -93,15 +90,14 @@ func Mount(e *echo.Echo, o Options) error {
 		o.Stopping = context.Background()
 	}
 	p := &pages{
-		Site:  &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneTexts},
-		parts: o.Parts, api: o.API, bootstrap: newBootstrap(o.AdminToken),
+		Site:    &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneTexts},
+		Options: o, bootstrap: newBootstrap(o.AdminToken),
 		wrongCodes: policy.NewBuckets[string](policy.Bucket{Burst: 10, Every: 10 * time.Second}),
-		retention:  o.Retention, stopping: o.Stopping,
 	}
 	if err := p.load(); err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
-	p.mount(e, o.Open)
+	p.mount(e)
 	return nil
 }
 
@@ -118,8 +114,8 @@ func (p *pages) load() (err error) {
 var readMethods = []string{http.MethodGet, http.MethodHead}
 
 // mount adds the routes. The files, the redirect and the sign-in page require no session.
-func (p *pages) mount(e *echo.Echo, open bool) {
-	login := site.Login(p.parts.Access, open)
+func (p *pages) mount(e *echo.Echo) {
+	login := site.Login(p.Parts.Access, p.Open)
 	ui := e.Group("/ui", secure, p.Explain, bounded(maxForm))
 	// Other paths below /ui, so that every response has the headers of secure.
 	ui.Any("", p.noPage, login)
@@ -145,7 +141,7 @@ func (p *pages) mount(e *echo.Echo, open bool) {
 			ui.POST(path, action, sameOrigin(), login, site.Requires(role))
 		}
 	}
-	if open {
+	if p.Open {
 		return // no sign-in, and no first admin
 	}
 	ui.Match(readMethods, "/sign-in", site.Timed(site.PageTime, p.signInPage))

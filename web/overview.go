@@ -45,11 +45,11 @@ func (p *pages) overview(ctx context.Context, c echo.Context) error {
 	if f.Err != nil {
 		return f.Err
 	}
-	o, err := p.parts.Reader.ReadOverview(ctx, r.Span, r.Step)
+	o, err := p.Parts.Reader.ReadOverview(ctx, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
-	problems, err := p.parts.Reader.ReadProblems(ctx, "", time.Hour)
+	problems, err := p.Parts.Reader.ReadProblems(ctx, "", time.Hour)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ type firstSteps struct {
 
 // firstSteps is nil if an event subscription exists and an event was published.
 func (p *pages) firstSteps(ctx context.Context, c echo.Context) (*firstSteps, error) {
-	topics, err := p.parts.Reader.ReadTopics(ctx, "", query.Turn[string]{Limit: display.PageSize})
+	topics, err := p.Parts.Reader.ReadTopics(ctx, "", query.Turn[string]{Limit: display.PageSize})
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (p *pages) firstSteps(ctx context.Context, c echo.Context) (*firstSteps, er
 		}
 		first.Subscribed = first.Subscribed || line.Subscriptions > 0
 	}
-	events, err := p.parts.Reader.ReadEvents(ctx, query.EventFilter{}, query.Turn[uuid.UUID]{Limit: 1})
+	events, err := p.Parts.Reader.ReadEvents(ctx, query.EventFilter{}, query.Turn[uuid.UUID]{Limit: 1})
 	if first.Published = len(events.Rows) > 0; err != nil || first.Subscribed && first.Published {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (p *pages) problems(ctx context.Context, c echo.Context) error {
 	if f.Err != nil {
 		return f.Err
 	}
-	list, err := p.parts.Reader.ReadProblems(ctx, topic, within)
+	list, err := p.Parts.Reader.ReadProblems(ctx, topic, within)
 	if err != nil {
 		return err
 	}

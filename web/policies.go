@@ -45,7 +45,7 @@ const shownPolicies = 5
 func (p *pages) policies(ctx context.Context, c echo.Context) error {
 	chosen := c.QueryParams()["policy"]
 	view := policiesView{}
-	for _, candidate := range p.parts.Cache.Snapshot().Policies() {
+	for _, candidate := range p.Parts.Cache.Snapshot().Policies() {
 		shown := candidate.Name == policy.DefaultName || len(chosen) == 0 || slices.Contains(chosen, candidate.Name)
 		view.Choices = append(view.Choices, share{Name: candidate.Name, Here: shown})
 		if candidate.Name == policy.DefaultName {

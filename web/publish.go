@@ -35,7 +35,7 @@ type publishView struct {
 
 // publish publishes the event of the form through the REST API.
 func (p *pages) publish(ctx context.Context, c echo.Context) error {
-	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
+	topic, err := p.Parts.Topics.Get(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (p *pages) publishForm(
 	_, err := p.request(ctx, c, http.MethodPost, publishPath(topic), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Accepted = true
-		if err := p.parts.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
+		if err := p.Parts.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
 			return err
 		}
 		view.Events, err = p.publishedEvents(ctx, topic, body, before)
@@ -98,7 +98,7 @@ func (p *pages) publishedEvents(
 	}
 	for _, id := range ids {
 		filter := query.EventFilter{Topic: topic.Name, Event: id, From: &since}
-		page, err := p.parts.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(ids)})
+		page, err := p.Parts.Reader.ReadEvents(ctx, filter, query.Turn[uuid.UUID]{Limit: publishedShown / len(ids)})
 		if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 			return nil, err
 		}

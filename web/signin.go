@@ -37,10 +37,10 @@ func ownPage(to string) string {
 }
 
 func (p *pages) signInPage(ctx context.Context, c echo.Context) error {
-	if session, err := site.SessionOf(p.parts.Access, c); err == nil && session != nil {
+	if session, err := site.SessionOf(p.Parts.Access, c); err == nil && session != nil {
 		return c.Redirect(http.StatusSeeOther, ownPage(c.QueryParam("to")))
 	}
-	has, err := p.parts.Access.HasUsers(ctx)
+	has, err := p.Parts.Access.HasUsers(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (p *pages) signInPage(ctx context.Context, c echo.Context) error {
 
 // signIn begins a session. It ends the browser's previous one, whose token a previous user may know.
 func (p *pages) signIn(ctx context.Context, c echo.Context) (href string, err error) {
-	token, _, err := p.parts.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"),
+	token, _, err := p.Parts.Access.SignIn(ctx, c.FormValue("name"), c.FormValue("password"),
 		access.SignInFrom{Address: c.RealIP(), UserAgent: c.Request().UserAgent()})
 	if errors.Is(err, access.ErrWrongCredentials) {
 		return "", &site.RejectionError{Status: http.StatusUnauthorized, Text: "The name or the password is wrong."}
@@ -65,7 +65,7 @@ func (p *pages) signIn(ctx context.Context, c echo.Context) (href string, err er
 		return "", err
 	}
 	if cookie, err := c.Cookie(site.SessionCookie); err == nil && cookie.Value != "" {
-		_ = p.parts.Access.SignOut(ctx, cookie.Value) // otherwise it expires
+		_ = p.Parts.Access.SignOut(ctx, cookie.Value) // otherwise it expires
 	}
 	site.SetSession(c, token)
 	return ownPage(c.FormValue("to")), nil
@@ -73,7 +73,7 @@ func (p *pages) signIn(ctx context.Context, c echo.Context) (href string, err er
 
 func (p *pages) signOut(ctx context.Context, c echo.Context) (href string, err error) {
 	if cookie, err := c.Cookie(site.SessionCookie); err == nil {
-		if err := p.parts.Access.SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, postgres.ErrNotFound) {
+		if err := p.Parts.Access.SignOut(ctx, cookie.Value); err != nil && !errors.Is(err, postgres.ErrNotFound) {
 			return "", err
 		}
 	}
@@ -91,7 +91,7 @@ func (p *pages) firstAdmin(ctx context.Context, c echo.Context) (href string, er
 		return "", err
 	}
 	admin := access.WithActor(ctx, access.Actor{Name: site.AdminName, Address: c.RealIP(), Role: access.RoleAdmin})
-	if err := p.parts.Access.CreateFirstAdmin(admin, c.FormValue("name"), password); err != nil {
+	if err := p.Parts.Access.CreateFirstAdmin(admin, c.FormValue("name"), password); err != nil {
 		return "", err
 	}
 	return p.signIn(ctx, c)

@@ -50,7 +50,7 @@ const choosable = 500
 
 // chooseTopic shows the topics for a new event subscription, whose form depends on the topic.
 func (p *pages) chooseTopic(ctx context.Context, c echo.Context) error {
-	topics, err := p.parts.Topics.List(ctx, "", choosable)
+	topics, err := p.Parts.Topics.List(ctx, "", choosable)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	if name == "" {
 		topicName = c.QueryParam("topic")
 	}
-	topic, err := p.parts.Topics.Get(ctx, topicName)
+	topic, err := p.Parts.Topics.Get(ctx, topicName)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,12 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	if name == "" {
 		return e, nil
 	}
-	sub, err := p.parts.Subscriptions.Get(ctx, topic.Name, name)
+	sub, err := p.Parts.Subscriptions.Get(ctx, topic.Name, name)
 	if err != nil {
 		return nil, err
 	}
 	e.removal = func(ctx context.Context) (forbidden, canceled string, err error) {
-		details, err := p.parts.Reader.ReadSubscriptionDetails(ctx, sub, time.Hour, time.Minute)
+		details, err := p.Parts.Reader.ReadSubscriptionDetails(ctx, sub, time.Hour, time.Minute)
 		if err != nil {
 			return "", "", err
 		}
@@ -161,7 +161,7 @@ func (s *subscriptionForm) dependent(section *formSection, field *formField) {
 		}
 	case "retryPolicy.policy":
 		field.Kind, field.Options = kindSelect, []option{{"", "default"}}
-		for _, p := range s.pages.parts.Cache.Snapshot().Policies() {
+		for _, p := range s.pages.Parts.Cache.Snapshot().Policies() {
 			field.Options = append(field.Options, option{p.Name, fmt.Sprintf("%s: %d to %d attempts within %s to %s", p.Name,
 				p.MinMaxAttempts, p.MaxMaxAttempts, display.Span(p.MinTTL), display.Span(p.MaxTTL))})
 		}

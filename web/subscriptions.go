@@ -24,7 +24,7 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 		Topic: f.Name("Topic", "topic", ""), Name: f.Name("Name contains", "name", ""),
 		Hold: f.OneOf("Hold", "hold", "", holds, ""),
 	}
-	list, err := site.ListOf(ctx, c, "event subscription", f, filter, p.parts.Reader.ReadSubscriptions,
+	list, err := site.ListOf(ctx, c, "event subscription", f, filter, p.Parts.Reader.ReadSubscriptions,
 		func(l *query.SubscriptionLine) query.SubscriptionKey {
 			return query.SubscriptionKey{Topic: l.Topic, Subscription: l.Subscription}
 		})
@@ -56,11 +56,11 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 	if f.Err != nil {
 		return f.Err
 	}
-	sub, err := p.parts.Subscriptions.Get(ctx, c.Param("topic"), c.Param("subscription"))
+	sub, err := p.Parts.Subscriptions.Get(ctx, c.Param("topic"), c.Param("subscription"))
 	if err != nil {
 		return err
 	}
-	details, err := p.parts.Reader.ReadSubscriptionDetails(ctx, sub, r.Span, r.Step)
+	details, err := p.Parts.Reader.ReadSubscriptionDetails(ctx, sub, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 
 // explainFailure lists the attempts of a delivery that starts now and always gets status 500.
 func (p *pages) explainFailure(sub *catalog.Subscription, view *subscriptionView) {
-	retryPolicy, ok := p.parts.Cache.Snapshot().Policy(sub.RetryPolicy.Policy)
+	retryPolicy, ok := p.Parts.Cache.Snapshot().Policy(sub.RetryPolicy.Policy)
 	if !ok {
 		return
 	}
@@ -134,7 +134,7 @@ func latencyShares(l *query.Latency) []share {
 func (p *pages) topics(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	name := f.Name("Name contains", "name", "")
-	list, err := site.ListOf(ctx, c, "topic", f, name, p.parts.Reader.ReadTopics,
+	list, err := site.ListOf(ctx, c, "topic", f, name, p.Parts.Reader.ReadTopics,
 		func(l *query.TopicLine) string { return l.Topic })
 	return p.ShowList(c, "topics", "Topics", list, err)
 }
@@ -157,20 +157,20 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 		return f.Err
 	}
 	name := c.Param("topic")
-	details, err := p.parts.Reader.ReadTopicDetails(ctx, name, r.Span, r.Step)
+	details, err := p.Parts.Reader.ReadTopicDetails(ctx, name, r.Span, r.Step)
 	if err != nil {
 		return err
 	}
-	topic, err := p.parts.Topics.Get(ctx, name)
+	topic, err := p.Parts.Topics.Get(ctx, name)
 	if err != nil {
 		return err
 	}
-	subs, err := p.parts.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name},
+	subs, err := p.Parts.Reader.ReadSubscriptions(ctx, query.SubscriptionsFilter{Topic: name},
 		query.Turn[query.SubscriptionKey]{Limit: display.PageSize})
 	if err != nil {
 		return err
 	}
-	events, err := p.parts.Reader.ReadEvents(ctx, query.EventFilter{Topic: name}, query.Turn[uuid.UUID]{Limit: 10})
+	events, err := p.Parts.Reader.ReadEvents(ctx, query.EventFilter{Topic: name}, query.Turn[uuid.UUID]{Limit: 10})
 	// The query is too slow if the topic has no events and other topics have very many.
 	if err != nil && !errors.Is(err, postgres.ErrTooSlow) {
 		return err

@@ -30,7 +30,7 @@ func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 	read := func(
 		ctx context.Context, filter query.JobFilter, t query.Turn[int64],
 	) (_ query.SearchedPage[query.JobLine, int64], err error) {
-		found, err = p.parts.Reader.ReadJobs(ctx, filter, t)
+		found, err = p.Parts.Reader.ReadJobs(ctx, filter, t)
 		return found.SearchedPage, err
 	}
 	list, err := site.ListOf(ctx, c, "job", f, filter, read, func(l *query.JobLine) int64 { return l.ID })
@@ -50,7 +50,7 @@ func (p *pages) audit(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := query.AuditFilter{Actor: f.Name("Actor", "actor", ""), Action: f.Name("Action", "action", "")}
 	filter.Topic, filter.Subscription = owner(f)
-	list, err := site.ListOf(ctx, c, "entry", f, filter, p.parts.Reader.ReadAudit,
+	list, err := site.ListOf(ctx, c, "entry", f, filter, p.Parts.Reader.ReadAudit,
 		func(l *query.AuditLine) int64 { return l.AuditID })
 	return p.ShowList(c, "audit", "Audit", list, err)
 }
@@ -73,15 +73,15 @@ type parentTable struct {
 }
 
 func (p *pages) storage(ctx context.Context, c echo.Context) error {
-	found, err := p.parts.Reader.ReadStorage(ctx)
+	found, err := p.Parts.Reader.ReadStorage(ctx)
 	if err != nil {
 		return err
 	}
 	view := storageView{Storage: *found}
 	view.Version, _, _ = strings.Cut(found.Version, " ") // without the packager's suffix
 	keeps := map[string]int{
-		"events": p.retention.DeliveredDays, "delivery_history": p.retention.DeliveredDays,
-		"delivery_attempts": p.retention.AttemptsDays,
+		"events": p.Retention.DeliveredDays, "delivery_history": p.Retention.DeliveredDays,
+		"delivery_attempts": p.Retention.AttemptsDays,
 	}
 	for _, part := range found.Partitions {
 		view.Largest = max(view.Largest, part.Bytes)

@@ -45,20 +45,6 @@ const (
 	tailBeat = 15 * time.Second
 )
 
-// tailMessage is a line for the page's script, which shows it as text.
-type tailMessage struct {
-	At      string `json:"at"`
-	Kind    string `json:"kind"`
-	Tone    string `json:"tone"`
-	Label   string `json:"label"`
-	Where   string `json:"where"`
-	Event   string `json:"event"`
-	Type    string `json:"type"`
-	Subject string `json:"subject"`
-	What    string `json:"what"`
-	Href    string `json:"href"`
-}
-
 // tailStream sends new events and attempts as server-sent events until the browser disconnects or the program stops.
 func (p *pages) tailStream(c echo.Context) error {
 	f, filter := tailFilter(c)
@@ -73,7 +59,7 @@ func (p *pages) tailStream(c echo.Context) error {
 		return nil
 	}
 	control := http.NewResponseController(w)
-	tail := p.parts.Reader.NewTail(filter)
+	tail := p.Parts.Reader.NewTail(filter)
 	beat := time.Now()
 	_ = control.Flush() // confirms the connection
 	for p.signedIn(c) {
@@ -98,7 +84,7 @@ func (p *pages) tailStream(c echo.Context) error {
 		case <-time.After(tailPause):
 		case <-c.Request().Context().Done():
 			return nil
-		case <-p.stopping.Done():
+		case <-p.Stopping.Done():
 			return nil
 		}
 	}
@@ -110,7 +96,7 @@ func (p *pages) signedIn(c echo.Context) bool {
 	if site.SessionIn(c) == nil {
 		return true // a dashboard without sign-in
 	}
-	_, err := site.SessionOf(p.parts.Access, c)
+	_, err := site.SessionOf(p.Parts.Access, c)
 	return err == nil
 }
 
@@ -136,26 +122,28 @@ func (p *pages) tailMessages(c echo.Context, tail *query.Tail) ([]byte, error) {
 	return out, nil
 }
 
-func messageOf(l *query.TailLine) tailMessage {
-	m := tailMessage{
-		At: l.At.UTC().Format("15:04:05.000"), Kind: l.Kind, Tone: display.Tone(l.Kind), Label: l.Kind, Where: l.Topic,
-		Event: display.Visible(l.EventID), Type: display.Visible(l.Type), Subject: display.Visible(l.Subject),
+// messageOf is a line for the page's script, which shows it as text.
+func messageOf(l *query.TailLine) map[string]string {
+	m := map[string]string{
+		"at": l.At.UTC().Format("15:04:05.000"), "kind": l.Kind, "event": display.Visible(l.EventID),
+		"type": display.Visible(l.Type), "subject": display.Visible(l.Subject),
+		"tone": display.Tone(l.Kind), "label": l.Kind, "where": l.Topic,
 	}
 	if l.Kind == "published" {
-		m.Href = "/ui/events/" + l.SystemID.String()
+		m["href"] = "/ui/events/" + l.SystemID.String()
 		return m
 	}
-	m.Tone, m.Label, m.Where = display.Tone(l.Outcome), l.Outcome, l.Topic+" / "+l.Subscription
-	m.What = fmt.Sprintf("attempt %d, %s, %s", l.Number, display.ResponseText(l.Number, l.Status),
+	m["tone"], m["label"], m["where"] = display.Tone(l.Outcome), l.Outcome, l.Topic+" / "+l.Subscription
+	m["what"] = fmt.Sprintf("attempt %d, %s, %s", l.Number, display.ResponseText(l.Number, l.Status),
 		display.Milliseconds(l.DurationMs))
 	if l.Verdict != "" {
-		m.What += ", " + l.Verdict
+		m["what"] += ", " + l.Verdict
 	}
 	switch {
 	case l.DeliveryID != nil:
-		m.Href = "/ui/deliveries/" + display.IDText(*l.DeliveryID)
+		m["href"] = deliveryPath(*l.DeliveryID)
 	case l.BatchID != nil:
-		m.Href, m.Event = "/ui/batches/"+display.IDText(*l.BatchID), "batch "+display.IDText(*l.BatchID)
+		m["href"], m["event"] = "/ui/batches/"+display.IDText(*l.BatchID), "batch "+display.IDText(*l.BatchID)
 	}
 	return m
 }

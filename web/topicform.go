@@ -78,7 +78,7 @@ func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) 
 		removed: list + "?done=topic-deleted",
 		saved:   func(name string, _ *apiResponse) (string, error) { return list + "/" + name + done, nil },
 		removal: func(ctx context.Context) (forbidden, canceled string, err error) {
-			subs, err := p.parts.Subscriptions.List(ctx, name, "", 1)
+			subs, err := p.Parts.Subscriptions.List(ctx, name, "", 1)
 			if len(subs) > 0 {
 				forbidden = "The topic has event subscriptions. Delete them first."
 			}
@@ -109,7 +109,7 @@ type keysView struct{ Topic, Key1, Key2 string }
 
 // topicKeys shows the access keys after a click, or replaces one. The audit records both.
 func (p *pages) topicKeys(ctx context.Context, c echo.Context) error {
-	topic, err := p.parts.Topics.Get(ctx, c.Param("topic"))
+	topic, err := p.Parts.Topics.Get(ctx, c.Param("topic"))
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func StatusOf(err error) int {
 func errorViewOf(status int, err error) ErrorView {
 	view := ErrorView{Status: status, Title: http.StatusText(status)}
 	if text, ok := errorTexts[status]; ok {
-		view.Title, view.Detail = text.Title, text.Detail
+		view.Title, view.Detail = text[0], text[1]
 	}
 	var rejection *RejectionError
 	if errors.As(err, &rejection) {
@@ -94,34 +94,29 @@ func errorViewOf(status int, err error) ErrorView {
 	return view
 }
 
-var errorTexts = map[int]ErrorView{
+// errorTexts are the titles and texts of error pages.
+var errorTexts = map[int][2]string{
 	http.StatusBadRequest: {
-		Title: "Invalid address", Detail: "A parameter of the address is invalid. Choose a page from the menu.",
+		"Invalid address", "A parameter of the address is invalid. Choose a page from the menu.",
 	},
-	http.StatusUnauthorized: {Title: "Sign-in required", Detail: "Your session has ended. Nothing was changed."},
+	http.StatusUnauthorized: {"Sign-in required", "Your session has ended. Nothing was changed."},
 	http.StatusForbidden: {
-		Title: "Not allowed", Detail: "The form was not sent by a page of this dashboard. Nothing was changed.",
+		"Not allowed", "The form was not sent by a page of this dashboard. Nothing was changed.",
 	},
-	http.StatusNotFound:         {Title: "Page not found", Detail: "Choose a page from the menu."},
-	http.StatusMethodNotAllowed: {Title: "Method not allowed", Detail: "Nothing was changed."},
+	http.StatusNotFound:         {"Page not found", "Choose a page from the menu."},
+	http.StatusMethodNotAllowed: {"Method not allowed", "Nothing was changed."},
 	http.StatusUnsupportedMediaType: {
-		Title: "Unsupported media type", Detail: "Send forms as application/x-www-form-urlencoded. Nothing was changed.",
+		"Unsupported media type", "Send forms as application/x-www-form-urlencoded. Nothing was changed.",
 	},
-	http.StatusRequestEntityTooLarge: {Title: "Form too large", Detail: "Nothing was changed."},
-	http.StatusConflict: {
-		Title: "Changed meanwhile", Detail: "Nothing was done. Reload the page and try again.",
-	},
+	http.StatusRequestEntityTooLarge: {"Form too large", "Nothing was changed."},
+	http.StatusConflict:              {"Changed meanwhile", "Nothing was done. Reload the page and try again."},
 	http.StatusMisdirectedRequest: {
-		Title: "Invalid host", Detail: "This dashboard runs without sign-in. Open it as localhost or by an IP address.",
+		"Invalid host", "This dashboard runs without sign-in. Open it as localhost or by an IP address.",
 	},
-	http.StatusServiceUnavailable: {
-		Title: "Database unavailable", Detail: "Accepted events are safe. Reload this page in a moment.",
-	},
-	http.StatusGatewayTimeout: {
-		Title: "Query timeout", Detail: "PostgreSQL canceled the query after 5 s. Filter by event subscription, event or a " +
-			"shorter time, or query with SQL, which has no such limit.",
-	},
-	http.StatusInternalServerError: {Title: "Internal error", Detail: "The server's log has the cause."},
+	http.StatusServiceUnavailable: {"Database unavailable", "Accepted events are safe. Reload this page in a moment."},
+	http.StatusGatewayTimeout: {"Query timeout", "PostgreSQL canceled the query after 5 s. Filter by event " +
+		"subscription, event or a shorter time, or query with SQL, which has no such limit."},
+	http.StatusInternalServerError: {"Internal error", "The server's log has the cause."},
 }
 
 // Action is what a button does. It returns the address to redirect to; "" shows the page of the action.

@@ -28,8 +28,8 @@
     const [high, low] = [luminance(over(ink, paper)), luminance(paper)].sort((a, b) => b - a);
     return (high + 0.05) / (low + 0.05);
   };
-  const read = (e, colour, what) => {
-    const ratio = contrast(rgba(colour), ground(e));
+  const read = (e, color, what) => {
+    const ratio = contrast(rgba(color), ground(e));
     if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)} of ${what}: ${name(e)}`);
   };
   for (const e of all("body *")) {
