@@ -57,8 +57,8 @@ func (p *pages) account(ctx context.Context, c echo.Context) (err error) {
 	return p.Show(c, "account", "Your account", false, view)
 }
 
-// own is an action on the account of the signed-in user.
-func (p *pages) own(
+// accountAction is an action on the account of the signed-in user.
+func (p *pages) accountAction(
 	do func(ctx context.Context, c echo.Context, user string) (href string, err error), show site.Page,
 ) echo.HandlerFunc {
 	return site.Act(func(ctx context.Context, c echo.Context) (string, error) {

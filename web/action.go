@@ -43,12 +43,12 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			"/api-keys/:key/revoke": site.Act(p.revokeAPIKey, p.apiKeys),
 		},
 		access.RoleViewer: {
-			"/account/password":            p.own(p.changePassword, p.account),
-			"/account/sign-out-everywhere": p.own(p.signOutEverywhere, p.account),
-			"/account/keys/create":         p.own(p.createPersonalKey, p.account),
-			"/account/keys/:key/revoke":    p.own(p.revokePersonalKey, p.account),
-			"/login/approve":               p.own(p.approveLogin, p.loginPage),
-			"/login/deny":                  p.own(p.denyLogin, p.loginPage),
+			"/account/password":            p.accountAction(p.changePassword, p.account),
+			"/account/sign-out-everywhere": p.accountAction(p.signOutEverywhere, p.account),
+			"/account/keys/create":         p.accountAction(p.createPersonalKey, p.account),
+			"/account/keys/:key/revoke":    p.accountAction(p.revokePersonalKey, p.account),
+			"/login/approve":               p.accountAction(p.approveLogin, p.loginPage),
+			"/login/deny":                  p.accountAction(p.denyLogin, p.loginPage),
 		},
 	}
 }

@@ -47,7 +47,7 @@ func TestDeliveryActions(t *testing.T) {
 	b.eventually(t, 2, "SELECT attempts FROM postrider.deliveries WHERE delivery_id = "+failing)
 	page := b.requireRejected(t, "/ui/deliveries/"+held+"/retry", nil, http.StatusConflict,
 		`Nothing was done: event subscription "held" of topic "orders" is paused. Resume the event subscription first.`)
-	require.Contains(t, page, `hx-get="/ui/deliveries/`+held+`"`, "it asks for itself again, and not for its form")
+	require.Contains(t, page, `hx-get="/ui/deliveries/`+held+`"`, "the page refreshes as itself, not as its form")
 
 	require.Contains(t, b.requireRedirect(t, "/ui/deliveries/"+held+"/cancel", nil, `\?done=canceled$`), "canceled")
 	require.Equal(t, "canceled", b.value(t, "SELECT state FROM postrider.deliveries WHERE delivery_id = "+held))

@@ -33,12 +33,12 @@ func TestApproveAndDenyLogin(t *testing.T) {
 	ann := b.as(t, "ann", access.RoleViewer)
 	shown := b.request(http.MethodGet, page, ann)
 	require.Equal(t, http.StatusOK, shown.Code)
-	says := []string{
+	texts := []string{
 		code, "192.0.2.9", "annas-&lt;b&gt;laptop", "<dd>admin</dd>", "<dd>viewer</dd>", "12 hours",
 		"A computer requests a personal key", "Requested role",
 	}
-	for _, says := range says {
-		require.Contains(t, shown.Body.String(), says)
+	for _, want := range texts {
+		require.Contains(t, shown.Body.String(), want)
 	}
 	require.NotContains(t, shown.Body.String(), secret[:12])
 
@@ -112,9 +112,9 @@ func TestPersonalKeys(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, rejected.Code)
 	require.Contains(t, rejected.Body.String(), "machine must be 1 to 100 printable characters")
 	require.Equal(t, http.StatusBadRequest, create("jump-host", "king").Code)
-	made := create("jump-host", "admin")
-	require.Equal(t, http.StatusOK, made.Code)
-	secret := "prk_" + between(made.Body.String(), "prk_", "<")
+	created := create("jump-host", "admin")
+	require.Equal(t, http.StatusOK, created.Code)
+	secret := "prk_" + between(created.Body.String(), "prk_", "<")
 	key, err := b.store.Access.APIKeyOf(t.Context(), secret)
 	require.NoError(t, err)
 	require.Equal(t, access.RoleOperator, key.Actor("").Role, "at most the role of its owner")

@@ -26,7 +26,7 @@ func TestTopicForm(t *testing.T) {
 	for name, row := range map[string]struct {
 		settings string
 		typed    []string
-		card     []string // what the topic's page says of it
+		card     []string // on the page of the topic
 	}{
 		"plain": {`{}`, nil, []string{"not detected"}},
 		"namespace": {
@@ -52,15 +52,15 @@ func TestTopicForm(t *testing.T) {
 		b.put(t, "/v1/topics/rest-"+name, row.settings)
 		b.requireRedirect(t, path, typed(form, append(row.typed, "name", "form-"+name)...),
 			`^/ui/topics/form-`+name+`\?done=topic-created$`)
-		made := b.settings(t, "/v1/topics/form-"+name)
-		require.Equal(t, b.settings(t, "/v1/topics/rest-"+name), made)
-		for _, said := range row.card {
-			require.Contains(t, text(b.page(t, "/ui/topics/form-"+name)), said)
+		created := b.settings(t, "/v1/topics/form-"+name)
+		require.Equal(t, b.settings(t, "/v1/topics/rest-"+name), created)
+		for _, want := range row.card {
+			require.Contains(t, text(b.page(t, "/ui/topics/form-"+name)), want)
 		}
 		edit := "/ui/topics/form-" + name + "/edit"
 		requireValidMarkup(t, edit, b.page(t, edit))
 		b.requireRedirect(t, edit, formOf(t, b.page(t, edit)), `done=topic-saved$`)
-		require.Equal(t, made, b.settings(t, "/v1/topics/form-"+name), "untouched")
+		require.Equal(t, created, b.settings(t, "/v1/topics/form-"+name), "untouched")
 	}
 	b.requireRedirect(t, "/ui/topics/form-plain/edit",
 		typed(formOf(t, b.page(t, "/ui/topics/form-plain/edit")), "duplicateDetectionWindowInMinutes", "5"),
@@ -100,7 +100,7 @@ func TestTopicKeys(t *testing.T) {
 		return keys
 	}
 	before := keys()
-	require.NotContains(t, b.page(t, path), before["key1"], "only who asks is shown a key")
+	require.NotContains(t, b.page(t, path), before["key1"], "keys are shown only on request")
 	require.Equal(t, "0",
 		b.value(t, "SELECT count(*) FROM postrider.audit WHERE action = 'topic_keys_shown' AND actor = 'admin'"))
 	shown := b.post(path, nil)
@@ -166,9 +166,9 @@ func TestPolicyForm(t *testing.T) {
 			`^/ui/policies\?done=policy-saved&policy=my-`+name)
 		copied, original := b.settings(t, "/v1/policies/my-"+name), b.settings(t, "/v1/policies/"+name)
 		require.Equal(t, "Copied from "+name+".", copied["source"])
-		for _, own := range []string{"source", "builtIn", "isDefault", "etag"} {
-			delete(copied, own)
-			delete(original, own)
+		for _, name := range []string{"source", "builtIn", "isDefault", "etag"} {
+			delete(copied, name)
+			delete(original, name)
 		}
 		require.Equal(t, original, copied, "every column is copied")
 	}

@@ -38,7 +38,10 @@ type facetGroup struct {
 }
 
 var facetNames = []struct{ facet, title string }{
-	{"reason", "Reason"}, {"outcome", "Outcome"}, {"status", "Status"}, {"subscription", "Event subscription"},
+	{"reason", "Reason"},
+	{"outcome", "Outcome"},
+	{"status", "Status"},
+	{"subscription", "Event subscription"},
 	{"day", "Day (UTC)"},
 }
 

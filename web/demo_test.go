@@ -58,9 +58,9 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 		   last_attempt_at = now() + $4, next_attempt_at = now() + $5, last_outcome = 'Busy', last_status = 503 WHERE id = $1`
 	rules, ok := b.store.Cache.Snapshot().Rules(11)
 	require.True(t, ok)
-	course, due := demoAttempts(), time.Unix(0, 0)
-	verdicts, starts := make([]policy.Verdict, len(course)), make([]time.Time, len(course))
-	for i, m := range course {
+	attempts, due := demoAttempts(), time.Unix(0, 0)
+	verdicts, starts := make([]policy.Verdict, len(attempts)), make([]time.Time, len(attempts))
+	for i, m := range attempts {
 		starts[i] = due
 		verdicts[i] = policy.Decide(rules.Policy, policy.Attempt{
 			Result: m.result, Kind: policy.KindWebhook, Number: i + 1, TimeToLiveSince: starts[0], FirstAttemptAt: starts[0],
@@ -71,7 +71,7 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 		due = verdicts[i].At
 	}
 	ago := func(at time.Time) time.Duration { return at.Sub(starts[len(starts)-1]) - 14*time.Second }
-	for i, m := range course {
+	for i, m := range attempts {
 		why := verdicts[i].Why
 		_, err := b.pool.Exec(t.Context(), insert, delivery, i+1, ago(starts[i]), m.took.Microseconds(),
 			m.phases[0].Microseconds(),
@@ -82,7 +82,7 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 			m.headers, m.excerpt)
 		require.NoError(t, err)
 	}
-	_, err := b.pool.Exec(t.Context(), update, delivery, len(course), ago(starts[0]), ago(starts[len(starts)-1]), ago(due))
+	_, err := b.pool.Exec(t.Context(), update, delivery, len(attempts), ago(starts[0]), ago(starts[len(starts)-1]), ago(due))
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.events SET published_at = now() + $2
 		WHERE id = (SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1)`, delivery, ago(starts[0]))

@@ -110,8 +110,8 @@ func (b *bundle) settings(t *testing.T, path string) map[string]any {
 	t.Helper()
 	status, response := b.rest(t, http.MethodGet, path, "")
 	require.Equal(t, http.StatusOK, status, response)
-	for _, own := range []string{"name", "etag", "createdAt", "updatedAt", "endpoint"} {
-		delete(response, own)
+	for _, name := range []string{"name", "etag", "createdAt", "updatedAt", "endpoint"} {
+		delete(response, name)
 	}
 	if signing, ok := response["signing"].(map[string]any); ok {
 		delete(signing, "rotatedAt")
@@ -469,20 +469,20 @@ func TestFilterTest(t *testing.T) {
 	form := typed(formOf(t, b.page(t, path)), "filter.subjectBeginsWith", "e-1", "filter.advancedFilters[0].key", "data.n",
 		"filter.advancedFilters[0].operatorType", "NumberLessThan", "filter.advancedFilters[0].value",
 		"12345678901234567890.11", "test", "1")
-	ask := func(changes ...string) string {
+	test := func(changes ...string) string {
 		response := b.post(path, typed(form, changes...))
 		require.Equal(t, http.StatusOK, response.Code, text(response.Body.String()))
 		requireValidMarkup(t, path, response.Body.String())
 		require.Equal(t, "e-1", formOf(t, response.Body.String()).Get("filter.subjectBeginsWith"))
 		return text(response.Body.String())
 	}
-	require.Contains(t, ask(), "The topic has no events yet. Enter one above.")
+	require.Contains(t, test(), "The topic has no events yet. Enter one above.")
 	b.publish(t, "orders", "e-1", "e-2", "<script>window.__x=1</script>")
-	require.Contains(t, ask(), "1 of 3 of the topic’s newest events match.")
-	require.Contains(t, ask(),
+	require.Contains(t, test(), "1 of 3 of the topic’s newest events match.")
+	require.Contains(t, test(),
 		`e-2 subjectBeginsWith fails the subject is "e-2", but must begin with "e-1" advancedFilters[0] passes`)
-	require.Contains(t, ask(), "<script>window.__x=1</script>", "as text")
-	require.Contains(t, ask("event",
+	require.Contains(t, test(), "<script>window.__x=1</script>", "as text")
+	require.Contains(t, test("event",
 		`{"id":"9","subject":"E-1","eventType":"t","eventTime":"2026-01-01T00:00:00Z","data":{"n":12345678901234567890.12}}`),
 		"0 of 1 match. does not match 9 subjectBeginsWith passes advancedFilters[0] fails data.n is "+
 			"12345678901234567890.12, but must be less than 12345678901234567890.11")

@@ -66,7 +66,7 @@ func TestConfigurationInBrowser(t *testing.T) {
 	w.fill(t, "name", "orders")
 	w.click(t, ".save .primary", ".done")
 	require.Equal(t, "orders", w.value(t, `document.querySelector("h1").textContent`))
-	w.screenshots(t, "form-topic-made")
+	w.screenshots(t, "form-topic-created")
 
 	w.click(t, `a[href="/ui/subscriptions/new?topic=orders"]`, ".config")
 	w.fill(t, "name", "billing")
@@ -105,7 +105,7 @@ func TestConfigurationInBrowser(t *testing.T) {
 	w.fill(t, "retryPolicy.maxDeliveryAttempts", "5")
 	// Enter saves and presses no other button
 	w.do(t, chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".done")))
-	w.screenshots(t, "form-subscription-made")
+	w.screenshots(t, "form-subscription-created")
 	w.size(t, 1440, 900, "light")
 	w.requireNoConsoleErrors(t, "create an event subscription")
 

@@ -39,7 +39,7 @@ func TestFixAndRedeliverInBrowser(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS(".action-form button")))
 	require.Equal(t, "Redeliver dead letters", title())
 	require.Contains(t, w.value(t, `document.querySelector(".verdict").textContent`), "3 dead letters match")
-	w.screenshot(t, "journey-ask")
+	w.screenshot(t, "journey-confirm")
 	w.do(t, chromedp.Click(chromedp.CSS(".action-form button")), chromedp.WaitVisible(chromedp.CSS(".done")))
 	require.Equal(t, "Redeliver dead letters", title())
 	w.eventually(t, `document.querySelector(".verdict .badge").textContent === "done"`) // the page refreshes until it is

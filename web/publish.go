@@ -92,7 +92,13 @@ func (p *pages) publishForm(
 func (p *pages) publishedEvents(
 	ctx context.Context, topic *catalog.Topic, body string, since time.Time,
 ) (found []query.EventLine, err error) {
-	ids := idsIn(body)
+	var ids []string
+	list := eventsIn(body)
+	for _, members := range list[:min(len(list), publishedShown)] {
+		if id, _ := members["id"].(string); id != "" {
+			ids = append(ids, id)
+		}
+	}
 	if len(ids) == 0 {
 		ids = []string{""}
 	}
@@ -111,27 +117,12 @@ func (p *pages) publishedEvents(
 const publishedShown = 10
 
 // eventsIn are the events of a body: an array, or one event.
-func eventsIn(body string) (list []map[string]json.RawMessage) {
-	if json.Unmarshal([]byte(body), &list) == nil {
-		return list
+func eventsIn(body string) (list []map[string]any) {
+	if !strings.HasPrefix(body, "[") {
+		body = "[" + body + "]"
 	}
-	var one map[string]json.RawMessage
-	if json.Unmarshal([]byte(body), &one) != nil {
-		return nil
-	}
-	return []map[string]json.RawMessage{one}
-}
-
-// idsIn are the ids of the first publishedShown events of a body.
-func idsIn(body string) (ids []string) {
-	list := eventsIn(body)
-	for _, members := range list[:min(len(list), publishedShown)] {
-		var id string
-		if json.Unmarshal(members["id"], &id) == nil && id != "" {
-			ids = append(ids, id)
-		}
-	}
-	return ids
+	_ = json.Unmarshal([]byte(body), &list) // the API has accepted it
+	return list
 }
 
 // publishPath is the path of the REST API that publishes to the topic.

@@ -70,7 +70,7 @@ func demo(t *testing.T) *bundle {
 // TestScreenshots takes the pictures of the documentation.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
-		t.Skip("make screenshots makes them")
+		t.Skip("run make screenshots")
 	}
 	t.Parallel()
 	b := demo(t)
@@ -125,7 +125,7 @@ func (w *browser) shot(t *testing.T) []byte {
 // reduced has 256 colors: the most frequent color of each group of similar colors.
 func reduced(full image.Image) image.Image {
 	bounds, counts := full.Bounds(), map[color.RGBA]int{}
-	//nolint:forcetypeassert // it is the model's own
+	//nolint:forcetypeassert // the model has this type
 	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(full.At(x, y)).(color.RGBA) }
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {

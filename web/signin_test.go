@@ -60,7 +60,7 @@ func TestFirstAdmin(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(url.Values)
 		status int
-		says   string
+		want   string
 	}{
 		"a wrong token":    {func(f url.Values) { f.Set("token", token+"x") }, 401, "The admin token is wrong"},
 		"no token":         {func(f url.Values) { f.Del("token") }, 401, "The admin token is wrong"},
@@ -73,7 +73,7 @@ func TestFirstAdmin(t *testing.T) {
 	} {
 		response := first(row.change)
 		require.Equal(t, row.status, response.Code, name)
-		require.Contains(t, text(response.Body.String()), row.says, name)
+		require.Contains(t, text(response.Body.String()), row.want, name)
 		require.NotContains(t, response.Body.String(), token)
 		require.NotContains(t, response.Body.String(), password)
 	}
@@ -274,7 +274,7 @@ func TestRoles(t *testing.T) {
 		switch {
 		case begins(route.Path, admins), formPath.MatchString(route.Path):
 			needed = access.RoleAdmin
-		case begins(route.Path, []string{"/ui/login"}): // everyone who has signed in approves their own logins
+		case begins(route.Path, []string{"/ui/login"}): // each role approves its logins
 		case route.Method == http.MethodPost, strings.HasSuffix(route.Path, "/test"):
 			needed = access.RoleOperator
 		case route.Method != http.MethodGet && route.Method != http.MethodPost || strings.HasSuffix(route.Path, "/stream"):
@@ -356,9 +356,9 @@ func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withSignIn)
 	root := b.as(t, "root", access.RoleAdmin)
-	made := b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}, "days": {"30"}}, root)
-	require.Equal(t, http.StatusOK, made.Code, made.Body)
-	key := between(made.Body.String(), "prk_", "<")
+	created := b.post("/ui/api-keys/create", url.Values{"name": {"billing"}, "scope": {"read"}, "days": {"30"}}, root)
+	require.Equal(t, http.StatusOK, created.Code, created.Body)
+	key := between(created.Body.String(), "prk_", "<")
 	require.NotEmpty(t, key)
 	require.NotContains(t, b.request(http.MethodGet, "/ui/api-keys", root).Body.String(), key, "it is shown once")
 	require.Equal(t, http.StatusBadRequest,
@@ -423,6 +423,6 @@ func TestTailEndsWithTheSession(t *testing.T) {
 	defer response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.NoError(t, b.store.Access.DeleteUser(t.Context(), "ann"))
-	_, err = io.ReadAll(response.Body) // would go on for as long as the test may
+	_, err = io.ReadAll(response.Body) // blocks while the stream is open
 	require.NoError(t, err)
 }
