@@ -1,3 +1,4 @@
+// Package access has the users, sessions, API keys and logins of the service, and writes the audit.
 package access
 
 import (
@@ -23,17 +24,17 @@ var (
 	ErrWrongCredentials = errors.New("wrong credentials")
 	// ErrNotFirst: there are users already.
 	ErrNotFirst = errors.New("there are users already")
-	// ErrLastAdmin: no administrator would be left who can sign in.
+	// ErrLastAdmin: without the user, no administrator can sign in.
 	ErrLastAdmin = fmt.Errorf("it is the last administrator who can sign in: %w", postgres.ErrConflict)
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-func sqlFile(name string) string { return postgres.SQLFile(sqlFiles, name) }
+var sql = postgres.SQLFiles(sqlFiles)
 
-// Access manages API keys, users and their sessions, and writes the audit. The admin token is not part of it: it is
-// configuration, and works without all of these. Its methods are safe for concurrent use.
+// Access manages API keys, users and their sessions, and writes the audit. The admin token is configuration, and needs
+// none of these. Any goroutine may call its methods.
 type Access struct {
 	db       *postgres.DB
 	log      *slog.Logger
@@ -47,7 +48,7 @@ func AccessOf(pool *pgxpool.Pool) *Access {
 	return NewAccess(postgres.NewDB(pool), slog.Default())
 }
 
-// NewAccess returns the accounts of a database.
+// NewAccess returns the Access of a database with a log.
 func NewAccess(db *postgres.DB, log *slog.Logger) *Access {
 	return &Access{
 		db: db, log: log, keys: newRemembered[*APIKey](), sessions: newRemembered[*Session](),
@@ -67,15 +68,14 @@ func (a Actor) hasStoredCredential() bool {
 	return strings.HasPrefix(a.Name, keyActor) || strings.HasPrefix(a.Name, userActor)
 }
 
-// newSecret is 32 random bytes as 43 characters that go into a header, a cookie and a shell as they are.
+// newSecret is 32 random bytes as 43 characters that need no quoting in a header, a cookie and a shell.
 func newSecret() string {
 	raw := make([]byte, 32)
 	_, _ = rand.Read(raw) // never fails since Go 1.24
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// change runs a change in one transaction; doing says what went wrong where it does not succeed. What it refuses stays
-// as it is.
+// change runs a change in one transaction. doing describes it in an outage; rejections are returned unchanged.
 func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
@@ -83,9 +83,9 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 		}
 		return change(tx)
 	})
-	var refused *postgres.FunctionError
+	var rejection *postgres.FunctionError
 	switch {
-	case err == nil, errors.As(err, &refused), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials),
+	case err == nil, errors.As(err, &rejection), errors.Is(err, ErrNotFirst), errors.Is(err, ErrWrongCredentials),
 		errors.Is(err, postgres.ErrPrecondition):
 		return err
 	case postgres.IsPoison(err):
@@ -96,11 +96,12 @@ func (a *Access) change(ctx context.Context, doing string, change func(pgx.Tx) e
 	}
 }
 
-// amongUsers is change with the users locked, so that two changes at once cannot each leave the other's administrator
-// as the last one.
+// amongUsers is change with the users locked: two concurrent changes must not each remove one of the last two
+// administrators.
 func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.Tx) error) error {
 	err := a.change(ctx, doing, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "LOCK TABLE postrider_internal.users IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		const lock = "LOCK TABLE postrider_internal.users IN SHARE ROW EXCLUSIVE MODE"
+		if _, err := tx.Exec(ctx, lock); err != nil {
 			return err
 		}
 		return change(tx)
@@ -111,24 +112,29 @@ func (a *Access) amongUsers(ctx context.Context, doing string, change func(pgx.T
 }
 
 // one returns the single row of a query, or the error none.
-func one[T any](ctx context.Context, a *Access, none error, query string, args ...any) (*T, error) {
-	list, err := postgres.Collect[T](ctx, a.db, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	if len(list) == 0 {
+func one[T any](ctx context.Context, db postgres.Querier, none error, query string, args ...any) (*T, error) {
+	found, err := postgres.Row[T](ctx, db, query, args...)
+	switch {
+	case errors.Is(err, postgres.ErrNotFound):
 		return nil, none
+	case err != nil:
+		return nil, postgres.ReadError("an account", err)
 	}
-	return &list[0], nil
+	return found, nil
 }
 
-// CleanSessions removes sessions, logins and personal keys that have ended.
+// CleanSessions removes sessions and logins that have ended, and personal keys that ended some days ago.
 func (a *Access) CleanSessions(ctx context.Context) error {
-	const clean = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
-	if _, err := a.db.Exec(ctx, clean); err != nil {
-		return fmt.Errorf("remove sessions that have ended: %w", err)
-	}
-	return a.cleanLogins(ctx)
+	const (
+		sessions = "DELETE FROM postrider_internal.sessions s WHERE postrider_internal.session_ends(s) <= now()"
+		logins   = "DELETE FROM postrider_internal.login_requests WHERE expires_at <= now()"
+		keys     = `DELETE FROM postrider_internal.api_keys
+			WHERE user_id IS NOT NULL AND least(revoked_at, expires_at) <= now() - $1::interval`
+	)
+	return errors.Join(
+		postgres.Exec(ctx, a.db, "remove sessions that have ended", sessions),
+		postgres.Exec(ctx, a.db, "remove logins that have expired", logins),
+		postgres.Exec(ctx, a.db, "remove personal keys that have ended", keys, personalKeyKept))
 }
 
 func hashSecret(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }

@@ -52,11 +52,11 @@ func TestPasswordHashesAreArgon2id(t *testing.T) {
 	}
 }
 
-func TestTwoPasswordsAtATime(t *testing.T) { //nolint:paralleltest // it takes all turns of the process
+func TestTwoPasswordsAtATime(t *testing.T) { //nolint:paralleltest // it takes all slots of the process
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for range 2 {
-		done, err := takeTurn(t.Context())
+		done, err := takeSlot(t.Context())
 		require.NoError(t, err)
 		defer done()
 	}
@@ -64,11 +64,11 @@ func TestTwoPasswordsAtATime(t *testing.T) { //nolint:paralleltest // it takes a
 	require.ErrorIs(t, err, postgres.ErrUnavailable)
 }
 
-func TestLooksAreShared(t *testing.T) {
+func TestLookupsAreShared(t *testing.T) {
 	t.Parallel()
 	r := newRemembered[int]()
-	var looks atomic.Int64
-	find := func(context.Context) (int, error) { return int(looks.Add(1)), ErrWrongCredentials }
+	var lookups atomic.Int64
+	find := func(context.Context) (int, error) { return int(lookups.Add(1)), ErrWrongCredentials }
 	began := time.Now()
 	var group sync.WaitGroup
 	for range 20 {
@@ -79,14 +79,14 @@ func TestLooksAreShared(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.LessOrEqual(t, looks.Load(), int64(time.Since(began)/rememberFor)+1,
-		"that nothing was found is remembered too")
+	require.LessOrEqual(t, lookups.Load(), int64(time.Since(began)/rememberFor)+1,
+		"a result without a credential is remembered too")
 	_, err := r.get(t.Context(), [32]byte{1}, find)
 	require.ErrorIs(t, err, ErrWrongCredentials)
-	before := looks.Load()
+	before := lookups.Load()
 	r.forgetAll()
 	_, _ = r.get(t.Context(), [32]byte{1}, find)
-	require.Equal(t, before+1, looks.Load())
+	require.Equal(t, before+1, lookups.Load())
 
 	down := true
 	outage := func(context.Context) (int, error) {
@@ -103,24 +103,24 @@ func TestLooksAreShared(t *testing.T) {
 	require.Equal(t, 7, v)
 }
 
-// Whoever asks first may hang up: the others get their answer.
-func TestALookOutlivesWhoBeganIt(t *testing.T) {
+// A lookup does not end with the request that began it: others share it.
+func TestLookupsOutliveTheirFirstRequest(t *testing.T) {
 	t.Parallel()
 	r := newRemembered[int]()
-	ctx, hangUp := context.WithCancel(t.Context())
-	looking, go_ := make(chan struct{}), make(chan struct{})
+	ctx, disconnect := context.WithCancel(t.Context())
+	started, proceed := make(chan struct{}), make(chan struct{})
 	go func() {
 		_, _ = r.get(ctx, [32]byte{}, func(ctx context.Context) (int, error) {
-			close(looking)
-			<-go_
+			close(started)
+			<-proceed
 			return 7, ctx.Err()
 		})
 	}()
-	<-looking
-	hangUp()
+	<-started
+	disconnect()
 	_, err := r.get(ctx, [32]byte{}, nil)
 	require.ErrorIs(t, err, context.Canceled)
-	close(go_)
+	close(proceed)
 	v, err := r.get(t.Context(), [32]byte{}, nil)
 	require.NoError(t, err)
 	require.Equal(t, 7, v)

@@ -15,24 +15,24 @@ import (
 	"postrider/postgres"
 )
 
-// APIKeyPrefix is what every API key begins with, so that it is known for one wherever it turns up.
+// APIKeyPrefix is the beginning of every API key, by which secret scanners can recognize one.
 const APIKeyPrefix = "prk_"
 
-// hintLength is as much of a key as stays readable: 8 of its 43 random characters.
+// hintLength is the length of the part of a key that stays readable: 8 of its 43 random characters.
 const hintLength = len(APIKeyPrefix) + 8
 
-// Scope is what an API key opens.
+// Scope is what an API key allows.
 type Scope string
 
 // The scopes.
 const (
-	ScopePublish Scope = "publish" // publishes, and nothing else
-	ScopeRead    Scope = "read"    // does what RoleViewer may
-	ScopeOperate Scope = "operate" // does what RoleOperator may
-	ScopeAdmin   Scope = "admin"   // does what RoleAdmin may, and publishes to every topic, as the admin token does
+	ScopePublish Scope = "publish" // only to publish
+	ScopeRead    Scope = "read"    // what RoleViewer allows
+	ScopeOperate Scope = "operate" // what RoleOperator allows
+	ScopeAdmin   Scope = "admin"   // what RoleAdmin allows, and to publish to every topic, like the admin token
 )
 
-// Scopes are all there are, the least first.
+// Scopes are all scopes, the least first.
 var Scopes = []Scope{ScopePublish, ScopeRead, ScopeOperate, ScopeAdmin}
 
 // Role is the role that the scope stands for; "" for ScopePublish, which has none.
@@ -42,11 +42,11 @@ func (s Scope) Role() Role {
 
 // APIKey describes a key; see the view postrider.api_keys. The key itself is not stored.
 type APIKey struct {
-	// Key is the key itself: only in the response that creates it.
+	// Key is the key itself, only in the response that creates it.
 	Key   string `db:"-" json:"key,omitempty"`
 	Name  string `json:"name"`
 	Scope Scope  `json:"scope" enum:"publish,read,operate,admin"`
-	// Topic is the one that a key of ScopePublish publishes to; nil for every topic.
+	// Topic is the only one that a key of ScopePublish publishes to; nil for every topic.
 	Topic      *string    `json:"topic"`
 	Hint       string     `json:"hint"`
 	State      string     `json:"state" enum:"active,expired,revoked"`
@@ -60,7 +60,7 @@ type APIKey struct {
 	Machine *string `json:"machine"`
 }
 
-// Actor is the program or user that sends the key from the address, for WithActor. A personal key acts as its owner.
+// Actor is the actor that sends the key from the address, for WithActor: of a personal key, its owner.
 func (k *APIKey) Actor(address string) Actor {
 	if k.Owner != nil {
 		return Actor{Name: userActor + *k.Owner, Address: address, Role: k.Scope.Role(), PersonalKey: k.Name}
@@ -73,13 +73,13 @@ func (k *APIKey) Publishes(topic string) bool {
 	return k.Scope == ScopeAdmin || k.Scope == ScopePublish && (k.Topic == nil || *k.Topic == topic)
 }
 
-// APIKeySpec is what is set of a new key.
+// APIKeySpec has the settings of a new key.
 type APIKeySpec struct {
 	Name  string `json:"name"`
 	Scope Scope  `json:"scope" enum:"publish,read,operate,admin"`
-	// Topic must exist, and is for ScopePublish alone; "" for every topic.
+	// Topic must exist, and is only for ScopePublish; "" for every topic.
 	Topic string `json:"topic,omitempty" nullable:"true"`
-	// ExpiresInDays is how long it works, by the database's clock; nil for ever.
+	// ExpiresInDays is how long it is valid, by the database's clock; nil = forever.
 	ExpiresInDays *int `json:"expiresInDays,omitempty" nullable:"true" minimum:"1" maximum:"3650"`
 }
 
@@ -94,25 +94,23 @@ const KeyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the
 func (s *APIKeySpec) validate() error {
 	switch {
 	case !keyName.MatchString(s.Name):
-		return postgres.NewFunctionError(postgres.ErrInvalid, "name", "name must be %s", KeyNameRule)
+		return postgres.Invalid("name", "name must be %s", KeyNameRule)
 	case s.Scope != ScopePublish && s.Scope.Role() == "":
-		return postgres.NewFunctionError(postgres.ErrInvalid, "scope", "scope must be publish, read, operate or admin")
+		return postgres.Invalid("scope", "scope must be publish, read, operate or admin")
 	case !utf8.ValidString(s.Topic) || strings.ContainsRune(s.Topic, 0):
-		return postgres.NewFunctionError(postgres.ErrInvalid, "topic", "topic must be UTF-8 without the character 0")
+		return postgres.Invalid("topic", "topic must be UTF-8 without the character 0")
 	case s.Topic != "" && s.Scope != ScopePublish:
-		return postgres.NewFunctionError(postgres.ErrInvalid, "topic", "topic must be absent: it is for scope publish")
+		return postgres.Invalid("topic", "topic must be absent: it is for scope publish")
 	case s.ExpiresInDays != nil && (*s.ExpiresInDays < 1 || *s.ExpiresInDays > maxKeyDays):
-		return postgres.NewFunctionError(postgres.ErrInvalid, "expiresInDays",
-			"expiresInDays must be between 1 and %d, not %d",
-			maxKeyDays, *s.ExpiresInDays)
+		return postgres.Invalid("expiresInDays", "expiresInDays must be between 1 and %d, not %d", maxKeyDays,
+			*s.ExpiresInDays)
 	default:
 		return nil
 	}
 }
 
 const keyColumns = "SELECT name, scope, topic, hint, state, created_at, created_by, expires_at, last_used_at, " +
-	"revoked_at, " +
-	"owner, machine FROM postrider.api_keys "
+	"revoked_at, owner, machine FROM postrider.api_keys "
 
 // CreateAPIKey creates a key, which is returned here and never again. *FunctionError: ErrInvalid; ErrConflict if the
 // name is taken, also by a revoked key, because the audit has its name; ErrNotFound if there is no such topic.
@@ -122,7 +120,7 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 		return "", nil, err
 	}
 	key = APIKeyPrefix + newSecret()
-	err = a.change(ctx, "make an API key", func(tx pgx.Tx) error {
+	err = a.change(ctx, "create an API key", func(tx pgx.Tx) error {
 		if err := insertKey(ctx, tx, &spec, key); err != nil {
 			return err
 		}
@@ -134,11 +132,11 @@ func (a *Access) CreateAPIKey(ctx context.Context, spec APIKeySpec) (key string,
 	if err != nil {
 		return "", nil, err
 	}
-	a.keys.forgetAll() // it may have been sent already, and that nothing was found is remembered
+	a.keys.forgetAll() // a lookup before its creation may have found nothing
 	return key, made, nil
 }
 
-// auditCreation writes what the new key is, and further details. No secret is in the row.
+// auditCreation writes the new key's settings, and further details, into the audit. The row has no secret.
 func (k *APIKey) auditCreation(ctx context.Context, tx pgx.Tx, action AuditAction, details map[string]any) error {
 	e := AuditEntry{Action: action, Details: map[string]any{"key": k.Name, "scope": k.Scope}}
 	settings := Settings{"scope": k.Scope, "owner": k.Owner, "machine": k.Machine, "state": k.State}
@@ -183,19 +181,11 @@ func insertKey(ctx context.Context, tx pgx.Tx, spec *APIKeySpec, key string) err
 	return nil
 }
 
-func readKey(ctx context.Context, tx pgx.Tx, name string) (*APIKey, error) {
-	rows, err := tx.Query(ctx, keyColumns+"WHERE name = $1", name)
-	if err != nil {
-		return nil, err
-	}
-	k, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[APIKey])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, noKey(name)
-	}
-	return k, err
+func readKey(ctx context.Context, db postgres.Querier, name string) (*APIKey, error) {
+	return one[APIKey](ctx, db, noKey(name), keyColumns+"WHERE name = $1", name)
 }
 
-// APIKeys lists keys by name, those behind the one given, limit at most; those that are revoked or have expired too.
+// APIKeys lists keys by name, after the given name, at most limit, with those that were revoked or have expired.
 // ErrUnavailable.
 func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey, error) {
 	return postgres.Collect[APIKey](ctx, a.db, keyColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
@@ -204,17 +194,17 @@ func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey
 // APIKey finds a key by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
 func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
 	if !keyName.MatchString(name) {
-		return nil, noKey(name) // perhaps nothing that PostgreSQL takes
+		return nil, noKey(name) // PostgreSQL may not accept it
 	}
-	return one[APIKey](ctx, a, noKey(name), keyColumns+"WHERE name = $1", name)
+	return readKey(ctx, a.db, name)
 }
 
 func noKey(name string) error {
 	return postgres.NewFunctionError(postgres.ErrNotFound, "name", "there is no API key %q", name)
 }
 
-// RevokeAPIKey ends a key for good: on this node at once, on the others within a second. One that was revoked before
-// stays as it is. *FunctionError, which is ErrNotFound.
+// RevokeAPIKey ends a key: on this node immediately, on the others within a second. A key that was revoked before is
+// not changed. *FunctionError, which is ErrNotFound.
 func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err error) {
 	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL " +
 		"RETURNING coalesce(topic, '')"
@@ -240,25 +230,22 @@ func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err 
 	return k, err
 }
 
-// IsAPIKey reports whether a credential looks like an API key. No access key does: those are base64, which has no
-// underscore.
+// IsAPIKey reports whether a credential has the form of an API key. No access key has: base64 has no underscore.
 func IsAPIKey(credential string) bool { return strings.HasPrefix(credential, APIKeyPrefix) }
 
-// APIKeyOf finds the key that was sent. What was found, or that nothing was, holds for a second on this node: one that
-// was revoked elsewhere, or expires, works for no longer than that. It is others' too, and must not be changed.
-// ErrWrongCredentials: there is none, or it works no more; ErrUnavailable.
+// APIKeyOf finds the key that was sent. This node uses the result for a second, so a key that was revoked elsewhere, or
+// has expired, works no longer than that. Callers share the result and must not change it. ErrWrongCredentials: there
+// is no such key, or it has ended; ErrUnavailable.
 func (a *Access) APIKeyOf(ctx context.Context, key string) (*APIKey, error) {
 	hash := hashSecret(key)
 	return a.keys.get(ctx, hash, func(ctx context.Context) (*APIKey, error) { return a.activeKey(ctx, hash[:]) })
 }
 
-var activeKeyStatement = sqlFile("active_key.sql")
-
 func (a *Access) activeKey(ctx context.Context, hash []byte) (*APIKey, error) {
 	const used = "UPDATE postrider_internal.api_keys SET last_used_at = now() WHERE key_hash = $1"
 	k := &APIKey{State: "active"}
 	var unused bool
-	err := a.db.QueryRow(ctx, activeKeyStatement, hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
+	err := a.db.QueryRow(ctx, sql("active_key"), hash).Scan(&k.Name, &k.Scope, &k.Topic, &k.Owner, &unused)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("API key: %w", ErrWrongCredentials)
 	}

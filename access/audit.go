@@ -11,36 +11,35 @@ import (
 	"postrider/postgres"
 )
 
-// Actor is who changes the configuration or reads a secret, for the audit.
+// Actor is the user or program that changes the configuration or reads a secret, for the audit.
 type Actor struct {
-	// Name of the person, program or credential.
+	// Name of the user, program or credential.
 	Name string
-	// Address the request came from; "" where there is no request.
+	// Address is the client's; "" without a request.
 	Address string
-	// PersonalKey is the name of the personal API key that the user sent; "" where it was another credential.
+	// PersonalKey is the name of the personal API key that the user sent; "" for another credential.
 	PersonalKey string
-	// Role is what the API has found the actor to be allowed; "" if it was not checked. Access does not check it.
+	// Role is the role that the API has found for the actor; "" if it was not checked. Access does not check it.
 	Role Role
 }
 
-// Role is what a person or a program may do. Each may do what the one before it may, see Role.Allows.
+// Role is what a user or a program may do. Each role includes the one before it, see Role.Allows.
 type Role string
 
 // The roles.
 const (
-	RoleViewer   Role = "viewer"   // reads everything that is no secret
+	RoleViewer   Role = "viewer"   // reads everything except secrets
 	RoleOperator Role = "operator" // also decides about deliveries, dead letters and holds
-	RoleAdmin    Role = "admin"    // also changes the configuration, reads secrets and lets others in
+	RoleAdmin    Role = "admin"    // also changes the configuration, reads secrets and manages users
 )
 
-// Allows reports whether this role may do what needs the other.
+// Allows reports whether this role includes the needed one.
 func (r Role) Allows(needed Role) bool {
 	rank := map[Role]int{RoleViewer: 1, RoleOperator: 2, RoleAdmin: 3}
 	return rank[needed] > 0 && rank[r] >= rank[needed]
 }
 
-// APIKey is the name of the API key that the actor sent, be it a program's or a personal one; "" where it was another
-// credential.
+// APIKey is the name of the API key that the actor sent, of a program or a user; "" for another credential.
 func (a Actor) APIKey() string {
 	if name, program := strings.CutPrefix(a.Name, keyActor); program {
 		return name
@@ -50,21 +49,20 @@ func (a Actor) APIKey() string {
 
 // User is the name of the user who signed in or whose personal key was sent; "" for other actors.
 func (a Actor) User() string {
-	name, found := strings.CutPrefix(a.Name, userActor)
-	if !found {
-		return ""
+	if name, user := strings.CutPrefix(a.Name, userActor); user {
+		return name
 	}
-	return name
+	return ""
 }
 
 type actorKey struct{}
 
-// WithActor says in whose name the store is used under ctx. Without it, the program itself acts: "postrider".
+// WithActor sets the actor of all calls under ctx. Without it, the actor is "postrider".
 func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorOf is in whose name the store is used under ctx.
+// ActorOf returns the actor of calls under ctx.
 func ActorOf(ctx context.Context) Actor {
 	if a, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return a
@@ -72,10 +70,10 @@ func ActorOf(ctx context.Context) Actor {
 	return Actor{Name: "postrider"}
 }
 
-// AuditAction is what was done; see the comment on postrider.audit.action.
+// AuditAction is an action in the audit; see the comment on postrider.audit.action.
 type AuditAction string
 
-// The actions, see the comment on postrider.audit.action.
+// The actions.
 const (
 	AuditTopicMade            AuditAction = "topic_made"
 	AuditTopicReplaced        AuditAction = "topic_replaced"
@@ -113,16 +111,16 @@ const (
 	auditRejected             AuditAction = "requests_rejected"
 )
 
-// AuditEntry is one row of the audit. No secret may be in it.
+// AuditEntry is one row of the audit. It must have no secret.
 type AuditEntry struct {
 	Action              AuditAction
-	Topic, Subscription string // "" where the action is about none
+	Topic, Subscription string // "" if the action concerns none
 	Details             map[string]any
-	// changes are the old and new values of a changed configuration, see changes(); nil where none changed.
+	// Changes are the old and new values of a changed configuration, see Changes(); nil if none changed.
 	Changes map[string]any
 }
 
-// Audit writes a row in the transaction of what it tells of.
+// Audit writes a row in the transaction of its action.
 func Audit(ctx context.Context, tx pgx.Tx, e AuditEntry) error {
 	const insert = `INSERT INTO postrider_internal.audit (actor, address, action, topic, subscription, details, changes)
 		VALUES ($1, nullif($2::text, ''), $3, nullif($4::text, ''), nullif($5::text, ''), coalesce($6::jsonb, '{}'),
@@ -139,14 +137,12 @@ func Audit(ctx context.Context, tx pgx.Tx, e AuditEntry) error {
 		texts[i] = new(string(text))
 	}
 	who := ActorOf(ctx)
-	if _, err := tx.Exec(ctx, insert, who.Name, who.Address, string(e.Action), e.Topic, e.Subscription, texts[0],
-		texts[1]); err != nil {
-		return fmt.Errorf("write the audit: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "write the audit", insert, who.Name, who.Address, string(e.Action), e.Topic,
+		e.Subscription, texts[0], texts[1])
 }
 
-// Audited reads a secret and writes a row of the audit in one transaction: what cannot be written is not shown.
+// Audited reads a secret and writes a row of the audit in one transaction. If the row cannot be written, the caller
+// must not show the secret.
 func Audited(ctx context.Context, db *postgres.DB, e AuditEntry, read func(tx pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := read(tx); err != nil {
@@ -154,14 +150,19 @@ func Audited(ctx context.Context, db *postgres.DB, e AuditEntry, read func(tx pg
 		}
 		return Audit(ctx, tx, e)
 	})
+	return outage(err)
+}
+
+// outage adds ErrUnavailable to an error that may pass.
+func outage(err error) error {
 	if err != nil && postgres.IsOutage(err) {
 		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
 	}
 	return err
 }
 
-// NotePublished writes into the audit that a user has published to a topic. Publishes through the API are not in the
-// audit: there are thousands a second. ErrUnavailable.
+// NotePublished writes into the audit that a user has published to a topic. The audit has no publishes through the API:
+// there are thousands a second. ErrUnavailable.
 func (a *Access) NotePublished(ctx context.Context, topic string, events int) error {
 	e := AuditEntry{Action: auditPublished, Topic: topic, Details: map[string]any{"events": events}}
 	return Audited(ctx, a.db, e, func(pgx.Tx) error { return nil })
@@ -169,17 +170,16 @@ func (a *Access) NotePublished(ctx context.Context, topic string, events int) er
 
 // Rejection is how many requests the API rejected for one reason, within a minute.
 type Rejection struct {
-	// Actor whose credential may not do what was requested; "unauthenticated" without a right one, or if it was not
-	// checked.
+	// Actor whose credential does not allow the request; "unauthenticated" without a valid one, or if it was not checked.
 	Actor string
-	// Address of the client, or its IPv6 /64; "" for many.
+	// Address of the client, or its IPv6 /64; "" for several clients.
 	Address string
 	// Topic that the requests named; "" for none.
 	Topic         string
 	Status, Times int
 }
 
-// NoteRejections writes rejections into the audit, a row each. ErrUnavailable.
+// NoteRejections writes a row of the audit for each rejection. ErrUnavailable.
 func (a *Access) NoteRejections(ctx context.Context, rejected []Rejection) error {
 	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		for _, r := range rejected {
@@ -191,8 +191,5 @@ func (a *Access) NoteRejections(ctx context.Context, rejected []Rejection) error
 		}
 		return nil
 	})
-	if err != nil && postgres.IsOutage(err) {
-		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
-	}
-	return err
+	return outage(err)
 }

@@ -9,14 +9,14 @@ import (
 // Settings are a configuration's settings by name, with values that can be written as JSON.
 type Settings map[string]any
 
-// maxAuditedValue is up to how many bytes of JSON the audit keeps a setting's old and new value each.
+// maxAuditedValue is up to how many bytes of JSON the audit stores a value.
 const maxAuditedValue = 4096
 
-// Changed stands in the audit for the values of a secret, and for values that are too long to keep.
+// Changed replaces the values of a secret, and values that are too long, in the audit.
 var Changed = map[string]any{"changed": true}
 
-// Changes are the settings that differ, each with its old and its new value. nil settings have no values: a created or
-// deleted object has changed as a whole.
+// Changes are the settings that differ, each with its old and its new value. before is nil for a created object, after
+// for a deleted one.
 func Changes(before, after Settings) map[string]any {
 	found := map[string]any{}
 	for _, side := range []Settings{before, after} {
@@ -49,7 +49,7 @@ func auditedValue(value any) json.RawMessage {
 	return text
 }
 
-// withoutSecrets takes out the members that hold secrets, and the queries of URLs, which often do.
+// withoutSecrets removes the members that have secrets, and the queries of URLs, which often have one.
 func withoutSecrets(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -73,7 +73,7 @@ func withoutSecrets(value any) any {
 	return value
 }
 
-// SameValue compares as JSON, which is how settings come and are kept. Null and an empty list are one.
+// SameValue compares values as JSON, the form in which settings are sent and stored. Null and an empty list are equal.
 func SameValue(old, fresh any) bool {
 	before, err := json.Marshal(old)
 	after, err2 := json.Marshal(fresh)

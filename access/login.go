@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -20,7 +19,7 @@ const (
 	MaxPendingLogins = 1000
 )
 
-// LoginState is what became of a login.
+// LoginState is the state of a login.
 type LoginState string
 
 // The states. A login that has expired is not found.
@@ -32,20 +31,20 @@ const (
 
 // Login is a computer's request for a personal key, which a user approves or denies.
 type Login struct {
-	// UserCode is what the user compares, such as WDJB-MJHT.
+	// UserCode is the code that the user compares, such as WDJB-MJHT.
 	UserCode string
 	State    LoginState
 	Machine  string
-	// Address is where the request came from.
+	// Address is the address of the request.
 	Address string
-	// Role is what the key is to be allowed at most; "" for as much as the user who approves it.
+	// Role bounds what the key allows; "" = the role of the user who approves it.
 	Role      Role
 	ExpiresAt time.Time
 }
 
-// BeginLogin begins a login, as RFC 8628 has it. The device polls with secret, which is the key once a user approves
-// the login. If MaxPendingLogins wait already, the address that has most of them loses its oldest. *FunctionError,
-// which is ErrInvalid; ErrUnavailable.
+// BeginLogin begins a login (RFC 8628). The device polls with secret, which is the key once a user approves the login.
+// If MaxPendingLogins are pending, the oldest of the address with the most is removed, so that no client can prevent
+// logins of others. *FunctionError, which is ErrInvalid; ErrUnavailable.
 func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret string, l *Login, err error) {
 	const insert = `INSERT INTO postrider_internal.login_requests
 			(key_hash, hint, user_code, machine, address, scope, expires_at)
@@ -53,8 +52,7 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 	if err := spec.validate(); err != nil {
 		return "", nil, err
 	}
-	// No sender can keep others from beginning a login.
-	if _, err := a.db.Exec(ctx, evictLogins, MaxPendingLogins-1); err != nil {
+	if _, err := a.db.Exec(ctx, sql("login_evict"), MaxPendingLogins-1); err != nil {
 		return "", nil, postgres.ReadError("a login", err)
 	}
 	secret, hash, hint := newKeySecret()
@@ -69,8 +67,6 @@ func (a *Access) BeginLogin(ctx context.Context, spec PersonalKeySpec) (secret s
 	}
 	return secret, l, nil
 }
-
-var evictLogins = sqlFile("login_evict.sql")
 
 const loginColumns = `SELECT user_code, state, machine, coalesce(address, ''), coalesce(scope, ''), expires_at
 	FROM postrider_internal.login_requests WHERE expires_at > now() AND `
@@ -94,13 +90,13 @@ func noLogin() error {
 		"there is no such login, or it has expired: one waits for 10 minutes")
 }
 
-// Login finds the login that waits for its approval under a code. Case, spaces and hyphens do not matter.
+// Login finds the pending login with a code. Case, spaces and hyphens do not matter.
 // *FunctionError, which is ErrNotFound; ErrUnavailable.
 func (a *Access) Login(ctx context.Context, userCode string) (*Login, error) {
 	return scanLogin(a.db.QueryRow(ctx, loginColumns+"state = 'pending' AND user_code = $1", plainCode(userCode)))
 }
 
-// LoginOf finds the login that a secret is for, and its key once it is approved. The errors are those of Login.
+// LoginOf finds the login with a secret, and its key after its approval. The errors are those of Login.
 func (a *Access) LoginOf(ctx context.Context, secret string) (*Login, *APIKey, error) {
 	hash := hashSecret(secret)
 	l, err := scanLogin(a.db.QueryRow(ctx, loginColumns+"key_hash = $1", hash[:]))
@@ -109,73 +105,58 @@ func (a *Access) LoginOf(ctx context.Context, secret string) (*Login, *APIKey, e
 	}
 	const key = keyColumns + `WHERE state = 'active'
 		AND name = (SELECT name FROM postrider_internal.api_keys WHERE key_hash = $1)`
-	made, err := one[APIKey](ctx, a, noLogin(), key, hash[:]) // it may have been revoked since
+	made, err := one[APIKey](ctx, a.db, noLogin(), key, hash[:]) // it may have been revoked since
 	if err != nil {
 		return nil, nil, err
 	}
 	return l, made, nil
 }
 
-// ApproveLogin makes the personal key that a login asks for. The errors are those of Login; the user is not found if
-// they were disabled or removed meanwhile.
-func (a *Access) ApproveLogin(ctx context.Context, userCode, user string) (made *APIKey, err error) {
-	const take = `UPDATE postrider_internal.login_requests SET state = 'approved'
-		WHERE user_code = $1 AND state = 'pending' AND expires_at > now()
-		RETURNING key_hash, hint, machine, scope, coalesce(address, '')`
+// ApproveLogin creates the personal key that a login requests. The errors are those of Login; the user is not found if
+// they were disabled or removed in the meantime.
+func (a *Access) ApproveLogin(ctx context.Context, userCode, user string) (created *APIKey, err error) {
 	err = a.change(ctx, "approve a login", func(tx pgx.Tx) error {
-		p := personalKey{owner: user}
-		var from string
-		err := tx.QueryRow(ctx, take, plainCode(userCode)).Scan(&p.hash, &p.hint, &p.machine, &p.scope, &from)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return noLogin()
-		}
+		p, from, err := decideLogin(ctx, tx, userCode, LoginApproved)
 		if err != nil {
 			return err
 		}
-		if made, err = p.insert(ctx, tx); err != nil {
+		p.owner = user
+		if created, err = p.insert(ctx, tx); err != nil {
 			return err
 		}
-		return made.auditCreation(ctx, tx, auditLoginApproved, map[string]any{"requestedFrom": from})
+		return created.auditCreation(ctx, tx, auditLoginApproved, map[string]any{"requestedFrom": from})
 	})
 	a.keys.forgetAll()
-	return made, err
+	return created, err
 }
 
 // DenyLogin ends a login without a key. The errors are those of Login.
 func (a *Access) DenyLogin(ctx context.Context, userCode string) error {
-	const deny = `UPDATE postrider_internal.login_requests SET state = 'denied'
-		WHERE user_code = $1 AND state = 'pending' AND expires_at > now() RETURNING machine, coalesce(address, '')`
 	return a.change(ctx, "deny a login", func(tx pgx.Tx) error {
-		var machine, from string
-		err := tx.QueryRow(ctx, deny, plainCode(userCode)).Scan(&machine, &from)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return noLogin()
-		}
+		p, from, err := decideLogin(ctx, tx, userCode, LoginDenied)
 		if err != nil {
 			return err
 		}
-		details := map[string]any{"machine": machine, "requestedFrom": from}
+		details := map[string]any{"machine": p.machine, "requestedFrom": from}
 		return Audit(ctx, tx, AuditEntry{Action: auditLoginDenied, Details: details})
 	})
 }
 
-// cleanLogins removes logins that have expired, and personal keys that ended some days ago.
-func (a *Access) cleanLogins(ctx context.Context) error {
-	const (
-		logins = "DELETE FROM postrider_internal.login_requests WHERE expires_at <= now()"
-		keys   = `DELETE FROM postrider_internal.api_keys
-			WHERE user_id IS NOT NULL AND least(revoked_at, expires_at) <= now() - $1::interval`
-	)
-	if _, err := a.db.Exec(ctx, logins); err != nil {
-		return fmt.Errorf("remove logins that have expired: %w", err)
+// decideLogin ends a pending login, and returns the key that it requests and the address of the request.
+func decideLogin(
+	ctx context.Context, tx pgx.Tx, userCode string, state LoginState,
+) (p personalKey, from string, err error) {
+	const update = `UPDATE postrider_internal.login_requests SET state = $2
+		WHERE user_code = $1 AND state = 'pending' AND expires_at > now()
+		RETURNING key_hash, hint, machine, scope, coalesce(address, '')`
+	err = tx.QueryRow(ctx, update, plainCode(userCode), string(state)).Scan(&p.hash, &p.hint, &p.machine, &p.scope, &from)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = noLogin()
 	}
-	if _, err := a.db.Exec(ctx, keys, personalKeyKept); err != nil {
-		return fmt.Errorf("remove personal keys that have ended: %w", err)
-	}
-	return nil
+	return p, from, err
 }
 
-// codeLetters are those that no two fonts confuse and that spell no word (RFC 8628, section 6.1).
+// codeLetters look different in all fonts and spell no word (RFC 8628, section 6.1).
 const codeLetters = "BCDFGHJKLMNPQRSTVWXZ"
 
 func randomLetters(n int) string {
@@ -190,7 +171,7 @@ func randomLetters(n int) string {
 	return code.String()
 }
 
-// plainCode is a code as it is stored; "" for what cannot be one.
+// plainCode is a typed code as it is stored; "" for an invalid one.
 func plainCode(typed string) string {
 	code := strings.NewReplacer("-", "", " ", "").Replace(strings.ToUpper(typed))
 	if len(code) != 8 || strings.Trim(code, codeLetters) != "" {

@@ -12,17 +12,14 @@ import (
 	"postrider/postgres"
 )
 
-// Lengths of a password, in bytes. The least is required whatever the strength, see checkStrength; the most only bounds
-// what is hashed.
+// Lengths of a password, in bytes. The strength is checked too, see checkStrength; MaxPassword only bounds the hashing.
 const (
 	MinPassword = 12
 	MaxPassword = 1024
 )
 
-// recommended is the least that OWASP recommends. Each stored hash has the parameters that it was computed with, so
-// those of other parameters stay valid.
-//
-// Source: OWASP, Password Storage Cheat Sheet, Argon2id: 19 MiB, 2 iterations, 1 degree of parallelism.
+// recommended is the minimum that OWASP recommends. A stored hash has its own parameters, so hashes with others stay
+// valid. Source: OWASP, Password Storage Cheat Sheet, Argon2id: 19 MiB, 2 iterations, 1 degree of parallelism.
 var recommended = argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // hashParams takes less memory in this package's tests.
@@ -32,12 +29,12 @@ var hashParams = recommended
 // use all cores.
 var hashing = make(chan struct{}, 2)
 
-// hashingPatience is how long a request waits for its turn, which is enough with 300 requests ahead.
-const hashingPatience = 5 * time.Second
+// hashingTimeout is how long a request waits for a slot, which is enough with 300 requests ahead.
+const hashingTimeout = 5 * time.Second
 
-// takeTurn waits until a password may be hashed; done gives the turn back. ErrUnavailable.
-func takeTurn(ctx context.Context) (done func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, hashingPatience)
+// takeSlot waits until a password may be hashed; done releases the slot. ErrUnavailable.
+func takeSlot(ctx context.Context) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, hashingTimeout)
 	defer cancel()
 	select {
 	case hashing <- struct{}{}:
@@ -51,11 +48,10 @@ func takeTurn(ctx context.Context) (done func(), err error) {
 func validatePassword(name, password string) error {
 	switch {
 	case len(password) < MinPassword || len(password) > MaxPassword:
-		return postgres.NewFunctionError(postgres.ErrInvalid, "password", "password must have %d to %d bytes, not %d",
-			MinPassword,
-			MaxPassword, len(password))
+		return postgres.Invalid("password", "password must have %d to %d bytes, not %d", MinPassword, MaxPassword,
+			len(password))
 	case !utf8.ValidString(password):
-		return postgres.NewFunctionError(postgres.ErrInvalid, "password", "password must be UTF-8")
+		return postgres.Invalid("password", "password must be UTF-8")
 	default:
 		return checkStrength(name, password)
 	}
@@ -66,7 +62,7 @@ func hashPassword(ctx context.Context, name, password string) (string, error) {
 	if err := validatePassword(name, password); err != nil {
 		return "", err
 	}
-	done, err := takeTurn(ctx)
+	done, err := takeSlot(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -76,8 +72,8 @@ func hashPassword(ctx context.Context, name, password string) (string, error) {
 
 var errStoredHash = errors.New("the password's hash in the database is not valid")
 
-// isPassword compares; the caller has taken a turn. A hash that would take too much memory or time is rejected before
-// it is computed: a role that may write the table must not be able to stop the node.
+// isPassword compares a password with a hash; the caller has a slot. It rejects a hash that needs too much memory or
+// time before computing it: a role that may write the table must not be able to stop the node.
 func isPassword(stored, password string) (bool, error) {
 	const maxMemory, maxIterations, minKey = 256 << 10, 16, 16
 	p, _, _, err := argon2id.DecodeHash(stored)

@@ -12,23 +12,22 @@ import (
 	"postrider/postgres"
 )
 
-// A personal key is an API key that has an owner: it acts in the name of a user, may never do more than that user, and
-// ends with them.
+// A personal key is an API key with an owner. Its actor is this user, whose role bounds its own. It ends with the user.
 
 const (
-	// personalKeyLife is how long a personal key lasts: a shift.
+	// personalKeyLife is how long a personal key is valid: a shift.
 	personalKeyLife = 12 * time.Hour
-	// personalKeyKept is how long one that has ended stays listed. What was done with it is in the audit.
+	// personalKeyKept is how long a key that has ended stays listed. The audit keeps its actions.
 	personalKeyKept = 7 * 24 * time.Hour
 	// maxMachine bounds the name of a computer.
 	maxMachine = 100
 )
 
-// PersonalKeySpec is what is set of a new personal key.
+// PersonalKeySpec has the settings of a new personal key.
 type PersonalKeySpec struct {
 	// Machine is the computer that the key is for, as its user calls it: 1 to 100 printable characters.
 	Machine string `json:"machine"`
-	// Role is the most that the key may do; "" for as much as its owner.
+	// Role bounds what the key allows; "" = the role of its owner.
 	Role Role `json:"role,omitempty" enum:"viewer,operator,admin"`
 }
 
@@ -37,17 +36,15 @@ func (s *PersonalKeySpec) validate() error {
 	switch {
 	case strings.TrimSpace(s.Machine) == "" || len([]rune(s.Machine)) > maxMachine ||
 		strings.ContainsFunc(s.Machine, unprintable):
-		return postgres.NewFunctionError(postgres.ErrInvalid, "machine", "machine must be 1 to %d printable characters",
-			maxMachine)
+		return postgres.Invalid("machine", "machine must be 1 to %d printable characters", maxMachine)
 	case s.Role != "" && !s.Role.Allows(RoleViewer):
-		return postgres.NewFunctionError(postgres.ErrInvalid, "role", "role must be viewer, operator or admin, not %q",
-			string(s.Role))
+		return postgres.Invalid("role", "role must be viewer, operator or admin, not %q", string(s.Role))
 	default:
 		return nil
 	}
 }
 
-// scope is that of an API key with the role; nil for "".
+// scope is the scope of an API key with the role; nil for "".
 func (r Role) scope() *Scope {
 	for _, scope := range Scopes {
 		if r != "" && scope.Role() == r {
@@ -57,27 +54,26 @@ func (r Role) scope() *Scope {
 	return nil
 }
 
-// newKeySecret is an API key with what is kept of it.
+// newKeySecret returns a new API key with the hash and the hint that are stored.
 func newKeySecret() (key string, hash []byte, hint string) {
 	key = APIKeyPrefix + newSecret()
 	sum := hashSecret(key)
 	return key, sum[:], key[:hintLength]
 }
 
-// personalKey is a row of api_keys to be.
+// personalKey is a new row of api_keys.
 type personalKey struct {
 	owner, machine string
-	scope          *Scope // nil for as much as the owner may
+	scope          *Scope // nil = that of the owner's role
 	hash           []byte
 	hint           string
 }
 
-var insertPersonalKey = sqlFile("personal_key_insert.sql")
-
-// insert makes the key, unless its owner was disabled or removed meanwhile.
+// insert creates the key, unless its owner was disabled or removed in the meantime.
 func (p *personalKey) insert(ctx context.Context, tx pgx.Tx) (*APIKey, error) {
 	name := "personal-" + strings.ToLower(randomLetters(10))
-	tag, err := tx.Exec(ctx, insertPersonalKey, name, p.hash, p.hint, p.scope, p.machine, ActorOf(ctx).Name, p.owner,
+	tag, err := tx.Exec(ctx, sql("personal_key_insert"), name, p.hash, p.hint, p.scope, p.machine,
+		ActorOf(ctx).Name, p.owner,
 		personalKeyLife)
 	if err != nil {
 		return nil, err
@@ -88,8 +84,8 @@ func (p *personalKey) insert(ctx context.Context, tx pgx.Tx) (*APIKey, error) {
 	return readKey(ctx, tx, name)
 }
 
-// CreatePersonalKey makes a personal key of a user, which is returned here and never again. *FunctionError: ErrInvalid,
-// or ErrNotFound if the user was disabled or removed. ErrUnavailable.
+// CreatePersonalKey creates a personal key of a user, which is returned here and never again. *FunctionError:
+// ErrInvalid, or ErrNotFound if the user was disabled or removed. ErrUnavailable.
 func (a *Access) CreatePersonalKey(
 	ctx context.Context, owner string, spec PersonalKeySpec,
 ) (key string, made *APIKey, err error) {
@@ -98,7 +94,7 @@ func (a *Access) CreatePersonalKey(
 	}
 	p := personalKey{owner: owner, machine: spec.Machine, scope: spec.Role.scope()}
 	key, p.hash, p.hint = newKeySecret()
-	err = a.change(ctx, "make a personal key", func(tx pgx.Tx) error {
+	err = a.change(ctx, "create a personal key", func(tx pgx.Tx) error {
 		if made, err = p.insert(ctx, tx); err != nil {
 			return err
 		}
@@ -110,7 +106,7 @@ func (a *Access) CreatePersonalKey(
 	return key, made, nil
 }
 
-// PersonalKeys lists the personal keys of a user that work, the newest first.
+// PersonalKeys lists the active personal keys of a user, the newest first.
 func (a *Access) PersonalKeys(ctx context.Context, owner string) ([]APIKey, error) {
 	const ofOwner = keyColumns + "WHERE owner = $1 AND state = 'active' ORDER BY created_at DESC, name"
 	return postgres.Collect[APIKey](ctx, a.db, ofOwner, owner)

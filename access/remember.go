@@ -11,7 +11,7 @@ import (
 
 // Credentials that come with every request are looked up in the database once a second.
 const (
-	// rememberFor is how long a node uses what it found, and so how long a revoked credential may still work.
+	// rememberFor is how long a node uses a result, and so how long a revoked credential may still work.
 	rememberFor = time.Second
 	// mostRemembered bounds the memory to some MB. A client that sends ten thousand different credentials makes the node
 	// forget others, each of which costs a query.
@@ -20,23 +20,23 @@ const (
 	lookUpTime = 5 * time.Second
 )
 
-// remembered is what was found in the last second, by the SHA-256 of the credential; that nothing was found is
-// remembered too. Concurrent requests with the same credential share one lookup.
+// remembered has the results of the last second by the SHA-256 of the credential, also those that found nothing.
+// Concurrent requests with the same credential share one lookup.
 type remembered[V any] struct {
 	mu   sync.Mutex
 	kept map[[32]byte]*memory[V]
 }
 
 type memory[V any] struct {
-	found chan struct{} // closed when the rest is there
-	at    time.Time     // before the lookup began: what it found may have changed since
+	found chan struct{} // closed when the lookup has ended
+	at    time.Time     // before the lookup began: its result may have changed since
 	value V
 	err   error
 }
 
 func newRemembered[V any]() *remembered[V] { return &remembered[V]{kept: map[[32]byte]*memory[V]{}} }
 
-// get returns what is remembered, or else what find finds. Nothing is remembered if the database is unavailable.
+// get returns the remembered result, or calls find. An outage of the database is not remembered.
 func (r *remembered[V]) get(ctx context.Context, key [32]byte, find func(context.Context) (V, error)) (V, error) {
 	m, mine := r.memory(key)
 	if mine {
@@ -57,7 +57,7 @@ func (r *remembered[V]) get(ctx context.Context, key [32]byte, find func(context
 	}
 }
 
-// memory finds one that is fresh, or begins one that the caller has to fill.
+// memory returns a fresh result, or a new one that the caller must fill.
 func (r *remembered[V]) memory(key [32]byte) (m *memory[V], mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,14 +83,14 @@ func (r *remembered[V]) forgetThis(key [32]byte, m *memory[V]) {
 	}
 }
 
-// forget is for a change of one that this node makes itself.
+// forget makes this node's change of a credential effective here immediately.
 func (r *remembered[V]) forget(key [32]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.kept, key)
 }
 
-// forgetAll is for changes that this node makes itself: they hold here at once.
+// forgetAll makes this node's changes effective here immediately.
 func (r *remembered[V]) forgetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

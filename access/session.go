@@ -11,24 +11,24 @@ import (
 	"postrider/postgres"
 )
 
-// Session is that of a user who has signed in.
+// Session is the session of a user who has signed in.
 type Session struct {
-	// User is their name.
+	// User is the name of the user.
 	User string
-	// Role is what they may do. Another one ends the session.
+	// Role is the user's. A change of it ends the session.
 	Role Role
-	// CreatedAt is when they signed in; LastSeenAt, to the minute, when they last showed the session.
+	// CreatedAt is the time of the sign-in; LastSeenAt, to the minute, that of the last request.
 	CreatedAt, LastSeenAt time.Time
-	// ExpiresAt is when the session ends unless it is seen again: 12 hours after it was last seen, and 7 days after
-	// CreatedAt in any case.
+	// ExpiresAt is the end of the session without a further request: 12 hours after LastSeenAt, at most 7 days after
+	// CreatedAt.
 	ExpiresAt time.Time
-	// Address and UserAgent are those they signed in from; "" where they are unknown.
+	// Address and UserAgent are the client's at the sign-in; "" if unknown.
 	Address, UserAgent string
 
-	unseen bool // for longer than seenEvery, when it was looked up
+	unseen bool // for longer than seenEvery before it was looked up
 }
 
-// Actor is the session's owner, asking from the address given, for WithActor.
+// Actor is the session's user at the address, for WithActor.
 func (s *Session) Actor(address string) Actor {
 	return Actor{Name: userActor + s.User, Address: address, Role: s.Role}
 }
@@ -36,15 +36,9 @@ func (s *Session) Actor(address string) Actor {
 // seenEvery is how often it is recorded that a session was seen.
 const seenEvery = time.Minute
 
-var (
-	sessionStatement = sqlFile("session.sql")
-	sessionSeen      = sqlFile("session_seen.sql")
-	insertSessionRow = sqlFile("session_insert.sql")
-)
-
-// SessionOf finds the session of a token, and extends it. What was found is used for a second on this node, so a
-// session that was ended elsewhere works no longer than that. Callers share the result and must not change it.
-// ErrNotFound: there is no session, or it has ended; ErrUnavailable.
+// SessionOf finds the session of a token, and extends it. This node uses the result for a second, so a session that was
+// ended elsewhere works no longer than that. Callers share the result and must not change it. ErrNotFound: there is no
+// session, or it has ended; ErrUnavailable.
 func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) {
 	s, err := a.WatchedSession(ctx, token)
 	if err != nil || !s.unseen {
@@ -53,8 +47,8 @@ func (a *Access) SessionOf(ctx context.Context, token string) (*Session, error) 
 	return a.seen(ctx, token, s)
 }
 
-// WatchedSession is SessionOf for requests that a page sends by itself: it does not extend the session. A page that
-// refreshes itself would extend it as long as the browser runs.
+// WatchedSession is SessionOf for automatic requests of a page: it does not extend the session, which otherwise would
+// last as long as the browser runs.
 func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, error) {
 	hash := hashSecret(token)
 	return a.sessions.get(ctx, hash, func(ctx context.Context) (*Session, error) { return a.session(ctx, hash[:]) })
@@ -62,7 +56,7 @@ func (a *Access) WatchedSession(ctx context.Context, token string) (*Session, er
 
 func (a *Access) session(ctx context.Context, hash []byte) (*Session, error) {
 	s := &Session{}
-	err := a.db.QueryRow(ctx, sessionStatement, hash, seenEvery).
+	err := a.db.QueryRow(ctx, sql("session"), hash, seenEvery).
 		Scan(&s.User, &s.Role, &s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent, &s.unseen)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("session: %w", postgres.ErrNotFound)
@@ -78,9 +72,9 @@ func (a *Access) seen(ctx context.Context, token string, found *Session) (*Sessi
 	hash := hashSecret(token)
 	s := *found
 	s.unseen = false
-	err := a.db.QueryRow(ctx, sessionSeen, hash[:], seenEvery).Scan(&s.LastSeenAt, &s.ExpiresAt)
+	err := a.db.QueryRow(ctx, sql("session_seen"), hash[:], seenEvery).Scan(&s.LastSeenAt, &s.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, nil // another request was faster, or the session has just ended: the next lookup finds out
+		return found, nil // recorded by another request, or the session has just ended, which the next lookup shows
 	}
 	if err != nil {
 		return nil, postgres.ReadError("a session", err)
@@ -89,7 +83,7 @@ func (a *Access) seen(ctx context.Context, token string, found *Session) (*Sessi
 	return &s, nil
 }
 
-// SignOut ends a session; one that is over already is nothing.
+// SignOut ends a session. Without one it does nothing.
 func (a *Access) SignOut(ctx context.Context, token string) error {
 	const remove = `DELETE FROM postrider_internal.sessions s USING postrider_internal.users u WHERE s.token_hash = $1
 		    AND u.id = s.user_id RETURNING u.name`
@@ -104,11 +98,11 @@ func (a *Access) SignOut(ctx context.Context, token string) error {
 		if err != nil {
 			return err
 		}
-		return auditUser(ctx, tx, auditSignedOut, name, nil)
+		return auditUser(ctx, tx, auditSignedOut, name, nil, nil)
 	})
 }
 
-// EndSessions ends all sessions and personal keys of a user, and returns how many sessions there were. ErrNotFound.
+// EndSessions ends all sessions and personal keys of a user, and returns the number of sessions. ErrNotFound.
 func (a *Access) EndSessions(ctx context.Context, name string) (ended int, err error) {
 	err = a.amongUsers(ctx, "end sessions", func(tx pgx.Tx) error {
 		id, err := userID(ctx, tx, name)
@@ -119,12 +113,12 @@ func (a *Access) EndSessions(ctx context.Context, name string) (ended int, err e
 		if ended, details, err = endAccess(ctx, tx, id); err != nil || details == nil {
 			return err
 		}
-		return auditUser(ctx, tx, auditSessionsEnded, name, details)
+		return auditUser(ctx, tx, auditSessionsEnded, name, details, nil)
 	})
 	return ended, err
 }
 
-// endAccess ends all sessions and personal keys of a user. The audit's details say how many; nil if there were none.
+// endAccess ends all sessions and personal keys of a user. details are their numbers for the audit; nil without any.
 func endAccess(ctx context.Context, tx pgx.Tx, user int64) (sessions int, details map[string]any, err error) {
 	if sessions, err = endSessions(ctx, tx, user); err != nil {
 		return 0, nil, err

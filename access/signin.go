@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -21,11 +22,11 @@ type SignInFrom struct {
 	UserAgent string
 }
 
-// sessionLife is how long a session lasts at most. It ends earlier when it was not seen for 12 h, see session_ends() in
-// the migrations.
+// sessionLife is the longest life of a session. It ends after 12 h without a request, see session_ends() in the
+// migrations.
 const sessionLife = 7 * 24 * time.Hour
 
-// recordTime bounds what is written after a password was checked, also if the client closes the connection meanwhile.
+// recordTime bounds the transaction after a password was checked, which does not end with the client's connection.
 const recordTime = 5 * time.Second
 
 // SignIn begins a session. The browser sends the token from then on, 43 characters of base64url; the database has only
@@ -50,7 +51,7 @@ func (a *Access) SignIn(
 		if s, err = insertSession(ctx, tx, user, token, from); err != nil {
 			return err
 		}
-		return auditUser(ctx, tx, auditSignedIn, name, nil)
+		return auditUser(ctx, tx, auditSignedIn, name, nil, nil)
 	})
 	if err != nil {
 		return "", nil, err
@@ -58,10 +59,10 @@ func (a *Access) SignIn(
 	return token, s, nil
 }
 
-// signingIn is what the audit calls a client that sent a wrong password.
+// signingIn is the actor of a wrong password in the audit.
 const signingIn = "signIn"
 
-// account is what is needed to check a password for a name; its id is 0 if no user has the name.
+// account is the user with a name; its id is 0 if no user has the name.
 type account struct {
 	id       int64
 	name     string
@@ -70,14 +71,14 @@ type account struct {
 	disabled bool
 }
 
-// verify checks a password within a turn, so that a thousand guesses at once are throttled too. A name that no user has
-// takes the same steps: neither the response nor its time shows who exists. ErrWrongCredentials; *LockedError;
-// ErrUnavailable.
+// verify checks a password within a hashing slot, so that a thousand concurrent guesses are throttled too. For an
+// unknown name the steps are the same: neither the response nor its time shows which users exist. ErrWrongCredentials;
+// *LockedError; ErrUnavailable.
 func (a *Access) verify(ctx context.Context, name, password string) (*account, error) {
 	if len(password) > MaxPassword {
 		return nil, ErrWrongCredentials
 	}
-	done, err := takeTurn(ctx)
+	done, err := takeSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (a *Access) account(ctx context.Context, name string) (*account, error) {
 	const query = `SELECT id, name, password_hash, role, disabled_at IS NOT NULL
 		FROM postrider_internal.users WHERE name = $1`
 	if !userName.MatchString(name) {
-		name = "" // perhaps nothing that PostgreSQL accepts
+		name = "" // PostgreSQL may not accept it
 	}
 	u := &account{}
 	err := a.db.QueryRow(ctx, query, name).Scan(&u.id, &u.name, &u.hash, &u.role, &u.disabled)
@@ -115,7 +116,7 @@ func (a *Access) account(ctx context.Context, name string) (*account, error) {
 	return u, nil
 }
 
-// has reports whether the password is right. It takes as long if there is no user.
+// has reports whether the password is right. Without a user it takes the same time.
 func (u *account) has(password string) (bool, error) {
 	if u.id == 0 {
 		_, err := argon2id.CreateHash(password, &hashParams)
@@ -125,7 +126,7 @@ func (u *account) has(password string) (bool, error) {
 	return right && !u.disabled, err
 }
 
-// auditFailure writes that a password was wrong. The row has no name that no user has: people type passwords into the
+// auditFailure writes a wrong password into the audit. The row has no unknown name, which may be a password in the
 // wrong field.
 func (a *Access) auditFailure(ctx context.Context, u *account) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
@@ -139,8 +140,8 @@ func (a *Access) auditFailure(ctx context.Context, u *account) error {
 	})
 }
 
-// admit records that the user has signed in. ErrWrongCredentials: the password was changed, or the user disabled or
-// removed, while it was checked.
+// admit records the sign-in. ErrWrongCredentials: the password was changed, or the user disabled or removed, during the
+// check.
 func (u *account) admit(ctx context.Context, tx pgx.Tx) error {
 	const update = `UPDATE postrider_internal.users SET last_sign_in_at = now()
 		WHERE id = $1 AND password_hash = $2 AND role = $3 AND disabled_at IS NULL`
@@ -155,7 +156,7 @@ func insertSession(ctx context.Context, tx pgx.Tx, u *account, token string, fro
 	hash := hashSecret(token)
 	s := &Session{User: u.name, Role: u.role}
 	agent := strings.ToValidUTF8(strings.ReplaceAll(from.UserAgent, "\x00", ""), "�")
-	err := tx.QueryRow(ctx, insertSessionRow, hash[:], u.id, from.Address, agent, sessionLife).
+	err := tx.QueryRow(ctx, sql("session_insert"), hash[:], u.id, from.Address, agent, sessionLife).
 		Scan(&s.CreatedAt, &s.LastSeenAt, &s.ExpiresAt, &s.Address, &s.UserAgent)
 	if err != nil {
 		return nil, fmt.Errorf("insert the session: %w", err)
@@ -187,27 +188,18 @@ func (a *Access) ChangePassword(ctx context.Context, name, old, fresh string) er
 		if err != nil {
 			return err
 		}
-		if _, err := endSessions(ctx, tx, user.id); err != nil {
+		if _, _, err := endAccess(ctx, tx, user.id); err != nil {
 			return err
 		}
-		if _, err := endPersonalKeys(ctx, tx, user.id); err != nil {
-			return err
-		}
-		return auditUserChange(ctx, tx, auditPasswordChanged, name, nil, map[string]any{"password": Changed})
+		return auditUser(ctx, tx, auditPasswordChanged, name, nil, map[string]any{"password": Changed})
 	})
 }
 
-// auditUser writes an action on a user.
-func auditUser(ctx context.Context, tx pgx.Tx, action AuditAction, name string, details map[string]any) error {
-	return auditUserChange(ctx, tx, action, name, details, nil)
-}
-
-func auditUserChange(
-	ctx context.Context, tx pgx.Tx, action AuditAction, name string, details, found map[string]any,
+// auditUser writes an action on a user into the audit.
+func auditUser(
+	ctx context.Context, tx pgx.Tx, action AuditAction, name string, details, changes map[string]any,
 ) error {
 	all := map[string]any{"user": name}
-	for key, value := range details {
-		all[key] = value
-	}
-	return Audit(ctx, tx, AuditEntry{Action: action, Details: all, Changes: found})
+	maps.Copy(all, details)
+	return Audit(ctx, tx, AuditEntry{Action: action, Details: all, Changes: changes})
 }

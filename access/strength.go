@@ -30,12 +30,12 @@ const (
 var plainLetters = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "8", "b",
 	"@", "a", "$", "s", "!", "i")
 
-// checkStrength rejects a password that is easy to guess for this user, without repeating any of it. What it is worth
-// is about the decimal logarithm of the guesses that find it. strengthOf estimates it for the password in lowercase,
-// and again with the usual substitutions undone; the smaller result counts.
+// checkStrength rejects a password that is easy to guess for this user. The error has no part of it. The strength is
+// about the decimal logarithm of the necessary guesses: that of the password in lowercase, or with the usual
+// substitutions undone, whichever is smaller.
 //
-// zxcvbn rates more precisely, but its Go ports load their dictionaries when the program starts. That took 40 ms of
-// each command and 8 MB of heap, 30 MB of resident memory; this list is 23 kB of the program, searched in place.
+// zxcvbn is more precise, but its Go ports load their dictionaries at each start: 40 ms and 30 MB of resident memory.
+// This list is 23 kB of the program.
 func checkStrength(name, password string) error {
 	rated := strings.ToLower(password)
 	rated = strings.ToValidUTF8(rated[:min(len(rated), ratedBytes)], "")
@@ -43,12 +43,12 @@ func checkStrength(name, password string) error {
 	if min(strengthOf(rated, known), strengthOf(plainLetters.Replace(rated), known)) >= leastStrength {
 		return nil
 	}
-	return postgres.NewFunctionError(postgres.ErrInvalid, "password",
+	return postgres.Invalid("password",
 		"password is too easy to guess: avoid names, common words, keyboard rows, "+
 			"sequences and dates; use four or more unrelated words, or let a password manager create one")
 }
 
-// knownParts are what an attacker tries first: the user's name, its parts and the product's name.
+// knownParts are the guesses that an attacker tries first: the user's name, its parts and the product's name.
 func knownParts(name string) []string {
 	name = strings.ToLower(name)
 	parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("._@-", r) })
@@ -56,10 +56,10 @@ func knownParts(name string) []string {
 	return append(parts, name, "postrider")
 }
 
-// strengthOf divides the text into parts in the way that is worth least, and returns the sum of their worths: a known
-// name is worth 1, a pattern of any length 2, a common word 3, any other character 1.
+// strengthOf returns the smallest sum of the parts that the text can be divided into: a known part counts 1, a pattern
+// of any length 2, a common word 3, any other character 1.
 func strengthOf(text string, known []string) int {
-	least := make([]int, len(text)+1) // of the text from each place on
+	least := make([]int, len(text)+1) // of the text from each position on
 	for at := len(text) - 1; at >= 0; at-- {
 		least[at] = least[at+1]
 		if !utf8.RuneStart(text[at]) {
@@ -79,15 +79,15 @@ func strengthOf(text string, known []string) int {
 	return least[0]
 }
 
-// isPattern reports whether part is a number or a date of 2 characters or more, a run of 4 keys or more on a keyboard
-// row, or 3 characters or more that are a sequence or repeat what stands before them.
+// isPattern reports whether part is a number or a date of at least 2 characters, at least 4 neighboring keys of a
+// keyboard row, or at least 3 characters that are a sequence or a repetition of earlier ones.
 func isPattern(part, before string) bool {
 	return strings.Trim(part, "0123456789.-/") == "" ||
 		len(part) > 3 && strings.Contains(keyboardRows, part) ||
 		len(part) > 2 && (isSequence(part) || utf8.ValidString(part) && strings.Contains(before, part))
 }
 
-// isSequence reports whether each byte is the one after, or before, its predecessor.
+// isSequence reports whether the bytes ascend or descend by one.
 func isSequence(part string) bool {
 	step := part[1] - part[0]
 	for i := 1; i < len(part); i++ {
@@ -98,7 +98,7 @@ func isSequence(part string) bool {
 	return step == 1 || step == 255
 }
 
-// isCommon searches the list by halves.
+// isCommon is a binary search in the list.
 func isCommon(word string) bool {
 	if len(word) < 4 || len(word) > 12 {
 		return false

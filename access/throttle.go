@@ -8,27 +8,27 @@ import (
 	"postrider/policy"
 )
 
-// LockedError reports that passwords for the name, or from the address, are not checked now, the right one included.
+// LockedError means: no password for the name, or from the address, is checked now, not even the right one.
 type LockedError struct {
 	// Wait is how long until the next password is checked, in whole seconds.
 	Wait time.Duration
 }
 
-// Error says how long to wait.
+// Error names the wait.
 func (e *LockedError) Error() string {
 	return fmt.Sprintf("too many wrong passwords; try again in %s", e.Wait)
 }
 
-// How many wrong passwords a node accepts before it stops checking passwords, and how soon it checks the next one.
+// The number of wrong passwords after which a node checks no more, and the time until it checks the next one.
 var (
-	// wrongPerAddress is more than the users behind one address mistype, and too few to try one password for many names.
+	// wrongPerAddress is more than the typing errors of users behind one address, and too few to try many names.
 	wrongPerAddress = policy.Bucket{Burst: 30, Every: 10 * time.Second}
 	// wrongPerSource is for one name from one address, so that a client elsewhere does not lock out its owner.
 	wrongPerSource = policy.Bucket{Burst: 10, Every: time.Minute}
-	// wrongPerName is for one name from all addresses. Only a distributed attack reaches it.
+	// wrongPerName is for one name from all addresses. Only a distributed attack exceeds it.
 	wrongPerName = policy.Bucket{Burst: 1000, Every: 10 * time.Second}
-	// wrongAudited bounds the rows that the audit gets of wrong passwords. It is one bucket for all names: with separate
-	// ones, the time of the commit would show whether a name that got no row has a user.
+	// wrongAudited bounds the rows of wrong passwords in the audit. All names share it: with separate buckets, the time of
+	// the commit would show which names have a user.
 	wrongAudited = policy.Bucket{Burst: 100, Every: time.Second}
 )
 

@@ -71,7 +71,7 @@ func TestWrongPasswordsForANameFromEverywhere(t *testing.T) {
 	th.requireWait(t, 0, "anna", address(1000), testNow.Add(10*time.Second))
 }
 
-// Whatever names and addresses clients send, memory and audit stay bounded.
+// Memory and audit stay bounded for any names and addresses.
 func TestThrottleIsBounded(t *testing.T) {
 	t.Parallel()
 	th := newThrottle()

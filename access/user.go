@@ -46,7 +46,7 @@ const userVersion = "(extract(epoch FROM changed_at) * 1000000)::bigint AS versi
 const userColumns = "SELECT name, role, disabled, created_at, created_by, changed_at, disabled_at, last_sign_in_at, " +
 	"sessions, " + userVersion + " FROM postrider.users "
 
-// Users lists users by name, those behind the one given, limit at most. ErrUnavailable.
+// Users lists users by name, after the given name, at most limit. ErrUnavailable.
 func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, error) {
 	return postgres.Collect[User](ctx, a.db, userColumns+"WHERE name > $1 ORDER BY name LIMIT $2", after, limit)
 }
@@ -54,9 +54,9 @@ func (a *Access) Users(ctx context.Context, after string, limit int) ([]User, er
 // User finds a user by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
 func (a *Access) User(ctx context.Context, name string) (*User, error) {
 	if !userName.MatchString(name) {
-		return nil, noUser(name) // perhaps nothing that PostgreSQL takes
+		return nil, noUser(name) // PostgreSQL may not accept it
 	}
-	return one[User](ctx, a, noUser(name), userColumns+"WHERE name = $1", name)
+	return one[User](ctx, a.db, noUser(name), userColumns+"WHERE name = $1", name)
 }
 
 // HasUsers reports whether there is a user, disabled or not. ErrUnavailable.
@@ -67,15 +67,14 @@ func (a *Access) HasUsers(ctx context.Context) (has bool, err error) {
 	return has, nil
 }
 
-// CreateFirstAdmin makes a user who is an administrator, while there is none yet. ErrNotFirst; ErrInvalid;
-// ErrUnavailable.
+// CreateFirstAdmin creates the first user, an administrator. ErrNotFirst; ErrInvalid; ErrUnavailable.
 func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) error {
 	spec := UserSpec{Role: RoleAdmin, Password: &password}
 	hash, err := spec.validate(ctx, name)
 	if err != nil {
 		return err
 	}
-	return a.amongUsers(ctx, "make the first user", func(tx pgx.Tx) error {
+	return a.amongUsers(ctx, "create the first user", func(tx pgx.Tx) error {
 		var others bool
 		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM postrider_internal.users)").Scan(&others); err != nil {
 			return err
@@ -87,10 +86,10 @@ func (a *Access) CreateFirstAdmin(ctx context.Context, name, password string) er
 	})
 }
 
-// PutUser creates or changes a user; made reports which. Another role or password, or being disabled, ends their
-// sessions. A new password and being disabled also end their personal keys. With another role those may do what both
-// roles allow. *FunctionError: ErrInvalid, or ErrLastAdmin if a user or an API key would leave no administrator who can
-// sign in. ErrPrecondition if one of the conditions does not hold. ErrUnavailable.
+// PutUser creates or changes a user; made reports which. A new role or password, or disabling, ends the user's
+// sessions. A new password or disabling also ends their personal keys. After a new role those allow what both roles
+// allow. *FunctionError: ErrInvalid, or ErrLastAdmin if a user or an API key removes the last administrator who can
+// sign in. ErrPrecondition; ErrUnavailable.
 func (a *Access) PutUser(
 	ctx context.Context, name string, spec UserSpec, when ...postgres.Condition,
 ) (made bool, err error) {
@@ -124,10 +123,10 @@ func (a *Access) PutUser(
 // validate rejects invalid settings, and hashes the password, before anything is locked.
 func (s *UserSpec) validate(ctx context.Context, name string) (hash string, err error) {
 	if !userName.MatchString(name) {
-		return "", postgres.NewFunctionError(postgres.ErrInvalid, "name", "name must be %s", UserNameRule)
+		return "", postgres.Invalid("name", "name must be %s", UserNameRule)
 	}
 	if s.Role != "" && !s.Role.Allows(RoleViewer) {
-		return "", postgres.NewFunctionError(postgres.ErrInvalid, "role", "role must be viewer, operator or admin")
+		return "", postgres.Invalid("role", "role must be viewer, operator or admin")
 	}
 	if s.Password == nil {
 		return "", nil
@@ -139,11 +138,10 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 	const insert = `INSERT INTO postrider_internal.users (name, password_hash, role, created_by, disabled_at)
 		VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END)`
 	if spec.Role == "" {
-		return postgres.NewFunctionError(postgres.ErrInvalid, "role",
-			"role is required for a new user: viewer, operator or admin")
+		return postgres.Invalid("role", "role is required for a new user: viewer, operator or admin")
 	}
 	if hash == "" {
-		return postgres.NewFunctionError(postgres.ErrInvalid, "password", "password is required for a new user")
+		return postgres.Invalid("password", "password is required for a new user")
 	}
 	disabled := spec.Disabled != nil && *spec.Disabled
 	if _, err := tx.Exec(ctx, insert, name, hash, string(spec.Role), ActorOf(ctx).Name, disabled); err != nil {
@@ -154,12 +152,10 @@ func insertUser(ctx context.Context, tx pgx.Tx, name string, spec *UserSpec, has
 		details["disabled"] = true
 	}
 	made := Changes(nil, Settings{"role": spec.Role, "disabled": disabled})
-	return auditUserChange(ctx, tx, auditUserMade, name, details, made)
+	return auditUser(ctx, tx, auditUserMade, name, details, made)
 }
 
-var userUpdate = sqlFile("user_update.sql")
-
-// changeUser writes what differs; nothing where nothing does.
+// changeUser writes the differences, if any.
 func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User, spec *UserSpec, hash string) error {
 	is := User{Role: cmp.Or(spec.Role, was.Role), Disabled: was.Disabled}
 	if spec.Disabled != nil {
@@ -178,7 +174,7 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	if len(details) == 0 {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, userUpdate, id, string(is.Role), is.Disabled, hash); err != nil {
+	if _, err := tx.Exec(ctx, sql("user_update"), id, string(is.Role), is.Disabled, hash); err != nil {
 		return err
 	}
 	if err := rejectLastAdmin(ctx, tx, was); err != nil {
@@ -197,11 +193,11 @@ func changeUser(ctx context.Context, tx pgx.Tx, id int64, name string, was *User
 	if hash != "" {
 		found["password"] = Changed
 	}
-	return auditUserChange(ctx, tx, auditUserReplaced, name, details, found)
+	return auditUser(ctx, tx, auditUserReplaced, name, details, found)
 }
 
 // DeleteUser removes a user and ends their sessions. The audit keeps the name. *FunctionError, which is ErrNotFound, or
-// ErrLastAdmin as for PutUser; ErrPrecondition when one of the conditions does not hold.
+// ErrLastAdmin as for PutUser; ErrPrecondition.
 func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.Condition) error {
 	if !userName.MatchString(name) {
 		return noUser(name)
@@ -228,12 +224,12 @@ func (a *Access) DeleteUser(ctx context.Context, name string, when ...postgres.C
 			return err
 		}
 		removed := Changes(Settings{"role": was.Role, "disabled": was.Disabled}, nil)
-		return auditUserChange(ctx, tx, auditUserDeleted, name, details, removed)
+		return auditUser(ctx, tx, auditUserDeleted, name, details, removed)
 	})
 }
 
-// rejectLastAdmin rejects a change that leaves no administrator. The admin token and the database's URL need none, so
-// they may do it.
+// rejectLastAdmin rejects a change that leaves no administrator, unless the actor has the admin token or the database's
+// URL, which need none.
 func rejectLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
 	if was.Role != RoleAdmin || was.Disabled || !ActorOf(ctx).hasStoredCredential() {
 		return nil
@@ -245,7 +241,7 @@ func rejectLastAdmin(ctx context.Context, tx pgx.Tx, was *User) error {
 	}
 	if !left {
 		return postgres.NewFunctionError(ErrLastAdmin, "",
-			"nobody would be left who can sign in as an administrator; the admin token may do it all the same")
+			"no administrator could sign in after this; only the admin token may do it")
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func TestEncryptionKeyRotation(t *testing.T) {
 
 	r = postrider(t, serveEnv(db), "serve", "--listen", "127.0.0.1:0")
 	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "is retired: set POSTRIDER_ENCRYPTION_KEY to the one that took its place")
+	require.Contains(t, r.stderr, "is retired: set POSTRIDER_ENCRYPTION_KEY to the key that replaced it")
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate")
 	require.Contains(t, r.stdout, "No earlier key was in use")
 	r = postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+otherEncryptionKey), "keys", "rotate", "-o", "json")
