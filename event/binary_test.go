@@ -25,7 +25,7 @@ func parseBinary(h http.Header, body string) ([]Event, error) {
 	return Input{Schema: CloudEvents, Topic: "orders"}.ParseBinary(h, []byte(body))
 }
 
-// The example of Microsoft's page, and what each of its headers becomes.
+// The example of Microsoft's page, and the member of each header.
 func TestParseBinaryAsDocumented(t *testing.T) {
 	t.Parallel()
 	h := http.Header{
@@ -138,7 +138,7 @@ func TestParseBinaryDecodesAttributes(t *testing.T) {
 		string(events[0].Body))
 }
 
-func TestParseBinaryRefuses(t *testing.T) {
+func TestParseBinaryErrors(t *testing.T) {
 	t.Parallel()
 	without := func(name string) http.Header {
 		h := ceHeaders()
@@ -242,7 +242,7 @@ func TestParseBinaryLimits(t *testing.T) {
 	require.Equal(t, 413, got.Status)
 }
 
-func TestParseBinaryIsOfCloudEventsAlone(t *testing.T) {
+func TestParseBinaryOfOtherSchemas(t *testing.T) {
 	t.Parallel()
 	_, err := Input{Schema: EventGrid}.ParseBinary(ceHeaders(), nil)
 	require.EqualError(t, err, `parse events: schema "EventGridSchema" has no binary mode`)
@@ -263,7 +263,7 @@ func TestIsBinary(t *testing.T) {
 	}
 }
 
-func TestParseRequestChooses(t *testing.T) {
+func TestParseRequest(t *testing.T) {
 	t.Parallel()
 	in := Input{Schema: CloudEvents, Topic: "orders"}
 	for _, c := range []struct {
@@ -293,7 +293,7 @@ func TestParseRequestChooses(t *testing.T) {
 	require.Equal(t, gridEvent, string(events[0].Body))
 }
 
-// FuzzParseBinary: it never panics, and what it accepts is a CloudEvent that says what the headers and the body said.
+// FuzzParseBinary: it never panics, and accepted requests become a CloudEvent with the same attributes and data.
 func FuzzParseBinary(f *testing.F) {
 	f.Add("application/json", "a%20b", "ext", "v", []byte(`{"a":1}`))
 	f.Add("text/plain", `"q"`, "time", "2018-04-05T17:31:00Z", []byte("é\x00"))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table "Event schema compatibility" of Microsoft's page, and what it leaves out.
+// The table "Event schema compatibility" of Microsoft's page, and the other combinations.
 func TestCanDeliver(t *testing.T) {
 	t.Parallel()
 	schemas := []Schema{EventGrid, CloudEvents, Custom, CustomInput, "", "eventgridschema"}
@@ -85,7 +85,7 @@ func TestAppendDeliveryOfCustomEvents(t *testing.T) {
 	}
 }
 
-// A custom event that becomes an Event Grid event, and that a CloudEvent, is the CloudEvent it becomes at once.
+// Custom to Event Grid to CloudEvents gives the same as custom to CloudEvents.
 func TestConversionsAgree(t *testing.T) {
 	t.Parallel()
 	events, err := custom(t, everyField).
@@ -100,7 +100,7 @@ func TestConversionsAgree(t *testing.T) {
 	require.Equal(t, string(straight), string(there))
 }
 
-// The year 1 is a time as any other: what was accepted with it is delivered with it.
+// Events with a time in the year 1 are accepted and delivered.
 func TestUnsetTimesAreDelivered(t *testing.T) {
 	t.Parallel()
 	in := custom(t, everyField)
@@ -143,8 +143,8 @@ func TestBodyOfCustomEvents(t *testing.T) {
 	require.EqualError(t, err, "delivery body: 2 CloudEvents, but not batched")
 }
 
-// data_base64 is nobody's to decode on the way.
-func TestDataBase64IsPassedOn(t *testing.T) {
+// data_base64 is not decoded.
+func TestDataBase64IsCopied(t *testing.T) {
 	t.Parallel()
 	body := cloud(`"data_base64":"A\/8="`)
 	events, err := parseCloud(body)
@@ -181,7 +181,7 @@ func requireCustomRoundTrip(t *testing.T, e Event) {
 	}
 }
 
-// FuzzParseCustom: Parse never panics, hands out the bytes it was given, and what it accepts can be delivered in every
+// FuzzParseCustom: Parse never panics, returns the bytes of the body, and accepted events can be delivered in every
 // schema.
 func FuzzParseCustom(f *testing.F) {
 	f.Add(documented, []byte("["+documentedEvent+"]"))

@@ -10,7 +10,7 @@ import (
 
 var arrival = time.Date(2018, 11, 7, 23, 59, 14, 799756400, time.UTC)
 
-// custom is the input of topic orders with a mapping; made-up ids are "made-1", "made-2" and so on.
+// custom is the input of topic orders with a mapping; generated ids are "made-1", "made-2" and so on.
 func custom(t testing.TB, text string) Input {
 	made := 0
 	return Input{
@@ -56,7 +56,7 @@ func TestParseCustomShapes(t *testing.T) {
 	}
 }
 
-func TestParseCustomTakesFields(t *testing.T) {
+func TestParseCustomFields(t *testing.T) {
 	t.Parallel()
 	full := Event{
 		Schema: Custom, ID: "k", Type: "Order", Subject: "s", DataVersion: "2",
@@ -104,7 +104,7 @@ func TestParseCustomTakesFields(t *testing.T) {
 	}
 }
 
-// A field is named as a whole: a dot leads nowhere.
+// A dot is part of a field's name.
 func TestParseCustomDotIsPartOfTheName(t *testing.T) {
 	t.Parallel()
 	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"a.b"},`+
@@ -116,7 +116,7 @@ func TestParseCustomDotIsPartOfTheName(t *testing.T) {
 	require.Empty(t, events[0].DataVersion)
 }
 
-// Only dataVersion may be mapped, have no default and be absent.
+// Only dataVersion may be mapped without a default and be absent.
 func TestParseCustomWithoutDataVersion(t *testing.T) {
 	t.Parallel()
 	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"defaultValue":"t"},`+
@@ -128,7 +128,7 @@ func TestParseCustomWithoutDataVersion(t *testing.T) {
 	require.Equal(t, "3", events[2].DataVersion)
 }
 
-func TestParseRefusesCustomEvents(t *testing.T) {
+func TestInvalidCustomEvents(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 1025)
 	const required = `"key":"k","when":"2026-01-02T03:04:05Z"`
@@ -175,7 +175,7 @@ func TestParseRefusesCustomEvents(t *testing.T) {
 	}
 }
 
-func TestParseRefusesCustomEventsWithoutDefaults(t *testing.T) {
+func TestInvalidCustomEventsWithoutDefaults(t *testing.T) {
 	t.Parallel()
 	const noDefaults = `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what"},` +
 		`"subject":{"sourceField":"who"}}}`
@@ -197,7 +197,7 @@ func TestParseRefusesCustomEventsWithoutDefaults(t *testing.T) {
 	}
 }
 
-func TestParseCustomNeedsTheProgramsPart(t *testing.T) {
+func TestParseCustomNeedsInput(t *testing.T) {
 	t.Parallel()
 	whole := custom(t, documented)
 	for message, change := range map[string]func(*Input){

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sampleLetter has the values of Microsoft's sample (Event Grid message delivery and retry, 2020-10-29), for a topic of
-// ours.
+// sampleLetter has the values of Microsoft's sample (Event Grid message delivery and retry, 2020-10-29), for our
+// topic.
 func sampleLetter(schema, delivery Schema, body string) DeadLetter {
 	return DeadLetter{
 		Event: Event{Schema: schema, Body: []byte(body)}, Topic: "myTopic", Delivery: delivery,
@@ -98,7 +98,7 @@ func TestDeadLetterRecords(t *testing.T) {
 	}
 }
 
-func TestDeadLetterOfWhatIsNoEvent(t *testing.T) {
+func TestDeadLetterOfInvalidEvent(t *testing.T) {
 	t.Parallel()
 	for name, letter := range map[string]DeadLetter{
 		"a list":                   sampleLetter(EventGrid, EventGrid, `[]`),

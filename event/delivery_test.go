@@ -267,7 +267,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzParse: Parse never panics, accepts JSON only, hands out the bytes it was given, and what it accepts can be
+// FuzzParse: Parse never panics, accepts only JSON, returns the bytes of the body, and accepted events can be
 // delivered.
 func FuzzParse(f *testing.F) {
 	f.Add(true, []byte("["+gridEvent+"]"))

@@ -1,6 +1,6 @@
 package event
 
-// documents are JSON texts and near misses; seeds for fuzzing.
+// documents are JSON texts and almost JSON, for fuzzing.
 var documents = []string{
 	``, ` `, `null`, `true`, `false`, `nul`, `nulll`, `True`, `tru`, `t`, "\x00", "\x00null", "null\x00",
 	`0`, `-0`, `00`, `01`, `-`, `-01`, `+1`, `1.`, `.1`, `1.0`, `1e5`, `1E+5`, `1e-5`, `1e`, `1e+`, `1.5e`, `1e999999`,

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPurity keeps the promise of the package comment where the compiler cannot: no I/O, no clock, no chance.
+// TestPurity checks what the package comment promises: no I/O, no clock, no random numbers.
 func TestPurity(t *testing.T) {
 	t.Parallel()
 	forbidden := []string{"os", "net/http", "database/sql", "log/slog", "math/rand", "math/rand/v2"}
@@ -56,7 +56,7 @@ func readsClock(file *ast.File) (found bool) {
 	return found
 }
 
-func TestPurityNoticesTheClock(t *testing.T) {
+func TestPurityFindsTheClock(t *testing.T) {
 	t.Parallel()
 	file, err := goparser.ParseFile(token.NewFileSet(), "x.go", "package x\nimport \"time\"\nvar t = time.Now()\n", 0)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented is the mapping of Microsoft's page, in the form that Azure's API has.
+// documented is the mapping of Microsoft's page, in the form of Azure's API.
 const documented = `{"inputSchemaMappingType":"Json","properties":{` +
 	`"eventType":{"sourceField":"myEventTypeField"},"subject":{"defaultValue":"DefaultSubject"},` +
 	`"dataVersion":{"defaultValue":"1.0"}}}`
@@ -40,7 +40,7 @@ func TestMappingRoundTrips(t *testing.T) {
 	}
 }
 
-func TestMappingTakesNullForAbsent(t *testing.T) {
+func TestMappingNullIsAbsent(t *testing.T) {
 	t.Parallel()
 	m := mapping(t,
 		`{"inputSchemaMappingType":"Json","properties":{"id":null,"topic":null,"eventTime":null,"dataVersion":null,

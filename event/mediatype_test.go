@@ -57,7 +57,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-func TestAcceptNamesWhatItTakes(t *testing.T) {
+func TestAcceptErrorNamesTypes(t *testing.T) {
 	t.Parallel()
 	_, err := accept(EventGrid, "application/cloudevents+json")
 	require.EqualError(t, err, `content type "application/cloudevents+json" is not accepted: `+

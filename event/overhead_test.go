@@ -80,7 +80,7 @@ func TestOverheadOfCustomEvents(t *testing.T) {
 	}
 }
 
-func TestOverheadOfNothingAdded(t *testing.T) {
+func TestOverheadOfNoAddedMembers(t *testing.T) {
 	t.Parallel()
 	require.Zero(t, Overhead(Custom, CustomInput, "orders"))
 	require.Zero(t, Overhead(CloudEvents, CloudEvents, "orders"))

@@ -13,15 +13,15 @@ const (
 	cloudOne  = `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`
 )
 
-// grid is a request of one Event Grid event with these members beside the required ones.
+// grid is a request of one Event Grid event with these members and the required ones.
 func grid(members string) string { return "[" + with(gridEvent, members) + "]" }
 
-// cloud is one CloudEvent with these members beside the required ones.
+// cloud is one CloudEvent with these members and the required ones.
 func cloud(members string) string { return with(cloudOne, members) }
 
 func with(object, members string) string { return object[:len(object)-1] + "," + members + "}" }
 
-// change replaces one member of a request, and fails to compile a test that changes nothing.
+// change replaces one member of a request. It panics if nothing changes.
 func change(body, member, by string) string {
 	if !strings.Contains(body, member) {
 		panic("no " + member + " in " + body)
@@ -179,7 +179,7 @@ func (c refusal) run(t *testing.T) {
 	})
 }
 
-func TestParseRefusesTheBody(t *testing.T) {
+func TestInvalidBodies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []refusal{
 		{name: "empty", body: "", message: "the body is empty: expected an array of events"},
@@ -200,7 +200,7 @@ func TestParseRefusesTheBody(t *testing.T) {
 	}
 }
 
-func TestParseRefusesTheShape(t *testing.T) {
+func TestInvalidShapes(t *testing.T) {
 	t.Parallel()
 	structured := func(body string) ([]Event, error) {
 		return parseBody(CloudEvents, "application/cloudevents+json", []byte(body), "orders", Limits{})
@@ -229,7 +229,7 @@ func TestParseRefusesTheShape(t *testing.T) {
 	}
 }
 
-func TestParseRefusesMalformedEvents(t *testing.T) {
+func TestMalformedEvents(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 256) + strings.Repeat("]", 256)
 	for _, c := range []refusal{
@@ -250,7 +250,7 @@ func TestParseRefusesMalformedEvents(t *testing.T) {
 	}
 }
 
-func TestParseRefusesEventGridEnvelopes(t *testing.T) {
+func TestInvalidEventGridEnvelopes(t *testing.T) {
 	t.Parallel()
 	plain := "[" + gridEvent + "]"
 	long := func(n int) string { return strings.Repeat("a", n) }
@@ -342,7 +342,7 @@ func TestParseRefusesEventGridEnvelopes(t *testing.T) {
 	}
 }
 
-func TestParseRefusesCloudEventEnvelopes(t *testing.T) {
+func TestInvalidCloudEventEnvelopes(t *testing.T) {
 	t.Parallel()
 	const base64Beside, name20 = "events[0].data_base64: must be absent if there is data",
 		"an extension attribute's name must be 1 to 20 characters of a-z and 0-9"
@@ -413,7 +413,7 @@ func TestParseRefusesCloudEventEnvelopes(t *testing.T) {
 	}
 }
 
-func TestParseRefusesTheContentType(t *testing.T) {
+func TestInvalidContentTypes(t *testing.T) {
 	t.Parallel()
 	events, err := parseBody(CloudEvents, "text/plain", []byte(cloudOne), "orders", Limits{})
 	require.Nil(t, events)
@@ -422,7 +422,7 @@ func TestParseRefusesTheContentType(t *testing.T) {
 	require.Equal(t, 415, got.Status)
 }
 
-// An honest U+FFFD has the rune that DecodeRune gives for a wrong byte, but three bytes of it.
+// A valid U+FFFD has the rune that DecodeRune returns for a wrong byte, but three bytes.
 func TestFirstInvalid(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, 4, firstInvalid([]byte("a\ufffd\xff")))
@@ -438,7 +438,7 @@ func TestParseUnknownSchema(t *testing.T) {
 	require.NotErrorAs(t, err, &refusal)
 }
 
-// Appending to one event's Body must not write into the next one's.
+// Appending to one event's Body must not overwrite the next one's.
 func TestParseBodiesDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	events, err := parseGrid("[" + gridEvent + "," + gridEvent + "]")

@@ -43,7 +43,8 @@ func TestParseLimits(t *testing.T) {
 	require.EqualError(t, err, "events[0]: nested deeper than 1 levels, at byte 91 of the body")
 }
 
-// A megabyte of members must not cost a comparison of each with each: 80,000 of them would be three billion.
+// The names of a megabyte of members must not all be compared with each other: 80,000 would need three billion
+// comparisons.
 func TestParseManyMembers(t *testing.T) {
 	t.Parallel()
 	var members []string
@@ -58,8 +59,8 @@ func TestParseManyMembers(t *testing.T) {
 	require.EqualError(t, err, "events[0].m79999: appears twice")
 }
 
-// The last of n members is found to stand there twice by either way of comparing.
-func TestParseDuplicatesAroundTheMap(t *testing.T) {
+// Both ways of comparing find a duplicate at the end of n members.
+func TestParseDuplicateNames(t *testing.T) {
 	t.Parallel()
 	for n := 1; n < 3*quadratic; n++ {
 		var members strings.Builder

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzAppendQuoted: what is quoted reads back as it was.
+// FuzzAppendQuoted: quoted texts decode to themselves.
 func FuzzAppendQuoted(f *testing.F) {
 	f.Add("a\"b\\c\x00\x1f\né")
 	f.Fuzz(func(t *testing.T, s string) {
@@ -68,7 +68,7 @@ func TestIsBase64(t *testing.T) {
 	}
 }
 
-// FuzzIsBase64: the same texts as encoding/base64, but for the line breaks that it skips.
+// FuzzIsBase64: it accepts the same texts as encoding/base64, except those with line breaks.
 func FuzzIsBase64(f *testing.F) {
 	f.Add("AA==")
 	f.Add("AAA=AAAA")

@@ -16,7 +16,7 @@ import (
 // accepted.
 type Scanner struct {
 	Text []byte
-	// Pos is the place of the next byte.
+	// Pos is the index of the next byte.
 	Pos int
 	// Depth is how many objects and arrays are open, MaxDepth the most there may be; 0 is no limit.
 	Depth, MaxDepth int
@@ -217,7 +217,7 @@ func (s *Scanner) text() bool {
 	}
 }
 
-// skipPlain returns the first place from i on that holds a quote, a backslash or a control character, or the text's
+// skipPlain returns the first index from i on of a quote, a backslash or a control character, or the text's
 // end. Strings are most of an event's bytes, so it checks eight at a time: a byte's top bit is set in hit if the byte
 // is one of the three. A borrow can set bits above the first true one, never below it, so the lowest is exact.
 func skipPlain(src []byte, i int) int {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scanAll says whether src is one JSON document with nothing but white space around it.
+// scanAll reports whether src is one JSON document with only white space around it.
 func scanAll(src []byte, maxDepth int) (ok bool, s Scanner) {
 	s = Scanner{Text: src, MaxDepth: maxDepth}
 	s.Space()
@@ -21,7 +21,7 @@ func scanAll(src []byte, maxDepth int) (ok bool, s Scanner) {
 	return s.Pos == len(src), s
 }
 
-// documents are JSON texts and near misses; encoding/json judges which is which.
+// documents are JSON texts and almost JSON; encoding/json decides which are valid.
 var documents = []string{
 	``, ` `, `null`, `true`, `false`, `nul`, `nulll`, `True`, `tru`, `t`, "\x00", "\x00null", "null\x00",
 	`0`, `-0`, `00`, `01`, `-`, `-01`, `+1`, `1.`, `.1`, `1.0`, `1e5`, `1E+5`, `1e-5`, `1e`, `1e+`, `1.5e`, `1e999999`,
@@ -47,8 +47,8 @@ func TestScannerAgreesWithEncodingJSON(t *testing.T) {
 	}
 }
 
-// Every cut of a document is a text that ends too early, at every place the eight-byte steps can end.
-func TestScannerRefusesEveryPrefix(t *testing.T) {
+// Every prefix of a document is a text that ends too early, at every offset within the eight-byte steps.
+func TestScannerRejectsEveryPrefix(t *testing.T) {
 	t.Parallel()
 	const src = `{"first":[1,-2.5e+3,true,false,null,"a\u00e9\n long plain string"],"second":{"":{}}}`
 	for i := range len(src) {
@@ -60,7 +60,7 @@ func TestScannerRefusesEveryPrefix(t *testing.T) {
 	require.True(t, ok)
 }
 
-// A byte that ends the plain part must be seen at each of the eight places of a step, whatever surrounds it.
+// A byte that ends the plain part must be found at each of the eight offsets of a step.
 func TestSkipPlain(t *testing.T) {
 	t.Parallel()
 	for _, filler := range []string{"a", " ", "!", "#", "[", "]", "\x7f", "\x80", "\xff"} {
@@ -146,7 +146,7 @@ func TestScannerStops(t *testing.T) {
 	require.Empty(t, s.Problem)
 }
 
-// depthOf is how deep a valid document nests.
+// depthOf is the depth of a valid document.
 func depthOf(src []byte) (deepest int) {
 	depth, inString := 0, false
 	for i := 0; i < len(src); i++ {
@@ -166,7 +166,7 @@ func depthOf(src []byte) (deepest int) {
 	return deepest
 }
 
-// FuzzScanner: on UTF-8 that nests no deeper than allowed the scanner and encoding/json agree.
+// FuzzScanner: the scanner and encoding/json agree on UTF-8 within the maximum depth.
 func FuzzScanner(f *testing.F) {
 	for _, src := range documents {
 		f.Add([]byte(src))

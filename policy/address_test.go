@@ -17,7 +17,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return made
 }
 
-// addressTable has, of each range, an address inside and where it matters the last one before and the first one after.
+// addressTable has addresses in each range, and for some the last one before it and the first one after it.
 var addressTable = []struct {
 	address string
 	blocked string // the range that the error names; "" = may be called
@@ -133,7 +133,7 @@ func TestAddressInOpenedRanges(t *testing.T) {
 		{"loopback opened, written as IPv6", "::ffff:127.0.0.1", prefixes("127.0.0.0/8"), true},
 		{"range written as IPv6", "10.1.2.3", prefixes("::ffff:10.0.0.0/104"), true},
 		{"IPv6 loopback opened", "::1", prefixes("::1/128"), true},
-		{"the wrong loopback", "::1", prefixes("127.0.0.0/8"), false},
+		{"the other loopback", "::1", prefixes("127.0.0.0/8"), false},
 		{"one of several", "192.168.7.7", prefixes("10.0.0.0/8", "192.168.7.0/24"), true},
 		{"outside the range", "192.168.8.7", prefixes("10.0.0.0/8", "192.168.7.0/24"), false},
 		{"zones do not matter", "fe80::1%eth0", prefixes("fe80::/10"), true},

@@ -120,8 +120,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// FuzzCut cuts a row of events into bodies until none is left, and writes every body out. No body is empty, holds more
-// than the maximum, or is larger than the target unless it is one event; and none could have taken the next event too.
+// FuzzCut cuts a list of events into bodies. No body is empty, has more than the maximum, or is larger than the target
+// unless it is one event. The next event would not have fit into it.
 func FuzzCut(f *testing.F) {
 	f.Add(uint16(10), uint16(4), uint8(0), []byte{10, 200, 255, 0, 3, 3, 3})
 	f.Add(uint16(2), uint16(1), uint8(60), []byte{1, 1, 1, 1, 1})

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told writes the rules that an event subscription may set.
-func told(r policy.Rules) string {
+// describe writes the rules that an event subscription may override.
+func describe(r policy.Rules) string {
 	return fmt.Sprint(r.Policy.HonorRetryAfter, " ", r.Policy.Probation.Action, " ", r.Policy.RetryTransportErrors, " ",
 		r.DeadLetter)
 }
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
-	// A policy of one's own that says of everything the opposite of what safe does.
+	// A copied policy with the opposite of safe in every column.
 	literal := copyOf(t, "ga-2021", func(p *policy.Policy) {
 		p.HonorRetryAfter, p.Probation.Action, p.RetryTransportErrors, p.DeadLetterDefault = false,
 			policy.ProbationDocumented, false, policy.DeadLetterNone
@@ -38,9 +38,10 @@ func TestResolve(t *testing.T) {
 		{generous, "true hold true true", "true hold true true"},
 	} {
 		before := row.policy.Clone()
-		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Overrides{})), row.policy.Name)
-		require.Equal(t, row.safe, told(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorSafe})), row.policy.Name)
-		require.Equal(t, row.documented, told(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorDocumented})),
+		require.Equal(t, row.safe, describe(row.policy.Resolve(policy.Overrides{})), row.policy.Name)
+		require.Equal(t, row.safe, describe(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorSafe})),
+			row.policy.Name)
+		require.Equal(t, row.documented, describe(row.policy.Resolve(policy.Overrides{Behavior: policy.BehaviorDocumented})),
 			row.policy.Name)
 		for _, b := range []policy.Behavior{policy.BehaviorSafe, policy.BehaviorDocumented} {
 			for which := range 16 {
@@ -53,15 +54,15 @@ func TestResolve(t *testing.T) {
 					DeadLetter: ptr(which&8 != 0),
 				}
 				want := fmt.Sprint(which&1 != 0, " ", action, " ", which&4 != 0, " ", which&8 != 0)
-				require.Equal(t, want, told(row.policy.Resolve(w)), "what it says itself goes before all")
+				require.Equal(t, want, describe(row.policy.Resolve(w)), "overrides come first")
 			}
 		}
-		require.Equal(t, before, *row.policy, "the policy itself stays as it is")
+		require.Equal(t, before, *row.policy, "the policy is unchanged")
 	}
 }
 
-// Without a destination, a copy of a built-in policy does under safe what the built-in one does, whatever columns it
-// was copied with.
+// Without a destination, behavior safe makes a copy of a built-in policy decide as the built-in one, whatever its
+// columns.
 func TestResolvedRulesDecide(t *testing.T) {
 	t.Parallel()
 	decide := func(name string, w policy.Overrides, met policy.Result, retryAfter time.Duration) policy.Verdict {
@@ -110,8 +111,8 @@ func TestResolvedLimits(t *testing.T) {
 		attempts int
 		ttl      time.Duration
 	}{
-		"the policy's own": {"namespace-2023", policy.Overrides{}, 10, 7 * day},
-		"no limit":         {"preview-2017", policy.Overrides{}, 0, 2 * time.Hour},
+		"the policy's": {"namespace-2023", policy.Overrides{}, 10, 7 * day},
+		"no limit":     {"preview-2017", policy.Overrides{}, 0, 2 * time.Hour},
 		"within the ranges": {
 			"ga-2021", policy.Overrides{MaxAttempts: ptr(3), TTLMinutes: ptr(90)}, 3, 90 * time.Minute,
 		},
@@ -120,7 +121,7 @@ func TestResolvedLimits(t *testing.T) {
 			"ga-2021", policy.Overrides{MaxAttempts: ptr(0), TTLMinutes: ptr(0)}, 1, time.Minute,
 		},
 		"retention before the default": {"namespace-2023", policy.Overrides{MaxTTL: 3 * day}, 10, 3 * day},
-		"retention before the wish":    {"namespace-2023", policy.Overrides{TTLMinutes: ptr(7 * 1440), MaxTTL: day}, 10, day},
+		"retention before override":    {"namespace-2023", policy.Overrides{TTLMinutes: ptr(7 * 1440), MaxTTL: day}, 10, day},
 		"the wish before retention": {
 			"namespace-2023", policy.Overrides{TTLMinutes: ptr(5), MaxTTL: day}, 10, 5 * time.Minute,
 		},

@@ -18,14 +18,14 @@ func TestBuckets(t *testing.T) {
 	require.Zero(t, b.Wait(-1, now))
 	b.Take(-1, now)
 	require.Equal(t, time.Second, b.Wait(-1, now))
-	require.Zero(t, b.Wait(-2, now), "each has its own")
+	require.Zero(t, b.Wait(-2, now), "another key has another bucket")
 	for i := range 2 * policy.MaxBuckets {
 		b.Take(i, now)
 	}
 	require.Equal(t, policy.MaxBuckets, b.Len())
 }
 
-func TestNeighbours(t *testing.T) {
+func TestClientNetwork(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"203.0.113.7": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
@@ -47,12 +47,12 @@ func TestBucket(t *testing.T) {
 	}
 	require.Equal(t, time.Second, b.Wait(full, now))
 	require.Equal(t, 250*time.Millisecond, b.Wait(full, now.Add(750*time.Millisecond)))
-	require.Zero(t, b.Wait(full, now.Add(time.Second)), "one is back")
-	require.Equal(t, time.Second, b.Wait(b.Take(full, now.Add(time.Second)), now.Add(time.Second)), "only one")
+	require.Zero(t, b.Wait(full, now.Add(time.Second)), "one token again")
+	require.Equal(t, time.Second, b.Wait(b.Take(full, now.Add(time.Second)), now.Add(time.Second)), "only one token")
 
-	require.Equal(t, now.Add(time.Hour+time.Second), b.Take(full, now.Add(time.Hour)), "a full one gets no fuller")
+	require.Equal(t, now.Add(time.Hour+time.Second), b.Take(full, now.Add(time.Hour)), "a full bucket stays full")
 	for range 100 {
 		full = b.Take(full, now)
 	}
-	require.Equal(t, 4*time.Second, b.Wait(full, now), "a debt of three, and one to take")
+	require.Equal(t, 4*time.Second, b.Wait(full, now), "a debt of three, and one token")
 }

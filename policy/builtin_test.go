@@ -25,19 +25,19 @@ func TestBuiltinsInOrderAndValid(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The rows of this table are those of the pages' prose, written out.
+// The rows of this table are the values of the pages' text.
 func TestBuiltinValues(t *testing.T) {
 	t.Parallel()
 	const s, m, h = time.Second, time.Minute, time.Hour
 	tests := []struct {
-		name                                   string
-		ack, late, tail, window, delay, giveUp time.Duration
-		steps                                  []time.Duration
-		basis                                  policy.Basis
-		expiry                                 policy.Expiry
-		jitter                                 float64
-		deadLetter                             string
-		batching                               bool
+		name                                         string
+		ack, late, tail, window, delay, exportWindow time.Duration
+		steps                                        []time.Duration
+		basis                                        policy.Basis
+		expiry                                       policy.Expiry
+		jitter                                       float64
+		deadLetter                                   string
+		batching                                     bool
 	}{
 		{"preview-2017", 60 *
 			s, 0, h, 0, 0, 0, []time.Duration{10 * s, 30 * s, m, 5 * m, 10 * m, 30 * m, h}, "gap", "at_ttl", 0.1, "none", false},
@@ -67,7 +67,7 @@ func TestBuiltinValues(t *testing.T) {
 			require.InDelta(t, tt.jitter, p.JitterFraction, 0)
 			require.Equal(t, tt.deadLetter, p.DeadLetterDefault)
 			require.Equal(t, tt.delay, p.DeadLetterDelay)
-			require.Equal(t, tt.giveUp, p.DeadLetterExportWindow)
+			require.Equal(t, tt.exportWindow, p.DeadLetterExportWindow)
 			require.Equal(t, tt.batching, p.Batching)
 		})
 	}
@@ -93,7 +93,7 @@ func TestBuiltinProbation(t *testing.T) {
 	}
 }
 
-func TestBuiltinsAreFreshCopies(t *testing.T) {
+func TestBuiltinsShareNoMemory(t *testing.T) {
 	t.Parallel()
 	spoil := func(p *policy.Policy) {
 		p.Steps[0] = time.Hour
@@ -104,9 +104,9 @@ func TestBuiltinsAreFreshCopies(t *testing.T) {
 	clone := original.Clone()
 	require.Equal(t, *original, clone)
 	spoil(&clone)
-	require.Equal(t, builtin(t, "namespace-2023"), original, "a clone shares nothing")
+	require.Equal(t, builtin(t, "namespace-2023"), original, "clones share no memory")
 	spoil(original)
-	require.NotEqual(t, original, builtin(t, "namespace-2023"), "nor does a second copy")
+	require.NotEqual(t, original, builtin(t, "namespace-2023"), "copies share no memory")
 	for _, p := range policy.Builtins() {
 		p.Cells[0].Condition = "spoiled"
 	}
@@ -115,7 +115,7 @@ func TestBuiltinsAreFreshCopies(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestCheckLimits(t *testing.T) {
 	t.Parallel()
 	const attempts, ttl = "retryPolicy.maxDeliveryAttempts", "retryPolicy.eventTimeToLiveInMinutes"
 	tests := []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// afterAll hands the results of several attempts to a cap, named as the default policy names them.
+// afterAll returns the cap after the results of several attempts under the default policy.
 func afterAll(t testing.TB, c policy.Cap, results ...policy.Result) policy.Cap {
 	t.Helper()
 	p := builtin(t, policy.DefaultName)
@@ -26,7 +26,7 @@ func times(n int, r policy.Result) []policy.Result {
 	return all
 }
 
-func TestCapBeginsWithinItsBounds(t *testing.T) {
+func TestNewCap(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name           string
@@ -60,16 +60,16 @@ func TestCapAfter(t *testing.T) {
 		want int // from 64
 	}{
 		{"a success", status(200), 65},
-		{"no answer within the ack timeout", failure(policy.ErrorTimeout), 32},
+		{"no response within the ack timeout", failure(policy.ErrorTimeout), 32},
 		{"connection refused or reset", failure(policy.ErrorSocket), 32},
 		{"the host name has no address", failure(policy.ErrorDNS), 32},
-		{"given up on our side", failure(policy.ErrorCanceled), 64},
-		{"no credentials for the call", failure(policy.ErrorUnauthorized), 64},
-		{"an address that may not be called", failure(policy.ErrorArgument), 64},
+		{"canceled by postrider", failure(policy.ErrorCanceled), 64},
+		{"no credentials for the request", failure(policy.ErrorUnauthorized), 64},
+		{"an address that must not be called", failure(policy.ErrorArgument), 64},
 		{"202 is a success", status(202), 65},
 		{"302", status(302), 64},
 		{"400", status(400), 64},
-		{"408, an answer though its outcome is TimedOut", status(408), 64},
+		{"408, a response with the outcome TimedOut", status(408), 64},
 		{"429", status(429), 64},
 		{"500", status(500), 64},
 		{"503", status(503), 64},
@@ -82,8 +82,8 @@ func TestCapAfter(t *testing.T) {
 	}
 }
 
-// What a success is, the policy says: 201 is none under the pages of 2017 and 2018.
-func TestCapKnowsSuccessByItsOutcome(t *testing.T) {
+// The policy defines success: 201 is none under the pages of 2017 and 2018.
+func TestCapUsesTheOutcome(t *testing.T) {
 	t.Parallel()
 	p, created := builtin(t, "ga-2018"), status(201)
 	c := policy.NewCap(0, 1000).After(p.Classify(policy.KindWebhook, created), created)
@@ -97,14 +97,14 @@ func TestCapFallsToOneAndRecovers(t *testing.T) {
 		c = afterAll(t, c, failure(policy.ErrorTimeout))
 		require.Equal(t, want, c.Value())
 	}
-	// one round each: as many successes as are in flight
+	// each round has as many successes as requests in flight
 	for _, want := range []int{2, 4, 8, 16, 32, 64, 128, 256, 500, 500} {
 		c = afterAll(t, c, times(c.Value(), status(204))...)
 		require.Equal(t, want, c.Value())
 	}
 }
 
-func TestCapAtAKeptValue(t *testing.T) {
+func TestCapAt(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -116,7 +116,7 @@ func TestCapAtAKeptValue(t *testing.T) {
 		{"learned by a node with more workers", policy.NewCap(0, 100), 200, 50},
 		{"before the limit was lowered", policy.NewCap(10, 1000), 200, 10},
 		{"no value", policy.NewCap(0, 1000), 0, 1},
-		{"no number of calls", policy.NewCap(0, 1000), -3, 1},
+		{"negative value", policy.NewCap(0, 1000), -3, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestCapAtAKeptValue(t *testing.T) {
 	}
 }
 
-func TestZeroCapAllowsOne(t *testing.T) {
+func TestZeroCap(t *testing.T) {
 	t.Parallel()
 	var c policy.Cap
 	require.Equal(t, 1, c.Value())
@@ -134,8 +134,8 @@ func TestZeroCapAllowsOne(t *testing.T) {
 	require.Equal(t, 1, afterAll(t, c, failure(policy.ErrorSocket)).Value())
 }
 
-// FuzzCap follows a cap through any course of attempts. Whatever happens it stays within its bounds, only the failures
-// without an answer lower it, and enough successes bring it back to the top.
+// FuzzCap applies any sequence of results to a cap. It stays within its bounds, only failures without a response lower
+// it, and enough successes restore its maximum.
 func FuzzCap(f *testing.F) {
 	f.Add(0, 1000, []byte{0, 14, 14, 14, 14, 14, 14, 14, 14})
 	f.Add(1, 1, []byte{14, 0, 0, 15, 11})

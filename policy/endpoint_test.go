@@ -17,7 +17,7 @@ var endpointTable = []struct {
 	name    string
 	url     string
 	allow   []netip.Prefix
-	message string // part of the refusal; "" = accepted
+	message string // part of the error; "" = accepted
 }{
 	{"https", "https://example.com/api/updates?code=s3cret", nil, ""},
 	{"http", "http://example.com", nil, ""},
@@ -86,7 +86,7 @@ var endpointTable = []struct {
 	{"below localhost", "http://api.localhost/", nil, "loopback 127.0.0.0/8"},
 	{"metadata by address", "http://169.254.169.254/latest/meta-data/", prefixes("169.254.0.0/16"), "cloud metadata"},
 	{"metadata by name", "http://metadata.google.internal/", nil, "metadata service"},
-	{"metadata by name, dressed up", "http://Metadata.Google.Internal.:80/", nil, "metadata service"},
+	{"metadata by name in another spelling", "http://Metadata.Google.Internal.:80/", nil, "metadata service"},
 }
 
 func TestEndpointURL(t *testing.T) {
@@ -106,7 +106,7 @@ func TestEndpointURL(t *testing.T) {
 	}
 }
 
-func TestEndpointURLRefusalsKeepSecrets(t *testing.T) {
+func TestEndpointURLErrorsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
 		"https://user:s3cret@example.com/", "https://127.0.0.1/?code=s3cret", "https://example.com:0/?code=s3cret",
@@ -129,11 +129,11 @@ func TestBaseURL(t *testing.T) {
 		require.NoError(t, err)
 		before := *u
 		require.Equal(t, want, policy.BaseURL(u))
-		require.Equal(t, before, *u, "the URL itself is left as it was")
+		require.Equal(t, before, *u, "the URL is unchanged")
 	}
 }
 
-// FuzzEndpointURL: whatever is accepted is an http URL with a host, and one that reads the same the next time.
+// FuzzEndpointURL: every accepted URL is an http URL with a host, and parses to itself.
 func FuzzEndpointURL(f *testing.F) {
 	for _, raw := range []string{
 		"https://example.com/a?b", "http://127.1/", "http://[::1]:80/", "http://0x7f.1", "https://a:b@c/#d",
@@ -160,7 +160,7 @@ func FuzzEndpointURL(f *testing.F) {
 	})
 }
 
-// rejectedEndpoints are the rows of testdata/refused-endpoints.txt: a URL, and what the refusal says.
+// rejectedEndpoints are the rows of testdata/refused-endpoints.txt: a URL and a part of the error.
 func rejectedEndpoints(t *testing.T, port string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/refused-endpoints.txt")
@@ -175,9 +175,9 @@ func rejectedEndpoints(t *testing.T, port string) map[string]string {
 	return rows
 }
 
-// Whatever a URL is dressed up as: it leads inside, to a metadata service, to another protocol or to nothing that is
-// called. Those of metadata services stay refused where everything was opened.
-func TestRefusedEndpoints(t *testing.T) {
+// URLs of private networks, metadata services and other protocols in unusual spellings. Those of metadata services are
+// rejected even if everything is opened.
+func TestRejectedEndpoints(t *testing.T) {
 	t.Parallel()
 	all := prefixes("0.0.0.0/0", "::/0")
 	for raw, says := range rejectedEndpoints(t, "8080") {

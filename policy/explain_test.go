@@ -24,7 +24,7 @@ func hourly(from, to float64) []float64 {
 
 func onOffsets(p *policy.Policy) { p.Basis = policy.BasisOffset }
 
-// "every 12 hours up to 24 hours", read as marks: 12 h and 24 h after the first attempt.
+// "every 12 hours up to 24 hours", read as offsets: 12 h and 24 h after the first attempt.
 func onOffsets2021(p *policy.Policy) {
 	p.Basis = policy.BasisOffset
 	p.Steps = append(p.Steps, 12*time.Hour)
@@ -32,14 +32,14 @@ func onOffsets2021(p *policy.Policy) {
 
 const exhausted, expired = policy.Reason("MaxDeliveryAttemptsExceeded"), policy.Reason("TimeToLiveExceeded")
 
-// The schedules in seconds: what the pages up to 2019 list, read as gaps and as marks, and the namespace's marks.
+// The schedules in seconds: those of the pages up to 2019 read as gaps and as offsets, and the namespace's offsets.
 var (
 	classic      = []float64{0, 10, 40, 100, 400, 1000, 2800, 6400}
 	classicMarks = []float64{0, 10, 30, 60, 300, 600, 1800, 3600}
 	namespace    = []float64{0, 10, 30, 60, 300, 600, 900, 1200, 1500, 1800}
 )
 
-// explainVectors are the attempt times worked out by hand, always 500 unless the options say otherwise.
+// explainVectors are attempt times calculated by hand, for status 500 unless the options have another result.
 var explainVectors = []struct {
 	name   string
 	policy string
@@ -265,7 +265,7 @@ func TestExplainAsJSON(t *testing.T) {
 	require.JSONEq(t, `{"atSeconds":0,"state":"delivered"}`, string(text))
 }
 
-func TestExplainRefuses(t *testing.T) {
+func TestExplainErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -273,10 +273,10 @@ func TestExplainRefuses(t *testing.T) {
 		field string
 	}{
 		{"too many attempts", policy.ExplainOptions{MaxAttempts: ptr(31)}, "retryPolicy.maxDeliveryAttempts"},
-		{"too long a life", policy.ExplainOptions{TTLMinutes: ptr(1441)}, "retryPolicy.eventTimeToLiveInMinutes"},
+		{"too long time to live", policy.ExplainOptions{TTLMinutes: ptr(1441)}, "retryPolicy.eventTimeToLiveInMinutes"},
 		{"an unknown kind", policy.ExplainOptions{Kind: "pigeon"}, "endpointKind"},
-		{"a status that is no answer", policy.ExplainOptions{Result: status(100)}, "status"},
-		{"a wait into the past", policy.ExplainOptions{RetryAfter: -1}, "retryAfter"},
+		{"an informational status", policy.ExplainOptions{Result: status(100)}, "status"},
+		{"negative Retry-After", policy.ExplainOptions{RetryAfter: -1}, "retryAfter"},
 		{"an unknown error", policy.ExplainOptions{Result: failure("gremlins")}, "error"},
 		{
 			"both a status and an error",
@@ -293,7 +293,7 @@ func TestExplainRefuses(t *testing.T) {
 	}
 }
 
-// requireField requires a refusal of that field and returns it.
+// requireField requires a *ValidationError on that field and returns it.
 func requireField(t *testing.T, err error, field string) policy.ValidationError {
 	t.Helper()
 	var invalid *policy.ValidationError

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzParseMinutes: what is read is printed as something that reads the same.
+// FuzzParseMinutes: parsed minutes are formatted as text that parses to the same.
 func FuzzParseMinutes(f *testing.F) {
 	for _, text := range []string{
 		"P1D", "PT1H30M", "P7DT23H59M", "PT", "P", "PT-1M", "P99999999999D", "PT1.5H", "p1d", "P1DT", "PT1M1H", "PT0M", "P1W",
@@ -36,7 +36,7 @@ func FuzzParseMinutes(f *testing.F) {
 	})
 }
 
-// FuzzConnection: settings of a connection are checked without a panic, and no message repeats a secret.
+// FuzzConnection: checks do not panic, and no message repeats a secret.
 func FuzzConnection(f *testing.F) {
 	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 	f.Add("1.3", certificate, certificate, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
@@ -54,7 +54,7 @@ func FuzzConnection(f *testing.F) {
 		}
 		mistakes := c.Mistakes(endpoint, nil)
 		for _, m := range mistakes {
-			require.NotContains(t, m.Error(), "pl4nted", "the seeds' secret, and most that is made of it")
+			require.NotContains(t, m.Error(), "pl4nted", "no message has the secret of the seeds")
 		}
 		require.Empty(t, secretsOf(c.WithoutSecrets()))
 		kept, err := policy.KeepConnectionSecrets(c, &c)
@@ -74,7 +74,7 @@ func secretsOf(c policy.Connection) (secrets string) {
 	return secrets
 }
 
-// FuzzParseSigningSecret: what is accepted is written as something that reads the same.
+// FuzzParseSigningSecret: accepted secrets are formatted as text that parses to the same.
 func FuzzParseSigningSecret(f *testing.F) {
 	for _, text := range []string{
 		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!",
@@ -96,8 +96,8 @@ func FuzzParseSigningSecret(f *testing.F) {
 	})
 }
 
-// FuzzParseLocation: a location that is accepted reads the same from what it is written as, but for its query, which
-// nobody is shown, and does not leave its folder.
+// FuzzParseLocation: accepted locations are formatted as text that parses to the same without the query, and stay below
+// their directory.
 func FuzzParseLocation(f *testing.F) {
 	for _, text := range []string{
 		"file:///var/letters", "s3://bucket/prefix", "s3://bucket?region=eu-west-1",
@@ -119,7 +119,7 @@ func FuzzParseLocation(f *testing.F) {
 	})
 }
 
-// FuzzRedact: no secret of some length is left in a text, however it got there.
+// FuzzRedact: no secret of some length remains in a text.
 func FuzzRedact(f *testing.F) {
 	f.Add("Bearer pl4nted-token", "you said ", " to me")
 	f.Add("pl4nted\"secret", `{"a":"`, `"}`)
@@ -133,9 +133,7 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// FuzzHandshakeResponses: only the very code, or the very origin, is consent, however an endpoint's answer looks;
-// and no
-// answer fills a log.
+// FuzzHandshakeResponses: only the exact code or origin is accepted, and no response makes a long message.
 func FuzzHandshakeResponses(f *testing.F) {
 	const code = "c0de-of-the-test"
 	for _, body := range []string{

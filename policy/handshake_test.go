@@ -50,7 +50,7 @@ func TestHandshakeByCode(t *testing.T) {
 		require.NotEmpty(t, why, name)
 	}
 	outcome, _ := policy.HandshakeByCode(policy.HandshakeResponse{Status: 200, Body: []byte(`{}`)}, "")
-	require.Equal(t, policy.HandshakeAwaits, outcome, "no code is sent back by nobody")
+	require.Equal(t, policy.HandshakeAwaits, outcome, "an empty response has no code")
 }
 
 func TestHandshakeByOrigin(t *testing.T) {
@@ -90,7 +90,7 @@ func TestHandshakeByOrigin(t *testing.T) {
 			policy.HandshakeRejected,
 			policy.HandshakeRejected,
 		},
-		"nobody":         {policy.HandshakeResponse{Status: 200}, policy.HandshakeAwaits, policy.HandshakeRejected},
+		"empty body":     {policy.HandshakeResponse{Status: 200}, policy.HandshakeAwaits, policy.HandshakeRejected},
 		"no content":     {policy.HandshakeResponse{Status: 204}, policy.HandshakeRejected, policy.HandshakeRejected},
 		"no such method": {policy.HandshakeResponse{Status: 405}, policy.HandshakeRejected, policy.HandshakeRejected},
 		"no answer": {

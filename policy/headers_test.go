@@ -22,7 +22,7 @@ func secret(name, value string) policy.DeliveryAttribute {
 	return a
 }
 
-// withheld is a secret as reading shows it.
+// withheld is a secret as reads show it.
 func withheld(name string) policy.DeliveryAttribute {
 	return policy.DeliveryAttribute{
 		Name: name, Type: policy.AttributeStatic, AttributeProperties: policy.AttributeProperties{IsSecret: true},
@@ -44,7 +44,7 @@ func mistakes(found []policy.ValidationError) []string {
 	return list
 }
 
-func TestDeliveryAttributesThatAreSound(t *testing.T) {
+func TestValidDeliveryAttributes(t *testing.T) {
 	t.Parallel()
 	for name, list := range map[string][]policy.DeliveryAttribute{
 		"none": nil,
@@ -68,7 +68,7 @@ func TestDeliveryAttributesThatAreSound(t *testing.T) {
 	}
 }
 
-func TestDeliveryAttributesThatAreNot(t *testing.T) {
+func TestInvalidDeliveryAttributes(t *testing.T) {
 	t.Parallel()
 	const own = ": those headers are reserved for postrider and HTTP"
 	of := func(a policy.DeliveryAttribute, change func(*policy.DeliveryAttribute)) []policy.DeliveryAttribute {
@@ -166,7 +166,7 @@ func TestDeliveryAttributesThatAreNot(t *testing.T) {
 	}
 }
 
-// strip leaves the property's own name out.
+// strip removes the name of the property.
 func strip(list []string) []string {
 	for i := range list {
 		list[i] = strings.TrimPrefix(list[i], "deliveryAttributeMappings")
@@ -174,7 +174,7 @@ func strip(list []string) []string {
 	return list
 }
 
-func TestHeadersThatAreNotForCustomValues(t *testing.T) {
+func TestReservedHeaders(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"Content-Type", "content-length", "Content-Encoding", "Proxy-Authorization", "aeg-anything", "webhook-id",
@@ -190,7 +190,7 @@ func TestHeadersThatAreNotForCustomValues(t *testing.T) {
 	}
 }
 
-func TestHeaderLimitsOfOnesOwn(t *testing.T) {
+func TestCustomHeaderLimits(t *testing.T) {
 	t.Parallel()
 	limits := policy.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 2}
 	require.Empty(t, limits.Mistakes([]policy.DeliveryAttribute{static("X-A", "vv")}, nil))
@@ -219,7 +219,7 @@ func TestKeepSecrets(t *testing.T) {
 	}
 }
 
-// headersOf are what a set makes of an event.
+// headersOf are the headers of a set for an event.
 func headersOf(list []policy.DeliveryAttribute, view filter.EventView, most int) map[string]string {
 	got := map[string]string{}
 	policy.NewHeaderSet(list).Each(&view, most, func(name, value string) { got[name] = value })

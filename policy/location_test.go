@@ -20,7 +20,7 @@ func locations(t *testing.T, allowed ...string) policy.ExportLocations {
 	return l
 }
 
-func TestLocationsThatAreNone(t *testing.T) {
+func TestInvalidLocations(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
 		"", "dead", "/var/dead", "file:dead", "file://dead/letters", "file:///", "file:///a/../b", "file:///a/%2e%2e/b",
@@ -57,8 +57,8 @@ func TestLocationWithinAnAllowedOne(t *testing.T) {
 	}
 }
 
-// Whoever may change an event subscription can have a node write nowhere else, and show its credentials to nobody.
-func TestLocationsThatAreRefused(t *testing.T) {
+// A client that may change event subscriptions cannot make a node write elsewhere or send its credentials elsewhere.
+func TestLocationsNotAllowed(t *testing.T) {
 	t.Parallel()
 	some := locations(t, "file:///var/dead", "s3://bucket/dead?region=eu-west-1")
 	for _, row := range []struct{ url, prefix, field, says string }{
@@ -145,7 +145,7 @@ func TestContainersOfEventGrid(t *testing.T) {
 	}
 }
 
-func TestContainersThatCannotBeConfigured(t *testing.T) {
+func TestInvalidContainers(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "mystorage/dead", "mystorage=s3://b", "my_storage/dead=s3://b", "mystorage/dead=", "mystorage/dead=/tmp",

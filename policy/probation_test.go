@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failDifferent lets n different events fail with 500, one a second from `from` on.
+// failDifferent returns the state after n different events failed with 500, one a second from `from` on.
 func failDifferent(p *policy.Policy, r policy.ProbationState, n int, from time.Time) policy.ProbationState {
 	for i := range n {
 		r, _ = p.AfterFailure(r, policy.OutcomeGenericError, status(500), true, from.Add(time.Duration(i)*time.Second))
@@ -41,7 +41,7 @@ func TestTenDifferentEventsStartDelayedDelivery(t *testing.T) {
 	}
 }
 
-func TestSuccessBreaksTheRow(t *testing.T) {
+func TestSuccessResetsTheCount(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2021")
 	r, changed := p.AfterSuccess(failDifferent(p, policy.ProbationState{}, 9, published), seconds(9))
@@ -51,7 +51,7 @@ func TestSuccessBreaksTheRow(t *testing.T) {
 	require.True(t, failDifferent(p, r, 10, seconds(10)).Held())
 }
 
-func TestSuccessResetsOnlyWhereThereIsSomething(t *testing.T) {
+func TestSuccessOfAHealthyEndpointChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, changed := builtin(t, "ga-2021").AfterSuccess(policy.ProbationState{}, published)
 	require.False(t, changed)
@@ -111,8 +111,8 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 	}
 }
 
-// Under safe a failure counts only if it says something about the endpoint; under documented every failure counts.
-func TestSafeCountsWhatConcernsTheEndpoint(t *testing.T) {
+// Under safe a failure counts only if it concerns the endpoint; under documented every failure counts.
+func TestSafeCountsFailuresOfTheEndpoint(t *testing.T) {
 	t.Parallel()
 	counted := map[int]bool{401: true, 403: true, 404: true, 408: true, 429: true}
 	for _, name := range []string{"ga-2019", "ga-2021"} {
@@ -141,7 +141,7 @@ func TestSafeCountsWhatConcernsTheEndpoint(t *testing.T) {
 	}
 }
 
-// The table of Microsoft's namespace page (2023-11), written out.
+// The table of Microsoft's namespace page (2023-11).
 func TestProbationTable(t *testing.T) {
 	t.Parallel()
 	table := map[policy.Outcome]time.Duration{
@@ -225,7 +225,7 @@ func TestProbeOfANamespaceSubscription(t *testing.T) {
 	}
 }
 
-// A person may release a hold while its probe is under way: whatever that one meets no longer matters.
+// An operator may end a hold during its probe, whose result is then ignored.
 func TestProbeAfterARelease(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []policy.Outcome{policy.OutcomeDelivered, policy.OutcomeTimedOut} {
@@ -235,8 +235,8 @@ func TestProbeAfterARelease(t *testing.T) {
 	}
 }
 
-// What was under way when the hold began says nothing about the endpoint as it is now.
-func TestAnswersDuringAHold(t *testing.T) {
+// Attempts that began before the hold do not show the present state of the endpoint.
+func TestResultsDuringAHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2021")
 	held := failDifferent(p, policy.ProbationState{}, 10, published)
@@ -279,8 +279,8 @@ func TestHeldUntilASuccess(t *testing.T) {
 	}
 }
 
-// An event subscription whose policy knows no probation may share its endpoint with one whose policy does.
-func TestPolicyWithoutProbationLeavesTheStateAlone(t *testing.T) {
+// An event subscription whose policy has no probation may share its endpoint with one whose policy has.
+func TestPolicyWithoutProbationChangesNothing(t *testing.T) {
 	t.Parallel()
 	held := failDifferent(builtin(t, "ga-2019"), policy.ProbationState{}, 10, published)
 	copied := builtin(t, "ga-2019")
@@ -297,7 +297,7 @@ func TestPolicyWithoutProbationLeavesTheStateAlone(t *testing.T) {
 	}
 }
 
-// A copied policy may ask for several failures and still let the cause decide how long.
+// A copied policy may have a trigger of several failures and holds by outcome.
 func TestTriggerWithHoldsByOutcome(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023")
@@ -396,7 +396,7 @@ func everyResult() []policy.Result {
 	return all
 }
 
-// everyOutcome is every word there is, and one that is none.
+// everyOutcome is every outcome, and an unknown one.
 func everyOutcome() []policy.Outcome {
 	return []policy.Outcome{
 		policy.OutcomeDelivered, policy.OutcomeBadRequest, policy.OutcomeUnauthorized, policy.OutcomeForbidden,
@@ -409,10 +409,9 @@ func everyOutcome() []policy.Outcome {
 	}
 }
 
-// FuzzProbation follows a state through any course of attempts under a policy. Whatever happens: `changed` tells the
-// truth; a hold begins only after as many failures as the policy asks for without a success between; it lasts more than
-// nothing and no longer than the policy's longest; only a probe, or a success once the probe is due, ends it; and it
-// can always be ended.
+// FuzzProbation applies any sequence of attempts to a state. `changed` is correct. A hold begins only after the
+// trigger's number of failures without a success. Its length is above zero and at most the policy's longest. Only a
+// probe, or a success when the probe is due, ends it, and it can always end.
 func FuzzProbation(f *testing.F) {
 	f.Add(uint8(3), slices.Repeat([]byte{0, 5, 1}, 30))
 	f.Add(uint8(2), append(slices.Repeat([]byte{0, 7, 1}, 10), slices.Repeat([]byte{2, 7, 255}, 12)...))

@@ -9,28 +9,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecide follows a delivery to its end. Every attempt may be held, take long, and meet something else. Whatever
-// happens: no attempt is scheduled before the failure it follows, nor past the retry window; skipped marks are never
-// taken back; the limit of attempts is exact; the same question gets the same answer; and the delivery ends.
+// FuzzDecide follows a delivery to its end. Every attempt may be held, take long, and have another result. No attempt
+// is scheduled before its failure or after the retry window; the count of skipped offsets never falls; the limit of
+// attempts is exact; decisions are repeatable; and the delivery ends.
 func FuzzDecide(f *testing.F) {
 	f.Add(uint8(0), uint8(0), uint16(0), false, []byte{})
 	f.Add(uint8(3), uint8(0), uint16(1440), false, []byte{11, 0, 0, 0})
 	f.Add(uint8(4), uint8(10), uint16(20), true, []byte{12, 30, 0, 9, 17, 255, 4, 0})
 	f.Add(uint8(9), uint8(9), uint16(10080), true, []byte{14, 255, 255, 255, 7, 3, 0, 128})
-	f.Fuzz(func(t *testing.T, which, attempts uint8, minutes uint16, deadLetter bool, course []byte) {
+	f.Fuzz(func(t *testing.T, which, attempts uint8, minutes uint16, deadLetter bool, input []byte) {
 		p := fuzzPolicy(which)
 		a := firstAttempt(&p, status(500))
 		a.DeadLetter, a.HonorRetryAfter = deadLetter, which%2 == 0
 		a.Limits = fuzzLimits(t, &p, int(attempts), int(minutes))
 		for ended := false; !ended; a.Number++ {
 			require.LessOrEqual(t, a.Number, 20_000, "7 days hold 2,016 marks of 5 min: this delivery does not end")
-			met := take(&course)
+			met := take(&input)
 			ended = step(t, &p, &a, met)
 		}
 	})
 }
 
-// step makes one attempt, checks the verdict, and moves to the moment it names. It returns true at the end.
+// step makes one attempt, checks the verdict, and sets the time to its At. It returns true at the end.
 func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 	held, slow := time.Duration(met[1])*time.Minute, time.Duration(met[2])*time.Second
 	a.Result, a.RetryAfter, a.Jitter = fuzzResult(met[0]), time.Duration(met[3])*time.Minute, float64(met[3])/256
@@ -58,13 +58,13 @@ func step(t *testing.T, p *policy.Policy, a *policy.Attempt, met [4]byte) bool {
 		"past the time to live")
 	require.True(t, v.NotBefore.IsZero() || v.NotBefore.After(v.At))
 	require.False(t, v.NotBefore.IsZero() && v.At.Before(a.FinishedAt.Add(v.Why.Floor)),
-		"sooner than the floor, and nobody will know")
+		"earlier than the floor")
 	require.True(t, a.Limits.MaxAttempts == 0 || a.Number < a.Limits.MaxAttempts, "retried after the last allowed attempt")
 	a.ScheduledAt, a.SkippedOffsets = v.At, v.SkippedOffsets
 	return false
 }
 
-// requireRetryAfter: Retry-After only delays, by the cap at most, and never costs the delivery its last attempt.
+// requireRetryAfter: Retry-After only delays, by the cap at most, and never prevents the last attempt.
 func requireRetryAfter(t *testing.T, p *policy.Policy, a policy.Attempt, v policy.Verdict) {
 	t.Helper()
 	a.RetryAfter = 0
@@ -78,7 +78,7 @@ func requireRetryAfter(t *testing.T, p *policy.Policy, a policy.Attempt, v polic
 	}
 }
 
-// fuzzPolicy is one of the built-in policies, or a copy that reads its schedule the other way and retries all errors.
+// fuzzPolicy is a built-in policy, or a copy with the other basis that retries all errors.
 func fuzzPolicy(which uint8) policy.Policy {
 	all := policy.Builtins()
 	p := all[int(which)%len(all)]
@@ -95,7 +95,7 @@ func fuzzPolicy(which uint8) policy.Policy {
 	return p
 }
 
-// fuzzLimits brings wild numbers into the policy's range; 0 asks for the default.
+// fuzzLimits maps any numbers to the policy's range; 0 is the default.
 func fuzzLimits(t *testing.T, p *policy.Policy, attempts, minutes int) policy.Limits {
 	t.Helper()
 	var maxAttempts, ttl *int
@@ -119,13 +119,13 @@ func fuzzResult(n byte) policy.Result {
 	return errorTable[i-len(fuzzStatuses)].met
 }
 
-// take cuts what happens to the next attempt from the course: what it meets, minutes held, seconds slow, Retry-After in
-// minutes. A course that is used up goes on with 500 at once.
-func take(course *[]byte) [4]byte {
+// take removes the data of the next attempt from the input: result, minutes held, seconds until the response,
+// Retry-After in minutes. Without input the result is 500 at once.
+func take(input *[]byte) [4]byte {
 	met := [4]byte{11, 0, 0, 0}
-	if len(*course) >= 4 {
-		copy(met[:], *course)
-		*course = (*course)[4:]
+	if len(*input) >= 4 {
+		copy(met[:], *input)
+		*input = (*input)[4:]
 	}
 	return met
 }

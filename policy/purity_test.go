@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A decision that reads a clock or a file cannot be asked twice. The linter allows the standard library as a whole, so
-// the parts of it that have no place here are named here.
+// Decisions that read a clock or a file are not repeatable. The linter allows the whole standard library, so this test
+// lists the parts that are forbidden here.
 func TestPackageIsPure(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

@@ -65,7 +65,7 @@ func TestNoSecrets(t *testing.T) {
 	require.NotNil(t, policy.NewSecrets(nil, "https://example.com/hook?v=12345678"))
 }
 
-// However a text is cut, no more than the first bytes of a secret are left of it.
+// Of a cut secret only the first bytes remain.
 func TestRedactLeavesNoLongPartOfASecret(t *testing.T) {
 	t.Parallel()
 	const hidden = "0123456789abcdef"

@@ -23,7 +23,7 @@ func builtin(t testing.TB, name string) *policy.Policy {
 	return &p
 }
 
-// firstAttempt is made and answered at once, at the moment of publishing, without a dead-letter destination.
+// firstAttempt has its result at the time of publishing, without a dead-letter destination.
 func firstAttempt(p *policy.Policy, met policy.Result) policy.Attempt {
 	return policy.Attempt{
 		Result: met, Kind: policy.KindWebhook, Number: 1,
@@ -195,12 +195,13 @@ func TestRetryWindowClipsTheTail(t *testing.T) {
 	requireEnd(t, a, policy.Decide(p, a), "TimeToLiveExceeded")
 }
 
-// A turn that was to end a delivery is put off when there is more time by then: to what was wanted, or to the new end.
-func TestTurnAtTheEndIsPutOff(t *testing.T) {
+// A due check that was to end a delivery is deferred if its time to live was extended: to the scheduled time, or to the
+// new end.
+func TestDefer(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ga-2019", "ga-2021"} {
 		p := copyOf(t, name, func(p *policy.Policy) { p.RetryWindow = time.Minute })
-		a := firstAttempt(p, status(408)) // no sooner than 2 min
+		a := firstAttempt(p, status(408)) // at least 2 min
 		a.Limits.TTL = time.Minute
 		v := policy.Decide(p, a)
 		require.Equal(t, after(time.Minute), v.At, name)
@@ -242,7 +243,7 @@ func TestGapIsMeasuredFromTheFailure(t *testing.T) {
 	require.Zero(t, policy.Decide(p, a).SkippedOffsets)
 }
 
-func TestOffsetSkipsMarksThatWentBy(t *testing.T) {
+func TestOffsetsThatPassedAreSkipped(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                        string
@@ -335,7 +336,7 @@ func TestJitterOnlyAdds(t *testing.T) {
 	}
 }
 
-func TestJitterOfMarksIsAShareOfTheirDistance(t *testing.T) {
+func TestJitterOfOffsets(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "namespace-2023", func(p *policy.Policy) { p.JitterFraction, p.JitterCap = 0.1, time.Hour })
 	a := firstAttempt(p, status(500))
@@ -346,7 +347,7 @@ func TestJitterOfMarksIsAShareOfTheirDistance(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	const ack = 30 * time.Second // an attempt before the end has so long to succeed
+	const ack = 30 * time.Second // of the last attempt
 	tests := []struct {
 		name   string
 		policy string
@@ -383,7 +384,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestRetryAfterCapIsThePolicys(t *testing.T) {
+func TestRetryAfterCap(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "ga-2021", func(p *policy.Policy) { p.RetryAfterCap = 10 * time.Hour })
 	a := firstAttempt(p, status(503))
@@ -393,8 +394,7 @@ func TestRetryAfterCapIsThePolicys(t *testing.T) {
 	require.Equal(t, after(24*time.Hour-30*time.Second), policy.Decide(p, a).At, "the retry window, less the ack timeout")
 }
 
-// Under a time scale Retry-After is still honoured: the cap and the room for the last attempt shrink with the time to
-// live.
+// Under a time scale Retry-After is honored, with the cap and the time of the last attempt scaled as well.
 func TestRetryAfterUnderATimeScale(t *testing.T) {
 	t.Parallel()
 	rules := builtin(t, "ga-2021").Resolve(policy.Overrides{}).Scaled(8640) // a day in 10 s, less than the ack timeout
@@ -448,7 +448,7 @@ func TestCopyWithOneChangedCell(t *testing.T) {
 	requireEnd(t, a, policy.Decide(builtin(t, "ga-2021"), a), "UndeliverableDueToClientError")
 }
 
-func TestCopyThatTakes207ForDelivered(t *testing.T) {
+func TestCopyWith207AsSuccess(t *testing.T) {
 	t.Parallel()
 	p := copyOf(t, "ga-2021", func(p *policy.Policy) {
 		p.Cells = append(p.Cells,
@@ -460,8 +460,8 @@ func TestCopyThatTakes207ForDelivered(t *testing.T) {
 	require.Equal(t, policy.Retry, policy.Decide(builtin(t, "ga-2021"), a).Action)
 }
 
-// A policy that Validate would refuse must still not make the engine divide by zero or panic.
-func TestDecideSurvivesAnEmptyPolicy(t *testing.T) {
+// A policy with mistakes must not make the engine divide by zero or panic.
+func TestDecideWithAnEmptyPolicy(t *testing.T) {
 	t.Parallel()
 	for _, basis := range []policy.Basis{"", policy.BasisGap, policy.BasisOffset} {
 		p := &policy.Policy{Basis: basis}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestScaledShortensWhatWaits(t *testing.T) {
+func TestScaledWaits(t *testing.T) {
 	t.Parallel()
 	p, _ := policy.Builtin("ga-2021")
 	before := p.Clone()
@@ -36,7 +36,7 @@ func TestScaledShortensWhatWaits(t *testing.T) {
 	require.Same(t, &p, p.Scaled(1))
 }
 
-// roundedTo leaves the first as it is: a sixth of a second has no end.
+// roundedTo rounds, because a sixth of a second is periodic.
 func roundedTo(unit time.Duration, spans []time.Duration, first time.Duration) []time.Duration {
 	out := []time.Duration{first}
 	for _, span := range spans[1:] {
@@ -45,8 +45,8 @@ func roundedTo(unit time.Duration, spans []time.Duration, first time.Duration) [
 	return out
 }
 
-// A wait of 0 means "none" or "no such bound": no scale may make one.
-func TestScaledLeavesNothingAtZero(t *testing.T) {
+// A wait of 0 means "none" or "no bound", so scaling must not produce it.
+func TestScaledWaitsAreNeverZero(t *testing.T) {
 	t.Parallel()
 	for _, p := range policy.Builtins() {
 		fast := p.Scaled(1 << 40)
@@ -78,12 +78,12 @@ func TestScaledRules(t *testing.T) {
 	require.Equal(t, 2*time.Minute, p.Resolve(policy.Overrides{}).Wait(2*time.Minute))
 }
 
-// A delivery under a scaled policy takes the same course as under the policy itself, with every time divided.
-func TestScaledDeliveriesTakeTheSameCourse(t *testing.T) {
+// A delivery under a scaled policy has the same attempt history, with every time divided.
+func TestScaledDeliveriesHaveTheSameHistory(t *testing.T) {
 	t.Parallel()
 	const scale = 600
 	for _, p := range policy.Builtins() {
-		exact, fast := courseOf(t, p.Resolve(policy.Overrides{})), courseOf(t, p.Resolve(policy.Overrides{}).Scaled(scale))
+		exact, fast := historyOf(t, p.Resolve(policy.Overrides{})), historyOf(t, p.Resolve(policy.Overrides{}).Scaled(scale))
 		require.Len(t, fast, len(exact), p.Name)
 		for i := range exact {
 			require.InDelta(t, exact[i].Seconds()/scale, fast[i].Seconds(), 1e-5, "%s, attempt %d", p.Name, i+2)
@@ -91,8 +91,8 @@ func TestScaledDeliveriesTakeTheSameCourse(t *testing.T) {
 	}
 }
 
-// courseOf are the times of all turns after the first attempt, of a delivery that meets nothing but 503.
-func courseOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
+// historyOf are the times after the first attempt of a delivery whose every result is 503.
+func historyOf(t *testing.T, rules policy.Rules) (course []time.Duration) {
 	t.Helper()
 	a := firstAttempt(rules.Policy, status(503))
 	a.Limits = rules.Limits

@@ -62,7 +62,7 @@ func seedSQL(policies []policy.Policy) string {
 	return b.String()
 }
 
-// writePolicy writes one value a line with its column beside it: thirty values in one line cannot be read.
+// writePolicy writes one value a line with its column, to be readable.
 func writePolicy(b *strings.Builder, p policy.Policy) {
 	b.WriteString("INSERT INTO postrider_internal.retry_policies (\n")
 	columns := slices.Concat(timingColumns(p), limitColumns(p), optionColumns(p), probationColumns(p))
@@ -160,7 +160,7 @@ func writeCells(b *strings.Builder, p policy.Policy) {
 	writeRows(b, "retry_policy_cells (policy, endpoint_kind, condition, action, min_delay)", rows)
 }
 
-// conditionClass puts the statuses first, then "other", then the errors, as the pages have them.
+// conditionClass sorts statuses first, then "other", then errors, as on the pages.
 func conditionClass(condition string) int {
 	switch {
 	case condition == "other":
@@ -183,7 +183,7 @@ func writeProbations(b *strings.Builder, p policy.Policy) {
 	}
 }
 
-// writeRows aligns the columns, so that the file reads as the table it is.
+// writeRows aligns the columns.
 func writeRows(b *strings.Builder, into string, rows [][]string) {
 	fmt.Fprintf(b, "INSERT INTO postrider_internal.%s VALUES\n", into)
 	widths := make([]int, len(rows[0]))
@@ -219,7 +219,7 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'
 
 func interval(d time.Duration) string { return quote(plainInterval(d)) }
 
-// plainInterval counts in seconds alone: "1 day" would be 23 or 25 hours where a clock changes.
+// plainInterval has only seconds: "1 day" is 23 or 25 hours when daylight saving time changes.
 func plainInterval(d time.Duration) string {
 	return strconv.FormatInt(int64(d/time.Second), 10) + " seconds"
 }

@@ -19,8 +19,8 @@ import (
 // key is a signing key of n equal bytes.
 func key(n int, of byte) []byte { return bytes.Repeat([]byte{of}, n) }
 
-// The example of the specification's own libraries: every implementation must come to the same signature.
-func TestSignTheSpecificationsExample(t *testing.T) {
+// The example of the specification's libraries.
+func TestSignExampleOfTheSpecification(t *testing.T) {
 	t.Parallel()
 	secret, err := policy.ParseSigningSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestSignTheSpecificationsExample(t *testing.T) {
 	require.Equal(t, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", got)
 }
 
-// verifies asks Standard Webhooks' own library.
+// verifies uses Standard Webhooks' library.
 func verifies(t *testing.T, secret, id string, at time.Time, signature, body string) bool {
 	t.Helper()
 	receiver, err := standardwebhooks.NewWebhook(secret)
@@ -41,9 +41,9 @@ func verifies(t *testing.T, secret, id string, at time.Time, signature, body str
 	return receiver.VerifyIgnoringTimestamp([]byte(body), header) == nil
 }
 
-// Who has recorded a delivery cannot use it later: receivers refuse a time that is more than five minutes from theirs,
-// and no other one is signed.
-func TestOldSignatureIsRefused(t *testing.T) {
+// A recorded delivery cannot be sent later: receivers reject a time more than five minutes from theirs, and the
+// signature covers the time.
+func TestReplayedSignatureIsRejected(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := policy.NewSigning(key(24, 7), now)

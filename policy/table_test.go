@@ -11,19 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The two tables below are written out from Microsoft's pages, not computed from the policies. A cell reads:
+// The two tables below are from Microsoft's pages, not computed from the policies. The cells:
 //
 //	ok             delivered
 //	step           retried on the schedule
-//	>=5m           retried no sooner than that
+//	>=5m           retried after at least that
 //	never          never retried
-//	DL|step        never retried where a dead-letter destination is set, else as after the bar
+//	DL|step        never retried with a dead-letter destination, otherwise as after the bar
 type tableRow struct {
 	met   policy.Result
 	cells [7]string
 }
 
-// tableColumns are the columns of both tables. Up to 2019 the pages know one kind of endpoint.
+// tableColumns are the columns of both tables. The pages up to 2019 have one kind of endpoint.
 var tableColumns = [7]struct {
 	policy string
 	kinds  []policy.EndpointKind
@@ -109,7 +109,7 @@ func testTable(t *testing.T, rows []tableRow) {
 	}
 }
 
-// testCell asks Decide, not the cell: first without, then with a dead-letter destination.
+// testCell calls Decide without and with a dead-letter destination.
 func testCell(t *testing.T, p *policy.Policy, kind policy.EndpointKind, met policy.Result, cell string) {
 	t.Helper()
 	without, with := cell, cell
@@ -168,7 +168,7 @@ func duration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-func TestDeliveryOutcomeWords(t *testing.T) {
+func TestDeliveryOutcomes(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023")
 	for met, word := range map[policy.Result]policy.Outcome{

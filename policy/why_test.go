@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhyIsOneReadableLine(t *testing.T) {
+func TestWhyString(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -96,7 +96,7 @@ func TestWhyIsOneReadableLine(t *testing.T) {
 	}
 }
 
-func TestWhyOfATurnThatCameTooLate(t *testing.T) {
+func TestWhyOfADueCheck(t *testing.T) {
 	t.Parallel()
 	v, due := policy.Due(builtin(t, "ga-2021"), policy.DueCheck{
 		TimeToLiveSince: published, Now: after(48 * time.Hour), Limits: policy.Limits{TTL: 24 * time.Hour}, DeadLetter: true,

@@ -20,7 +20,7 @@ func TestEverySettingIsDescribed(t *testing.T) {
 		seen, sections, flags := map[string]bool{}, map[string]bool{}, map[string]bool{}
 		for i, s := range table {
 			if i == 0 || table[i-1].Section != s.Section {
-				require.False(t, s.Section != "" && sections[s.Section], "%s: settings of %s are in two places", name, s.Section)
+				require.False(t, s.Section != "" && sections[s.Section], "%s: settings of %s are not together", name, s.Section)
 				sections[s.Section] = true
 			}
 			require.False(t, seen[s.Name], "%s: %s appears twice", name, s.Name)

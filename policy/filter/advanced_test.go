@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clauseOf is an advanced filter on data.x: an operator and what stands after the key, if anything.
+// clauseOf is an advanced filter on data.x: an operator, and the members after the key.
 func clauseOf(operator, operand string) string {
 	if operand != "" {
 		operand = "," + operand
@@ -35,8 +35,8 @@ func eventWith(x string) *filter.EventView {
 	}
 }
 
-// operatorRow is an operator with what it compares with: the values of data.x that it wants, those that it does not,
-// and what it says where data.x is no such value.
+// operatorRow is an operator with its operands: values of data.x that match, values that do not, and the result for
+// values of other kinds.
 type operatorRow struct {
 	operator, operand string
 	yes, no           string // JSON texts, separated by white space
@@ -89,7 +89,7 @@ var operatorRows = []operatorRow{
 	},
 }
 
-// TestOperators goes through Event Grid's table: each value alone, and as an element among ignored ones.
+// TestOperators checks Event Grid's table: each value alone, and as an element among ignored ones.
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	for _, row := range operatorRows {
@@ -99,29 +99,29 @@ func TestOperators(t *testing.T) {
 				clauseOf(row.operator, row.operand))
 			require.NoError(t, plain.Validate())
 			negated := strings.Contains(row.operator, "Not")
-			ask := func(want bool, x string, f *filter.Filter) {
+			check := func(want bool, x string, f *filter.Filter) {
 				require.Equal(t, want, f.Matches(eventWith(x)), "data.x = %s", x)
 			}
 			for _, wanted := range []bool{true, false} {
 				for _, x := range strings.Fields(map[bool]string{true: row.yes, false: row.no}[wanted]) {
-					ask(wanted, x, plain)
-					ask(wanted, x, arrays)
-					ask(false, "["+x+"]", plain) // also where the operator is negated
-					ask(wanted, "["+x+"]", arrays)
-					ask(wanted, `[null, `+x+`,{"x":`+x+`},[`+x+`]]`, arrays)
+					check(wanted, x, plain)
+					check(wanted, x, arrays)
+					check(false, "["+x+"]", plain) // even for negated operators
+					check(wanted, "["+x+"]", arrays)
+					check(wanted, `[null, `+x+`,{"x":`+x+`},[`+x+`]]`, arrays)
 				}
 			}
-			ask(row.missing, "", plain)
-			ask(row.missing, "null", plain)
+			check(row.missing, "", plain)
+			check(row.missing, "null", plain)
 			for _, x := range strings.Fields(row.kinds) {
-				ask(row.missing, x, plain)
-				ask(row.missing, x, arrays)
-				ask(negated, "["+x+"]", arrays)
+				check(row.missing, x, plain)
+				check(row.missing, x, arrays)
+				check(negated, "["+x+"]", arrays)
 			}
-			ask(negated, "[]", arrays)
-			ask(false, "[]", plain)
+			check(negated, "[]", arrays)
+			check(false, "[]", plain)
 			yes, no := strings.Fields(row.yes)[0], strings.Fields(row.no)[0]
-			ask(!negated, "["+no+","+yes+"]", arrays) // one of two meets the positive operator, and that decides
+			check(!negated, "["+no+","+yes+"]", arrays) // one of two elements meets the positive operator
 		})
 	}
 }
@@ -190,7 +190,7 @@ func TestNumbersAreNotRounded(t *testing.T) {
 	}
 }
 
-func TestStringsOfAllAlphabetsHaveNoCase(t *testing.T) {
+func TestStringsIgnoreCaseInAllAlphabets(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		operator, value, x string
@@ -212,7 +212,7 @@ func TestStringsOfAllAlphabetsHaveNoCase(t *testing.T) {
 	}
 }
 
-func TestFilterSetTellsPlaces(t *testing.T) {
+func TestMatchingReturnsIndexes(t *testing.T) {
 	t.Parallel()
 	filters := []*filter.Filter{
 		{},
@@ -229,8 +229,8 @@ func TestFilterSetTellsPlaces(t *testing.T) {
 	require.Empty(t, filter.NewSet(nil).Matching(nil, view))
 }
 
-// What Validate would have refused wants nothing, rather than everything.
-func TestWhatCannotBeReadWantsNothing(t *testing.T) {
+// Invalid filters match nothing, not everything.
+func TestInvalidFiltersMatchNothing(t *testing.T) {
 	t.Parallel()
 	for _, clause := range []string{
 		clauseOf("NumberNotEquals", `"value":1`), clauseOf("NumberNotIn", ""), clauseOf("NumberNotIn", `"values":["1"]`),

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A custom event's envelope comes from its topic's mapping, data is the whole object, and the rest are its own members.
+// A custom event's envelope is from its topic's mapping, data is the whole object, other names are its own members.
 func TestFilterCustomEvents(t *testing.T) {
 	t.Parallel()
 	view := &filter.EventView{

@@ -67,16 +67,16 @@ func TestFilterExplainOnArrays(t *testing.T) {
 		why(clauseOf("NumberNotIn", `"values":[3]`), "[1,3]"))
 }
 
-func TestFilterExplainTellsEveryClause(t *testing.T) {
+func TestExplainHasEveryClause(t *testing.T) {
 	t.Parallel()
 	f := filterOf(t, false, clauseOf("NumberIn", `"values":[5]`), clauseOf("NumberIn", `"values":[6]`))
 	f.IncludedEventTypes, f.SubjectBeginsWith = []string{"other"}, "/"
-	told := f.Explain(&filter.EventView{Type: "t", Subject: "/s", Body: []byte(`{"data":{"x":5}}`)})
-	require.Len(t, told, 4)
+	clauses := f.Explain(&filter.EventView{Type: "t", Subject: "/s", Body: []byte(`{"data":{"x":5}}`)})
+	require.Len(t, clauses, 4)
 	require.Equal(t, []bool{false, true, true, false},
-		[]bool{told[0].Passed, told[1].Passed, told[2].Passed, told[3].Passed})
-	require.Equal(t, "advancedFilters[1]", told[3].Clause)
-	require.Empty(t, told[1].Why)
+		[]bool{clauses[0].Passed, clauses[1].Passed, clauses[2].Passed, clauses[3].Passed})
+	require.Equal(t, "advancedFilters[1]", clauses[3].Clause)
+	require.Empty(t, clauses[1].Why)
 	none, err := json.Marshal((&filter.Filter{IncludedEventTypes: []string{"All"}}).Explain(&gridEvent))
 	require.NoError(t, err)
 	require.Equal(t, "[]", string(none), "a filter that states nothing")
@@ -85,7 +85,7 @@ func TestFilterExplainTellsEveryClause(t *testing.T) {
 // pick returns one of the texts.
 func pick(r *rand.Rand, texts ...string) string { return texts[r.IntN(len(texts))] }
 
-// randomJSON is a value of any kind, from so few that filters often meet it.
+// randomJSON is a value of any kind, from few values that often match.
 func randomJSON(r *rand.Rand, depth int) string {
 	switch n := r.IntN(8); {
 	case n < 2:
@@ -149,8 +149,7 @@ func randomView(r *rand.Rand) *filter.EventView {
 	}
 }
 
-// TestExplainAgreesWithMatching asks the explanation, a filter alone, the filters together and the naive rule about
-// random events.
+// TestExplainAgreesWithMatching compares Explain, Matches, Matching and the naive rule for random events.
 func TestExplainAgreesWithMatching(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -174,7 +173,7 @@ func TestExplainAgreesWithMatching(t *testing.T) {
 	require.Greater(t, refused, 2000)
 }
 
-// requireExplained compares the explanation with Matches and the naive rule, and returns their answer.
+// requireExplained compares the explanation with Matches and the naive rule, and returns the result.
 func requireExplained(t *testing.T, f *filter.Filter, view *filter.EventView) bool {
 	t.Helper()
 	passed, basic := true, false
@@ -186,7 +185,7 @@ func requireExplained(t *testing.T, f *filter.Filter, view *filter.EventView) bo
 	}
 	require.Equal(t, f.Matches(view), passed, "%+v %s", f, view.Body)
 	if !basic {
-		require.Equal(t, naiveWants(t, f, view), passed, "%s %s", f.AdvancedFilters, view.Body)
+		require.Equal(t, naiveMatches(t, f, view), passed, "%s %s", f.AdvancedFilters, view.Body)
 	}
 	return passed
 }

@@ -138,7 +138,7 @@ func FuzzFilterMatches(f *testing.F) {
 	f.Add("", "a", "")
 	f.Fuzz(func(t *testing.T, subject, prefix, suffix string) {
 		if !utf8.ValidString(subject) || !utf8.ValidString(prefix) || !utf8.ValidString(suffix) {
-			return // refused before: see Validate, and JSON is UTF-8
+			return // Validate rejects it, and JSON is UTF-8
 		}
 		all, head, tail := []rune(subject), []rune(prefix), []rune(suffix)
 		want := len(all) >= len(head) && strings.EqualFold(string(all[:min(len(head), len(all))]), prefix) &&

@@ -24,8 +24,8 @@ var cloudEvent = filter.EventView{
 		"comexampleothervalue":51,"flag":true,"text":"t","data_base64":"AAA="}`),
 }
 
-// wantsValue asks whether a key leads to a string.
-func wantsValue(t *testing.T, view *filter.EventView, key, value string) bool {
+// matchesValue reports whether a key is a string.
+func matchesValue(t *testing.T, view *filter.EventView, key, value string) bool {
 	t.Helper()
 	f := filterOf(t, false, fmt.Sprintf(`{"operatorType":"StringIn","key":%q,"values":[%q]}`, key, value))
 	require.NoError(t, f.Validate())
@@ -77,12 +77,12 @@ func TestFilterKeys(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.key+"="+tt.value, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tt.want, wantsValue(t, tt.view, tt.key, tt.value))
+			require.Equal(t, tt.want, matchesValue(t, tt.view, tt.key, tt.value))
 		})
 	}
 }
 
-// A decoded member that is "" may be absent, null or empty: the body tells.
+// A decoded member that is "" may be absent, null or empty in the body.
 func TestEmptyMembers(t *testing.T) {
 	t.Parallel()
 	missing := func(view filter.EventView, key string) bool {
@@ -97,13 +97,13 @@ func TestEmptyMembers(t *testing.T) {
 	require.True(t, missing(filter.EventView{Source: "/s"}, "source"))
 }
 
-// data may be any JSON value, and of a CloudEvent only attributes are texts whatever they are.
-func TestDataThatIsNoObject(t *testing.T) {
+// data may be any JSON value; only attributes of a CloudEvent are always texts.
+func TestDataWithoutObject(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]bool{
 		`{"data":"5"}`: true, `{"data":5}`: false, `{"data":{"data":"5"}}`: false, `{}`: false,
 	} {
-		require.Equal(t, want, wantsValue(t, &filter.EventView{CloudEvent: true, Body: []byte(body)}, "data", "5"), body)
+		require.Equal(t, want, matchesValue(t, &filter.EventView{CloudEvent: true, Body: []byte(body)}, "data", "5"), body)
 	}
 	f := filterOf(t, false, `{"operatorType":"NumberIn","key":"comexampleothervalue","values":[51]}`)
 	require.True(t, f.Matches(&cloudEvent), "and a number all the same")

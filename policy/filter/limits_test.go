@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusals are advanced filters that cannot be stored: the property at fault and what is said of it.
+// refusals are invalid advanced filters with the property and the message.
 var refusals = []struct{ name, clause, field, message string }{
 	{"an unknown operator", `{"operatorType":"NumberEquals","key":"a"}`, "operatorType", "must be one of NumberIn, " +
 		"NumberNotIn, NumberLessThan, "},
@@ -59,7 +59,7 @@ var refusals = []struct{ name, clause, field, message string }{
 		`"values":[`+strings.Repeat("1", 101)+`]`), "values[0]", "at most 100 digits"},
 }
 
-func TestAdvancedFiltersThatAreRefused(t *testing.T) {
+func TestInvalidAdvancedFilters(t *testing.T) {
 	t.Parallel()
 	for _, tt := range refusals {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func slice(text string, n int) []string {
 	return list
 }
 
-// What is stored is what was said: names as Event Grid's, numbers with all their digits.
+// Stored filters keep Event Grid's names and the digits of numbers.
 func TestAdvancedFilterAsJSON(t *testing.T) {
 	t.Parallel()
 	const text = `{"isSubjectCaseSensitive":true,"advancedFilters":[` +
@@ -148,7 +148,7 @@ func TestAdvancedFilterAsJSON(t *testing.T) {
 	require.Equal(t, text, string(again))
 }
 
-// requireField requires a refusal of that field and returns it.
+// requireField requires a *ValidationError on that field and returns it.
 func requireField(t *testing.T, err error, field string) policy.ValidationError {
 	t.Helper()
 	var invalid *policy.ValidationError

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lookUp finds one key's value as JSON text, nil where it is missing. The path is taken letter for letter.
+// lookUp returns one key's value as JSON text; nil if it is missing. Names are compared exactly.
 func lookUp(src []byte, path ...string) []byte {
 	var keys keyTree
 	keys.root.add(path)
@@ -77,7 +77,7 @@ func TestLookUpAtTheDeepestLevel(t *testing.T) {
 	require.Equal(t, "7", string(lookUp([]byte(src), path...)))
 }
 
-// FuzzLookUp compares the lookup with encoding/json on what is JSON, and wants no more of the rest than an end.
+// FuzzLookUp compares the lookup with encoding/json for valid JSON; for other text it must end.
 func FuzzLookUp(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":1,"b":"x"},"a":{"b":[1,{"c":null}]}}`), "a", "b")
 	f.Add([]byte(` { "a" : { "\u0062" : 1e400 } } `), "a", "b")
@@ -94,7 +94,7 @@ func FuzzLookUp(f *testing.F) {
 	})
 }
 
-// decodedLookUp is what encoding/json finds: maps keep the last of equal names.
+// decodedLookUp is the result of encoding/json, whose maps keep the last of equal names.
 func decodedLookUp(src []byte, first, second string) string {
 	var top map[string]json.RawMessage
 	var below map[string]json.RawMessage
@@ -112,7 +112,7 @@ func compacted(raw []byte) string {
 	return b.String()
 }
 
-// FuzzElements compares what is found in arrays with encoding/json.
+// FuzzElements compares the elements of arrays with encoding/json.
 func FuzzElements(f *testing.F) {
 	f.Add([]byte(`[1, "a\"]", [2], {"b":[3]} , null ]`))
 	f.Add([]byte(`[]`))
@@ -146,7 +146,7 @@ func FuzzFold(f *testing.F) {
 	})
 }
 
-// FuzzNumbers compares the comparison with rational numbers, which are exact.
+// FuzzNumbers checks the comparison by rational numbers, which are exact.
 func FuzzNumbers(f *testing.F) {
 	for _, pair := range [][2]string{
 		{"0.1", "1e-1"},
@@ -179,7 +179,7 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// rational is nil for what is no number or would take too long.
+// rational is nil if the text is not a number, or too large.
 func rational(text string) *big.Rat {
 	if at := strings.IndexAny(text, "eE"); !isNumber([]byte(text)) || at >= 0 && len(text)-at > 5 {
 		return nil

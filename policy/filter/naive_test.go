@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naiveWants is the rule of advanced filters again, by encoding/json, rational numbers and lower-case copies.
-func naiveWants(t *testing.T, f *filter.Filter, view *filter.EventView) bool {
+// naiveMatches is the rule of advanced filters again, by encoding/json, rational numbers and lower-case copies.
+func naiveMatches(t *testing.T, f *filter.Filter, view *filter.EventView) bool {
 	t.Helper()
 	for _, a := range f.AdvancedFilters {
 		v, attribute := naiveValue(t, view, a.Key)
@@ -24,7 +24,7 @@ func naiveWants(t *testing.T, f *filter.Filter, view *filter.EventView) bool {
 	return true
 }
 
-// naiveValue is nil for what is null or missing.
+// naiveValue is nil for null and missing values.
 func naiveValue(t *testing.T, view *filter.EventView, key string) (v any, attribute bool) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(view.Body))
@@ -70,7 +70,7 @@ func naiveHolds(t *testing.T, a filter.AdvancedFilter, arrays bool, v any, attri
 	return meets != negated
 }
 
-// naiveMeets says whether v is what the operator compares, and whether it meets the operator without its Not.
+// naiveMeets reports whether v is of the operator's kind, and whether it meets the operator without its Not.
 func naiveMeets(t *testing.T, positive string, a filter.AdvancedFilter, v any, attribute bool) (is, meets bool) {
 	t.Helper()
 	switch positive[0] {
