@@ -19,7 +19,7 @@ import (
 	"postrider/event"
 )
 
-// service stands for postrider: it notes events as an endpoint would, unless answer returns another status for the nth
+// service replaces postrider: it notes events like an endpoint, unless answer returns another status for the nth
 // request; 0 cuts the connection.
 func service(t *testing.T, answer func(n int64) int) (url string, r *receiver, ledger string) {
 	t.Helper()

@@ -30,7 +30,7 @@ func noisyOptions(t *testing.T) NoisyOptions {
 }
 
 // TestNoisy runs every scenario with the real binary, small and short: that the noise is made, the others are measured
-// without it and then with it, and nothing is lost. How fast is not asked here.
+// without it and then with it, and loses nothing. The test does not check the speed.
 func TestNoisy(t *testing.T) {
 	t.Parallel()
 	o := noisyOptions(t)
@@ -75,7 +75,7 @@ func TestNoisy(t *testing.T) {
 	}
 }
 
-// requireMeasured checks what every scenario's result says of the others.
+// requireMeasured checks the results about the others, which all scenarios have.
 func requireMeasured(t *testing.T, r NoisyResult) {
 	t.Helper()
 	require.Positive(t, r.Published)

@@ -69,7 +69,7 @@ func TestReceiverCounts(t *testing.T) {
 	require.Equal(t, fasthttp.StatusInternalServerError, late, "what is not noted is not acknowledged")
 }
 
-// TestReceiverThatMisbehaves: a request that is not acknowledged is no receipt, but an arrival that says so.
+// TestReceiverThatMisbehaves: a request without acknowledgment is no receipt, but an unacknowledged arrival.
 func TestReceiverThatMisbehaves(t *testing.T) {
 	t.Parallel()
 	r, ledger, path := newReceiver(t)

@@ -168,7 +168,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// fakeServer is a folder with programs that can do no more than tell a version.
+// fakeServer is a folder with programs that only print a version.
 func fakeServer(t *testing.T, base, version string) string {
 	t.Helper()
 	dir := filepath.Join(base, version, "bin")

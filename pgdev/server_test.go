@@ -26,7 +26,7 @@ func start(t *testing.T, opts pgdev.Options) *pgdev.Server {
 	return s
 }
 
-// ask runs one statement on a connection of its own and returns its first value as text.
+// ask runs one statement on a separate connection and returns its first value as text.
 func ask(t *testing.T, url, sql string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -157,7 +157,7 @@ func TestTakenPort(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("Port %d is taken; using %d instead.\n", port, s.Port()), log.String())
 }
 
-func TestWantedPort(t *testing.T) {
+func TestChosenPort(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

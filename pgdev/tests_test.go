@@ -52,7 +52,7 @@ func TestEmptyDatabase(t *testing.T) {
 		"it is not migrated")
 }
 
-// TestTempInMemory says where temporary files go: into memory, or where they went before.
+// TestTempInMemory checks the directory of temporary files: in memory, or unchanged.
 func TestTempInMemory(t *testing.T) {
 	disk := t.TempDir()
 	t.Setenv("TMPDIR", disk)
@@ -92,7 +92,7 @@ func TestRunTests(t *testing.T) {
 // A run of tests that need no database starts no server, and one whose server cannot be had fails those that do.
 //
 //nolint:paralleltest // it takes the place of this process's server, and of its stderr
-func TestRunTestsStartsWhenAsked(t *testing.T) {
+func TestRunTestsStartsOnDemand(t *testing.T) {
 	silence(t)
 	asked := 0
 	broken := func(context.Context, string) error { asked++; return errors.New("no such file") }

@@ -66,7 +66,7 @@ func TestBackupIsRestoredAndServed(t *testing.T) {
 	require.Len(t, sinks["delivered"].arrivalsSoFar(), 6)
 }
 
-// answers is an endpoint that does so with the status, always.
+// answers is an endpoint that always responds with the status.
 func answers(t *testing.T, status int) string {
 	t.Helper()
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))

@@ -19,7 +19,7 @@ func TestEveryScenarioIsAVerb(t *testing.T) {
 	}
 }
 
-func TestBenchRefuses(t *testing.T) {
+func TestBenchRejects(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"bench speed":                             "unexpected argument speed",
@@ -43,7 +43,7 @@ func TestBenchRefuses(t *testing.T) {
 		"bench backlog --waits long":              `--waits must be one of "paused","scheduled"`,
 		"bench noisy --baseline 1ms":              "--baseline 1ms: must be 1s or more",
 		"bench noisy --duration 1ms":              "--duration 1ms: must be 1s or more",
-		"bench noisy --backlog 0":                    "--backlog 0: must be 1 or more",
+		"bench noisy --backlog 0":                 "--backlog 0: must be 1 or more",
 		"bench noisy --rate=-1":                   "--rate -1: must not be negative",
 		"bench noisy --event-bytes 10":            "--event-bytes 10: must be 320 or more",
 		"bench noisy --topics 2000":               "there must be an event subscription for each topic",

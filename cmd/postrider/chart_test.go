@@ -21,7 +21,7 @@ import (
 
 const chartFolder = "deploy/helm/postrider/"
 
-// manifest is a Kubernetes object, as far as the tests look at it.
+// manifest is the tested part of a Kubernetes object.
 type manifest struct {
 	Kind     string
 	Metadata struct{ Name string }
@@ -263,7 +263,7 @@ func environmentOf(t *testing.T, pod any) map[string]map[string]any {
 	return env
 }
 
-// A value that is misspelt is refused by the schema, so it has to know all there are.
+// The schema rejects misspelled values, so it must have all values.
 func TestChartSchemaKnowsEachValue(t *testing.T) {
 	t.Parallel()
 	var schema, values map[string]any

@@ -35,7 +35,7 @@ func parsedFlags(page string) map[string]bool {
 func knownFlag(t *testing.T, name string) bool {
 	t.Helper()
 	for _, leaf := range newParser(t).Model.Leaves(true) {
-		for _, group := range leaf.AllFlags(false) { // the page also names some that are refused
+		for _, group := range leaf.AllFlags(false) { // the page also names rejected flags
 			for _, flag := range group {
 				if flag.Name == name || slices.Contains(flag.Aliases, name) {
 					return true

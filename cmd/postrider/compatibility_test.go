@@ -99,7 +99,7 @@ func TestCompatibilityRowsNameTheirTests(t *testing.T) {
 		"each section is a table of rows")
 }
 
-func TestCompatibilityRowsAreJudged(t *testing.T) {
+func TestCompatibilityRowsAreChecked(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{"policy/TestThis": true, "cmd/postrider/FuzzThat": true}
 	for row, says := range map[string]string{

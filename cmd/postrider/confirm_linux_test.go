@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminalOf runs the program on a terminal where a person types the answer.
+// onTerminalOf runs the program on a terminal and types the confirmation.
 func onTerminalOf(t *testing.T, env []string, answer string, args ...string) (code int, shown string) {
 	t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -36,7 +36,7 @@ func onTerminalOf(t *testing.T, env []string, answer string, args ...string) (co
 }
 
 // Verbs that cannot be undone say what will be lost, and do it only after yes; without a terminal they require --yes.
-func TestIrreversibleVerbsAskForConfirmation(t *testing.T) {
+func TestIrreversibleVerbsRequireConfirmation(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	n := startNode(t, db, "--role", "api")

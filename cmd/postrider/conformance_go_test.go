@@ -181,7 +181,7 @@ func requireRead(t *testing.T, to *cloudEventsReceiver, sent map[string][]string
 	}
 }
 
-// eventGridOrigin is who asks endpoints for permission to deliver.
+// eventGridOrigin is the origin in handshakes.
 const eventGridOrigin = "eventgrid.azure.net"
 
 // cloudEventsReceiver is an endpoint made with cloudevents/sdk-go.
@@ -267,7 +267,7 @@ func (r *cloudEventsReceiver) wait(count int) (events map[string]event.Event) {
 }
 
 // The CloudEvents project's receiver for Go reads single events by its handler, and batches by
-// NewEventsFromHTTPRequest; its handler answers 500 to a batch.
+// NewEventsFromHTTPRequest; its handler responds 500 to a batch.
 func TestConformanceCloudEventsForGo(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

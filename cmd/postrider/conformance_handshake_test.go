@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The validation handshake with receivers that others wrote: cloudevents/sdk-go answers OPTIONS by itself, and
+// The validation handshake with receivers that others wrote: cloudevents/sdk-go responds to OPTIONS by itself, and
 // Microsoft's library for JavaScript knows our validation event for its own.
 func TestConformanceHandshake(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestConformanceHandshake(t *testing.T) {
 		{"cloud", "go-batched", "CloudEventSchemaV1_0", toGo.batched},
 	} {
 		validated(http.StatusCreated, row.topic, row.name, row.schema, row.endpoint)
-		// The Go SDK answers 200 and no more, and opens the callback meanwhile, or a moment later.
+		// The Go SDK only responds 200, and opens the callback URL at about the same time.
 		eventually(t, row.name+" is validated", func() bool {
 			var now struct{ ProvisioningState string }
 			text := n.manage(http.StatusOK, http.MethodGet, "/v1/topics/"+row.topic+"/subscriptions/"+row.name, "")
@@ -57,7 +57,7 @@ func TestConformanceHandshake(t *testing.T) {
 	require.Contains(t, toGo.wait(1), "e2")
 }
 
-// origins are those that asked for permission so far.
+// origins are the origins of the handshakes so far.
 func (r *cloudEventsReceiver) origins() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

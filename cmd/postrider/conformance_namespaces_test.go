@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Microsoft's client for namespaces, for JavaScript. It says of data without a content type that it has the request's,
+// Microsoft's client for namespaces, for JavaScript. It gives data without a content type that of the request,
 // and leaves extension attributes out; what it does send is stored and delivered as it is.
 func TestConformanceAzureEventGridNamespacesForJavaScript(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func missing(t *testing.T, what string) {
 func nodePrograms(t *testing.T) (node, dir string) {
 	t.Helper()
 	node, modules := nodePackages(t, conformanceDir)
-	//nolint:usetesting // Node.js looks for what they import in the folders above them
+	//nolint:usetesting // Node.js searches imports in the parent folders
 	dir, err := os.MkdirTemp(modules, "run-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -134,7 +134,7 @@ type relay struct {
 	onPass func(number int) // before a request goes on, 1 = first
 }
 
-// passage is one request and the status of its answer.
+// passage is one request and the status of its response.
 type passage struct {
 	body   []byte
 	status int
@@ -198,7 +198,7 @@ func (r *relay) pass(body []byte) {
 	}
 }
 
-// answered notes the status of the last request: a relay's one client waits for one answer before it asks again.
+// answered notes the status of the last request: the client of a relay waits for each response before its next request.
 func (r *relay) answered(response *http.Response) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *relay) answered(response *http.Response) error {
 	return nil
 }
 
-// statuses are what the requests were answered, in order.
+// statuses are the statuses of the responses, in order.
 func (r *relay) statuses() (statuses []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +244,7 @@ type clientCase struct {
 	error *clientError // nil if the client was content
 }
 
-// clientError is what a client says of an answer that it took for a failure.
+// clientError is a client's error for a response that it treats as a failure.
 type clientError struct {
 	Status        int
 	Code, Message string
@@ -327,10 +327,10 @@ type receiver struct {
 	url string
 }
 
-// received is a delivery as a library read it, or a question whether the endpoint wants any.
+// received is a delivery as a library read it, or a handshake.
 type received struct {
 	Subscription, Type, Body, Error string
-	Handshake                       string // "code", or the origin that asked
+	Handshake                       string // "code", or the origin of the request
 	Events                          []map[string]any
 }
 

@@ -19,7 +19,7 @@ import (
 func TestKilledServiceLosesNothing(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
-	first := startNode(t, db, "--max-workers", "240") // an endpoint that never answered gets a sixth of them
+	first := startNode(t, db, "--max-workers", "240") // an endpoint without a response so far gets a sixth of them
 	key := first.topic("orders")
 	first.subscribe("orders", "billing", sink.url)
 	load := startPublishers(t, &first.service, "orders", key, 4)
@@ -117,7 +117,7 @@ func requireMadeAgain(t *testing.T, db *database, sink *gate, killed time.Time) 
 func TestKilledNodeOfThreeHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)
-	// an endpoint that never answered gets a sixth of them
+	// an endpoint without a response so far gets a sixth of them
 	start := func() *node { return startNode(t, db, "--max-workers", "120") }
 	first := start()
 	first.publishMany("orders", sink.url, 20)
@@ -170,7 +170,7 @@ func TestStoppedNodeHandsOver(t *testing.T) {
 	for _, row := range []struct {
 		name        string
 		stopTimeout time.Duration
-		finish      bool // the endpoint answers while the node is stopping
+		finish      bool // the endpoint responds while the node stops
 	}{
 		{"attempts in flight finish", 10 * time.Second, true},
 		// Longer than the second that a job waits for its turn at an endpoint: those are put on hold, not cut.

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newRefusing is an endpoint that answers 400.
+// newRefusing is an endpoint that responds 400.
 func newRefusing(t *testing.T) string {
 	t.Helper()
 	e := httptest.NewServer(
@@ -40,7 +40,8 @@ func buried(t *testing.T, db *database, n *node, settings string, bodies ...stri
 const containerID = "/subscriptions/1b2/resourceGroups/rg/providers/Microsoft.Storage/storageAccounts/mystorage/" +
 	"blobServices/default/containers/dead"
 
-// A node is killed when its file is there and nothing says so yet. The other one writes it again, in its own place.
+// A node is killed after it wrote its file and before it recorded that. The other node writes the file again, under its
+// own name.
 func TestKillBetweenTheFileAndItsMark(t *testing.T) {
 	t.Parallel()
 	db, directory := migratedDatabase(t), t.TempDir()

@@ -80,7 +80,7 @@ func (d *devRun) delivery(event, subscription string, attempts int) (state strin
 	return state
 }
 
-// hasten lets the next attempt be made now instead of when the policy wants it.
+// hasten makes the next attempt due now.
 func (d *devRun) hasten(event, subscription string) {
 	d.t.Helper()
 	d.db.exec(`UPDATE postrider_internal.river_job SET state = 'available', scheduled_at = now()
@@ -103,8 +103,8 @@ func TestDev(t *testing.T) {
 	requireCleanEnd(t, d)
 }
 
-// requireValidation makes an event subscription on this machine and says nothing of validation; the demo endpoint would
-// answer the handshake.
+// requireValidation creates an event subscription on this machine without endpointValidation; the demo endpoint would
+// respond to the handshake.
 func requireValidation(t *testing.T, d *devRun, want string, handshakes int) {
 	t.Helper()
 	d.manage(http.StatusCreated, http.MethodPut, "/v1/topics/demo/subscriptions/silent",
@@ -303,7 +303,7 @@ func (d *devRun) publishDemo(id string) {
 	require.Equal(d.t, http.StatusOK, status, text)
 }
 
-// requireCleanEnd: SIGTERM ends everything at once, also while an endpoint that never answers holds a request.
+// requireCleanEnd: SIGTERM ends everything at once, even if an endpoint never responds to a request.
 func requireCleanEnd(t *testing.T, d *devRun) {
 	t.Helper()
 	d.subscribe(demoTopic, "hangs", d.info.Sink+"/hang")
@@ -371,7 +371,7 @@ func takenPort(t *testing.T) string {
 }
 
 // If other machines can connect to the port, the secrets are not those of the documentation.
-func TestDevOnAnOpenAddressHasSecretsOfItsOwn(t *testing.T) {
+func TestDevOnAnOpenAddressHasRandomSecrets(t *testing.T) {
 	t.Parallel()
 	for address, local := range map[string]bool{
 		"127.0.0.1": true, "::1": true, "127.1.2.3": true, "0.0.0.0": false, "::": false, "192.0.2.1": false,

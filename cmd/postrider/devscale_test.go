@@ -52,7 +52,7 @@ func TestDevShortensADay(t *testing.T) {
 	require.InDelta(t, 301.5/scale, wait, 0.004, "what is asked of the database's clock comes on top")
 }
 
-func TestDevRefusesAScale(t *testing.T) {
+func TestDevRejectsAScale(t *testing.T) {
 	t.Parallel()
 	for _, scale := range []string{"0", "-1", "86401"} {
 		refused := postrider(t, nil, "dev", "--time-scale="+scale)

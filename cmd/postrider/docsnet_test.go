@@ -62,7 +62,7 @@ func (i internet) env() []string {
 	return []string{"POSTRIDER_DELIVERY_PROXY=" + i.proxy, "SSL_CERT_FILE=" + i.caFile}
 }
 
-// agreeable answers both handshakes, gives out tokens, and takes every event.
+// agreeable responds to both handshakes, issues tokens and accepts every event.
 func agreeable(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("WebHook-Allowed-Origin", "*")

@@ -118,7 +118,7 @@ func typedLines(text string) string {
 // quoted is the text as one word of the shell's.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// Of what the pages tell their readers to type nine tenths are typed. The rest installs packages, needs Docker, or
+// Nine tenths of the commands on the pages are run. The rest installs packages, needs Docker, or
 // takes ten minutes.
 func TestPagesAreTyped(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestPagesAreTyped(t *testing.T) {
 	t.Logf("run: %v of %v; not: %s", run, named, strings.Join(left, " "))
 }
 
-// A block is found, judged and typed as its tag says.
+// Each block is found and run according to its tag.
 func TestPageBlocks(t *testing.T) {
 	t.Parallel()
 	const page = "# A\n```sh run\nbin/postrider serve \\\n  --listen 0.0.0.0:7480   # here\ncat /etc/it's\n```\n<!-- " +

@@ -52,7 +52,7 @@ func checkServer(found *findings, seen *query.Checkup, now time.Time) {
 		limit, err := strconv.Atoi(o.Value)
 		found.check("timeouts", "", problem{
 			strings.HasSuffix(o.Name, "_timeout") && (err != nil || limit > 0), warn,
-			fmt.Sprintf("%s = %s%s", o.Name, o.Value, ofWhom(o)),
+			fmt.Sprintf("%s = %s%s", o.Name, o.Value, scopeOf(o)),
 			"remove it for postrider's role: migrations and purges can take longer",
 		})
 	}
@@ -66,7 +66,7 @@ func checkDisk(found *findings, probe error) {
 	})
 }
 
-func ofWhom(o query.SettingOverride) string {
+func scopeOf(o query.SettingOverride) string {
 	return terminal.Either(o.Role == "", "", " for role "+o.Role) +
 		terminal.Either(o.Database == "", "", " in database "+o.Database)
 }
@@ -86,7 +86,7 @@ func checkDurability(found *findings, seen *query.Checkup) {
 		if o.Name == "synchronous_commit" && o.Value == "off" {
 			overridden = true
 			problems = append(problems, problem{
-				true, fail, "synchronous_commit is off" + ofWhom(o) + loses,
+				true, fail, "synchronous_commit is off" + scopeOf(o) + loses,
 				"ALTER " + alterable(o) + " RESET synchronous_commit;",
 			})
 		}

@@ -39,7 +39,7 @@ func tool(t *testing.T, name, debian string) string {
 	return found
 }
 
-// Each example receiver answers both handshakes, takes what is signed rightly and refuses what is not.
+// Each example receiver responds to both handshakes, accepts valid signatures and rejects others.
 func TestExampleReceivers(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)

@@ -50,7 +50,7 @@ func TestRestartsOfPostgresUnderLoad(t *testing.T) {
 	requireNoDeadNode(t, nodes...)
 }
 
-// An administrator who ends postrider's sessions, or cancels whatever they are doing, again and again.
+// An administrator repeatedly ends postrider's sessions or cancels their statements.
 func TestSessionsThatAnAdministratorEnds(t *testing.T) {
 	t.Parallel()
 	db, sink := migratedDatabase(t), newGate(t)

@@ -24,7 +24,7 @@ import (
 // brings changes nothing, and it works on as if it had just been started.
 func frozenNodeWakes(t *testing.T) {
 	db, sink := migratedDatabase(t), newGate(t)
-	// an endpoint that never answered gets a sixth of them
+	// an endpoint without a response so far gets a sixth of them
 	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
 	frozen, awake := nodes[0], nodes[1]
 	load := publishNoted(t, &awake.service, "orders", sink, 40)
@@ -35,7 +35,7 @@ func frozenNodeWakes(t *testing.T) {
 	frozen.signal(syscall.SIGSTOP)
 	eventually(t, "the node is frozen", func() bool { return stands(frozen.cmd.Process.Pid) })
 	lasts := time.After(faultTime(0, 10*time.Second))
-	sink.open() // the frozen node's requests are answered too
+	sink.open() // also responds to the frozen node's requests
 	db.drained()
 	require.Contains(t, awake.stderr.String(), "a node stopped its heartbeat")
 	<-lasts

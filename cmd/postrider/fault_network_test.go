@@ -38,7 +38,7 @@ const twiceEndedQuery = `
 SELECT (SELECT count(*) - count(DISTINCT id) FROM postrider_internal.delivery_history)
      + (SELECT count(*) FROM postrider_internal.delivery_history JOIN postrider_internal.deliveries USING (id))`
 
-// stubborn publishers go on through every refusal, each time with another event: one whose answer was lost may be
+// stubborn publishers continue after each error with another event: one whose response was lost may be
 // stored.
 type stubborn struct {
 	*publishers
@@ -97,7 +97,7 @@ func (l *stubborn) publishUntil(stopped <-chan struct{}, client int) {
 	}
 }
 
-// publishOne notes the event after its 200, and whatever is neither that nor a 503 that says when to come again.
+// publishOne notes the event after a 200, and every response except a 503 with Retry-After.
 func (l *stubborn) publishOne(id string) bool {
 	event := cloudEvent(id)
 	status, header, text, err := publishForHeader(l.t.Context(), l.service.api, l.topic, l.key, event)
@@ -359,7 +359,7 @@ func answerOfAFetchIsLost(t *testing.T) {
 
 // If the response to the COMMIT of a publish is lost, the publisher gets 503 although the events are stored. It never
 // gets 200 for events that are not stored.
-func TestLostAnswerOfAPublishsCommit(t *testing.T) {
+func TestLostResponseToAPublishsCommit(t *testing.T) {
 	t.Parallel()
 	const publishes = "INSERT INTO postrider_internal.events"
 	w, db, _, load, sink := wired(t)

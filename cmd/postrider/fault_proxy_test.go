@@ -57,7 +57,7 @@ type wireLine struct {
 	mu         sync.Mutex
 	statements map[string]string // prepared, by name
 	asked      string            // the statement that was executed last
-	rows       int               // that it answered so far
+	rows       int               // in the response so far
 }
 
 // newWire goes to the database's PostgreSQL.
@@ -232,14 +232,14 @@ func (l *wireLine) note(m wireMessage) {
 	}
 }
 
-// forget is for when the answer is complete (ReadyForQuery): the node asks nothing new before it has read that.
+// forget is called when the response is complete (ReadyForQuery): the node sends nothing before it has read that.
 func (l *wireLine) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked, l.rows = "", 0
 }
 
-// asks reports whether the statement that is being executed has this part in it, and how many rows it has answered.
+// asks reports whether the executing statement contains this part, and the number of rows in the response so far.
 func (l *wireLine) asks(part string) (rows int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -86,7 +86,7 @@ var endedOnce = []struct{ what, query string }{
 		WHERE NOT a.late AND NOT b.late AND (a.verdict <> 'retry' OR b.started_at < a.next_attempt_at)`},
 }
 
-// requireEnded asks them all, and how many acknowledged events the database knows of.
+// requireEnded runs them all, and counts the acknowledged events in the database.
 func requireEnded(t *testing.T, db *database, acknowledged int64) {
 	t.Helper()
 	for _, check := range endedOnce {

@@ -70,7 +70,7 @@ type faultFleet struct {
 // faultNode is a node that may know where to die.
 type faultNode struct {
 	node
-	point, fired string // fired is the file that says so
+	point, fired string // fired is the file that the node writes
 	armed        bool   // dies there
 	since        time.Time
 }
@@ -239,7 +239,7 @@ func (f *faultFleet) kill(slot int, point string) {
 	f.died(slot, n)
 }
 
-// killFromOutside has a node die at whatever moment it is.
+// killFromOutside kills a node at a random moment.
 func (f *faultFleet) killFromOutside(slot int) {
 	f.t.Helper()
 	f.period.Add(1)
@@ -448,7 +448,7 @@ func (f *faultFleet) end(patience time.Duration) {
 	}
 }
 
-// requireSound looks at what a node has printed, and forgets it: a campaign has hundreds of nodes.
+// requireSound checks the output of a node, and discards it: a campaign has hundreds of nodes.
 func (f *faultFleet) requireSound(n *faultNode) {
 	f.t.Helper()
 	bad := []string{"inconsistent", "goroutine "}

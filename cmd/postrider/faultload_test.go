@@ -26,15 +26,15 @@ import (
 // way that there is: delivered, delivered after retries of both kinds, in batches, after a hold, and dead-lettered.
 type faultLane struct {
 	name string
-	// types are the types of the events that it wants.
+	// types are the event types that it matches.
 	types []string
 	batch int
-	// policy of retriesAfter; failures are the attempts that are answered 503 before one succeeds.
+	// policy of retriesAfter; failures are the attempts with response 503 before one succeeds.
 	policy   string
 	failures int
-	// refuses answers 400: never retried, a dead letter.
+	// refuses responds 400: never retried, a dead letter.
 	refuses bool
-	// takes is how long an answer takes, so that many requests are on their way when a node dies.
+	// takes is the response time, so that many requests are in progress when a node dies.
 	takes time.Duration
 }
 
@@ -197,7 +197,7 @@ type faultLoad struct {
 	ledger    *bench.Ledger
 	apis      func() []string // of the nodes that are ready
 	period    *atomic.Int32
-	full      func() bool  // more is unfinished than is wanted: publish nothing for a moment
+	full      func() bool  // too many deliveries are pending: pause publishing
 	acked     atomic.Int64 // events
 
 	over    context.Context
@@ -209,7 +209,7 @@ type faultLoad struct {
 	failed   error
 }
 
-// faultShape says how much is published.
+// faultShape is the amount of published events.
 type faultShape struct {
 	clients, events int           // events of a request; half of the clients publish one at a time
 	pause           time.Duration // of a client between two requests
@@ -281,7 +281,7 @@ func newFaultSent(id, eventType string, write func(id, eventType string) string)
 	return faultSent{id: id, eventType: eventType, text: text, hash: sha256.Sum256([]byte(text))}
 }
 
-// send says whether the events were accepted. Those of a request without an answer may be stored or not: they are noted
+// send reports whether the events were accepted. Those of a request without a response may be stored: they are noted
 // nowhere.
 func (l *faultLoad) send(ctx context.Context, api string, batch []faultSent) bool {
 	texts := make([]string, len(batch))

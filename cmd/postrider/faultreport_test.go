@@ -61,8 +61,8 @@ func (f *faultFleet) inHand() (sum int) {
 	return sum
 }
 
-// requireReported: a kill between the commit and the answers leaves events that were stored and not acknowledged. Were
-// there none, the point would not be where it says.
+// requireReported: a kill between the commit and the responses leaves stored events without acknowledgment. Without
+// any, the point would be at the wrong place.
 func (f *faultFleet) requireReported(v bench.Verdict) {
 	f.t.Helper()
 	for _, row := range f.rows(v) {
@@ -72,7 +72,7 @@ func (f *faultFleet) requireReported(v bench.Verdict) {
 	}
 }
 
-// tell prints how far the campaign is, until done is called.
+// tell prints the progress of the campaign until done is called.
 func (f *faultFleet) tell(limit time.Duration) (done func()) {
 	stop := make(chan struct{})
 	go func() {
@@ -94,7 +94,7 @@ type faultRow struct {
 	point            string
 	kills, events    int
 	lost, duplicates int
-	unanswered       int // stored, though the publisher got no answer
+	unanswered       int // stored, but the publisher got no response
 	unfinished       []int
 	next, takenUp    []time.Duration
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// faultWatch looks what waits, and when the work of the dead is taken up.
+// faultWatch observes pending work, and when the work of dead nodes is reclaimed.
 type faultWatch struct {
 	db      *database
 	oldest  func() time.Time
@@ -48,7 +48,7 @@ func (w *faultWatch) stop() {
 	w.working.Wait()
 }
 
-// look is one look. What a node had in hand when it died is taken up once no running job names it.
+// look is one observation. The work of a dead node is reclaimed when no running job has its name.
 func (w *faultWatch) look(ctx context.Context) error {
 	const query = `SELECT coalesce(array_agg(DISTINCT attempted_by[array_upper(attempted_by, 1)]), '{}'), (` +
 		unfinishedQuery + `) FROM postrider_internal.river_job WHERE state = 'running'`

@@ -20,8 +20,8 @@ import (
 	"postrider/bench"
 )
 
-// gate is an endpoint in the test's own process. It holds every request until it is opened, answers 200 from then on,
-// and keeps a ledger of the events it answered for.
+// gate is an endpoint in the test's own process. It holds every request until it is opened, then responds 200,
+// and keeps a ledger of the acknowledged events.
 type gate struct {
 	t      *testing.T
 	url    string
@@ -95,7 +95,7 @@ func (g *gate) left(id string, cut bool) bool {
 
 func (g *gate) open() { close(g.opened) }
 
-// letPass answers n of the requests that are held.
+// letPass responds to n of the held requests.
 func (g *gate) letPass(n int) {
 	for range n {
 		g.passes <- struct{}{}
@@ -132,7 +132,7 @@ func (g *gate) again(id string) time.Time {
 	return time.Time{}
 }
 
-// publishers post events one by one until they are refused, and note each after its 200.
+// publishers post events one by one until they are rejected, and note each after its 200.
 type publishers struct {
 	t       *testing.T
 	file    string

@@ -124,7 +124,7 @@ func loginAs(t *testing.T, db *database, role string) *pgx.Conn {
 	return conn
 }
 
-// answered is what a statement answers as text, one row for the other.
+// answered is the result of a statement as text, row by row.
 func answered(t *testing.T, conn *pgx.Conn, query string) (string, error) {
 	t.Helper()
 	rows, _ := conn.Query(t.Context(), query, pgx.QueryExecModeExec)

@@ -51,7 +51,7 @@ func TestHintsFollowCodes(t *testing.T) {
 	}
 }
 
-// Help that says what ends with a change of a user names personal keys, too.
+// Help about the end of sessions also names personal keys.
 func TestUserHelpNamesPersonalKeys(t *testing.T) {
 	t.Parallel()
 	for _, leaf := range newParser(t).Model.Leaves(true) {

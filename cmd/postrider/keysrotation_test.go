@@ -66,7 +66,7 @@ func (r *rotation) use(header, value string) *credential {
 	return c
 }
 
-// over requires that a credential is refused everywhere.
+// over requires that all nodes reject a credential.
 func (r *rotation) over(c *credential) {
 	r.t.Helper()
 	for _, n := range r.nodes {

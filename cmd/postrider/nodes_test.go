@@ -10,8 +10,8 @@ import (
 	"postrider/cmd/postrider/cli/rest"
 )
 
-// A change that was answered by one node is obeyed by the next publish at the other.
-func TestAnsweredChangeIsSeenByEveryNode(t *testing.T) {
+// A change that one node has confirmed applies to the next publish at the other.
+func TestConfirmedChangeIsSeenByEveryNode(t *testing.T) {
 	t.Parallel()
 	changeIsSeenByEveryNode(t, migratedDatabase(t))
 }
@@ -31,7 +31,7 @@ func changeIsSeenByEveryNode(t *testing.T, db *database) {
 }
 
 // requireObeyed makes an event subscription at one node, pauses it at the other, lets it go on and deletes it, and
-// publishes after each answer at the node that did not give it.
+// publishes after each response at the other node.
 func requireObeyed(t *testing.T, db *database, sink *gate, this, other *node, key string, round int) {
 	t.Helper()
 	const held = "SELECT count(*) FILTER (WHERE hold = 'paused') FROM postrider.deliveries WHERE event_id = $1"
@@ -54,7 +54,7 @@ func requireObeyed(t *testing.T, db *database, sink *gate, this, other *node, ke
 	require.Zero(t, one[int](db, matched, id("unwanted")))
 }
 
-func TestServeRefusesTheWellKnownKeyOfDev(t *testing.T) {
+func TestServeRejectsTheWellKnownKeyOfDev(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, migratedDatabase(t))
 	n.topic("orders")

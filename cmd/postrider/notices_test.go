@@ -24,7 +24,7 @@ var updateNotices = flag.Bool("update-notices", false, "write THIRD_PARTY_NOTICE
 // licenseFile is how modules call the files that a copy of them must come with.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)(\.(txt|md))?$`)
 
-// linkedPackage is what `go list` says of a package that is linked into the binary.
+// linkedPackage is the output of `go list` for a package of the binary.
 type linkedPackage struct {
 	Dir      string
 	Standard bool

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What compose is asked to run is durable, bounded, and gets the time that a clean stop takes.
+// The services of compose are durable, limited, and get enough time for a clean stop.
 func TestComposeIsFitForUse(t *testing.T) {
 	t.Parallel()
 	var compose struct {
@@ -88,7 +88,7 @@ func TestEmptyVariablesAreNone(t *testing.T) {
 	require.Equal(t, 2, postrider(t, nil, "ready", "--listen", "nowhere").code)
 }
 
-// healthCheck is what the image asks of itself.
+// healthCheck is the health check of the image.
 var healthCheck = regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD \["/usr/local/bin/postrider", (.*)\]$`)
 
 // The image's health is the process's, whatever it lacks: who restarts what is unhealthy must not restart nodes that
@@ -131,7 +131,7 @@ func TestHealthOfAContainer(t *testing.T) {
 	}
 }
 
-// Of an image the linker says what it was built from: the source comes without its history.
+// In an image the linker sets the revision, because the source has no history.
 func TestImageSaysItsRevision(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, fromRoot(t, "Dockerfile"),
@@ -170,7 +170,7 @@ func TestSystemdUnitRunsWhatExists(t *testing.T) {
 	require.NotContains(t, string(out), "postrider.service", "nothing in it is unknown")
 }
 
-// A release has what it says, and the linker's variable exists.
+// A release has the version of its name, and the linker's variable exists.
 func TestReleaseIsMadeOfWhatExists(t *testing.T) {
 	t.Parallel()
 	var release struct {

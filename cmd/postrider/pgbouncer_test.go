@@ -214,7 +214,7 @@ func TestPgBouncerManyEventsAtOnce(t *testing.T) {
 	require.Empty(t, complaints(n))
 }
 
-func TestPgBouncerAnsweredChangeIsSeenByEveryNode(t *testing.T) {
+func TestPgBouncerConfirmedChangeIsSeenByEveryNode(t *testing.T) {
 	t.Parallel()
 	changeIsSeenByEveryNode(t, pooledDatabase(t))
 }
@@ -248,7 +248,7 @@ func TestWithoutTheSwitchPgBouncerIsNamed(t *testing.T) {
 	}
 }
 
-func TestPgBouncerRefusesAParameterOfTheURL(t *testing.T) {
+func TestPgBouncerRejectsAParameterOfTheURL(t *testing.T) {
 	t.Parallel()
 	db := emptyDatabase(t)
 	db.url = startPgBouncer(t, db).url + "&search_path=elsewhere"

@@ -42,7 +42,7 @@ func clientPair(t *testing.T) (certificate, key, planted string) {
 		base64.StdEncoding.EncodeToString(secret)[8:56]
 }
 
-// failing answers with all that it was sent, in as many ways as there are to fail.
+// failing responds with the whole request, in every way to fail.
 func failing(t *testing.T) (base string) {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -194,7 +194,7 @@ end      120        2m     dropped TimeToLiveExceeded
 `, "\n"+r.stdout)
 }
 
-func TestPolicyExplainRefuses(t *testing.T) {
+func TestPolicyExplainRejects(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, args, says string }{
 		{"unknown policy", "ga-2020", "they are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023"},
@@ -217,7 +217,7 @@ func TestPolicyExplainRefuses(t *testing.T) {
 			t.Parallel()
 			r := postrider(t, nil, append([]string{"policy", "explain"}, strings.Fields(row.args)...)...)
 			if row.args == "ga-2020" && strings.Contains(r.stderr, "does not exist") {
-				return // a developer runs `make dev`, which is asked for policies
+				return // a developer runs `make dev`, which serves policies
 			}
 			require.Equal(t, 2, r.code, r.stderr)
 			require.Contains(t, r.stderr, row.says)
@@ -306,7 +306,7 @@ probation       event_subscription, after one failure (documented), by outcome:
 	}
 }
 
-func TestPolicyShowRefusesAnUnknownPolicy(t *testing.T) {
+func TestPolicyShowRejectsAnUnknownPolicy(t *testing.T) {
 	t.Parallel()
 	r := postrider(t, nil, "policy", "show", "ga-2020")
 	if conn, err := net.Dial("tcp", "127.0.0.1:7480"); err == nil { // a developer runs `make dev`, which is asked

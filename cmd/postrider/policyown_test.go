@@ -125,7 +125,7 @@ func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 	}
 }
 
-func TestPolicyPutRefuses(t *testing.T) {
+func TestPolicyPutRejects(t *testing.T) {
 	t.Parallel()
 	db := migratedDatabase(t)
 	n := startNode(t, db, "--role", "api")

@@ -139,7 +139,7 @@ func (p *process) wait() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// ready waits until the ready file says where everything is.
+// ready waits for the ready file.
 func (p *process) ready(file string) (info local.ReadyInfo) {
 	p.t.Helper()
 	eventually(p.t, "the ready file is written", func() bool {

@@ -43,7 +43,7 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 }
 
 // A node that delivers has to be registered and to write heartbeats; one that does not has neither.
-func TestReadyJudgesWhatWasFound(t *testing.T) {
+func TestReadyReasons(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, (&instance{}).isReady(t.Context()), "starting or stopping")
 	worker, api := &instance{engine: &jobs.Engine{}}, &instance{}

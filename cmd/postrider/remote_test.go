@@ -347,7 +347,7 @@ func listenVerb(t *testing.T, r *remote) {
 	require.Zero(t, code)
 }
 
-// busyEndpoint answers handshakes, and 503 to all else.
+// busyEndpoint responds to handshakes, and 503 to all other requests.
 func busyEndpoint(t *testing.T) string {
 	t.Helper()
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -97,7 +97,7 @@ func applyTooLate(t *testing.T, r *remote) {
 	}
 }
 
-// pruneVerb looks at what a prune would delete: the service is shared.
+// pruneVerb only plans deletions, because the service is shared.
 func pruneVerb(t *testing.T, r *remote) {
 	t.Helper()
 	r.topic("pruned")

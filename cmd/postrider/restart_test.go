@@ -13,7 +13,7 @@ import (
 )
 
 // ownCluster is a PostgreSQL that no other test uses, with a migrated database. It keeps what it has committed: a crash
-// that loses a transaction which was answered is nothing to hold against the nodes.
+// that loses a confirmed transaction is not the nodes' fault.
 func ownCluster(t *testing.T) (*pgdev.Server, *database) {
 	t.Helper()
 	server, err := pgdev.Start(t.Context(), pgdev.Options{Durable: true})
@@ -73,7 +73,7 @@ func (s *service) saysOfADatabaseThatIsAway() {
 // twoBusyNodes have 20 requests in flight each.
 func twoBusyNodes(t *testing.T, db *database, sink *gate) []*node {
 	t.Helper()
-	// an endpoint that never answered gets a sixth of them
+	// an endpoint without a response so far gets a sixth of them
 	nodes := []*node{startNode(t, db, "--max-workers", "120"), startNode(t, db, "--max-workers", "120")}
 	nodes[0].publishMany("orders", sink.url, 40)
 	eventually(t, "both nodes have 20 requests in flight", func() bool {

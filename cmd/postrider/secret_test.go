@@ -29,7 +29,7 @@ func planted() []string {
 	return []string{plantedToken, plantedQuery, "query%2Fplanted", plantedLong[:15], "[" + plantedShort + "]", "tok\\/en"}
 }
 
-// echo answers 400 with all it was sent, in its body and its headers, in several spellings.
+// echo responds 400 with the whole request in its body and headers, in several encodings.
 func echo(w http.ResponseWriter, r *http.Request) {
 	header, _ := json.Marshal(r.Header)
 	w.Header().Set("X-Echo", r.Header.Get("Authorization"))

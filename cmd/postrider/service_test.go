@@ -27,7 +27,7 @@ const (
 // caller makes the tests' requests. Hundreds of publishers' connections would go through TIME_WAIT otherwise.
 var caller = &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
-// database is one database, asked by SQL as a user would.
+// database is one database, queried by SQL like a user.
 type database struct {
 	t     *testing.T
 	url   string // the program's way
@@ -35,7 +35,7 @@ type database struct {
 	extra []string // environment beside the URL
 }
 
-// openDatabaseAt asks the database at url; its sessions end with the test.
+// openDatabaseAt connects to the database at url; its sessions end with the test.
 func openDatabaseAt(t *testing.T, url string) *database {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
@@ -120,7 +120,7 @@ func serveEnv(db *database) []string {
 		"POSTRIDER_ALLOW_CIDR=127.0.0.0/8")
 }
 
-// nodeNameOf reads it from the log line that says the node is ready. The line may reach us after the ready file.
+// nodeNameOf reads the name from the log line "ready". The line can arrive after the ready file.
 func nodeNameOf(p *process) (name string) {
 	p.t.Helper()
 	eventually(p.t, "a log line says that the node is ready", func() bool {

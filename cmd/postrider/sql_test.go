@@ -92,7 +92,7 @@ func TestSQLTimeout(t *testing.T) {
 }
 
 // What is wrong with the command line is said without a database.
-func TestSQLRefuses(t *testing.T) {
+func TestSQLRejects(t *testing.T) {
 	t.Parallel()
 	for args, says := range map[string]string{
 		"":                                  "name either <statement> or --question; --questions lists",
@@ -117,7 +117,7 @@ func TestSQLRefuses(t *testing.T) {
 	}
 }
 
-// Each question can be listed, without a database, and asked by its name with what it is about.
+// Each question can be listed without a database, and run by its name with its subject.
 func TestSQLQuestions(t *testing.T) {
 	t.Parallel()
 	list := postrider(t, nil, "sql", "--questions")

@@ -18,7 +18,7 @@ func order(id string, total int) string {
 		`"subject":"\u001b[31morders/%s","data":{"total":%d}}`, id, id, total)
 }
 
-// filteredService has a topic with three events and an event subscription whose filter wants one of them.
+// filteredService has a topic with three events and an event subscription whose filter matches one of them.
 func filteredService(t *testing.T) (*database, *node) {
 	t.Helper()
 	db := migratedDatabase(t)
@@ -85,7 +85,7 @@ func writtenFile(t *testing.T, text string) string {
 	return name
 }
 
-func TestSubscriptionTestFilterRefuses(t *testing.T) {
+func TestSubscriptionTestFilterRejects(t *testing.T) {
 	t.Parallel()
 	_, n := filteredService(t)
 	for _, row := range []struct {

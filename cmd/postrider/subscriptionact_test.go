@@ -10,7 +10,7 @@ import (
 	"postrider/cmd/postrider/cli/rest"
 )
 
-// agreeing is an endpoint that wants events, and refuses to take them for now.
+// agreeing is an endpoint that passes the handshake and rejects events for now.
 func agreeing(t *testing.T) string {
 	t.Helper()
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

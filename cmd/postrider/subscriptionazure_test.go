@@ -32,7 +32,7 @@ var azureValues = map[string]string{
 	"--subject-case-sensitive": "true",
 }
 
-// Each flag of the Azure CLI does what it does there, or says what to say instead.
+// Each flag of the Azure CLI has the same effect, or names its replacement.
 func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 	t.Parallel()
 	for verb, flags := range map[string]string{"create": azureCreates, "update": azureUpdates} {

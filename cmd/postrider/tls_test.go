@@ -47,7 +47,7 @@ func trusting(t *testing.T, caFile string, change ...func(*tls.Config)) *http.Cl
 	return &http.Client{Timeout: patience, Transport: transport}
 }
 
-// get makes one request and returns its answer, the body read.
+// get makes one request and returns the response and its body.
 func get(ctx context.Context, client *http.Client, address string) (*http.Response, string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -139,7 +139,7 @@ func TestRenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	require.Equal(t, 1, strings.Count(n.stderr.String(), complaint), "a line for each mistake, not for each look")
 }
 
-func TestServeRefusesTLSFilesThatDoNotFit(t *testing.T) {
+func TestServeRejectsTLSFilesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	one, other := newDevTLS(t).files(), newDevTLS(t).files()
 	missing := filepath.Join(t.TempDir(), "missing.pem")
@@ -259,7 +259,7 @@ type at struct {
 
 func (a at) Addr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(a.ip)} }
 
-func TestDevIsOpenToOthersByAnyDoor(t *testing.T) {
+func TestDevOnOpenAddresses(t *testing.T) {
 	t.Parallel()
 	here, anywhere := at{ip: "127.0.0.1"}, at{ip: "0.0.0.0"}
 	require.True(t, (&dev{api: here}).local())

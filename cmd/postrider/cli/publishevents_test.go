@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFileEvents: a file of events is read to its end or refused, and each event is one JSON object.
+// FuzzFileEvents: a file of events is read to its end or rejected, and each event is one JSON object.
 func FuzzFileEvents(f *testing.F) {
 	for _, text := range []string{"", "[]", `{"a":1}`, `[{"a":1},{"b":2}] {"c":3}` + "\n" +
 		`{"d":4}`, "[[{}]]", `[{"a":1}`, "\ufeff{}", "null", strings.Repeat("[", 100)} {

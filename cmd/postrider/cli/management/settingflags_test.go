@@ -24,7 +24,7 @@ func settingsOf(t *testing.T, table []spec.Setting, args ...string) (rest.Object
 	return flags.Settings()
 }
 
-// A new row in the table is a flag, whatever its kind; nothing else has to know it.
+// A new row of any kind in the table is a flag, without further code.
 func TestANewSettingIsAFlag(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -125,8 +125,8 @@ func (f Flags) Show(ctx context.Context, path string, table func(io.Writer, Obje
 	return f.Print(shown, func(w io.Writer) { table(w, shown) })
 }
 
-// ActVerb is a verb that posts its flags with the tag api to the path in its tag, and prints the tag done. Both tags can
-// name arguments, and done also members of the response.
+// ActVerb is a verb that posts its flags with the tag api to the path in its tag, and prints the tag done. Both tags
+// can name arguments, and done also members of the response.
 type ActVerb[A any] struct {
 	Flags
 	Argument A `embed:""`
