@@ -243,7 +243,7 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	now := a.work.Now()
 	a.engine.parts.Failpoint.Reach(PointResponded)
 	a.leave() // recording does not occupy the endpoint
-	a.engine.parts.Gate.Learn(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
+	a.engine.parts.Gate.Observe(a.sub.ID, a.rules.Policy.Classify(a.sub.EndpointKind, resp.Result), resp.Result)
 	facts := a.facts(started, now, resp)
 	verdicts := make([]policy.Verdict, len(a.work.Members))
 	for i := range a.work.Members {
@@ -271,7 +271,7 @@ func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
 		return
 	}
 	result := a.attempted(verdict, started, resp)
-	a.engine.parts.Gate.Learn(a.sub.ID, result.Outcome, resp.Result)
+	a.engine.parts.Gate.Observe(a.sub.ID, result.Outcome, resp.Result)
 	switch ended, err := a.engine.parts.Recorder.RecordLate(context.Background(), result, why); {
 	case err != nil:
 		a.engine.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", result.DeliveryID,

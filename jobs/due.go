@@ -83,7 +83,7 @@ func (a *attempt) checkMember(m *queue.Member, alone bool, now time.Time) (verdi
 		return verdict, false
 	}
 	if a.work.Hold == catalog.HoldProbation &&
-		a.rules.Policy.EndsInProbation(a.sub.EndpointKind, a.work.Probation.Met, a.rules.DeadLetter) {
+		a.rules.Policy.EndsInProbation(a.sub.EndpointKind, a.work.Probation.Result, a.rules.DeadLetter) {
 		return a.abandon(policy.ReasonProbation), false
 	}
 	return policy.Verdict{}, true

@@ -87,7 +87,7 @@ func (x explained) require(t *testing.T, p *policy.Policy, behavior policy.Behav
 		return
 	}
 	second := x.delivery(published.Add(time.Second))
-	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Met: hold.Result}
+	second.work.Hold, second.work.Probation = catalog.HoldProbation, queue.Probation{Held: true, Result: hold.Result}
 	verdict, _, due := second.checkDue(published.Add(2 * time.Second))
 	require.False(t, due, x.name)
 	if verdict.Action != delivery.Hold {

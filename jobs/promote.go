@@ -114,7 +114,7 @@ func (e *Engine) releaseFrom(ctx context.Context, t *queue.TrafficSample, w queu
 	p := rules.Policy
 	age := p.Deadline(time.Time{}, rules.Limits.TTL).Sub(time.Time{})
 	if w.Hold == catalog.HoldProbation &&
-		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Met, rules.DeadLetter) {
+		p.EndsInProbation(sub.EndpointKind, t.ProbationOf(snapshot, sub).Result, rules.DeadLetter) {
 		age = 0
 	}
 	_, err := e.parts.Releaser.ReleaseExpired(ctx, w.SubscriptionID, age, p.Expiry == policy.ExpiryNextAttempt, capacity)

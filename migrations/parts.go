@@ -10,9 +10,12 @@ import (
 //go:embed 00021_delivery_ends.sql
 var deliveryEnds string
 
-// EndsSQL is the part of end_deliveries that stores the history and the counts of the deliveries "finished".
-// DeadLettersSQL stores their dead letters. The recorder includes both in its own statements.
-var EndsSQL, DeadLettersSQL = part("ends"), part("dead letters")
+// EndsSQL is the part of end_deliveries that stores the history and the counts of the deliveries "finished". The recorder
+// includes it in its own statements.
+var EndsSQL = part("ends")
+
+// DeadLettersSQL is the part of end_deliveries that stores the dead letters of the deliveries "finished".
+var DeadLettersSQL = part("dead letters")
 
 // part returns the lines between "-- begin NAME" and "-- end".
 func part(name string) string {

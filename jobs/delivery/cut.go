@@ -71,9 +71,9 @@ type cut struct {
 }
 
 // Cut cuts the next batch of an event subscription, with the batch cutter's job as its token. If more is open than one
-// batch takes, it cuts further batches with new jobs; if open deliveries remain, it inserts the next cutter. The batches
-// are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and its open
-// deliveries now too), or the job is gone.
+// batch takes, it cuts further batches with new jobs; if open deliveries remain, it inserts the next cutter. The
+// batches are committed before anything is sent. ErrNotFound: nothing is open, the event subscription is on hold (and
+// its open deliveries now too), or the job is gone.
 func (l *Loader) Cut(ctx context.Context, sub *catalog.Subscription, token queue.JobToken) error {
 	state := l.cuts.of(sub.ID)
 	job := state.enter(token)
@@ -150,8 +150,8 @@ func (c *cut) lock(ctx context.Context) (hold string, err error) {
 	return w.Hold, nil
 }
 
-// open reads one delivery more than it may cut, to know whether any remains: first held deliveries, within the capacity,
-// because they are older. Deliveries before the cursor were left, held and released, or published by a slower
+// open reads one delivery more than it may cut, to know whether any remains: first held deliveries, within the
+// capacity, because they are older. Deliveries before the cursor were left, held and released, or published by a slower
 // transaction. A cut that finds less than it may take reads these, too.
 func (c *cut) open(ctx context.Context) (found []openDelivery, err error) {
 	const last = int64(1<<63 - 1)

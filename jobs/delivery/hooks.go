@@ -10,7 +10,7 @@ import (
 // tests, before Run.
 func (l *Loader) SearchSlowerThan(d time.Duration) { l.cuts.slow = d }
 
-// WaitingCutters is the number of batch cutters of an event subscription that wait for their turn. It is for tests.
+// WaitingCutters is the number of batch cutters of an event subscription that wait. It is for tests.
 func (l *Loader) WaitingCutters(subscription int64) int {
 	c := l.cuts.of(subscription)
 	c.mu.Lock()

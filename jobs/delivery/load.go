@@ -73,8 +73,8 @@ func NewLoader(parts LoaderParts, fail postgres.Failpoint) *Loader {
 	}
 }
 
-// Load reads what a job is to send. ErrNotFound: its row is no longer the token of the delivery or of a batch, and there
-// is nothing to do.
+// Load reads what a job is to send. ErrNotFound: its row is no longer the token of the delivery or of a batch, and
+// there is nothing to do.
 func (l *Loader) Load(ctx context.Context, args queue.AttemptArgs, job queue.JobToken) (*queue.Work, error) {
 	if args.Delivery == 0 {
 		return l.loadBatch(ctx, &queue.Work{SubscriptionID: args.Subscription, Job: job})
@@ -300,8 +300,8 @@ func respondAll(group []*loadRequest, err error) {
 }
 
 // TimeToLiveSince returns since when the time to live of deliveries has passed, at a time of the database's clock. That
-// is later than what Load read if a pause that stops the time to live has begun meanwhile. It omits deliveries that have
-// ended.
+// is later than what Load read if a pause that stops the time to live has begun meanwhile. It omits deliveries that
+// have ended.
 func (l *Loader) TimeToLiveSince(ctx context.Context, deliveries []int64, at time.Time) (map[int64]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

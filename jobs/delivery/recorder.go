@@ -108,7 +108,7 @@ func (r *Recorder) RecorderCounters() RecorderCounters {
 }
 
 // Record stores a result. It returns when the result is stored, or when ctx ends: then it may still become stored. If
-// the job row is gone, nothing is recorded; for a batch, whose turn may continue after a result, Record then returns
+// the job row is gone, nothing is recorded; for a batch, whose run may continue after a result, Record then returns
 // ErrJobGone. ErrPoison: PostgreSQL rejects the result even without the response, and the attempt must be made again.
 func (r *Recorder) Record(ctx context.Context, result Result) error {
 	req := &recording{Result: result, done: make(chan struct{})}

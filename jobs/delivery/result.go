@@ -31,7 +31,7 @@ const (
 	ReasonHeaderValue policy.Reason = "HeaderValue"
 )
 
-// Result is the outcome of one delivery attempt, of a single delivery (DeliveryID) or of a batch (BatchID). If the turn
+// Result is the outcome of one delivery attempt, of a single delivery (DeliveryID) or of a batch (BatchID). If the run
 // ended without a request, Number, StartedAt, Status and Outcome are zero.
 type Result struct {
 	queue.JobToken // nothing is recorded unless this row exists

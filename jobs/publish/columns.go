@@ -53,7 +53,8 @@ var eventColumns = postgres.Columns[publishedEvent]{
 	postgres.Col("tracestate", "text", func(e publishedEvent) string { return e.Receipt.Events[e.i].Trace.State }),
 }
 
-// newDelivery is a delivery that a publish or a step of a route creates. Only a publish offers, only a step has a route.
+// newDelivery is a delivery that a publish or a step of a route creates. Only a publish offers, only a step has a
+// route.
 type newDelivery struct {
 	event    [16]byte
 	bytes    int

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// gateWait is how long a job waits for an endpoint. Then its delivery is put on hold, and its worker serves other event
-	// subscriptions.
+	// gateWait is how long a job waits for an endpoint. Then its delivery is put on hold, and its worker serves other
+	// event subscriptions.
 	gateWait = time.Second
 	// At an endpoint that responded within the last second, any number of jobs may wait, up to a quarter of all workers.
 	// At a silent endpoint two may wait per call that it may have in flight, up to an eighth of all workers.
@@ -224,8 +224,8 @@ func (g *Gate) Leave(subscription int64) {
 	g.admit(d, time.Now())
 }
 
-// Learn adapts the cap to the result of a call.
-func (g *Gate) Learn(subscription int64, o policy.Outcome, r policy.Result) {
+// Observe adapts the cap to the result of a call.
+func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.destination(subscription)
@@ -257,8 +257,8 @@ func (g *Gate) Capacity(subscription int64, others int) int {
 	return g.localCapacity(subscription, others) * g.nodes.WorkerNodes()
 }
 
-// localCapacity is this node's part: a few jobs for each call that may be in flight, or twice the responses of a second,
-// so that releases grow as fast as the endpoint keeps up.
+// localCapacity is this node's part: a few jobs for each call that may be in flight, or twice the responses of a
+// second, so that releases grow as fast as the endpoint keeps up.
 func (g *Gate) localCapacity(subscription int64, others int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

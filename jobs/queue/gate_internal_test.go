@@ -15,7 +15,7 @@ const subA, subB = int64(1), int64(2)
 
 func timeouts(g *Gate, subscription int64, n int) {
 	for range n {
-		g.Learn(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout})
+		g.Observe(subscription, policy.OutcomeTimedOut, policy.Result{Err: policy.ErrorTimeout})
 	}
 }
 
@@ -28,7 +28,7 @@ func TestGateBoundsOneSubscriptionAndNotTheOthers(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.False(t, g.Enter(canceled, subA, 0))
-	g.Learn(subB, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subB, policy.OutcomeDelivered, policy.Result{Status: 200})
 	for range 65 {
 		require.True(t, g.Enter(t.Context(), subB, 0))
 	}
@@ -57,7 +57,7 @@ func TestGateAdmitsWaitersInOrder(t *testing.T) {
 		t.Fatal("one attempt ended, so one waiter enters")
 	default:
 	}
-	g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
 	<-second
 	require.False(t, g.stopWaiting(subA, second), "it has entered and must leave")
 }
@@ -89,7 +89,7 @@ func TestGateNeverExceedsItsCap(t *testing.T) {
 			inFlight++
 			most = max(most, inFlight)
 			mu.Unlock()
-			g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+			g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
 			mu.Lock()
 			inFlight--
 			mu.Unlock()
@@ -111,7 +111,7 @@ func TestGateCapacityFollowsTheCap(t *testing.T) {
 	g.Leave(subA)
 	require.Equal(t, wavesPerCall, g.localCapacity(subA, 0))
 	for range 1000 {
-		g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
 	}
 	require.Equal(t, 2000, g.localCapacity(subA, quietQueue+1))
 	require.Equal(t, soloCapacity, g.localCapacity(subA, quietQueue), "no other event subscription has jobs")
@@ -123,7 +123,7 @@ func TestGateCapacityOfAFailingEndpoint(t *testing.T) {
 	g := NewGate(1000, nil)
 	fail := func(n int) {
 		for range n {
-			g.Learn(subA, policy.OutcomeBusy, policy.Result{Status: 503})
+			g.Observe(subA, policy.OutcomeBusy, policy.Result{Status: 503})
 		}
 	}
 	fail(failingStreak - 1)
@@ -133,10 +133,10 @@ func TestGateCapacityOfAFailingEndpoint(t *testing.T) {
 	require.Equal(t, []int64{subA}, g.Failing())
 	require.Equal(t, wavesPerCall*64, g.localCapacity(subA, quietQueue), "no other event subscription has jobs")
 	require.Equal(t, 64/failingShare, g.localCapacity(subA, quietQueue+1))
-	g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
 	require.Equal(t, wavesPerCall*65, g.localCapacity(subA, quietQueue+1))
 	for range 1000 {
-		g.Learn(subA, policy.OutcomeBadRequest, policy.Result{Status: 400})
+		g.Observe(subA, policy.OutcomeBadRequest, policy.Result{Status: 400})
 	}
 	require.Greater(t, g.localCapacity(subA, quietQueue), 2000,
 		"it responds at once and no other event subscription has jobs")
@@ -159,7 +159,7 @@ func TestGateBoundsEndpointsThatNeverResponded(t *testing.T) {
 	require.LessOrEqual(t, calls, workers/unprovenShare+hanging)
 	const healthy = int64(hanging)
 	require.True(t, g.Enter(canceled, healthy, 0), "a first call is always made")
-	g.Learn(healthy, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(healthy, policy.OutcomeDelivered, policy.Result{Status: 200})
 	for range 64 {
 		require.True(t, g.Enter(canceled, healthy, 0), "an endpoint that responds has its whole cap")
 	}
@@ -174,11 +174,11 @@ func TestGateFollowsTheLimitOfTheEventSubscription(t *testing.T) {
 	require.True(t, g.Enter(canceled, subA, 2))
 	require.False(t, g.Enter(canceled, subA, 2))
 	for range 100 {
-		g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
 	}
 	require.False(t, g.Enter(canceled, subA, 2))
 	require.False(t, g.Enter(canceled, subA, 3), "raised: the cap grows with the next success")
-	g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
 	require.True(t, g.Enter(canceled, subA, 3))
 	require.False(t, g.Enter(canceled, subA, 3))
 }
@@ -200,7 +200,7 @@ func TestResponseRate(t *testing.T) {
 func TestGateLetsManyWaitAtAQuickEndpoint(t *testing.T) {
 	t.Parallel()
 	g := NewGate(100, nil)
-	g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200})
 	for range 50 {
 		require.True(t, g.Enter(t.Context(), subA, 0))
 	}
@@ -235,7 +235,7 @@ func TestGateForgetsDeletedEventSubscriptions(t *testing.T) {
 	forget()
 	require.ElementsMatch(t, []int64{subA, known}, g.Failing(), "the waiter is in flight now")
 	g.Leave(subA)
-	g.Learn(subA, policy.OutcomeDelivered, policy.Result{Status: 200}) // once more, late
+	g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}) // once more, late
 	forget()
 	require.True(t, g.Knows(known))
 	require.Len(t, g.destinations, 1)
@@ -246,7 +246,7 @@ func TestGateKeepsWorkersFromBlockedResults(t *testing.T) {
 	t.Parallel()
 	g := NewGate(100, nil)
 	for _, id := range []int64{subA, subB} {
-		g.Learn(id, policy.OutcomeDelivered, policy.Result{Status: 200})
+		g.Observe(id, policy.OutcomeDelivered, policy.Result{Status: 200})
 	}
 	g.Block(subA, 24)
 	require.True(t, g.Enter(t.Context(), subA, 0))

@@ -20,8 +20,8 @@ type Handoff struct {
 	waiting  []*Work
 	started  map[int64]*Work // by job: given to River and not begun
 	reserved int
-	// The database is queried for jobs when a wake-up was not for local jobs alone, when it had more jobs than workers were
-	// free, and once per poll.
+	// The database is queried for jobs when a wake-up was not for local jobs alone, when it had more jobs than workers
+	// were free, and once per poll.
 	poll, idlePoll time.Duration
 	queriedAt      time.Time
 	backlog        bool
@@ -61,8 +61,8 @@ func (h *Handoff) Close() (left []int64) {
 	return left
 }
 
-// Reserve reserves workers for up to n jobs: half of the free ones, so that other jobs are still fetched, and none while
-// jobs wait in the database, because these are first.
+// Reserve reserves workers for up to n jobs: half of the free ones, so that other jobs are still fetched, and none
+// while jobs wait in the database, because these are first.
 func (h *Handoff) Reserve(n int) int {
 	busy := h.active.Len()
 	h.mu.Lock()

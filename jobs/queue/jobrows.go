@@ -46,8 +46,8 @@ func (q *JobRows) JobCounters() JobCounters {
 }
 
 // JobToken is a job row: only the statement that deletes it ends an attempt. The id alone is not enough. A failover may
-// lose the last commits, PostgreSQL assigns their ids again, and the response for a lost event would end the delivery of
-// another. So the time of the row must be the same, too.
+// lose the last commits, PostgreSQL assigns their ids again, and the response for a lost event would end the delivery
+// of another. So the time of the row must be the same, too.
 type JobToken struct {
 	JobID int64
 	// CreatedAt is the row's created_at, to the microsecond.

@@ -34,8 +34,8 @@ const (
 	OperationQueue = "operations"
 )
 
-// The kinds of jobs that this program can replace. During a rolling upgrade the queue may have kinds of a newer version,
-// which only nodes of that version handle: their arguments, and the rows that name them, are unknown here.
+// The kinds of jobs that this program can replace. During a rolling upgrade the queue may have kinds of a newer
+// version, which only nodes of that version handle: their arguments, and the rows that name them, are unknown here.
 var (
 	deliveryKinds = []string{DeliverKind, BatchKind}
 	// ownedKinds have a row that names the job: a route, a handshake, an export or an operation. Row and job change in one

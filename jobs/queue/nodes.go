@@ -39,8 +39,8 @@ func (n *Nodes) Register(ctx context.Context, host string) error {
 	return nil
 }
 
-// Beat writes this node's heartbeat, with how many inconsistencies its sweeper has found, and returns those of the other
-// nodes. A node that was considered dead meanwhile registers again.
+// Beat writes this node's heartbeat, with how many inconsistencies its sweeper has found, and returns those of the
+// other nodes. A node that was considered dead meanwhile registers again.
 func (n *Nodes) Beat(ctx context.Context, host string, finds int64) (map[string]int64, error) {
 	const update = `INSERT INTO postrider_internal.nodes AS n (id, host, version, beat, time_scale)
 		VALUES ($1, $2, $3, 1, $5)

@@ -94,8 +94,8 @@ type promoter struct {
 	wokeAt   time.Time
 }
 
-// wakes reports whether to search for jobs whose times are River's own. They are few: a search at each call was a quarter
-// of an idle node's statements.
+// wakes reports whether to search for jobs whose times are River's own. They are few: a search at each call was a
+// quarter of an idle node's statements.
 func (p *promoter) wakes(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

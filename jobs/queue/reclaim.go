@@ -114,7 +114,8 @@ type Deferred struct {
 	Begun bool          // its attempt had begun: the next run is a rerun
 }
 
-// Defer gives the jobs new rows, which are due later, and returns how many. A second call for the same rows does nothing.
+// Defer gives the jobs new rows, which are due later, and returns how many. A second call for the same rows does
+// nothing.
 func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	ids, all := make([]int64, len(jobs)), make(map[int64]again, len(jobs))
 	for i, job := range jobs {
@@ -136,8 +137,8 @@ func (q *JobRows) Defer(ctx context.Context, jobs []Deferred) (int, error) {
 	return n, nil
 }
 
-// GiveBack gives deliveries' jobs of this node new rows that are due at once and are no reruns, because nothing was sent
-// for them, and returns how many. It is for a stop, and leaves locked jobs to the nodes that reclaim them.
+// GiveBack gives deliveries' jobs of this node new rows that are due at once and are no reruns, because nothing was
+// sent for them, and returns how many. It is for a stop, and leaves locked jobs to the nodes that reclaim them.
 func (q *JobRows) GiveBack(ctx context.Context, jobs []int64) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil

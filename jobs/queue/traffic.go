@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// sampleInterval: T3 can put 15,000 deliveries per second on hold. So a failing endpoint gets at most 4,000 jobs before
-	// those of the others until a sample shows it.
+	// sampleInterval: T3 can put 15,000 deliveries per second on hold. So a failing endpoint gets at most 4,000 jobs
+	// before those of the others until a sample shows it.
 	sampleInterval = 250 * time.Millisecond
 	// A slow sample is taken less often: it may use a tenth of a connection's time.
 	sampleShare = 10
@@ -48,16 +48,16 @@ type HoldState struct {
 
 // ActiveProbation is a probation that holds deliveries.
 type ActiveProbation struct {
-	Key []byte
-	Met policy.Result // what started the hold
+	Key    []byte
+	Result policy.Result // what started the hold
 	// ProbeDue: a probe is due and none is in progress.
 	ProbeDue bool
 }
 
 // TrafficSample is the backlog at one moment. It is never changed.
 type TrafficSample struct {
-	// Queued counts the deliveries of each event subscription whose job, or whose batch's job, is ready or running, and the
-	// deliveries that wait for the next batch.
+	// Queued counts the deliveries of each event subscription whose job, or whose batch's job, is ready or running, and
+	// the deliveries that wait for the next batch.
 	Queued map[int64]int
 	// Holds are the holds of event subscriptions other than probation.
 	Holds      map[int64]HoldState
@@ -137,8 +137,8 @@ func (a Admissions) Take(subscription int64) bool {
 	return true
 }
 
-// Admit returns the free capacity of event subscriptions. It is none if many deliveries are on hold: new ones wait behind
-// them.
+// Admit returns the free capacity of event subscriptions. It is none if many deliveries are on hold: new ones wait
+// behind them.
 func (t *Traffic) Admit(subscriptions []int64) Admissions {
 	admitted := Admissions{}
 	t.mu.Lock()
@@ -255,7 +255,7 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 		Query(EachRow([]any{&id, &hold.Reason, &hold.TimeToLiveStopped, &hold.Resuming}, func() { fresh.Holds[id] = hold }))
 	var condition string
 	batch.Queue(probationsStatement).Query(EachRow([]any{&probation.Key, &condition, &probation.ProbeDue}, func() {
-		probation.Met = policy.ParseResult(condition)
+		probation.Result = policy.ParseResult(condition)
 		fresh.Probations[string(probation.Key)] = probation
 		probation.Key = nil
 	}))

@@ -28,8 +28,8 @@ func NewWake() *Wake {
 	return &Wake{collect: make(chan struct{}, 1), requested: make(chan struct{}, 1)}
 }
 
-// Request wakes the fetcher of a queue. It never waits: a fetcher that has been woken finds what is committed before its
-// query.
+// Request wakes the fetcher of a queue. It never waits: a fetcher that has been woken finds what is committed before
+// its query.
 func (w *Wake) Request(queue string) {
 	if queue == DeliverQueue {
 		w.fetchRequested.Store(true)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// AttemptArgs are the arguments of the job of one delivery attempt, of a delivery or of a batch. A job that names neither
-// is a batch cutter: it cuts the next batch of its event subscription, and then is that batch's job.
+// AttemptArgs are the arguments of the job of one delivery attempt, of a delivery or of a batch. A job that names
+// neither is a batch cutter: it cuts the next batch of its event subscription, and then is that batch's job.
 type AttemptArgs struct {
 	Subscription int64 `json:"s"`
 	Delivery     int64 `json:"d,omitempty"`
@@ -32,8 +32,8 @@ func (a AttemptArgs) Kind() string {
 // CutsBatch reports whether the job is a batch cutter's.
 func (a AttemptArgs) CutsBatch() bool { return a.Delivery == 0 && a.Batch == 0 }
 
-// Work is what one attempt sends: a delivery or the deliveries of a batch, with their events. The members of a batch have
-// the same number of attempts.
+// Work is what one attempt sends: a delivery or the deliveries of a batch, with their events. The members of a batch
+// have the same number of attempts.
 type Work struct {
 	// Job is the row that the work was loaded for.
 	Job            JobToken
@@ -137,8 +137,8 @@ type Probation struct {
 	EndpointBaseURL string
 	// Failing: a failure since the last success. Held: deliveries wait. Probe: this delivery is the probe.
 	Failing, Held, Probe bool
-	// Met is what began the hold: the result of the last failure that counted.
-	Met policy.Result
+	// Result is what began the hold: the result of the last failure that counted.
+	Result policy.Result
 
 	Key string
 }
@@ -168,7 +168,7 @@ type ProbationRow struct {
 func (w *Work) SetProbation(p Probation, found map[string]ProbationRow) {
 	row, failing := found[p.Key]
 	p.Failing, p.Held, p.Probe = failing, row.Held, row.Held && row.Probe == w.Job.JobID
-	p.Met = policy.ParseResult(row.Condition)
+	p.Result = policy.ParseResult(row.Condition)
 	w.Probation = p
 	if w.Hold == "" && p.Held && !p.Probe {
 		w.Hold = catalog.HoldProbation

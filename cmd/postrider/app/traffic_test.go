@@ -208,7 +208,7 @@ func TestTrafficSample(t *testing.T) {
 	require.Len(t, traffic.Probations, 1)
 	rest := traffic.ProbationOf(other.Cache.Snapshot(), sub)
 	require.True(t, rest.ProbeDue)
-	require.Equal(t, policy.Result{Status: 503}, rest.Met)
+	require.Equal(t, policy.Result{Status: 503}, rest.Result)
 	require.Empty(t, traffic.ProbesDue(other.Cache.Snapshot()), "nothing waits")
 	b.publish(t, "orders", "held", 2)
 	traffic, err = other.Traffic.SampleTraffic(t.Context())
