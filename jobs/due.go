@@ -43,9 +43,9 @@ func (a *attempt) checkDue(now time.Time) (verdict policy.Verdict, fates []deliv
 	if a.work.Hold != "" && a.work.TimeToLiveStopped {
 		return hold, nil, false
 	}
-	alone := len(a.work.Members) == 1
+	single := len(a.work.Members) == 1
 	a.work.Keep(func(m *queue.Member) bool {
-		verdict, stays := a.checkMember(m, alone, now)
+		verdict, stays := a.checkMember(m, single, now)
 		if !stays {
 			fates = append(fates, delivery.Fate{DeliveryID: m.DeliveryID, Verdict: verdict})
 		}
@@ -66,11 +66,11 @@ func (a *attempt) checkDue(now time.Time) (verdict policy.Verdict, fates []deliv
 // checkMember reports whether a member may be sent with the others, and otherwise what happens to it. After too many
 // reruns of a batch each member is sent alone with its own reruns: one event whose delivery crashes the process must
 // not end the others.
-func (a *attempt) checkMember(m *queue.Member, alone bool, now time.Time) (verdict policy.Verdict, stays bool) {
+func (a *attempt) checkMember(m *queue.Member, single bool, now time.Time) (verdict policy.Verdict, stays bool) {
 	switch {
 	case m.EventMissing:
 		return policy.Verdict{Action: policy.Drop, Reason: policy.ReasonEventMissing}, false
-	case a.reruns >= maxReruns && alone:
+	case a.reruns >= maxReruns && single:
 		return a.abandon(policy.ReasonTooManyReruns), false
 	case a.reruns >= maxReruns:
 		return policy.Verdict{Action: policy.Retry, At: now, Reason: policy.ReasonTooManyReruns}, false

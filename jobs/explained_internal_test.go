@@ -57,7 +57,8 @@ func everyResult() (all []policy.Result) {
 }
 
 func explainedCase(
-	t *testing.T, p *policy.Policy, behavior policy.Behavior, kind policy.EndpointKind, deadLetter bool, result policy.Result,
+	t *testing.T, p *policy.Policy, behavior policy.Behavior, kind policy.EndpointKind, deadLetter bool,
+	result policy.Result,
 ) explained {
 	t.Helper()
 	inRange := result
@@ -68,8 +69,9 @@ func explainedCase(
 		policy.ExplainOptions{Kind: kind, Result: inRange, Behavior: behavior, DeadLetter: &deadLetter})
 	require.NoError(t, err)
 	return explained{
-		rules: p.Resolve(policy.Overrides{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, result: result, explained: x,
-		name: fmt.Sprintf("%s %s %s, dead letters %t: %s", p.Name, behavior, kind, deadLetter, result),
+		rules: p.Resolve(policy.Overrides{Behavior: behavior, DeadLetter: &deadLetter}), kind: kind, result: result,
+		explained: x,
+		name:      fmt.Sprintf("%s %s %s, dead letters %t: %s", p.Name, behavior, kind, deadLetter, result),
 	}
 }
 
@@ -137,7 +139,9 @@ func (x explained) attemptTimes() (times []float64) {
 }
 
 // timeline runs a delivery's due checks; attempts take no time. hold, if any, is the hold whose probe each attempt is.
-func (a *attempt) timeline(result policy.Result, hold *policy.ProbationState) (times []float64, end policy.ExplainedEnd) {
+func (a *attempt) timeline(
+	result policy.Result, hold *policy.ProbationState,
+) (times []float64, end policy.ExplainedEnd) {
 	for now := a.work.NextAttemptAt; ; now = a.work.NextAttemptAt {
 		if hold != nil && hold.Held() && hold.Until.After(now) {
 			now = hold.Until

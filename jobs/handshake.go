@@ -57,10 +57,11 @@ func (e *Engine) sendHandshake(ctx context.Context, h *catalog.Handshake, job in
 func handshakeState(
 	h *catalog.Handshake, outcome policy.HandshakeOutcome, why string,
 ) (state catalog.HandshakeState, message string) {
-	switch {
-	case outcome == policy.HandshakeAccepted:
+	switch outcome {
+	case policy.HandshakeRejected: // below
+	case policy.HandshakeAccepted:
 		return catalog.HandshakeSucceeded, why
-	case outcome == policy.HandshakeAwaits:
+	case policy.HandshakeAwaits:
 		return catalog.HandshakeAwaiting,
 			fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
 				why, int(catalog.CallbackLifetime.Minutes()))
@@ -88,15 +89,15 @@ func (e *Engine) handshakeRequest(h *catalog.Handshake) *endpoint.HandshakeReque
 	if h.Purpose == catalog.PurposeValidation && h.Schema == event.CloudEvents {
 		return e.permissionRequest(h)
 	}
-	self := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
+	system := event.SystemEvent{ID: uuid.NewString(), Topic: h.Topic, Subscription: h.Subscription, Time: h.ReadAt}
 	r := &endpoint.HandshakeRequest{Method: http.MethodPost, URL: h.EndpointURL, Header: systemHeader(h)}
 	if h.Purpose == catalog.PurposeDeletion {
 		r.Header.Set("Aeg-Event-Type", "SubscriptionDeletion")
-		r.Body, r.Summary = event.DeletedBody(self, h.Schema), "POST of a deletion event"
+		r.Body, r.Summary = event.DeletedBody(system, h.Schema), "POST of a deletion event"
 		return r
 	}
 	r.Header.Set("Aeg-Event-Type", "SubscriptionValidation")
-	r.Body, r.Summary = event.ValidationBody(self, h.Code, h.ValidationURL()), "POST of a validation event"
+	r.Body, r.Summary = event.ValidationBody(system, h.Code, h.ValidationURL()), "POST of a validation event"
 	return r
 }
 

@@ -175,8 +175,13 @@ func (s *tokens) request(by *policy.Connection) (text string, lifetime time.Dura
 	case err != nil:
 		return "", 0, noToken(by, err)
 	}
-	if problem := unusable(got); problem != "" {
-		return "", 0, fmt.Errorf("no token from %s: %s", by.OAuth2.TokenURL, problem)
+	unsafe := func(r rune) bool { return r <= ' ' || r > '~' }
+	switch {
+	case !strings.EqualFold(got.Type(), "bearer"):
+		return "", 0, fmt.Errorf("no token from %s: its response has a token_type that is not Bearer", by.OAuth2.TokenURL)
+	case strings.ContainsFunc(got.AccessToken, unsafe):
+		return "", 0, fmt.Errorf("no token from %s: its response has no access_token that a header can carry",
+			by.OAuth2.TokenURL)
 	}
 	if got.Expiry.IsZero() {
 		return got.AccessToken, tokenLifetime, nil
@@ -209,15 +214,4 @@ func noToken(by *policy.Connection, err error) error {
 		err = errors.New(text)
 	}
 	return &PlainError{Text: "no token from " + by.OAuth2.TokenURL + ": " + text, Cause: err}
-}
-
-// unusable returns why a token cannot be sent; "" if it can.
-func unusable(t *oauth2.Token) string {
-	switch {
-	case !strings.EqualFold(t.Type(), "bearer"):
-		return "its response has a token_type that is not Bearer"
-	case strings.ContainsFunc(t.AccessToken, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "its response has no access_token that a header can carry"
-	}
-	return ""
 }

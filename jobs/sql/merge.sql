@@ -31,7 +31,7 @@ WITH taken AS (
         ON CONFLICT (span, begins, topic_id, subscription_id, kind, detail)
         DO UPDATE SET count = r.count + excluded.count,
                       latency_buckets = postrider_internal.add_buckets(r.latency_buckets, excluded.latency_buckets)
-), owed AS (
+), pending AS (
     INSERT INTO postrider_internal.backlog_counts AS o (subscription_id, deliveries)
     SELECT subscription_id, sum(CASE kind WHEN 'matched' THEN count ELSE -count END) FROM added
      WHERE kind IN ('matched', 'delivered', 'dead_lettered', 'dropped', 'canceled')
