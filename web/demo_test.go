@@ -82,7 +82,8 @@ func (b *bundle) insertDemoAttempts(t *testing.T, delivery int64) {
 			m.headers, m.excerpt)
 		require.NoError(t, err)
 	}
-	_, err := b.pool.Exec(t.Context(), update, delivery, len(attempts), ago(starts[0]), ago(starts[len(starts)-1]), ago(due))
+	_, err := b.pool.Exec(t.Context(), update, delivery, len(attempts), ago(starts[0]),
+		ago(starts[len(starts)-1]), ago(due))
 	require.NoError(t, err)
 	_, err = b.pool.Exec(t.Context(), `UPDATE postrider_internal.events SET published_at = now() + $2
 		WHERE id = (SELECT event_uuid FROM postrider_internal.deliveries WHERE id = $1)`, delivery, ago(starts[0]))

@@ -68,7 +68,8 @@ var files embed.FS
 type pages struct {
 	*site.Site
 	Options
-	bootstrap *bootstrap
+	// wrongTokens has the wrong admin tokens whose response is delayed.
+	wrongTokens chan struct{}
 	// wrongCodes limits the wrong codes of logins of each user on this node.
 	wrongCodes *policy.Buckets[string]
 	assets     site.Assets
@@ -91,7 +92,7 @@ func Mount(e *echo.Echo, o Options) error {
 	}
 	p := &pages{
 		Site:    &site.Site{Now: o.Parts.Clock.Now, Log: o.Logger, Done: doneTexts},
-		Options: o, bootstrap: newBootstrap(o.AdminToken),
+		Options: o, wrongTokens: make(chan struct{}, wrongTokensAtOnce),
 		wrongCodes: policy.NewBuckets[string](policy.Bucket{Burst: 10, Every: 10 * time.Second}),
 	}
 	if err := p.load(); err != nil {

@@ -83,7 +83,7 @@ func (p *pages) signOut(ctx context.Context, c echo.Context) (href string, err e
 
 // firstAdmin creates the first admin and signs in.
 func (p *pages) firstAdmin(ctx context.Context, c echo.Context) (href string, err error) {
-	if err := p.bootstrap.admits(ctx, c.FormValue("token")); err != nil {
+	if err := p.checkAdminToken(ctx, c.FormValue("token")); err != nil {
 		return "", err
 	}
 	password, err := newPassword(c)
@@ -105,34 +105,22 @@ func newPassword(c echo.Context) (string, error) {
 	return c.FormValue("password"), nil
 }
 
-// bootstrap checks the admin token of the form that creates the first admin. Wrong tokens of other clients never delay
-// the right one: with at least 32 characters it cannot be guessed.
-type bootstrap struct {
-	want    [sha256.Size]byte
-	waiting chan struct{} // the wrong tokens whose response is delayed
-}
-
-// The response to a wrong token is delayed by wrongTokenDelay. Beyond wrongTokensAtOnce of them, others get 429 at
-// once.
+// The response to a wrong admin token is delayed by wrongTokenDelay. Beyond wrongTokensAtOnce, others get 429 at once.
 const (
 	wrongTokenDelay   = time.Second
 	wrongTokensAtOnce = 10
 )
 
-func newBootstrap(token string) *bootstrap {
-	return &bootstrap{want: sha256.Sum256([]byte(token)), waiting: make(chan struct{}, wrongTokensAtOnce)}
-}
-
-// admits compares hashes, so that its duration depends neither on the token's length nor on the correct part of a
-// guess.
-func (b *bootstrap) admits(ctx context.Context, guess string) error {
-	got := sha256.Sum256([]byte(guess))
-	if subtle.ConstantTimeCompare(b.want[:], got[:]) == 1 {
+// checkAdminToken compares hashes, so that its duration does not depend on the token's length or the correct part of a
+// guess. Wrong tokens of other clients never delay the right one: with at least 32 characters it cannot be guessed.
+func (p *pages) checkAdminToken(ctx context.Context, guess string) error {
+	want, got := sha256.Sum256([]byte(p.AdminToken)), sha256.Sum256([]byte(guess))
+	if subtle.ConstantTimeCompare(want[:], got[:]) == 1 {
 		return nil
 	}
 	select {
-	case b.waiting <- struct{}{}:
-		defer func() { <-b.waiting }()
+	case p.wrongTokens <- struct{}{}:
+		defer func() { <-p.wrongTokens }()
 	default:
 		return &site.RejectionError{
 			Status: http.StatusTooManyRequests, Text: "Too many wrong tokens. Try again in a few seconds.",
