@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// operationStep is how many dead letters or events one transaction takes: a cancellation waits for it.
+	// operationStep is how many dead letters or events one transaction processes: a cancellation waits for it.
 	operationStep = 500
 	// eraseStep is how many events one transaction erases. It cancels their pending deliveries one by one.
 	eraseStep        = 200
@@ -83,9 +83,9 @@ func isBlocked(err error) bool { return postgres.SQLState(err) == "55000" }
 // reason returns why a step failed: the message of postrider's SQL functions, or one sentence for each class of
 // PostgreSQL's errors. PostgreSQL's message is in the log.
 func reason(wrong error) string {
-	var refused *postgres.FunctionError
-	if errors.As(postgres.AsFunctionError(wrong), &refused) {
-		return refused.Message // its hint is SQL
+	var rejection *postgres.FunctionError
+	if errors.As(postgres.AsFunctionError(wrong), &rejection) {
+		return rejection.Message // its hint is SQL
 	}
 	const seeLog = "; the log of the node has the cause"
 	state := postgres.SQLState(wrong)
@@ -116,7 +116,7 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 		case isBlocked(wrong):
 			step.Error = new(reason(wrong))
 		case wrong != nil:
-			step.Failure = new("a step could not be made: " + reason(wrong))
+			step.Failure = new("a step failed: " + reason(wrong))
 		case op.Kind == "redeliver_events":
 			step, err = o.stepEvents(ctx, tx, op)
 		case op.Kind == "erase_subject":
@@ -136,7 +136,7 @@ func (o *Operator) runStep(ctx context.Context, job int64, wrong error) (pause t
 	return pause, more, err
 }
 
-// pause returns the time that so many take at the operation's rate.
+// pause returns the time that a number of dead letters or events takes at the operation's rate.
 func (op *operationRow) pause(taken int) time.Duration {
 	if op.RatePerSecond == nil {
 		return 0
@@ -144,7 +144,7 @@ func (op *operationRow) pause(taken int) time.Duration {
 	return time.Duration(taken) * time.Second / time.Duration(*op.RatePerSecond)
 }
 
-// most is up to how many a step takes: those of a second at the operation's rate.
+// most is up to how many a step processes: those of a second at the operation's rate.
 func (op *operationRow) most() int {
 	if op.RatePerSecond == nil {
 		return operationStep
@@ -157,12 +157,8 @@ func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error)
 	const query = `SELECT id, kind, target_id, published_from, published_until, rate_per_second,
 		       nullif(cursor_at, '-infinity') AS reached_at, cursor_id AS reached_id
 		FROM postrider_internal.begin_step($1)`
-	rows, err := tx.Query(ctx, query, job)
-	if err != nil {
-		return nil, fmt.Errorf("begin a step of an operation: %w", err)
-	}
-	op, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[operationRow])
-	if errors.Is(err, pgx.ErrNoRows) {
+	op, err := postgres.Row[operationRow](ctx, tx, query, job)
+	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("begin a step of an operation: %w", err)
@@ -172,12 +168,8 @@ func beginStep(ctx context.Context, tx pgx.Tx, job int64) (*operationRow, error)
 
 func endStep(ctx context.Context, tx pgx.Tx, op *operationRow, step *stepResult, pause time.Duration) error {
 	const call = "SELECT postrider_internal.end_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-	_, err := tx.Exec(ctx, call, op.ID, step.Done, step.Skipped, step.Failed, step.Error, step.ReachedAt, step.ReachedID,
-		step.OfDeadLetters, step.Last, step.Failure, pause)
-	if err != nil {
-		return fmt.Errorf("end a step of an operation: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "end a step of an operation", call, op.ID, step.Done, step.Skipped, step.Failed,
+		step.Error, step.ReachedAt, step.ReachedID, step.OfDeadLetters, step.Last, step.Failure, pause)
 }
 
 // stepDeadLetters redelivers or purges the next dead letters. The step that finds none is the last.
@@ -193,10 +185,7 @@ func stepErasure(ctx context.Context, tx pgx.Tx, op *operationRow) (stepResult, 
 
 // callStep calls an SQL function that returns some columns of a stepResult.
 func callStep(ctx context.Context, tx pgx.Tx, call string, args ...any) (stepResult, error) {
-	rows, err := tx.Query(ctx, call, args...)
-	if err != nil {
-		return stepResult{}, fmt.Errorf("execute a step: %w", err)
-	}
+	rows, _ := tx.Query(ctx, call, args...) // CollectOneRow returns its error
 	step, err := pgx.CollectOneRow(rows, pgx.RowToStructByNameLax[stepResult])
 	if err != nil {
 		return step, fmt.Errorf("execute a step: %w", err)
@@ -206,17 +195,12 @@ func callStep(ctx context.Context, tx pgx.Tx, call string, args ...any) (stepRes
 
 // CleanOperations deletes operations that ended 30 days ago.
 func (o *Operator) CleanOperations(ctx context.Context) error {
-	const forget = `DELETE FROM postrider_internal.operations WHERE id IN (
+	const ended = `DELETE FROM postrider_internal.operations WHERE id IN (
 		SELECT id FROM postrider_internal.operations WHERE finished_at < now() - interval '30 days' LIMIT $1
 		FOR UPDATE SKIP LOCKED)`
 	// A redelivery that ends after its operation was deleted leaves counts without an operation.
-	const forgetOutcomes = `DELETE FROM postrider_internal.operation_outcomes e
+	const outcomes = `DELETE FROM postrider_internal.operation_outcomes e
 		WHERE NOT EXISTS (SELECT FROM postrider_internal.operations o WHERE o.id = e.operation_id)`
-	if _, err := o.db.Exec(ctx, forget, cleanOperations); err != nil {
-		return fmt.Errorf("delete operations: %w", err)
-	}
-	if _, err := o.db.Exec(ctx, forgetOutcomes); err != nil {
-		return fmt.Errorf("delete the outcomes of operations: %w", err)
-	}
-	return nil
+	return errors.Join(postgres.Exec(ctx, o.db, "delete operations", ended, cleanOperations),
+		postgres.Exec(ctx, o.db, "delete the outcomes of operations", outcomes))
 }

@@ -22,23 +22,23 @@ func (o *Operator) stepEvents(ctx context.Context, tx pgx.Tx, op *operationRow) 
 		step.Failure = &gone
 		return step, err
 	}
-	place := query.Past{
+	past := query.Past{
 		TopicID: sub.TopicID, From: *op.PublishedFrom, Until: *op.PublishedUntil, Day: op.ReachedAt.UTC(),
 		After: op.ReachedID,
 	}
-	found, err := place.Scan(ctx, tx, op.most())
+	found, err := past.Scan(ctx, tx, op.most())
 	if err != nil {
 		return step, err
 	}
 	read := 0
 	if len(found.IDs) > 0 {
-		if step, read, err = redeliverPast(ctx, tx, op, sub, place.Day, found.IDs); err != nil {
+		if step, read, err = redeliverPast(ctx, tx, op, sub, past.Day, found.IDs); err != nil {
 			return step, err
 		}
 	}
 	step.Taken = int(step.Done) // the rate is that of deliveries
-	step.Last = place.Pass(&found, read, op.most())
-	step.ReachedAt, step.ReachedID = pgtype.Timestamptz{Time: place.Day, Valid: true}, &place.After
+	step.Last = past.Pass(&found, read, op.most())
+	step.ReachedAt, step.ReachedID = pgtype.Timestamptz{Time: past.Day, Valid: true}, &past.After
 	return step, nil
 }
 

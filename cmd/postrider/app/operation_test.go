@@ -291,7 +291,7 @@ func TestOperationFails(t *testing.T) {
 	b.requireOperation(t, id, "redeliver failed: matched 1 done 0 skipped 0 failed 0")
 	o, err := b.store.Reader.Operation(t.Context(), id)
 	require.NoError(t, err)
-	require.Equal(t, "a step could not be made: the database rejected a change because it contradicts other stored data; "+
+	require.Equal(t, "a step failed: the database rejected a change because it contradicts other stored data; "+
 		"the log of the node has the cause", *o.LastError)
 	require.Contains(t, log.String(), `violates check constraint`)
 	require.Contains(t, log.String(), `"sqlstate":"23514"`)

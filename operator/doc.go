@@ -1,2 +1,0 @@
-// Package operator does what an operator does: cancel, retry, redeliver, purge and erase, one by one or in bulk.
-package operator
