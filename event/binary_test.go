@@ -308,9 +308,9 @@ func FuzzParseBinary(f *testing.F) {
 		events, err := Input{Schema: CloudEvents, Limits: Limits{MaxEventBytes: 4096}}.ParseBinary(h, body)
 		require.Equal(t, kept, string(body))
 		if err != nil {
-			var refusal *Error
-			require.ErrorAs(t, err, &refusal)
-			require.NotEmpty(t, refusal.Message)
+			var rejection *Error
+			require.ErrorAs(t, err, &rejection)
+			require.NotEmpty(t, rejection.Message)
 			return
 		}
 		require.Len(t, events, 1)

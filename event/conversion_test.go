@@ -203,9 +203,9 @@ func FuzzParseCustom(f *testing.F) {
 		events, err := in.Parse("", body)
 		require.Equal(t, kept, string(body), "the body is left alone")
 		if err != nil {
-			var refusal *Error
-			require.ErrorAs(t, err, &refusal)
-			require.NotEmpty(t, refusal.Message)
+			var rejection *Error
+			require.ErrorAs(t, err, &rejection)
+			require.NotEmpty(t, rejection.Message)
 			return
 		}
 		for _, e := range events {

@@ -132,7 +132,7 @@ func TestInvalidCustomEvents(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 1025)
 	const required = `"key":"k","when":"2026-01-02T03:04:05Z"`
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{name: "no id", body: `{"when":"2026-01-02T03:04:05Z"}`, field: "key", message: "events[0].key: is required: " +
 			"inputSchemaMapping reads id from it"},
 		{name: "id null", body: `{"key":null}`, field: "key", message: "events[0].key: is required: inputSchemaMapping " +
@@ -179,7 +179,7 @@ func TestInvalidCustomEventsWithoutDefaults(t *testing.T) {
 	t.Parallel()
 	const noDefaults = `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what"},` +
 		`"subject":{"sourceField":"who"}}}`
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{
 			name: "no eventType and no default", body: `[{"what":"t","who":"s"},{"who":"s"}]`, index: 1, field: "what",
 			message: "events[1].what: is required: inputSchemaMapping reads eventType from it",
@@ -214,7 +214,7 @@ func TestParseCustomNeedsInput(t *testing.T) {
 		change(&in)
 		_, err := in.Parse("application/json", []byte("[]"))
 		require.EqualError(t, err, strings.TrimSpace(message))
-		var refusal *Error
-		require.NotErrorAs(t, err, &refusal)
+		var rejection *Error
+		require.NotErrorAs(t, err, &rejection)
 	}
 }

@@ -290,10 +290,10 @@ func FuzzParse(f *testing.F) {
 			Limits{MaxDepth: 8, MaxEvents: 3, MaxEventBytes: 2048})
 		require.Equal(t, kept, string(body), "the body is left alone")
 		if err != nil {
-			var refusal *Error
-			require.ErrorAs(t, err, &refusal)
-			require.Contains(t, []int{400, 413}, refusal.Status)
-			require.NotEmpty(t, refusal.Message)
+			var rejection *Error
+			require.ErrorAs(t, err, &rejection)
+			require.Contains(t, []int{400, 413}, rejection.Status)
+			require.NotEmpty(t, rejection.Message)
 			require.Empty(t, events)
 			return
 		}

@@ -28,10 +28,10 @@ func ExampleError() {
 	body := []byte(`[{"id":"1","subject":"/orders/7","eventType":"OrderPlaced","eventTime":"yesterday"}]`)
 	in := event.Input{Schema: event.EventGrid, Topic: "orders", Limits: event.DefaultLimits()}
 	_, err := in.Parse("application/json", body)
-	var refusal *event.Error
-	if errors.As(err, &refusal) {
-		fmt.Println(refusal.Status, refusal.Code, refusal.Index, refusal.Field)
-		fmt.Println(refusal)
+	var rejection *event.Error
+	if errors.As(err, &rejection) {
+		fmt.Println(rejection.Status, rejection.Code, rejection.Index, rejection.Field)
+		fmt.Println(rejection)
 	}
 	// Output:
 	// 400 InvalidEvent 0 eventTime

@@ -48,11 +48,11 @@ func TestAccept(t *testing.T) {
 				require.Equal(t, want, got, "%s %q", schema, c.contentType)
 				continue
 			}
-			var refusal *Error
-			require.ErrorAs(t, err, &refusal, "%s %q", schema, c.contentType)
-			require.Equal(t, 415, refusal.Status)
-			require.Equal(t, CodeUnsupportedMediaType, refusal.Code)
-			require.Equal(t, -1, refusal.Index)
+			var rejection *Error
+			require.ErrorAs(t, err, &rejection, "%s %q", schema, c.contentType)
+			require.Equal(t, 415, rejection.Status)
+			require.Equal(t, CodeUnsupportedMediaType, rejection.Code)
+			require.Equal(t, -1, rejection.Index)
 		}
 	}
 }

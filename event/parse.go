@@ -34,7 +34,7 @@ func (in Input) parser(src []byte) *parser {
 var byteOrderMark = []byte("\ufeff")
 
 // document reads the whole body.
-func (p *parser) document(want shape) *Error {
+func (p *parser) document(expected shape) *Error {
 	if bytes.HasPrefix(p.Text, byteOrderMark) {
 		p.Pos = len(byteOrderMark)
 	}
@@ -44,10 +44,10 @@ func (p *parser) document(want shape) *Error {
 	}
 	first := p.Space()
 	if p.Pos == len(p.Text) {
-		return reject(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", want)
+		return reject(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", expected)
 	}
-	if !want.takes(first) {
-		return p.misshapen(want)
+	if !expected.takes(first) {
+		return p.misshapen(expected)
 	}
 	if err := p.outermost(first); err != nil {
 		return err
@@ -59,12 +59,12 @@ func (p *parser) document(want shape) *Error {
 }
 
 // misshapen returns the error for a body of another shape, or that is not JSON.
-func (p *parser) misshapen(want shape) *Error {
+func (p *parser) misshapen(expected shape) *Error {
 	first := p.Peek()
 	if first != '{' && first != '[' && !p.Value() {
 		return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos)
 	}
-	return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", want, kind(first))
+	return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", expected, kind(first))
 }
 
 // outermost reads one event or an array of them.

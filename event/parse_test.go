@@ -157,7 +157,7 @@ func TestParseNothing(t *testing.T) {
 	}
 }
 
-type refusal struct {
+type rejection struct {
 	name, body, message string
 	parse               func(string) ([]Event, error)
 	status              int
@@ -166,7 +166,7 @@ type refusal struct {
 	field               string
 }
 
-func (c refusal) run(t *testing.T) {
+func (c rejection) run(t *testing.T) {
 	t.Helper()
 	t.Run(c.name, func(t *testing.T) {
 		t.Parallel()
@@ -181,7 +181,7 @@ func (c refusal) run(t *testing.T) {
 
 func TestInvalidBodies(t *testing.T) {
 	t.Parallel()
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{name: "empty", body: "", message: "the body is empty: expected an array of events"},
 		{name: "white space", body: " \n", message: "the body is empty: expected an array of events"},
 		{name: "byte order mark alone", body: "\ufeff", message: "the body is empty: expected an array of events"},
@@ -208,7 +208,7 @@ func TestInvalidShapes(t *testing.T) {
 	batch := func(body string) ([]Event, error) {
 		return parseBody(CloudEvents, "application/cloudevents-batch+json", []byte(body), "orders", Limits{})
 	}
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{
 			name: "Event Grid, object", parse: parseGrid, body: gridEvent,
 			message: "expected an array of events, found an object",
@@ -232,7 +232,7 @@ func TestInvalidShapes(t *testing.T) {
 func TestMalformedEvents(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 256) + strings.Repeat("]", 256)
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{name: "no end", body: "[" +
 			gridEvent, index: 0, message: "events[0]: the text ends too early, at byte 84 of the body"},
 		{name: "no comma", body: "[" + gridEvent + gridEvent + "]", index: 0, message: "events[0]: expected ',' or ']' " +
@@ -254,7 +254,7 @@ func TestInvalidEventGridEnvelopes(t *testing.T) {
 	t.Parallel()
 	plain := "[" + gridEvent + "]"
 	long := func(n int) string { return strings.Repeat("a", n) }
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{name: "no object", body: "[1]", message: "events[0]: must be an object, is a number"},
 		{name: "array in the array", body: "[[]]", message: "events[0]: must be an object, is an array"},
 		{name: "empty object", body: "[{}]", field: "id", message: "events[0].id: is required"},
@@ -346,7 +346,7 @@ func TestInvalidCloudEventEnvelopes(t *testing.T) {
 	t.Parallel()
 	const base64Beside, name20 = "events[0].data_base64: must be absent if there is data",
 		"an extension attribute's name must be 1 to 20 characters of a-z and 0-9"
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{name: "no specversion", body: change(cloudOne, `"specversion":"1.0",`,
 			``), field: "specversion", message: "events[0].specversion: is required"},
 		{name: "specversion 0.3", body: change(cloudOne, `1.0`,
@@ -434,8 +434,8 @@ func TestParseUnknownSchema(t *testing.T) {
 	t.Parallel()
 	_, err := parseBody("CustomInputSchema", "application/json", []byte("[]"), "orders", Limits{})
 	require.EqualError(t, err, `parse events: unknown schema "CustomInputSchema"`)
-	var refusal *Error
-	require.NotErrorAs(t, err, &refusal)
+	var rejection *Error
+	require.NotErrorAs(t, err, &rejection)
 }
 
 // Appending to one event's Body must not overwrite the next one's.

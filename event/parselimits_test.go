@@ -23,7 +23,7 @@ func TestParseLimits(t *testing.T) {
 		require.Len(t, events, 3)
 	}
 	many := "[" + strings.Repeat(gridEvent+",", 5000) + gridEvent + "]"
-	for _, c := range []refusal{
+	for _, c := range []rejection{
 		{
 			name: "one event too many", parse: parse(Limits{MaxEvents: 2}), body: three, index: 2,
 			message: "events[2]: a request has at most 2 events",

@@ -160,10 +160,10 @@ func FuzzEndpointURL(f *testing.F) {
 	})
 }
 
-// rejectedEndpoints are the rows of testdata/refused-endpoints.txt: a URL and a part of the error.
+// rejectedEndpoints are the rows of testdata/rejected-endpoints.txt: a URL and a part of the error.
 func rejectedEndpoints(t *testing.T, port string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/refused-endpoints.txt")
+	text, err := os.ReadFile("testdata/rejected-endpoints.txt")
 	require.NoError(t, err)
 	rows := map[string]string{}
 	for line := range strings.Lines(string(text)) {

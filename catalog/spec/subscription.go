@@ -135,7 +135,7 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "deadLetterDestination.properties.url", Section: DeadLetters, Label: "Blob location", Kind: Text, Flag: "-",
-		Help:    "Of Blob: a location that an operator has allowed with serve --dead-letter-location, or a place within it.",
+		Help:    "Of Blob: a location that an operator has allowed with serve --dead-letter-location, or a path within it.",
 		Default: "none", Example: "s3://bucket/dead-letters",
 	},
 	{

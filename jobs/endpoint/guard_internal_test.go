@@ -286,7 +286,7 @@ func counting(t *testing.T) (port string, reached *atomic.Int64) {
 func TestRejectedEndpointsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	port, reached := counting(t)
-	text, err := os.ReadFile("../../policy/testdata/refused-endpoints.txt")
+	text, err := os.ReadFile("../../policy/testdata/rejected-endpoints.txt")
 	require.NoError(t, err)
 	resolver := nameServer(t, func(string) netip.Addr { return netip.MustParseAddr("127.0.0.1") })
 	c := NewClient(t.Context(), Options{MaxIdleConnections: 10, AllowHTTP: true, Resolver: resolver})

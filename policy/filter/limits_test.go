@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusals are invalid advanced filters with the property and the message.
-var refusals = []struct{ name, clause, field, message string }{
+// rejections are invalid advanced filters with the property and the message.
+var rejections = []struct{ name, clause, field, message string }{
 	{"an unknown operator", `{"operatorType":"NumberEquals","key":"a"}`, "operatorType", "must be one of NumberIn, " +
 		"NumberNotIn, NumberLessThan, "},
 	{
@@ -61,7 +61,7 @@ var refusals = []struct{ name, clause, field, message string }{
 
 func TestInvalidAdvancedFilters(t *testing.T) {
 	t.Parallel()
-	for _, tt := range refusals {
+	for _, tt := range rejections {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			field := "filter.advancedFilters[1]"
