@@ -60,7 +60,7 @@ var clockReaders = map[string]string{
 	"commit.go begin":             "the age of the holds",
 	"load.go query":               "the age of the holds",
 	"load.go readMembers":         "the age of the holds",
-	"confirm.go run":             "how long ago the catalog was queried",
+	"confirm.go run":              "how long ago the catalog was queried",
 	"handoff.go Next":             "how long ago jobs were queried",
 	"handoff.go Fetched":          "how long ago a job was fetched",
 	"pastevents.go CountEvents":   "how long the count takes",
