@@ -72,7 +72,7 @@ type SecondReport struct {
 type NoiseReport struct {
 	Endpoints int    `json:"endpoints"`
 	Policy    string `json:"policy,omitempty"`
-	Backlog   int64  `json:"owed"`      // pending deliveries when the noise began
+	Backlog   int64  `json:"backlog"`   // pending deliveries when the noise began
 	Published int64  `json:"published"` // events, including those of Backlog
 	// Calls are the delivery attempts during the noise. FirstCallAfter is 0 if there was none.
 	Calls          int64   `json:"calls"`

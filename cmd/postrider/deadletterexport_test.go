@@ -61,13 +61,15 @@ func TestKillBetweenTheFileAndItsMark(t *testing.T) {
 	db.exec("CREATE TRIGGER wait BEFORE DELETE ON postrider_internal.exports FOR EACH ROW EXECUTE FUNCTION " +
 		"postrider_internal.wait()")
 	db.exec("UPDATE postrider_internal.dead_letters SET export_due_at = now()")
-	eventually(t, "the node is about to say that the file is written",
+	eventually(t, "the node is about to record the export",
 		db.atLeast(1, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted"))
 	found, err := filepath.Glob(directory + "/BILLING/*/*/*/*/*.json")
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, 2, one[int](db, "SELECT count(*) FROM postrider.dead_letters WHERE export_state = 'pending'"))
 	n.kill()
+	// otherwise PostgreSQL would still execute the statement of the killed node
+	db.exec("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted")
 	require.NoError(t, blocker.Rollback(t.Context()))
 	before, err := os.ReadFile(found[0])
 	require.NoError(t, err)

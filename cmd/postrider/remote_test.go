@@ -147,7 +147,7 @@ func subscriptionVerbs(t *testing.T, r *remote) {
 	require.NotContains(t, raw, "s3cret")
 
 	require.Contains(t, r.run(t, 1, "subscription", "create", "subscribed", "all-flags", "--endpoint", endpoint).stderr,
-		"has an event subscription all-flags already")
+		"event subscription all-flags of topic subscribed exists already")
 	changed := r.object(t, "subscription", "update", "subscribed", "all-flags", "--event-ttl", "30", "--unset", "labels",
 		"--unset", "filter.advancedFilters")
 	require.JSONEq(t, `{"policy":"ga-2021","maxDeliveryAttempts":7,"eventTimeToLiveInMinutes":30}`,

@@ -79,8 +79,8 @@ func applyTooLate(t *testing.T, r *remote) {
 		status       int
 		steps, shown string
 	}{
-		{http.StatusCreated, `"stepsInSeconds":[2]`, "(1 to make, 0 to change, "},
-		{http.StatusOK, `"stepsInSeconds":[3]`, "(0 to make, 1 to change, "},
+		{http.StatusCreated, `"stepsInSeconds":[2]`, "(1 to create, 0 to change, "},
+		{http.StatusOK, `"stepsInSeconds":[3]`, "(0 to create, 1 to change, "},
 	} {
 		proxy := httputil.NewSingleHostReverseProxy(behind)
 		between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -135,12 +135,12 @@ func applyAzure(t *testing.T, r *remote) {
 	for _, note := range []string{
 		"plain: azureActiveDirectoryTenantId is not supported", "plain: omitted secret header X-S",
 		"hub: omitted, because endpointType EventHub is not supported",
-		"blobs: events of /subscriptions/s/providers/Microsoft.Storage",
+		"blobs: omitted, because /subscriptions/s/providers/Microsoft.Storage",
 	} {
 		require.Contains(t, dry.stderr, "not supported: event subscription "+note)
 	}
 	require.Contains(t, dry.stdout, "+ topic azured\n+ subscription azured/plain\n")
-	require.Contains(t, dry.stdout, "(2 to make, ")
+	require.Contains(t, dry.stdout, "(2 to create, ")
 	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--yes").stdout,
 		"created topic azured\ncreated subscription azured/plain\n")
 	require.Contains(t, r.run(t, 0, "apply", "-f", file, "--dry-run").stdout, "0 to change")

@@ -39,7 +39,7 @@ func actionVerbs(t *testing.T, r *remote) {
 	require.Contains(t, revealed["endpointUrl"], "/acted?code=secret")
 	require.Equal(t, "s3cret", rest.ValueAt(rest.Objects(revealed, "deliveryAttributeMappings")[0], "properties.value"))
 	require.Regexp(t,
-		`(?m)^endpoint +http\S+code=secret\nheader X-Secret +s3cret\nheader X-Path +of each event: data\.path$`,
+		`(?m)^endpoint +http\S+code=secret\nheader X-Secret +s3cret\nheader X-Path +from each event: data\.path$`,
 		r.run(t, 0, "subscription", "reveal", "acted", "billing").stdout)
 
 	secrets := r.object(t, "subscription", "signing-secrets", "acted", "billing")
@@ -56,7 +56,7 @@ func actionVerbs(t *testing.T, r *remote) {
 	sent := r.object(t, "subscription", "test-delivery", "acted", "billing")
 	require.Equal(t, "postrider.TestEvent",
 		one[string](r.db, "SELECT event_type FROM postrider.deliveries WHERE delivery_id = "+rest.TextAt(sent, "deliveryId")))
-	require.Regexp(t, `^A sample event is delivery (\d+); see postrider delivery show \d+\.\n$`,
+	require.Regexp(t, `^The sample event is delivery (\d+); see postrider delivery show \d+\.\n$`,
 		r.run(t, 0, "subscription", "test-delivery", "acted", "billing").stdout)
 	require.Contains(t, r.run(t, 1, "subscription", "probe", "acted", "billing").stderr, "probation")
 	r.db.exec(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until, cause, step,
