@@ -64,7 +64,8 @@ func TestOperateFromTheCommandLine(t *testing.T) {
 		"releasing what is not on probation is nothing")
 
 	require.Regexp(t, `(?m)^state +dead_lettered$`, run(0, "delivery", "show", id(1)))
-	require.Equal(t, "postrider: delivery 7777 does not exist or is no longer stored\n", run(1, "delivery", "show", "7777"))
+	require.Equal(t, "postrider: delivery 7777 does not exist or is no longer stored\n",
+		run(1, "delivery", "show", "7777"))
 	var shown struct{ State, SystemID, Subject string }
 	require.NoError(t, json.Unmarshal([]byte(run(0, "delivery", "show", id(3), "-o", "json")), &shown))
 	require.Equal(t, "pending", shown.State)
