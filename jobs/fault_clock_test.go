@@ -35,7 +35,7 @@ var clockReaders = map[string]string{
 	"loops.go sweep":              "how long a pass took",
 	"gate.go join":                "how long ago an endpoint responded",
 	"gate.go Leave":               "how long ago an endpoint responded",
-	"gate.go Learn":               "how long ago an endpoint responded",
+	"gate.go Observe":             "how long ago an endpoint responded",
 	"gate.go mayWait":             "how long ago an endpoint responded",
 	"gate.go localCapacity":       "how long ago an endpoint responded",
 	"load.go queueHold":           "the database's time, continued",
