@@ -19,7 +19,7 @@ import (
 	"postrider/server"
 )
 
-// apiKey makes one and returns it.
+// apiKey creates an API key and returns it.
 func (b *bundle) apiKey(name, scope, topic string) string {
 	b.t.Helper()
 	body := fmt.Sprintf(`{"name":%q,"scope":%q}`, name, scope)
@@ -29,8 +29,8 @@ func (b *bundle) apiKey(name, scope, topic string) string {
 	return b.manage(http.MethodPost, "/v1/apiKeys", body).json(http.StatusCreated)["key"].(string)
 }
 
-// rolesInWriting is the table of docs/operate/access.md: method and path, and the role that is needed.
-func rolesInWriting(t *testing.T) map[string]access.Role {
+// documentedRoles is the table of docs/operate/access.md: method and path, and the role that is needed.
+func documentedRoles(t *testing.T) map[string]access.Role {
 	t.Helper()
 	text, err := os.ReadFile("../docs/operate/access.md")
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestWhoMayWhat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	accessKey := b.topic("orders", "")
-	rights := map[string]access.Role{ // what is right, and what it may
+	rights := map[string]access.Role{ // credentials and their roles
 		"Bearer " + adminToken:                         access.RoleAdmin,
 		"bearer " + b.apiKey("a", "admin", ""):         access.RoleAdmin,
 		"Bearer " + b.apiKey("o", "operate", ""):       access.RoleOperator,
@@ -69,11 +69,11 @@ func TestWhoMayWhat(t *testing.T) {
 		"Bearer " + accessKey, "Bearer " + devKey,
 		"Bearer prk_" + strings.Repeat("A", 43), "Bearer " + revoked, "SharedAccessKey " + b.apiKey("scheme", "admin", ""),
 	}
-	written, tried := rolesInWriting(t), 0
+	written, tried := documentedRoles(t), 0
 	for _, op := range operations(t) {
 		needed, management := scopeRoles[op.Access]
 		if !management {
-			continue // TestWhoMayPublish
+			continue // TestAccessToPublishing
 		}
 		route := op.method + " " + op.template
 		if strings.HasPrefix(op.path, "/v1") {
@@ -86,29 +86,29 @@ func TestWhoMayWhat(t *testing.T) {
 			DefaultValidation: vouched, ValidationWait: time.Millisecond,
 		})
 		require.NoError(t, err)
-		send := func(who access.Actor, headers ...string) answer {
+		send := func(who access.Actor, headers ...string) response {
 			r := httptest.NewRequestWithContext(access.WithActor(t.Context(), who), op.method, op.path, strings.NewReader("{}"))
 			for i := 0; i < len(headers); i += 2 {
 				r.Header.Set(headers[i], headers[i+1])
 			}
 			w := httptest.NewRecorder()
 			fresh.Handler().ServeHTTP(w, r)
-			return answer{t, w.Code, w.Header(), w.Body.String()}
+			return response{t, w.Code, w.Header(), w.Body.String()}
 		}
 		for _, wrong := range wrongs {
 			require.Equal(t, http.StatusUnauthorized, send(access.Actor{}, "Authorization", wrong).status, "%s with %q",
 				route, wrong)
 		}
-		send(access.Actor{}, "aeg-sas-key", adminToken).refused(401, "Unauthorized")
-		judge := func(what string, role access.Role, a answer) {
+		send(access.Actor{}, "aeg-sas-key", adminToken).rejected(401, "Unauthorized")
+		judge := func(what string, role access.Role, a response) {
 			t.Helper()
 			if role.Allows(needed) {
 				require.NotContains(t, []int{401, 403}, a.status, "%s with %s", route, what)
 				return
 			}
-			refused := a.refused(403, "Forbidden")
-			require.Contains(t, refused.Message, "this needs the role "+string(needed))
-			require.Contains(t, refused.Message, string(role))
+			rejected := a.rejected(403, "Forbidden")
+			require.Contains(t, rejected.Message, "this needs the role "+string(needed))
+			require.Contains(t, rejected.Message, string(role))
 		}
 		for _, shown := range slices.Sorted(maps.Keys(rights)) {
 			judge(shown, rights[shown], send(access.Actor{}, "Authorization", shown))
@@ -124,8 +124,8 @@ func TestWhoMayWhat(t *testing.T) {
 	}
 }
 
-// The same for what publishers and strangers use.
-func TestWhoMayPublish(t *testing.T) {
+// The operations of publishers and of clients without a credential.
+func TestAccessToPublishing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	accessKey := b.topic("orders", "")
@@ -167,8 +167,8 @@ func TestWhoMayPublish(t *testing.T) {
 	require.Equal(t, 8, tried["none"])
 }
 
-// No way of writing a path leads past the door.
-func TestNoPathAvoidsTheDoor(t *testing.T) {
+// No spelling of a path avoids authentication.
+func TestNoPathAvoidsAuthentication(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
@@ -224,7 +224,7 @@ func TestPublishingWithAPIKeys(t *testing.T) {
 				append(header, "Content-Type", "application/json")...)
 			require.Equal(t, row.status, a.status, "%s to %s by %s: %s", row.key, row.topic, name, a.body)
 			if row.status == 403 {
-				require.Contains(t, a.refused(403, "Forbidden").Message, "API key "+row.key)
+				require.Contains(t, a.rejected(403, "Forbidden").Message, "API key "+row.key)
 			}
 		}
 	}
@@ -237,18 +237,18 @@ func TestPublishingWithAPIKeys(t *testing.T) {
 	for name, key := range map[string]string{
 		"revoked": keys["orders"], "unknown": "prk_" + strings.Repeat("A", 43), "cut": keys["publish"][:40],
 	} {
-		require.Contains(t, b.publish("orders", key, eventNamed(name)).refused(401, "Unauthorized").Message,
+		require.Contains(t, b.publish("orders", key, eventNamed(name)).rejected(401, "Unauthorized").Message,
 			"the API key does not exist", name)
 	}
 	require.Equal(t, 13, b.count("SELECT count(*) FROM postrider.events"))
 }
 
-// Who guesses at /v1 is put off, and who was right before is heard all the same.
+// Guesses under /v1 are limited, except with a credential that was valid before.
 func TestGuessingAtTheAPI(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.apiKey("ci", "read", "")
-	get := func(token string) answer {
+	get := func(token string) response {
 		return b.send(http.MethodGet, "/v1/topics", "", "Authorization", "Bearer "+token)
 	}
 	require.Equal(t, http.StatusOK, get(key).status)
@@ -259,9 +259,9 @@ func TestGuessingAtTheAPI(t *testing.T) {
 	}
 	require.Equal(t, 120, status[401]+status[429])
 	require.InDelta(t, 35, status[401], 6, "thirty, and one a second")
-	refused := get("prk_another")
-	require.Contains(t, refused.refused(429, "TooManyRequests").Message, "from your address")
-	require.NotEmpty(t, refused.header.Get("Retry-After"))
+	rejected := get("prk_another")
+	require.Contains(t, rejected.rejected(429, "TooManyRequests").Message, "from your address")
+	require.NotEmpty(t, rejected.header.Get("Retry-After"))
 	require.Equal(t, http.StatusOK, get(key).status)
 	require.Equal(t, http.StatusOK, get(adminToken).status)
 }
@@ -272,7 +272,7 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 	b.topic("orders", "")
 	admin := b.apiKey("root", "admin", "")
 	b.audited()
-	as := func(key, method, path, body string) answer {
+	as := func(key, method, path, body string) response {
 		return b.send(method, path, body, "Authorization", "Bearer "+key)
 	}
 	for body, target := range map[string]string{
@@ -286,10 +286,10 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 		`{"name":"x","scope":"read","expiresInDays":9999999999}`: "expiresInDays",
 	} {
 		require.Equal(t, target,
-			as(admin, "POST", "/v1/apiKeys", body).refused(400, "InvalidRequest").Details[0].Target, body)
+			as(admin, "POST", "/v1/apiKeys", body).rejected(400, "InvalidRequest").Details[0].Target, body)
 	}
-	as(admin, "POST", "/v1/apiKeys", `{"name":"x","scope":"publish","topic":"never"}`).refused(404, "NotFound")
-	as(admin, "POST", "/v1/apiKeys", `{"name":"root","scope":"read"}`).refused(409, "NameTaken")
+	as(admin, "POST", "/v1/apiKeys", `{"name":"x","scope":"publish","topic":"never"}`).rejected(404, "NotFound")
+	as(admin, "POST", "/v1/apiKeys", `{"name":"root","scope":"read"}`).rejected(409, "NameTaken")
 	made := as(admin, "POST", "/v1/apiKeys", `{"name":"ci","scope":"read","expiresInDays":1}`)
 	require.Equal(t, "no-store", made.header.Get("Cache-Control"))
 	require.Equal(t, "key:root", made.json(201)["createdBy"])
@@ -301,22 +301,22 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 	require.Nil(t, last["nextLink"])
 	for _, name := range []string{"never", "%00", "%ff"} {
 		for _, where := range []string{"/v1/apiKeys/", "/v1/users/"} {
-			as(admin, "GET", where+name, "").refused(404, "NotFound")
-			as(admin, "DELETE", where+name, "").refused(404, "NotFound")
+			as(admin, "GET", where+name, "").rejected(404, "NotFound")
+			as(admin, "DELETE", where+name, "").rejected(404, "NotFound")
 		}
 	}
 	require.Equal(t, "revoked", as(admin, "DELETE", "/v1/apiKeys/ci", "").json(200)["state"])
 
-	as(admin, "PUT", "/v1/users/anna", `{"role":"admin"}`).refused(400, "InvalidRequest")
-	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"short"}`).refused(400, "InvalidRequest")
-	weak := as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"password1234"}`).refused(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/anna", `{"role":"admin"}`).rejected(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"short"}`).rejected(400, "InvalidRequest")
+	weak := as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"password1234"}`).rejected(400, "InvalidRequest")
 	require.Contains(t, weak.Message, "too easy to guess")
-	as(admin, "PUT", "/v1/users/anna", `{"password":"correct horse battery"}`).refused(400, "InvalidRequest")
-	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).refused(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/anna", `{"password":"correct horse battery"}`).rejected(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).rejected(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"correct horse battery"}`).json(201)
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","disabled":false}`).json(200)
-	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).refused(409, "LastAdmin")
-	as(admin, "DELETE", "/v1/users/anna", "").refused(409, "LastAdmin")
+	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).rejected(409, "LastAdmin")
+	as(admin, "DELETE", "/v1/users/anna", "").rejected(409, "LastAdmin")
 	require.Equal(t, []string{
 		`api_key_made -/- {"expiresAt":"…","key":"ci","scope":"read"}`, `api_key_revoked -/- {"key":"ci"}`,
 		`user_made -/- {"role":"admin","user":"anna"}`,
@@ -328,19 +328,19 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 		b.audited())
 }
 
-// A user is changed or removed only in the version that was read, if somebody asks for that.
+// If-Match limits changes of a user to one version.
 func TestEtagsOfUsers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	with := func(method, body string, headers ...string) answer {
+	with := func(method, body string, headers ...string) response {
 		return b.send(method, "/v1/users/anna", body, append(headers, "Authorization", "Bearer "+adminToken)...)
 	}
 	const anna = `{"role":"viewer","password":"correct horse battery"}`
-	with("PUT", anna, "If-Match", "*").refused(412, "PreconditionFailed")
+	with("PUT", anna, "If-Match", "*").rejected(412, "PreconditionFailed")
 	made := with("PUT", anna, "If-None-Match", "*")
 	first := made.json(201)["etag"].(string)
 	require.Equal(t, first, made.header.Get("ETag"))
-	require.Contains(t, with("PUT", anna, "If-None-Match", "*").refused(412, "PreconditionFailed").Message,
+	require.Contains(t, with("PUT", anna, "If-None-Match", "*").rejected(412, "PreconditionFailed").Message,
 		`user "anna" exists already`)
 	require.Equal(t, first, with("PUT", `{"role":"viewer"}`).json(200)["etag"], "nothing differs")
 	changed := with("PUT", `{"role":"operator"}`, "If-Match", first)
@@ -348,9 +348,9 @@ func TestEtagsOfUsers(t *testing.T) {
 	require.NotEqual(t, first, second)
 	require.Equal(t, second, changed.header.Get("ETag"))
 	require.Equal(t, second, with("GET", "").header.Get("ETag"))
-	with("PUT", `{"role":"admin"}`, "If-Match", first).refused(412, "PreconditionFailed")
-	with("DELETE", "", "If-Match", first).refused(412, "PreconditionFailed")
-	with("DELETE", "", "If-Match", "x").refused(400, "InvalidRequest")
+	with("PUT", `{"role":"admin"}`, "If-Match", first).rejected(412, "PreconditionFailed")
+	with("DELETE", "", "If-Match", first).rejected(412, "PreconditionFailed")
+	with("DELETE", "", "If-Match", "x").rejected(400, "InvalidRequest")
 	require.Equal(t, "operator", with("GET", "").json(200)["role"])
 	require.Equal(t, 204, with("DELETE", "", "If-Match", second).status)
 }

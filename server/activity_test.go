@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Published events are followed page by page; an entry that comes again has the same place.
+// Published events are followed page by page; a repeated entry has the same place.
 func TestActivity(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -41,19 +41,19 @@ func TestActivity(t *testing.T) {
 	require.Empty(t, value, "nothing of another topic")
 
 	require.Contains(t,
-		b.manage(http.MethodGet, "/v1/activity?subscription=billing", "").refused(400, "InvalidRequest").Message,
+		b.manage(http.MethodGet, "/v1/activity?subscription=billing", "").rejected(400, "InvalidRequest").Message,
 		"topic is required with subscription")
-	require.Contains(t, b.manage(http.MethodGet, "/v1/activity?cursor=eHh4", "").refused(400, "InvalidRequest").Message,
+	require.Contains(t, b.manage(http.MethodGet, "/v1/activity?cursor=eHh4", "").rejected(400, "InvalidRequest").Message,
 		"cursor must be the cursor of a nextLink")
 }
 
-// All dead letters are exported over the pages, the oldest first, in their own bytes; what comes meanwhile is left out.
+// All dead letters are exported, the oldest first and unchanged; later ones are omitted.
 func TestExportDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
-	b.exampleLetter()
+	b.exampleDeadLetter()
 	more := func(from, to int) {
 		_, err := b.db.Exec(t.Context(), fmt.Sprintf(`INSERT INTO postrider_internal.dead_letters
 			SELECT (jsonb_populate_record(l, jsonb_build_object('id', gen_random_uuid(), 'event_id', 'n-' || n,
@@ -79,6 +79,6 @@ func TestExportDeadLetters(t *testing.T) {
 	require.Equal(t, "n-119", ids[119])
 	require.Empty(t, b.manage(http.MethodGet, "/v1/deadLetterExport?reason=other", "").json(200)["value"])
 	require.Contains(t,
-		b.manage(http.MethodGet, "/v1/deadLetterExport?format=csv", "").refused(400, "InvalidRequest").Message,
+		b.manage(http.MethodGet, "/v1/deadLetterExport?format=csv", "").rejected(400, "InvalidRequest").Message,
 		"format must be one of eventgrid, rows")
 }

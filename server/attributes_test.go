@@ -14,7 +14,7 @@ import (
 )
 
 // put stores an event subscription with these deliveryAttributeMappings.
-func (b *bundle) putHeaders(mappings string) answer {
+func (b *bundle) putHeaders(mappings string) response {
 	b.t.Helper()
 	return b.manage(http.MethodPut, billing,
 		`{"endpointUrl":"https://example.com/hook?code=5f0c5f0c","deliveryAttributeMappings":`+mappings+`}`)
@@ -66,10 +66,10 @@ func TestCustomHeadersShowNoSecret(t *testing.T) {
 		require.Equal(t, "[]", b.revealed())
 	}
 	require.Equal(t, []string{"deliveryAttributeMappings[0].properties.value"},
-		targets(b.putHeaders(shown).refused(400, "InvalidRequest")), "it is gone")
+		targets(b.putHeaders(shown).rejected(400, "InvalidRequest")), "it is gone")
 }
 
-func TestCustomHeadersThatAreRefused(t *testing.T) {
+func TestInvalidCustomHeaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
@@ -134,34 +134,34 @@ func TestCustomHeadersThatAreRefused(t *testing.T) {
 		"eleven": {"[" + strings.Repeat(static("X", "v")+",", 10) + static("X", "v") +
 			"]", []string{"deliveryAttributeMappings"}, "must have at most 10 entries, has 11"},
 	} {
-		refused := b.putHeaders(row.mappings).refused(400, "InvalidRequest")
-		require.Equal(t, row.targets, targets(refused), name)
-		require.Contains(t, refused.Message, row.says, name)
+		rejected := b.putHeaders(row.mappings).rejected(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(rejected), name)
+		require.Contains(t, rejected.Message, row.says, name)
 	}
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'subscription_made'"))
 
-	refused := b.manage(http.MethodPut, billing,
+	rejected := b.manage(http.MethodPut, billing,
 		`{"endpointUrl":"nowhere","maxConcurrentDeliveries":0,"deliveryAttributeMappings":[`+static("X Y", "v")+
-			`,{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).refused(400, "InvalidRequest")
+			`,{"name":"X","type":"Static","properties":{"isSecret":true}}]}`).rejected(400, "InvalidRequest")
 	require.ElementsMatch(t, []string{
 		"endpointUrl", "maxConcurrentDeliveries", "deliveryAttributeMappings[0].name",
 		"deliveryAttributeMappings[1].properties.value",
-	}, targets(refused), "one answer names all mistakes")
+	}, targets(rejected), "one answer names all mistakes")
 	b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/a%00b",
 		`{"endpointUrl":"https://example.com","deliveryAttributeMappings":[{"name":"X","type":"Static",`+
-			`"properties":{"isSecret":true}}]}`).refused(400, "InvalidRequest")
+			`"properties":{"isSecret":true}}]}`).rejected(400, "InvalidRequest")
 }
 
-func TestCustomHeaderLimitsOfOnesOwn(t *testing.T) {
+func TestConfiguredCustomHeaderLimits(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.HeaderLimits = policy.HeaderLimits{MaxHeaders: 1, MaxValueBytes: 3} })
 	b.topic("orders", "")
 	b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abc"}}]`).json(http.StatusCreated)
 	require.Contains(t,
-		b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abcd"}}]`).refused(400, "InvalidRequest").Message,
+		b.putHeaders(`[{"name":"X","type":"Static","properties":{"value":"abcd"}}]`).rejected(400, "InvalidRequest").Message,
 		"must be 1 to 3 bytes long, is 4")
-	require.Contains(t, b.putHeaders(`[{},{}]`).refused(400, "InvalidRequest").Message,
+	require.Contains(t, b.putHeaders(`[{},{}]`).rejected(400, "InvalidRequest").Message,
 		"must have at most 1 entries, has 2")
 }
 
@@ -173,13 +173,13 @@ func TestReveal(t *testing.T) {
 	for path, says := range map[string]string{
 		"/getFullUrl": `{"endpointUrl":"https://example.com/hook?code=5f0c5f0c"}`, "/getDeliveryAttributes": `"hush"`,
 	} {
-		answer := b.manage(http.MethodPost, billing+path, "")
-		answer.json(http.StatusOK)
-		require.Contains(t, answer.body, says)
-		require.Equal(t, "no-store", answer.header.Get("Cache-Control"))
+		response := b.manage(http.MethodPost, billing+path, "")
+		response.json(http.StatusOK)
+		require.Contains(t, response.body, says)
+		require.Equal(t, "no-store", response.header.Get("Cache-Control"))
 		for _, missing := range []string{"/v1/topics/never/subscriptions/billing", "/v1/topics/orders/" +
 			"subscriptions/never", "/v1/topics/orders/subscriptions/a%00b"} {
-			b.manage(http.MethodPost, missing+path, "").refused(404, "NotFound")
+			b.manage(http.MethodPost, missing+path, "").rejected(404, "NotFound")
 		}
 	}
 	require.Equal(t, "no-store", b.manage(http.MethodPost, "/v1/topics/orders/listKeys", "").header.Get("Cache-Control"))
@@ -187,23 +187,23 @@ func TestReveal(t *testing.T) {
 		b.count("SELECT count(*) FROM postrider.audit WHERE action IN ('endpoint_url_shown', 'delivery_attributes_shown')"),
 		"what is not there was not shown")
 
-	// What cannot be written into the audit is not shown.
+	// A secret is not shown if the audit cannot record it.
 	b.alter("ALTER TABLE postrider_internal.audit ADD CONSTRAINT full_now CHECK (false) NOT VALID")
 	for _, path := range []string{
 		billing + "/getFullUrl", billing + "/getDeliveryAttributes", "/v1/topics/orders/listKeys",
 	} {
-		answer := b.manage(http.MethodPost, path, "")
-		answer.refused(500, "InternalError")
+		response := b.manage(http.MethodPost, path, "")
+		response.rejected(500, "InternalError")
 		for _, secret := range []string{"5f0c", "hush", "key1"} {
-			require.NotContains(t, answer.body, secret)
+			require.NotContains(t, response.body, secret)
 		}
 	}
-	b.putHeaders("[]").refused(500, "InternalError")
+	b.putHeaders("[]").rejected(500, "InternalError")
 	b.alter("ALTER TABLE postrider_internal.audit DROP CONSTRAINT full_now")
 	require.Contains(t, b.revealed(), "hush", "nor is anything changed")
 }
 
-// alter changes the schema behind the server's back.
+// alter changes the schema without the server.
 func (b *bundle) alter(statement string) {
 	b.t.Helper()
 	_, err := b.db.Exec(b.t.Context(), statement)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// audited takes the rows since the last call, as "action topic/subscription detail".
+// audited returns the rows since the last call, as "action topic/subscription detail".
 func (b *bundle) audited() []string { return b.auditedBy("admin") }
 
 func (b *bundle) auditedBy(by string) []string {
@@ -110,8 +110,8 @@ func TestAudit(t *testing.T) {
 		{"DELETE", billing, "", 404, []string{}},
 		{"DELETE", "/v1/topics/orders", "", 204, []string{"topic_deleted orders/- {}"}},
 	} {
-		answer := b.manage(step.method, step.path, step.body)
-		require.Equal(t, step.status, answer.status, "%s %s: %s", step.method, step.path, answer.body)
+		response := b.manage(step.method, step.path, step.body)
+		require.Equal(t, step.status, response.status, "%s %s: %s", step.method, step.path, response.body)
 		require.Equal(t, step.want, b.audited(), "%s %s", step.method, step.path)
 	}
 }
@@ -129,8 +129,8 @@ func TestAuditOfProbes(t *testing.T) {
 	require.Equal(t, []string{"subscription_released orders/billing {}"}, b.audited())
 }
 
-// Publishing changes no configuration.
-func TestAuditLeavesPublishingAlone(t *testing.T) {
+// The audit has changes of the configuration, and no publishes.
+func TestPublishingIsNotAudited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
@@ -139,13 +139,13 @@ func TestAuditLeavesPublishingAlone(t *testing.T) {
 	require.Empty(t, b.audited())
 }
 
-// Who vouches for an endpoint, who asks for a handshake, and that somebody completed one.
+// The audit has who skips a validation, who starts one, and who completes one.
 func TestAuditOfValidations(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)
 	b.topic("orders", "")
 	b.audited()
-	e := endpoint(t, answers(http.StatusOK))
+	e := endpoint(t, responses(http.StatusOK))
 	link := func(shown map[string]any) string {
 		return shown["validation"].(map[string]any)["validationUrl"].(string)
 	}

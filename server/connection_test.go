@@ -51,7 +51,7 @@ func TestConnectionRoundTrip(t *testing.T) {
 	shown := `"endpointUrl":"https://example.com/in","minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + cert +
 		`,"clientCertificate":{"certificate":` + cert
 	oauth := `,"oauth2":{"tokenUrl":"https://login.example.com/token","clientId":"shop","scope":"orders"`
-	b.manage(http.MethodPut, path, "{"+shown+`}`+oauth+`}}`).refused(400, "InvalidRequest")
+	b.manage(http.MethodPut, path, "{"+shown+`}`+oauth+`}}`).rejected(400, "InvalidRequest")
 	made := b.manage(http.MethodPut, path, "{"+shown+`,"privateKey":`+key+`}`+oauth+`,"clientSecret":"planted-secret"}}`)
 	require.Equal(t, map[string]any{"tokenUrl": "https://login.example.com/token", "clientId": "shop", "scope": "orders"},
 		made.json(http.StatusCreated)["oauth2"])
@@ -73,13 +73,13 @@ func TestConnectionRoundTrip(t *testing.T) {
 	b.manage(http.MethodPatch, path, `{"oauth2":{"clientSecret":"planted-other"}}`).json(http.StatusOK)
 	requireSecrets("planted-other")
 
-	// A certificate is shown: a file that also has the key is rejected.
+	// Certificates are shown, so a file that also has the key is rejected.
 	both, err := json.Marshal(unquoted(t, cert) + unquoted(t, key))
 	require.NoError(t, err)
 	require.Contains(t, b.manage(http.MethodPatch, path, `{"clientCertificate":{"certificate":`+string(both)+
-		`,"privateKey":`+key+`}}`).refused(400, "InvalidRequest").Message, "must be certificates and nothing else")
+		`,"privateKey":`+key+`}}`).rejected(400, "InvalidRequest").Message, "must be certificates and nothing else")
 
-	// The secret is sent to nobody that it was not given for.
+	// A stored secret is not used for another URL or client.
 	for _, elsewhere := range []string{
 		`{"oauth2":{"tokenUrl":"https://evil.example/token"}}`, `{"oauth2":{"clientId":"other"}}`,
 	} {
@@ -98,11 +98,11 @@ func TestConnectionRoundTrip(t *testing.T) {
 	got := b.manage(http.MethodGet, path, "").json(http.StatusOK)
 	require.Equal(t, "1.3", got["minimumTlsVersionAllowed"])
 	require.Contains(t, got["certificateAuthorities"], "BEGIN CERTIFICATE")
-	told := strings.Join(b.audited(), "\n")
-	require.Contains(t, told, `"settings":["oauth2"]`)
-	require.Contains(t, told, `"settings":["certificateAuthorities","clientCertificate","endpointUrl",`+
+	audit := strings.Join(b.audited(), "\n")
+	require.Contains(t, audit, `"settings":["oauth2"]`)
+	require.Contains(t, audit, `"settings":["certificateAuthorities","clientCertificate","endpointUrl",`+
 		`"endpointValidation","minimumTlsVersionAllowed","oauth2"]`)
-	require.NotContains(t, told, "planted-")
+	require.NotContains(t, audit, "planted-")
 	b.manage(http.MethodPatch, path, `{"oauth2":null,"clientCertificate":null,"certificateAuthorities":null,`+
 		`"minimumTlsVersionAllowed":null}`).json(http.StatusOK)
 	var rest int
@@ -136,11 +136,11 @@ func TestConnectionMistakes(t *testing.T) {
 		`"oauth2":{"tokenUrl":"https://a.example/","clientId":"a"}`:     "none is stored for this tokenUrl and clientId",
 		`"oauth2":{"tokenUrl":"https://a.example/","clientSecret":"b"}`: "oauth2.clientId",
 	} {
-		refused := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+		rejected := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 			`{"endpointUrl":"https://example.com",`+settings+`}`)
-		require.Equal(t, http.StatusBadRequest, refused.status, settings)
-		require.Contains(t, refused.body, problem, settings)
-		require.NotContains(t, refused.body, "planted")
+		require.Equal(t, http.StatusBadRequest, rejected.status, settings)
+		require.Contains(t, rejected.body, problem, settings)
+		require.NotContains(t, rejected.body, "planted")
 	}
 }
 
@@ -148,7 +148,7 @@ func TestConnectionMistakes(t *testing.T) {
 func TestPlainHTTPEndpoints(t *testing.T) {
 	t.Parallel()
 	const path = "/v1/topics/orders/subscriptions/"
-	put := func(b *bundle, name, url string) answer {
+	put := func(b *bundle, name, url string) response {
 		return b.manage(http.MethodPut, path+name, `{"endpointUrl":"`+url+`"}`)
 	}
 	closed := setup(t)
@@ -189,15 +189,15 @@ func TestRefusedEndpointsAreNotPut(t *testing.T) {
 		put++
 		quoted, err := json.Marshal(raw)
 		require.NoError(t, err)
-		refused := b.manage(http.MethodPut, path, `{"endpointUrl":`+string(quoted)+`}`).
-			refused(http.StatusBadRequest, "InvalidRequest")
-		require.Equal(t, "endpointUrl", refused.Details[0].Target, raw)
-		require.Contains(t, refused.Details[0].Message, says, raw)
-		refused = b.manage(http.MethodPut, path,
+		rejected := b.manage(http.MethodPut, path, `{"endpointUrl":`+string(quoted)+`}`).
+			rejected(http.StatusBadRequest, "InvalidRequest")
+		require.Equal(t, "endpointUrl", rejected.Details[0].Target, raw)
+		require.Contains(t, rejected.Details[0].Message, says, raw)
+		rejected = b.manage(http.MethodPut, path,
 			`{"endpointUrl":"https://example.com/","oauth2":{"clientId":"a","clientSecret":"b","tokenUrl":`+string(quoted)+`}}`).
-			refused(http.StatusBadRequest, "InvalidRequest")
-		require.Equal(t, "oauth2.tokenUrl", refused.Details[0].Target, raw)
-		require.Contains(t, refused.Details[0].Message, says, raw)
+			rejected(http.StatusBadRequest, "InvalidRequest")
+		require.Equal(t, "oauth2.tokenUrl", rejected.Details[0].Target, raw)
+		require.Contains(t, rejected.Details[0].Message, says, raw)
 	}
 	require.Greater(t, put, 100)
 	require.Empty(t, b.rows("SELECT FROM postrider.event_subscriptions"))

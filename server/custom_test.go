@@ -11,7 +11,7 @@ import (
 const (
 	orderMapping = `{"inputSchemaMappingType":"Json","properties":{"id":{"sourceField":"orderId"},` +
 		`"eventType":{"sourceField":"action","defaultValue":"Shop.OrderPlaced"},"subject":{"sourceField":"customer",` +
-		`"defaultValue":"nobody"}}}`
+		`"defaultValue":"none"}}}`
 	customTopic = `{"inputSchema":"CustomEventSchema","inputSchemaMapping":` + orderMapping + `}`
 )
 
@@ -25,8 +25,8 @@ func TestCustomTopic(t *testing.T) {
 	require.Equal(t, 1, b.count(`SELECT count(*) FROM postrider.topics
 		WHERE input_schema_mapping #>> '{properties,id,sourceField}' = 'orderId'`))
 	b.manage(http.MethodPut, "/v1/topics/orders", customTopic).json(http.StatusOK)
-	changed := strings.Replace(customTopic, "nobody", "somebody", 1)
-	require.Contains(t, b.manage(http.MethodPut, "/v1/topics/orders", changed).refused(409, "TopicExists").Message,
+	changed := strings.Replace(customTopic, "none", "other", 1)
+	require.Contains(t, b.manage(http.MethodPut, "/v1/topics/orders", changed).rejected(409, "TopicExists").Message,
 		"inputSchemaMapping")
 
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com","filter":{"subjectBeginsWith":"ann"}}`)
@@ -40,15 +40,15 @@ func TestCustomTopic(t *testing.T) {
 			"body_text": `{"orderId":7,"customer":"Anna"}`,
 		},
 		{
-			"event_id": "8", "event_type": "x", "subject": "nobody", "matched": int32(0),
+			"event_id": "8", "event_type": "x", "subject": "none", "matched": int32(0),
 			"body_text": `{"orderId":"8","action":"x"}`,
 		},
 	}, b.rows("SELECT event_id, event_type, subject, matched, body_text FROM postrider.events ORDER BY system_id"))
-	refusal := b.publish("orders", key, `[{"orderId":null}]`).refused(400, "InvalidEvent")
-	require.Equal(t, []string{"events[0].orderId"}, targets(refusal))
+	rejection := b.publish("orders", key, `[{"orderId":null}]`).rejected(400, "InvalidEvent")
+	require.Equal(t, []string{"events[0].orderId"}, targets(rejection))
 }
 
-func TestMappingRefusals(t *testing.T) {
+func TestMappingRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	custom := func(mapping string) string {
@@ -79,9 +79,9 @@ func TestMappingRefusals(t *testing.T) {
 			"inputSchemaMapping.properties.id.defaultValue", "is not a member",
 		},
 	} {
-		refusal := b.manage(http.MethodPut, "/v1/topics/orders", row.body).refused(400, "InvalidRequest")
-		require.Equal(t, []string{row.target}, targets(refusal), name)
-		require.Contains(t, refusal.Message, row.target+" "+row.says, name)
+		rejection := b.manage(http.MethodPut, "/v1/topics/orders", row.body).rejected(400, "InvalidRequest")
+		require.Equal(t, []string{row.target}, targets(rejection), name)
+		require.Contains(t, rejection.Message, row.target+" "+row.says, name)
 	}
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.topics"))
 }
@@ -106,12 +106,12 @@ func TestDeliverySchemas(t *testing.T) {
 		{"custom", "CustomInputSchema", ""},
 		{"custom", "x", "must be EventGridSchema, CloudEventSchemaV1_0 or CustomInputSchema"},
 	} {
-		answer := b.manage(http.MethodPut, "/v1/topics/"+row.topic+"/subscriptions/billing",
+		response := b.manage(http.MethodPut, "/v1/topics/"+row.topic+"/subscriptions/billing",
 			`{"endpointUrl":"https://example.com","eventDeliverySchema":"`+row.schema+`"}`)
 		if row.says == "" {
-			require.Less(t, answer.status, 300, answer.body)
+			require.Less(t, response.status, 300, response.body)
 			continue
 		}
-		require.Equal(t, "eventDeliverySchema "+row.says, answer.refused(400, "InvalidRequest").Message)
+		require.Equal(t, "eventDeliverySchema "+row.says, response.rejected(400, "InvalidRequest").Message)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // lettersOf makes n dead letters of one event subscription, the oldest first.
-func (b *bundle) lettersOf(topic, subscription string, n int) (ids []string) {
+func (b *bundle) deadLettersOf(topic, subscription string, n int) (ids []string) {
 	b.t.Helper()
 	for i := range n {
 		id := fmt.Sprintf("0198c5a0-7b1e-7c3a-9d52-%012d", i)
@@ -32,7 +32,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 	b := setup(t)
 	b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
-	ids := b.lettersOf("orders", "billing", 5)
+	ids := b.deadLettersOf("orders", "billing", 5)
 	var listed []string
 	query := url.Values{
 		"limit": {"2"}, "subjectPrefix": {"orders/a b&"}, "lastStatus": {"503"}, "redelivered": {"false"},
@@ -40,9 +40,9 @@ func TestDeadLettersAreListed(t *testing.T) {
 	}
 	for link, pages := "/v1/deadLetters?"+query.Encode(), 0; link != ""; pages++ {
 		require.Less(t, pages, 3)
-		answer := b.manage(http.MethodGet, link, "")
-		require.Equal(t, http.StatusOK, answer.status, answer.body)
-		page := answer.value().(map[string]any)
+		response := b.manage(http.MethodGet, link, "")
+		require.Equal(t, http.StatusOK, response.status, response.body)
+		page := response.value().(map[string]any)
 		for _, l := range page["value"].([]any) {
 			listed = append([]string{l.(map[string]any)["deadLetterId"].(string)}, listed...)
 		}
@@ -54,36 +54,36 @@ func TestDeadLettersAreListed(t *testing.T) {
 		"cursor=bm90aGluZw": "cursor", "limit=0": "limit", "deadLetteredUntil=now": "deadLetteredUntil",
 		"reason=%00": "reason",
 	} {
-		answer := b.manage(http.MethodGet, "/v1/deadLetters?"+query, "")
-		answer.refused(400, "InvalidRequest")
-		require.Contains(t, answer.body, `"target":"`+target+`"`)
+		response := b.manage(http.MethodGet, "/v1/deadLetters?"+query, "")
+		response.rejected(400, "InvalidRequest")
+		require.Contains(t, response.body, `"target":"`+target+`"`)
 	}
 	require.Equal(t, 400, b.manage(http.MethodGet, "/v1/deadLetters?lastStatus=x", "").status)
 }
 
-func TestDeadLettersRefuse(t *testing.T) {
+func TestDeadLetterRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com/hook"}`)
-	id := b.lettersOf("orders", "billing", 1)[0]
-	const nobody = "00000000-0000-0000-0000-000000000000"
+	id := b.deadLettersOf("orders", "billing", 1)[0]
+	const unknown = "00000000-0000-0000-0000-000000000000"
 	for _, row := range []struct {
 		method, path, body string
 		status             int
 		message            string
 	}{
 		{"GET", "/v1/deadLetters/x", "", 404, `dead letter \"x\" does not exist`},
-		{"GET", "/v1/deadLetters/" + nobody, "", 404, "does not exist"},
+		{"GET", "/v1/deadLetters/" + unknown, "", 404, "does not exist"},
 		{"DELETE", "/v1/deadLetters/x", "", 404, "does not exist"},
-		{"DELETE", "/v1/deadLetters/" + nobody, "", 404, "does not exist"},
+		{"DELETE", "/v1/deadLetters/" + unknown, "", 404, "does not exist"},
 		{"POST", "/v1/deadLetters/x/redeliver", "", 404, "does not exist"},
-		{"POST", "/v1/deadLetters/" + nobody + "/redeliver", "", 404, "does not exist"},
+		{"POST", "/v1/deadLetters/" + unknown + "/redeliver", "", 404, "does not exist"},
 		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"topic":"orders"}`, 400, "subscription is required with topic"},
 		{"POST", "/v1/deadLetters/" + id +
 			"/redeliver", `{"subscription":"\u0000"}`, 400, "must be UTF-8 without the character 0"},
-		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"subscription":"nobody"}`, 400, `topic \"orders\" has no event ` +
-			`subscription \"nobody\"`},
+		{"POST", "/v1/deadLetters/" + id + "/redeliver", `{"subscription":"none"}`, 400, `topic \"orders\" has no event ` +
+			`subscription \"none\"`},
 		{"POST", "/v1/deadLetters/redeliver", ``, 400, "filter is required"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"topik":"x"}}`, 400, "filter.topik is not a member"},
 		{"POST", "/v1/deadLetters/redeliver", `{"filter":{"deadLetterIds":["x"]}}`, 400, "filter.deadLetterIds[0] must " +
@@ -98,13 +98,13 @@ func TestDeadLettersRefuse(t *testing.T) {
 		{"POST", "/v1/deadLetters/purge", `{"filter":{"deadLetteredFrom":"x"}}`, 400, "filter.deadLetteredFrom must be an " +
 			"RFC 3339 time"},
 		{"GET", "/v1/operations/x", "", 404, `operation \"x\" does not exist`},
-		{"GET", "/v1/operations/" + nobody, "", 404, "does not exist"},
-		{"POST", "/v1/operations/" + nobody + "/cancel", "", 404, "does not exist"},
-		{"POST", "/v1/topics/orders/subscriptions/nobody/" +
-			"redeliverEvents", `{"from":"2024-01-01T00:00:00Z"}`, 404, `topic \"orders\" has no event subscription \"nobody\"`},
+		{"GET", "/v1/operations/" + unknown, "", 404, "does not exist"},
+		{"POST", "/v1/operations/" + unknown + "/cancel", "", 404, "does not exist"},
+		{"POST", "/v1/topics/orders/subscriptions/none/" +
+			"redeliverEvents", `{"from":"2024-01-01T00:00:00Z"}`, 404, `topic \"orders\" has no event subscription \"none\"`},
 		{
-			"POST", "/v1/topics/orders/subscriptions/nobody/redeliverEvents", `{"from":"2024-01-01T00:00:00Z","dryRun":true}`,
-			404, `topic \"orders\" has no event subscription \"nobody\"`,
+			"POST", "/v1/topics/orders/subscriptions/none/redeliverEvents", `{"from":"2024-01-01T00:00:00Z","dryRun":true}`,
+			404, `topic \"orders\" has no event subscription \"none\"`,
 		},
 		{"POST", "/v1/topics/orders/subscriptions/billing/redeliverEvents", ``, 400, "from must be an RFC 3339 time"},
 		{"POST", "/v1/topics/orders/subscriptions/billing/" +
@@ -114,15 +114,15 @@ func TestDeadLettersRefuse(t *testing.T) {
 			`{"from":"2024-01-01T00:00:00Z","until":"2024-01-01T00:00:00Z"}`, 400, "from must be before until",
 		},
 	} {
-		answer := b.manage(row.method, row.path, row.body)
-		require.Equal(t, row.status, answer.status, "%s %s %s: %s", row.method, row.path, row.body, answer.body)
-		require.Contains(t, answer.body, row.message)
+		response := b.manage(row.method, row.path, row.body)
+		require.Equal(t, row.status, response.status, "%s %s %s: %s", row.method, row.path, row.body, response.body)
+		require.Contains(t, response.body, row.message)
 	}
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.operations"))
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.deliveries"))
 	require.Equal(t, 200, b.manage("POST", "/v1/deadLetters/"+id+"/redeliver", "").status)
 	again := b.manage("POST", "/v1/deadLetters/"+id+"/redeliver", "{}")
-	again.refused(409, "DeadLetterRedelivered")
+	again.rejected(409, "DeadLetterRedelivered")
 	require.Contains(t, again.body, "was redelivered already")
 	require.Equal(t, 1, b.count("SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered' "+
 		"AND actor = 'admin' AND address IS NOT NULL"))

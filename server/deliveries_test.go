@@ -69,14 +69,14 @@ func TestActingOnDeliveries(t *testing.T) {
 		"/v1/deliveries/one/cancel":           {"POST", 400, "InvalidRequest", "deliveryId"},
 		"/v1/deliveries/99999999999999999999": {"GET", 400, "InvalidRequest", "deliveryId"},
 	} {
-		answer := b.manage(want.method, path, "")
-		answer.refused(want.status, want.code)
-		require.Contains(t, answer.body, want.message, path)
+		response := b.manage(want.method, path, "")
+		response.rejected(want.status, want.code)
+		require.Contains(t, response.body, want.message, path)
 	}
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
-	answer := b.manage(http.MethodPost, fmt.Sprintf("/v1/deliveries/%d/retryNow", b.count(pendingDelivery)), "")
-	answer.refused(409, "SubscriptionPaused")
-	require.Contains(t, answer.body, "is paused")
+	response := b.manage(http.MethodPost, fmt.Sprintf("/v1/deliveries/%d/retryNow", b.count(pendingDelivery)), "")
+	response.rejected(409, "SubscriptionPaused")
+	require.Contains(t, response.body, "is paused")
 }
 
 func TestErasing(t *testing.T) {
@@ -97,10 +97,10 @@ func TestErasing(t *testing.T) {
 		[]string{fmt.Sprintf(`event_erased orders/- {"events":1,"systemId":%q}`, id), `subject_erased orders/- {"events":1}`},
 		b.audited())
 
-	b.manage(http.MethodPost, "/v1/events/"+exampleEvent+"/erase", "").refused(404, "NotFound")
-	b.manage(http.MethodPost, "/v1/events/e0/erase", "").refused(400, "InvalidRequest")
-	b.manage(http.MethodPost, "/v1/topics/none/eraseSubject", `{"subject":"a"}`).refused(404, "NotFound")
+	b.manage(http.MethodPost, "/v1/events/"+exampleEvent+"/erase", "").rejected(404, "NotFound")
+	b.manage(http.MethodPost, "/v1/events/e0/erase", "").rejected(400, "InvalidRequest")
+	b.manage(http.MethodPost, "/v1/topics/none/eraseSubject", `{"subject":"a"}`).rejected(404, "NotFound")
 	for _, body := range []string{"", `{}`, `{"subject":""}`, `{"subject":1}`} {
-		b.manage(http.MethodPost, "/v1/topics/orders/eraseSubject", body).refused(400, "InvalidRequest")
+		b.manage(http.MethodPost, "/v1/topics/orders/eraseSubject", body).rejected(400, "InvalidRequest")
 	}
 }

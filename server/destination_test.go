@@ -13,8 +13,7 @@ import (
 
 const storageAccount = "/subscriptions/1b2/resourceGroups/rg/providers/Microsoft.Storage/storageAccounts/mystorage"
 
-// outside lets event subscriptions have their dead letters written to two locations, and to one of Event Grid's
-// containers.
+// outside allows dead letters in two locations, and in one of Event Grid's containers.
 func outside(o *server.Options) {
 	for _, raw := range []string{"file:///var/dead", "s3://bucket?region=eu-west-1"} {
 		location, err := policy.ParseLocation(raw)
@@ -58,9 +57,9 @@ func TestDeadLetterDestinationsOutside(t *testing.T) {
 		if row.shown == "" {
 			row.shown = row.put
 		}
-		answer := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`)
-		require.Less(t, answer.status, 300, answer.body)
-		require.JSONEq(t, row.shown, destinationOf(t, answer.body))
+		response := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`)
+		require.Less(t, response.status, 300, response.body)
+		require.JSONEq(t, row.shown, destinationOf(t, response.body))
 		read := b.manage(http.MethodGet, path, "")
 		require.JSONEq(t, row.shown, destinationOf(t, read.body))
 		var viewed string
@@ -70,8 +69,8 @@ func TestDeadLetterDestinationsOutside(t *testing.T) {
 	}
 }
 
-// No word of an API caller has a node write elsewhere.
-func TestDeadLetterDestinationsThatAreRefused(t *testing.T) {
+// An API client cannot make a node write to another location.
+func TestInvalidDeadLetterDestinations(t *testing.T) {
 	t.Parallel()
 	b := setup(t, outside)
 	b.topic("orders", "")
@@ -117,25 +116,25 @@ func TestDeadLetterDestinationsThatAreRefused(t *testing.T) {
 		`{"endpointType":"StorageBlob","properties":{"resourceId":"` + storageAccount +
 			`/blobServices/default/containers/elsewhere"}}`: at + ".blobContainerName",
 	} {
-		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+		response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 			`{"endpointUrl":"https://example.com","deadLetterDestination":`+destination+`}`)
-		require.Equal(t, []string{target}, targets(answer.refused(400, "InvalidRequest")), "%s: %s", destination, answer.body)
+		require.Equal(t, []string{target}, targets(response.rejected(400, "InvalidRequest")), "%s: %s", destination, response.body)
 	}
-	answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+	response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":"StorageBlob",`+
 			`"properties":{"resourceId":"`+storageAccount+`","blobContainerName":"other"}}}`)
-	require.Contains(t, answer.refused(400, "InvalidRequest").Message, "--dead-letter-container mystorage/other=URL",
+	require.Contains(t, response.rejected(400, "InvalidRequest").Message, "--dead-letter-container mystorage/other=URL",
 		"it says what to configure")
 }
 
-// Unless an operator says otherwise there is no location outside.
+// By default no location is allowed.
 func TestNoLocationIsAllowedByDefault(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com",`+
+	response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com",`+
 		`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///tmp/x"}}}`)
-	require.Contains(t, answer.refused(400, "InvalidRequest").Message, "--dead-letter-location file:///tmp/x")
+	require.Contains(t, response.rejected(400, "InvalidRequest").Message, "--dead-letter-location file:///tmp/x")
 }
 
 func TestPatchOfADestinationOutside(t *testing.T) {
@@ -164,14 +163,14 @@ func TestPatchOfADestinationOutside(t *testing.T) {
 		},
 		{`{"deadLetterDestination":null}`, `{"endpointType":"Rows"}`},
 	} {
-		answer := b.manage(http.MethodPatch, path, row.patch)
-		require.Equal(t, 200, answer.status, answer.body)
-		require.JSONEq(t, row.shown, destinationOf(t, answer.body), row.patch)
+		response := b.manage(http.MethodPatch, path, row.patch)
+		require.Equal(t, 200, response.status, response.body)
+		require.JSONEq(t, row.shown, destinationOf(t, response.body), row.patch)
 	}
 	require.JSONEq(t, `["deadLetterDestination"]`, b.lastSettings(t))
 }
 
-// lastSettings are the settings that the last audited change has changed.
+// lastSettings are the settings of the last audited change.
 func (b *bundle) lastSettings(t *testing.T) (settings string) {
 	t.Helper()
 	require.NoError(t, b.db.QueryRow(t.Context(),

@@ -8,9 +8,9 @@ import (
 	"postrider/server"
 )
 
-// serve asks the handler without a connection between: for requests that http.Client would not send.
-// The header Content-Length -1 stands for a length that is not known.
-func serve(t *testing.T, s *server.Server, method, path, body string, headers ...string) answer {
+// serve calls the handler without a connection, for requests that http.Client does not send. The header Content-Length
+// -1 is an unknown length.
+func serve(t *testing.T, s *server.Server, method, path, body string, headers ...string) response {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
@@ -22,5 +22,5 @@ func serve(t *testing.T, s *server.Server, method, path, body string, headers ..
 	}
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, r)
-	return answer{t, w.Code, w.Header(), w.Body.String()}
+	return response{t, w.Code, w.Header(), w.Body.String()}
 }

@@ -35,12 +35,12 @@ func TestUnknownRoutes(t *testing.T) {
 		"another wrong method":   {"POST", "/v1/topics/orders", 405, "MethodNotAllowed"},
 		"under /v1 with a token": {"GET", "/v1/nothing", 404, "NotFound"},
 	} {
-		refusal := b.manage(row.method, row.path, "").refused(row.status, row.code)
-		require.Contains(t, refusal.Message, row.path, name)
-		require.Contains(t, refusal.Message, "/openapi.yaml", name)
+		rejection := b.manage(row.method, row.path, "").rejected(row.status, row.code)
+		require.Contains(t, rejection.Message, row.path, name)
+		require.Contains(t, rejection.Message, "/openapi.yaml", name)
 	}
 	require.NotEmpty(t, b.manage(http.MethodPost, "/v1/topics/orders", "").header.Get("Allow"))
-	long := b.manage(http.MethodGet, "/"+string(bytes.Repeat([]byte("x"), 10_000)), "").refused(404, "NotFound")
+	long := b.manage(http.MethodGet, "/"+string(bytes.Repeat([]byte("x"), 10_000)), "").rejected(404, "NotFound")
 	require.Less(t, len(long.Message), 300)
 }
 
@@ -62,13 +62,13 @@ func TestParametersOfTheWrongType(t *testing.T) {
 			if p.In == "path" {
 				path = strings.Replace(op.path, "/"+p.Example, "/wr%20ng", 1)
 			}
-			refused := b.manage(op.method, path, "").refused(400, "InvalidRequest")
-			require.Regexp(t, "^"+p.Name+` must be (an integer|true or false).*, not "wr ng"$`, refused.Message, path)
-			require.Equal(t, []string{p.Name}, targets(refused), path)
+			rejected := b.manage(op.method, path, "").rejected(400, "InvalidRequest")
+			require.Regexp(t, "^"+p.Name+` must be (an integer|true or false).*, not "wr ng"$`, rejected.Message, path)
+			require.Equal(t, []string{p.Name}, targets(rejected), path)
 		}
 	}
 	require.Greater(t, tried, 15)
-	twice := b.manage(http.MethodGet, "/v1/topics?limit=1&limit=2", "").refused(400, "InvalidRequest")
+	twice := b.manage(http.MethodGet, "/v1/topics?limit=1&limit=2", "").rejected(400, "InvalidRequest")
 	require.Equal(t, "limit must be given once, not 2 times", twice.Message)
 }
 
@@ -96,26 +96,26 @@ func TestUnknownErrorsAreHidden(t *testing.T) {
 	b := setup(t, func(o *server.Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
 	_, err := b.db.Exec(t.Context(), "ALTER TABLE postrider_internal.topics RENAME TO moved_away")
 	require.NoError(t, err)
-	answer := b.manage(http.MethodGet, "/v1/topics", "")
-	refusal := answer.refused(500, "InternalError")
-	require.NotContains(t, answer.body, "topics", "nothing of the statement")
-	require.NotContains(t, answer.body, "42P01")
-	id := regexp.MustCompile(`[A-Z2-7]{26}`).FindString(refusal.Message)
+	response := b.manage(http.MethodGet, "/v1/topics", "")
+	rejection := response.rejected(500, "InternalError")
+	require.NotContains(t, response.body, "topics", "nothing of the statement")
+	require.NotContains(t, response.body, "42P01")
+	id := regexp.MustCompile(`[A-Z2-7]{26}`).FindString(rejection.Message)
 	require.NotEmpty(t, id)
 	require.Contains(t, log.String(), id)
 	require.Contains(t, log.String(), "42P01", "the operator sees the cause")
 }
 
-func TestPanicsAreAnswered(t *testing.T) {
+func TestPanicsBecomeResponses(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	b := setup(t, func(o *server.Options) {
 		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.Ready = func(context.Context) error { panic("a secret cause") }
 	})
-	answer := b.send(http.MethodGet, "/readyz", "")
-	answer.refused(500, "InternalError")
-	require.NotContains(t, answer.body, "secret")
+	response := b.send(http.MethodGet, "/readyz", "")
+	response.rejected(500, "InternalError")
+	require.NotContains(t, response.body, "secret")
 	require.Contains(t, log.String(), "a secret cause")
 	require.Equal(t, 200, b.send(http.MethodGet, "/healthz", "").status)
 }
@@ -139,11 +139,11 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, "ok", b.send(http.MethodGet, "/healthz", "").body)
 	require.Equal(t, map[string]any{"ready": true}, b.send(http.MethodGet, "/readyz", "").json(200))
 	become(server.NotReadyError("migrations are missing: run postrider migrate"))
-	answer := b.send(http.MethodGet, "/readyz", "")
-	require.Equal(t, "migrations are missing: run postrider migrate", answer.refused(503, "NotReady").Message)
-	require.Equal(t, "1", answer.header.Get("Retry-After"))
+	response := b.send(http.MethodGet, "/readyz", "")
+	require.Equal(t, "migrations are missing: run postrider migrate", response.rejected(503, "NotReady").Message)
+	require.Equal(t, "1", response.header.Get("Retry-After"))
 	become(errors.New("dial tcp 10.1.2.3: password is wrong"))
-	require.NotContains(t, b.send(http.MethodGet, "/readyz", "").refused(503, "NotReady").Message, "10.1.2.3")
+	require.NotContains(t, b.send(http.MethodGet, "/readyz", "").rejected(503, "NotReady").Message, "10.1.2.3")
 	require.Equal(t, "ok", b.send(http.MethodGet, "/healthz", "").body, "alive all the same")
 }
 
@@ -156,14 +156,14 @@ func TestRequestsAreLoggedAtDebugOnly(t *testing.T) {
 		})
 		key := b.topic("orders", "")
 		b.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+url.QueryEscape(key)+"&api-version=1", "[]",
-			"X-Forwarded-For", "203.0.113.7").refused(400, "InvalidRequest")
+			"X-Forwarded-For", "203.0.113.7").rejected(400, "InvalidRequest")
 		require.Equal(t, want, bytes.Contains([]byte(log.String()), []byte(`"status":400`)))
 		require.NotContains(t, log.String(), key, "no query, which may hold a secret")
-		require.NotContains(t, log.String(), "203.0.113.7", "nobody's word for where they come from")
+		require.NotContains(t, log.String(), "203.0.113.7", "the log has the address of the peer")
 	}
 }
 
-// relay stands between a store and its database, so that the way to it can be cut.
+// relay is between a node and its database, so that a test can cut the connection.
 type relay struct {
 	net.Listener
 	mu    sync.Mutex
@@ -221,7 +221,7 @@ func TestOutage(t *testing.T) {
 	serve(t, s, http.MethodGet, "/readyz", "").json(200)
 
 	way.cut()
-	for name, answer := range map[string]answer{
+	for name, response := range map[string]response{
 		"publishing": serve(t, s, http.MethodPost, "/topics/orders/api/events", "["+gridEvent("2")+"]",
 			admin...),
 		"publishing to an unknown topic": serve(t, s, http.MethodPost, "/topics/nothing/api/events", "["+gridEvent("2")+"]",
@@ -234,15 +234,15 @@ func TestOutage(t *testing.T) {
 			`{"endpointUrl":"https://example.com"}`, admin...),
 		"asking for a policy not in here": serve(t, s, http.MethodGet, "/v1/policies/mine", "", admin...),
 	} {
-		require.Equal(t, 503, answer.status, "%s: %s", name, answer.body)
-		answer.refused(503, "ServiceUnavailable")
+		require.Equal(t, 503, response.status, "%s: %s", name, response.body)
+		response.rejected(503, "ServiceUnavailable")
 		require.Equal(t,
 			comparable(t, readSpecification(t).Components.Responses["Unavailable"].Content["application/json"].Example),
-			comparable(t, answer.value()), name)
-		require.Equal(t, "1", answer.header.Get("Retry-After"), name)
-		require.NotContains(t, answer.body, "127.0.0.1", name)
+			comparable(t, response.value()), name)
+		require.Equal(t, "1", response.header.Get("Retry-After"), name)
+		require.NotContains(t, response.body, "127.0.0.1", name)
 	}
 	require.Equal(t, "the database does not answer",
-		serve(t, s, http.MethodGet, "/readyz", "").refused(503, "NotReady").Message)
+		serve(t, s, http.MethodGet, "/readyz", "").rejected(503, "NotReady").Message)
 	require.Equal(t, 200, serve(t, s, http.MethodGet, "/healthz", "").status)
 }

@@ -53,7 +53,7 @@ func databaseRequests() [][3]string {
 		"topics", "topics/orders", "topics/orders/subscriptions", "topics/orders/subscriptions/billing", "events",
 		"deliveries",
 		"deliveries/1", "batches", "batches/1", "deadLetters", "operations", "audit", "apiKeys", "users", "policies",
-		"events/" + exampleEvent, "operations/" + exampleOperation, "deadLetters/" + exampleLetter,
+		"events/" + exampleEvent, "operations/" + exampleOperation, "deadLetters/" + exampleDeadLetter,
 	} {
 		list = append(list, [3]string{"GET", "/v1/" + path, ""})
 	}
@@ -100,28 +100,27 @@ func failing(t *testing.T, settings string) (s *server.Server, db *pgx.Conn, way
 func requireUnavailable(t *testing.T, s *server.Server) {
 	t.Helper()
 	var group sync.WaitGroup
-	answers := make([]answer, len(databaseRequests()))
+	responses := make([]response, len(databaseRequests()))
 	for i, r := range databaseRequests() {
 		group.Go(func() {
-			answers[i] = serve(t, s, r[0], r[1], r[2], "Authorization", "Bearer "+adminToken, "Content-Type", "application/json")
+			responses[i] = serve(t, s, r[0], r[1], r[2], "Authorization", "Bearer "+adminToken, "Content-Type", "application/json")
 		})
 	}
 	group.Wait()
 	unavailable := 0
 	for i, r := range databaseRequests() {
-		what := r[0] + " " + r[1] + ": " + answers[i].body
-		requireOwnWords(t, what, answers[i].body)
-		require.NotEqual(t, 500, answers[i].status, what)
-		if answers[i].status == http.StatusServiceUnavailable {
+		what := r[0] + " " + r[1] + ": " + responses[i].body
+		requireOwnWords(t, what, responses[i].body)
+		require.NotEqual(t, 500, responses[i].status, what)
+		if responses[i].status == http.StatusServiceUnavailable {
 			unavailable++
 		}
 	}
 	require.Greater(t, unavailable, 15)
 }
 
-// TestOutagesAreInOurWords: what stops the database, or a statement, is in the log with its SQLSTATE, and in no
-// response.
-func TestOutagesAreInOurWords(t *testing.T) {
+// TestResponsesHideInternals: errors of the database are in the log with their SQLSTATE, and in no response.
+func TestResponsesHideInternals(t *testing.T) {
 	t.Parallel()
 	lock := func(t *testing.T, db *pgx.Conn) {
 		t.Helper()
@@ -160,22 +159,22 @@ func TestOutagesAreInOurWords(t *testing.T) {
 	}
 }
 
-// TestRowsThatAnotherSessionHasLocked: only the lock of one row stands in the way.
+// TestRowsThatAnotherSessionHasLocked: requests for a locked row fail.
 func TestRowsThatAnotherSessionHasLocked(t *testing.T) {
 	t.Parallel()
 	s, db, _, log := failing(t, "")
 	_, err := db.Exec(t.Context(), "BEGIN; SELECT FROM postrider_internal.event_subscriptions FOR UPDATE")
 	require.NoError(t, err)
 	began := time.Now()
-	answer := serve(t, s, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "", "Authorization",
+	response := serve(t, s, http.MethodPost, "/v1/topics/orders/subscriptions/billing/pause", "", "Authorization",
 		"Bearer "+adminToken)
-	answer.refused(503, "ServiceUnavailable")
-	requireOwnWords(t, "pause", answer.body)
+	response.rejected(503, "ServiceUnavailable")
+	requireOwnWords(t, "pause", response.body)
 	require.Less(t, time.Since(began), 20*time.Second)
 	require.Contains(t, log.String(), `"sqlstate":"55P03"`)
 }
 
-// TestInputThatPostgreSQLRejects: it is the caller's mistake, and is named as that.
+// TestInputThatPostgreSQLRejects: the response reports a mistake of the client.
 func TestInputThatPostgreSQLRejects(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
@@ -183,7 +182,7 @@ func TestInputThatPostgreSQLRejects(t *testing.T) {
 	key := b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	event := strings.Replace(gridEvent("1"), `"subject":"orders/1"`, `"subject":"a\u0000b"`, 1)
-	for name, answer := range map[string]answer{
+	for name, response := range map[string]response{
 		"NUL in an event": b.publish("orders", key, "["+event+"]"),
 		"NUL in data": b.publish("orders", key,
 			"["+strings.Replace(gridEvent("1"), `{"n":`, `{"z":"\u0000","n":`, 1)+"]"),
@@ -209,7 +208,7 @@ func TestInputThatPostgreSQLRejects(t *testing.T) {
 		"a redelivery of NUL":    b.manage("POST", "/v1/deadLetters/redeliver", `{"filter":{"subject":"a\u0000"}}`),
 		"a purge by a NUL":       b.manage("POST", "/v1/deadLetters/purge", `{"filter":{"topic":"a\u0000"}}`),
 	} {
-		requireOwnWords(t, name, answer.body)
-		require.Less(t, answer.status, 500, "%s: %s", name, answer.body)
+		requireOwnWords(t, name, response.body)
+		require.Less(t, response.status, 500, "%s: %s", name, response.body)
 	}
 }

@@ -45,7 +45,7 @@ func TestAdvancedFiltersKeepTheirNumbers(t *testing.T) {
 		`"advancedFilters":[],"enableAdvancedFilteringOnArrays":false`)
 }
 
-func TestAdvancedFilterRefusals(t *testing.T) {
+func TestAdvancedFilterRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	small := setup(t, func(o *server.Options) {
@@ -78,10 +78,10 @@ func TestAdvancedFilterRefusals(t *testing.T) {
 		"limits of strings": {small, `{"operatorType":"StringIn","key":"a","values":["four"]}`, "[0].values[0]", "must be " +
 			"at most 3 characters long, is 4"},
 	} {
-		refusal := row.server.manage(http.MethodPut, billing, withFilter(`{"advancedFilters":[`+row.filters+`]}`)).
-			refused(400, "InvalidRequest")
-		require.Equal(t, []string{"filter.advancedFilters" + row.target}, targets(refusal), name)
-		require.Contains(t, refusal.Message, "filter.advancedFilters"+row.target+" "+row.is, name)
+		rejection := row.server.manage(http.MethodPut, billing, withFilter(`{"advancedFilters":[`+row.filters+`]}`)).
+			rejected(400, "InvalidRequest")
+		require.Equal(t, []string{"filter.advancedFilters" + row.target}, targets(rejection), name)
+		require.Contains(t, rejection.Message, "filter.advancedFilters"+row.target+" "+row.is, name)
 	}
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
 }
@@ -126,12 +126,12 @@ func TestFilterIsTested(t *testing.T) {
 		`{"events":[]}`:                      {"events", "events is not a member; the members are: event, last"},
 		`{"event":{"id":"1","subject":"s"}}`: {"event.eventType", "event.eventType: is required"},
 	} {
-		answer := b.manage(http.MethodPost, path, body)
-		require.Equal(t, http.StatusBadRequest, answer.status, body)
-		require.Contains(t, answer.body, `"target":"`+want[0]+`"`, body)
-		require.Contains(t, answer.body, want[1], body)
+		response := b.manage(http.MethodPost, path, body)
+		require.Equal(t, http.StatusBadRequest, response.status, body)
+		require.Contains(t, response.body, `"target":"`+want[0]+`"`, body)
+		require.Contains(t, response.body, want[1], body)
 	}
-	b.manage(http.MethodPost, "/v1/topics/other/subscriptions/billing/testFilter", "").refused(404, "NotFound")
+	b.manage(http.MethodPost, "/v1/topics/other/subscriptions/billing/testFilter", "").rejected(404, "NotFound")
 }
 
 func TestFilterIsTestedOnEverySchema(t *testing.T) {
@@ -151,7 +151,7 @@ func TestFilterIsTestedOnEverySchema(t *testing.T) {
 	}
 }
 
-// A filter is tested before it is stored anywhere, by the same judges as one that is put.
+// A filter can be tested before it is stored, with the same checks as in a PUT.
 func TestFilterIsTestedBeforeItIsStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -177,14 +177,14 @@ func TestFilterIsTestedBeforeItIsStored(t *testing.T) {
 			"id": "2", "eventType": "Shop.OrderPlaced", "subject": "orders/2", "matched": true, "clauses": []any{},
 		}, everything[0], "no filter wants every event")
 
-	refusal := b.manage(http.MethodPost, path, `{"filter":{"includedEventTypes":[""],`+
-		`"advancedFilters":[{"operatorType":"NumberIn","key":"a","values":["x"]}]}}`).refused(400, "InvalidRequest")
-	require.Equal(t, []string{"filter.includedEventTypes[0]"}, targets(refusal))
-	refusal = b.manage(http.MethodPost, path, `{"filter":{"advancedFilters":[{"operatorType":"NumberIn","key":"a",`+
-		`"values":["x"]}]}}`).refused(400, "InvalidRequest")
-	require.Equal(t, []string{"filter.advancedFilters[0].values[0]"}, targets(refusal))
+	rejection := b.manage(http.MethodPost, path, `{"filter":{"includedEventTypes":[""],`+
+		`"advancedFilters":[{"operatorType":"NumberIn","key":"a","values":["x"]}]}}`).rejected(400, "InvalidRequest")
+	require.Equal(t, []string{"filter.includedEventTypes[0]"}, targets(rejection))
+	rejection = b.manage(http.MethodPost, path, `{"filter":{"advancedFilters":[{"operatorType":"NumberIn","key":"a",`+
+		`"values":["x"]}]}}`).rejected(400, "InvalidRequest")
+	require.Equal(t, []string{"filter.advancedFilters[0].values[0]"}, targets(rejection))
 	require.Equal(t, []string{"event"},
-		targets(b.manage(http.MethodPost, path, `{"event":[]}`).refused(400, "InvalidRequest")))
-	b.manage(http.MethodPost, "/v1/topics/nowhere/testFilter", "").refused(404, "NotFound")
+		targets(b.manage(http.MethodPost, path, `{"event":[]}`).rejected(400, "InvalidRequest")))
+	b.manage(http.MethodPost, "/v1/topics/nowhere/testFilter", "").rejected(404, "NotFound")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
 }

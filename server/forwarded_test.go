@@ -11,9 +11,9 @@ import (
 	"postrider/server/auth"
 )
 
-// Only a trusted proxy says under which scheme a request came: the URL that an endpoint has to open begins with it. The
-// host is the request's own in any case.
-func TestForwardedSchemeIsBelievedOfTrustedProxiesOnly(t *testing.T) {
+// Only a trusted proxy reports the scheme of a request, which validationUrl begins with. The host is always the
+// request's.
+func TestForwardedSchemeOfTrustedProxies(t *testing.T) {
 	t.Parallel()
 	trust := func(prefix string) func(*server.Options) {
 		return func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(prefix)} }

@@ -23,14 +23,14 @@ func (b *bundle) probation(topic, subscription string) {
 		 WHERE t.name = $1 AND s.name = $2`, topic, subscription)
 }
 
-// held asks for an event subscription's hold; nil when there is none.
+// held reads an event subscription's hold; nil without one.
 func (b *bundle) held(topic, subscription string) map[string]any {
 	b.t.Helper()
 	return holdIn(b.manage(http.MethodGet, "/v1/topics/"+topic+"/subscriptions/"+subscription, ""))
 }
 
-// holdIn reads the hold in an answer that must be good.
-func holdIn(a answer) map[string]any {
+// holdIn reads the hold in a successful response.
+func holdIn(a response) map[string]any {
 	a.t.Helper()
 	shown := a.json(http.StatusOK)
 	require.Contains(a.t, shown, "hold")
@@ -62,8 +62,8 @@ func TestPauseAndResume(t *testing.T) {
 	b, _ := withBilling(t)
 	var since any
 	for range 2 {
-		answer := b.manage(http.MethodPost, billing+"/pause", "")
-		hold := holdIn(answer)
+		response := b.manage(http.MethodPost, billing+"/pause", "")
+		hold := holdIn(response)
 		if since == nil {
 			since = hold["since"]
 		}
@@ -72,7 +72,7 @@ func TestPauseAndResume(t *testing.T) {
 			"reason": "paused", "cause": nil, "since": since, "nextProbeAt": nil, "probing": false, "heldDeliveries": 0.0,
 			"timeToLiveStopped": false, "resuming": false,
 		}, hold, "pausing again changes nothing")
-		require.Equal(t, answer.value(), b.manage(http.MethodGet, billing, "").value())
+		require.Equal(t, response.value(), b.manage(http.MethodGet, billing, "").value())
 	}
 	require.Equal(t, 1,
 		b.count("SELECT count(*) FROM postrider.event_subscriptions WHERE hold = 'paused' AND hold_since IS NOT NULL"))
@@ -106,7 +106,7 @@ func TestPauseThatStopsTheTimeToLive(t *testing.T) {
 		"the next pause begins anew")
 }
 
-func TestPauseRefusals(t *testing.T) {
+func TestPauseRejections(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
 	for name, row := range map[string]struct {
@@ -133,12 +133,12 @@ func TestPauseRefusals(t *testing.T) {
 		"an array":    {`[true]`, "must be a JSON object", []string{}},
 		"half a body": {`{"stopTimeToLive":`, "must be one JSON document", []string{}},
 	} {
-		refusal := b.manage(http.MethodPost, billing+"/pause", row.body).refused(400, "InvalidRequest")
-		require.Contains(t, refusal.Message, row.says, name)
-		require.Equal(t, row.targets, targets(refusal), name)
+		rejection := b.manage(http.MethodPost, billing+"/pause", row.body).rejected(400, "InvalidRequest")
+		require.Contains(t, rejection.Message, row.says, name)
+		require.Equal(t, row.targets, targets(rejection), name)
 	}
 	b.send(http.MethodPost, billing+"/pause", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").
-		refused(415, "UnsupportedMediaType")
+		rejected(415, "UnsupportedMediaType")
 	require.Nil(t, b.held("orders", "billing"), "what was refused paused nothing")
 }
 
@@ -147,10 +147,10 @@ func TestHoldsOfWhatDoesNotExist(t *testing.T) {
 	b, _ := withBilling(t)
 	for _, action := range []string{"pause", "resume", "release", "probe"} {
 		for _, path := range []string{"/v1/topics/orders/subscriptions/never/", "/v1/topics/never/subscriptions/billing/"} {
-			refusal := b.manage(http.MethodPost, path+action, "").refused(404, "NotFound")
-			require.Contains(t, refusal.Message, "never", action)
+			rejection := b.manage(http.MethodPost, path+action, "").rejected(404, "NotFound")
+			require.Contains(t, rejection.Message, "never", action)
 		}
-		b.manage(http.MethodGet, billing+"/"+action, "").refused(405, "MethodNotAllowed")
+		b.manage(http.MethodGet, billing+"/"+action, "").rejected(405, "MethodNotAllowed")
 	}
 }
 
@@ -161,12 +161,12 @@ func TestHeldDeliveriesAreCountedForOne(t *testing.T) {
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
 	require.Equal(t, http.StatusOK,
 		b.publish("orders", key, "["+gridEvent("1")+","+gridEvent("2")+","+gridEvent("3")+"]").status)
-	for name, answer := range map[string]answer{
+	for name, response := range map[string]response{
 		"read":         b.manage(http.MethodGet, billing, ""),
 		"paused again": b.manage(http.MethodPost, billing+"/pause", ""),
 		"replaced":     b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com/in"}`),
 	} {
-		require.Equal(t, 3.0, holdIn(answer)["heldDeliveries"], name)
+		require.Equal(t, 3.0, holdIn(response)["heldDeliveries"], name)
 	}
 	require.Nil(t, b.held("orders", "stock"))
 	list := b.manage(http.MethodGet, "/v1/topics/orders/subscriptions", "").json(http.StatusOK)["value"].([]any)
@@ -198,12 +198,12 @@ func TestProbationIsShown(t *testing.T) {
 	require.Equal(t, true, b.held("orders", "billing")["probing"])
 
 	hold = holdIn(b.manage(http.MethodPost, billing+"/pause", ""))
-	require.Equal(t, "paused", hold["reason"], "a pause is told before a probation")
+	require.Equal(t, "paused", hold["reason"], "a pause precedes a probation")
 	require.Equal(t, []any{nil, nil, false}, []any{hold["cause"], hold["nextProbeAt"], hold["probing"]},
-		"nothing of the probation is told as the pause's")
+		"the pause shows nothing of the probation")
 }
 
-func TestResumeThatTakesLonger(t *testing.T) {
+func TestLongResume(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
 	b.manage(http.MethodPost, billing+"/pause", `{"stopTimeToLive":true}`).json(http.StatusOK)
@@ -219,8 +219,8 @@ func TestRelease(t *testing.T) {
 	b.probation("orders", "billing")
 
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
-	refusal := b.manage(http.MethodPost, billing+"/release", "").refused(409, "SubscriptionPaused")
-	require.Equal(t, `event subscription "billing" of topic "orders" is paused: resume it first`, refusal.Message)
+	rejection := b.manage(http.MethodPost, billing+"/release", "").rejected(409, "SubscriptionPaused")
+	require.Equal(t, `event subscription "billing" of topic "orders" is paused: resume it first`, rejection.Message)
 	resumed := holdIn(b.manage(http.MethodPost, billing+"/resume", ""))
 	require.Equal(t, "probation", resumed["reason"], "the refused release left the probation as it was")
 	require.Equal(t, 0.0, resumed["heldDeliveries"])
@@ -235,14 +235,14 @@ func TestRelease(t *testing.T) {
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
-	refusal := b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionNotOnProbation")
+	rejection := b.manage(http.MethodPost, billing+"/probe", "").rejected(409, "SubscriptionNotOnProbation")
 	require.Equal(t, `event subscription "billing" of topic "orders" is not on probation, so it cannot be probed`,
-		refusal.Message)
+		rejection.Message)
 
 	b.probation("orders", "billing")
 	before := b.held("orders", "billing")
 	b.manage(http.MethodPost, billing+"/pause", "").json(http.StatusOK)
-	require.Contains(t, b.manage(http.MethodPost, billing+"/probe", "").refused(409, "SubscriptionPaused").Message,
+	require.Contains(t, b.manage(http.MethodPost, billing+"/probe", "").rejected(409, "SubscriptionPaused").Message,
 		"resume it first")
 	b.manage(http.MethodPost, billing+"/resume", "").json(http.StatusOK)
 	require.Equal(t, before, b.held("orders", "billing"), "the refused probe left the probation as it was")
@@ -254,8 +254,8 @@ func TestProbe(t *testing.T) {
 	require.Equal(t, hold, holdIn(b.manage(http.MethodPost, billing+"/probe", "")), "asking again changes nothing")
 }
 
-// Under the policies of 2019 and 2021 the endpoint rests, its query string included; under those of namespaces one
-// event subscription does.
+// Under the policies of 2019 and 2021 a probation belongs to the endpoint, its query string included; under those of
+// namespaces to one event subscription.
 func TestProbationBelongsToTheEndpoint(t *testing.T) {
 	t.Parallel()
 	for policyName, together := range map[string]bool{"ga-2019": true, "ga-2021": true, "namespace-2023": false} {
@@ -296,7 +296,7 @@ func TestPolicyWithoutProbation(t *testing.T) {
 	b.probation("orders", "billing")
 	b.subscription("orders", "early", `{"endpointUrl":"https://example.com/in","retryPolicy":{"policy":"ga-2018"}}`)
 	require.Nil(t, b.held("orders", "early"), "its policy rests no endpoint, though another's does")
-	b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/probe", "").refused(409, "SubscriptionNotOnProbation")
+	b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/probe", "").rejected(409, "SubscriptionNotOnProbation")
 	require.Nil(t, holdIn(b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/release", "")))
 	require.NotNil(t, b.held("orders", "billing"), "nor does it end another's probation")
 }

@@ -16,8 +16,8 @@ import (
 	"postrider/server"
 )
 
-// Whoever is no trusted proxy says in vain that he comes from elsewhere; behind one, the audit has the client.
-func TestWhoseAddressIsBelieved(t *testing.T) {
+// Only trusted proxies can report the address of a client, which the audit then has.
+func TestAddressOfTheClient(t *testing.T) {
 	t.Parallel()
 	address := func(b *bundle, headers ...string) string {
 		b.send(http.MethodPut, "/v1/topics/orders", "", append(headers, "Authorization", "Bearer "+adminToken)...)
@@ -25,9 +25,9 @@ func TestWhoseAddressIsBelieved(t *testing.T) {
 		return b.rows("SELECT address FROM postrider.audit ORDER BY at DESC, audit_id DESC LIMIT 1")[0]["address"].(string)
 	}
 	const spoofed = "203.0.113.7, 198.51.100.1"
-	nobody := setup(t)
+	direct := setup(t)
 	require.Equal(t, "127.0.0.1",
-		address(nobody, "X-Forwarded-For", spoofed, "Forwarded", "for=203.0.113.7", "X-Real-Ip", "203.0.113.7"))
+		address(direct, "X-Forwarded-For", spoofed, "Forwarded", "for=203.0.113.7", "X-Real-Ip", "203.0.113.7"))
 	others := setup(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
 	require.Equal(t, "127.0.0.1", address(others, "X-Forwarded-For", spoofed))
 	behind := setup(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
@@ -35,16 +35,16 @@ func TestWhoseAddressIsBelieved(t *testing.T) {
 		address(behind, "X-Forwarded-For", spoofed, "Forwarded", "for=203.0.113.7", "X-Real-Ip", "203.0.113.7"))
 }
 
-// Who is slowed for guessing cannot go on under another address by saying so.
-func TestGuessingIsSlowedThroughASpoofedHeader(t *testing.T) {
+// A limited address cannot continue to guess with a spoofed header.
+func TestGuessingIsLimitedDespiteSpoofedHeaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
 	slowed := 0
 	for n := range 60 {
-		answer := b.send(http.MethodPost, "/topics/orders/api/events", "[]", "aeg-sas-key", fmt.Sprint("wrong", n),
+		response := b.send(http.MethodPost, "/topics/orders/api/events", "[]", "aeg-sas-key", fmt.Sprint("wrong", n),
 			"X-Forwarded-For", fmt.Sprintf("203.0.113.%d", n))
-		if answer.status == http.StatusTooManyRequests {
+		if response.status == http.StatusTooManyRequests {
 			slowed++
 		}
 	}
@@ -56,11 +56,11 @@ func TestRequestsPerSecond(t *testing.T) {
 	b := setup(t, func(o *server.Options) { o.RequestsPerSecond = 5 })
 	made := b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
 	key1, key2 := made["key1"].(string), made["key2"].(string)
-	var last answer
+	var last response
 	for range 30 {
 		last = b.publish("orders", key1, "[]")
 	}
-	require.Contains(t, last.refused(http.StatusTooManyRequests, "TooManyRequests").Message,
+	require.Contains(t, last.rejected(http.StatusTooManyRequests, "TooManyRequests").Message,
 		"more than 5 requests a second")
 	require.Equal(t, "1", last.header.Get("Retry-After"))
 	require.Equal(t, http.StatusOK, b.publish("orders", key2, "[]").status, "another credential has its own")
@@ -69,11 +69,11 @@ func TestRequestsPerSecond(t *testing.T) {
 		100*time.Millisecond)
 }
 
-// Each answer of the API is data: no browser shows it in a frame, guesses at its type or runs what is in it.
-func TestAnswersAreNoPages(t *testing.T) {
+// Browsers must not show a response in a frame, guess its type or run it.
+func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, a := range []answer{b.manage(http.MethodGet, "/v1/topics", ""), b.send(http.MethodGet, "/nowhere",
+	for _, a := range []response{b.manage(http.MethodGet, "/v1/topics", ""), b.send(http.MethodGet, "/nowhere",
 		""), b.send(http.MethodGet, "/healthz", ""), b.send(http.MethodPost, "/topics/x/api/events", "[]")} {
 		require.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
 		require.Equal(t, "default-src 'none'; frame-ancestors 'none'", a.header.Get("Content-Security-Policy"))
@@ -81,7 +81,7 @@ func TestAnswersAreNoPages(t *testing.T) {
 	}
 }
 
-// dripping sends one byte after the other until the server has enough, and says after how long that was.
+// dripping sends single bytes until the server closes the connection, and returns after how long.
 func dripping(t *testing.T, address, first string, every time.Duration) time.Duration {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -98,11 +98,11 @@ func dripping(t *testing.T, address, first string, every time.Duration) time.Dur
 		}
 	}()
 	_ = conn.SetReadDeadline(began.Add(20 * time.Second))
-	answer, err := io.ReadAll(bufio.NewReader(conn))
+	response, err := io.ReadAll(bufio.NewReader(conn))
 	if err != nil {
 		require.NotContains(t, err.Error(), "timeout", "the server goes on listening")
 	}
-	require.NotContains(t, string(answer), " 200 ")
+	require.NotContains(t, string(response), " 200 ")
 	return time.Since(began)
 }
 
@@ -118,7 +118,7 @@ func (b *bundle) listen(change func(*http.Server)) (address string) {
 	return listener.Addr().String()
 }
 
-// A client that sends a byte at a time is cut off, in its headers and in its body, and keeps nobody else waiting.
+// A client that sends a byte at a time is cut off, in its headers and in its body, and delays no other client.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -147,7 +147,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	require.Equal(t, http.StatusOK, response.StatusCode)
 }
 
-// What is too large is refused, and not read.
+// Too large requests are rejected without being read.
 func TestRequestsThatAreTooLarge(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -63,12 +63,12 @@ func TestListingEvents(t *testing.T) {
 		"/v1/events/"+b.rows("SELECT system_id::text AS id FROM postrider.events WHERE event_id = 'e1'")[0]["id"].(string),
 		"").json(http.StatusOK)
 	require.Equal(t, "e1", one["event"].(map[string]any)["id"])
-	owed := one["deliveries"].([]any)
-	require.Len(t, owed, 1)
+	deliveries := one["deliveries"].([]any)
+	require.Len(t, deliveries, 1)
 	require.Equal(t, []any{"billing", "e1"},
-		[]any{owed[0].(map[string]any)["subscription"], owed[0].(map[string]any)["eventId"]})
-	b.manage(http.MethodGet, "/v1/events/0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c12", "").refused(404, "NotFound")
-	b.manage(http.MethodGet, "/v1/events/e1", "").refused(400, "InvalidRequest")
+		[]any{deliveries[0].(map[string]any)["subscription"], deliveries[0].(map[string]any)["eventId"]})
+	b.manage(http.MethodGet, "/v1/events/0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c12", "").rejected(404, "NotFound")
+	b.manage(http.MethodGet, "/v1/events/e1", "").rejected(400, "InvalidRequest")
 
 	b.manage(http.MethodPost, "/v1/events/"+one["systemId"].(string)+"/erase", "").json(http.StatusOK)
 	erased := b.manage(http.MethodGet, "/v1/events/"+one["systemId"].(string), "").json(http.StatusOK)
@@ -92,7 +92,7 @@ func TestListingDeliveries(t *testing.T) {
 		"topic=orders":                       6,
 		"topic=orders&subscription=audit":    1,
 		"subscription=billing":               5,
-		"subscription=nobody":                0,
+		"subscription=none":                  0,
 		"state=canceled":                     1,
 		"state=delivered":                    0,
 		"state=pending&subscription=billing": 4,
@@ -147,9 +147,9 @@ func TestListingBatches(t *testing.T) {
 	require.Equal(t, []any{nil, "TimeToLiveExceeded", nil}, left)
 	require.Empty(t, b.manage(http.MethodGet, "/v1/batches/101/attempts", "").json(http.StatusOK)["value"])
 	for _, path := range []string{"/v1/batches/7", "/v1/batches/7/members", "/v1/batches/7/attempts"} {
-		require.Contains(t, b.manage(http.MethodGet, path, "").refused(404, "NotFound").Message, "batch 7 does not exist")
+		require.Contains(t, b.manage(http.MethodGet, path, "").rejected(404, "NotFound").Message, "batch 7 does not exist")
 	}
-	b.manage(http.MethodGet, "/v1/batches/101/members?cursor=LTE", "").refused(400, "InvalidRequest") // -1
+	b.manage(http.MethodGet, "/v1/batches/101/members?cursor=LTE", "").rejected(400, "InvalidRequest") // -1
 }
 
 func TestListingTheAudit(t *testing.T) {
@@ -171,7 +171,7 @@ func TestListingTheAudit(t *testing.T) {
 		"topic=orders&subscription=billing": {"subscription_resumed", "subscription_paused", "subscription_made"},
 		"from=" + at:                        {"subscription_resumed", "subscription_paused"},
 		"until=" + at + "&actor=admin":      {"api_key_made", "subscription_made", "topic_made"},
-		"actor=nobody":                      nil,
+		"actor=none":                        nil,
 	} {
 		got, _ := b.walked("/v1/audit?limit=2&"+query, "action")
 		require.Equal(t, want, got, query)
@@ -181,7 +181,7 @@ func TestListingTheAudit(t *testing.T) {
 		[]any{row["actor"], row["topic"], row["subscription"], row["details"]})
 }
 
-// A parameter that cannot be used is named, with what it may be.
+// The error for a wrong parameter has its name and the valid values.
 func TestListsRejectWhatTheyCannotUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -208,13 +208,13 @@ func TestListsRejectWhatTheyCannotUse(t *testing.T) {
 		"deliveries?publishedFrom=2026-11-21T00:00:00Z&publishedUntil=2026-11-21T00:00:00Z": "publishedFrom must be before " +
 			"publishedUntil",
 	} {
-		refused := b.manage(http.MethodGet, "/v1/"+query, "").refused(400, "InvalidRequest")
-		require.Contains(t, refused.Message, want, query)
+		rejected := b.manage(http.MethodGet, "/v1/"+query, "").rejected(400, "InvalidRequest")
+		require.Contains(t, rejected.Message, want, query)
 		if strings.Contains(want, " must ") {
-			require.Equal(t, strings.Fields(want)[0], refused.Details[0].Target, query)
+			require.Equal(t, strings.Fields(want)[0], rejected.Details[0].Target, query)
 		}
 	}
-	both := b.manage(http.MethodGet, "/v1/deliveries?state=x&hold=y", "").refused(400, "InvalidRequest")
+	both := b.manage(http.MethodGet, "/v1/deliveries?state=x&hold=y", "").rejected(400, "InvalidRequest")
 	require.Len(t, both.Details, 2, "all mistakes at once")
 	wild := url.Values{"topic": {"a&b=c d/ü"}, "limit": {"1"}}
 	require.Empty(t, b.manage(http.MethodGet, "/v1/deliveries?"+wild.Encode(), "").json(http.StatusOK)["value"])

@@ -16,7 +16,7 @@ func (b *bundle) beginLogin(body string) map[string]any {
 	return b.send(http.MethodPost, "/v1/logins", body).json(http.StatusCreated)
 }
 
-func (b *bundle) pollLogin(deviceCode string) answer {
+func (b *bundle) pollLogin(deviceCode string) response {
 	return b.send(http.MethodPost, "/v1/logins/poll", `{"deviceCode":"`+deviceCode+`"}`)
 }
 
@@ -59,16 +59,16 @@ func TestLoginByREST(t *testing.T) {
 	require.Equal(t, "laptop", listed["machine"])
 	require.NotContains(t, listed, "key")
 
-	b.pollLogin("prk_unknown").refused(404, "NotFound")
+	b.pollLogin("prk_unknown").rejected(404, "NotFound")
 	for body, target := range map[string]string{
 		`{}`: "machine", `{"machine":"a\u0000b"}`: "machine", `{"machine":"laptop","role":"king"}`: "role",
 		`{"machine":"laptop","scope":"read"}`: "scope",
 	} {
-		require.Equal(t, target, b.send("POST", "/v1/logins", body).refused(400, "InvalidRequest").Details[0].Target, body)
+		require.Equal(t, target, b.send("POST", "/v1/logins", body).rejected(400, "InvalidRequest").Details[0].Target, body)
 	}
 	for _, body := range []string{`{}`, `{"deviceCode":"` + begun["userCode"].(string) + `"}`} {
-		refused := b.send("POST", "/v1/logins/poll", body).refused(400, "InvalidRequest")
-		require.Equal(t, "deviceCode", refused.Details[0].Target)
+		rejected := b.send("POST", "/v1/logins/poll", body).rejected(400, "InvalidRequest")
+		require.Equal(t, "deviceCode", rejected.Details[0].Target)
 	}
 }
 
@@ -80,30 +80,30 @@ func TestPersonalKey(t *testing.T) {
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	b.manage("PUT", "/v1/users/anna", `{"role":"operator","password":"correct horse battery"}`).json(201)
 	key := b.personalKey("anna", "operator")
-	as := func(method, path, body string) answer {
+	as := func(method, path, body string) response {
 		return b.send(method, path, body, "Authorization", "Bearer "+key)
 	}
 	b.audited()
 	require.Equal(t, 200, as("POST", "/v1/topics/orders/subscriptions/billing/pause", "{}").status)
 	require.Len(t, b.auditedBy("user:anna"), 1)
-	as("PUT", "/v1/topics/bills", "").refused(403, "Forbidden")
-	published := b.publish("orders", key, eventNamed("1")).refused(403, "Forbidden")
+	as("PUT", "/v1/topics/bills", "").rejected(403, "Forbidden")
+	published := b.publish("orders", key, eventNamed("1")).rejected(403, "Forbidden")
 	require.Contains(t, published.Message, "publishing needs scope publish, or admin")
 	b.manage("PUT", "/v1/users/anna", `{"role":"viewer"}`).json(200)
-	as("POST", "/v1/topics/orders/subscriptions/billing/resume", "{}").refused(403, "Forbidden")
+	as("POST", "/v1/topics/orders/subscriptions/billing/resume", "{}").rejected(403, "Forbidden")
 	require.Equal(t, "viewer", as("GET", "/v1/me", "").json(200)["role"])
 
 	b.audited()
 	require.Equal(t, 204, as("DELETE", "/v1/me/key", "").status)
-	as("GET", "/v1/me", "").refused(401, "Unauthorized")
+	as("GET", "/v1/me", "").rejected(401, "Unauthorized")
 	require.Len(t, b.auditedBy("user:anna"), 1)
 	other := "Bearer " + b.apiKey("ci", "admin", "")
-	refused := b.send("DELETE", "/v1/me/key", "", "Authorization", other).refused(409, "NotPersonalKey")
-	require.Contains(t, refused.Message, "key:ci did not send a personal key")
-	b.manage("DELETE", "/v1/me/key", "").refused(409, "NotPersonalKey")
+	rejected := b.send("DELETE", "/v1/me/key", "", "Authorization", other).rejected(409, "NotPersonalKey")
+	require.Contains(t, rejected.Message, "key:ci did not send a personal key")
+	b.manage("DELETE", "/v1/me/key", "").rejected(409, "NotPersonalKey")
 	key = b.personalKey("anna", "viewer")
 	b.manage("PUT", "/v1/users/anna", `{"role":"viewer","disabled":true}`).json(200)
-	as("GET", "/v1/me", "").refused(401, "Unauthorized")
+	as("GET", "/v1/me", "").rejected(401, "Unauthorized")
 }
 
 func TestLoginsAreLimited(t *testing.T) {
@@ -114,9 +114,9 @@ func TestLoginsAreLimited(t *testing.T) {
 		status[b.send("POST", "/v1/logins", `{"machine":"laptop"}`).status]++
 	}
 	require.Equal(t, map[int]int{201: 10, 429: 2}, status)
-	refused := b.send("POST", "/v1/logins", `{"machine":"laptop"}`)
-	require.Contains(t, refused.refused(429, "TooManyRequests").Message, "too many logins from your address")
-	seconds, err := strconv.Atoi(refused.header.Get("Retry-After"))
+	rejected := b.send("POST", "/v1/logins", `{"machine":"laptop"}`)
+	require.Contains(t, rejected.rejected(429, "TooManyRequests").Message, "too many logins from your address")
+	seconds, err := strconv.Atoi(rejected.header.Get("Retry-After"))
 	require.NoError(t, err)
 	require.InDelta(t, 30, seconds, 5)
 
@@ -128,6 +128,6 @@ func TestLoginsAreLimited(t *testing.T) {
 	fresh.send("POST", "/v1/logins", `{"machine":"laptop"}`).json(201) // one of the others is removed
 
 	open := setup(t, func(o *server.Options) { o.NoSignIn = true })
-	none := open.send("POST", "/v1/logins", `{"machine":"laptop"}`).refused(409, "NoSignIn")
+	none := open.send("POST", "/v1/logins", `{"machine":"laptop"}`).rejected(409, "NoSignIn")
 	require.Contains(t, none.Message, "no user can sign in to this server")
 }

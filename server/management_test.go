@@ -80,11 +80,11 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	require.Equal(t, want["filter"], back["filter"])
 
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path, "").status)
-	b.manage(http.MethodDelete, path, "").refused(404, "NotFound")
-	b.manage(http.MethodGet, path, "").refused(404, "NotFound")
+	b.manage(http.MethodDelete, path, "").rejected(404, "NotFound")
+	b.manage(http.MethodGet, path, "").rejected(404, "NotFound")
 	b.manage(http.MethodPut, "/v1/topics/nothing/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).
-		refused(404, "NotFound")
-	b.manage(http.MethodGet, "/v1/topics/nothing/subscriptions", "").refused(404, "NotFound")
+		rejected(404, "NotFound")
+	b.manage(http.MethodGet, "/v1/topics/nothing/subscriptions", "").rejected(404, "NotFound")
 }
 
 func TestSubscriptionOnCloudEventsTopics(t *testing.T) {
@@ -99,17 +99,17 @@ func TestSubscriptionOnCloudEventsTopics(t *testing.T) {
 			"maxDeliveryCount": 10.0, "eventTimeToLive": "P7D",
 		}, made["retryPolicy"])
 	require.Equal(t, "CloudEventSchemaV1_0", made["eventDeliverySchema"])
-	refusal := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing",
-		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
-	require.Equal(t, []string{"eventDeliverySchema"}, targets(refusal))
+	rejection := b.manage(http.MethodPut, "/v1/topics/shop/subscriptions/billing",
+		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).rejected(400, "InvalidRequest")
+	require.Equal(t, []string{"eventDeliverySchema"}, targets(rejection))
 
 	b.topic("cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`)
-	refusal = b.manage(http.MethodPut, "/v1/topics/cloud/subscriptions/billing",
-		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).refused(400, "InvalidRequest")
-	require.Contains(t, refusal.Message, "cannot become EventGridSchema", "nor on a basic topic that takes CloudEvents")
+	rejection = b.manage(http.MethodPut, "/v1/topics/cloud/subscriptions/billing",
+		`{"endpointUrl":"https://example.com","eventDeliverySchema":"EventGridSchema"}`).rejected(400, "InvalidRequest")
+	require.Contains(t, rejection.Message, "cannot become EventGridSchema", "nor on a basic topic that takes CloudEvents")
 }
 
-func TestSubscriptionRefusals(t *testing.T) {
+func TestSubscriptionRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")} })
 	b.topic("orders", "")
@@ -248,18 +248,18 @@ func TestSubscriptionRefusals(t *testing.T) {
 			},
 		},
 	} {
-		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", row.body)
-		refusal := answer.refused(400, "InvalidRequest")
-		require.Equal(t, row.targets, targets(refusal), "%s: %s", name, answer.body)
-		require.Equal(t, refusal.Details[0].Message, refusal.Message, name)
-		require.Contains(t, refusal.Message, row.targets[0], name)
-		require.NotContains(t, answer.body, "secret", name)
+		response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", row.body)
+		rejection := response.rejected(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(rejection), "%s: %s", name, response.body)
+		require.Equal(t, rejection.Details[0].Message, rejection.Message, name)
+		require.Contains(t, rejection.Message, row.targets[0], name)
+		require.NotContains(t, response.body, "secret", name)
 	}
 	require.Contains(t,
 		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", with(`"retryPolicy":{"policy":"x"}`)).body,
 		"preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023", "the known names are listed")
 	require.Equal(t, []string{"subscription", "endpointUrl"},
-		targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").refused(400, "InvalidRequest")))
+		targets(b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/x", "{}").rejected(400, "InvalidRequest")))
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.event_subscriptions"))
 	b.subscription("orders", "allowed", endpoint("http://192.168.1.1:9000/in"))
 }
@@ -313,7 +313,7 @@ func TestBatchesAndRequestsInFlight(t *testing.T) {
 			"retry policy preview-2017, which delivers each event separately",
 	} {
 		require.Equal(t, says, b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com",`+members+`}`).
-			refused(400, "InvalidRequest").Message)
+			rejected(400, "InvalidRequest").Message)
 	}
 }
 
@@ -352,10 +352,10 @@ func TestPaging(t *testing.T) {
 			"?cursor=_w": "cursor",
 		} {
 			require.Equal(t, []string{target},
-				targets(b.manage(http.MethodGet, path+query, "").refused(400, "InvalidRequest")), query)
+				targets(b.manage(http.MethodGet, path+query, "").rejected(400, "InvalidRequest")), query)
 		}
-		refusal := b.manage(http.MethodGet, path+"?limit=many", "").refused(400, "InvalidRequest")
-		require.Equal(t, `limit must be an integer between 1 and 1000, not "many"`, refusal.Message)
+		rejection := b.manage(http.MethodGet, path+"?limit=many", "").rejected(400, "InvalidRequest")
+		require.Equal(t, `limit must be an integer between 1 and 1000, not "many"`, rejection.Message)
 	}
 	require.Empty(t, b.manage(http.MethodGet, "/v1/topics/topic-1/subscriptions", "").json(http.StatusOK)["value"])
 }

@@ -28,9 +28,9 @@ func TestPublishToNamespaceTopics(t *testing.T) {
 		"binary":                     {"", `{"n":1.50}`, append(binary, "application/json")},
 		"binary without JSON's type": {"", "text", append(binary, "text/plain", "ce-id", "e")},
 	} {
-		answer := b.send(http.MethodPost, "/topics/shop:publish"+row.query, row.body,
+		response := b.send(http.MethodPost, "/topics/shop:publish"+row.query, row.body,
 			append(row.headers, "Authorization", "SharedAccessKey "+key)...)
-		require.Empty(t, answer.json(http.StatusOK), name)
+		require.Empty(t, response.json(http.StatusOK), name)
 	}
 	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider.deliveries"))
 	require.Equal(t, 1,
@@ -42,26 +42,26 @@ func TestPublishByTheWrongDoor(t *testing.T) {
 	b := setup(t)
 	basic, namespace := b.topic("cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`), b.topic("shop", `{"kind":"namespace"}`)
 	const structured = "application/cloudevents+json"
-	send := func(path, key, contentType string) answer {
+	send := func(path, key, contentType string) response {
 		return b.send(http.MethodPost, path, cloudEvent("1"), "Content-Type", contentType, "aeg-sas-key", key)
 	}
-	require.Contains(t, send("/topics/cloud:publish", basic, structured).refused(400, "InvalidRequest").Message,
+	require.Contains(t, send("/topics/cloud:publish", basic, structured).rejected(400, "InvalidRequest").Message,
 		"is of kind basic: publish to /topics/cloud/api/events")
-	require.Contains(t, send("/topics/shop/api/events", namespace, structured).refused(400, "InvalidRequest").Message,
+	require.Contains(t, send("/topics/shop/api/events", namespace, structured).rejected(400, "InvalidRequest").Message,
 		"is of kind namespace: publish to /topics/shop:publish")
 	require.Contains(t,
-		send("/topics/shop:publish", namespace, "application/json").refused(415, "UnsupportedMediaType").Message,
+		send("/topics/shop:publish", namespace, "application/json").rejected(415, "UnsupportedMediaType").Message,
 		"application/cloudevents+json")
 	require.Contains(t,
-		send("/topics/shop:publish?api-version=2018-01-01", namespace, structured).refused(400, "InvalidRequest").Message,
+		send("/topics/shop:publish?api-version=2018-01-01", namespace, structured).rejected(400, "InvalidRequest").Message,
 		"2023-11-01 or 2024-06-01")
-	send("/topics/shop:receive", namespace, structured).refused(404, "NotFound")
-	send("/topics/shop", namespace, structured).refused(404, "NotFound")
-	send("/topics/nothing:publish", namespace, structured).refused(401, "Unauthorized")
-	send("/topics/shop:publish", basic, structured).refused(401, "Unauthorized")
-	send("/topics/cloud:publish", namespace, structured).refused(401, "Unauthorized")
+	send("/topics/shop:receive", namespace, structured).rejected(404, "NotFound")
+	send("/topics/shop", namespace, structured).rejected(404, "NotFound")
+	send("/topics/nothing:publish", namespace, structured).rejected(401, "Unauthorized")
+	send("/topics/shop:publish", basic, structured).rejected(401, "Unauthorized")
+	send("/topics/cloud:publish", namespace, structured).rejected(401, "Unauthorized")
 	b.send(http.MethodPost, "/topics/shop:publish", cloudEvent("1"), "Content-Type", structured).
-		refused(401, "Unauthorized")
+		rejected(401, "Unauthorized")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.events"))
 }
 
@@ -74,5 +74,5 @@ func TestPublishManyToANamespaceTopic(t *testing.T) {
 	headers := []string{"Content-Type", "application/cloudevents-batch+json", "aeg-sas-key", key}
 	require.Equal(t, http.StatusOK, b.send(http.MethodPost, "/topics/shop:publish", many(1001), headers...).status)
 	require.Equal(t, 1001, b.count("SELECT count(*) FROM postrider.events"))
-	b.send(http.MethodPost, "/topics/shop:publish", many(5001), headers...).refused(413, "PayloadTooLarge")
+	b.send(http.MethodPost, "/topics/shop:publish", many(5001), headers...).rejected(413, "PayloadTooLarge")
 }

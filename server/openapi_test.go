@@ -18,7 +18,7 @@ import (
 	"postrider/server"
 )
 
-// specification is what the tests read of openapi.yaml.
+// specification is the OpenAPI document as the tests read it.
 type specification struct {
 	Tags       []struct{ Name, Description string }
 	Paths      map[string]map[string]yaml.Node
@@ -26,7 +26,7 @@ type specification struct {
 		SecuritySchemes map[string]struct{ Description string } `yaml:"securitySchemes"`
 		Parameters      map[string]parameter
 		Headers         map[string]struct{ Description string }
-		Responses       map[string]response
+		Responses       map[string]specResponse
 		Schemas         map[string]schema
 	}
 }
@@ -38,7 +38,7 @@ type parameter struct {
 	Schema                     schema
 }
 
-type response struct {
+type specResponse struct {
 	Ref         string `yaml:"$ref"`
 	Description string
 	Content     map[string]struct{ Example any }
@@ -66,7 +66,7 @@ type operation struct {
 			Examples map[string]struct{ Value any }
 		}
 	} `yaml:"requestBody"`
-	Responses map[string]response
+	Responses map[string]specResponse
 
 	method, path, template string
 }
@@ -78,7 +78,7 @@ func readSpecification(t *testing.T) specification {
 	return spec
 }
 
-// specificationFile is read once: every request of the tests is looked up in it.
+// specificationFile is read once, because every request of the tests is looked up in it.
 var specificationFile = sync.OnceValues(func() (spec specification, err error) {
 	text, _, err := server.Document()
 	if err != nil {
@@ -124,10 +124,10 @@ func TestSpecificationIsServed(t *testing.T) {
 	text, problems, err := server.Document()
 	require.NoError(t, err)
 	require.Empty(t, problems)
-	answer := b.send(http.MethodGet, "/openapi.yaml", "")
-	require.Equal(t, http.StatusOK, answer.status)
-	require.Equal(t, string(text), answer.body)
-	require.Equal(t, "application/yaml", answer.header.Get("Content-Type"))
+	response := b.send(http.MethodGet, "/openapi.yaml", "")
+	require.Equal(t, http.StatusOK, response.status)
+	require.Equal(t, string(text), response.body)
+	require.Equal(t, "application/yaml", response.header.Get("Content-Type"))
 }
 
 func TestSpecificationHasEveryRoute(t *testing.T) {
@@ -135,7 +135,7 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	b := setup(t)
 	var routes, specified []string
 	for _, r := range b.server.Echo().Routes() {
-		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleLetter, ":operation",
+		path := strings.NewReplacer(":operationId", exampleOperation, ":deadLetterId", exampleDeadLetter, ":operation",
 			"orders:publish", ":topic", "orders", ":subscription", "billing", ":policy", "ga-2021", ":deliveryId", "1",
 			":batchId", "1", ":systemId", exampleEvent, ":apiKey", "ci", ":user", "anna").Replace(r.Path)
 		routes = append(routes, r.Method+" "+path)
@@ -146,7 +146,7 @@ func TestSpecificationHasEveryRoute(t *testing.T) {
 	require.ElementsMatch(t, specified, routes)
 }
 
-// TestExamples runs every example of a request in the specification, and every example of an answer must come back.
+// TestExamples sends every example of a request in the specification. The responses must be those of the examples.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -154,14 +154,14 @@ func TestExamples(t *testing.T) {
 	for _, op := range operations(t) {
 		byID[op.OperationID] = op
 	}
-	delete(byID, "openValidationUrl") // the examples have no endpoint that would answer: TestValidationURL
+	delete(byID, "openValidationUrl") // the examples have no endpoint: TestValidationURL
 	delete(byID, "postValidationUrl")
 	delete(byID, "revokeMyKey")  // the examples are sent with the admin token, which is no personal key: TestPersonalKey
 	delete(byID, "listActivity") // a page begins with its own request: TestActivity
-	// Topics that take what the topic of the examples does not.
+	// Topics with other input schemas.
 	b.topic("notes", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	b.topic("parcels", `{"kind":"namespace"}`)
-	// The event that is published finds the endpoint on probation, and is the one delivery that the examples show on hold.
+	// The published event is held by a probation, as in the examples.
 	before := map[string]func(){
 		"publishEvents": func() { b.probation("orders", "billing") },
 		"listTopics": func() {
@@ -171,7 +171,7 @@ func TestExamples(t *testing.T) {
 		},
 		"listDeadLetters": func() {
 			b.change("WITH others AS (DELETE FROM postrider_internal.dead_letters) SELECT 1")
-			b.exampleLetter()
+			b.exampleDeadLetter()
 		},
 		"getOperation": func() {
 			b.change("UPDATE postrider_internal.operations SET id = $1, job_id = NULL WHERE id = (SELECT id "+
@@ -182,7 +182,7 @@ func TestExamples(t *testing.T) {
 				"FROM postrider_internal.deliveries)", exampleEvent)
 			b.change("UPDATE postrider_internal.deliveries SET event_uuid = $1", exampleEvent)
 		},
-		// The event subscription was resumed: an engine gives its delivery a job again.
+		// After a resume, an engine creates a job for the delivery.
 		"retryDelivery": func() {
 			id := b.count("SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'billing'")
 			released, err := b.store.Releaser.Refill(t.Context(), int64(id), false, 1)
@@ -214,7 +214,7 @@ func TestExamples(t *testing.T) {
 				    '{"stopTimeToLive": true}')`)
 			b.change("UPDATE postrider_internal.audit SET at = '2026-11-20T09:31:00Z'")
 		},
-		// One end is all that a delivery has.
+		// A delivery ends once.
 		"deadLetterDelivery": func() {
 			b.change(`WITH gone AS (DELETE FROM postrider_internal.delivery_history RETURNING *)
 				INSERT INTO postrider_internal.deliveries (id, subscription_id, topic_id, event_uuid, event_day, event_bytes,
@@ -281,13 +281,13 @@ func TestExamples(t *testing.T) {
 
 // The ids in openapi.yaml.
 const (
-	exampleLetter    = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
-	exampleOperation = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
-	exampleKey       = "prk_9cXf0aQeZl4pTtqvJ1B0m6uYkWc2dRhs8NgEoiVxLyA"
+	exampleDeadLetter = "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60"
+	exampleOperation  = "0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"
+	exampleKey        = "prk_9cXf0aQeZl4pTtqvJ1B0m6uYkWc2dRhs8NgEoiVxLyA"
 )
 
-// exampleLetter stores the dead letter that the specification shows.
-func (b *bundle) exampleLetter() {
+// exampleDeadLetter stores the dead letter of the examples.
+func (b *bundle) exampleDeadLetter() {
 	b.t.Helper()
 	b.change(`INSERT INTO postrider_internal.dead_letters (id, dead_lettered_at, delivery_id, subscription_id, topic_id,
 		    topic, subscription, endpoint_base_url, reason, attempts, last_outcome,
@@ -301,40 +301,40 @@ func (b *bundle) exampleLetter() {
 		'EventGridSchema', 'ga-2021',
 		    '{"id":"o-42","eventType":"Shop.OrderPlaced","subject":"orders/42","eventTime":"2024-11-20T09:32:00Z",'
 		    '"dataVersion":"1","data":{"total":9.50}}'
-		FROM postrider_internal.event_subscriptions s WHERE s.name = 'billing'`, exampleLetter)
+		FROM postrider_internal.event_subscriptions s WHERE s.name = 'billing'`, exampleDeadLetter)
 }
 
 func (b *bundle) runExamples(op operation) {
 	b.t.Helper()
-	owed := map[string]any{} // examples of good answers, by status
-	for status, response := range op.Responses {
-		for _, content := range response.Content {
+	expected := map[string]any{} // examples of successful responses by status
+	for status, documented := range op.Responses {
+		for _, content := range documented.Content {
 			if content.Example != nil && strings.HasPrefix(status, "2") {
-				owed[status] = content.Example
+				expected[status] = content.Example
 			}
 		}
 	}
 	for _, request := range requests(b.t, op) {
-		answer := b.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type",
+		response := b.send(op.method, request.path, request.body, "Authorization", "Bearer "+adminToken, "Content-Type",
 			request.contentType)
-		status := strconv.Itoa(answer.status)
-		require.Equal(b.t, byte('2'), status[0], "%s: %s: %s", op.OperationID, request, answer.body)
+		status := strconv.Itoa(response.status)
+		require.Equal(b.t, byte('2'), status[0], "%s: %s: %s", op.OperationID, request, response.body)
 		require.Contains(b.t, op.Responses, status, op.OperationID)
-		if example, ok := owed[status]; ok {
-			require.Equal(b.t, comparable(b.t, example), comparable(b.t, alike(op, example, answer.value())), "%s: %s",
+		if example, ok := expected[status]; ok {
+			require.Equal(b.t, comparable(b.t, example), comparable(b.t, matching(op, example, response.value())), "%s: %s",
 				op.OperationID, request)
-			delete(owed, status)
+			delete(expected, status)
 		}
 	}
-	require.Empty(b.t, owed, "%s: examples of answers that never came", op.OperationID)
+	require.Empty(b.t, expected, "%s: examples without a response", op.OperationID)
 }
 
-// alike is an answer without what the example leaves out: of the retry policies it shows the first one.
-func alike(op operation, example, answer any) any {
+// matching is a response without what the example omits: it has the first retry policy only.
+func matching(op operation, example, response any) any {
 	if op.OperationID != "listPolicies" {
-		return answer
+		return response
 	}
-	page := answer.(map[string]any)
+	page := response.(map[string]any)
 	page["value"] = page["value"].([]any)[:len(example.(map[string]any)["value"].([]any))]
 	return page
 }
@@ -342,8 +342,7 @@ func alike(op operation, example, answer any) any {
 // exampleRequest is a request of the specification's.
 type exampleRequest struct{ path, contentType, body string }
 
-// requests are the requests to send, in the examples' alphabetical order; one without a body where there are no
-// examples.
+// requests are the requests to send in the alphabetical order of the examples; one without a body if there are none.
 func requests(t *testing.T, op operation) (list []exampleRequest) {
 	t.Helper()
 	if op.RequestBody == nil {
@@ -367,8 +366,8 @@ func requests(t *testing.T, op operation) (list []exampleRequest) {
 	return list
 }
 
-// value is the answer's body: JSON, or text.
-func (a answer) value() any {
+// value is the body: JSON, or text.
+func (a response) value() any {
 	var v any
 	if json.Unmarshal([]byte(a.body), &v) != nil {
 		return a.body
@@ -376,7 +375,7 @@ func (a answer) value() any {
 	return v
 }
 
-// comparable is v as JSON, with times and keys, which no example can foretell, put out of the way.
+// comparable is v as JSON, without times and keys, which differ in each run.
 func comparable(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)

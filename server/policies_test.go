@@ -34,12 +34,11 @@ func TestPolicies(t *testing.T) {
 		require.Equal(t, want, shown)
 	}
 	require.True(t, slices.Contains(names, policy.DefaultName))
-	b.manage(http.MethodGet, "/v1/policies/ga-2020", "").refused(404, "NotFound")
+	b.manage(http.MethodGet, "/v1/policies/ga-2020", "").rejected(404, "NotFound")
 }
 
-// TestPolicyShowsEveryField changes one field of a policy after the other: each change must be seen in the JSON, and no
-// two may look alike. A field added to package policy and forgotten here would be lost when a policy is read and
-// written back.
+// TestPolicyShowsEveryField: each field of a policy has its own place in the JSON. Otherwise a new field would be lost
+// when a policy is read and written.
 func TestPolicyShowsEveryField(t *testing.T) {
 	t.Parallel()
 	builtin, ok := policy.Builtin("namespace-2023") // the one whose lists and maps all have entries

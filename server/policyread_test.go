@@ -14,7 +14,7 @@ import (
 	"postrider/server/management"
 )
 
-// without is the JSON of a policy but for what its address says, and its version.
+// without is the JSON of a policy without its name and its version.
 func without(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var v map[string]any
@@ -26,7 +26,7 @@ func without(t *testing.T, text string) map[string]any {
 	return v
 }
 
-// What is read can be written back: under another name it does the same.
+// A policy that is read can be written under another name, and decides the same.
 func TestPoliciesAreCopied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -75,7 +75,7 @@ func requireSameCourses(t *testing.T, x, y *policy.Policy) {
 	}
 }
 
-// What is left out takes the default that openapi.yaml and docs/reference/settings.md say.
+// Absent settings take the defaults in openapi.yaml and docs/reference/settings.md.
 func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -148,7 +148,7 @@ func TestPolicyDefaults(t *testing.T) {
 	}
 }
 
-func TestPolicyRefusals(t *testing.T) {
+func TestPolicyRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, row := range map[string]struct {
@@ -250,11 +250,11 @@ func TestPolicyRefusals(t *testing.T) {
 			"at_ttl",
 		},
 	} {
-		refusal := b.manage(http.MethodPut, "/v1/policies/mine", row.body).refused(400, "InvalidRequest")
-		require.Equal(t, row.targets, targets(refusal), name)
-		require.Contains(t, refusal.Message, row.targets[0], name)
+		rejection := b.manage(http.MethodPut, "/v1/policies/mine", row.body).rejected(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(rejection), name)
+		require.Contains(t, rejection.Message, row.targets[0], name)
 		messages := ""
-		for _, d := range refusal.Details {
+		for _, d := range rejection.Details {
 			messages += d.Message + "\n"
 		}
 		require.Contains(t, messages, row.says, name)
@@ -263,7 +263,7 @@ func TestPolicyRefusals(t *testing.T) {
 	}
 	for _, name := range []string{"ab", "postrider.mine", "-mine", "m%20e", strings.Repeat("a", 65), "a%00b"} {
 		require.Equal(t, []string{"name"},
-			targets(b.manage(http.MethodPut, "/v1/policies/"+name, "{}").refused(400, "InvalidRequest")), name)
+			targets(b.manage(http.MethodPut, "/v1/policies/"+name, "{}").rejected(400, "InvalidRequest")), name)
 	}
 	require.Equal(t, 5, b.count("SELECT count(*) FROM postrider_internal.retry_policies"))
 	_, err := management.ReadPolicy("mine", []byte(" \n"))
@@ -277,24 +277,24 @@ func TestPoliciesInUseAndBuiltIn(t *testing.T) {
 	b := setup(t)
 	const path, subscription = "/v1/policies/mine", "/v1/topics/orders/subscriptions/billing"
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {
-		refusal := b.manage(method, "/v1/policies/ga-2021", "{}").refused(409, "PolicyBuiltIn")
-		require.Equal(t, `retry policy "ga-2021" is built in and never changes: copy it under another name`, refusal.Message)
+		rejection := b.manage(method, "/v1/policies/ga-2021", "{}").rejected(409, "PolicyBuiltIn")
+		require.Equal(t, `retry policy "ga-2021" is built in and never changes: copy it under another name`, rejection.Message)
 	}
 	for _, name := range []string{"mine", "%00", "%ff"} {
-		b.manage(http.MethodDelete, "/v1/policies/"+name, "").refused(404, "NotFound")
+		b.manage(http.MethodDelete, "/v1/policies/"+name, "").rejected(404, "NotFound")
 	}
 	b.topic("orders", "")
 	b.manage(http.MethodPut, subscription, `{"endpointUrl":"https://example.com","retryPolicy":{"policy":"mine"}}`).
-		refused(400, "InvalidRequest")
+		rejected(400, "InvalidRequest")
 	b.manage(http.MethodPut, path, "{}").json(http.StatusCreated)
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com","maxEventsPerBatch":2,`+
 		`"retryPolicy":{"policy":"mine","maxDeliveryAttempts":30,"eventTimeToLiveInMinutes":1}}`)
 
-	refusal := b.manage(http.MethodDelete, path, "").refused(409, "PolicyInUse")
-	require.Equal(t, `retry policy "mine" is used by event subscriptions (1): orders/billing`, refusal.Message)
-	refusal = b.manage(http.MethodPut, path, `{"batching":false}`).refused(409, "PolicyInUse")
+	rejection := b.manage(http.MethodDelete, path, "").rejected(409, "PolicyInUse")
+	require.Equal(t, `retry policy "mine" is used by event subscriptions (1): orders/billing`, rejection.Message)
+	rejection = b.manage(http.MethodPut, path, `{"batching":false}`).rejected(409, "PolicyInUse")
 	require.Equal(t, `batching must stay true: retry policy "mine" is used by event subscriptions (1): orders/billing`,
-		refusal.Message)
+		rejection.Message)
 
 	b.manage(http.MethodPut, path,
 		`{"maxDeliveryAttempts":{"default":2,"most":5},"eventTimeToLiveInMinutes":{"least":60}}`).json(http.StatusOK)
@@ -304,30 +304,29 @@ func TestPoliciesInUseAndBuiltIn(t *testing.T) {
 
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, subscription, "").status)
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, path, "").status)
-	b.manage(http.MethodGet, path, "").refused(404, "NotFound")
-	refusal = b.manage(http.MethodPut, subscription,
-		`{"endpointUrl":"https://example.com","retryPolicy":{"policy":"mine"}}`).refused(400, "InvalidRequest")
+	b.manage(http.MethodGet, path, "").rejected(404, "NotFound")
+	rejection = b.manage(http.MethodPut, subscription,
+		`{"endpointUrl":"https://example.com","retryPolicy":{"policy":"mine"}}`).rejected(400, "InvalidRequest")
 	require.Equal(t, "retryPolicy.policy must be one of preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023",
-		refusal.Message)
+		rejection.Message)
 }
 
-// Of two who change the version they have both read, the second is told; and nobody makes what another has made a
-// moment before.
+// Of two changes to the same version, the second is rejected. So is the second of two creations.
 func TestEtagsOfPolicies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const path = "/v1/policies/mine"
-	with := func(method, body string, headers ...string) answer {
+	with := func(method, body string, headers ...string) response {
 		return b.send(method, path, body, append(headers, "Authorization", "Bearer "+adminToken)...)
 	}
 	for _, match := range []string{"*", `"1"`} {
-		with(http.MethodPut, `{}`, "If-Match", match).refused(412, "PreconditionFailed")
+		with(http.MethodPut, `{}`, "If-Match", match).rejected(412, "PreconditionFailed")
 	}
 	made := with(http.MethodPut, `{}`, "If-None-Match", "*")
 	first := made.json(http.StatusCreated)["etag"]
 	require.Regexp(t, `^"[0-9]+"$`, first)
 	require.Equal(t, first, made.header.Get("ETag"))
-	require.Contains(t, with(http.MethodPut, `{}`, "If-None-Match", "*").refused(412, "PreconditionFailed").Message,
+	require.Contains(t, with(http.MethodPut, `{}`, "If-None-Match", "*").rejected(412, "PreconditionFailed").Message,
 		`retry policy "mine" exists already`)
 	for range 2 {
 		read := with(http.MethodGet, "")
@@ -342,25 +341,25 @@ func TestEtagsOfPolicies(t *testing.T) {
 	require.NotEqual(t, first, second)
 	require.Equal(t, second, changed.header.Get("ETag"))
 	for _, match := range []string{first.(string), "W/" + second, `"x"`} {
-		require.Contains(t, with(http.MethodPut, `{}`, "If-Match", match).refused(412, "PreconditionFailed").Message,
+		require.Contains(t, with(http.MethodPut, `{}`, "If-Match", match).rejected(412, "PreconditionFailed").Message,
 			"If-Match")
-		with(http.MethodDelete, "", "If-Match", match).refused(412, "PreconditionFailed")
+		with(http.MethodDelete, "", "If-Match", match).rejected(412, "PreconditionFailed")
 	}
 	require.Equal(t, []string{"If-Match"},
-		targets(with(http.MethodPut, `{}`, "If-Match", "1").refused(400, "InvalidRequest")))
+		targets(with(http.MethodPut, `{}`, "If-Match", "1").rejected(400, "InvalidRequest")))
 	require.Equal(t, []string{"If-Match"},
-		targets(with(http.MethodDelete, "", "If-Match", "1").refused(400, "InvalidRequest")))
+		targets(with(http.MethodDelete, "", "If-Match", "1").rejected(400, "InvalidRequest")))
 	read := with(http.MethodGet, "")
 	require.Equal(t, second, read.header.Get("ETag"), "a refusal changes nothing")
 	require.Equal(t, []any{7.0}, read.json(http.StatusOK)["stepsInSeconds"])
 
 	require.Equal(t, http.StatusNoContent, with(http.MethodDelete, "", "If-Match", second).status)
-	with(http.MethodDelete, "", "If-Match", second).refused(404, "NotFound")
+	with(http.MethodDelete, "", "If-Match", second).rejected(404, "NotFound")
 	require.NotEqual(t, second, with(http.MethodPut, `{"stepsInSeconds":[7]}`).header.Get("ETag"),
 		"made again, it is another")
 }
 
-func TestExamplePoliciesAreTaken(t *testing.T) {
+func TestExamplePoliciesAreAccepted(t *testing.T) {
 	t.Parallel()
 	files, err := os.ReadDir("../examples/policies")
 	require.NoError(t, err)

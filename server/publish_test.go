@@ -33,10 +33,10 @@ func TestPublishEventGrid(t *testing.T) {
 	b.subscription("orders", "everything", `{"endpointUrl":"https://example.com/all"}`)
 	b.subscription("orders", "only-two", `{"endpointUrl":"https://example.com/two","filter":{"subjectEndsWith":"/2"}}`)
 
-	answer := b.publish("orders", key, "["+gridEvent("1")+","+gridEvent("2")+"]")
-	require.Equal(t, http.StatusOK, answer.status, answer.body)
-	require.Empty(t, answer.body)
-	require.Equal(t, "0", answer.header.Get("Content-Length"))
+	response := b.publish("orders", key, "["+gridEvent("1")+","+gridEvent("2")+"]")
+	require.Equal(t, http.StatusOK, response.status, response.body)
+	require.Empty(t, response.body)
+	require.Equal(t, "0", response.header.Get("Content-Length"))
 
 	require.Equal(t, []map[string]any{
 		{
@@ -69,8 +69,8 @@ func TestPublishCloudEvents(t *testing.T) {
 			cloudEvent("c") + "]"},
 		"one as JSON": {"application/json", cloudEvent("d")},
 	} {
-		answer := b.publish("shop", key, row.body, "Content-Type", row.contentType)
-		require.Equal(t, http.StatusOK, answer.status, name+answer.body)
+		response := b.publish("shop", key, row.body, "Content-Type", row.contentType)
+		require.Equal(t, http.StatusOK, response.status, name+response.body)
 	}
 	require.Equal(t, 4,
 		b.count("SELECT count(*) FROM postrider.events WHERE schema = 'CloudEventSchemaV1_0' AND source = '/shop'"))
@@ -84,18 +84,18 @@ func TestPublishInBinaryMode(t *testing.T) {
 	headers := []string{
 		"ce-specversion", "1.0", "ce-id", "a%20b", "ce-source", "/shop", "ce-type", "Shop.OrderPlaced", "Content-Type",
 	}
-	answer := b.publish("shop", key, `{"total":12.50}`, append(headers, "application/json")...)
-	require.Equal(t, http.StatusOK, answer.status, answer.body)
+	response := b.publish("shop", key, `{"total":12.50}`, append(headers, "application/json")...)
+	require.Equal(t, http.StatusOK, response.status, response.body)
 	require.Equal(t, []map[string]any{{
 		"event_id": "a b", "source": "/shop", "schema": "CloudEventSchemaV1_0",
 		"body_text": `{"id":"a b","source":"/shop","specversion":"1.0","type":"Shop.OrderPlaced",` +
 			`"datacontenttype":"application/json","data":{"total":12.50}}`,
 	}}, b.rows("SELECT event_id, source, schema, body_text FROM postrider.events"))
 
-	refused := b.publish("shop", key, `{`, append(headers, "application/json")...).refused(400, "InvalidJson")
-	require.Equal(t, "events[0].data: the text ends too early, at byte 1 of the body", refused.Message)
-	refused = b.publish("shop", key, `x`, "ce-id", "1", "Content-Type", "text/plain").refused(400, "InvalidEvent")
-	require.Equal(t, "header ce-specversion: is required", refused.Message)
+	rejected := b.publish("shop", key, `{`, append(headers, "application/json")...).rejected(400, "InvalidJson")
+	require.Equal(t, "events[0].data: the text ends too early, at byte 1 of the body", rejected.Message)
+	rejected = b.publish("shop", key, `x`, "ce-id", "1", "Content-Type", "text/plain").rejected(400, "InvalidEvent")
+	require.Equal(t, "header ce-specversion: is required", rejected.Message)
 }
 
 func TestPublishCredentials(t *testing.T) {
@@ -139,14 +139,14 @@ func TestPublishCredentials(t *testing.T) {
 		"key1, the name encoded more than needs": {"%6Frders", []string{"aeg-sas-key", key1}, 200},
 		"the well-known key of dev":              {"made-by-dev", []string{"aeg-sas-key", devKey}, 401},
 	} {
-		answer := b.send(http.MethodPost, "/topics/"+row.topic+"/api/events", "["+gridEvent("1")+"]", row.headers...)
-		require.Equal(t, row.status, answer.status, "%s: %s", name, answer.body)
+		response := b.send(http.MethodPost, "/topics/"+row.topic+"/api/events", "["+gridEvent("1")+"]", row.headers...)
+		require.Equal(t, row.status, response.status, "%s: %s", name, response.body)
 		switch row.status {
 		case 401:
-			answer.refused(401, "Unauthorized")
-			require.Equal(t, `Bearer realm="postrider"`, answer.header.Get("WWW-Authenticate"), name)
+			response.rejected(401, "Unauthorized")
+			require.Equal(t, `Bearer realm="postrider"`, response.header.Get("WWW-Authenticate"), name)
 		case 404:
-			answer.refused(404, "NotFound")
+			response.rejected(404, "NotFound")
 		}
 	}
 	require.Equal(t, 7, b.count("SELECT count(*) FROM postrider.events"))
@@ -163,12 +163,12 @@ func TestDevKey(t *testing.T) {
 
 	serving, err := server.New(server.Options{Parts: b.store.API(), AdminToken: adminToken, DevKey: devKey})
 	require.NoError(t, err)
-	refused := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "["+gridEvent("1")+"]",
+	rejected := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "["+gridEvent("1")+"]",
 		"aeg-sas-key", devKey)
-	require.Contains(t, refused.refused(401, "Unauthorized").Message, "loopback")
+	require.Contains(t, rejected.rejected(401, "Unauthorized").Message, "loopback")
 }
 
-func TestPublishRefusals(t *testing.T) {
+func TestPublishRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
@@ -220,12 +220,12 @@ func TestPublishRefusals(t *testing.T) {
 		if row.topic == "shop" {
 			k = ceKey
 		}
-		refusal := b.publish(row.topic, k, row.body, row.headers...).refused(row.status, row.code)
+		rejection := b.publish(row.topic, k, row.body, row.headers...).rejected(row.status, row.code)
 		want := []string{}
 		if row.target != "" {
 			want = append(want, row.target)
 		}
-		require.Equal(t, want, targets(refusal), "%s: %s", name, refusal.Message)
+		require.Equal(t, want, targets(rejection), "%s: %s", name, rejection.Message)
 	}
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.events"), "all or none")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.deliveries"))
@@ -239,12 +239,12 @@ func TestPublishVersion(t *testing.T) {
 	for query, status := range map[string]int{
 		"": 200, "?api-version=2018-01-01": 200, "?other=1": 200, "?api-version=": 400, "?api-version=2017-09-15": 400,
 	} {
-		answer := b.send(http.MethodPost, "/topics/orders/api/events"+query, body, "aeg-sas-key", key)
-		require.Equal(t, status, answer.status, query)
+		response := b.send(http.MethodPost, "/topics/orders/api/events"+query, body, "aeg-sas-key", key)
+		require.Equal(t, status, response.status, query)
 		if status == 400 {
-			refusal := answer.refused(400, "InvalidRequest")
-			require.Equal(t, []string{"api-version"}, targets(refusal))
-			require.Contains(t, refusal.Message, "2018-01-01")
+			rejection := response.rejected(400, "InvalidRequest")
+			require.Equal(t, []string{"api-version"}, targets(rejection))
+			require.Contains(t, rejection.Message, "2018-01-01")
 		}
 	}
 }
@@ -254,23 +254,23 @@ func TestPublishWithIdempotencyKey(t *testing.T) {
 	reports := make(chan server.PublishReport, 10)
 	b := setup(t, func(o *server.Options) { o.OnPublish = func(r server.PublishReport) { reports <- r } })
 	key := b.topic("orders", "")
-	send := func(event string, headers ...string) answer {
+	send := func(event string, headers ...string) response {
 		return b.send(http.MethodPost, "/topics/orders/api/events", "["+event+"]",
 			append([]string{"aeg-sas-key", key}, headers...)...)
 	}
 	for range 3 {
-		answer := send(gridEvent("1"), "Idempotency-Key", "order-1")
-		require.Equal(t, 200, answer.status)
-		require.Empty(t, answer.body)
+		response := send(gridEvent("1"), "Idempotency-Key", "order-1")
+		require.Equal(t, 200, response.status)
+		require.Empty(t, response.body)
 	}
 	require.Equal(t, 200, send(gridEvent("2"), "Idempotency-Key", `"order-1"`).status, "quotes are part of a key")
 	require.Equal(t, 200, send(gridEvent("3"), "Idempotency-Key", strings.Repeat("k", 255)).status)
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
 	require.Len(t, reports, 3, "a repeat is no publish")
 	for _, wrong := range [][]string{{"Idempotency-Key", ""}, {"Idempotency-Key", strings.Repeat("k", 256)}} {
-		refusal := send(gridEvent("4"), wrong...).refused(400, "InvalidRequest")
-		require.Equal(t, []string{"Idempotency-Key"}, targets(refusal))
-		require.Contains(t, refusal.Message, "1 to 255 bytes")
+		rejection := send(gridEvent("4"), wrong...).rejected(400, "InvalidRequest")
+		require.Equal(t, []string{"Idempotency-Key"}, targets(rejection))
+		require.Contains(t, rejection.Message, "1 to 255 bytes")
 	}
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
 }
@@ -284,39 +284,39 @@ func TestPublishOfDuplicates(t *testing.T) {
 	require.InDelta(t, 1440, shown["duplicateDetectionWindowInMinutes"], 0)
 	require.Equal(t, 1, b.count("SELECT duplicate_detection_window_in_minutes / 1440 FROM postrider.topics"))
 	for _, row := range []struct {
-		body string
-		told []string
+		body     string
+		reported []string
 	}{
 		{"[" + gridEvent("1") + "," + gridEvent("2") + "]", []string{"1", "2"}},
 		{"[" + gridEvent("1") + "]", nil},
 		{"[" + gridEvent("2") + "," + gridEvent("3") + "," + gridEvent("3") + "]", []string{"3"}},
 	} {
-		answer := b.publish("orders", key, row.body)
-		require.Equal(t, 200, answer.status)
-		require.Empty(t, answer.body, "as of any publish")
-		if row.told == nil {
+		response := b.publish("orders", key, row.body)
+		require.Equal(t, 200, response.status)
+		require.Empty(t, response.body, "as of any publish")
+		if row.reported == nil {
 			require.Empty(t, reports)
 			continue
 		}
 		report := <-reports
-		var told []string
+		var reported []string
 		for _, e := range report.Events {
-			told = append(told, e.ID)
+			reported = append(reported, e.ID)
 		}
-		require.Equal(t, row.told, told)
-		require.Len(t, report.Matched, len(told))
+		require.Equal(t, row.reported, reported)
+		require.Len(t, report.Matched, len(reported))
 	}
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.events"))
 
-	// The first one is not committed yet: 503, and it is to be sent again.
+	// The first one is not committed yet: 503, so the client sends it again.
 	tx, err := b.db.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	_, err = tx.Exec(t.Context(), `SELECT postrider.publish('orders', '{"id": "4", "eventType": "A", "subject": ""}')`)
 	require.NoError(t, err)
-	answer := b.publish("orders", key, "["+gridEvent("4")+"]")
-	answer.refused(503, "ServiceUnavailable")
-	require.NotEmpty(t, answer.header.Get("Retry-After"))
+	response := b.publish("orders", key, "["+gridEvent("4")+"]")
+	response.rejected(503, "ServiceUnavailable")
+	require.NotEmpty(t, response.header.Get("Retry-After"))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, 200, b.publish("orders", key, "["+gridEvent("4")+"]").status)
 	require.Equal(t, 4, b.count("SELECT count(*) FROM postrider.events"))
@@ -338,12 +338,12 @@ func TestPublishSize(t *testing.T) {
 
 	require.Equal(t, 200, b.publish("orders", key, exactly(1<<20)).status)
 	require.Equal(t, 200, b.publish("orders", key, exactly(70_000)).status, "larger than a pooled buffer")
-	b.publish("orders", key, exactly(1<<20+1)).refused(413, "PayloadTooLarge")
+	b.publish("orders", key, exactly(1<<20+1)).rejected(413, "PayloadTooLarge")
 
 	// Without a length, as a chunked body comes.
 	chunked := serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20+1), "aeg-sas-key", key,
 		"Content-Length", "-1")
-	chunked.refused(413, "PayloadTooLarge")
+	chunked.rejected(413, "PayloadTooLarge")
 	chunked = serve(t, b.server, http.MethodPost, "/topics/orders/api/events", exactly(1<<20), "aeg-sas-key", key,
 		"Content-Length", "-1")
 	require.Equal(t, 200, chunked.status)
@@ -351,7 +351,7 @@ func TestPublishSize(t *testing.T) {
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.events WHERE body_bytes = $1", 1<<20-2))
 }
 
-// What JSON allows and PostgreSQL's jsonb does not must neither fail nor spoil the views for everybody else.
+// JSON that PostgreSQL's jsonb rejects is stored, and the views stay readable.
 func TestPublishPoison(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -383,8 +383,8 @@ func TestPublishPoison(t *testing.T) {
 		"an array of null":                {"[null]", 400, 0},
 		"a byte order mark":               {"\ufeff" + with("1"), 200, 1},
 	} {
-		answer := b.publish("orders", key, row.body)
-		require.Equal(t, row.status, answer.status, "%s: %s", name, answer.body)
+		response := b.publish("orders", key, row.body)
+		require.Equal(t, row.status, response.status, "%s: %s", name, response.body)
 		stored += row.events
 	}
 	for view, rows := range map[string]int{"events": stored, "deliveries": stored, "dead_letters": 0} {
@@ -418,10 +418,10 @@ func TestPublishSeesOtherNodes(t *testing.T) {
 
 	require.NoError(t, other.Subscriptions.Delete(t.Context(), "elsewhere", "late"))
 	require.NoError(t, other.Topics.Delete(t.Context(), "elsewhere"))
-	b.publish("elsewhere", keys.Key1, "["+gridEvent("3")+"]").refused(401, "Unauthorized")
+	b.publish("elsewhere", keys.Key1, "["+gridEvent("3")+"]").rejected(401, "Unauthorized")
 }
 
-// Many publishers at once share pooled buffers: each must find its own bytes stored.
+// Concurrent publishers share pooled buffers, and their own bytes are stored.
 func TestPublishConcurrently(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) { o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })

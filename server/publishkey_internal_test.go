@@ -9,7 +9,7 @@ import (
 	"postrider/jobs/publish"
 )
 
-// FuzzIdempotencyKey: a key is taken as it is, or refused.
+// FuzzIdempotencyKey: a key is accepted unchanged, or rejected.
 func FuzzIdempotencyKey(f *testing.F) {
 	for _, key := range []string{"", "a", `"quoted"`, "\x00", "é", "a, b"} {
 		f.Add(key)

@@ -25,8 +25,8 @@ func TestUnknownQueryParameters(t *testing.T) {
 		"/v1/topics?limit=%zz": "the query string is malformed: separate parameters with &, " +
 			"and percent-encode their values",
 	} {
-		refused := b.manage(http.MethodGet, path, "").refused(http.StatusBadRequest, "InvalidRequest").Message
-		require.Contains(t, refused, message, path)
+		rejected := b.manage(http.MethodGet, path, "").rejected(http.StatusBadRequest, "InvalidRequest").Message
+		require.Contains(t, rejected, message, path)
 	}
 	for _, op := range operations(t) {
 		if !strings.HasPrefix(op.path, "/v1/") {
@@ -37,7 +37,7 @@ func TestUnknownQueryParameters(t *testing.T) {
 			body = requests(t, op)[0].body
 		}
 		path := op.path + "?zzz=1"
-		require.Contains(t, b.manage(op.method, path, body).refused(http.StatusBadRequest, "InvalidRequest").Message, "zzz",
+		require.Contains(t, b.manage(op.method, path, body).rejected(http.StatusBadRequest, "InvalidRequest").Message, "zzz",
 			op.OperationID)
 	}
 	events := `[{"id":"1","subject":"s","eventType":"t","eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{}}]`

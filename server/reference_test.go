@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The page has everything that the file has, and lets the browser run nothing but its own script.
+// The page has all of the document, and the browser runs only its own script.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	answer := b.send(http.MethodGet, "/openapi", "")
-	require.Equal(t, http.StatusOK, answer.status)
-	require.Equal(t, "text/html; charset=UTF-8", answer.header.Get("Content-Type"))
-	text := html.UnescapeString(answer.body)
+	response := b.send(http.MethodGet, "/openapi", "")
+	require.Equal(t, http.StatusOK, response.status)
+	require.Equal(t, "text/html; charset=UTF-8", response.header.Get("Content-Type"))
+	text := html.UnescapeString(response.body)
 	for _, op := range operations(t) {
 		for _, part := range []string{
 			fmt.Sprintf(`<article id="%s">`, op.OperationID), fmt.Sprintf(`<a href="#%s">%s</a>`, op.OperationID, op.Summary),
@@ -42,10 +42,10 @@ func TestReference(t *testing.T) {
 	for name := range spec.Components.Responses {
 		require.Contains(t, text, fmt.Sprintf(`<article id="error-%s">`, name))
 	}
-	require.NotContains(t, answer.body, "<no value>")
-	require.NotContains(t, answer.body, "ZgotmplZ")
-	require.Contains(t, answer.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-")
-	require.NotContains(t, answer.header.Get("Content-Security-Policy"), "unsafe")
+	require.NotContains(t, response.body, "<no value>")
+	require.NotContains(t, response.body, "ZgotmplZ")
+	require.Contains(t, response.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-")
+	require.NotContains(t, response.header.Get("Content-Security-Policy"), "unsafe")
 }
 
 func withoutTags(text string) string {
@@ -56,7 +56,7 @@ func withoutTicks(text string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "`", "")), " ")
 }
 
-// What a browser has, it is not sent again; it is sent compressed to who asks for that.
+// The page is sent once to a browser, and compressed if Accept-Encoding allows it.
 func TestReferenceIsSentOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -73,8 +73,8 @@ func TestReferenceIsSentOnce(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.send(http.MethodGet, "/openapi", "", "If-None-Match", `"another"`).status)
 }
 
-// The lines to copy do what they say: a topic is made, subscribed to and published to.
-func TestLinesOfTheReference(t *testing.T) {
+// The commands of the page create a topic, subscribe to it and publish to it.
+func TestCommandsOfTheReference(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		require.Empty(t, os.Getenv("POSTRIDER_CI"), "curl is missing")

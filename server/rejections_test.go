@@ -25,15 +25,15 @@ func TestRejectedRequestsAreAudited(t *testing.T) {
 	reader := b.apiKey("reader", "read", "")
 	const secret = "planted-wrong-credential"
 	for range 3 {
-		b.publish("orders", secret, "[]").refused(http.StatusUnauthorized, "Unauthorized")
+		b.publish("orders", secret, "[]").rejected(http.StatusUnauthorized, "Unauthorized")
 	}
-	b.publish(secret, secret, "[]").refused(http.StatusUnauthorized, "Unauthorized")
+	b.publish(secret, secret, "[]").rejected(http.StatusUnauthorized, "Unauthorized")
 	b.send(http.MethodGet, "/v1/topics", "", "Authorization", "Bearer "+secret).
-		refused(http.StatusUnauthorized, "Unauthorized")
-	b.send(http.MethodGet, "/v1/topics", "").refused(http.StatusUnauthorized, "Unauthorized")
+		rejected(http.StatusUnauthorized, "Unauthorized")
+	b.send(http.MethodGet, "/v1/topics", "").rejected(http.StatusUnauthorized, "Unauthorized")
 	b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", "Bearer "+reader).
-		refused(http.StatusForbidden, "Forbidden")
-	b.publish("orders", reader, "[]").refused(http.StatusForbidden, "Forbidden")
+		rejected(http.StatusForbidden, "Forbidden")
+	b.publish("orders", reader, "[]").rejected(http.StatusForbidden, "Forbidden")
 	throttled := 0
 	for range 40 {
 		if b.publish("orders", secret, "[]").status == http.StatusTooManyRequests {
@@ -41,7 +41,7 @@ func TestRejectedRequestsAreAudited(t *testing.T) {
 		}
 	}
 	require.Positive(t, throttled)
-	b.manage(http.MethodGet, "/v1/topics/nothing", "").refused(http.StatusNotFound, "NotFound")
+	b.manage(http.MethodGet, "/v1/topics/nothing", "").rejected(http.StatusNotFound, "NotFound")
 
 	const query = "SELECT actor, address, coalesce(topic, '') AS topic, details FROM postrider.audit " +
 		"WHERE action = 'requests_rejected' ORDER BY actor, topic, details"
@@ -80,10 +80,10 @@ func TestRejectedRequestsAreBounded(t *testing.T) {
 	b := setup(t, func(o *server.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	for i := range 150 {
 		from := netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}).String()
-		b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", from).refused(http.StatusUnauthorized, "Unauthorized")
+		b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", from).rejected(http.StatusUnauthorized, "Unauthorized")
 	}
 	b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", "2001:db8:1:2::7").
-		refused(http.StatusUnauthorized, "Unauthorized")
+		rejected(http.StatusUnauthorized, "Unauthorized")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	b.server.Run(ended)
@@ -102,11 +102,11 @@ func TestRejectionsOfKnownActorsHaveTheirOwnBound(t *testing.T) {
 	reader := b.apiKey("reader", "read", "")
 	for i := range 100 {
 		from := netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}).String()
-		b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", from).refused(http.StatusUnauthorized, "Unauthorized")
+		b.send(http.MethodGet, "/v1/topics", "", "X-Forwarded-For", from).rejected(http.StatusUnauthorized, "Unauthorized")
 	}
 	for i := range 110 {
 		b.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", "Bearer "+reader, "X-Forwarded-For",
-			netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String()).refused(http.StatusForbidden, "Forbidden")
+			netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}).String()).rejected(http.StatusForbidden, "Forbidden")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgdev.RunTests(m, migrate)) }
 
-// migrate fills the template that every test's database is cloned from, partitions included.
+// migrate fills the template of the tests' databases, partitions included.
 func migrate(ctx context.Context, url string) error {
 	pool, err := postgres.OpenPool(ctx, url, 4)
 	if err != nil {
@@ -63,7 +63,7 @@ func newStore(ctx context.Context, url string, workers int) (*app.System, error)
 		app.Options{Pool: pool, Sealer: sealer, Logger: slog.New(slog.DiscardHandler), Node: "test", MaxWorkers: workers})
 }
 
-// openStore is one node's store, running until the test ends.
+// openStore is one node's parts, running until the test ends.
 func openStore(t *testing.T, url string) *app.System { return openWorkers(t, url, 0) }
 
 // openWorkers is openStore with workers for an engine.
@@ -85,10 +85,10 @@ func openWorkers(t *testing.T, url string, workers int) *app.System {
 	return s
 }
 
-// vouched: these tests have no endpoints that could be asked, see validation_test.go.
+// These tests skip validation; see validation_test.go.
 func vouched(string) catalog.EndpointValidation { return catalog.ValidationSkip }
 
-// bundle is a server on a database of its own.
+// bundle is a server with its own database.
 type bundle struct {
 	t        *testing.T
 	dbURL    string
@@ -130,8 +130,8 @@ func setupWorkers(t *testing.T, workers int, change ...func(*server.Options)) *b
 	return b
 }
 
-// Answers to administrators are in no cache, whatever they are.
-func TestAnswersToAdministratorsAreNotStored(t *testing.T) {
+// Responses to administrators are never cached.
+func TestResponsesToAdministratorsAreNotCached(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
@@ -143,8 +143,8 @@ func TestAnswersToAdministratorsAreNotStored(t *testing.T) {
 	require.Empty(t, b.send(http.MethodGet, "/openapi.yaml", "").header.Get("Cache-Control"))
 }
 
-// answer is what a request came to.
-type answer struct {
+// response is the response to a request.
+type response struct {
 	t      *testing.T
 	status int
 	header http.Header
@@ -156,34 +156,34 @@ type answer struct {
 var testClient = &http.Client{Transport: &http.Transport{}}
 
 // send makes a request; headers are pairs of name and value.
-func (b *bundle) send(method, path, body string, headers ...string) answer {
+func (b *bundle) send(method, path, body string, headers ...string) response {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
 	require.NoError(b.t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := testClient.Do(r)
+	got, err := testClient.Do(r)
 	require.NoError(b.t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
 	require.NoError(b.t, err)
-	requireListed(b.t, method, path, response.StatusCode)
-	if response.StatusCode == http.StatusConflict {
+	requireListed(b.t, method, path, got.StatusCode)
+	if got.StatusCode == http.StatusConflict {
 		var conflict api.ErrorAnswer
 		require.NoError(b.t, json.Unmarshal(text, &conflict))
 		require.Contains(b.t, readSpecification(b.t).Components.Schemas["ConflictCode"].Enum, conflict.Error.Code)
 	}
-	return answer{b.t, response.StatusCode, response.Header, string(text)}
+	return response{b.t, got.StatusCode, got.Header, string(text)}
 }
 
 // manage makes a request with the admin token.
-func (b *bundle) manage(method, path, body string) answer {
+func (b *bundle) manage(method, path, body string) response {
 	b.t.Helper()
 	return b.send(method, path, body, "Authorization", "Bearer "+adminToken)
 }
 
-// topic makes a topic and returns its first key.
+// topic creates a topic and returns its first key.
 func (b *bundle) topic(name, settings string) string {
 	b.t.Helper()
 	return b.manage(http.MethodPut, "/v1/topics/"+name, settings).json(http.StatusCreated)["key1"].(string)
@@ -195,20 +195,20 @@ func (b *bundle) subscription(topic, name, settings string) {
 }
 
 // publish posts to a topic in the Event Grid schema unless headers say otherwise.
-func (b *bundle) publish(topic, key, body string, headers ...string) answer {
+func (b *bundle) publish(topic, key, body string, headers ...string) response {
 	b.t.Helper()
 	all := append([]string{"Content-Type", "application/json", "aeg-sas-key", key}, headers...)
 	return b.send(http.MethodPost, "/topics/"+topic+"/api/events?api-version=2018-01-01", body, all...)
 }
 
-// count asks the database for a number.
+// count queries a number.
 func (b *bundle) count(query string, args ...any) (n int) {
 	b.t.Helper()
 	require.NoError(b.t, b.db.QueryRow(b.t.Context(), query, args...).Scan(&n))
 	return n
 }
 
-// change changes exactly one row behind the server's back.
+// change changes exactly one row without the server.
 func (b *bundle) change(statement string, args ...any) {
 	b.t.Helper()
 	tag, err := b.db.Exec(b.t.Context(), statement, args...)
@@ -226,7 +226,7 @@ func (b *bundle) rows(query string, args ...any) []map[string]any {
 }
 
 // json requires the status and reads the body.
-func (a answer) json(status int) map[string]any {
+func (a response) json(status int) map[string]any {
 	a.t.Helper()
 	require.Equal(a.t, status, a.status, a.body)
 	require.Contains(a.t, a.header.Get("Content-Type"), "application/json")
@@ -235,8 +235,8 @@ func (a answer) json(status int) map[string]any {
 	return v
 }
 
-// refused requires an error answer of the one shape and returns it.
-func (a answer) refused(status int, code string) api.Error {
+// rejected requires an error response and returns it.
+func (a response) rejected(status int, code string) api.Error {
 	a.t.Helper()
 	a.json(status)
 	var v api.ErrorAnswer
@@ -256,19 +256,19 @@ func targets(e api.Error) []string {
 	return list
 }
 
-// gridEvent is one sound event in the Event Grid schema.
+// gridEvent is a valid event in the Event Grid schema.
 func gridEvent(id string) string {
 	return fmt.Sprintf(`{"id":%q,"subject":"orders/%s","eventType":"Shop.OrderPlaced",`+
 		`"eventTime":"2026-11-20T09:30:00Z","dataVersion":"1","data":{"n":12345678901234567890}}`, id, id)
 }
 
-// cloudEvent is one sound CloudEvent.
+// cloudEvent is a valid CloudEvent.
 func cloudEvent(id string) string {
 	return fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/shop","type":"shop.order.placed","subject":"orders/%s",`+
 		`"time":"2026-11-20T09:30:00Z","data":{"n":1.50}}`, id, id)
 }
 
-func TestNewRefusesWhatCannotBeServed(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, pgdev.NewDatabase(t))
 	for name, row := range map[string]struct {

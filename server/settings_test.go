@@ -15,23 +15,23 @@ import (
 	"postrider/policy"
 )
 
-// settingsOf picks what behavior decides.
+// settingsOf are the settings that behavior decides.
 func settingsOf(shown map[string]any) string {
 	destination := shown["deadLetterDestination"].(map[string]any)["endpointType"]
 	return fmt.Sprint(shown["behavior"], " ", shown["honorRetryAfter"], " ", shown["probationAction"], " ",
 		shown["retryTransportErrors"], " ", destination)
 }
 
-// What the API shows, what the view shows and what the engine obeys is the same, under every policy.
+// The API, the view and the engine have the same settings under every policy.
 func TestBehavior(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", `{"inputSchema":"CloudEventSchemaV1_0"}`)
 	put := func(members string) string {
 		body := `{"endpointUrl":"https://example.com"` + members + `}`
-		answer := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", body)
-		require.Contains(t, []int{200, 201}, answer.status, answer.body)
-		shown := settingsOf(answer.json(answer.status))
+		response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", body)
+		require.Contains(t, []int{200, 201}, response.status, response.body)
+		shown := settingsOf(response.json(response.status))
 		view := b.rows(`SELECT concat_ws(' ', behavior, honor_retry_after::text, probation_action,
 			    retry_transport_errors::text, dead_letter_destination ->> 'endpointType') AS shown
 			FROM postrider.event_subscriptions`)
@@ -63,8 +63,7 @@ func TestBehavior(t *testing.T) {
 	}
 }
 
-// Everything that a patch does not name stays as it was put: the query string of the endpoint, and what was left to a
-// default.
+// A patch keeps all settings that it does not have, such as the query string of the endpoint and defaults.
 func TestPatchKeepsWhatItDoesNotName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -135,7 +134,7 @@ func TestPatchKeepsSigningSecrets(t *testing.T) {
 	require.Empty(t, secrets())
 }
 
-// requireSameSpec compares as JSON does: the spaces within a filter's list do not count.
+// requireSameSpec compares as JSON: spaces do not count.
 func requireSameSpec(t *testing.T, want, got catalog.SubscriptionSpec) {
 	t.Helper()
 	x, err := json.Marshal(want)
@@ -145,7 +144,7 @@ func requireSameSpec(t *testing.T, want, got catalog.SubscriptionSpec) {
 	require.Equal(t, string(x), string(y))
 }
 
-func TestPatchRefusals(t *testing.T) {
+func TestPatchRejections(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
 	before := b.manage(http.MethodGet, billing, "").body
@@ -175,17 +174,17 @@ func TestPatchRefusals(t *testing.T) {
 			`{"deadLetterDestination":{"endpointType":null}}`, []string{"deadLetterDestination.endpointType"},
 		},
 	} {
-		refusal := b.manage(http.MethodPatch, billing, row.body).refused(400, "InvalidRequest")
-		require.Equal(t, row.targets, targets(refusal), name)
+		rejection := b.manage(http.MethodPatch, billing, row.body).rejected(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(rejection), name)
 	}
-	b.manage(http.MethodPatch, "/v1/topics/orders/subscriptions/nothing", `{}`).refused(404, "NotFound")
-	b.manage(http.MethodPatch, "/v1/topics/nothing/subscriptions/billing", `{}`).refused(404, "NotFound")
-	b.manage(http.MethodPatch, "/v1/topics/%00/subscriptions/billing", `{}`).refused(404, "NotFound")
+	b.manage(http.MethodPatch, "/v1/topics/orders/subscriptions/nothing", `{}`).rejected(404, "NotFound")
+	b.manage(http.MethodPatch, "/v1/topics/nothing/subscriptions/billing", `{}`).rejected(404, "NotFound")
+	b.manage(http.MethodPatch, "/v1/topics/%00/subscriptions/billing", `{}`).rejected(404, "NotFound")
 	admin := []string{"Authorization", "Bearer " + adminToken, "Content-Type"}
 	b.send(http.MethodPatch, billing, `{}`, append(admin, "application/json-patch+json")...).
-		refused(415, "UnsupportedMediaType")
+		rejected(415, "UnsupportedMediaType")
 	b.send(http.MethodPut, billing, `{"endpointUrl":"https://example.com"}`,
-		append(admin, "application/merge-patch+json")...).refused(415, "UnsupportedMediaType")
+		append(admin, "application/merge-patch+json")...).rejected(415, "UnsupportedMediaType")
 	require.Equal(t, before, b.manage(http.MethodGet, billing, "").body, "nothing was changed")
 	for _, media := range []string{
 		"application/json", "application/merge-patch+json", "application/merge-patch+json; charset=utf-8",
@@ -194,7 +193,7 @@ func TestPatchRefusals(t *testing.T) {
 	}
 }
 
-// Patches that come together all take effect: none is made of settings that another one has changed meanwhile.
+// Concurrent patches all take effect: none is based on settings that another one has changed.
 func TestPatchesTogether(t *testing.T) {
 	t.Parallel()
 	b, _ := withBilling(t)
@@ -208,8 +207,8 @@ func TestPatchesTogether(t *testing.T) {
 	for member, value := range patches {
 		group.Go(func() {
 			body, _ := json.Marshal(map[string]any{member: value})
-			if answer := b.manage(http.MethodPatch, billing, string(body)); answer.status != http.StatusOK {
-				t.Errorf("%s: %s", body, answer.body)
+			if response := b.manage(http.MethodPatch, billing, string(body)); response.status != http.StatusOK {
+				t.Errorf("%s: %s", body, response.body)
 			}
 		})
 	}
@@ -223,11 +222,11 @@ func TestPatchesTogether(t *testing.T) {
 	var lock sync.Mutex
 	for range 8 {
 		group.Go(func() {
-			answer := b.send(http.MethodPatch, billing, `{"labels":null}`, "Authorization", "Bearer "+adminToken,
+			response := b.send(http.MethodPatch, billing, `{"labels":null}`, "Authorization", "Bearer "+adminToken,
 				"If-Match", etag)
 			lock.Lock()
 			defer lock.Unlock()
-			switch answer.status {
+			switch response.status {
 			case http.StatusOK:
 				changed++
 			case http.StatusPreconditionFailed:
@@ -243,19 +242,19 @@ func TestEtags(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	admin := []string{"Authorization", "Bearer " + adminToken}
-	with := func(method, path, body string, headers ...string) answer {
+	with := func(method, path, body string, headers ...string) response {
 		return b.send(method, path, body, append(headers, admin...)...)
 	}
 	const orders = "/v1/topics/orders"
 	for _, row := range []struct{ path, body, list string }{
 		{orders, `{}`, "/v1/topics"}, {billing, `{"endpointUrl":"https://example.com/in"}`, orders + "/subscriptions"},
 	} {
-		with(http.MethodPut, row.path, row.body, "If-Match", "*").refused(412, "PreconditionFailed")
-		with(http.MethodPut, row.path, row.body, "If-Match", `"1"`).refused(412, "PreconditionFailed")
+		with(http.MethodPut, row.path, row.body, "If-Match", "*").rejected(412, "PreconditionFailed")
+		with(http.MethodPut, row.path, row.body, "If-Match", `"1"`).rejected(412, "PreconditionFailed")
 		made := with(http.MethodPut, row.path, row.body, "If-None-Match", "*")
 		require.Equal(t, http.StatusCreated, made.status)
-		refusal := with(http.MethodPut, row.path, row.body, "If-None-Match", "*").refused(412, "PreconditionFailed")
-		require.Contains(t, refusal.Message, "exists already")
+		rejection := with(http.MethodPut, row.path, row.body, "If-None-Match", "*").rejected(412, "PreconditionFailed")
+		require.Contains(t, rejection.Message, "exists already")
 		etag := made.header.Get("ETag")
 		require.Regexp(t, `^"[0-9]+"$`, etag)
 		for range 2 {
@@ -271,27 +270,27 @@ func TestEtags(t *testing.T) {
 		}
 		etag = b.manage(http.MethodGet, row.path, "").header.Get("ETag")
 		for _, match := range []string{`"1"`, "W/" + etag, `"x"`} {
-			refusal := with(http.MethodPut, row.path, row.body, "If-Match", match).refused(412, "PreconditionFailed")
-			require.Contains(t, refusal.Message, "If-Match")
-			with(http.MethodDelete, row.path, "", "If-Match", match).refused(412, "PreconditionFailed")
+			rejection := with(http.MethodPut, row.path, row.body, "If-Match", match).rejected(412, "PreconditionFailed")
+			require.Contains(t, rejection.Message, "If-Match")
+			with(http.MethodDelete, row.path, "", "If-Match", match).rejected(412, "PreconditionFailed")
 		}
 		require.Equal(t, []string{"If-Match"},
-			targets(with(http.MethodPut, row.path, row.body, "If-Match", "1").refused(400, "InvalidRequest")))
+			targets(with(http.MethodPut, row.path, row.body, "If-Match", "1").rejected(400, "InvalidRequest")))
 		require.Equal(t, []string{"If-None-Match"},
-			targets(with(http.MethodPut, row.path, row.body, "If-None-Match", etag).refused(400, "InvalidRequest")))
+			targets(with(http.MethodPut, row.path, row.body, "If-None-Match", etag).rejected(400, "InvalidRequest")))
 		require.Equal(t, etag, b.manage(http.MethodGet, row.path, "").header.Get("ETag"), "a refusal changes nothing")
 	}
 
 	etag := b.manage(http.MethodGet, billing, "").header.Get("ETag")
 	b.manage(http.MethodPost, billing+"/pause", "").json(200)
 	require.Equal(t, etag, b.manage(http.MethodGet, billing, "").header.Get("ETag"), "a pause is no setting")
-	with(http.MethodPatch, billing, `{}`, "If-Match", `"1"`).refused(412, "PreconditionFailed")
+	with(http.MethodPatch, billing, `{}`, "If-Match", `"1"`).rejected(412, "PreconditionFailed")
 	patched := with(http.MethodPatch, billing, `{"labels":["a"]}`, "If-Match", etag)
 	require.Equal(t, patched.json(200)["etag"], patched.header.Get("ETag"))
 	require.NotEqual(t, etag, patched.header.Get("ETag"))
-	with(http.MethodPatch, billing, `{}`, "If-Match", etag).refused(412, "PreconditionFailed")
-	with(http.MethodPatch, orders+"/subscriptions/nothing", `{}`, "If-Match", etag).refused(404, "NotFound")
-	with(http.MethodDelete, orders+"/subscriptions/nothing", "", "If-Match", "*").refused(404, "NotFound")
+	with(http.MethodPatch, billing, `{}`, "If-Match", etag).rejected(412, "PreconditionFailed")
+	with(http.MethodPatch, orders+"/subscriptions/nothing", `{}`, "If-Match", etag).rejected(404, "NotFound")
+	with(http.MethodDelete, orders+"/subscriptions/nothing", "", "If-Match", "*").rejected(404, "NotFound")
 
 	require.Equal(t, http.StatusNoContent,
 		with(http.MethodDelete, billing, "", "If-Match", patched.header.Get("ETag")).status)
@@ -306,10 +305,10 @@ func TestNamespaceLimits(t *testing.T) {
 	b.topic("shop", `{"kind":"namespace","eventRetentionInDays":3}`)
 	const topic, path = "/v1/topics/shop", "/v1/topics/shop/subscriptions/billing"
 	require.InDelta(t, 3, b.manage(http.MethodGet, topic, "").json(200)["eventRetentionInDays"], 0)
-	put := func(limits string) answer {
+	put := func(limits string) response {
 		return b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com","retryPolicy":`+limits+`}`)
 	}
-	limits := func(a answer) map[string]any {
+	limits := func(a response) map[string]any {
 		require.Contains(t, []int{200, 201}, a.status, a.body)
 		return a.json(a.status)["retryPolicy"].(map[string]any)
 	}
@@ -334,8 +333,8 @@ func TestNamespaceLimits(t *testing.T) {
 		"", "P", "PT", "P1", "1D", "P1Y", "P1M", "P1W1D", "PT1S", "PT90S", "P1DT", "PT1.5H", "P-1D", "-P1D", "+P1D", "pt1m",
 		"P1D2H", "PT1M1H", "P 1D", "P1000000D", "PT1H1H", "P1DT1D",
 	} {
-		refusal := put(`{"eventTimeToLive":"`+text+`"}`).refused(400, "InvalidRequest")
-		require.Equal(t, []string{"retryPolicy.eventTimeToLive"}, targets(refusal), text)
+		rejection := put(`{"eventTimeToLive":"`+text+`"}`).rejected(400, "InvalidRequest")
+		require.Equal(t, []string{"retryPolicy.eventTimeToLive"}, targets(rejection), text)
 	}
 	for body, says := range map[string]string{
 		`{"eventTimeToLive":"PT0M"}`: "retryPolicy.eventTimeToLive must be between PT1M " +
@@ -367,7 +366,7 @@ func TestNamespaceLimits(t *testing.T) {
 		`{"eventTimeToLive":"P1Y","maxDeliveryCount":0,"policy":"x"}`: "retryPolicy.eventTimeToLive must be an ISO 8601 " +
 			"duration",
 	} {
-		require.Contains(t, put(body).refused(400, "InvalidRequest").Message, says, body)
+		require.Contains(t, put(body).rejected(400, "InvalidRequest").Message, says, body)
 	}
 
 	patch := func(body string) map[string]any { return limits(b.manage(http.MethodPatch, path, body)) }
@@ -389,8 +388,8 @@ func TestNamespaceLimits(t *testing.T) {
 	require.InDelta(t, 7, b.manage(http.MethodPut, topic, `{"kind":"namespace"}`).json(200)["eventRetentionInDays"], 0,
 		"left out, it takes its default")
 	require.Equal(t, shown(10, 2880, "P2D"), limits(b.manage(http.MethodGet, path, "")))
-	b.manage(http.MethodPut, topic, `{"eventRetentionInDays":1}`).refused(400, "InvalidRequest")
-	b.manage(http.MethodPut, topic, `{}`).refused(409, "TopicExists")
+	b.manage(http.MethodPut, topic, `{"eventRetentionInDays":1}`).rejected(400, "InvalidRequest")
+	b.manage(http.MethodPut, topic, `{}`).rejected(409, "TopicExists")
 }
 
 // The views read settings as jsonb, which holds no U+0000 and no number of that size: one event subscription must not
@@ -411,8 +410,8 @@ func TestSettingsThatNoViewCanShowAreRejected(t *testing.T) {
 		`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"\u0000"}}`,
 		`"oauth2":{"tokenUrl":"https://example.com/","clientId":"a","clientSecret":"b","scope":"\u0000"}`,
 	} {
-		answer := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com",`+setting+`}`)
-		require.Equal(t, http.StatusBadRequest, answer.status, "%s: %s", setting, answer.body)
+		response := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com",`+setting+`}`)
+		require.Equal(t, http.StatusBadRequest, response.status, "%s: %s", setting, response.body)
 	}
 	require.Empty(t, b.rows("SELECT topic FROM postrider.event_subscriptions"))
 }

@@ -8,7 +8,7 @@ import (
 	"postrider/server/management"
 )
 
-// FuzzSettings: whatever is sent as a topic, an event subscription or a retry policy is read or refused in words.
+// FuzzSettings: any body of a topic, an event subscription or a retry policy is read, or rejected with a message.
 func FuzzSettings(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `null`, `[]`, `{"kind":"Namespace","inputSchema":"CloudEventSchemaV1_0","eventRetentionInDays":7}`,

@@ -21,7 +21,7 @@ import (
 	"postrider/server"
 )
 
-// sign appends the signature, encoded as encode does.
+// sign appends the signature, encoded by encode.
 func sign(t *testing.T, key, unsigned string, encode func(string) string) string {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(key)
@@ -132,14 +132,14 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 			"does not match an access key of this topic",
 		},
 	} {
-		answer := b.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01", "["+gridEvent("1")+"]",
+		response := b.send(http.MethodPost, "/topics/orders/api/events?api-version=2018-01-01", "["+gridEvent("1")+"]",
 			row.headers...)
 		if row.says == "" {
-			require.Equal(t, 200, answer.status, "%s: %s", name, answer.body)
+			require.Equal(t, 200, response.status, "%s: %s", name, response.body)
 			continue
 		}
-		require.Equal(t, 401, answer.status, "%s: %s", name, answer.body)
-		require.Contains(t, answer.refused(401, "Unauthorized").Message, row.says, name)
+		require.Equal(t, 401, response.status, "%s: %s", name, response.body)
+		require.Contains(t, response.rejected(401, "Unauthorized").Message, row.says, name)
 	}
 	require.Equal(t, 11, b.count("SELECT count(*) FROM postrider.events"))
 }
@@ -164,8 +164,8 @@ func TestPublishWithTheKeyInTheQuery(t *testing.T) {
 		"x-aeg-sas-key=" + key + "&aeg-sas-keys=" + key:            401,
 		"aeg-sas-key=" + url.QueryEscape(key) + "&api-version=9.9": 400,
 	} {
-		answer := b.send(http.MethodPost, "/topics/orders/api/events?"+query, "["+gridEvent("1")+"]")
-		require.Equal(t, status, answer.status, "%s: %s", query, answer.body)
+		response := b.send(http.MethodPost, "/topics/orders/api/events?"+query, "["+gridEvent("1")+"]")
+		require.Equal(t, status, response.status, "%s: %s", query, response.body)
 	}
 	require.Equal(t, 401,
 		b.send(http.MethodPost, "/topics/orders/api/events?aeg-sas-key="+key, "[]", "aeg-sas-key", "wrong").status,
@@ -184,11 +184,11 @@ func TestTokensSignedWithTheDevKey(t *testing.T) {
 
 	serving, err := server.New(server.Options{Parts: b.store.API(), AdminToken: adminToken, DevKey: devKey})
 	require.NoError(t, err)
-	refused := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "[]", "aeg-sas-token", signed)
-	require.Contains(t, refused.refused(401, "Unauthorized").Message, "loopback")
+	rejected := serve(t, serving, http.MethodPost, "/topics/made-by-dev/api/events", "[]", "aeg-sas-token", signed)
+	require.Contains(t, rejected.rejected(401, "Unauthorized").Message, "loopback")
 }
 
-// A key that is no base64 signs nothing; least of all is it the empty key, with which anybody can sign.
+// A key that is not base64 signs nothing. It is not the empty key, with which everyone could sign.
 func TestKeysThatCannotSign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -197,7 +197,7 @@ func TestKeysThatCannotSign(t *testing.T) {
 	})
 	require.NoError(t, err)
 	signed := token(t, "", b.url, time.Now().UTC().Add(time.Hour).Format(usEnglish), dotNet)
-	b.send(http.MethodPost, "/topics/orders/api/events", "[]", "aeg-sas-token", signed).refused(401, "Unauthorized")
+	b.send(http.MethodPost, "/topics/orders/api/events", "[]", "aeg-sas-token", signed).rejected(401, "Unauthorized")
 	require.Equal(t, 200, b.publish("orders", "not base64", "[]").status)
 }
 
@@ -221,10 +221,10 @@ func TestTopicKeys(t *testing.T) {
 	require.Equal(t, second, b.manage(http.MethodPost, "/v1/topics/orders/listKeys", "").json(200))
 	require.Contains(t, log.String(), `"msg":"an access key of a topic was replaced","topic":"orders","key":"key2"`)
 
-	for _, answer := range []answer{b.manage(http.MethodGet, "/v1/topics/orders", ""), b.manage(http.MethodGet,
+	for _, response := range []response{b.manage(http.MethodGet, "/v1/topics/orders", ""), b.manage(http.MethodGet,
 		"/v1/topics", ""), b.manage(http.MethodPut, "/v1/topics/orders", "")} {
-		require.Equal(t, 200, answer.status)
-		require.NotContains(t, answer.body, "key1")
+		require.Equal(t, 200, response.status)
+		require.NotContains(t, response.body, "key1")
 	}
 	for _, key := range []any{made["key1"], made["key2"], second["key1"], second["key2"]} {
 		require.NotContains(t, log.String(), key.(string))
@@ -234,21 +234,21 @@ func TestTopicKeys(t *testing.T) {
 	}
 }
 
-func TestTopicKeyRefusals(t *testing.T) {
+func TestTopicKeyRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
 	for _, body := range []string{
 		"", "{}", `{"keyName":null}`, `{"keyName":""}`, `{"keyName":"key3"}`, `{"keyName":"Key1"}`,
 	} {
-		refusal := b.manage(http.MethodPost, "/v1/topics/orders/regenerateKey", body).refused(400, "InvalidRequest")
-		require.Equal(t, "keyName must be key1 or key2", refusal.Message, body)
-		require.Equal(t, []string{"keyName"}, targets(refusal), body)
+		rejection := b.manage(http.MethodPost, "/v1/topics/orders/regenerateKey", body).rejected(400, "InvalidRequest")
+		require.Equal(t, "keyName must be key1 or key2", rejection.Message, body)
+		require.Equal(t, []string{"keyName"}, targets(rejection), body)
 	}
-	b.manage(http.MethodPost, "/v1/topics/orders/regenerateKey", `{"keyname":"key1"}`).refused(400, "InvalidRequest")
+	b.manage(http.MethodPost, "/v1/topics/orders/regenerateKey", `{"keyname":"key1"}`).rejected(400, "InvalidRequest")
 	for _, name := range []string{"nothing", "%00", "%ff"} {
-		b.manage(http.MethodPost, "/v1/topics/"+name+"/regenerateKey", `{"keyName":"key1"}`).refused(404, "NotFound")
-		b.manage(http.MethodPost, "/v1/topics/"+name+"/listKeys", "").refused(404, "NotFound")
+		b.manage(http.MethodPost, "/v1/topics/"+name+"/regenerateKey", `{"keyName":"key1"}`).rejected(404, "NotFound")
+		b.manage(http.MethodPost, "/v1/topics/"+name+"/listKeys", "").rejected(404, "NotFound")
 	}
 	require.Equal(t, 200, b.publish("orders", key, "[]").status, "nothing was replaced")
 }
@@ -281,19 +281,19 @@ func TestRegeneratedKeysOnEveryNode(t *testing.T) {
 	}
 }
 
-func TestGuessingIsSlowed(t *testing.T) {
+func TestGuessingIsLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	keys := b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
 	key1, key2 := keys["key1"].(string), keys["key2"].(string)
 	require.Equal(t, 200, b.publish("orders", key1, "[]").status)
-	var last answer
+	var last response
 	tried := 0
 	for last = b.publish("orders", "wrong", "[]"); last.status == 401 && tried < 1000; tried++ {
 		last = b.publish("orders", "wrong", "[]")
 	}
 	require.GreaterOrEqual(t, tried, 29)
-	require.Contains(t, last.refused(429, "TooManyRequests").Message, "your address")
+	require.Contains(t, last.rejected(429, "TooManyRequests").Message, "your address")
 	require.Regexp(t, `^[1-9]\d*$`, last.header.Get("Retry-After"))
 	require.Equal(t, 200, b.publish("orders", key1, "[]").status, "it was right before")
 
@@ -302,5 +302,5 @@ func TestGuessingIsSlowed(t *testing.T) {
 	require.Equal(t, 200, elsewhere.status, "others are not slowed")
 	require.Equal(t, 401, serve(t, b.server, http.MethodPost, path, "[]", "aeg-sas-key", "wrong").status)
 	require.Equal(t, 401, b.send(http.MethodPost, path, "[]").status,
-		"no credential is no guess, and is told what is missing")
+		"no credential is no guess; the response has what is missing")
 }

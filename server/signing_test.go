@@ -22,7 +22,7 @@ const (
 )
 
 // secrets reads an answer that shows some, the newest first.
-func (a answer) secrets() (list []map[string]any) {
+func (a response) secrets() (list []map[string]any) {
 	a.t.Helper()
 	require.Equal(a.t, "no-store", a.header.Get("Cache-Control"))
 	for _, secret := range a.json(http.StatusOK)["value"].([]any) {
@@ -46,8 +46,8 @@ func TestSigningSecrets(t *testing.T) {
 		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	b.topic("orders", "")
-	answers := []answer{b.manage(http.MethodPut, billing, signedPut)}
-	made := answers[0].json(http.StatusCreated)["signing"].(map[string]any)
+	responses := []response{b.manage(http.MethodPut, billing, signedPut)}
+	made := responses[0].json(http.StatusCreated)["signing"].(map[string]any)
 	require.Equal(t,
 		map[string]any{"enabled": true, "secrets": 1.0, "rotatedAt": made["rotatedAt"], "previousValidUntil": nil}, made)
 	hoursFromNow(t, 0, made["rotatedAt"])
@@ -79,17 +79,17 @@ func TestSigningSecrets(t *testing.T) {
 	require.Equal(t, second[1], third[2], "its end is not put off")
 	require.Equal(t, third, b.manage(http.MethodPost, showSecret, "").secrets())
 
-	answers = append(answers, b.manage(http.MethodGet, billing, ""),
+	responses = append(responses, b.manage(http.MethodGet, billing, ""),
 		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions", ""), b.manage(http.MethodPut, billing, signedPut))
-	shown := answers[1].json(http.StatusOK)["signing"].(map[string]any)
+	shown := responses[1].json(http.StatusOK)["signing"].(map[string]any)
 	require.Equal(t,
 		map[string]any{
 			"enabled": true, "secrets": 3.0, "rotatedAt": third[0]["createdAt"], "previousValidUntil": third[1]["validUntil"],
 		}, shown)
-	require.Equal(t, shown, answers[3].json(http.StatusOK)["signing"], "putting it again makes no new one")
+	require.Equal(t, shown, responses[3].json(http.StatusOK)["signing"], "putting it again makes no new one")
 	for _, secret := range third {
 		text, raw := secret["secret"].(string), decoded(t, secret["secret"])
-		for _, a := range answers {
+		for _, a := range responses {
 			require.NotContains(t, a.body, strings.TrimPrefix(text, "whsec_"))
 		}
 		require.NotContains(t, log.String(), strings.TrimPrefix(text, "whsec_"))
@@ -127,10 +127,10 @@ func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
 		require.Empty(t, b.manage(http.MethodPost, showSecret, "").secrets())
 		require.Equal(t, 1, b.count("SELECT count(*) FROM postrider_internal.event_subscriptions WHERE deleted_at IS NULL "+
 			"AND signing_sealed IS NULL"))
-		refusal := b.manage(http.MethodPost, newSecret, "").refused(409, "SubscriptionNotSigned")
+		rejection := b.manage(http.MethodPost, newSecret, "").rejected(409, "SubscriptionNotSigned")
 		require.Equal(t,
 			`deliveries of event subscription "billing" of topic "orders" are not signed: set signing.enabled to `+
-				`true first`, refusal.Message)
+				`true first`, rejection.Message)
 
 		b.manage(http.MethodPut, billing, signedPut).json(http.StatusOK)
 		after := b.manage(http.MethodPost, showSecret, "").secrets()
@@ -143,7 +143,7 @@ func TestSigningSwitchedOffForgetsTheSecrets(t *testing.T) {
 	}
 }
 
-func TestSigningRefusals(t *testing.T) {
+func TestSigningRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
@@ -168,24 +168,24 @@ func TestSigningRefusals(t *testing.T) {
 		`{"secret":"` + ownSecret + `\u0000"}`:              {form},
 		`{"secret":"` + before[0]["secret"].(string) + `"}`: {"secret must be another one: this one already signs"},
 	} {
-		refusal := b.manage(http.MethodPost, newSecret, body).refused(400, "InvalidRequest")
+		rejection := b.manage(http.MethodPost, newSecret, body).rejected(400, "InvalidRequest")
 		var got []string
-		for _, detail := range refusal.Details {
+		for _, detail := range rejection.Details {
 			got = append(got, detail.Message)
 		}
 		require.Equal(t, messages, got, body)
 	}
 	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"enabled":"yes"}}`).
-		refused(400, "InvalidRequest")
+		rejected(400, "InvalidRequest")
 	b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","signing":{"secret":"`+ownSecret+`"}}`).
-		refused(400, "InvalidRequest")
+		rejected(400, "InvalidRequest")
 	require.Equal(t, before, b.manage(http.MethodPost, showSecret, "").secrets(), "nothing was changed")
 
 	b.manage(http.MethodPost, newSecret, `{"secret":null,"previousValidForHours":1}`).secrets()
 	b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(24)+`","previousValidForHours":null}`).secrets()
-	refusal := b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`"}`).refused(400, "InvalidRequest")
-	require.Equal(t, []string{"previousValidForHours"}, targets(refusal))
-	require.Contains(t, refusal.Message, "3 already sign")
+	rejection := b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`"}`).rejected(400, "InvalidRequest")
+	require.Equal(t, []string{"previousValidForHours"}, targets(rejection))
+	require.Contains(t, rejection.Message, "3 already sign")
 	require.Len(t,
 		b.manage(http.MethodPost, newSecret, `{"secret":"`+sized(64)+`","previousValidForHours":0}`).secrets(), 1)
 
@@ -193,7 +193,7 @@ func TestSigningRefusals(t *testing.T) {
 		"/v1/topics/orders/subscriptions/nothing", "/v1/topics/nothing/subscriptions/billing",
 		"/v1/topics/orders/subscriptions/%00", "/v1/topics/%ff/subscriptions/billing",
 	} {
-		b.manage(http.MethodPost, path+"/getSigningSecrets", "").refused(404, "NotFound")
-		b.manage(http.MethodPost, path+"/rotateSigningSecret", "").refused(404, "NotFound")
+		b.manage(http.MethodPost, path+"/getSigningSecrets", "").rejected(404, "NotFound")
+		b.manage(http.MethodPost, path+"/rotateSigningSecret", "").rejected(404, "NotFound")
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"postrider/server"
 )
 
-// wholeFiles are operations whose answers are too long for an example, and differ with every version.
+// wholeFiles are operations whose responses are too long for an example, and differ in every version.
 var wholeFiles = []string{"metrics", "specification", "reference"}
 
-// Whoever reads the specification is told everything: each operation has its words, examples and errors.
+// Each operation has its texts, examples and errors.
 func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	spec := readSpecification(t)
@@ -49,21 +49,21 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 				require.NotEmpty(t, content.Examples, "%s: the body as %s has no example", op.OperationID, kind)
 			}
 		}
-		for status, answer := range op.Responses {
-			require.True(t, answer.Ref != "" || answer.Description != "", "%s: %s has no description", op.OperationID, status)
-			for kind, content := range answer.Content {
+		for status, response := range op.Responses {
+			require.True(t, response.Ref != "" || response.Description != "", "%s: %s has no description", op.OperationID, status)
+			for kind, content := range response.Content {
 				require.True(t, content.Example != nil || slices.Contains(wholeFiles, op.OperationID),
 					"%s: %s as %s has no example", op.OperationID, status, kind)
 			}
 		}
-		for _, status := range owedErrors(&op) {
-			require.Contains(t, op.Responses, status, "%s: an answer that it may give", op.OperationID)
+		for _, status := range possibleErrors(&op) {
+			require.Contains(t, op.Responses, status, "%s: a possible response", op.OperationID)
 		}
 	}
 }
 
-// owedErrors are the errors that operations of its kind may answer.
-func owedErrors(op *operation) (list []string) {
+// possibleErrors are the errors of operations of this kind.
+func possibleErrors(op *operation) (list []string) {
 	if op.Access != "none" {
 		list = append(list, "401", "403", "429", "500", "503")
 	}
@@ -106,26 +106,26 @@ func TestEveryPropertyIsDescribed(t *testing.T) {
 	}
 }
 
-// Each example of an error is what a request is answered.
+// Each example of an error is the response to a request.
 func TestExamplesOfErrors(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) {
-		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a scraper's bad day") })
+		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a failing scrape") })
 	})
 	b.topic("orders", "")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	reader := "Bearer " + b.apiKey("ci", "read", "")
 	const admin = "Bearer " + adminToken
-	stranger := func() answer {
+	wrongCredentials := func() response {
 		for i := range 100 {
 			if a := b.send(http.MethodGet, "/v1/topics", "", "Authorization",
 				fmt.Sprintf("Bearer guess-%d", i)); a.status != http.StatusUnauthorized {
 				return a
 			}
 		}
-		return answer{}
+		return response{}
 	}
-	given := map[string]answer{
+	given := map[string]response{
 		"BadRequest": b.send(http.MethodPost, "/v1/topics/orders/regenerateKey", `{"keyName":"key3"}`,
 			"Authorization", admin),
 		"Unauthorized":       b.send(http.MethodGet, "/v1/topics", ""),
@@ -138,12 +138,12 @@ func TestExamplesOfErrors(t *testing.T) {
 		"UnsupportedMediaType": b.send(http.MethodPut, "/v1/topics/orders", "kind: basic", "Authorization", admin,
 			"Content-Type", "application/yaml"),
 		"InternalError":   b.send(http.MethodGet, "/metrics", "", "Authorization", admin),
-		"TooManyRequests": stranger(),
+		"TooManyRequests": wrongCredentials(),
 		"Unavailable":     {}, // TestOutage
 	}
 	for name, r := range readSpecification(t).Components.Responses {
 		a, tried := given[name]
-		require.True(t, tried, "no request here is answered %s", name)
+		require.True(t, tried, "no request here gets %s", name)
 		if name == "Unavailable" {
 			continue
 		}
@@ -159,8 +159,8 @@ func TestExamplesOfErrors(t *testing.T) {
 	}
 }
 
-// requireListed requires that the specification knows of an answer. Every request of these tests is looked at, but for
-// what net/http answers itself.
+// requireListed requires that the specification has the status of a response. It checks every request of these tests,
+// except responses of net/http itself.
 func requireListed(t *testing.T, method, path string, status int) {
 	t.Helper()
 	if status == http.StatusRequestHeaderFieldsTooLarge {

@@ -10,22 +10,22 @@ import (
 	"postrider/server"
 )
 
-func TestMetricsWantATokenOutsideDev(t *testing.T) {
+func TestMetricsNeedATokenOutsideDev(t *testing.T) {
 	t.Parallel()
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here they are") })
 	closed := setup(t, func(o *server.Options) { o.Metrics = metrics })
-	closed.send(http.MethodGet, "/metrics", "").refused(http.StatusUnauthorized, "Unauthorized")
+	closed.send(http.MethodGet, "/metrics", "").rejected(http.StatusUnauthorized, "Unauthorized")
 	closed.send(http.MethodGet, "/metrics", "", "Authorization", "Bearer wrong").
-		refused(http.StatusUnauthorized, "Unauthorized")
+		rejected(http.StatusUnauthorized, "Unauthorized")
 	require.Equal(t, "here they are", closed.manage(http.MethodGet, "/metrics", "").body)
 	open := setup(t, func(o *server.Options) { o.Metrics, o.OpenMetrics = metrics, true })
 	require.Equal(t, "here they are", open.send(http.MethodGet, "/metrics", "").body)
 	setup(t, func(o *server.Options) { o.Metrics = nil }).manage(http.MethodGet, "/metrics", "").
-		refused(http.StatusNotFound, "NotFound")
+		rejected(http.StatusNotFound, "NotFound")
 }
 
-// Answers are counted by what there is, and not by what strangers ask for.
-func TestAnswersAreCounted(t *testing.T) {
+// Responses are counted by route, not by the path of the request.
+func TestResponsesAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.topic("orders", "")
@@ -35,11 +35,11 @@ func TestAnswersAreCounted(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, b.publish("orders", key, "{").status)
 	require.Equal(t, http.StatusUnauthorized, b.publish("orders", "wrong", gridEvent("e1")).status)
 	require.Equal(t, http.StatusNotFound,
-		b.send(http.MethodPost, "/topics/nobodys/api/events", gridEvent("e1"), "Authorization", "Bearer "+adminToken).status)
+		b.send(http.MethodPost, "/topics/unknown/api/events", gridEvent("e1"), "Authorization", "Bearer "+adminToken).status)
 	for _, path := range []string{"/nothing/here", "/nothing/there", "/v1/topics/orders/nothing"} {
-		b.manage(http.MethodGet, path, "").refused(http.StatusNotFound, "NotFound")
+		b.manage(http.MethodGet, path, "").rejected(http.StatusNotFound, "NotFound")
 	}
-	b.manage("PROPFIND", "/v1/topics", "").refused(http.StatusMethodNotAllowed, "MethodNotAllowed")
+	b.manage("PROPFIND", "/v1/topics", "").rejected(http.StatusMethodNotAllowed, "MethodNotAllowed")
 
 	stats := b.counters.Read()
 	count := func(key server.ResponseKey) (n int64) {

@@ -31,9 +31,9 @@ func TestTopicRoundTrip(t *testing.T) {
 	gone := b.manage(http.MethodDelete, "/v1/topics/orders", "")
 	require.Equal(t, http.StatusNoContent, gone.status)
 	require.Empty(t, gone.body)
-	b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(404, "NotFound")
-	b.manage(http.MethodGet, "/v1/topics/orders", "").refused(404, "NotFound")
-	b.publish("orders", made["key1"].(string), "["+gridEvent("1")+"]").refused(401, "Unauthorized")
+	b.manage(http.MethodDelete, "/v1/topics/orders", "").rejected(404, "NotFound")
+	b.manage(http.MethodGet, "/v1/topics/orders", "").rejected(404, "NotFound")
+	b.publish("orders", made["key1"].(string), "["+gridEvent("1")+"]").rejected(401, "Unauthorized")
 }
 
 func TestTopicDefaults(t *testing.T) {
@@ -55,11 +55,11 @@ func TestTopicConflicts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"namespace"}`).refused(409, "TopicExists")
-	b.manage(http.MethodPut, "/v1/topics/orders", `{"inputSchema":"CloudEventSchemaV1_0"}`).refused(409, "TopicExists")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"namespace"}`).rejected(409, "TopicExists")
+	b.manage(http.MethodPut, "/v1/topics/orders", `{"inputSchema":"CloudEventSchemaV1_0"}`).rejected(409, "TopicExists")
 	b.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
-	refusal := b.manage(http.MethodDelete, "/v1/topics/orders", "").refused(409, "TopicHasSubscriptions")
-	require.Contains(t, refusal.Message, "event subscriptions")
+	rejection := b.manage(http.MethodDelete, "/v1/topics/orders", "").rejected(409, "TopicHasSubscriptions")
+	require.Contains(t, rejection.Message, "event subscriptions")
 	require.Equal(t, http.StatusNoContent,
 		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/billing", "").status)
 	require.Equal(t, http.StatusNoContent, b.manage(http.MethodDelete, "/v1/topics/orders", "").status)
@@ -84,7 +84,7 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 		if !strings.Contains(path, "subscriptions") {
 			body = ""
 		}
-		require.Equal(t, says, b.manage(http.MethodPut, path, body).refused(409, "NameTaken").Message)
+		require.Equal(t, says, b.manage(http.MethodPut, path, body).rejected(409, "NameTaken").Message)
 	}
 	for _, insert := range []string{
 		`INSERT INTO postrider_internal.topics (name, kind, input_schema, key1_sealed, key2_sealed, key1_hash, key2_hash)
@@ -109,7 +109,7 @@ func TestNamesThatDifferOnlyInCaseConflict(t *testing.T) {
 	b.manage(http.MethodPut, "/v1/topics/orders", "").json(http.StatusCreated)
 }
 
-func TestTopicRefusals(t *testing.T) {
+func TestTopicRejections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, row := range map[string]struct {
@@ -158,40 +158,40 @@ func TestTopicRefusals(t *testing.T) {
 		"two bodies":                       {"orders", `{} {}`, []string{}},
 		"bad UTF-8":                        {"orders", "{\"kind\":\"\xff\"}", []string{}},
 	} {
-		refusal := b.manage(http.MethodPut, "/v1/topics/"+row.name, row.body).refused(400, "InvalidRequest")
-		require.Equal(t, row.targets, targets(refusal), name)
-		if len(refusal.Details) > 0 {
-			require.Equal(t, refusal.Details[0].Message, refusal.Message, name)
-			require.Contains(t, refusal.Message, row.targets[0], name)
+		rejection := b.manage(http.MethodPut, "/v1/topics/"+row.name, row.body).rejected(400, "InvalidRequest")
+		require.Equal(t, row.targets, targets(rejection), name)
+		if len(rejection.Details) > 0 {
+			require.Equal(t, rejection.Details[0].Message, rejection.Message, name)
+			require.Contains(t, rejection.Message, row.targets[0], name)
 		}
 	}
 	b.send(http.MethodPut, "/v1/topics/orders", "{}", "Authorization", "Bearer "+adminToken, "Content-Type", "text/plain").
-		refused(415, "UnsupportedMediaType")
+		rejected(415, "UnsupportedMediaType")
 	b.manage(http.MethodPut, "/v1/topics/orders", `{"kind":"`+string(make([]byte, 1<<20))+`"}`).
-		refused(413, "PayloadTooLarge")
+		rejected(413, "PayloadTooLarge")
 	require.Zero(t, b.count("SELECT count(*) FROM postrider.topics"))
 }
 
-func TestNamesThatCannotBe(t *testing.T) {
+func TestInvalidNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
 	for _, name := range []string{"%00", "%ff", "or%00ders", "%F0%9F%90%8E"} {
-		b.manage(http.MethodGet, "/v1/topics/"+name, "").refused(404, "NotFound")
-		b.manage(http.MethodDelete, "/v1/topics/"+name, "").refused(404, "NotFound")
-		b.manage(http.MethodGet, "/v1/topics/"+name+"/subscriptions", "").refused(404, "NotFound")
+		b.manage(http.MethodGet, "/v1/topics/"+name, "").rejected(404, "NotFound")
+		b.manage(http.MethodDelete, "/v1/topics/"+name, "").rejected(404, "NotFound")
+		b.manage(http.MethodGet, "/v1/topics/"+name+"/subscriptions", "").rejected(404, "NotFound")
 		b.manage(http.MethodPut, "/v1/topics/"+name+"/subscriptions/billing", `{"endpointUrl":"https://example.com"}`).
-			refused(404, "NotFound")
-		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
-		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/"+name, "").refused(404, "NotFound")
+			rejected(404, "NotFound")
+		b.manage(http.MethodGet, "/v1/topics/orders/subscriptions/"+name, "").rejected(404, "NotFound")
+		b.manage(http.MethodDelete, "/v1/topics/orders/subscriptions/"+name, "").rejected(404, "NotFound")
 		b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/"+name, `{"endpointUrl":"https://example.com"}`).
-			refused(400, "InvalidRequest")
+			rejected(400, "InvalidRequest")
 		for _, action := range []string{
 			"pause", "resume", "release", "probe", "testFilter", "getFullUrl", "getDeliveryAttributes",
 		} {
-			b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/"+name+"/"+action, "").refused(404, "NotFound")
-			b.manage(http.MethodPost, "/v1/topics/"+name+"/subscriptions/billing/"+action, "").refused(404, "NotFound")
+			b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/"+name+"/"+action, "").rejected(404, "NotFound")
+			b.manage(http.MethodPost, "/v1/topics/"+name+"/subscriptions/billing/"+action, "").rejected(404, "NotFound")
 		}
-		b.manage(http.MethodGet, "/v1/policies/"+name, "").refused(404, "NotFound")
+		b.manage(http.MethodGet, "/v1/policies/"+name, "").rejected(404, "NotFound")
 	}
 }

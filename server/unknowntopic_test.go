@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without a right credential nobody finds out which topics exist: a wrong key, an unknown API key and a wrong signature
-// get the same response for a topic that exists and for one that does not, and both slow the address down alike.
+// Responses without a valid credential do not show whether a topic exists. A wrong key, an unknown API key and a wrong
+// signature get the same response, and limit the address in the same way.
 func TestUnknownTopicsRespondLikeWrongKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -24,7 +24,7 @@ func TestUnknownTopicsRespondLikeWrongKeys(t *testing.T) {
 		for _, path := range []string{"/topics/%s/api/events", "/topics/%s:publish"} {
 			there := b.send(http.MethodPost, fmt.Sprintf(path, "orders"), "[]", headers...)
 			missing := b.send(http.MethodPost, fmt.Sprintf(path, "parcels"), "[]", headers...)
-			there.refused(http.StatusUnauthorized, "Unauthorized")
+			there.rejected(http.StatusUnauthorized, "Unauthorized")
 			there.header.Del("Date")
 			missing.header.Del("Date")
 			require.Equal(t, there.status, missing.status, name)
@@ -36,14 +36,14 @@ func TestUnknownTopicsRespondLikeWrongKeys(t *testing.T) {
 	for _, topic := range []string{"orders", "parcels"} {
 		fresh := setup(t)
 		fresh.topic("orders", "")
-		answers := map[int]int{}
+		responses := map[int]int{}
 		for range wrongGuesses {
-			answers[fresh.publish(topic, "wrong", "[]").status]++
+			responses[fresh.publish(topic, "wrong", "[]").status]++
 		}
-		require.InDelta(t, 30, answers[http.StatusUnauthorized], 10, "%s: %v", topic, answers) // one more each second
-		require.Equal(t, wrongGuesses, answers[http.StatusUnauthorized]+answers[http.StatusTooManyRequests], topic)
+		require.InDelta(t, 30, responses[http.StatusUnauthorized], 10, "%s: %v", topic, responses) // one more each second
+		require.Equal(t, wrongGuesses, responses[http.StatusUnauthorized]+responses[http.StatusTooManyRequests], topic)
 		last := fresh.publish("orders", "wrong", "[]")
-		require.Contains(t, last.refused(http.StatusTooManyRequests, "TooManyRequests").Message, "your address")
+		require.Contains(t, last.rejected(http.StatusTooManyRequests, "TooManyRequests").Message, "your address")
 	}
 }
 

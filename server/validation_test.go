@@ -21,7 +21,7 @@ import (
 	"postrider/server/management"
 )
 
-// setupEngine is a server whose endpoints are asked, by an engine that waits for nothing.
+// setupEngine is a server with an engine that makes handshakes without delays.
 func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
 	t.Helper()
 	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -39,14 +39,14 @@ func setupEngine(t *testing.T, change ...func(*server.Options)) *bundle {
 }
 
 // endpoint serves until the test ends.
-func endpoint(t *testing.T, answer http.HandlerFunc) string {
+func endpoint(t *testing.T, response http.HandlerFunc) string {
 	t.Helper()
-	e := httptest.NewServer(answer)
+	e := httptest.NewServer(response)
 	t.Cleanup(e.Close)
 	return e.URL
 }
 
-// sendsBack answers validation events with their code, and everything else with 200.
+// sendsBack responds to validation events with their code, and to other requests with 200.
 func sendsBack(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var events []struct {
@@ -57,13 +57,13 @@ func sendsBack(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func answers(status int) http.HandlerFunc {
+func responses(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
 func to(endpoint string) string { return fmt.Sprintf(`{"endpointUrl":%q}`, endpoint) }
 
-func TestEndpointIsValidatedBeforeTheAnswer(t *testing.T) {
+func TestEndpointIsValidatedBeforeTheResponse(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)
 	b.topic("orders", "")
@@ -90,25 +90,25 @@ func TestEndpointIsValidatedBeforeTheAnswer(t *testing.T) {
 		made["eventDeliverySchema"].(string)+" "+made["provisioningState"].(string))
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'succeeded' AND current"))
 
-	// What changes nothing about the endpoint asks it for nothing.
+	// A change that keeps the endpoint makes no handshake.
 	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"maxEventsPerBatch":5}`, e+"?secret=1")).
 		json(http.StatusOK)
 	require.Equal(t, 2, b.count("SELECT count(*) FROM postrider.handshakes"))
 }
 
-func TestEndpointThatFailsThreeTimesIsRefused(t *testing.T) {
+func TestEndpointThatFailsThreeTimesIsRejected(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)
 	b.topic("orders", "")
-	bad := endpoint(t, answers(http.StatusInternalServerError))
+	bad := endpoint(t, responses(http.StatusInternalServerError))
 
-	refusal := b.manage(http.MethodPut, billing, to(bad+"/in?secret=1")).
-		refused(http.StatusBadRequest, "EndpointValidationFailed")
+	rejection := b.manage(http.MethodPut, billing, to(bad+"/in?secret=1")).
+		rejected(http.StatusBadRequest, "EndpointValidationFailed")
 	require.Equal(t, "The attempt to validate the provided endpoint "+bad+
 		"/in failed. Try 3 of 3: responded 500, and only 200 with the code counts. "+
-		"Let the endpoint respond to the handshake, or set endpointValidation to skip.", refusal.Message)
-	require.Equal(t, []string{"endpointUrl", "endpointUrl", "endpointUrl"}, targets(refusal))
-	b.manage(http.MethodGet, billing, "").refused(http.StatusNotFound, "NotFound")
+		"Let the endpoint respond to the handshake, or set endpointValidation to skip.", rejection.Message)
+	require.Equal(t, []string{"endpointUrl", "endpointUrl", "endpointUrl"}, targets(rejection))
+	b.manage(http.MethodGet, billing, "").rejected(http.StatusNotFound, "NotFound")
 	require.Equal(t, 1,
 		b.count("SELECT count(*) FROM postrider.handshakes WHERE state = 'failed' AND tries = 3 AND NOT current"))
 	require.Equal(t, 3, b.count("SELECT count(*) FROM postrider.handshake_steps WHERE status = 500"))
@@ -116,15 +116,15 @@ func TestEndpointThatFailsThreeTimesIsRefused(t *testing.T) {
 	good := endpoint(t, sendsBack)
 	b.manage(http.MethodPut, billing, to(good)).json(http.StatusCreated)
 	before := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
-	b.manage(http.MethodPut, billing, to(bad)).refused(http.StatusBadRequest, "EndpointValidationFailed")
+	b.manage(http.MethodPut, billing, to(bad)).rejected(http.StatusBadRequest, "EndpointValidationFailed")
 	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK), "the old one goes on untouched")
 
 	skipped := b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, bad)).
 		json(http.StatusOK)
 	require.Equal(t, "Succeeded", skipped["provisioningState"])
 	require.Nil(t, skipped["validation"])
-	// vouched for no longer
-	b.manage(http.MethodPut, billing, to(bad)).refused(http.StatusBadRequest, "EndpointValidationFailed")
+	// not skipped any more
+	b.manage(http.MethodPut, billing, to(bad)).rejected(http.StatusBadRequest, "EndpointValidationFailed")
 }
 
 func TestValidationURL(t *testing.T) {
@@ -132,8 +132,8 @@ func TestValidationURL(t *testing.T) {
 	b := setupEngine(t)
 	b.topic("orders", "")
 	viewer := b.apiKey("viewer", "read", "")
-	e := endpoint(t, answers(http.StatusOK))
-	open := func(method, link string) answer { return b.send(method, strings.TrimPrefix(link, b.url), "") }
+	e := endpoint(t, responses(http.StatusOK))
+	open := func(method, link string) response { return b.send(method, strings.TrimPrefix(link, b.url), "") }
 	await := func(name string) (path, link string) {
 		path = "/v1/topics/orders/subscriptions/" + name
 		made := b.manage(http.MethodPut, path, to(e)).json(http.StatusCreated)
@@ -147,17 +147,17 @@ func TestValidationURL(t *testing.T) {
 		require.True(t, strings.HasPrefix(link, b.url+"/topics/orders/eventsubscriptions/"+name+"/validate?id="), link)
 		viewed := b.send(http.MethodGet, path, "", "Authorization", "Bearer "+viewer).
 			json(http.StatusOK)["validation"].(map[string]any)
-		require.Nil(t, viewed["validationUrl"], "whoever has it vouches for the endpoint")
+		require.Nil(t, viewed["validationUrl"], "it validates the endpoint")
 		require.Equal(t, validation["expiresAt"], viewed["expiresAt"])
 		return path, link
 	}
 	path, link := await("billing")
-	b.manage(http.MethodPost, path+"/release", "").refused(http.StatusConflict, "EndpointNotValidated")
-	b.manage(http.MethodPost, path+"/probe", "").refused(http.StatusConflict, "EndpointNotValidated")
-	open(http.MethodGet, link+"x").refused(http.StatusNotFound, "NotFound")
-	open(http.MethodGet, link+"%00").refused(http.StatusNotFound, "NotFound")
-	open(http.MethodGet, strings.Replace(link, "billing", "other", 1)).refused(http.StatusNotFound, "NotFound")
-	open(http.MethodGet, strings.Split(link, "?")[0]).refused(http.StatusBadRequest, "InvalidRequest")
+	b.manage(http.MethodPost, path+"/release", "").rejected(http.StatusConflict, "EndpointNotValidated")
+	b.manage(http.MethodPost, path+"/probe", "").rejected(http.StatusConflict, "EndpointNotValidated")
+	open(http.MethodGet, link+"x").rejected(http.StatusNotFound, "NotFound")
+	open(http.MethodGet, link+"%00").rejected(http.StatusNotFound, "NotFound")
+	open(http.MethodGet, strings.Replace(link, "billing", "other", 1)).rejected(http.StatusNotFound, "NotFound")
+	open(http.MethodGet, strings.Split(link, "?")[0]).rejected(http.StatusBadRequest, "InvalidRequest")
 	for range 2 {
 		opened := open(http.MethodGet, link)
 		require.Equal(t, http.StatusOK, opened.status)
@@ -173,43 +173,43 @@ func TestValidationURL(t *testing.T) {
 
 	_, link = await("late")
 	b.change("UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE state = 'awaiting'")
-	open(http.MethodGet, link).refused(http.StatusBadRequest, "ValidationOver")
+	open(http.MethodGet, link).rejected(http.StatusBadRequest, "ValidationOver")
 }
 
 func TestValidationURLBeginsWithThePublicURL(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t, func(o *server.Options) { o.PublicURL = "https://events.example.com/bus" })
 	b.topic("orders", "")
-	made := b.manage(http.MethodPut, billing, to(endpoint(t, answers(http.StatusOK)))).json(http.StatusCreated)
+	made := b.manage(http.MethodPut, billing, to(endpoint(t, responses(http.StatusOK)))).json(http.StatusCreated)
 	require.Contains(t, made["validation"].(map[string]any)["validationUrl"],
 		"https://events.example.com/bus/topics/orders/eventsubscriptions/billing/validate?id=")
 }
 
-func TestGuessedCodesArePutOff(t *testing.T) {
+func TestWrongCodesAreLimited(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	guess := func() answer {
+	guess := func() response {
 		return b.send(http.MethodGet, "/topics/orders/eventsubscriptions/billing/validate?id=guessed", "")
 	}
 	for range 30 {
-		guess().refused(http.StatusNotFound, "NotFound")
+		guess().rejected(http.StatusNotFound, "NotFound")
 	}
-	guess().refused(http.StatusTooManyRequests, "TooManyRequests")
+	guess().rejected(http.StatusTooManyRequests, "TooManyRequests")
 }
 
-// An endpoint that takes its time: the event subscription is there, and its deliveries are held until it has answered.
+// A slow endpoint: the event subscription exists, and its deliveries are held until it responds.
 func TestSlowEndpointIsValidatedLater(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
 	key := b.topic("orders", "")
-	answer, events := make(chan struct{}), make(chan struct{}, 10)
+	response, events := make(chan struct{}), make(chan struct{}, 10)
 	e := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Aeg-Event-Type") == "Notification" {
 			events <- struct{}{}
 			return
 		}
-		<-answer
+		<-response
 		sendsBack(w, r)
 	})
 	made := b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
@@ -220,7 +220,7 @@ func TestSlowEndpointIsValidatedLater(t *testing.T) {
 	require.Equal(t, 1.0, held["hold"].(map[string]any)["heldDeliveries"])
 	require.Equal(t, "pending", held["validation"].(map[string]any)["state"])
 	require.Empty(t, events)
-	close(answer)
+	close(response)
 	<-events
 	require.Equal(t, "Succeeded", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["provisioningState"])
 }
@@ -237,7 +237,7 @@ func TestValidateRunsTheHandshakeAgain(t *testing.T) {
 		}
 		sendsBack(w, r)
 	})
-	b.manage(http.MethodPost, billing+"/validate", "").refused(http.StatusNotFound, "NotFound")
+	b.manage(http.MethodPost, billing+"/validate", "").rejected(http.StatusNotFound, "NotFound")
 	b.manage(http.MethodPut, billing, fmt.Sprintf(`{"endpointUrl":%q,"endpointValidation":"skip"}`, e)).
 		json(http.StatusCreated)
 	b.change(
@@ -247,7 +247,7 @@ func TestValidateRunsTheHandshakeAgain(t *testing.T) {
 	for range 3 {
 		status <- http.StatusNotFound
 	}
-	b.manage(http.MethodPost, billing+"/validate", "").refused(http.StatusBadRequest, "EndpointValidationFailed")
+	b.manage(http.MethodPost, billing+"/validate", "").rejected(http.StatusBadRequest, "EndpointValidationFailed")
 	require.Equal(t, "Failed", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["provisioningState"])
 	status <- http.StatusOK
 	valid := b.manage(http.MethodPost, billing+"/validate", "").json(http.StatusOK)
@@ -263,9 +263,9 @@ func TestEndpointValidationSetting(t *testing.T) {
 		o.AllowCIDR = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	})
 	b.topic("orders", "")
-	refusal := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).
-		refused(http.StatusBadRequest, "InvalidRequest")
-	require.Equal(t, "endpointValidation must be required or skip", refusal.Message)
+	rejection := b.manage(http.MethodPut, billing, `{"endpointUrl":"https://example.com","endpointValidation":"maybe"}`).
+		rejected(http.StatusBadRequest, "InvalidRequest")
+	require.Equal(t, "endpointValidation must be required or skip", rejection.Message)
 	for url, state := range map[string]string{
 		"http://127.0.0.1:9/":   "skip Succeeded",
 		"http://[::1]:9/":       "skip Succeeded",
@@ -283,8 +283,8 @@ func TestEndpointValidationSetting(t *testing.T) {
 	require.Equal(t, catalog.ValidationRequired, management.SkipOnLoopback(""))
 }
 
-// That nobody asked an endpoint on this machine vouches for no other.
-func TestPatchedEndpointIsJudgedAnew(t *testing.T) {
+// Skipping the validation of an endpoint on this machine does not skip that of others.
+func TestPatchedEndpointIsValidatedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *server.Options) {
 		o.DefaultValidation, o.AllowCIDR = management.SkipOnLoopback, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -293,39 +293,39 @@ func TestPatchedEndpointIsJudgedAnew(t *testing.T) {
 	patch := func(name, change string) string {
 		path := "/v1/topics/orders/subscriptions/" + name
 		b.manage(http.MethodPut, path, to("http://127.0.0.1:9/")).json(http.StatusCreated)
-		answer := b.manage(http.MethodPatch, path, change)
-		return fmt.Sprintf("%d %v", answer.status,
+		response := b.manage(http.MethodPatch, path, change)
+		return fmt.Sprintf("%d %v", response.status,
 			b.manage(http.MethodGet, path, "").json(http.StatusOK)["endpointValidation"])
 	}
 	require.Equal(t, "200 skip", patch("other-label", `{"labels":["a"]}`))
 	require.Equal(t, "200 skip", patch("same-endpoint", to("http://127.0.0.1:9/")))
 	require.Equal(t, "200 skip", patch("here", to("http://127.0.0.1:10/")))
-	require.Equal(t, "400 skip", patch("elsewhere", to("https://example.com/")), "nobody asks it here")
+	require.Equal(t, "400 skip", patch("elsewhere", to("https://example.com/")), "no engine calls it here")
 	require.Equal(t, "200 skip", patch("vouched", `{"endpointUrl":"https://example.com/","endpointValidation":"skip"}`))
 }
 
-// An endpoint that works is exchanged for one that has answered.
-func TestSlowEndpointReplacesNoneThatWorks(t *testing.T) {
+// A validated endpoint is replaced only by one that has responded.
+func TestSlowEndpointDoesNotReplaceAWorkingOne(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t, func(o *server.Options) { o.ValidationWait = 10 * time.Millisecond })
 	b.topic("orders", "")
 	b.manage(http.MethodPut, billing, `{"endpointUrl":"http://127.0.0.1:9/","endpointValidation":"skip"}`).
 		json(http.StatusCreated)
 	before := b.manage(http.MethodGet, billing, "").json(http.StatusOK)
-	answer := make(chan struct{})
-	e := endpoint(t, func(http.ResponseWriter, *http.Request) { <-answer })
-	t.Cleanup(func() { close(answer) })
+	response := make(chan struct{})
+	e := endpoint(t, func(http.ResponseWriter, *http.Request) { <-response })
+	t.Cleanup(func() { close(response) })
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
-		refusal := b.manage(method, billing, to(e+"/in?secret=1")).refused(http.StatusBadRequest, "EndpointValidationFailed")
+		rejection := b.manage(method, billing, to(e+"/in?secret=1")).rejected(http.StatusBadRequest, "EndpointValidationFailed")
 		require.Equal(t, "The attempt to validate the provided endpoint "+e+
 			"/in failed. It did not respond within 10ms, so the previous endpoint is kept. "+
-			"Try again, or set endpointValidation to skip.", refusal.Message)
+			"Try again, or set endpointValidation to skip.", rejection.Message)
 	}
 	require.Equal(t, before, b.manage(http.MethodGet, billing, "").json(http.StatusOK))
 }
 
-// Each handshake may take 15 s: a patch that others overtake asks twice and no more.
-func TestPatchShakesHandsTwiceAtMost(t *testing.T) {
+// Each handshake may take 15 s, so a patch with concurrent changes makes two at most.
+func TestPatchMakesTwoHandshakesAtMost(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)
 	b.topic("orders", "")
@@ -336,17 +336,17 @@ func TestPatchShakesHandsTwiceAtMost(t *testing.T) {
 		b.manage(http.MethodPatch, billing, fmt.Sprintf(`{"labels":["%d"]}`, asked.Add(1))).json(http.StatusOK)
 		sendsBack(w, r)
 	})
-	b.manage(http.MethodPatch, billing, to(e)).refused(http.StatusConflict, "ConcurrentChange")
+	b.manage(http.MethodPatch, billing, to(e)).rejected(http.StatusConflict, "ConcurrentChange")
 	require.EqualValues(t, 2, asked.Load())
 	require.Equal(t, "http://127.0.0.1:9/", b.manage(http.MethodGet, billing, "").json(http.StatusOK)["endpointBaseUrl"])
 }
 
-// What is under way, or awaits somebody, is not begun again by what leaves the endpoint as it is, and its link stays.
-func TestChangesKeepTheLink(t *testing.T) {
+// A change that keeps the endpoint keeps its handshake in progress and its validationUrl.
+func TestChangesKeepTheValidationURL(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)
 	b.topic("orders", "")
-	e := endpoint(t, answers(http.StatusOK))
+	e := endpoint(t, responses(http.StatusOK))
 	made := b.manage(http.MethodPut, billing, to(e)).json(http.StatusCreated)
 	for method, body := range map[string]string{http.MethodPut: to(e), http.MethodPatch: `{"maxEventsPerBatch":5}`} {
 		kept := b.manage(method, billing, body).json(http.StatusOK)
@@ -364,7 +364,7 @@ func TestChangesKeepTheLink(t *testing.T) {
 		again["validation"].(map[string]any)["validationUrl"])
 }
 
-// A put that asks for a version, and whose own handshake succeeds, is not too late for that.
+// A PUT with If-Match succeeds after its own handshake, although that changes the version.
 func TestConditionalPutAfterAFailedHandshake(t *testing.T) {
 	t.Parallel()
 	b := setupEngine(t)

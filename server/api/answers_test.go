@@ -19,38 +19,38 @@ import (
 func TestResponseTo(t *testing.T) {
 	t.Parallel()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/somewhere", nil), nil)
-	wrapped := func(err error) error { return fmt.Errorf("do the thing with secrets: %w", err) }
+	wrapped := func(err error) error { return fmt.Errorf("an operation with secrets: %w", err) }
 	for name, row := range map[string]struct {
 		err    error
 		status int
 		code   string
 	}{
-		"a refusal": {wrapped(tooLarge()), 413, "PayloadTooLarge"},
-		"what Parse answered": {
+		"a rejection": {wrapped(tooLarge()), 413, "PayloadTooLarge"},
+		"an error of Parse": {
 			wrapped(&event.Error{Status: 415, Code: "UnsupportedMediaType", Index: -1, Message: "m"}), 415,
 			"UnsupportedMediaType",
 		},
-		"not found":               {wrapped(postgres.ErrNotFound), 404, "NotFound"},
-		"a conflict":              {wrapped(postgres.ErrConflict), 409, "ConcurrentChange"},
-		"unauthorized":            {wrapped(publish.ErrUnauthorized), 401, "Unauthorized"},
-		"data PostgreSQL refuses": {wrapped(postgres.ErrPoison), 400, "InvalidEvent"},
-		"unavailable":             {wrapped(postgres.ErrUnavailable), 503, "ServiceUnavailable"},
-		"a list too long":         {wrapped(postgres.ErrTooSlow), 503, "ServiceUnavailable"},
-		"a time that ran out":     {wrapped(context.DeadlineExceeded), 503, "ServiceUnavailable"},
-		"a caller who left":       {wrapped(context.Canceled), 503, "ServiceUnavailable"},
-		"no such route":           {echo.ErrNotFound, 404, "NotFound"},
-		"another router's error":  {echo.ErrStatusRequestEntityTooLarge, 413, "PayloadTooLarge"},
+		"not found":                    {wrapped(postgres.ErrNotFound), 404, "NotFound"},
+		"a conflict":                   {wrapped(postgres.ErrConflict), 409, "ConcurrentChange"},
+		"unauthorized":                 {wrapped(publish.ErrUnauthorized), 401, "Unauthorized"},
+		"data that PostgreSQL rejects": {wrapped(postgres.ErrPoison), 400, "InvalidEvent"},
+		"unavailable":                  {wrapped(postgres.ErrUnavailable), 503, "ServiceUnavailable"},
+		"a slow list":                  {wrapped(postgres.ErrTooSlow), 503, "ServiceUnavailable"},
+		"a timeout":                    {wrapped(context.DeadlineExceeded), 503, "ServiceUnavailable"},
+		"a client that is gone":        {wrapped(context.Canceled), 503, "ServiceUnavailable"},
+		"no such route":                {echo.ErrNotFound, 404, "NotFound"},
+		"another router's error":       {echo.ErrStatusRequestEntityTooLarge, 413, "PayloadTooLarge"},
 	} {
-		answer := ResponseTo(row.err, c)
-		require.NotNil(t, answer, name)
-		require.Equal(t, row.status, answer.Status, name)
-		require.Equal(t, row.code, answer.Code, name)
-		require.NotContains(t, answer.Message, "secrets", name)
+		response := ResponseTo(row.err, c)
+		require.NotNil(t, response, name)
+		require.Equal(t, row.status, response.Status, name)
+		require.Equal(t, row.code, response.Code, name)
+		require.NotContains(t, response.Message, "secrets", name)
 	}
 	for name, err := range map[string]error{
-		"an error nobody knows": errors.New("x"), "the router's own 500": echo.ErrInternalServerError,
+		"an unknown error": errors.New("x"), "the router's own 500": echo.ErrInternalServerError,
 	} {
-		require.Nil(t, ResponseTo(err, c), "%s: goes to the log alone", name)
+		require.Nil(t, ResponseTo(err, c), "%s: only for the log", name)
 	}
 }
 

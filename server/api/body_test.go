@@ -27,9 +27,9 @@ func TestReadBodyTrustsNoLength(t *testing.T) {
 		r.ContentLength = row.length
 		buf, err := ReadBody(r)
 		if row.status != 0 {
-			var refused *RejectionError
-			require.ErrorAs(t, err, &refused, name)
-			require.Equal(t, row.status, refused.Status, name)
+			var rejected *RejectionError
+			require.ErrorAs(t, err, &rejected, name)
+			require.Equal(t, row.status, rejected.Status, name)
 			continue
 		}
 		require.NoError(t, err, name)
@@ -47,13 +47,13 @@ func TestReadBodyThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, "/", broken{})
 	_, err := ReadBody(r)
-	var refused *RejectionError
-	require.ErrorAs(t, err, &refused)
-	require.Equal(t, http.StatusBadRequest, refused.Status)
-	require.NotContains(t, refused.Message, "EOF")
+	var rejected *RejectionError
+	require.ErrorAs(t, err, &rejected)
+	require.Equal(t, http.StatusBadRequest, rejected.Status)
+	require.NotContains(t, rejected.Message, "EOF")
 }
 
-// BenchmarkReadBody is what the pool is kept for.
+// BenchmarkReadBody measures the pool of buffers.
 func BenchmarkReadBody(b *testing.B) {
 	for name, size := range map[string]int{"300B": 300, "16KiB": 16 << 10, "60KiB": 60 << 10} {
 		text := strings.Repeat("x", size)

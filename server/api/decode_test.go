@@ -73,15 +73,15 @@ func TestDecodeStrictly(t *testing.T) {
 		},
 		"an array for an object": {`{"filter":[{"x":1}]}`, "filter", "must be an object"},
 	} {
-		var refused *RejectionError
-		require.ErrorAs(t, DecodeStrictly([]byte(row.body), new(catalog.SubscriptionSpec)), &refused, name)
-		require.Equal(t, 400, refused.Status, name)
-		require.Equal(t, row.target, refused.Details[0].Target, name)
-		require.Contains(t, refused.Message, row.says, name)
+		var rejected *RejectionError
+		require.ErrorAs(t, DecodeStrictly([]byte(row.body), new(catalog.SubscriptionSpec)), &rejected, name)
+		require.Equal(t, 400, rejected.Status, name)
+		require.Equal(t, row.target, rejected.Details[0].Target, name)
+		require.Contains(t, rejected.Message, row.says, name)
 	}
 }
 
-// FuzzDecodeStrictly: nothing panics, every refusal is a 400, and what is accepted, encoding/json accepts as well.
+// FuzzDecodeStrictly: no input panics, each rejection is a 400, and encoding/json accepts all accepted input.
 func FuzzDecodeStrictly(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `{"endpointUrl":"u"}`, `{"filter":{"includedEventTypes":["a",null]}}`, `{"a":{"b":[{"c":1e999}]}}`,
@@ -94,10 +94,10 @@ func FuzzDecodeStrictly(f *testing.F) {
 		var got, plain catalog.SubscriptionSpec
 		err := DecodeStrictly(body, &got)
 		if err != nil {
-			var refused *RejectionError
-			require.ErrorAs(t, err, &refused)
-			require.Equal(t, 400, refused.Status)
-			require.NotEmpty(t, refused.Message)
+			var rejected *RejectionError
+			require.ErrorAs(t, err, &rejected)
+			require.Equal(t, 400, rejected.Status)
+			require.NotEmpty(t, rejected.Message)
 			return
 		}
 		if strings.TrimSpace(string(body)) != "" {

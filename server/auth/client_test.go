@@ -18,10 +18,10 @@ func TestClientOf(t *testing.T) {
 		values []string
 		client string
 	}{
-		{"203.0.113.9", XForwardedFor, []string{"198.51.100.1"}, "203.0.113.9"}, // whoever is no proxy speaks for nobody
+		{"203.0.113.9", XForwardedFor, []string{"198.51.100.1"}, "203.0.113.9"}, // not a trusted proxy
 		{"10.0.0.1", XForwardedFor, nil, "10.0.0.1"},
 		{"10.0.0.1", XForwardedFor, []string{"198.51.100.1"}, "198.51.100.1"},
-		// the client's own invention stands before
+		// the client sent the first entry
 		{"10.0.0.1", XForwardedFor, []string{"1.2.3.4, 198.51.100.1"}, "198.51.100.1"},
 		{"10.0.0.1", XForwardedFor, []string{"10.9.9.9, 198.51.100.1, 10.0.0.2"}, "198.51.100.1"},
 		{"10.0.0.1", XForwardedFor, []string{"1.2.3.4", "198.51.100.1"}, "198.51.100.1"},
@@ -49,14 +49,14 @@ func TestClientOf(t *testing.T) {
 		if row.name == XForwardedFor {
 			other = Forwarded
 		}
-		header.Set(string(other), "for=6.6.6.6") // what the proxies do not write says nothing
+		header.Set(string(other), "for=6.6.6.6") // the proxies do not write this header
 		require.Equal(t, row.client, clientOf(netip.MustParseAddr(row.peer), header, row.name, trusted).String(), row)
 	}
 	require.Equal(t, "10.0.0.1",
 		clientOf(netip.MustParseAddr("10.0.0.1"), http.Header{"X-Forwarded-For": {"1.2.3.4"}}, XForwardedFor, nil).String())
 }
 
-// FuzzClientOf: an address that no trusted proxy has written is never believed, whatever a client sends.
+// FuzzClientOf: an address that no trusted proxy has written is never used, whatever a client sends.
 func FuzzClientOf(f *testing.F) {
 	for _, sent := range []string{
 		"", "1.2.3.4", "10.0.0.1, 1.2.3.4", `for="[::1]:80"`, "for=_x;for=1.2.3.4", ",,,", "10.0.0.1,", "\x00",
@@ -68,7 +68,7 @@ func FuzzClientOf(f *testing.F) {
 	proxy, real := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("198.51.100.1")
 	f.Fuzz(func(t *testing.T, sent string) {
 		for name, wrote := range map[ForwardedHeader]string{XForwardedFor: real.String(), Forwarded: "for=" + real.String()} {
-			header := http.Header{string(name): {sent + ", " + wrote}} // the proxy appends whom it was called by
+			header := http.Header{string(name): {sent + ", " + wrote}} // the proxy appends its peer
 			require.Equal(t, real, clientOf(proxy, header, name, trusted))
 			header = http.Header{string(name): {sent}}
 			require.Equal(t, real, clientOf(real, header, name, trusted))

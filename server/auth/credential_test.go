@@ -9,10 +9,9 @@ import (
 	"postrider/catalog"
 )
 
-// Thousands of publishes a second come with an access key or a signature: API keys must cost them nothing, no query and
-// no memory.
+// Publishes with an access key or a signature need no query and no allocation for API keys.
 func TestAccessKeysAreNotLookedUp(t *testing.T) { //nolint:paralleltest // it counts allocations
-	s := &Authenticator{} // without a store: a lookup would panic
+	s := &Authenticator{} // without access: a lookup would panic
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/topics/orders/api/events", http.NoBody)
 	require.NoError(t, err)
 	for header, shown := range map[string]string{"Aeg-Sas-Key": "aGVsbG8=", "Authorization": "Bearer aGVsbG8="} {

@@ -10,7 +10,7 @@ import (
 	"postrider/catalog"
 )
 
-// vectorKey is the bytes 0 to 31. The tokens below were made with it by Python's hmac and urllib, node's crypto and
+// vectorKey is the bytes 0 to 31. The tokens below were created with it by Python's hmac and urllib, node's crypto and
 // openssl, as the page's samples and the clients make them.
 const vectorKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
@@ -26,7 +26,7 @@ var vectors = map[string]string{
 		"e=2030-06-15%2018%3A20%3A15%2B00%3A00&s=uOTJTicnitr7Zca%2BMnxQ449CHq%2BgN1v2vUd%2F6tqIbUg%3D",
 }
 
-func TestTokensOfOthers(t *testing.T) {
+func TestTokensOfClients(t *testing.T) {
 	t.Parallel()
 	for name, text := range vectors {
 		token, err := parseSAS(text)
@@ -129,7 +129,7 @@ func TestCovers(t *testing.T) {
 	require.True(t, namespace.covers("/topics/orders:publish"))
 }
 
-// Nothing that anybody sends may panic, and what is taken for a token must be one as it stands.
+// No input panics, and an accepted token has all its parts.
 func FuzzParseSAS(f *testing.F) {
 	for _, text := range vectors {
 		f.Add(text)

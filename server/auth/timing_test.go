@@ -10,8 +10,7 @@ import (
 	"postrider/catalog"
 )
 
-// A key that is wrong from its first byte takes as long to refuse as one that is wrong in its last: digests are
-// compared, each as a whole, with both keys. The bound leaves room for a busy machine.
+// Rejecting a key takes as long whether its first or its last byte is wrong. The limit allows for a busy machine.
 func TestWrongKeysTakeTheSameTime(t *testing.T) {
 	t.Parallel()
 	const key = "cG9zdHJpZGVyLWEta2V5LWZvci1hLXRlc3Qtb2YtdGltZSE="

@@ -11,7 +11,7 @@ import (
 	"postrider/policy/filter"
 )
 
-// A patch changes what it names and nothing else: no default becomes a setting, and numbers keep their digits.
+// A patch changes only its own settings: no default becomes a setting, and numbers keep their digits.
 func TestPatched(t *testing.T) {
 	t.Parallel()
 	stored := catalog.SubscriptionSpec{

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Text of the file is never markup, whatever it is.
+// Text of the document never becomes markup.
 func TestReferenceEscapes(t *testing.T) {
 	t.Parallel()
 	const hostile = `</code><script>alert(1)</script>`

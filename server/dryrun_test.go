@@ -9,7 +9,7 @@ import (
 	"postrider/server/management"
 )
 
-// A dry run judges as a put does and shows what a put would show, and nothing comes of it.
+// A dry run checks the settings and shows the result of a PUT. It stores nothing.
 func TestDryRunOfAnEventSubscription(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
