@@ -309,10 +309,12 @@ func TestAPIKeysAndUsersByREST(t *testing.T) {
 
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin"}`).rejected(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"short"}`).rejected(400, "InvalidRequest")
-	weak := as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"password1234"}`).rejected(400, "InvalidRequest")
+	weak := as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"password1234"}`).
+		rejected(400, "InvalidRequest")
 	require.Contains(t, weak.Message, "too easy to guess")
 	as(admin, "PUT", "/v1/users/anna", `{"password":"correct horse battery"}`).rejected(400, "InvalidRequest")
-	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).rejected(400, "InvalidRequest")
+	as(admin, "PUT", "/v1/users/%00", `{"role":"admin","password":"correct horse battery"}`).
+		rejected(400, "InvalidRequest")
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","password":"correct horse battery"}`).json(201)
 	as(admin, "PUT", "/v1/users/anna", `{"role":"admin","disabled":false}`).json(200)
 	as(admin, "PUT", "/v1/users/anna", `{"role":"viewer"}`).rejected(409, "LastAdmin")

@@ -164,7 +164,7 @@ func TestPlainHTTPEndpoints(t *testing.T) {
 		"a name is judged when it is called")
 	require.Contains(t, put(opened, "public", "http://8.8.8.8/").body, "must be https")
 	require.Contains(t, put(opened, "tls", `http://10.1.2.3/","minimumTlsVersionAllowed":"1.3`).body,
-		"must be https where")
+		"must be https if")
 
 	allowing := setup(t, func(o *server.Options) { o.AllowHTTP = true })
 	allowing.topic("orders", "")

@@ -57,7 +57,8 @@ func TestDeadLetterDestinationsOutside(t *testing.T) {
 		if row.shown == "" {
 			row.shown = row.put
 		}
-		response := b.manage(http.MethodPut, path, `{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`)
+		response := b.manage(http.MethodPut, path,
+			`{"endpointUrl":"https://example.com","deadLetterDestination":`+row.put+`}`)
 		require.Less(t, response.status, 300, response.body)
 		require.JSONEq(t, row.shown, destinationOf(t, response.body))
 		read := b.manage(http.MethodGet, path, "")
@@ -118,7 +119,8 @@ func TestInvalidDeadLetterDestinations(t *testing.T) {
 	} {
 		response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 			`{"endpointUrl":"https://example.com","deadLetterDestination":`+destination+`}`)
-		require.Equal(t, []string{target}, targets(response.rejected(400, "InvalidRequest")), "%s: %s", destination, response.body)
+		require.Equal(t, []string{target}, targets(response.rejected(400, "InvalidRequest")), "%s: %s", destination,
+			response.body)
 	}
 	response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
 		`{"endpointUrl":"https://example.com","deadLetterDestination":{"endpointType":"StorageBlob",`+
@@ -132,8 +134,9 @@ func TestNoLocationIsAllowedByDefault(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.topic("orders", "")
-	response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing", `{"endpointUrl":"https://example.com",`+
-		`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///tmp/x"}}}`)
+	response := b.manage(http.MethodPut, "/v1/topics/orders/subscriptions/billing",
+		`{"endpointUrl":"https://example.com",`+
+			`"deadLetterDestination":{"endpointType":"Blob","properties":{"url":"file:///tmp/x"}}}`)
 	require.Contains(t, response.rejected(400, "InvalidRequest").Message, "--dead-letter-location file:///tmp/x")
 }
 

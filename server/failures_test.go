@@ -103,7 +103,8 @@ func requireUnavailable(t *testing.T, s *server.Server) {
 	responses := make([]response, len(databaseRequests()))
 	for i, r := range databaseRequests() {
 		group.Go(func() {
-			responses[i] = serve(t, s, r[0], r[1], r[2], "Authorization", "Bearer "+adminToken, "Content-Type", "application/json")
+			responses[i] = serve(t, s, r[0], r[1], r[2], "Authorization", "Bearer "+adminToken, "Content-Type",
+				"application/json")
 		})
 	}
 	group.Wait()

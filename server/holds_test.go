@@ -296,7 +296,8 @@ func TestPolicyWithoutProbation(t *testing.T) {
 	b.probation("orders", "billing")
 	b.subscription("orders", "early", `{"endpointUrl":"https://example.com/in","retryPolicy":{"policy":"ga-2018"}}`)
 	require.Nil(t, b.held("orders", "early"), "its policy rests no endpoint, though another's does")
-	b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/probe", "").rejected(409, "SubscriptionNotOnProbation")
+	b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/probe", "").
+		rejected(409, "SubscriptionNotOnProbation")
 	require.Nil(t, holdIn(b.manage(http.MethodPost, "/v1/topics/orders/subscriptions/early/release", "")))
 	require.NotNil(t, b.held("orders", "billing"), "nor does it end another's probation")
 }

@@ -232,7 +232,8 @@ func TestPolicyRejections(t *testing.T) {
 		},
 		"no failures": {`{"probation":{"trigger":0}}`, []string{"probation.trigger"}, "must be 1 or more"},
 		"a probation of a week": {
-			`{"probation":{"maxInSeconds":604800}}`, []string{"probation.maxInSeconds"},
+			`{"probation":{"maxInSeconds":604800}}`,
+			[]string{"probation.maxInSeconds"},
 			"must be between 0 and 86400, not 604800",
 		},
 		"what moves the cursor": {
@@ -278,7 +279,8 @@ func TestPoliciesInUseAndBuiltIn(t *testing.T) {
 	const path, subscription = "/v1/policies/mine", "/v1/topics/orders/subscriptions/billing"
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {
 		rejection := b.manage(method, "/v1/policies/ga-2021", "{}").rejected(409, "PolicyBuiltIn")
-		require.Equal(t, `retry policy "ga-2021" is built in and never changes: copy it under another name`, rejection.Message)
+		require.Equal(t, `retry policy "ga-2021" is built in and never changes: copy it under another name`,
+			rejection.Message)
 	}
 	for _, name := range []string{"mine", "%00", "%ff"} {
 		b.manage(http.MethodDelete, "/v1/policies/"+name, "").rejected(404, "NotFound")

@@ -50,7 +50,8 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 			}
 		}
 		for status, response := range op.Responses {
-			require.True(t, response.Ref != "" || response.Description != "", "%s: %s has no description", op.OperationID, status)
+			require.True(t, response.Ref != "" || response.Description != "", "%s: %s has no description",
+				op.OperationID, status)
 			for kind, content := range response.Content {
 				require.True(t, content.Example != nil || slices.Contains(wholeFiles, op.OperationID),
 					"%s: %s as %s has no example", op.OperationID, status, kind)

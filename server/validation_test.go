@@ -316,7 +316,8 @@ func TestSlowEndpointDoesNotReplaceAWorkingOne(t *testing.T) {
 	e := endpoint(t, func(http.ResponseWriter, *http.Request) { <-response })
 	t.Cleanup(func() { close(response) })
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
-		rejection := b.manage(method, billing, to(e+"/in?secret=1")).rejected(http.StatusBadRequest, "EndpointValidationFailed")
+		rejection := b.manage(method, billing, to(e+"/in?secret=1")).
+			rejected(http.StatusBadRequest, "EndpointValidationFailed")
 		require.Equal(t, "The attempt to validate the provided endpoint "+e+
 			"/in failed. It did not respond within 10ms, so the previous endpoint is kept. "+
 			"Try again, or set endpointValidation to skip.", rejection.Message)

@@ -37,7 +37,8 @@ const (
 )
 
 const howToAuthenticate = "send an access key of the topic, or an API key, in the header aeg-sas-key, as " +
-	"Authorization: SharedAccessKey or as Authorization: Bearer, or a shared access signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
+	"Authorization: SharedAccessKey or as Authorization: Bearer, or a shared access " +
+	"signature in the header aeg-sas-token or as Authorization: SharedAccessSignature"
 
 // shown is the credential of a request.
 type shown struct {

@@ -110,8 +110,8 @@ func policyError(name, used string, err error) error {
 	}
 }
 
-// Policy is a retry policy in PUT and GET. A setting that is absent or null has its default; package spec describes each.
-// PUT ignores Name, BuiltIn, IsDefault and ETag.
+// Policy is a retry policy in PUT and GET. Absent and null settings have their defaults; package spec describes each. PUT
+// ignores Name, BuiltIn, IsDefault and ETag.
 type Policy struct {
 	Name      string  `json:"name"`
 	BuiltIn   bool    `json:"builtIn"`
@@ -256,8 +256,8 @@ func inLines(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// policy adds the defaults and checks the result. The defaults are those of ga-2021, except that dead letters are kept and
-// that there is no retry window: it would end a longer time to live after 24 hours.
+// policy adds the defaults and checks the result. The defaults are those of ga-2021 with two exceptions: dead letters are
+// kept, and there is no retry window, which would end a longer time to live after 24 hours.
 func (b *Policy) policy(name string) (*policy.Policy, error) {
 	base, known := policy.Builtin(policy.DefaultName)
 	if !known {
@@ -265,8 +265,9 @@ func (b *Policy) policy(name string) (*policy.Policy, error) {
 	}
 	p := &policy.Policy{
 		Name: name, Source: optional(b.Source, ""),
-		AckTimeout: spanOr(b.AckTimeoutInSeconds, base.AckTimeout), LateResponseWindow: spanOr(b.LateResponseWindowInSeconds, 0),
-		Basis: optional(b.Basis, base.Basis), Steps: base.Steps, Tail: spanOr(b.TailInSeconds, base.Tail),
+		AckTimeout:         spanOr(b.AckTimeoutInSeconds, base.AckTimeout),
+		LateResponseWindow: spanOr(b.LateResponseWindowInSeconds, 0),
+		Basis:              optional(b.Basis, base.Basis), Steps: base.Steps, Tail: spanOr(b.TailInSeconds, base.Tail),
 		RetryWindow: spanOr(b.RetryWindowInSeconds, 0), JitterFraction: optional(b.JitterFraction, base.JitterFraction),
 		JitterCap: spanOr(b.JitterCapInSeconds, base.JitterCap), Expiry: optional(b.Expiry, policy.ExpiryAtTTL),
 		HonorRetryAfter:        optional(b.HonorRetryAfter, base.HonorRetryAfter),
@@ -303,8 +304,8 @@ func (b *Policy) policy(name string) (*policy.Policy, error) {
 	return p, found.Err()
 }
 
-// or is the range with a base for absent members. In a present range, an absent default is otherwise, and an absent upper
-// limit is at least the default.
+// or is the range with a base for absent members. In a present range, an absent default is otherwise, and an absent
+// upper limit is at least the default.
 func (r *Range) or(value, least, most, otherwise int) (int, int, int) {
 	if r == nil {
 		return value, least, most
@@ -365,8 +366,8 @@ func spanOr(seconds *float64, otherwise time.Duration) time.Duration {
 	return spanOf(*seconds)
 }
 
-// spanOf and minutesOf limit their results to values that fit a Duration and are outside every valid range. The database
-// stores microseconds.
+// spanOf and minutesOf limit their results to values that fit a Duration and are outside every valid range. The
+// database stores microseconds.
 func spanOf(seconds float64) time.Duration {
 	const most = 1e9
 	return time.Duration(math.Round(min(max(seconds, -most), most)*1e6)) * time.Microsecond

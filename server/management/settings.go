@@ -61,8 +61,8 @@ func (m *Handlers) checkSubscription(
 	return stated, found.Err()
 }
 
-// storedSpec are the stored settings with their secrets, which a client may omit. They are empty if the event subscription
-// does not exist.
+// storedSpec are the stored settings with their secrets, which a client may omit. They are empty if the event
+// subscription does not exist.
 func (m *Handlers) storedSpec(ctx context.Context, topic, name string) (stored catalog.SubscriptionSpec, err error) {
 	if !api.Storable(name) {
 		return stored, nil
@@ -233,8 +233,8 @@ func CheckSubscription(name string, body []byte) error {
 	return inLines(found.Err())
 }
 
-// retryPolicy checks the limits of attempts, time to live and batches, and stores limits under one name. Without a policy
-// (nil) it checks only the names: namespace topics have other ones.
+// retryPolicy checks the limits of attempts, time to live and batches, and stores limits under one name. Without a
+// policy (nil) it checks only the names: namespace topics have other ones.
 func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalog.SubscriptionSpec) {
 	stated := s.RetryPolicy
 	if t.Kind != catalog.TopicNamespace {

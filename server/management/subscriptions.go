@@ -98,8 +98,8 @@ func (m *Handlers) DeleteSubscription(ctx context.Context, r *deleteSubscription
 	return &api.NoContent{}, r.Rejected(err, "event subscription", r.Subscription)
 }
 
-// rules are the effective rules of its deliveries. The policy's ranges, or the topic's retention, may have changed since
-// its limits were set.
+// rules are the effective rules of its deliveries. The policy's ranges, or the topic's retention, may have changed
+// since its limits were set.
 func (m *Handlers) rules(s *catalog.Subscription) policy.Rules {
 	p, known := m.Parts.Cache.Snapshot().Policy(s.RetryPolicy.Policy)
 	if !known { // created on another node within the last second

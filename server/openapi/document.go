@@ -116,8 +116,8 @@ func (b *builder) parameters(op *Operation, operation *yaml.Node) {
 	set(operation, "parameters", list)
 }
 
-// parameter is a parameter with the operation's own text, a reference to the component of this name, or a parameter with
-// the shared description.
+// parameter is a parameter with the operation's own text, a reference to the component of this name, or a parameter
+// with the shared description.
 func (b *builder) parameter(
 	operation string, own *yaml.Node, place, name string, field reflect.StructField,
 ) *yaml.Node {
