@@ -110,8 +110,8 @@ func policyError(name, used string, err error) error {
 	}
 }
 
-// Policy is a retry policy in PUT and GET. Absent and null settings have their defaults; package spec describes each. PUT
-// ignores Name, BuiltIn, IsDefault and ETag.
+// Policy is a retry policy in PUT and GET. Absent and null settings have their defaults; package spec describes each.
+// PUT ignores Name, BuiltIn, IsDefault and ETag.
 type Policy struct {
 	Name      string  `json:"name"`
 	BuiltIn   bool    `json:"builtIn"`
@@ -256,8 +256,8 @@ func inLines(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// policy adds the defaults and checks the result. The defaults are those of ga-2021 with two exceptions: dead letters are
-// kept, and there is no retry window, which would end a longer time to live after 24 hours.
+// policy adds the defaults and checks the result. The defaults are those of ga-2021 with two exceptions: dead letters
+// are kept, and there is no retry window, which would end a longer time to live after 24 hours.
 func (b *Policy) policy(name string) (*policy.Policy, error) {
 	base, known := policy.Builtin(policy.DefaultName)
 	if !known {
