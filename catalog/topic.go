@@ -209,7 +209,7 @@ func WholeMinutes(d time.Duration) int { return int(d / time.Minute) }
 var ErrTopicExists = fmt.Errorf("the topic exists: %w", postgres.ErrConflict)
 
 func (t *Topic) agreesWith(spec TopicSpec) error {
-	other := ""
+	var other string
 	switch {
 	case t.Kind != spec.Kind:
 		other = "kind " + string(t.Kind)

@@ -66,9 +66,9 @@ func (o *Operator) EraseEvent(ctx context.Context, systemID uuid.UUID) (int, err
 	return call[int](ctx, o, "erase an event", "SELECT postrider_internal.erase_event($1, NULL, $2, $3)", systemID)
 }
 
-// EraseSubject erases all events of a topic with exactly this subject, which must not be empty, and returns their number.
-// If there are more than a thousand, or the search takes more than a second, it begins an operation and returns its id.
-// ErrNotFound: there is no such topic; ErrInvalid.
+// EraseSubject erases all events of a topic with exactly this subject, which must not be empty. It returns their
+// number. If there are more than a thousand, or the search takes more than a second, it begins an operation and returns
+// its id. ErrNotFound: there is no such topic; ErrInvalid.
 func (o *Operator) EraseSubject(
 	ctx context.Context, topic, subject string,
 ) (erased int, operation *uuid.UUID, err error) {

@@ -51,8 +51,8 @@ func (b *Batcher[T]) take(fits func(T) bool) []T {
 	return group
 }
 
-// Run calls flush with one group after the other until ctx ends and no item waits. newFits returns the limit of a group:
-// a function that reports whether the next item fits. Several Runs may be active at once.
+// Run calls flush with one group after the other until ctx ends and no item waits. newFits returns a group's limit: a
+// function that reports whether the next item fits. Several Runs may be active at once.
 func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush func([]T)) {
 	for {
 		for {

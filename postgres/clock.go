@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Clock is the database's time, continued by the process's monotonic clock, so that all nodes agree on what has expired.
+// Clock is the database's time, continued by the process's monotonic clock, so that all nodes agree on expiry.
 type Clock struct {
 	known atomic.Pointer[moment]
 }

@@ -62,8 +62,8 @@ func IsPoison(err error) bool {
 	return slices.Contains([]string{"22", "23", "54"}, class(err))
 }
 
-// IsTransient reports a serialization failure or a deadlock: nothing was committed, and the same transaction may succeed
-// when it is run again.
+// IsTransient reports a serialization failure or a deadlock: nothing was committed, and another try of the same
+// transaction may succeed.
 func IsTransient(err error) bool {
 	state := SQLState(err)
 	return state == "40001" || state == "40P01"

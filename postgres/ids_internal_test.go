@@ -23,8 +23,8 @@ func timeOf(id uuid.UUID) time.Time {
 		int64(id[5]))
 }
 
-// The live tail, lists and redeliveries find the events of a time by their ids. With the process's clock an id can be an
-// hour off.
+// The live tail, lists and redeliveries find the events of a time by their ids. With the process's clock an id can be
+// an hour off.
 func TestIDsHaveTheDatabasesTime(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour} {

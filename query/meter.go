@@ -195,10 +195,12 @@ func (m *Meter) readTotals(r *reading) []Total {
 
 // keyOf returns the key that a count is added to: its own, or that of Others if there are too many.
 func (m *Meter) keyOf(key countKey) countKey {
-	if _, known := m.counts[key]; !known && len(m.counts) >= m.limit {
+	count, known := m.counts[key]
+	if !known && len(m.counts) >= m.limit {
 		key.Topic, key.Subscription = Others, Others
+		count = m.counts[key]
 	}
-	m.counts[key] = m.counts[key] // so that it is known
+	m.counts[key] = count // a new key begins with a zero count
 	return key
 }
 
