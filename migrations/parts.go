@@ -10,8 +10,8 @@ import (
 //go:embed 00021_delivery_ends.sql
 var deliveryEnds string
 
-// EndsSQL is the part of end_deliveries that stores the history and the counts of the deliveries "finished". The recorder
-// includes it in its own statements.
+// EndsSQL is the part of end_deliveries that stores the history and the counts of the deliveries "finished". The
+// recorder includes it in its own statements.
 var EndsSQL = part("ends")
 
 // DeadLettersSQL is the part of end_deliveries that stores the dead letters of the deliveries "finished".
