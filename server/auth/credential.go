@@ -200,7 +200,7 @@ func (c *Credential) Rejection() error {
 			"topic does not exist: s must be the HMAC-SHA256 of the text before &s= as it is sent, with the base64-decoded key")
 	}
 	if c.apiKey != "" {
-		return api.RejectUnauthorized(apiKeyNotFound)
+		return api.RejectUnauthorized(keyRejected)
 	}
 	return api.RejectUnauthorized("the access key is not one of this topic's, or the topic does not exist")
 }

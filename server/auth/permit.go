@@ -20,7 +20,7 @@ const (
 	// ValidatorName is the audit's name of a client that opens validationUrl.
 	ValidatorName = "validationUrl"
 
-	apiKeyNotFound = "the API key does not exist, was revoked or has expired"
+	keyRejected = "the API key does not exist, was revoked or has expired"
 )
 
 // ActAs sets the actor of a request for the audit.
@@ -67,7 +67,7 @@ func (a *Authenticator) authenticate(c echo.Context) (access.Actor, error) {
 	if errors.Is(err, access.ErrWrongCredentials) {
 		message := "the admin token is wrong"
 		if access.IsAPIKey(token) {
-			message = apiKeyNotFound
+			message = keyRejected
 		}
 		return who, a.WrongCredential(from, managing, "for this API", api.RejectUnauthorized(message))
 	}
