@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sessionSettings are the settings of our sessions. unset is PostgreSQL's default; "" for a setting that must not be the
-// role's own.
+// sessionSettings are the settings of our sessions. unset is PostgreSQL's default; "" for a setting that must not be
+// the role's own.
 var sessionSettings = []struct{ name, value, unset string }{
 	// No plan is cached: for a table that is nearly empty most of the time (river_job), PostgreSQL keeps a sequential
 	// scan, and a fetch in a burst then takes 4,992 ms instead of 11 ms.
