@@ -27,7 +27,6 @@ var unfinished = []string{
 	"docs/operate/access.md",
 	"docs/operate/install.md",
 	"docs/guides/command-line.md",
-	"docs/reference/compatibility.md",
 	"docs/reference/metrics.md",
 	"docs/reference/policies.md",
 	"docs/reference/rest.md",
