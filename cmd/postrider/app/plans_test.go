@@ -85,8 +85,9 @@ var pages = map[string]string{
 		"ORDER BY dead_lettered_at DESC, dead_letter_id DESC LIMIT 50",
 	"letters by name": "SELECT dead_letter_id, reason FROM postrider.dead_letters WHERE topic = 'vouchers' " +
 		"AND subscription = 'mail' ORDER BY dead_lettered_at DESC LIMIT 50",
-	"a minute's ends": "SELECT delivery_id, state FROM postrider.deliveries WHERE finished_at BETWEEN now() - interval " +
-		"'30 hours' AND now() - interval '29 hours 59 minutes'",
+	"a minute's ends": "SELECT delivery_id, state FROM postrider.deliveries WHERE finished_at BETWEEN " +
+		"date_trunc('day', now(), 'UTC') - interval '22 hours 1 minute' AND date_trunc('day', now(), 'UTC') - " +
+		"interval '22 hours'",
 }
 
 // No statement reads more of a table than it needs: an index leads to the rows, and not all days are read.
@@ -101,10 +102,12 @@ func (b *bundle) testQuestionsReadLittle(t *testing.T) {
 	for name, page := range pages {
 		statements["page: "+name] = page
 	}
-	// Of a day that is over: in the morning today has so few rows that reading them all is right.
+	// Early on a day that is over: a day has three ranges of pages here, and retries let their times overlap. In the
+	// morning today has so few rows that reading them all is right.
 	statements["nodes"] = strings.Replace(statements["nodes"], "started_at > now() - interval '5 minutes'",
-		"started_at BETWEEN now() - interval '30 hours 5 minutes' AND now() - interval '30 hours'", 1)
-	require.Contains(t, statements["nodes"], "30 hours")
+		"started_at BETWEEN date_trunc('day', now(), 'UTC') - interval '22 hours 5 minutes' "+
+			"AND date_trunc('day', now(), 'UTC') - interval '22 hours'", 1)
+	require.Contains(t, statements["nodes"], "22 hours")
 	for name, statement := range statements {
 		at, rows := explained(t, pool, statement)
 		require.LessOrEqual(t, rows, mayRead(name), "%s: %s of %s", name, at.NodeType, at.Relation)
@@ -124,7 +127,7 @@ func mayRead(statement string) float64 {
 func requireEachIndexIsNeeded(t *testing.T, pool *pgxpool.Pool, statements map[string]string) {
 	t.Helper()
 	for index, name := range map[string]string{
-		"events_event_id_idx": "event", "events_unwanted_idx": "unwanted", "events_pkey": "page: events",
+		"events_event_id_idx": "event", "events_unwanted_idx": "unmatched", "events_pkey": "page: events",
 		"delivery_history_event_idx": "event", "delivery_history_subscription_idx": "page: of a subscription",
 		"delivery_history_time_idx": "page: a minute's ends", "delivery_history_pkey": "page: deliveries",
 		"deliveries_subscription_idx":  "page: of one without",
