@@ -111,7 +111,8 @@ func TestFiltersOfCustomEvents(t *testing.T) {
 			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 			b.routeAll(t, b.store)
 		}
-		b.requireDeliveries(t, map[string]int{"by-envelope": 1, "by-data": 2, "by-own": 2, "by-time": 3, "by-subject": 2, "all": 3})
+		b.requireDeliveries(t,
+			map[string]int{"by-envelope": 1, "by-data": 2, "by-own": 2, "by-time": 3, "by-subject": 2, "all": 3})
 	}
 }
 

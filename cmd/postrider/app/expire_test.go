@@ -129,7 +129,8 @@ func TestConditions(t *testing.T) {
 	require.ErrorIs(t, put(postgres.Condition{Versions: []postgres.Version{}}), postgres.ErrPrecondition)
 	require.ErrorIs(t, put(postgres.Condition{}, postgres.Condition{Versions: []postgres.Version{sub.Version + 1}}),
 		postgres.ErrPrecondition)
-	require.NoError(t, put(postgres.Condition{Present: true}, postgres.Condition{Versions: []postgres.Version{1, sub.Version}}))
+	require.NoError(t,
+		put(postgres.Condition{Present: true}, postgres.Condition{Versions: []postgres.Version{1, sub.Version}}))
 	require.ErrorIs(t, put(postgres.Condition{Versions: []postgres.Version{sub.Version}}), postgres.ErrPrecondition,
 		"it has another by now")
 	require.ErrorIs(t,

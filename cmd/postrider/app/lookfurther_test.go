@@ -31,7 +31,8 @@ func (b *bundle) testCountsOfAWeek(t *testing.T) {
 		"counts": `SELECT count(*) FROM (SELECT state, count(*) AS n FROM postrider.deliveries WHERE state <> 'pending'
 			    GROUP BY 1) d
 			FULL JOIN (SELECT kind AS state, sum(count) AS n FROM postrider.delivery_counts
-			    WHERE kind NOT IN ('matched', 'published', 'attempt') GROUP BY 1) c USING (state) WHERE d.n IS DISTINCT FROM c.n`,
+			    WHERE kind NOT IN ('matched', 'published', 'attempt') GROUP BY 1) c USING (state)
+			    WHERE d.n IS DISTINCT FROM c.n`,
 		"dead letters": `SELECT count(*) FROM postrider.deliveries d FULL JOIN postrider.dead_letters l USING (dead_letter_id)
 			WHERE (d.state = 'dead_lettered') IS DISTINCT FROM (l.dead_letter_id IS NOT NULL)
 			    AND coalesce(d.state, '') NOT IN ('pending', 'delivered', 'dropped', 'canceled')`,

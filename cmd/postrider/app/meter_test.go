@@ -114,7 +114,8 @@ func TestMeterLimitsItsLabels(t *testing.T) {
 		b.publish(t, "orders", "e", 1)
 		meter.ForgetReading()
 		counts, _ := totals(t, meter)
-		require.LessOrEqual(t, len(counts), 5, "three of their own, published or matched, and the others of either kind at most")
+		require.LessOrEqual(t, len(counts), 5,
+			"three of their own, published or matched, and the others of either kind at most")
 		var matched int64
 		for key, n := range counts {
 			if key[2] == "matched" {

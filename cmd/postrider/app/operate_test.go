@@ -354,8 +354,8 @@ func TestMembersLeaveTheirBatchByHand(t *testing.T) {
 	}
 }
 
-// A member is canceled while the batch's request is in progress, in a transaction that the recording has to wait for. The
-// others are recorded, and it has left.
+// A member is canceled while the batch's request is in progress, in a transaction that the recording has to wait for.
+// The others are recorded, and it has left.
 func TestCancelOfAMemberWhileItsBatchIsRecorded(t *testing.T) {
 	t.Parallel()
 	for action, states := range map[policy.VerdictAction]string{policy.Delivered: "delivered", policy.Retry: "pending"} {

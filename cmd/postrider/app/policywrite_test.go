@@ -140,7 +140,8 @@ func TestConditionsOfPolicies(t *testing.T) {
 	require.ErrorIs(t, err, postgres.ErrPrecondition)
 	require.Equal(t, second, other.Cache.Snapshot().PolicyVersion("mine"),
 		"another node that reads again sees the change")
-	require.ErrorIs(t, b.store.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
+	require.ErrorIs(t,
+		b.store.Policies.Delete(t.Context(), "mine", postgres.Condition{Versions: []postgres.Version{first}}),
 		postgres.ErrPrecondition)
 	require.NoError(t, b.store.Policies.Delete(t.Context(), "mine",
 		postgres.Condition{Versions: []postgres.Version{b.store.Cache.Snapshot().PolicyVersion("mine")}}))

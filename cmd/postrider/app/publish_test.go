@@ -150,7 +150,8 @@ func TestChangeThatWasAnsweredIsSeenByTheNextPublishOnEveryNode(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 19-i, receipt.Matched[0])
 	}
-	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"), "deleting cancels pending deliveries")
+	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.deliveries"),
+		"deleting cancels pending deliveries")
 	require.Zero(t, b.count(t, brokenTokens))
 }
 

@@ -45,11 +45,13 @@ var answers = map[string]string{
 	"answers": `[{"delivery_id": 101, "number": 1, "status": 503, "outcome": "Busy", "why": "503: step 1"},
 		{"delivery_id": 1, "number": 2, "why": "503: attempt 2 of 2 failed", "response_excerpt": null}, {"delivery_id": 1,` +
 		` "number": 1, "response_excerpt": "busy"}]`,
-	"unmatched": `[{"topic": "orders", "event_id": "unmatched-2", "event_type": "Shop.OrderPlaced", "subject": "/unmatched-2"},` +
+	"unmatched": `[{"topic": "orders", "event_id": "unmatched-2", "event_type": "Shop.OrderPlaced", "subject": ` +
+		`"/unmatched-2"},` +
 		` {"event_id": "unmatched-1"}]`,
 	"batch": `[{"batch_id": 7, "state": "pending", "position": 1, "event_id": "order-43", "delivery_id": 105,` +
 		` "left_reason": null}, {"position": 2, "delivery_id": 106, "left_reason": "OwnTime"}]`,
-	"minutes": `[{"kind": "matched", "detail": "", "count": 2}, {"kind": "dead_lettered", "detail": "TimeToLiveExceeded",` +
+	"minutes": `[{"kind": "matched", "detail": "", "count": 2}, {"kind": "dead_lettered", "detail": ` +
+		`"TimeToLiveExceeded",` +
 		` "count": 1}, {"kind": "published", "count": 5}]`,
 	"nodes": `[{"node": "node-b", "requests": 2, "failed": 1, "interrupted": 1, "average_ms": 15.0},
 		{"node": "node-c", "requests": null}]`,

@@ -45,7 +45,8 @@ func TestRedeliver(t *testing.T) {
 			letter), "the dead letter stays")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.events"), "its event is still there")
 	require.Equal(t, 2, b.count(t,
-		"SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'matched' AND subscription = 'all' AND topic = 'orders'"))
+		"SELECT sum(count) FROM postrider.delivery_counts WHERE kind = 'matched' AND subscription = 'all' "+
+			"AND topic = 'orders'"))
 	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM postrider.audit WHERE action = 'dead_letter_redelivered'
 		    AND actor = 'ann' AND address = '10.0.0.1' AND topic = 'orders' AND subscription = 'all'
 		AND details ->> 'deadLetterId' = $1 AND details ->> 'deliveryId' = $2`, letter.String(), fmt.Sprint(delivery)))

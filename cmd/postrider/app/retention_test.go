@@ -61,8 +61,8 @@ func TestRetention(t *testing.T) {
 	require.Equal(t, day2, b.kept(t, "delivery_attempts"))
 }
 
-// TestRetentionKeepsPendingDeliveries: a day with unfinished deliveries, or with routes that have not created them yet, stays however old
-// it is.
+// TestRetentionKeepsPendingDeliveries: a day with unfinished deliveries, or with routes that have not created them yet,
+// stays however old it is.
 func TestRetentionKeepsPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -117,7 +117,8 @@ func TestPublishOfVeryManyDeliveriesStoresARoute(t *testing.T) {
 			require.Equal(t, row.routes, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))
 			require.Len(t, b.routeJobs(t), row.routes)
 			require.Zero(t, b.count(t, brokenRoutes))
-			require.Zero(t, b.count(t, miscountedRollups), "published counts at publishing, matched when the delivery is created")
+			require.Zero(t, b.count(t, miscountedRollups),
+				"published counts at publishing, matched when the delivery is created")
 
 			b.routeAll(t, b.store)
 			b.requireRoutedOnce(t)
@@ -211,8 +212,8 @@ func TestReclaimLeavesUnknownKindsAlone(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM postrider_internal.river_job"))
 }
 
-// Filters apply when an event is routed: an event subscription that was deleted or changed meanwhile gets no delivery, and
-// who came later is not either.
+// Filters apply when an event is routed: an event subscription that was deleted or changed meanwhile gets no delivery,
+// and who came later is not either.
 func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	t.Parallel()
 	b := routed(t, 5)
@@ -235,7 +236,8 @@ func TestRouteIsFilteredWhenItIsRouted(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"sub-0": 6, "sub-1": 0, "sub-2": 2, "sub-3": 6, "sub-4": 6, "late": 0},
 		map[string]int{
-			"sub-0": deliveries("sub-0"), "sub-1": deliveries("sub-1"), "sub-2": deliveries("sub-2"), "sub-3": deliveries("sub-3"),
+			"sub-0": deliveries("sub-0"), "sub-1": deliveries("sub-1"), "sub-2": deliveries("sub-2"),
+			"sub-3": deliveries("sub-3"),
 			"sub-4": deliveries("sub-4"), "late": deliveries("late"),
 		})
 	require.Zero(t, b.count(t, "SELECT count(*) FROM postrider_internal.routes"))

@@ -204,7 +204,7 @@ func TestMembersOfBatchesAreNotified(t *testing.T) {
 	require.Len(t, b.publishNotices(t), 4, "who leaves a batch that goes on")
 }
 
-// A notice is committed with the change that it reports, or not at all; and a flush that is repeated notes nothing twice.
+// A notice is committed with the change that it reports, or not at all; a repeated flush stores none twice.
 func TestNoticesAreOneWithTheirTransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

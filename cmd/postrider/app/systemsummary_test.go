@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Few notices become one event each; more than 20 of an event subscription as a sum; sums of too many event subscriptions by
-// topic; of too many topics all in one.
+// Few notices become one event each; more than 20 of an event subscription as a sum; sums of too many event
+// subscriptions by topic; of too many topics all in one.
 func TestManyNoticesAreSummed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -105,7 +105,8 @@ func TestAStormIsFewNotices(t *testing.T) {
 	require.Equal(t, 1000, b.count(t, "SELECT sum(count) FROM postrider_internal.notices"))
 	require.Less(t, b.noted(t), 500)
 	require.Equal(t, 20, b.count(t,
-		"SELECT max(least(cardinality(dead_letters), cardinality(deliveries))) FROM postrider_internal.notices WHERE count >= 20"))
+		"SELECT max(least(cardinality(dead_letters), cardinality(deliveries))) FROM postrider_internal.notices "+
+			"WHERE count >= 20"))
 	notices := b.publishNotices(t)
 	require.Len(t, notices, 1)
 	require.EqualValues(t, 1000, notices[0].Data["count"])
