@@ -20,12 +20,12 @@ const (
 	rowRule   = "|---|---|---|---|"
 )
 
-// namedTest is a test as the page names it: its package's folder and its function.
+// namedTest is a test as the page names it: folder and function.
 var namedTest = regexp.MustCompile("`([a-z][a-z/]*)/((?:Test|Fuzz)[A-Za-z0-9_]+)`")
 
-// rowProblems are what is wrong with a page of rows, and how many rows it has.
+// rowProblems returns the mistakes of a page of rows, and its number of rows.
 func rowProblems(page string, tests map[string]bool) (problems []string, rows int) {
-	complain := func(line int, format string, args ...any) {
+	report := func(line int, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
 	}
 	number := 0
@@ -38,26 +38,26 @@ func rowProblems(page string, tests map[string]bool) (problems []string, rows in
 		rows++
 		cells := strings.Split(line, "|")
 		if len(cells) != 6 {
-			complain(number, "a row has four columns, this one %d", len(cells)-2)
+			report(number, "a row has four columns, this one %d", len(cells)-2)
 			continue
 		}
 		status, here, named := strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3]),
 			namedTest.FindAllStringSubmatch(cells[4], -1)
 		switch {
 		case !slices.Contains([]string{"equal", "different on purpose", "ours", "not offered"}, status):
-			complain(number, "%q is no status", status)
+			report(number, "%q is not a status", status)
 		case (status == "different on purpose" || status == "ours") && here == "":
-			complain(number, "it does not say what is different")
+			report(number, "it does not say what is different")
 		case status != "not offered" && len(named) == 0:
-			complain(number, "it names no test")
+			report(number, "it names no test")
 		}
 		for _, test := range named {
 			if name := test[1] + "/" + test[2]; !tests[name] {
-				complain(number, "there is no test %s", name)
+				report(number, "there is no test %s", name)
 			}
 		}
 		if left := strings.Trim(namedTest.ReplaceAllString(cells[4], ""), " ,"); left != "" {
-			complain(number, "%q names no test", left)
+			report(number, "%q names no test", left)
 		}
 	}
 	return problems, rows
@@ -86,7 +86,7 @@ func testsOf(t *testing.T, root string) map[string]bool {
 	return tests
 }
 
-// What is said to be proved is: every row of the page names tests that are there.
+// Every row of the page names existing tests.
 func TestCompatibilityRowsNameTheirTests(t *testing.T) {
 	t.Parallel()
 	tests := testsOf(t, filepath.Join("..", ".."))
@@ -107,8 +107,8 @@ func TestCompatibilityRowsAreChecked(t *testing.T) {
 		"| a | equal | b | `policy/TestThis`, `cmd/postrider/FuzzThat` |": "",
 		"| a | different on purpose | b | `policy/TestThis` |":            "",
 		"| a | not offered | | |":                                         "",
-		"| a | | | `policy/TestThis` |":                                   `"" is no status`,
-		"| a | Equal | | `policy/TestThis` |":                             `"Equal" is no status`,
+		"| a | | | `policy/TestThis` |":                                   `"" is not a status`,
+		"| a | Equal | | `policy/TestThis` |":                             `"Equal" is not a status`,
 		"| a | equal | b | |":                                             "names no test",
 		"| a | equal | b | TODO |":                                        "names no test",
 		"| a | equal | b | `policy/TestThis`, `policy/Testing|` |":        "four columns",

@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is said to be defended is: each row of the page names tests, and they are there. Rows are cited by their
-// numbers.
-func TestDefencesNameTheirTests(t *testing.T) {
+// Each row of the security page names existing tests. Rows are cited by their numbers.
+func TestMitigationsNameTheirTests(t *testing.T) {
 	t.Parallel()
 	tests := testsOf(t, filepath.Join("..", ".."))
 	page := fromRoot(t, "docs/internals/security.md")
